@@ -11,8 +11,8 @@ import pytest
 
 from jaxtrade import cli
 from jaxtrade.advisor.compose import CACHE, JOURNAL
+from jaxtrade.advisor.host.cache import read_texts
 from jaxtrade.advisor.host.journal import read_journal
-from jaxtrade.advisor.host.texts import read_texts
 from jaxtrade.cli.advice_log import Row, log, total_line, totals
 from jaxtrade.errors import ConfigError, StorageError
 from jaxtrade.runs import calibration, rundir
@@ -23,7 +23,7 @@ from tests.advisor.servers import GOOD, FaultServer, Wire, advises, reply, says
 from tests.advisor.test_models import offers
 from tests.test_advisor_run import TINY, train
 
-pytest.importorskip("h11")
+pytest.importorskip("httpx")
 pytestmark = pytest.mark.slow  # whole runs with a server
 REASON = "trend \x1b[2Jup"
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from jaxtrade.advisor.host.names import nearest
 from jaxtrade.advisor.host.registry import check_kind as known
 from jaxtrade.advisor.host.registry import takes
+from jaxtrade.advisor.host.types import nearest
 from jaxtrade.errors import ConfigError, ConfigFaultsError
 
 NONE = "none"

@@ -1,8 +1,7 @@
 """Builds the advisor of a run from its configuration.
 
-The parts, in this order: the labels (what followed each bar), the backend, the service, and what
-journals and snapshots record. Questions, snapshots and the asking functions come from their own
-modules and are re-exported here.
+The parts, in this order: the backend, the service, and what journals and snapshots record. The
+labels come from `questions` and are re-exported here.
 """
 
 from __future__ import annotations
@@ -14,21 +13,19 @@ import secrets
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtrade.advisor.host.context.choosing import digest_values
-from jaxtrade.advisor.host.gates import TRAINING, Use
+from jaxtrade.advisor.host.policy import TRAINING, Use
 from jaxtrade.advisor.host.recorded import RecordedBackend
 from jaxtrade.advisor.host.registry import MOCKS, make_backend, takes
 from jaxtrade.advisor.host.schema import SCHEMA_HASH
 from jaxtrade.advisor.host.service import AdviceService
+from jaxtrade.advisor.host.templates import digest_values
 from jaxtrade.advisor.host.types import Backend
-from jaxtrade.advisor.labels import followed_of, round_turn
-from jaxtrade.advisor.places import session_places
-from jaxtrade.advisor.questions import QuestionBook, in_sessions
+from jaxtrade.advisor.questions import QuestionBook, followed_of, in_sessions, round_turn
 from jaxtrade.advisor.snapshot import read_snapshot
 from jaxtrade.advisor.table import AdviceTable, empty_table
 from jaxtrade.config import PLACES, AdvisorConfig, RunConfig
@@ -37,7 +34,7 @@ from jaxtrade.config.service import ServiceOptions
 from jaxtrade.data.market import Market
 from jaxtrade.errors import ConfigError
 from jaxtrade.text import Tell
-from jaxtrade.types import SessionSet
+from jaxtrade.types import SessionSet, SessionTable
 from jaxtrade.version import __version__
 
 __all__ = [
@@ -165,7 +162,8 @@ def backend_of(
             f"{market.contract.symbol} have no volume; choose a mock, or a model with "
             "advisor.template=no_volume"
         )
-    backend = _backend(kind, dict(config.advisor.options), config, market, book, followed)
+    given = _Given(config, market, book, followed)
+    backend = _backend(kind, dict(config.advisor.options), given)
     if isinstance(backend, RecordedBackend) and tell is not None:
         askable = np.flatnonzero(book.askable)
         tell(
@@ -174,43 +172,37 @@ def backend_of(
     return backend
 
 
-def _backend(
-    kind: str,
-    options: dict[str, Any],
-    config: RunConfig,
-    market: Market,
-    book: QuestionBook,
-    followed: np.ndarray,
-) -> Backend:
+class _Given(NamedTuple):
+    """What a run's backends are made from."""
+
+    config: RunConfig
+    market: Market
+    book: QuestionBook
+    followed: np.ndarray
+
+
+def _backend(kind: str, options: dict[str, Any], given: _Given) -> Backend:
     """A backend, built recursively for wrappers. A wrapper keeps its own options and passes the
     others to the backend that it wraps. `seed` goes to both."""
     own, other = _split(kind)
     names = takes(own)
-    known = {
-        name: value
-        for name, value in _defaults(own, kind, config, market, book, followed).items()
-        if name in names
-    }
+    known = {name: value for name, value in _defaults(own, kind, given).items() if name in names}
     if "inner" in options:
         raise ConfigError(
             f"advisor.options.inner = {options['inner']}: write it into advisor.kind, as "
             f"{own}/{options['inner']}"
         )
     if "then" in options and "then" in names:
-        options["then"] = _turned(str(options["then"]), config, market, book, followed)
+        options["then"] = _turned(str(options["then"]), given)
     if not other:
-        return make_backend(own, {**known, **_agreed(options, own, config)})
+        return make_backend(own, {**known, **_agreed(options, own, given.config)})
     own_options = {name: value for name, value in options.items() if name in names}
     rest = {name: value for name, value in options.items() if name not in names or name == "seed"}
-    return make_backend(
-        own,
-        {**known, **own_options, "inner": _backend(other, rest, config, market, book, followed)},
-    )
+    inner = _backend(other, rest, given)
+    return make_backend(own, {**known, **own_options, "inner": inner})
 
 
-def _turned(
-    kind: str, config: RunConfig, market: Market, book: QuestionBook, followed: np.ndarray
-) -> Backend:
+def _turned(kind: str, given: _Given) -> Backend:
     """The backend that `mock:turning` switches to. Raises ConfigError for one whose answers take
     time.
 
@@ -220,17 +212,16 @@ def _turned(
         raise ConfigError(
             f"advisor.options.then = {kind}: takes time; expected a mock or rules, as mock:skilled:0.4"
         )
-    return _backend(kind, {}, config, market, book, followed)
+    return _backend(kind, {}, given)
 
 
-def _defaults(
-    own: str, kind: str, config: RunConfig, market: Market, book: QuestionBook, followed: np.ndarray
-) -> dict[str, Any]:
+def _defaults(own: str, kind: str, given: _Given) -> dict[str, Any]:
     """Options that a run supplies to a backend, by name.
 
     A server gets no `seed` here: its option of that name controls the server's sampling and is the
     user's choice.
     """
+    config, market, book, followed = given
     inputs: dict[str, Any] = {"future": followed.tolist(), "horizon": config.advisor.horizon}
     if own.startswith("mock:"):
         inputs["seed"] = config.seed
@@ -439,3 +430,17 @@ def table_of(bars: np.ndarray, rows: np.ndarray, size: int) -> AdviceTable:
     table = empty_table(size)
     version = jnp.int32(1 if len(bars) else 0)
     return AdviceTable(table.rows.at[bars].set(rows), table.version.at[bars].set(version), version)
+
+
+def session_places(book: QuestionBook, sessions: SessionTable) -> list[list[tuple[int, int]]]:
+    """The askable bars of each session, in time order, as (bar, seconds since the session's first
+    decision bar).
+
+    Places are times and not counts of bars, so a bar that is missing does not move the later ones.
+    A session without an askable bar gives an empty list.
+    """
+    found = []
+    for first, last in zip(np.asarray(sessions.first), np.asarray(sessions.last), strict=True):
+        bars = first + np.flatnonzero(book.askable[first : last + 1])
+        found.append([(int(bar), int(book.closes[bar] - book.closes[first])) for bar in bars])
+    return found

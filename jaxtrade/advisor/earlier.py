@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jaxtrade.advisor.host.context.bar_tables import (
+from jaxtrade.advisor.host.blocks import (
     LEVELS,
     WINDOW,
     PriceBar,
@@ -20,7 +20,7 @@ from jaxtrade.advisor.host.context.bar_tables import (
     levels_block,
     window_block,
 )
-from jaxtrade.advisor.host.context.stamps import local
+from jaxtrade.advisor.host.feeds import local
 from jaxtrade.config import RunConfig
 from jaxtrade.config.context import ContextConfig
 from jaxtrade.data.calendar.schedule import run_starts, schedule_for, spread, trade_dates

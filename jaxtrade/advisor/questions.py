@@ -5,42 +5,207 @@ The values are computed from the bars by the code of the market's features, over
 windows, and converted to raw units. The normalised table is not read. A value depends only on its
 own bar and earlier ones, so a question does too. With a record (`desk`), it depends also on the
 answers about earlier bars that existed when it was first built.
+
+The record is the advisor's own: what it said about earlier bars, and what followed, as known at a
+bar's close. At bar b it holds answers about bars t with t + horizon <= b, in the same split, that existed when
+the text about b was first asked for. A text is then kept, so the question about b stays the same
+for as long as the record lives. Which answers exist depends on the order of asking, so a question
+with a record does too, and so does its cache key.
 """
 
 from __future__ import annotations
 
 import datetime
+import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from jaxtrade.advisor.account import account_rules
 from jaxtrade.advisor.earlier import earlier_of
-from jaxtrade.advisor.host.context.bar_tables import NONE
-from jaxtrade.advisor.host.context.choosing import Chosen, choose
-from jaxtrade.advisor.host.context.desk_texts import account_block
-from jaxtrade.advisor.host.context.events import events_block
-from jaxtrade.advisor.host.context.news import news_block
-from jaxtrade.advisor.host.prompts import CONTEXT_NAMES, TEMPLATES, Template, make_question
-from jaxtrade.advisor.host.rules import RULE_SLOTS
-from jaxtrade.advisor.host.slots import RAW_SLOTS, check_columns, known_slot
+from jaxtrade.advisor.host.blocks import (
+    NONE,
+    RECORD,
+    AccountRules,
+    Scored,
+    account_block,
+    record_block,
+)
+from jaxtrade.advisor.host.feeds import events_block, local, news_block
+from jaxtrade.advisor.host.prompts import (
+    CONTEXT_NAMES,
+    RAW_SLOTS,
+    TEMPLATES,
+    Template,
+    check_columns,
+    known_slot,
+    make_question,
+)
+from jaxtrade.advisor.host.recorded import RULE_SLOTS
+from jaxtrade.advisor.host.templates import Chosen, choose
 from jaxtrade.advisor.host.types import Advice, Question
-from jaxtrade.advisor.labels import followed_of
-from jaxtrade.advisor.record import Record
+from jaxtrade.advisor.outcomes import what_followed
 from jaxtrade.config import RunConfig
+from jaxtrade.config.accounts import resolve_account
 from jaxtrade.data.calendar.schedule import schedule_for, trade_dates
+from jaxtrade.data.conversion import ACCOUNT
 from jaxtrade.data.features.columns import compute_features
 from jaxtrade.data.features.schema import absent_features
-from jaxtrade.data.market import feature_input, feature_windows
+from jaxtrade.data.market import Market, feature_input, feature_windows
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.types import SessionSet
 
 if TYPE_CHECKING:
     from jaxtrade.data.market import Market
+
+
+def account_rules(market: Market, config: RunConfig) -> AccountRules:
+    """The account's rules (dollars) and the costs of a round turn with one contract.
+
+    Raises ConfigError for an unknown account preset or a commission that is not a whole number of
+    mills.
+    """
+    preset, contract = resolve_account(config.account), market.contract.under(config)
+    return AccountRules(
+        balance=preset.start_balance,
+        drawdown=preset.drawdown,
+        trailing=preset.trailing,
+        daily_loss=preset.daily_loss,
+        target=preset.profit_target,
+        commission=2 * contract.commission_mills / 1000,
+        slippage=2 * contract.slippage_ticks,
+        total=round_turn(market, config),
+        tick_size=str(contract.tick_size),
+        tick_value=contract.tick_mills / 1000,
+        currency=contract.currency,
+        two_sided=market.bars.ask is not None,
+    )
+
+
+def round_turn(market: Market, config: RunConfig) -> int:
+    """Cost in ticks of one round turn with one contract: two commissions, rounded up to whole
+    ticks, and two slippages.
+
+    Where profits are converted, the tick value of the first bar is used. Every later tick value
+    would be from the future for some bars.
+    """
+    contract = market.contract.under(config)
+    times, over = contract.tick_mills, 1
+    if contract.currency != ACCOUNT and market.data.tick_value is not None:
+        times, over = (
+            int(np.asarray(part)[0])
+            for part in (market.data.tick_value.times, market.data.tick_value.over)
+        )
+    return -(-2 * contract.commission_mills * over // times) + 2 * contract.slippage_ticks
+
+
+def followed_of(market: Market, config: RunConfig) -> np.ndarray:
+    """Labels of the decision bars, int8[T]: +1 where a buy would have paid, -1 where a sale would
+    have paid, else 0.
+
+    A trade pays if it is opened at the next bar's open, held for `advisor.horizon` bars and earns
+    more than the cost of a round turn. On two-sided bars buys pay the ask and sales get the bid.
+
+    The labels read each bar's future, in every session. Pass them through `only` before anything
+    learns from them.
+    """
+    sessions, (bid, ask) = market.data.sessions, market.bars.sides
+    first, last, cost = (
+        np.asarray(sessions.first),
+        np.asarray(sessions.last),
+        round_turn(market, config),
+    )
+    rose = what_followed(ask.open, bid.close, first, last, config.advisor.horizon, cost) > 0
+    fell = what_followed(bid.open, ask.close, first, last, config.advisor.horizon, cost) < 0
+    return rose.astype(np.int8) - fell.astype(np.int8)
+
+
+_WIDEST = 10**6 - 1  # answers per range in the longest text
+
+
+@dataclass(eq=False)
+class Record:
+    """The record over T bars. Threads may feed and read it at once. It keeps one text, of about 1
+    KB, per bar asked.
+
+    Args:
+        followed: int8[T], what followed each bar (`followed_of`). Entry t is read only once
+            t + horizon has closed. parts: int8[T], the split of each bar; answers count in their
+            own split only. closes: int64[T], UTC seconds. bins: ranges of confidence. shown: last
+            answers that a text lists. zone: of the times.
+    """
+
+    followed: np.ndarray
+    parts: np.ndarray
+    closes: np.ndarray
+    horizon: int
+    bins: int
+    shown: int
+    zone: str
+
+    def __post_init__(self) -> None:
+        bars = len(self.closes)
+        self._known, self._said = np.zeros(bars, bool), np.zeros(bars, np.int8)
+        self._confidence = np.zeros(bars, np.float32)  # as journals and tables hold it
+        self._texts: dict[int, str] = {}
+        self._lock = threading.Lock()
+
+    def empty(self) -> Record:
+        """A record over the same bars without answers."""
+        return replace(self)
+
+    def heard(self, bar: int, advice: Advice) -> None:
+        """Note the first answer about a bar. Later ones about the same bar change nothing."""
+        with self._lock:
+            if not self._known[bar]:
+                self._said[bar] = advice.direction
+                self._confidence[bar] = advice.confidence
+                self._known[bar] = True
+
+    def text(self, bar: int) -> str:
+        """The block `record` at a bar's close: the same text whenever it is asked for again."""
+        with self._lock:
+            if bar not in self._texts:
+                self._texts[bar] = self._made(self.scorable(bar))
+            return self._texts[bar]
+
+    def scorable(self, bar: int) -> np.ndarray:
+        """int64[n], ascending: the answered bars of the bar's split whose horizon had ended at its
+        close.
+        """
+        end = max(0, bar + 1 - self.horizon)
+        return np.flatnonzero(self._known[:end] & (self.parts[:end] == self.parts[bar]))
+
+    def longest(self) -> str:
+        """A text at least as long as any that `text` may return: for plans of costs, before there
+        are answers.
+        """
+        last = [Scored("00-00 00:00", -1, 1.0, 0)] * self.shown
+        return record_block([(_WIDEST, _WIDEST)] * self.bins, last, self.horizon)
+
+    def _made(self, bars: np.ndarray) -> str:
+        said, followed = self._said[bars], self.followed[bars]
+        scored, hits = (said != 0) & (followed != 0), (said != 0) & (said == followed)
+        places = np.minimum((self._confidence[bars] * self.bins).astype(np.int64), self.bins - 1)
+        rates = [
+            (int(hits[places == each].sum()), int(scored[places == each].sum()))
+            for each in range(self.bins)
+        ]
+        last = bars[len(bars) - min(len(bars), self.shown) :]
+        return record_block(rates, [self._scored(int(bar)) for bar in last], self.horizon)
+
+    def _scored(self, bar: int) -> Scored:
+        return Scored(
+            local(int(self.closes[bar]), self.zone, RECORD["stamp"]),
+            int(self._said[bar]),
+            float(self._confidence[bar]),
+            int(self.followed[bar]),
+        )
+
 
 PRICES = ("close", "vwap", "atr")  # features hold them in ticks, slots in the quote unit
 NEEDS_VOLUME = frozenset(absent_features(tuple(RAW_SLOTS)))
@@ -208,7 +373,7 @@ def _record(market: Market, config: RunConfig, closes: np.ndarray) -> Record:
 
 
 def raw_columns(market: Market, config: RunConfig, names: tuple[str, ...]) -> dict[str, np.ndarray]:
-    """float64[T] of each named slot in its raw unit (`slots.RAW_SLOTS`), prices in the quote unit;
+    """float64[T] of each named slot in its raw unit (`prompts.RAW_SLOTS`), prices in the quote unit;
     NaN in the warm-up.
 
     Two-sided bars enter by their mid price, as in the market's features. Raises ConfigError for an

@@ -13,12 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxtrade.advisor.compose import CACHE, JOURNAL
-from jaxtrade.advisor.host.cache import cache_key
+from jaxtrade.advisor.host.cache import cache_key, read_texts
 from jaxtrade.advisor.host.journal import Recorded, read_journal
-from jaxtrade.advisor.host.pipe import parse_pipe
 from jaxtrade.advisor.host.replies import printable
-from jaxtrade.advisor.host.schema import DIRECTIONS, parse_advice
-from jaxtrade.advisor.host.texts import read_texts
+from jaxtrade.advisor.host.schema import DIRECTIONS, parse_advice, parse_pipe
 from jaxtrade.advisor.questions import QuestionBook, in_sessions, make_book, stamp
 from jaxtrade.advisor.snapshot import WIDTH, market_entries
 from jaxtrade.advisor.table import directions

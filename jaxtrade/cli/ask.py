@@ -11,18 +11,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxtrade.advisor.compose import backend_of, is_slow
-from jaxtrade.advisor.host.forms import FORMS
 from jaxtrade.advisor.host.ledger import MICRO, Caps, Ledger, Prices, Spend, at_most
-from jaxtrade.advisor.host.models import with_model
-from jaxtrade.advisor.host.pipe import parse_pipe
-from jaxtrade.advisor.host.replies import printable
+from jaxtrade.advisor.host.openai import with_model
+from jaxtrade.advisor.host.registry import members_of
+from jaxtrade.advisor.host.replies import FORMS, printable
 from jaxtrade.advisor.host.samples import calls_of
-from jaxtrade.advisor.host.schema import DIRECTIONS, parse_advice
+from jaxtrade.advisor.host.schema import DIRECTIONS, parse_advice, parse_pipe
 from jaxtrade.advisor.host.types import Advice, Answer, Backend, Failure, Question
-from jaxtrade.advisor.host.unusable import reason_of
-from jaxtrade.advisor.host.unusable import remedy as unusable_remedy
-from jaxtrade.advisor.host.verdict import checked, is_unusable, verdict_of
-from jaxtrade.advisor.members import members_of
+from jaxtrade.advisor.host.verdict import checked, is_unusable, reason_of, verdict_of
+from jaxtrade.advisor.host.verdict import remedy as unusable_remedy
 from jaxtrade.advisor.questions import in_sessions, make_book
 from jaxtrade.cli.bar_at import bar_at
 from jaxtrade.cli.followed import explained, labels_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxtrade.advisor.host.models import access_of, list_models
+from jaxtrade.advisor.host.openai import Access, list_models
 from jaxtrade.config.shortcuts import base_url
 from jaxtrade.errors import ConfigError
 from jaxtrade.text import aligned, show
@@ -20,7 +20,7 @@ def models(server: str, key_env: str | None, key_file: str | None, ca_file: str 
         raise ConfigError(str(error)) from None
     if key_env is None and key_file is None:
         key_env = None if options.get("key_env") is None else str(options["key_env"])
-    found = list_models(url, access_of(key_env, key_file, ca_file))
+    found = list_models(url, Access(key_env, key_file, ca_file))
     if not found:
         show(f"{url} offers no model; load one into the server")
         return 1

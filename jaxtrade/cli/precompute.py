@@ -17,7 +17,15 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxtrade import interrupt
-from jaxtrade.advisor.asking import Asked, arrays_of, ask_each, ask_service
+from jaxtrade.advisor.asking import (
+    Asked,
+    AskPlan,
+    arrays_of,
+    ask_each,
+    ask_service,
+    cost_text,
+    make_plan,
+)
 from jaxtrade.advisor.compose import (
     backend_of,
     followed_of,
@@ -26,13 +34,12 @@ from jaxtrade.advisor.compose import (
     service_of,
     service_options,
 )
-from jaxtrade.advisor.host.gates import Use
 from jaxtrade.advisor.host.ledger import MICRO, Spend
-from jaxtrade.advisor.host.models import with_model
+from jaxtrade.advisor.host.openai import with_model
+from jaxtrade.advisor.host.policy import Use
+from jaxtrade.advisor.host.registry import PANEL
 from jaxtrade.advisor.host.types import Backend
-from jaxtrade.advisor.host.unusable import reasons_text, unusable_lines
-from jaxtrade.advisor.members import PANEL
-from jaxtrade.advisor.plan import AskPlan, cost_text, make_plan
+from jaxtrade.advisor.host.verdict import reasons_text, unusable_lines
 from jaxtrade.advisor.questions import QuestionBook, in_sessions, make_book
 from jaxtrade.advisor.snapshot import market_entries, save_table
 from jaxtrade.cli.shared import say

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxtrade.advisor.host.models import with_model
+from jaxtrade.advisor.host.openai import with_model
 from jaxtrade.cli import distributed, flags
 from jaxtrade.cli.flags import chosen_folder, new_folder
 from jaxtrade.cli.shared import (

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxtrade import interrupt
-from jaxtrade.advisor.host.models import with_model
+from jaxtrade.advisor.host.openai import with_model
 from jaxtrade.curriculum import gates
 from jaxtrade.curriculum.advice import with_possible_advisors
 from jaxtrade.curriculum.config import (

@@ -16,8 +16,8 @@ import numpy as np
 
 from jaxtrade.advisor import compose as advising
 from jaxtrade.advisor.asking import ask_all, ask_service
-from jaxtrade.advisor.host.gates import PAUSED, Use
-from jaxtrade.advisor.members import members_of, name_of
+from jaxtrade.advisor.host.policy import PAUSED, Use
+from jaxtrade.advisor.host.registry import members_of, name_of
 from jaxtrade.advisor.questions import make_book
 from jaxtrade.advisor.snapshot import Snapshot, load_table, market_entries, save_table
 from jaxtrade.advisor.table import COLUMNS, AdviceView, apart, stacked

@@ -10,8 +10,8 @@ import numpy as np
 
 from jaxtrade.advisor.compose import JOURNAL, followed_of, only, reads_future
 from jaxtrade.advisor.host.journal import read_journal
-from jaxtrade.advisor.host.models import server_of
-from jaxtrade.advisor.members import snapshots_of
+from jaxtrade.advisor.host.openai import server_of
+from jaxtrade.advisor.host.registry import snapshots_of
 from jaxtrade.advisor.snapshot import WIDTH, load_table
 from jaxtrade.advisor.table import apart, directions
 from jaxtrade.config import RunConfig

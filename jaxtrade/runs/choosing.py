@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-from jaxtrade.advisor.host.models import with_model
+from jaxtrade.advisor.host.openai import with_model
 from jaxtrade.config import make_config, overridden
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import rundir

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from jaxtrade import interrupt
-from jaxtrade.advisor.host.models import with_model
+from jaxtrade.advisor.host.openai import with_model
 from jaxtrade.config import RunConfig
 from jaxtrade.config.walk import require_no_walk
 from jaxtrade.data.market import Market

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from jaxtrade.advisor.host.types import Advice, Answer, Failure, Question
-from jaxtrade.advisor.host.workers import Finished, Job, Lost
+from jaxtrade.advisor.host.workers import Finished, Job
 
 CANARY = "sk-CANARY-0123456789"
 ADVICE = Advice(hold=0.1, buy=1.5, sell=-0.5, confidence=0.8, risk=0.25, horizon=30)
@@ -22,11 +22,8 @@ class HandClock:
     def __init__(self, now: float = 1000.0) -> None:
         self.now = now
 
-    def monotonic(self) -> float:
+    def __call__(self) -> float:
         return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
 
 
 def question(bar: int, version: str = "v1") -> Question:
@@ -55,14 +52,10 @@ class HandPool:
 
     def __init__(self, size: int = 4) -> None:
         self.size, self.jobs = size, list[Job]()
-        self.gone: list[Lost] = []
+        self.gone: list[Job] = []
         self.abandoned: set[int] = set()
         self.short = False
         self.threads = size
-
-    @property
-    def busy(self) -> int:
-        return len(self.jobs)
 
     @property
     def free(self) -> int:
@@ -75,7 +68,7 @@ class HandPool:
     def returned(self, finished: Finished) -> bool:
         return finished.job.number not in self.abandoned
 
-    def lost(self, now: float) -> list[Lost]:
+    def lost(self, now: float) -> list[Job]:
         found, self.gone = self.gone, []
         return found
 
@@ -83,13 +76,13 @@ class HandPool:
 
     def result(self, answer: Answer, index: int = 0, latency: float = 0.5) -> Finished:
         """What the worker of the job at `index` reports."""
-        return Finished(index, self.jobs.pop(index), answer, latency)
+        return Finished(self.jobs.pop(index), answer, latency)
 
     def hang(self, index: int = 0) -> Job:
         """The job at `index` is given up."""
         job = self.jobs.pop(index)
         self.abandoned.add(job.number)
-        self.gone.append(Lost(job, died=False))
+        self.gone.append(job)
         return job
 
 

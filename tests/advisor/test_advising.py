@@ -16,13 +16,13 @@ import pytest
 
 from jaxtrade.advisor import compose as advising
 from jaxtrade.advisor.asking import Asked, ask_all, ask_service
+from jaxtrade.advisor.compose import session_places
 from jaxtrade.advisor.host.journal import HEADER, Journal
+from jaxtrade.advisor.host.mocks import Shifted
 from jaxtrade.advisor.host.openai import OpenAIBackend
 from jaxtrade.advisor.host.prompts import TEMPLATES
 from jaxtrade.advisor.host.schema import SCHEMA_HASH
 from jaxtrade.advisor.host.types import Answer, Backend, Failure, Question
-from jaxtrade.advisor.host.wrappers import Shifted
-from jaxtrade.advisor.places import session_places
 from jaxtrade.advisor.questions import make_book
 from jaxtrade.config import RunConfig
 from jaxtrade.data.splits import split_sessions

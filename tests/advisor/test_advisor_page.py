@@ -14,14 +14,11 @@ import numpy as np
 import pytest
 from pydantic import BaseModel
 
-from jaxtrade.advisor.host.context.blocks import BLOCKS
-from jaxtrade.advisor.host.context.events import read_events
-from jaxtrade.advisor.host.context.news import read_news
-from jaxtrade.advisor.host.context.user_template import FIELDS, read_template
-from jaxtrade.advisor.host.prompts import CONTEXT_NAMES, TEMPLATES
+from jaxtrade.advisor.host.feeds import read_events, read_news
+from jaxtrade.advisor.host.prompts import CONTEXT_NAMES, RAW_SLOTS, TEMPLATES
 from jaxtrade.advisor.host.registry import MOCKS, takes
 from jaxtrade.advisor.host.schema import parse_advice
-from jaxtrade.advisor.host.slots import RAW_SLOTS
+from jaxtrade.advisor.host.templates import BLOCKS, FIELDS, read_template
 from jaxtrade.cli import build_parser
 from jaxtrade.config import AdvisorConfig, load_config
 from jaxtrade.config.context import ContextConfig

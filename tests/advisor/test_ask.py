@@ -26,7 +26,7 @@ from tests.advisor.markets import book, config, market
 from tests.advisor.servers import FaultServer, advises, reply, says
 from tests.advisor.test_models import offers
 
-pytest.importorskip("h11")
+pytest.importorskip("httpx")
 LAST = 5435  # the last askable bar of its training sessions
 
 

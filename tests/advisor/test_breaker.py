@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from jaxtrade.advisor.host.breaker import Breaker
+from jaxtrade.advisor.host.policy import Breaker
 
 
 def run(breaker: Breaker, outcomes: str, now: float = 0.0) -> list[str]:

@@ -12,17 +12,19 @@ import numpy as np
 import pytest
 
 from jaxtrade.advisor.asking import ask_all, ask_service
-from jaxtrade.advisor.host.context import blocks, choosing
-from jaxtrade.advisor.host.context.bar_tables import PriceBar, length_of, window_block
-from jaxtrade.advisor.host.context.desk_texts import (
+from jaxtrade.advisor.host import templates
+from jaxtrade.advisor.host.blocks import (
     AccountRules,
+    PriceBar,
     Scored,
     account_block,
+    length_of,
     record_block,
+    window_block,
 )
 from jaxtrade.advisor.host.prompts import TEMPLATES
+from jaxtrade.advisor.host.recorded import RuleBackend
 from jaxtrade.advisor.host.registry import make_backend
-from jaxtrade.advisor.host.rules import RuleBackend
 from jaxtrade.advisor.host.service import AdviceService
 from jaxtrade.advisor.host.types import Advice
 from jaxtrade.config import make_config
@@ -123,7 +125,7 @@ def test_the_desk_before_any_answer() -> None:
 def test_the_version_that_belongs_to_these_texts(tmp_path: Path) -> None:
     """Another text has another version. If a hash of a text changes here and its version does not,
     raise
-    `blocks.FORMAT`; then pin both again. Every cached answer is asked for anew."""
+    `templates.FORMAT`; then pin both again. Every cached answer is asked for anew."""
     news, events = tmp_path / "news.jsonl", tmp_path / "events.csv"
     news.write_text(
         '{"time": "2013-10-09T10:00:00-04:00", "source": "wire", "text": "Rates unchanged"}\n'
@@ -191,7 +193,7 @@ def test_a_shape_is_part_of_the_version() -> None:
     """Every key and every word of a block that a template shows; nothing that it does not show."""
 
     def version(*overrides: str) -> str:
-        return choosing.choose(
+        return templates.choose(
             made_config("advisor.template=desk", *overrides).advisor
         ).template.version
 
@@ -200,7 +202,7 @@ def test_a_shape_is_part_of_the_version() -> None:
     assert version("advisor.horizon=6") != version()
     assert version("advisor.bins=4") != version()
     for name in ("v1", "no_volume", "anonymous", "pipe"):
-        chosen = choosing.choose(
+        chosen = templates.choose(
             made_config(f"advisor.template={name}", "advisor.horizon=6").advisor
         )
         assert chosen.template.version == TEMPLATES[name].version
@@ -208,12 +210,12 @@ def test_a_shape_is_part_of_the_version() -> None:
 
 def test_a_word_of_a_block_is_part_of_the_version(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = made_config("advisor.template=desk").advisor
-    before, shown = choosing.choose(chosen).template, blocks.BLOCKS
+    before, shown = templates.choose(chosen).template, templates.BLOCKS
     for name in before.blocks:
         for word in shown[name].layout:
             changed = shown[name]._replace(layout={**shown[name].layout, word: "other"})
-            monkeypatch.setattr(blocks, "BLOCKS", {**shown, name: changed})
-            assert choosing.choose(chosen).template.version != before.version, (name, word)
+            monkeypatch.setattr(templates, "BLOCKS", {**shown, name: changed})
+            assert templates.choose(chosen).template.version != before.version, (name, word)
 
 
 @pytest.mark.parametrize(
@@ -379,7 +381,7 @@ def test_a_feed_that_the_template_does_not_show_is_refused(tmp_path: Path) -> No
     for name in ("v1", "anonymous", "pipe"):
         words = rf"context\.news = .*: the template {name} does not show it.*window or desk"
         with pytest.raises(ConfigError, match=words):
-            choosing.choose(
+            templates.choose(
                 config(f"advisor.template={name}", f"advisor.context.news={file}").advisor
             )
 
@@ -397,7 +399,7 @@ def test_a_feed_that_the_template_does_not_show_is_refused(tmp_path: Path) -> No
 def test_a_key_without_effect_is_refused(template: str, key: str, needs: str) -> None:
     name = key.partition("=")[0]
     with pytest.raises(ConfigError) as caught:
-        choosing.choose(
+        templates.choose(
             made_config(f"advisor.template={template}", f"advisor.context.{key}").advisor
         )
     assert f"advisor.context.{name} = " in str(caught.value)

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxtrade.advisor.host.cache import AdviceCache
-from jaxtrade.advisor.host.desk import Desk, Outlet
-from jaxtrade.advisor.host.gates import TRAINING, Use
+from jaxtrade.advisor.host.desk import Desk, Key, Outlet, State
 from jaxtrade.advisor.host.ledger import MICRO, Caps, Ledger
-from jaxtrade.advisor.host.queue import Key, State
+from jaxtrade.advisor.host.policy import TRAINING, Use
+from jaxtrade.advisor.host.statistics import ContainedFaults
 from jaxtrade.advisor.host.types import Advice, Answer, Failure
 from jaxtrade.config.service import ServiceOptions
 from tests.advisor.balance import imbalance
@@ -54,7 +54,7 @@ class Office:
         outlet = Outlet(
             lambda bar, advice: self.ready.append((bar, advice)),
             lambda: self.options.ready_rows - len(self.ready),
-            self.lines.append,
+            ContainedFaults(self.lines.append),
             use,
         )
         self.desk = Desk(
@@ -551,7 +551,7 @@ def test_the_rate_of_tokens_is_corrected_by_the_usage(answer: Answer, left: int)
     office = Office(tokens_per_minute=6000)
     office.want(1)
     office.answer(answer)
-    tokens = office.desk.gates._tokens
+    tokens = office.desk.gates._rates[1]
     assert tokens is not None
     assert tokens._level == left
 
@@ -651,7 +651,7 @@ def test_no_replacement_left_ends_asking() -> None:
 def test_after_a_stop_answers_still_come_and_nothing_is_asked() -> None:
     office = Office()
     office.want(1, 2)
-    office.desk.stopping = True
+    office.desk.gates.stopping = True
     office.desk.wanted([(question(3), 1.0)])
     office.answer(good())
     office.answer(bad(Failure.CONNECTION, retryable=True))
@@ -662,7 +662,7 @@ def test_after_a_stop_answers_still_come_and_nothing_is_asked() -> None:
 def test_what_the_end_of_the_run_cancels_has_not_failed() -> None:
     office = Office(pool=6)
     office.want(*range(6))
-    office.desk.stopping = True
+    office.desk.gates.stopping = True
     for _ in range(6):
         office.answer(bad(Failure.STOPPED))
     assert (office.counts["stopped"], office.counts["dropped"]) == (6, 6)
@@ -676,7 +676,7 @@ def test_a_run_that_has_ended_waits_for_nothing(failure: Failure) -> None:
     """
     office = Office(pool=8)
     office.want(*range(8))
-    office.desk.stopping = True
+    office.desk.gates.stopping = True
     for _ in range(8):
         office.answer(bad(failure))
     assert office.counts["failures"] == {failure.value: 8}

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from jaxtrade.advisor.evidence import WINDOW, Skill, block_bars, is_evidence, skill_of, student
+from jaxtrade.advisor.outcomes import WINDOW, Skill, block_bars, is_evidence, skill_of, student
 
 
 def sums_of(

@@ -49,7 +49,7 @@ from tests.advisor.servers import (
 from tests.advisor.service_parts import CANARY, ScriptedBackend, good, question, until
 from tests.advisor.test_desk import Office
 
-pytest.importorskip("h11")
+pytest.importorskip("httpx")
 
 BODY = completion(json.dumps(GOOD))
 OK_HEAD = head(200, {"Content-Length": str(len(BODY))})

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxtrade.advisor.host.context.events import events_block, read_events
-from jaxtrade.advisor.host.context.news import news_block, read_news
-from jaxtrade.advisor.host.context.stamps import seconds_of
+from jaxtrade.advisor.host.feeds import events_block, news_block, read_events, read_news, seconds_of
 from jaxtrade.config.context import ContextConfig
 from jaxtrade.errors import DataError
 from jaxtrade.runs import preflight

@@ -6,8 +6,14 @@ import json
 
 import pytest
 
-from jaxtrade.advisor.host.forms import FORMS, MOST_FALLBACKS, Forms, complains
-from jaxtrade.advisor.host.replies import Sampling, read_reply
+from jaxtrade.advisor.host.replies import (
+    FORMS,
+    MOST_FALLBACKS,
+    Forms,
+    Sampling,
+    complains,
+    read_reply,
+)
 from jaxtrade.advisor.host.schema import parse_advice
 from jaxtrade.advisor.host.types import Answer, Failure
 

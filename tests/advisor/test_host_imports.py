@@ -39,14 +39,14 @@ def loaded(*names: str) -> set[str]:
 
 
 def test_no_module_of_the_host_side_loads_jax() -> None:
-    names = [name for name in NAMES if not name.endswith((".transport", ".wire"))]
-    assert {"jaxtrade.advisor.host.openai", "jaxtrade.advisor.host.context.choosing"} <= set(names)
+    names = [name for name in NAMES if not name.endswith(".http")]
+    assert {"jaxtrade.advisor.host.openai", "jaxtrade.advisor.host.templates"} <= set(names)
     found = loaded(*names)
-    assert not found & {"jax", "jaxlib", "flax", "optax", "pandas", "numpy", "h11"}
+    assert not found & {"jax", "jaxlib", "flax", "optax", "torch", "pandas", "numpy", "httpx"}
     assert "jaxtrade" in found
 
 
-def test_nor_does_the_transport() -> None:
-    pytest.importorskip("h11")
-    assert "h11" in (found := loaded("jaxtrade.advisor.host.transport"))
+def test_nor_does_http() -> None:
+    pytest.importorskip("httpx")
+    assert "httpx" in (found := loaded("jaxtrade.advisor.host.http"))
     assert "jax" not in found

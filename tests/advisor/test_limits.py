@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxtrade.advisor.host.limits import Concurrency, PerMinute, RetryBudget, jittered
+from jaxtrade.advisor.host.policy import Concurrency, PerMinute, RetryBudget, jittered
 
 
 def drawn(bucket: PerMinute, amount: float, until: float) -> list[float]:

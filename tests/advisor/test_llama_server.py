@@ -33,7 +33,7 @@ from tests.advisor.asking import SLOTS, question
 from tests.advisor.made import made_book
 from tests.advisor.tiny_model import write_model
 
-pytest.importorskip("h11")
+pytest.importorskip("httpx")
 pytest.importorskip("gguf")
 pytest.importorskip("xllamacpp")
 pytestmark = pytest.mark.slow

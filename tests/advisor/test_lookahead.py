@@ -14,9 +14,9 @@ import pytest
 
 from jaxtrade.advisor import questions
 from jaxtrade.advisor.earlier import Earlier
-from jaxtrade.advisor.host.context import events, news
-from jaxtrade.advisor.host.context.user_template import FIELDS
-from jaxtrade.advisor.record import Record
+from jaxtrade.advisor.host import feeds
+from jaxtrade.advisor.host.templates import FIELDS
+from jaxtrade.advisor.questions import Record
 from tests.advisor.lookahead import book_in, leaks, question_in, world_at
 
 BAR = 2 * 120 + 43  # 10:14 of the third morning: no longer bar ends here
@@ -105,7 +105,9 @@ def test_an_item_stamped_one_second_after_the_close_is_found(
     template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        news, "known_before", lambda feed, close, delay: bisect_right(feed.times, close + 1 - delay)
+        feeds,
+        "known_before",
+        lambda feed, close, delay: bisect_right(feed.times, close + 1 - delay),
     )
     template = own(tmp_path) if template == "own" else template
     found = leaks(tmp_path, world_at(BAR), BAR, f"advisor.template={template}")
@@ -116,7 +118,7 @@ def test_an_item_stamped_one_second_after_the_close_is_found(
 def test_a_value_shown_before_its_time_is_found(
     template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "value_at", lambda event, close, delay: event.actual)
+    monkeypatch.setattr(feeds, "value_at", lambda event, close, delay: event.actual)
     template = own(tmp_path) if template == "own" else template
     found = leaks(tmp_path, world_at(BAR), BAR, f"advisor.template={template}")
     assert found == ["other values of events from the close on"]

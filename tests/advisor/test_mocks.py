@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from jaxtrade.advisor.host import mocks, wrappers
+from jaxtrade.advisor.host import mocks
 from jaxtrade.advisor.host.registry import make_backend
 from jaxtrade.advisor.host.types import Advice, Backend, Failure, Question
 from jaxtrade.errors import ConfigError
@@ -28,13 +28,13 @@ MAKERS: dict[str, Callable[[int], Backend]] = {
     "constant": lambda seed: mocks.Constant("short", 0.4, seed),
     "skilled": lambda seed: mocks.Skilled(FUTURE, 0.6, seed=seed),
     "persistent": lambda seed: mocks.Persistent(20, seed=seed),
-    "permuted": lambda seed: wrappers.Permuted(
+    "permuted": lambda seed: mocks.Permuted(
         mocks.Skilled(FUTURE, 0.9, seed=1), range(500), seed=seed
     ),
-    "shifted": lambda seed: wrappers.Shifted(mocks.Skilled(FUTURE, 0.9, seed=1), DAYS, seed=seed),
-    "delayed": lambda seed: wrappers.Delayed(mocks.Random(seed), 5),
-    "available": lambda seed: wrappers.Available(mocks.Random(seed), 0.5, seed),
-    "turning": lambda seed: wrappers.Turning(mocks.Random(seed), mocks.Constant(), 100),
+    "shifted": lambda seed: mocks.Shifted(mocks.Skilled(FUTURE, 0.9, seed=1), DAYS, seed=seed),
+    "delayed": lambda seed: mocks.Delayed(mocks.Random(seed), 5),
+    "available": lambda seed: mocks.Available(mocks.Random(seed), 0.5, seed),
+    "turning": lambda seed: mocks.Turning(mocks.Random(seed), mocks.Constant(), 100),
     "failing": lambda seed: mocks.Failing(),
 }
 
@@ -134,7 +134,7 @@ def test_a_shift_moves_whole_sessions() -> None:
     """Each session gets the answers of one other session, place by place: the order within a
     session stays.
     """
-    placebo = wrappers.Shifted(mocks.Random(), DAYS, seed=3)
+    placebo = mocks.Shifted(mocks.Random(), DAYS, seed=3)
     offsets = set()
     for number, day in enumerate(DAYS):
         others = [placebo.other(bar) for bar, _ in day]
@@ -146,7 +146,7 @@ def test_a_shift_moves_whole_sessions() -> None:
     assert len(DAYS) // 4 <= offset <= len(DAYS) - len(DAYS) // 4
     inner = make_backend("mock:persistent:20")
     kept = [bar for day in DAYS for bar, _ in day]
-    shifted = sides(wrappers.Shifted(inner, DAYS), np.array(kept)).reshape(-1, 40)
+    shifted = sides(mocks.Shifted(inner, DAYS), np.array(kept)).reshape(-1, 40)
     plain = sides(inner, np.array(kept)).reshape(-1, 40)
     assert sorted(map(tuple, shifted)) == sorted(
         map(tuple, plain)
@@ -158,7 +158,7 @@ def test_a_shift_moves_whole_sessions() -> None:
 @pytest.mark.parametrize("number", [2, 3, 4, 9])
 def test_no_session_is_its_own_placebo(number: int) -> None:
     for seed in range(60):
-        placebo = wrappers.Shifted(mocks.Random(), DAYS[:number], seed=seed)
+        placebo = mocks.Shifted(mocks.Random(), DAYS[:number], seed=seed)
         for i, day in enumerate(DAYS[:number]):
             other = placebo.other(day[0][0])
             assert other is not None
@@ -168,10 +168,10 @@ def test_no_session_is_its_own_placebo(number: int) -> None:
 def test_where_the_other_session_has_no_such_bar_the_nearest_place_counts() -> None:
     """A short day, and a day that begins late: places are times since the session began."""
     late, short = [(100, 120), (101, 180), (103, 300)], [(200, 0), (201, 60), (202, 120)]
-    placebo = wrappers.Shifted(mocks.Random(), [late, [], short])
+    placebo = mocks.Shifted(mocks.Random(), [late, [], short])
     assert [placebo.other(bar) for bar in (100, 101, 103)] == [202, 202, 202]
     assert [placebo.other(bar) for bar in (200, 201, 202)] == [100, 100, 100]
-    gap = wrappers.Shifted(
+    gap = mocks.Shifted(
         mocks.Random(), [[(0, 0), (1, 60), (2, 120), (3, 180), (4, 240), (5, 300)], late]
     )
     assert [gap.other(bar) for bar in range(6)] == [100, 100, 100, 101, 101, 103]
@@ -179,11 +179,11 @@ def test_where_the_other_session_has_no_such_bar_the_nearest_place_counts() -> N
 
 def test_a_single_session_is_turned_by_its_horizon_at_least() -> None:
     for seed in range(60):
-        placebo = wrappers.Shifted(mocks.Random(), DAYS[:1], seed=seed, least=15)
+        placebo = mocks.Shifted(mocks.Random(), DAYS[:1], seed=seed, least=15)
         others = [other for bar in range(40) if (other := placebo.other(bar)) is not None]
         assert sorted(others) == list(range(40))
         assert all(15 <= abs(other - bar) <= 25 for bar, other in enumerate(others))
-    brief = wrappers.Shifted(mocks.Random(), [DAYS[0][:5]], least=30)
+    brief = mocks.Shifted(mocks.Random(), [DAYS[0][:5]], least=30)
     assert brief.other(0) in (2, 3)  # as far as five bars allow
 
 
@@ -241,17 +241,17 @@ def test_an_undefined_future_is_not_given_away() -> None:
 def test_outside_the_known_bars_is_absence() -> None:
     for bar in (-1, BARS):
         assert ask(mocks.Skilled(FUTURE), bar=bar).failure is Failure.EMPTY
-    assert ask(wrappers.Permuted(mocks.Random(), [1, 2, 3]), bar=4).failure is Failure.EMPTY
+    assert ask(mocks.Permuted(mocks.Random(), [1, 2, 3]), bar=4).failure is Failure.EMPTY
 
 
 def test_delay_gives_older_opinions() -> None:
     inner = mocks.Skilled(FUTURE, 1.0)
-    delayed = wrappers.Delayed(inner, 30)
+    delayed = mocks.Delayed(inner, 30)
     assert ask(delayed, bar=29).failure is Failure.EMPTY
     assert all(ask(delayed, bar=bar) == ask(inner, bar=bar - 30) for bar in range(30, 90))
-    assert wrappers.Delayed(inner, 0).answer(question(4), 0.0) == ask(inner, bar=4)
+    assert mocks.Delayed(inner, 0).answer(question(4), 0.0) == ask(inner, bar=4)
     with pytest.raises(ConfigError, match="look ahead"):
-        wrappers.Delayed(inner, -1)
+        mocks.Delayed(inner, -1)
 
 
 def test_wrappers_can_ask_the_whole_question_about_another_bar() -> None:
@@ -262,19 +262,19 @@ def test_wrappers_can_ask_the_whole_question_about_another_bar() -> None:
         calls.append(bar)
         return question(bar)
 
-    assert wrappers.Delayed(rules, 5, question_of).answer(question(9), 0.0).advice is not None
+    assert mocks.Delayed(rules, 5, question_of).answer(question(9), 0.0).advice is not None
     assert calls == [4]
 
 
 @pytest.mark.parametrize("p", [0.0, 0.1, 0.5, 1.0])
 def test_availability(p: float) -> None:
-    answers = [ask(wrappers.Available(mocks.Constant(), p, 3), bar=bar) for bar in range(2000)]
+    answers = [ask(mocks.Available(mocks.Constant(), p, 3), bar=bar) for bar in range(2000)]
     assert abs(sum(answer.advice is not None for answer in answers) / 2000 - p) <= 0.045
     assert {answer.failure for answer in answers if answer.advice is None} <= {Failure.EMPTY}
 
 
 def test_turn() -> None:
-    turning = wrappers.Turning(mocks.Constant("long"), mocks.Constant("short"), 10)
+    turning = mocks.Turning(mocks.Constant("long"), mocks.Constant("short"), 10)
     assert [side(ask(turning, bar=bar).advice) for bar in (0, 9, 10, 50)] == [1, 1, -1, -1]
     assert turning.identity()["then.direction"] == "short"
 
@@ -294,11 +294,11 @@ def test_failing_is_absence_of_any_kind(failure: Failure) -> None:
 
 
 def test_slow_keeps_the_deadline_and_stops() -> None:
-    assert ask(wrappers.Slow(mocks.Constant(), 0.05)).latency >= 0.05
-    late = ask(wrappers.Slow(mocks.Constant(), math.inf), 0.2)
+    assert ask(mocks.Slow(mocks.Constant(), 0.05)).latency >= 0.05
+    late = ask(mocks.Slow(mocks.Constant(), math.inf), 0.2)
     assert (late.failure, late.retryable) == (Failure.TIMEOUT, True)
     assert late.latency >= 0.2
-    hung = wrappers.Slow(mocks.Constant(), math.inf)
+    hung = mocks.Slow(mocks.Constant(), math.inf)
     threading.Timer(0.1, hung.close).start()
     began = time.monotonic()
     assert ask(hung, 10).failure is Failure.STOPPED
@@ -315,16 +315,16 @@ def test_slow_keeps_the_deadline_and_stops() -> None:
         lambda: mocks.Skilled(FUTURE, math.nan),
         lambda: mocks.Constant("up"),
         lambda: mocks.Random(horizon=0),
-        lambda: wrappers.Permuted(mocks.Random(), [1, 1]),
+        lambda: mocks.Permuted(mocks.Random(), [1, 1]),
         lambda: mocks.Persistent(0.5),
         lambda: mocks.Persistent(math.inf),
         lambda: mocks.Persistent(math.nan),
         lambda: mocks.Persistent(9, confidence=2),
-        lambda: wrappers.Shifted(mocks.Random(), []),
-        lambda: wrappers.Shifted(mocks.Random(), [[(3, 0)]]),
-        lambda: wrappers.Shifted(mocks.Random(), [[(3, 0), (3, 60)]]),
-        lambda: wrappers.Available(mocks.Random(), 2),
-        lambda: wrappers.Slow(mocks.Random(), math.nan),
+        lambda: mocks.Shifted(mocks.Random(), []),
+        lambda: mocks.Shifted(mocks.Random(), [[(3, 0)]]),
+        lambda: mocks.Shifted(mocks.Random(), [[(3, 0), (3, 60)]]),
+        lambda: mocks.Available(mocks.Random(), 2),
+        lambda: mocks.Slow(mocks.Random(), math.nan),
         lambda: mocks.Skilled(FUTURE, honesty="modest"),  # type: ignore[arg-type]
     ],
 )

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from jaxtrade.advisor.host.models import Access, Model, list_models, only_model, with_model
+from jaxtrade.advisor.host.openai import Access, Model, list_models, only_model, with_model
 from jaxtrade.errors import ConfigError
 from tests.advisor import servers
 from tests.advisor.markets import config
 from tests.advisor.servers import FaultServer, reply
 
-pytest.importorskip("h11")
+pytest.importorskip("httpx")
 CANARY = "sk-CANARY-0123456789"
 
 

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from jaxtrade.advisor.bridge import Bridge
-from jaxtrade.advisor.host.panel import PanelSource, joined
-from jaxtrade.advisor.host.sources import AdviceRow, NoSource
+from jaxtrade.advisor.host.sources import AdviceRow, NoSource, PanelSource, joined
 from jaxtrade.advisor.host.statistics import Statistics
 
 BARS = 100

@@ -19,13 +19,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jaxtrade.advisor import plan
-from jaxtrade.advisor.asking import Asked
+from jaxtrade.advisor import asking
+from jaxtrade.advisor.asking import Asked, make_plan, offer
 from jaxtrade.advisor.compose import JOURNAL, LEDGER, journal_header
 from jaxtrade.advisor.host.journal import Journal
 from jaxtrade.advisor.host.ledger import Caps, Ledger, Spend
 from jaxtrade.advisor.host.registry import make_backend
-from jaxtrade.advisor.plan import make_plan, offer
 from jaxtrade.advisor.snapshot import load_table, read_snapshot
 from jaxtrade.cli import main
 from jaxtrade.cli.precompute import progress_line
@@ -33,7 +32,7 @@ from tests.advisor import servers
 from tests.advisor.markets import book, config, market
 from tests.advisor.servers import FaultServer, Wire, advises, reply, says
 
-pytest.importorskip("h11")
+pytest.importorskip("httpx")
 EVERY = 100  # of 2165 askable bars, which leaves 22
 BARS = 22
 
@@ -133,7 +132,7 @@ def test_an_offer_measures_a_part_of_a_large_market(monkeypatch: pytest.MonkeyPa
     """
     backend, bars = make_backend("mock:random", {"seed": 0}), np.flatnonzero(book().askable)
     options = config().advisor.service
-    monkeypatch.setattr(plan, "_MOST_BARS", len(bars) // 2 + 1)
+    monkeypatch.setattr(asking, "_MOST_BARS", len(bars) // 2 + 1)
     said: list[str] = []
     offer(backend, book(), book().askable, options, "ASK", "THEN", said.append)
     found = re.search(

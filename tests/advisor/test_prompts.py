@@ -11,8 +11,14 @@ import re
 
 import pytest
 
-from jaxtrade.advisor.host.prompts import TEMPLATES, Template, find_template, make_question
-from jaxtrade.advisor.host.slots import RAW_SLOTS, check_columns
+from jaxtrade.advisor.host.prompts import (
+    RAW_SLOTS,
+    TEMPLATES,
+    Template,
+    check_columns,
+    find_template,
+    make_question,
+)
 from jaxtrade.errors import ConfigError, DataError
 
 STAMP = "2024-03-01T10:31:00-05:00"

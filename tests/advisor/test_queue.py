@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxtrade.advisor.host.queue import Entry, Key, QuestionQueue, State
+from jaxtrade.advisor.host.desk import Entry, Key, QuestionQueue, State
 from jaxtrade.advisor.host.statistics import Statistics
 from tests.advisor.balance import imbalance
 from tests.advisor.service_parts import question
@@ -58,7 +58,7 @@ def test_the_same_question_again_is_one_ticket_with_the_higher_priority() -> Non
     queue.submit(question(1), 0.9, NOW)
     queue.submit(question(1), 0.1, NOW)  # does not lower it
     entry = ready(queue)
-    assert (entry.key.bar, entry.priority, entry.count, len(queue)) == (1, 0.9, 3, 2)
+    assert (entry.key.bar, entry.priority, len(queue)) == (1, 0.9, 2)
     assert (queue._counts.submitted, queue._counts.deduped) == (4, 2)
 
 
@@ -77,7 +77,7 @@ def test_a_question_in_flight_or_answered_is_not_queued_again() -> None:
     queue.start(entry)
     queue.submit(question(1), 0.9, NOW)
     assert (queue.state(key(1)), len(queue), queue._counts.deduped) == (State.IN_FLIGHT, 0, 1)
-    queue.done(entry)
+    queue.settle(entry, "done")
     queue.submit(question(1), 0.9, NOW)
     assert (queue.state(key(1)), len(queue), queue._counts.deduped) == (State.DONE, 0, 2)
     assert balance(queue) == 0
@@ -167,14 +167,14 @@ def test_a_failed_question_may_be_asked_anew_after_its_time_and_a_forgiven_one_a
     queue.submit(question(1), 0.5, NOW)
     entry = ready(queue)
     queue.start(entry)
-    queue.failed(entry, NOW + 60)
+    queue.settle(entry, "failed", NOW + 60)
     queue.submit(question(1), 0.5, NOW + 59)
     assert queue.state(key(1)) is State.FAILED
     queue.submit(question(1), 0.5, NOW + 60)
     assert queue.state(key(1)) is State.QUEUED
     entry = ready(queue)
     queue.start(entry)
-    queue.failed(entry, math.inf)
+    queue.settle(entry, "failed", math.inf)
     queue.forgive(key(1))
     queue.submit(question(1), 0.5, NOW)
     assert (queue.state(key(1)), balance(queue)) == (State.QUEUED, 0)
@@ -187,7 +187,7 @@ def test_a_poisoned_question_is_never_asked_again(in_flight: bool) -> None:
     entry = ready(queue)
     if in_flight:
         queue.start(entry)
-    queue.poisoned(entry)
+    queue.settle(entry, "poisoned")
     queue.forgive(key(1))
     queue.submit(question(1), 0.5, 1e12)
     assert (queue.state(key(1)), len(queue), queue._counts.poisoned, balance(queue)) == (
@@ -249,7 +249,7 @@ def test_nothing_is_lost_or_counted_twice(steps: list[tuple[str, int, float]]) -
             queue.tick()
         elif what in ("look", "hit"):
             for entry in queue.to_look_up(1):
-                (queue.looked_up if what == "look" else queue.hit)(entry)
+                queue.looked_up(entry) if what == "look" else queue.settle(entry, "cache_hit")
         elif what == "start":
             if (entry := queue.next(NOW)) is not None:
                 assert entry.key not in flying
@@ -257,12 +257,8 @@ def test_nothing_is_lost_or_counted_twice(steps: list[tuple[str, int, float]]) -
                 flying[entry.key] = entry
         elif flying:
             entry = flying.pop(next(iter(flying)))
-            if what == "done":
-                queue.done(entry)
-            elif what == "failed":
-                queue.failed(entry, NOW + value - 0.5)
-            elif what == "poisoned":
-                queue.poisoned(entry)
+            if what in ("done", "failed", "poisoned"):
+                queue.settle(entry, what, NOW + value - 0.5)
             else:
                 queue.again(entry, NOW + value - 0.5)
         assert balance(queue) == 0

@@ -10,9 +10,18 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jaxtrade.advisor.host.context.events import Event, Events, events_block
-from jaxtrade.advisor.host.context.news import News, NewsItem, news_block
-from jaxtrade.advisor.host.context.quoting import LAYOUT, UNSAFE, plain, quoted
+from jaxtrade.advisor.host.feeds import (
+    QUOTES,
+    UNSAFE,
+    Event,
+    Events,
+    News,
+    NewsItem,
+    events_block,
+    news_block,
+    plain,
+    quoted,
+)
 from jaxtrade.config.context import ContextConfig
 from tests.advisor.made import made_book
 from tests.advisor.test_injection import CORPUS
@@ -57,13 +66,13 @@ TEXTS = st.one_of(
 
 def items_of(block: str, name: str) -> list[dict[str, str]]:
     """The items of a block, after a check that its fence opens once, closes once, and ends it."""
-    assert block.count(LAYOUT["open"].format(name=name)) == 1
-    assert block.count(LAYOUT["close"].format(name=name)) == 1
+    assert block.count(QUOTES["open"].format(name=name)) == 1
+    assert block.count(QUOTES["close"].format(name=name)) == 1
     assert block.isascii()
-    head, _, rest = block.partition("\n" + LAYOUT["open"].format(name=name) + "\n")
-    body, _, after = rest.rpartition("\n" + LAYOUT["close"].format(name=name))
+    head, _, rest = block.partition("\n" + QUOTES["open"].format(name=name) + "\n")
+    body, _, after = rest.rpartition("\n" + QUOTES["close"].format(name=name))
     assert after == ""
-    assert head.endswith(LAYOUT["rule"])
+    assert head.endswith(QUOTES["rule"])
     found = [json.loads(line) for line in body.split("\n")]
     assert len(body.splitlines()) == len(
         found

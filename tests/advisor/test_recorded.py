@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxtrade.advisor.host import wrappers
+from jaxtrade.advisor.host import mocks
 from jaxtrade.advisor.host.recorded import RecordedBackend, RecordedRow, read_recorded, read_rows
 from jaxtrade.advisor.host.types import Failure
 from jaxtrade.errors import ConfigError, DataError
@@ -65,7 +65,7 @@ def test_rows_of_other_data_are_failures() -> None:
 
 def test_a_recording_can_be_permuted() -> None:
     rows = {bar: RecordedRow(json.dumps({**GOOD, "horizon_bars": bar + 1})) for bar in range(20)}
-    placebo = wrappers.Permuted(RecordedBackend(rows), range(20), seed=2)
+    placebo = mocks.Permuted(RecordedBackend(rows), range(20), seed=2)
     found = [ask(placebo, bar=bar).advice for bar in range(20)]
     horizons = [advice.horizon for advice in found if advice]
     assert sorted(horizons) == list(range(1, 21))

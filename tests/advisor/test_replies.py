@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from jaxtrade.advisor.host.replies import MismatchError, Sampling, read_reply, retry_after
+from jaxtrade.advisor.host.replies import Sampling, read_reply, retry_after
 from jaxtrade.advisor.host.schema import MAX_BYTES, parse_advice
-from jaxtrade.advisor.host.types import Answer, Failure
+from jaxtrade.advisor.host.types import Answer, Failure, TransportError
 from tests.advisor.servers import GOOD, completion
 
 OWN, OTHER = "jaxtrade-0123456789abcdef", "jaxtrade-fedcba9876543210"
@@ -336,7 +336,7 @@ def test_repaired_text_is_reported() -> None:
 def test_the_answer_to_another_request_is_refused(
     headers: dict[str, str], fields: dict[str, str]
 ) -> None:
-    with pytest.raises(MismatchError):
+    with pytest.raises(TransportError):
         read(200, completion(TEXT, **fields), headers)
 
 

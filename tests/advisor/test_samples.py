@@ -21,7 +21,6 @@ from jaxtrade.advisor.host.samples import (
     combined,
     is_worth_more,
     merged,
-    vote_of,
 )
 from jaxtrade.advisor.host.schema import advice_of
 from jaxtrade.advisor.host.service import AdviceService
@@ -89,8 +88,8 @@ def test_risk_and_horizon_are_medians() -> None:
 
 
 def test_what_a_sample_claims_is_not_used_apart_from_no_confidence() -> None:
-    assert [vote_of(said(direction)) for direction in (LONG, SHORT, FLAT)] == [1, -1, 0]
-    assert vote_of(said(LONG, confidence=0.0)) == 0
+    assert [said(direction).direction for direction in (LONG, SHORT, FLAT)] == [1, -1, 0]
+    assert said(LONG, confidence=0.0).direction == 0
     assert combined([said(LONG, 0.1), said(LONG, 0.2)]) == combined(
         [said(LONG, 1.0), said(LONG, 0.9)]
     )
@@ -224,7 +223,7 @@ def stopped(running: AdviceService) -> dict[str, Any]:
 
 
 def test_every_request_is_counted_and_paid(tmp_path: Path) -> None:
-    pytest.importorskip("h11")
+    pytest.importorskip("httpx")
     with FaultServer(advises(), advises(direction="short"), says("no"), advises()) as server:
         running = service(server.url, 4, price_prompt=1.0, price_completion=2.0)
         running.submit([(question(1), 1.0)])
@@ -251,7 +250,7 @@ def test_every_request_is_counted_and_paid(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("calls", "questions"), [(7, 2), (8, 2), (9, 3), (2, 0)])
 def test_the_cap_on_calls_counts_every_sample(calls: int, questions: int) -> None:
-    pytest.importorskip("h11")
+    pytest.importorskip("httpx")
     told: list[str] = []
     with FaultServer(advises()) as server:
         running = service(server.url, 3, told, max_calls=calls)
@@ -274,7 +273,7 @@ def test_requests_that_were_not_made_are_given_back(
     script: list[Any], asked: int, tmp_path: Path
 ) -> None:
     """Of 4 samples; the ledger then holds what was asked, and unreported usage at its most."""
-    pytest.importorskip("h11")
+    pytest.importorskip("httpx")
     with FaultServer(*script) as server:
         running = service(server.url, 4, attempts=1, max_calls=100)
         running.submit([(question(1), 1.0)])
@@ -288,7 +287,7 @@ def test_requests_that_were_not_made_are_given_back(
 
 
 def test_samples_of_two_models_are_a_refusal_where_one_is_wanted() -> None:
-    pytest.importorskip("h11")
+    pytest.importorskip("httpx")
     told: list[str] = []
     good = json.dumps(GOOD)
     with FaultServer(
@@ -305,7 +304,7 @@ def test_samples_of_two_models_are_a_refusal_where_one_is_wanted() -> None:
 def test_precompute_plans_and_asks_n_calls_per_question(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("h11")
+    pytest.importorskip("httpx")
     more = ("--set", "advisor.options.samples=3", "--set", "advisor.options.temperature=0.7")
     with FaultServer(advises()) as server:
         assert main(command(tmp_path / "one.npz", server, "--plan")) == 0
@@ -336,7 +335,7 @@ def test_a_service_with_samples_gives_the_question_their_time(
         return inner(self, question, deadline)
 
     monkeypatch.setattr(Sampled, "answer", answer)
-    pytest.importorskip("h11")
+    pytest.importorskip("httpx")
     with FaultServer(advises()) as server:
         running = service(server.url, 5, deadline_s=60.0)
         running.submit([(question(1), 1.0)])

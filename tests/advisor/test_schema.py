@@ -9,15 +9,17 @@ import time
 
 import pytest
 
-from jaxtrade.advisor.host.pipe import PIPE_HORIZON, PIPE_RISK, parse_pipe
 from jaxtrade.advisor.host.schema import (
     ADVICE_SCHEMA,
     LOGIT_SCALE,
     MAX_BYTES,
+    PIPE_HORIZON,
+    PIPE_RISK,
     SCHEMA_HASH,
     RefusedError,
     advice_of,
     parse_advice,
+    parse_pipe,
 )
 from jaxtrade.advisor.host.types import Advice, Failure
 from tests.advisor.asking import SOON

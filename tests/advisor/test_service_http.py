@@ -16,7 +16,7 @@ from tests.advisor import servers
 from tests.advisor.asking import SOON, question
 from tests.advisor.servers import GOOD, FaultServer, advises, completion, head
 
-pytest.importorskip("h11")
+pytest.importorskip("httpx")
 ServiceOptions = pytest.importorskip("jaxtrade.config.service").ServiceOptions
 AdviceService = pytest.importorskip("jaxtrade.advisor.host.service").AdviceService
 

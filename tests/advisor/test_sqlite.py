@@ -12,8 +12,7 @@ import pytest
 
 from jaxtrade.advisor.host import cache, ledger
 from jaxtrade.advisor.host.cache import AdviceCache
-from jaxtrade.advisor.host.ledger import Caps, Ledger, Spend
-from jaxtrade.advisor.host.sqlite import is_busy
+from jaxtrade.advisor.host.ledger import Caps, Ledger, Spend, is_busy
 
 CONNECT = sqlite3.connect
 MAKE_CACHE = (

@@ -25,7 +25,7 @@ from jaxtrade.advisor.host.registry import make_backend
 from jaxtrade.advisor.host.types import Answer, Backend, Failure
 from tests.advisor.asking import SOON, question
 
-pytest.importorskip("h11")
+pytest.importorskip("httpx")
 COMMAND = shutil.which(
     "transformers", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
 )

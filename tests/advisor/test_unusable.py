@@ -13,13 +13,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxtrade.advisor.host.gates import Use
 from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions
+from jaxtrade.advisor.host.policy import Use
 from jaxtrade.advisor.host.schema import parse_advice
 from jaxtrade.advisor.host.service import AdviceService
 from jaxtrade.advisor.host.types import Answer, Failure
-from jaxtrade.advisor.host.unusable import WHAT, reason_of, reasons_text, remedy, unusable_lines
-from jaxtrade.advisor.host.verdict import is_unusable
+from jaxtrade.advisor.host.verdict import (
+    WHAT,
+    is_unusable,
+    reason_of,
+    reasons_text,
+    remedy,
+    unusable_lines,
+)
 from jaxtrade.config.service import ServiceOptions
 from tests.advisor.asking import SOON
 from tests.advisor.balance import imbalance
@@ -27,7 +33,7 @@ from tests.advisor.servers import GOOD, FaultServer, Step, Wire, advises, comple
 from tests.advisor.service_parts import CANARY, HandClock, bad, good, question, until
 from tests.advisor.test_desk import Office
 
-pytest.importorskip("h11")
+pytest.importorskip("httpx")
 
 N = 6
 PROSE = bad(Failure.PARSE, raw="I would buy here.")

@@ -12,12 +12,14 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from jaxtrade.advisor.host.sqlite import PATIENCE, is_busy, snapshot, use_wal
+from jaxtrade.advisor.host.ledger import PATIENCE, is_busy, snapshot, use_wal
 from jaxtrade.advisor.host.types import Advice, Answer, Failure, Question
+from jaxtrade.errors import StorageError
 
 FORMAT = 1
 NEGATIVE = frozenset({Failure.PARSE, Failure.SCHEMA})
@@ -309,3 +311,28 @@ def _decoded(advice: str | None, failure: str | None, attempts: int) -> Cached:
     if advice is not None:
         return Cached(Advice(*json.loads(advice)))
     return Cached(None, Failure(failure), attempts)
+
+
+_AT_ONCE = 500  # keys in one query; SQLite allows at least 999
+
+
+def read_texts(path: Path, keys: Iterable[str]) -> dict[str, str]:
+    """The texts of the answers with advice among `keys` (`cache.cache_key`), by key.
+
+    Raises StorageError where the file cannot be read or is no cache.
+    """
+    wanted, found = list(keys), dict[str, str]()
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+            for start in range(0, len(wanted), _AT_ONCE):
+                some = wanted[start : start + _AT_ONCE]
+                marks = ", ".join("?" * len(some))
+                found |= dict(
+                    connection.execute(
+                        f"SELECT key, raw FROM answers WHERE advice IS NOT NULL AND key IN ({marks})",
+                        some,
+                    )
+                )
+    except sqlite3.Error as error:
+        raise StorageError(f"{path}: the answers in it cannot be read ({error})") from None
+    return found

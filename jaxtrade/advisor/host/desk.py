@@ -4,28 +4,252 @@ to one thread.
 A question is looked up in the cache, waits in the queue, passes the gates and is sent. After that
 it is done, failed, poisoned, or back in the queue for a retry. Nothing here blocks: a question that
 waits for a retry occupies no worker.
+
+The queue knows which questions are waiting, in flight and settled. Each key has at most one request
+at a time. Submitting the same question again raises its priority. The queue's size is bounded, so a
+slow server cannot fill the memory.
 """
 
 from __future__ import annotations
 
+import bisect
+import enum
 import math
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from jaxtrade.advisor.host.cache import AdviceCache, Cached
-from jaxtrade.advisor.host.forms import MOST_FALLBACKS
-from jaxtrade.advisor.host.gates import TRAINING, Booking, Gates, Use, asked_wait
 from jaxtrade.advisor.host.ledger import Ledger
-from jaxtrade.advisor.host.limits import jittered
-from jaxtrade.advisor.host.queue import Entry, Key, QuestionQueue
+from jaxtrade.advisor.host.policy import TRAINING, Booking, Gates, Use, asked_wait, jittered
+from jaxtrade.advisor.host.replies import MOST_FALLBACKS
 from jaxtrade.advisor.host.samples import calls_of
-from jaxtrade.advisor.host.statistics import Statistics
-from jaxtrade.advisor.host.types import Advice, Answer, Backend, Clock, Failure, Question
+from jaxtrade.advisor.host.statistics import ContainedFaults, Statistics
+from jaxtrade.advisor.host.types import Advice, Answer, Backend, Failure, Question
 from jaxtrade.advisor.host.verdict import checked, one_line, problem, verdict_of
 from jaxtrade.advisor.host.workers import Finished, Job, WorkerPool
 from jaxtrade.config.service import ServiceOptions
+
+
+class Key(NamedTuple):
+    """Identifies a question within a run. The bar and the prompt's version determine the whole
+    prompt.
+    """
+
+    bar: int
+    prompt_version: str
+
+
+class State(enum.Enum):
+    """Where a question stands.
+
+    ABSENT: never submitted, or dropped because the queue was full. FAILED (after a while) and
+        EXPIRED questions may be
+    sent again. DONE and POISONED ones are never sent again in this run.
+    """
+
+    ABSENT = "absent"
+    QUEUED = "queued"
+    IN_FLIGHT = "in flight"
+    DONE = "done"
+    FAILED = "failed"
+    EXPIRED = "expired"
+    POISONED = "poisoned"
+
+
+# What each count of `Statistics` makes of a settled question.
+_SETTLED = {
+    "done": State.DONE,
+    "cache_hit": State.DONE,
+    "failed": State.FAILED,
+    "dropped": State.FAILED,
+    "poisoned": State.POISONED,
+}
+_FOR_GOOD = {state: (state, math.inf) for state in State}  # shared by hundreds of thousands of keys
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """A question that is waiting or in flight.
+
+    serial: number of its first submission. chunk: when it was last submitted. count: submissions.
+        attempts: requests
+    sent. not_before: earliest clock time of a retry. delay: seconds that it waited before its last
+    retry. looked_up: whether the cache was searched without success. cache_key: see
+    `AdviceCache.key`.
+    """
+
+    key: Key
+    question: Question
+    priority: float
+    serial: int
+    chunk: int
+    attempts: int = 0
+    not_before: float = -math.inf
+    delay: float = 0.0
+    looked_up: bool = False
+    cache_key: str = ""
+
+    @property
+    def rank(self) -> tuple[float, int]:
+        """Sort key: the higher, the sooner it is sent. Among equal priorities the older question
+        comes first.
+        """
+        return (self.priority, -self.serial)
+
+
+class QuestionQueue:
+    """Holds at most `capacity` waiting questions. A question expires `ttl` chunks after it was last
+    submitted.
+    """
+
+    def __init__(self, capacity: int, ttl: int, counts: Statistics) -> None:
+        self._capacity, self._ttl, self._counts = capacity, ttl, counts
+        self._chunk = self._serial = 0
+        self._waiting: dict[
+            Key, Entry
+        ] = {}  # in the order of `chunk`, so that `tick` finds the oldest first
+        self._ranked: dict[bool, list[tuple[tuple[float, int], Key]]] = {
+            False: [],
+            True: [],
+        }  # by `looked_up`
+        self._flying: dict[Key, Entry] = {}
+        self._settled: dict[
+            Key, tuple[State, float]
+        ] = {}  # the state, and the time from which it may be sent again
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def in_flight(self) -> int:
+        """The number of questions that have been sent and not answered."""
+        return len(self._flying)
+
+    @property
+    def unseen(self) -> int:
+        """The number of waiting questions that have not been looked up in the cache yet."""
+        return len(self._ranked[False])
+
+    def state(self, key: Key) -> State:
+        """Where the question `key` stands."""
+        if key in self._waiting:
+            return State.QUEUED
+        if key in self._flying:
+            return State.IN_FLIGHT
+        return self._settled.get(key, (State.ABSENT, 0.0))[0]
+
+    # --- submissions -------------------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Count one chunk. Questions not submitted again for `ttl` chunks expire."""
+        self._chunk += 1
+        while self._waiting:
+            entry = next(iter(self._waiting.values()))
+            if entry.chunk > self._chunk - self._ttl:
+                break
+            self._leave(entry)
+            self._settled[entry.key] = (State.EXPIRED, -math.inf)
+            self._counts.expired += 1
+
+    def submit(self, question: Question, priority: float, now: float) -> None:
+        """Request an answer. Questions of higher `priority` are sent first; one that is not finite
+        is dropped.
+        """
+        self._counts.submitted += 1
+        key = Key(question.bar, question.prompt_version)
+        if not math.isfinite(priority):
+            self._counts.dropped += 1
+        elif (entry := self._waiting.get(key)) is not None:
+            self._counts.deduped += 1
+            self._leave(entry)
+            self._want(entry, priority)
+            self._join(entry)
+        elif (entry := self._flying.get(key)) is not None:
+            self._counts.deduped += 1
+            self._want(entry, priority)
+        elif key in self._settled and now < self._settled[key][1]:
+            self._counts.deduped += 1
+        else:
+            self._settled.pop(key, None)
+            self._serial += 1
+            self._join(Entry(key, question, priority, self._serial, self._chunk))
+            self._make_room()
+
+    def _want(self, entry: Entry, priority: float) -> None:
+        entry.priority = max(entry.priority, priority)
+        entry.chunk = self._chunk
+
+    def _make_room(self) -> None:
+        if len(self._waiting) > self._capacity:
+            worst = min(ranked[0] for ranked in self._ranked.values() if ranked)
+            self._leave(self._waiting[worst[1]])
+            self._counts.dropped += 1
+
+    def _join(self, entry: Entry) -> None:
+        self._waiting[entry.key] = entry
+        bisect.insort(self._ranked[entry.looked_up], (entry.rank, entry.key))
+
+    def _leave(self, entry: Entry) -> None:
+        del self._waiting[entry.key]
+        ranked = self._ranked[entry.looked_up]
+        del ranked[bisect.bisect_left(ranked, (entry.rank, entry.key))]
+
+    # --- choosing what to send ----------------------------------------------------------------------------------------
+
+    def to_look_up(self, most: int) -> list[Entry]:
+        """At most `most` questions that have not been looked up in the cache, highest priority
+        first.
+        """
+        return [self._waiting[key] for _, key in self._ranked[False][: -most - 1 : -1]]
+
+    def looked_up(self, entry: Entry) -> None:
+        """Note that the cache does not have the answer."""
+        self._leave(entry)
+        entry.looked_up = True
+        self._join(entry)
+
+    def next(self, now: float) -> Entry | None:
+        """The question of the highest priority that may be sent now, or None."""
+        entries = (self._waiting[key] for _, key in reversed(self._ranked[True]))
+        return next((entry for entry in entries if entry.not_before <= now), None)
+
+    # --- state changes -----------------------------------------------------------------------------------------------
+
+    def start(self, entry: Entry) -> None:
+        """Move a waiting question into flight."""
+        self._leave(entry)
+        entry.attempts += 1
+        self._flying[entry.key] = entry
+
+    def again(self, entry: Entry, not_before: float) -> None:
+        """Put a question in flight back into the queue for a retry. Its time to expiry starts
+        again.
+        """
+        del self._flying[entry.key]
+        entry.not_before, entry.chunk = not_before, self._chunk
+        self._join(entry)
+        self._make_room()
+
+    def settle(self, entry: Entry, count: str, until: float = math.inf) -> None:
+        """Settle a question, waiting or in flight. count: one of `_SETTLED`. It is not sent again
+        before `until`.
+        """
+        if self._flying.pop(entry.key, None) is None:
+            self._leave(entry)
+        state = _SETTLED[count]
+        self._settled[entry.key] = _FOR_GOOD[state] if until == math.inf else (state, until)
+        setattr(self._counts, count, getattr(self._counts, count) + 1)
+
+    def forgive(self, key: Key) -> None:
+        """Let a failed question be submitted again at once, because its answer is now in the
+        cache.
+        """
+        if self._settled.get(key, (State.ABSENT, 0.0))[0] is State.FAILED:
+            self._settled[key] = (State.FAILED, -math.inf)
+
 
 _LOOK_UPS = 256  # cache look-ups in one turn
 _FLUSH_AGAIN_S = 1.0  # before the next flush, where another process holds the cache's file
@@ -41,14 +265,13 @@ class _Flight(NamedTuple):
 class Outlet(NamedTuple):
     """Where the desk's results go.
 
-    deliver: receives every answer once. room: returns how many more answers it can receive. tell:
-        receives one line per
-    problem. use: what the answers are for.
+    deliver: receives every answer once. room: returns how many more answers it can receive. faults:
+        counts contained exceptions, and tells one line per problem. use: what the answers are for.
     """
 
     deliver: Callable[[int, Advice], None]
     room: Callable[[], int]
-    tell: Callable[[str], None]
+    faults: ContainedFaults
     use: Use = TRAINING
 
 
@@ -59,7 +282,7 @@ class Desk:
         self,
         backend: Backend,
         options: ServiceOptions,
-        clock: Clock,
+        clock: Callable[[], float],
         cache: AdviceCache,
         ledger: Ledger,
         pool: WorkerPool,
@@ -76,7 +299,7 @@ class Desk:
         self.counts = Statistics()
         self.queue = QuestionQueue(options.queue_size, options.ttl_chunks, self.counts)
         self.gates = Gates(
-            options, ledger, self.counts, backend, outlet.tell, clock.monotonic(), outlet.use
+            options, ledger, self.counts, backend, outlet.faults.tell, clock(), outlet.use
         )
         self._rng = random.Random(options.seed)
         self._flush_at = -math.inf
@@ -89,15 +312,6 @@ class Desk:
         self._calls = calls_of(backend)
 
     @property
-    def stopping(self) -> bool:
-        """Whether the run ends: no more requests are sent."""
-        return self.gates.stopping
-
-    @stopping.setter
-    def stopping(self, value: bool) -> None:
-        self.gates.stopping = value
-
-    @property
     def in_flight(self) -> int:
         """The number of questions that workers hold."""
         return len(self._flights)
@@ -108,19 +322,18 @@ class Desk:
         """Queue one chunk's questions with their priorities. An empty batch still counts as a
         chunk.
         """
-        now = self._clock.monotonic()
+        now = self._clock()
         self.queue.tick()
         for question, priority in batch:
             self.queue.submit(question, priority, now)
 
     def finished(self, finished: Finished) -> None:
         """Handle a worker's result."""
-        now = self._clock.monotonic()
+        now = self._clock()
         answer = checked(finished.answer)
         if finished.fault:
-            self.contained(
-                finished.fault, f"advisor: the backend raised {finished.fault}; contained"
-            )
+            line = f"advisor: the backend raised {finished.fault}; contained"
+            self._outlet.faults.trouble(finished.fault, line)
         flight = self._flights.pop(finished.job.number, None)
         if (
             not self._pool.returned(finished) or flight is None
@@ -136,15 +349,6 @@ class Desk:
         self._settle(flight.entry, answer, now)
         self._check_pool(now)
 
-    def contained(self, name: str, line: str) -> int:
-        """Count a contained exception and report the first of its kind. Returns the count of that
-        kind.
-        """
-        self.counts.faults[name] += 1
-        if self.counts.faults[name] == 1:
-            self._outlet.tell(line)
-        return self.counts.faults[name]
-
     # --- a turn ------------------------------------------------------------------------------------------------------
 
     def turn(self) -> bool:
@@ -153,11 +357,11 @@ class Desk:
         Returns whether another turn would find more to look up at once. Answers are written before
         new requests are sent, so a killed process loses at most one answer per worker.
         """
-        now = self._clock.monotonic()
+        now = self._clock()
         self._give_up(now)
         if now >= self._flush_at:
             self._flush_at = -math.inf if self._cache.flush() else now + _FLUSH_AGAIN_S
-        if self.stopping:
+        if self.gates.stopping:
             return False
         more = self._look_up()
         while self._ask_next(now):
@@ -169,23 +373,18 @@ class Desk:
         return self._outlet.room() - len(self._flights)
 
     def _give_up(self, now: float) -> None:
-        """Settle the requests of stuck and dead workers.
+        """Settle the requests of stuck workers.
 
         These questions are not sent again in this run: the first request may still be open, and
         would be paid twice.
         """
-        for job, died in self._pool.lost(now):
+        for job in self._pool.lost(now):
             flight = self._flights.pop(job.number)
             self._abandoned[job.number] = flight
-            self.counts.died += died
-            self.counts.stuck += not died
-            answer = (
-                Answer(None, Failure.RAISED, "its worker ended")
-                if died
-                else Answer(None, Failure.TIMEOUT, "no return at the deadline")
-            )
+            self.counts.stuck += 1
+            answer = Answer(None, Failure.TIMEOUT, "no return at the deadline")
             self.gates.learn(flight.booking, answer, now)
-            self.queue.failed(flight.entry, math.inf)
+            self.queue.settle(flight.entry, "failed")
         self._check_pool(now)
 
     def _check_pool(self, now: float) -> None:
@@ -211,7 +410,7 @@ class Desk:
             return self._known_to_fail(entry, cached)
         if problem(cached.advice):  # an edited or old file: send the question again
             return False
-        self.queue.hit(entry)
+        self.queue.settle(entry, "cache_hit")
         self._outlet.deliver(entry.key.bar, cached.advice)
         return True
 
@@ -225,7 +424,7 @@ class Desk:
         faults[cached.failure.value] = max(faults[cached.failure.value], cached.attempts)
         if cached.attempts < self._options.poison_after:
             return False
-        self.queue.poisoned(entry)
+        self.queue.settle(entry, "poisoned")
         self.counts.negatives += 1
         return True
 
@@ -265,27 +464,28 @@ class Desk:
         self._cache.put(entry.cache_key, entry.question, answer._replace(parts=()))
         if answer.advice is not None:
             self._faults.pop(entry.key, None)
-            self.queue.done(entry)
+            self.queue.settle(entry, "done")
             self._outlet.deliver(entry.key.bar, answer.advice)
         elif answer.failure is Failure.STOPPED:
-            self.queue.cancelled(entry, now + self._options.failed_for_s)
+            self.queue.settle(entry, "dropped", now + self._options.failed_for_s)
         elif (
             answer.failure is Failure.UNSUPPORTED
             and entry.attempts <= MOST_FALLBACKS
-            and not self.stopping
+            and not self.gates.stopping
         ):
             self.counts.retried += 1
             self.queue.again(entry, now)
         elif self._is_poison(entry.key, verdict_of(answer).fault):
-            self.queue.poisoned(entry)
-        elif not self.stopping and self.gates.may_retry(answer, entry.attempts):
+            self.queue.settle(entry, "poisoned")
+        elif not self.gates.stopping and self.gates.may_retry(answer, entry.attempts):
             entry.delay = jittered(
                 entry.delay, self._options.retry_base_s, self._options.retry_cap_s, self._rng
             )
             self.counts.retried += 1
             self.queue.again(entry, now + max(entry.delay, asked_wait(answer)))
         else:
-            self.queue.failed(entry, now + max(self._options.failed_for_s, asked_wait(answer)))
+            until = now + max(self._options.failed_for_s, asked_wait(answer))
+            self.queue.settle(entry, "failed", until)
 
     def _is_poison(self, key: Key, fault: str) -> bool:
         if not fault:
@@ -314,14 +514,15 @@ class Desk:
         return self.counts.snapshot(
             len(self.queue),
             self.queue.in_flight,
-            mode="stopped" if self.stopping else one_line(self.gates.mode),
+            mode="stopped" if self.gates.stopping else one_line(self.gates.mode),
             unseen=self.queue.unseen,
+            faults=self._outlet.faults.counts(),
             cost=self.gates.cost,
             unusable_state=self.gates.unusable.state,
-            unusable_pauses=self.gates.unusable.pauses,
+            unusable_pauses=self.gates.unusable.openings,
             breaker=breaker.state,
             breaker_openings=breaker.openings,
-            breaker_open_s=breaker.open_seconds(self._clock.monotonic()),
+            breaker_open_s=breaker.open_seconds(self._clock()),
             concurrency=self.gates.concurrency.limit,
             threads=self._pool.threads,
             cache_degraded=self._cache.degraded,

@@ -63,7 +63,7 @@ class Secret:
 
 
 def read_key(
-    env: str | None, file: Path | None, environ: Mapping[str, str] = os.environ
+    env: str | None, file: str | Path | None, environ: Mapping[str, str] = os.environ
 ) -> Secret | None:
     """The key in a named variable or file; None where neither is named.
 
@@ -79,7 +79,7 @@ def read_key(
         if not environ.get(env):
             raise ConfigError(f"advisor key_env: the environment has no variable {env}")
         return Secret(environ[env].strip(), f"environment variable {env}")
-    return None if file is None else _from_file(file)
+    return None if file is None else _from_file(Path(file))
 
 
 def _from_file(path: Path) -> Secret:

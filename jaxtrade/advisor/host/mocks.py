@@ -4,18 +4,27 @@ never on order or time.
 `Skilled` reads the future by design. Its `future` holds the coming direction of each bar: +1 up, -1 down, 0 where none
 is defined (no full horizon left in the session, or a move within costs). At a 0 it answers at random. If it stayed
 silent or flat there, its silence would leak the future.
+
+Wrappers that change another backend's answers, for ablations: shifted, permuted, delayed, rare,
+turning, slow.
+
+`question_of` returns the question about another bar, or None where there is none. Without it a wrapper changes only the
+bar's number. That is enough for backends that read nothing else (mocks, recorded answers without time stamps).
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
+import threading
+import time
 from array import array
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, get_args
 
 from jaxtrade.advisor.host.schema import DIRECTIONS, MAX_HORIZON, advice_of
-from jaxtrade.advisor.host.types import Answer, Backend, Failure, Question
+from jaxtrade.advisor.host.types import Answer, Backend, Failure, Question, nearest
 from jaxtrade.errors import ConfigError
 
 Honesty = Literal["honest", "overconfident", "underconfident"]
@@ -31,6 +40,7 @@ class Mock:
     """A backend that computes its answers at once. A subclass defines `opinion`."""
 
     name = "mock"
+    inner: Backend | None = None  # the backend whose answers it changes
 
     def __init__(self, seed: int = 0, horizon: int = 30) -> None:
         if not 1 <= horizon <= MAX_HORIZON:
@@ -39,14 +49,10 @@ class Mock:
 
     def identity(self) -> Mapping[str, str]:
         """The kind and every public attribute; arrays are given by their hash."""
-        shown = {
-            key: _fingerprint(value) for key, value in vars(self).items() if not key.startswith("_")
-        }
-        inner = self._of()
-        return {"kind": f"mock:{self.name}", **shown, **(prefixed("of", inner) if inner else {})}
-
-    def _of(self) -> Backend | None:
-        return None
+        own = {key: value for key, value in vars(self).items() if key[0] != "_" and key != "inner"}
+        shown = {key: _fingerprint(value) for key, value in own.items()}
+        inner = prefixed("of", self.inner) if self.inner else {}
+        return {"kind": f"mock:{self.name}", **shown, **inner}
 
     def opinion(self, question: Question) -> Answer:
         """The answer to a question. Defined by each subclass."""
@@ -63,8 +69,8 @@ class Mock:
         )
 
     def close(self) -> None:
-        if inner := self._of():
-            inner.close()
+        if self.inner:
+            self.inner.close()
 
 
 class Random(Mock):
@@ -165,9 +171,11 @@ class Skilled(Mock):
                 f"advisor honesty {honesty!r}: expected {', '.join(get_args(Honesty))}"
             )
         self.future, self.q, self.honesty = _directions(future), share("q", q), honesty
-        self.confidence = {"honest": max(q, 1 - q), "overconfident": 0.99, "underconfident": 0.05}[
-            honesty
-        ]
+        self.confidence = {
+            "honest": max(self.q, 1 - self.q),
+            "overconfident": 0.99,
+            "underconfident": 0.05,
+        }[honesty]
 
     def opinion(self, question: Question) -> Answer:
         if not 0 <= question.bar < len(self.future):
@@ -188,9 +196,17 @@ class Failing(Mock):
 
     name = "failing"
 
-    def __init__(self, failure: Failure = Failure.CONNECTION, retryable: bool = False) -> None:
+    def __init__(
+        self, failure: Failure | str = Failure.CONNECTION, retryable: bool = False
+    ) -> None:
         super().__init__()
-        self.failure, self._failure, self.retryable = failure.value, failure, retryable
+        known = [each.value for each in Failure]
+        if failure not in (*Failure, *known):
+            raise ConfigError(
+                f"advisor mock:failing: failure {failure!r} unknown{nearest(str(failure), known)}"
+            )
+        self._failure, self.retryable = Failure(failure), retryable
+        self.failure = self._failure.value
 
     def opinion(self, question: Question) -> Answer:
         return Answer(
@@ -205,6 +221,13 @@ def share(name: str, value: float, kind: str = "mock") -> float:
     if not 0.0 <= value <= 1.0:
         raise ConfigError(f"advisor {kind}: {name} = {value:g}, expected a share from 0 to 1")
     return float(value)
+
+
+def whole(name: str, value: float) -> int:
+    """`value` as an integer. Raises ConfigError where it is not a whole number."""
+    if not float(value).is_integer():
+        raise ConfigError(f"advisor {name} {value}: expected a whole number")
+    return int(value)
 
 
 def _directions(future: Iterable[int]) -> array[int]:
@@ -228,3 +251,224 @@ def prefixed(head: str, backend: Backend) -> dict[str, str]:
 def _fingerprint(value: object) -> str:
     plain = isinstance(value, int | float | str)
     return str(value) if plain else hashlib.sha256(repr(value).encode()).hexdigest()[:16]
+
+
+QuestionOf = Callable[[int], Question | None]
+
+
+class Wrapper(Mock):
+    """Base class: a backend that changes the answers of `inner`."""
+
+    def __init__(
+        self, inner: Backend, question_of: QuestionOf | None = None, seed: int = 0
+    ) -> None:
+        super().__init__(seed)
+        self.inner: Backend = inner
+        self._question_of = question_of
+
+    def asked_about(self, question: Question, bar: int, deadline: float) -> Answer:
+        """The inner backend's answer about another bar, or EMPTY where there is no question about
+        that bar.
+        """
+        about = self._question_of(bar) if self._question_of else question._replace(bar=bar)
+        if about is None:
+            return Answer(None, Failure.EMPTY, f"bar {bar} cannot be asked about")
+        return self.inner.answer(about, deadline)
+
+
+class Moved(Wrapper):
+    """Base class: at each bar, the inner backend's answer about another one."""
+
+    _other: dict[int, int]
+
+    def other(self, bar: int) -> int | None:
+        """The bar whose answer is given at `bar`; None where no answer is moved to it."""
+        return self._other.get(bar)
+
+    def answer(self, question: Question, deadline: float) -> Answer:
+        if (other := self.other(question.bar)) is None:
+            detail = f"bar {question.bar} is not among the {len(self._other)} {self.name} bars"
+            return Answer(None, Failure.EMPTY, detail)
+        return self.asked_about(question, other, deadline)
+
+
+class Permuted(Moved):
+    """The inner backend's answers, shuffled over `bars`. The distribution of answers stays the
+    same; their order does not, so opinions that last lose their persistence. `Shifted` is the
+    placebo that keeps it."""
+
+    name = "permuted"
+
+    def __init__(
+        self,
+        inner: Backend,
+        bars: Iterable[int],
+        question_of: QuestionOf | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(inner, question_of, seed)
+        self.bars = tuple(map(int, bars))
+        shuffled = sorted(self.bars, key=lambda bar: uniform(seed, bar, "permuted"))
+        self._other = dict(zip(self.bars, shuffled, strict=True))
+        if len(self._other) < len(self.bars):
+            raise ConfigError("mock:permuted: the same bar twice")
+
+
+class Shifted(Moved):
+    """The inner backend's answers, moved by whole sessions: the placebo. Each bar gets the answer
+    about the bar at the same place of another session, so persistence, time of day and distribution
+    of the answers stay.
+
+    sessions: in time order, the askable bars of each as (bar, place), places ascending, as seconds
+        since the session
+    began. Sessions are rotated: session i gets the answers of session i + k (modulo their number).
+    k is random, and lies in the middle half of what is possible, so that opinions that last for
+    days are not their own placebo. Where the other session has no bar at this place, its nearest
+    one is used (the earlier of two). A single session is rotated in itself, by at least `least`
+    bars if it has twice as many.
+
+    Raises ConfigError for fewer than two bars, and for a bar that occurs twice.
+    """
+
+    name = "shifted"
+
+    def __init__(
+        self,
+        inner: Backend,
+        sessions: Iterable[Iterable[tuple[int, int]]],
+        question_of: QuestionOf | None = None,
+        seed: int = 0,
+        least: int = 30,
+    ) -> None:
+        super().__init__(inner, question_of, seed)
+        self.least = least
+        self.sessions = tuple(
+            kept for session in sessions if (kept := tuple((int(b), int(p)) for b, p in session))
+        )
+        bars = [bar for session in self.sessions for bar, _ in session]
+        if len(bars) < 2 or len(set(bars)) < len(bars):
+            raise ConfigError(
+                f"mock:shifted: {len(bars)} bars, {len(set(bars))} of them different; expected two or "
+                "more bars, each once"
+            )
+        self._other = (
+            _rotated(self.sessions, seed) if len(self.sessions) > 1 else _turned(bars, least, seed)
+        )
+
+
+def _offset(number: int, least: int, seed: int) -> int:
+    """A random number of steps to rotate `number` items by: at least `least` either way round, and
+    never 0.
+    """
+    least = min(max(1, least), number // 2)
+    return least + int(uniform(seed, number, "shifted") * (number - 2 * least + 1))
+
+
+def _rotated(sessions: Sequence[Sequence[tuple[int, int]]], seed: int) -> dict[int, int]:
+    """bar -> bar at the same place of another session."""
+    number, other = len(sessions), dict[int, int]()
+    offset = _offset(number, number // 4, seed)
+    for i, session in enumerate(sessions):
+        there = sessions[(i + offset) % number]
+        places = [place for _, place in there]
+        for bar, place in session:
+            right = bisect_left(places, place)
+            near = there[max(0, right - 1) : right + 1]
+            other[bar] = min(near, key=lambda candidate: abs(candidate[1] - place))[0]
+    return other
+
+
+def _turned(bars: Sequence[int], least: int, seed: int) -> dict[int, int]:
+    """bar -> another bar of the only session."""
+    offset = _offset(len(bars), max(least, len(bars) // 4), seed)
+    return {bar: bars[(i + offset) % len(bars)] for i, bar in enumerate(bars)}
+
+
+class Delayed(Wrapper):
+    """At bar b, the inner backend's answer about bar b - `bars`; EMPTY where that is below 0."""
+
+    name = "delayed"
+
+    def __init__(self, inner: Backend, bars: float, question_of: QuestionOf | None = None) -> None:
+        super().__init__(inner, question_of)
+        if bars < 0:
+            raise ConfigError(f"mock:delayed: {bars} bars is negative, which would look ahead")
+        self.bars = whole("bars", bars)
+
+    def answer(self, question: Question, deadline: float) -> Answer:
+        if question.bar < self.bars:
+            return Answer(
+                None, Failure.EMPTY, f"nothing was said {self.bars} bars before bar {question.bar}"
+            )
+        return self.asked_about(question, question.bar - self.bars, deadline)
+
+
+class Available(Wrapper):
+    """The inner backend's answers about a random share `p` of the bars; EMPTY about the others."""
+
+    name = "available"
+
+    def __init__(self, inner: Backend, p: float = 0.5, seed: int = 0) -> None:
+        super().__init__(inner, None, seed)
+        self.p = share("p", p)
+
+    def answer(self, question: Question, deadline: float) -> Answer:
+        if uniform(self.seed, question.bar, "available") >= self.p:
+            return Answer(None, Failure.EMPTY, f"mock is not available at bar {question.bar}")
+        return self.inner.answer(question, deadline)
+
+
+class Turning(Wrapper):
+    """The inner backend's answers before bar `turn`, and those of `then` from that bar on."""
+
+    name = "turning"
+
+    def __init__(self, inner: Backend, then: Backend, turn: float) -> None:
+        super().__init__(inner)
+        self._then, self.turn = then, whole("turn", turn)
+
+    def identity(self) -> Mapping[str, str]:
+        return {**super().identity(), **prefixed("then", self._then)}
+
+    def answer(self, question: Question, deadline: float) -> Answer:
+        return (self.inner if question.bar < self.turn else self._then).answer(question, deadline)
+
+    def close(self) -> None:
+        super().close()
+        self._then.close()
+
+
+class Slow(Wrapper):
+    """Delays the inner backend's answers by `seconds` of real time (infinity: it hangs).
+
+    A delay ends early at the deadline, with TIMEOUT, or by `close`, with STOPPED.
+    """
+
+    name = "slow"
+
+    def __init__(
+        self, inner: Backend, seconds: float = 1.0, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__(inner)
+        if not seconds >= 0:
+            raise ConfigError(f"mock:slow: {seconds} seconds, expected 0 or more")
+        self.seconds, self._monotonic, self._closed = seconds, monotonic, threading.Event()
+
+    def answer(self, question: Question, deadline: float) -> Answer:
+        began = self._monotonic()
+        patience = max(0.0, deadline - began)
+        if self._closed.wait(min(self.seconds, patience)):
+            return Answer(None, Failure.STOPPED, "closed", latency=self._monotonic() - began)
+        if self.seconds > patience:
+            return Answer(
+                None,
+                Failure.TIMEOUT,
+                "mock took longer than the deadline",
+                retryable=True,
+                latency=self._monotonic() - began,
+            )
+        return self.inner.answer(question, deadline)._replace(latency=self._monotonic() - began)
+
+    def close(self) -> None:
+        self._closed.set()
+        super().close()

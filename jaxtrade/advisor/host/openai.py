@@ -1,13 +1,13 @@
-"""A backend for any server with OpenAI's chat completions API: llama.cpp, vLLM, Ollama or
-transformers, or a paid one.
+"""Servers with OpenAI's chat completions API: llama.cpp, vLLM, Ollama or transformers, or a paid one.
 
-Each call makes one attempt within a total deadline. It never raises and never retries. Requests go
-only to the configured base URL, over TLS unless the server is on this machine. The configuration
-names where the key is stored. The key is sent in one request header and is removed from all text
-that the server returns.
+The backend asks one model. Each call makes one attempt within a total deadline. It never raises and
+never retries. Requests go only to the configured base URL, over TLS unless the server is on this
+machine. The configuration names where the key is stored. The key is sent in one request header and
+is removed from all text that the server returns. A server that rejects the form of answer that a
+request asks for gets a weaker one from the next request on (`replies.Forms`).
 
-A server that rejects the form of answer that a request asks for gets a weaker one from the next
-request on (`forms`).
+`list_models` asks for the models that a server offers (GET /models), by the same rules.
+Needs the extra `advisor`. Imports no JAX.
 """
 
 from __future__ import annotations
@@ -21,16 +21,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 from urllib.parse import SplitResult, urlsplit
 
-from jaxtrade.advisor.host.forms import FORMS, Forms
-from jaxtrade.advisor.host.keys import read_key
-from jaxtrade.advisor.host.pipe import parse_pipe
-from jaxtrade.advisor.host.replies import MismatchError, Sampling, printable, read_reply
-from jaxtrade.advisor.host.schema import ADVICE_SCHEMA, LOGIT_SCALE, SCHEMA_HASH, parse_advice
-from jaxtrade.advisor.host.types import Answer, Failure, Question
+from jaxtrade.advisor.host.keys import Secret, read_key
+from jaxtrade.advisor.host.replies import FORMS, Forms, Sampling, printable, read_reply
+from jaxtrade.advisor.host.schema import (
+    ADVICE_SCHEMA,
+    LOGIT_SCALE,
+    SCHEMA_HASH,
+    RefusedError,
+    parse_advice,
+    parse_pipe,
+    strict_json,
+)
+from jaxtrade.advisor.host.types import Answer, Failure, Question, TransportError
+from jaxtrade.config import AdvisorConfig, RunConfig
 from jaxtrade.errors import ConfigError
+from jaxtrade.text import Tell
+
+if TYPE_CHECKING:
+    from jaxtrade.advisor.host.http import Client
 
 _LOCAL = re.compile(r"localhost|127(\.[0-9]{1,3}){3}|::1")
 _PATH = "/chat/completions"
@@ -44,19 +55,19 @@ class OpenAIOptions:
     """Settings of a server. None of them is secret.
 
     base_url: up to and including `/v1`. model: the server's name for it. key_env, key_file:
-        environment variable or
-    file that holds the key; neither for a server without a key. structured: how the request asks
-    for the answer's form;
-    `json_schema` is constrained decoding, where the server supports it. answer: format of the answer, `json` or `pipe`
-    (one line, see `pipe`). temperature: None leaves it to the server. max_tokens: most tokens of an answer. tokens_key:
-    name of that limit in requests; newer models need `max_completion_tokens`. max_bytes: most bytes of a response.
-    ca_file: PEM file of certificates to trust instead of the system's.
+        environment variable or file that holds the key; neither for a server without a key.
+    structured: how the request asks for the answer's form; `json_schema` is constrained decoding,
+        where the server supports it. answer: format of the answer, `json` or `pipe` (one line, see
+        `schema.parse_pipe`). temperature: None leaves it to the server. max_tokens: most tokens of
+        an answer. tokens_key: name of that limit in requests; newer models need
+        `max_completion_tokens`. max_bytes: most bytes of a response. ca_file: PEM file of
+        certificates to trust instead of the system's.
     """
 
     base_url: str
     model: str
     key_env: str | None = None
-    key_file: Path | None = None
+    key_file: str | Path | None = None
     structured: Structured = "json_schema"
     answer: Literal["json", "pipe"] = "json"
     temperature: float | None = 0.0
@@ -64,7 +75,7 @@ class OpenAIOptions:
     max_tokens: int = 200
     tokens_key: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     max_bytes: int = 256 * 1024
-    ca_file: Path | None = None
+    ca_file: str | Path | None = None
 
 
 class OpenAIBackend:
@@ -76,19 +87,8 @@ class OpenAIBackend:
         self._base = check_url(options.base_url)
         _check(options)
         self._key = read_key(options.key_env, options.key_file)
-        try:
-            from jaxtrade.advisor.host.transport import Client
-            from jaxtrade.advisor.host.wire import Limits, TransportError
-        except ModuleNotFoundError as error:
-            raise ConfigError(
-                f"an advisor over HTTP needs {error.name}: in the checkout, pip install "
-                "'.[advisor]'"
-            ) from None
-        self._transport_error, self._limits = TransportError, Limits
         self._forms = Forms(options.structured if options.answer == "json" else FORMS[-1])
-        self._client = Client(
-            self._base, tls_context(options.ca_file) if self._base.scheme == "https" else None
-        )
+        self._client = client_of(self._base, options.ca_file)
 
     @property
     def name(self) -> str:
@@ -123,44 +123,27 @@ class OpenAIBackend:
         began = time.monotonic()
         try:
             answer = self._answer(question, deadline, number)
-        except self._transport_error as error:
-            answer = Answer(None, error.failure, str(error), error.status, error.retryable)
-        except MismatchError:
-            answer = Answer(
-                None, Failure.CONNECTION, "the answer to another request", retryable=True
-            )
-        except (
-            Exception
-        ) as error:  # a bug in the client; `Backend.answer` must return a failure, never raise
-            answer = Answer(
-                None, Failure.CONNECTION, f"unexpected {type(error).__name__} in the client"
-            )
+        except TransportError as error:
+            answer = error.answer
+        except Exception as error:  # a bug in the client: `Backend.answer` never raises
+            detail = f"unexpected {type(error).__name__} in the client"
+            answer = Answer(None, Failure.CONNECTION, detail)
         return self._clean(answer._replace(latency=time.monotonic() - began))
 
     def _answer(self, question: Question, deadline: float, number: int) -> Answer:
         request_id = f"jaxtrade-{secrets.token_hex(8)}"
-        headers = {
+        headers = headers_of(self._key) | {
             "Content-Type": "application/json",
-            "Accept": "application/json",
-            "Accept-Encoding": "identity",
-            "User-Agent": "jaxtrade",
             "X-Request-Id": request_id,
         }
-        if self._key:
-            headers["Authorization"] = f"Bearer {self._key.reveal()}"
         o, form = self._options, self._forms.now
         body = json.dumps(request_body(o, question.prompt, form, number)).encode()
         random = o.temperature is None or (o.temperature > 0 and o.seed is None)
         sampling = Sampling(
             request_id, random, parse_pipe if o.answer == "pipe" else parse_advice, form
         )
-        answer = self._client.post(
-            _PATH,
-            headers,
-            body,
-            self._limits(deadline, o.max_bytes),
-            lambda reply: read_reply(reply.status, reply.headers, reply.body, sampling),
-        )
+        reply = self._client.send(_PATH, headers, deadline, o.max_bytes, body)
+        answer = read_reply(reply.status, reply.headers, reply.body, sampling)
         if answer.failure is Failure.UNSUPPORTED:
             return answer._replace(detail=self._forms.rejected(form, answer.detail))
         return answer
@@ -260,11 +243,184 @@ def _check(o: OpenAIOptions) -> None:
             raise ConfigError(f"advisor {name} {getattr(o, name)}: expected {low} to {high}")
 
 
-def tls_context(ca_file: Path | None) -> ssl.SSLContext:
-    """The TLS settings of a client. ca_file: certificates to trust instead of the system's. Raises
-    ConfigError.
+def client_of(base: SplitResult, ca_file: str | Path | None) -> Client:
+    """A client of the server at a valid base URL. ca_file: certificates to trust instead of the
+    system's.
+
+    Raises ConfigError for a file that cannot be used, and for a missing library.
     """
     try:
-        return ssl.create_default_context(cafile=ca_file)
+        from jaxtrade.advisor.host.http import Client
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"an advisor over HTTP needs {error.name}: in the checkout, pip install '.[advisor]'"
+        ) from None
+    try:
+        return Client(
+            base, ssl.create_default_context(cafile=ca_file) if base.scheme == "https" else None
+        )
     except OSError as error:
         raise ConfigError(f"advisor ca_file {ca_file}: {error.strerror or error}") from None
+
+
+def headers_of(key: Secret | None) -> dict[str, str]:
+    """The headers of every request."""
+    plain = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "jaxtrade"}
+    return plain | ({"Authorization": f"Bearer {key.reveal()}"} if key else {})
+
+
+DEADLINE_S = 15.0  # of a list of models; a server that loads models may be slow to answer at first
+MAX_BYTES = 4 * 1024 * 1024  # hundreds of models with their descriptions
+_MOST_NAMED = 12  # models that an error lists
+_LIST = "/models"
+_MEANING = {
+    401: "the key is not accepted",
+    403: "the key may not do this",
+    404: "it has no list of models here; the "
+    "URL ends where /chat/completions would follow, as http://127.0.0.1:8080/v1",
+}
+
+
+class Access(NamedTuple):
+    """How a server is reached. key_env, key_file: where the key is; neither for a server without
+    one. ca_file: PEM file of certificates to trust instead of the system's."""
+
+    key_env: str | None = None
+    key_file: str | Path | None = None
+    ca_file: str | Path | None = None
+
+
+PLAIN = Access()
+
+
+class NoListError(ConfigError):
+    """A server did not list its models: it cannot be reached, or it answers something else."""
+
+
+class Model(NamedTuple):
+    """A model that a server offers. name: as requests call it. owner: as the server says, or ""."""
+
+    name: str
+    owner: str = ""
+
+
+def list_models(url: str, access: Access = PLAIN, seconds: float = DEADLINE_S) -> tuple[Model, ...]:
+    """The models of the server with the base URL `url`, in its order.
+
+    seconds: the total deadline. Raises ConfigError where the URL or the key cannot be used,
+        NoListError where the
+    server gives no list. Messages name the server and hold no key.
+    """
+    base, key = check_url(url), read_key(access.key_env, access.key_file)
+    client = client_of(base, access.ca_file)
+    try:
+        status, _, body = client.send(_LIST, headers_of(key), time.monotonic() + seconds, MAX_BYTES)
+    except TransportError as error:
+        raise _no_list(base, key, str(error), "start the server, or check the URL") from None
+    if status != 200:
+        raise _no_list(
+            base, key, f"status {status}", _MEANING.get(status, "see the server's own messages")
+        )
+    return _models(base, key, body)
+
+
+def only_model(url: str, access: Access = PLAIN, seconds: float = DEADLINE_S) -> str:
+    """The name of the only model of a server. Raises ConfigError as `list_models`, and for none or
+    several models.
+    """
+    try:
+        found = list_models(url, access, seconds)
+    except NoListError as error:
+        raise NoListError(
+            f"{error}; with a model named (--set advisor.options.model=NAME) a run starts although the "
+            "server is down"
+        ) from None
+    if len(found) == 1:
+        return found[0].name
+    shown = url if len(url) <= 80 else f"{url[:79]}…"
+    if not found:
+        raise ConfigError(
+            f"advisor.options.model: not given, and {shown} offers no model; load one into the server, "
+            "or name one (--set advisor.options.model=NAME)"
+        )
+    names = ", ".join(model.name for model in found[:_MOST_NAMED])
+    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+    raise ConfigError(
+        f"advisor.options.model: not given, and {shown} offers {len(found)} models; name one (--set "
+        f"advisor.options.model=NAME) of {names}{more}"
+    )
+
+
+def with_model(config: RunConfig, tell: Tell) -> RunConfig:
+    """The configuration with the model of its server. Where it names one, no request is sent.
+
+    Otherwise the server's only model is taken, and `tell` receives one line. The run folder then
+    holds the name, so a resumed run, its evaluations and its cache use the same one.
+
+    Raises ConfigError where the server cannot be reached, or offers none or several models.
+    """
+    chosen = config.advisor
+    if chosen.panel:
+        members = tuple(
+            _named(member.kind, member.options, chosen, tell) for member in chosen.panel
+        )
+        panel = tuple(
+            member.model_copy(update={"options": options})
+            for member, options in zip(chosen.panel, members, strict=True)
+        )
+        return config.model_copy(update={"advisor": chosen.model_copy(update={"panel": panel})})
+    options = _named(chosen.kind, chosen.options, chosen, tell)
+    return config.model_copy(update={"advisor": chosen.model_copy(update={"options": options})})
+
+
+def _named(kind: str, own: Mapping[str, Any], chosen: AdvisorConfig, tell: Tell) -> dict[str, Any]:
+    """The options `own` of an advisor of a kind, with the model of its server. Those of `chosen`
+    hold for it too.
+    """
+    url, options = server_of(kind), {**chosen.options, **own}
+    if url is None or options.get("model") is not None:
+        return dict(own)
+    access = Access(*(options.get(name) for name in Access._fields))
+    name = only_model(url, access, min(chosen.service.deadline_s, DEADLINE_S))
+    tell(f"advisor {kind}: its only model is {name}; it is used (advisor.options.model)")
+    return {**own, "model": name}
+
+
+def server_of(kind: str) -> str | None:
+    """The URL in a kind, behind mocks or not; None for a kind without a server."""
+    if kind.startswith("mock:"):
+        return server_of(kind.partition("/")[2])
+    return kind if kind.startswith(("http://", "https://")) else None
+
+
+def _models(base: SplitResult, key: Secret | None, body: bytes) -> tuple[Model, ...]:
+    """The models in the body of a list. Raises NoListError for any other body."""
+    try:
+        value = strict_json(body.decode("utf-8"), MAX_BYTES)
+    except (UnicodeDecodeError, RefusedError) as error:
+        raise _no_list(base, key, f"the answer is no JSON ({error})", "check the URL") from None
+    rows = value.get("data", value) if isinstance(value, dict) else value
+    rows = [] if rows is None else rows  # Ollama without a model
+    if not isinstance(rows, list):
+        raise _no_list(base, key, "the answer holds no list 'data'", "check the URL")
+    return tuple(
+        _model(row, key) for row in rows if isinstance(row, dict) and _is_name(row.get("id"))
+    )
+
+
+def _is_name(value: object) -> bool:
+    """Whether a value can be the option `model` (`openai.OpenAIOptions`)."""
+    return isinstance(value, str) and 0 < len(value) <= 200 and value.isprintable()
+
+
+def _model(row: Mapping[str, Any], key: Secret | None) -> Model:
+    owner = row.get("owned_by")
+    shown = printable(owner[:80]) if isinstance(owner, str) else ""
+    return Model(row["id"], key.scrub(shown) if key else shown)
+
+
+def _no_list(base: SplitResult, key: Secret | None, why: str, fix: str) -> NoListError:
+    why = printable(why)[:300]
+    return NoListError(
+        f"advisor {base.geturl()}: it did not list its models: {key.scrub(why) if key else why}; {fix}"
+    )

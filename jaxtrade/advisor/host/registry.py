@@ -5,24 +5,25 @@ mock:KIND[:NUMBER]          a mock of known skill, see `MOCKS`
 mock:KIND[:NUMBER]/OTHER    a wrapper that changes the answers of OTHER, as mock:delayed:5/mock:skilled:0.6; options
                             that the wrapper does not take go to OTHER, `seed` goes to both
 recorded:FILE               recorded answers of a JSONL file
-http://... , https://...    an OpenAI-compatible server; needs the option `model` (`models.with_model` finds it)
+http://... , https://...    an OpenAI-compatible server; needs the option `model` (`openai.with_model` finds it)
 NAME[:REST]                 a user's own advisor, see `AdvisorKind`
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jaxtrade.advisor.host import mocks, wrappers
-from jaxtrade.advisor.host.names import nearest
+from jaxtrade.advisor.host import mocks
+from jaxtrade.advisor.host.mocks import Honesty
 from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions
-from jaxtrade.advisor.host.recorded import RecordedBackend, read_recorded
-from jaxtrade.advisor.host.rules import RuleBackend
+from jaxtrade.advisor.host.recorded import RecordedBackend, RuleBackend, read_recorded
 from jaxtrade.advisor.host.samples import Sampled, check_samples
-from jaxtrade.advisor.host.types import Backend, Failure
+from jaxtrade.advisor.host.types import Backend, nearest
+from jaxtrade.config import RunConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import ADVISORS
 
@@ -52,13 +53,22 @@ _SHARES = ("q", "p", "confidence")  # numbers of mocks that lie from 0 to 1
 
 
 class MockKind(NamedTuple):
-    """A kind of mock. make(options) builds the backend. takes: names of its options. needs:
-    required options. number: the option that the number after the name sets, or ""."""
+    """A kind of mock. make: its class, or a function, whose parameters are its options. number: the
+    option that the number after the name sets, or ""."""
 
-    make: Callable[[dict[str, Any]], Backend]
-    takes: frozenset[str]
-    needs: tuple[str, ...] = ()
+    make: Callable[..., Backend]
     number: str = ""
+
+    @property
+    def takes(self) -> frozenset[str]:
+        """Names of its options."""
+        return frozenset(signature(self.make).parameters) - {"monotonic"}
+
+    @property
+    def needs(self) -> list[str]:
+        """Names of its options without a default."""
+        options = signature(self.make).parameters.values()
+        return [option.name for option in options if option.default is Parameter.empty]
 
 
 class AdvisorKind(NamedTuple):
@@ -122,7 +132,7 @@ def check_kind(kind: str, options: Options | None = None) -> None:
     if head != "mock" or not rest:
         if _is_url(
             kind
-        ):  # without a model, the server's only one is taken when the run starts (`models.with_model`)
+        ):  # without a model, the server's only one is taken when the run starts (`openai.with_model`)
             _known(kind, options, "server")
             check_samples(options or {})
         else:
@@ -145,7 +155,7 @@ def check_kind(kind: str, options: Options | None = None) -> None:
     if mock.number in _SHARES and mock.number in given:
         mocks.share(mock.number, given[mock.number], own)
     if not mock.needs:
-        mock.make(given)
+        mock.make(**given)
 
 
 def takes(kind: str) -> frozenset[str]:
@@ -186,9 +196,6 @@ def _needed(shown: str, options: Options, *names: str) -> None:
 
 def _server(url: str, options: dict[str, Any]) -> Backend:
     _needed("server", options, "model")
-    for name in ("key_file", "ca_file"):
-        if options.get(name) is not None:
-            options[name] = Path(options[name])
     samples = check_samples(options)
     options.pop("samples", None)
     backend = OpenAIBackend(OpenAIOptions(base_url=url, **options))
@@ -221,7 +228,7 @@ def _mock(rest: str, options: dict[str, Any]) -> Backend:
         )
     own_options = _numbered(name, kind, number, own_options)
     _needed(f"mock:{name}", own_options, *kind.needs)
-    return kind.make(own_options)
+    return kind.make(**own_options)
 
 
 def _numbered(name: str, kind: MockKind, number: str, options: dict[str, Any]) -> dict[str, Any]:
@@ -240,84 +247,106 @@ def _numbered(name: str, kind: MockKind, number: str, options: dict[str, Any]) -
         ) from None
 
 
-def _skilled(
-    honesty: str, default: float, wrong: bool = False
-) -> Callable[[dict[str, Any]], Backend]:
+def _skilled(honesty: Honesty, default: float, wrong: bool = False) -> Callable[..., Backend]:
     """A function that builds a `Skilled` mock. wrong: `q` is the probability of being wrong."""
 
-    def make(options: dict[str, Any]) -> Backend:
-        q = float(options.pop("q", default))
-        return mocks.Skilled(q=1 - q if wrong else q, **{"honesty": honesty, **options})
+    def make(
+        future: Iterable[int], q: float = default, seed: int = 0, horizon: int = 30
+    ) -> Backend:
+        return mocks.Skilled(future, 1 - q if wrong else q, honesty, seed, horizon)
 
     return make
 
 
-def _failing(options: dict[str, Any]) -> Backend:
-    text = options.pop("failure", Failure.CONNECTION.value)
-    known = [failure.value for failure in Failure]
-    if text not in known:
-        raise ConfigError(
-            f"advisor mock:failing: failure {text!r} unknown{nearest(str(text), known)}"
-        )
-    return mocks.Failing(Failure(text), **options)
+def _oracle(future: Iterable[int], seed: int = 0, horizon: int = 30) -> Backend:
+    return mocks.Skilled(future, 1.0, seed=seed, horizon=horizon)
 
-
-def _whole(options: dict[str, Any], name: str) -> dict[str, Any]:
-    """The options with one of them converted to an integer. Raises ConfigError where it is not a
-    whole number.
-    """
-    if not float(options[name]).is_integer():
-        raise ConfigError(f"advisor {name} {options[name]}: expected a whole number")
-    return {**options, name: int(options[name])}
-
-
-_PLAIN = frozenset(("seed", "horizon"))
-_TOLD = _PLAIN | {"future"}
-_OTHER = frozenset(("inner",))
 
 MOCKS: Mapping[str, MockKind] = {
-    "random": MockKind(lambda o: mocks.Random(**o), _PLAIN),
-    "persistent": MockKind(
-        lambda o: mocks.Persistent(**o), _PLAIN | {"bars", "confidence"}, (), "bars"
-    ),
-    "constant": MockKind(
-        lambda o: mocks.Constant(**o), _PLAIN | {"direction", "confidence"}, (), "confidence"
-    ),
-    "skilled": MockKind(_skilled("honest", 0.6), _TOLD | {"q", "honesty"}, ("future",), "q"),
-    "oracle": MockKind(_skilled("honest", 1.0), _TOLD, ("future",)),
-    "adversarial": MockKind(_skilled("honest", 0.6, wrong=True), _TOLD | {"q"}, ("future",), "q"),
-    "overconfident": MockKind(_skilled("overconfident", 0.5), _TOLD | {"q"}, ("future",), "q"),
-    "underconfident": MockKind(_skilled("underconfident", 0.6), _TOLD | {"q"}, ("future",), "q"),
-    "shifted": MockKind(
-        lambda o: wrappers.Shifted(**o),
-        _OTHER | {"sessions", "least", "question_of", "seed"},
-        ("inner", "sessions"),
-    ),
-    "permuted": MockKind(
-        lambda o: wrappers.Permuted(**o),
-        _OTHER | {"bars", "question_of", "seed"},
-        ("inner", "bars"),
-    ),
-    "delayed": MockKind(
-        lambda o: wrappers.Delayed(**_whole(o, "bars")),
-        _OTHER | {"bars", "question_of"},
-        ("inner", "bars"),
-        "bars",
-    ),
-    "available": MockKind(
-        lambda o: wrappers.Available(**{"p": 0.5, **o}), _OTHER | {"p", "seed"}, ("inner",), "p"
-    ),
-    "turning": MockKind(
-        lambda o: wrappers.Turning(**_whole(o, "turn")),
-        _OTHER | {"then", "turn"},
-        ("inner", "then", "turn"),
-        "turn",
-    ),
-    "slow": MockKind(
-        lambda o: wrappers.Slow(**{"seconds": 1.0, **o}),
-        _OTHER | {"seconds"},
-        ("inner",),
-        "seconds",
-    ),
-    "failing": MockKind(_failing, frozenset(("failure", "retryable"))),
+    "random": MockKind(mocks.Random),
+    "persistent": MockKind(mocks.Persistent, "bars"),
+    "constant": MockKind(mocks.Constant, "confidence"),
+    "skilled": MockKind(mocks.Skilled, "q"),
+    "oracle": MockKind(_oracle),
+    "adversarial": MockKind(_skilled("honest", 0.6, wrong=True), "q"),
+    "overconfident": MockKind(_skilled("overconfident", 0.5), "q"),
+    "underconfident": MockKind(_skilled("underconfident", 0.6), "q"),
+    "shifted": MockKind(mocks.Shifted),
+    "permuted": MockKind(mocks.Permuted),
+    "delayed": MockKind(mocks.Delayed, "bars"),
+    "available": MockKind(mocks.Available, "p"),
+    "turning": MockKind(mocks.Turning, "turn"),
+    "slow": MockKind(mocks.Slow, "seconds"),
+    "failing": MockKind(mocks.Failing),
 }
+
+
+PANEL = "panel"
+_NO_MEMBERS = ("none", "off", "replay", PANEL)
+
+
+def members_of(config: RunConfig) -> tuple[RunConfig, ...]:
+    """One configuration per advisor: of a panel its members, else the configuration itself.
+
+    A member has its own options, and those of `advisor.options` that its kind takes.
+    Raises ConfigError for a member that is no advisor, or of an unknown kind.
+    """
+    chosen = config.advisor
+    if chosen.kind != PANEL:
+        return (config,)
+    found = []
+    for number, member in enumerate(chosen.panel):
+        head = member.kind.partition(":")[0]
+        if head in _NO_MEMBERS:
+            raise ConfigError(
+                f"advisor.panel.{number} = {member.kind}: is no advisor of its own; expected rules, "
+                "mock:KIND, recorded:FILE, table:FILE or the URL of a server"
+            )
+        known = (
+            {}
+            if head == "table"
+            else {
+                name: value for name, value in chosen.options.items() if name in takes(member.kind)
+            }
+        )
+        alone = chosen.model_copy(
+            update={"kind": member.kind, "options": {**known, **member.options}, "panel": ()}
+        )
+        found.append(config.model_copy(update={"advisor": alone}))
+    return tuple(found)
+
+
+def snapshots_of(config: RunConfig) -> dict[int, Path]:
+    """Number of each advisor whose advice is in a snapshot -> its file. A replay has those of the
+    recorded panel.
+    """
+    chosen, replayed = config.advisor, config.advisor.kind.startswith("replay:")
+    kinds = (
+        [member.kind for member in chosen.panel]
+        if chosen.kind == PANEL or replayed
+        else [chosen.kind]
+    )
+    return {
+        i: Path(kind.removeprefix("table:"))
+        for i, kind in enumerate(kinds)
+        if kind.startswith("table:")
+    }
+
+
+def name_of(config: RunConfig) -> str:
+    """The advisor as reports name it: its kind; of a panel, those of its members."""
+    kinds = ", ".join(member.kind for member in config.advisor.panel)
+    return f"panel [{kinds}]" if config.advisor.kind == PANEL else config.advisor.kind
+
+
+def identity_of_members(identities: list[Mapping[str, str]]) -> dict[str, str]:
+    """The identities of several advisors as one: each name behind its member's number. That of one
+    stays as it is.
+    """
+    if len(identities) == 1:
+        return dict(identities[0])
+    return {
+        f"{i}.{name}": text
+        for i, identity in enumerate(identities)
+        for name, text in identity.items()
+    }

@@ -5,7 +5,7 @@ status                              failure      retry
 408, 409, 425, 429, 5xx             HTTP         may help; `Retry-After` is passed on, and the caller waits
 429 insufficient_quota, 401, 402,   REFUSED      cannot help: wrong key, no quota, no permission, no such model, a
   403, 404, 400 context_length                   prompt that is too long, or a setting that the model does not take
-400, 422, 500, 501 about the form   UNSUPPORTED  helps: the next request asks for a weaker form, see `forms`
+400, 422, 500, 501 about the form   UNSUPPORTED  helps: the next request asks for a weaker form, see `Forms`
   of the answer (response_format)
 other 4xx, 3xx, 1xx, 2xx but 200    HTTP         cannot help
 200 without a completion            PARSE        may help: HTML, JSON of another form, `{"error": ...}`
@@ -13,18 +13,91 @@ other 4xx, 3xx, 1xx, 2xx but 200    HTTP         cannot help
 200 with text that is not advice    PARSE,       may help where sampling is random; TOO_LARGE is text above 64 KiB or
                                     SCHEMA,      cut off at the token limit
                                     TOO_LARGE
+
+The form that requests ask for (`response_format`), and the next weaker one where a server
+rejects it.
+
+json_schema, json_object, none: a server that answers a form with an error never accepts it later,
+    so a run falls back
+and stays there. Nothing else changes: every answer is checked in the same way, with or without a
+form. The backend's identity, and so every cache key, keeps the form that was configured; a server
+that rejects it does so for every question.
 """
 
 from __future__ import annotations
 
 import email.utils
 import re
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from jaxtrade.advisor.host.forms import FORMS, complains
 from jaxtrade.advisor.host.schema import MAX_BYTES, Parsed, RefusedError, loose_json
-from jaxtrade.advisor.host.types import Answer, Failure
+from jaxtrade.advisor.host.types import Answer, Failure, TransportError
+
+FORMS = ("json_schema", "json_object", "none")
+MOST_FALLBACKS = len(FORMS) - 1  # of one question
+_STATUSES = frozenset((400, 422, 500, 501))
+# llama.cpp, vLLM, OpenAI, Ollama, LM Studio, Groq and DeepSeek all use some of these words.
+_WORDS = re.compile(
+    r"response[ _.-]?format|json[ _-]?(schema|object)|structured[ _-]output|guided[ _-]|grammar"
+    r"|invalid format",
+    re.IGNORECASE,
+)
+_ECHOES = frozenset(
+    ("input", "body", "ctx", "url", "messages", "request")
+)  # parts of an error that repeat the request
+_MOST_DEPTH, _MOST_ITEMS, _MOST_TEXT = 5, 20, 1000
+
+
+def complains(status: int, error: object) -> bool:
+    """Whether an error response is about the form of the answer. error: the body, as JSON value or
+    as text.
+    """
+    return status in _STATUSES and any(_WORDS.search(text) for text in _texts(error, _MOST_DEPTH))
+
+
+def _texts(value: object, depth: int) -> Iterator[str]:
+    """The texts of an error, without those in which servers repeat the request."""
+    if isinstance(value, str):
+        yield value[:_MOST_TEXT]
+    elif isinstance(value, dict | list) and depth:
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, item in list(items)[:_MOST_ITEMS]:
+            if key not in _ECHOES:
+                yield from _texts(item, depth - 1)
+
+
+class Forms:
+    """The form in use. Many threads may use it. first: the one that is configured."""
+
+    def __init__(self, first: str) -> None:
+        self._first = self._now = first
+        self._line = ""
+        self._lock = threading.Lock()
+
+    @property
+    def now(self) -> str:
+        """The form that the next request asks for: one of `FORMS`."""
+        return self._now
+
+    def rejected(self, form: str, words: str) -> str:
+        """Note that the server rejects `form`. Returns a line about the form in use. words: the
+        server's.
+
+        Requests that were in flight during a fall-back are rejected later, and get the same line.
+        """
+        with self._lock:
+            if form == self._now and form != FORMS[-1]:
+                self._now = FORMS[FORMS.index(form) + 1]
+                given_up = FORMS[FORMS.index(self._first) : FORMS.index(self._now)]
+                asked = "no response_format" if self._now == FORMS[-1] else self._now
+                self._line = (
+                    f"the server rejects response_format {' and '.join(given_up)} ({words[:100]}); from here "
+                    f"on it is asked for {asked}, and answers are checked as before"
+                )
+            return self._line
+
 
 REPAIRED = "repaired"  # `Answer.detail` of advice that was only a part of the text
 CUT_OFF = "the answer was cut off at the token limit"
@@ -64,7 +137,7 @@ class Sampling(NamedTuple):
 
     request_id: as sent. random: whether the same prompt may get another text. parse: parses the
         model's text. form:
-    the form that the request asks for, see `forms`; "none" without one.
+    the form that the request asks for, see `Forms`; "none" without one.
     """
 
     request_id: str
@@ -73,13 +146,9 @@ class Sampling(NamedTuple):
     form: str = FORMS[-1]
 
 
-class MismatchError(Exception):
-    """The response carries another request's id."""
-
-
 def read_reply(status: int, headers: Mapping[str, str], body: bytes, sampling: Sampling) -> Answer:
-    """The answer in a complete response. Header names are in lower case. Raises MismatchError and
-    nothing else.
+    """The answer in a complete response. Header names are in lower case. Raises TransportError for
+    the response to another request, and nothing else.
     """
     check_id(headers.get("x-request-id", ""), sampling.request_id)
     if status != 200:
@@ -200,12 +269,12 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def check_id(text: str, own: str) -> None:
-    """Raise MismatchError where `text` contains a request id made here that is not `own`.
+    """Raise TransportError where `text` contains a request id made here that is not `own`.
 
     Ids that servers make themselves are ignored.
     """
     if any(found != own for found in _OWN_ID.findall(text)):
-        raise MismatchError
+        raise TransportError(Failure.CONNECTION, "the answer to another request", True)
 
 
 def printable(text: str) -> str:

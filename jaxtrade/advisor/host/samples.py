@@ -86,16 +86,9 @@ def is_worth_more(parts: Sequence[Answer], calls: int) -> bool:
     return all(map(is_unusable, failed)) and 2 * (calls - len(failed)) >= calls
 
 
-def vote_of(advice: Advice) -> int:
-    """+1 long, -1 short, 0 flat or without confidence."""
-    return (advice.buy > max(advice.hold, advice.sell)) - (
-        advice.sell > max(advice.hold, advice.buy)
-    )
-
-
 def combined(samples: Sequence[Advice]) -> Advice:
     """One advice from at least one sample, by the rules above."""
-    votes = [vote_of(advice) for advice in samples]
+    votes = [advice.direction for advice in samples]
     counts = Counter(votes).most_common()
     tied = len(counts) > 1 and counts[0][1] == counts[1][1]
     direction = 0 if tied else counts[0][0]

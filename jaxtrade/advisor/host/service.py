@@ -14,7 +14,6 @@ import os
 import queue
 import threading
 import time
-import traceback
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -22,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from jaxtrade.advisor.host.cache import AdviceCache
-from jaxtrade.advisor.host.clock import SystemClock
 from jaxtrade.advisor.host.desk import Desk, Outlet
-from jaxtrade.advisor.host.gates import TRAINING, Use
 from jaxtrade.advisor.host.ledger import MICRO, Caps, Ledger
-from jaxtrade.advisor.host.types import Advice, Backend, Clock, Question
+from jaxtrade.advisor.host.policy import TRAINING, Use
+from jaxtrade.advisor.host.statistics import ContainedFaults
+from jaxtrade.advisor.host.types import Advice, Backend, Question
 from jaxtrade.advisor.host.workers import Finished, WorkerPool
 from jaxtrade.config.service import ServiceOptions
 
@@ -59,14 +58,12 @@ class AdviceService:
         self,
         backend: Backend,
         options: ServiceOptions,
-        clock: Clock | None = None,
+        clock: Callable[[], float] = time.monotonic,
         tell: Callable[[str], None] | None = None,
         use: Use = TRAINING,
     ) -> None:
         self._backend, self._options = backend, options
-        self._clock = clock or SystemClock()
-        self._listener = tell or logging.getLogger("jaxtrade.advisor").warning
-        self._unreported = 0
+        self._faults = ContainedFaults(tell or logging.getLogger("jaxtrade.advisor").warning)
         cost = None if options.max_cost is None else int(options.max_cost * MICRO)
         self._ledger = Ledger(
             Path(options.ledger) if options.ledger else None,
@@ -79,18 +76,16 @@ class AdviceService:
         self._stopping = threading.Event()
         self._pid = os.getpid()
         self._pool = WorkerPool(
-            backend.answer, options.workers, options.grace_s, self._clock, self._mailbox.put
+            backend.answer, options.workers, options.grace_s, clock, self._mailbox.put
         )
-        self._cache = AdviceCache(Path(options.cache) if options.cache else None, self._tell)
+        self._cache = AdviceCache(Path(options.cache) if options.cache else None, self._faults.tell)
         outlet = Outlet(
             lambda bar, advice: self._ready.append((bar, advice)),
             lambda: options.ready_rows - len(self._ready),
-            self._tell,
+            self._faults,
             use,
         )
-        self._desk = Desk(
-            backend, options, self._clock, self._cache, self._ledger, self._pool, outlet
-        )
+        self._desk = Desk(backend, options, clock, self._cache, self._ledger, self._pool, outlet)
         self._published: dict[str, Any] = {}
         self._publish()
         self._closing, self._close_fault = threading.Event(), ""
@@ -165,7 +160,7 @@ class AdviceService:
             self._mailbox.put(None)
         self._thread.join(_JOIN_S)
         if self._thread.is_alive():
-            self._tell(
+            self._faults.tell(
                 "advisor: its thread hangs (a disk that does not answer?) and is left behind"
             )
 
@@ -174,15 +169,6 @@ class AdviceService:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-    def _tell(self, line: str) -> None:
-        """Report a line to the listener. If the listener raises, the line is counted as
-        undelivered.
-        """
-        try:
-            self._listener(line)
-        except Exception:
-            self._unreported += 1
 
     # --- the desk's thread -------------------------------------------------------------------------------------------
 
@@ -193,7 +179,7 @@ class AdviceService:
             while not self._stopping.is_set():
                 waits = len(self._desk.queue) or self._desk.in_flight
                 more = self._turn(0.0 if more else _BUSY_POLL_S if waits else _IDLE_POLL_S)
-            self._desk.stopping = True
+            self._desk.gates.stopping = True
             self._wind_down()
         except (
             BaseException
@@ -232,20 +218,14 @@ class AdviceService:
             self._desk.wanted(message)
 
     def _contain(self, error: BaseException) -> None:
-        name = type(error).__name__  # not its text, which might contain a secret
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        count = self._desk.contained(
-            f"desk {name}",
-            f"advisor: {name} in its own thread ({Path(where.filename).name}, "
-            f"line {where.lineno}); contained, please report it",
-        )
+        name, count = type(error).__name__, self._faults.contain("desk", error)
         if count >= _MOST_FAULTS or not isinstance(error, Exception):
             self._desk.gates.ask_no_more(f"{name} in the advisor's own thread, {count} times")
 
     def _publish(self) -> None:
         self._published = self._desk.snapshot() | {
             "received": self._received,
-            "unreported": self._unreported,
+            "unreported": self._faults.unreported,
         }
 
     def _wind_down(self) -> None:
@@ -260,7 +240,7 @@ class AdviceService:
         self._turns(_CLOSE_S)
         self._closer.join(max(0.0, until - time.monotonic()))
         if self._close_fault:
-            self._desk.contained(
+            self._faults.trouble(
                 f"close {self._close_fault}",
                 f"advisor: closing the backend raised {self._close_fault}; contained",
             )

@@ -1,13 +1,18 @@
-"""The service's counts: every submission is in exactly one of them. One thread writes; other
-threads read snapshots.
+"""What happened, in numbers: the service's counts and durations, and exceptions that were contained.
+
+Every submission is in exactly one count. One thread writes; other threads read snapshots.
 """
 
 from __future__ import annotations
 
 import bisect
 import math
+import threading
+import traceback
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 _PER_DECADE = 5
@@ -49,6 +54,17 @@ class Histogram:
             if count and seen >= wanted:
                 return min(edge, self.longest)
         return None
+
+    def snapshot(self) -> dict[str, Any]:
+        """The durations as JSON values."""
+        return {
+            "edges_s": list(self.edges),
+            "counts": list(self.counts),
+            "total_s": self.total,
+            "p50_s": self.quantile(0.5),
+            "p99_s": self.quantile(0.99),
+            "longest_s": self.longest,
+        }
 
 
 @dataclass
@@ -94,29 +110,57 @@ class Statistics:
     negatives: int = 0  # questions poisoned by failures in the cache
     stuck: int = 0  # workers given up because they did not return
     died: int = 0  # worker threads that ended unexpectedly
-    faults: Counter[str] = field(default_factory=Counter)  # contained exceptions by class
 
     def snapshot(self, queued: int, in_flight: int, **more: Any) -> dict[str, Any]:
         """A copy of all counts as JSON values, safe to pass to another thread."""
-        plain = {name: value for name, value in vars(self).items() if isinstance(value, int)}
-        return (
-            plain
-            | {
-                "queued": queued,
-                "in_flight": in_flight,
-                "failures": dict(self.failures),
-                "unusable": dict(self.unusable),
-                "faults": dict(self.faults),
-                "models": dict(self.models),
-                "http": {str(status): count for status, count in self.http.items()},
-                "latency": {
-                    "edges_s": list(EDGES),
-                    "counts": list(self.latency.counts),
-                    "total_s": self.latency.total,
-                    "p50_s": self.latency.quantile(0.5),
-                    "p99_s": self.latency.quantile(0.99),
-                    "longest_s": self.latency.longest,
-                },
-            }
-            | more
-        )
+        found: dict[str, Any] = {"queued": queued, "in_flight": in_flight}
+        for name, value in vars(self).items():
+            if isinstance(value, Counter):
+                found[name] = {str(key): count for key, count in value.items()}
+            else:
+                found[name] = value.snapshot() if isinstance(value, Histogram) else value
+        return found | more
+
+
+class ContainedFaults:
+    """The contained exceptions of one object. `tell` receives one line per kind. If `tell` raises,
+    the line is counted in `unreported` and nothing else happens."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self._lock = threading.Lock()
+        self._counts: Counter[str] = Counter()
+        self.unreported = 0
+
+    def contain(self, where: str, error: BaseException) -> int:
+        """Count an exception that is a bug of this package or of an object passed to it.
+
+        The report names the exception's class and place only, because its text might contain a
+        secret.
+        """
+        frames = traceback.extract_tb(error.__traceback__)
+        place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+        name = type(error).__name__
+        line = f"advisor: {name} in {where}{place}; contained, please report it"
+        return self.trouble(f"{where} {name}", line)
+
+    def trouble(self, kind: str, line: str) -> int:
+        """Count a problem of `kind` and report `line` the first time. Returns the count."""
+        with self._lock:
+            self._counts[kind] += 1
+            count = self._counts[kind]
+        if count == 1:
+            self.tell(line)
+        return count
+
+    def tell(self, line: str) -> None:
+        """Send one line to the console. An error of the console is counted, not raised."""
+        try:
+            self._tell(line)
+        except Exception:
+            self.unreported += 1
+
+    def counts(self) -> dict[str, int]:
+        """The number of occurrences by kind."""
+        with self._lock:
+            return dict(self._counts)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 
@@ -37,6 +38,11 @@ class Advice(NamedTuple):
     confidence: float
     risk: float
     horizon: int
+
+    @property
+    def direction(self) -> int:
+        """+1 to buy, -1 to sell: its logit is above both others. 0 otherwise."""
+        return (self.buy > max(self.hold, self.sell)) - (self.sell > max(self.hold, self.buy))
 
 
 class Failure(enum.Enum):
@@ -81,6 +87,16 @@ class Answer(NamedTuple):
     parts: tuple[Answer, ...] = ()
 
 
+class TransportError(Exception):
+    """There is no complete response to a request, or it is the response to another one. Its text
+    holds no request header. answer: the failure.
+    """
+
+    def __init__(self, failure: Failure, detail: str, retryable: bool, status: int = 0) -> None:
+        super().__init__(detail)
+        self.answer = Answer(None, failure, detail, status, retryable)
+
+
 class Backend(Protocol):
     """Answers questions: a server, a mock, a set of rules or recorded answers."""
 
@@ -108,13 +124,10 @@ class Backend(Protocol):
         ...
 
 
-class Clock(Protocol):
-    """An injected clock, so that tests of backoff and circuit breakers need not wait."""
-
-    def monotonic(self) -> float:
-        """Seconds since some fixed time. They never fall."""
-        ...
-
-    def sleep(self, seconds: float) -> None:
-        """Wait."""
-        ...
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of an error message: the closest known name, or all known names where none is
+    close.
+    """
+    known = sorted(known)
+    close = difflib.get_close_matches(name, known, 1)
+    return f"; did you mean {close[0]!r}?" if close else f"; choose one of {', '.join(known)}"

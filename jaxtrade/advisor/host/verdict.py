@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
-from jaxtrade.advisor.host.replies import printable
+from jaxtrade.advisor.host.replies import CUT_OFF, printable
+from jaxtrade.advisor.host.schema import is_thinking
 from jaxtrade.advisor.host.types import Advice, Answer, Failure
 
 _CONTENT = frozenset({Failure.PARSE, Failure.SCHEMA, Failure.EMPTY, Failure.TOO_LARGE})
@@ -106,3 +108,71 @@ def one_line(text: str, most: int = 200) -> str:
     """
     line = printable(text[: most + 1])
     return line[:most] + "…" if len(line) > most else line
+
+
+WHAT = {
+    "prose": "prose, not the form that was asked for",
+    "json": "JSON that cannot be read",
+    "think": "reasoning without an answer after it",
+    "cut_off": "cut off at the token limit",
+    "schema": "a key or a value does not fit",
+    "empty": "no text",
+    "too_large": "too much text",
+}
+
+
+def reason_of(answer: Answer) -> str:
+    """Why an unusable answer cannot be used: a key of `WHAT`."""
+    if answer.failure is Failure.TOO_LARGE:
+        return "cut_off" if answer.detail.startswith(CUT_OFF) else "too_large"
+    if answer.failure in (Failure.SCHEMA, Failure.EMPTY):
+        return answer.failure.value
+    if is_thinking(answer.raw):
+        return "think"
+    return "json" if answer.raw.lstrip()[:1] in ("{", "[") else "prose"
+
+
+def remedy(reason: str, identity: Mapping[str, str], completion_tokens: int) -> str:
+    """What helps against unusable answers of a backend with this identity."""
+    known = {
+        name.rpartition(".")[2]: value for name, value in identity.items()
+    }  # a wrapper's names have a prefix
+    tokens = f"raise advisor.service.completion_tokens (now {completion_tokens})"
+    if reason == "cut_off":
+        return tokens
+    if reason == "think":
+        return f"turn the model's reasoning off, or {tokens}"
+    if reason == "empty":
+        return f"{tokens}, if the model reasons before it answers; the server's log may say more"
+    if reason == "too_large":
+        return "raise advisor.options.max_bytes, or use another model"
+    if known.get("answer") == "pipe":
+        return "advisor.template=v1 asks for JSON, which advisor.options.structured=json_schema can enforce"
+    line = "advisor.template=pipe asks for one short line instead"
+    if known.get("structured") == "json_schema":
+        return f"the server does not keep to advisor.options.structured=json_schema; {line}"
+    if "structured" in known:
+        return f"advisor.options.structured=json_schema makes many servers keep to the form; {line}"
+    return line
+
+
+def reasons_text(unusable: Mapping[str, int]) -> str:
+    """Counts by reason as text: "8 prose, 2 cut_off"."""
+    return ", ".join(
+        f"{count} {reason}" for reason, count in sorted(unusable.items(), key=lambda item: -item[1])
+    )
+
+
+def unusable_lines(figures: Mapping[str, Any]) -> list[str]:
+    """The line of a report about unusable answers; none where there were none, or in figures of
+    earlier versions.
+    """
+    unusable = figures.get("unusable") or {}
+    if not unusable:
+        return []
+    pauses = figures.get("unusable_pauses", 0)
+    paused = f"; asking paused {pauses} time{'s' if pauses != 1 else ''}" if pauses else ""
+    return [
+        f"advisor: {sum(unusable.values()):,} answers were paid for and could not be used "
+        f"({reasons_text(unusable)}){paused}"
+    ]

@@ -1,8 +1,8 @@
 """Worker threads, each of which sends one question at a time. They make no decisions.
 
 One other thread, the pool's owner, gives them jobs, receives their results and replaces workers
-that are stuck or dead. They are daemon threads instead of a standard thread pool, because that pool
-waits at exit for threads that hang.
+that are stuck or dead. They are daemon threads instead of a standard thread pool, because that pool waits at exit
+for threads that hang.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from jaxtrade.advisor.host.types import Answer, Clock, Failure, Question
+from jaxtrade.advisor.host.types import Answer, Failure, Question
 
 
 class Job(NamedTuple):
@@ -27,12 +27,10 @@ class Job(NamedTuple):
 class Finished(NamedTuple):
     """A worker's result.
 
-    worker: the worker's number. latency: in seconds. fault: the class name of an exception, or "".
-        died: whether the
-    worker's thread ends after this result.
+    latency: in seconds. fault: the class name of an exception, or "". died: whether it ended its
+    thread, as SystemExit does.
     """
 
-    worker: int
     job: Job
     answer: Answer
     latency: float
@@ -40,36 +38,15 @@ class Finished(NamedTuple):
     died: bool = False
 
 
-class Lost(NamedTuple):
-    """A job whose worker is stuck, or died without a result."""
-
-    job: Job
-    died: bool
-
-
-class _Worker:
-    """A thread and its current job."""
-
-    def __init__(self, number: int, work: Callable[[_Worker], None]) -> None:
-        self.number = number
-        self.job: Job | None = None
-        self.written_off = False
-        self.inbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self.thread = threading.Thread(
-            target=work, args=(self,), name=f"advisor-{number}", daemon=True
-        )
-        self.thread.start()
-
-
 class WorkerPool:
     """A pool of `size` workers.
 
-    A worker that is `grace` seconds past its job's deadline is written off and replaced. A worker
-    that dies is also replaced. After `size` replacements there are no more, and the pool is
-    `short`.
+    A worker that is `grace` seconds past its job's deadline is given up and replaced. A worker that
+    dies is also replaced. After `size` replacements there are no more, and the pool is `short`: a
+    backend that always hangs must not leak threads.
 
-    answer: called in many threads. post: receives every Finished, including late ones of
-        written-off workers.
+    answer: called in many threads. post: receives every Finished, including late ones of workers
+        that were given up.
     """
 
     def __init__(
@@ -77,123 +54,101 @@ class WorkerPool:
         answer: Callable[[Question, float], Answer],
         size: int,
         grace: float,
-        clock: Clock,
+        clock: Callable[[], float],
         post: Callable[[Finished], None],
     ) -> None:
         self._answer, self._grace, self._clock, self._post = answer, grace, clock, post
-        self._size = size
-        self._started = 0
-        self._stopping = False
-        self._workers: dict[int, _Worker] = {}
-        self._written_off: dict[int, _Worker] = {}
+        self._size, self._gone, self._stopping = size, 0, False
+        self._busy: dict[int, Job] = {}
+        self._given_up: set[int] = set()  # numbers of jobs
+        self._threads: list[threading.Thread] = []
+        self._inbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         for _ in range(size):
             self._hire()
 
     def _hire(self) -> None:
-        self._started += 1
-        self._workers[self._started] = _Worker(self._started, self._work)
+        thread = threading.Thread(
+            target=self._work, name=f"advisor-{len(self._threads) + 1}", daemon=True
+        )
+        self._threads.append(thread)
+        thread.start()
 
-    def _replace(self, worker: _Worker) -> None:
-        del self._workers[worker.number]
-        if (
-            self._started < 2 * self._size and not self._stopping
-        ):  # a backend that always hangs must not leak threads
+    def _replace(self) -> None:
+        self._gone += 1
+        if self._gone <= self._size and not self._stopping:
             self._hire()
+
+    @property
+    def _workers(self) -> int:
+        return min(self._size, 2 * self._size - self._gone)
 
     @property
     def short(self) -> bool:
         """Whether a worker is gone and no replacement was left."""
-        return len(self._workers) < self._size and not self._stopping
-
-    @property
-    def busy(self) -> int:
-        """The number of workers that hold a question."""
-        return sum(worker.job is not None for worker in self._workers.values())
+        return self._workers < self._size and not self._stopping
 
     @property
     def free(self) -> int:
-        """The number of workers that wait for a question."""
-        return len(self._workers) - self.busy
+        """The number of questions that may be asked beside those under way."""
+        return self._workers - len(self._busy)
 
     @property
     def threads(self) -> int:
-        """The number of live threads, including written-off ones."""
-        return sum(
-            worker.thread.is_alive()
-            for worker in (*self._workers.values(), *self._written_off.values())
-        )
+        """The number of live threads, including those of workers that were given up."""
+        return sum(thread.is_alive() for thread in self._threads)
 
     def start(self, job: Job) -> None:
         """Give `job` to a free worker. Needs `free` > 0."""
-        worker = next(worker for worker in self._workers.values() if worker.job is None)
-        worker.job = job
-        worker.inbox.put(job)
+        self._busy[job.number] = job
+        self._inbox.put(job)
 
     def returned(self, finished: Finished) -> bool:
-        """Note a result. Returns False where it is late, that is, its job was already reported as
-        lost.
-        """
-        self._written_off.pop(finished.worker, None)
-        worker = self._workers.get(finished.worker)
-        if worker is None:
+        """Note a result. Returns False where it is late, that is, its job was given up."""
+        self._given_up.discard(finished.job.number)
+        if self._busy.pop(finished.job.number, None) is None:
             return False
-        worker.job = None
         if finished.died:
-            self._replace(worker)
+            self._replace()
         return True
 
-    def lost(self, now: float) -> list[Lost]:
-        """The jobs of workers that are stuck or died without a result. Replaces these workers."""
-        found = []
-        for worker in list(self._workers.values()):
-            dead = not worker.thread.is_alive()
-            stuck = worker.job is not None and now > worker.job.deadline + self._grace
-            if stuck or (dead and not (self._stopping and worker.job is None)):
-                if worker.job is not None:
-                    found.append(Lost(worker.job, dead))
-                if not dead:
-                    worker.written_off = True
-                    self._written_off[worker.number] = worker
-                self._replace(worker)
+    def lost(self, now: float) -> list[Job]:
+        """Give up the workers that are stuck, and replace them. Returns their jobs."""
+        found = [job for job in self._busy.values() if now > job.deadline + self._grace]
+        for job in found:
+            del self._busy[job.number]
+            self._given_up.add(job.number)
+            self._replace()
         return found
 
     def stop(self) -> None:
         """Let all workers end after their current job. No worker is replaced any more."""
         self._stopping = True
-        for worker in (*self._workers.values(), *self._written_off.values()):
-            worker.inbox.put(None)
+        for _ in self._threads:
+            self._inbox.put(None)
 
     def join(self, seconds: float) -> bool:
         """Wait for all threads, at most `seconds` in total. Returns whether all have ended."""
         until = time.monotonic() + seconds
-        for worker in (*self._workers.values(), *self._written_off.values()):
-            worker.thread.join(max(0.0, until - time.monotonic()))
+        for thread in self._threads:
+            thread.join(max(0.0, until - time.monotonic()))
         return self.threads == 0
 
-    # --- in the workers' threads -------------------------------------------------------------------------------------
-
-    def _work(self, worker: _Worker) -> None:
-        while (job := worker.inbox.get()) is not None:
-            finished = self._ask(worker.number, job)
+    def _work(self) -> None:
+        while (job := self._inbox.get()) is not None:
+            finished, lost = self._ask(job), job.number in self._given_up
             self._post(finished)
-            if finished.died or worker.written_off:
+            if finished.died or lost:
                 return
 
-    def _ask(self, number: int, job: Job) -> Finished:
-        def raised(error: BaseException, died: bool) -> Finished:
-            name = type(error).__name__  # not its text, which might contain a secret
-            answer = Answer(None, Failure.RAISED, f"the backend raised {name}")
-            return Finished(number, job, answer, self._clock.monotonic() - began, name, died)
-
-        began = self._clock.monotonic()
+    def _ask(self, job: Job) -> Finished:
+        began = self._clock()
         try:
             answer = self._answer(job.question, job.deadline)
             if not isinstance(answer, Answer):
                 raise TypeError
-        except Exception as error:
-            return raised(error, died=False)
-        except (
-            BaseException
-        ) as error:  # SystemExit and similar: end the thread, whose state is unknown
-            return raised(error, died=True)
-        return Finished(number, job, answer, self._clock.monotonic() - began)
+            return Finished(job, answer, self._clock() - began)
+        except BaseException as error:
+            name = type(error).__name__  # not its text, which might contain a secret
+            answer = Answer(None, Failure.RAISED, f"the backend raised {name}")
+            died = not isinstance(error, Exception)  # SystemExit and similar: its state is unknown
+            return Finished(job, answer, self._clock() - began, name, died)

@@ -1,25 +1,259 @@
-"""The gates that a request must pass: pauses, circuit breaker, unusable answers, concurrency, rates
-and caps.
+"""What a request must pass: limits, circuit breakers, caps; and what an answer changes in them.
 
-Each problem is reported in one line. All state belongs to the one thread that calls.
+Each problem is reported in one line. All state belongs to the one thread that calls. Nothing here
+does I/O, apart from the ledger's file. Times come from one monotonic clock, in seconds.
+
+A server that answers every request with prose is healthy, and every answer is paid for. The circuit
+breaker of the endpoint therefore never opens. A second one does: the first unusable answer is
+reported with a remedy, and `advisor.service.unusable_pause_after` (N) of them in a row pause asking.
+One probe at a time then tests the server, after pauses that double. A usable answer ends the pause.
+
+The bound on requests: until the last answer was usable, those in flight and those in the row
+together are at most N. A server that never gives a usable answer therefore gets N requests, and the
+probes. One that stops giving usable answers gets N more, or those in flight at that moment if they
+are more. A request whose worker hangs is given up and counts no longer.
 """
 
 from __future__ import annotations
 
 import math
+import random
+from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from jaxtrade.advisor.host.breaker import Breaker
 from jaxtrade.advisor.host.ledger import MICRO, Ledger, Prices, Spend, at_most
-from jaxtrade.advisor.host.limits import Concurrency, PerMinute, RetryBudget
 from jaxtrade.advisor.host.samples import calls_of
 from jaxtrade.advisor.host.statistics import Statistics
 from jaxtrade.advisor.host.types import Answer, Backend, Failure
-from jaxtrade.advisor.host.unusable import UnusableWatch
-from jaxtrade.advisor.host.verdict import one_line, verdict_of
+from jaxtrade.advisor.host.verdict import (
+    WHAT,
+    is_unusable,
+    one_line,
+    reason_of,
+    reasons_text,
+    remedy,
+    verdict_of,
+)
 from jaxtrade.config.service import ServiceOptions
 from jaxtrade.errors import StorageError
+
+_MINUTE = 60.0
+_MOST_SHOWN = 80  # characters of an answer in a message
+_SMOOTH = 0.1  # share of a minute's allowance that may be used in one burst
+
+
+class PerMinute:
+    """A token bucket that lets at most `limit` through in any 60 seconds, except for a single take
+    above the limit.
+
+    The burst counts against the minute's allowance: `burst` at once, and the other `limit - burst`
+    spread over the minute.
+    """
+
+    def __init__(self, limit: float, now: float) -> None:
+        if limit < 2:
+            raise ValueError(f"a limit per minute is at least 2, got {limit}")
+        self._burst = max(1.0, _SMOOTH * limit)
+        self._rate = (limit - self._burst) / _MINUTE
+        self._level, self._at = self._burst, now
+
+    def wait(self, amount: float, now: float) -> float:
+        """Seconds until `amount` may be taken.
+
+        An amount above the burst may be taken when the bucket is full. The level then goes below
+        zero, and later takes wait longer.
+        """
+        level = min(self._burst, self._level + (now - self._at) * self._rate)
+        return max(0.0, (min(amount, self._burst) - level) / self._rate)
+
+    def take(self, amount: float, now: float) -> None:
+        """Take `amount` at the time `now` (seconds)."""
+        self._level = min(self._burst, self._level + (now - self._at) * self._rate) - amount
+        self._at = now
+
+    def give_back(self, amount: float) -> None:
+        """Return an amount that was taken but not used."""
+        self._level = min(self._burst, self._level + amount)
+
+
+class Concurrency:
+    """The limit on requests in flight: additive increase, multiplicative decrease (AIMD; Chiu and
+    Jain 1989).
+
+    It rises by one per `per_step` successes and halves at a sign of overload. It stays between 1
+    and `most`.
+    """
+
+    def __init__(self, most: int, per_step: int = 10) -> None:
+        self._most, self._per_step = most, per_step
+        self._successes = 0
+        self._cut_at = float("-inf")
+        self.limit = most
+
+    def succeeded(self) -> None:
+        """Count a success, which may raise the limit."""
+        self._successes += 1
+        if self._successes >= self._per_step:
+            self._successes = 0
+            self.limit = min(self._most, self.limit + 1)
+
+    def overloaded(self, started: float, now: float) -> None:
+        """Note that a request sent at `started` met overload.
+
+        Requests sent up to the last cut are ignored: they do not show whether that cut was enough.
+        """
+        if started > self._cut_at:
+            self.limit = max(1, self.limit // 2)
+            self._successes = 0
+            self._cut_at = now
+
+
+class RetryBudget:
+    """A retry budget, so that an outage cannot multiply the load.
+
+    Each new question adds `share` retries, up to `most`. The budget starts with `reserve` retries.
+    """
+
+    def __init__(self, share: float = 0.1, reserve: float = 3.0, most: float = 10.0) -> None:
+        self._share, self._most = share, most
+        self._level = reserve if share > 0 else 0.0
+
+    def requested(self) -> None:
+        """Note that a question was sent for the first time."""
+        self._level = min(self._most, self._level + self._share)
+
+    def retry(self) -> bool:
+        """Take one retry from the budget. Returns False where none is left."""
+        if self._level < 1.0 - 1e-9:
+            return False
+        self._level -= 1.0
+        return True
+
+
+def jittered(previous: float, base: float, cap: float, rng: random.Random) -> float:
+    """Seconds before the next attempt, by decorrelated jitter (Brooker 2015).
+
+    It is uniform in [base, 3 x previous] and at most `cap`. previous: the wait before the last
+    attempt, 0 at first.
+    """
+    return min(cap, rng.uniform(base, max(base, 3 * previous)))
+
+
+class Breaker:
+    """A circuit breaker for one endpoint.
+
+    It opens after `consecutive` failures in a row, or when at least `share` of the last `window`
+    requests failed. While it is open no request starts for `first` seconds. Then one request, the
+    probe, decides: success closes the breaker, failure doubles the pause up to `longest`. A refusal
+    (credentials, model, quota) opens it for good.
+    """
+
+    def __init__(
+        self,
+        consecutive: int = 5,
+        window: int = 20,
+        share: float = 0.5,
+        first: float = 30.0,
+        longest: float = 600.0,
+    ) -> None:
+        self.consecutive, self._share, self._first, self._longest = (
+            consecutive,
+            share,
+            first,
+            longest,
+        )
+        self._recent: deque[bool] = deque(maxlen=window)
+        self.in_a_row = 0  # failures since the last success, while it is closed
+        self._pause = first
+        self._opened: float | None = None  # when it opened; None while closed
+        self._until = 0.0
+        self._probing = False
+        self._open_before = 0.0  # seconds of earlier openings
+        self.refused = ""  # why it is open for good, or ""
+        self.openings = 0
+
+    @property
+    def state(self) -> str:
+        """The state, for reports: closed, open, half open (one attempt is being made) or open for
+        good.
+        """
+        if self.refused:
+            return "open for good"
+        return "closed" if self._opened is None else "half open" if self._probing else "open"
+
+    def open_seconds(self, now: float) -> float:
+        """Seconds that it has been open in total."""
+        return self._open_before + (0.0 if self._opened is None else now - self._opened)
+
+    def wait(self, now: float) -> float:
+        """Seconds until a request may start. inf while a probe is in flight, and after a
+        refusal.
+        """
+        if self.refused or self._probing:
+            return math.inf
+        return 0.0 if self._opened is None else max(0.0, self._until - now)
+
+    def begin(self) -> bool:
+        """Note that a request starts. Call it only when `wait` is 0. Returns whether this request
+        is the probe.
+        """
+        self._probing = self._opened is not None
+        return self._probing
+
+    def end(self, ok: bool | None, probe: bool, now: float) -> str:
+        """Note that a request has ended. Returns "opened", "closed" or "" (no change).
+
+        ok: whether the endpoint is healthy; None where the result says nothing about it. Requests
+            that started before
+        the breaker opened and end while it is open change nothing.
+        """
+        if self._opened is not None and not probe:
+            return ""
+        if probe:
+            return self._probed(ok, now)
+        if ok is None:
+            return ""
+        self.in_a_row = 0 if ok else self.in_a_row + 1
+        self._recent.append(ok)
+        full = len(self._recent) == self._recent.maxlen
+        if self.in_a_row >= self.consecutive or (
+            full and self._recent.count(False) >= self._share * len(self._recent)
+        ):
+            self._open(now, self._first)
+            return "opened"
+        return ""
+
+    def _probed(self, ok: bool | None, now: float) -> str:
+        self._probing = False
+        if (
+            self.refused
+        ):  # while the probe was in flight: a good answer does not take a refusal back
+            return ""
+        if ok and self._opened is not None:
+            self._open_before += now - self._opened
+            self._opened = None
+            self.in_a_row = 0
+            self._recent.clear()
+            return "closed"
+        if ok is False:
+            self._until = now + (pause := min(2 * self._pause, self._longest))
+            self._pause = pause
+        return ""
+
+    def _open(self, now: float, pause: float) -> None:
+        self._opened, self._until, self._pause = now, now + pause, pause
+        self.openings += 1
+
+    def refuse(self, reason: str, now: float) -> bool:
+        """Open the breaker for good. Returns False where it already was."""
+        if self.refused:
+            return False
+        self.refused = reason
+        if self._opened is None:
+            self._open(now, math.inf)
+        return True
+
 
 PAUSED = "asking, but "  # how `Gates.mode` begins while asking pauses; the cause follows
 _MOST_MODELS = 8  # model names that are counted
@@ -32,7 +266,7 @@ class Booking(NamedTuple):
     started: clock time. reserved: the most that it can cost. rated: tokens taken from the rate
         limit; servers estimate
     those from prompt and answer alone, without overhead. probe: whether it is the breaker's probe.
-    trial: whether it is the probe of `UnusableWatch`. calls: requests at most.
+    trial: whether it is the probe after unusable answers. calls: requests at most.
     """
 
     started: float
@@ -82,7 +316,15 @@ class Gates:
         self._options, self._ledger, self._counts = options, ledger, counts
         self._calls = calls_of(backend)
         self._tell = lambda line: tell(f"advisor {one_line(backend.name)}: {line}")
-        self.unusable = UnusableWatch(options, counts, backend.identity(), use.doubted)
+        self._identity = backend.identity()
+        self.unusable = Breaker(
+            1 if use.doubted else options.unusable_pause_after,
+            share=math.inf,
+            first=options.breaker_open_s,
+            longest=options.breaker_longest_s,
+        )
+        self._usable = False  # whether the last answer was usable
+        self._unusable_told, self._unusable_pause_told = use.doubted, False
         self.stopping = False
         self._goes_on = use.goes_on
         self._outage = ""  # why the breaker has last opened
@@ -97,12 +339,8 @@ class Gates:
         )
         self.concurrency = Concurrency(options.workers)
         self._retries = RetryBudget(options.retry_share)
-        self._requests = (
-            PerMinute(options.requests_per_minute, now) if options.requests_per_minute else None
-        )
-        self._tokens = (
-            PerMinute(options.tokens_per_minute, now) if options.tokens_per_minute else None
-        )
+        limits = (options.requests_per_minute, options.tokens_per_minute)
+        self._rates = [PerMinute(limit, now) if limit else None for limit in limits]
         self._prices = Prices(options.price_prompt, options.price_completion)
         self._pause_until = -math.inf
         self.cache_only = ""  # why no more requests are sent, or ""
@@ -119,8 +357,14 @@ class Gates:
             and in_flight < most
             and now >= self._pause_until
             and self.breaker.wait(now) <= 0
-            and self.unusable.lets(now, in_flight)
+            and self._lets_unusable(now, in_flight)
         )
+
+    def _lets_unusable(self, now: float, in_flight: int) -> bool:
+        """Whether unusable answers allow one more request beside those in flight."""
+        if self.unusable.state != "closed":
+            return self.unusable.wait(now) <= 0
+        return self._usable or self.unusable.in_a_row + in_flight < self.unusable.consecutive
 
     def book(self, prompt: str, first: bool, now: float, in_flight: int) -> Booking | None:
         """Let a question through and reserve the most that it can cost. Call it only when
@@ -133,9 +377,9 @@ class Gates:
         one = at_most(prompt, options.overhead_tokens, options.completion_tokens, self._prices)
         reserved = Spend(*(calls * value for value in one))
         rated = reserved.tokens - calls * options.overhead_tokens
-        if (self._requests and self._requests.wait(calls, now) > 0) or (
-            self._tokens and self._tokens.wait(rated, now) > 0
-        ):
+        amounts = zip(self._rates, (calls, rated), strict=True)
+        taken = [(rate, amount) for rate, amount in amounts if rate]
+        if any(rate.wait(amount, now) > 0 for rate, amount in taken):
             return None
         try:
             reason = self._ledger.reserve(reserved)
@@ -149,10 +393,8 @@ class Gates:
                 self.ask_no_more(f"{reason}; one more request does not fit")
             return None
         # Take from the rate limits only now, when nothing else can stop the request.
-        if self._requests:
-            self._requests.take(calls, now)
-        if self._tokens:
-            self._tokens.take(rated, now)
+        for rate, amount in taken:
+            rate.take(amount, now)
         if first:
             self._retries.requested()
         self._counts.asked += calls
@@ -181,10 +423,10 @@ class Gates:
         paid = [self._paid(share, part) for part in parts]
         unmade = (booking.calls - len(parts)) if answer.parts else 0
         self._counts.asked -= unmade
-        if self._requests:
-            self._requests.give_back(unmade)
-        if self._tokens:
-            self._tokens.give_back(booking.rated - sum(used for _, used in paid))
+        unused = (unmade, booking.rated - sum(used for _, used in paid))
+        for rate, amount in zip(self._rates, unused, strict=True):
+            if rate:
+                rate.give_back(amount)
         try:
             self._ledger.settle(
                 booking.reserved, Spend(*map(sum, zip(*(spend for spend, _ in paid), strict=True)))
@@ -233,9 +475,7 @@ class Gates:
         for part in answer.parts or (answer,):
             self._learn_one(booking.started, probe, part, now)
             probe = False
-        line = self.unusable.end(answer, booking.trial, now)
-        if line:
-            self._tell_pause(line, self.unusable.state != "closed")
+        self._note_usable(answer, booking.trial, now)
         if answer.failure is Failure.REFUSED:
             self.refuse(f"it refuses ({answer.detail or answer.status})", now)
 
@@ -257,9 +497,45 @@ class Gates:
         elif verdict.healthy:
             self.concurrency.succeeded()
         opened = self.breaker.end(verdict.healthy, probe, now) == "opened"
-        if line := self.unusable.count(answer):
-            self._tell(line)
+        if is_unusable(answer):
+            self._count_unusable(answer)
         self._note_outage(opened, answer)
+
+    def _count_unusable(self, answer: Answer) -> None:
+        """Count the answer of one request that cannot be used, and report the first one."""
+        reason = reason_of(answer)
+        self._counts.unusable[reason] += 1
+        if self._unusable_told:
+            return
+        self._unusable_told = True
+        sample = one_line(answer.raw.strip(), _MOST_SHOWN)
+        self._tell(
+            f"an answer cannot be used: {WHAT[reason]} ({one_line(answer.detail, _MOST_SHOWN)})"
+            + (f': "{sample}"' if sample else "")
+            + f"; {remedy(reason, self._identity, self._options.completion_tokens)}. Further ones "
+            "are only counted"
+        )
+
+    def _note_usable(self, answer: Answer, probe: bool, now: float) -> None:
+        """Note whether the answer to a question is usable. Report the first pause and its end."""
+        usable, watch = answer.advice is not None, self.unusable
+        useless = is_unusable(answer)
+        if usable or useless:
+            self._usable = usable
+        if usable:
+            watch.consecutive = self._options.unusable_pause_after
+        change = watch.end(usable or (False if useless else None), probe, now)
+        if change == "opened" and watch.openings == 1:  # later ones appear in the statistics only
+            self._unusable_pause_told = True
+            line = f"{watch.consecutive} answers in a row cannot be used ({self._reasons})"
+            self._tell_pause(f"{line}, so asking pauses", True)
+        elif change == "closed" and self._unusable_pause_told:
+            self._unusable_pause_told = False
+            self._tell_pause("an answer can be used again; asking goes on", False)
+
+    @property
+    def _reasons(self) -> str:
+        return reasons_text(self._counts.unusable)
 
     def _note_model(self, model: str) -> None:
         models, model = self._counts.models, one_line(model, 80)
@@ -335,7 +611,9 @@ class Gates:
             return f"cache only: {self.cache_only}"
         if self.breaker.state != "closed":
             return f"{PAUSED}{self._outage or f'breaker {self.breaker.state}'}"
-        return f"{PAUSED}{self.unusable.mode}" if self.unusable.mode else "asking, breaker closed"
+        if self.unusable.state != "closed":
+            return f"{PAUSED}paused after unusable answers: {self._reasons}"
+        return "asking, breaker closed"
 
     @property
     def cost(self) -> float | None:
