@@ -9,7 +9,9 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from jaxtrade import interrupt
 from jaxtrade.config import RunConfig, SplitConfig
@@ -17,6 +19,7 @@ from jaxtrade.data.nulls.spec import NullSpec
 from jaxtrade.data.walks import reach_of
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.null_test import NullResult
+from jaxtrade.evaluation.openings import with_policy, with_trials
 from jaxtrade.evaluation.policy import FOLDER, save_policy_bundle
 from jaxtrade.evaluation.walk_days import DAILY, WalkDays, write_walk_days
 from jaxtrade.progress.plain import Plain
@@ -30,16 +33,16 @@ from jaxtrade.runs.evaluate import open_run
 from jaxtrade.runs.job import Job, opening_lines
 from jaxtrade.runs.machine import differences, facts
 from jaxtrade.runs.memory import explained
+from jaxtrade.runs.openings import count_days, opening_of
 from jaxtrade.runs.preflight import check, check_device, check_memory
 from jaxtrade.runs.processes import joined
 from jaxtrade.runs.setup import Setup, policies_of, prepare
 from jaxtrade.runs.training_job import closing_lines, how_to_continue, train_job, whole_health
-from jaxtrade.runs.walkforward.counting import count_walk
 from jaxtrade.runs.walkforward.document import folds_csv, how_reach, walk_document, walk_table
 from jaxtrade.runs.walkforward.evaluating import evaluate_walk
 from jaxtrade.runs.walkforward.nulls import check_nulls, walk_null_table, walk_nulls
 from jaxtrade.storage.compiling import Programs
-from jaxtrade.text import several
+from jaxtrade.text import Tell, several
 from jaxtrade.training import replacement
 from jaxtrade.training.health import health_labels
 from jaxtrade.training.loop import TrainResult
@@ -293,3 +296,44 @@ def _train_and_test(job: Job, changed: Iterable[str] = ()) -> WalkResult:
         ]
     )
     return result
+
+
+class WalkCount(NamedTuple):
+    """What the reader of a walk-forward must know about earlier looks at its days.
+
+    lines: for the printed result. document: the keys `labels` and `trials` of `walkforward.json`.
+    """
+
+    lines: tuple[str, ...]
+    document: dict[str, Any]
+
+
+def count_walk(setup: Setup, path: Path, days: WalkDays, tell: Tell) -> WalkCount:
+    """Enter the test days of all folds together in the trial log, as one opening with a trial for
+    each seed.
+
+    The seed's policies of all folds are one trial: its profit is known on every tested day, and a
+    day that several folds test (cpcv) has its mean over them. The same opening is entered once,
+    however often the run is resumed.
+    tell: receives a warning if the log cannot be written; the result then has a label that says so.
+    """
+    net, _ = days.by_date(days.net)
+    dates = np.unique(days.date).astype("datetime64[D]").astype(str).tolist()
+    nets = {
+        str(seed): tuple(round(value, 3) for value in own.tolist())
+        for seed, own in zip(days.seeds.tolist(), net, strict=True)
+    }
+    opening = opening_of(setup, path, "test", "walkforward", dates)._replace(net=nets)
+    counted = count_days(path, opening, tell, once=True)
+    history = with_trials(counted.history, counted.matrix)
+    each = {seed: with_policy(history, np.array(own), counted.matrix) for seed, own in nets.items()}
+    shown = next(iter(each.values())) if len(each) == 1 else history
+    labels = () if counted.label is None else (counted.label,)
+    by_seed = {
+        seed: {name: value for name, value in own.to_json().items() if name in ("psr", "dsr")}
+        for seed, own in each.items()
+    }
+    return WalkCount(
+        (*(f"NOTE: {label}" for label in labels), *shown.lines()),
+        {"labels": list(labels), "trials": shown.to_json() | {"by_seed": by_seed}},
+    )
