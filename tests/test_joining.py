@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from jaxtrade.doctor import distributed
-from jaxtrade.doctor.child import ChildResult
-from jaxtrade.doctor.finding import Status
+from jaxtrade.doctor.checks import Status
+from jaxtrade.doctor.examine import Ended, joined
 from jaxtrade.errors import ConfigError, PreemptedError, ProcessLostError, StorageError
 from jaxtrade.runs import joining
 from jaxtrade.runs.processes import ALONE, Layout
@@ -195,19 +194,19 @@ def test_leaving_waits_as_long_as_it_makes_sense(
 
 def found(**values: Any) -> list[tuple[str, Status]]:
     told = {"processes": 2, "sum": 10, "kind": "cpu", "devices": [2, 2]} | values
-    return [
-        (each.name, each.verdict) for each in distributed._together(ChildResult("ok", 1.0, told))
-    ]
+    return [(each.name, each.verdict) for each in joined(Ended("ok", 1.0, told))]
 
 
 def test_the_doctor_judges_devices_and_their_sum() -> None:
     assert found() == [("devices", Status.OK), ("sum", Status.OK)]
     assert found(devices=[3, 1]) == [("devices", Status.FAIL), ("sum", Status.OK)]
     assert found(sum=9) == [("devices", Status.OK), ("sum", Status.FAIL)]
-    measured = "process 1 of 2: the processes did not meet"
-    said = f"Terminating process\nerror: {measured}"
-    [finding] = distributed._together(ChildResult("error", 1.0, {}, "exit code 69", said))
-    assert (finding.verdict, finding.measured) == (Status.FAIL, measured)
+    said = "Terminating process\nerror: process 1 of 2: the processes did not meet"
+    [finding] = joined(Ended("error", 1.0, {}, "exit code 69", said))
+    assert (finding.verdict, finding.measured) == (
+        Status.FAIL,
+        "process 1 of 2: the processes did not meet",
+    )
 
 
 TALKATIVE = """

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jaxtrade.cli import examples, flags
+from jaxtrade.cli import flags
 from jaxtrade.cli.shared import ADVISOR, data_options, flag_overrides, resolve, say, with_absent
 from jaxtrade.cli.tables import columns, table
 from jaxtrade.config import RunConfig, config_path, overridden, read_values, shown
@@ -16,7 +17,7 @@ from jaxtrade.config.faults import NO_KEYS
 from jaxtrade.config.keys import Key, all_keys, lookup, sections, written
 from jaxtrade.config.learners import SECTIONS
 from jaxtrade.config.legacy import MOVED
-from jaxtrade.config.load import shipped
+from jaxtrade.config.load import ALGORITHM, shipped
 from jaxtrade.config.meant import alike, foreign, learners_of
 from jaxtrade.config.yaml12 import dump_yaml
 from jaxtrade.errors import ConfigError, StorageError
@@ -254,21 +255,45 @@ def explain(name: str) -> list[str]:
     if name in sections():
         return [name, f"  {sections()[name]}", "", *key_table(chosen_keys(f"{name}."), columns())]
     key = find_key(name)
-    example = examples.of(key)
     rows = [("type", key.kind), ("default", written(key.default))]
     if others := [f"{value} in {name}" for name, value in shipped_values(key.name).items()]:
         rows.append(("shipped", ", ".join(others)))
     rows += [("flag", f"--{each.flag}") for each in flags.KEY_FLAGS if each.key == key.name]
     rows += [("values", f"jaxtrade list {LISTS[key.name]}")] if key.name in LISTS else []
-    rows += [("documented", page_of(key.name)), ("example", f"jaxtrade train {' '.join(example)}")]
+    rows += [
+        ("documented", page_of(key.name)),
+        ("example", f"jaxtrade train {' '.join(example_words(key))}"),
+    ]
     *path, last = key.name.split(".")
-    value = examples.overrides_of(key)[0].partition("=")[2]
+    value = example_of(key)[0].partition("=")[2]
     nested = [
         *(f"{'  ' * depth}{part}:" for depth, part in enumerate(path)),
         f"{'  ' * len(path)}{last}: {value}",
     ]
     rows += [("in a file" if not i else "", line) for i, line in enumerate(nested)]
     return [key.name, f"  {key.description}", *(f"  {line}" for line in aligned(rows, (0, 1)))]
+
+
+def example_of(key: Key) -> tuple[str, ...]:
+    """The overrides of a key's example: the first one sets the key, more follow where it asks for
+    them. Of a key of few values, and without an example of its own, it is not the default.
+    """
+    others = [choice for choice in key.choices if choice not in (key.default, None)]
+    own, *needs = key.examples or (written(others[0] if others else key.default),)
+    found = [f"{key.name}={own}"]
+    for need in needs:
+        found += [need] if "=" in need else example_of(all_keys()[need])
+    if key.section in SECTIONS and key.section != all_keys()[ALGORITHM].default:
+        found.append(f"{ALGORITHM}={key.section}")  # a key of a learner needs this learner
+    return tuple(found)
+
+
+def example_words(key: Key) -> list[str]:
+    """The example as words after `jaxtrade train`, quoted for a shell; the first one may name the
+    configuration that it starts from.
+    """
+    words = [word for each in example_of(key) for word in ("--set", shlex.quote(each))]
+    return ["fx_allocate", *words] if key.section == "allocate" else words
 
 
 def find_key(name: str) -> Key:

@@ -178,18 +178,17 @@ def _replay(args: argparse.Namespace) -> int:
 
 
 def _doctor(args: argparse.Namespace) -> int:
-    if args.distributed:
-        from jaxtrade.doctor.distributed import report
+    from jaxtrade.doctor import examine
 
-        return report(layout_of(distributed.given(args), os.environ), args.join_seconds, args.json)
+    if args.distributed:
+        layout = layout_of(distributed.given(args), os.environ)
+        return examine.report(examine.join(layout, args.join_seconds), args.json)
     refuse(
         args,
         ("coordinator", "num_processes", "process_id"),
         "these name the processes of --distributed",
     )
-    from jaxtrade.doctor import main as examine
-
-    return examine([*(["--json"] if args.json else []), "--run-dir", args.run_dir])
+    return examine.main([*(["--json"] if args.json else []), "--run-dir", args.run_dir])
 
 
 def _bench(args: argparse.Namespace) -> int:

@@ -23,17 +23,20 @@ class ActorConfig(Section, frozen=True):
         le=256,
         description="updates by which the policy that acts is older than the "
         "one that learns; 0: it is the same one. Each takes the memory of one more policy",
+        examples=["2"],
     )
     rho_clip: float = Field(
         default=1.0,
         gt=0,
         description="ppo with a delay: largest weight of a step in V-trace (rho-bar)",
+        examples=["2.0", "actor.delay=2"],
     )
     c_clip: float = Field(
         default=1.0,
         gt=0,
         description="ppo with a delay: largest factor by which V-trace passes a "
         "later error on to earlier steps (c-bar)",
+        examples=["2.0", "actor.delay=2"],
     )
 
 

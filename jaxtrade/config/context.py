@@ -38,6 +38,7 @@ class ContextConfig(Section, frozen=True):
     news: str | None = Field(
         default=None,
         description="JSONL file of news: time, source, text and, if it concerns one market, symbol",
+        examples=["news.jsonl", "advisor.template=window"],
     )
     news_items: int = Field(
         default=5, ge=1, le=50, description="latest news items that a question shows"
@@ -61,6 +62,7 @@ class ContextConfig(Section, frozen=True):
     calendar: str | None = Field(
         default=None,
         description="CSV file of scheduled events: time, name, importance and, if known, actual",
+        examples=["events.csv", "advisor.template=window"],
     )
     calendar_ahead_hours: float = Field(
         default=24.0,

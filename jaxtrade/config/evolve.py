@@ -29,12 +29,14 @@ class EvolveConfig(Section, frozen=True):
         description="tunable floats of the learner and their ranges, "
         "above 0: {ppo.learning_rate: [1e-4, 1e-2]}. Each agent draws its own, evenly in "
         "the logarithm",
+        examples=["{ppo.learning_rate: [1e-4, 1e-2]}", "train.num_seeds=8"],
     )
     every: int = Field(
         default=0,
         ge=0,
         description="chunks between events, in which the worst agents become copies of "
         "the best; 0: never, so the drawn settings stay (random search)",
+        examples=["5", "evolve.keys", "split.validation_sessions=1"],
     )
     truncation: float = Field(
         default=0.25,
@@ -42,18 +44,21 @@ class EvolveConfig(Section, frozen=True):
         le=0.5,
         description="share of the agents that is replaced, and share "
         "that is copied; at least one agent each",
+        examples=["0.5", "evolve.every"],
     )
     perturb: float = Field(
         default=1.2,
         gt=1,
         description="a replaced agent multiplies or divides each of its settings "
         "by this, within the ranges",
+        examples=["1.5", "evolve.every"],
     )
     resample: float = Field(
         default=0.25,
         ge=0,
         le=1,
         description="probability with which it draws a setting anew instead",
+        examples=["0.0", "evolve.every"],
     )
 
     @property

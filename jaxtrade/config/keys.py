@@ -40,13 +40,16 @@ _SHAPES = {  # pydantic knows no type of these
 
 class Key(NamedTuple):
     """One key. kind: its type and range in words. default: the value, as plain data. choices: the
-    only values that it may have; empty if there are others."""
+    only values that it may have; empty if there are others. examples: of its field: the value of
+    an example as YAML, then what this asks for, overrides or keys whose own examples it takes.
+    """
 
     name: str
     kind: str
     default: Any
     description: str
     choices: tuple[Any, ...]
+    examples: tuple[str, ...]
 
     @property
     def section(self) -> str:
@@ -62,7 +65,8 @@ def all_keys() -> dict[str, Key]:
     found = {}
     for name, part, value in _leaves(schema, schema, defaults):
         kind = _SHAPES.get(name) or _kind(part, schema)
-        found[name] = Key(name, kind, value, part.get("description", ""), _choices(part))
+        about, examples = part.get("description", ""), tuple(part.get("examples", ()))
+        found[name] = Key(name, kind, value, about, _choices(part), examples)
     return found
 
 

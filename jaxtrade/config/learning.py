@@ -40,6 +40,7 @@ class NetworkConfig(Section, frozen=True):
     hidden: Widths = Field(
         default=(64, 64),
         description="widths of the hidden layers, of the policy and of the value network",
+        examples=["[256, 128]"],
     )
     activation: Literal["tanh", "relu"] = Field(default="tanh", description="of the hidden layers")
     rnn_width: Count = Field(default=64, ge=1, description="gru: size of its memory (hidden units)")
@@ -68,6 +69,7 @@ class RolloutConfig(Section, frozen=True):
         default=64,
         description="environments in parallel; auto: as many as train fastest "
         "here, measured before the run, which writes the number into its config.yaml",
+        examples=["512"],
     )
     num_steps: Count = Field(
         default=32, ge=1, description="steps of each environment between two updates"
@@ -142,7 +144,10 @@ class PPOConfig(Section, frozen=True):
         default=0.01, ge=0, description="weight of the entropy bonus in the loss"
     )
     ent_coef_end: float | None = Field(
-        default=None, ge=0, description="entropy bonus at the end of training; None: constant"
+        default=None,
+        ge=0,
+        description="entropy bonus at the end of training; None: constant",
+        examples=["0.001"],
     )
     vf_coef: float = Field(default=0.5, ge=0, description="weight of the value loss")
     max_grad_norm: float = Field(
@@ -197,30 +202,35 @@ class StageConfig(Section, frozen=True):
         ge=0,
         le=1,
         description="share of the commission charged in the first update; it rises linearly",
+        examples=["0.2", "stages.commission_until=0.5"],
     )
     commission_until: float = Field(
         default=0.0,
         ge=0,
         le=1,
         description="fraction of the run from which the whole commission is charged",
+        examples=["0.5", "stages.commission_start=0.2"],
     )
     forced_start: float = Field(
         default=0.0,
         ge=0,
         le=1,
         description="probability that an episode of the first update starts in a position",
+        examples=["0.3"],
     )
     forced_start_end: float = Field(
         default=0.0,
         ge=0,
         le=1,
         description="that probability from forced_start_until on; it changes linearly until then",
+        examples=["0.1"],
     )
     forced_start_until: float = Field(
         default=1.0,
         gt=0,
         le=1,
         description="fraction of the run at which forced_start_end is reached",
+        examples=["0.5", "stages.forced_start=0.3"],
     )
 
     @model_validator(mode="after")
@@ -287,6 +297,7 @@ class AdvisorConfig(Section, frozen=True):
         "mock:KIND[:NUMBER]; recorded:FILE; the URL of an OpenAI-compatible server, or ollama:NAME, "
         "openai:NAME, vllm:URL; table:FILE, written by advise precompute; replay:JOURNAL of an earlier "
         "run; panel: the advisors of advisor.panel",
+        examples=["mock:skilled:0.6"],
     )
     panel: Annotated[
         tuple[PanelMember, ...], Field(strict=False, max_length=8), BeforeValidator(_members)
@@ -294,11 +305,13 @@ class AdvisorConfig(Section, frozen=True):
         default=(),
         description="advisors that are asked about the same bars, each with its own trust: a list of "
         "kinds, or of {kind, options}; needs advisor.kind=panel",
+        examples=["[rules,mock:skilled:0.6]", "advisor.kind=panel"],
     )
     fusion: Literal["trust", "slots", "gate", "rules", "none"] = Field(
         default="trust",
         description="how the policy uses advice: trust, by its measured hit rate; slots, in the "
         "observation; gate, a learned share of trust; rules, RL-Trainer's; none, not at all (outcomes are counted)",
+        examples=["gate"],
     )
     transport: Literal["exchange", "callback"] = Field(
         default="exchange",
@@ -373,9 +386,12 @@ class AdvisorConfig(Section, frozen=True):
         default="v1",
         description="the prompt: v1 (bar), no_volume, anonymous, pipe, window, desk, "
         "or a file of your own (.txt, .md)",
+        examples=["window"],
     )
     options: dict[str, str | int | float | bool] = Field(
-        default_factory=dict, description="options of this kind: model, key_env, seed, ..."
+        default_factory=dict,
+        description="options of this kind: model, key_env, seed, ...",
+        examples=["{model: NAME}"],
     )
     evaluation_wait_s: float = Field(
         default=60.0, ge=0, description="seconds that an evaluation waits for answers"
@@ -474,6 +490,7 @@ class ControlConfig(Section, frozen=True):
         description="chunks between evaluations of the greedy "
         "policy on the validation sessions; 0: never; null: a few times in the run "
         "if the default protocol holds validation sessions out, else never",
+        examples=["5", "split.validation_sessions=1"],
     )
     keep: Literal["best", "last"] | None = Field(
         default=None,
@@ -485,6 +502,7 @@ class ControlConfig(Section, frozen=True):
         default=0,
         ge=0,
         description="evaluations without a new best before the run stops early; 0: it never does",
+        examples=["8", "control.evaluate_every"],
     )
     min_evaluations: int = Field(
         default=0, ge=0, description="evaluations before the run may stop early"
@@ -500,6 +518,7 @@ class ControlConfig(Section, frozen=True):
         ge=0,
         description="evaluations without a new best before learning rate "
         "and entropy bonus are adjusted; 0: never",
+        examples=["4", "control.evaluate_every"],
     )
     plateau_lr_factor: float = Field(
         default=0.5, gt=0, lt=1, description="learning rate (and its end) times this"
@@ -527,6 +546,7 @@ class ControlConfig(Section, frozen=True):
         description="ends the run after the first chunk that passes this time, "
         "as 90s, 15m or 2h, compilation included; it is saved and can be resumed, each resume "
         "with the whole time again, or with another limit; null: no limit",
+        examples=["2h"],
     )
     max_rollbacks: int = Field(
         default=2,

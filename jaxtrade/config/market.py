@@ -109,6 +109,7 @@ class DataConfig(Section, frozen=True):
         default=None,
         description="your own contract: a YAML file, or a shipped one such as "
         "SPY; its symbol is the market, whatever data.market says",
+        examples=["SPY"],
     )
     source: Literal["bundled", "synthetic", "file"] = Field(
         default="bundled",
@@ -116,32 +117,39 @@ class DataConfig(Section, frozen=True):
         "yours (data.file)",
     )
     file: str | None = Field(
-        default=None, description="CSV, CSV.gz or Parquet of bars (source: file)"
+        default=None,
+        description="CSV, CSV.gz or Parquet of bars (source: file)",
+        examples=["bars.csv", "data.source=file"],
     )
     seconds: str | None = Field(
         default=None,
         description="second bars of the same instrument, read with the same "
         "keys; they tell the order of prices inside a bar (env.intrabar: path)",
+        examples=["seconds.csv"],
     )
     conversion: str | None = Field(
         default=None,
         description="bars of the rate to the dollar, for markets whose "
         "profits arise in another currency; read with data.time_zone and data.stamp",
+        examples=["usdjpy.csv"],
     )
     quotes: str | None = Field(
         default=None,
         description="bid and ask bars of the same instrument, read with the same "
         "keys; they give the prices, data.file gives the volume",
+        examples=["quotes.csv"],
     )
     columns: dict[str, str] = Field(
         default_factory=dict,
         description="field -> column name: time, open, high, low, "
         "close, volume, expiry, symbol; bid_open .. ask_close of two-sided bars",
+        examples=["{time: Timestamp, close: Last}"],
     )
     time_zone: str | None = Field(
         default=None,
         description="IANA zone of stamps that carry no offset, with a "
         "fixed shift where needed (America/New_York+7h)",
+        examples=["America/New_York"],
     )
     stamp: Literal["open", "close"] | None = Field(
         default=None, description="the side of a bar that its stamp names"
@@ -150,21 +158,26 @@ class DataConfig(Section, frozen=True):
         default=None,
         description="of dates such as 10/07/2013: month or "
         "day first; None: a day above 12 in the file must show it",
+        examples=["dmy"],
     )
     price_scale: float = Field(
         default=1.0, gt=0, description="points per unit of the file (0.0001 for x10000)"
     )
     expiry: Code | None = Field(
-        default=None, description="the one contract to use of a file with expiries"
+        default=None,
+        description="the one contract to use of a file with expiries",
+        examples=["201312"],
     )
     roll: Annotated[Roll, PlainValidator(_roll)] = Field(
         default="off",
         description="splice the expiries of a file: off, volume (the one that traded more on the trade "
         "date before), or {201312: start, 201403: 2013-12-18} (expiry: first trade date)",
+        examples=["volume"],
     )
     splice: Literal["restart", "back_adjust"] = Field(
         default="restart",
         description="what feature windows do at a splice; back_adjust is refused: it is not built",
+        examples=["restart"],
     )
     splits: Splits = Field(
         default=(),
@@ -189,8 +202,12 @@ class DataConfig(Section, frozen=True):
         description="largest share of bars that may lack a bid "
         "or an ask; these bars are left out, and counted",
     )
-    start: Day | None = Field(default=None, description="first trade date, YYYY-MM-DD")
-    end: Day | None = Field(default=None, description="last trade date, YYYY-MM-DD")
+    start: Day | None = Field(
+        default=None, description="first trade date, YYYY-MM-DD", examples=["2013-10-07"]
+    )
+    end: Day | None = Field(
+        default=None, description="last trade date, YYYY-MM-DD", examples=["2013-10-11"]
+    )
     calendar: str = Field(default="table", description="'table', 'infer', or a calendar file")
     windows: Literal["auto", "slices", "table"] = Field(
         default="auto",
@@ -213,10 +230,10 @@ class DataConfig(Section, frozen=True):
     )
     synthetic_seed: int = Field(default=0, ge=0, description="seed of the synthetic bars")
     synthetic_drift: float | None = Field(
-        default=None, description="trend: expected ticks per bar; None: 0.05"
+        default=None, description="trend: expected ticks per bar; None: 0.05", examples=["0.1"]
     )
     synthetic_pull: float | None = Field(
-        default=None, description="mean_reversion: strength, in (0, 1]; None: 0.4"
+        default=None, description="mean_reversion: strength, in (0, 1]; None: 0.4", examples=["0.4"]
     )
 
     @property
@@ -339,7 +356,9 @@ class AccountConfig(Section, frozen=True):
         "them, and null keeps the preset's own",
     )
     drawdown: float | Literal["off"] | None = Field(
-        default=None, description="dollars that the floor stays below the high-water mark"
+        default=None,
+        description="dollars that the floor stays below the high-water mark",
+        examples=["2000"],
     )
     trailing: Literal["intraday", "end_of_day", "static"] | None = Field(
         default=None,
@@ -347,10 +366,10 @@ class AccountConfig(Section, frozen=True):
         "intraday with live equity, end_of_day at a session's end, static never",
     )
     daily_loss: float | Literal["off"] | None = Field(
-        default=None, description="dollars that a trade date may lose"
+        default=None, description="dollars that a trade date may lose", examples=["1000"]
     )
     profit_target: float | Literal["off"] | None = Field(
-        default=None, description="dollars of profit that pass the account"
+        default=None, description="dollars of profit that pass the account", examples=["3000"]
     )
     freeze: Literal["never", "at_start_plus_100", "at_target"] | None = Field(
         default=None,
@@ -370,12 +389,14 @@ class AccountConfig(Section, frozen=True):
         ge=0,
         le=100_000,
         description="trade dates with a trade before the profit target passes the account",
+        examples=["5"],
     )
     max_contracts: int | None = Field(
         default=None,
         ge=1,
         le=100_000,
         description="contracts that may be held at once; ten micros count as one",
+        examples=["2"],
     )
 
 
@@ -383,10 +404,14 @@ class CostConfig(Section, frozen=True):
     """Trading costs. None uses the contract's own value."""
 
     commission: float | None = Field(
-        default=None, ge=0, description="money per side per contract, all-in"
+        default=None, ge=0, description="money per side per contract, all-in", examples=["2.50"]
     )
     slippage: int | None = Field(
-        default=None, ge=0, le=10_000, description="ticks against us per market or stop fill"
+        default=None,
+        ge=0,
+        le=10_000,
+        description="ticks against us per market or stop fill",
+        examples=["1"],
     )
 
 
@@ -405,6 +430,7 @@ class BracketConfig(Section, frozen=True):
         ge=1,
         le=1_000_000,
         description="least distance of a stop in ticks; None: the contract's",
+        examples=["8"],
     )
     be_ticks: int | None = Field(
         default=None,
@@ -412,6 +438,7 @@ class BracketConfig(Section, frozen=True):
         le=1_000_000,
         description="break-even stop past the entry; None: "
         "1 tick (0.25 points with env.scaling=seed)",
+        examples=["1"],
     )
 
     @property
@@ -438,6 +465,7 @@ class EnvConfig(Section, frozen=True):
         default=False,
         description="add seven slots of advice to the observation, one of which says "
         "whether there is any; not with entry and manage",
+        examples=["true", "env.task=advised"],
     )
     actions: Literal["full", "seed6"] = Field(
         default="full",
@@ -452,6 +480,7 @@ class EnvConfig(Section, frozen=True):
         default="next_open",
         description="price of market orders: the next open, or this close (optimistic; only with "
         "env.mark=close)",
+        examples=["close", "env.mark=close"],
     )
     mark: Literal["extreme", "close"] = Field(
         default="extreme",
@@ -517,5 +546,7 @@ class RewardConfig(Section, frozen=True):
         default="equity_change", description="a composition of reward terms, by name"
     )
     weights: dict[str, float] = Field(
-        default_factory=dict, description="reward term -> weight, over the preset's"
+        default_factory=dict,
+        description="reward term -> weight, over the preset's",
+        examples=["{equity_change: 1.0, loss: -0.1}"],
     )

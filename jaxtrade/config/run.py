@@ -98,6 +98,7 @@ class RunConfig(Section, frozen=True):
         default=(),
         description="modules that register parts of your own (--import): tasks, reward "
         "terms, features, networks, learners, advisors, report sections",
+        examples=["[my_module]"],
     )
 
     @model_validator(mode="after")

@@ -72,27 +72,38 @@ class ServiceOptions(BaseModel, frozen=True):
         "form) after which asking pauses, as long as the breaker would",
     )
     requests_per_minute: int | None = Field(
-        default=None, ge=2, description="requests started in any minute at most"
+        default=None, ge=2, description="requests started in any minute at most", examples=["60"]
     )
     tokens_per_minute: int | None = Field(
-        default=None, ge=2, description="tokens in any minute at most"
+        default=None, ge=2, description="tokens in any minute at most", examples=["100_000"]
     )
     max_calls: int | None = Field(
         default=None,
         ge=0,
         description="calls in total, including those of earlier runs with the same ledger",
+        examples=["10_000"],
     )
     max_tokens: int | None = Field(
-        default=None, ge=0, description="tokens in total, prompts and answers"
+        default=None,
+        ge=0,
+        description="tokens in total, prompts and answers",
+        examples=["5_000_000"],
     )
     max_cost: float | None = Field(
-        default=None, ge=0, description="money in total, in the prices' currency"
+        default=None,
+        ge=0,
+        description="money in total, in the prices' currency",
+        examples=[
+            "5",
+            "advisor.service.price_prompt=0.15",
+            "advisor.service.price_completion=0.60",
+        ],
     )
     price_prompt: float | None = Field(
-        default=None, ge=0, description="price of a million prompt tokens"
+        default=None, ge=0, description="price of a million prompt tokens", examples=["0.15"]
     )
     price_completion: float | None = Field(
-        default=None, ge=0, description="price of a million answer tokens"
+        default=None, ge=0, description="price of a million answer tokens", examples=["0.60"]
     )
     completion_tokens: int = Field(
         default=256, ge=1, description="tokens that an answer has at most"
@@ -107,9 +118,15 @@ class ServiceOptions(BaseModel, frozen=True):
         description="if the server reports another model than before: true rejects "
         "the answer and sends no more requests, false only reports it",
     )
-    cache: str | None = Field(default=None, description="sqlite file of answers; runs may share it")
+    cache: str | None = Field(
+        default=None,
+        description="sqlite file of answers; runs may share it",
+        examples=["answers.sqlite"],
+    )
     ledger: str | None = Field(
-        default=None, description="sqlite file of what was spent; the caps count all of it"
+        default=None,
+        description="sqlite file of what was spent; the caps count all of it",
+        examples=["spent.sqlite"],
     )
     seed: int = Field(default=0, ge=0, description="seed of the random part of waits")
 

@@ -117,23 +117,28 @@ class SweepConfig(Section, frozen=True):
         default_factory=dict,
         description="key -> its values, e.g. {ppo.learning_rate: [1e-3, 3e-4]}: every "
         "combination is a setting. With random or optuna also ranges: 1e-4..1e-2, log:1e-4..1e-2, 2..8 (whole numbers)",
+        examples=["{ppo.learning_rate: [1e-3, 3e-4]}"],
     )
     settings: Annotated[
         tuple[dict[str, Any], ...], Field(strict=False), BeforeValidator(_dotted)
     ] = Field(
-        default=(), description="instead of keys: the settings themselves, a list of {key: value}"
+        default=(),
+        description="instead of keys: the settings themselves, a list of {key: value}",
+        examples=["[{ppo.learning_rate: 1e-3}, {ppo.learning_rate: 3e-4}]"],
     )
     random: int = Field(
         default=0,
         ge=0,
         le=MOST_AGENTS,
         description="settings drawn at random from keys; 0: every combination",
+        examples=["4", "sweep.keys={ppo.learning_rate: ['log:1e-4..1e-2']}"],
     )
     seeds: int = Field(
         default=1,
         ge=1,
         le=MOST_AGENTS,
         description="agents per setting, from seed, seed+1, ...; all settings have the same seeds",
+        examples=["2", "sweep.keys={ppo.learning_rate: [1e-3, 3e-4]}"],
     )
     optuna: int = Field(
         default=0,
@@ -141,6 +146,7 @@ class SweepConfig(Section, frozen=True):
         le=1_000_000,
         description="settings that Optuna proposes from keys, in "
         "batches of train.num_seeds agents; 0: none (needs the extra jaxtrade[optuna])",
+        examples=["32", "sweep.keys={ppo.learning_rate: ['log:1e-4..1e-2']}", "train.num_seeds=8"],
     )
 
     @property

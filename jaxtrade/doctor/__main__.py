@@ -4,6 +4,6 @@ without pydantic.
 
 import sys
 
-from jaxtrade.doctor.report import main
+from jaxtrade.doctor.examine import main
 
 sys.exit(main(sys.argv[1:]))

@@ -1,52 +1,138 @@
-"""Checks of the machine's properties. Each is a pure function of `Machine`; none loads a native
+"""Checks of the machine's properties and of its disk. Each is a function of `Machine` that returns
+what it measured, and where that is not fine how bad it is and how to fix it. None loads a native
 library.
 """
 
 from __future__ import annotations
 
+import enum
+import errno
+import os
+import platform
 import re
+import shutil
+import stat
+import sys
+import tempfile
+import time
 import zoneinfo
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
 
-from jaxtrade.doctor.finding import Finding, fail, ok, warn
-from jaxtrade.doctor.host import Machine
+from jaxtrade.runs.limits import MachineLimits, cgroup_limits, read_text, total_memory
+from jaxtrade.storage.programs import VARIABLE, cache_folder
 
 MIB, GIB = 1 << 20, 1 << 30
-# Distribution -> (lowest version, first unsupported version). A test compares this with
-# pyproject.toml.
-REQUIRED = {
-    "jax": ("0.10.2", "0.12"),
-    "jaxlib": ("0.10.2", "0.12"),
-    "flax": ("0.12.8", "0.13"),
-    "optax": ("0.2.8", "0.3"),
-    "chex": ("0.1.92", "0.2"),
-    "gymnax": ("1.0.1", "1.1"),
-    "gymnasium": ("1.3", "1.4"),
-    "six": ("1.16", "1.18"),
-    "numpy": ("2.4", "2.6"),
-    "scipy": ("1.17", "1.19"),
-    "pandas": ("3.1", "3.2"),
-    "pydantic": ("2.13", "2.15"),
-    "pyyaml": ("6.0.2", "6.1"),
-    "matplotlib": ("3.10", "3.12"),
-    "python-dateutil": ("2.9", "4.1"),
-    "rich": ("14", "16"),
-    "tzdata": ("2026.1", ""),
-}
-THREAD_KEYS = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-    "NPROC",
-)
+THREADS = "OMP_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS VECLIB_MAXIMUM_THREADS NPROC"
 ZONES = ("America/New_York", "America/Chicago", "Europe/London")
+
+
+class Status(enum.StrEnum):
+    """How bad a finding is."""
+
+    OK = "OK"
+    WARN = "WARN"  # a run works, but slower, or without all of the machine's resources
+    FAIL = "FAIL"  # a run would not start, would crash, or would be insecure
+
+
+OK, WARN, FAIL = Status
+Found = str | tuple[Status, str, str]  # what was measured; how bad that is, and how to fix it
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of one check. Raises ValueError if the verdict is not OK and `fix` is empty."""
+
+    name: str
+    verdict: Status
+    measured: str
+    fix: str = ""
+
+    def __post_init__(self) -> None:
+        if self.verdict is not OK and not self.fix.strip():
+            raise ValueError(f"finding {self.name!r} is {self.verdict} and has no fix")
+
+
+def finding(name: str, found: Found) -> Finding:
+    """What a check has found, by its name."""
+    return Finding(name, OK, found) if isinstance(found, str) else Finding(name, *found)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the checks look at: by default this machine; tests replace fields. Sizes are in bytes;
+    None stands for no limit, or for what the platform does not tell.
+    """
+
+    system: str
+    release: str
+    machine: str
+    python: tuple[int, ...]
+    env: Mapping[str, str]
+    cpus: int  # that this process may use
+    cpu_flags: frozenset[str] | None
+    memory: int | None
+    limits: MachineLimits
+    max_processes: int | None
+    max_files: int | None
+    versions: Mapping[str, str]  # lower-case distribution name -> version
+    gpu_seen: bool
+    run_folder: Path
+
+    @property
+    def usable(self) -> float:
+        """The CPUs that the process may use, by its affinity and its cgroup."""
+        return min(float(self.cpus), self.limits.cpus or float(self.cpus))
+
+
+def here(run_folder: Path) -> Machine:
+    """Describe this machine."""
+    lines = (read_text("/proc/cpuinfo") or "").splitlines()
+    flags = next((line.partition(":")[2] for line in lines if line.startswith("flags")), None)
+    names = [(each.metadata["Name"], each.version) for each in metadata.distributions()]
+    devices = ("/dev/nvidiactl", "/dev/dxg")  # the second one is the GPU under WSL2
+    return Machine(
+        system=platform.system(),
+        release=platform.release(),
+        machine=platform.machine(),
+        python=sys.version_info[:3],
+        env=dict(os.environ),
+        cpus=usable_cpus(),
+        cpu_flags=None if flags is None else frozenset(flags.split()),
+        memory=total_memory(platform.system()),
+        limits=cgroup_limits(),
+        max_processes=rlimit("RLIMIT_NPROC"),
+        max_files=rlimit("RLIMIT_NOFILE"),
+        # The first one of a name is the one that is imported.
+        versions={name.lower().replace("_", "-"): version for name, version in names[::-1] if name},
+        gpu_seen=bool(shutil.which("nvidia-smi")) or any(map(os.path.exists, devices)),
+        run_folder=run_folder,
+    )
+
+
+def usable_cpus() -> int:
+    """CPUs of the affinity mask if the system has one (Linux), else all."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def rlimit(name: str) -> int | None:
+    """A soft limit, such as "RLIMIT_NPROC"; None without one, and on Windows."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    if not hasattr(resource, name):
+        return None
+    soft, _ = resource.getrlimit(getattr(resource, name))
+    return None if soft in (resource.RLIM_INFINITY, -1) else soft
 
 
 def version_key(text: str) -> tuple[int, ...]:
     """The leading numbers of a version, which suffice to compare releases: 0.12.0.1 > 0.12."""
     match = re.match(r"\d+(\.\d+)*", text)
-    return tuple(int(part) for part in match.group().split(".")) if match else ()
+    return tuple(map(int, match.group().split("."))) if match else ()
 
 
 def gib(size: float) -> str:
@@ -54,301 +140,318 @@ def gib(size: float) -> str:
     return f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / MIB:.0f} MiB"
 
 
-def effective_cpus(host: Machine) -> float:
-    """The CPUs that the process may use, by its affinity and its cgroup."""
-    return min(float(host.cpus), host.limits.cpus or float(host.cpus))
-
-
-def check_python(host: Machine) -> Finding:
+def check_python(host: Machine) -> Found:
     """Check Python's version."""
     text = ".".join(map(str, host.python))
-    if not (3, 11) <= host.python[:2] < (3, 14):
-        return fail(
-            "python",
-            text,
-            "install Python 3.11, 3.12 or 3.13 and make the environment anew with it",
-        )
-    return ok("python", text)
+    if (3, 11) <= host.python[:2] < (3, 14):
+        return text
+    return FAIL, text, "install Python 3.11, 3.12 or 3.13 and make the environment anew with it"
 
 
-def check_platform(host: Machine) -> Finding:
+def check_platform(host: Machine) -> Found:
     """Check that JAX has wheels for this system."""
     text = f"{host.system} {host.release} {host.machine}"
-    if host.system == "Darwin" and host.machine == "x86_64":
-        return fail(
-            "platform",
-            text,
-            "JAX has no current wheels for Intel Macs: use an Apple-silicon Mac, Linux or "
-            "the container",
-        )
+    if (host.system, host.machine) == ("Darwin", "x86_64"):
+        fix = "use an Apple-silicon Mac, Linux or the container"
+        return FAIL, text, f"JAX has no current wheels for Intel Macs: {fix}"
     if host.system not in ("Linux", "Darwin", "Windows"):
-        return warn(
-            "platform",
-            text,
-            "supported are Linux, WSL2, macOS and Windows (CPU); use the container",
-        )
-    return ok("platform", text)
+        return WARN, text, "supported are Linux, WSL2, macOS and Windows (CPU); use the container"
+    return text
 
 
-def check_wsl(host: Machine) -> Finding:
-    """Detect WSL1, which translates system calls. WSL2 has a real kernel, released as
-    'microsoft-standard-WSL2'.
-    """
-    if host.system != "Linux" or "microsoft" not in host.release.lower():
-        return ok("wsl", "not WSL")
-    if "wsl2" not in host.release.lower() and version_key(host.release) < (4, 19):
-        return fail(
-            "wsl",
-            f"WSL1 ({host.release})",
-            "convert it: wsl --set-version <distribution> 2 (in PowerShell)",
-        )
-    if str(host.run_folder.absolute()).startswith("/mnt/"):
-        return warn(
-            "wsl",
-            f"WSL2, run folder on a Windows drive ({host.run_folder.absolute()})",
-            "keep runs in the Linux file system, e.g. under ~: locks and fsync are slow and weak on /mnt",
-        )
-    return ok("wsl", f"WSL2 ({host.release})")
+def check_wsl(host: Machine) -> Found:
+    """Detect WSL1, which translates system calls. WSL2 has a kernel, 'microsoft-standard-WSL2'."""
+    release, folder = host.release.lower(), host.run_folder.absolute()
+    if host.system != "Linux" or "microsoft" not in release:
+        return "not WSL"
+    if "wsl2" not in release and version_key(release) < (4, 19):
+        fix = "convert it: wsl --set-version <distribution> 2 (in PowerShell)"
+        return FAIL, f"WSL1 ({host.release})", fix
+    if str(folder).startswith("/mnt/"):
+        fix = "keep runs in the Linux file system, e.g. under ~: locks and fsync are slow and weak"
+        return WARN, f"WSL2, run folder on a Windows drive ({folder})", f"{fix} on /mnt"
+    return f"WSL2 ({host.release})"
 
 
-def check_cpu(host: Machine) -> Finding:
+def check_cpu(host: Machine) -> Found:
     """Compare the usable CPUs with what training needs."""
-    usable = effective_cpus(host)
-    limit = f", cgroup limit {host.limits.cpus:g}" if host.limits.cpus is not None else ""
-    text = f"{host.cpus} usable{limit}"
-    if usable < 2:
-        return warn(
-            "cpu",
-            text,
-            "give the process at least 2 CPUs (docker run --cpus, taskset, the batch system's "
-            "request), or lower rollout.num_envs",
-        )
-    if host.limits.cpus is not None and host.limits.cpus < host.cpus and "NPROC" not in host.env:
-        return warn(
-            "cpu",
-            text,
-            f"XLA starts a thread per visible CPU and is throttled: set NPROC={int(usable)}",
-        )
-    return ok("cpu", text)
+    quota = host.limits.cpus
+    text = f"{host.cpus} usable" + ("" if quota is None else f", cgroup limit {quota:g}")
+    if host.usable < 2:
+        where = "(docker run --cpus, taskset, the batch system's request)"
+        return WARN, text, f"give the process at least 2 CPUs {where}, or lower rollout.num_envs"
+    if quota is not None and quota < host.cpus and "NPROC" not in host.env:
+        fix = f"XLA starts a thread per visible CPU and is throttled: set NPROC={int(host.usable)}"
+        return WARN, text, fix
+    return text
 
 
-def check_cpu_flags(host: Machine) -> Finding:
+def check_cpu_flags(host: Machine) -> Found:
     """Check for the vector instructions that jaxlib needs."""
     if host.machine.lower() not in ("x86_64", "amd64") or host.cpu_flags is None:
-        return ok(
-            "cpu-flags",
-            f"not listed by this platform ({host.machine}); the jax-cpu check runs the code instead",
-        )
+        instead = "the jax-cpu check runs the code instead"
+        return f"not listed by this platform ({host.machine}); {instead}"
     missing = {"avx", "avx2", "fma"} - host.cpu_flags
     if "avx" in missing:
-        return fail(
-            "cpu-flags",
-            "no AVX",
-            "jaxlib needs AVX: enable it in the virtual machine (CPU type 'host')",
-        )
+        fix = "jaxlib needs AVX: enable it in the virtual machine (CPU type 'host')"
+        return FAIL, "no AVX", fix
     if missing:
-        return warn(
-            "cpu-flags",
-            f"no {', '.join(sorted(missing))}",
-            "training is slow here: use CPU type 'host' in the virtual machine, or a newer CPU",
-        )
-    return ok("cpu-flags", "avx, avx2, fma")
+        fix = "training is slow here: use CPU type 'host' in the virtual machine, or a newer CPU"
+        return WARN, f"no {', '.join(sorted(missing))}", fix
+    return "avx, avx2, fma"
 
 
-def check_memory(host: Machine) -> Finding:
+def check_memory(host: Machine) -> Found:
     """Compare the memory, or its cgroup limit, with what the shipped configurations need."""
     sizes = [size for size in (host.memory, host.limits.memory) if size is not None]
     if not sizes:
-        return warn(
-            "memory",
-            "unknown",
-            "look it up in the system's monitor; 4 GiB are enough for the shipped configurations",
-        )
-    size, limited = min(sizes), host.limits.memory is not None and host.limits.memory == min(sizes)
-    text = gib(size) + (" (cgroup limit)" if limited else "")
-    fix = (
-        "raise the memory limit (docker run --memory, the batch system's request)"
-        if limited
-        else "close other programs or use a machine with more memory"
-    ) + ", or lower rollout.num_envs"
-    if size < GIB:
-        return fail("memory", text, fix)
-    return warn("memory", text, fix) if size < 4 * GIB else ok("memory", text)
+        fix = "look it up in the system's monitor; 4 GiB are enough for the shipped configurations"
+        return WARN, "unknown", fix
+    size, text = min(sizes), gib(min(sizes))
+    fix = "close other programs or use a machine with more memory"
+    if host.limits.memory == size:
+        text += " (cgroup limit)"
+        fix = "raise the memory limit (docker run --memory, the batch system's request)"
+    verdict = FAIL if size < GIB else WARN
+    return text if size >= 4 * GIB else (verdict, text, f"{fix}, or lower rollout.num_envs")
 
 
-def check_threads(host: Machine) -> Finding:
+def check_threads(host: Machine) -> Found:
     """Compare the thread variables of the environment with the usable CPUs."""
-    stated = {key: host.env[key] for key in THREAD_KEYS if host.env.get(key)}
+    stated = {key: host.env[key] for key in THREADS.split() if host.env.get(key)}
     text = ", ".join(f"{key}={value}" for key, value in stated.items()) or "no thread variable set"
     for key, value in stated.items():
         if not value.isdigit() or int(value) < 1:
-            return fail(
-                "threads",
-                text,
-                f"{key} must be a whole number >= 1: unset it, or set {key}={host.cpus}",
-            )
-    low = [key for key, value in stated.items() if int(value) < int(effective_cpus(host))]
-    high = [key for key, value in stated.items() if int(value) > max(1, 2 * effective_cpus(host))]
+            fix = f"{key} must be a whole number >= 1: unset it, or set {key}={host.cpus}"
+            return FAIL, text, fix
+    low = [key for key, value in stated.items() if int(value) < int(host.usable)]
+    high = [key for key, value in stated.items() if int(value) > max(1, 2 * host.usable)]
     if low:
-        return warn(
-            "threads",
-            text,
-            f"unset {', '.join(low)} to use all {effective_cpus(host):g} CPUs (NPROC also "
-            "changes the bits of a CPU run: keep it where a run has to be repeated exactly)",
-        )
+        keep = "NPROC also changes the bits of a CPU run: keep it where a run has to be repeated"
+        fix = f"unset {', '.join(low)} to use all {host.usable:g} CPUs ({keep} exactly)"
+        return WARN, text, fix
     if high:
-        return warn(
-            "threads",
-            text,
-            f"lower {', '.join(high)} to {int(max(1, effective_cpus(host)))}: more threads "
-            "than CPUs slow everything down",
-        )
-    return ok("threads", text)
+        fix = f"lower {', '.join(high)} to {int(max(1, host.usable))}: more threads than CPUs slow"
+        return WARN, text, f"{fix} everything down"
+    return text
 
 
-def check_pids(host: Machine) -> Finding:
-    """Compare the limits on processes with the threads needed. Every XLA and BLAS worker is a
-    thread and counts.
-    """
+def check_pids(host: Machine) -> Found:
+    """Compare the limits on processes with the threads of XLA and BLAS, which count."""
     need = 64 + 8 * host.cpus
-    found = {"ulimit -u": host.max_processes, "cgroup pids": host.limits.pids}
-    stated = {name: limit for name, limit in found.items() if limit is not None}
+    limits = {"ulimit -u": host.max_processes, "cgroup pids": host.limits.pids}
+    stated = [(limit, name) for name, limit in limits.items() if limit is not None]
     if not stated:
-        return ok("pids", "no limit")
-    name = min(stated, key=lambda key: stated[key])
-    text = f"{name} {stated[name]}, needs about {need}"
-    fix = (
-        f"raise it: ulimit -u {4 * need}"
-        if name == "ulimit -u"
-        else f"raise it: docker run --pids-limit {4 * need}, or TasksMax of the systemd unit"
-    )
-    return fail("pids", text, fix) if stated[name] < need else ok("pids", text)
+        return "no limit"
+    limit, name = min(stated)
+    text = f"{name} {limit}, needs about {need}"
+    other = f"docker run --pids-limit {4 * need}, or TasksMax of the systemd unit"
+    fix = f"ulimit -u {4 * need}" if name == "ulimit -u" else other
+    return (FAIL, text, f"raise it: {fix}") if limit < need else text
 
 
-def check_files(host: Machine) -> Finding:
+def check_files(host: Machine) -> Found:
     """Check the limit on open files."""
     if host.max_files is None:
-        return ok("open-files", "no limit")
-    if host.max_files < 256:
-        return warn("open-files", str(host.max_files), "raise it: ulimit -n 1024")
-    return ok("open-files", str(host.max_files))
+        return "no limit"
+    text = str(host.max_files)
+    return (WARN, text, "raise it: ulimit -n 1024") if host.max_files < 256 else text
 
 
-def check_packages(host: Machine) -> Finding:
+def requirements() -> dict[str, tuple[str, str]]:
+    """Distribution -> its lowest version, and the first one that is not supported, as this package
+    states them; nothing where it is not installed. jaxlib goes with jax.
+    """
+    try:
+        lines = [each for each in metadata.requires("jaxtrade") or () if "extra ==" not in each]
+    except metadata.PackageNotFoundError:
+        return {}
+    found = {}
+    for text in lines:
+        name = re.match(r"[\w.-]+", text)
+        least, below = re.search(r">=([\w.]+)", text), re.search(r"<([\w.]+)", text)
+        if name is not None:
+            found[name[0].lower()] = (least[1] if least else "", below[1] if below else "")
+    return {**found, "jaxlib": found["jax"]}
+
+
+def stated(name: str, least: str = "", below: str = "") -> str:
+    """A distribution and its bounds, quoted for a shell."""
+    bounds = [sign + version for sign, version in ((">=", least), ("<", below)) if version]
+    return f'"{name}{",".join(bounds)}"'
+
+
+def check_packages(host: Machine) -> Found:
     """Compare the installed versions with those that the package requires."""
-    wrong = []
-    for name, (least, below) in REQUIRED.items():
-        found = host.versions.get(name)
-        stated = f"{name}>={least}" + (f",<{below}" if below else "")
-        if found is None:
-            wrong.append((f"{name} missing", stated))
-        elif version_key(found) < version_key(least) or (
-            below and version_key(found) >= version_key(below)
-        ):
-            wrong.append((f"{name} {found}", stated))
+    wrong, wanted, needed = [], [], requirements()
+    if not needed:
+        return (
+            WARN,
+            "jaxtrade is not installed: what it needs is unknown",
+            "python -m pip install -e .",
+        )
+    for name, (least, below) in needed.items():
+        found = host.versions.get(name, "missing")
+        late = bool(below) and version_key(found) >= version_key(below)
+        if found == "missing" or late or version_key(found) < version_key(least):
+            wrong.append(f"{name} {found}")
+            wanted.append(stated(name, least, below))
     if wrong:
-        wanted = " ".join(f'"{stated}"' for _, stated in wrong)
-        return fail(
-            "packages", "; ".join(text for text, _ in wrong), f"python -m pip install {wanted}"
-        )
-    return ok(
-        "packages",
-        ", ".join(f"{name} {host.versions[name]}" for name in ("jax", "jaxlib", "numpy", "pandas")),
-    )
+        return FAIL, "; ".join(wrong), f"python -m pip install {' '.join(wanted)}"
+    named = ("jax", "jaxlib", "numpy", "pandas")
+    return ", ".join(f"{name} {host.versions[name]}" for name in named)
 
 
-def check_gpu_plugin(host: Machine) -> Finding:
-    """Check the GPU plugin. Without it, JAX ignores the GPU silently. With one of another release,
-    JAX fails or crashes."""
-    plugins = {
-        name: version
-        for name, version in host.versions.items()
-        if re.fullmatch(r"jax-cuda\d+-plugin", name)
-    }
-    jaxlib = host.versions.get("jaxlib", "")
-    least, below = REQUIRED["jax"]
-    install = f'python -m pip install "jax[cuda13]>={least},<{below}"'
-    if not plugins:
-        if not host.gpu_seen:
-            return ok("gpu-plugin", "no NVIDIA GPU seen; runs use the CPU")
-        if host.system == "Windows":
-            return warn(
-                "gpu-plugin",
-                "NVIDIA GPU, but JAX on Windows runs on the CPU",
-                "use WSL2 for the GPU; CPU training works as it is",
-            )
-        return warn("gpu-plugin", "NVIDIA GPU seen, no CUDA plugin: runs use the CPU", install)
-    text = ", ".join(f"{name} {version}" for name, version in plugins.items())
-    if len(plugins) > 1:
-        extra = " ".join(sorted(plugins)[:-1])
-        return fail(
-            "gpu-plugin",
-            f"{len(plugins)} plugins: {text}",
-            f"keep one: python -m pip uninstall {extra}",
-        )
-    if version_key(next(iter(plugins.values())))[:3] != version_key(jaxlib)[:3]:
-        return fail(
-            "gpu-plugin",
-            f"{text}, jaxlib {jaxlib or 'missing'}",
-            "plugin and jaxlib must be of one release: "
-            + install.replace("install", "install --upgrade"),
-        )
-    pjrt = {
-        name: version
-        for name, version in host.versions.items()
-        if re.fullmatch(r"jax-cuda\d+-pjrt", name)
-    }
-    odd = {
-        name: version
-        for name, version in pjrt.items()
-        if version_key(version)[:3] != version_key(jaxlib)[:3]
-    }
-    if odd or not pjrt:
-        return fail(
-            "gpu-plugin",
-            f"{text}, pjrt {', '.join(odd.values()) or 'missing'}",
-            "plugin and pjrt must be of one release: "
-            + install.replace("install", "install --upgrade"),
-        )
-    return ok("gpu-plugin", text)
-
-
-def check_gpu_hidden(host: Machine) -> Finding:
-    """Check that no environment variable hides the GPU."""
-    if host.gpu_seen and host.env.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1"):
-        return warn(
-            "gpu-visible", "CUDA_VISIBLE_DEVICES hides every GPU", "unset CUDA_VISIBLE_DEVICES"
-        )
-    platforms = host.env.get("JAX_PLATFORMS", "")
-    if host.gpu_seen and platforms and not set(platforms.split(",")) & {"cuda", "gpu"}:
-        return warn(
-            "gpu-visible", f"JAX_PLATFORMS={platforms} leaves the GPU out", "unset JAX_PLATFORMS"
-        )
-    return ok("gpu-visible", "nothing hides a GPU" if host.gpu_seen else "no NVIDIA GPU seen")
-
-
-def check_time_zones(_: Machine) -> Finding:
+def check_time_zones(_: Machine) -> Found:
     """Check that the time zones of the markets can be read."""
     try:
         for name in ZONES:
             zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, OSError, ValueError) as error:
-        return fail("time-zones", f"{error}", "python -m pip install --force-reinstall tzdata")
-    return ok("time-zones", ", ".join(ZONES))
+        return FAIL, f"{error}", "python -m pip install --force-reinstall tzdata"
+    return ", ".join(ZONES)
 
 
-CHECKS: tuple[Callable[[Machine], Finding], ...] = (
-    check_python,
-    check_platform,
-    check_wsl,
-    check_cpu,
-    check_cpu_flags,
-    check_memory,
-    check_threads,
-    check_pids,
-    check_files,
-    check_packages,
-    check_time_zones,
-    check_gpu_plugin,
-    check_gpu_hidden,
-)
+def check_gpu_plugin(host: Machine) -> Found:
+    """Check the GPU plugin. Without it, JAX ignores the GPU silently. With one of another release,
+    JAX fails or crashes.
+    """
+    plugins, pjrt = (
+        {name: v for name, v in host.versions.items() if re.fullmatch(rf"jax-cuda\d+-{kind}", name)}
+        for kind in ("plugin", "pjrt")
+    )
+    wanted = stated("jax[cuda13]", *requirements().get("jax", ()))
+    install = f"python -m pip install {wanted}"
+    if not plugins and not host.gpu_seen:
+        return "no NVIDIA GPU seen; runs use the CPU"
+    if not plugins and host.system == "Windows":
+        fix = "use WSL2 for the GPU; CPU training works as it is"
+        return WARN, "NVIDIA GPU, but JAX on Windows runs on the CPU", fix
+    if not plugins:
+        return WARN, "NVIDIA GPU seen, no CUDA plugin: runs use the CPU", install
+    text = ", ".join(f"{name} {version}" for name, version in plugins.items())
+    if len(plugins) > 1:
+        fix = f"keep one: python -m pip uninstall {' '.join(sorted(plugins)[:-1])}"
+        return FAIL, f"{len(plugins)} plugins: {text}", fix
+    jaxlib, upgrade = (
+        host.versions.get("jaxlib", ""),
+        install.replace("install", "install --upgrade"),
+    )
+
+    def differs(version: str) -> bool:
+        return version_key(version)[:3] != version_key(jaxlib)[:3]
+
+    if differs(next(iter(plugins.values()))):
+        fix = f"plugin and jaxlib must be of one release: {upgrade}"
+        return FAIL, f"{text}, jaxlib {jaxlib or 'missing'}", fix
+    odd = [version for version in pjrt.values() if differs(version)]
+    if odd or not pjrt:
+        fix = f"plugin and pjrt must be of one release: {upgrade}"
+        return FAIL, f"{text}, pjrt {', '.join(odd) or 'missing'}", fix
+    return text
+
+
+def check_gpu_visible(host: Machine) -> Found:
+    """Check that no environment variable hides the GPU."""
+    if not host.gpu_seen:
+        return "no NVIDIA GPU seen"
+    if host.env.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1"):
+        return WARN, "CUDA_VISIBLE_DEVICES hides every GPU", "unset CUDA_VISIBLE_DEVICES"
+    platforms = host.env.get("JAX_PLATFORMS", "")
+    if platforms and not set(platforms.split(",")) & {"cuda", "gpu"}:
+        return WARN, f"JAX_PLATFORMS={platforms} leaves the GPU out", "unset JAX_PLATFORMS"
+    return "nothing hides a GPU"
+
+
+def try_folder(folder: Path) -> float:
+    """Do what a checkpoint does in a folder: lock, write, fsync, rename, remove -> seconds. Raises
+    OSError if a step fails.
+    """
+    from jaxtrade.runs.rundir import locked
+
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix=".jaxtrade-doctor-", dir=folder) as name:
+        with locked(Path(name)), (Path(name) / "part").open("wb") as file:
+            file.write(bytes(MIB))
+            file.flush()
+            os.fsync(file.fileno())
+        (Path(name) / "part").replace(Path(name) / "whole")
+    return time.monotonic() - start
+
+
+def check_run_folder(host: Machine) -> Found:
+    """Check that runs can be written, locked and synced, and that there is space."""
+    folder = host.run_folder.absolute()
+    while not folder.exists():
+        folder = folder.parent
+    if not folder.is_dir():
+        fix = "move it away, or train with --run-dir in another folder"
+        return FAIL, f"{folder} is a file", fix
+    free = shutil.disk_usage(folder).free
+    try:
+        seconds = try_folder(folder)
+    except ImportError as error:  # the lock is code of this package, which may lack what it needs
+        fix = "install what 'packages' names, then run the doctor again"
+        return FAIL, f"not examined: {error}", fix
+    except OSError as error:
+        text = f"{folder}: {error.strerror}"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            fix = f"free some space under {folder}, or train with --run-dir on another disk"
+            return FAIL, f"{text}, {gib(free)} free", fix
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            fix = (
+                f"make {folder} writable for this user, or train with --run-dir in a folder that is"
+            )
+            return FAIL, text, fix
+        return FAIL, f"{folder}: {error}", "train with --run-dir on a local disk"
+    text = f"{folder}: {gib(free)} free, lock + 1 MiB + fsync + rename in {seconds * 1000:.0f} ms"
+    if free < GIB:
+        fix = "free some space (1 GiB is ample), or train with --run-dir on another disk"
+        return WARN, text, fix
+    slow = "checkpoints will be slow here: use a local disk for runs"
+    return (WARN, text, slow) if seconds > 2 else text
+
+
+def check_cache(host: Machine) -> Found:
+    """Check who can write to the cache. Its programs are run unchecked, so a writer can run code as
+    this user.
+    """
+    own = f"set {VARIABLE} to a folder of your own"
+    if "://" in (name := host.env.get(VARIABLE, "")):
+        return WARN, f"{name} is remote", "use a local folder that only you can write"
+    try:
+        folder = cache_folder(host.env, host.system)
+    except RuntimeError as error:
+        return WARN, f"no folder ({error}): every run compiles again", own
+    if not folder.exists():
+        return f"{folder}: not made yet"
+    if not folder.is_dir():
+        return FAIL, f"{folder} is not a folder", f"point {VARIABLE} to a folder"
+    if host.system == "Windows":  # without mode bits; only the user can open the user's profile
+        return f"{folder} (keep it inside your user profile)"
+    status = folder.stat()
+    text = f"{folder}: mode {stat.S_IMODE(status.st_mode):04o}"
+    if status.st_mode & 0o022:
+        fix = f"chmod 700 {folder}; and empty it, if others had access"
+        return FAIL, f"{text}, others can write it", fix
+    if hasattr(os, "getuid") and status.st_uid not in (os.getuid(), 0):
+        return FAIL, f"{folder} belongs to user {status.st_uid}", own
+    return text
+
+
+CHECKS: Mapping[str, Callable[[Machine], Found]] = {
+    "python": check_python,
+    "platform": check_platform,
+    "wsl": check_wsl,
+    "cpu": check_cpu,
+    "cpu-flags": check_cpu_flags,
+    "memory": check_memory,
+    "threads": check_threads,
+    "pids": check_pids,
+    "open-files": check_files,
+    "packages": check_packages,
+    "time-zones": check_time_zones,
+    "gpu-plugin": check_gpu_plugin,
+    "gpu-visible": check_gpu_visible,
+}
+ON_DISK = {"run-folder": check_run_folder, "compile-cache": check_cache}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 from collections.abc import Sequence
@@ -17,7 +18,6 @@ from rich.text import Text
 
 from jaxtrade.progress import terminal
 from jaxtrade.progress.screen import Now, Screen, ShownPhase, duration
-from jaxtrade.progress.spark import sparkline
 from jaxtrade.storage.sinks import panel_line, per_episode, progress_line
 from jaxtrade.text import printable
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 WIDTH = 100  # columns; the panel is not wider
 PER_SECOND = 4  # redraws
+BARS = "▁▂▃▄▅▆▇█"
 SPARK, BAR, NAME, CLOCK = 36, 24, 10, 8  # columns
 LEAST_SHARE = 0.005  # of an action that is shown
 STYLES = (("warning:", "yellow"), ("error:", "bold red"), ("note:", "dim"))
@@ -227,3 +228,31 @@ def _side_by_side(bar: RenderableType, text: RenderableType) -> RenderableType:
     row.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
     row.add_row(bar, text)
     return row
+
+
+def sparkline(values: Sequence[float], width: int) -> str:
+    """The values as bars from the lowest to the highest, at most `width` of them.
+
+    More values than `width` are averaged in `width` groups of equal size, up to one. A value that
+    is not finite is a space. Values that are all equal are in the middle.
+    """
+    if not values or width < 1:
+        return ""
+    count = min(len(values), width)
+    edges = [round(i * len(values) / count) for i in range(count + 1)]
+    means = [_mean(values[a:b]) for a, b in itertools.pairwise(edges)]
+    known = [value for value in means if math.isfinite(value)]
+    if not known:
+        return " " * count
+    low, span = min(known), max(known) - min(known)
+    if not span:
+        return "".join(BARS[len(BARS) // 2] if math.isfinite(value) else " " for value in means)
+    return "".join(
+        BARS[round((value - low) / span * (len(BARS) - 1))] if math.isfinite(value) else " "
+        for value in means
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    known = [value for value in values if math.isfinite(value)]
+    return sum(known) / len(known) if known else math.nan

@@ -3,11 +3,17 @@ it forget steps.
 
 An event file is a sequence of records (a length, the record, and a checksum of each). A record is
 one `Event` in the protobuf encoding. A run needs few kinds of event, so this module encodes them
-itself. The package `tensorboardX` would do it too, but its `__init__` imports torch wherever torch
-is installed: seconds of start-up, its threads and 500 MB, for a program that never uses it. Hiding
-torch while `tensorboardX` is imported would break other threads that import torch at that moment,
-and importing its parts alone runs the same `__init__`. `tests/test_metrics.py` reads these files
-back with the protobuf classes of `tensorboardX`.
+itself. Packages would do it too, at a price (tensorboardX 2.6.5, tensorboard 2.21):
+
+- tensorboardX is small, but its `__init__` imports torch wherever torch is installed: seconds of
+  start-up, its threads and 500 MB, for a program that never uses it. Hiding torch meanwhile would
+  break other threads that import it at that moment, and importing its parts alone runs the same
+  `__init__`.
+- tensorboard's `EventFileWriter` imports tensorflow wherever that is installed. Its messages and
+  its `RecordWriter` import neither, but bring 60 MB (grpcio, a data server, a web server) to every
+  user, because these files are written without any extra.
+
+`tests/test_metrics.py` reads these files back with the protobuf classes of tensorboardX.
 """
 
 from __future__ import annotations

@@ -12,8 +12,7 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from jaxtrade.cli.help import grouped
-from jaxtrade.cli.parser import build_parser
+from jaxtrade.cli.parser import build_parser, grouped
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 BEGIN, END = "<!-- commands:begin -->\n", "<!-- commands:end -->"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from jaxtrade.cli import config_command, examples, main, shared
+from jaxtrade.cli import config_command, main, shared
 from jaxtrade.cli.parser import build_parser
 from jaxtrade.config import RunConfig, load_config, make_config
 from jaxtrade.config.keys import all_keys, sections, written
@@ -230,7 +230,10 @@ def test_every_example_works(name: str) -> None:
     """As it is printed, quotes and all: the words that a shell makes of it are accepted, and set
     the key.
     """
-    words, started = shlex.split(" ".join(examples.of(all_keys()[name]))), "quickstart"
+    words, started = (
+        shlex.split(" ".join(config_command.example_words(all_keys()[name]))),
+        "quickstart",
+    )
     if words[0] != "--set":
         started, *words = words
     overrides = words[1::2]

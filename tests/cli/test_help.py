@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import jaxtrade
-from jaxtrade.cli import entry, help, main
+from jaxtrade.cli import entry, main, parser
 from jaxtrade.cli.parser import build_parser
 from tests.cli import reference
 
@@ -44,10 +44,10 @@ def test_a_missing_flag_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_command_can_be_run_and_is_in_one_group() -> None:
     commands = reference.below(build_parser())
     assert set(commands) == set(entry.COMMANDS)
-    groups = help.grouped(commands)
+    groups = parser.grouped(commands)
     assert sorted(name for group in groups.values() for name in group) == sorted(commands)
     assert list(groups) == ["train", "data", "advisor", "evaluate", "tools"]
-    assert help.grouped(["train", "brand_new"]) == {"train": ["train"], "tools": ["brand_new"]}
+    assert parser.grouped(["train", "brand_new"]) == {"train": ["train"], "tools": ["brand_new"]}
 
 
 def test_help_shows_the_groups_and_the_most_used_lines(
@@ -60,8 +60,8 @@ def test_help_shows_the_groups_and_the_most_used_lines(
     lines = capsys.readouterr().out.splitlines()
     start = lines.index("  train")
     assert lines[start + 1].startswith("    train ")
-    assert [line for line in lines if line.strip() in help.GROUPS] == [
-        f"  {name}" for name in help.GROUPS
+    assert [line for line in lines if line.strip() in parser.GROUPS] == [
+        f"  {name}" for name in parser.GROUPS
     ]
     assert sum(line.startswith("  jaxtrade ") for line in lines) == 3
     # Every line of help begins in the same column.
@@ -75,7 +75,7 @@ def test_help_shows_the_groups_and_the_most_used_lines(
 def test_the_most_used_lines_are_commands() -> None:
     lines = [
         line.split("   ")[0].split()
-        for line in help.EPILOG.splitlines()
+        for line in parser.EPILOG.splitlines()
         if line.startswith("  jaxtrade")
     ]
     for words in lines:

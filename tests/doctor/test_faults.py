@@ -10,27 +10,34 @@ import dataclasses
 import errno
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
 import time
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from jaxtrade.doctor import Finding, Status, diagnose, exit_code, to_json, to_text
 from jaxtrade.doctor import checks as facts
-from jaxtrade.doctor import host as machine
-from jaxtrade.doctor.child import ChildResult, crash_name, run_child
-from jaxtrade.doctor.host import Machine, MachineLimits
-from jaxtrade.doctor.layers import LAYERS, Layer, finding_of
-from jaxtrade.doctor.storage import check_cache, check_run_folder
+from jaxtrade.doctor.checks import Finding, Machine, MachineLimits, Status, finding
+from jaxtrade.doctor.examine import (
+    LAYERS,
+    Ended,
+    Layer,
+    crash_name,
+    diagnose,
+    exit_code,
+    finding_of,
+    run_child,
+    to_json,
+    to_text,
+)
 
 ROOT = Path(__file__).parents[2]
 GIB = 1 << 30
-VERSIONS = {name: least for name, (least, _) in facts.REQUIRED.items()}
+VERSIONS = {name: least for name, (least, _) in facts.requirements().items()}
 CUDA = {"jax-cuda13-plugin": "0.10.2", "jax-cuda13-pjrt": "0.10.2"}
 
 
@@ -50,7 +57,6 @@ def healthy(**changes: object) -> Machine:
         versions=VERSIONS,
         gpu_seen=False,
         run_folder=Path("runs"),
-        read=lambda _: None,
     )
     return dataclasses.replace(host, **changes)  # type: ignore[arg-type]
 
@@ -60,6 +66,19 @@ def refuse(number: int) -> Callable[[Path], float]:
         raise OSError(number, os.strerror(number))
 
     return attempt
+
+
+def run_folder(
+    host: Machine, free: int, attempt: Callable[[Path], float] = facts.try_folder
+) -> Finding:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(facts, "try_folder", attempt)
+        patch.setattr(facts.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(0, 0, free))
+        return finding("run-folder", facts.check_run_folder(host))
+
+
+def cache(host: Machine) -> Finding:
+    return finding("compile-cache", facts.check_cache(host))
 
 
 WSL2 = "5.15.167.4-microsoft-standard-WSL2"
@@ -193,7 +212,7 @@ FAULTS = {  # fault: (host, verdict, name of the finding, part of what was measu
 
 
 def found(host: Machine) -> list[Finding]:
-    return [check(host) for check in facts.CHECKS]
+    return [finding(name, check(host)) for name, check in facts.CHECKS.items()]
 
 
 def test_a_healthy_machine_has_no_finding() -> None:
@@ -219,10 +238,10 @@ def test_missing_time_zones(monkeypatch: pytest.MonkeyPatch) -> None:
         raise facts.zoneinfo.ZoneInfoNotFoundError(f"No time zone found with key {key}")
 
     monkeypatch.setattr(facts.zoneinfo, "ZoneInfo", absent)
-    finding = facts.check_time_zones(healthy())
-    assert finding.verdict is Status.FAIL
-    assert "America/New_York" in finding.measured
-    assert "tzdata" in finding.fix
+    verdict, measured, fix = facts.check_time_zones(healthy())
+    assert verdict is Status.FAIL
+    assert "America/New_York" in measured
+    assert "tzdata" in fix
 
 
 @pytest.mark.parametrize(
@@ -238,29 +257,27 @@ def test_run_folder_that_cannot_be_used(
     number: int, measured: str, fix: str, tmp_path: Path
 ) -> None:
     host = healthy(run_folder=tmp_path / "runs")
-    finding = check_run_folder(host, attempt=refuse(number), usage=lambda _: 0)
-    assert finding.verdict is Status.FAIL
-    assert measured in finding.measured
-    assert fix in finding.fix
+    bad = run_folder(host, 0, refuse(number))
+    assert bad.verdict is Status.FAIL
+    assert measured in bad.measured
+    assert fix in bad.fix
 
 
 def test_run_folder_good_full_slow_or_a_file(tmp_path: Path) -> None:
     host = healthy(run_folder=tmp_path / "a" / "runs")
-    assert check_run_folder(host, usage=lambda _: 5 * GIB).verdict is Status.OK
+    assert run_folder(host, 5 * GIB).verdict is Status.OK
     assert list(tmp_path.iterdir()) == []  # nothing is left behind
-    assert "free some space" in check_run_folder(host, usage=lambda _: 1000).fix
-    assert (
-        "local disk" in check_run_folder(host, attempt=lambda _: 3.0, usage=lambda _: 5 * GIB).fix
-    )
+    assert "free some space" in run_folder(host, 1000).fix
+    assert "local disk" in run_folder(host, 5 * GIB, lambda _: 3.0).fix
     (tmp_path / "file").write_text("x")
-    assert check_run_folder(healthy(run_folder=tmp_path / "file")).verdict is Status.FAIL
+    assert run_folder(healthy(run_folder=tmp_path / "file"), 0).verdict is Status.FAIL
 
 
 def test_the_module_runs_without_pydantic(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['pydantic'] = None; from pathlib import Path;"
-        "from jaxtrade.doctor.host import here;"
-        "from jaxtrade.doctor.storage import check_run_folder as c; print(c(here(Path(sys.argv[1]))).measured)"
+        "from jaxtrade.doctor.checks import check_run_folder, here;"
+        "print(check_run_folder(here(Path(sys.argv[1])))[1])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)],
@@ -277,13 +294,13 @@ def test_the_module_runs_without_pydantic(tmp_path: Path) -> None:
 def test_cache_that_others_can_write(tmp_path: Path) -> None:
     host = healthy(env={"JAX_COMPILATION_CACHE_DIR": str(tmp_path)})
     tmp_path.chmod(0o700)
-    assert check_cache(host).verdict is Status.OK
+    assert cache(host).verdict is Status.OK
     tmp_path.chmod(0o777)
-    finding = check_cache(host)
-    assert finding.verdict is Status.FAIL
-    assert "0777" in finding.measured
-    assert "chmod 700" in finding.fix
-    assert check_cache(dataclasses.replace(host, system="Windows")).verdict is Status.OK
+    bad = cache(host)
+    assert bad.verdict is Status.FAIL
+    assert "0777" in bad.measured
+    assert "chmod 700" in bad.fix
+    assert cache(dataclasses.replace(host, system="Windows")).verdict is Status.OK
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o777  # looks, changes nothing
 
 
@@ -294,15 +311,16 @@ def one(program: str, timeout: float = 20) -> Finding:
 @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
 @pytest.mark.parametrize("name", ["SIGSEGV", "SIGABRT", "SIGILL", "SIGBUS", "SIGKILL"])
 def test_a_child_that_dies_is_a_finding(name: str) -> None:
-    finding = one(f"import os, signal; os.kill(os.getpid(), signal.{name})")
-    assert finding == Finding("fake", Status.FAIL, f"died by {name}", "do this")
+    assert one(f"import os, signal; os.kill(os.getpid(), signal.{name})") == Finding(
+        "fake", Status.FAIL, f"died by {name}", "do this"
+    )
 
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
 def test_a_crash_names_where() -> None:
-    finding = one("import ctypes\nctypes.string_at(0)")
-    assert finding.measured.startswith("died by SIGSEGV in __init__.py:")
-    assert "string_at" in finding.measured
+    measured = one("import ctypes\nctypes.string_at(0)").measured
+    assert measured.startswith("died by SIGSEGV in __init__.py:")
+    assert "string_at" in measured
 
 
 def test_children_that_hang_raise_or_say_nothing() -> None:
@@ -339,16 +357,16 @@ def test_names_of_crashes() -> None:
 
 
 def test_a_layer_that_hangs_does_not_hide_the_others_or_break_the_budget(tmp_path: Path) -> None:
-    def run(program: str, timeout: float, env: object) -> ChildResult:
+    def run(program: str, timeout: float, env: object) -> Ended:
         if program == "hang":
             time.sleep(timeout)
-            return ChildResult("hang", timeout, {}, f"no answer in {timeout:.0f} s")
-        return ChildResult("ok", 0.0, {"x": "1"})
+            return Ended("hang", timeout, {}, f"no answer in {timeout:.0f} s")
+        return Ended("ok", 0.0, {"x": "1"})
 
     layers = [
         Layer("a", "hang", "fix a"),
         Layer("b", "fine", "fix b"),
-        Layer("gpu", "fine", "f", {}, lambda _: False),
+        Layer("gpu", "fine", "f", {}, True),
     ]
     start = time.monotonic()
     findings = diagnose(healthy(run_folder=tmp_path), layers, run, budget=1.0)
@@ -392,9 +410,9 @@ CGROUP1 = {
 
 
 def test_cgroup_limits_of_both_versions() -> None:
-    assert machine.cgroup_limits(CGROUP2.get) == MachineLimits(cpus=1.5, memory=1 << 30, pids=99)
-    assert machine.cgroup_limits(CGROUP1.get) == MachineLimits(cpus=0.5, memory=1 << 29, pids=None)
-    assert machine.cgroup_limits(lambda _: None) == MachineLimits()  # macOS, Windows
+    assert facts.cgroup_limits(CGROUP2.get) == MachineLimits(cpus=1.5, memory=1 << 30, pids=99)
+    assert facts.cgroup_limits(CGROUP1.get) == MachineLimits(cpus=0.5, memory=1 << 29, pids=None)
+    assert facts.cgroup_limits(lambda _: None) == MachineLimits()  # macOS, Windows
 
 
 def test_platforms_without_posix_calls(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -410,9 +428,9 @@ def test_platforms_without_posix_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.delattr(os, "sysconf", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 6)
-    assert machine.rlimit("RLIMIT_NPROC") is None
-    assert machine.usable_cpus() == 6
-    assert machine.total_memory("Darwin", lambda _: None) is None
+    assert facts.rlimit("RLIMIT_NPROC") is None
+    assert facts.usable_cpus() == 6
+    assert facts.total_memory("Darwin", lambda _: None) is None
 
     class Kernel:
         @staticmethod
@@ -420,17 +438,28 @@ def test_platforms_without_posix_calls(monkeypatch: pytest.MonkeyPatch) -> None:
             return 1
 
     monkeypatch.setattr(ctypes, "windll", type("Dlls", (), {"kernel32": Kernel}), raising=False)
-    assert machine.total_memory("Windows", lambda _: None) == 0
+    assert facts.total_memory("Windows", lambda _: None) == 0
 
 
-def test_required_versions_are_those_of_pyproject() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    stated = {
-        name + (f">={least}" if least else "") + (f",<{below}" if below else "")
-        for name, (least, below) in facts.REQUIRED.items()
-        if name != "jaxlib"
-    }
-    assert {text.lower() for text in project["dependencies"]} == stated
+def test_what_is_required_is_read_from_the_installed_package(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stated = ["jax<0.12,>=0.10.2", "PyYAML>=6.0.2", 'h11<0.17,>=0.16; extra == "advisor"']
+    monkeypatch.setattr(facts.metadata, "requires", lambda _: stated)
+    jax = ("0.10.2", "0.12")
+    assert facts.requirements() == {"jax": jax, "pyyaml": ("6.0.2", ""), "jaxlib": jax}
+
+
+def test_without_an_installed_package_the_versions_are_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def absent(name: str) -> None:
+        raise facts.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(facts.metadata, "requires", absent)
+    bad = [each for each in found(healthy(gpu_seen=True)) if each.verdict is not Status.OK]
+    assert [each.name for each in bad] == ["packages", "gpu-plugin"]
+    assert 'pip install "jax[cuda13]"' in bad[1].fix
 
 
 def test_the_command_runs_here_in_time_and_loads_no_native_library(tmp_path: Path) -> None:

@@ -22,10 +22,9 @@ from rich.console import Console
 from jaxtrade.cli.shared import print_result
 from jaxtrade.progress import terminal
 from jaxtrade.progress.choose import open_screen
-from jaxtrade.progress.panel import PhasePanel
+from jaxtrade.progress.panel import PhasePanel, sparkline
 from jaxtrade.progress.plain import Plain
 from jaxtrade.progress.screen import Screen, Warnings, duration
-from jaxtrade.progress.spark import sparkline
 from jaxtrade.storage.sinks import progress_line
 from tests.progress.terminal import frames, record
 
