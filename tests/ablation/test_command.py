@@ -29,7 +29,7 @@ from tests.ablation.made import TINY
         (["--seeds", "-1"], "--seeds -1"),
         (
             ["quickstart", "--set", "shared.on=true", "--set", "train.num_seeds=2"],
-            "agents that do not meet",
+            "do not meet",
         ),
         (["nowhere"], "nowhere"),
         (["--set", "rollout.num_env=3"], "num_envs"),
@@ -61,7 +61,7 @@ def test_another_learner_is_refused(tmp_path, capsys, monkeypatch):
         )
         == 2
     )
-    assert "algorithm=own: the ablation compares ways to use advice" in capsys.readouterr().err
+    assert "algorithm=own" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
 
 
@@ -90,14 +90,14 @@ def test_an_old_folder_is_not_written_to(tmp_path, capsys):
 def test_only_what_was_begun_is_resumed(tmp_path, capsys):
     flags = ["ablate", "advisor", "--test", "--resume", "--out", str(tmp_path)]
     assert main(flags) == 2
-    assert "no ablation was begun there (no begin.json)" in capsys.readouterr().err
+    assert "begin.json" in capsys.readouterr().err
     (tmp_path / "begin.json").write_text(
         json.dumps({"config_sha256": "0" * 64, "kinds": [], "fusions": []})
     )
     assert main(flags) == 2
     assert "config_sha256 is " in capsys.readouterr().err
     assert main([part for part in flags if part != "--resume"]) == 2
-    assert "go on in it with --resume" in capsys.readouterr().err
+    assert "--resume" in capsys.readouterr().err
 
 
 def test_seeds():
@@ -138,7 +138,7 @@ def test_a_whole_small_matrix(tmp_path, capsys):
     shown = capsys.readouterr()
     assert "mock:oracle (CHEATS)" in shown.out
     assert "turn (CHEATS)" in shown.out
-    assert "CHEATS: it knows what each bar brings" in shown.err
+    assert "CHEATS: it knows" in shown.err
     document = json.loads((out / "ablation.json").read_text())
     assert list(document["fusions"]) == ["trust", "none"]
     assert document["cheats"] == ["mock:oracle", "turn"]

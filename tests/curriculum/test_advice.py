@@ -64,7 +64,8 @@ def test_rules_that_cannot_serve_the_bars_are_left_out_with_the_reason() -> None
         kept[2].config.model_copy(update={"advisor": phases[2].config.advisor}) == phases[2].config
     )
     [line] = said
-    assert line.startswith("phase without: trains without an advisor (choose one by --advisor): ")
+    assert line.startswith("phase without: ")
+    assert "--advisor" in line
     assert "have no volume" in line
 
 
@@ -119,5 +120,5 @@ def test_on_bars_without_volume_the_default_trains_without_and_a_choice_is_refus
     assert not (tmp_path / "chosen").exists()
     assert run(tmp_path / "default", *flags) == 0
     shown = capsys.readouterr()
-    assert "phase advised: trains without an advisor" in shown.err
+    assert "phase advised: trains without" in shown.err
     assert LINE not in shown.out

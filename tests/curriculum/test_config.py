@@ -117,30 +117,28 @@ def test_every_phase_is_trained_by_a_learner_that_can_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(LEARNERS, "_added", {"own": object()})
-    with pytest.raises(
-        ConfigError, match="phase second: algorithm=own: this learner does not carry"
-    ):
+    with pytest.raises(ConfigError, match="phase second: algorithm=own"):
         load(tmp_path, TEXT.replace("env: {task: manage}", "algorithm: own"))
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("seed: 1", "no 'phases'; this is no curriculum"),
+        ("seed: 1", "no 'phases'"),
         ("phases: {}", "'phases' is empty"),
-        (TEXT.replace("min_trades", "min_trade"), r"unknown key 'phases\.first\.gate\.min_trade'"),
+        (TEXT.replace("min_trades", "min_trade"), r"first\.gate\.min_trade'"),
         (
             TEXT.replace("learning_rate: 0.0005", "learning_rat: 0.0005"),
-            r"phase second.*ppo\.learning_rat",
+            r"second.*ppo\.learning_rat\b",
         ),
         (TEXT.replace("first:", "First Phase:"), "lower-case"),
         (
             TEXT.replace("validation_sessions: 1", "validation_sessions: 0"),
-            r"gate cannot be evaluated: split\.validation_sessions is 0",
+            r"split\.validation_sessions is 0",
         ),
         (
             TEXT.replace("base: {", "base: {train: {num_seeds: 2}, "),
-            r"train\.num_seeds=2: a curriculum trains one policy",
+            r"train\.num_seeds=2",
         ),
     ],
 )
@@ -155,21 +153,21 @@ def test_faults_name_the_place(tmp_path: Path, text: str, message: str) -> None:
         (["curriculum", "--from", "nowhere"], "nowhere: not a run directory"),
         (
             ["curriculum", "--phase", "manage"],
-            "a later phase begins with another run; name its source (--from RUN)",
+            "(--from RUN)",
         ),
-        (["curriculum", "--phase", "mange"], "no such phase (there are: entry, manage, advised)"),
-        (["curriculum", "--resume", "nowhere"], "nowhere (--resume): no curriculum.yaml"),
+        (["curriculum", "--phase", "mange"], "entry, manage, advised"),
+        (["curriculum", "--resume", "nowhere"], "(--resume): no curriculum.yaml"),
         (["curriculum", "--resume", "x", "--test"], "drop --test"),
-        (["curriculum", "quickstart"], "no 'phases'; this is no curriculum"),
+        (["curriculum", "quickstart"], "no 'phases'"),
         (["curriculum", "--set", "split.validation_sessions=0"], "gate cannot be evaluated"),
         (["curriculum", "--set", "ppo.adapter_freeze=2"], "must be below 1"),
         (
             ["curriculum", "--set", "phases.manage.run.network.hidden=[8]"],
-            "phase manage: network.hidden=(8,): the source has (64, 64)",
+            "hidden=(8,): the source has (64, 64)",
         ),
         (
             ["curriculum", "--set", "phases.advised.run.env.actions=seed6"],
-            "phase advised: 1 slots and actions of the source do not exist",
+            "advised: 1 slots and actions",
         ),
     ],
 )

@@ -20,6 +20,7 @@ import pytest
 
 from jaxtrade import cli
 from jaxtrade.runs.source import load_source
+from tests.messages import missing
 
 TINY = (
     "rollout.num_envs=8",
@@ -82,7 +83,7 @@ def test_a_gate_stops_with_its_reason(tmp_path: Path, capsys: pytest.CaptureFixt
         cli.main(arguments(path, "enforce_gates=true", "phases.entry.gate.min_trades=100000")) == 1
     )
     out = capsys.readouterr().out
-    assert "stopped after phase entry: its gate failed (trades)" in out
+    assert not missing(out, "after phase entry", "(trades)")
     assert not (path / "phases" / "2-manage").exists()
 
 

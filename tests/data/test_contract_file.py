@@ -126,7 +126,7 @@ def test_bars_are_read_with_it_and_other_markets_are_refused(contract_file, writ
         write(lines, header="time,open,high,low,close,volume,symbol"), contract, stamp="open"
     )
     assert bars.open[0] == 6681
-    with pytest.raises(DataError, match=r"NQ bars .*market is ESX"):
+    with pytest.raises(DataError, match=r"NQ bars .*is ESX"):
         load_bars(
             write([f"{row},NQZ3" for row in rows], header="time,open,high,low,close,volume,symbol"),
             contract,

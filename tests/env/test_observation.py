@@ -141,7 +141,7 @@ def test_the_table_of_contexts_is_that_of_the_tasks() -> None:
 def test_a_market_without_context_is_an_error() -> None:
     params = make_params(walk_market(1, sessions=2))
     env = TradingEnv(EnvConfig(task="advised"))
-    with pytest.raises(ConfigError, match="with no features of context"):
+    with pytest.raises(ConfigError, match="no features of context"):
         env.observe(env.ref(env.reset_at(params, 0, 60), params), params)
 
 

@@ -102,7 +102,7 @@ def test_seed_scaling_breakeven_is_a_quarter_point_and_its_least_stop_one_tick(
 
 def test_micros_count_a_tenth() -> None:
     assert int(params_of("MES").account.max_contracts) == 100
-    with pytest.raises(ConfigError, match=r"env.quantity = 11: account .* allows 10 ES"):
+    with pytest.raises(ConfigError, match=r"env\.quantity = 11: .*10 ES"):
         params_of(env={"quantity": 11})
     params_of("MES", env={"quantity": 11})
 
@@ -123,7 +123,7 @@ def test_prices_far_apart_in_different_sessions_are_fine() -> None:
 
 @pytest.mark.parametrize("dollars", [2.0801, 1e-4])
 def test_a_commission_is_whole_mills(dollars: float) -> None:
-    with pytest.raises(ConfigError, match=r"costs.commission = .*whole number of mills"):
+    with pytest.raises(ConfigError, match=r"costs\.commission = .*mills"):
         params_of(costs={"commission": dollars})
 
 

@@ -301,22 +301,22 @@ def values(**sections: Any) -> dict[str, Any]:
             {"env": {"task": "allocate", "intrabar": "nearer_extreme"}},
             "env.intrabar=nearer_extreme",
         ),
-        ({"env": {"task": "allocate", "quantity": 2}}, "its size is allocate.size"),
-        ({"brackets": {"stop_atr": 2.0}}, "brackets: not with env.task=allocate"),
+        ({"env": {"task": "allocate", "quantity": 2}}, "size is allocate.size"),
+        ({"brackets": {"stop_atr": 2.0}}, "brackets: not with"),
         ({"stages": {"forced_start": 0.5}}, "stages.forced_start=0.5"),
-        ({"sampler": {"kind": "balanced"}}, "sampler: not with env.task=allocate"),
-        ({"allocate": {"size": [1, 2, 3]}}, "allocate.size has 3 numbers for 2 symbols"),
+        ({"sampler": {"kind": "balanced"}}, "sampler: not with"),
+        ({"allocate": {"size": [1, 2, 3]}}, "size has 3 numbers for 2"),
         ({"allocate": {"cost_bp": 0.125}}, "at most 2 decimals"),
         ({"allocate": {"impact_bp": 0.25}}, "at most 1 decimals"),
         (
             {"env": {"task": "manage"}, "allocate": {"gate": 2}},
-            "keys of allocate need env.task=allocate",
+            "need env.task=allocate",
         ),
         (
             {"allocate": {"preset": "dual_26"}, "data": {"market": "MES"}},
-            "shows two symbols, and data.markets has 1",
+            "data.markets has 1",
         ),
-        ({"allocate": {"gates": 2}}, "did you mean 'allocate.gate'"),
+        ({"allocate": {"gates": 2}}, "'allocate.gate'"),
     ],
 )
 def test_what_makes_no_sense_is_refused_with_the_reason(given: dict[str, Any], text: str) -> None:
@@ -327,17 +327,13 @@ def test_what_makes_no_sense_is_refused_with_the_reason(given: dict[str, Any], t
 
 def test_terms_of_several_symbols_are_refused_for_one() -> None:
     config = make_config({"reward": {"preset": "jules_v2"}}, "test")
-    with pytest.raises(
-        ConfigError, match=r"turnover_squared, return_squared: needs env\.task=allocate"
-    ):
+    with pytest.raises(ConfigError, match=r"turnover_squared, return_squared: "):
         one_symbol_weights(config.reward)
 
 
 def test_terms_that_need_brackets_are_refused() -> None:
     config = make_config(values(reward={"preset": "seed_phase2"}), "test")
-    with pytest.raises(
-        ConfigError, match="breakeven_moved, trail_enabled: of a position with stop and target"
-    ):
+    with pytest.raises(ConfigError, match="breakeven_moved, trail_enabled: "):
         portfolio_weights(config.reward)
 
 
@@ -349,9 +345,9 @@ def market() -> Any:
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({"size": [200]}, "allows 100 contracts in all symbols"),
+        ({"size": [200]}, "100 contracts in all"),
         ({"size": [100], "max_units": 100}, "must stay below"),
-        ({"impact_bp": 1.0, "impact_base": 500.0}, "at most 20 times the base is exact; raise it"),
+        ({"impact_bp": 1.0, "impact_base": 500.0}, "at most 20 times"),
         ({"size": [9]}, None),
     ],
 )
@@ -380,7 +376,7 @@ def test_bars_of_other_years_have_no_shared_session() -> None:
     late = replace(
         shared.members[1], trade_dates=shared.members[1].trade_dates + np.timedelta64(900, "D")
     )
-    with pytest.raises(DataError, match="no trade date has two bars that all symbols share"):
+    with pytest.raises(DataError, match="no trade date"):
         join_markets([shared.members[0], late])
 
 
@@ -397,7 +393,5 @@ def test_the_parameters_of_one_symbol_are_refused() -> None:
         ],
     )
     market = load_markets(config)
-    with pytest.raises(
-        ConfigError, match=r"env\.task=allocate holds several symbols .* jaxtrade\.run"
-    ):
+    with pytest.raises(ConfigError, match=r"task=allocate .*jaxtrade\.run"):
         make_params(market, split_sessions(market, config.split)["train"], config)

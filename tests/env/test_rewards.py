@@ -67,13 +67,13 @@ def test_presets_are_made_of_known_terms(name: str) -> None:
     [
         (
             {"preset": "seed_phase_2"},
-            "reward.preset: unknown preset 'seed_phase_2' .*did you mean 'seed_phase2'",
+            "'seed_phase_2' .*'seed_phase2'",
         ),
         (
             {"weights": {"equity_chnage": 1.0}},
-            "reward.weights: no reward term is called 'equity_chnage' .*'equity_change'",
+            "'equity_chnage' .*'equity_change'",
         ),
-        ({"weights": {"equity_change": 0.0}}, "every term of the reward has weight 0"),
+        ({"weights": {"equity_change": 0.0}}, "every term .*weight 0"),
     ],
 )
 def test_rewards_that_cannot_be(values: dict[str, Any], text: str) -> None:
@@ -82,9 +82,7 @@ def test_rewards_that_cannot_be(values: dict[str, Any], text: str) -> None:
 
 
 def test_the_old_key_of_the_weight_names_its_new_place() -> None:
-    with pytest.raises(
-        ConfigError, match=r"unknown key 'reward.equity_change'.*reward.preset, reward.weights"
-    ):
+    with pytest.raises(ConfigError, match=r"reward\.equity_change'.*\.weights"):
         load_config(None, ["reward.equity_change=0.5"])
 
 

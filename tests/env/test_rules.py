@@ -36,6 +36,7 @@ from jaxtrade.env.state import (
 from jaxtrade.errors import ConfigError
 from tests.env import worlds
 from tests.env.worlds import COMMISSION, TICK_MILLS, contract, i32, make_params, rules
+from tests.messages import missing
 
 
 def account(**values: Any) -> Account:
@@ -411,13 +412,13 @@ def test_off_switches_a_limit_off() -> None:
 @pytest.mark.parametrize(
     ("values", "text"),
     [
-        ({"preset": "apex_like_50k"}, "did you mean 'apex_like_50k_2025'"),
+        ({"preset": "apex_like_50k"}, "'apex_like_50k_2025'"),
         ({"drawdown": -1.0}, "account.drawdown = -1.0"),
         ({"daily_loss": 0.0}, "account.daily_loss = 0.0"),
         ({"preset": "rules_off_50k", "freeze": "at_target"}, "account.freeze"),
         (
             {"preset": "rules_off_50k", "trailing": "static"},
-            "account.trailing = 'static': .* no drawdown",
+            r"account\.trailing = 'static'",
         ),
     ],
 )
@@ -521,7 +522,7 @@ def test_an_order_must_fit_the_cap(micro: bool, most: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dollars", "text"), [(2.0801, "not a whole number of mills"), (1_073_742.0, "must stay below")]
+    ("dollars", "text"), [(2.0801, "whole number of mills"), (1_073_742.0, "must stay below")]
 )
 def test_money_that_mills_cannot_hold(dollars: float, text: str) -> None:
     with pytest.raises(ConfigError, match=text):
@@ -541,9 +542,11 @@ def test_every_preset_has_a_floor_below_its_start(name: str) -> None:
 def test_an_account_without_room_for_one_trade_is_named():
     """A round turn of ES costs 2 x 2.08 of commission and 2 x 12.50 of slippage."""
     small = AccountConfig(drawdown=1.0, daily_loss=29.0)
-    assert room_warning(small, 29.16) == (
-        "WARNING: account.drawdown = $1 and account.daily_loss = $29: less than a round turn costs ($29.16), so the "
-        "first trade breaks the rule; give the account more room"
+    assert not missing(
+        room_warning(small, 29.16) or "",
+        "account.drawdown = $1",
+        "account.daily_loss = $29",
+        "$29.16",
     )
     assert room_warning(small, 0.5) is None
     assert room_warning(AccountConfig(drawdown="off"), 29.16) is None

@@ -166,7 +166,5 @@ def test_a_result_of_another_type_is_named(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_mistyped_sampler_has_a_suggestion() -> None:
-    with pytest.raises(
-        ConfigError, match=r"no sampler is called 'ballanced' .*did you mean 'balanced'"
-    ):
+    with pytest.raises(ConfigError, match=r"'ballanced' .*'balanced'"):
         make_config({"sampler": {"kind": "ballanced"}})

@@ -28,6 +28,7 @@ from jaxtrade.evaluation.evaluate import evaluate
 from tests.evaluation.challenge_reference import slow_ends
 from tests.evaluation.test_challenge_paths import MARKET, N, account
 from tests.evaluation.tiny import hand_market, setup
+from tests.messages import missing
 
 FEW = AccountDraws(horizon=10, draws=100, accounts=50)
 
@@ -234,7 +235,8 @@ def test_equal_days_leave_no_error_of_the_days() -> None:
     odds = account_odds(Challenge(paths, account(profit_target=3000.0, drawdown=2500.0)), FEW)
     assert odds.passed is not None
     assert (odds.passed.value, odds.passed.interval, odds.days_to_pass) == (1.0, None, 5.0)
-    assert odds.passed.why == "1 on every draw of the days, which tells nothing about other days"
+    assert odds.passed.why is not None
+    assert "every draw" in odds.passed.why
 
 
 def test_days_to_pass_count_minimum_days() -> None:
@@ -249,7 +251,7 @@ def test_four_days_have_no_interval() -> None:
     odds = account_odds(Challenge(fair_walk(4, 60, 150_000, seed=2), account()), FEW)
     assert odds.passed is not None
     assert (odds.passed.days, odds.passed.interval) == (None, None)
-    assert odds.passed.why == "4 days; an interval needs 5 or more"
+    assert not missing(odds.passed.why or "", "4 days", "5")
 
 
 def evaluated(agents: list[Any], **sections: Any) -> tuple[Any, ...]:
@@ -275,20 +277,22 @@ def test_what_is_reported_of_an_evaluation() -> None:
     flat, held = document["agents"]["flat"], document["agents"]["buy_hold"]
     assert (flat["time_out"]["value"], flat["days_to_pass"]) == (1.0, None)
     assert held["passed"]["low"] <= held["passed"]["value"] <= held["passed"]["high"]
-    assert document["agents"]["flat"]["daily_loss"] == {
-        "value": None,
-        "low": None,
-        "high": None,
-        "monte_carlo": None,
-        "days": None,
-        "why": "no daily loss ends the account",
+    why = document["agents"]["flat"]["daily_loss"].pop("why")
+    assert "no daily loss" in why
+    assert set(document["agents"]["flat"]["daily_loss"].items()) == {
+        (name, None) for name in ("value", "low", "high", "monte_carlo", "days")
     }
     text = challenge_text.table(found)
-    assert (
-        "account apex_like_50k_2025: target $800, drawdown $1,000, intraday, freeze never, daily loss off"
-        in text
+    assert not missing(
+        text,
+        "apex_like_50k_2025",
+        "$800",
+        "$1,000",
+        "intraday",
+        "freeze never",
+        "daily loss off",
     )
-    assert "500 accounts over 8 sessions drawn in blocks of 2" in text
+    assert not missing(text, "500 accounts", "8 sessions", "blocks of 2")
     assert text.splitlines()[4].split()[:3] == ["accounts", "of", "passed"]
     assert challenge_text.to_json(
         pass_probability(result, env, params, FEW)
@@ -326,9 +330,7 @@ def test_refusals() -> None:
     env, params, _ = setup(
         market, market.sessions(0, 1), env={"task": "advised"}, episode={"sessions": 2}
     )
-    assert "shows the policy the account's own record over 2 sessions" in (
-        refusal(env, params) or ""
-    )
+    assert "record over 2 sessions" in (refusal(env, params) or "")
     env, params, _ = setup(market, market.sessions(0, 1), env={"task": "advised"})
     assert refusal(env, params) is None  # the record begins anew each day
     env, params, _ = setup(market, market.sessions(0, 1), account={"preset": "rules_off_50k"})
@@ -337,7 +339,7 @@ def test_refusals() -> None:
         market, market.sessions(0, 1), account={"preset": "apex_like_50k_funded_2025"}
     )
     assert refusal(env, params) is None
-    with pytest.raises(ConfigError, match=r"draws = 10 \(--draws\): expected 100 or more"):
+    with pytest.raises(ConfigError, match=r"draws = 10 .*--draws.* 100"):
         check_draws(AccountDraws(draws=10))
 
 
@@ -352,19 +354,19 @@ def test_an_account_without_target_only_survives_or_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "fragment"),
+    ("flags", "facts"),
     [
-        (["--horizon", "5"], "--horizon: belongs to --pass-probability"),
-        (["--breakdown", "--accounts", "60"], "--accounts: belongs to --pass-probability"),
-        (["--pass-probability", "--draws", "9"], "draws = 9 (--draws): expected 100 or more"),
-        (["--pass-probability", "--cost-grid"], "ask for them one by one"),
+        (["--horizon", "5"], ("--horizon", "--pass-probability")),
+        (["--breakdown", "--accounts", "60"], ("--accounts", "--pass-probability")),
+        (["--pass-probability", "--draws", "9"], ("draws = 9", "--draws", "100")),
+        (["--pass-probability", "--cost-grid"], ("one by one",)),
     ],
 )
 def test_flags_that_do_not_go_together(
-    flags: list[str], fragment: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    flags: list[str], facts: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["evaluate", str(tmp_path), *flags]) == 2
-    assert fragment in capsys.readouterr().err
+    assert not missing(capsys.readouterr().err, *facts)
 
 
 @pytest.mark.slow

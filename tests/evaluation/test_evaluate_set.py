@@ -23,6 +23,7 @@ from jaxtrade.evaluation.members import for_member, member_sessions, members_of
 from jaxtrade.evaluation.record import decision_bars, longest
 from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.stored import StoredSet
+from tests.messages import missing
 
 SYMBOLS = ("EURUSD", "GBPUSD", "USDJPY", "USDCHF")
 SMALL = (
@@ -177,8 +178,12 @@ def test_the_pooled_drawdown_is_of_the_total_equity(result):
 
 def test_the_table_shows_each_symbol_and_all_together(result):
     text = result.table()
-    assert text.startswith(
-        "Evaluation on 4 symbols (EURUSD, GBPUSD, USDJPY, USDCHF), 6 trade dates (2016-06-0"
+    assert not missing(
+        text.splitlines()[0],
+        "4 symbols",
+        "EURUSD, GBPUSD, USDJPY, USDCHF",
+        "6 trade dates",
+        "2016-06-0",
     )
     lines = text.splitlines()
     titles = [*(f"{symbol} (6 sessions" for symbol in SYMBOLS), "All 4 symbols, strategy"]
@@ -187,11 +192,9 @@ def test_the_table_shows_each_symbol_and_all_together(result):
     net = result.symbols["USDJPY"].agent("greedy").strategy_figures["net_profit"]
     assert f"{net:,.2f}" in lines[at[2] + 1]
     assert f"{result.agent('greedy').strategy_figures['net_profit']:,.2f}" in lines[at[4] + 1]
-    assert (
-        "NOTE: GBPUSD, USDJPY, USDCHF: one-sided bars: the spread is charged as slippage" in lines
-    )
-    assert "NOTE: no overnight swap is charged (positions never stay overnight)" in lines
-    assert lines[-1].startswith("On 6 held-out trade dates of 4 symbols, 'greedy' ")
+    assert any(line.startswith("NOTE: GBPUSD, USDJPY, USDCHF: ") for line in lines)
+    assert any(line.startswith("NOTE: no overnight swap") for line in lines)
+    assert not missing(lines[-1], "6 held-out trade dates", "4 symbols", "'greedy'")
     assert "per trade date" in lines[-1] or "never traded" in lines[-1]
 
 
@@ -205,7 +208,7 @@ def test_accounts_without_limits_show_one_pass(result):
     for words in ("account rules off", "rules on", "accounts opened"):
         assert words not in free
         assert words in limited
-    assert "strategy (the accounts have no limits: one pass)" in free
+    assert "accounts have no limits" in free
 
 
 def test_the_document_holds_all_of_it(result, setup):
@@ -273,7 +276,7 @@ def test_sessions_of_a_symbol_are_rows_of_its_own_table(setup):
 
 def test_agents_for_one_symbol_are_refused_for_a_set(setup):
     agents = standard_agents(setup.env, setup.market.members[0], setup.config)
-    with pytest.raises(ConfigError, match="agents are made for one symbol"):
+    with pytest.raises(ConfigError, match="for one symbol"):
         jt.evaluate(
             setup.env, setup.params, setup.market, setup.splits["test"], setup.config, agents
         )
@@ -281,9 +284,7 @@ def test_agents_for_one_symbol_are_refused_for_a_set(setup):
 
 def test_parameters_that_a_set_would_not_read_are_refused(setup):
     other = setup.params.replace(episode_sessions=setup.params.episode_sessions + 1)
-    with pytest.raises(
-        ConfigError, match=r"params differ from those of the configuration \(\.episode_sessions\)"
-    ):
+    with pytest.raises(ConfigError, match=r"params .*\.episode_sessions"):
         jt.evaluate(setup.env, other, setup.market, setup.splits["test"], setup.config)
 
 
@@ -299,7 +300,7 @@ def test_a_policy_without_its_algorithm_is_refused_and_not_dropped(setup, policy
 
 
 def test_what_works_on_one_symbol_says_so(setup):
-    with pytest.raises(ConfigError, match=r"the run has 4 \(EURUSD, GBPUSD, USDJPY, USDCHF\)"):
+    with pytest.raises(ConfigError, match=r"4 \(EURUSD, GBPUSD, USDJPY, USDCHF\)"):
         _ = setup.single
     with pytest.raises(ConfigError, match=r"data\.markets names 4 symbols"):
         load_market(setup.config)

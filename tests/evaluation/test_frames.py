@@ -19,6 +19,7 @@ from jaxtrade.evaluation.trades import TRADE_COLUMNS
 from jaxtrade.runs.train import RunResult
 from jaxtrade.training.loop import TrainResult
 from tests.evaluation.tiny import hand_market, setup, tiny_market, walk
+from tests.messages import missing
 
 ZONE = "America/New_York"
 
@@ -123,14 +124,12 @@ def test_reprs_of_a_run_are_short(result):
         np.zeros(10_000), [{"update": 1}] * 500, health, 500, 4096 * 500, 3.25, 1e6, True
     )
     text = repr(training)
-    assert text.startswith(
-        "TrainResult(500 updates, 2,048,000 steps, 1,000,000 steps/s, compiled in 3.2 s"
-    )
-    assert "health: failed entropy, stopped early, 500 metric rows" in text
+    assert text.startswith("TrainResult(500 updates, 2,048,000 steps, 1,000,000 ")
+    assert "3.2 s" in text
+    assert not missing(text, "failed entropy", "stopped early", "500 metric rows")
     run = RunResult(Path("runs/some"), training, {0: result}, 1)
-    assert repr(run).startswith(
-        "RunResult(runs/some, 1 agent, a health check failed, EvaluationResult(ES"
-    )
+    assert repr(run).startswith("RunResult(runs/some, 1 agent")
+    assert not missing(repr(run), "health check failed", "EvaluationResult(ES")
     assert len(repr(run)) <= 300
     assert run.trades.equals(result.trades)
     assert result._repr_html_() in run._repr_html_()

@@ -208,9 +208,7 @@ def test_a_test_that_was_killed_goes_on(tmp_path: Path) -> None:
         )
         assert again.asked == list(range(after, made))
         assert path.read_bytes() == (tmp_path / "whole").read_bytes()
-    with pytest.raises(
-        ConfigError, match="null market 0 has statistics of bad, good, and those of other"
-    ):
+    with pytest.raises(ConfigError, match=r"bad, good, .* other"):
         run_nulls(
             script.measure,
             script.market,
@@ -236,8 +234,7 @@ def test_money_is_checked_for_each_null() -> None:
     env, params, market, sessions = parts(config, 2)
     with pytest.raises(
         DataError,
-        match=r"null market 0 of kind sign \(seed 0\) cannot be used.*env.quantity = 100.*"
-        "int32 mills.*lower it",
+        match=r"market 0 .*\(seed 0\).*quantity = 100.*int32",
     ):
         rule_nulls(
             env,
@@ -288,8 +285,7 @@ def test_an_order_that_a_null_market_cuts_is_refused() -> None:
     assert list(tested(6)) == ["buy_hold"]
     with pytest.raises(
         DataError,
-        match=r"null market 0 of kind sign .* agent buy_hold: an order was cut to 5 contracts"
-        r".*the real one allows 8; order fewer, or set account.max_contracts to 5",
+        match=r"market 0 .*hold.* 5 .* 8;.*max_contracts",
     ):
         tested(5)
 

@@ -61,11 +61,11 @@ def test_the_early_stop_by_hand() -> None:
 
 
 def test_missing_draws_and_numbers_are_refused() -> None:
-    with pytest.raises(DataError, match="3 of 19 null markets are there"):
+    with pytest.raises(DataError, match="3 of 19 null"):
         null_test("rule", 5.0, [1.0] * 3, SIGN_19, seed=0)
     with pytest.raises(DataError, match="null market 1 is nan"):
         null_test("rule", 5.0, [1.0, float("nan")], SIGN_19, seed=0)
-    with pytest.raises(DataError, match="on the real market is inf"):
+    with pytest.raises(DataError, match="real market is inf"):
         null_test("rule", float("inf"), [1.0] * 19, SIGN_19, seed=0)
 
 
@@ -112,7 +112,7 @@ def test_the_table_prints_floor_draws_and_what_is_too_few() -> None:
     result = null_test("rule", 7.0, [1.0] * 9, NullSpec("phase", 9), seed=4)
     text = null_table([result], ["a note"])
     assert "p = (1 + nulls >= real) / (9 + 1), at least 0.1000" in text
-    assert "no p-value below 0.05 is possible with 9 draws" in text
+    assert "below 0.05 is possible with 9" in text
     assert text.endswith("NOTE: a note")
     assert json.loads(json.dumps(result.to_json()))["nulls"] == [1.0] * 9
 
@@ -145,8 +145,7 @@ def test_a_journal_of_another_test_is_refused(tmp_path: Path) -> None:
     NullJournal(path, FACTS).append({"policy": 1.0})
     with pytest.raises(
         ConfigError,
-        match=r"nulls.jsonl: holds the null markets of another test \(seed: found 0, "
-        r"expected 1\). Fix: .* move the file away",
+        match=r"\.jsonl: .*seed: found 0, expected 1",
     ):
         NullJournal(path, {**FACTS, "seed": 1})
 
@@ -157,5 +156,5 @@ def test_a_damaged_journal_names_its_line(tmp_path: Path, line: str) -> None:
     NullJournal(path, FACTS)
     with path.open("a") as file:
         file.write(line + "\n")
-    with pytest.raises(ConfigError, match=r"nulls.jsonl: line 2: .*Fix: remove that line"):
+    with pytest.raises(ConfigError, match=r"nulls\.jsonl: line 2: "):
         NullJournal(path, FACTS)

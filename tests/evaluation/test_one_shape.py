@@ -117,9 +117,7 @@ def test_one_market_stays_as_it_is(made):
 
 def test_a_program_with_too_few_steps_is_refused(made):
     params = made[2][0]
-    with pytest.raises(
-        DataError, match=r"are too few for Steps\(bars=157, longest=59, sessions=3\)"
-    ):
+    with pytest.raises(DataError, match=r"bars=157, longest=59, sessions=3"):
         decision_bars(params.market, params.sessions, Steps(3, 60, 9))
 
 
@@ -128,5 +126,5 @@ def test_markets_of_other_features_are_refused(made):
     changed = other.replace(
         market=other.market.replace(view=other.market.view.replace(scaling="seed"))
     )
-    with pytest.raises(ValueError, match="build all of them from one configuration"):
+    with pytest.raises(ValueError, match="one configuration"):
         in_one_shape([one, changed])

@@ -19,6 +19,7 @@ from jaxtrade.evaluation.openings import (
 )
 from jaxtrade.evaluation.statistics import dsr, pbo, psr, trial_variance
 from jaxtrade.storage.trials import SplitOpening
+from tests.messages import missing
 
 WEEK = ("2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04", "2024-01-05")
 
@@ -127,13 +128,11 @@ def history(opened=3, trials=1, fault=None):
 
 
 def test_what_the_report_says():
-    assert history().lines() == [
-        "trials: this test set was opened 3 times (1 distinct trial), this time included"
-    ]
+    (line,) = history().lines()
+    assert not missing(line, "opened 3 times", "1 distinct trial")
     broken = history(None, None, "line 4 was removed")
-    assert broken.lines() == [
-        "trials: how often this test set was opened is n/a: line 4 was removed"
-    ]
+    (line,) = broken.lines()
+    assert line.endswith("n/a: line 4 was removed")
     assert broken.to_json()["opened"] is None
     json.dumps(broken.to_json(), allow_nan=False)
 
@@ -147,14 +146,11 @@ def test_one_trial_is_deflated_by_nothing():
     assert found.pbo is not None
     assert found.pbo.value is None
     assert len(found.lines()) == 3
-    assert found.lines()[1].startswith(
-        f"trials: probability that the true Sharpe ratio is above 0 (PSR): "
-        f"{found.psr.value:.2f} ({found.psr.low:.2f} .. {found.psr.high:.2f}); above"
+    assert (
+        f"(PSR): {found.psr.value:.2f} ({found.psr.low:.2f} .. {found.psr.high:.2f})"
+        in found.lines()[1]
     )
-    assert found.lines()[2] == (
-        "trials: probability that the trial that is best on some days is below the median on "
-        "others (PBO): n/a (it needs 10 trials, there are 1)"
-    )
+    assert not missing(found.lines()[2], "(PBO): n/a", "10 trials", "are 1")
     assert of_all(found).lines() == [found.lines()[0], found.lines()[2]]
 
 
@@ -165,7 +161,7 @@ def test_trials_deflate_the_best_of_them():
     assert found.dsr == dsr(best, 12, trial_variance(matrix))
     assert found.dsr.value < 0.75 < 0.95 < found.psr.value, "the best of twelve tries without skill"
     assert found.pbo == pbo(matrix)
-    assert "(without skill 5 to 95 % of cases give" in found.lines()[2]
+    assert " 5 to 95 % of cases" in found.lines()[2]
     document = json.loads(json.dumps(found.to_json(), allow_nan=False))
     assert document["dsr"]["value"] == found.dsr.value
     assert document["pbo"]["null_low"] == found.pbo.null_low
@@ -179,11 +175,13 @@ def test_without_a_log_the_number_of_trials_is_unknown():
     none = np.zeros((60, 0))
     found = with_policy(with_trials(history(None, None, "line 4 was removed"), none), net, none)
     assert found.psr == psr(net), "it needs no log"
-    assert (found.dsr.value, found.dsr.why) == (None, "the trial log cannot be read")
-    assert (found.pbo.value, found.pbo.why) == (None, "the trial log cannot be read")
+    assert found.dsr.value is None
+    assert "trial log" in found.dsr.why
+    assert found.pbo.value is None
+    assert "trial log" in found.pbo.why
     nobody = with_policy(with_trials(history(2, 2), none), net, none)
-    assert nobody.pbo.why == "no trial has all of these days"
-    assert nobody.dsr.why == "the spread of the Sharpe ratios of 2 trials is unknown"
+    assert "no trial" in nobody.pbo.why
+    assert "of 2 trials" in nobody.dsr.why
 
 
 def test_the_latest_history_is_the_one_with_most_openings():

@@ -144,5 +144,5 @@ def test_episodes_of_several_sessions_are_refused() -> None:
     setup, policies = made("network.hidden=[16]", "episode.sessions=2")
     [lane] = lanes_of(setup, agents_of(setup, policies[:1])[:1])
     zero = np.zeros(5, np.int64)
-    with pytest.raises(ValueError, match=r"only if episode\.sessions is 1"):
+    with pytest.raises(ValueError, match=r"if episode\.sessions is 1"):
         run_sessions(setup.env, [lane], "account", [passes.Start(zero, zero, zero, zero)])

@@ -19,6 +19,7 @@ from jaxtrade.evaluation.evaluate import evaluate
 from jaxtrade.evaluation.pictures import day, equity, style, training
 from jaxtrade.evaluation.report import EvaluationResult
 from tests.evaluation.tiny import LENGTHS, WALK, hand_market, rule, setup
+from tests.messages import missing
 
 MINUS = style.MINUS
 
@@ -84,7 +85,7 @@ def test_the_headline_has_the_figures_of_the_evaluation(walked: EvaluationResult
     agent = walked.agent("random")
     title, about = equity.headline(walked, agent)
     found = agent.strategy_figures
-    assert title == "random on ES, 2 Jan 2024 to 5 Jan 2024, 4 sessions"
+    assert not missing(title, "random on ES", "2 Jan 2024", "5 Jan 2024", "4 sessions")
     assert about.split("   ·   ") == [
         f"net {style.dollars(found['net_profit'])}",
         f"{found['trades']} trades",
@@ -110,9 +111,9 @@ def test_winners_and_losers_are_told_apart(walked: EvaluationResult) -> None:
     assert min(drawdown.lines[0].get_ydata()) == pytest.approx(
         -agent.strategy_figures["max_drawdown"]
     )
-    assert drawdown.get_title(loc="left") == (
-        "Drawdown of random below its highest equity, at most "
-        f"{style.dollars(agent.strategy_figures['max_drawdown'])}"
+    assert drawdown.get_title(loc="left").startswith("Drawdown of random")
+    assert drawdown.get_title(loc="left").endswith(
+        style.dollars(agent.strategy_figures["max_drawdown"])
     )
     assert "drawdown floor" in legend(account)
     assert [axis.get_ylabel() for axis in (prices, curves, drawdown, account)] == [
@@ -146,9 +147,9 @@ def with_random(result: EvaluationResult, mills: np.ndarray) -> EvaluationResult
 @pytest.mark.parametrize(
     ("ends", "lowest", "said"),
     [
-        (-50_000, -50_000, f"random: {MINUS}$50,000, off the picture"),
-        (90_000, 0, "random: $90,000, off the picture"),
-        (10, -50_000, f"random: {MINUS}$50,000 at worst, off the picture"),
+        (-50_000, -50_000, f"random: {MINUS}$50,000"),
+        (90_000, 0, "random: $90,000"),
+        (10, -50_000, f"random: {MINUS}$50,000 at worst"),
         (-10, 0, None),
     ],
 )
@@ -173,7 +174,9 @@ def test_a_ruinous_random_does_not_flatten_the_others(
     ]
     least, most = min(each.min() for each in sensible), max(each.max() for each in sensible)
     assert low < least < most < high
-    assert [text.get_text() for text in curves.texts] == ([] if said is None else [said])
+    assert [text.get_text().partition(", off")[0] for text in curves.texts] == (
+        [] if said is None else [said]
+    )
     assert high - low < 1.5 * (most - least)
     assert "random" in legend(curves)
     assert [line.get_marker() for line in curves.lines if line.get_linestyle() == "None"] == (
@@ -202,10 +205,7 @@ def test_many_trades_are_counted_and_not_marked(
     agent = walked.agent("random")
     monkeypatch.setattr(equity, "MOST_MARKS", len(agent.trades) - 1)
     prices = equity.figure_of(walked, agent).axes[0]
-    assert (
-        prices.get_title(loc="left")
-        == f"Price and trades: {len(agent.trades)} trades, too many to mark"
-    )
+    assert f": {len(agent.trades)} trades" in prices.get_title(loc="left")
     assert marks(prices, "won") == 0
 
 
@@ -236,7 +236,7 @@ def test_a_day_without_trades_is_the_last_one_and_says_so(walked: EvaluationResu
     agent = walked.agent("flat")
     shown = day.busiest(walked, agent)
     assert (shown.number, len(shown.trades)) == (3, 0)
-    assert day.headline(walked, agent, shown)[1] == "no trades in any session; this is the last one"
+    assert day.headline(walked, agent, shown)[1].startswith("no trades in any")
     assert legend(day.figure_of(walked, agent).axes[0]) == []
 
 
@@ -361,12 +361,13 @@ def row(update: int, **changes: Any) -> dict[str, Any]:
 def test_the_training_shows_what_the_learner_reports() -> None:
     rows = [row(i, explained_variance=-5.0 if i == 1 else 0.5) for i in range(1, 6)]
     figure = training.figure_of(rows, ["entropy", "explained_variance", "absent"], "Training on ES")
-    assert titles(figure) == [
-        "Return per episode, sum of rewards",
-        "Actions, share of all steps",
-        "Entropy, nats",
-        f"Explained variance, 1 at best, cut off below {MINUS}1",
+    assert [title.partition(",")[0] for title in titles(figure)] == [
+        "Return per episode",
+        "Actions",
+        "Entropy",
+        "Explained variance",
     ]
+    assert titles(figure)[-1].endswith(f"{MINUS}1")
     reward, actions, _, explained = figure.axes
     line = reward.lines[0]
     assert line.get_xdata().tolist() == [1000, 2000, 3000, 4000, 5000]
@@ -421,9 +422,7 @@ def test_the_best_checkpoint_is_marked_in_every_panel() -> None:
     scores = figure.axes[-1]
     assert [line.get_xdata()[0] for line in scores.lines if line.get_marker() == "*"] == [2000]
     assert legend(scores) == ["best, kept"]
-    assert any(
-        "dotted line: best on validation, update 2" in text.get_text() for text in figure.texts
-    )
+    assert any("validation, update 2" in text.get_text() for text in figure.texts)
     assert overlaps(figure) == []
     plain = training.figure_of(rows, ["entropy"], "t")
     assert not [line for axis in plain.axes for line in axis.lines if line.get_linestyle() == ":"]

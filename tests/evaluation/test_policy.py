@@ -134,7 +134,7 @@ def test_greedy_agent_takes_the_loaded_policys_actions(trained):
         (np.zeros(228), np.ones(7), "mask"),
         (np.zeros((2, 228)), np.ones(7, bool), "mask"),
         (np.zeros(228), np.zeros(7, bool), "no action"),
-        (np.full(228, np.nan), np.ones(7, bool), r"slot 0 \('close\[t-20\]'\) is not finite"),
+        (np.full(228, np.nan), np.ones(7, bool), r"slot 0 \('close\[t-20\]'\)"),
     ],
 )
 def test_wrong_input_is_refused(trained, observation, mask, message):
@@ -193,7 +193,7 @@ def test_another_observation_is_refused(trained, monkeypatch):
         features=("close", "volume", "sma_5", "ema_20", "rsi", "macd", "momentum", "atr")
     )
     monkeypatch.setattr(bundles, "make_spec", lambda env: real(other))
-    with pytest.raises(CheckpointError, match=r"slot 3 is .*ema_20.* instead of .*sma_20"):
+    with pytest.raises(CheckpointError, match=r"slot 3 .*ema_20.*sma_20"):
         load_policy(trained[0])
 
 
@@ -257,9 +257,7 @@ def test_a_policy_of_two_symbols_acts_with_the_statistics_of_the_chosen_one(trai
 
 
 def test_a_policy_of_two_symbols_refuses_to_act_before_one_is_chosen(of_two):
-    with pytest.raises(
-        ValueError, match=r"trained on .*, USDJPY, each .* choose one: policy\.for_symbol"
-    ):
+    with pytest.raises(ValueError, match=r", USDJPY, .* policy\.for_symbol"):
         load_policy(of_two[0]).act(np.zeros(228), np.ones(7, bool))
 
 
@@ -267,7 +265,7 @@ def test_a_symbol_that_the_policy_never_saw_is_refused(trained, of_two):
     for path in (trained[0], of_two[0]):
         with pytest.raises(
             ConfigError,
-            match=r"symbol GBPUSD: the policy in .* was trained on .*normalise_per_symbol",
+            match=r"GBPUSD: .*normalise_per_symbol",
         ):
             load_policy(path, "GBPUSD")
 

@@ -239,23 +239,23 @@ GOOD = {"direction": 1, "confidence": 0.7}
         (
             {**GOOD, "horizon": 3},
             0,
-            "advice has 'horizon', expected direction, confidence, risk, age",
+            "'horizon', .*confidence, risk, age",
         ),
         (
             {**GOOD, "direction": "long"},
             0,
-            r"'long', expected a number from -1 to 1 \(1 buy, -1 sell, 0 hold\)",
+            r"'long', .* -1 to 1 ",
         ),
-        ({**GOOD, "direction": 0.5}, 0, "direction is 0.5, expected a whole number from -1 to 1"),
-        ({**GOOD, "confidence": 1.5}, 0, "confidence is 1.5, expected a finite number from 0 to 1"),
-        ({**GOOD, "risk": float("nan")}, 0, "risk is nan, expected a finite number from 0 to 1"),
-        ({**GOOD, "age": -1}, 0, "age is -1, expected a finite number from 0 to inf"),
+        ({**GOOD, "direction": 0.5}, 0, "direction is 0.5, .* -1 to 1"),
+        ({**GOOD, "confidence": 1.5}, 0, "confidence is 1.5, .* 0 to 1"),
+        ({**GOOD, "risk": float("nan")}, 0, "risk is nan, .* 0 to 1"),
+        ({**GOOD, "age": -1}, 0, "age is -1, .* 0 to inf"),
         (
             {**GOOD, "confidence": [0.5, 0.6]},
             0,
-            r"confidence has shape \(2,\), expected \(\) or one number",
+            r"confidence has shape \(2,\)",
         ),
-        (GOOD, 2, "side is 2, expected a whole number from -1 to 1"),
+        (GOOD, 2, "side is 2, .* -1 to 1"),
     ],
 )
 def test_wrong_advice_is_refused(
@@ -269,14 +269,12 @@ def test_wrong_advice_is_refused(
 def test_a_policy_that_takes_none_refuses_advice(made: Made) -> None:
     loaded = load_policy(made("none")[0])
     assert not loaded.listens
-    with pytest.raises(ValueError, match=r"takes no advice beside its observation"):
+    with pytest.raises(ValueError, match=r"no advice beside"):
         loaded.act(np.zeros(len(loaded.observation_names)), np.ones(7, bool), advice=GOOD, side=0)
 
 
 def test_a_list_is_for_a_panel(trusting: LoadedPolicy) -> None:
-    with pytest.raises(
-        ValueError, match="advice is a list, and this policy listens to one advisor"
-    ):
+    with pytest.raises(ValueError, match="advice is a list"):
         trusting.act(
             np.zeros(len(trusting.observation_names)), np.ones(7, bool), advice=[GOOD, None], side=0
         )

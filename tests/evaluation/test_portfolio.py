@@ -31,6 +31,7 @@ from jaxtrade.runs.setup import Setup, policies_of, prepare
 from jaxtrade.runs.stored import StoredJoint, open_run
 from jaxtrade.runs.train import resume, run
 from tests import uncounted
+from tests.messages import missing
 
 pytestmark = pytest.mark.slow  # a whole run
 VALUES = {
@@ -72,7 +73,8 @@ def result(setup: Setup, policy: Any) -> JointResult:
 
 def test_the_policy_stands_beside_the_baselines(result: JointResult) -> None:
     assert tuple(agent.name for agent in result.agents) == ("greedy", "sampled", *NAMES)
-    assert result.labels == ("synthetic: these bars were generated, no market ever traded them",)
+    (label,) = result.labels
+    assert label.startswith("synthetic: ")
     flat, hold = result.agent("flat").strategy_figures, result.agent("buy_hold").strategy_figures
     assert (flat["net_profit"], flat["orders"], flat["exposure"], flat["win_rate"]) == (
         0.0,
@@ -166,12 +168,10 @@ def test_files_add_up(result: JointResult, tmp_path: Path) -> None:
 
 def test_the_verdict_names_each_rival_and_says_whether_it_can_be_luck(result: JointResult) -> None:
     said = result.verdict()
-    assert said.startswith("On 3 held-out sessions, 'greedy' ")
+    assert not missing(said, "3 held-out sessions", "'greedy'")
     assert all(f"{name} (" in said for name in NAMES)
     assert "sampled" not in said
-    assert (
-        "3 sessions cannot tell skill from luck (train with a larger split.test_sessions)" in said
-    )
+    assert not missing(said, "skill from luck", "split.test_sessions")
 
 
 def test_an_order_has_the_time_of_the_bar_at_whose_open_it_is_filled(result: JointResult) -> None:
@@ -219,5 +219,5 @@ def test_a_run_trains_evaluates_resumes_and_is_read_again(tmp_path: Path, networ
     assert list(again.equity.columns) == list(first.equity.columns)
     assert "<pre>" in again._repr_html_()
     for command in (lambda: replay_run(path, "2023-11-28"), lambda: grid_run(path)):
-        with pytest.raises(ConfigError, match=r"not built for env\.task=allocate"):
+        with pytest.raises(ConfigError, match=r"env\.task=allocate"):
             command()

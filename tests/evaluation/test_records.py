@@ -139,7 +139,7 @@ def test_columns_are_stored_without_loss(values, name):
 
 
 def test_a_missing_or_damaged_file_says_what_to_do(folder, tmp_path):
-    with pytest.raises(DataError, match=r"none\.npz: there is no such file.*jaxtrade evaluate RUN"):
+    with pytest.raises(DataError, match=r"none\.npz: .*jaxtrade evaluate"):
         read_records(tmp_path / "none.npz")
     whole = (folder / "records.npz").read_bytes()
     for name, data in (("cut", whole[:-200]), ("text", b"hello"), ("empty", b"")):
@@ -174,7 +174,5 @@ def test_another_format_is_refused(found, tmp_path, monkeypatch):
 
 def test_parts_that_do_not_fit_are_named(found, tmp_path):
     write_records(tmp_path / "days.npz", dataclasses.replace(found, dates=found.dates[1:]))
-    with pytest.raises(
-        DataError, match=r"days\.npz: .*4 agents, 5 days, but a daily net of shape \(4, 6\)"
-    ):
+    with pytest.raises(DataError, match=r"days\.npz: .*4 agents, 5 days.*\(4, 6\)"):
         read_records(tmp_path / "days.npz")

@@ -13,6 +13,7 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation import baselines, report
 from jaxtrade.evaluation.evaluate import evaluate, standard_agents, write
 from tests.evaluation.tiny import hand_market, setup, tiny_market, walk
+from tests.messages import missing
 
 MARKET = tiny_market(walk([40] * 20, scale=6.0), [40] * 20)
 
@@ -72,7 +73,7 @@ def test_an_account_without_limits_shows_one_pass(hand_result, long_result):
         lambda env: [baselines.buy_and_hold(env), baselines.flat()],
         account={"preset": "rules_off_50k"},
     )
-    assert "Strategy (the account has no limits: one pass)" in free.table()
+    assert "account has no limits" in free.table()
     assert "accounts opened" not in free.table()
     for limited in (hand_result, long_result):
         assert "Strategy (account rules off)" in limited.table()
@@ -87,27 +88,26 @@ def test_an_account_without_limits_shows_one_pass(hand_result, long_result):
 
 
 @pytest.mark.parametrize(
-    ("costs", "said"),
+    ("costs", "facts"),
     [
         (
             {},
-            "commission $2.08 per side, slippage $12.50 per market or stop fill (1 tick), per contract",
+            ("$2.08 per side", "$12.50 per market", "(1 tick)"),
         ),
         (
             {"commission": 0.125, "slippage": 2},
-            "commission $0.125 per side, slippage $25.00 per market or stop fill "
-            "(2 ticks, $12.50 per tick), per contract",
+            ("$0.125 per side", "$25.00 per market", "(2 ticks, $12.50 per tick)"),
         ),
         (
             {"slippage": 0},
-            "commission $2.08 per side, slippage $0.00 per market or stop fill "
-            "(0 ticks, $12.50 per tick), per contract",
+            ("$2.08 per side", "$0.00 per market", "(0 ticks, $12.50 per tick)"),
         ),
     ],
 )
-def test_costs_are_money_first(costs, said):
+def test_costs_are_money_first(costs, facts):
     result = result_of(hand_market(1), lambda env: [baselines.flat()], costs=costs)
-    assert f"costs: {said}" in report.header(result)
+    [line] = [line for line in report.header(result) if line.startswith("costs: ")]
+    assert not missing(line, *facts)
 
 
 def test_twenty_sessions_have_a_daily_sharpe(long_result):
@@ -147,7 +147,7 @@ def test_json_is_strict_and_carries_provenance(long_result):
         (
             {},
             "fx",
-            ["synthetic", "one-sided bars: the spread is charged as slippage", "no overnight swap"],
+            ["synthetic", "one-sided bars", "no overnight swap"],
         ),
     ],
 )
@@ -164,9 +164,8 @@ def test_labels(env, kind, expected):
 
 def test_bars_without_volume_are_labelled():
     market = dataclasses.replace(hand_market(1), synthetic=False, has_volume=False)
-    assert result_of(market, lambda env: [baselines.flat()]).labels == (
-        "no volume: volume slots are constant",
-    )
+    (label,) = result_of(market, lambda env: [baselines.flat()]).labels
+    assert "no volume" in label
     assert (
         result_of(market, lambda env: [baselines.flat()], env={"features": ["close"]}).labels == ()
     )
@@ -176,7 +175,7 @@ def test_bars_without_volume_are_labelled():
     ("trained", "expected"),
     [
         ((0,), ()),
-        ((1, 2), ("in sample: the policy was trained on 1 of these 2 sessions",)),
+        ((1, 2), ("1 of these 2 sessions",)),
         ((), ()),
     ],
 )
@@ -192,14 +191,19 @@ def test_in_sample_sessions_are_labelled(trained, expected):
         [baselines.flat()],
         trained_on=market.sessions(*trained),
     )
-    assert result.labels == expected
+    assert len(result.labels) == len(expected)
+    assert not missing("".join(result.labels), *expected)
 
 
 def test_one_sentence_compares_with_the_baselines(hand_result):
-    assert report.verdict(hand_result) == (
-        "On 2 sessions, 'buy_hold' made $91.68 after costs: more than flat ($0.00); 2 sessions cannot tell skill from "
-        "luck."
+    assert not missing(
+        report.verdict(hand_result),
+        "2 sessions",
+        "'buy_hold' made $91.68",
+        "more than flat ($0.00)",
+        "skill from luck",
     )
+    assert "staying flat" not in report.verdict(hand_result)
     dear = result_of(
         hand_market(1), lambda env: [baselines.buy_and_hold(env)], costs={"commission": 100.0}
     )
@@ -235,7 +239,7 @@ def test_agent_names_must_differ():
 
 
 def test_unknown_agent_is_named(hand_result):
-    with pytest.raises(KeyError, match="there are: buy_hold, flat"):
+    with pytest.raises(KeyError, match="buy_hold, flat"):
         hand_result.agent("greedy")
 
 

@@ -97,20 +97,18 @@ def test_what_is_missing_or_damaged_is_named(tmp_path):
     with pytest.raises(ConfigError, match="nowhere: no such folder"):
         read_run_days(tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ConfigError, match=r"empty: not a run's folder \(no manifest\.json\)"):
+    with pytest.raises(ConfigError, match=r"empty: .*manifest\.json"):
         read_run_days(tmp_path / "empty")
     folder = run(tmp_path / "run", {"": [1, 2, 3, 4]}, DAYS)
-    with pytest.raises(
-        DataError, match=r"records\.npz: there is no such file.*jaxtrade evaluate .*validation"
-    ):
+    with pytest.raises(DataError, match=r"records\.npz: .*evaluate .*validation"):
         read_run_days(folder, "validation")
     for number, changes in enumerate(({"net": np.zeros((3, 4))}, {"seeds": np.array([1, 2])})):
-        with pytest.raises(DataError, match=r"daily\.npz cannot be read"):
+        with pytest.raises(DataError, match=r"daily\.npz cannot"):
             read_run_days(walk(tmp_path / f"walk{number}", DAYS, [[1, 2, 3, 4]], changes=changes))
     unfinished = tmp_path / "unfinished"
     unfinished.mkdir()
     (unfinished / "walkforward.json").write_text('{"data_sha256": "d"}')
-    with pytest.raises(DataError, match="the walk-forward has not ended"):
+    with pytest.raises(DataError, match="has not ended"):
         read_run_days(unfinished)
 
 
@@ -119,7 +117,7 @@ def test_policies_of_other_days_are_not_mixed(tmp_path):
     where = folder / "evaluation" / "test" / "seed_1"
     where.mkdir()
     write_records(where / "records.npz", records(DAYS + ONE_DAY, [1, 2, 3, 4]))
-    with pytest.raises(DataError, match="other days or data than"):
+    with pytest.raises(DataError, match="other days or data"):
         read_run_days(folder)
 
 
@@ -134,24 +132,20 @@ def test_other_data_splits_and_days_are_refused_by_name(tmp_path):
     for shared in (False, True):
         with pytest.raises(
             ConfigError,
-            match=rf"c: other bars than .*a, or other features.*\({'e' * 16}\.\.\. and "
-            rf"{'d' * 16}.*Evaluate both again",
+            match=rf"c: other bars .*a.*\({'e' * 16}\.\.\. and {'d' * 16}",
         ):
             on_shared_days([first, other], shared)
     later = read_run_days(run(tmp_path / "d", {"": [5, 6, 7, 8]}, DAYS + 2 * ONE_DAY))
     with pytest.raises(
         ConfigError,
-        match=r"d: other days than .*a \(2 of 4 only in .*d: 2024-01-05 \.\. 2024-01-06; 2 "
-        r"of 4 only in .*a: 2024-01-01 \.\. 2024-01-02\)",
+        match=r"d: .*a \(2 of 4 .*d: 2024-01-05 \.\. 2024-01-06; 2 of 4 .*a: 2024-01-01 \.\. 2024-01-02\)",
     ):
         on_shared_days([first, later], False)
     both = on_shared_days([first, later], True)
     assert [each.net.tolist() for each in both] == [[[3, 4]], [[5, 6]]]
     assert [each.dates.astype(str).tolist() for each in both] == [["2024-01-03", "2024-01-04"]] * 2
     walked = read_run_days(walk(tmp_path / "e", DAYS, [[1, 1, 1, 1]]))
-    with pytest.raises(
-        ConfigError, match=r"its days are of 'walk-forward', those of .*a of 'test'"
-    ):
+    with pytest.raises(ConfigError, match=r"'walk-forward', .*a of 'test'"):
         on_shared_days([first, walked], False)
     assert on_shared_days([first, walked], True)[1].net.tolist() == [[1, 1, 1, 1]]
     far = read_run_days(run(tmp_path / "f", {"": [1, 2, 3, 4]}, DAYS + 50 * ONE_DAY))
@@ -194,15 +188,15 @@ def test_runs_with_other_features_are_compared_where_their_bars_are_the_same(tmp
     [
         (
             {"ES": list("wXYz")},
-            r"b: other bars than .*a: ES differs on 2 of 4 shared days, first on 2024-01-02",
+            r"b: .*a: ES .*2 of 4 .* 2024-01-02",
         ),
         (
             {"NQ": list("wxyz")},
-            r"b: other bars than .*a: of NQ, and of ES; only runs on the same symbols",
+            r"b: .*a: of NQ, .*of ES",
         ),
         (
             None,
-            r"b: other bars than .*a, or other features.*a run of an earlier version does not say of which days",
+            r"b: .*a, .*earlier version",
         ),
     ],
 )

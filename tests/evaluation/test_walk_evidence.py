@@ -10,6 +10,7 @@ import pytest
 from jaxtrade.evaluation.statistics import min_trl, probability_of_improvement, psr, spa
 from jaxtrade.evaluation.walk_days import WalkDays
 from jaxtrade.evaluation.walk_evidence import evidence_lines, evidence_of
+from tests.messages import missing
 
 DAYS, SEEDS = 60, 6
 
@@ -77,15 +78,10 @@ def test_too_few_days_and_one_seed_are_said() -> None:
     assert one["improvement"]["buy_hold"]["why"].endswith("it needs several seeds")
     lines = list(evidence_lines(few | {"independent_days": 4}))
     assert lines[0].endswith(f"(SPA; small is good): n/a ({why})")
-    assert lines[1].endswith("; interval n/a (an interval needs 5 days, there are 4)")
-    assert lines[2] == (
-        "probability that the true Sharpe ratio is above 0 (PSR), of the mean over the seeds: n/a "
-        f"({why})"
-    )
+    assert not missing(lines[1], "interval n/a", "5 days", "are 4")
+    assert not missing(lines[2], "(PSR), of the mean", f"n/a ({why})")
     single = list(evidence_lines(one | {"independent_days": DAYS}))
-    assert single[1].startswith(
-        "probability that a seed earns more than buy_hold: n/a (a single policy "
-    )
+    assert not missing(single[1], "buy_hold", "n/a", "single policy")
     assert "one seed" not in single[2]
 
 
@@ -98,9 +94,11 @@ def test_the_printed_lines_have_the_figures() -> None:
         f": {each['value']:.2f}, 95% interval {each['low']:.2f} to {each['high']:.2f}; one seed "
         f"{min(least):.2f} to {max(least):.2f}"
     )
-    assert (
-        f"(MinTRL; there are {DAYS}), of the mean over the seeds: {found['min_trl']['of_mean']['value']:,.0f}"
-        in (lines[3])
+    assert not missing(
+        lines[3],
+        "MinTRL",
+        f"there are {DAYS}",
+        f"{found['min_trl']['of_mean']['value']:,.0f}",
     )
 
 

@@ -57,7 +57,7 @@ def test_through_the_commands_and_python(
     ):
         assert main(command) == 2
         assert f"did you mean {said}" in capsys.readouterr().err
-    with pytest.raises(jt.ConfigError, match="did you mean 'total_timesteps'"):
+    with pytest.raises(jt.ConfigError, match="'total_timesteps'"):
         jt.Trainer("quickstart", total_timestep=5)
 
 

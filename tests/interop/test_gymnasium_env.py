@@ -96,7 +96,7 @@ def test_a_place_to_start(env: gymnasium.Env, options: dict, row: int) -> None:
         ({"session": 8}, r"this split has sessions 0 \.\. 7"),
         ({"session": "2020-01-01"}, r"not among 2013-10-22 \.\. 2013-10-29"),
         ({"session": 1, "row": 5}, r"session 1 has decision bars 130 \.\. 209"),
-        ({"row": 5}, "not a decision bar of this split's 8 sessions"),
+        ({"row": 5}, r"decision bar .*8 sessions"),
     ],
 )
 def test_a_place_that_is_none_is_refused(env: gymnasium.Env, options: dict, words: str) -> None:
@@ -147,7 +147,7 @@ def test_vector_steps_that_have_no_meaning_are_refused() -> None:
 
 
 def test_worlds_that_do_not_exist_are_refused() -> None:
-    with pytest.raises(ConfigError, match="split 'tests': there are train, validation, test, all"):
+    with pytest.raises(ConfigError, match=r"'tests': .*train, validation, test"):
         load_world(split="tests")
     with pytest.raises(ConfigError, match=r"split.validation_sessions = 0"):
         load_world(split="validation")

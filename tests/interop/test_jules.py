@@ -4,7 +4,6 @@ keys.
 
 from __future__ import annotations
 
-import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.interop import jules, jules_keys
 from jaxtrade.interop.jules import TrainerAgent, build_vec_env, get_optimal_n_envs
 from jaxtrade.interop.jules_config import TEST_SESSIONS, imported, nested
+from tests.messages import missing
 
 QUICK_START = """
 from pathlib import Path
@@ -175,7 +175,7 @@ def test_the_quick_start_runs_as_it_is_written(
 ) -> None:
     small(monkeypatch, *(["dqn.learning_starts=64"] if algorithm == "DQN" else []))
     names: dict[str, Any] = {}
-    with pytest.warns(UserWarning, match="use_shared_memory: has no meaning here") as told:
+    with pytest.warns(UserWarning, match="use_shared_memory") as told:
         exec(QUICK_START.replace("ALGORITHM", algorithm) + PERFORMANCE, names)
     assert len(told) == 1
     assert names["model_path"].is_dir()
@@ -240,7 +240,7 @@ def test_an_environment_is_needed_and_must_be_ours() -> None:
         agent.train()
     with pytest.raises(ConfigError, match="got <object>"):
         agent.set_env(object())  # pyright: ignore[reportArgumentType]
-    with pytest.raises(DataError, match="neither a run nor in one"):
+    with pytest.raises(DataError, match="neither a run"):
         jules._run_of(Path("nowhere"))
 
 
@@ -291,8 +291,8 @@ def test_a_balance_that_is_not_given_means_no_rules_too() -> None:
         "never",
         0,
     )
-    assert str(found.fates[-2]).startswith(
-        "environment.initial_balance: not given: account.drawdown=off"
+    assert not missing(
+        str(found.fates[-2]), "environment.initial_balance", "not given", "account.drawdown=off"
     )
 
 
@@ -311,7 +311,7 @@ def test_the_replay_ratio_of_sb3_is_samples_per_environment_step() -> None:
         "2 steps of 64 samples every 4 steps"
     )
     values["training"] = {"algo_params": {"train_freq": 0}}
-    with pytest.raises(ConfigError, match="train_freq = 0: expected a whole number of at least 1"):
+    with pytest.raises(ConfigError, match=r"train_freq = 0: .*at least 1"):
         imported(values)
 
 
@@ -377,11 +377,9 @@ def test_the_command_writes_ours_and_says_what_became_of_each_key(
     assert main(["config", "import", str(file)]) == 0
     printed = capsys.readouterr()
     assert make_config(parse_yaml(printed.out, "ours")).data.folder == "data/forex"
-    assert re.search(
-        r"^training.vectorized_training.n_envs +taken as +rollout.num_envs=auto$",
-        printed.err,
-        re.MULTILINE,
-    )
+    [line] = [line for line in printed.err.splitlines() if "vectorized_training.n_envs " in line]
+    assert line.split()[0] == "training.vectorized_training.n_envs"
+    assert line.endswith(" rollout.num_envs=auto")
     assert main(["config", "import", str(file), "-o", str(out)]) == 0
     assert load_config(out).data.markets == tuple(PRICES)
     capsys.readouterr()
@@ -400,18 +398,25 @@ def test_nested_sections_by_hand() -> None:
 def test_a_folder_that_is_missing_is_named_with_what_was_expected(here: Path) -> None:
     with pytest.raises(DataError) as caught:
         build_vec_env(["EURUSD"], "data/fx", {"algorithm": "DQN"})
-    assert str(caught.value) == (
-        f"data_dir (data.folder) = 'data/fx': there is no such folder in {here}; expected a folder with one file of "
-        "bars for each symbol, named after it, such as EURUSD.csv (EURUSD*{.csv,.csv.gz,.csv.zip,.zip,.txt,.txt.gz,"
-        ".parquet}). Fix: name that folder, or take the bars of the package (data_dir=None)"
+    assert not missing(
+        str(caught.value),
+        "data_dir (data.folder)",
+        "'data/fx'",
+        here,
+        "EURUSD.csv",
+        "(EURUSD*{.csv,.csv.gz,",
+        "data_dir=None",
     )
 
 
 def test_a_file_that_is_missing_is_named_with_its_pattern(here: Path) -> None:
     (here / "data" / "forex" / "GBPUSD_H1.csv").rename(here / "data" / "forex" / "cable.csv")
-    with pytest.raises(
-        DataError,
-        match=r"^data_dir \(data.folder\) = 'data/forex': no file is named after GBPUSD "
-        r"\(files found: EURUSD_H1.csv, USDCHF_H1.csv, USDJPY_H1.csv, cable.csv; expected GBPUSD\*\{",
-    ):
+    with pytest.raises(DataError, match="after GBPUSD") as caught:
         build_vec_env(["EURUSD", "GBPUSD"], "data/forex", {"algorithm": "DQN"})
+    assert not missing(
+        str(caught.value),
+        "data_dir (data.folder)",
+        "'data/forex'",
+        *("EURUSD_H1.csv", "USDCHF_H1.csv", "USDJPY_H1.csv", "cable.csv"),
+        "GBPUSD*{",
+    )

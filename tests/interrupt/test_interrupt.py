@@ -24,6 +24,7 @@ from tests.interrupt.tries import (
     random_tries,
     started,
 )
+from tests.messages import missing
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
 
@@ -283,7 +284,9 @@ def test_the_judge_of_tries_sees_faults(tmp_path: Path) -> None:
     assert list(faults_of(130, ["interrupted", "x"])) == ["a later line: x"]
     (tmp_path / "a.json").write_text("{")
     (tmp_path / "config.yaml").write_text("")
-    assert list(left_behind(tmp_path)) == ["a.json is torn", "config.yaml or manifest.json alone"]
+    torn, alone = left_behind(tmp_path)
+    assert "a.json" in torn
+    assert not missing(alone, "config.yaml", "manifest.json")
 
 
 @pytest.mark.slow
@@ -311,7 +314,7 @@ def test_training_that_is_stopped_while_it_compiles_can_be_resumed(tmp_path: Pat
         timeout=600,
     )
     assert done.returncode in (0, 1), done.stderr  # 1: so short a run may fail its health check
-    assert "no checkpoint had been written: starting again from the beginning" in done.stderr
+    assert not missing(done.stderr, "no checkpoint", "from the beginning")
     assert (out / "summary.json").is_file()
 
 
@@ -328,7 +331,7 @@ def test_training_saves_if_the_border_is_near(tmp_path: Path) -> None:
         code = process.wait(300)
     lines = (tmp_path / "stderr").read_text().splitlines()
     assert [*faults_of(code, lines), *left_behind(out)] == []
-    assert lines[-1].endswith(f"continue with: jaxtrade train --resume {out}")
+    assert lines[-1].endswith(f"train --resume {out}")
 
 
 @pytest.mark.slow

@@ -125,9 +125,7 @@ def test_a_long_phase_says_what_it_does() -> None:
     with Plain(text, heartbeat=0.0) as screen:
         screen.phase("compiling", "the training program", now=lambda: "train chunk of 5 updates")
         assert text.came.wait(60)
-    assert re.search(
-        r"^compiling: \d+\.\d s \(train chunk of 5 updates\)$", text.getvalue(), re.MULTILINE
-    )
+    assert re.search(r"^compiling: \d+\.\d s \(.*5 updates\)$", text.getvalue(), re.MULTILINE)
     assert screen._thread is not None
     assert not screen._thread.is_alive()
 
@@ -136,10 +134,10 @@ def test_quiet_shows_warnings_alone(capsys: pytest.CaptureFixture[str]) -> None:
     told: list[str] = []
     quiet = Warnings(told.append)
     run(quiet)
-    quiet.message("warning: the policy has collapsed")
+    quiet.message("warning: collapsed")
     quiet.at_end(["run r1"])
     print_result("table", quiet)
-    assert told == ["warning: the policy has collapsed"]
+    assert told == ["warning: collapsed"]
     assert capsys.readouterr() == ("table\n", "")
 
 

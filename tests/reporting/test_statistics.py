@@ -185,10 +185,10 @@ def change(log: Path) -> None:
     [
         (
             lambda log: [each.unlink() for each in (log, log.parent / HEAD)],
-            "no trial log (trials.jsonl)",
+            "no trial log (trials",
         ),
-        (lambda log: log.unlink(), "trials.jsonl: line 1: was removed"),
-        (change, "trials.jsonl: line 1: was changed"),
+        (lambda log: log.unlink(), "jsonl: line 1: was removed"),
+        (change, "jsonl: line 1: was changed"),
     ],
 )
 def test_a_log_that_cannot_tell_is_no_zero(alone, harm, why):

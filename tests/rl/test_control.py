@@ -23,6 +23,7 @@ from jaxtrade.training.control import (
 )
 from jaxtrade.training.hooks import Change
 from jaxtrade.training.loop import train
+from tests.messages import missing
 from tests.rl.test_train import KEY, PARAMS, PPO, TRAIN, assert_same, like
 
 KNOWN = {}
@@ -226,7 +227,7 @@ def test_evaluations_are_every_n_chunks_and_at_the_end(tmp_path):
     made = controller(tmp_path / "best", {6: 1.0, 8: 0.0}, evaluate_every=3)
     run(tmp_path, [made])
     assert [update for update, _ in made.state.scores] == [6, 8]
-    assert "best at update 6, 1 (of 2 evaluations, last 0; 0 adjustments)" in made.summary()
+    assert not missing(made.summary(), "update 6, 1", "2 evaluations", "last 0", "0 adjustments")
 
 
 def test_the_best_state_is_kept_whole_and_alone(tmp_path):
@@ -262,7 +263,7 @@ def test_a_plateau_changes_the_floats_and_compiles_nothing(tmp_path):
 
 
 def test_a_score_that_is_not_finite_ends_the_run(tmp_path):
-    with pytest.raises(DivergedError, match="update 2: points is nan on the validation sessions"):
+    with pytest.raises(DivergedError, match="update 2: points is nan"):
         run(tmp_path, [controller(tmp_path / "best", {2: float("nan")})])
 
 
@@ -320,6 +321,4 @@ def test_each_of_several_agents_has_floats_of_its_own(tmp_path):
     np.testing.assert_allclose(change.hparams["learning_rate"], [5e-3, 2e-2, 1e-5], rtol=1e-6)
     np.testing.assert_allclose(change.hparams["learning_rate_end"], [5e-4] * 3, rtol=1e-6)
     np.testing.assert_allclose(change.hparams["ent_coef"], [0.02, 0.04, 0.5], rtol=1e-6)
-    assert (
-        "learning_rate 1e-05 .. 0.04 -> 1e-05 .. 0.02, learning_rate_end 0.001 -> 0.0005" in said[0]
-    )
+    assert not missing(said[0], "1e-05 .. 0.04 -> 1e-05 .. 0.02", "0.001 -> 0.0005")

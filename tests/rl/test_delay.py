@@ -308,15 +308,15 @@ def test_the_replay_keeps_the_version_that_acted(dqn: Followed) -> None:
     [
         (
             {"algorithm": "pqn", "actor": {"delay": 1}},
-            r"actor.delay=1 with algorithm=pqn: its targets, Q\(lambda\)",
+            r"actor\.delay=1 .*algorithm=pqn",
         ),
         (
             {"actor": {"rho_clip": 2.0}},
-            r"actor.rho_clip=2: no effect without V-trace.*actor.delay=0\): leave it out",
+            r"rho_clip=2: .*actor\.delay=0",
         ),
         (
             {"algorithm": "dqn", "actor": {"delay": 1, "rho_clip": 2.0, "c_clip": 3.0}},
-            r"actor.rho_clip=2, actor.c_clip=3: no effect.*found algorithm=dqn, actor.delay=1\): leave them out",
+            r"rho_clip=2, .*c_clip=3: .*delay=1",
         ),
         ({"actor": {"delay": -1}}, "actor.delay"),
     ],
@@ -328,5 +328,5 @@ def test_what_has_no_sound_meaning_is_refused(values: dict[str, Any], message: s
 
 def test_a_learner_of_the_users_own_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(LEARNERS._added, "own_learner", object())
-    with pytest.raises(ConfigError, match="only ppo and dqn can act with an older policy"):
+    with pytest.raises(ConfigError, match="only ppo and dqn"):
         make_config({"algorithm": "own_learner", "actor": {"delay": 2}})

@@ -25,6 +25,7 @@ from jaxtrade.training import chunk
 from jaxtrade.training.loop import train
 from jaxtrade.training.plan import plan_run
 from jaxtrade.training.population import Stack
+from tests.messages import missing
 from tests.rl.probes import Probe, probe_params
 from tests.rl.test_control import compile_once
 from tests.rl.test_train import assert_same
@@ -108,23 +109,19 @@ def soft():
     [
         (
             {"replay_ratio": 0.75, "batch_size": 64},
-            r"dqn.replay_ratio \(0.75\) \* rollout.num_envs \* rollout.num_steps \(32\) / "
-            r"dqn.batch_size \(64\) is 0.375 "
-            r"gradient steps in an update, and they must be whole: set dqn.replay_ratio=2.0 "
-            r"\(1\), or another batch size",
+            r"replay_ratio \(0\.75\) .*\(64\) is 0\.375 .*=2\.0 \(1\)",
         ),
         (
             {"replay_ratio": 1.2},
-            r"is 2.4 gradient steps.*set dqn.replay_ratio=1.0 \(2\) or 1.5 \(3\)",
+            r"is 2\.4 gradient .*=1\.0 \(2\) or 1\.5 \(3\)",
         ),
         (
             {"buffer_size": 63},
-            r"dqn.buffer_size \(63\) holds 1 rollouts of 32 transitions.*need 2: set dqn.buffer_size=64",
+            r"buffer_size \(63\) .*buffer_size=64",
         ),
         (
             {"batch_size": 15, "replay_ratio": 15 / 32},
-            r"dqn.batch_size \(15\) must be a multiple of rollout.num_shards "
-            r"\(2\).*set dqn.batch_size=16",
+            r"batch_size \(15\) .*\(2\).*batch_size=16",
         ),
         ({"target_every": 2**30}, r"dqn.target_every \(1,073,741,824\)"),
     ],
@@ -151,7 +148,7 @@ def test_a_ratio_that_is_no_finite_decimal_is_whole_too():
 
 
 def test_a_network_with_a_memory_is_refused():
-    with pytest.raises(ConfigError, match=r"network.kind=gru has a memory.*set algorithm=pqn"):
+    with pytest.raises(ConfigError, match=r"kind=gru .*algorithm=pqn"):
         make_config({"algorithm": "dqn", "network": {"kind": "gru"}})
 
 
@@ -322,7 +319,7 @@ def test_the_ratio_is_measured_and_nothing_is_learnt_before_learning_starts(whol
 def test_no_warning_says_that_nothing_is_learnt_while_the_replay_is_filled():
     frozen = next(warn for warn in DQN.warnings if warn.kind == "frozen")
     still = {"q_change": 0.0, "applied": 1.0}
-    assert frozen.look([still] * 3).startswith("Q has changed by at most 0.0e+00 for 3 updates")
+    assert not missing(frozen.look([still] * 3), "Q has changed", "0.0e+00 for 3 updates")
     assert frozen.look([still | {"applied": 0.0}, still, still]) == ""
 
 

@@ -334,35 +334,34 @@ def test_both_ends_of_a_schedule_may_evolve_on_their_own() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"evolve": {"every": 2}}, r"evolve.every=2: no effect without evolve.keys"),
+        ({"evolve": {"every": 2}}, r"evolve\.every=2: .*evolve\.keys"),
         (
             {"evolve": {"keys": {"ppo.num_epochs": [1, 2]}}},
-            r"ppo.num_epochs is no tunable float of algorithm=ppo; expected "
-            "one of ppo.adapter_freeze, ppo.learning_rate",
+            "num_epochs .*adapter_freeze, ",
         ),
         (
             {"evolve": {"keys": {"dqn.gamma": [0.9, 0.99]}}},
-            "dqn.gamma is no tunable float of algorithm=ppo",
+            r"dqn\.gamma .*algorithm=ppo",
         ),
         (
             {"evolve": {"keys": {"ppo.gamma": [0.9, 1.5]}}},
-            r"ppo.gamma=1.5: Input should be less than or equal to 1",
+            r"ppo\.gamma=1\.5: .*equal to 1",
         ),
         (
             {"evolve": {"keys": {"ppo.ent_coef": [0, 0.1]}}},
-            r"\[0, 0.1\]: expected \[low, high\] with 0 < low <= high",
+            r"\[0, 0\.1\]: .*low <= high",
         ),
         (
             {"evolve": {"keys": {"ppo.gamma": [0.9, 0.99]}, "every": 1}},
-            r"set train.num_seeds \(--population\)",
+            r"train\.num_seeds .*--population",
         ),
         (
             {"evolve": {"keys": {"ppo.gamma": [0.9, 0.99]}, "every": 1}, "train": {"num_seeds": 4}},
-            "hold some out, e.g. split.validation_sessions=1",
+            r"split\.validation_sessions=1",
         ),
         (
             {"algorithm": "dqn", "evolve": {"keys": {"dqn.tau": [0.1, 0.2]}}},
-            "dqn.tau with dqn.tau=0",
+            "with dqn.tau=0",
         ),
     ],
 )

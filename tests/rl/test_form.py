@@ -231,9 +231,7 @@ def test_a_table_that_does_not_fit_is_refused_with_its_size():
     view = setup("mlp").params.market.view
     # two tables (values and levels) of 20 bars x 11 numbers, padded from 220 to 256, of 4 bytes
     assert table_bytes(view, 20) == view.value.shape[0] * 256 * 4 * 2
-    with pytest.raises(
-        ConfigError, match=r"data.windows=table needs .* GB for .* bars.* has 0.0 GB left"
-    ):
+    with pytest.raises(ConfigError, match=r"data\.windows=table .* 0\.0 GB"):
         with_tables(view, 20, Full())
 
 

@@ -163,9 +163,9 @@ def test_common_statistics_serve_every_symbol(market):
 
 def test_statistics_of_several_symbols_do_not_fit_a_market_of_one(market):
     stats = init_stats(2, 2)
-    with pytest.raises(ValueError, match=r"have 2 groups \(symbols\), the environment 1"):
+    with pytest.raises(ValueError, match=r"2 groups .*environment 1"):
         network_input(OneSymbol(), PER_SYMBOL, stats, Seen(jnp.int32(0)), market)
-    with pytest.raises(IndexError, match="group 2 of statistics with 2 groups"):
+    with pytest.raises(IndexError, match=r"group 2 .* 2 groups"):
         select_group(stats, 2)
 
 

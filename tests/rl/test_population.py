@@ -21,6 +21,7 @@ from jaxtrade.training.hooks import Change, set_hparams
 from jaxtrade.training.loop import population_health, train
 from jaxtrade.training.population import SEEDS, Axes, Stack, agent_rows, mean_and_each, population
 from tests.env import worlds
+from tests.messages import missing
 from tests.rl.probes import probe_params
 from tests.rl.test_train import KEY, PARAMS, PPO, TRAIN, Recorder, assert_same
 
@@ -66,9 +67,7 @@ def test_one_agent_is_not_stacked():
 
 def test_a_stack_names_and_counts_its_agents():
     assert STACK.folder(Path("policy"), 5) == Path("policy/seed_5")
-    assert STACK.describe(5, 1000)[0].startswith(
-        "3 agents as one program, seeds 5 .. 7, each for 1,000 steps"
-    )
+    assert not missing(STACK.describe(5, 1000)[0], "3 agents", "5 .. 7", "1,000 steps")
     assert Stack.of(STACK) is STACK
     grid = Stack((2, N))
     numbers = {"x": np.arange(6).reshape(2, N)}
@@ -213,7 +212,7 @@ def test_stacked_checkpoints_resume_to_the_same_bits(whole):
 
 def test_another_number_of_agents_is_refused(whole):
     result, _ = whole
-    with pytest.raises(ConfigError, match=r"num_seeds=1: the given state is of 3 agent"):
+    with pytest.raises(ConfigError, match=r"num_seeds=1: .*3 agent"):
         train(PPO, PARAMS, config=TRAIN, state=result.state)
     with pytest.raises(ConfigError, match="num_seeds=2: got 3 keys"):
         train(PPO, PARAMS, config=TRAIN, key=STACK.keys(0), num_seeds=2)
@@ -240,9 +239,7 @@ def test_hooks_see_and_steer_all_agents_and_one_key_is_folded():
 
 
 def test_one_diverged_agent_is_named():
-    with pytest.raises(
-        DivergedError, match="update 1: a loss or gradient of agent 0 is not finite"
-    ):
+    with pytest.raises(DivergedError, match=r"update 1: .*agent 0 .*not finite"):
         train(PPO, probe_params(kind=1, length=5), config=TRAIN, key=STACK.keys(0), num_seeds=N)
 
 
@@ -303,7 +300,7 @@ def test_floats_of_the_wrong_shape_are_refused(whole):
     state = whole[0].state
     with pytest.raises(
         ConfigError,
-        match=r"'gamma' has shape \(2,\); give one number, or one for each agent \(3,\)",
+        match=r"'gamma' .*\(2,\).*\(3,\)",
     ):
         set_hparams(state, {"gamma": np.zeros(2)})
 

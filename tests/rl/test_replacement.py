@@ -16,6 +16,7 @@ from jaxtrade.training.hooks import Change
 from jaxtrade.training.loop import train
 from jaxtrade.training.population import Axes, Stack
 from jaxtrade.training.replacement import closing, decide, frozen, summary
+from tests.messages import missing
 from tests.rl.test_train import PARAMS, PPO, TRAIN, Recorder, assert_same
 
 N, NEVER = 3, 99
@@ -127,10 +128,15 @@ def test_only_the_agent_that_diverged_goes_back(sound, tmp_path):
     np.testing.assert_array_equal(own.hparams.learning_rate, before.hparams.learning_rate / 2)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(own.params))
     [line] = [text for text in sink.messages if "goes back" in text]
-    assert line.startswith(
-        "agent 1, update 6: a loss or gradient is not finite, at learning rate 0.00"
+    assert line.startswith("agent 1, update 6: ")
+    assert not missing(
+        line,
+        "not finite",
+        "learning rate 0.00",
+        "update 4",
+        "rollback 1 of at most 2",
+        "half the learning rate",
     )
-    assert "its state of update 4 (rollback 1 of at most 2), with half the learning rate" in line
     assert [row["undone/each"] for row in result.history if "undone/each" in row] == [
         [False, True, False]
     ] * 2
@@ -171,7 +177,7 @@ def test_without_a_rollback_left_it_is_frozen(sound, tmp_path):
     assert_same(agent(result, 1).params, STACK.agent(saved, 1).params)
     [line] = [text for text in sink.messages if "frozen" in text]
     assert line.startswith("agent 1, update 7: ")
-    assert line.endswith("after 1 rollback it is frozen: it stays at its state of update 4")
+    assert not missing(line, "after 1 rollback", "frozen", "update 4")
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(result.state.params))
 
 
@@ -209,5 +215,5 @@ def test_two_faults_from_one_checkpoint_leave_a_quarter_of_the_rate(sound):
     ("at", "times", "allowed"), [([0, 0, 0], [NEVER] * N, 1), ([NEVER, 0, NEVER], [0, 1, 0], 0)]
 )
 def test_the_run_ends_when_nobody_is_left_or_none_may_go_back(at, times, allowed, tmp_path):
-    with pytest.raises(DivergedError, match="a loss or gradient of agent"):
+    with pytest.raises(DivergedError, match="gradient of agent"):
         run(at, times, tmp_path, max_rollbacks=allowed)

@@ -234,7 +234,7 @@ def test_one_step_is_the_step_itself():
 
 
 def test_a_ring_too_short_for_a_rollout_and_a_sample_is_refused():
-    with pytest.raises(AssertionError, match="6 rows cannot hold 3 steps and samples of 5"):
+    with pytest.raises(AssertionError, match=r"6 rows .*3 steps .*samples of 5"):
         ring_of(refs_of(np.zeros(ENVS)), ACTIONS, 6, ENVS, STEPS, GROUPS, 5)
 
 

@@ -16,6 +16,7 @@ from jaxtrade.training import chunk
 from jaxtrade.training.divergence import Response, respond, rolled_back
 from jaxtrade.training.hooks import Change
 from jaxtrade.training.loop import train
+from tests.messages import missing
 from tests.rl.test_control import KilledError, compile_once, controller, kept, killer
 from tests.rl.test_train import KEY, PARAMS, PPO, TRAIN, Recorder, assert_same
 
@@ -100,8 +101,8 @@ def test_a_run_goes_back_and_on(tmp_path):
     assert_same(state.key, jax.random.fold_in(saved.key, 1))
     np.testing.assert_allclose(state.hparams.learning_rate, 5e-3, rtol=1e-6)
     [line] = [text for text in sink.messages if "rolled back" in text]
-    assert line.startswith("update 7: a loss or gradient is not finite, at learning rate 0.00")
-    assert "rolled back to update 4 (rollback 1 of at most 2)" in line
+    assert line.startswith("update 7: ")
+    assert not missing(line, "learning rate 0.00", "update 4", "rollback 1 of at most 2")
     assert [row["update"] for row in result.history] == [1, 2, 3, 4, 5, 6, 7, 8]
     assert [row["update"] for row in read_rows(tmp_path / "metrics.jsonl")] == [
         1,
@@ -161,14 +162,14 @@ def test_before_the_first_checkpoint_it_goes_back_to_its_start():
 @pytest.mark.parametrize(
     ("allowed", "often"),
     [
-        (0, "is not finite, at learning rate 0.00"),
+        (0, "learning rate 0.00"),
         (1, "after 1 rollback;"),
         (2, "after 2 rollbacks;"),
     ],
 )
 def test_too_many_faults_end_the_run(tmp_path, allowed, often):
     sink = Recorder()
-    with pytest.raises(DivergedError, match="update 7: a loss or gradient is not finite") as raised:
+    with pytest.raises(DivergedError, match=r"update 7: .*not finite") as raised:
         run(tmp_path, fault(6, 9), max_rollbacks=allowed, sinks=[sink])
     assert often in str(raised.value)
     assert "update-00000004" in str(raised.value)

@@ -61,12 +61,12 @@ def test_agents_come_first(devices: int, agents: int, groups: int, found: tuple[
 def test_groups_that_do_not_divide_are_refused_with_what_fits() -> None:
     with pytest.raises(
         jt.ConfigError,
-        match=r"parallel\.devices=6: 6 devices would share.*8 groups.*use 4 or 8, or",
+        match=r"devices=6: .*8 groups.*4 or 8",
     ):
         jt.load_config("quickstart", ["parallel.devices=6"])
     with pytest.raises(
         jt.ConfigError,
-        match=r"8 groups.*use 8, or choose rollout\.num_envs and .* that 999 divides",
+        match=r"8 groups.*use 8, .*num_envs.* 999",
     ):
         jt.load_config("quickstart", ["parallel.devices=999"])
     with pytest.raises(jt.ConfigError, match=r"JAX sees \d+ \(cpu\)"):
@@ -78,9 +78,7 @@ def test_no_process_is_left_without_work(monkeypatch: pytest.MonkeyPatch) -> Non
         jax, "devices", lambda: [SimpleNamespace(platform="cpu", id=i) for i in range(16)]
     )
     monkeypatch.setattr(jax, "process_count", lambda: 2)
-    with pytest.raises(
-        jt.ConfigError, match=r"parallel\.devices=8: the 2 processes of this run have 16 devices"
-    ):
+    with pytest.raises(jt.ConfigError, match=r"devices=8: .*2 processes .*16 devices"):
         mesh_of(Layout(1, 8))
 
 

@@ -126,16 +126,12 @@ def test_it_rolls_back(tmp_path):
     assert (result.updates, int(result.state.rollbacks), result.state.hparams) == (40, 1, None)
     assert_same(result.state.key, jax.random.fold_in(saved.key, 1))
     assert all(row["finite"] for row in result.history)
-    with pytest.raises(
-        DivergedError, match=r"update 13: a loss or gradient is not finite, after 1 rollback; check"
-    ):
+    with pytest.raises(DivergedError, match=r"update 13: .*after 1 rollback"):
         train(planted(PARAMS, 12, 2), PARAMS, config=TRAIN, key=KEY, max_rollbacks=1)
 
 
 def test_a_hook_that_sets_a_float_learns_that_there_is_none():
-    with pytest.raises(
-        ConfigError, match=r"'gamma' is not a tunable float of this run \(there are: none\)"
-    ):
+    with pytest.raises(ConfigError, match=r"'gamma' .*there are: none"):
         train(
             TOY,
             PARAMS,

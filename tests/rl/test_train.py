@@ -28,6 +28,7 @@ from jaxtrade.training.health import learning_health
 from jaxtrade.training.hooks import Change
 from jaxtrade.training.loop import train
 from jaxtrade.training.plan import plan_run
+from tests.messages import missing
 from tests.rl.probes import Probe, probe_params
 
 CONFIG = Learning(
@@ -96,12 +97,13 @@ def test_plan_rounds_up_and_says_so():
     assert plan_run(TRAIN, 8, 8) == (8, 4, 64, "")
     plan = plan_run(TrainConfig(total_timesteps=1000, chunk_updates=3), 8, 8)
     assert (plan.total_updates, plan.chunks, plan.total_steps) == (18, 6, 1152)
-    assert plan.message == (
-        "1,000 steps are rounded up to 1,152: 6 chunks of 3 updates of 8 environments x 8 steps"
+    assert not missing(
+        plan.message, "1,000 steps", "1,152", "6 chunks of 3 updates", "8 environments x 8 steps"
     )
-    assert (
-        "to 192: 1 chunk of 3 updates of"
-        in plan_run(TrainConfig(total_timesteps=10, chunk_updates=3), 8, 8).message
+    assert not missing(
+        plan_run(TrainConfig(total_timesteps=10, chunk_updates=3), 8, 8).message,
+        "192",
+        "1 chunk of 3 updates",
     )
     # Python integers: no overflow at 2^31
     assert (
@@ -215,7 +217,7 @@ def test_a_hook_may_stop_and_set_floats(whole, tmp_path):
 
 
 def test_a_hook_that_names_no_float_gets_the_names():
-    with pytest.raises(ConfigError, match=r"'gama' is not a tunable float.*gamma"):
+    with pytest.raises(ConfigError, match=r"'gama' .*gamma"):
         train(
             PPO,
             PARAMS,
@@ -243,7 +245,7 @@ def test_signals_save_at_the_border_and_resume_to_the_same_bits(
     before = signal.getsignal(number)
     with (
         interrupt.hint(lambda: "go on so"),
-        pytest.raises(error, match=r"stopped after update 2; saved in .*; go on so") as raised,
+        pytest.raises(error, match="stopped after update 2.*go on so") as raised,
     ):
         train(PPO, PARAMS, config=TRAIN, key=KEY, hooks=[hook], checkpoint_dir=tmp_path)
     assert raised.value.exit_code == code
@@ -264,7 +266,7 @@ def test_a_second_interrupt_does_not_wait():
 
 
 def test_divergence_stops_the_run_and_is_not_saved(tmp_path):
-    with pytest.raises(DivergedError, match="update 1: a loss or gradient is not finite") as raised:
+    with pytest.raises(DivergedError, match=r"update 1: .*not finite") as raised:
         train(PPO, probe_params(kind=1, length=5), config=TRAIN, key=KEY, checkpoint_dir=tmp_path)
     assert raised.value.exit_code == 76
     assert checkpoint.list_checkpoints(tmp_path) == []
@@ -275,7 +277,7 @@ def test_a_full_disk_is_named(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(checkpoint.os, "fsync", full)
-    with pytest.raises(StorageError, match=r"update 4 could not be written.*No space") as raised:
+    with pytest.raises(StorageError, match=r"update 4 .*No space") as raised:
         train(PPO, PARAMS, config=TRAIN, key=KEY, checkpoint_dir=tmp_path)
     assert raised.value.exit_code == 74
 

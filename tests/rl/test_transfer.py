@@ -23,6 +23,7 @@ from jaxtrade.rl.opening import closed, opened, opening_at
 from jaxtrade.rl.ppo.network import make_network
 from jaxtrade.rl.schedules import optimiser
 from jaxtrade.rl.transfer import Layout
+from tests.messages import missing
 
 CONFIG = NetworkConfig(hidden=(8, 6), rnn_width=5)
 GRU = CONFIG.model_copy(update={"kind": "gru"})
@@ -297,28 +298,27 @@ def test_what_finds_no_place_is_an_error() -> None:
     _, carried = carry_over(LARGE, SMALL)
     assert not carried.coverage.complete
     assert coverage_report.percent(carried.coverage) != "100 %"
-    with pytest.raises(
-        ConfigError, match=r"coverage \d+\.\d+ %.*policy_head/bias.*no MOVE, CLOSE.*allow_dropped"
-    ):
+    with pytest.raises(ConfigError, match=r" \d+\.\d+ %") as caught:
         coverage_report.require_complete(carried.coverage, allowed=False)
+    assert not missing(str(caught.value), "policy_head/bias", "MOVE, CLOSE", "allow_dropped")
     coverage_report.require_complete(carried.coverage, allowed=True)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"scaling": "seed"}, r"env\.scaling=seed: the source was trained with relative"),
+        ({"scaling": "seed"}, r"scaling=seed: .*relative"),
         (
             {"config": CONFIG.model_copy(update={"hidden": (8, 8)})},
-            r"network\.hidden=\(8, 8\): the source has \(8, 6\)",
+            r"hidden=\(8, 8\): .*\(8, 6\)",
         ),
-        ({"config": GRU}, r"network\.kind=gru: the source has mlp"),
+        ({"config": GRU}, r"network\.kind=gru: .*mlp"),
         (
             {"config": CONFIG.model_copy(update={"normalise_observations": False})},
             r"network\.normalise_observations=False",
         ),
         ({"slots": ("q", "r")}, "share no observation slot"),
-        ({"actions": ("FLAT", "LONG")}, r"first action of each other \(HOLD, FLAT\)"),
+        ({"actions": ("FLAT", "LONG")}, r"\(HOLD, FLAT\)"),
     ],
 )
 def test_incompatible_layouts_are_refused(change: dict[str, Any], message: str) -> None:
@@ -413,4 +413,4 @@ def test_statistics_of_a_dropped_symbol_are_reported() -> None:
     }
     found = parts["normaliser/mean"]
     assert (found.outcome, found.carried, found.size) == ("dropped", 3, 6)
-    assert "the target has no USDJPY" in found.why
+    assert "no USDJPY" in found.why

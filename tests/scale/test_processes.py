@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.messages import missing
 from tests.scale.started import (
     LIMIT_S,
     TRAIN,
@@ -85,7 +86,7 @@ def test_a_killed_process_ends_the_other_and_the_same_command_goes_on(
     assert seconds < 30.0
     last = [line for line in err.splitlines() if line][-1]
     assert last.startswith(f"error: process {1 - victim} of 2: ")
-    assert "start all processes again with the same command" in last
+    assert "same command" in last
     if victim:  # one of the two is enough: the paths do not differ after this
         finish(run, cache, uninterrupted)
 
@@ -134,11 +135,14 @@ def test_a_signal_to_one_process_stops_both_at_one_border(
     assert [code for code, _, _ in ends] == [75, 75]
     stops = [err.splitlines()[-1] for _, _, err in ends]
     assert stops[0] == stops[1]
-    assert stops[0].startswith("error: SIGTERM: stopped after update ")
+    assert stops[0].startswith("error: SIGTERM: ")
+    assert "stopped after update " in stops[0]
     command = finish(run, cache, uninterrupted)
     with started([command], cache) as [launcher]:  # and once more
         code, out, _ = ended(launcher)
-    assert (code, out) == (0, f"[0] {run}: this run has finished; nothing is left to do\n")
+    assert code == 0
+    assert out.startswith(f"[0] {run}: ")
+    assert "has finished" in out
 
 
 # With JAX 0.11 one of nine runs ended with JAX's own "another process has died"; the cause is not
@@ -215,9 +219,11 @@ def test_processes_that_do_not_meet_say_so(cache: Path, tmp_path: Path) -> None:
     with started(commands, cache) as processes:
         (train, _, err), (doctor, out, _) = (ended(process) for process in processes)
     assert train == 69
-    assert err.splitlines()[-1].startswith(
-        f"error: process 1 of 2, coordinator 127.0.0.1:{port} (flags): the "
-        "processes did not meet within 1 s. Check that all of them were started"
+    assert not missing(
+        err.splitlines()[-1],
+        "error: process 1 of 2, ",
+        f"127.0.0.1:{port} (flags)",
+        "within 1 s",
     )
     assert not (tmp_path / "run").exists()
     assert doctor == 1

@@ -127,7 +127,7 @@ def test_short_folds_draw_days_together():
 def test_the_names_of_folds_do_not_matter():
     fold = np.repeat([0, 1], 20)
     assert iqm_estimate(NOISE, fold, draws=100) == iqm_estimate(NOISE, 2020 + fold, draws=100)
-    with pytest.raises(ValueError, match="fold of each of 40 days"):
+    with pytest.raises(ValueError, match="each of 40 days"):
         iqm_estimate(NOISE, fold[:-1])
 
 
@@ -211,8 +211,8 @@ def test_improvement_without_interval():
     assert "5 days" in probability_of_improvement(x[:, :3], x[:, 3:6]).why
     same = probability_of_improvement(np.ones((5, 9)), np.ones((1, 9)), rule=True)
     assert (same.value, same.low, same.high) == (0.5, None, None)
-    assert "the same on every day" in same.why
+    assert "every day" in same.why
     with pytest.raises(ValueError, match="its rows differ"):
         probability_of_improvement(x, x, rule=True)
-    with pytest.raises(ValueError, match="days must be the same"):
+    with pytest.raises(ValueError, match="days must"):
         probability_of_improvement(x, x[:, 1:])

@@ -15,6 +15,7 @@ from scipy.stats import t as student
 
 from jaxtrade.evaluation.statistics import spa
 from tests.evaluation.statistics import oracles
+from tests.messages import missing
 
 NOISE = np.random.default_rng(3).standard_normal((120, 6))
 FLAT = np.zeros(120)
@@ -154,7 +155,9 @@ def test_a_policy_that_is_the_baseline_is_left_out():
 
 
 def test_what_is_undefined_says_why():
-    assert spa(NOISE[:4], FLAT[:4]) == (None, None, None, "it needs 5 days, there are 4")
+    few = spa(NOISE[:4], FLAT[:4])
+    assert few[:3] == (None, None, None)
+    assert not missing(few[3], "5 days", "are 4")
     for policy in (
         FLAT,
         FLAT + 0.1,
@@ -166,7 +169,7 @@ def test_what_is_undefined_says_why():
 
 
 def test_what_is_no_race_is_refused():
-    with pytest.raises(ValueError, match="days must be the same"):
+    with pytest.raises(ValueError, match="days must"):
         spa(NOISE, FLAT[1:])
     with pytest.raises(ValueError, match="blocks of 121 days"):
         spa(NOISE, FLAT, block=121)
