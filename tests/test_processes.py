@@ -121,12 +121,12 @@ def test_flags_win_over_variables_and_these_over_engines() -> None:
         (
             Given(num_processes=2),
             {},
-            ("--num-processes=2:", "--coordinator", "--process-id"),
+            ("--num-processes=2:", "--coordinator", "--process-id", "missing"),
         ),
         (
             Given(coordinator="a:1"),
             {},
-            ("--coordinator=a:1:", "--num-processes", "--process-id"),
+            ("--coordinator=a:1:", "--num-processes", "--process-id", "missing"),
         ),
         (
             Given("a:1", 2, 2),
@@ -150,7 +150,7 @@ def test_flags_win_over_variables_and_these_over_engines() -> None:
         (
             NOTHING,
             {"JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": "0"},
-            ("JAX_COORDINATOR_ADDRESS",),
+            ("JAX_COORDINATOR_ADDRESS", "missing"),
         ),
         (NOTHING, {"JAX_NUM_PROCESSES": "0"}, ("JAX_NUM_PROCESSES=0:", "at least 1")),
         (NOTHING, SKY | {"SKYPILOT_NODE_IPS": "10.0.0.5"}, ("SKYPILOT_NODE_IPS", "1 addresses")),
