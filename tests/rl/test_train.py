@@ -245,7 +245,7 @@ def test_signals_save_at_the_border_and_resume_to_the_same_bits(
     before = signal.getsignal(number)
     with (
         interrupt.hint(lambda: "go on so"),
-        pytest.raises(error, match="stopped after update 2.*go on so") as raised,
+        pytest.raises(error, match=r"stopped after update 2.*go on so") as raised,
     ):
         train(PPO, PARAMS, config=TRAIN, key=KEY, hooks=[hook], checkpoint_dir=tmp_path)
     assert raised.value.exit_code == code
