@@ -5,21 +5,18 @@ A repeat is a compiled chunk of PPO updates with what stands between chunks: the
 known goes in, the bars most wanted come out. `off` has no advice in its program, `none` the same
 program with an empty table. The live sides ask a mock that takes 0.1 ms, 3 s or for ever, through
 the whole service (queue, workers, limits, statistics, journal). Every side is a process of its own,
-as a run is, and sides take turns; all are started anew several times, since one and the same program
-may be some percent slower in one process than in another. `pairs` are ratios of neighbouring
-repeats: their median and its 90 % bootstrap interval, over launches and their pairs.
+as a run is, and sides take turns. One and the same program may be some percent slower in one process
+than in another.
 """
 
 from __future__ import annotations
 
 import tempfile
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 
 from jaxtrade.advisor.table import empty_table
 from jaxtrade.env.summary import summarise
@@ -31,10 +28,9 @@ from jaxtrade.training.chunk import chunk_program
 
 from . import harness, setting
 from .catalogue import Options
-from .worker import Sample, Worker
+from .worker import Worker
 
-PAIRS = 40  # at least, whatever --repeats says
-LAUNCHES = 4  # of all processes; each has its share of the pairs
+LEAST = 40  # repeats, whatever --repeats says: what is looked for is small
 UPDATES = 5  # of a chunk, the default of train.chunk_updates
 PPO = {"num_envs": 256, "num_steps": 64}  # as the shipped quickstart
 QUICK_PPO = {"num_envs": 16, "num_steps": 16, "num_minibatches": 2, "hidden": [8]}
@@ -47,7 +43,6 @@ SIDES = {  # name -> kind, transport
     "callback none": ("none", "callback"),
     "callback 0.1 ms": ("mock:slow:0.0001/mock:random", "callback"),
 }
-LEVEL = 0.9
 
 
 class Loop:
@@ -93,65 +88,25 @@ class Loop:
             self.advisor.close()
 
 
-def paired(launches: list[dict[str, list[Sample]]], ours: str, theirs: str) -> dict[str, Any]:
-    """How many times as fast `ours` was in each pair of neighbours: median, and its interval by a
-    bootstrap that draws launches, then pairs within each."""
-    ratios = np.array(
-        [[b.wall / a.wall for a, b in zip(x[ours], x[theirs], strict=True)] for x in launches]
-    )
-    rng, (count, pairs) = np.random.default_rng(0), ratios.shape
-    chosen = (
-        rng.integers(count, size=(10_000, count, 1)),
-        rng.integers(pairs, size=(10_000, count, pairs)),
-    )
-    medians = np.median(ratios[chosen], axis=(1, 2))
-    low, high = np.quantile(medians, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return {
-        "median": harness.rounded(float(np.median(ratios))),
-        "pairs": ratios.size,
-        "interval": [harness.rounded(float(low)), harness.rounded(float(high))],
-    }
-
-
-def launch(ppo: dict[str, Any], repeats: int) -> dict[str, list[Sample]]:
-    """New processes of all sides -> their repeats in turns."""
+def run(options: Options) -> dict[str, Any]:
+    ppo = QUICK_PPO if options.quick else PPO
+    steps = UPDATES * ppo["num_envs"] * ppo["num_steps"]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         sides = {}
         for name, (kind, transport) in SIDES.items():
             given = {"kind": kind, "transport": transport, "ppo": ppo}
             worker = Worker("advisor", "Loop", given | {"folder": str(folder / name)})
-            work = partial(sample_of, stack.enter_context(worker))
-            sides[name] = harness.Side(work, 0)
-        return harness.interleave(sides, repeats)
-
-
-def sample_of(worker: Worker) -> Sample:
-    return worker.run().sample
-
-
-def run(options: Options) -> dict[str, Any]:
-    count, ppo = (1, QUICK_PPO) if options.quick else (LAUNCHES, PPO)
-    repeats = -(-(options.repeats if options.quick else max(options.repeats, PAIRS)) // count)
-    launches = [launch(ppo, repeats) for _ in range(count)]
-    pairs = {}
-    for name, (kind, transport) in SIDES.items():
-        theirs = "off" if kind == "none" else f"{transport} none"
-        if name != "off":
-            pairs[f"{name}/{theirs}"] = paired(launches, name, theirs)
-    steps = UPDATES * ppo["num_envs"] * ppo["num_steps"]
+            sides[name] = harness.worker_side(stack.enter_context(worker), steps)
+        repeats = options.repeats if options.quick else max(options.repeats, LEAST)
+        found = harness.compare(sides, repeats)
+    pairs = {
+        name: "off" if kind == "none" else f"{transport} none"
+        for name, (kind, transport) in SIDES.items()
+    }
+    del pairs["off"]
     return {
-        "config": ppo
-        | {
-            "chunk_updates": UPDATES,
-            "launches": count,
-            "repeats": repeats * count,
-            "threads": harness.cores(),
-            "interval": f"{LEVEL:.0%} bootstrap of the median of ratios of neighbours, by launch",
-        },
-        "sides": {
-            name: harness.summary([each for taken in launches for each in taken[name]], steps)
-            for name in SIDES
-        },
-        "pairs": pairs,
+        "config": ppo | {"chunk_updates": UPDATES, "repeats": repeats, "threads": harness.cores()},
+        "sides": found,
+        "ratios": {f"{a}/{b}": harness.ratio(found, a, b) for a, b in pairs.items()},
     }

@@ -50,7 +50,6 @@ CACHE, CACHE_SECONDS = "JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_CO
 NO_CACHE = {"JAX_ENABLE_COMPILATION_CACHE": "0"}
 # With nothing behind it: no operation is captured in a command buffer.
 NO_BUFFERS = "--xla_gpu_enable_command_buffer="
-COMPILED = Path(__file__).with_name("compiled") / "accelerator.json"
 PASSED, FAILED, UNKNOWN = "passed", "failed", "not run"
 
 # Network, environments, steps, batch, epochs; those of SLOW take a CPU minutes an update.
@@ -65,13 +64,6 @@ QUICK_PPO = {"num_envs": 8, "num_steps": 16, "num_minibatches": 2, "num_epochs":
 TEST = {"num_envs": 64, "num_steps": 64, "num_minibatches": 4}  # `jaxtrade train --test`
 SEEDS = {"count": 64, "ppo": SEEDS_PPO, "sessions": 78, "updates": 3}
 QUICK_SEEDS = {"count": 4, "ppo": QUICK_PPO, "sessions": 4, "updates": 2}
-ROOFLINE = {  # bench -> shape of `accelerator` -> side of the same work
-    "env_step": {"env": "ours_summed_4096"},
-    "ppo_train": {
-        "reference": "large/ours/4096x128/batch 32768/4 epochs",
-        "default": "small/ours/256x128/batch 4096/4 epochs",
-    },
-}
 
 
 class Machine(NamedTuple):
@@ -177,8 +169,7 @@ def env_sizes(quick: bool, platform: str) -> dict[str, Any]:
 
 
 def env_step(context: Context) -> dict[str, Any]:
-    found = context.job("env_step.on_device", repeats=context.repeats, **context.sizes)
-    return found | estimates("env_step", context.machine.folder, found["sides"])
+    return context.job("env_step.on_device", repeats=context.repeats, **context.sizes)
 
 
 def feasible(full: Sequence[Any], quick: Sequence[Any]) -> Callable[[bool, str], dict[str, Any]]:
@@ -199,8 +190,7 @@ def left_out(sizes: Mapping[str, Any]) -> dict[str, str]:
 def ppo_train(context: Context) -> dict[str, Any]:
     shapes = context.sizes["shapes"]
     found = context.job("ppo_train.on_device", shapes=shapes, repeats=context.repeats)
-    own = estimates("ppo_train", context.machine.folder, found["sides"])
-    return found | own | {"left_out": left_out(context.sizes)}
+    return found | {"left_out": left_out(context.sizes)}
 
 
 def seeds_sizes(quick: bool, platform: str) -> dict[str, Any]:
@@ -354,27 +344,6 @@ PARTS = {
 def side_name(shape: Sequence[Any]) -> str:
     """As a result calls the side of a shape."""
     return "{}/ours/{}x{}/batch {}/{} epochs".format(*shape)
-
-
-def estimates(
-    bench: str, folder: str, sides: Mapping[str, Any], path: Path = COMPILED
-) -> dict[str, Any]:
-    """`roofline`: beside each measured shape that `accelerator` compiled for this device, its
-    estimate.
-    """
-    if not path.is_file():
-        return {}
-    compiled = json.loads(path.read_text(encoding="utf-8"))["targets"].get(folder, {})
-    found = {}
-    for shape, name in ROOFLINE[bench].items():
-        if name in sides and (estimate := compiled.get(shape, {}).get("estimate")):
-            share = sides[name]["steps_per_second"] / estimate["steps_per_second"]
-            found[shape] = {
-                "side": name,
-                "estimated_steps_per_second": estimate["steps_per_second"],
-                "measured_over_estimate": float(f"{share:.4g}"),
-            }
-    return {"roofline": found} if found else {}
 
 
 # -------------------------------------------------------------------------------------- the suite

@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -242,8 +242,9 @@ def in_children(
         if missing:
             left_out[name] = missing
             return
-        steps = about["num_envs"] * about["num_steps"]
-        found[name] = worker_side(stack, work, given, steps), about
+        module, _, function = work.partition(".")
+        worker = stack.enter_context(Worker(module, function, given, threads=1))
+        found[name] = harness.worker_side(worker, about["num_envs"] * about["num_steps"]), about
 
     for num_envs in scale.looked_at:
         given = {"num_envs": num_envs, "num_steps": scale.steps // 2 // num_envs}
@@ -262,15 +263,6 @@ def in_children(
         given = {"path": path, "kind": kind, "num_envs": num_envs, "steps": steps}
         add(f"sb3_{kind}_{num_envs}", "sb3.Vector", missing, about, **given)
     return found, left_out
-
-
-def worker_side(
-    stack: ExitStack, work: str, arguments: Mapping[str, Any], steps: int
-) -> harness.Side:
-    """A side in a child: `MODULE.FUNCTION`."""
-    module, _, function = work.partition(".")
-    worker = stack.enter_context(Worker(module, function, arguments, threads=1))
-    return harness.Side(lambda: worker.run().sample, steps)
 
 
 def not_confined() -> str:

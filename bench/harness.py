@@ -23,7 +23,7 @@ import jax
 from jaxtrade.runs.commit import environment
 
 from . import idle
-from .worker import Sample
+from .worker import Sample, Worker
 
 T = TypeVar("T")
 PACKAGES = (
@@ -78,6 +78,11 @@ def side(work: Callable[[], Any], steps: int) -> Side:
     computes.
     """
     return Side(lambda: clock(work), steps)
+
+
+def worker_side(worker: Worker, steps: int) -> Side:
+    """A side that runs in a child."""
+    return Side(lambda: worker.run().sample, steps)
 
 
 def interleave(sides: Mapping[str, Side], repeats: int) -> dict[str, list[Sample]]:

@@ -32,101 +32,51 @@ from .twin import make_tape, save
 
 GYMNAX = {"cartpole": "CartPole-v1", "acrobot": "Acrobot-v1"}
 LEARNERS = ("pqn", "dqn", "ppo")
-CHAIN = (
-    "data.market=ES",
-    "data.source=synthetic",
-    "data.synthetic=mean_reversion",
-    "account.preset=rules_off_50k",
-    "env.task=manage",
-    "split.test_sessions=0",
-)
+CHAIN = """
+data.market=ES data.source=synthetic data.synthetic=mean_reversion
+account.preset=rules_off_50k env.task=manage split.test_sessions=0
+"""
 SEEDS = tuple(range(5))
 GOALS = {"cartpole": Goal("episode", 400.0, 100), "chain": Goal("step", 0.75 * OPTIMUM, 16_384)}
-PQN_CONTROL = (
-    "rollout.num_envs=32",
-    "rollout.num_steps=64",
-    "pqn.num_minibatches=16",
-    "pqn.num_epochs=4",
-    "pqn.learning_rate=0.0003",
-    "pqn.learning_rate_end=0.00001",
-    "pqn.gamma=0.99",
-    "pqn.q_lambda=0.95",
-    "pqn.epsilon_end=0.05",
-    "pqn.epsilon_until=0.2",
-    "network.hidden=128,128",
-    "network.activation=relu",
-    "train.total_timesteps=500_000",
-)
-DQN_CONTROL = (
-    "rollout.num_envs=8",
-    "rollout.num_steps=8",
-    "dqn.buffer_size=160_000",
-    "dqn.batch_size=64",
-    "dqn.replay_ratio=8",
-    "dqn.learning_starts=1000",
-    "dqn.target_every=500",
-    "dqn.epsilon_until=0.2",
-    "dqn.learning_rate=0.0005",
-    "dqn.learning_rate_end=0.00001",
-    "train.total_timesteps=160_000",
-)
+PQN_CONTROL = """
+rollout.num_envs=32 rollout.num_steps=64 pqn.num_minibatches=16 pqn.num_epochs=4
+pqn.learning_rate=0.0003 pqn.learning_rate_end=0.00001 pqn.gamma=0.99 pqn.q_lambda=0.95
+pqn.epsilon_end=0.05 pqn.epsilon_until=0.2 network.hidden=128,128 network.activation=relu
+train.total_timesteps=500_000
+"""
+DQN_CONTROL = """
+rollout.num_envs=8 rollout.num_steps=8 dqn.buffer_size=160_000 dqn.batch_size=64
+dqn.replay_ratio=8 dqn.learning_starts=1000 dqn.target_every=500 dqn.epsilon_until=0.2
+dqn.learning_rate=0.0005 dqn.learning_rate_end=0.00001 train.total_timesteps=160_000
+"""
+PPO_CONTROL = """
+rollout.num_envs=16 rollout.num_steps=64 ppo.num_minibatches=4 ppo.num_epochs=4
+ppo.learning_rate=0.001 ppo.learning_rate_end=0.0001 ppo.gamma=0.99 ppo.ent_coef=0.0
+train.total_timesteps=400_000
+"""
 # (task, learner) -> keys; Acrobot is trained by the tests alone. `train.total_timesteps` is the
 # budget too: a seed that has not met the target by then counts as all of it.
-ROWS: dict[tuple[str, str], tuple[str, ...]] = {
+ROWS = {
     ("cartpole", "pqn"): PQN_CONTROL,
     ("acrobot", "pqn"): PQN_CONTROL,
-    ("chain", "pqn"): (
-        "rollout.num_envs=64",
-        "rollout.num_steps=128",
-        "pqn.num_minibatches=8",
-        "pqn.num_epochs=4",
-        "pqn.learning_rate=0.001",
-        "pqn.learning_rate_end=0.00001",
-        "pqn.gamma=0.95",
-        "pqn.q_lambda=0.9",
-        "pqn.epsilon_end=0.02",
-        "pqn.epsilon_until=0.5",
-        "network.activation=relu",
-        "train.total_timesteps=800_000",
-    ),
-    ("cartpole", "dqn"): (*DQN_CONTROL, "dqn.n_steps=5"),
+    ("cartpole", "dqn"): f"{DQN_CONTROL} dqn.n_steps=5",
     ("acrobot", "dqn"): DQN_CONTROL,
-    ("chain", "dqn"): ("dqn.replay_ratio=4", "dqn.gamma=0.95", "train.total_timesteps=800_000"),
-    ("cartpole", "ppo"): (
-        "rollout.num_envs=16",
-        "rollout.num_steps=64",
-        "ppo.num_minibatches=4",
-        "ppo.num_epochs=4",
-        "ppo.learning_rate=0.001",
-        "ppo.learning_rate_end=0.0001",
-        "ppo.gamma=0.99",
-        "ppo.ent_coef=0.0",
-        "train.total_timesteps=400_000",
-    ),
-    ("acrobot", "ppo"): (
-        "rollout.num_envs=16",
-        "rollout.num_steps=64",
-        "ppo.num_minibatches=4",
-        "ppo.num_epochs=4",
-        "ppo.learning_rate=0.001",
-        "ppo.learning_rate_end=0.0001",
-        "ppo.gamma=0.99",
-        "ppo.ent_coef=0.0",
-        "train.total_timesteps=400_000",
-    ),
-    ("chain", "ppo"): (
-        "rollout.num_envs=64",
-        "rollout.num_steps=128",
-        "ppo.num_minibatches=4",
-        "ppo.learning_rate=0.001",
-        "ppo.learning_rate_end=0.0001",
-        "ppo.normalise_rewards=false",
-        "ppo.gamma=0.95",
-        "ppo.gae_lambda=0.9",
-        "ppo.ent_coef=0.02",
-        "ppo.ent_coef_end=0.002",
-        "train.total_timesteps=800_000",
-    ),
+    ("cartpole", "ppo"): PPO_CONTROL,
+    ("acrobot", "ppo"): PPO_CONTROL,
+    ("chain", "pqn"): """
+rollout.num_envs=64 rollout.num_steps=128 pqn.num_minibatches=8 pqn.num_epochs=4
+pqn.learning_rate=0.001 pqn.learning_rate_end=0.00001 pqn.gamma=0.95 pqn.q_lambda=0.9
+pqn.epsilon_end=0.02 pqn.epsilon_until=0.5 network.activation=relu
+train.total_timesteps=800_000
+    """,
+    ("chain", "dqn"): """
+dqn.replay_ratio=4 dqn.gamma=0.95 train.total_timesteps=800_000
+    """,
+    ("chain", "ppo"): """
+rollout.num_envs=64 rollout.num_steps=128 ppo.num_minibatches=4 ppo.learning_rate=0.001
+ppo.learning_rate_end=0.0001 ppo.normalise_rewards=false ppo.gamma=0.95 ppo.gae_lambda=0.9
+ppo.ent_coef=0.02 ppo.ent_coef_end=0.002 train.total_timesteps=800_000
+    """,
 }
 # Keyword arguments of Stable-Baselines3's DQN, and the budget in environment steps. On CartPole: RL
 # Baselines3 Zoo, hyperparams/dqn.yml, whose exploration ends after 0.16 of 50,000 steps.
@@ -179,9 +129,9 @@ QUICK_STEPS = 8_192
 
 def config_of(task: str, learner: str, steps: int | None = None) -> RunConfig:
     """The committed settings of a learner on a task. steps: another budget."""
-    more = () if steps is None else (f"train.total_timesteps={steps}",)
-    chain = CHAIN if task == "chain" else ()
-    return load_config(None, [*chain, f"algorithm={learner}", *ROWS[task, learner], *more])
+    more = "" if steps is None else f" train.total_timesteps={steps}"
+    chain = CHAIN if task == "chain" else ""
+    return load_config(None, f"{chain} algorithm={learner} {ROWS[task, learner]}{more}".split())
 
 
 def job_of(task: str, learner: str, seeds: Sequence[int], steps: int | None) -> Job:
@@ -268,7 +218,7 @@ def run(options: Options) -> dict[str, Any]:
         "config": {
             "seeds": list(SEEDS),
             "optimum": OPTIMUM,
-            "rows": {f"{task}/{name}": list(keys) for (task, name), keys in ROWS.items()},
+            "rows": {f"{task}/{name}": keys.split() for (task, name), keys in ROWS.items()},
             "sb3": {
                 task: {"keywords": {k: str(v) for k, v in keywords.items()}, "budget": budget}
                 for task, (keywords, budget) in SB3.items()

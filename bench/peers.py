@@ -139,7 +139,7 @@ def sides(
     if "sbx" not in missing:
         given = {"config": config.model_dump(mode="json"), "updates": updates}
         worker = stack.enter_context(Worker("peers", "Sbx", given, threads=1))
-        made["sbx"] = Side(lambda: worker.run().sample, steps)
+        made["sbx"] = harness.worker_side(worker, steps)
     return made, missing
 
 

@@ -4,8 +4,8 @@ mathematics.
 Two networks: `small` is 64-64 tanh with 4 epochs, `large` 256-256-128 ReLU with 10, each for policy
 and value; batches of 256, 4 and 16 environments. Observations are not normalised on either side
 (`sb3.arguments` says why). Every side does the same updates. On a CPU the comparison of each network
-runs in a process of its own, with the number of XLA's compute threads that a trial of ours finds
-worth it; Stable-Baselines3 chooses torch's likewise.
+runs in a process of its own, with the number of XLA's compute threads that `jaxtrade train` chooses;
+Stable-Baselines3 has the number of torch's that a trial finds worth it.
 
 One repeat is one update; every side goes on from the state that its last update left, but for the
 JAX peers, whose runs are of a few updates and begin anew; what they compute otherwise is under
@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
-import statistics
 import tempfile
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +30,7 @@ import numpy as np
 from jaxtrade.config import RunConfig
 from jaxtrade.config.compute import Precision
 from jaxtrade.rl.ppo import make_ppo
+from jaxtrade.runs.computing import threads_of
 
 from . import harness, peers, sb3, setting
 from .catalogue import PUREJAXRL_COMMIT, Options
@@ -38,7 +38,7 @@ from .device import side_name
 from .harness import Side, commit
 from .learning import Learning, learning_of
 from .twin import make_tape, save
-from .worker import Reply, Worker
+from .worker import Worker
 
 NETWORKS: dict[str, dict[str, Any]] = {
     "small": {"hidden": (64, 64), "activation": "tanh", "num_epochs": 4},
@@ -55,7 +55,6 @@ UPDATE = {"small": 4_096, "large": 2_048}  # steps of one update
 COMPARED = (4, 16)
 # Updates in one run of a peer, which begins from nothing: their start weighs less.
 PEER_UPDATES = {"small": 4, "large": 2}
-TRIAL_ROUNDS = 3
 
 
 def config_of(
@@ -121,79 +120,6 @@ def compared(quick: bool, network: str) -> dict[int, RunConfig]:
     return {count: config_of(network, count, steps // count) for count in COMPARED}
 
 
-class Children:
-    """Stable-Baselines3's sides, in a child each, with what they reported beside their time."""
-
-    def __init__(self, stack: ExitStack) -> None:
-        self._stack = stack
-        self._first: dict[str, Reply] = {}
-        self._replies: dict[str, list[Reply]] = {}
-
-    def add(self, name: str, ppo: Learning, path: Path, threads: Sequence[int]) -> Side:
-        """The number of torch threads is chosen before this returns."""
-        told = ppo.model_dump(mode="json")
-        given = {"ppo": told, "path": str(path), "kind": "dummy", "threads": list(threads)}
-        worker = self._stack.enter_context(Worker("sb3", "trainer", given, max(threads)))
-        self._first[name] = worker.run()
-        replies = self._replies.setdefault(name, [])
-
-        def repeat() -> harness.Sample:
-            replies.append(worker.run())
-            return replies[-1].sample
-
-        return Side(repeat, update_steps(ppo))
-
-    def reported(self, name: str) -> dict[str, Any]:
-        """Torch threads and their trial, the rollout's share of the time, peak resident bytes."""
-        if name not in self._first:
-            return {}
-        first, replies = self._first[name], self._replies[name]
-        shares = [share(reply.answer) for reply in replies[1:]]
-        return first.answer | {
-            "collect_share": harness.rounded(statistics.median(shares)),
-            "peak_bytes": replies[-1].peak_bytes,
-        }
-
-
-def share(answer: Mapping[str, float]) -> float:
-    """Of an iteration's seconds, those of the rollout."""
-    return answer["collect"] / (answer["collect"] + answer["update"])
-
-
-def trial(network: str, quick: bool) -> Callable[[], None]:
-    """For `Worker`: one update of ours with the most environments, to see what threads are
-    worth.
-    """
-    side = ours(compared(quick, network)[COMPARED[-1]])
-
-    def work() -> None:
-        side.run()
-
-    return work
-
-
-def choose_threads(quick: bool, network: str) -> tuple[int, dict[str, float]]:
-    """XLA's number of compute threads for a network's comparison, and the trial's seconds by
-    number.
-    """
-    counts, given = counts_of(quick), {"network": network, "quick": quick}
-    with ExitStack() as stack:
-        workers = {}
-        for count in counts:
-            worker = Worker("ppo_train", "trial", given, variables={"NPROC": str(count)})
-            workers[count] = stack.enter_context(worker)
-        for worker in workers.values():
-            worker.run()
-        return sb3.fastest(
-            lambda count: workers[count].run().sample.wall, counts, TRIAL_ROUNDS, sb3.WORTH
-        )
-
-
-def counts_of(quick: bool) -> list[int]:
-    """Numbers of threads that are tried."""
-    return [1] if quick else sorted({1, harness.cores()})
-
-
 def comparison(network: str, quick: bool, repeats: int, checkout: str | None) -> Callable[[], Any]:
     """For `Worker`: `measure`."""
     options = Options(quick, repeats, Path(checkout) if checkout else None)
@@ -201,29 +127,25 @@ def comparison(network: str, quick: bool, repeats: int, checkout: str | None) ->
 
 
 def measured_apart(options: Options, network: str) -> dict[str, dict[str, Any]]:
-    """`measure` in a process with the number of threads that suits it; on an accelerator, in this
-    one.
+    """`measure` in a process with the number of compute threads that `jaxtrade train` chooses; on an
+    accelerator, in this one.
     """
     if jax.devices()[0].platform != "cpu":
-        return measure(options, network) | {"threads": {}}
-    threads, seconds = choose_threads(options.quick, network)
-    given = {
-        "network": network,
-        "quick": options.quick,
-        "repeats": options.repeats,
-        "checkout": str(options.purejaxrl.resolve()) if options.purejaxrl else None,
-    }
-    chosen = {network: {"chosen": threads, "trial_seconds": seconds}}
+        return measure(options, network)
+    threads = threads_of(compared(options.quick, network)[COMPARED[-1]], harness.cores())
+    checkout = str(options.purejaxrl.resolve()) if options.purejaxrl else None
+    given = {"network": network, "quick": options.quick}
+    given |= {"repeats": options.repeats, "checkout": checkout}
     with Worker("ppo_train", "comparison", given, variables={"NPROC": str(threads)}) as worker:
-        return worker.run().answer | {"threads": chosen}
+        return worker.run().answer
 
 
 def measure(options: Options, network: str) -> dict[str, dict[str, Any]]:
     """The compared sides with one network, interleaved -> `sides`, `ratios`, `left_out`."""
     sides: dict[str, Side] = {}
-    left_out: dict[str, str] = {}
+    left_out, told = dict[str, str](), dict[str, Any]()
+    threads = [1] if options.quick else sorted({1, harness.cores()})
     with ExitStack() as stack:
-        children = Children(stack)
         world = setting.world()
         path = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "tape.npz"
         save(make_tape(world.env.config, world.params), path)
@@ -236,14 +158,17 @@ def measure(options: Options, network: str) -> dict[str, dict[str, Any]]:
             for side in found.values():  # a child starts with its first repeat: not in the trial
                 side.run()
         for count, config in same.items():
-            name = f"{network}/sb3_dummy/{count}"
+            name, ppo = f"{network}/sb3_dummy/{count}", learning_of(config)
             if importlib.util.find_spec("sb3_contrib") is None:
                 left_out[name] = sb3.MISSING
-            else:
-                ppo, threads = learning_of(config), counts_of(options.quick)
-                sides[name] = children.add(name, ppo, path, threads)
+                continue
+            given = {"ppo": ppo.model_dump(mode="json"), "path": str(path), "threads": threads}
+            worker = stack.enter_context(Worker("sb3", "Trainer", given, threads[-1]))
+            told[name] = worker.run().answer  # the number of its threads is chosen now
+            sides[name] = harness.worker_side(worker, update_steps(ppo))
         results = harness.compare(sides, options.repeats)
-        results = {name: each | children.reported(name) for name, each in results.items()}
+    for name, each in told.items():
+        results[name] |= each
     return {"sides": results, "ratios": ratios(results), "left_out": left_out}
 
 
@@ -274,7 +199,7 @@ def run(options: Options) -> dict[str, Any]:
     }
     merged = {
         key: {name: value for part in parts for name, value in part[key].items()}
-        for key in ("sides", "ratios", "left_out", "threads")
+        for key in ("sides", "ratios", "left_out")
     }
     differences = {"sb3": sb3.DIFFERENCES, **peers.DIFFERENCES}
     told = {name: list(listed) for name, listed in differences.items()}

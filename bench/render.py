@@ -168,21 +168,13 @@ def memory(result: Result) -> list[str]:
     return rows(("what", "bytes"), cells)
 
 
-def advisor(result: Result) -> list[str]:
-    """Training with an advisor over training without."""
-    told = {
-        name: {"x": e["median"], "x_range": e["interval"]} for name, e in result["pairs"].items()
-    }
-    return rows(("steps per second of", "ratio", "90 % interval"), measured(told, "x"))
-
-
 TABLES: dict[str, Callable[[Result], list[str]]] = {
     "env_step": env_step,
     "ppo_train": ppo_train,
     "time_to_reward": time_to_reward,
     "learners": learners,
     "population": ratios,
-    "advisor": advisor,
+    "advisor": ratios,
     "memory": memory,
 }
 

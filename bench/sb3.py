@@ -174,46 +174,24 @@ def choose_threads(
 
 
 class Trainer:
-    """The first call chooses the number of torch threads, for the children of a bench start at the
-    same time; every later call is one iteration and returns its seconds in the rollout ("collect")
-    and in the epochs ("update").
+    """For `Worker`: MaskablePPO with the mathematics of `ppo`, a `Learning` as JSON, on the tape at
+    `path`. The first call chooses the number of torch threads, for the children of a bench start at
+    the same time; every later call is one iteration.
     """
 
-    def __init__(self, config: Learning, path: str, kind: str, threads: Sequence[int]) -> None:
-        self._config, self._threads = config, threads
-        self._chosen = arguments(config)
-        self._envs = vector_env(path, kind, config.num_envs)
+    def __init__(self, ppo: Mapping[str, Any], path: str, threads: Sequence[int]) -> None:
+        self._config, self._threads = validated(Learning, ppo, "ppo"), threads
+        self._envs = vector_env(path, "dummy", self._config.num_envs)
         self._model: Any = None
-        self._update = 0.0
 
     def __call__(self) -> dict[str, Any]:
         if self._model is None:
-            count, trial = choose_threads(self._envs, self._chosen, self._threads, WORTH)
-            self._model = self._timed(make_model(self._envs, self._chosen, 0))
+            chosen = arguments(self._config)
+            count, trial = choose_threads(self._envs, chosen, self._threads, WORTH)
+            self._model = make_model(self._envs, chosen, 0)
             return {"threads": count, "trial_seconds": trial}
-        start = time.perf_counter()
         iterate(self._model, self._config.num_envs * self._config.num_steps)
-        return {"collect": time.perf_counter() - start - self._update, "update": self._update}
-
-    def _timed(self, model: Any) -> Any:
-        learn = model.train
-
-        def train() -> None:
-            start = time.perf_counter()
-            learn()
-            self._update = time.perf_counter() - start
-
-        model.train = train
-        return model
-
-    def close(self) -> None:
-        """End the processes of the environments."""
-        self._envs.close()
-
-
-def trainer(ppo: Mapping[str, Any], path: str, kind: str, threads: Sequence[int]) -> Trainer:
-    """For `Worker`: `ppo` is a `Learning` as JSON, `path` a tape."""
-    return Trainer(validated(Learning, ppo, "ppo"), path, kind, threads)
+        return {}
 
 
 class Learner:

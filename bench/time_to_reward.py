@@ -25,7 +25,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from jaxtrade.config import RunConfig, make_config
 from jaxtrade.interop.gymnax_adapter import from_gymnax
@@ -69,7 +68,6 @@ PPO: dict[str, Any] = {
 SEEDS = tuple(range(8))
 NUM_ENVS = (4, 8, 16)
 BUDGET = 150 * ROLLOUT
-LEVEL, DRAWS = 0.9, 10_000
 
 
 class Goal(NamedTuple):
@@ -230,26 +228,8 @@ def summary(replies: Sequence[Reply]) -> dict[str, Any]:
     return result | {"last_each": [reply.answer["last"] for reply in replies]}
 
 
-def bootstrap(
-    ours: Sequence[float], theirs: Sequence[float], level: float = LEVEL, draws: int = DRAWS
-) -> tuple[float, float]:
-    """Percentile interval of median(ours) / median(theirs), each side's seeds drawn with
-    replacement.
-    """
-    generator = np.random.default_rng(0)
-
-    def medians(values: Sequence[float]) -> np.ndarray:
-        return np.median(generator.choice(np.asarray(values, float), (draws, len(values))), axis=1)
-
-    low, high = np.quantile(medians(ours) / medians(theirs), [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
-
-
 def compare(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
-    """How many times sooner we are there (medians), and our environment steps over theirs with
-    their interval.
-    """
-    low, high = bootstrap(ours["env_steps_each"], theirs["env_steps_each"])
+    """How many times sooner we are there (medians), and our environment steps over theirs."""
 
     def sooner(compiling: bool) -> dict[str, float]:
         return {
@@ -260,7 +240,6 @@ def compare(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any
     return sooner(False) | {
         "with_compile": sooner(True),
         "env_steps": harness.rounded(ours["env_steps"] / theirs["env_steps"]),
-        "env_steps_interval": [harness.rounded(low), harness.rounded(high)],
     }
 
 
@@ -330,7 +309,6 @@ def run(options: Options) -> dict[str, Any]:
             "sessions": SESSIONS,
             **SECTIONS,
             "ppo": PPO,
-            "interval": f"{LEVEL:.0%} bootstrap over seeds, {DRAWS} draws",
         },
         "sides": sides,
         "ratios": ratios,

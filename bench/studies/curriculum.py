@@ -20,7 +20,7 @@ import numpy as np
 from bench import harness, setting
 from bench import time_to_reward as chosen
 from bench.learning import sections_of
-from bench.time_to_reward import LEVEL, REWARD, bootstrap
+from bench.time_to_reward import REWARD
 from jaxtrade.config import RunConfig, TransferConfig
 from jaxtrade.interop.world import load_world
 from jaxtrade.rl import transfer
@@ -38,6 +38,7 @@ UPDATES = 150  # budget of the last phase, and of training from scratch
 TARGET, WINDOW = chosen.GOAL.target, 8  # reward per step, over as many updates
 SEEDS = 10
 NUM_ENVS = 16
+LEVEL, DRAWS = 0.9, 10_000
 
 
 def config_of(task: str) -> RunConfig:
@@ -120,6 +121,21 @@ def summary(rewards: np.ndarray, before: int) -> dict[str, Any]:
 def ends(rewards: np.ndarray) -> list[float]:
     """Of each seed, the mean of the last window."""
     return [harness.rounded(float(mean)) for mean in rewards[-WINDOW:].mean(axis=0)]
+
+
+def bootstrap(
+    ours: Sequence[float], theirs: Sequence[float], level: float = LEVEL, draws: int = DRAWS
+) -> tuple[float, float]:
+    """Percentile interval of median(ours) / median(theirs), each side's seeds drawn with
+    replacement.
+    """
+    generator = np.random.default_rng(0)
+
+    def medians(values: Sequence[float]) -> np.ndarray:
+        return np.median(generator.choice(np.asarray(values, float), (draws, len(values))), axis=1)
+
+    low, high = np.quantile(medians(ours) / medians(theirs), [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
 
 
 def run(quick: bool) -> dict[str, Any]:

@@ -8,15 +8,17 @@ import functools
 import importlib.metadata
 import re
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
-from bench import accelerator
-from bench.accelerator import DEVICES, Loop
-from bench.catalogue import Options
+from bench import accelerator, table
+from bench.accelerator import DEVICES, SHAPES, Loop
+from bench.catalogue import COMPILED, Options
 from bench.command import request
 from jaxtrade.errors import ConfigError
 
+ROOT = Path(__file__).resolve().parents[2]
 FOUND = {"steps": 1000, "launches": 100, "product_flops": 10**9, "bytes": 10**6, "cycles": 0}
 
 
@@ -198,3 +200,11 @@ def test_a_failed_compilation_says_why(monkeypatch, tmp_path):
         accelerator.measure("v5e", "reference")
     found = accelerator.run(Options(targets=("v5e",), shapes=("reference",)))
     assert "failed" in found["left_out"]["v5e reference"]
+
+
+def test_the_committed_result_has_every_program_of_every_device():
+    result = table.read(ROOT / COMPILED / "accelerator.json")
+    assert set(result["targets"]) == set(DEVICES)
+    assert all(set(found) == set(SHAPES) for found in result["targets"].values())
+    assert not result["quick"]
+    assert not result["stamp"]["commit"].endswith("+")

@@ -307,38 +307,6 @@ def test_a_cpu_leaves_out_what_takes_it_minutes() -> None:
     assert max(PARTS["population"].sizes(False, "gpu")["counts"]) == 256
 
 
-def test_the_roofline_stands_beside_what_was_measured(tmp_path: Path) -> None:
-    path = tmp_path / "accelerator.json"
-    path.write_text(
-        json.dumps(
-            {
-                "targets": {
-                    "h200": {
-                        "reference": {"estimate": {"steps_per_second": 2_000_000}},
-                        "default": {"unread": "an operation"},
-                    }
-                }
-            }
-        )
-    )
-    sides = {device.side_name(shape): side(500_000) for shape in (device.REFERENCE, device.DEFAULT)}
-    assert device.estimates("ppo_train", "h200", sides, path) == {
-        "roofline": {
-            "reference": {
-                "side": device.side_name(device.REFERENCE),
-                "estimated_steps_per_second": 2_000_000,
-                "measured_over_estimate": 0.5,
-            }
-        }
-    }
-    assert device.estimates("ppo_train", "cpu", sides, path) == {}
-    assert device.estimates("ppo_train", "h200", sides, tmp_path / "none.json") == {}
-    committed = json.loads(device.COMPILED.read_text())["targets"]
-    assert all(
-        shape in committed["h200"] for shapes in device.ROOFLINE.values() for shape in shapes
-    )
-
-
 def context(jobs: Callable[..., Any]) -> Context:
     class Doubled(Context):
         def job(self, name: str, variables: Any = None, **arguments: Any) -> Any:

@@ -49,7 +49,7 @@ def test_the_optimum_is_the_dynamic_programmes():
     """Expected reward of all episodes over their expected steps: starts are drawn from all decision
     bars.
     """
-    found = reward_per_step(load_config(None, list(learners.CHAIN)))
+    found = reward_per_step(load_config(None, learners.CHAIN.split()))
     assert found == pytest.approx(time_to_reward.OPTIMUM, abs=2e-4)
 
 

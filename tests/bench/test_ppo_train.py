@@ -68,24 +68,17 @@ def test_every_side_runs_and_a_side_that_cannot_is_reported(
     assert reported["left_out"]["small/peer/4"] == "not now"
     for name, side in reported["sides"].items():
         assert side["steps_per_second"] > 0
-        assert ("collect_share" in side) == ("sb3" in name)
+        assert ("threads" in side) == ("sb3" in name)
     assert json.dumps(reported)
-
-
-def test_the_share_of_the_rollout() -> None:
-    assert ppo_train.share({"collect": 3.0, "update": 1.0}) == 0.75
 
 
 @pytest.mark.slow
 @pytest.mark.long
 def test_a_network_is_compared_in_a_process_of_its_own() -> None:
-    """Quick shapes, but the whole way: threads tried in children, sides measured in another."""
+    """Quick shapes, but the whole way."""
     options = Options(quick=True, repeats=1)
-    threads, seconds = ppo_train.choose_threads(True, "small")
-    assert (threads, list(seconds)) == (1, ["1"])
     found = ppo_train.measured_apart(options, "small")
     assert {"small/ours/4", "small/ours/16"} <= found["sides"].keys()
-    assert found["threads"]["small"]["chosen"] == 1
     assert all(
         f"small/{side}/{count}" in found["sides"] or f"small/{side}/{count}" in found["left_out"]
         for side in ("sb3_dummy", "rejax", "purejaxrl", "sbx")

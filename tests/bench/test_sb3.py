@@ -255,11 +255,7 @@ def test_a_seed_is_a_run(torch: Any, tape_path: str) -> None:
     assert first == again != other
 
 
-@pytest.mark.parametrize("kind", ["dummy", pytest.param("subproc", marks=pytest.mark.slow)])
-def test_a_trainer_tells_its_threads_then_its_times(torch: Any, tape_path: str, kind: str) -> None:
-    work = sb3.trainer(Learning(**UPDATE).model_dump(mode="json"), tape_path, kind, [1])
+def test_a_trainer_tells_its_threads_first(torch: Any, tape_path: str) -> None:
+    work = sb3.Trainer(Learning(**UPDATE).model_dump(mode="json"), tape_path, [1])
     assert work() == {"threads": 1, "trial_seconds": {}}
-    seconds = work()
-    assert seconds.keys() == {"collect", "update"}
-    assert min(seconds.values()) > 0
-    work.close()
+    assert work() == {}

@@ -13,17 +13,9 @@ from bench import sb3, time_to_reward
 from bench.catalogue import Options
 from bench.harness import Sample
 from bench.learning import learning_of
-from bench.time_to_reward import Goal, bootstrap, compare, config_of, summary
+from bench.time_to_reward import Goal, compare, config_of, summary
 from bench.worker import Reply
 from tests.optimum.learner import chain_config, reward_per_step
-
-
-def test_the_interval_on_hand_numbers() -> None:
-    assert bootstrap([200.0] * 8, [100.0] * 8) == (2.0, 2.0)
-    low, high = bootstrap([1.0, 3.0], [1.0, 1.0])  # medians 1, 2, 3 with chances 1/4, 1/2, 1/4
-    assert (low, high) == (1.0, 3.0)
-    assert bootstrap([1.0, 3.0], [1.0, 1.0], level=0.4) == (2.0, 2.0)
-    assert bootstrap([1.0, 1.0], [1.0, 2.0]) == (0.5, 1.0)
 
 
 def runs(*steps: int, seconds_per_step: float = 0.01, compiling: float = 0.0) -> dict[str, Any]:

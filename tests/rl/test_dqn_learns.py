@@ -121,7 +121,7 @@ def solved(task, name, seeds):
     """The scores of `seeds` seeds (two or more) with the bench's settings, each over 200 greedy
     episodes or 100 unseen sessions."""
     problem = PROBLEMS[name]
-    config = config_of(problem, "mlp", ("algorithm=dqn", *ROWS[task, "dqn"]))
+    config = config_of(problem, "mlp", ("algorithm=dqn", *ROWS[task, "dqn"].split()))
     world = world_of(problem, config)
     plan = plan_run(config.train, config.rollout.num_envs, config.rollout.num_steps)
     algorithm = make_algorithm(config, world.env, plan.total_updates)

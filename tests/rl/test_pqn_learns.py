@@ -23,7 +23,7 @@ def greedy_returns(name: str) -> jax.Array:
     """float32[3, 200]: undiscounted returns of greedy episodes of three seeds, trained with the
     bench's settings.
     """
-    config = load_config(None, ["algorithm=pqn", *ROWS[name, "pqn"]])
+    config = load_config(None, ["algorithm=pqn", *ROWS[name, "pqn"].split()])
     env, params = from_gymnax(GYMNAX[name])
     plan = plan_run(config.train, config.rollout.num_envs, config.rollout.num_steps)
     learner = make_pqn(config, env, plan.total_updates)
@@ -66,7 +66,7 @@ def test_acrobot_swings_up():
 @pytest.mark.slow
 @pytest.mark.long  # test_dqn_learns.py
 def test_the_mean_reverting_market_is_learned_to_within_15_percent_of_its_optimum():
-    config = chain_config("manage", "algorithm=pqn", *ROWS["chain", "pqn"])
+    config = chain_config("manage", "algorithm=pqn", *ROWS["chain", "pqn"].split())
     setup = prepare(config)
     trained = train(
         setup.algorithm, setup.params, config=config.train, key=jax.random.key(config.seed)

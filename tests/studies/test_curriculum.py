@@ -33,6 +33,16 @@ def test_earlier_phases_count_along() -> None:
     assert alone["reached"] == both["reached"] == 1
 
 
+def test_the_interval_on_hand_numbers() -> None:
+    assert curriculum.bootstrap([200.0] * 8, [100.0] * 8) == (2.0, 2.0)
+    low, high = curriculum.bootstrap(
+        [1.0, 3.0], [1.0, 1.0]
+    )  # medians 1, 2, 3 with chances 1/4, 1/2, 1/4
+    assert (low, high) == (1.0, 3.0)
+    assert curriculum.bootstrap([1.0, 3.0], [1.0, 1.0], level=0.4) == (2.0, 2.0)
+    assert curriculum.bootstrap([1.0, 1.0], [1.0, 2.0]) == (0.5, 1.0)
+
+
 def test_tasks_share_everything_else() -> None:
     first, *others = [curriculum.config_of(task) for task in curriculum.TASKS]
     for config in others:
