@@ -20,7 +20,7 @@ _STUB = Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8")
 _HOME = {
     line.split()[3]: line.split()[1] for line in _STUB.splitlines() if line.startswith("from ")
 }
-__all__ = sorted(name for name in _HOME if not name.startswith("_"))
+__all__ = sorted(name for name in _HOME if not name.startswith("_"))  # pyright: ignore
 
 
 def __getattr__(name: str) -> Any:
