@@ -69,14 +69,14 @@ def host_data(host: HostMarket, view: MarketView) -> MarketData:
     )
     ask = {name: host.arrays[f"ask.{name}"] for name in PRICES if f"ask.{name}" in host.arrays}
     return MarketData(
-        **arrays,
+        **arrays,  # type: ignore[arg-type]  # host leaves
         sessions=sessions,
         view=view,  # type: ignore[arg-type]
-        fingerprint=words_of(host.fingerprint),
+        fingerprint=words_of(host.fingerprint),  # type: ignore[arg-type]
         path=host.path,  # type: ignore[arg-type]
-        ask=Quotes(**ask) if ask else None,
+        ask=Quotes(**ask) if ask else None,  # type: ignore[arg-type]
         tick_value=host.tick_value,
-    )  # type: ignore[arg-type]
+    )
 
 
 def words_of(digest: str) -> np.ndarray:

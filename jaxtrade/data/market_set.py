@@ -145,18 +145,19 @@ def join(members: Sequence[Market], config: RunConfig) -> MarketSet:
     _check_size(members, int(offsets[-1]))
     digest = hashlib.sha256("|".join(member.fingerprint for member in members).encode()).hexdigest()
     parts = [member.data for member in members]
+    symbols = np.repeat(np.arange(len(members), dtype=np.int8), np.diff(offsets))
     data = to_device(
         MarketData(
             **{name: _rows(parts, name) for name in (*PRICES, "tr_sum", "bars_to_flat")},
             sessions=_sessions(parts, offsets),
             view=_view([part.view for part in parts]),
-            fingerprint=words_of(digest),
+            fingerprint=words_of(digest),  # type: ignore[arg-type]  # host leaves
             path=_path(members),
             tick_value=_tick_value(members),  # type: ignore[arg-type]
             ask=_ask(parts),
-            symbol=np.repeat(np.arange(len(members), dtype=np.int8), np.diff(offsets)),
+            symbol=symbols,  # type: ignore[arg-type]
         )
-    )  # type: ignore[arg-type]  # host leaves
+    )
     if wants_tables(config):
         data = data.replace(view=with_tables(data.view, config.env.window))
     return MarketSet(tuple(members), data, digest, offsets, session_offsets)

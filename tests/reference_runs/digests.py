@@ -126,7 +126,7 @@ def capture_all(tree: Path, names: Sequence[str], folder: Path, jobs: int) -> di
 
     def capture(name: str) -> list[str]:
         out = folder / f"{name}.json"
-        words = [word.format(folder=folder) for word in every[name]]
+        words = [word.replace("{folder}", str(folder)) for word in every[name]]
         if words[0] == "train":
             words += ["--run-dir", str(folder / name)]
         run([str(CAPTURE), str(out), *words])
@@ -135,7 +135,7 @@ def capture_all(tree: Path, names: Sequence[str], folder: Path, jobs: int) -> di
     every = commands()
     found = {name: capture(name) for name in FIRST}
     if any("table:" in word for name in names for word in every[name]):
-        run(["-m", "jaxtrade.cli", *(word.format(folder=folder) for word in PREPARE)])
+        run(["-m", "jaxtrade.cli", *(word.replace("{folder}", str(folder)) for word in PREPARE)])
     with ThreadPoolExecutor(jobs) as pool:
         rest = [name for name in names if name not in found]
         for name, its in zip(rest, pool.map(capture, rest), strict=True):

@@ -135,8 +135,11 @@ def host_view(
     if has_levels and not leaves["level"].any():
         leaves["level"] = None
     return MarketView(
-        **leaves, scaling=scaling, features=features, base=np.int32(base) if base else None
-    )  # type: ignore[arg-type]  # a host leaf
+        **leaves,
+        scaling=scaling,
+        features=features,
+        base=np.int32(base) if base else None,  # type: ignore[arg-type]  # a host leaf
+    )
 
 
 def aligned(rows: int, columns: int) -> np.ndarray:
