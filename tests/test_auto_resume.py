@@ -95,7 +95,7 @@ def test_a_resumed_sweep_hands_its_overrides_to_its_runs(
     )
     original = train.resume
     monkeypatch.setattr(
-        train, "resume", lambda path, store, data, screen, set: resumed.append((path, set))
+        train, "resume", lambda path, data, screen, set: resumed.append((path, set))
     )
     monkeypatch.setattr(
         train,
@@ -129,12 +129,12 @@ def test_a_resumed_search_hands_its_overrides_to_its_best_run(
     created(search / "best")
     original = train.resume
     monkeypatch.setattr(
-        train, "resume", lambda path, store, data, screen, set: resumed.append((path, set))
+        train, "resume", lambda path, data, screen, set: resumed.append((path, set))
     )
     monkeypatch.setattr(
         train,
         "go_on",
-        lambda config, path, store, screen, finish: [
+        lambda config, path, screen, finish: [
             finish(config, path / "best"),
             config.control.wall_clock,
         ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import operator
 import subprocess
 import sys
 import textwrap
@@ -394,7 +395,8 @@ def test_files_and_threads_do_not_pile_up(tmp_path: Path) -> None:
     before = opened()
     for _ in range(10):
         once()
-    assert until(lambda: opened() == before)
+    # fewer, where a thread of the first one was still ending
+    assert until(lambda: all(map(operator.le, opened(), before)))
 
 
 def test_no_secret_is_in_any_file(run: Callable[..., Running], tmp_path: Path) -> None:

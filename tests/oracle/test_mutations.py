@@ -128,7 +128,7 @@ IN_CI = (
     "a-touch-does-not-reach-the-target",
     "the-floor-cap-is-ignored",
     "walk-the-mark-of-the-whole-bar",
-    "reward-of-realised-money-only",
+    "the-reward-is-realised-money-alone",
 )
 
 

@@ -71,7 +71,7 @@ def test_a_draw_by_hand():
 @given(st.sampled_from([1, 2, 3, 7, 12]), st.data())
 def test_set_leaves_make_the_tree_of_those_leaves(count, data):
     """Also with one leaf set twice: the largest value counts."""
-    values = st.floats(0, 100, width=32)
+    values = st.floats(0, 100, width=32, allow_subnormal=False)  # XLA takes them for 0
     leaves = data.draw(st.lists(values, min_size=count, max_size=count))
     index = data.draw(st.lists(st.integers(0, count - 1), min_size=4, max_size=4))
     value = data.draw(st.lists(values, min_size=4, max_size=4))
