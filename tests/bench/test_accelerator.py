@@ -132,7 +132,7 @@ def test_the_gradient_step_is_the_minibatch_inside_an_epoch_or_the_outer_loop(in
         *(Loop(name, (), "", trips, own) for name, trips, own in outer),
         *(Loop(name, ("epochs",), "", trips, own) for name, trips, own in inside),
     ]
-    found = accelerator.phases(Text(loops), 128)
+    found = accelerator.phases(Text(loops), 128)  # pyright: ignore[reportArgumentType]
     assert (found["rollout_step"], found["gradient_step"]) == (16, launches)
     assert found["after_rollout_per_step"] == 3
 
