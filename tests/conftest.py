@@ -36,7 +36,6 @@ LIGHTLY_COMPILED = (
     "test_cli.py",
     "test_evolving_run.py",
     "test_experiment.py",
-    "test_kept_runs.py",
     "test_nulls_run.py",
     "test_old_run.py",
     "test_optuna_search.py",

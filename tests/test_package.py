@@ -4,6 +4,7 @@ and installs.
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -36,3 +37,14 @@ def test_every_folder_of_modules_is_a_package_that_setuptools_finds() -> None:
         module.parent for top in ("jaxtrade", "bench") for module in (ROOT / top).rglob("*.py")
     }
     assert [folder for folder in sorted(folders) if not (folder / "__init__.py").is_file()] == []
+
+
+def test_every_test_file_that_ci_names_exists() -> None:
+    named = " ".join(
+        (ROOT / name).read_text(encoding="utf-8") for name in (".ci/run", "tests/oldest.txt")
+    )
+    assert not [
+        name
+        for name in re.findall(r"\btests/[\w/]+(?:\.py|\.txt|\b)", named)
+        if not (ROOT / name).exists()
+    ]
