@@ -25,7 +25,7 @@ from jaxtrade.runs.rundir import read_run
 from jaxtrade.storage import monitor
 from jaxtrade.storage.sinks import read_rows
 from tests.messages import missing
-from tests.reference_runs.__main__ import digests
+from tests.reference_runs.__main__ import hashes_of
 from tests.reference_runs.runs import TINY
 
 ROOT = Path(__file__).parents[1]
@@ -101,7 +101,7 @@ def test_the_policy_learns_the_same_with_it_and_without_it(run: Path, tmp_path: 
     the environments' statistics differ, which a checkpoint holds too."""
     off = tmp_path / "off"
     trained(off, "monitor.on=false")
-    mine, others = digests(run), digests(off)
+    mine, others = hashes_of(run), hashes_of(off)
     assert mine.keys() == others.keys()
     differ = {name for name in mine if mine[name] != others[name]}
     assert differ == {name for name in mine if name.endswith("whole state")}

@@ -163,7 +163,7 @@ def test_the_tutorial_runs_as_printed(tmp_path: Path) -> None:
 def test_the_python_page_runs_as_printed(tmp_path: Path) -> None:
     code = "\n".join(text for _, text in blocks(DOCS / "python.md", "python"))
     said = run_in(tmp_path, "python", code)
-    assert not missing(said, "mean 'total_timesteps'?", "several sections", "'kind'")
+    assert not missing(said, "mean 'total_timesteps'", "several sections", "'kind'")
     assert "first action:" in said
 
 
