@@ -20,7 +20,6 @@ from jaxtrade.data.contracts import Contract
 from jaxtrade.data.formats.layout import Order, plain_name
 from jaxtrade.data.formats.recognise import Stated, missing_keys, settled, spoken, unsaid
 from jaxtrade.data.read.adjust import adjust
-from jaxtrade.data.read.compose import stamp_column
 from jaxtrade.data.read.faults import Faults
 from jaxtrade.data.read.places import Places
 from jaxtrade.data.read.quotes import (
@@ -36,7 +35,7 @@ from jaxtrade.data.read.quotes import (
 )
 from jaxtrade.data.read.roll import Leg, roll_notes, roll_rows
 from jaxtrade.data.read.stamps import parse_stamps
-from jaxtrade.data.read.tabular import Table, read_table, table_of_frame
+from jaxtrade.data.read.tabular import Table, read_table, stamp_column, table_of_frame
 from jaxtrade.data.read.validate import (
     check_instruments,
     check_prices,
