@@ -5,7 +5,9 @@ All market data reach the device through this module.
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
+import sys
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,7 +30,7 @@ from jaxtrade.data.calendar.sessions import (
 )
 from jaxtrade.data.contracts import CONTRACTS, Contract
 from jaxtrade.data.conversion import describe_conversion, load_rates, tick_values
-from jaxtrade.data.device import HostMarket, host_data, to_device
+from jaxtrade.data.device import HostMarket, host_data, to_device, wants_tables, with_tables
 from jaxtrade.data.features import columns as features
 from jaxtrade.data.features.schema import (
     NO_VOLUME,
@@ -39,17 +41,14 @@ from jaxtrade.data.features.schema import (
     longest_warm_up,
     table_columns,
 )
-from jaxtrade.data.features.table import float_table
-from jaxtrade.data.features.view import host_view, price_base
+from jaxtrade.data.features.view import float_table, host_view, price_base
 from jaxtrade.data.findings import require_stated
 from jaxtrade.data.intrabar import market_path, side_passages
 from jaxtrade.data.members import member_configs
-from jaxtrade.data.memory import release_memory
 from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.read.roll import splice_dates
 from jaxtrade.data.sources import bars_of, seconds_of
 from jaxtrade.data.whole import cut_short
-from jaxtrade.data.windows import wants_tables, with_tables
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.text import several, short_repr
 from jaxtrade.types import IntrabarPath, MarketData
@@ -447,3 +446,20 @@ def _session_notes(
             f"{' ...' if len(starts) > 10 else ''} (more than one session missing before)"
         )
     return tuple(notes)
+
+
+def release_memory() -> None:
+    """Return freed memory that the C library and pyarrow keep for later. Does nothing where they
+    offer no way.
+
+    While a large market is read and built, arrays of tens of megabytes come and go. Linux' C
+    library keeps such memory by default, which would add a quarter to the largest size of the
+    process.
+    """
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:  # musl has none
+            trim(0)
+    arrow = sys.modules.get("pyarrow")
+    if arrow is not None:
+        arrow.default_memory_pool().release_unused()

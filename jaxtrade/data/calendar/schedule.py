@@ -14,9 +14,8 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from jaxtrade.data.calendar import tables
+from jaxtrade.data.calendar import rules
 from jaxtrade.data.calendar.clock import DAY, local_seconds, run_starts, spread
-from jaxtrade.data.calendar.closing import closing_bars
 from jaxtrade.data.calendar.rules import REGULAR, DayChange
 from jaxtrade.data.contracts import Contract
 from jaxtrade.errors import ConfigError, DataError
@@ -98,9 +97,9 @@ def of_evening(clock: time, contract: Contract) -> bool:
     return 0 < contract.turn_hour <= clock.hour
 
 
-def hours_of(contract: Contract) -> tables.Hours:
+def hours_of(contract: Contract) -> rules.Hours:
     """The calendar of the contract's product group."""
-    return tables.CALENDARS[contract.calendar]
+    return rules.CALENDARS[contract.calendar]
 
 
 def flat_time(day: date, close: int, contract: Contract) -> int:
@@ -170,7 +169,7 @@ def table_schedule(
     return _schedule(rows, contract, "table", _projection_note(first, last, verified), verified)
 
 
-def _table_row(day: date, era: tables.Era, change: DayChange, contract: Contract) -> TradeDay:
+def _table_row(day: date, era: rules.Era, change: DayChange, contract: Contract) -> TradeDay:
     """The session of one trade date. A halt that has not ended by an early close is dropped."""
     regular = era.friday if era.friday and day.weekday() == 4 else era.close
     start = _opening(day, _clock(change.open or era.open), contract)
@@ -426,3 +425,32 @@ def findings(
             first, last = schedule.dates[run[0]], schedule.dates[run[-1]]
             lines.append((first, f"{first}..{last}: {len(run)} scheduled sessions without a bar"))
     return tuple(text for _, text in sorted(lines))
+
+
+PRINT = 4  # a print takes at most this part of the closure that it begins: a quarter of an hour of a daily hour
+
+
+def closing_bars(
+    begin: np.ndarray, end: np.ndarray, time_: np.ndarray, at: np.ndarray, bar_seconds: int
+) -> np.ndarray:
+    """bool[T]: bars stamped at the very end of a session (extended hours included) that also has a
+    bar at its very beginning, if they are short beside the closure that follows.
+
+    Some vendors write the closing quote or print as one more bar. Such bars do not show that the
+    stamps are shifted: shifted stamps move the first bar of the session too, so that no bar stands
+    at its beginning. A bar of an hour that fills a daily closure is no print.
+
+    begin, end: UTC seconds between which each session may have bars, int64[N]. time_: UTC seconds
+        of the open stamps.
+    at: index of each bar's session, -1 for none.
+    """
+    last = (at >= 0) & (time_ == end[at])
+    begun = np.zeros(len(begin), bool)
+    begun[at[(at >= 0) & (time_ == begin[at])]] = True
+    closure = begin[1:] - end[:-1]
+    closure = np.append(
+        closure, np.median(closure) if len(closure) else np.inf
+    )  # after the last session: a usual one
+    short = PRINT * bar_seconds <= closure
+    last[last] = (begun & short)[at[last]]
+    return last

@@ -8,20 +8,23 @@ line, is found here line by line.
 
 from __future__ import annotations
 
+import gzip
+import io
+import zipfile
+import zlib
 from collections.abc import Mapping
 from csv import reader
 from dataclasses import dataclass, field
 from datetime import date
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from jaxtrade.data.formats.layout import Head, Layout
-from jaxtrade.data.formats.recognise import head_of, recognise, separator_of
-from jaxtrade.data.formats.vendors import LEAN_NAME
-from jaxtrade.data.read.archive import Member, gunzip, is_zip, unzip
+from jaxtrade.data.formats.recognise import LEAN_NAME, head_of, recognise, separator_of
 from jaxtrade.errors import DataError
+from jaxtrade.storage.archives import unpacked
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -186,7 +189,7 @@ def _columns(
     """
     import pandas as pd
     import pyarrow as pa
-    from pyarrow import compute, csv
+    from pyarrow import csv
 
     head = raw[: min(BLOCK_BYTES, stop)].splitlines(keepends=True)[:top]
     begin = sum(map(len, head))
@@ -217,7 +220,7 @@ def _columns(
     odd = ["", *(line.decode().split(separator)[0].strip() for line in head[-1:])]
     columns, cells = dict(zip(names, cells.columns, strict=True)), None
     for name, column in columns.items():  # one after the other, to hold one copy at a time
-        columns[name] = pd.Series(pd.array(compute.utf8_trim_whitespace(column), dtype="str"))
+        columns[name] = pd.Series(pd.array(column, dtype="str")).str.strip()
     if columns[names[0]].isin(odd).any():
         _check_lines(raw[:stop].splitlines(), top, len(names), separator, source)
     return columns
@@ -457,3 +460,112 @@ def _day(text: str, source: str) -> int:
         raise DataError(
             f"{source}: '{text}' in a file's name is no date. Fix: name it as LEAN does, YYYYMMDD first"
         ) from None
+
+
+SUFFIXES = (".csv", ".txt")
+
+
+class Member(NamedTuple):
+    """One text file. name: without folders. rows: its lines; None if it is the whole source."""
+
+    name: str
+    rows: int | None
+
+
+def is_zip(raw: bytes) -> bool:
+    """Whether the bytes begin as a zip archive does."""
+    return raw[:4] in (b"PK\x03\x04", b"PK\x05\x06")  # the second one: without a file
+
+
+def unzip(raw: bytes, source: str, limit: int) -> tuple[bytes, tuple[Member, ...]]:
+    """(the lines of all text files in the order of their names, the files). Raises DataError if
+    there is none, if the archive is damaged, or if it unpacks to more than `limit` bytes."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+            infos = sorted(
+                (
+                    info
+                    for info in archive.infolist()
+                    if info.filename.lower().endswith(SUFFIXES)
+                    and not info.filename.startswith("__MACOSX")
+                ),
+                key=lambda info: PurePosixPath(info.filename).name,
+            )
+            if sum(info.file_size for info in infos) > limit:
+                raise DataError(f"{source}: unpacks to more than {limit} bytes. Fix: split it")
+            texts = [unpacked(archive, info).rstrip(b"\r\n") for info in infos]
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise DataError(
+            f"{source}: the zip archive is damaged, encrypted or of an unknown kind ({error}). Fix: copy "
+            "or download it again, or extract its CSV file"
+        ) from None
+    if not infos:
+        raise DataError(
+            f"{source}: the zip archive holds no .csv or .txt file. Fix: give the file with the bars"
+        )
+    members = tuple(
+        Member(PurePosixPath(info.filename).name, text.count(b"\n") + 1 if len(infos) > 1 else None)
+        for info, text in zip(infos, texts, strict=True)
+        if text
+    )
+    if not members:
+        raise DataError(
+            f"{source}: the files in the zip archive are empty. Fix: export the bars again"
+        )
+    return b"\n".join(text for text in texts if text) + b"\n", members
+
+
+def gunzip(raw: bytes, source: str, limit: int) -> bytes:
+    """The unpacked bytes. Raises DataError if they are damaged, or more than `limit`."""
+    out = io.BytesIO()
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(raw)) as stream:
+            while block := stream.read(1 << 20):
+                out.write(block)
+                if out.tell() > limit:
+                    raise DataError(f"{source}: unpacks to more than {limit} bytes. Fix: split it")
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(
+            f"{source}: the gzip data are cut or damaged after {out.tell()} unpacked bytes ({error}). "
+            "Fix: copy or download the file again; the part that still unpacks is not used"
+        ) from None
+    return out.getvalue()
+
+
+MOST_BYTES = 64 << 20  # of one day; the seconds of SPY have 1 MB
+EARLIEST = (1980, 1, 1, 0, 0, 0)  # of zip members, so that the same days make the same file
+
+
+def joined_days(folder: Path) -> tuple[bytes, int]:
+    """(a zip of the daily files in a folder's zips, their number): trades if there are any,
+    otherwise quotes.
+
+    Raises DataError if the folder holds no daily file of LEAN, or a damaged one.
+    """
+    days: dict[str, dict[str, bytes]] = {"trade": {}, "quote": {}}
+    for path in sorted(folder.glob("*.zip")):
+        try:
+            with zipfile.ZipFile(path) as archive:
+                for info in archive.infolist():
+                    if named := LEAN_NAME.fullmatch(info.filename):
+                        if info.file_size > MOST_BYTES:
+                            raise DataError(
+                                f"{path}: {info.filename} unpacks to {info.file_size} bytes, more than "
+                                f"the {MOST_BYTES} of a day. Fix: copy it again"
+                            )
+                        days[named["kind"]][info.filename] = unpacked(archive, info)
+        except (zipfile.BadZipFile, OSError) as error:
+            raise DataError(
+                f"{path}: cannot be read as a zip archive ({error}). Fix: copy it again"
+            ) from None
+    chosen = days["trade"] or days["quote"]
+    if not chosen:
+        raise DataError(
+            f"{folder}: is a directory without daily zips of LEAN (20131007_trade.zip with "
+            "20131007_spy_minute_trade.csv in it). Fix: name one file of bars"
+        )
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in sorted(chosen.items()):
+            archive.writestr(zipfile.ZipInfo(name, EARLIEST), content, zipfile.ZIP_DEFLATED)
+    return out.getvalue(), len(chosen)
