@@ -233,6 +233,12 @@ def test_numbers_as_stamps(rows, write, scale, point):
     assert load_bars(write(lines), ES, stamp="open").time.tolist() == expected
 
 
+@pytest.mark.parametrize("stamp", ["13811526000000000000", "-1381152600", "1e300"])
+def test_a_number_far_from_any_year_is_named(rows, write, stamp):
+    with pytest.raises(DataError, match=rf":2: column 'time' = '{stamp}': .*1990-2100"):
+        load_bars(write([f"{stamp}{row[20:]}" for row in rows]), ES, stamp="open")
+
+
 def test_several_contracts(rows, write):
     lines = []
     for row in rows:

@@ -111,7 +111,7 @@ def _whole(series: Any, numbers: np.ndarray) -> np.ndarray:
     try:
         return texts_of(series).cast(pa.int64()).to_numpy()
     except pa.ArrowInvalid:
-        return numbers.astype(np.int64)
+        return np.clip(numbers, 0, 1 << 62).astype(np.int64)  # beyond it lies no year before 2100
 
 
 OWN_OFFSET = "stamps carry their own offset"
