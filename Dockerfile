@@ -13,7 +13,7 @@ FROM base AS cuda
 # the wheels carry CUDA itself; only the driver is the host's
 # the ranges are pyproject.toml's, where they are stated once
 # hadolint ignore=DL3013
-RUN pip install --no-cache-dir ".[parquet]" "jax[cuda13]>=0.10.2,<0.12"
+RUN pip install --no-cache-dir . "jax[cuda13]>=0.10.2,<0.12"
 USER 1000
 WORKDIR /runs
 ENTRYPOINT ["jaxtrade"]
@@ -23,7 +23,7 @@ CMD ["doctor", "--run-dir", "/runs"]
 FROM base AS cpu
 # the ranges are pyproject.toml's, where they are stated once
 # hadolint ignore=DL3013
-RUN pip install --no-cache-dir ".[parquet]"
+RUN pip install --no-cache-dir .
 USER 1000
 WORKDIR /runs
 ENTRYPOINT ["jaxtrade"]

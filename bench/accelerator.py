@@ -266,7 +266,7 @@ def work_of(shape: str, platform: str, quick: bool, devices: Any) -> Work:
     """The program of a shape. devices: the described ones."""
     import jax
 
-    from jaxtrade.data.windows import with_tables
+    from jaxtrade.data.device import with_tables
     from jaxtrade.env.summary import summarise
     from jaxtrade.parts import LEARNERS
 

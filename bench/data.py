@@ -41,7 +41,6 @@ min_stop_ticks: 20
 calendar: cme_equity
 """
 CSV, PARQUET = "csv", "parquet"
-NO_PARQUET = "pyarrow is not installed: pip install 'jaxtrade[parquet]'"
 
 
 def frame_of(sessions: int) -> pd.DataFrame:
@@ -54,17 +53,13 @@ def frame_of(sessions: int) -> pd.DataFrame:
     return pd.DataFrame(columns | {"volume": bars.volume.astype(np.int64)})
 
 
-def written(folder: Path, sessions: int) -> tuple[dict[str, Path], dict[str, str], int]:
-    """(format -> file, format that is left out -> why, bars). The contract is beside the files."""
+def written(folder: Path, sessions: int) -> tuple[dict[str, Path], int]:
+    """(format -> file, bars). The contract is beside the files."""
     (folder / "contract.yaml").write_text(CONTRACT, encoding="ascii")
-    frame, files, left_out = frame_of(sessions), {CSV: folder / "bars.csv"}, {}
+    frame, files = frame_of(sessions), {kind: folder / f"bars.{kind}" for kind in (CSV, PARQUET)}
     frame.to_csv(files[CSV], index=False)
-    try:
-        frame.to_parquet(folder / "bars.parquet")
-        files[PARQUET] = folder / "bars.parquet"
-    except ImportError:
-        left_out[PARQUET] = NO_PARQUET
-    return files, left_out, len(frame)
+    frame.to_parquet(files[PARQUET])
+    return files, len(frame)
 
 
 def config_of(file: Path) -> RunConfig:
@@ -96,7 +91,7 @@ def once(file: Path) -> Reply:
 def run(options: Options) -> dict[str, Any]:
     sessions = 20 if options.quick else SESSIONS
     with tempfile.TemporaryDirectory() as name:
-        files, left_out, bars = written(Path(name), sessions)
+        files, bars = written(Path(name), sessions)
         work = {kind: partial(once, file) for kind, file in files.items()}
         taken = harness.take_turns(work, options.repeats)
         size = {kind: file.stat().st_size for kind, file in files.items()}
@@ -111,5 +106,4 @@ def run(options: Options) -> dict[str, Any]:
             kind: harness.rounded(statistics.median(reply.peak_bytes for reply in replies))
             for kind, replies in taken.items()
         },
-        "left_out": left_out,
     }

@@ -31,7 +31,7 @@ CONTEXTS: Registry[tuple[str, ...]] = Registry(
     "context",
     {
         "advised": "jaxtrade.data.features.schema:CONTEXT_FEATURES",
-        "allocate": "jaxtrade.data.features.dual:DUAL_FEATURES",
+        "allocate": "jaxtrade.data.features.schema:DUAL_FEATURES",
     },
 )
 

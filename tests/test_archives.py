@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from jaxtrade.advisor.snapshot import read_snapshot
-from jaxtrade.data.lean_days import joined_days
+from jaxtrade.data.read.tabular import joined_days
 from jaxtrade.errors import DataError
 from jaxtrade.evaluation.records import read_records
 from jaxtrade.evaluation.walk_days import read_walk_days

@@ -12,9 +12,8 @@ from jaxtrade.cli import init, main
 from jaxtrade.config import load_config
 from jaxtrade.data.bundled import bundled
 from jaxtrade.data.contracts import get_contract
-from jaxtrade.data.examine import examine, price_step
+from jaxtrade.data.examine import candidates, clear_winner, clocks, examine, price_step
 from jaxtrade.data.formats.recognise import Stated
-from jaxtrade.data.guess import candidates, clear_winner, clocks
 from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.sources import bars_of
 from jaxtrade.errors import ConfigError

@@ -2,7 +2,7 @@
 
 Shared by the tests of reading and of `jaxtrade init`. The layouts follow the vendors' own
 descriptions, which
-`jaxtrade.data.formats.vendors` names.
+`jaxtrade.data.formats.recognise` names.
 """
 
 from __future__ import annotations

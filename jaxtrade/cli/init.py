@@ -164,7 +164,7 @@ def _refuse_set(folder: Path) -> None:
 
 def _one_file(folder: Path, out: Path) -> Path:
     """A folder of LEAN's daily zips as one zip beside the configuration."""
-    from jaxtrade.data.lean_days import joined_days
+    from jaxtrade.data.read.tabular import joined_days
 
     path = out.with_name(f"{_stem(folder)}_days.zip")
     content, count = joined_days(folder)

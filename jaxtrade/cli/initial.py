@@ -13,9 +13,8 @@ from jaxtrade.config.yaml12 import dump_yaml
 from jaxtrade.data.contract_file import CALENDARS, load_contract
 from jaxtrade.data.contracts import CONTRACTS, Contract, Kind
 from jaxtrade.data.conversion import needs_rates, rate_contract
-from jaxtrade.data.examine import Examined
-from jaxtrade.data.formats.layout import Usual
-from jaxtrade.data.guess import (
+from jaxtrade.data.examine import (
+    Examined,
     candidates,
     clear_winner,
     clocks,
@@ -26,6 +25,7 @@ from jaxtrade.data.guess import (
     price_unit,
     require_known,
 )
+from jaxtrade.data.formats.layout import Usual
 from jaxtrade.data.read.stamps import iso, known_zone
 from jaxtrade.errors import ConfigError
 from jaxtrade.text import show

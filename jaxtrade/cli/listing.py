@@ -181,8 +181,12 @@ def _rules(preset: AccountPreset) -> str:
 
 
 def _features() -> list[tuple[Rows, tuple[int, ...]]]:
-    from jaxtrade.data.features.dual import DUAL_FEATURES
-    from jaxtrade.data.features.schema import CONTEXT_FEATURES, SEED_FEATURES, feature_spec
+    from jaxtrade.data.features.schema import (
+        CONTEXT_FEATURES,
+        DUAL_FEATURES,
+        SEED_FEATURES,
+        feature_spec,
+    )
 
     known = dict.fromkeys((*SEED_FEATURES, *CONTEXT_FEATURES, *DUAL_FEATURES))
     built_in = [name for name in known if name not in FEATURES]

@@ -12,9 +12,7 @@ from pydantic import AfterValidator, Field, PlainValidator
 
 from jaxtrade.config.base import Section
 
-MOST_SHARES = (
-    1000  # on either side of a ratio: keeps the exact arithmetic of `data.read.adjust` inside int64
-)
+MOST_SHARES = 1000  # on either side of a ratio: keeps the exact arithmetic of `adjust` inside int64
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?"
 _SHAPE = "expected the new shares for one old share (4, or 1.5), or NEW:OLD as text (3:2; a reverse split 1:10)"
 

@@ -20,13 +20,20 @@ import numpy as np
 from jaxtrade.config import DataConfig, ShareSplit
 from jaxtrade.data.calendar.clock import run_starts
 from jaxtrade.data.calendar.schedule import Schedule
-from jaxtrade.data.patterns import copied_block, halved_bars, regular_gaps, two_levels, wrong_hours
+from jaxtrade.data.patterns import (
+    Scale,
+    copied_block,
+    halved_bars,
+    regular_gaps,
+    scale_of,
+    two_levels,
+    weekend_bars,
+    wrong_hours,
+)
 from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.read.roll import splice_dates
 from jaxtrade.data.read.stamps import OWN_OFFSET, iso
 from jaxtrade.data.read.validate import NO_VOLUME_COLUMN
-from jaxtrade.data.scale import Scale, scale_of
-from jaxtrade.data.weekend import weekend_bars
 from jaxtrade.errors import DataError
 
 # A bad print stands off both neighbours by 60 usual bar moves and by 4 usual daily moves, and

@@ -30,7 +30,7 @@ from jaxtrade.data.calendar.sessions import (
 )
 from jaxtrade.data.contracts import CONTRACTS, Contract
 from jaxtrade.data.conversion import describe_conversion, load_rates, tick_values
-from jaxtrade.data.device import HostMarket, host_data, to_device
+from jaxtrade.data.device import HostMarket, host_data, to_device, wants_tables, with_tables
 from jaxtrade.data.features import columns as features
 from jaxtrade.data.features.schema import (
     NO_VOLUME,
@@ -41,8 +41,7 @@ from jaxtrade.data.features.schema import (
     longest_warm_up,
     table_columns,
 )
-from jaxtrade.data.features.table import float_table
-from jaxtrade.data.features.view import host_view, price_base
+from jaxtrade.data.features.view import float_table, host_view, price_base
 from jaxtrade.data.findings import require_stated
 from jaxtrade.data.intrabar import market_path, side_passages
 from jaxtrade.data.members import member_configs
@@ -50,7 +49,6 @@ from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.read.roll import splice_dates
 from jaxtrade.data.sources import bars_of, seconds_of
 from jaxtrade.data.whole import cut_short
-from jaxtrade.data.windows import wants_tables, with_tables
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.text import several, short_repr
 from jaxtrade.types import IntrabarPath, MarketData

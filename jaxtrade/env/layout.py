@@ -8,17 +8,12 @@ from __future__ import annotations
 
 from jaxtrade.config import EnvConfig, RunConfig
 from jaxtrade.config.allocate import TASK, AllocateConfig
-from jaxtrade.data.contract_file import contract_of
+from jaxtrade.data.members import symbols_of
 from jaxtrade.env import observation
 from jaxtrade.env.observation import ObservationSpec
 from jaxtrade.env.portfolio import observation as joint
 from jaxtrade.env.portfolio import table
 from jaxtrade.env.tasks import base
-
-
-def symbols_of(config: RunConfig) -> tuple[str, ...]:
-    """The symbols of a configuration, in the order of its legs."""
-    return config.data.markets or (contract_of(config.data).symbol,)
 
 
 def spec_of(config: RunConfig) -> ObservationSpec:

@@ -23,9 +23,9 @@ from jaxtrade.config import AdvisorConfig, EnvConfig, NetworkConfig, RunConfig
 from jaxtrade.config.allocate import TASK, AllocateConfig
 from jaxtrade.config.legacy import migrated_network
 from jaxtrade.data.features.schema import absent_features, context_features
-from jaxtrade.data.members import groups_of
+from jaxtrade.data.members import groups_of, symbols_of
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.layout import action_names, make_spec, symbols_of
+from jaxtrade.env.layout import action_names, make_spec
 from jaxtrade.env.portfolio.market import Portfolio
 from jaxtrade.errors import CheckpointError
 from jaxtrade.evaluation.loaded import Acts, GivenEnv, LoadedPolicy, listens

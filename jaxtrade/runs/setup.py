@@ -20,10 +20,10 @@ from jaxtrade.config.allocate import TASK
 from jaxtrade.config.protocol import chooses, evaluations, split_note, with_control, with_split
 from jaxtrade.data.market import Market
 from jaxtrade.data.market_set import MarketSet, load_markets
+from jaxtrade.data.members import symbols_of
 from jaxtrade.data.splits import countable, decision_count, sessions_of, split_sessions
 from jaxtrade.data.walks import Fold, folds_of
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.layout import symbols_of
 from jaxtrade.env.params import make_params
 from jaxtrade.env.portfolio.dynamics import PortfolioEnv
 from jaxtrade.env.portfolio.market import load_portfolio, split_portfolio

@@ -15,8 +15,7 @@ from jaxtrade.data.synthetic.nq_like import synthetic_bars
 
 
 def test_the_file_has_the_synthetic_bars(tmp_path: Path) -> None:
-    files, left_out, bars = data.written(tmp_path, 3)
-    assert left_out == {}
+    files, bars = data.written(tmp_path, 3)
     expected = synthetic_bars(get_contract("NQ"), 3)
     assert bars == len(expected)
     first = files[data.CSV].read_text().splitlines()[:2]

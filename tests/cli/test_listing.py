@@ -19,8 +19,7 @@ from jaxtrade.advisor.host.templates import FIELDS
 from jaxtrade.cli import descriptions, listing, main
 from jaxtrade.config.accounts import PRESETS
 from jaxtrade.data.contracts import CONTRACTS
-from jaxtrade.data.features.dual import DUAL_FEATURES
-from jaxtrade.data.features.schema import CONTEXT_FEATURES, SEED_FEATURES
+from jaxtrade.data.features.schema import CONTEXT_FEATURES, DUAL_FEATURES, SEED_FEATURES
 from jaxtrade.env.reward_presets import REWARDS
 
 ROOT = Path(__file__).resolve().parents[2]

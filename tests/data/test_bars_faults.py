@@ -471,15 +471,6 @@ def test_daily_bars_are_refused(write, rows):
     refused(write(lines), "step between bars is 86400 s", "intraday")
 
 
-def test_missing_parquet_support_names_the_extra(tmp_path, monkeypatch):
-    import sys
-
-    path = tmp_path / "bars.parquet"
-    path.write_bytes(b"PAR1")
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    refused(path, "pip install pyarrow (or install jaxtrade with its extra [parquet])")
-
-
 def test_parquet_has_rows_and_no_lines(tmp_path, write, rows):
     frame, path = pd.read_csv(write(rows)), tmp_path / "bars.parquet"
     frame.loc[2, "high"] = 1671.1

@@ -15,7 +15,14 @@ import numpy as np
 import pytest
 
 from jaxtrade.data.bundled import bundled
-from jaxtrade.data.calendar.rules import REGULAR, DayChange, good_friday, payrolls_good_friday
+from jaxtrade.data.calendar.rules import (
+    CALENDARS,
+    PROJECTED_TO,
+    REGULAR,
+    DayChange,
+    good_friday,
+    payrolls_good_friday,
+)
 from jaxtrade.data.calendar.schedule import (
     ONE_DAY,
     file_schedule,
@@ -25,7 +32,6 @@ from jaxtrade.data.calendar.schedule import (
     table_schedule,
     trade_dates,
 )
-from jaxtrade.data.calendar.tables import CALENDARS, PROJECTED_TO
 from jaxtrade.data.contracts import Contract, get_contract
 from jaxtrade.data.read.bars import load_bars
 from jaxtrade.errors import ConfigError, DataError

@@ -9,7 +9,7 @@ import pytest
 import talib
 
 from jaxtrade.data.features import columns as features
-from jaxtrade.data.features import rolling
+from jaxtrade.data.features import indicators
 from jaxtrade.data.features.columns import (
     Window,
     compute_feature,
@@ -619,7 +619,7 @@ def test_smoothing_in_lanes_rounds_as_the_formula_says(alpha, n):
     rng = np.random.default_rng(n)
     walk = 6000 + np.cumsum(rng.integers(-8, 9, n))
     for values in (walk, rng.integers(0, 5, n) * 0.1, walk * 0.37):
-        assert rolling.smooth(values, alpha, 5999.3).tolist() == smooth_by_hand(
+        assert indicators.smooth(values, alpha, 5999.3).tolist() == smooth_by_hand(
             values, alpha, 5999.3
         )
 
@@ -629,14 +629,16 @@ def test_a_lane_whose_wrong_start_stays_is_computed_again(memory, monkeypatch):
     """With few early steps no lane agrees with the one before it. A price that stands still keeps a
     wrong last bit.
     """
-    monkeypatch.setattr(rolling, "MEMORY", memory)
+    monkeypatch.setattr(indicators, "MEMORY", memory)
     again = []
-    in_order = rolling._smooth_in_order
+    in_order = indicators._smooth_in_order
     monkeypatch.setattr(
-        rolling, "_smooth_in_order", lambda *given: again.append(1) or in_order(*given)
+        indicators, "_smooth_in_order", lambda *given: again.append(1) or in_order(*given)
     )
     moving = 6000 + np.cumsum(np.random.default_rng(1).integers(-8, 9, 30_000))
     still = np.where(np.arange(30_000) < 5, 3.0, 12345.1)
     for values in (moving, still):
-        assert rolling.smooth(values, 2 / 27, 1.1).tolist() == smooth_by_hand(values, 2 / 27, 1.1)
+        assert indicators.smooth(values, 2 / 27, 1.1).tolist() == smooth_by_hand(
+            values, 2 / 27, 1.1
+        )
     assert len(again) > (100 if memory < 1 else 1)

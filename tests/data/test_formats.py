@@ -194,18 +194,6 @@ def test_files_without_spreads_say_nothing_of_them(es, put, name):
     ]
 
 
-@pytest.mark.parametrize("name", TRADES)
-def test_the_slow_reader_says_the_same(es, put, name, monkeypatch):
-    """A quoted cell or text beyond ASCII sends a file to the reader by lines."""
-    write, stated, _ = TRADES[name]
-    path = put(write(es.rows(slice(0, 40))))
-    fast = load_bars(path, ES, **stated)
-    monkeypatch.setattr(tabular, "plain_table", lambda *_: None)
-    slow = load_bars(path, ES, **stated)
-    assert_same(slow, fast)
-    assert slow.notes == fast.notes
-
-
 @pytest.mark.parametrize(
     "name",
     [
@@ -220,15 +208,17 @@ def test_the_slow_reader_says_the_same(es, put, name, monkeypatch):
     ],
 )
 def test_common_vendors_are_read_fast(es, put, name, monkeypatch):
-    """No cell becomes a Python string: the reader by lines is not asked."""
+    """No cell becomes a Python string: text stays with pyarrow, and no line is looked at alone."""
 
     def never(*_: object) -> None:
         raise AssertionError("read by lines")
 
-    monkeypatch.setattr(tabular, "_table_by_lines", never)
-    monkeypatch.setattr("jaxtrade.data.read.stamps._cells", never)
+    monkeypatch.setattr(tabular, "_check_lines", never)
+    monkeypatch.setattr(pd, "to_numeric", never)
     write, stated, _ = TRADES[name]
-    assert len(load_bars(put(write(es)), ES, **stated)) == len(es)
+    path = put(write(es))
+    assert all(map(tabular.is_text, tabular.read_table(path).columns.values()))
+    assert len(load_bars(path, ES, **stated)) == len(es)
 
 
 QUOTES = {

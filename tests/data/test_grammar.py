@@ -6,19 +6,25 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.examine import price_step
 from jaxtrade.data.read.bars import from_frame, load_bars
-from jaxtrade.data.read.grammar import BROKEN, UNREAD, has_offset, read_stamps
+from jaxtrade.data.read.grammar import BROKEN, UNREAD, Stamps, has_offset, read_stamps
 from jaxtrade.errors import DataError
-from tests.data.test_plain_reading import as_cells
 
 ES = get_contract("ES")
+
+
+def said(texts: list[str], order: Literal["mdy", "dmy"] | None = None) -> Stamps:
+    return read_stamps(pa.chunked_array([texts], pa.large_string()), order)
+
 
 # 2013-10-07 is a Monday; 1381104000 is its midnight in UTC.
 NAIVE = {
@@ -93,7 +99,7 @@ NEITHER = (
     ],
 )
 def test_a_stamp_says_one_thing(text, seconds, aware):
-    found = read_stamps(as_cells(["x", text, text], strip=False), None)
+    found = said(["x", text, text])
     assert found.seconds.tolist() == [UNREAD, 1381104000 + seconds, 1381104000 + seconds]
     assert found.aware.tolist() == [False, aware, aware]
     assert has_offset(text) == aware
@@ -101,22 +107,21 @@ def test_a_stamp_says_one_thing(text, seconds, aware):
 
 @pytest.mark.parametrize("text", NEITHER)
 def test_what_is_no_stamp_is_not_read(text):
-    found = read_stamps(as_cells([text, "2013-10-07 09:05"], strip=False), None)
+    found = said([text, "2013-10-07 09:05"])
     assert found.seconds.tolist() == [UNREAD, 1381104000 + 32700]
 
 
 def test_the_order_of_day_and_month_is_told():
-    cells = as_cells(["07.10.2013 09:05", "7/10/2013 9:05 PM"])
-    assert read_stamps(cells, None).seconds.tolist() == [UNREAD] * 2
-    assert read_stamps(cells, "dmy").seconds.tolist() == [1381104000 + 32700, 1381104000 + 75900]
+    cells = ["07.10.2013 09:05", "7/10/2013 9:05 PM"]
+    assert said(cells).seconds.tolist() == [UNREAD] * 2
+    assert said(cells, "dmy").seconds.tolist() == [1381104000 + 32700, 1381104000 + 75900]
     july = int(pd.Timestamp("2013-07-10").timestamp())
-    assert read_stamps(cells, "mdy").seconds.tolist() == [july + 32700, july + 75900]
+    assert said(cells, "mdy").seconds.tolist() == [july + 32700, july + 75900]
 
 
 def test_no_part_of_a_second_is_dropped():
-    assert read_stamps(
-        as_cells(["2013-10-07 09:05:00.5", "2013-10-07 09:05:00.0"]), None
-    ).seconds.tolist() == [BROKEN, 1381104000 + 32700]
+    found = said(["2013-10-07 09:05:00.5", "2013-10-07 09:05:00.0"])
+    assert found.seconds.tolist() == [BROKEN, 1381104000 + 32700]
 
 
 # --- layouts of stamps, in zones -------------------------------------------------------------------------------------

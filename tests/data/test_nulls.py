@@ -20,10 +20,18 @@ from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.features.indicators import true_ranges
 from jaxtrade.data.intrabar import first_passages, market_path
 from jaxtrade.data.market import Market, build_market, load_market
-from jaxtrade.data.nulls.market import MAKERS, null_bars, null_markets, phase_randomised
-from jaxtrade.data.nulls.martingale import martingale_bars, minute_volatility
-from jaxtrade.data.nulls.prices import anchors
-from jaxtrade.data.nulls.sign import random_signs, sign_flipped, sign_flipped_path
+from jaxtrade.data.nulls.market import (
+    MAKERS,
+    anchors,
+    martingale_bars,
+    minute_volatility,
+    null_bars,
+    null_markets,
+    phase_randomised,
+    random_signs,
+    sign_flipped,
+    sign_flipped_path,
+)
 from jaxtrade.data.nulls.spec import NULL_KINDS, NullSpec, parse_null_spec
 from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.read.quotes import PRICES, Side

@@ -15,8 +15,7 @@ from jaxtrade.data.features.columns import true_range_sum
 from jaxtrade.data.intrabar import side_passages
 from jaxtrade.data.market import build_market, load_market
 from jaxtrade.data.read.bars import load_bars
-from jaxtrade.data.read.pairing import attach
-from jaxtrade.data.sources import bars_of
+from jaxtrade.data.sources import attach, bars_of
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.env.params import _largest_ranges, make_params
 from jaxtrade.errors import ConfigError, DataError

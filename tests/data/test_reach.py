@@ -11,17 +11,20 @@ import numpy as np
 import pytest
 
 from jaxtrade.config import RunConfig, load_config
-from jaxtrade.data.features.reach import LEFT_OVER, OF_DATE, reach_bars, smoothed_bars
 from jaxtrade.data.features.schema import _SEED
 from jaxtrade.data.market import Market, build_market, load_market
 from jaxtrade.data.walks import (
+    LEFT_OVER,
+    OF_DATE,
     Reach,
     blocks,
     fold_of,
     folds_of,
     in_rows,
+    reach_bars,
     reach_of,
     reach_on,
+    smoothed_bars,
     touches,
 )
 

@@ -18,8 +18,7 @@ from scipy.stats import kstest
 
 from jaxtrade.config import RunConfig, load_config, make_config
 from jaxtrade.data.market import Market, build_market, host_market, load_market, market_of
-from jaxtrade.data.nulls.market import null_markets
-from jaxtrade.data.nulls.sign import sign_flipped, sign_flipped_path
+from jaxtrade.data.nulls.market import null_markets, sign_flipped, sign_flipped_path
 from jaxtrade.data.nulls.spec import NullSpec
 from jaxtrade.data.read.quotes import PRICES
 from jaxtrade.data.sources import bars_of

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from jaxtrade.data.synthetic.chain import RANGE, bar_between, level_of, transitions
+from jaxtrade.data.synthetic import RANGE, bar_between, level_of, transitions
 from tests.oracle.model import BUY, SELL, Account, Bars, Position, Session, Settings, Stats
 from tests.oracle.oracle import OracleEnv
 

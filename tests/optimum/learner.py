@@ -13,8 +13,7 @@ import numpy as np
 
 from jaxtrade.config import RunConfig, load_config
 from jaxtrade.data.market import load_market
-from jaxtrade.data.synthetic import REVERSION_PULL
-from jaxtrade.data.synthetic.chain import LEVELS
+from jaxtrade.data.synthetic import LEVELS, REVERSION_PULL
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import EnvParams, EnvState
 from jaxtrade.evaluation.agents import Act, Agent

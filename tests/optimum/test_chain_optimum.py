@@ -9,8 +9,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from jaxtrade.data.synthetic import REVERSION_PULL
-from jaxtrade.data.synthetic.chain import GAPS, LEVELS, RANGE, bar_between, level_of, transitions
+from jaxtrade.data.synthetic import (
+    GAPS,
+    LEVELS,
+    RANGE,
+    REVERSION_PULL,
+    bar_between,
+    level_of,
+    transitions,
+)
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.baselines import buy_and_hold, random_masked
 from tests.optimum.dp import FLAT, OneBar, edges, solve

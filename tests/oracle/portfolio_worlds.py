@@ -14,7 +14,7 @@ import numpy as np
 
 from jaxtrade.config import EnvConfig
 from jaxtrade.config.allocate import AllocateConfig
-from jaxtrade.data.features.dual import DUAL_FEATURES
+from jaxtrade.data.features.schema import DUAL_FEATURES
 from jaxtrade.env.portfolio.dynamics import PortfolioEnv
 from jaxtrade.env.portfolio.state import (
     CostParams,

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from jaxtrade.config import load_config
-from jaxtrade.data.windows import table_bytes, with_tables
+from jaxtrade.data.device import table_bytes, with_tables
 from jaxtrade.env.summary import summarise
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks import distributions

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from jaxtrade.data.calendar import tables
+from jaxtrade.data.calendar import rules
 from jaxtrade.data.calendar.clock import DAY, local_seconds, run_starts, spread
 from jaxtrade.data.calendar.rules import REGULAR, DayChange
 from jaxtrade.data.contracts import Contract
@@ -97,9 +97,9 @@ def of_evening(clock: time, contract: Contract) -> bool:
     return 0 < contract.turn_hour <= clock.hour
 
 
-def hours_of(contract: Contract) -> tables.Hours:
+def hours_of(contract: Contract) -> rules.Hours:
     """The calendar of the contract's product group."""
-    return tables.CALENDARS[contract.calendar]
+    return rules.CALENDARS[contract.calendar]
 
 
 def flat_time(day: date, close: int, contract: Contract) -> int:
@@ -169,7 +169,7 @@ def table_schedule(
     return _schedule(rows, contract, "table", _projection_note(first, last, verified), verified)
 
 
-def _table_row(day: date, era: tables.Era, change: DayChange, contract: Contract) -> TradeDay:
+def _table_row(day: date, era: rules.Era, change: DayChange, contract: Contract) -> TradeDay:
     """The session of one trade date. A halt that has not ended by an early close is dropped."""
     regular = era.friday if era.friday and day.weekday() == 4 else era.close
     start = _opening(day, _clock(change.open or era.open), contract)

@@ -15,15 +15,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxtrade.data.features import indicators, patterns
-from jaxtrade.data.features.indicators import true_range_sum, true_ranges
-from jaxtrade.data.features.rolling import (
+from jaxtrade.data.features import indicators
+from jaxtrade.data.features.indicators import (
     cumulative_sum,
     highest,
     lowest,
     sample_std,
     smooth,
     sum_of_last,
+    true_range_sum,
+    true_ranges,
 )
 from jaxtrade.data.features.schema import (
     GROWTH_BARS,
@@ -187,14 +188,14 @@ _COMPUTE: dict[str, Callable[[Window, FeatureSpec], np.ndarray]] = {
     "price_momentum_20": lambda bars, _: indicators.returns(bars.close, 20),
     "price_momentum_60": lambda bars, _: indicators.returns(bars.close, 60),
     "session_trend": lambda bars, _: indicators.returns(bars.close, 30),
-    "higher_high": lambda bars, _: patterns.higher_high(bars.high),
-    "lower_low": lambda bars, _: patterns.lower_low(bars.low),
-    "higher_low": lambda bars, _: patterns.higher_low(bars.low),
-    "lower_high": lambda bars, _: patterns.lower_high(bars.high),
-    "double_top": lambda bars, _: patterns.double_top(bars.high, bars.close),
-    "double_bottom": lambda bars, _: patterns.double_bottom(bars.low, bars.close),
-    "breakout_signal": lambda bars, _: patterns.breakout(bars.high, bars.close),
-    "breakdown_signal": lambda bars, _: patterns.breakdown(bars.low, bars.close),
+    "higher_high": lambda bars, _: indicators.higher_high(bars.high),
+    "lower_low": lambda bars, _: indicators.lower_low(bars.low),
+    "higher_low": lambda bars, _: indicators.higher_low(bars.low),
+    "lower_high": lambda bars, _: indicators.lower_high(bars.high),
+    "double_top": lambda bars, _: indicators.double_top(bars.high, bars.close),
+    "double_bottom": lambda bars, _: indicators.double_bottom(bars.low, bars.close),
+    "breakout_signal": lambda bars, _: indicators.breakout(bars.high, bars.close),
+    "breakdown_signal": lambda bars, _: indicators.breakdown(bars.low, bars.close),
     "sma_N": lambda bars, spec: cumulative_sum(bars.close, spec.period) / spec.period,
     "ema_N": lambda bars, spec: _seeded(bars.close, spec.period, 2 / (spec.period + 1)),
     "rsi_N": _rsi,

@@ -662,3 +662,19 @@ and ATR[t] = max(S[t]/14, 1 tick).
 
 if __name__ == "__main__":
     print(feature_page(), end="")
+
+
+DUAL_FEATURES: tuple[str, ...] = (
+    "return_1",
+    "return_5",
+    "return_15",
+    "volatility",
+    "rsi",
+    "ema_12",
+    "ema_26",
+    "volume_ratio_20min",
+    "bollinger_position",
+    "momentum",
+    "price_to_vwap",
+    "time_of_day",
+)

@@ -2,12 +2,353 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
-from jaxtrade.data.formats.layout import Head, Layout, Order
-from jaxtrade.data.formats.vendors import BARS, VENDORS
+from jaxtrade.data.formats.layout import Head, Layout, Order, Usual, plain_name
+from jaxtrade.data.read.grammar import form_of, is_date
+
+PRICE, WHOLE = r"\d+(?:\.\d*)?", r"\d+"
+SERVER = "America/New_York+7h"
+BARS = ("open", "high", "low", "close")
+QUOTES = tuple(f"{side}_{price}" for side in ("bid", "ask") for price in BARS)
+LEAN_NAME = re.compile(
+    r"(?P<day>\d{8})_(?P<symbol>[^_]+)_(?:minute|second)_(?P<kind>trade|quote)"
+    r"(?:_(?P<expiry>\d{6})(?:_\d{8})?)?\.csv"
+)
+KLINE = (
+    "open_time",
+    *BARS,
+    "volume",
+    "close_time",
+    "quote_volume",
+    "count",
+    "taker_buy_volume",
+    "taker_buy_quote_volume",
+    "ignore",
+)
+
+
+def fits(rows: list[list[str]], *kinds: str | Callable[[str], bool]) -> bool:
+    """Whether the first row, and most rows, have one cell per kind, which matches it (a regular
+    expression or a test).
+
+    A row that does not is left to the reader, which names its line.
+    """
+
+    def fit(kind: str | Callable[[str], bool], cell: str) -> bool:
+        return bool(re.fullmatch(kind, cell) if isinstance(kind, str) else kind(cell))
+
+    good = [len(row) == len(kinds) and all(map(fit, kinds, row)) for row in rows]
+    return bool(good) and good[0] and 2 * sum(good) > len(good)
+
+
+def bracketed(head: Head) -> Layout | None:
+    """`<DATE> <TIME> <OPEN> ...`: MetaTrader 5, or MetaStock and Finam."""
+    names = [name for name in head.names if re.fullmatch(r"<\w+>", name)]
+    if len(names) < len(head.names) or not {"<DATE>", "<OPEN>", "<CLOSE>"} <= {
+        name.upper() for name in names
+    }:
+        return None
+    date, clock = head.find("date"), head.find("time")
+    fields = {field: head.find(field) for field in BARS} | {"symbol": head.find("ticker")}
+    own = {field: name for field, name in fields.items() if name is not None}
+    if date is not None and clock is None:
+        own["time"] = date
+    volumes = tuple(
+        name for name in (head.find("vol", "volume"), head.find("tickvol")) if name is not None
+    )
+    if head.find("tickvol", "spread") is not None:
+        return Layout(
+            "an MT5 export",
+            own,
+            names=tuple(head.names),
+            date=date if clock else None,
+            clock=clock,
+            volumes=volumes,
+            stamp="open",
+            naive=True,
+            usual=(
+                Usual("servers on UTC+2, and UTC+3 in New York's summer (most FX brokers)", SERVER),
+                Usual("servers on UTC", "UTC"),
+            ),
+        )
+    return Layout(
+        "a MetaStock export (also Finam's)",
+        own,
+        names=tuple(head.names),
+        date=date if clock else None,
+        clock=clock,
+        volumes=volumes,
+        naive=True,
+        usual=(
+            Usual("Finam", "Europe/Moscow", "open"),
+            Usual("MetaStock", "America/New_York", "close"),
+        ),
+    )
+
+
+def ninjatrader(head: Head) -> Layout | None:
+    """`20131006 220000;1679.5;1680;1679.25;1679.75;120`, without a header line."""
+    if not head.is_text or not fits(head.lines, r"\d{8} \d{6}", PRICE, PRICE, PRICE, PRICE, PRICE):
+        return None
+    return Layout(
+        "a NinjaTrader or HistData file",
+        names=("time", *BARS, "volume"),
+        header_lines=0,
+        separator=";",
+        naive=True,
+        usual=(
+            Usual("NinjaTrader 8's own exports", "UTC", "close"),
+            Usual("HistData", "Etc/GMT+5", "open"),
+        ),
+    )
+
+
+def mt4(head: Head) -> Layout | None:
+    """`2013.10.07,00:00,1.36,...`, without a header line: the export of MetaTrader 4's history
+    centre.
+    """
+    if not head.is_text or not fits(head.lines, r"\d{4}\.\d\d\.\d\d", r"\d\d:\d\d", *[PRICE] * 5):
+        return None
+    return Layout(
+        "an MT4 export (also HistData's)",
+        names=("date", "clock", *BARS, "volume"),
+        header_lines=0,
+        date="date",
+        clock="clock",
+        stamp="open",
+        naive=True,
+        usual=(
+            Usual("servers on UTC+2, and UTC+3 in New York's summer (most FX brokers)", SERVER),
+            Usual("HistData", "Etc/GMT+5"),
+        ),
+    )
+
+
+def databento(head: Head) -> Layout | None:
+    """`ts_event,rtype,publisher_id,instrument_id,open,...`."""
+    names = {name.lower() for name in head.names}
+    if not {"ts_event", "rtype", "instrument_id", *BARS} <= names:
+        return None
+    at = [i for i, name in enumerate(head.names) if name.lower() in BARS]
+    whole = bool(head.rows) and all(
+        re.fullmatch(WHOLE, row[i]) for row in head.rows for i in at if i < len(row)
+    )
+    symbol = head.find("symbol") or head.find("instrumentid")
+    columns = {field: head.find(field) or field for field in BARS} | {
+        "time": head.find("tsevent") or "ts_event",
+        "symbol": symbol or "instrument_id",
+    }
+    single = {"rtype": "lengths of bars"} | (
+        {"publisher_id": "venues"} if "publisher_id" in names else {}
+    )
+    return Layout(
+        "a Databento file",
+        columns,
+        volumes=("volume",) if "volume" in names else (),
+        single=single,
+        stamp="open",
+        time_zone="UTC",
+        price_scale=1e-9 if whole else 1.0,
+    )
+
+
+def yfinance(head: Head) -> Layout | None:
+    """Three header lines: `Price,Close,...`, `Ticker,ES=F,...`, `Datetime,,,...`."""
+    rows = head.rows
+    if (
+        not head.is_text
+        or head.names[0] != "Price"
+        or len(rows) < 3
+        or rows[0][0] != "Ticker"
+        or not rows[1][0]
+    ):
+        return None
+    tickers = sorted(set(rows[0][1:]))
+    if len(tickers) == 1:
+        names = (rows[1][0], *head.names[1:])
+    else:
+        names = (
+            rows[1][0],
+            *(
+                f"{name} {ticker}"
+                for name, ticker in zip(head.names[1:], rows[0][1:], strict=False)
+            ),
+        )
+    return Layout(
+        "a yfinance file",
+        names=names,
+        header_lines=3,
+        symbol=" ".join(tickers),
+        columns={"time": names[0]},
+        usual=(Usual("Yahoo", stamp="open"),),
+    )
+
+
+def binance(head: Head) -> Layout | None:
+    """Klines: `open_time,open,high,low,close,volume,close_time,...`, with or without the header
+    line.
+    """
+    named = {plain_name(name) for name in head.names}
+    if {"opentime", "closetime", *BARS} <= named:
+        columns = {field: head.find(field) or field for field in (*BARS, "volume")}
+        return Layout(
+            "Binance klines",
+            columns | {"time": head.find("opentime") or "open_time"},
+            stamp="open",
+            time_zone="UTC",
+        )
+    epoch = r"\d{13}|\d{16}"
+    if not head.is_text or not fits(head.lines, epoch, *[PRICE] * 5, epoch, *[PRICE] * 5):
+        return None
+    return Layout(
+        "Binance klines",
+        {"time": "open_time"},
+        names=KLINE,
+        header_lines=0,
+        stamp="open",
+        time_zone="UTC",
+    )
+
+
+def lean_intraday(head: Head) -> Layout | None:
+    """LEAN's minutes and seconds: milliseconds since midnight, the date in the file's name."""
+    clock = r"\d{1,8}"
+    empty = f"(?:{PRICE})?"
+    trades = head.is_text and fits(head.lines, clock, *[PRICE] * 5)
+    quotes = head.is_text and fits(head.lines, clock, *[empty] * 10)
+    if not (trades or quotes):
+        return None
+    names = (
+        "milliseconds",
+        *(("open", "high", "low", "close", "volume") if trades else _quote_names()),
+    )
+    return _lean(head, names, "LEAN bars", clock="milliseconds", day=True)
+
+
+def lean_hours(head: Head) -> Layout | None:
+    """LEAN's hours: `20131007 09:00,...`."""
+    stamp, empty = r"\d{8} \d\d:\d\d", f"(?:{PRICE})?"
+    trades = head.is_text and fits(head.lines, stamp, *[PRICE] * 5)
+    quotes = head.is_text and fits(head.lines, stamp, *[empty] * 10)
+    if not (trades or quotes):
+        return None
+    names = ("time", *(("open", "high", "low", "close", "volume") if trades else _quote_names()))
+    return _lean(head, names, "LEAN hours")
+
+
+def _quote_names() -> tuple[str, ...]:
+    return (*QUOTES[:4], "bid_size", *QUOTES[4:], "ask_size")
+
+
+def _lean(
+    head: Head, names: tuple[str, ...], title: str, clock: str | None = None, day: bool = False
+) -> Layout:
+    """Share prices are whole numbers, times 10,000, in New York time. A future's file names its
+    expiry.
+    """
+    named = LEAN_NAME.fullmatch(head.file)
+    prices = [
+        cell
+        for row in head.lines
+        for name, cell in zip(names, row, strict=False)
+        if name.endswith(BARS) and cell
+    ]
+    shares = all(re.fullmatch(WHOLE, cell) for cell in prices) and not (named and named["expiry"])
+    return Layout(
+        f"{title} of shares" if shares else title,
+        names=names,
+        header_lines=0,
+        separator=",",
+        clock=clock,
+        day=day,
+        stamp="open",
+        time_zone="America/New_York" if shares else None,
+        price_scale=0.0001 if shares else 1.0,
+        naive=True,
+        symbol=named["symbol"].upper() if named else None,
+        usual=(Usual("OANDA and CME futures", "UTC"), Usual("FXCM", "Etc/GMT+5")),
+    )
+
+
+def fxcm(head: Head) -> Layout | None:
+    """`DateTime,BidOpen,BidHigh,BidLow,BidClose,AskOpen,...`, in any order."""
+    named = {name.lower(): name for name in head.names}
+    columns = {field: named.get(plain_name(field)) for field in QUOTES}
+    time = head.find("datetime", "date")
+    if time is None or None in columns.values():
+        return None
+    mapped = {field: name for field, name in columns.items() if name is not None} | {"time": time}
+    volume = head.find("volume", "tickqty")
+    return Layout(
+        "an FXCM file",
+        mapped | ({"volume": volume} if volume else {}),
+        date_order="mdy",
+        naive=True,
+        usual=(
+            Usual("FXCM's candle archive, by its readme", "UTC", "open"),
+            Usual(
+                "archives whose weeks begin at 17:00 in summer and winter",
+                "America/New_York",
+                "open",
+            ),
+        ),
+    )
+
+
+def is_half(text: str) -> bool:
+    """Whether a text is meant as a date without a time of day, or a time of day without a date: it
+    is neither a whole stamp nor a number since 1970. What it says is the reader's business, who
+    quotes what he cannot read."""
+    stamp = form_of(text, "dmy") is not None and not is_date(text)
+    return bool(text) and not stamp and not re.fullmatch(r"\d{9,}(?:\.\d*)?", text)
+
+
+def is_clock(text: str) -> bool:
+    """Whether a text beside a date is meant as a time of day."""
+    return is_half(text) and not is_date(text)
+
+
+def date_and_time(head: Head) -> Layout | None:
+    """Separate columns `date` and `time`, of any vendor."""
+    date, clock = head.find("date"), head.find("time")
+    if date is None or clock is None:
+        return None
+    at, then = head.names.index(date), head.names.index(clock)
+    if not fits(
+        [[row[at], row[then]] for row in head.rows if max(at, then) < len(row)], is_half, is_clock
+    ):
+        return None
+    return Layout("bars with separate date and time columns", date=date, clock=clock)
+
+
+def open_time(head: Head) -> Layout | None:
+    """A column `open_time`, of any vendor."""
+    name = head.find("opentime")
+    return (
+        None
+        if name is None
+        else Layout("bars with a column open_time", {"time": name}, stamp="open")
+    )
+
+
+VENDORS: tuple[Callable[[Head], Layout | None], ...] = (
+    bracketed,
+    ninjatrader,
+    mt4,
+    databento,
+    yfinance,
+    binance,
+    lean_intraday,
+    lean_hours,
+    fxcm,
+    date_and_time,
+    open_time,
+)
+
 
 HEAD_BYTES = 1 << 16
 HEAD_LINES = 30

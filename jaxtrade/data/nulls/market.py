@@ -7,6 +7,7 @@ compiled programs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,19 +15,339 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from jaxtrade.config import RunConfig
+from jaxtrade.data.calendar.clock import DAY, local_seconds, run_starts
 from jaxtrade.data.calendar.schedule import Schedule, schedule_for, trade_dates
 from jaxtrade.data.conversion import load_rates
 from jaxtrade.data.market import Market, host_market, market_of
-from jaxtrade.data.nulls.martingale import martingale_bars
-from jaxtrade.data.nulls.prices import Prices, anchors, prices_of, with_prices
-from jaxtrade.data.nulls.sessions import permuted_sessions
-from jaxtrade.data.nulls.sign import random_signs, sign_flipped, sign_flipped_path
 from jaxtrade.data.nulls.spec import NULL_KINDS, NullKind
 from jaxtrade.data.read.bars import Bars
-from jaxtrade.data.read.quotes import Side
+from jaxtrade.data.read.quotes import PRICES, Side
+from jaxtrade.data.read.roll import splice_dates
+from jaxtrade.data.read.stamps import iso
+from jaxtrade.data.synthetic.nq_like import SUBSTEPS
 from jaxtrade.data.synthetic.surrogate import LEAST, phase_randomised_prices, spread_kept
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.types import IntrabarPath
+
+INT32 = 1 << 31
+Prices = tuple[np.ndarray, ...]  # open, high, low, close: int64[T] ticks
+
+
+def anchors(bars: Bars) -> np.ndarray:
+    """bool[T], True at rows whose step from the previous close is no move of the market: the first
+    row, and the first row of each later contract of a spliced series."""
+    found = np.zeros(len(bars), bool)
+    found[:1] = True
+    legs = np.searchsorted(
+        splice_dates(bars.legs), trade_dates(bars.time, bars.contract), side="right"
+    )
+    found[1:] |= legs[1:] != legs[:-1]
+    return found
+
+
+def prices_of(bars: Bars) -> tuple[Prices, Prices]:
+    """(bid, ask), each open, high, low, close as int64[T]. One-sided bars are returned twice."""
+    bid, ask = ([getattr(side, name).astype(np.int64) for name in PRICES] for side in bars.sides)
+    return tuple(bid), tuple(ask)
+
+
+def with_prices(bars: Bars, bid: Prices, ask: Prices | None) -> Bars:
+    """The bars with other prices, as int32. ask: None for one-sided bars.
+
+    Raises DataError, naming the first bar, if a price is below one tick or above what int32 holds.
+    """
+    for side in (bid, *([] if ask is None else [ask])):
+        low, high = side[2], side[1]
+        bad = np.flatnonzero((low < 1) | (high >= INT32))
+        if len(bad):
+            row = int(bad[0])
+            raise DataError(
+                f"{bars.source}: the null market's prices run from {int(low[row])} to {int(high[row])} ticks in the "
+                f"bar of {iso(bars.time[row])}, the first of {len(bad)} outside 1 .. {INT32 - 1}. Fix: choose the kind "
+                "sessions or phase, whose returns are relative, or leave out the years in which prices were low "
+                "(data.start). Another seed is no fix: it would choose nulls by their result"
+            )
+    sides = [
+        [prices.astype(np.int32) for prices in side]
+        for side in ([bid] if ask is None else [bid, ask])
+    ]
+    return replace(
+        bars,
+        **dict(zip(PRICES, sides[0], strict=True)),
+        ask=None if ask is None else Side(*sides[1]),
+    )
+
+
+def random_signs(count: int, generator: np.random.Generator, after: int = 0) -> np.ndarray:
+    """bool[count]: True, with probability 1/2, for each bar that is mirrored. Rows before `after`
+    are not.
+    """
+    mask = generator.random(count) < 0.5
+    mask[:after] = False
+    return mask
+
+
+def sign_flipped(bars: Bars, mask: np.ndarray) -> Bars:
+    """The bars with those of `mask` (bool[T]) mirrored. Twice with one mask gives the bars again.
+
+    With D[t] = bid' close - bid close (and the same of the ask), D[t] = D[t-1] + mask[t] (S[t] -
+    bid close[t] - ask close[t]). A bar that is not mirrored moves by D[t-1]; one that is becomes
+    D[t-1] + S[t] - (the other side).
+
+    Raises DataError if a price is below one tick or passes int32.
+    """
+    bid, ask = prices_of(bars)
+    start = anchors(bars)
+    total = bid[3] + ask[3]
+    centre = np.where(start, bid[0] + ask[0], np.concatenate([[0], total[:-1]]))  # S
+    steps = np.where(mask, centre - total, 0)
+    # D restarts at 0 with each series: the sum of its own steps alone.
+    summed = np.cumsum(steps)
+    first = np.maximum.accumulate(np.where(start, np.arange(len(bars)), 0))
+    shift = summed - steps - (summed[first] - steps[first])  # D[t-1]
+
+    def side(own: tuple[np.ndarray, ...], other: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+        mirrored = (other[0], other[2], other[1], other[3])
+        return tuple(
+            np.where(mask, centre - there, here) + shift
+            for here, there in zip(own, mirrored, strict=True)
+        )
+
+    return with_prices(bars, side(bid, ask), None if bars.ask is None else side(ask, bid))
+
+
+def sign_flipped_path(path: IntrabarPath, mask: np.ndarray) -> IntrabarPath:
+    """The intrabar path of `sign_flipped`, with NumPy leaves.
+
+    Falls are measured from the bar's own open, those of a short on the inverted bar. So in a
+    mirrored bar those of the long and of the short change places, exactly.
+    """
+    falls, ambiguous = np.asarray(path.falls), np.asarray(path.ambiguous)
+    falls = np.where(mask[:, None, None, None], falls[:, ::-1], falls)
+    ambiguous = np.where(mask[:, None], ambiguous[:, ::-1], ambiguous)
+    return IntrabarPath(falls, ambiguous)  # type: ignore[arg-type]  # host leaves
+
+
+def phase_randomised(bars: Bars, generator: np.random.Generator, after: int = 0) -> Bars:
+    """The bars with phase-randomised returns. Rows before `after` stay real, and the first close
+    after them too.
+
+    Raises DataError if a series has fewer than three bars, or a price falls below one tick or
+    passes int32.
+    """
+    begins = np.flatnonzero(anchors(bars))
+    edges = np.unique(np.concatenate([begins[begins >= after], [after, len(bars)]]))
+    bid = np.stack(prices_of(bars)[0])
+    for first, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        if end - first < LEAST:
+            raise DataError(
+                f"{bars.source}: {end - first} bars of one contract are too few for a phase-randomised "
+                f"copy ({LEAST} are needed). Fix: use the kind sign, or leave that contract out "
+                "(data.start, data.end)"
+            )
+        bid[:, first:end] = phase_randomised_prices(bars.rows(slice(first, end)), generator)
+    made: Prices = tuple(bid)
+    ask: Prices | None = None if bars.ask is None else tuple(spread_kept(bars, Side(*made)))
+    return with_prices(bars, made, ask)
+
+
+MINUTES = 1440
+
+
+def minute_volatility(bars: Bars) -> tuple[np.ndarray, np.ndarray]:
+    """(relative gap, relative body) as root mean squares by minute of the exchange day,
+    float64[1440] each; 0 where the bars have no such minute. Of two sides: of the mid price. The
+    gap to a series' first bar is left out."""
+    mid = bars.mid
+    minute = local_seconds(bars.time, bars.contract.zone) % DAY // 60
+    opened, closed = mid.open.astype(np.float64), mid.close.astype(np.float64)
+    before = np.concatenate([opened[:1], closed[:-1]])
+    known = ~anchors(bars)
+    return (
+        _root_mean_square(opened[known] / before[known] - 1, minute[known]),
+        _root_mean_square(closed / opened - 1, minute),
+    )
+
+
+def _root_mean_square(values: np.ndarray, minute: np.ndarray) -> np.ndarray:
+    count = np.bincount(minute, minlength=MINUTES)
+    return np.sqrt(np.bincount(minute, values * values, MINUTES) / np.maximum(count, 1))
+
+
+def martingale_bars(
+    bars: Bars, days: np.ndarray, generator: np.random.Generator, after: int = 0
+) -> Bars:
+    """Generated bars with the stamps, volume and spread of `bars`. Rows before `after` stay real.
+
+    days: datetime64[D][T], the trade date of each bar. Raises DataError if a price falls below one
+        tick or passes
+    int32.
+    """
+    gap, body = minute_volatility(bars)
+    minute = local_seconds(bars.time, bars.contract.zone) % DAY // 60
+    bid = np.stack(prices_of(bars)[0])  # int64[4, T]: the real prices, replaced date by date
+    start, rows = anchors(bars), run_starts(days)
+    for first, end in zip(rows.tolist(), np.append(rows[1:], len(bars)).tolist(), strict=True):
+        begin = max(first, after)
+        if begin >= end:
+            continue
+        level = int(bid[0, begin] if start[begin] else bid[3, begin - 1])
+        part = slice(begin, end)
+        gaps = np.rint(level * gap[minute[part]] * generator.standard_normal(end - begin)).astype(
+            np.int64
+        )
+        if start[begin]:
+            gaps[0] = 0
+        sizes = level * body[minute[part]] / np.sqrt(SUBSTEPS)
+        moves = sizes[:, None] * generator.standard_normal((end - begin, SUBSTEPS))
+        bid[:, part] = _chained(level, gaps, np.rint(np.cumsum(moves, axis=1)).astype(np.int64))
+    made: Prices = tuple(bid)
+    return with_prices(bars, made, None if bars.ask is None else _asks(bars, made))
+
+
+def _chained(level: int, gaps: np.ndarray, path: np.ndarray) -> np.ndarray:
+    """int64[4, n]: open, high, low and close of consecutive bars, from their gaps [n] and their
+    paths from the open [n, SUBSTEPS]."""
+    close = level + np.cumsum(gaps + path[:, -1])
+    open_ = close - path[:, -1]
+    return np.stack(
+        [
+            open_,
+            open_ + np.maximum(path.max(axis=1), 0),
+            open_ + np.minimum(path.min(axis=1), 0),
+            close,
+        ]
+    )
+
+
+def _asks(bars: Bars, bid: Prices) -> Prices:
+    return tuple(spread_kept(bars, Side(*bid)))
+
+
+LEAST_ORDERS = 1_000  # fewer orders than this would repeat themselves among the draws
+
+
+def session_classes(
+    bars: Bars, days: np.ndarray, rows: np.ndarray, decisions: np.ndarray, schedule: Schedule
+) -> np.ndarray:
+    """The calendar class of each trade date, int64[N]; -1 for one that stays where it is.
+
+    days: datetime64[D][N], every trade date of the bars. rows: int64[N], its first row. decisions:
+        int64[N], its number
+    of decision bars; 0 if it is not in the session table.
+    """
+    at = schedule.find(days)
+    midnight = days.astype("datetime64[s]").astype(np.int64)
+    hours = np.stack(
+        [schedule.open[at], schedule.close[at], schedule.flat[at], *schedule.halts[at].T]
+    )
+    local = local_seconds(hours.reshape(-1), bars.contract.zone).reshape(hours.shape) - midnight
+    since = np.diff(schedule.dates, prepend=schedule.dates[:1]).astype(np.int64)[at]
+    keys = np.column_stack([*local, since, decisions])
+    classes = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
+    return np.where((at < 0) | (decisions == 0) | anchors(bars)[rows], -1, classes)
+
+
+def session_order(classes: np.ndarray, generator: np.random.Generator, source: str) -> np.ndarray:
+    """int64[N]: for each place, the number of the session that comes to stand there.
+
+    Raises DataError if the classes allow fewer than LEAST_ORDERS orders.
+    """
+    order, orders = np.arange(len(classes)), 0.0
+    for each in np.unique(classes[classes >= 0]):
+        places = np.flatnonzero(classes == each)
+        orders += math.lgamma(len(places) + 1)
+        order[places] = generator.permutation(places)
+    if orders < math.log(LEAST_ORDERS):
+        raise DataError(
+            f"{source}: null markets of kind sessions need sessions that can change places, and the "
+            f"{len(classes)} trade dates here have {math.exp(orders):.0f} orders (at least {LEAST_ORDERS:,}"
+            " are needed). Fix: give more sessions, or use the kind sign"
+        )
+    return order
+
+
+def permuted_sessions(
+    bars: Bars,
+    path: IntrabarPath | None,
+    days: np.ndarray,
+    decisions: np.ndarray,
+    schedule: Schedule,
+    generator: np.random.Generator,
+    after: int = 0,
+) -> tuple[Bars, IntrabarPath | None]:
+    """The bars with their sessions in a random order, and their intrabar paths with NumPy leaves.
+
+    Args:
+        path: of the bars; None without second bars.
+        days: datetime64[D][T], the trade date of each bar.
+        decisions: int64[T], the number of decision bars of each bar's session; 0 outside the
+            session table.
+        after: sessions that begin before this row stay where they are.
+    Raises:
+        DataError: too few sessions can change places, or a price leaves the range of prices.
+    """
+    rows = run_starts(days)
+    classes = session_classes(bars, days[rows], rows, decisions[rows], schedule)
+    classes[rows < after] = -1
+    order = session_order(classes, generator, bars.source)
+    lengths = np.diff(rows, append=len(bars))
+    source = np.concatenate([np.arange(int(rows[k]), int(rows[k] + lengths[k])) for k in order])
+    opens = schedule.open[schedule.find(days[rows])]
+    moved = np.repeat(
+        np.where(order == np.arange(len(order)), 0, opens - opens[order]), lengths[order]
+    )
+    factors = np.repeat(_factors(bars, rows, lengths, order), lengths[order])
+    bid, ask = ([_scaled(prices[source], factors) for prices in side] for side in prices_of(bars))
+    made = replace(bars, time=bars.time[source] + moved, volume=bars.volume[source])
+    made = with_prices(made, tuple(bid), None if bars.ask is None else tuple(ask))
+    return made, None if path is None else _moved_path(path, bars, source, factors, bid[0], ask[0])
+
+
+def _scaled(ticks: np.ndarray, factors: np.ndarray) -> np.ndarray:
+    """Ticks times factors, rounded half up, int64. It never changes which of two prices of a
+    session is higher.
+    """
+    return np.floor(ticks * factors + 0.5).astype(np.int64)
+
+
+def _factors(bars: Bars, rows: np.ndarray, lengths: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """f of each place, float64[N]. It is 1 where a series begins."""
+    bid, ask = prices_of(bars)
+    start, middle = anchors(bars)[rows], (bid[3] + ask[3]) / 2
+    ends = rows + lengths - 1
+    factors, close = np.ones(len(order)), 0.0
+    for place, k in enumerate(order.tolist()):
+        if not start[place]:
+            factors[place] = close / middle[rows[k] - 1]
+        last = np.array([bid[3][ends[k]], ask[3][ends[k]]])
+        close = float(_scaled(last, factors[place]).sum()) / 2
+    return factors
+
+
+def _moved_path(
+    path: IntrabarPath,
+    bars: Bars,
+    source: np.ndarray,
+    factors: np.ndarray,
+    bid_open: np.ndarray,
+    ask_open: np.ndarray,
+) -> IntrabarPath:
+    """The falls of each bar in its new place: the prices that they stand for, scaled as all prices
+    are.
+    """
+    falls, times = np.asarray(path.falls)[source].astype(np.int64), factors[:, None, None]
+    bid, ask = (opens[source].astype(np.int64)[:, None, None] for opens in _opens(bars))
+    long = _scaled(bid + falls[:, 0], times) - bid_open[:, None, None]
+    short = ask_open[:, None, None] - _scaled(ask - falls[:, 1], times)
+    moved = np.stack([long, short], axis=1).astype(np.int32)
+    return IntrabarPath(moved, np.asarray(path.ambiguous)[source])  # type: ignore[arg-type]  # host leaves
+
+
+def _opens(bars: Bars) -> Prices:
+    bid, ask = bars.sides
+    return bid.open, ask.open
+
 
 STREAM = 20  # keeps the draws of nulls apart from the other generators that a seed begins
 NullBars = tuple[Bars, IntrabarPath | None]
@@ -220,31 +541,3 @@ def _check_alike(made: Market, real: Market) -> None:
 
 def _shapes(leaves: list[np.ndarray]) -> list[tuple[tuple[int, ...], np.dtype]]:
     return [(leaf.shape, leaf.dtype) for leaf in leaves]
-
-
-def phase_randomised(bars: Bars, generator: np.random.Generator, after: int = 0) -> Bars:
-    """The bars with phase-randomised returns: `data.synthetic.surrogate`, for any bars, each
-    contract of a spliced series by itself. Rows before `after` stay real, and the first close after
-    them too.
-
-    This keeps variance and linear autocorrelation of close-to-close returns, and destroys the
-    intraday shape of volatility. A policy that trades by the clock meets another market there, so
-    it is no default.
-
-    Raises DataError if a series has fewer than three bars, or a price falls below one tick or
-    passes int32.
-    """
-    begins = np.flatnonzero(anchors(bars))
-    edges = np.unique(np.concatenate([begins[begins >= after], [after, len(bars)]]))
-    bid = np.stack(prices_of(bars)[0])
-    for first, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        if end - first < LEAST:
-            raise DataError(
-                f"{bars.source}: {end - first} bars of one contract are too few for a phase-randomised "
-                f"copy ({LEAST} are needed). Fix: use the kind sign, or leave that contract out "
-                "(data.start, data.end)"
-            )
-        bid[:, first:end] = phase_randomised_prices(bars.rows(slice(first, end)), generator)
-    made: Prices = tuple(bid)
-    ask: Prices | None = None if bars.ask is None else tuple(spread_kept(bars, Side(*made)))
-    return with_prices(bars, made, ask)

@@ -4,11 +4,12 @@ seconds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -19,8 +20,6 @@ from jaxtrade.data.contract_file import contract_named
 from jaxtrade.data.contracts import Contract
 from jaxtrade.data.formats.layout import Order, plain_name
 from jaxtrade.data.formats.recognise import Stated, missing_keys, settled, spoken, unsaid
-from jaxtrade.data.read.adjust import adjust
-from jaxtrade.data.read.compose import stamp_column
 from jaxtrade.data.read.faults import Faults
 from jaxtrade.data.read.quotes import (
     MISSING_LIMIT,
@@ -35,8 +34,9 @@ from jaxtrade.data.read.quotes import (
 )
 from jaxtrade.data.read.roll import Leg, roll_notes, roll_rows
 from jaxtrade.data.read.stamps import parse_stamps
-from jaxtrade.data.read.tabular import Table, read_table, table_of_frame
+from jaxtrade.data.read.tabular import Table, read_table, stamp_column, table_of_frame
 from jaxtrade.data.read.validate import (
+    MAX_TICKS,
     check_instruments,
     check_prices,
     check_single,
@@ -48,6 +48,112 @@ from jaxtrade.text import several, short_repr
 
 if TYPE_CHECKING:
     import pandas as pd
+
+MOST = (
+    1 << 31
+)  # of a numerator or denominator: its product with a price in ticks (below 2^28) fits int64
+
+
+class Adjusted(NamedTuple):
+    """Columns after the adjustment. prices: int32[T] ticks each. volume: float64[T]. notes: what
+    was changed.
+    """
+
+    prices: tuple[np.ndarray, ...]
+    volume: np.ndarray
+    notes: tuple[str, ...]
+
+
+def adjust(
+    days: np.ndarray,
+    prices: Sequence[np.ndarray],
+    volume: np.ndarray,
+    splits: tuple[ShareSplit, ...],
+    source: str,
+) -> Adjusted:
+    """Divide the prices before each split by its ratio, and multiply the volumes.
+
+    Args:
+        days: datetime64[D][T], the trade date of each bar.
+        prices: columns int32[T], ticks.
+        source: the name of the bars in errors.
+    Raises:
+        DataError: a price becomes 0 ticks, or too many of them.
+        ConfigError: the ratios multiply beyond exact arithmetic.
+    """
+    firsts = np.array([split.date for split in splits], "datetime64[D]")
+    later = np.searchsorted(firsts, days, side="right")  # splits that each bar has behind it
+    columns, volume, rounded = tuple(column.copy() for column in prices), volume.copy(), 0
+    for passed in np.unique(later[later < len(splits)]):
+        ratio, rows = _product(splits[passed:]), later == passed
+        for column in columns:
+            column[rows], between = _divided(column[rows], ratio, source)
+            rounded += between
+        volume[rows] *= float(ratio)
+    notes = [
+        f"data.splits: {split.ratio} on {split.date}: {int((later <= i).sum())} of {len(days)} bars lie before "
+        "it; prices divided by the ratio, volumes multiplied"
+        for i, split in enumerate(splits)
+    ]
+    if rounded:
+        cells = len(columns) * int((later < len(splits)).sum())
+        notes.append(
+            f"data.splits: {rounded} of {cells} adjusted prices fell between two ticks and were rounded to "
+            "the nearer one (half to even)"
+        )
+    return Adjusted(columns, volume, tuple(notes))
+
+
+def _product(splits: tuple[ShareSplit, ...]) -> Fraction:
+    ratio = Fraction(1)
+    for split in splits:
+        ratio *= split.fraction
+    if max(ratio.numerator, ratio.denominator) >= MOST:
+        raise ConfigError(
+            f"data.splits: the ratios from {splits[0].date} on multiply to {ratio.numerator}:"
+            f"{ratio.denominator}, beyond exact arithmetic; check them"
+        )
+    return ratio
+
+
+def _divided(ticks: np.ndarray, ratio: Fraction, source: str) -> tuple[np.ndarray, int]:
+    """(ticks / ratio, rounded half to even, int32[n]; how many results fell between two ticks)."""
+    over = ratio.numerator
+    whole, rest = np.divmod(ticks.astype(np.int64) * ratio.denominator, over)
+    result = whole + ((2 * rest > over) | ((2 * rest == over) & (whole % 2 == 1)))
+    if len(result) and not 0 < result.min() <= result.max() < MAX_TICKS:
+        raise DataError(
+            f"{source}: data.splits makes prices of {int(result.min())} to {int(result.max())} ticks "
+            f"(expected 1 to {MAX_TICKS - 1}). Fix: check the ratios (new shares for one old share), or "
+            "choose another tick_size in the contract file"
+        )
+    return result.astype(np.int32), int((rest != 0).sum())
+
+
+@dataclass(frozen=True)
+class Places:
+    """The places of T bars in one source.
+
+    rows: int32[T], the data row of each bar, counted from 0. first_line: the line of data row 0;
+        None if the source has
+    no lines (Parquet, a frame).
+    """
+
+    source: str
+    rows: np.ndarray
+    first_line: int | None
+
+    def chosen(self, keep: np.ndarray | slice) -> Places:
+        """The places of the selected bars."""
+        return replace(self, rows=self.rows[keep])
+
+    def text(self, bar: int) -> str:
+        """The place of one bar: `file.csv:12`, or `frame: row 10 (0-based)`."""
+        row = int(self.rows[bar])
+        if self.first_line is None:
+            return f"{self.source}: row {row} (0-based)"
+        return f"{self.source}:{row + self.first_line}"
+
 
 Stamp = Literal["open", "close"]
 
@@ -220,7 +326,7 @@ def load_bars(
         follows: the source of the bars whose roll dates `roll` repeats. Only used in messages.
         date_order: of dates such as 10/07/2013: 'mdy' or 'dmy'. None: a day above 12 in the file
             must show it.
-        splits: share splits for which the prices are adjusted (`data.read.adjust`).
+        splits: share splits for which the prices are adjusted (`adjust`).
     Raises:
         DataError: lists the faults with file, line, column, value and fix.
         ConfigError: no contract has the name that is given, or both expiry and roll are.
@@ -391,28 +497,3 @@ def _bars(
         legs=legs,
         places=Places(table.source, rows.astype(np.int32), table.first_line),
     )
-
-
-@dataclass(frozen=True)
-class Places:
-    """The places of T bars in one source.
-
-    rows: int32[T], the data row of each bar, counted from 0. first_line: the line of data row 0;
-        None if the source has
-    no lines (Parquet, a frame).
-    """
-
-    source: str
-    rows: np.ndarray
-    first_line: int | None
-
-    def chosen(self, keep: np.ndarray | slice) -> Places:
-        """The places of the selected bars."""
-        return replace(self, rows=self.rows[keep])
-
-    def text(self, bar: int) -> str:
-        """The place of one bar: `file.csv:12`, or `frame: row 10 (0-based)`."""
-        row = int(self.rows[bar])
-        if self.first_line is None:
-            return f"{self.source}: row {row} (0-based)"
-        return f"{self.source}:{row + self.first_line}"

@@ -10,12 +10,14 @@ with array operations: cells of one shape (the same marks at the same places) at
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from jaxtrade.data.formats.layout import Order
-from jaxtrade.data.read.cells import NINE, ZERO, Cells, characters
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 UNREAD, BROKEN = np.iinfo(np.int64).min, np.iinfo(np.int64).min + 1  # no stamp; no whole second
 YEAR_FIRST = (
@@ -45,6 +47,8 @@ FORMS = {
 }
 LAST = re.compile(r"\s*(\d{1,2})([-./])(\d{1,2})\2(\d{4})\b", re.ASCII)  # a date with the year last
 SIGNS, HALVES = b"+-", b"AaPp"
+ZERO, NINE = ord("0"), 9
+BLOCK = 1 << 16  # cells read at once, so that temporary arrays stay in the processor's cache
 MOST_WIDTH = 64  # bytes of the longest stamp
 MOST_AHEAD = 14 * 60  # minutes by which a place is ahead of UTC, or behind it
 
@@ -77,28 +81,42 @@ def is_date(text: str) -> bool:
     )
 
 
-def read_stamps(cells: Cells, order: Order | None) -> Stamps:
-    """What every cell says. order: of dates with the year last; None if it is not known, and no
-    such date is read.
+def read_stamps(texts: pa.ChunkedArray, order: Order | None) -> Stamps:
+    """What every cell of large strings says. order: of dates with the year last; None if it is not
+    known, and no such date is read.
     """
-    seconds, aware = np.full(len(cells), UNREAD), np.zeros(len(cells), bool)
-    for rows, first, width in cells.blocks():
-        for size in np.flatnonzero(np.bincount(np.minimum(width, MOST_WIDTH + 1))):
-            if not 8 <= size <= MOST_WIDTH:
-                continue
-            own = np.flatnonzero(width == size)
-            chars = characters(cells.data, first[own], int(size))
-            while len(own):
-                form = form_of(chars[:, 0].tobytes().decode(errors="replace"), order)
-                if form is None:
-                    own, chars = own[1:], chars[:, 1:]
-                    continue
-                fits = _of_shape(chars, form)
-                whole = bool(fits.all())
-                seconds[rows][own[fits]] = _seconds(chars if whole else chars[:, fits], form)
-                aware[rows][own[fits]] = _offset_at(form) is not None
-                own, chars = own[~fits], chars[:, :0] if whole else chars[:, ~fits]
+    seconds, aware, done = np.full(len(texts), UNREAD), np.zeros(len(texts), bool), 0
+    for start in range(0, len(texts), BLOCK):
+        for chunk in texts.slice(start, BLOCK).chunks:
+            rows = slice(done, done + len(chunk))
+            _read_chunk(chunk, order, seconds[rows], aware[rows])
+            done += len(chunk)
     return Stamps(seconds, aware)
+
+
+def _read_chunk(
+    chunk: pa.LargeStringArray, order: Order | None, seconds: np.ndarray, aware: np.ndarray
+) -> None:
+    """Write what the cells say to `seconds` and `aware`."""
+    _, offsets, text = chunk.buffers()
+    places = np.frombuffer(offsets, np.int64)[chunk.offset : chunk.offset + len(chunk) + 1]
+    first, width = places[:-1], np.diff(places)
+    for size in np.flatnonzero(np.bincount(np.minimum(width, MOST_WIDTH + 1))):
+        if not 8 <= size <= MOST_WIDTH:
+            continue
+        own = np.flatnonzero(width == size)
+        data = np.frombuffer(text, np.uint8)
+        chars = np.stack([data[first[own] + j] for j in range(size)])
+        while len(own):
+            form = form_of(chars[:, 0].tobytes().decode(errors="replace"), order)
+            if form is None:
+                own, chars = own[1:], chars[:, 1:]
+                continue
+            fits = _of_shape(chars, form)
+            whole = bool(fits.all())
+            seconds[own[fits]] = _seconds(chars if whole else chars[:, fits], form)
+            aware[own[fits]] = _offset_at(form) is not None
+            own, chars = own[~fits], chars[:, :0] if whole else chars[:, ~fits]
 
 
 def _of_shape(chars: np.ndarray, form: re.Match[str]) -> np.ndarray:

@@ -10,11 +10,12 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 
+from jaxtrade.data.calendar.clock import local_seconds
 from jaxtrade.data.formats.layout import Order
-from jaxtrade.data.read.cells import Cells, whole_numbers
+from jaxtrade.data.formats.recognise import SERVER
 from jaxtrade.data.read.faults import Faults
 from jaxtrade.data.read.grammar import BROKEN, LAST, UNREAD, read_stamps
-from jaxtrade.data.read.tabular import Table, as_numbers
+from jaxtrade.data.read.tabular import Table, as_numbers, is_text, texts_of
 from jaxtrade.errors import ConfigError
 
 EARLIEST, LATEST = 631_152_000, 4_102_444_800  # 1990-01-01 and 2100-01-01 in UTC seconds
@@ -45,22 +46,19 @@ def parse_stamps(
     zone = _zone(time_zone, faults)
     if not len(rows):
         return np.zeros(0, np.int64)
-    series = (
-        None if table.cells(name) is not None else table.series(name, rows).reset_index(drop=True)
-    )
-    if series is not None and getattr(series.dtype, "tz", None) is not None:
+    series = table.series(name, rows).reset_index(drop=True)
+    if getattr(series.dtype, "tz", None) is not None:
         return _bounded(
             _seconds(series.dt.tz_convert("UTC").dt.tz_localize(None)), table, name, rows, faults
         )
-    if series is not None and series.dtype.kind == "M":
+    if series.dtype.kind == "M":
         wall = _seconds(series)
         return _bounded(_localize(wall, zone, table, name, rows, faults), table, name, rows, faults)
-    whole = _whole_numbers(table, name, rows, series)
+    whole = _whole_numbers(series)
     if whole is not None:
         return _epoch(*whole, table, name, rows, faults, notes)
     order = day_and_month(table, name, rows, date_order, faults, notes)
-    cells = table.cells(name)
-    wall, aware = read_stamps(_cells(series) if cells is None else cells.chosen(rows), order)
+    wall, aware = read_stamps(texts_of(series), order)
     if time_zone is not None and aware[0]:
         notes.append(f"{OWN_OFFSET}; data.time_zone={time_zone} is not needed")
     known = (wall != UNREAD) & (wall != BROKEN)
@@ -71,35 +69,14 @@ def parse_stamps(
     return _bounded(wall, table, name, rows, faults)
 
 
-def _whole_numbers(
-    table: Table, name: str, rows: np.ndarray, series: Any
-) -> tuple[np.ndarray, np.ndarray] | None:
+def _whole_numbers(series: Any) -> tuple[np.ndarray, np.ndarray] | None:
     """(float64[n], the same as int64[n] if all of them are whole) of a column of numbers; None for
     any other.
     """
-    cells = table.cells(name)
-    if cells is not None:
-        found = whole_numbers(cells.chosen(rows))
-        if found is not None:
-            return found.astype(np.float64), found
-        if not NUMBER.fullmatch(cells.text(int(rows[0]))):
-            return None
-        series = table.series(name, rows).reset_index(drop=True)
+    if is_text(series) and not NUMBER.fullmatch(str(series.iloc[0])):
+        return None
     numbers = as_numbers(series)
     return None if np.isnan(numbers).any() else (numbers, _whole(series, numbers))
-
-
-def _cells(series: Any) -> Cells:
-    """The texts of a pandas Series as bytes, with a byte between them."""
-    texts = [str(text).encode() for text in series]
-    ends = np.cumsum([len(text) + 1 for text in texts]) - 1
-    return Cells(
-        np.frombuffer(b"|".join(texts) + b"|", np.uint8),
-        np.concatenate([[-1], ends[:-1]]),
-        ends,
-        1,
-        False,
-    )
 
 
 def _check_alike(
@@ -125,11 +102,16 @@ def _whole(series: Any, numbers: np.ndarray) -> np.ndarray:
     Text such as 1381152600.0 goes over float64, which holds every second of the years 1990 to 2100
     in any unit.
     """
+    import pyarrow as pa
+
     if (numbers % 1 != 0).any():
         return numbers
-    if series.dtype.kind == "O" and not series.astype(str).str.strip().str.fullmatch(r"\d+").all():
-        return numbers.astype(np.int64)
-    return series.astype("int64").to_numpy()
+    if series.dtype.kind != "O":
+        return series.astype("int64").to_numpy()
+    try:
+        return texts_of(series).cast(pa.int64()).to_numpy()
+    except pa.ArrowInvalid:
+        return np.clip(numbers, 0, 1 << 62).astype(np.int64)  # beyond it lies no year before 2100
 
 
 OWN_OFFSET = "stamps carry their own offset"
@@ -349,3 +331,32 @@ def proven_order(table: Table, name: str, rows: np.ndarray) -> tuple[Order | Non
         if found is not None and max(int(found[1]), int(found[3])) > 12:
             return ("dmy" if int(found[1]) > 12 else "mdy"), found[0].strip()
     return None, ""
+
+
+USUAL = ("UTC", "America/New_York", "America/Chicago", SERVER, "Etc/GMT+5", "Europe/London")
+MOST = 0.75  # share of the times at which a zone's offset is the clock's: weeks of changing clocks and holidays differ
+HOUR = 3600
+
+
+def utc_offsets(utc: np.ndarray, zone: str) -> np.ndarray:
+    """Seconds by which a zone (perhaps shifted, as America/New_York+7h) is ahead of UTC at these
+    UTC seconds, int64[T]. Raises ConfigError for an unknown zone."""
+    name, hours = known_zone(zone)
+    return local_seconds(utc, name) - utc + HOUR * hours
+
+
+def keeping(utc: np.ndarray, offsets: np.ndarray) -> tuple[str, ...]:
+    """The zones that are `offsets` seconds ahead of UTC at most of these times; more than one where
+    the times do not tell them apart, none where no usual zone and no fixed number of hours fits.
+
+    utc: int64[T], UTC seconds. offsets: int64[T].
+    """
+    shares = {zone: float(np.mean(utc_offsets(utc, zone) == offsets)) for zone in USUAL}
+    best = max(shares.values())
+    if best >= MOST:
+        return tuple(zone for zone, share in shares.items() if share == best)
+    values, counts = np.unique(offsets, return_counts=True)
+    fixed = int(values[np.argmax(counts)])
+    if counts.max() < MOST * len(offsets) or fixed % HOUR or not -12 <= fixed // HOUR <= 14:
+        return ()
+    return (f"Etc/GMT{-fixed // HOUR:+d}",)  # POSIX: Etc/GMT-3 is three hours ahead of UTC

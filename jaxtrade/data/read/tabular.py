@@ -1,33 +1,39 @@
 """Files and frames as columns of text or numbers, with line numbers for error messages.
 
 CSV cells stay text until they are checked, so that a message can quote a fault exactly as the file
-has it. Text columns stay bytes where possible (`cells`): a Python string per cell would take most
-of the time and memory of reading.
+has it. pyarrow reads them, and pandas keeps them in pyarrow's memory: a Python string per cell
+would take most of the time and memory of reading. What pyarrow does not say, or says without a
+line, is found here line by line.
 """
 
 from __future__ import annotations
 
-import csv
+import gzip
 import io
+import zipfile
+import zlib
+from collections.abc import Mapping
+from csv import reader
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from datetime import date
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from jaxtrade.data.formats.layout import Head, Layout
-from jaxtrade.data.formats.recognise import head_of, recognise, separator_of
-from jaxtrade.data.read.archive import Member, gunzip, is_zip, unzip
-from jaxtrade.data.read.cells import Cells, decimals, labels
-from jaxtrade.data.read.compose import add_stamps
-from jaxtrade.data.read.lines import split_cells
+from jaxtrade.data.formats.recognise import LEAN_NAME, head_of, recognise, separator_of
 from jaxtrade.errors import DataError
+from jaxtrade.storage.archives import unpacked
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
 MAX_BYTES = 2 << 30
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+BLOCK_BYTES = 1 << 22  # read at once; no line may be longer
+DAY = 86_400_000  # milliseconds
 HEAD_ROWS = 20  # rows of a frame by which its layout is recognised
 
 
@@ -35,11 +41,10 @@ HEAD_ROWS = 20  # rows of a frame by which its layout is recognised
 class Table:
     """Columns of one source, n rows each.
 
-    columns: name -> pandas Series, or the cells of a text column in bytes. first_line: the line of
-        data row 0; None if
-    the source has no lines (Parquet, frames, several files in one archive). layout: the vendor's
-    layout, if it is one that is recognised. twins: names of several columns, of which the first
-    alone has that name here; none of them may be read.
+    columns: name -> pandas Series. first_line: the line of data row 0; None if the source has no
+        lines (Parquet, frames, several files in one archive). layout: the vendor's layout, if it is
+        one that is recognised. twins: names of several columns, of which the first alone has that
+        name here; none of them may be read.
     """
 
     source: str
@@ -52,53 +57,27 @@ class Table:
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()))) if self.columns else 0
 
-    def cells(self, name: str) -> Cells | None:
-        """The column as cells in bytes. None if it does not hold text, or not in bytes."""
-        column = self.columns[name]
-        return column if isinstance(column, Cells) else None
-
     def cell(self, name: str, row: int) -> Any:
         """One cell as the source has it, for messages."""
-        column = self.columns[name]
-        return column.text(row) if isinstance(column, Cells) else column.iloc[row]
+        return self.columns[name].iloc[row]
 
     def series(self, name: str, rows: np.ndarray | None = None) -> Any:
         """The column as a pandas Series, in the given rows or in all."""
         column = self.columns[name]
-        if isinstance(column, Cells):
-            return _texts(column.chosen(rows))
-        return column if rows is None else column.iloc[rows]
+        if rows is None or np.array_equal(rows, np.arange(len(column))):
+            return column
+        return column.iloc[rows]
 
     def numbers(self, name: str, rows: np.ndarray | None = None) -> np.ndarray:
         """The column as float64, in the given rows or in all. A cell that is not a plain number
         becomes NaN.
         """
-        column = self.columns[name]
-        if not isinstance(column, Cells):
-            return as_numbers(column if rows is None else column.iloc[rows])
-        chosen = column.chosen(rows)
-        values, read = decimals(chosen)
-        others = np.flatnonzero(~read)
-        if len(others):
-            values[others] = as_numbers(_texts(chosen.chosen(others)))
-        return values
+        return as_numbers(self.series(name, rows))
 
     def empty(self, name: str, rows: np.ndarray) -> np.ndarray:
         """bool[len(rows)]: where a cell is missing or has no text."""
-        column = self.columns[name]
-        if isinstance(column, Cells):
-            texts, codes = labels(column.chosen(rows))
-            return np.array([not text.strip() for text in texts], bool)[codes]
-        cells = column.iloc[rows]
+        cells = self.series(name, rows)
         return (cells.isna() | (cells.astype(str).str.strip() == "")).to_numpy(bool)
-
-
-def _texts(cells: Cells) -> Any:
-    """The cells as a pandas Series of text. Equal texts share one Python string."""
-    import pandas as pd
-
-    texts, codes = labels(cells)
-    return pd.Series(np.array(texts, object)[codes], dtype=str)
 
 
 def read_table(path: str | Path) -> Table:
@@ -156,7 +135,7 @@ def _csv(raw: bytes, source: str, members: tuple[Member, ...]) -> Table:
             f"{source}: holds {len(members)} files ({members[0].name}, {members[1].name}, ...), and only "
             "LEAN's daily files are read together. Fix: extract the one that you need"
         )
-    table = plain_table(raw, source, layout) or _table_by_lines(raw, source, layout)
+    table = _text_table(raw.removeprefix(BYTE_ORDER_MARK), source, layout)
     if layout is not None:
         table.columns |= add_stamps(table.columns, layout, members, source)
         table.layout = layout
@@ -165,97 +144,86 @@ def _csv(raw: bytes, source: str, members: tuple[Member, ...]) -> Table:
     return table
 
 
-def plain_table(raw: bytes, source: str, layout: Layout | None = None) -> Table | None:
-    """The table of a CSV file whose lines all have the same plain form, with its columns as cells.
-
-    layout: says what the header lines hold, if the first line is not simply one name per column.
-        None for any other
-    file, in particular for every file with a fault in its lines.
+def _text_table(raw: bytes, source: str, layout: Layout | None) -> Table:
+    """The table of a CSV file without byte order mark. Raises DataError naming the first line that
+    is wrong.
     """
-    start = len(BYTE_ORDER_MARK) if raw.startswith(BYTE_ORDER_MARK) else 0
-    stop, line = start - 1, b""
-    for _ in range(1 if layout is None else layout.header_lines):
-        begin, stop = stop + 1, raw.find(b"\n", stop + 1)
-        line = raw[begin:stop].removesuffix(b"\r")
-        if stop < 0 or not line.isascii() or len(line.splitlines()) != 1:
-            return None
-    if line and raw.find(b"\n" + line, stop) >= 0:  # perhaps the header line again
-        return None
-    if layout is None and line.lstrip()[:1] in (b"", b"<"):
-        return None
-    separator, header = _names(_first_line(raw[start:]), layout)
-    if layout is None and _header_fault(line.decode(), header) is not None:
-        return None
-    cells = split_cells(raw, stop + 1, separator, len(header))
-    if cells is None:
-        return None
-    first = (1 if layout is None else layout.header_lines) + 1
-    table = Table(
-        source, dict(zip(_unique(header), cells, strict=True)), first, twins=_twins(header)
-    )
-    return _noted(table, separator, raw[-1:] in (b"\n", b"\r"))
-
-
-def _first_line(raw: bytes) -> str:
-    return (
-        raw[: raw.find(b"\n") if b"\n" in raw else len(raw)]
-        .decode(errors="replace")
-        .removesuffix("\r")
-    )
-
-
-def _table_by_lines(raw: bytes, source: str, layout: Layout | None = None) -> Table:
-    """The table of any CSV file, read line by line. Raises DataError naming the first line that is
-    wrong.
-    """
-    import pandas as pd
-
     try:
-        text = raw.decode("utf-8-sig")
+        if not raw.isascii():
+            raw.decode()
     except UnicodeDecodeError as error:
         raise DataError(
             f"{source}: is not UTF-8 text (byte offset {error.start}). Fix: give CSV, CSV.gz or Parquet, "
             "saved as UTF-8"
         ) from None
-    if layout is None and text.lstrip()[:1] == "<":
+    if layout is None and raw.lstrip()[:1] == b"<":
         raise DataError(
             f"{source}: looks like an HTML or XML page, not CSV. Fix: download the data file itself"
         )
-    lines = text.splitlines()
-    while lines and not lines[-1].strip():
-        lines.pop()
-    if not lines:
+    stop = len(raw)
+    while raw[stop - 1 : stop].isspace():
+        stop -= 1
+    if not stop:
         raise DataError(f"{source}: is empty. Fix: export the bars again")
-    separator, header = _names(lines[0], layout)
-    fault = _header_fault(lines[0], header) if layout is None else None
+    stop = min((at for end in b"\r\n" if (at := raw.find(end, stop)) >= 0), default=len(raw))
+    first = raw[:BLOCK_BYTES].splitlines()[0].decode(errors="replace")
+    separator, header = _names(first, layout)
+    fault = _header_fault(first, header) if layout is None else None
     if fault is not None:
         raise DataError(f"{source}:1: {fault}")
     top = 1 if layout is None else layout.header_lines
-    _check_lines(lines, top, len(header), separator, source)
-    names = _unique(header)
-    frame = (
-        pd.read_csv(
-            io.StringIO("\n".join(lines[top:])),
-            sep=separator,
-            header=None,
-            names=names,
-            dtype=str,
-            keep_default_na=False,
-            skip_blank_lines=False,
-            index_col=False,
-        )
-        if len(lines) > top
-        else None
-    )
-    columns = {
-        name: pd.Series([], dtype=str) if frame is None else frame[name].str.strip()
-        for name in names
-    }
+    columns = _columns(raw, stop, top, separator, _unique(header), source)
     return _noted(
         Table(source, columns, top + 1, twins=_twins(header)),
         separator,
-        text.endswith(("\n", "\r")),
+        raw[-1:] in (b"\n", b"\r"),
     )
+
+
+def _columns(
+    raw: bytes, stop: int, top: int, separator: str, names: list[str], source: str
+) -> dict[str, Any]:
+    """Name -> the cells of the lines after the `top` header lines, without spaces around them.
+
+    stop: where the last line ends.
+    """
+    import pandas as pd
+    import pyarrow as pa
+    from pyarrow import csv
+
+    head = raw[: min(BLOCK_BYTES, stop)].splitlines(keepends=True)[:top]
+    begin = sum(map(len, head))
+    if begin >= stop:
+        return {name: pd.Series([], dtype=str) for name in names}
+    quoted = raw.find(b'"', begin, stop) >= 0
+    if quoted:
+        _check_lines(raw[:stop].splitlines(), top, len(names), separator, source)
+    try:
+        cells = csv.read_csv(
+            pa.py_buffer(raw).slice(begin, stop - begin),
+            csv.ReadOptions(column_names=names, block_size=BLOCK_BYTES),
+            csv.ParseOptions(
+                delimiter=separator,
+                quote_char='"' if quoted else False,
+                ignore_empty_lines=False,
+            ),
+            csv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.large_string()), strings_can_be_null=False
+            ),
+        )
+    except pa.ArrowInvalid as error:
+        _check_lines(raw[:stop].splitlines(), top, len(names), separator, source)
+        raise DataError(
+            f"{source}: cannot be read as CSV ({str(error).splitlines()[0]}). Fix: export it again"
+        ) from None
+    # The first cell of a blank line is empty, and that of the header line again is its first name.
+    odd = ["", *(line.decode().split(separator)[0].strip() for line in head[-1:])]
+    columns, cells = dict(zip(names, cells.columns, strict=True)), None
+    for name, column in columns.items():  # one after the other, to hold one copy at a time
+        columns[name] = pd.Series(pd.array(column, dtype="str")).str.strip()
+    if columns[names[0]].isin(odd).any():
+        _check_lines(raw[:stop].splitlines(), top, len(names), separator, source)
+    return columns
 
 
 def _names(line: str, layout: Layout | None = None) -> tuple[str, list[str]]:
@@ -299,13 +267,14 @@ def _noted(table: Table, separator: str, complete: bool) -> Table:
     return table
 
 
-def _check_lines(lines: list[str], top: int, fields: int, separator: str, source: str) -> None:
+def _check_lines(lines: list[bytes], top: int, fields: int, separator: str, source: str) -> None:
     """Check that every line after the `top` header lines has as many fields as there are columns.
 
     Raises DataError naming the first line that does not.
     """
-    for number, line in enumerate(lines[top:], start=top + 1):
-        if top and line == lines[top - 1]:
+    for number, raw in enumerate(lines[top:], start=top + 1):
+        line = raw.decode()
+        if top and raw == lines[top - 1]:
             raise DataError(
                 f"{source}:{number}: the header line again: '{line[:60]}'. Fix: remove it (joined files?)"
             )
@@ -315,9 +284,7 @@ def _check_lines(lines: list[str], top: int, fields: int, separator: str, source
                 f"{source}:{number}: an unbalanced quote: '{line[:60]}'. Fix: remove it"
             )
         found = (
-            len(next(csv.reader([line], delimiter=separator)))
-            if quotes
-            else line.count(separator) + 1
+            len(next(reader([line], delimiter=separator))) if quotes else line.count(separator) + 1
         )
         if found != fields:
             where = "the header has" if top else "line 1 has"
@@ -336,14 +303,9 @@ def _is_number(text: str) -> bool:
 
 
 def _parquet(raw: bytes, source: str) -> Table:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise DataError(
-            f"{source}: reading Parquet needs pyarrow. Fix: pip install pyarrow (or install "
-            "jaxtrade with its extra [parquet])"
-        ) from None
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     try:
         frame = pq.read_table(pa.BufferReader(raw)).to_pandas(split_blocks=True, self_destruct=True)
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -371,7 +333,7 @@ def table_of_frame(frame: pd.DataFrame, source: str) -> Table:
     series = (frame.iloc[:, i].reset_index(drop=True) for i in range(len(names)))
     table = Table(
         source,
-        {name: _arrow_cells(column) or column for name, column in zip(names, series, strict=True)},
+        dict(zip(names, series, strict=True)),
         None,
         twins=_twins(header),
     )
@@ -400,28 +362,210 @@ def _one_ticker(frame: pd.DataFrame, source: str) -> pd.DataFrame:
     return frame.set_axis(prices, axis=1)
 
 
-def _arrow_cells(series: Any) -> Cells | None:
-    """The cells of a text column that pandas keeps in pyarrow's memory, without a copy of the text.
+def is_text(series: Any) -> bool:
+    """Whether pandas keeps the column as text in pyarrow's memory."""
+    return getattr(series.dtype, "storage", None) == "pyarrow"
 
-    None for any other column, and for one with missing cells.
-    """
-    if getattr(series.dtype, "storage", None) != "pyarrow" or not len(series) or series.hasnans:
-        return None
+
+def texts_of(series: Any) -> pa.ChunkedArray:
+    """The cells of a column as text, without a copy where pandas keeps them in pyarrow's memory."""
     import pyarrow as pa
 
-    array = (
-        pa.chunked_array(series.array.__arrow_array__()).combine_chunks().cast(pa.large_string())
-    )
-    _, offsets, text = array.buffers()
-    places = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
-    if text is None or not text.size:
-        return None
-    return Cells(np.frombuffer(text, np.uint8), places[:-1], places[1:], strip=False)
+    if is_text(series) and not series.hasnans:
+        return pa.chunked_array(series.array.__arrow_array__())
+    return pa.chunked_array([[str(cell) for cell in series]], pa.large_string())
 
 
 def as_numbers(series: Any) -> np.ndarray:
     """A column as float64. A cell that is not a plain number becomes NaN."""
     import pandas as pd
+    import pyarrow as pa
 
+    if is_text(series):
+        try:
+            return texts_of(series).cast(pa.float64()).to_numpy()
+        except pa.ArrowInvalid:  # a cell is no number, or one in a form that pandas alone reads
+            series = series.astype(object)
     numbers: Any = pd.to_numeric(series, errors="coerce")
     return numbers.to_numpy(np.float64, na_value=np.nan)
+
+
+def add_stamps(
+    columns: Mapping[str, Any], layout: Layout, members: tuple[Member, ...], source: str
+) -> dict[str, Any]:
+    """The columns that a layout's stamps need and the file lacks, by name; none for most layouts.
+
+    Raises DataError if the files' names lack the date.
+    """
+    if layout.day:
+        return _dated(columns, layout, members, source)
+    if layout.date is None or layout.clock is None:
+        return {}
+    day, clock = (columns[name].astype(str) for name in (layout.date, layout.clock))
+    return {stamp_column(layout): (day + " " + clock).astype(str)}
+
+
+def stamp_column(layout: Layout) -> str:
+    """The name of the column of whole stamps, if they are made of several columns."""
+    return "time" if layout.day else f"{layout.date} {layout.clock}"
+
+
+def _dated(
+    columns: Mapping[str, Any], layout: Layout, members: tuple[Member, ...], source: str
+) -> dict[str, Any]:
+    """Stamps from milliseconds since midnight and the dates in the names of the files, and expiries
+    from them.
+    """
+    import pandas as pd
+
+    named = [LEAN_NAME.fullmatch(member.name) for member in members]
+    for member, match in zip(members, named, strict=True):
+        if match is None:
+            raise DataError(
+                f"{source}: read as {layout.title}, whose stamps are milliseconds since midnight, but the "
+                f"name '{member.name}' holds no date. Fix: name it as LEAN does, e.g. "
+                "20131007_spy_minute_trade.csv"
+            )
+    matches = [match for match in named if match is not None]
+    for part in ("symbol", "kind"):
+        found = sorted({match[part] for match in matches})
+        if len(found) > 1:
+            raise DataError(
+                f"{source}: holds files of {' and '.join(found)}. Fix: give files of one"
+            )
+    clock = columns[str(layout.clock)]
+    count = len(clock)
+    rows = [count if member.rows is None else member.rows for member in members]
+    days = np.repeat([_day(match["day"], source) for match in matches], rows)
+    milliseconds = np.nan_to_num(as_numbers(clock), nan=DAY, posinf=DAY).astype(np.int64)
+    late = np.flatnonzero(milliseconds >= DAY)
+    if len(late):
+        raise DataError(
+            f"{source}: row {late[0]} (0-based): column '{layout.clock}': not milliseconds since midnight "
+            f"(0 to {DAY - 1}). Fix: export the day again"
+        )
+    stamps = pd.Series((days * DAY + milliseconds).astype("datetime64[ms]"))
+    made: dict[str, Any] = {stamp_column(layout): stamps}
+    if all(match["expiry"] for match in matches):
+        made["expiry"] = pd.Series(
+            np.repeat([match["expiry"] for match in matches], rows), dtype=str
+        )
+    return made
+
+
+def _day(text: str, source: str) -> int:
+    try:
+        return date.fromisoformat(text).toordinal() - date(1970, 1, 1).toordinal()
+    except ValueError:
+        raise DataError(
+            f"{source}: '{text}' in a file's name is no date. Fix: name it as LEAN does, YYYYMMDD first"
+        ) from None
+
+
+SUFFIXES = (".csv", ".txt")
+
+
+class Member(NamedTuple):
+    """One text file. name: without folders. rows: its lines; None if it is the whole source."""
+
+    name: str
+    rows: int | None
+
+
+def is_zip(raw: bytes) -> bool:
+    """Whether the bytes begin as a zip archive does."""
+    return raw[:4] in (b"PK\x03\x04", b"PK\x05\x06")  # the second one: without a file
+
+
+def unzip(raw: bytes, source: str, limit: int) -> tuple[bytes, tuple[Member, ...]]:
+    """(the lines of all text files in the order of their names, the files). Raises DataError if
+    there is none, if the archive is damaged, or if it unpacks to more than `limit` bytes."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+            infos = sorted(
+                (
+                    info
+                    for info in archive.infolist()
+                    if info.filename.lower().endswith(SUFFIXES)
+                    and not info.filename.startswith("__MACOSX")
+                ),
+                key=lambda info: PurePosixPath(info.filename).name,
+            )
+            if sum(info.file_size for info in infos) > limit:
+                raise DataError(f"{source}: unpacks to more than {limit} bytes. Fix: split it")
+            texts = [unpacked(archive, info).rstrip(b"\r\n") for info in infos]
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise DataError(
+            f"{source}: the zip archive is damaged, encrypted or of an unknown kind ({error}). Fix: copy "
+            "or download it again, or extract its CSV file"
+        ) from None
+    if not infos:
+        raise DataError(
+            f"{source}: the zip archive holds no .csv or .txt file. Fix: give the file with the bars"
+        )
+    members = tuple(
+        Member(PurePosixPath(info.filename).name, text.count(b"\n") + 1 if len(infos) > 1 else None)
+        for info, text in zip(infos, texts, strict=True)
+        if text
+    )
+    if not members:
+        raise DataError(
+            f"{source}: the files in the zip archive are empty. Fix: export the bars again"
+        )
+    return b"\n".join(text for text in texts if text) + b"\n", members
+
+
+def gunzip(raw: bytes, source: str, limit: int) -> bytes:
+    """The unpacked bytes. Raises DataError if they are damaged, or more than `limit`."""
+    out = io.BytesIO()
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(raw)) as stream:
+            while block := stream.read(1 << 20):
+                out.write(block)
+                if out.tell() > limit:
+                    raise DataError(f"{source}: unpacks to more than {limit} bytes. Fix: split it")
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(
+            f"{source}: the gzip data are cut or damaged after {out.tell()} unpacked bytes ({error}). "
+            "Fix: copy or download the file again; the part that still unpacks is not used"
+        ) from None
+    return out.getvalue()
+
+
+MOST_BYTES = 64 << 20  # of one day; the seconds of SPY have 1 MB
+EARLIEST = (1980, 1, 1, 0, 0, 0)  # of zip members, so that the same days make the same file
+
+
+def joined_days(folder: Path) -> tuple[bytes, int]:
+    """(a zip of the daily files in a folder's zips, their number): trades if there are any,
+    otherwise quotes.
+
+    Raises DataError if the folder holds no daily file of LEAN, or a damaged one.
+    """
+    days: dict[str, dict[str, bytes]] = {"trade": {}, "quote": {}}
+    for path in sorted(folder.glob("*.zip")):
+        try:
+            with zipfile.ZipFile(path) as archive:
+                for info in archive.infolist():
+                    if named := LEAN_NAME.fullmatch(info.filename):
+                        if info.file_size > MOST_BYTES:
+                            raise DataError(
+                                f"{path}: {info.filename} unpacks to {info.file_size} bytes, more than "
+                                f"the {MOST_BYTES} of a day. Fix: copy it again"
+                            )
+                        days[named["kind"]][info.filename] = unpacked(archive, info)
+        except (zipfile.BadZipFile, OSError) as error:
+            raise DataError(
+                f"{path}: cannot be read as a zip archive ({error}). Fix: copy it again"
+            ) from None
+    chosen = days["trade"] or days["quote"]
+    if not chosen:
+        raise DataError(
+            f"{folder}: is a directory without daily zips of LEAN (20131007_trade.zip with "
+            "20131007_spy_minute_trade.csv in it). Fix: name one file of bars"
+        )
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in sorted(chosen.items()):
+            archive.writestr(zipfile.ZipInfo(name, EARLIEST), content, zipfile.ZIP_DEFLATED)
+    return out.getvalue(), len(chosen)

@@ -8,11 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from jaxtrade.config import DataConfig
 from jaxtrade.data.bundled import bundled
 from jaxtrade.data.contracts import Contract
 from jaxtrade.data.read.bars import Bars
-from jaxtrade.data.synthetic.chain import chain_bars
+from jaxtrade.data.synthetic.grid import (
+    minute_bars,
+    session_minutes,
+    start_level,
+    synthetic_schedule,
+)
 from jaxtrade.data.synthetic.nq_like import synthetic_bars
 from jaxtrade.data.synthetic.surrogate import phase_randomised_bars
 from jaxtrade.data.synthetic.walk import walk_bars
@@ -64,3 +71,95 @@ def bars_of_kind(contract: Contract, data: DataConfig) -> Bars:
                 f"belongs to {kind}"
             )
     return KINDS[data.synthetic](contract, data).between(data.start, data.end)
+
+
+GAPS = (36, 40, 44, 48, 46, 42, 38)  # ticks between neighbouring levels
+LEVELS = np.concatenate([[0], np.cumsum(GAPS)])  # ticks above the lowest level
+RANGE = 48  # high - low of every bar, in ticks
+INERTIA = 0.95  # probability of keeping the direction while moving towards the anchor
+FIRST_VOLUME, LAST_VOLUME = 50, 150
+
+
+def level_of(state: np.ndarray | int) -> np.ndarray:
+    """The level (0..7) of states (0..15), int[...]. A state is 2 * level + (1 if the last move was
+    up, else 0).
+    """
+    return np.asarray(state) // 2
+
+
+def going_on(pull: float) -> np.ndarray:
+    """Probability that the next move keeps the direction, float64[16] by state: INERTIA * (1 - pull
+    * swing).
+
+    swing is 0 while the price moves towards the anchor. Away from it, swing grows to 1 at the outer
+    levels, where the price always turns.
+    """
+    if not 0 < pull <= 1:
+        raise ConfigError(
+            f"data.synthetic_pull = {pull}: expected above 0 (no reversion) and at most 1"
+        )
+    top = len(LEVELS) - 1
+    state = np.arange(2 * len(LEVELS))
+    outwards = (2 * level_of(state) / top - 1) * np.where(state % 2, 1, -1)
+    return np.where(outwards >= 1, 0.0, INERTIA * (1 - pull * np.maximum(outwards, 0)))
+
+
+def transitions(pull: float) -> np.ndarray:
+    """Transition probabilities, float64[16, 16]: rows are states, columns are next states."""
+    keep, top = going_on(pull), len(LEVELS) - 1
+    matrix = np.zeros((len(keep), len(keep)))
+    for state, chance in enumerate(keep.tolist()):
+        level, up = divmod(state, 2)
+        for direction, share in ((up, chance), (1 - up, 1 - chance)):
+            reached = level + (1 if direction else -1)
+            if 0 <= reached <= top:
+                matrix[state, 2 * reached + direction] += share
+            else:  # an outer level, entered from outside: such a state cannot occur
+                matrix[state, 2 * level + 1 - up] += share
+    return matrix
+
+
+def bar_between(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """Prices of bars between levels, int64[..., 4] (open, high, low, close), in ticks above the
+    lowest level.
+
+    before, after: int[...] levels (0..7). The open is the previous close. The part of the range
+        that the move does not
+    cover is split between the two ends.
+    """
+    open_, close = LEVELS[before], LEVELS[after]
+    low = np.minimum(open_, close) - (RANGE - np.abs(close - open_)) // 2
+    return np.stack([open_, low + RANGE, low, close], axis=-1)
+
+
+def chain_states(generator: np.random.Generator, count: int, pull: float) -> np.ndarray:
+    """The states visited, int64[count + 1]. The first one is the lower anchor level, moving up."""
+    matrix = transitions(pull)
+    after = [np.flatnonzero(row).tolist() for row in matrix]
+    first = [float(row[nodes[0]]) for row, nodes in zip(matrix, after, strict=True)]
+    state = 2 * ((len(LEVELS) - 1) // 2) + 1
+    path = [state]
+    for draw in generator.random(count).tolist():
+        state = after[state][0 if draw < first[state] else -1]
+        path.append(state)
+    return np.array(path)
+
+
+def chain_bars(contract: Contract, sessions: int, seed: int, pull: float) -> Bars:
+    """Bars of `sessions` sessions of the chain. Raises ConfigError for a pull outside (0, 1] or too
+    many sessions.
+    """
+    schedule = synthetic_schedule(contract, sessions)
+    stamps = np.concatenate([session_minutes(schedule, i) for i in range(sessions)])
+    generator = np.random.default_rng([seed, sessions, 2])
+    levels = level_of(chain_states(generator, len(stamps), pull))
+    base = max(round(start_level(contract, schedule)) - LEVELS[-1] // 2, RANGE)
+    volume = generator.integers(FIRST_VOLUME, LAST_VOLUME + 1, len(stamps))
+    return minute_bars(
+        contract,
+        stamps,
+        base + bar_between(levels[:-1], levels[1:]),
+        volume,
+        f"synthetic mean reversion {contract.symbol}, seed {seed}",
+        f"the bars are synthetic: a mean-reverting chain of {len(LEVELS)} price levels (pull {pull})",
+    )

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from jaxtrade.data.features.dual import DUAL_FEATURES
+from jaxtrade.data.features.schema import DUAL_FEATURES
 from jaxtrade.env.tasks.base import Task
 from jaxtrade.errors import ConfigError
 
