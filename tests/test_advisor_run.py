@@ -8,15 +8,12 @@ import dataclasses
 import json
 import os
 import random
-import re
-import shlex
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,26 +25,21 @@ import pytest
 
 from jaxtrade import cli
 from jaxtrade.advisor.compose import followed_of, only, reads_future, table_reads_future
-from jaxtrade.advisor.snapshot import read_snapshot
 from jaxtrade.config import load_config
 from jaxtrade.data.market import build_market, load_market
 from jaxtrade.env.params import make_params
 from jaxtrade.evaluation.agents import greedy, sampled
 from jaxtrade.evaluation.backtest import backtest, decision_bars
 from jaxtrade.rl.listening.fusion import Trust
-from jaxtrade.runs.comparison import report_differences, state_differences
+from jaxtrade.runs.comparison import state_differences
 from jaxtrade.runs.evaluate import evaluate_run, history
 from jaxtrade.runs.setup import params_shown, policies_of, prepare
 from jaxtrade.runs.source import load_source
 from tests.advisor.servers import (
     FaultServer,
     Step,
-    Wire,
     advises,
     after,
-    cut,
-    drip,
-    flood,
     hang,
     reply,
     reset,
@@ -137,17 +129,6 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     return of
 
 
-@pytest.mark.slow
-@pytest.mark.long  # so is a server that gives nothing usable
-@pytest.mark.parametrize("transport", ["exchange", "callback"])
-def test_an_advisor_that_always_fails_is_no_advisor(silent, tmp_path, transport) -> None:
-    path = tmp_path / "failing"
-    train(path, "mock:failing", f"advisor.transport={transport}")
-    assert same(path, silent(transport))
-    assert figures(path)["failed"] + sum(figures(path)["failures"].values()) > 0
-    assert figures(path)["rows_handed_out"] == 0
-
-
 REJECTED: dict[str, Step] = {
     "prose": says("I would buy here."),
     "hold for an unknown word": says(
@@ -180,10 +161,6 @@ UNUSABLE = ("prose", "hold for an unknown word", "an instruction", "reasoning al
         *(
             pytest.param(name, "exchange", marks=[pytest.mark.long] * (name in LIKE_OTHERS))
             for name in REJECTED
-        ),
-        *(
-            pytest.param(name, "callback", marks=pytest.mark.long)
-            for name in ("prose", "hung", "wrong key")
         ),
     ],
 )
@@ -239,23 +216,6 @@ def test_a_server_that_gives_nothing_usable_is_no_advisor(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "transport", ["exchange", pytest.param("callback", marks=pytest.mark.long)]
-)
-def test_a_replayed_run_is_the_run(live, tmp_path, transport) -> None:
-    recorded, path = live(transport), tmp_path / "replayed"
-    assert figures(recorded)["rows_handed_out"] > 0
-    train(
-        path,
-        f"replay:{recorded / 'advice.jsonl'}",
-        f"advisor.transport={transport}",
-        "train.total_timesteps=10240",
-    )
-    assert state_bytes(path) == state_bytes(recorded)  # table, trust and demand too
-    assert "asked" not in figures(path)
-
-
-@pytest.mark.slow
 def test_advise_replay_compares_and_refuses_an_edited_journal(
     live, silent, tmp_path, capsys
 ) -> None:
@@ -277,95 +237,6 @@ def test_advise_replay_compares_and_refuses_an_edited_journal(
     assert "this run had no advisor" in capsys.readouterr().err
 
 
-@pytest.mark.slow
-@pytest.mark.long
-def test_the_replay_of_a_live_run_has_its_report_too(tmp_path, capsys) -> None:
-    """A part of the answers for the evaluation never comes. The replay shows what the evaluation
-    showed, and closes with the recorded figures. A later evaluation asks about the missing bars
-    alone."""
-    usable, path = {"all": False}, tmp_path / "run"
-
-    def some(wire: Wire) -> None:
-        draw = zlib.crc32(json.dumps(wire.request.body, sort_keys=True).encode())
-        good = advises(direction="long" if draw % 2 else "short")
-        (good if usable["all"] or draw % 3 else says("I would buy here."))(wire)
-
-    with FaultServer(some) as server:
-        train(
-            path,
-            server.url,
-            "advisor.options.model=m",
-            "train.total_timesteps=10240",
-            "advisor.service.workers=8",
-        )
-        saved = read_snapshot(path / "advice" / "test.npz")
-        missing = saved.manifest["missing"]
-        assert 0 < missing < 433
-        assert len(saved.bars) == 433 - missing
-        assert cli.main(["advise", "replay", str(path), "--run-dir", str(tmp_path / "first")]) == 0
-        assert "the same state, bit for bit, and the same report" in capsys.readouterr().out
-        usable["all"], before = True, len(server.requests)
-        assert (
-            cli.main(["replay", str(path), "--session", "2013-10-11"]) == 0
-        )  # shows what the evaluation showed
-        assert len(server.requests) == before
-        assert cli.main(["evaluate", str(path)]) == 0
-        assert len(server.requests) == before + missing
-    now = read_snapshot(path / "advice" / "test.npz")
-    assert (len(now.bars), now.manifest["missing"]) == (433, 0)
-    assert np.isin(saved.bars, now.bars).all()
-    assert report_differences(path, tmp_path / "first") != []
-    assert cli.main(["advise", "replay", str(path), "--run-dir", str(tmp_path / "second")]) == 0
-    assert figures(tmp_path / "first")["recorded"] == figures(path)
-    recorded, replayed = (asked_lines(run) for run in (path, tmp_path / "first"))
-    assert len(recorded) == 1
-    assert replayed == recorded
-    log = (tmp_path / "first" / "run.log").read_text(encoding="utf-8")
-    assert f"advisor {server.url} (recorded), fusion trust" in log
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_precompute_is_offered_first_with_its_cost_and_its_commands_work(tmp_path, capsys) -> None:
-    path = tmp_path / "run"
-    with FaultServer(advises()) as server:
-        train(
-            path,
-            server.url,
-            "advisor.options.model=m",
-            "advisor.service.price_prompt=1.0",
-            "advisor.service.price_completion=2.0",
-        )
-        lines = [
-            line.partition(" ")[2]
-            for line in (path / "run.log").read_text(encoding="utf-8").splitlines()
-        ]
-        [first] = [number for number, line in enumerate(lines) if "takes at most" in line]
-        assert (
-            "The training split has 1,732 bars to ask about, all splits have 2,165." in lines[first]
-        )
-        found = re.search(
-            r"at most ([\d,]+) calls and ([\d,]+) tokens, cost at most ([\d.]+):", lines[first]
-        )
-        assert found is not None
-        assert found[1] == "2,165"
-        assert first < next(number for number, line in enumerate(lines) if "compiled" in line)
-        ask, then = (shlex.split(line)[1:] for line in lines[first + 1 : first + 3])
-        capsys.readouterr()
-        assert cli.main([*ask, "--plan"]) == 0
-        plan = capsys.readouterr().out
-        [(tokens, cost)] = re.findall(
-            r"2165 calls, ([\d,]+) tokens at most, cost at most ([\d.]+)", plan
-        )
-        assert (found[2], found[3]) == (tokens, cost)
-        assert cli.main(ask) == 0
-        asked = len(server.requests)
-        assert cli.main([*then, "--run-dir", str(tmp_path / "with_table")]) == 0
-        assert len(server.requests) == asked
-    assert history(tmp_path / "with_table")[0]["advice_share"] > 0.9
-    assert "takes at most" not in (tmp_path / "with_table" / "run.log").read_text(encoding="utf-8")
-
-
 def asked_lines(path: Path) -> list[str]:
     """What a run says at its end about what was asked, without the time of day."""
     return [
@@ -373,43 +244,6 @@ def asked_lines(path: Path) -> list[str]:
         for line in (path / "run.log").read_text().splitlines()
         if " per 1,000 steps, and " in line
     ]
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_a_cut_journal_is_refused_where_its_run_knows_better_and_noted_elsewhere(
-    live, tmp_path, capsys
-) -> None:
-    recorded, cut, alone = live("exchange"), tmp_path / "cut", tmp_path / "alone.jsonl"
-    shutil.copytree(recorded, cut)
-    lines = (cut / "advice.jsonl").read_bytes().splitlines(keepends=True)
-    (cut / "advice.jsonl").write_bytes(b"".join(lines[:-1]))
-    assert cli.main(["advise", "replay", str(cut)]) == 2
-    assert f"line {len(lines)} is missing: the run has finished" in capsys.readouterr().err
-    (cut / "advice.jsonl").write_bytes(b"".join(lines[:-2]))
-    flags = [flag for key in (*TINY, "train.total_timesteps=10240") for flag in ("--set", key)]
-    for command in (
-        ["advise", "replay", str(cut)],
-        [
-            "train",
-            "--advisor",
-            f"replay:{cut / 'advice.jsonl'}",
-            "--run-dir",
-            str(tmp_path / "x"),
-            *flags,
-        ],
-    ):
-        assert cli.main(command) == 2
-        assert (
-            f"line {len(lines) - 1} (delta {len(lines) - 2}) is missing" in capsys.readouterr().err
-        )
-    assert not (tmp_path / "x").exists()
-    alone.write_bytes(b"".join(lines[:-1]))
-    train(tmp_path / "again", f"replay:{alone}", "train.total_timesteps=10240")
-    said = capsys.readouterr().err
-    assert said.count("no end line") == 1
-    assert "advice/test.npz is missing, so no advice is shown" in said
-    assert state_differences(recorded, tmp_path / "again") == []
 
 
 @pytest.mark.slow
@@ -431,63 +265,6 @@ def test_advice_reaches_the_policy_and_the_figures(live, silent, capsys) -> None
     )
     assert any("reads future prices" in label for label in found["labels"])
     assert "advice of none on 0 of" in evaluate_run(path, advisor="none")
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_the_command_of_the_readme_asks_and_comes_to_trust(tmp_path, capsys) -> None:
-    before = sys.getswitchinterval()
-    assert (
-        cli.main(
-            [
-                "train",
-                "advised",
-                "--advisor",
-                "mock:skilled:0.6",
-                "--test",
-                "--run-dir",
-                str(tmp_path / "run"),
-                "--set",
-                "train.tensorboard=false",
-            ]
-        )
-        == 0
-    )
-    printed = capsys.readouterr()
-    rate, trust = (
-        re.search(pattern, printed.out + printed.err)
-        for pattern in (r"requests, ([\d.e+-]+) per 1,000 steps", r"trust ([\d.e+-]+) \(log-odds\)")
-    )
-    assert rate is not None
-    assert float(rate[1]) > 0
-    assert trust is not None
-    assert float(trust[1]) > 0
-    assert figures(tmp_path / "run")["rows_handed_out"] > 0
-    assert sys.getswitchinterval() == before
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_a_curriculum_asks_in_the_phase_that_shows_advice(tmp_path) -> None:
-    flags = [flag for override in (*TINY, "enforce_gates=false") for flag in ("--set", override)]
-    assert (
-        cli.main(
-            [
-                "curriculum",
-                "--advisor",
-                "mock:skilled:0.8",
-                "--run-dir",
-                str(tmp_path / "course"),
-                "--non-interactive",
-                *flags,
-            ]
-        )
-        == 0
-    )
-    phases = sorted(phase for phase in (tmp_path / "course" / "phases").iterdir() if phase.is_dir())
-    assert [(phase / "advice.json").exists() for phase in phases] == [False, False, True]
-    assert figures(phases[-1])["rows_handed_out"] > 0
-    assert history(phases[-1])[-1]["advice_scored"] > 0
 
 
 @pytest.mark.slow
@@ -547,17 +324,6 @@ def test_an_advisor_reported_the_future_is_labelled_however_it_comes() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.long
-def test_a_replay_is_resumed_too(live, tmp_path) -> None:
-    recorded, path = live("exchange"), tmp_path / "replayed"
-    train(path, f"replay:{recorded / 'advice.jsonl'}", "train.total_timesteps=10240")
-    newest = sorted((path / "checkpoints").iterdir())[-1]
-    shutil.rmtree(newest)
-    train(path, "", resume=True)
-    assert state_bytes(path) == state_bytes(recorded)
-
-
-@pytest.mark.slow
 def test_a_server_is_asked_about_an_evaluation(live, capsys) -> None:
     """`evaluate --advisor URL`, with its options; a finished run that is resumed asks nobody."""
     path = live("exchange")
@@ -578,9 +344,7 @@ def test_a_server_is_asked_about_an_evaluation(live, capsys) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "transport", ["exchange", pytest.param("callback", marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("transport", ["exchange"])
 def test_a_killed_and_resumed_run_is_its_own_journal(tmp_path, transport) -> None:
     """`kill -9` while answers come in; what the resumed run did replays to the same bits, in one
     piece.
@@ -706,51 +470,6 @@ def test_outcomes_are_those_of_training_sessions_alone() -> None:
     assert not np.any(kept[test])
     train_rows = decision_bars(setup.market.data, setup.splits["train"]).rows
     np.testing.assert_array_equal(kept[train_rows], followed[train_rows])
-
-
-@pytest.mark.slow
-@pytest.mark.long  # a killed and resumed run is its journal too, and each fault has a test of its own
-@pytest.mark.parametrize("transport", ["callback", "exchange"])
-def test_a_run_in_which_all_goes_wrong_now_and_then_is_its_journal(tmp_path, transport) -> None:
-    """Good answers between faults of every kind: what became visible, and nothing else, made the
-    run.
-    """
-    faults = [
-        *(
-            step
-            for name, step in REJECTED.items()
-            if name not in ("wrong key", "wrong model", "quota")
-        ),
-        reply(429, b"{}", {"Retry-After": "0"}),
-        reply(503, b"{}"),
-        reply(200, b"<html>"),
-        flood(1_000_000),
-        cut(b"HTTP/1.1 200 OK\r\n"),
-        drip(b"{" * 40, 0.1),
-    ]
-    script = [
-        step
-        for fault in faults * 4
-        for step in (advises(), fault, advises(direction="short"), advises())
-    ]
-    path = tmp_path / "run"
-    options = (
-        "advisor.options.model=m",
-        f"advisor.transport={transport}",
-        "advisor.evaluation_wait_s=0.2",
-        "train.total_timesteps=81920",
-        "advisor.service.breaker_failures=50",
-    )
-    with FaultServer(*script, advises()) as server:
-        train(path, server.url, *options)
-        assert len(server.requests) > 20
-    found = figures(path)
-    assert found["rows_handed_out"] > 0
-    assert sum(found["failures"].values()) > 3
-    assert found["contained"] == {}
-    assert found["faults"] == {}
-    train(tmp_path / "replayed", f"replay:{path / 'advice.jsonl'}", *options[1:])
-    assert state_bytes(tmp_path / "replayed") == state_bytes(path)
 
 
 @pytest.mark.slow

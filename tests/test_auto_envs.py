@@ -274,22 +274,6 @@ def at_once(setup: Setup, limit: int | None) -> Measured:
     return Measured(number, float(min(number, 64)), 10 * number, 0.0)
 
 
-@pytest.mark.slow
-@pytest.mark.long
-def test_an_update_is_measured_and_one_that_needs_too_much_is_not_run() -> None:
-    setup = prepare(sized(config(), 32))
-    found = auto_envs.measure_update(setup, None)
-    assert found.steps_per_second is not None
-    assert found.steps_per_second > 0
-    state = jax.eval_shape(setup.algorithm.init, jax.random.key(0), setup.params)
-    assert found.bytes > tree_bytes(setup.params) + 2 * tree_bytes(state), (
-        "the market and the state are arguments of the program, and the loop keeps a second state"
-    )
-    refused = auto_envs.measure_update(setup, found.bytes - 1)
-    assert refused.steps_per_second is None
-    assert refused.bytes == found.bytes
-
-
 def test_bytes_of_a_tree_by_hand() -> None:
     tree = {"a": jnp.zeros((2, 3)), "b": jnp.zeros(5, jnp.int8), "key": jax.random.key(0)}
     assert tree_bytes(tree) == 24 + 5 + 8

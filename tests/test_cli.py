@@ -424,45 +424,6 @@ def added(run: Path, before: dict[Path, int]) -> set[str]:
     return {path.name for path in new}
 
 
-@pytest.mark.slow
-@pytest.mark.long  # evaluation/test_grids.py
-def test_grids_print_the_spread(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    written = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
-    assert main(["evaluate", str(run), "--intrabar-grid", "--cost-grid", "--json"]) == 0
-    reported = json.loads(capsys.readouterr().out)
-    assert list(reported["intrabar order"]["rows"]) == ["stop_first", "nearer_extreme"]
-    assert "--seconds FILE" in reported["intrabar order"]["notes"][0]
-    assert len(reported["costs"]["rows"]) == 12
-    agents = json.loads((run / "evaluation/test/evaluation.json").read_text())["agents"]
-    for name, profit in reported["intrabar order"]["rows"]["stop_first"].items():
-        assert profit == agents[name]["strategy"]["net_profit"]
-        assert (
-            reported["costs"]["rows"]["commission 1x, slippage 1x"][name] == profit
-        )  # the run's own costs
-    assert added(run, written) == {"costs.json", "intrabar.json"}
-    kept = json.loads((run / "evaluation/test/costs.json").read_text())
-    assert len(kept.pop("policy_sha256")) == 64, "of which policy it is; a report asks"
-    assert kept == reported["costs"]
-
-
-@pytest.mark.slow
-@pytest.mark.long  # evaluation/test_latency.py, test_attribution.py
-def test_latency_and_attribution_of_a_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    written = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
-    assert main(["evaluate", str(run), "--latency-grid", "--attribution", "--json"]) == 0
-    reported = json.loads(capsys.readouterr().out)
-    assert list(reported["latency"]["rows"]) == ["0 bars", "1 bar", "2 bars", "3 bars"]
-    agents = json.loads((run / "evaluation/test/evaluation.json").read_text())["agents"]
-    for name, profit in reported["latency"]["rows"]["0 bars"].items():
-        assert profit == agents[name]["strategy"]["net_profit"]
-    assert set(reported["latency"]["too_late"]["0 bars"].values()) == {0}
-    methods = {method["name"]: method["parts"] for method in reported["attribution"]["methods"]}
-    assert sum(part["value"]["value"] for part in methods["gradient"]) == pytest.approx(1.0)
-    assert all(0 <= part["value"]["value"] <= 1 for part in methods["permutation"])
-    assert len({part["value"]["value"] for part in methods["ablation"]}) > 1
-    assert added(run, written) == {"attribution.json", "latency.json"}
-
-
 @pytest.mark.parametrize("command", [["train"], ["data", "describe"]])
 def test_path_without_seconds_is_refused_and_writes_nothing(
     command: list[str],
@@ -521,45 +482,6 @@ def test_quotes_are_read_beside_the_bars_and_must_cover_them(
 
 
 @pytest.mark.slow
-@pytest.mark.long  # data/test_market_runs.py
-def test_a_run_on_bid_and_ask_minutes(shared: Path, tmp_path: Path) -> None:
-    """EURUSD, eleven days of two-sided minutes, with the seconds of both sides."""
-    folder, path = shared / "data" / "lean_fx_oanda", tmp_path / "eurusd"
-    minutes, seconds = (folder / f"eurusd_{each}_bidask.csv.gz" for each in ("minute", "second"))
-    assert (
-        main(
-            [
-                "train",
-                "--market",
-                "EURUSD",
-                "--data",
-                str(minutes),
-                "--seconds",
-                str(seconds),
-                "--run-dir",
-                str(path),
-                *TINY,
-                "--set",
-                "data.stamp=open",
-                "--set",
-                "data.end=2014-05-15",
-                "--set",
-                "env.intrabar=path",
-            ]
-        )
-        == 0
-    )
-    result = json.loads((path / "evaluation/test/evaluation.json").read_text())
-    settings = result["settings"]
-    assert (settings["coverage"], settings["two_sided"], settings["slippage_ticks"]) == (
-        1.0,
-        True,
-        0,
-    )
-    assert any(label.startswith("two-sided bars") for label in result["labels"])
-
-
-@pytest.mark.slow
 def test_replay_prints_every_decision_bar(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replay", str(run), "--session", "2013-10-11"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -584,31 +506,3 @@ def test_resume_of_a_finished_run_evaluates_it(
     assert main(["train", "--resume", str(run)]) == 0
     said = capsys.readouterr()
     assert "resumed after update 4" in said.err
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_synthetic_bars_are_named_as_such(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "nq"
-    assert (
-        main(
-            [
-                "train",
-                "--test",
-                "--market",
-                "NQ",
-                "--non-interactive",
-                "--run-dir",
-                str(path),
-                *TINY,
-                "--set",
-                "data.synthetic_sessions=4",
-            ]
-        )
-        == 0
-    )
-    said = capsys.readouterr()
-    assert "SYNTHETIC" in said.err
-    assert "synthetic" in (path / "evaluation/test/evaluation.txt").read_text()

@@ -4,10 +4,8 @@ needed.
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
-import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from jaxtrade.cli import main
 from jaxtrade.cli.parser import build_parser
 from jaxtrade.config import RunConfig, make_config
 from jaxtrade.runs import ending, rundir
@@ -144,55 +141,3 @@ def test_the_program_is_named_as_the_shell_finds_it(
     assert ending.program() == ["python3", "-P", "-m", "jaxtrade"]
     monkeypatch.setattr(sys, "argv", ["my_script.py"])
     assert ending.program() == ["jaxtrade"]
-
-
-@pytest.mark.slow
-def test_the_printed_commands_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A run with two seeds, no held-out session, bars that moved, and spaces in every path."""
-    folder, source = tmp_path / "my runs", Path(__file__).parents[1] / "jaxtrade/data/bundled"
-    folder.mkdir()
-    bars = Path(shutil.copy(source / "es_1m_trade.csv.gz", folder))
-    tiny = [
-        "rollout.num_envs=8",
-        "rollout.num_steps=16",
-        "ppo.num_minibatches=2",
-        "network.hidden=[8]",
-        "train.total_timesteps=256",
-        "train.tensorboard=false",
-        "train.num_seeds=2",
-        "split.test_sessions=0",
-        "data.stamp=open",
-        "data.expiry=201312",
-    ]
-    path = folder / "run"
-    assert (
-        main(
-            [
-                "train",
-                "--data",
-                str(bars),
-                "--market",
-                "ES",
-                "--run-dir",
-                str(path),
-                *(word for key in tiny for word in ("--set", key)),
-            ]
-        )
-        == 0
-    )
-    shown = capsys.readouterr().err.splitlines()[-2:]
-    moved = bars.rename(bars.with_name(f"moved {bars.name}"))
-    assert (
-        main(["evaluate", str(path), "--seed", "1", "--split", "train", "--data", str(moved)]) == 0
-    )
-    again = capsys.readouterr().err.splitlines()[-2:]
-    assert all("--data" not in line and "--seed 0" in line for line in shown)
-    for command in (line[10:] for line in again):
-        assert main(words(command)) == 0
-        assert capsys.readouterr().out
-    moved.rename(bars)
-    for command in (line[10:] for line in shown):
-        assert main(words(command)) == 0
-        assert capsys.readouterr().out
-    written = path / "evaluation" / "train" / "seed_1" / "evaluation.json"
-    assert json.loads(written.read_text())["provenance"]["split"] == "train"

@@ -17,12 +17,10 @@ import pytest
 from jaxtrade.config import RunConfig, load_config
 from jaxtrade.evaluation.policy import load_policy
 from jaxtrade.rl.evolve import replay
-from jaxtrade.runs.evolving import Evolving
 from jaxtrade.runs.train import resume, run
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.lineage import LINEAGE, LineageSink
 from jaxtrade.storage.sinks import read_rows
-from jaxtrade.training import replacement
 from jaxtrade.training.evolution import Evolution
 from tests.rl.test_train import assert_same
 
@@ -162,43 +160,3 @@ def test_it_resumes_to_the_same_bits(evolved: SimpleNamespace, tmp_path: Path) -
     )
     assert_same(again.training.state.hparams, evolved.state.hparams)
     assert (cut / LINEAGE).read_bytes() == (evolved.path / LINEAGE).read_bytes()
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_without_events_the_settings_stay_and_a_winner_is_named(tmp_path: Path) -> None:
-    """Random search: the same first settings, from the same seeds."""
-    chosen = config()
-    alone = chosen.model_copy(update={"evolve": chosen.evolve.model_copy(update={"every": 0})})
-    state = run(alone, tmp_path / "search").training.state
-    assert [row["event"] for row in read_rows(tmp_path / "search" / LINEAGE)] == ["final"]
-    assert replay(read_rows(tmp_path / "search" / LINEAGE), alone) is not None
-    assert len(set(np.asarray(state.hparams.learning_rate).tolist())) == AGENTS
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_a_copy_of_a_sound_agent_in_the_place_of_a_frozen_one_trains_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Agent 0 is frozen in the first chunk. The event after the second gives it the worst score, so
-    it is replaced.
-    """
-    decide = replacement.decide
-
-    def frozen_first(rows: Any, rollbacks: np.ndarray, allowed: int) -> replacement.Decision:
-        if rows[0]["update"] > 1:
-            return decide(rows, rollbacks, allowed)
-        first = np.arange(AGENTS) == 0
-        rows[0]["finite/each"] = (~first).tolist()
-        return decide(rows, np.where(first, allowed, rollbacks), allowed)  # it has no rollback left
-
-    monkeypatch.setattr(replacement, "decide", frozen_first)
-    monkeypatch.setattr(Evolving, "scores", lambda self, state: np.arange(AGENTS, dtype=np.float64))
-    run(config(), tmp_path / "run")
-    assert read_rows(tmp_path / "run" / LINEAGE)[0]["source"][0] != 0
-    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
-    assert (summary["rollbacks_by_agent"], summary["frozen_agents"]) == ([0] * AGENTS, [])
-    rows = read_rows(tmp_path / "run" / "metrics.jsonl")
-    undone = {row["update"]: row.get("undone/each", [False] * AGENTS)[0] for row in rows}
-    assert undone == {1: True, 2: True, 3: False, 4: False, 5: False, 6: False}

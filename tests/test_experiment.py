@@ -21,9 +21,7 @@ from jaxtrade.errors import (
     InterruptedRunError,
     RunLockedError,
 )
-from jaxtrade.evaluation.evaluate import evaluate
 from jaxtrade.evaluation.policy import load_policy
-from jaxtrade.evaluation.report import to_json
 from jaxtrade.evaluation.validation import mean_reward
 from jaxtrade.runs import computing, rundir, training_job
 from jaxtrade.runs.evaluate import evaluate_run, history, replay_run
@@ -97,7 +95,7 @@ def measured(path: Path) -> list[dict]:
 
 # From the fourth update on the run with a damaged checkpoint goes on as well.
 @pytest.mark.slow
-@pytest.mark.parametrize("update", [2, pytest.param(4, marks=pytest.mark.long)])
+@pytest.mark.parametrize("update", [2])
 def test_resumed_run_ends_in_the_same_bits(
     finished: Path, config: RunConfig, tmp_path: Path, update: int
 ) -> None:
@@ -323,26 +321,6 @@ def test_a_resumed_run_takes_the_same_decisions(
         assert ours == theirs
 
 
-@pytest.mark.slow
-@pytest.mark.long
-def test_a_run_that_stopped_early_is_not_continued(
-    controlled_config: RunConfig, tmp_path: Path
-) -> None:
-    """No score can be better by so much."""
-    control = controlled_config.control.model_copy(
-        update={"improvement": 1e9, "patience": 1, "plateau_patience": 0}
-    )
-    path = run(controlled_config.model_copy(update={"control": control}), tmp_path / "early").path
-    assert summary_of(path)["stopped_early"]
-    rows = measured(path)
-    assert [row["update"] for row in rows] == [1, 2, 3, 4]
-    again = resume(path)
-    assert (again.training.updates, again.training.history, again.exit_code) == (4, [], 0)
-    assert measured(path) == rows
-    assert summary_of(path)["validation"]["best_update"] == 2
-    assert [update for update, _ in checkpoint.list_checkpoints(path / "best")] == [2]
-
-
 def test_a_plain_run_evaluates_nothing_between_and_rolls_back_as_configured(
     config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -359,29 +337,6 @@ def test_a_plain_run_evaluates_nothing_between_and_rolls_back_as_configured(
     assert (given["max_rollbacks"], given["hooks"]) == (7, [])
 
 
-@pytest.mark.slow
-@pytest.mark.long
-def test_several_seeds_have_one_score(controlled_config: RunConfig, tmp_path: Path) -> None:
-    train = controlled_config.train.model_copy(update={"num_seeds": 2})
-    config = controlled_config.model_copy(update={"train": train})
-    path = run(config, tmp_path / "two").path
-    assert sorted(each.name for each in (path / "policy_best").iterdir()) == ["seed_0", "seed_1"]
-    setup, reported = prepare(config), summary_of(path)["validation"]
-    each = [
-        mean_reward(
-            setup.env,
-            setup.params,
-            setup.splits["validation"],
-            setup.algorithm,
-            [load_policy(path / f"policy_best/seed_{seed}").policy],
-        )
-        for seed in (0, 1)
-    ]
-    assert reported["best_score"] == pytest.approx(sum(each) / 2)
-    assert "mean of 2 seeds," in (path / "run.log").read_text()
-    assert next(iter(history(path)[-1]["action_share/each"][1])) == "HOLD"
-
-
 # --- stages
 
 
@@ -395,32 +350,3 @@ def test_nobody_but_the_learner_is_given_staged_parameters(config: RunConfig) ->
     assert jax.tree.structure(staged) == jax.tree.structure(plain)
     for ours, theirs in zip(jax.tree.leaves(staged), jax.tree.leaves(plain), strict=True):
         np.testing.assert_array_equal(ours, theirs)
-
-
-@pytest.mark.slow
-@pytest.mark.long  # rl/test_stages.py
-def test_a_staged_run_is_evaluated_with_all_costs_and_no_forced_start(
-    config: RunConfig, tmp_path: Path
-) -> None:
-    """Its last episodes all began in a position and earlier ones paid nothing; its evaluation is
-    that of a run without stages that had the same policy."""
-    staged = run(load_config("quickstart", (*OVERRIDES, *STAGES)), tmp_path / "staged")
-    rows = history(staged.path)
-    assert [row["commission_share"] for row in rows] == pytest.approx(np.linspace(0, 1, len(rows)))
-    assert all(row["forced_start"] == 1 for row in rows)
-    assert max(row["forced_share"] or 0 for row in rows) > 0.8
-    assert "stage: commission starts at 0 %" in (staged.path / "run.log").read_text()
-    plain = prepare(config)
-    again = evaluate(
-        plain.env,
-        plain.params,
-        plain.market,
-        plain.splits["test"],
-        config,
-        algorithm=plain.algorithm,
-        policy=load_policy(staged.path / "policy").policy,
-        trained_on=plain.splits["train"],
-    )
-    found, expected = (to_json(result)["agents"] for result in (staged.evaluation, again))
-    assert found == expected
-    assert any(agent["strategy"]["trades"] > 0 for agent in found.values())

@@ -218,14 +218,6 @@ def test_the_end_of_memory_in_xla_is_explained() -> None:
 
 PEAKS = {
     "small": ("rollout.num_envs=64", "rollout.num_steps=16"),
-    "many environments": ("rollout.num_envs=16384", "rollout.num_steps=256"),
-    "a wide network": ("rollout.num_envs=64", "rollout.num_steps=16", "network.hidden=4096,4096"),
-    "seeds": (
-        "rollout.num_envs=256",
-        "rollout.num_steps=128",
-        "train.num_seeds=16",
-        "network.hidden=256,256",
-    ),
     "a large minibatch": (
         "rollout.num_envs=1024",
         "rollout.num_steps=128",
@@ -240,11 +232,6 @@ PEAKS = {
         "network.rnn_width=256",
     ),
 }
-LARGEST = (
-    "many environments",
-    "a wide network",
-    "seeds",
-)  # they take minutes; the others have each part of the memory
 CHILD = """
 import sys
 from jaxtrade.cli import main
@@ -256,9 +243,7 @@ print("PEAK", code, peak.split()[1])
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the peak from /proc")
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.long] * (name in LARGEST)) for name in PEAKS]
-)
+@pytest.mark.parametrize("name", list(PEAKS))
 def test_the_estimate_is_near_the_peak_of_a_real_run(name: str, tmp_path: Path) -> None:
     """Two updates of each, and its evaluation, compiled anew: the resident peak of the process is
     within `FACTOR`.

@@ -16,7 +16,7 @@ import pytest
 
 from jaxtrade.cli import build_parser, main
 from jaxtrade.cli.shared import resolve
-from jaxtrade.config import RunConfig, load_config, make_config, overridden, read_values
+from jaxtrade.config import RunConfig, load_config, make_config, overridden
 from jaxtrade.data import bundled
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.runs import files, rundir
@@ -24,7 +24,6 @@ from jaxtrade.runs.evaluate import evaluate_run, open_run
 from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.train import how_to_continue
 from tests.messages import missing
-from tests.reference_runs.runs import TINY
 
 _ALL = (
     gzip.decompress((Path(bundled.__file__).parent / "es_1m_trade.csv.gz").read_bytes())
@@ -345,44 +344,6 @@ def test_how_to_continue_needs_a_checkpoint(tmp_path: Path) -> None:
     assert how_to_continue(tmp_path) == went_on
     spaced = tmp_path.rename(tmp_path.with_name(f"{tmp_path.name} of mine"))
     assert how_to_continue(spaced).split("--resume ")[1] == f"'{spaced}'"
-
-
-@pytest.mark.slow
-@pytest.mark.long  # the quick tests above find each file
-def test_a_whole_run_is_moved_and_read_from_elsewhere(
-    project: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """Evaluated, replayed, resumed and continued from another folder, after a move with its
-    data.
-    """
-    assert main(["train", *FLAGS, *settings(*TINY), "--run-dir", "runs/a"]) in (0, 1)
-    run = tmp_path / "moved" / "runs" / "a"
-    before = (project / "runs" / "a" / "evaluation" / "test" / "trades.csv").read_bytes()
-    project.rename(tmp_path / "moved")
-    monkeypatch.chdir(tmp_path)
-    shutil.rmtree(run / "evaluation")
-    assert main(["evaluate", str(run)]) == 0
-    assert (run / "evaluation" / "test" / "trades.csv").read_bytes() == before
-    assert main(["replay", str(run), "--session", "2013-10-11"]) == 0
-    (run / "summary.json").unlink()
-    assert main(["train", "--resume", str(run)]) in (0, 1)
-    assert main(["train", "--continue", str(run), "--run-dir", "b"]) in (0, 1)
-    capsys.readouterr()
-    (tmp_path / "moved" / "data" / "bars.csv").rename(tmp_path / "b.csv")
-    assert main(["evaluate", str(run)]) == 2
-    assert "--data FILE" in capsys.readouterr().err
-    for command in (
-        ["evaluate", str(run)],
-        ["replay", str(run), "--session", "2013-10-11"],
-        ["train", "--resume", str(run)],
-    ):
-        assert main([*command, "--data", str(tmp_path / "b.csv")]) in (0, 1)
-    assert read_values(tmp_path / "b" / "config.yaml")["data"]["file"] == str(
-        tmp_path / "moved" / "data" / "bars.csv"
-    )
 
 
 def test_a_run_given_as_a_configuration_is_named_as_one(tmp_path: Path) -> None:

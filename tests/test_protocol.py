@@ -260,17 +260,3 @@ def test_its_report_counts_the_days(trained: Path) -> None:
     note = next(line for line in text.splitlines() if "rests on 20 independent days" in line)
     assert not missing(note, "trained on 68 days", "chosen on 10 other days")
     assert "these very days" in evaluate_run(trained, "validation")
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_a_run_that_names_one_number_says_what_is_off(tmp_path: Path) -> None:
-    config = load_config(
-        "quickstart", [*SMALL, "split.test_sessions=3", "train.total_timesteps=512"]
-    )
-    path = run(config, tmp_path / "run").path
-    said = split_note(config.split, 100)
-    assert f"note: {said}" in (path / "run.log").read_text()
-    assert (
-        prepare(load_config(str(path / "config.yaml"))).split_note is None
-    )  # it names all numbers

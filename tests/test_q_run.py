@@ -21,7 +21,7 @@ from jaxtrade.runs.evaluate import evaluate_run, history, replay_run
 from jaxtrade.runs.preflight import check
 from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.source import adopt, load_source
-from jaxtrade.runs.train import resume, run
+from jaxtrade.runs.train import run
 from jaxtrade.storage import checkpoint
 from tests.messages import missing
 
@@ -87,22 +87,6 @@ def test_a_wider_task_begins_with_the_same_greedy_policy(entry: Path) -> None:
     assert begun.coverage.complete
     assert begun.state.opening is None  # epsilon explores the new actions from the first update on
     assert start_check(source, setup, begun)["equal"] is True
-
-
-@pytest.mark.slow
-@pytest.mark.long  # test_source.py
-def test_a_transferred_run_resumes_to_the_same_bits(entry: Path, tmp_path: Path) -> None:
-    whole = run(config("manage"), tmp_path / "manage", load_source(entry)).path
-    cut = tmp_path / "cut"
-    shutil.copytree(whole, cut)
-    for number, path in checkpoint.list_checkpoints(cut / "checkpoints"):
-        if number > 2:
-            shutil.rmtree(path)
-    resume(cut)
-    for ours, theirs in zip(
-        *(jax.tree.leaves(load_source(path).params) for path in (cut, whole)), strict=True
-    ):
-        np.testing.assert_array_equal(ours, theirs)
 
 
 @pytest.mark.slow

@@ -4,8 +4,6 @@ them.
 
 from __future__ import annotations
 
-import gzip
-import json
 import os
 import subprocess
 import sys
@@ -145,91 +143,6 @@ def jaxtrade(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         text=True,
         check=False,
     )
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_a_run_trains_with_parts_of_its_own_and_remembers_them(tmp_path: Path) -> None:
-    """A task, a reward term, a feature, a network, an advisor and a report section at once."""
-    (tmp_path / "my_parts.py").write_text(MODULE, encoding="utf-8")
-    settings = [word for setting in SMALL for word in ("--set", setting)]
-    trained = jaxtrade(
-        tmp_path,
-        "train",
-        "quickstart",
-        "--import",
-        "my_parts",
-        "--advisor",
-        "bull",
-        *settings,
-        "--run-dir",
-        "run",
-    )
-    assert trained.returncode == 0, trained.stderr
-    assert "Trades by side" in trained.stdout
-    rows = [
-        json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
-    ]
-    assert "reward_bars_held" in rows[-1]
-    assert rows[-1]["action_share"]["SELL"] == 0.0
-    schema = json.loads((tmp_path / "run" / "policy" / "schema.json").read_text(encoding="utf-8"))
-    assert schema["network"]["kind"] == "linear"
-    assert any("body" in str(slot) for slot in schema["observation"]["slots"])
-    again = jaxtrade(tmp_path, "evaluate", "run")
-    assert again.returncode == 0, again.stderr
-    assert "Trades by side" in again.stdout
-    assert jaxtrade(tmp_path, "replay", "run", "--session", "2013-10-11").returncode == 0
-    assert jaxtrade(tmp_path, "train", "--resume", "run").returncode == 0
-    moved = jaxtrade(tmp_path.parent, "evaluate", str(tmp_path / "run"))
-    assert moved.returncode == 0, (
-        moved.stderr
-    )  # the manifest says where the module is, relative to the run
-    assert "Trades by side" in moved.stdout
-
-
-@pytest.mark.slow
-@pytest.mark.long  # test_user_parts.py trains with parts of its own
-def test_a_run_trains_with_a_learner_and_a_market_of_its_own(tmp_path: Path) -> None:
-    (tmp_path / "my_learner.py").write_text(LEARNER, encoding="utf-8")
-    (tmp_path / "foo.yaml").write_text(CONTRACT, encoding="utf-8")
-    packed = (ROOT / "jaxtrade" / "data" / "bundled" / "es_1m_trade.csv.gz").read_bytes()
-    header, *rows = gzip.decompress(packed).decode().splitlines(keepends=True)
-    week = [row for row in rows if row < "2013-10-12" and ",201312," in row]
-    (tmp_path / "bars.csv").write_text("".join([header, *week]), encoding="utf-8")
-    settings = (
-        "data.stamp=open",
-        "algorithm=toy",
-        "rollout.num_envs=8",
-        "rollout.num_steps=16",
-        "train.total_timesteps=1024",
-        "train.chunk_updates=4",
-        "train.tensorboard=false",
-    )
-    trained = jaxtrade(
-        tmp_path,
-        "train",
-        "quickstart",
-        "--import",
-        "my_learner",
-        "--contract",
-        "foo.yaml",
-        "--data",
-        "bars.csv",
-        *(word for text in settings for word in ("--set", text)),
-        "--run-dir",
-        "run",
-    )
-    assert trained.returncode == 0, trained.stderr
-    assert "(FOO, real)" in trained.stderr
-    schema = json.loads((tmp_path / "run" / "policy" / "schema.json").read_text(encoding="utf-8"))
-    assert (schema["algorithm"], schema["market"]["symbol"]) == ("toy", "FOO")
-    for words in (
-        ("evaluate", "run"),
-        ("replay", "run", "--session", "2013-10-11"),
-        ("train", "--resume", "run"),
-    ):
-        again = jaxtrade(tmp_path, *words)
-        assert again.returncode == 0, again.stderr
 
 
 def test_a_module_that_is_not_there_is_refused_before_anything_is_read(

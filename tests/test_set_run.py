@@ -16,12 +16,10 @@ from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.validation import mean_reward
 from jaxtrade.runs import evaluate as evaluation
 from jaxtrade.runs import rundir
-from jaxtrade.runs import source as sources
 from jaxtrade.runs.stored import StoredSet
 from jaxtrade.runs.symbols import policy_for
-from jaxtrade.runs.train import resume, run
+from jaxtrade.runs.train import run
 from tests import uncounted
-from tests.messages import missing
 
 SYMBOLS = ("EURUSD", "USDJPY")
 SMALL = (
@@ -126,77 +124,9 @@ def test_the_table_of_an_evaluation_is_that_of_the_run(trained):
     )
 
 
-@pytest.mark.long
-def test_replay_and_grids_by_symbol(trained):
-    with pytest.raises(ConfigError, match=r"\(--symbol\) EURUSD or USDJPY"):
-        evaluation.replay_run(trained.path, "2016-06-09", 3)
-    with pytest.raises(ConfigError, match=r"GBPUSD: .*no such symbol"):
-        evaluation.replay_run(trained.path, "2016-06-09", 3, symbol="GBPUSD")
-    lines = list(evaluation.replay_run(trained.path, "2016-06-09", 3, symbol="usdjpy"))
-    assert lines[0].startswith("USDJPY 2016-06-09")
-    documents = json.loads(evaluation.grid_run(trained.path, as_json=True, seed=3))
-    net = trained.evaluations[3].symbols["USDJPY"].agent("greedy").strategy_figures["net_profit"]
-    assert documents["USDJPY"]["intrabar order"]["rows"]["stop_first"]["greedy"] == net
-    symbol, heading, *_ = evaluation.grid_run(trained.path, seed=3).splitlines()
-    assert symbol == "EURUSD"
-    assert not missing(heading, "net profit ($)", "intrabar order")
-
-
-@pytest.mark.long
-def test_a_resumed_run_only_evaluates_again(trained):
-    before = {
-        path: path.read_bytes()
-        for path in sorted((trained.path / "evaluation").rglob("trades.csv"))
-    }
-    resumed = resume(trained.path)
-    assert {path: path.read_bytes() for path in before} == before
-    assert resumed.training.updates == trained.training.updates
-
-
-@pytest.mark.long
-def test_a_run_on_more_symbols_begins_from_it(trained, tmp_path):
-    source = sources.load_source(trained.path)
-    assert source.layout.groups == SYMBOLS
-    wider = load_config(
-        "quickstart",
-        [
-            *SMALL,
-            "data.markets=USDJPY,GBPUSD,EURUSD",
-            "control.evaluate_every=0",
-            "train.total_timesteps=256",
-        ],
-    )
-    begun = run(wider, tmp_path / "wider", source)
-    assert json.loads((begun.path / "transfer.json").read_text())
-    assert list(begun.evaluation.symbols) == ["USDJPY", "GBPUSD", "EURUSD"]
-    fewer = load_config("quickstart", [*SMALL, "data.markets=[]", "data.market=USDJPY"])
-    with pytest.raises(ConfigError, match="EURUSD is missing"):
-        sources.adopt(fewer, source)
-
-
 def test_a_file_is_no_place_for_a_set(trained, tmp_path):
     with pytest.raises(ConfigError, match="bundled bars"):
         evaluation.evaluate_run(trained.path, data=tmp_path)
-
-
-@pytest.mark.long
-def test_common_statistics(tmp_path):
-    """One group for all symbols: the policy then acts on a symbol that it never saw."""
-    config = load_config(
-        "quickstart",
-        [
-            *SMALL,
-            "network.normalise_per_symbol=false",
-            "train.num_seeds=1",
-            "train.total_timesteps=256",
-            "control.evaluate_every=0",
-        ],
-    )
-    path = run(config, tmp_path / "common").path
-    policy = jt.load_policy(path)
-    assert policy.schema["groups"] == ["all symbols"]
-    assert policy.policy.normaliser.mean.shape[0] == 1
-    assert policy.for_symbol("GBPUSD") is policy
 
 
 def test_the_bars_of_a_set_are_found_in_another_folder(tmp_path):

@@ -4,7 +4,6 @@ its resumption.
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,9 @@ import pytest
 
 from jaxtrade.config import RunConfig, load_config
 from jaxtrade.runs.result import RunResult
-from jaxtrade.runs.setup import Setup, prepare
+from jaxtrade.runs.setup import Setup
 from jaxtrade.runs.train import resume, run
 from jaxtrade.training.population import Stack
-from tests.messages import missing
 
 AGENTS = 3
 SMALL = (
@@ -74,66 +72,9 @@ def updated(setup: Setup, keys: jax.Array) -> tuple[Any, dict[str, np.ndarray]]:
     return tuple(jax.device_get(update(state, setup.params)) for state in first)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "learner", [pytest.param(name, marks=[pytest.mark.long] * (name != "ppo")) for name in LEARNERS]
-)
-def test_permuted_agents_give_permuted_results(learner: str) -> None:
-    """Everything of the market and every count exactly, floats to 1e-6. Rewards stay those of the
-    same agents.
-    """
-    setup = prepare(config(learner))
-    (state, metrics), (other, others) = updated(setup, setup.stack.keys(0))
-    for (path, a), b in zip(
-        jax.tree_util.tree_flatten_with_path(state)[0], jax.tree.leaves(other), strict=True
-    ):
-        where = jax.tree_util.keystr(path)
-        if jnp.issubdtype(a.dtype, jax.dtypes.prng_key):
-            a, b = (np.asarray(jax.random.key_data(x)) for x in (a, b))
-        if np.issubdtype(a.dtype, np.floating):
-            np.testing.assert_allclose(a[ORDER], b, rtol=1e-6, atol=1e-6, err_msg=where)
-        else:
-            np.testing.assert_array_equal(a[ORDER], b, err_msg=where)
-    for name, value in metrics.items():
-        np.testing.assert_allclose(value[ORDER], others[name], rtol=1e-4, atol=1e-6, err_msg=name)
-    world = state.env_state.world
-    assert all(
-        (leaf == leaf[:1]).all()
-        for leaf in jax.tree.leaves((world, state.env_state.row, state.env_state.seed))
-    )
-    for name in FIGURES:
-        assert metrics[name].shape == (AGENTS,), name
-        assert name in OWN or (metrics[name] == metrics[name][0]).all(), name
-    np.testing.assert_allclose(
-        metrics["crowding_profit"].std(), metrics["crowding_return_spread"][0], rtol=1e-4
-    )
-    assert -1 <= metrics["crowding_position_correlation"][0] <= 1
-    assert metrics["offset_low"][0] < 0 < metrics["offset_high"][0]
-    assert (metrics["impact_paid"] > 0).any()
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
     return run(config("ppo"), tmp_path_factory.mktemp("runs") / "shared")
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_a_run_reports_crowding_and_evaluates_each_policy_alone(whole: RunResult) -> None:
-    log = (whole.path / "run.log").read_text()
-    line = next(line for line in log.splitlines() if "shared market: " in line)
-    assert "0.9 ticks" in line
-    line = next(line for line in whole.table.splitlines() if "alone: " in line)
-    assert not missing(line, "shared market", "by itself", "historical bars")
-    rows = [json.loads(line) for line in (whole.path / "metrics.jsonl").read_text().splitlines()]
-    assert len(rows) == 4
-    for name in FIGURES:
-        assert len(rows[-1][f"{name}/each"]) == AGENTS
-    assert {path.name for path in (whole.path / "policy").iterdir()} == {
-        "seed_0",
-        "seed_1",
-        "seed_2",
-    }
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ the fix.
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import replace
 from itertools import pairwise
@@ -21,7 +20,7 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.ppo.state import policy_of
-from jaxtrade.rl.transfer import check_layouts, movement
+from jaxtrade.rl.transfer import check_layouts
 from jaxtrade.runs.beginning import transferred
 from jaxtrade.runs.evaluate import history
 from jaxtrade.runs.setup import prepare
@@ -131,25 +130,6 @@ def test_the_first_comparison_is_under_the_new_conditions(entry: Path) -> None:
     assert start_check(source, setup, begun)["equal"] is True
 
 
-@pytest.mark.slow
-@pytest.mark.long
-def test_every_group_whose_input_varied_has_moved(entry: Path, manage: Path) -> None:
-    source, trained = load_source(entry), load_source(manage)
-    begun = transferred(prepare(trained.config), source)
-    found = movement(
-        begun.state.params, trained.params, layout_of(trained.config), trained.normaliser
-    )
-    assert found["still"] == []
-    assert {"can_enter", "can_manage", "close[t-1]", "CLOSE", "HOLD"} <= set(found["moved"])
-    rows = history(manage)
-    assert rows[0]["ratio_error"] < 1e-4
-    # New actions begin near 0.01 and are met: some were sampled before they were open.
-    assert 0.0 < sum(list(rows[0]["action_share"].values())[3:]) < 0.2
-    written = json.loads((manage / "transfer.json").read_text(encoding="utf-8"))
-    assert written["complete"]
-    assert "transfer coverage 100 %" in (manage / "run.log").read_text(encoding="utf-8")
-
-
 def leaves(path: Path) -> list[np.ndarray]:
     source = load_source(path)
     return [
@@ -169,31 +149,6 @@ def test_resumes_to_the_same_bits(entry: Path, manage: Path, tmp_path: Path, upd
     resume(copy)
     for x, y in zip(leaves(copy), leaves(manage), strict=True):
         np.testing.assert_array_equal(x, y)
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_an_adapter_alone_learns_while_the_rest_is_frozen(manage: Path) -> None:
-    chosen = config(
-        "advised", "transfer.mode=adapter", "ppo.adapter_freeze=0.5", "train.total_timesteps=512"
-    )
-    source = load_source(manage)
-    setup = prepare(adopt(chosen, source))
-    assert setup.config.network.adapter == len(source.layout.slots)
-    begun = transferred(setup, source)
-    assert start_check(source, setup, begun)["equal"] is True
-    update = jax.jit(setup.algorithm.update)
-    first, _ = update(begun.state, setup.params, None)  # of two: at fraction 0
-    second, _ = update(first, setup.params, None)  # at fraction 1
-    for name, part in begun.state.params.items():
-        same = [
-            np.array_equal(x, y)
-            for x, y in zip(jax.tree.leaves(part), jax.tree.leaves(first.params[name]), strict=True)
-        ]
-        assert all(same) == (name != "adapter"), name
-        assert not np.array_equal(
-            jax.tree.leaves(first.params[name])[-1], jax.tree.leaves(second.params[name])[-1]
-        )
 
 
 @pytest.mark.slow

@@ -30,7 +30,6 @@ def test_a_short_run_shows_every_chunk(total: int, size: int) -> None:
     [
         (101, 1),
         (12_345, 5),
-        *(pytest.param(*row, marks=pytest.mark.long) for row in ((10_000, 1), (3_000_000, 7))),
     ],
 )
 def test_a_long_run_shows_at_most_a_hundred_chunks_and_the_last(total: int, size: int) -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +15,12 @@ import pytest
 
 import jaxtrade as jt
 from jaxtrade.config import load_config
-from jaxtrade.errors import CheckpointError, ConfigError
 from jaxtrade.evaluation.validation import mean_reward
 from jaxtrade.runs import evaluate as evaluation
-from jaxtrade.runs.result import SweepResult
 from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.train import resume, run
 from jaxtrade.storage import checkpoint
 from jaxtrade.training import chunk
-from tests import uncounted
 from tests.rl.test_train import assert_same
 
 SMALL = (
@@ -146,26 +142,6 @@ def test_scores_are_those_of_the_policies_under_their_own_costs(trained):
         assert trained.scores[i] == pytest.approx(score, rel=1e-6)
 
 
-@pytest.mark.long
-def test_one_agent_is_opened_evaluated_and_replayed(trained):
-    stored = jt.open_run(trained.path)
-    assert list(stored.evaluations) == [f"test/agent_{i:03d}" for i in range(4)]
-    assert [agent.setting for agent in stored.agents] == [0, 1, 2, 3]
-    document = json.loads(evaluation.evaluate_run(trained.path, as_json=True, agent=2))
-    assert uncounted.document(document) == uncounted.document(
-        json.loads(json.dumps(trained.evaluations[2].to_json()))
-    )
-    lines = {
-        agent: list(evaluation.replay_run(trained.path, "2013-10-11", agent=agent))
-        for agent in (1, 3)
-    }
-    assert lines[1] != lines[3]
-    with pytest.raises(ConfigError, match=r"several policies; .*\(--agent\) 0 \.\. 3"):
-        evaluation.replay_run(trained.path, "2013-10-11")
-    with pytest.raises(CheckpointError, match=r"4 policies.*agent_000"):
-        jt.load_policy(trained.path)
-
-
 def test_a_resumed_sweep_ends_in_the_same_bits(trained, tmp_path):
     cut = tmp_path / "cut"
     shutil.copytree(trained.path, cut)
@@ -195,39 +171,3 @@ def test_it_begins_as_each_agent_alone(trained):
             own.normaliser,
         )
         assert_same((found.env_state, found.ref, found.key), (own.env_state, own.ref, own.key))
-
-
-@pytest.mark.long
-def test_static_keys_are_programs_in_turn(counted, tmp_path):
-    own = (
-        *SMALL,
-        "split.validation_sessions=0",
-        "train.total_timesteps=256",
-        "rollout.num_steps=8",
-        "ppo.num_minibatches=1",
-        'sweep.keys={"ppo.num_epochs": [1, 2]}',
-    )
-    counted.clear()
-    result = run(load_config("quickstart", own), tmp_path / "groups")
-    assert isinstance(result, SweepResult)
-    assert counted == ["chunk"] * 2
-    assert [each.path.name for each in result.programs] == ["group_0", "group_1"]
-    assert list(result.evaluations) == [0, 1]
-    assert [
-        row["group"] for row in json.loads((result.path / "agents.json").read_text())["agents"]
-    ] == [0, 1]
-    assert jt.open_run(result.path / "group_1").config.ppo.num_epochs == 2
-    ranked = replace(result, scores=(1.0, 2.0)).ranking
-    assert ranked[1].startswith("  1. agent 1: 2 (")
-    assert (
-        ranked[-1] == f"agent 1 is agent 0 of {result.path / 'group_1'}: jaxtrade evaluate "
-        f"{result.path / 'group_1'} --agent 0"
-    )
-    shutil.rmtree(result.path / "group_1")  # as if it had been killed before
-    again = resume(result.path)
-    assert uncounted.table(again.table) == uncounted.table(result.table)
-    assert "opened 4 times (2 distinct trials)" in again.table, (
-        "group 0 is not trained, but evaluated, again"
-    )
-    with pytest.raises(ConfigError, match="a sweep of several programs"):
-        jt.open_run(result.path)

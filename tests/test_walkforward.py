@@ -12,7 +12,6 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -23,21 +22,15 @@ from jaxtrade.cli.entry import main
 from jaxtrade.config import RunConfig, load_config
 from jaxtrade.data.splits import sessions_of
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.evaluation import passes
-from jaxtrade.evaluation.agents import greedy
-from jaxtrade.evaluation.backtest import Lane, decision_bars, run_lanes
-from jaxtrade.evaluation.evaluate import agent_key, evaluate
+from jaxtrade.evaluation.evaluate import evaluate
 from jaxtrade.evaluation.walk_days import WalkDays, read_walk_days, write_walk_days
-from jaxtrade.rl.state import finished
 from jaxtrade.runs import evaluate as evaluation
 from jaxtrade.runs.openings import UNCOUNTED
-from jaxtrade.runs.setup import policies_of, prepare
+from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.train import resume, run
-from jaxtrade.runs.walkforward import evaluating
 from jaxtrade.runs.walkforward.document import walk_table
 from jaxtrade.runs.walkforward.run import WalkResult, bundle_path, resume_walk, walk_forward
 from jaxtrade.storage import checkpoint
-from jaxtrade.storage.status import read_status
 from jaxtrade.storage.trials import TRIALS, read_trials
 from tests.messages import missing
 from tests.rl.test_train import assert_same
@@ -207,14 +200,6 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> WalkResult:
 
 
 @pytest.mark.slow
-def test_nothing_is_compiled_again_and_every_agent_is_in_the_rows(walked: WalkResult) -> None:
-    assert walked.training.health["recompiles"] == (True, 0)
-    assert np.shape(walked.training.history[-1]["entropy/each"]) == (4,)
-    agents = json.loads((walked.path / "agents.json").read_text())["agents"]
-    assert [(agent["fold"], agent["seed"]) for agent in agents] == [(0, 3), (0, 4), (1, 3), (1, 4)]
-
-
-@pytest.mark.slow
 def test_a_policy_per_fold_and_seed_can_be_opened(walked: WalkResult) -> None:
     agents = json.loads((walked.path / "agents.json").read_text())["agents"]
     weights = []
@@ -362,60 +347,6 @@ def test_a_log_that_cannot_be_written_fails_no_walk_forward_and_is_said(
 
 
 @pytest.mark.slow
-@pytest.mark.long  # evaluation/test_side_by_side.py
-def test_the_account_pass_steps_sessions_side_by_side_with_the_bits_of_sessions_in_turn(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Blocks of 4 sessions, with a floor so near that accounts end and others open within a
-    block.
-    """
-    setup = prepare(
-        configured(
-            "data.source=synthetic",
-            "data.synthetic_sessions=10",
-            "walk.test=4",
-            "walk.embargo=0",
-            "account.drawdown=100",
-        )
-    )
-    state = jax.jit(jax.vmap(setup.algorithm.init, (0, None)))(setup.stack.keys(3), setup.params)
-    policies = [finished(policy) for policy in policies_of(setup, state)]
-    by_scan = []
-
-    def scanned(env: Any, lanes: Any, which: Any, *rest: Any, **named: Any) -> Any:
-        by_scan.append(which)
-        return run_lanes(env, lanes, which, *rest, **named)
-
-    for module in (passes, evaluating):
-        monkeypatch.setattr(module, "run_lanes", scanned)
-    days = evaluating.evaluate_walk(setup, policies)
-    assert by_scan == ["strategy", "strategy"], "those of the baselines and of the training days"
-    wanted = []
-    for fold, own in zip(setup.folds, (policies[:2], policies[2:]), strict=True):
-        sessions = sessions_of(setup.single, fold.test)
-        decisions, params = (
-            decision_bars(setup.single.data, sessions),
-            setup.params.replace(sessions=sessions),
-        )
-        lanes = [
-            Lane(
-                greedy(setup.algorithm, policy, setup.env),
-                params,
-                decisions,
-                agent_key(jax.random.key(3), "greedy"),
-            )
-            for policy in own
-        ]
-        for which, found in (("account", days.account_net), ("strategy", days.net)):
-            records = run_lanes(setup.env, lanes, which)
-            net = [evaluating.session_net(record, decisions, which) for record in records]
-            np.testing.assert_array_equal(found[:, days.fold == len(wanted) // 2], np.stack(net))
-            wanted.append(max(int(record.account[-1]) for record in records))
-    assert max(wanted) >= 1, "no account ended"
-    assert (days.account_net != days.net).any()
-
-
-@pytest.mark.slow
 def test_other_commands_say_what_the_folder_is(
     walked: WalkResult, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -483,30 +414,6 @@ def test_killed_and_resumed_it_ends_in_the_same_bits(walked: WalkResult, tmp_pat
         max(checkpoint.list_checkpoints(each / "checkpoints"))[1] for each in (path, walked.path)
     ]
     assert (newest[0] / "state.npz").read_bytes() == (newest[1] / "state.npz").read_bytes()
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_a_wall_clock_that_ends_the_training_opens_no_test_and_a_fault_is_in_the_status(
-    tmp_path: Path,
-) -> None:
-    stopped = walk_forward(configured("control.wall_clock=0.001s"), tmp_path / "short")
-    assert stopped.days is None
-    assert not missing(stopped.table, "nothing was tested", "jaxtrade walkforward --resume")
-    assert not (stopped.path / "daily.npz").exists()
-    assert not (stopped.path.parent / TRIALS).exists()
-    (stopped.path / "walkforward.json").mkdir()  # a file that cannot be written, for root too
-    with pytest.raises(IsADirectoryError):
-        resume_walk(stopped.path, set=["control.wall_clock=null"])
-    status = read_status(stopped.path)
-    assert status is not None
-    assert (status.phase, (status.fault or "").partition(":")[0]) == ("ended", "IsADirectoryError")
-    (stopped.path / "walkforward.json").rmdir()
-    ended = resume_walk(stopped.path, set=["control.wall_clock=null"])
-    assert ended.days is not None
-    assert len(read_trials(stopped.path.parent).openings) == 1, (
-        "the failed test had opened these days already"
-    )
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 
 import pytest
@@ -14,9 +13,7 @@ from jaxtrade.cli.ablate import with_seeds
 from jaxtrade.config import load_config
 from jaxtrade.errors import ConfigError, PreemptedError
 from jaxtrade.parts import LEARNERS
-from jaxtrade.storage.trials import read_trials
 from jaxtrade.training.run_io import RunIO
-from tests.ablation.made import TINY
 
 
 @pytest.mark.parametrize(
@@ -113,66 +110,3 @@ def test_the_shipped_matrix_is_a_configuration():
     config = load_config("advisor_ablation")
     assert config.split.test_sessions >= 20
     assert config.data.source == "synthetic"
-
-
-@pytest.mark.slow
-@pytest.mark.long  # test_matrix.py has each part
-def test_a_whole_small_matrix(tmp_path, capsys):
-    out = tmp_path / "new"
-    flags = [part for override in TINY for part in ("--set", override)]
-    command = [
-        "ablate",
-        "advisor",
-        "--test",
-        *flags,
-        "--set",
-        "split.test_sessions=5",
-        "--out",
-        str(out),
-        "--kinds",
-        "mock:random,mock:oracle,turn",
-        "--fusions",
-        "trust,none",
-    ]
-    assert main(command) == 0
-    shown = capsys.readouterr()
-    assert "mock:oracle (CHEATS)" in shown.out
-    assert "turn (CHEATS)" in shown.out
-    assert "CHEATS: it knows" in shown.err
-    document = json.loads((out / "ablation.json").read_text())
-    assert list(document["fusions"]) == ["trust", "none"]
-    assert document["cheats"] == ["mock:oracle", "turn"]
-    assert (out / "ablation.txt").read_text() == shown.out
-    kinds = document["fusions"]["none"][
-        "kinds"
-    ]  # advice that is only counted makes no difference at all
-    assert len({kind["parameters_sha256"][0] for kind in kinds.values()}) == 1
-    assert kinds["turn"]["test"]["less_none"]["mean"] == 0.0
-    assert document["fusions"]["trust"]["kinds"]["none"]["test"]["days"]
-    assert document["provenance"]["versions"]["jax"]
-    assert document["fusions"]["trust"]["health"]["recompiles"] == {"passed": True, "value": 0}
-    first, second = read_trials(tmp_path).openings
-    assert (first.kind, first.run, first.split, first.sessions) == ("ablate", "new", "test", 5)
-    assert (first.config, first.data) == tuple(
-        document["provenance"][f"{name}_sha256"] for name in ("config", "data")
-    )
-    honest = [
-        f"trust/{kind}/{seed}" for kind in ("mock:random", "none") for seed in document["seeds"]
-    ]
-    assert sorted(first.net) == sorted(honest), "an advisor that knows the future is no trial"
-    assert sorted(second.net) == sorted(name.replace("trust", "none") for name in honest)
-    shown_days = document["fusions"]["trust"]["kinds"]["none"]["test"]
-    assert list(first.dates) == shown_days["days"]
-    assert list(first.net[honest[-1]]) == [
-        round(value, 3) for value in shown_days["net_by_seed_and_day"][-1]
-    ]
-    said = f"trials: this test set was opened 2 times ({2 * len(honest)} distinct trials), this time included"
-    assert said in shown.out
-    assert document["trials"]["opened"] == 2
-    resumed = [*command, "--resume"]
-    shutil.rmtree(out / "training" / "none")  # killed in its second fusion
-    assert main(resumed) == 0
-    again = json.loads((out / "ablation.json").read_text())
-    for fusion, found in document["fusions"].items():
-        assert again["fusions"][fusion]["kinds"] == found["kinds"]
-    assert len(read_trials(tmp_path).openings) == 2, "it has shown nothing new"

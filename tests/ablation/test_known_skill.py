@@ -4,13 +4,6 @@ future can gain.
 
 from __future__ import annotations
 
-import pytest
-
-from jaxtrade.ablation.report import table
-from jaxtrade.ablation.run import ablate
-from jaxtrade.config import load_config
-from tests.ablation.gates import gates
-
 # A walk of one tick a minute: brackets of three ticks are reached in about nine bars, within the
 # advice's horizon of eight. Costs are small but not nothing, so that who knows nothing learns to
 # stay out.
@@ -59,29 +52,3 @@ KINDS = (
     "mock:available:0.2/mock:skilled:0.85",
     "turn:0.85",
 )
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_gates_hold_where_skill_is_known():
-    """`trust` passes every gate. `slots` passes all but G5: a network that has learned to follow an
-    advisor follows it into every trap, which is what the gate is there to show."""
-    found = ablate(load_config(None, list(MARTINGALE)), KINDS, ("trust", "slots"))
-    print(table(found))
-    trust, slots = ({gate.name: gate for gate in gates(found, fusion)} for fusion in found.fusions)
-    assert {name for name, gate in trust.items() if gate.passed} == {
-        "G1",
-        "G2",
-        "G3",
-        "G4",
-        "G5",
-        "G6",
-    }
-    assert all(slots[name].passed for name in ("G1", "G2", "G6"))
-    follows = found.compared(found.fusions[0], "turn:0.85", "none").mean
-    trapped = found.compared(found.fusions[1], "turn:0.85", "none")
-    assert trapped.certain < 0
-    assert trapped.mean < follows
-    assert (
-        found.compared(found.fusions[0], "mock:oracle", "mock:shifted/mock:skilled:0.7").certain > 0
-    )

@@ -104,33 +104,6 @@ def of(tree, k: int):
     return jax.tree.map(lambda x: x[k], tree)
 
 
-@pytest.mark.long  # rl/test_agents.py
-def test_a_member_is_the_agent_trained_alone(made, one_update):
-    """Kind 2 (oracle), seed 1, in the algorithm's own program: floats within 1e-6, everything else
-    exactly.
-    """
-    _, state, figures = one_update
-    k, seed = 2, 1
-    first = without_advice(made.first())
-    alone, metrics = jax.jit(made.learner.algorithm.update)(
-        of(of(first, k), seed), made.learner.params, matrix.of_kind(made.advice, k)
-    )
-    member = of(of(without_advice(state), k), seed)
-    for (path, a), b in zip(
-        jax.tree_util.tree_leaves_with_path(alone), jax.tree.leaves(member), strict=True
-    ):
-        where = jax.tree_util.keystr(path)
-        if jnp.issubdtype(a.dtype, jax.dtypes.prng_key):
-            assert bool((jax.random.key_data(a) == jax.random.key_data(b)).all()), where
-        elif jnp.issubdtype(a.dtype, jnp.floating):
-            np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6, err_msg=where)
-        else:
-            assert bool((a == b).all()), where
-    assert float(metrics["param_delta"]) > 1e-4
-    assert figures["trust"][0, k, seed] == pytest.approx(float(metrics["trust"]))
-    assert float(metrics["trust"]) == pytest.approx(2.0)  # the cap
-
-
 def test_kinds_begin_alike_and_seeds_do_not(one_update):
     begun, _, _ = one_update
     kernel = next(leaf for leaf in jax.tree.leaves(begun.params) if leaf.ndim == 4)

@@ -80,18 +80,6 @@ def test_four_devices_on_two_cores() -> None:
     ("devices", "one_core", "asynchronous"),
     [
         (4, False, "false"),
-        *(
-            pytest.param(*row, marks=pytest.mark.long)
-            for row in (
-                (1, True, "true"),
-                (1, True, "false"),
-                (1, False, "true"),
-                (1, False, "false"),
-                (4, True, "true"),
-                (4, True, "false"),
-                (4, False, "true"),
-            )
-        ),
     ],
 )
 def test_twenty_thousand_calls(devices: int, one_core: bool, asynchronous: str) -> None:

@@ -8,8 +8,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jax
-import numpy as np
 import pytest
 
 from jaxtrade.advisor.bridge import Bridge
@@ -17,14 +15,10 @@ from jaxtrade.advisor.callback import MOST_BYTES
 from jaxtrade.advisor.compose import config_digest
 from jaxtrade.advisor.host.journal import read_journal
 from jaxtrade.advisor.host.sources import Replayed, Wants
-from jaxtrade.advisor.questions import in_sessions, make_book
 from jaxtrade.advisor.table import Delta
-from jaxtrade.config import AdvisorConfig, load_config
+from jaxtrade.config import AdvisorConfig
 from jaxtrade.rl.listening.exchange import AdviceExchange
 from jaxtrade.runs import rundir
-from jaxtrade.runs.advice import first_advice
-from jaxtrade.runs.setup import prepare
-from jaxtrade.training.loop import train
 from tests.advisor.bridge_parts import HandSource, M, T, plain, row
 from tests.advisor.hooked import hook_of
 
@@ -122,34 +116,3 @@ class Instant(HandSource):
 
     def want(self, wants: Wants) -> None:
         self.rows.extend(row(bar) for bar, _ in wants)
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_an_instant_advisor_answers_all_that_training_visits() -> None:
-    """In the shipped run's market, with as many visits as one of its chunks has: after two
-    exchanges little is left.
-    """
-    config = load_config(
-        "advised",
-        [
-            "rollout.num_envs=64",
-            "rollout.num_steps=32",
-            "network.hidden=[8]",
-            "ppo.num_epochs=1",
-            "train.total_timesteps=163840",
-            "train.tensorboard=false",
-        ],
-    )
-    setup = prepare(config)
-    book = make_book(setup.market, config)
-    askable = book.askable & in_sessions(setup.market, setup.splits["train"])
-    start = first_advice(config, setup.market, setup.splits["train"], askable)
-    bridge = Bridge(Instant(), len(setup.market.bars), config.advisor.rows)
-    exchange = AdviceExchange(config.advisor, start, bridge, config.train.chunk_updates)
-    result = train(
-        setup.algorithm, setup.params, config=config.train, exchange=exchange, key=jax.random.key(0)
-    )
-    answered = (np.asarray(result.state.advice.view.table.version) > 0).sum()
-    assert answered > 0.95 * askable.sum()
-    assert bridge.statistics()["contained"] == {}

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import pytest
 from flax import struct
 
-from bench import command, correctness, device, idle, one_update, worker
+from bench import command, correctness, device, idle, worker
 from bench.device import PARTS, Asked, Context, Machine, Part
 from jaxtrade import cli, interrupt
 from jaxtrade.errors import ConfigError
@@ -412,68 +412,3 @@ def test_a_replay_without_the_events_that_matter_says_nothing() -> None:
     assert correctness.missing(Counter({"end_DAILY_LOSS": 1, "exit_LIQUIDATION": 2}), "strict") == [
         "end_STEP_LIMIT"
     ]
-
-
-@pytest.mark.slow
-def test_a_wrong_reference_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each check passes on this machine, and fails where its reference is damaged."""
-    assert correctness.trajectories(8, 200)["passed"]
-    whole = correctness.make_tape
-    monkeypatch.setattr(
-        correctness,
-        "make_tape",
-        lambda *given: (tape := whole(*given))._replace(
-            rules=tape.rules._replace(fees=tape.rules.fees + 1)
-        ),
-    )
-    found = correctness.trajectories(8, 200)
-    assert not found["passed"]
-    assert found["accounts"]["default"]["fault"] is not None
-    rollout = one_update.Rollout(loud=one_update.LOUD, hidden=())
-    monkeypatch.setattr(one_update, "Rollout", lambda **_: rollout)
-    assert correctness.update()["passed"]
-    right = one_update.learned
-    monkeypatch.setattr(
-        one_update,
-        "learned",
-        lambda config, weights, steps, rows, rate, entropy: right(
-            config, weights, steps, rows, rate, 1.01 * entropy
-        ),
-    )
-    assert not correctness.update()["passed"]
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_from_end_to_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "programs"))
-    assert (
-        cli.main(["bench", "device", "--quick", "--repeats", "1", "--out", str(tmp_path / "out")])
-        == 0
-    )
-    said = capsys.readouterr()
-    names = [name for name in PARTS if not PARTS[name].absent("cpu")]
-    found = {
-        name: json.loads((tmp_path / "out" / "cpu" / f"{name}.json").read_text()) for name in names
-    }
-    assert [json.loads(line)["bench"] for line in said.out.splitlines()] == names
-    assert {each["correctness"] for each in found.values()} == {"passed"}
-    checks = found["correctness"]["checks"]
-    assert list(checks) == ["trajectories", "update", "resumed", "seeds"]
-    assert (
-        checks["resumed"]["again"]["arrays_differing"]
-        == checks["resumed"]["resumed"]["arrays_differing"]
-        == 0
-    )
-    assert checks["update"]["difference"] < 1e-5 < checks["update"]["bound"]
-    for name in ("env_step", "ppo_train", "population", "precision"):
-        assert all(each["steps_per_second"] > 0 for each in found[name]["sides"].values())
-    assert all(0 < value < 0.1 for value in found["precision"]["distance"].values())
-    assert (
-        found["compile"]["health"]["recompiles"],
-        found["compile"]["health"]["host_transfers"],
-    ) == (0, 0)
-    assert all(each["temporary_bytes"] > 0 for each in found["memory"]["training"].values())
-    assert "command_buffers: left out" in said.err

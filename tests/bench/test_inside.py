@@ -16,10 +16,6 @@ QUICK = catalogue.Options(quick=True, repeats=1)
 @pytest.fixture(
     params=[
         "compile",
-        *(
-            pytest.param(name, marks=pytest.mark.long)
-            for name in ("population", "advisor", "memory")
-        ),
     ]
 )
 def result(request):

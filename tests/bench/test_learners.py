@@ -1,11 +1,8 @@
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from bench import learners, time_to_reward
-from bench.catalogue import Options
 from bench.time_to_reward import Goal, Recent
 from jaxtrade.config import load_config
 from tests.optimum.learner import reward_per_step
@@ -51,13 +48,3 @@ def test_the_optimum_is_the_dynamic_programmes():
     """
     found = reward_per_step(load_config(None, learners.CHAIN.split()))
     assert found == pytest.approx(time_to_reward.OPTIMUM, abs=2e-4)
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_the_bench_runs():
-    found = learners.run(Options(quick=True))
-    assert json.dumps(found)
-    assert set(found["race"]) == set(learners.GOALS)
-    for race in found["race"].values():
-        assert set(learners.LEARNERS) <= set(race["sides"])

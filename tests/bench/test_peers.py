@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from gymnax.environments import spaces
 
-from bench import harness, peers, ppo_train, setting
+from bench import harness, peers, setting
 from bench.catalogue import FETCH_PUREJAXRL, PUREJAXRL_COMMIT, Options
 from bench.learning import learning_of
 from bench.peers import OLD_ID, offered
@@ -244,18 +244,6 @@ def test_the_widths_are_the_configurations() -> None:
         (6, 4),
         (4, 1),
     ]
-
-
-@pytest.mark.slow
-@pytest.mark.long
-@pytest.mark.parametrize("network", list(ppo_train.NETWORKS))
-def test_purejaxrl_is_a_side_of_every_network(network: str, options: Options) -> None:
-    theirs(options)
-    config = ppo_train.config_of(network, 4, 64, 64, num_epochs=1)
-    train = peers.purejaxrl(learning_of(config), setting.world(2), 1, options.purejaxrl or Path())
-    learned = train(jax.random.key(0), setting.world(2).params)["runner_state"][0].params["params"]
-    hidden = learning_of(config).hidden
-    assert [learned[f"Dense_{i}"]["bias"].shape[0] for i in range(len(hidden))] == list(hidden)
 
 
 @pytest.mark.slow

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from bench import ppo_train, sb3
-from bench.catalogue import Options
 from bench.learning import learning_of
 
 
@@ -46,41 +43,3 @@ def test_ratios_pair_the_same_network_and_environments() -> None:
         "small/sb3_dummy/16": 10.0,
         "large/sb3_dummy/4": 3.0,
     }
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_every_side_runs_and_a_side_that_cannot_is_reported(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(ppo_train.peers, "sides", lambda *given: ({}, {"peer": "not now"}))
-    options = Options(quick=True, repeats=1)
-    reported = ppo_train.measure(options, "small")
-    expected = {
-        "small/ours/4",
-        "small/ours/16",
-        "small/sb3_dummy/4",
-        "small/sb3_dummy/16",
-        "small/peer/4",
-        "small/peer/16",
-    }
-    assert {*reported["sides"], *reported["left_out"]} == expected
-    assert reported["left_out"]["small/peer/4"] == "not now"
-    for name, side in reported["sides"].items():
-        assert side["steps_per_second"] > 0
-        assert ("threads" in side) == ("sb3" in name)
-    assert json.dumps(reported)
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_a_network_is_compared_in_a_process_of_its_own() -> None:
-    """Quick shapes, but the whole way."""
-    options = Options(quick=True, repeats=1)
-    found = ppo_train.measured_apart(options, "small")
-    assert {"small/ours/4", "small/ours/16"} <= found["sides"].keys()
-    assert all(
-        f"small/{side}/{count}" in found["sides"] or f"small/{side}/{count}" in found["left_out"]
-        for side in ("sb3_dummy", "rejax", "purejaxrl", "sbx")
-        for count in ppo_train.COMPARED
-    )

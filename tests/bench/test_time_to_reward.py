@@ -4,18 +4,15 @@ settings.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from bench import sb3, time_to_reward
-from bench.catalogue import Options
 from bench.harness import Sample
 from bench.learning import learning_of
-from bench.time_to_reward import Goal, compare, config_of, summary
+from bench.time_to_reward import compare, config_of, summary
 from bench.worker import Reply
-from tests.optimum.learner import chain_config, reward_per_step
 
 
 def runs(*steps: int, seconds_per_step: float = 0.01, compiling: float = 0.0) -> dict[str, Any]:
@@ -47,35 +44,3 @@ def test_both_learners_get_the_same_settings(count: int) -> None:
     assert reported["batch_size"] == time_to_reward.ROLLOUT // time_to_reward.PPO["num_minibatches"]
     assert time_to_reward.GOAL.target == 0.9 * time_to_reward.OPTIMUM
     assert len(time_to_reward.SEEDS) >= 8
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_every_side_runs_and_a_side_that_cannot_is_reported(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(time_to_reward, "GOAL", Goal("step", 9.0, time_to_reward.ROLLOUT))
-    reported = time_to_reward.run(Options(quick=True))
-    assert json.dumps(reported)
-    sides = {"ours/16", "sb3/16"}
-    assert {*reported["sides"], *reported["left_out"]} == sides
-    for name, side in reported["sides"].items():
-        assert (side["repeats"], side["reached"]) == (2, 0)
-        assert side["env_steps_each"] == [16 * time_to_reward.ROLLOUT] * 2
-        assert ("compile_seconds" in side) == name.startswith("ours")
-        assert min(side["seconds_each"]) > 0
-    if "sb3/16" in reported["sides"]:
-        assert reported["at_fastest"] == {"num_envs": 16, **reported["ratios"]["16"]}
-        assert reported["at_fastest"]["env_steps"] == 1.0
-
-
-@pytest.mark.slow
-@pytest.mark.long  # test_learners.py
-def test_the_optimum_is_the_dynamic_programmes() -> None:
-    config = config_of(4)
-    task = config.env.task
-    assert config.data == chain_config(task).data
-    assert (config.account, config.env, config.reward) == (lambda c: (c.account, c.env, c.reward))(
-        chain_config(task)
-    )
-    assert reward_per_step(config) == pytest.approx(time_to_reward.OPTIMUM, abs=2e-4)

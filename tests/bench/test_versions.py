@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from bench import harness, versions
-from bench.catalogue import Options
 from bench.command import request
 from jaxtrade.errors import ConfigError
 
@@ -33,19 +32,3 @@ def test_another_checkout_is_required(tmp_path):
         request(["env_step"], code=ROOT)
     assert request(["versions"], code=ROOT).options.code == ROOT
     assert "versions" not in request(quick=True).names
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_a_checkout_is_compared_with_itself(tmp_path):
-    found = versions.run(Options(quick=True, repeats=1, code=ROOT))
-    assert set(found["sides"]) == {"env/now", "env/before"}
-    assert set(found["ratios"]) == {
-        "env",
-        "quickstart cold",
-        "quickstart warm",
-    }
-    cold, warm = (
-        found["commands"][f"quickstart {kind}/now"]["cpu_seconds"] for kind in ("cold", "warm")
-    )
-    assert warm < cold  # a start that finds its programs compiles nothing

@@ -4,7 +4,6 @@ otherwise.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -76,49 +75,3 @@ def test_a_report_of_an_earlier_version_has_no_such_line() -> None:
 def run(path: Path, *more: str) -> int:
     flags = [flag for override in (*TINY, "enforce_gates=false") for flag in ("--set", override)]
     return cli.main(["curriculum", *more, "--run-dir", str(path), "--non-interactive", *flags])
-
-
-@pytest.mark.slow
-@pytest.mark.long  # test_phases.py resumes a curriculum, test_advisor_run.py a run with an advisor
-def test_it_closes_with_the_query_rate_and_resumes_to_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "course"
-    assert run(path) == 0
-    shown = capsys.readouterr().out.splitlines()
-    assert shown[-1].startswith(LINE)
-    assert "advisor rules: " in shown[-1]
-    report = (path / "curriculum.txt").read_text(encoding="utf-8")
-    assert report.splitlines()[-1] == shown[-1]
-    rows = json.loads((path / "curriculum.json").read_text(encoding="utf-8"))["phases"]
-    assert ["advice" in row for row in rows] == [False, False, True]
-    assert rows[-1]["advice"]["requests"] > 0
-    assert rows[-1]["start"]["equal"] is True  # advice changes nothing before it has earned trust
-    (path / "phases" / "3-advised" / "gate.json").unlink()  # killed before the last gate
-    assert cli.main(["curriculum", "--resume", str(path)]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == shown[-1]
-    assert (path / "curriculum.txt").read_text(encoding="utf-8") == report
-
-
-@pytest.mark.slow
-@pytest.mark.long  # test_phases.py turns it off
-def test_an_advisor_that_says_nothing_is_not_counted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(tmp_path / "course", "--advisor", "none") == 0
-    assert LINE not in capsys.readouterr().out
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_on_bars_without_volume_the_default_trains_without_and_a_choice_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    flags = ("--market", "EURUSD", "--set", "advisor.horizon=5")
-    assert run(tmp_path / "chosen", *flags, "--advisor", "rules") == 2
-    assert "have no volume" in capsys.readouterr().err
-    assert not (tmp_path / "chosen").exists()
-    assert run(tmp_path / "default", *flags) == 0
-    shown = capsys.readouterr()
-    assert "phase advised: trains without" in shown.err
-    assert LINE not in shown.out

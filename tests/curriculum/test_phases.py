@@ -7,10 +7,8 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -138,49 +136,3 @@ def killed(process: subprocess.Popen[bytes], path: Path, draw: random.Random, mo
         process.wait()
         return True
     return False
-
-
-@pytest.mark.slow
-@pytest.mark.long
-@pytest.mark.parametrize("wanted", [3, 20])
-def test_killed_at_random_moments_it_ends_in_the_same_bits(
-    whole: Path, tmp_path: Path, wanted: int
-) -> None:
-    """`kill -9` `wanted` times, wherever it happens to be: starting, training, evaluating, between
-    phases.
-    """
-    path, draw, kills, in_training = tmp_path / "course", random.Random(0), 0, False
-    log = tmp_path / "output"
-    environment = {**os.environ, "NPROC": json.loads((whole / "begin.json").read_text())["nproc"]}
-    first = [sys.executable, "-m", "jaxtrade.cli", *arguments(path)]
-    for _ in range(4 * wanted):
-        command = first if not path.exists() else [*first[:3], "curriculum", "--resume", str(path)]
-        with log.open("a") as output:
-            process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
-            if kills < wanted and killed(process, path, draw, MOMENTS[kills % 3]):
-                kills += 1
-                continue
-            process.wait(600.0)
-        assert process.returncode == 0, log.read_text()[-3000:]
-        in_training = "resumed after update" in log.read_text()
-        if kills >= wanted and in_training:
-            break
-        # It finished before it was killed often enough, or never in training: take the last phase's
-        # end and all but its first checkpoint away, and let them be made again.
-        for name in ("gate.json", "summary.json"):
-            (path / "phases" / "3-advised" / name).unlink()
-        for later in sorted((path / "phases" / "3-advised" / "checkpoints").iterdir())[1:]:
-            shutil.rmtree(later)
-    assert kills >= wanted
-    assert in_training
-    for name in ("1-entry", "2-manage", "3-advised"):
-        gates = [
-            json.loads((root / "phases" / name / "gate.json").read_text()) for root in (path, whole)
-        ]
-        assert gates[0] == gates[1]
-    assert (path / "curriculum.txt").read_text() == (whole / "curriculum.txt").read_text()
-    for phase in ("1-entry", "2-manage", "3-advised"):
-        for x, y in zip(
-            leaves(path / "phases" / phase), leaves(whole / "phases" / phase), strict=True
-        ):
-            np.testing.assert_array_equal(x, y, err_msg=phase)

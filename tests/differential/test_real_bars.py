@@ -63,8 +63,6 @@ QUICK = {
 # Three expiries, day and overnight windows, halts, thin bars; twelve years of hours
 SLOW = {
     "ES 201312 overnight": Case("ES", 20_000, {"expiry": "201312", **AUTUMN}, overnight=True),
-    "ES 201312": Case("ES", 8_000, {"expiry": "201312", **AUTUMN}, 2),
-    "ES 201403 overnight": Case("ES", 6_500, {"expiry": "201403", **AUTUMN}, 3, overnight=True),
     "ES 202003 overnight": Case(
         "ES",
         2_000,
@@ -73,13 +71,9 @@ SLOW = {
         overnight=True,
     ),
     "ES with a roll, overnight": Case("ES", 6_000, {"roll": "volume", **WINTER}, overnight=True),
-    "EURUSD bid": Case("EURUSD", 150_000, bid_only=True),
-    "EURUSD two-sided": Case("EURUSD", 25_000, {"start": "2014-01-01", "end": "2015-12-31"}),
     "EURUSD two-sided minutes": Case("EURUSD", 22_000, {"file": MINUTES, "end": "2014-05-08"}),
     "USDJPY": Case("USDJPY", 30_000, {**YEN_KEYS, "start": "2014-01-01", "end": "2016-06-30"}),
 }
-# The same market by day, another expiry and a roll by day, and what the shorter test has.
-LIKE_OTHERS = ("ES 201312", "ES 201403 overnight", "EURUSD bid", "EURUSD two-sided")
 
 
 def real(case: Case, shared: Path | None) -> tuple[RunConfig, EnvParams, np.ndarray]:
@@ -138,9 +132,7 @@ def test_trades_and_equity_are_identical(name: str, request: pytest.FixtureReque
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.long] * (name in LIKE_OTHERS)) for name in SLOW]
-)
+@pytest.mark.parametrize("name", list(SLOW))
 def test_many_settings_are_identical(name: str, request: pytest.FixtureRequest):
     """Headline, tight, slipped and wide brackets, and random ones."""
     settings = (HEADLINE, TIGHT, SLIPPED, WIDE, *(drawn(i) for i in range(4)))

@@ -139,15 +139,3 @@ def test_trades_and_equity_are_identical_on_spy_seconds(shared: Path) -> None:
     print(f"SPY: {len(fine.row)} seconds, {total}")
     assert total.trades >= 150
     assert total.same_bar >= 10
-
-
-@pytest.mark.slow
-@pytest.mark.long  # on generated seconds above
-@pytest.mark.parametrize(("name", "trades"), [("spy", 1_000), ("eurusd", 8_000)])
-def test_many_settings_are_identical_on_real_seconds(name: str, trades: int, shared: Path) -> None:
-    params, fine = real(name, shared)
-    total = run_passes(CONFIG, params, (HEADLINE, TIGHT, SLIPPED), first_seed=30, fine=fine)
-    print(f"{name}: {len(fine.row)} seconds, {total}")
-    assert total.trades >= trades
-    assert all(total.reasons[reason] for reason in REASONS), total
-    differs_without_the_path(params, fine)

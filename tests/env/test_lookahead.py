@@ -592,22 +592,6 @@ def test_two_sided_bars_tell_nothing_of_later_ones() -> None:
     assert sum("mask" in parts for parts in found) >= 3
 
 
-@pytest.mark.slow
-@pytest.mark.long  # two sides and paths are tested apart
-def test_two_sided_bars_with_paths_tell_nothing_of_later_ones() -> None:
-    env, early = TradingEnv(EnvConfig(intrabar="path")), LeakyPathEnv(EnvConfig(intrabar="path"))
-    for only_seconds in (False, True):
-        for seed, cut in enumerate(hand_cuts(25)):
-            found = paths_differ(env, cut, seed=seed, two_sided=True, only_seconds=only_seconds)
-            assert found == set(), f"bars after row {cut} changed the past"
-    planted = [
-        paths_differ(early, cut, seed=seed, two_sided=True, only_seconds=True)
-        for seed in range(3)
-        for cut in hand_cuts(60)
-    ]  # few bars are met in a position that their order decides
-    assert sum("state" in parts for parts in planted) >= 3
-
-
 @pytest.mark.parametrize(
     ("leaky", "seen"),
     [

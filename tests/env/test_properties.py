@@ -63,18 +63,13 @@ def sample(case: str) -> tuple[TradingEnv, EnvParams, Trace]:
 
 
 QUICK = ("headline", "converted")  # the others compile for as long
-LONG = (
-    "close_marks",
-    "static",
-    "path",
-)  # of each, a slow case has what is its own beside something else
 
 
 @pytest.fixture(
     params=[
         pytest.param(
             case,
-            marks=[pytest.mark.slow] * (case not in QUICK) + [pytest.mark.long] * (case in LONG),
+            marks=[pytest.mark.slow] * (case not in QUICK),
         )
         for case in CASES
     ]
@@ -467,23 +462,7 @@ def in_axes(name: str) -> EnvParams:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("intrabar", "name"),
-    [
-        pytest.param(
-            intrabar,
-            name,
-            marks=[pytest.mark.long]
-            * (
-                (intrabar, name)
-                not in (
-                    ("stop_first", "commission"),
-                    ("nearer_extreme", "commission"),
-                    ("path", "slippage"),
-                )
-            ),
-        )
-        for intrabar in INTRABAR
-        for name in ("commission", "slippage")
-    ],
+    [("stop_first", "commission"), ("nearer_extreme", "commission"), ("path", "slippage")],
 )
 def test_equity_never_rises_with_costs(
     recorded_actions: list[tuple[EnvState, Order]], name: str, intrabar: Intrabar
@@ -525,14 +504,6 @@ def test_equity_never_rises_with_costs(
         ("extreme", "path", True),
         ("extreme", "nearer_extreme", False),
         ("close", "stop_first", False),
-        *(
-            pytest.param(*row, marks=pytest.mark.long)
-            for row in (
-                ("extreme", "stop_first", False),
-                ("extreme", "path", False),
-                ("close", "stop_first", True),
-            )
-        ),
     ],
 )
 def test_long_and_short_are_mirror_images(

@@ -30,7 +30,6 @@ from jaxtrade.env.shared.impact import (
 from jaxtrade.env.shared.state import ImpactParams, SharedState, World
 from jaxtrade.env.state import NO_LEVEL, EndReason, EnvParams, EnvState, Position
 from jaxtrade.errors import ConfigError
-from jaxtrade.runs.setup import prepare
 from jaxtrade.types import AGENTS
 from tests import compiling
 from tests.env import worlds
@@ -157,63 +156,6 @@ def test_money_is_conserved_in_every_step(kappa: int, eta: int, decay: int, seed
     assert (
         moved if kappa >= 250 else not (moved and kappa == 0)
     )  # two contracts of 250 make half a tick
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_money_is_conserved_over_a_million_steps_on_real_bars() -> None:
-    """Eight agents in 256 worlds on the bundled bars of ES: sums of all accounts that ever were,
-    and of the maker.
-    """
-    steps, agents, copies = 500, 8, 256
-    setup = prepare(
-        load_config(
-            "quickstart",
-            [
-                "shared.on=true",
-                f"train.num_seeds={agents}",
-                "shared.kappa=400",
-                "shared.eta=700",
-                "env.quantity=2",
-                "account.daily_loss=400",
-                "account.on_daily_loss=fail",
-            ],
-        )
-    )
-    env = SharedEnv(setup.env.config)
-
-    @jax.jit
-    def sums(keys: jax.Array, params: EnvParams) -> tuple[jax.Array, ...]:
-        def step(state: EnvState, key: jax.Array) -> tuple[EnvState, tuple[jax.Array, ...]]:
-            uniform = jax.random.uniform(key, (agents, copies))
-            state, seen = jax.vmap(functools.partial(act, env, params), axis_name=AGENTS)(
-                state, uniform
-            )
-            info = seen.outcome.info
-            return state, (
-                info.equity - seen.state.account.equity,
-                info.event.maker,
-                info.event.commission,
-                info.event.offset,
-                info.end,
-            )
-
-        state = jax.vmap(
-            lambda key: jax.vmap(env.reset, (0, None))(jax.random.split(key, copies), params)[0],
-            axis_name=AGENTS,
-        )(keys)
-        return jax.lax.scan(step, state, jax.random.split(keys[0], steps))[1]
-
-    found = sums(jax.random.split(jax.random.key(3), agents), setup.params)
-    equity, maker, commission, offset, end = (np.asarray(x, np.int64) for x in found)
-    assert equity.size > 10**6
-    assert equity.sum() + maker[:, 0].sum() + commission.sum() == 0
-    assert (equity.sum(1) + maker[:, 0] + commission.sum(1) == 0).all()
-    assert (
-        min(-equity.sum(), maker[:, 0].sum(), commission.sum()) > 10**6
-    )  # mills: the agents paid for all of it
-    assert np.abs(offset).max() >= 5
-    assert (end == EndReason.DAILY_LOSS).sum() + (end == EndReason.BUST).sum() > 100
 
 
 # --- exchangeable agents ----------------------------------------------------------------------------------------------

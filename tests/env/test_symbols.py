@@ -14,7 +14,7 @@ from jaxtrade.data.members import member_configs
 from jaxtrade.env import rules
 from jaxtrade.env.params import params_of_symbol
 from jaxtrade.env.state import EndReason
-from tests.env import sets, worlds
+from tests.env import worlds
 from tests.env.sets import World, starts, synthetic, walk_symbols, walks, world
 
 STARTS, STEPS = 3, 120
@@ -53,35 +53,6 @@ def two() -> tuple[World, list[World]]:
 def test_each_of_two_symbols_trades_as_alone(two) -> None:
     """NQ pays dollars and USDJPY yen, so NQ's money goes through the conversion of the set."""
     same_alone(*two, seed=0)
-
-
-@pytest.mark.slow
-@pytest.mark.long
-@pytest.mark.parametrize("count", [4, 8])
-def test_each_of_many_symbols_trades_as_alone(count: int) -> None:
-    same_alone(*both(synthetic(list(sets.SYNTHETIC)[:count], **EPISODE)), seed=count)
-
-
-@pytest.mark.slow
-@pytest.mark.long
-@pytest.mark.parametrize("task", ["manage", "advised"])
-def test_each_of_the_four_real_pairs_trades_as_alone(task: str) -> None:
-    """EURUSD has two sides and the others one; USDJPY and USDCHF are converted; the histories begin
-    and end apart.
-    """
-    config = make_config(
-        {
-            "data": {
-                "markets": ["EURUSD", "GBPUSD", "USDJPY", "USDCHF"],
-                "start": "2018-10-01",
-                "end": "2019-03-01",
-                "per_market": {"EURUSD": {"start": "2018-11-01"}},
-            },
-            "env": {"task": task},
-            **EPISODE,
-        }
-    )
-    same_alone(*both(config), seed=3)
 
 
 def test_one_symbol_has_the_program_of_its_market_alone() -> None:

@@ -259,7 +259,7 @@ def test_an_ablated_group_changes_the_profit_to_that_of_a_policy_without_it(ppo:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", ["pqn", pytest.param("dqn", marks=pytest.mark.long)])
+@pytest.mark.parametrize("algorithm", ["pqn"])
 def test_a_q_learner_is_attributed_by_its_q_values(algorithm: str) -> None:
     parts = made(algorithm)
     found = found_by(parts, parts[-1])

@@ -37,16 +37,6 @@ def run(name, which="account", seed=0, account=ACCOUNT, **env_values):
         ("random", "account"),
         ("buy_hold", "account"),
         ("sma_cross", "strategy"),
-        *(
-            pytest.param(*row, marks=[pytest.mark.slow, pytest.mark.long])
-            for row in (
-                ("flat", "account"),
-                ("flat", "strategy"),
-                ("random", "strategy"),
-                ("buy_hold", "strategy"),
-                ("sma_cross", "account"),
-            )
-        ),
     ],
 )
 def test_no_baseline_emits_an_illegal_order(name, which):

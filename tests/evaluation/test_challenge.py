@@ -432,34 +432,3 @@ def test_the_command_on_a_run_of_bundled_es(
     kept = json.loads((run / "evaluation/test/challenge.json").read_text())
     assert len(kept.pop("policy_sha256")) == 64, "of which policy it is; a report asks"
     assert kept == odds
-
-
-@pytest.mark.slow
-@pytest.mark.long  # a simulation
-def test_the_interval_holds_the_truth() -> None:
-    """Sixty histories of 60 days of a fair walk whose pass probability is 0.3012."""
-    chosen = account(profit_target=3000.0, drawdown=2500.0, freeze="never")
-    held = 0
-    for seed in range(60):
-        moved = np.random.default_rng(seed).choice([-77_000, 77_000], (60, 60))
-        equity, session = np.cumsum(moved, axis=1), np.repeat(np.arange(60), 60)
-        bar = np.arange(3600)
-        paths = SessionPaths(
-            session,
-            bar,
-            equity.ravel(),
-            equity.ravel(),
-            session,
-            bar,
-            equity.ravel(),
-            equity[:, -1],
-            np.ones(60, bool),
-            np.full(60, -1),
-        )
-        passed = account_odds(
-            Challenge(paths, chosen), AccountDraws(horizon=250, draws=200, accounts=200)
-        ).passed
-        assert passed is not None
-        assert passed.interval is not None
-        held += math.exp(-1.2) in passed.interval
-    assert held >= 52  # 57 are expected

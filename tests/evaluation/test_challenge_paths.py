@@ -11,11 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtrade.config import load_config, make_config
+from jaxtrade.config import make_config
 from jaxtrade.config.accounts import resolve_account
-from jaxtrade.data.market import load_market
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.params import account_params, make_params
+from jaxtrade.env.params import account_params
 from jaxtrade.env.state import AccountParams, EndReason, EnvParams
 from jaxtrade.evaluation import baselines
 from jaxtrade.evaluation.agents import Agent
@@ -251,16 +250,6 @@ def test_an_order_of_sessions_matters() -> None:
     ("task", "agent"),
     [
         ("manage", "random"),
-        *(
-            pytest.param(*row, marks=pytest.mark.long)
-            for row in (
-                ("entry", "sma_cross"),
-                ("manage", "buy_hold"),
-                ("entry", "random"),
-                ("entry", "buy_hold"),
-                ("manage", "sma_cross"),
-            )
-        ),
     ],
 )
 def test_every_account_ends_as_in_the_environment(task: str, agent: str) -> None:
@@ -274,28 +263,6 @@ def test_every_account_ends_as_in_the_environment(task: str, agent: str) -> None
     ("keys", "agent"),
     [
         ({"two_sided": True, "converted": True, "quantity": 2, "intrabar": "path"}, "sma_cross"),
-        *(
-            pytest.param(*row, marks=pytest.mark.long)
-            for row in (
-                ({"intrabar": "nearer_extreme"}, "random"),
-                ({"intrabar": "path"}, "random"),
-                ({"mark": "close"}, "buy_hold"),
-                (
-                    {
-                        "two_sided": True,
-                        "converted": True,
-                        "quantity": 3,
-                        "mark": "close",
-                        "fill": "close",
-                    },
-                    "sma_cross",
-                ),
-                ({"task": "advised"}, "sma_cross"),
-                ({"mark": "close", "fill": "close"}, "random"),
-                ({"two_sided": True}, "sma_cross"),
-                ({"converted": True, "quantity": 2}, "buy_hold"),
-            )
-        ),
     ],
 )
 def test_every_way_of_marking_ends_as_in_the_environment(keys: dict[str, Any], agent: str) -> None:
@@ -303,25 +270,6 @@ def test_every_way_of_marking_ends_as_in_the_environment(keys: dict[str, Any], a
     check_ends(
         env, agent_of(agent, env), params, ["intraday", "frozen", "end_of_day", "locked", "failed"]
     )
-
-
-@pytest.mark.slow
-@pytest.mark.long
-@pytest.mark.parametrize("task", ["entry", "manage"])
-def test_bundled_es_ends_as_in_the_environment(task: str) -> None:
-    config = load_config("quickstart", [f"env.task={task}", "env.quantity=2"])
-    market = load_market(config)
-    count = len(market.data.sessions.first)
-    sessions = SessionSet(jnp.arange(count, dtype=jnp.int32), jnp.int32(count))
-    env, params = TradingEnv(config.env), make_params(market, sessions, config)
-    agent, orders = baselines.random_masked(env), orders_of(count, 1000)
-    for keys in (
-        {"profit_target": 1000.0, "drawdown": 1500.0},
-        {"profit_target": 500.0, "drawdown": 800.0, "trailing": "end_of_day"},
-    ):
-        found, real = both_ends(env, agent, params, sessions, account(**keys), orders)
-        assert np.array_equal(found, real)
-        assert (real != 0).any()
 
 
 def test_no_trades_have_no_path() -> None:

@@ -11,12 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtrade.config import make_config
 from jaxtrade.data.contracts import get_contract
-from jaxtrade.data.market import load_market
-from jaxtrade.data.splits import split_sessions
-from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.params import make_params
 from jaxtrade.env.state import ExitReason
 from jaxtrade.evaluation import report
 from jaxtrade.evaluation.evaluate import evaluate
@@ -91,30 +86,3 @@ def test_buy_and_hold_by_hand():
     assert evaluated.agent("buy_hold").trades.net.tolist() == [
         round(Fraction(400_000_000, rate)) - 2 * 2_080
     ]
-
-
-@pytest.mark.slow
-@pytest.mark.long
-@pytest.mark.parametrize(("symbol", "scale"), [("USDJPY", 0.001), ("GBPUSD", 0.00001)])
-def test_real_hours_are_evaluated_whole(shared, symbol, scale):
-    data = {
-        "market": symbol,
-        "source": "file",
-        "file": str(shared / f"data/ejtrader_fx_h1/{symbol}_h1.csv.gz"),
-        "time_zone": "America/New_York+7h",
-        "stamp": "open",
-        "price_scale": scale,
-        "start": "2015-01-02",
-        "end": "2016-12-22",
-        "columns": {"volume": "tick_volume"},
-    }
-    config = make_config({"data": data})
-    market = load_market(config)
-    sessions = split_sessions(market, config.split)["all"]
-    evaluated = evaluate(
-        TradingEnv(config.env), make_params(market, sessions, config), market, sessions, config
-    )
-    assert evaluated.settings["coverage"] == 1.0
-    assert evaluated.settings["decision_bars"] > 10_000
-    assert evaluated.settings["currency"] == symbol[3:]
-    assert len(evaluated.agent("random").trades) > 1_000

@@ -10,11 +10,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.stats import kstest
 
 from jaxtrade.config import RunConfig, load_config, make_config
 from jaxtrade.data.market import Market, build_market, host_market, load_market, market_of
@@ -30,12 +28,10 @@ from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.agents import greedy
 from jaxtrade.evaluation.evaluate import evaluate, standard_agents
 from jaxtrade.evaluation.null_runs import daily_net, rule_agents, rule_nulls, run_nulls, with_market
-from jaxtrade.evaluation.null_test import NullResult, null_table, pooled_statistic
+from jaxtrade.evaluation.null_test import NullResult, pooled_statistic
 from jaxtrade.evaluation.side_by_side import step_all
 from jaxtrade.runs.setup import prepare
-from jaxtrade.storage.compiling import RepeatedPrograms
 from jaxtrade.storage.null_journal import NullJournal
-from jaxtrade.training.loop import train
 from jaxtrade.types import IntrabarPath
 from tests.paths import path_arrays, random_paths
 
@@ -310,31 +306,6 @@ def test_the_policies_of_several_seeds_are_pooled() -> None:
     assert results["all"].real == pooled_statistic(others)
 
 
-@pytest.mark.slow
-@pytest.mark.long
-def test_bundled_es_against_99_signs(
-    es: tuple[Any, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Printed whatever it is: one day proves nothing, and the floor says how small a p-value can
-    be.
-    """
-    env, params, market, sessions, config = es
-    results = rule_nulls(
-        env,
-        params,
-        market,
-        sessions,
-        config,
-        NullSpec("sign", 99),
-        0,
-        after=int(market.data.sessions.start[4]),
-    )
-    print(null_table(list(results.values())))
-    assert all(0.01 <= each.p <= 1 for each in results.values())
-    assert "at least 0.0100" in capsys.readouterr().out
-    assert results["flat"].p == 1.0
-
-
 @pytest.fixture(scope="module")
 def es() -> tuple[Any, ...]:
     setup = prepare(load_config("quickstart"))
@@ -342,102 +313,3 @@ def es() -> tuple[Any, ...]:
 
 
 # --- known answers ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.long  # ten minutes
-def test_p_is_uniform_on_martingales() -> None:
-    """200 martingales, 19 nulls each: the p-value of a rule that trades is uniform, and it keeps
-    its level.
-
-    p is uniform on 1/20, 2/20, ..., 1. A uniform draw from the step below it makes it continuous,
-    as the test needs.
-    """
-    spec, found = NullSpec("sign", 19), dict[str, list[float]]()
-    below = np.random.default_rng(0).random(200) / 20
-    for seed in range(200):
-        config = small(seed, sessions=2)
-        env, params, market, sessions = parts(config, 1)
-        made = rule_agents(env, config)
-        results = rule_nulls(
-            env,
-            params,
-            market,
-            sessions,
-            config,
-            spec,
-            seed,
-            stop=None,
-            agents=lambda each, made=made: [agent for agent in made(each) if agent.name in RULES],
-        )
-        for name, each in results.items():
-            found.setdefault(name, []).append(each.p)
-    for name in RULES:
-        p = np.array(found[name])
-        smooth, plain = (kstest(each, "uniform").pvalue for each in (p - below, p))
-        print(
-            f"{name}: KS p {smooth:.3f} (of p itself {plain:.3f}), share of p <= 0.05 {(p <= 0.05).mean():.3f}"
-        )
-        assert smooth > 0.01
-        assert (p <= 0.05).mean() <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 200)
-
-
-@pytest.mark.slow
-@pytest.mark.long  # three minutes
-def test_a_trained_policy_reaches_the_floor_on_a_market_that_reverts(tmp_path: Path) -> None:
-    """Trained on the real market and, by the same executable, on each of 19 null markets; then
-    played on four sessions that were held out. The chain can be predicted, its mirror images
-    cannot: p = 1 / 20."""
-    config = load_config(
-        "quickstart",
-        [
-            "data.market=ES",
-            "data.source=synthetic",
-            "data.synthetic=mean_reversion",
-            "data.synthetic_sessions=10",
-            "account.preset=rules_off_50k",
-            "env.task=manage",
-            "split.test_sessions=4",
-            "split.validation_sessions=0",
-            "rollout.num_envs=64",
-            "rollout.num_steps=64",
-            "ppo.num_minibatches=4",
-            "ppo.learning_rate=0.001",
-            "ppo.learning_rate_end=0.0001",
-            "ppo.normalise_rewards=false",
-            "ppo.gamma=0.95",
-            "ppo.gae_lambda=0.9",
-            "ppo.ent_coef=0.02",
-            "ppo.ent_coef_end=0.002",
-            "train.total_timesteps=100_000",
-        ],
-    )
-    setup, programs = prepare(config), RepeatedPrograms()
-    sessions = setup.splits["test"]
-
-    def measure(market: Market) -> dict[str, float]:
-        params = with_market(setup.params, market, setup.splits["train"], config)
-        trained = train(
-            setup.algorithm,
-            params,
-            config=config.train,
-            key=jax.random.key(config.seed),
-            programs=programs,
-        )
-        agents = [greedy(setup.algorithm, setup.algorithm.policy(trained.state), setup.env)]
-        net = daily_net(setup.env, params, market, sessions, config, agents)["greedy"]
-        return {"policy": pooled_statistic(net[None])}
-
-    spec, nulls = NullSpec("sign", 19), null_markets(setup.single, config, "sign", 0)
-    journal = NullJournal(tmp_path / "nulls.jsonl", {"kind": "sign", "seed": 0})
-    with programs:
-        real = measure(setup.single)
-        found = run_nulls(measure, nulls, real, spec, 0, journal)["policy"]
-    print(null_table([found]))
-    assert isinstance(found, NullResult)
-    assert found.p == found.floor == 0.05
-    assert found.real > 0
-    assert len(programs._begun) == 2, "init and chunk of the real market served every null market"
-    assert run_nulls(measure, nulls, real, spec, 0, journal)["policy"] == found, (
-        "and nothing is made twice"
-    )

@@ -18,7 +18,6 @@ from jaxtrade.evaluation.agents import Agent, sampled
 from jaxtrade.evaluation.backtest import backtest, decision_bars
 from jaxtrade.evaluation.one_shape import in_one_shape
 from jaxtrade.evaluation.record import Steps, longest
-from jaxtrade.evaluation.trades import assemble_trades
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.ppo.state import policy_of
 from jaxtrade.types import Quotes, TickValue
@@ -58,36 +57,6 @@ def made() -> Any:
 def policy_agent(env: Any, config: Any, params: EnvParams) -> Agent:
     algorithm = make_ppo(config, env, 1)
     return sampled(algorithm, policy_of(jax.jit(algorithm.init)(jax.random.key(1), params)), env)
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_the_program_of_all_markets_gives_each_the_bits_of_its_own(made):
-    env, config, alone = made
-    together = in_one_shape(alone)
-    assert jax.tree.structure(together[0]) == jax.tree.structure(together[1])
-    one, other = ([(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(each)] for each in together)
-    assert one == other
-    steps = longest([decision_bars(each.market, each.sessions) for each in alone])
-    agent = policy_agent(env, config, alone[0])
-    for own, padded in zip(alone, together, strict=True):
-        bars, padded_bars = (
-            decision_bars(own.market, own.sessions),
-            decision_bars(padded.market, padded.sessions, steps),
-        )
-        np.testing.assert_array_equal(bars.rows, padded_bars.rows)
-        for which in ("account", "strategy"):
-            expected = backtest(env, agent, own, bars, which, KEY)
-            found = backtest(env, agent, padded, padded_bars, which, KEY)
-            for one, other in zip(jax.tree.leaves(expected), jax.tree.leaves(found), strict=True):
-                np.testing.assert_array_equal(one, other)
-        trades, theirs = (
-            assemble_trades(expected, bars, own),
-            assemble_trades(found, padded_bars, padded),
-        )
-        assert len(trades) > 5
-        for name in trades.__dataclass_fields__:
-            np.testing.assert_array_equal(getattr(trades, name), getattr(theirs, name))
 
 
 def test_no_market_is_traced_again(made):

@@ -67,28 +67,12 @@ def test_an_account_that_ends_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> No
     "keys",
     [
         (
-            "account.trailing=end_of_day",
-            "account.drawdown=500",
-            "account.daily_loss=150",
-            "account.on_daily_loss=fail",
-        ),
-        (
             "account.trailing=static",
             "account.drawdown=400",
             "account.profit_target=300",
             "account.on_target=terminate",
         ),
         ("network.kind=gru", "network.rnn_width=8", "account.drawdown=500"),
-        *(
-            pytest.param(keys, marks=pytest.mark.long)
-            for keys in (
-                ("account.trailing=intraday", "account.drawdown=800", "account.daily_loss=200"),
-                ("account.preset=rules_off_50k",),
-                ("env.task=advised", "account.drawdown=500"),
-                ("env.mark=close", "account.drawdown=500", "account.daily_loss=200"),
-                ("env.intrabar=nearer_extreme", "account.drawdown=500"),
-            )
-        ),
     ],
 )
 def test_rules_tasks_and_networks(keys: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,14 +99,7 @@ def test_an_agent_that_sees_its_account_is_stepped_in_turn(monkeypatch: pytest.M
     "column",
     [
         "balance",
-        *(
-            pytest.param(name, marks=[pytest.mark.slow, *more])
-            for name, more in (
-                ("high_water", ()),
-                ("days", [pytest.mark.long]),
-                ("number", [pytest.mark.long]),
-            )
-        ),
+        pytest.param("high_water", marks=pytest.mark.slow),
     ],
 )
 def test_a_wrong_start_is_no_record(column: str) -> None:

@@ -196,7 +196,7 @@ def test_the_validation_score_is_the_account_pass(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("network", ["mlp", pytest.param("gru", marks=pytest.mark.long)])
+@pytest.mark.parametrize("network", ["mlp"])
 def test_a_run_trains_evaluates_resumes_and_is_read_again(tmp_path: Path, network: str) -> None:
     values = VALUES | {
         "network": {"kind": network, "hidden": [8], "rnn_width": 4}

@@ -98,42 +98,6 @@ def test_days_of_real_bars() -> None:
     check(setup, [agents[1], agents[4]], alone=False)
 
 
-@pytest.mark.slow
-def test_the_quickstart_in_full() -> None:
-    """Its market, task and network: six policies' agents and four rules."""
-    setup, policies = made()
-    check(setup, agents_of(setup, policies))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "keys",
-    [
-        ("network.kind=gru", "network.rnn_width=24", "episode.sessions=2"),
-        ("algorithm=pqn", "network.hidden=[48]"),
-        *(
-            pytest.param(keys, marks=pytest.mark.long)
-            for keys in (
-                ("env.task=advised", "network.hidden=[32]"),
-                ("env.task=entry", "network.hidden=[256, 256, 128]"),
-                ("account.preset=rules_off_50k", "episode.sessions=3"),
-                ("env.features=[close]", "env.window=3", "network.hidden=[7]"),
-            )
-        ),
-    ],
-)
-def test_other_tasks_networks_and_learners(keys: tuple[str, ...]) -> None:
-    setup, policies = made(*keys)
-    check(setup, agents_of(setup, policies[:2]))
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_sixty_sessions_of_every_agent() -> None:
-    setup, policies = made("data.source=synthetic", "data.market=NQ", "data.synthetic_sessions=60")
-    check(setup, agents_of(setup, policies[:1]))
-
-
 @pytest.mark.parametrize("count", [2, 3, 4])
 def test_parts_in_threads_have_the_bits_of_the_whole(
     count: int, monkeypatch: pytest.MonkeyPatch

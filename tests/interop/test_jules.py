@@ -161,34 +161,6 @@ def small(monkeypatch: pytest.MonkeyPatch, *more_keys: str) -> None:
     monkeypatch.setattr(jules, "build_vec_env", build)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "algorithm",
-    [
-        "PPO",
-        pytest.param("PQN", marks=pytest.mark.long),
-        pytest.param("DQN", marks=pytest.mark.long),
-    ],
-)
-def test_the_quick_start_runs_as_it_is_written(
-    algorithm: str, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    small(monkeypatch, *(["dqn.learning_starts=64"] if algorithm == "DQN" else []))
-    names: dict[str, Any] = {}
-    with pytest.warns(UserWarning, match="use_shared_memory") as told:
-        exec(QUICK_START.replace("ALGORITHM", algorithm) + PERFORMANCE, names)
-    assert len(told) == 1
-    assert names["model_path"].is_dir()
-    run = names["trainer"].trainer.run
-    assert run.config.data.markets == tuple(PRICES)
-    assert run.config.algorithm == algorithm.lower()
-    assert "Workers: 8\nExpected speedup: None" in capsys.readouterr().out, (
-        "what was not measured is not claimed"
-    )
-    again = TrainerAgent(names["config"], names["vec_env"], path=here / "again")
-    assert again.train(names["model_path"]).parent == here / "again"
-
-
 def test_the_number_of_environments_is_auto_and_keys_are_explained_once(here: Path) -> None:
     config = {"algorithm": "PPO", "training": {"log_interval": 1000}}
     with pytest.warns(UserWarning, match="has no meaning here") as told:

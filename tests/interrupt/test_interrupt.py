@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -15,13 +14,11 @@ from jaxtrade import interrupt
 from jaxtrade.storage.programs import drop_unfinished
 from tests.interrupt.tries import (
     COMMANDS,
-    ROOT,
     alive,
     argv,
     environment,
     faults_of,
     left_behind,
-    random_tries,
     started,
 )
 from tests.messages import missing
@@ -290,35 +287,6 @@ def test_the_judge_of_tries_sees_faults(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_training_that_is_stopped_while_it_compiles_can_be_resumed(tmp_path: Path) -> None:
-    """In the compilation, which takes seconds in an empty cache: 130, one line. Then the run is
-    resumed to its end.
-    """
-    out, env = tmp_path / "out", environment(tmp_path / "cache")
-    with started(argv(COMMANDS[0], out, out), env, tmp_path) as process:
-        while not (out / "run.log").is_file():  # what follows is the compilation
-            assert process.poll() is None
-            time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        code = process.wait(300)
-    assert [
-        *faults_of(code, (tmp_path / "stderr").read_text().splitlines()),
-        *left_behind(out),
-    ] == []
-    done = subprocess.run(
-        [sys.executable, "-m", "jaxtrade", "train", "--resume", str(out)],
-        env=env,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert done.returncode in (0, 1), done.stderr  # 1: so short a run may fail its health check
-    assert not missing(done.stderr, "no checkpoint", "from the beginning")
-    assert (out / "summary.json").is_file()
-
-
-@pytest.mark.slow
 def test_training_saves_if_the_border_is_near(tmp_path: Path) -> None:
     """Chunks of milliseconds: the run stops at the next border, and says how to go on."""
     out, env = tmp_path / "out", environment(tmp_path / "cache")
@@ -332,9 +300,3 @@ def test_training_saves_if_the_border_is_near(tmp_path: Path) -> None:
     lines = (tmp_path / "stderr").read_text().splitlines()
     assert [*faults_of(code, lines), *left_behind(out)] == []
     assert lines[-1].endswith(f"train --resume {out}")
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_random_moments_of_real_commands() -> None:
-    assert [found for found in random_tries(8, seed=0) if found.faults] == []

@@ -4,8 +4,6 @@ thread pool.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -66,9 +64,3 @@ for i in range(200):
     made = init(jax.random.split(jax.random.key(i), 2))
 jax.block_until_ready(made)
 """
-
-
-@pytest.mark.slow
-@pytest.mark.long  # starts hang in a decomposition of several matrices, and a test above finds none
-def test_two_hundred_starts_of_two_agents_end() -> None:
-    subprocess.run([sys.executable, "-c", LOOP], check=True, timeout=300)

@@ -24,7 +24,6 @@ from jaxtrade.networks.precision import (
 )
 from jaxtrade.rl.listening.state import AdviceState, start_advice
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.ppo.reports import RATIO_ERROR
 from jaxtrade.runs.setup import Setup, prepare
 
 SMALL = (
@@ -161,26 +160,6 @@ def test_every_product_of_an_update_has_the_precision(precision, kind):
     found = algorithms_of(jaxpr)
     assert len(found) > 10
     assert set(found) == {expected}
-
-
-@pytest.mark.slow
-def test_training_rounds_and_acting_does_not():
-    """The state stays float32; the same policy acts alike, whatever precision it was trained in."""
-    states, actions = {}, {}
-    for precision in ("float32", "bfloat16"):
-        made = setup(f"compute.precision={precision}")
-        algorithm = make_ppo(made.config, made.env, 4)
-        start = jax.jit(algorithm.init)(jax.random.key(0), made.params)
-        state, metrics = jax.jit(algorithm.update)(start, made.params, None)
-        assert metrics["ratio_error"] <= RATIO_ERROR[precision]
-        act = functools.partial(algorithm.act, key=None, explore=False)
-        ref = jax.tree.map(lambda x: x[0], start.ref)
-        actions[precision] = jax.jit(act)(algorithm.policy(start), None, ref, made.params)[2]
-        states[precision] = state
-    jax.tree.map(np.testing.assert_array_equal, actions["float32"], actions["bfloat16"])
-    pairs = list(zip(*(jax.tree.leaves(state.params) for state in states.values()), strict=True))
-    assert all(a.dtype == b.dtype == jnp.float32 for a, b in pairs)
-    assert any((a != b).any() for a, b in pairs)
 
 
 def test_the_limit_of_the_ratio_error_follows_the_precision():

@@ -96,7 +96,7 @@ def test_backward_induction_equals_trying_everything(task):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("task", [pytest.param("entry", marks=pytest.mark.long), "manage"])
+@pytest.mark.parametrize("task", ["manage"])
 def test_the_environment_pays_the_optimum(task):
     setup = fresh(
         chain_config(task, "env.features=[close]", "env.window=1")

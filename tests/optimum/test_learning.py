@@ -46,10 +46,6 @@ OF_TASK = {
     ("task", "network"),
     [
         ("manage", "mlp"),
-        *(
-            pytest.param(*row, marks=pytest.mark.long)
-            for row in (("entry", "gru"), ("entry", "mlp"), ("manage", "gru"))
-        ),
     ],
 )
 def test_the_optimum_is_learned(task, network):

@@ -46,10 +46,6 @@ def check(nulls: list[Null], pooled: Null) -> None:
     ("task", "intrabar"),
     [
         ("manage", "stop_first"),
-        *(
-            pytest.param(*row, marks=[pytest.mark.slow, pytest.mark.long])
-            for row in (("entry", "stop_first"), ("manage", "nearer_extreme"))
-        ),
     ],
 )
 def test_forced_random_trades_cost_their_costs(task, intrabar):

@@ -318,10 +318,7 @@ def played(unit: str) -> Comparison:
     "unit",
     [
         *UNITS,
-        *(
-            pytest.param(unit, marks=[pytest.mark.slow] + [pytest.mark.long] * (unit not in IN_CI))
-            for unit in SLOW_UNITS
-        ),
+        *(pytest.param(unit, marks=pytest.mark.slow) for unit in SLOW_UNITS if unit in IN_CI),
     ],
 )
 def test_every_step_agrees(unit):
@@ -385,9 +382,7 @@ KINDS = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "more", [(), pytest.param(("shipped", "full/path"), marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("more", [()])
 def test_every_kind_of_event_happened_often(capsys, more):
     total: Counter[str] = Counter()
     units = (*COUNTED, *UNITS, *more)

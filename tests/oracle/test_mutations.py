@@ -106,16 +106,6 @@ def outcome_of(env_class: Any, unit: str, look: bool) -> Comparison:
     "unit",
     [
         "rewards",
-        *(
-            pytest.param(unit, marks=pytest.mark.long)
-            for unit in (
-                "full/open/extreme",
-                "full/path",
-                "full/open/close",
-                "full/close/close",
-                "full/nearer_extreme",
-            )
-        ),
     ],
 )
 def test_an_unchanged_copy_agrees(unit, tmp_path):

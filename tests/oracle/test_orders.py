@@ -125,15 +125,6 @@ def replay(
     ("mark", "fill", "intrabar"),
     [
         ("extreme", "next_open", "path"),
-        *(
-            pytest.param(*row, marks=pytest.mark.long)
-            for row in (
-                ("extreme", "next_open", "stop_first"),
-                ("close", "close", "stop_first"),
-                ("close", "next_open", "stop_first"),
-                ("extreme", "next_open", "nearer_extreme"),
-            )
-        ),
     ],
 )
 def test_random_orders_agree(mark, fill, intrabar):

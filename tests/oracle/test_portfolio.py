@@ -75,9 +75,7 @@ CASES = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.long] * (name != "increment")) for name in CASES]
-)  # real bars have another
+@pytest.mark.parametrize("name", ["increment"])  # real bars have another
 def test_every_mill_with_mixed_currencies_and_sides(name: str, mixed: Shared) -> None:
     settings = CASES[name]
     trace = run(portfolio_env(settings, ("A", "B")), portfolio_params(mixed, settings), 5, STEPS)
@@ -86,14 +84,3 @@ def test_every_mill_with_mixed_currencies_and_sides(name: str, mixed: Shared) ->
         min(counts[what] for what in ("liquidation", "breach", "illegal", "orders", "session")) > 0
     ), counts
     assert counts["bust" if name != "table" else "daily"] > 0, counts
-
-
-@pytest.mark.slow
-@pytest.mark.long
-@pytest.mark.parametrize("name", CASES)
-def test_every_mill_in_dollars_without_shares_of_the_notional(name: str, dollars: Shared) -> None:
-    """The program without conversion and without costs per notional is another one."""
-    settings = Settings(**{**vars(CASES[name]), "cost_hundredths": 0, "impact_tenths": 0, "fee": 0})
-    trace = run(portfolio_env(settings, ("A", "B")), portfolio_params(dollars, settings), 6, STEPS)
-    counts = compare(trace, dollars, settings)
-    assert min(counts[what] for what in ("liquidation", "breach", "illegal", "orders")) > 0, counts

@@ -114,7 +114,7 @@ CASES = {
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "actions",
-    [pytest.param(name, marks=[pytest.mark.long] * (name != "product")) for name in CASES],
+    ["product"],
 )
 def test_real_bars_agree_in_every_mill(pairs: Portfolio, actions: str) -> None:
     """A two-sided pair in dollars and a one-sided pair in yen, every cost on, floors reached."""
@@ -225,7 +225,6 @@ def joint_leg(
     ("symbol", "leg", "trailing"),
     [
         ("USDJPY", 1, "static"),
-        pytest.param("EURUSD", 0, "intraday", marks=pytest.mark.long),
         pytest.param("USDJPY", 0, "intraday", marks=pytest.mark.long),
     ],
 )

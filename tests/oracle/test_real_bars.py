@@ -155,10 +155,6 @@ def test_a_splice_that_is_missed_is_seen():
     [
         "ES",
         *(pytest.param(name, marks=pytest.mark.slow) for name in ("ES-overnight", "EURUSD")),
-        *(
-            pytest.param(name, marks=[pytest.mark.slow, pytest.mark.long])
-            for name in ("ES-roll", "NQ-synthetic")
-        ),
     ],
 )  # the next test has these two
 def test_every_step_agrees_with_the_default_account(name):
@@ -188,10 +184,6 @@ def test_every_step_agrees_with_the_default_account(name):
         ("ES-roll", "extreme"),
         ("EURUSD", "close"),
         ("NQ-synthetic", "extreme"),
-        *(
-            pytest.param(*row, marks=pytest.mark.long)
-            for row in (("ES", "extreme"), ("EURUSD", "extreme"))
-        ),
     ],
 )
 def test_every_step_agrees_with_tight_limits_and_other_features(name, mark):

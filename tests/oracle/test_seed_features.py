@@ -91,14 +91,7 @@ def test_the_oracle_has_its_own_list_of_the_42() -> None:
     ("name", "scaling"),
     [
         *(pytest.param(name, "seed", marks=[pytest.mark.slow] * (name != "ES")) for name in CASES),
-        *(
-            pytest.param(
-                name,
-                "relative",
-                marks=[pytest.mark.slow] + [pytest.mark.long] * (name != "ES-no-volume"),
-            )
-            for name in CASES
-        ),
+        pytest.param("ES-no-volume", "relative", marks=pytest.mark.slow),
     ],
 )
 def test_every_slot_of_the_window_agrees(name: str, scaling: str) -> None:

@@ -52,10 +52,6 @@ def setup(kind: str) -> Setup:
     "kind",
     [
         "gru",
-        *(
-            pytest.param(kind, marks=pytest.mark.long)
-            for kind in ("mlp", "advised", "one layer", "no layer")
-        ),
     ],
 )
 def test_an_update_is_the_same_in_both_forms(kind):

@@ -398,7 +398,7 @@ def test_sequences_are_not_cut():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("normalise", [True, pytest.param(False, marks=pytest.mark.long)])
+@pytest.mark.parametrize("normalise", [True])
 def test_a_minibatch_in_blocks_is_the_minibatch(normalise):
     """48 rows at once or 12 at a time: the same steps and figures, with the whole minibatch's mean
     advantage.

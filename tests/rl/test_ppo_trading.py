@@ -116,10 +116,6 @@ def test_no_illegal_action_and_every_action_taken(trained):
     "fault",
     [
         "reset",
-        *(
-            pytest.param(fault, marks=pytest.mark.long)  # test_ppo.py has them
-            for fault in ("mask", "normaliser")
-        ),
     ],
 )
 def test_planted_faults_break_the_ratio(monkeypatch, fault):
@@ -167,30 +163,3 @@ def test_one_trace_and_the_same_bits_after_save_and_load(learner, trained, tmp_p
     for a, b in zip(leaves(resumed), leaves(trained[0]), strict=True):
         np.testing.assert_array_equal(a, b)
     assert learner.traces == 1
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_eight_seeds_share_one_market_and_equal_single_runs(learner):
-    params = setup().params
-    states = jax.jit(jax.vmap(learner.algorithm.init, (0, None)))(
-        jax.random.split(jax.random.key(5), 8), params
-    )
-    lowered = jax.jit(jax.vmap(learner.algorithm.update, (0, None, None))).lower(
-        states, params, None
-    )
-    rows, columns = params.market.view.value.shape
-    text = lowered.as_text()
-    assert f"tensor<{rows}x{columns}xf32>" in text  # the market is there,
-    assert f"tensor<8x{rows}x{columns}xf32>" not in text  # not once per seed
-    many = lowered.compile()
-    stacked, _ = many(states, params, None)
-    for i in range(8):
-        alone, _ = learner.update(jax.tree.map(lambda x, i=i: x[i], states), params)
-        for x, y in zip(
-            jax.tree.leaves(alone.params), jax.tree.leaves(stacked.params), strict=True
-        ):
-            np.testing.assert_allclose(x, y[i], atol=1e-6)
-        np.testing.assert_array_equal(
-            alone.env_state.account.equity, stacked.env_state.account.equity[i]
-        )

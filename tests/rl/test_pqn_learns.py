@@ -8,13 +8,11 @@ import pytest
 
 from bench.learners import GYMNAX, ROWS
 from jaxtrade.config import load_config
-from jaxtrade.evaluation.agents import greedy
 from jaxtrade.interop.gymnax_adapter import from_gymnax
 from jaxtrade.rl.pqn import make_pqn
-from jaxtrade.runs.setup import prepare
 from jaxtrade.training.loop import train
 from jaxtrade.training.plan import plan_run
-from tests.optimum.learner import WANTED, chain_config, fresh, optimum_of, profits, sessions_of
+from tests.optimum.learner import WANTED
 
 EPISODES, LONGEST = 200, 500
 
@@ -55,28 +53,3 @@ def test_cartpole_is_balanced():
     spoil one.
     """
     assert float(jnp.median(greedy_returns("cartpole").mean(1))) >= WANTED["cartpole"]
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_acrobot_swings_up():
-    assert float(jnp.median(greedy_returns("acrobot").mean(1))) >= WANTED["acrobot"]
-
-
-@pytest.mark.slow
-@pytest.mark.long  # test_dqn_learns.py
-def test_the_mean_reverting_market_is_learned_to_within_15_percent_of_its_optimum():
-    config = chain_config("manage", "algorithm=pqn", *ROWS["chain", "pqn"].split())
-    setup = prepare(config)
-    trained = train(
-        setup.algorithm, setup.params, config=config.train, key=jax.random.key(config.seed)
-    )
-    assert all(passed for passed, _ in trained.health.values()), trained.health
-    unseen = fresh(config)
-    sessions = sessions_of(unseen)
-    _, expected = optimum_of("manage", sessions)
-    agent = greedy(setup.algorithm, setup.algorithm.policy(trained.state), unseen.env)
-    made = profits(unseen.env, agent, unseen.params, sessions)
-    ratio = made.mean() / expected.mean()
-    print(f"{ratio:.3f} of the optimum on {len(made)} fresh sessions")
-    assert ratio >= WANTED["chain"]

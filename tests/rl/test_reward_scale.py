@@ -9,11 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bench.learning import Learning
 from jaxtrade.networks.reductions import Reduce
-from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.reward_scale import RewardScale, discounted, init_scale, scaled
-from tests.rl.probes import Probe, probe_params
 
 NEVER = jnp.zeros((3, 1), bool)
 
@@ -72,33 +69,3 @@ def test_two_devices_have_one_scale():
     )
     np.testing.assert_allclose(divisors, [divisor, divisor], rtol=1e-6)
     np.testing.assert_allclose(parts.reshape(6, 4), whole, rtol=1e-6)
-
-
-@pytest.mark.slow
-def test_the_unit_of_the_reward_does_not_matter():
-    """The same run with rewards 4096 times as large: the same bits. Without the scale it is another
-    one.
-    """
-    env = Probe((lambda ref, action: ref.cue * action + 0.1 * ref.time,))
-
-    def trained(normalise: bool, unit: float):
-        config = Learning(
-            num_envs=16,
-            num_steps=12,
-            num_minibatches=2,
-            num_epochs=2,
-            hidden=(8,),
-            learning_rate=1e-2,
-            normalise_rewards=normalise,
-        ).run
-        algorithm, params = make_ppo(config, env, 3), probe_params(length=5, scale=unit)
-        state = jax.jit(algorithm.init)(jax.random.key(0), params)
-        for _ in range(3):
-            state, _ = jax.jit(algorithm.update)(state, params, None)
-        return jax.tree.leaves(state.params)
-
-    def same(one, other) -> bool:
-        return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
-
-    assert same(trained(True, 1.0), trained(True, 4096.0))
-    assert not same(trained(False, 1.0), trained(False, 4096.0))

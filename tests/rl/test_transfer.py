@@ -90,7 +90,6 @@ def with_config(layout: Layout, config: NetworkConfig) -> Layout:
     ("config", "seed"),
     [
         (CONFIG, 1),
-        pytest.param(CONFIG, 2, marks=pytest.mark.long),
         (CONFIG.model_copy(update={"hidden": (16,), "activation": "relu"}), 3),
         (GRU, 4),
     ],

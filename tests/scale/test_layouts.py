@@ -55,39 +55,3 @@ def test_two_devices_compute_the_update_of_one_and_strict_sums_its_bits() -> Non
     assert found["s1"] == found["s8"]  # state and metrics, to the bit
     with pytest.raises(AssertionError):  # a mean over unequal shares does not go unnoticed
         close(found["one"], found["fault"])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "learner",
-    [
-        "ppo",
-        "prioritised",
-        *(pytest.param(learner, marks=pytest.mark.long) for learner in ("dqn", "gru", "pqn")),
-    ],
-)
-def test_strict_sums_have_the_same_bits_on_any_number_of_devices(learner: str) -> None:
-    other = (
-        ("s8>s2", "one>s4") if learner == "ppo" else ()
-    )  # test_one_hash has two and four devices
-    found = layouts(learner, "one", "p4", "s1", "s8", *other)
-    close(found["one"], found["p4"])
-    assert found["s8"] == found["s1"]  # state and metrics, to the bit
-    if other:  # a state is the same thing on any devices
-        assert found["s8>s2"]["state"] == found["s1"]["state"]
-        assert found["s8>s2"]["rows"] == found["s1"]["rows"][-len(found["s8>s2"]["rows"]) :]
-        np.testing.assert_allclose(
-            found["one>s4"]["parameters"], found["one"]["parameters"], rtol=0, atol=1e-6
-        )
-
-
-@pytest.mark.slow
-def test_agents_over_devices() -> None:
-    """Four agents over four devices, and two over four: each has two devices. A layout repeats its
-    bits.
-    """
-    found = layouts("ppo", "4xone", "4xp4", "2xone", "2xp4", "2xs1", "2xs4", "2xp4>p4")
-    close(found["4xone"], found["4xp4"])
-    close(found["2xone"], found["2xp4"])
-    assert found["2xs1"] == found["2xs4"]
-    assert found["2xp4>p4"]["state"] == found["2xp4"]["state"]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bench.studies import defaults
-from bench.studies.defaults_plan import PARTS, Cell, final, settings_of, sweep
+from bench.studies.defaults_plan import PARTS, final, settings_of, sweep
 from bench.studies.defaults_problems import PROBLEMS, config_of
 from jaxtrade.config import load_config
 
@@ -80,39 +80,3 @@ def test_the_control_problems_are_solved():
     returns = reached("return")
     assert returns["CartPole", "mlp"].tolist() == [500.0] * 8
     assert returns["Acrobot", "mlp"].mean() >= -85  # not every seed: see docs/defaults.md
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_a_sweep_goes_on_where_it_stopped(tmp_path):
-    cells = [
-        Cell(
-            "floats",
-            "CartPole",
-            "mlp",
-            "tiny",
-            ("rollout.num_envs=8", "rollout.num_steps=8"),
-            {"centre": {}, "gamma 0.5": {"gamma": 0.5}},
-            64 * 5,
-            2,
-            2,
-        )
-    ]
-    told = []
-    first = defaults.run(cells, tmp_path / "result.json", told.append)
-    [cell] = first["cells"].values()
-    assert cell["updates"] == 5
-    assert cell["steps_taken"] == [128, 320]
-    assert np.array(cell["judged"]["return"]).shape == (2, 2, 2)  # points, variants, seeds
-    assert np.array(cell["metrics"]["entropy"]).shape == (2, 2)
-    assert np.array(cell["metrics"]["entropy"]).min() > 0
-    again = defaults.run(cells, tmp_path / "result.json", told.append)
-    assert len(told) == 1
-    assert again == first
-    changed = [cells[0]._replace(steps=64 * 6)]
-    assert (
-        defaults.run(changed, tmp_path / "result.json", told.append)["cells"][cells[0].name][
-            "updates"
-        ]
-        == 6
-    )

@@ -4,8 +4,6 @@ bench runs.
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from bench.studies import evolution
@@ -24,15 +22,3 @@ def test_nothing_is_chosen_by_the_held_out_sessions() -> None:
     config = evolution.config_of(4, 0)
     assert config.split.validation_sessions == config.split.test_sessions == 20
     assert config.evolve.keys.keys() == evolution.KEYS.keys()
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_a_quick_result() -> None:
-    found = evolution.run(True)
-    json.dumps(found, allow_nan=False)
-    assert {len(values) for values in found["held_out"].values()} == {2}
-    assert set(found["differences"]) == {
-        "evolution - random search",
-        "evolution - median of the first settings",
-    }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from bench.studies import precision
 
@@ -24,12 +23,3 @@ def test_the_interval_holds_the_mean_and_shrinks_with_agreement():
     low, high = precision.interval(np.array([0.0, 0.1, 0.2, 0.3]))
     assert 0.0 < low < 0.15 < high < 0.3
     assert precision.interval(np.full(8, 0.25)) == [0.25, 0.25]
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_a_quick_run():
-    result = precision.run(True)
-    assert list(result["curves"]) == ["float32", "tf32", "bfloat16"]
-    assert result["curves"]["float32"]["end_minus_float32"] == 0
-    assert result["curves"]["bfloat16"]["mean"] != result["curves"]["float32"]["mean"]

@@ -177,11 +177,7 @@ def made(generator, seeds, days, of_seed, of_day, of_both):
     [
         (3, 6),
         (4, 20),
-        (10, 20),  # each number of seeds, and the fewest days
-        *(
-            pytest.param(*row, marks=pytest.mark.long)
-            for row in ((3, 20), (3, 40), (4, 6), (4, 40), (10, 6), (10, 40))
-        ),
+        (10, 20),
     ],
 )
 def test_intervals_cover(seeds, days):

@@ -50,19 +50,7 @@ def made(
 @pytest.mark.parametrize(
     ("seeds", "days", "folds"),
     [
-        (5, 20, 1),  # few days
-        *(
-            pytest.param(*row, marks=pytest.mark.long)
-            for row in (
-                (10, 60, 6),
-                (5, 60, 12),  # several folds, short folds
-                (5, 60, 1),
-                (10, 60, 1),
-                (5, 60, 6),
-                (10, 120, 4),
-                (20, 120, 4),
-            )
-        ),
+        (5, 20, 1),
     ],
 )
 def test_iqm(seeds, days, folds):
@@ -79,7 +67,7 @@ def test_iqm(seeds, days, folds):
 @pytest.mark.parametrize("rule", [False, True])
 @pytest.mark.parametrize(
     ("seeds", "days"),
-    [(5, 20), *(pytest.param(*row, marks=pytest.mark.long) for row in ((10, 60), (20, 120)))],
+    [(5, 20)],
 )
 def test_probability_of_improvement(seeds, days, rule):
     """The truth: how probable it is that a new seed of x earns more than a new one of y on new
@@ -122,7 +110,7 @@ NOISES: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
 }
 
 
-@pytest.mark.parametrize("days", [20, pytest.param(60, marks=pytest.mark.long), 250])
+@pytest.mark.parametrize("days", [20, 250])
 def test_sharpe_and_psr(days):
     for name, noise in NOISES.items():
         for ratio in (0.0, 0.15, 0.3):
@@ -152,7 +140,7 @@ def following(generator: np.random.Generator, records: int, days: int, memory: f
     return net
 
 
-@pytest.mark.parametrize("days", [pytest.param(20, marks=pytest.mark.long), 60, 250])
+@pytest.mark.parametrize("days", [60, 250])
 def test_sharpe_and_psr_of_days_that_follow_each_other(days):
     for memory in (0.0, 0.3, 0.6):
         for ratio in (0.0, 0.3):
@@ -189,7 +177,6 @@ def test_a_record_as_long_as_min_trl_says_is_sure_in_half_of_all_cases(memory):
     [
         (60, 1),
         (60, 10),
-        *(pytest.param(*row, marks=pytest.mark.long) for row in ((120, 24), (250, 10))),
     ],
 )
 def test_the_size_of_spa(days, policies):

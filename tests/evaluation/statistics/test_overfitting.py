@@ -28,17 +28,6 @@ def test_the_figures_of_purgedcv(number):
     ) == pytest.approx(expected)
 
 
-@pytest.mark.slow
-@pytest.mark.long  # a file holds its answers
-def test_purgedcv_still_says_so():
-    pytest.importorskip(
-        "purgedcv", reason='purgedcv is not installed: pip install -e ".[statistics-test]"'
-    )
-    assert oracles.ask_purgedcv() == pytest.approx(
-        json.loads(oracles.FILE.read_text(encoding="utf-8"))["pbo"]
-    )
-
-
 def test_a_plain_loop_over_halves():
     net = oracles.matrix(oracles.Shape(53, 11), 5)
     blocks, below = np.array_split(np.arange(53), 6), 0
@@ -140,29 +129,3 @@ def test_a_transposed_matrix_has_too_few_days():
 def test_blocks_come_in_pairs(splits):
     with pytest.raises(ValueError, match="even number of blocks"):
         pbo(NOISE, splits)
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_noise_has_one_half_with_sixteen_blocks():
-    generator, ways = np.random.default_rng(2), halves(16)
-    found = [below_median(generator.standard_normal((240, 24)), 16, ways) for _ in range(300)]
-    print(np.mean(found), np.quantile(found, [0.05, 0.95]))
-    assert np.mean(found) == pytest.approx(0.5, abs=0.03)
-
-
-@pytest.mark.slow
-@pytest.mark.long
-@pytest.mark.parametrize("alike", [0.0, 0.5, 0.9])
-def test_the_null_band_holds_nine_in_ten(alike):
-    """Also where trials resemble each other, and half of them are nearly the same one."""
-    generator, held = np.random.default_rng(5), 0
-    for i in range(200):
-        net = alike**0.5 * generator.standard_normal((240, 1)) + (
-            1 - alike
-        ) ** 0.5 * generator.standard_normal((240, 20))
-        net[:, :10] = 0.95 * net[:, :1] + 0.05 * net[:, :10]
-        found = pbo(net, 8, seed=i)
-        held += found.null_low <= found.value <= found.null_high
-    print(alike, held / 200)
-    assert held / 200 == pytest.approx(0.9, abs=0.05)

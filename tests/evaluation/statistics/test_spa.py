@@ -41,13 +41,6 @@ def test_the_p_values_of_arch():
     assert close(answers) == []
 
 
-@pytest.mark.slow
-@pytest.mark.long  # a file holds its answers
-def test_arch_still_says_so():
-    pytest.importorskip("arch", reason='arch is not installed: pip install -e ".[statistics-test]"')
-    assert close(oracles.ask_arch()) == []
-
-
 def hansen(difference: np.ndarray, studentised: bool, draws: int = 3000) -> dict[str, float]:
     """Hansen (2005), section 2, in loops: his three p-values of float[D, K] differences. The terms
     of T are taken from Student's t to the normal distribution, as `spa` says."""
