@@ -185,11 +185,7 @@ def lightly_compiled(path: Path) -> bool:
 @pytest.hookimpl(tryfirst=True)  # before pytest leaves out what -m does not ask for
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Lightly compiled files first: programs that several kinds use are compiled once for each
-    kind, not at each turn. Tests that `long.txt` names are long."""
-    long = set((TESTS / "long.txt").read_text(encoding="utf-8").split("\n"))
-    for item in items:
-        if item.nodeid.removeprefix("tests/") in long:
-            item.add_marker(pytest.mark.long)
+    kind, not at each turn."""
     items.sort(key=lambda item: (not lightly_compiled(item.path), name_of(item.path) in FUSED))
     gc.freeze()  # all that is here stays until the end
 

@@ -237,15 +237,6 @@ def test_advise_replay_compares_and_refuses_an_edited_journal(
     assert "this run had no advisor" in capsys.readouterr().err
 
 
-def asked_lines(path: Path) -> list[str]:
-    """What a run says at its end about what was asked, without the time of day."""
-    return [
-        line[line.index("advisor: ") :]
-        for line in (path / "run.log").read_text().splitlines()
-        if " per 1,000 steps, and " in line
-    ]
-
-
 @pytest.mark.slow
 def test_advice_reaches_the_policy_and_the_figures(live, silent, capsys) -> None:
     path = live("exchange")

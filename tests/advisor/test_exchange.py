@@ -14,7 +14,7 @@ from jaxtrade.advisor.bridge import Bridge
 from jaxtrade.advisor.callback import MOST_BYTES
 from jaxtrade.advisor.compose import config_digest
 from jaxtrade.advisor.host.journal import read_journal
-from jaxtrade.advisor.host.sources import Replayed, Wants
+from jaxtrade.advisor.host.sources import Replayed
 from jaxtrade.advisor.table import Delta
 from jaxtrade.config import AdvisorConfig
 from jaxtrade.rl.listening.exchange import AdviceExchange
@@ -109,10 +109,3 @@ def test_a_run_of_an_earlier_version_still_belongs_to_its_journal_and_asks_as_it
         update={"advisor": config.advisor.model_copy(update={"demand_per": "update"})}
     )
     assert config_digest(today) == header["config"]  # so `train --advisor replay:FILE` takes it too
-
-
-class Instant(HandSource):
-    """Answers every question before the next exchange."""
-
-    def want(self, wants: Wants) -> None:
-        self.rows.extend(row(bar) for bar, _ in wants)

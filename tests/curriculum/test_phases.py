@@ -30,7 +30,6 @@ TINY = (
     "train.checkpoint_every=1",
     "train.tensorboard=false",
 )
-MOMENTS = ("checkpoint", "file", "start")
 
 
 def arguments(path: Path, *more: str) -> list[str]:

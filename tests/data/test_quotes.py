@@ -97,9 +97,6 @@ def test_crossed_bars_are_counted_and_widened(write):
     )
 
 
-UNQUOTED = "2013-10-07T13:{:02d}:00Z,,,,,1670.50,1671.25,1670.00,1671.00"
-
-
 def test_a_bar_without_a_side_is_left_out_and_counted(write):
     """One of 101 rows is within the limit of 1 %, two are not."""
     rows = [

@@ -406,7 +406,6 @@ def random_orders(seed: int, count: int) -> Order:
 
 
 Intrabar = Literal["stop_first", "nearer_extreme", "path"]
-INTRABAR: tuple[Intrabar, ...] = ("stop_first", "nearer_extreme", "path")
 
 
 def equity_path(

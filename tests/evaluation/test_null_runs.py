@@ -13,11 +13,19 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.stats import kstest
 
 from jaxtrade.config import RunConfig, load_config, make_config
 from jaxtrade.data.market import Market, build_market, host_market, load_market, market_of
-from jaxtrade.data.nulls.market import null_markets, sign_flipped, sign_flipped_path
+from jaxtrade.data.nulls.market import (
+    null_bars,
+    null_markets,
+    null_source,
+    sign_flipped,
+    sign_flipped_path,
+)
 from jaxtrade.data.nulls.spec import NullSpec
+from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.read.quotes import PRICES
 from jaxtrade.data.sources import bars_of
 from jaxtrade.data.splits import session_set
@@ -283,6 +291,28 @@ def test_an_order_that_a_null_market_cuts_is_refused() -> None:
         match=r"market 0 .*hold.* 5 .* 8;.*max_contracts",
     ):
         tested(5)
+
+
+def trend(bars: Bars) -> float:
+    """Ticks that a follower of the last bar's move earns."""
+    moves = np.diff(bars.close).astype(np.int64)
+    return float((np.sign(moves[:-1]) * moves[1:]).sum())
+
+
+@pytest.mark.slow
+def test_p_is_uniform_on_martingales() -> None:
+    """200 martingales, 19 nulls each: p is uniform on 1/20, 2/20, ..., 1. A uniform draw from the
+    step below it makes it continuous, as the test of Kolmogorov and Smirnov needs.
+    """
+    p = []
+    for seed in range(200):
+        config = small(seed, sessions=2)
+        source = null_source(load_market(config), config)
+        draws = [trend(null_bars(source, "sign", seed, draw)[0]) for draw in range(19)]
+        p.append((1 + sum(draw >= trend(source.bars) for draw in draws)) / 20)
+    below = np.random.default_rng(0).random(200) / 20
+    assert kstest(np.array(p) - below, "uniform").pvalue > 0.01
+    assert (np.array(p) <= 0.05).mean() <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 200)
 
 
 def test_the_policies_of_several_seeds_are_pooled() -> None:

@@ -12,14 +12,11 @@ import pytest
 from bench.learning import sections_of
 from jaxtrade.env import orders
 from jaxtrade.env.params import make_params
-from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import DataError
-from jaxtrade.evaluation.agents import Agent, sampled
+from jaxtrade.evaluation.agents import Agent
 from jaxtrade.evaluation.backtest import backtest, decision_bars
 from jaxtrade.evaluation.one_shape import in_one_shape
 from jaxtrade.evaluation.record import Steps, longest
-from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.ppo.state import policy_of
 from jaxtrade.types import Quotes, TickValue
 from tests.evaluation.tiny import TinyMarket, setup, tiny_market, walk
 
@@ -52,11 +49,6 @@ def made() -> Any:
         contract=other.contract.replace(tick_mills=None),
     )
     return env, config, [dollars, converting]
-
-
-def policy_agent(env: Any, config: Any, params: EnvParams) -> Agent:
-    algorithm = make_ppo(config, env, 1)
-    return sampled(algorithm, policy_of(jax.jit(algorithm.init)(jax.random.key(1), params)), env)
 
 
 def test_no_market_is_traced_again(made):

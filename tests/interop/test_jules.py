@@ -22,50 +22,6 @@ from jaxtrade.interop.jules import TrainerAgent, build_vec_env, get_optimal_n_en
 from jaxtrade.interop.jules_config import TEST_SESSIONS, imported, nested
 from tests.messages import missing
 
-QUICK_START = """
-from pathlib import Path
-from jaxtrade.interop.jules import TrainerAgent
-
-# Create trainer configuration
-config = {
-    'algorithm': 'ALGORITHM',
-    'environment': {
-        'observation_feature_cols': ['rsi_14', 'ema_10', 'ema_20'],
-        'initial_balance': 100000,
-        'action_type': 'discrete'
-    },
-    'training': {
-        'total_timesteps': 500000,  # Increased for vectorized training
-        'log_interval': 1000
-    }
-}
-
-# Create trainer
-trainer = TrainerAgent(config)
-
-# Create vectorized environment
-symbols = ['EURUSD', 'GBPUSD', 'USDJPY', 'USDCHF']
-data_dir = Path('data/forex')
-
-vec_env = trainer.create_vectorized_env(
-    symbols=symbols,
-    data_dir=data_dir,
-    n_envs=None,  # Auto-detect optimal number
-    use_shared_memory=False  # Use SubprocVecEnv
-)
-
-# Set as training environment
-trainer.set_env(vec_env)
-
-# Train with improved throughput
-model_path = trainer.train()
-"""  # word for word but for the import and the learner's name
-PERFORMANCE = """
-perf_info = trainer.trainer_core.get_training_performance_info()
-print(f"Environment type: {perf_info['environment_type']}")
-print(f"Workers: {perf_info['num_workers']}")
-print(f"Expected speedup: {perf_info['expected_speedup']}")
-"""
 SNIPPET = """
 training:
   vectorized_training:

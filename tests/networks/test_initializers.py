@@ -53,14 +53,3 @@ def test_agents_get_what_each_would_get_alone(shape: tuple[int, int]) -> None:
     made = jax.jit(jax.vmap(lambda key: orthogonal(0.5)(key, shape)))(keys)
     for key, matrix in zip(keys, made, strict=True):
         np.testing.assert_allclose(matrix, nn.initializers.orthogonal(0.5)(key, shape), atol=1e-6)
-
-
-LOOP = """
-import jax, jax.numpy as jnp
-from jaxtrade.networks.heads import ActorCritic
-network = ActorCritic(num_actions=5, hidden=(64, 64), memory=16)
-init = jax.jit(jax.vmap(lambda key: network.init(key, network.first_carry(), jnp.zeros(225))))
-for i in range(200):
-    made = init(jax.random.split(jax.random.key(i), 2))
-jax.block_until_ready(made)
-"""

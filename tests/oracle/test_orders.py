@@ -24,7 +24,6 @@ from tests.oracle.oracle import OracleEnv
 from tests.oracle.test_agreement import PRESETS, markets
 
 STEPS = 45  # the longest session has fewer decision bars
-CHOICES = ("keep", "flat", "long", "short")
 
 
 def draw(lanes: int, seed: int) -> dict[str, np.ndarray]:

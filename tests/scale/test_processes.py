@@ -26,7 +26,6 @@ from tests.scale.started import (
 
 pytestmark = pytest.mark.slow
 UPDATES = 750
-KILLS = 20
 
 
 @pytest.fixture(scope="module")
