@@ -157,12 +157,7 @@ UNUSABLE = ("prose", "hold for an unknown word", "an instruction", "reasoning al
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "transport"),
-    [
-        *(
-            pytest.param(name, "exchange", marks=[pytest.mark.long] * (name in LIKE_OTHERS))
-            for name in REJECTED
-        ),
-    ],
+    [(name, "exchange") for name in REJECTED if name not in LIKE_OTHERS],
 )
 def test_a_server_that_gives_nothing_usable_is_no_advisor(
     silent, tmp_path, name, transport, monkeypatch, capsys

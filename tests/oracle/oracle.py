@@ -260,7 +260,7 @@ class OracleEnv:
         """
         assert not self.done, "reset first"
         settings, account = self.settings, self.account
-        before, decided, bar = account.equity, self.row, self.row + 1
+        before, bar = account.equity, self.row + 1
         self.bar = bar
         open_profit = account.equity - account.balance
         slip, size_before = settings.slippage, self.position.quantity
@@ -273,24 +273,10 @@ class OracleEnv:
             self._raise_high_water(self._marked(carried.open[bar]))
         wanted = (order.quantity > 0) - (order.quantity < 0)
         if size_before and wanted != self.position.side:  # 5b
-            base = carried.open[bar] if settings.fill == "next_open" else carried.close[decided]
-            fill = base + self.impact - self.position.side * slip
-            event.order_exit_quantity, event.order_exit_price = self._leave(fill, event), fill
-            event.kinds.add("order")
+            self._leave_by_order(carried, event)
         if not self.position.quantity:  # 5c
             if wanted and enter_allowed:
-                entered = self.leaving(-wanted)  # a buyer pays what a short would pay to leave
-                base = entered.open[bar] if settings.fill == "next_open" else entered.close[decided]
-                self.position = Position(
-                    quantity=order.quantity,
-                    entry=base + self.impact + wanted * slip,
-                    opened=bar,
-                    trailing=order.trail is True,
-                    stop=base - wanted * order.stop_ticks if order.stop_ticks else None,
-                    target=base + wanted * order.target_ticks if order.target_ticks else None,
-                )
-                event.entry_quantity, event.entry_price = order.quantity, self.position.entry
-                self._pay(order.quantity, event)
+                self._enter(order, event)
         else:  # 5d
             if order.move_stop is not None:
                 self.position.stop, self.position.kind = order.move_stop, StopKind.BREAKEVEN
@@ -331,18 +317,7 @@ class OracleEnv:
         )
 
         self.row, self.time = bar, self.time + 1
-        jump = False
-        if end == EndReason.NONE and at_flat_bar:
-            if data_end:
-                end = EndReason.END_OF_DATA
-            elif self.sessions_left == 0 or self.slot + 1 == len(self.slots):
-                end = EndReason.SESSION_END
-            else:
-                jump = True
-        if end == EndReason.NONE and settings.max_steps and self.time >= settings.max_steps:
-            end, jump = EndReason.STEP_LIMIT, False
-        if jump:
-            self._next_session()
+        end = self._end_of_step(end, at_flat_bar, data_end)
         if end:
             event.kinds.add(f"end_{end.name.lower()}")
         self.done = end != EndReason.NONE
@@ -356,20 +331,71 @@ class OracleEnv:
             account.equity,
             self.position.quantity != 0,
         )
-        terms = {
-            name: weight * rewards.TERMS[name](facts, settings)
-            for name, weight in settings.reward.items()
-        }
-        reward = sum(terms.values())
-        self.stats.reward += reward
-        self.stats.terms = {
-            name: self.stats.terms.get(name, 0.0) + value for name, value in terms.items()
-        }
-        self.stats.length += 1
-        self.stats.peak = max(self.stats.peak, account.equity)
-        self.stats.max_drawdown = max(self.stats.max_drawdown, self.stats.peak - account.equity)
+        terms, reward = self._rewarded(facts)
         truncated = end in (EndReason.STEP_LIMIT, EndReason.END_OF_DATA)
         return Result(reward, terms, self.done and not truncated, truncated, end, event)
+
+    def _leave_by_order(self, carried: Ask | Bars, event: Event) -> None:
+        """Leave the whole position at the fill bar's open, or at the decision bar's close."""
+        base = (
+            carried.open[self.bar]
+            if self.settings.fill == "next_open"
+            else carried.close[self.bar - 1]
+        )
+        fill = base + self.impact - self.position.side * self.settings.slippage
+        event.order_exit_quantity, event.order_exit_price = self._leave(fill, event), fill
+        event.kinds.add("order")
+
+    def _enter(self, order: Order, event: Event) -> None:
+        """Enter what `order` wants, with its stop and target around the price before slippage."""
+        wanted = (order.quantity > 0) - (order.quantity < 0)
+        entered = self.leaving(-wanted)  # a buyer pays what a short would pay to leave
+        base = (
+            entered.open[self.bar]
+            if self.settings.fill == "next_open"
+            else entered.close[self.bar - 1]
+        )
+        self.position = Position(
+            quantity=order.quantity,
+            entry=base + self.impact + wanted * self.settings.slippage,
+            opened=self.bar,
+            trailing=order.trail is True,
+            stop=base - wanted * order.stop_ticks if order.stop_ticks else None,
+            target=base + wanted * order.target_ticks if order.target_ticks else None,
+        )
+        event.entry_quantity, event.entry_price = order.quantity, self.position.entry
+        self._pay(order.quantity, event)
+
+    def _end_of_step(self, end: EndReason, at_flat_bar: bool, data_end: bool) -> EndReason:
+        """Why the episode ends here, or a jump to the next session."""
+        jump = False
+        if end == EndReason.NONE and at_flat_bar:
+            if data_end:
+                end = EndReason.END_OF_DATA
+            elif self.sessions_left == 0 or self.slot + 1 == len(self.slots):
+                end = EndReason.SESSION_END
+            else:
+                jump = True
+        limit = self.settings.max_steps
+        if end == EndReason.NONE and limit and self.time >= limit:
+            end, jump = EndReason.STEP_LIMIT, False
+        if jump:
+            self._next_session()
+        return end
+
+    def _rewarded(self, facts: rewards.Facts) -> tuple[dict[str, float], float]:
+        """The reward of a step, by term and in all, which the statistics count."""
+        terms = {
+            name: weight * rewards.TERMS[name](facts, self.settings)
+            for name, weight in self.settings.reward.items()
+        }
+        reward, stats = sum(terms.values()), self.stats
+        stats.reward += reward
+        stats.terms = {name: stats.terms.get(name, 0.0) + value for name, value in terms.items()}
+        stats.length += 1
+        stats.peak = max(stats.peak, self.account.equity)
+        stats.max_drawdown = max(stats.max_drawdown, stats.peak - self.account.equity)
+        return terms, reward
 
     def _opening_print(self, open_: int, event: Event) -> None:
         """5e: the open against the nearer stop, then against the target."""

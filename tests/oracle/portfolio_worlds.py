@@ -277,6 +277,33 @@ def _play(env: PortfolioEnv, params: PortfolioParams, key: jax.Array, steps: int
 _run = jax.jit(_play, static_argnums=(0, 3), compiler_options=compiling.fast())
 
 
+def assert_same_account(state: Any, oracle: PortfolioOracle) -> None:
+    """Every figure of the account and of its legs is the oracle's."""
+    account, legs = state.account, state.legs
+    assert (legs.quantity.tolist(), legs.paid.tolist(), legs.mark.tolist()) == (
+        [leg.quantity for leg in oracle.legs],
+        [leg.paid for leg in oracle.legs],
+        [leg.mark for leg in oracle.legs],
+    )
+    assert (
+        int(account.balance),
+        int(account.equity),
+        int(account.high_water),
+        bool(account.locked),
+        int(account.days),
+        int(state.row),
+        int(state.orders),
+    ) == (
+        oracle.balance,
+        oracle.equity,
+        oracle.high_water,
+        oracle.locked,
+        oracle.days,
+        oracle.row,
+        oracle.orders_today,
+    )
+
+
 def compare(trace: Trace, shared: Shared, settings: Settings) -> dict[str, int]:
     """Play the trace's actions in the oracle; every figure of every step must be equal. Returns
     counts of events.
@@ -329,33 +356,7 @@ def compare(trace: Trace, shared: Shared, settings: Settings) -> dict[str, int]:
         assert bool(trace.outcome.truncated[t]) == result["truncated"]
         fresh = bool(end)
         if not end:
-            account = after.account
-            assert (
-                after.legs.quantity.tolist(),
-                after.legs.paid.tolist(),
-                after.legs.mark.tolist(),
-            ) == (
-                [leg.quantity for leg in oracle.legs],
-                [leg.paid for leg in oracle.legs],
-                [leg.mark for leg in oracle.legs],
-            )
-            assert (
-                int(account.balance),
-                int(account.equity),
-                int(account.high_water),
-                bool(account.locked),
-                int(account.days),
-                int(after.row),
-                int(after.orders),
-            ) == (
-                oracle.balance,
-                oracle.equity,
-                oracle.high_water,
-                oracle.locked,
-                oracle.days,
-                oracle.row,
-                oracle.orders_today,
-            )
+            assert_same_account(after, oracle)
         counts[end] += 1
         counts["liquidation"] += any(fill[3] == "liquidation" for fill in bar.fills)
         counts["breach"] += bar.breach

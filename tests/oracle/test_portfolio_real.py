@@ -225,7 +225,7 @@ def joint_leg(
     ("symbol", "leg", "trailing"),
     [
         ("USDJPY", 1, "static"),
-        pytest.param("USDJPY", 0, "intraday", marks=pytest.mark.long),
+        ("USDJPY", 0, "intraday"),
     ],
 )
 def test_one_leg_alone_is_the_single_leg_engine(symbol: str, leg: int, trailing: str) -> None:
