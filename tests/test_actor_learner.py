@@ -8,6 +8,8 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.structure import imports, modules
 
 ROOT = Path(__file__).parents[1]
@@ -24,6 +26,7 @@ def test_every_test_of_the_page_exists() -> None:
         assert not name or name in found, f"{file}::{name}"
 
 
+@pytest.mark.slow
 def test_nothing_is_shared_by_processes_or_pickled() -> None:
     """No module of the package imports what shares memory or code between processes, and NumPy's
     files hold none.

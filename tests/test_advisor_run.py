@@ -262,6 +262,7 @@ def test_a_run_without_an_advisor_has_no_trust_to_evaluate_with(tmp_path, capsys
     assert not (path / "advice.json").exists()
 
 
+@pytest.mark.slow
 def test_what_cannot_be_is_said_before_anything_runs(tmp_path, capsys) -> None:
     def refused(*arguments: str) -> str:
         assert cli.main(["train", "--run-dir", str(tmp_path / "x"), *arguments]) == 2

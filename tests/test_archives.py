@@ -54,6 +54,7 @@ def test_what_was_saved_is_read(tmp_path):
             assert found[name].dtype == values.dtype
 
 
+@pytest.mark.slow
 def test_a_small_archive_of_much_is_not_unpacked(bomb, monkeypatch):
     monkeypatch.setattr(zipfile.ZipFile, "open", lambda *_: pytest.fail("it was unpacked"))
     with pytest.raises(ValueError, match=f"{GIANT:,}|{GIANT + 128:,}"):

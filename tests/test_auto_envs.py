@@ -373,6 +373,7 @@ def test_a_single_size_is_not_measured() -> None:
     assert not told.phases
 
 
+@pytest.mark.slow
 def test_a_short_run_is_measured_once() -> None:
     slow = prepared(
         config(),

@@ -243,6 +243,7 @@ def test_an_empty_argument_is_no_default(
     assert list(empty.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="its shell cannot close them")
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
 def test_output_that_is_closed_is_no_fault(closed: str, empty: Path) -> None:
@@ -260,6 +261,7 @@ def test_unknown_command_is_usage_error(capsys: pytest.CaptureFixture[str]) -> N
     assert "train" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "argv",
     [
@@ -347,6 +349,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_train_leaves_a_whole_run(run: Path) -> None:
     names = {str(path.relative_to(run)) for path in run.rglob("*") if path.is_file()}
     assert {
@@ -384,6 +387,7 @@ def test_train_warns_that_costs_eat_the_stop(
     assert said in (path / "run.log").read_text()
 
 
+@pytest.mark.slow
 def test_evaluate_again_prints_the_same_json(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = json.loads((run / "evaluation/test/evaluation.json").read_text())
     assert main(["evaluate", str(run), "--json"]) == 0

@@ -39,6 +39,7 @@ def run(**env: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="POSIX modes")
 @pytest.mark.parametrize(
     ("mode", "named", "used"),
@@ -91,6 +92,7 @@ def test_the_folder_follows_each_systems_custom(tmp_path, monkeypatch):
     assert cache_folder({VARIABLE: "/mine"}, "Linux") == Path("/mine")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="XDG_CACHE_HOME and mode bits are POSIX")
 def test_programs_are_kept_in_a_folder_of_this_user_alone(tmp_path):
     said, folder = run(XDG_CACHE_HOME=str(tmp_path))
@@ -99,12 +101,14 @@ def test_programs_are_kept_in_a_folder_of_this_user_alone(tmp_path):
     assert any(Path(folder).iterdir())
 
 
+@pytest.mark.slow
 def test_what_jax_was_reported_stays(tmp_path):
     assert run(**{VARIABLE: str(tmp_path)}) == ["kept", str(tmp_path)]
     assert run(JAX_ENABLE_COMPILATION_CACHE="0", XDG_CACHE_HOME=str(tmp_path)) == ["kept", "None"]
     assert not (tmp_path / "jaxtrade").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="XDG_CACHE_HOME is POSIX")
 def test_a_folder_that_cannot_be_made_is_said(tmp_path):
     (tmp_path / "file").touch()

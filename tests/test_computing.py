@@ -211,6 +211,7 @@ def test_a_resumed_run_gets_its_settings_back(monkeypatch):
     assert env == {"NPROC": "3", "XLA_FLAGS": "--mine"}
 
 
+@pytest.mark.slow
 def test_importing_jax_is_not_starting_it():
     code = (
         "import jax; from jaxtrade.storage.internals import backends_started; assert not backends_started(); "

@@ -192,6 +192,7 @@ FAULTS = {  # text of the file -> what the message has to say
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", list(FAULTS), ids=[repr(text[:40]) for text in FAULTS])
 def test_a_fault_names_file_key_value_and_expectation(text: str | bytes, tmp_path: Path) -> None:
     found = message(tmp_path, text)
@@ -325,6 +326,7 @@ def test_atrs_are_exact_thousandths(text: str, thousandths: int) -> None:
     assert (brackets.stop_thousandths, brackets.trail_thousandths) == (thousandths, thousandths)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["{a: 1}", "[1, {}]", "", "x", "-.5"])
 def test_no_message_shows_words_of_the_validator(text: str) -> None:
     """Each fault of each key names that key, or one right below it, and nothing of pydantic."""

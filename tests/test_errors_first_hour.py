@@ -466,6 +466,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, st
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.argv)
 def test_a_mistake_is_one_clear_message(
     mistake: Mistake, answers: dict[str, tuple[int, str, list[str]]]

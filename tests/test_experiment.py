@@ -146,6 +146,7 @@ def test_damaged_checkpoint_is_named_and_passed_over(
     assert measured(copied) == measured(finished)
 
 
+@pytest.mark.slow
 def test_resume_refuses_other_data(finished: Path, tmp_path: Path) -> None:
     copied = tmp_path / "other"
     shutil.copytree(finished, copied)

@@ -101,6 +101,7 @@ def test_a_currency_needs_its_rates_and_those_of_the_same_years(here, capsys):
     assert load_config("EURGBP.yaml").data.conversion == str(here / "rates2013.csv")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KNOWN)
 def test_flags_alone_write_a_configuration_that_reads_the_file(es, here, name, capsys):
     write, flags = KNOWN[name]
@@ -281,6 +282,7 @@ def test_a_folder_of_leans_days_becomes_one_file(es, here, capsys):
     assert "jaxtrade init es" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_unit_of_prices_is_offered_where_it_alone_fits(here, capsys):
     """Points of a hundred thousandth, as some brokers export them."""
     eurusd = bundled(EURUSD, start="2013-10-28", end="2014-03-07").sides[0]
@@ -300,6 +302,7 @@ def test_a_unit_of_prices_is_offered_where_it_alone_fits(here, capsys):
     assert_reads(here / "eurusd.yaml", eurusd)
 
 
+@pytest.mark.slow
 def test_a_longer_file_holds_out_a_tenth_of_its_sessions_twice(here):
     """93 trade dates, of which the first few are history for the features."""
     eurusd = bundled(EURUSD, start="2013-10-28", end="2014-03-07")

@@ -56,6 +56,7 @@ def private_imports(path: Path) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_private_names_are_imported_in_one_place_each():
     files = [path for top in ("jaxtrade", "bench", "tests") for path in (ROOT / top).rglob("*.py")]
     assert len(files) > 900
@@ -95,6 +96,7 @@ def test_a_tried_release_is_not_asked(monkeypatch):
     assert internals.knows(FUSION)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("flag", "known"), [(FUSION, True), ("--xla_no_such_option=1", False)])
 def test_xla_of_another_release_is_asked(monkeypatch, flag, known):
     untried(monkeypatch)
@@ -135,6 +137,7 @@ def test_options_of_tests_are_those_that_xla_knows():
     assert set(compiling.fast()) <= {"xla_backend_optimization_level"}
 
 
+@pytest.mark.slow
 def test_plain_loops_compute_the_same():
     compilation = compiling.Compilation()
     compilation.plain = True
@@ -157,6 +160,7 @@ def test_flags_of_child_processes_have_plain_loops_where_there_is_a_place_for_th
     assert compiling.flags("--a", True) == "--a"
 
 
+@pytest.mark.slow
 def test_the_stand_in_for_a_future_xla_refuses_what_it_should():
     env = os.environ | {
         "PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in ("tests/future", ".")),

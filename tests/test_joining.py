@@ -94,6 +94,7 @@ if {joined}:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="JAX has no several processes on Windows")
 @pytest.mark.parametrize(
     ("joined", "code", "said"),

@@ -142,6 +142,7 @@ def lost(given: Any, read: Any, path: str = "") -> list[str]:
     return [] if given == read else [path]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
@@ -350,6 +351,7 @@ def test_a_signal_is_reported_as_a_shell_does() -> None:
     assert [local.shell_code(code) for code in (0, 75, -9, -15)] == [0, 75, 137, 143]
 
 
+@pytest.mark.slow
 def test_lines_of_both_processes_and_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
     assert local.launch(["list", "learners"], 2) == 0
     lines = capsys.readouterr().out.splitlines()

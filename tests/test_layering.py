@@ -8,6 +8,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
+import pytest
+
 from tests.structure import ROOT, floor, imports, modules, own_imports, picture, room
 
 HOST_ONLY = {"pandas", "gymnax", "gymnasium", "matplotlib"}
@@ -71,6 +73,7 @@ def circles(graph: dict[str, set[str]]) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_imports_go_down_and_name_nothing_forbidden() -> None:
     """Every module at once; each offender is named."""
     named = {name: tree for name, tree in modules().items() if name}
@@ -81,6 +84,7 @@ def test_imports_go_down_and_name_nothing_forbidden() -> None:
     assert [line for name, tree in modules().items() for line in forbidden_calls(name, tree)] == []
 
 
+@pytest.mark.slow
 def test_modules_import_without_a_circle() -> None:
     """Imports under TYPE_CHECKING count as well."""
     assert (
@@ -95,6 +99,7 @@ def test_modules_import_without_a_circle() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_picture_of_the_page_is_current() -> None:
     drawn = (ROOT / "docs" / "architecture.svg").read_text(encoding="utf-8")
     assert drawn == picture(), "python -m tests.structure > docs/architecture.svg"
@@ -157,6 +162,7 @@ def loaded(statements: list[str]) -> dict[str, set[str]]:
     return {statement: set(names) for statement, names in json.loads(result.stdout).items()}
 
 
+@pytest.mark.slow
 def test_what_answers_at_once_loads_no_jax_and_training_loads_no_host_library() -> None:
     """In fresh interpreters: what is imported inside a function, or by a library, counts as
     well.

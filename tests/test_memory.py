@@ -77,6 +77,7 @@ def test_a_gradient_has_no_more_rows_than_are_computed_at_once(
     assert {part.name: part.bytes for part in memory.parts(config)}["gradient"] == rows * per_row
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "overrides",
     [

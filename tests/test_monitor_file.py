@@ -176,6 +176,7 @@ def test_rows_after_a_rollback_are_dropped(tmp_path: Path) -> None:
     assert updates_in(tmp_path / "monitor.csv") == []
 
 
+@pytest.mark.slow
 def test_every_torn_end_is_dropped(tmp_path: Path) -> None:
     """The file cut after each of its bytes: what stays are the whole lines, and the sink goes on
     after them.
@@ -340,6 +341,7 @@ for update in itertools.count(1):
 """
 
 
+@pytest.mark.slow
 def test_a_killed_writer_leaves_a_file_that_goes_on(tmp_path: Path) -> None:
     writer = subprocess.Popen(
         [sys.executable, "-c", WRITER, str(tmp_path)],

@@ -121,6 +121,7 @@ def test_whole_batches_are_asked_and_the_best_is_trained_alone(scored, tmp_path)
     assert (best.seed, best.agents, best.sweep.on) == (3, 1, False)
 
 
+@pytest.mark.slow
 def test_a_search_goes_on_after_its_last_batch(scored, tmp_path, monkeypatch):
     searched(tmp_path / "whole")
     whole, trained = list(scored), searching._trained

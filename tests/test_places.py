@@ -170,6 +170,7 @@ def test_files_that_are_nowhere_are_named_with_all_places(project: Path, tmp_pat
         open_run(run, data=tmp_path / "bars.csv")
 
 
+@pytest.mark.slow
 def test_the_same_bars_in_another_file_are_the_same_bars(project: Path, tmp_path: Path) -> None:
     run = created()
     packed = tmp_path / "packed.csv.gz"
@@ -281,6 +282,7 @@ def test_template_and_feeds_are_found_and_checked(
         (moved / name).write_text("one")
 
 
+@pytest.mark.slow
 def test_a_module_of_the_user_s_own_is_found(project: Path, tmp_path: Path) -> None:
     """In a process of its own: this one has imported the module already. A module that has changed
     needs trust.
@@ -309,6 +311,7 @@ def test_a_module_of_the_user_s_own_is_found(project: Path, tmp_path: Path) -> N
     assert "--trust-imports" in python(read, str(project / "runs" / "a"), cwd=tmp_path).stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -326,6 +329,7 @@ def test_evaluate_never_drops_a_setting_in_silence(
     assert not missing(capsys.readouterr().err, "--set costs.commission=5:", "trained with")
 
 
+@pytest.mark.slow
 def test_evaluate_takes_only_what_changes_something(project: Path) -> None:
     run = created("--advisor", "mock:skilled:0.6")
     for override, said in (

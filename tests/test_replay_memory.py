@@ -44,6 +44,7 @@ def size_of(tree):
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("task", "most"), [("manage", 64), ("advised", 116)])
 def test_a_transition_takes_as_many_bytes_as_promised(task, most):
     """With the priorities; the tree has a node more where a level is odd, and a row four bytes for
@@ -74,6 +75,7 @@ def allocate_config(*sets):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sets", "found"),
     [

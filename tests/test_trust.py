@@ -53,6 +53,7 @@ def ran(run: Path) -> bool:
     return (run.parents[1] / "ran").exists()
 
 
+@pytest.mark.slow
 def test_a_strange_module_is_not_imported(run):
     found = read(run)
     assert found.returncode == 2
@@ -63,6 +64,7 @@ def test_a_strange_module_is_not_imported(run):
     assert ran(run)
 
 
+@pytest.mark.slow
 def test_an_edited_configuration_comes_before_any_import(run):
     with (run / "config.yaml").open("a") as file:
         file.write("# edited\n")
@@ -74,6 +76,7 @@ def test_an_edited_configuration_comes_before_any_import(run):
     assert not ran(run)
 
 
+@pytest.mark.slow
 def test_the_maker_of_a_run_is_not_asked_until_the_file_changes(run, tmp_path):
     """The list in the state folder holds path and digest."""
     state = str(tmp_path / "state")
@@ -122,6 +125,7 @@ def test_a_package_is_all_of_its_files(tmp_path, monkeypatch, first):
         trust.require([name], tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "files"),
     [

@@ -111,6 +111,7 @@ def test_it_acts_by_its_own_table(played: Any) -> None:
     assert (event.order_exit_quantity == 0).all(), "no action closes a position"
 
 
+@pytest.mark.slow
 def test_it_sees_its_own_slots(played: Any) -> None:
     """The context that the market prepared for it, and its record, which begins again with each
     episode.

@@ -94,6 +94,7 @@ def shapes_of(program: Any, sizes: set[int]) -> set[str]:
     }
 
 
+@pytest.mark.slow
 def test_a_copied_market_would_be_seen(setup: Setup) -> None:
     """The same search in a small program that takes a close per agent: once from one market, once
     from copies.

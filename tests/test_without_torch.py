@@ -55,6 +55,7 @@ def test_the_fake_is_seen(seen, tmp_path):
     assert seen.exists()
 
 
+@pytest.mark.slow
 def test_import_of_jaxtrade_does_not_import_torch(seen, tmp_path):
     code = "import jaxtrade, sys; [getattr(jaxtrade, n) for n in jaxtrade.__all__]; print('torch' in sys.modules)"
     assert python("-c", code, cwd=tmp_path).strip() == "False"

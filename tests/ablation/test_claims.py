@@ -19,6 +19,7 @@ def made(worth: dict[str, float], **more):
     return made_ablation({"none": 0.0, **worth}, **more)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("worth", "expected"),
     [

@@ -66,6 +66,7 @@ LATE, LATER = "mock:delayed:5/mock:skilled:0.6", "mock:delayed:30/mock:skilled:0
 RARE, RARER = "mock:available:0.5/mock:skilled:0.6", "mock:available:0.1/mock:skilled:0.6"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("worth", "expected"),
     [
@@ -132,6 +133,7 @@ def test_few_days_say_nothing():
     assert "needs 5 days, there are 4" in by_name["G1"].found
 
 
+@pytest.mark.slow
 def test_rising_steps():
     noise = np.random.default_rng(0).normal(0, 1, (4, 6, 30))
     rising = steps([value + 2.0 * i for i, value in enumerate(noise)])

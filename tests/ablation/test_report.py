@@ -36,6 +36,7 @@ def test_the_table(ablation):
     assert row.split()[-1] == "3.0"
 
 
+@pytest.mark.slow
 def test_the_document(ablation, tmp_path):
     paths = report.write(ablation, tmp_path / "new")
     document = json.loads(paths[0].read_text())
@@ -66,6 +67,7 @@ def test_few_seeds_have_no_interval_and_the_report_says_why():
     assert compared.days_only is not None
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="no matplotlib")
 def test_the_picture(ablation, tmp_path):
     assert picture.draw(ablation, tmp_path / "a.png")

@@ -34,6 +34,7 @@ def test_skill_by_hand():
     assert skill(bars[:0], rows[:0], followed, np.array([3])) == (0.0, None, None, 0)
 
 
+@pytest.mark.slow
 def test_kinds_say_what_they_are(market):
     kinds = (
         "none",
@@ -71,6 +72,7 @@ def test_kinds_say_what_they_are(market):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", ["mock:shifted/", "mock:permuted/"])
 def test_the_placebo_of_a_snapshot_is_that_of_its_advisor(market, tmp_path, head):
     """The answers of `rules`, kept and moved, are those of the moved `rules`; bars without an

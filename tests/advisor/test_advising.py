@@ -46,6 +46,7 @@ def followed() -> np.ndarray:
 # --- what followed ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_round_turn_by_hand() -> None:
     """ES: $2.08 a side is $4.16, more than one tick of $12.50's third, hence 1 tick, and 1 tick of
     slippage a side. EURUSD over two sides: $3 a side at $1 a tick, no slippage beside the
@@ -137,6 +138,7 @@ def hit_rate(backend: Backend) -> float:
     return float((side == came)[scored].mean())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "low", "high"),
     [
@@ -189,6 +191,7 @@ def test_the_rules_see_the_other_bar_s_values_and_no_bar_without_them() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_placebo_moves_whole_sessions() -> None:
     """The rules' answers at the same minute of another session; where the warm-up has none there,
     the nearest bar's.

@@ -168,6 +168,7 @@ def test_without_prices_the_cost_is_unknown(capsys: pytest.CaptureFixture[str]) 
     assert "cost unknown without prices" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("step", "verdict", "remedy"),
     [
@@ -203,6 +204,7 @@ def test_a_failure_has_a_reason_and_a_remedy(
     assert remedy in next(line for line in said.splitlines() if line.startswith("remedy: "))
 
 
+@pytest.mark.slow
 def test_an_answer_changes_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     with FaultServer(advises(reason="\x1b[2Jgone")) as server:
         main(ask(server))
@@ -213,6 +215,7 @@ def test_an_answer_changes_no_terminal(capsys: pytest.CaptureFixture[str]) -> No
     assert all(char.isprintable() or char == "\n" for char in said)
 
 
+@pytest.mark.slow
 def test_json_and_repetition(capsys: pytest.CaptureFixture[str]) -> None:
     with FaultServer(advises(), advises(direction="short", confidence=0.4), says("no")) as server:
         assert main(ask(server, "--json", "--repeat", "3", "--at", "1000")) == 1
@@ -233,6 +236,7 @@ def test_json_and_repetition(capsys: pytest.CaptureFixture[str]) -> None:
     assert "2 answers: 0 flat, 0 long, 0 short, 2 without advice" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_panel_is_asked_member_by_member(capsys: pytest.CaptureFixture[str]) -> None:
     with FaultServer(advises()) as server:
         panel = f"advisor.panel=[rules, {{kind: '{server.url}', options: {{model: tiny}}}}]"
@@ -262,6 +266,7 @@ def test_a_server_that_rejects_the_form_is_asked_without_it(
     assert "verdict: long" in said.out
 
 
+@pytest.mark.slow
 def test_every_sample_of_a_question_counts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -286,6 +291,7 @@ def test_every_sample_of_a_question_counts(
     spent.close()
 
 
+@pytest.mark.slow
 def test_caps_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two calls are allowed, over several commands with the same ledger."""
     ledger = tmp_path / "ledger.sqlite"
@@ -305,6 +311,7 @@ def test_caps_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kept.close()
 
 
+@pytest.mark.slow
 def test_a_held_out_bar_says_nothing_of_its_future(capsys: pytest.CaptureFixture[str]) -> None:
     with FaultServer(advises()) as server:
         assert main(ask(server, "--at", "6500", "--json")) == 0
@@ -316,6 +323,7 @@ def test_a_held_out_bar_says_nothing_of_its_future(capsys: pytest.CaptureFixture
     assert "what followed: not shown" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["rules", "mock:skilled:0.6", "mock:slow:0/mock:random"])
 def test_kinds_that_answer_here(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["advise", "ask", "--advisor", kind, "--at", "1000"]) == 0
@@ -324,6 +332,7 @@ def test_kinds_that_answer_here(kind: str, capsys: pytest.CaptureFixture[str]) -
     assert "verdict: " in said
 
 
+@pytest.mark.slow
 def test_recorded_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "answers.jsonl"
     file.write_text(
@@ -350,6 +359,7 @@ def test_kinds_that_answer_nothing(tmp_path: Path, capsys: pytest.CaptureFixture
         assert words in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_only_model_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
     with FaultServer(offers("one"), advises()) as server:
         assert main(["advise", "ask", "--advisor", server.url]) == 0

@@ -20,6 +20,7 @@ def run(breaker: Breaker, outcomes: str, now: float = 0.0) -> list[str]:
     return changes
 
 
+@pytest.mark.slow
 def test_five_failures_in_a_row_open_it() -> None:
     breaker = Breaker()
     assert run(breaker, "----+-----") == [*[""] * 9, "opened"]

@@ -252,6 +252,7 @@ def test_a_checkpoint_of_another_or_a_longer_journal_is_refused(tmp_path: Path) 
         Bridge(HandSource(), T, M, Journal.resume(tmp_path / "journal.jsonl")[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("updates", [[0, 5], [0, 1, 2, 4], [1]])
 def test_a_replay_with_other_updates_is_loud(tmp_path: Path, updates: list[int]) -> None:
     """Update 0 and 3 have rows: to leave one out is another run."""
@@ -424,6 +425,7 @@ except AssertionError:
 """
 
 
+@pytest.mark.slow
 def test_no_jax_operation_runs_in_the_loop() -> None:
     done = subprocess.run(
         [sys.executable, "-c", _NO_JAX],

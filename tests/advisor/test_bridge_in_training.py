@@ -150,6 +150,7 @@ def bits(result: TrainResult) -> list[bytes]:
     return [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(state)]
 
 
+@pytest.mark.slow
 def test_a_run_with_rollbacks_replays_to_the_same_bits(tmp_path: Path) -> None:
     live, bridge = run(tmp_path / "a", Whimsical(1))
     assert int(live.state.rollbacks) == 3

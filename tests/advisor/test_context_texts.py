@@ -174,6 +174,7 @@ def test_a_longer_bar_is_shown_once_it_is_complete() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_bars_without_volume_have_neither_vwap_nor_a_volume_column() -> None:
     overrides = ("data.market=EURUSD", "advisor.template=window")
     found = book(*overrides)

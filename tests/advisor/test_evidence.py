@@ -85,6 +85,7 @@ def test_block_sums_give_what_rows_give(seed: int, blocks: int, size: int) -> No
         assert float(getattr(found, name)[0]) == pytest.approx(expected, rel=2e-3, abs=2e-3), name
 
 
+@pytest.mark.slow
 def test_the_rate_is_the_mean_of_the_two_hit_rates_by_hand() -> None:
     """Of 6 rises 4 were called, of 2 falls 1: (4/6 + 1/2) / 2, though 5 of 8 calls were right."""
     followed = np.array([1, 1, 1, 1, 1, 1, -1, -1])
@@ -95,6 +96,7 @@ def test_the_rate_is_the_mean_of_the_two_hit_rates_by_hand() -> None:
     assert float(found.rate[0]) == pytest.approx((4 / 6 + 1 / 2) / 2, abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sign", [1, -1])
 def test_one_direction_is_no_skill_however_the_market_drifts(sign: int) -> None:
     followed = np.where(np.arange(600) % 10 < 9, 1, -1)  # nine of ten moves are up
@@ -129,6 +131,7 @@ def test_repeated_outcomes_are_no_more_evidence() -> None:
     assert 900 < worth[1] <= 1800
 
 
+@pytest.mark.slow
 def test_no_rows_are_no_evidence() -> None:
     found = skill_of(jnp.zeros((10, 3, 5), jnp.float32))
     assert found.rate.tolist() == [0.5] * 3
@@ -139,6 +142,7 @@ def test_no_rows_are_no_evidence() -> None:
     assert not is_evidence(found, 0.0).any()
 
 
+@pytest.mark.slow
 def test_the_bound_is_students_and_shared_by_the_ranges_with_data() -> None:
     def skill(errors: float, ranges: int, windows: float = 21.0) -> Skill:
         used = jnp.where(jnp.arange(5) < ranges, windows, 0.0)

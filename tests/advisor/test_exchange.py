@@ -30,6 +30,7 @@ def exchange_of(bridge: Bridge, updates: int, **keys: Any) -> AdviceExchange:
     return AdviceExchange(config, hook_of(bridge).start, bridge, updates)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("keys", "most"),
     [
@@ -86,6 +87,7 @@ def test_answers_come_in_at_each_update_of_a_chunk() -> None:
     assert (empty.bars == T).all()
 
 
+@pytest.mark.slow
 def test_the_journal_of_an_earlier_version_comes_in_as_it_was_recorded() -> None:
     recorded = read_journal(OLD / "advice.jsonl")
     exchange = exchange_of(Bridge(Replayed(recorded), 10_000, 256), 2)

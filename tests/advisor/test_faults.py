@@ -166,6 +166,7 @@ FAULTS: dict[str, servers.Step] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", FAULTS.values(), ids=FAULTS.keys())
 def test_a_fault_is_absence(step: servers.Step, start: Callable[..., Running]) -> None:
     with FaultServer(step) as server:

@@ -82,6 +82,7 @@ def test_exposure_is_the_side_held_after_the_action() -> None:
         np.testing.assert_array_equal(after, exposure(ENV, jnp.int32(side)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("advice", "sign"), [("buy", 1), ("sell", -1), ("hold", 0), (None, 0)])
 def test_trust_multiplies_the_odds_of_long_against_short(advice: str | None, sign: int) -> None:
     plain = np.asarray(distributions.probs(LOGITS, FLAT))
@@ -100,6 +101,7 @@ def test_trust_multiplies_the_odds_of_long_against_short(advice: str | None, sig
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["trust", "gate", "rules", "slots", "none"])
 def test_absent_advice_changes_no_bit(kind: str) -> None:
     for side in (0, 1):
@@ -173,6 +175,7 @@ def old_rules(p: np.ndarray, sampled: int, advised: int, c: float, w: float) -> 
     return advised if c * w > p[sampled] * (1 - w) else sampled
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("side", "confidence", "weight", "scale"),
     list(itertools.product([0, 1], [0.2, 0.55, 0.95], [0.15, 0.5], [1.0, 8.0])),

@@ -51,6 +51,7 @@ def is_sound(found: Parsed | Answer) -> bool:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(TEXTS)
 def test_any_text(text: str) -> None:

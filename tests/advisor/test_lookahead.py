@@ -31,6 +31,7 @@ def own(folder: Path) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLAIN)
 def test_a_template_of_one_bar_shows_nothing_of_the_future(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -39,6 +40,7 @@ def test_a_template_of_one_bar_shows_nothing_of_the_future(
     assert leaks(tmp_path, world_at(BAR), BAR, f"advisor.template={name}") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["window", "desk", "own"])
 @pytest.mark.parametrize("bar", [120, BAR, BAR + 1, 120 + 118])
 def test_a_template_with_context_shows_nothing_of_the_future(
@@ -71,6 +73,7 @@ def one_ahead(method: Callable[..., Any]) -> Callable[..., Any]:
     return lambda self, bar, *rest: method(self, bar + 1, *rest)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["window", "completed", "levels"])
 @pytest.mark.parametrize("template", ["window", "desk", "own"])
 def test_a_block_that_peeks_is_found(
@@ -83,6 +86,7 @@ def test_a_block_that_peeks_is_found(
     assert not {each for each in found if "news" in each or "events" in each}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("template", [*PLAIN, "window", "desk"])
 def test_a_column_that_peeks_is_found(
     template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -100,6 +104,7 @@ def test_a_column_that_peeks_is_found(
     assert RISES in leaks(tmp_path, world_at(BAR), BAR, f"advisor.template={template}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("template", ["window", "desk", "own"])
 def test_an_item_stamped_one_second_after_the_close_is_found(
     template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -114,6 +119,7 @@ def test_an_item_stamped_one_second_after_the_close_is_found(
     assert found == ["no news from the close on", "other news from the close on"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("template", ["window", "desk", "own"])
 def test_a_value_shown_before_its_time_is_found(
     template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -124,6 +130,7 @@ def test_a_value_shown_before_its_time_is_found(
     assert found == ["other values of events from the close on"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("template", ["desk", "own"])
 def test_an_outcome_that_ends_one_bar_after_the_close_is_found(
     template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -97,6 +97,7 @@ def test_skill_is_what_is_claimed(q: float, expected: float) -> None:
     assert abs(hits(mocks.Skilled(FUTURE, q)) - expected) <= spread
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bars", [1, 10, 60, 240])
 def test_persistent_opinions_last_as_long_as_claimed(bars: int) -> None:
     """Spells are geometric with this mean, and their sides are drawn anew, so the sides of two bars
@@ -119,6 +120,7 @@ def test_persistent_opinions_last_as_long_as_claimed(bars: int) -> None:
         assert abs(np.mean(up[lag:] * up[:-lag]) - (1 - 1 / bars) ** lag) <= error
 
 
+@pytest.mark.slow
 def test_persistent_opinions_know_nothing_and_name_their_confidence() -> None:
     rates = [hits(mocks.Persistent(60, seed=seed)) for seed in range(40)]
     assert abs(np.mean(rates) - 0.5) <= 4 * np.std(rates) / math.sqrt(len(rates))

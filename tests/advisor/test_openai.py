@@ -763,6 +763,7 @@ def test_close_during_a_look_up() -> None:
     assert time.monotonic() - began < SOON
 
 
+@pytest.mark.slow
 def test_nothing_is_left_behind() -> None:
     """Sockets and threads of a hundred broken requests are gone when they are over."""
     fds = Path("/proc/self/fd")

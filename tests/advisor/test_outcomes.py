@@ -64,6 +64,7 @@ def test_a_move_over_the_horizon_beyond_the_costs_in_the_same_session() -> None:
     assert not what_followed(open_, close, np.array([0, 4]), np.array([2, 6]), 5, 0).any()
 
 
+@pytest.mark.slow
 def test_hits_are_counted_by_confidence_and_hold_and_small_moves_abstain() -> None:
     followed = jnp.array([1, -1, 0, 1, 1], jnp.int8)
     found = scored(
@@ -87,6 +88,7 @@ def test_hits_are_counted_by_confidence_and_hold_and_small_moves_abstain() -> No
     assert bin_of(jnp.array([0.0, 0.19, 0.2, 0.999, 1.0]), 5).tolist() == [0, 0, 1, 4, 4]
 
 
+@pytest.mark.slow
 def test_old_outcomes_fade_in_the_order_in_which_rows_came() -> None:
     followed, memory = jnp.ones(4, jnp.int8), 10.0
     keep = 1 - 1 / memory
@@ -160,6 +162,7 @@ def answers(share: float, bars: int, random: np.random.Generator, followed: np.n
     return delta(*((i, LONG if (followed[i] > 0) == right[i] else SHORT, 0.6) for i in order))
 
 
+@pytest.mark.slow
 def test_trust_is_the_log_odds_of_the_balanced_rate_drawn_towards_one_half() -> None:
     """1,000 answers, 0.7 right and independent: worth 1,000 or somewhat fewer, so log(0.7 / 0.3)
     less the prior.

@@ -89,6 +89,7 @@ def scored_all(
 # --- log-odds together, by hand ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_independent_log_odds_add_up_and_copies_count_once() -> None:
     assert float(together(jnp.array([0.4, 0.3, -0.2]), jnp.eye(3))) == pytest.approx(0.5)
     assert float(together(jnp.array([0.4, 0.4]), jnp.ones((2, 2)))) == pytest.approx(0.4)
@@ -125,6 +126,7 @@ def test_no_panel_is_worth_more_than_independent_advisors(odds: list[float], com
 # --- correlation of errors --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_correlation_of_errors_by_hand_in_any_order() -> None:
     """Four common bars, errors 1 1 0 0 and 1 0 0 0: covariance 1/8, deviations 1/2 and sqrt(3)/4,
     so 1 / sqrt(3).
@@ -142,6 +144,7 @@ def test_the_correlation_of_errors_by_hand_in_any_order() -> None:
         np.testing.assert_array_equal(jnp.diag(common), 1.0)
 
 
+@pytest.mark.slow
 def test_advisors_without_common_outcomes_count_as_one_and_a_negative_correlation_as_none() -> None:
     nothing = no_panel_outcomes(config_of(3), 60)
     np.testing.assert_array_equal(correlation(nothing.pairs, 10.0), np.ones((3, 3)))
@@ -151,6 +154,7 @@ def test_advisors_without_common_outcomes_count_as_one_and_a_negative_correlatio
     assert float(correlation(against.pairs, 1e-6)[0, 1]) == pytest.approx(0.0, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_each_advisor_is_scored_alone() -> None:
     own = of_advisor(delta_of([(0, 3, 1), (1, 5, -1), (1, 0, 1)], 40, 4), jnp.int32(1), 40)
     assert own.bars.tolist() == [40, 5, 0, 40]
@@ -200,6 +204,7 @@ def test_a_panel_comes_within_a_tenth_of_the_exact_posterior() -> None:
 # --- what environments see --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_panel_is_read_row_by_row_and_its_consensus_is_the_mean() -> None:
     bars = 10
     table = received(empty_table(2 * bars), delta_of([(0, 4, 1), (1, 4, -1), (1, 5, -1)], bars, 6))
@@ -227,6 +232,7 @@ def test_the_consensus_of_advisors_that_agree_is_as_sure_as_they_are() -> None:
     np.testing.assert_allclose(found.values, [0, 2.1, 0, 0.7, 0.2, 2], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_bar_is_wanted_until_every_advisor_has_answered() -> None:
     bars = 6
     table = received(empty_table(2 * bars), delta_of([(0, 1, 1), (1, 1, 1), (0, 2, 1)], bars, 4))
@@ -235,6 +241,7 @@ def test_a_bar_is_wanted_until_every_advisor_has_answered() -> None:
     assert [int(bar) for bar, w in zip(found, weight, strict=True) if w > 0] == [4, 3, 2, 0]
 
 
+@pytest.mark.slow
 def test_the_fusion_tilts_by_the_log_odds_of_the_panel_and_clips_them() -> None:
     fusion = make_fusion(config_of(2), EnvConfig())
     assert fusion is not None

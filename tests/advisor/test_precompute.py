@@ -144,6 +144,7 @@ def test_an_offer_measures_a_part_of_a_large_market(monkeypatch: pytest.MonkeyPa
     assert said[1:] == ["      ASK", "      THEN"]
 
 
+@pytest.mark.slow
 def test_what_costs_money_needs_a_yes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "a.npz"
     prices = (
@@ -169,6 +170,7 @@ def interrupting(wire: Wire) -> None:
     advises()(wire)
 
 
+@pytest.mark.slow
 def test_ctrl_c_and_the_same_command_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -229,6 +231,7 @@ def test_a_kill_repeats_no_answered_call(tmp_path: Path) -> None:
     assert len(read_snapshot(out).bars) == BARS
 
 
+@pytest.mark.slow
 def test_a_cap_stops_it_and_a_higher_one_goes_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -252,6 +255,7 @@ def test_a_cap_stops_it_and_a_higher_one_goes_on(
     assert len(load_table(out, market()).bars) == BARS
 
 
+@pytest.mark.slow
 def test_a_cap_never_hides_what_the_cache_knows(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -274,6 +278,7 @@ def test_a_cap_never_hides_what_the_cache_knows(
     assert read_snapshot(out).bars.tolist() == asked_bars()[12:].tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("step", "words"),
     [
@@ -366,6 +371,7 @@ def test_a_plan_of_the_desk_counts_the_longest_record(
     assert read_snapshot(out).manifest["prompt_version"].startswith("desk:")
 
 
+@pytest.mark.slow
 def test_mocks_need_no_service(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "a.npz"
     assert (
@@ -402,6 +408,7 @@ def test_mocks_need_no_service(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "its market differs: ES there, NQ here" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "words"),
     [

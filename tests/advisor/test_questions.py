@@ -109,6 +109,7 @@ def other_future(bars: Bars, after: int, seed: int) -> Bars:
     return replace(bars, volume=volume, **moved)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("template", ["v1", "anonymous", "no_volume", "pipe", "window", "desk"])
 def test_what_comes_later_changes_no_question(template: str) -> None:
     """Invariant I10, over real bars: with another future after bar b, every question up to b is the

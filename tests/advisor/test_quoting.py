@@ -149,6 +149,7 @@ def test_only_plain_text_is_quoted() -> None:
         quoted("NEWS", [{"text": "NEWS>>>"}])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [text for text in CORPUS if plain(text, 40)])
 def test_an_injection_stays_inside_its_fence(text: str, tmp_path: Path) -> None:
     """From the file to the prompt: what follows the fence is not what the text says."""

@@ -301,6 +301,7 @@ def test_samples_of_two_models_are_a_refusal_where_one_is_wanted() -> None:
     assert "ran one and says that it now runs another" in told[0]
 
 
+@pytest.mark.slow
 def test_precompute_plans_and_asks_n_calls_per_question(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -482,6 +482,7 @@ ENDS = {
 }
 
 
+@pytest.mark.slow
 def test_a_process_with_a_hung_backend_ends_within_three_seconds() -> None:
     """The standard pool's threads hold an interpreter for as long as they hang."""
     children = {
@@ -530,6 +531,7 @@ with AdviceService(ScriptedBackend(sell), options) as service:
 """
 
 
+@pytest.mark.slow
 def test_a_kill_loses_no_more_paid_answers_than_there_are_workers(tmp_path: Path) -> None:
     """Fault 24: resume asks again only about what was under way, and knows what was spent."""
 

@@ -53,6 +53,7 @@ def test_rows_are_written_by_bar_and_padding_is_dropped() -> None:
         np.testing.assert_array_equal(before, after)
 
 
+@pytest.mark.slow
 def test_advice_is_read_a_lag_later_and_never_across_a_session_or_beyond_its_age() -> None:
     starts = session_starts(
         np.array([0, 10, 16]), np.array([8, 14, 98]), BARS

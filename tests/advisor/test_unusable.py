@@ -358,6 +358,7 @@ def test_the_sample_holds_no_key_and_no_control_characters(serve: Callable[..., 
     assert len(served.lines[0]) < 500
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [
@@ -394,6 +395,7 @@ def takes_only(*forms: str) -> Step:
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("forms", "said"),
     [

@@ -290,6 +290,7 @@ def test_a_process_of_its_own(capfd: pytest.CaptureFixture[str]) -> None:
     assert "no bench is called 'nothing'" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no signals there")
 def test_a_killed_process_is_reported(capfd: pytest.CaptureFixture[str]) -> None:
     assert command.own_process(["bench", "one"], killed) == 70

@@ -369,6 +369,7 @@ def test_a_job_that_fails_or_is_late_says_so(capfd: pytest.CaptureFixture[str]) 
         worker.once("idle.load", {}, 0)
 
 
+@pytest.mark.slow
 def test_a_job_answers() -> None:
     assert worker.once("table.label", {"place": ["a", "b"]}, 600) == "a / b"
     about = worker.once("harness.about", {}, 600)

@@ -41,6 +41,7 @@ def test_matrix_products_are_counted_through_loops_and_functions():
     assert setting.matmul_flops(batched, jnp.zeros((4, 3, 5)), b) == 4 * 2 * 3 * 5 * 7
 
 
+@pytest.mark.slow
 def test_what_a_rollout_stores(world, state):
     """References of the step and of its end have a row and five numbers of the position, 24 bytes
     each. Reward, value, log-probability and action have 4 each. One word has the mask and the flag
@@ -57,6 +58,7 @@ def transfers(algorithm, state):
     return setting.host_transfers(setting.train_chunk(algorithm, state, PARAMS, 2).program)
 
 
+@pytest.mark.slow
 def test_a_chunk_never_calls_the_host():
     assert transfers(PPO, jax.eval_shape(PPO.init, KEY, PARAMS)) == {}
 

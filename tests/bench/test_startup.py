@@ -10,6 +10,7 @@ from bench import startup
 from bench.catalogue import Options
 
 
+@pytest.mark.slow
 def test_a_quick_run_has_every_side() -> None:
     """CPU time of one start may be below the clock's tick, so the wall clock is compared: importing
     takes time.

@@ -102,6 +102,7 @@ SEEN = {  # kinds of events that a variant must have had
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ACCOUNTS)
 def test_replays_the_environment(world: setting.World, played: Any, name: str) -> None:
     """6,400 steps: masks, ends, exits and mills equal, every slot and the reward within 1e-5."""

@@ -15,6 +15,7 @@ from bench.worker import ROOT, LateError, Worker, WorkerError
 from tests.advisor.service_parts import until
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bench", "jaxtrade"])
 def test_a_folder_here_does_not_stand_before_the_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], name: str

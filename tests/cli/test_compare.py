@@ -99,6 +99,7 @@ def test_equal_runs_are_as_good_as_each_other(tmp_path, capsys):
     )
 
 
+@pytest.mark.slow
 def test_the_best_of_many_runs_without_skill_is_not_taken_for_better(tmp_path, capsys):
     """Ten runs of noise: against the first alone the best looks good, against all of them it does
     not.
@@ -148,6 +149,7 @@ def test_runs_that_cannot_be_compared(tmp_path, capsys):
     assert "nowhere: no such folder" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_it_starts_no_jax(tmp_path):
     base = run(tmp_path / "base", {"": np.arange(40.0)}, FORTY)
     other = run(tmp_path / "other", {"": np.arange(40.0)[::-1]}, FORTY)

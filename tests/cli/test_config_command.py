@@ -225,6 +225,7 @@ def test_every_key_has_a_description_a_type_and_a_page() -> None:
     ] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(all_keys()))
 def test_every_example_works(name: str) -> None:
     """As it is printed, quotes and all: the words that a shell makes of it are accepted, and set

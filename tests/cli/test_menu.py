@@ -251,6 +251,7 @@ def test_ctrl_d_leaves_with_0() -> None:
     assert terminal.end() == 0
 
 
+@pytest.mark.slow
 def test_ci_on_a_terminal_is_never_asked() -> None:
     bare = Terminal(CI="1")
     assert bare.end() == 2
@@ -289,6 +290,7 @@ def piped(answers: str, cwd: Path, seconds: float) -> subprocess.CompletedProces
     )
 
 
+@pytest.mark.slow
 def test_a_leaf_really_runs_its_command(tmp_path: Path) -> None:
     """The shortest: a file that is refused. Its exit code is the menu's."""
     (tmp_path / "bars.csv").write_text(

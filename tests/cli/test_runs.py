@@ -290,6 +290,7 @@ def test_the_table_and_the_json(tmp_path, capsys):
     assert main(["runs", str(tmp_path / "nowhere")]) == 2
 
 
+@pytest.mark.slow
 def test_it_starts_no_jax(tmp_path):
     make(tmp_path / "one", status(), SUMMARY, net=100.0)
     code = (

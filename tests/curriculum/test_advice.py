@@ -51,6 +51,7 @@ def phase(name: str, *overrides: str) -> Phase:
     )
 
 
+@pytest.mark.slow
 def test_rules_that_cannot_serve_the_bars_are_left_out_with_the_reason() -> None:
     """EURUSD has no volume. The other phases stay as they are."""
     said: list[str] = []

@@ -147,6 +147,7 @@ def test_faults_name_the_place(tmp_path: Path, text: str, message: str) -> None:
         load(tmp_path, text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("argv", "fragment"),
     [

@@ -154,6 +154,7 @@ def test_the_notes_count_bars_and_rounded_prices():
     ] == [[], []]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ratio", ["4:1", "7:1", "1:5"])
 def test_a_stated_split_gives_back_the_series_bit_by_bit(es_bars, ratio, tmp_path: Path):
     """The file's prices are the series' times the ratio; read with data.splits, the market is the

@@ -478,6 +478,7 @@ def test_parquet_has_rows_and_no_lines(tmp_path, write, rows):
     refused(path, f"{path}: row 2 (0-based): column 'high' = '1671.1': off the tick")
 
 
+@pytest.mark.slow
 def test_random_edits_are_refused_or_read_as_valid_bars(tmp_path, write):
     """Whatever a byte edit does, the reader answers with DataError or with sorted, consistent
     bars.

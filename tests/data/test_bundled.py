@@ -33,6 +33,7 @@ def points(bars: Bars, ticks: int) -> float:
     return round(int(ticks) * float(bars.contract.tick_size), bars.contract.decimals)
 
 
+@pytest.mark.slow
 def test_every_pair_is_bundled_with_the_bars_of_its_source(pairs: dict[str, Bars]) -> None:
     assert set(PAIRS) < set(BUNDLED)
     for symbol, bars in pairs.items():
@@ -85,6 +86,7 @@ def test_prices_are_whole_ticks_although_the_file_has_float_noise(
     assert (points(bars, bars.low.min()), points(bars, bars.high.max())) == (least, most)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("symbol", PAIRS)
 def test_a_market_of_bundled_bars_needs_no_other_key(symbol: str) -> None:
     config = make_config({"data": {"market": symbol, "start": "2021-01-01", "end": "2021-03-31"}})

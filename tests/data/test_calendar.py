@@ -487,6 +487,7 @@ def test_real_single_days_of_both_eras(expiry, day, close):
     ]
 
 
+@pytest.mark.slow
 def test_real_eurusd_hours_agree_but_for_known_holes():
 
     bars = bundled(FX)

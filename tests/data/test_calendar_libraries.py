@@ -209,6 +209,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=[f"{case.calendar}-{case.name}" for case in CASES])
 def test_every_closure_and_early_close_is_that_of_the_library_or_explained(case):
     found = differences(ours(case.calendar), case.library(case.name, *case.regular))

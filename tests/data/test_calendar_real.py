@@ -65,6 +65,7 @@ def test_the_real_december_contract_expires_in_the_morning():
 FX_STRAYS = {"2009-12-25": "06:00", "2008-01-01": "04:00"}
 
 
+@pytest.mark.slow
 def test_every_fx_holiday_of_the_real_eurusd_hours():
     bars = bundled(FX)
     days = trade_dates(bars.time, FX).astype(str)
@@ -112,6 +113,7 @@ BROKER_ONLY = {  # of one pair: the first date, holes, strays; GBPUSD closed at 
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("symbol", list(BROKER_ONLY))
 def test_real_broker_hours_agree_but_for_known_holidays(shared, symbol):
     """Hourly bars of 2012-2022 in the server's time (Athens): half days from 2019 on are those of
@@ -260,6 +262,7 @@ def test_shifted_stamps_are_refused(es_bars, shift, dates, first):
     assert build_market(moved, make_config({"data": {"calendar": "infer"}})).num_sessions >= 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("symbol", BUNDLED)
 def test_the_bundled_bars_are_not_shifted(symbol):
     contract = get_contract(symbol)

@@ -172,6 +172,7 @@ def test_what_cannot_be_converted_is_refused(contract, file, text):
     assert text in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("symbol", "scale"), [("USDJPY", 0.001), ("USDCHF", 0.00001), ("GBPUSD", 0.00001)]
 )

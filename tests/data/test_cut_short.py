@@ -96,6 +96,7 @@ def test_the_decision_window_counts(es_bars):
     assert [(str(cut.date), cut.edge) for cut in cuts(bars, OVERNIGHT)] == [("2013-10-07", "07:00")]
 
 
+@pytest.mark.slow
 def test_whole_files_say_nothing(es_bars):
     assert cuts(es_bars) == cuts(es_bars, OVERNIGHT) == ()
     assert cuts(regular_hours(es_bars)) == ()  # all sessions end at 16:00, before the flat time
@@ -129,6 +130,7 @@ def test_shares(es_bars):
     assert [str(cut.date) for cut in cuts(until(share, "2013-10-11T18:00"))] == ["2013-10-11"]
 
 
+@pytest.mark.slow
 def test_a_long_bar_before_the_flat_time_is_no_cut(es_bars):
     """Hours of FX never end at 16:59. One that is missing at the end is one of 24, and two are a
     cut.

@@ -62,6 +62,7 @@ def test_decision_hours_are_in_the_markets_zone(es_bars, es_market):
     assert (day["first"], day["last"], day["flat"]) == ("09:30", "15:58", "16:59")
 
 
+@pytest.mark.slow
 def test_decision_hours_of_hours():
     hourly = build_market(
         bundled(get_contract("EURUSD"), start="2014-01-06", end="2014-02-07"), RunConfig()

@@ -32,6 +32,7 @@ def test_weekdays_are_counted(days: int) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_dates_of_the_bundled_bars() -> None:
     for symbol, dates in BUNDLED_DATES.items():
         contract = get_contract(symbol)

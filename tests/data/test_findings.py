@@ -179,6 +179,7 @@ def mixed(bars: Bars, rows: np.ndarray, ticks: int) -> Bars:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ticks", [24, -24, 212])
 @pytest.mark.parametrize("kind", ["in turn", "three of five", "at random"])
 def test_rows_of_two_contracts_around_a_roll(es_bars, ticks, kind):
@@ -349,6 +350,7 @@ def test_regular_hours_labelled_with_a_wrong_zone(es_bars, label, hours, zone):
 # --- no false findings ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("symbol", "keys"),
     [
@@ -380,6 +382,7 @@ SHARE_FILES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SHARE_FILES)
 def test_real_shares_have_no_findings(shared, name):
     contract = replace(load_contract("GOOG"), symbol=name[:4].upper(), tick_size=Decimal("0.0001"))
@@ -394,6 +397,7 @@ def test_real_shares_have_no_findings(shared, name):
     assert found(bars) == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("symbol", ["GBPUSD", "USDJPY", "USDCHF"])
 def test_ten_years_of_a_brokers_hours_have_no_findings(shared, symbol):
     """They hold the franc's shock of 2015 and the pound's of 2016."""
@@ -407,6 +411,7 @@ def test_ten_years_of_a_brokers_hours_have_no_findings(shared, symbol):
     assert found(bars) == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", ["second", "minute", "hour"])
 def test_real_eurusd_has_no_findings(shared, length):
     assert (
@@ -427,6 +432,7 @@ TRULY_BAD = {  # prints far from both neighbours, at the halt of 16:15
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["trade", "quote"])
 @pytest.mark.parametrize("expiry", ["201312", "201403", "201406", "202003"])
 def test_real_futures_have_no_findings_but_bad_prints(shared, kind, expiry):

@@ -148,6 +148,7 @@ TRADES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TRADES)
 def test_a_vendors_minutes_are_the_bars_they_were_written_from(es, put, name):
     write, stated, note = TRADES[name]
@@ -235,6 +236,7 @@ QUOTES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUOTES)
 def test_quotes_of_vendors_have_two_sides(eurusd, put, name):
     write, stated = QUOTES[name]

@@ -157,6 +157,7 @@ HOURS = pd.date_range("2013-10-07 13:00", periods=30, freq="1h", tz="UTC").appen
 )  # after the change of clocks in New York
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("date", DATES)
 def test_every_layout_is_read_in_its_zone_and_never_without(tmp_path, date):
     path, state = tmp_path / "bars.csv", {} if DATES[date] is None else {"date_order": DATES[date]}

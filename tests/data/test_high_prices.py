@@ -95,6 +95,7 @@ def test_the_same_moves_are_seen_alike_at_any_level(es_bars):
     assert one.tobytes() == two.tobytes()
 
 
+@pytest.mark.slow
 def test_the_base_does_not_depend_on_what_is_seen(es_bars):
     """A higher price on the last day moves the base, and nothing that is seen before."""
     bars = at(es_bars, 20_000)

@@ -220,6 +220,7 @@ def played(
     return "none", 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("market", ["spy", "eurusd"])
 def test_paths_equal_a_scan_of_every_real_second(
     market: str, shared: Path, capsys: pytest.CaptureFixture[str]

@@ -90,6 +90,7 @@ def test_half_days_end_a_minute_before_the_close(nq_market):
     ]
 
 
+@pytest.mark.slow
 def test_fx_hours_step_the_whole_day_to_the_bar_closing_at_16():
     market = load_market(
         make_config({"data": {"market": "EURUSD", "start": "2014-05-01", "end": "2014-06-30"}})
@@ -166,6 +167,7 @@ def test_decisions_start_after_the_longest_warm_up(es_bars, features):
     )  # 19: the mean volume's 20 bars
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("data", "overnight"),
     [
@@ -291,6 +293,7 @@ def test_windows_that_restart_with_the_session_start_decisions_after_its_warm_up
     assert day.fingerprint != es_market.fingerprint
 
 
+@pytest.mark.slow
 def test_hourly_sessions_are_too_short_to_warm_up_in(crisis_bars):
     with pytest.raises(DataError, match=r"124 bars .*data\.window_reset"):
         build_market(crisis_bars, make_config({"data": {"window_reset": "session"}}))

@@ -162,6 +162,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+@pytest.mark.slow
 def test_a_folder_has_one_file_for_each_symbol(folder: Path) -> None:
     chosen = config(source="file", folder=str(folder), markets=["USDJPY", "EURUSD"], stamp="open")
     assert [Path(str(member.data.file)).name for member in member_configs(chosen)] == [
@@ -218,6 +219,7 @@ def test_the_files_of_a_set_are_recorded_and_found_again_after_a_move(
     assert Path(str(located.data.per_market["EURUSD"]["file"])) == new / "eurusd_hours.csv.gz"
 
 
+@pytest.mark.slow
 def test_a_set_holds_the_members_one_after_the_other() -> None:
     chosen = make_config(
         {

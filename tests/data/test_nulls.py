@@ -204,6 +204,7 @@ def eurusd_market() -> Market:
     return build_market(bundled(EURUSD).rows(slice(0, 6_000)), config)
 
 
+@pytest.mark.slow
 def test_sign_on_the_bundled_bars(es_market: Market, eurusd_market: Market) -> None:
     for market in (es_market, eurusd_market):
         mask = random_signs(len(market.bars), np.random.default_rng(7))
@@ -459,6 +460,7 @@ def test_phase_randomises_each_contract_by_itself() -> None:
         phase_randomised(short, np.random.default_rng(0))
 
 
+@pytest.mark.slow
 def test_the_martingale_has_the_volatility_of_each_minute(nq: Market) -> None:
     source = null_markets(nq, SESSIONS, "martingale", 0).source
     made = [null_bars(source, "martingale", 0, draw)[0] for draw in range(30)]

@@ -245,6 +245,7 @@ def hourly():
     return config, load_market(config)
 
 
+@pytest.mark.slow
 def test_features_and_ranges_are_those_of_the_mid(hourly):
     config, market = hourly
     bars, data = market.bars, market.data
@@ -367,6 +368,7 @@ def test_a_contract_that_is_hardly_quoted_is_refused(shared):
         load_bars(path, ES, stamp="open", expiry="202012")
 
 
+@pytest.mark.slow
 def test_real_seconds_rebuild_both_sides(shared):
     """EURUSD: every one of 15,366 minutes on either side."""
     folder = shared / "data" / "lean_fx_oanda"

@@ -107,6 +107,7 @@ def seen_in_training(
     return shown, shown[shown > last[fold.test[-1]]], first[fold.test[0]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_no_training_observation_outside_the_purge_sees_a_test_bar(
     planted: Planted, name: str

@@ -137,6 +137,7 @@ histories = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(histories, st.integers(0, 4), st.integers(0, 3), st.integers(0, 2))
 def test_no_symbol_trains_on_a_date_that_another_holds_out(
@@ -187,6 +188,7 @@ def test_symbols_without_a_common_date_are_refused() -> None:
         split_ids_by_date(dates, symbols, SplitConfig())
 
 
+@pytest.mark.slow
 def test_the_real_pairs_share_dates_and_leak_nothing() -> None:
     """EURUSD ends with 2018, GBPUSD later: nothing after 2018 is in any split, and the test is the
     end of 2018.

@@ -59,6 +59,7 @@ def test_the_bytes_of_the_known_answers_are_pinned(name, pinned):
     assert digest(kind(name, synthetic_sessions=5, synthetic_seed=1)) != pinned
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("symbol", "name"),
     [
@@ -121,6 +122,7 @@ def test_it_looks_like_an_index_future():
     assert 0.006 < np.std(daily) < 0.025
 
 
+@pytest.mark.slow
 def test_long_runs_start_earlier_and_the_longest_is_named():
     bars = synthetic_bars(NQ, 900, 0)
     assert str(bars.time[0].astype("datetime64[s]"))[:4] == "2022"
@@ -160,6 +162,7 @@ def test_a_phase_randomised_copy_keeps_the_spectrum_and_nothing_else():
     assert digest(copy) != digest(kind("phase_randomised", synthetic_seed=1))
 
 
+@pytest.mark.slow
 def test_the_committed_statistics_are_what_the_code_computes():
     assert table(compared()) in (
         Path(__file__).parents[2] / "docs/synthetic_statistics.md"

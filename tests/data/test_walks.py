@@ -158,6 +158,7 @@ def folds_or_none(case: tuple[np.ndarray, np.ndarray, WalkConfig, Reach]) -> lis
         return []
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(cases())
 def test_no_training_session_reaches_into_a_test_and_every_purged_one_does(case) -> None:

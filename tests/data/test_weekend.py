@@ -39,6 +39,7 @@ def found(bars: Bars, schedule: Schedule | None = None) -> tuple[BarFinding, ...
     return bar_findings(bars, schedule, trade_dates(bars.time, bars.contract))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hours", [9, 7, 5, 2, -2, -5, -8, -12, 12, 24])
 def test_shifted_weeks_are_named_with_their_shift(fx, hours):
     (one,) = found(moved(fx, hours))
@@ -109,6 +110,7 @@ def read_as(tmp_path: Path, symbol: str, zone: str) -> BarFinding:
     return one
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("symbol", "zone", "hours"),
     [
@@ -195,6 +197,7 @@ def test_a_future_that_is_a_day_late(es_bars):
     assert (one.kind, one.bars) == ("zone", 1373)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "years",
     [("2007-01-01", "2010-12-31"), ("2011-01-01", "2014-12-31"), ("2015-01-01", "2018-12-31")],

@@ -127,6 +127,7 @@ def turn(side: int, exit_row: int, offset: int, reason: int) -> Fill:
     return Fill(side, 2, 16, BASE, exit_row, BASE + side * offset, int(reason), 2 * 2 * 204)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", [1, -1], ids=["long", "short"])
 @pytest.mark.parametrize("name", CASES)
 def test_convention(name: str, side: int):

@@ -13,6 +13,7 @@ CONFIG = EnvConfig(task="manage", actions="full", quantity=3, random_start=False
 REASONS = ("ORDER", "STOP", "BREAKEVEN", "TRAIL", "TARGET", "FLAT", "END_OF_DATA")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     [
@@ -39,6 +40,7 @@ def test_trades_and_equity_are_identical(kind: dict[str, bool]):
     assert total.allowed >= 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "actions"),
     [

@@ -144,6 +144,7 @@ OTHER_FAULTS = [
 QUICK = (enters_where_it_leaves, rate_of_the_bar_before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "params", ["one side", pytest.param(OTHER, marks=pytest.mark.slow)], indirect=True
 )
@@ -153,6 +154,7 @@ def test_a_fault_of_ours_is_seen(params, monkeypatch, name: str, fault):
     is_seen(params, monkeypatch, execution, name, fault)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("params", [OTHER], indirect=True)
 @pytest.mark.parametrize(
     ("owner", "name", "fault"),
@@ -176,6 +178,7 @@ def is_seen(params, monkeypatch, owner, name: str, fault):
         ours.forget_compiled()
 
 
+@pytest.mark.slow
 def test_no_trade_is_no_success(params):
     """HOLD only: nothing is compared, and the tally says so."""
     choices = ours.choices_of(CONFIG, reversals=False)

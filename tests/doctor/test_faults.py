@@ -462,6 +462,7 @@ def test_without_an_installed_package_the_versions_are_unknown(
     assert 'pip install "jax[cuda13]"' in bad[1].fix
 
 
+@pytest.mark.slow
 def test_the_command_runs_here_in_time_and_loads_no_native_library(tmp_path: Path) -> None:
     code = (
         "import sys; from jaxtrade.cli import main; rc = main(sys.argv[1:]);"

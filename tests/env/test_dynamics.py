@@ -62,6 +62,7 @@ def end_rows(per_end: int = 12) -> np.ndarray:
     return np.concatenate([np.flatnonzero(end == reason)[:per_end] for reason in EndReason])
 
 
+@pytest.mark.slow
 def test_the_sample_has_every_kind_of_end() -> None:
     ends = set(np.unique(sample()[2].outcome.info.end).tolist())
     assert ends >= set(EndReason) - {EndReason.DAILY_LOSS}
@@ -87,6 +88,7 @@ def spelled_out(env: TradingEnv, state: EnvState, action: jax.Array, params: Env
     return moved, env.ref(moved, params), moved, event, end
 
 
+@pytest.mark.slow
 def test_step_is_transition_ends_jump_and_reset() -> None:
     env, params, trace = sample()
     for row in end_rows(3):
@@ -103,6 +105,7 @@ def test_step_is_transition_ends_jump_and_reset() -> None:
         assert leaves_differ(fused[2], out) == []
 
 
+@pytest.mark.slow
 def test_vmap_equals_single() -> None:
     env, params, trace = sample()
     rows = end_rows()
@@ -117,6 +120,7 @@ def test_vmap_equals_single() -> None:
     assert leaves_differ(stacked, compiled) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scaling", ["relative", "seed"])
 def test_an_observation_has_the_same_bits_wherever_it_is_made(scaling: str) -> None:
     """In a rollout over environments, again in a minibatch in another order, and one at a time."""
@@ -239,6 +243,7 @@ def test_the_final_reference_is_from_before_the_reset() -> None:
     assert env.num_actions == 7
 
 
+@pytest.mark.slow
 def test_a_multi_session_episode_jumps_flat_with_daily_resets() -> None:
     """Three sessions in a row: from flat bar to first decision bar, balance and high-water mark
     carried over.

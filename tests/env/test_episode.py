@@ -254,6 +254,7 @@ def test_drawdown_of_close_marked_equity() -> None:
     assert float(stats.reward) == float(stats.terms["equity_change"]) == 1.5
 
 
+@pytest.mark.slow
 def test_days_count_trade_dates_with_a_fill_once() -> None:
     """Entry and exit in session one: one day; nothing in session two; a fill in session three: two
     days.

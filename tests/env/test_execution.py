@@ -381,6 +381,7 @@ LIQUIDATED = (1, 112, ExitReason.LIQUIDATION, -C + 11 * V - C)
 HELD = (0, 0, 0, -C)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("inside", "limits", "wanted", "mark"),
     [

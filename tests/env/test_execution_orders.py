@@ -277,6 +277,7 @@ def test_a_close_mark_below_the_floor_leaves_at_the_close() -> None:
     assert int(kept.position.quantity) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("drawdown", "held"), [(7 * V + 2 * C, 0), (7 * V + 2 * C + 1, 1)])
 def test_a_close_mark_exactly_at_the_floor_leaves_one_mill_above_it_stays(
     drawdown: int, held: int
@@ -344,6 +345,7 @@ def stacked(trees: Any) -> Any:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "config",
     [

@@ -86,6 +86,7 @@ HAND = bars_of(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("side", "entry", "stop", "target", "equity", "peak", "fall"),
     [
@@ -129,6 +130,7 @@ def test_by_hand(
     assert ENV.mask(state, params).tolist()[:3] == [True, False, False]
 
 
+@pytest.mark.slow
 def test_it_is_the_bar_of_an_agent_that_chose_it() -> None:
     """In every integer; but nobody chose it: no step, no reward, no time."""
     made = sample()

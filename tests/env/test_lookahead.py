@@ -170,6 +170,7 @@ def cuts_of(market: str, count: int, seed: int = 0) -> list[int]:
 CHANGES = {"truncated": truncated, "perturbed": perturbed, "thinned": thinned}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", list(CHANGES))
 @pytest.mark.parametrize("market", ["ES", "ES-roll", "EURUSD", "NQ", "USDJPY", "NQ-advised"])
 def test_columns_do_not_depend_on_later_bars(market: str, change: str) -> None:
@@ -182,6 +183,7 @@ def test_columns_do_not_depend_on_later_bars(market: str, change: str) -> None:
     assert leaking_columns(full, bars, config, cuts_of(market, 4), CHANGES[change]) == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["truncated", "perturbed"])
 @pytest.mark.parametrize(
     ("name", "leaks"),
@@ -579,6 +581,7 @@ def test_seconds_of_later_bars_change_nothing_those_of_the_played_bar_do() -> No
     assert sum("state" in parts for parts in found) >= 3
 
 
+@pytest.mark.slow
 def test_two_sided_bars_tell_nothing_of_later_ones() -> None:
     env = TradingEnv(EnvConfig())
     for seed, cut in enumerate(hand_cuts(10)):
@@ -592,6 +595,7 @@ def test_two_sided_bars_tell_nothing_of_later_ones() -> None:
     assert sum("mask" in parts for parts in found) >= 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("leaky", "seen"),
     [

@@ -82,6 +82,7 @@ def nothing_seen(task: str, *shape: int) -> AccountSeen | None:
     return AccountSeen(*[jnp.zeros(shape, jnp.int32)] * 8) if task == "advised" else None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scaling", ["relative", "seed"])
 @pytest.mark.parametrize("task", ["manage", "advised"])
 def test_observations_of_real_bars_do_not_depend_on_later_bars(task: str, scaling: str) -> None:
@@ -120,6 +121,7 @@ def test_observations_of_real_bars_do_not_depend_on_later_bars(task: str, scalin
         assert leaves_differ(*seen) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("market", ["ES", "ES-roll", "EURUSD", "NQ"])
 def test_every_decision_has_its_whole_window_in_the_past(market: str) -> None:
     """`observe` slices [t - window, t]: a decision nearer the start of the data than that would be
@@ -251,6 +253,7 @@ def normalised_prefix_differs(
     return seen[0][:known].tobytes() != seen[1][:known].tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("apply", [running, frozen])
 def test_normalised_observations_do_not_depend_on_later_bars(
     apply: Callable[[np.ndarray], np.ndarray],

@@ -29,6 +29,7 @@ def half_even(a: int, b: int, c: int) -> int:
     return round(Fraction(a * b, c))
 
 
+@pytest.mark.slow
 @settings(max_examples=600, deadline=None)
 @given(st.one_of(ints, edges), st.one_of(ints, edges), divisors)
 @example(LOW, 1, 1)
@@ -67,6 +68,7 @@ def test_ties_are_half_even(a: int, b: int, c: int, wanted: int) -> None:
     assert int(compiled(a, b, c)) == wanted
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(
     st.integers(0, HIGH), st.integers(1, 2**30 - 1), st.integers(-2, 2), st.sampled_from([-1, 1])
@@ -95,6 +97,7 @@ def numpy_half_even(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     return np.where((a < 0) ^ (b < 0), -quotient.astype(np.int64), quotient.astype(np.int64))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", ["any size", "near int32's ends", "quotient near 2^31", "small divisor", "half"]
 )
@@ -166,6 +169,7 @@ WITHIN = jax.jit(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(
     st.one_of(st.integers(-3_000_000, 3_000_000), st.integers(-(2**30), 2**30)),
@@ -192,6 +196,7 @@ def test_the_last_tick_within_a_sum_by_brute_force(
     assert half_even(found * size, times, over) <= room < half_even((found + 1) * size, times, over)
 
 
+@pytest.mark.slow
 def test_muldiv_broadcasts_and_keeps_int32() -> None:
     rng = np.random.default_rng(0)
     a, b = rng.integers(-(10**6), 10**6, (5, 1)), rng.integers(-(10**6), 10**6, (1, 7))

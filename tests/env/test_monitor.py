@@ -221,6 +221,7 @@ def closed(
     return jax.tree.map(np.asarray, close(rows, symbols, seen, params))  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_each_ended_episode_has_its_row() -> None:
     expected, found = reference(played()).figures, closed(500, played())
     rows = found[ROWS]
@@ -250,6 +251,7 @@ def test_means_are_over_all_ended_episodes_though_rows_are_lost() -> None:
     assert ROWS not in closed(0, played())
 
 
+@pytest.mark.slow
 def test_a_rollout_without_an_end_has_no_means() -> None:
     first = jax.tree.map(lambda x: x[:3], played())
     found = closed(5, first)
@@ -277,6 +279,7 @@ def test_symbols_are_told_apart_by_the_row_of_the_market() -> None:
             )
 
 
+@pytest.mark.slow
 def test_the_monitor_changes_nothing_else() -> None:
     """States, references, rewards and the other statistics have the same bits with it and without
     it.

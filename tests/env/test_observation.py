@@ -105,6 +105,7 @@ def test_every_slot_by_name(scaling: str) -> None:
     assert max(slot.warm_up for slot in with_advice.slots) == 220
 
 
+@pytest.mark.slow
 def test_advice_is_absent() -> None:
     """Zeros behind the 261 slots, which are the same bits with and without them."""
     params = make_params(walk_market(1, sessions=2, context=True))
@@ -145,6 +146,7 @@ def test_a_market_without_context_is_an_error() -> None:
         env.observe(env.ref(env.reset_at(params, 0, 60), params), params)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("actions", [1, 5, 7, 8, 9, 17])
 def test_a_reference_keeps_the_mask_in_bits(actions: int) -> None:
     mask = np.random.default_rng(actions).random((3, 4, actions)) < 0.5

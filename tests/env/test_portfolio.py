@@ -93,6 +93,7 @@ def only(*ids: int) -> list[bool]:
     return [i in ids for i in range(9)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("chosen", "held", "row", "state", "mask"),
     [
@@ -172,6 +173,7 @@ def costs(fee: int = 0, rate: int | None = None, impact: int | None = None) -> C
     )
 
 
+@pytest.mark.slow
 def test_costs_by_hand() -> None:
     """$100,000 at 0.5 bp are $5.00. At an impact of 2 bp per $100,000, $100,000 pay $20 and
     $400,000 pay $160.
@@ -188,6 +190,7 @@ def test_costs_by_hand() -> None:
     assert found.tolist() == [6_000 + 700 + 5_000, 6_000 + 700 + 5_000, 0]
 
 
+@pytest.mark.slow
 @given(st.integers(0, 1_900_000_000), st.integers(0, 10_000), st.integers(0, 1_000))
 @settings(deadline=None, max_examples=200)
 def test_a_share_is_rounded_once(value: int, hundredths: int, tenths: int) -> None:
@@ -217,6 +220,7 @@ def liquidated(
     return jax.tree.map(np.asarray, env.transition(state, jnp.array(want, jnp.int32), params))
 
 
+@pytest.mark.slow
 def test_both_legs_leave_at_the_first_step_that_meets_the_floor() -> None:
     """A falls 10 ticks and B rises 5: D = 10. After A's entry slippage of one tick the account is
     down one tick, and the drawdown is 9: at step 5 A has lost 5 and B ceil(2.5) = 3, together 8 and

@@ -126,6 +126,7 @@ def rates_of(params: EnvParams) -> list[Fraction]:
     return [Fraction(*pair) for pair in zip(value.times.tolist(), value.over.tolist(), strict=True)]
 
 
+@pytest.mark.slow
 def test_accounting_is_exact_in_mills(run: tuple[TradingEnv, EnvParams, Trace]) -> None:
     """start + profit of fills - commissions == balance, and equity marks the rest at the close, in
     Python integers.
@@ -176,6 +177,7 @@ def test_fills_lie_where_the_bar_traded(run: tuple[TradingEnv, EnvParams, Trace]
     assert out.sum() > 500
 
 
+@pytest.mark.slow
 def test_fills_at_an_open_or_a_flat_bar_are_on_the_side_that_is_traded() -> None:
     """Two-sided bars: buys at the ask, sells at the bid, a tick of slippage on top, whoever it is
     that trades.
@@ -199,6 +201,7 @@ def test_fills_at_an_open_or_a_flat_bar_are_on_the_side_that_is_traded() -> None
         assert ((ask - bid)[bought != 0] > 0).any()
 
 
+@pytest.mark.slow
 def test_no_breach_without_an_end(run: tuple[TradingEnv, EnvParams, Trace]) -> None:
     """At or below the drawdown floor the account ends; at or below the daily floor it locks or
     fails; never in position below a floor at a bar's end.
@@ -363,6 +366,7 @@ def test_million_masked_samples_hold_no_illegal_action() -> None:
     assert (np.asarray(taken) > 1_000).all(), f"an action was hardly ever legal: {taken}"
 
 
+@pytest.mark.slow
 def test_an_illegal_action_is_a_hold_and_counted() -> None:
     env, params, trace = sample("headline")
     flat = {
@@ -571,6 +575,7 @@ def test_long_and_short_are_mirror_images(
     }
 
 
+@pytest.mark.slow
 def test_orders_without_brackets_are_never_stopped() -> None:
     """No stop, no target: with rules off only an order or the flat bar can end the position."""
     market = walk_market(13, sessions=2)

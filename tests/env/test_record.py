@@ -211,6 +211,7 @@ def test_only_advised_keeps_a_record() -> None:
             assert (a.shape, a.dtype, a.weak_type) == (b.shape, b.dtype, b.weak_type)
 
 
+@pytest.mark.slow
 def test_the_record_agrees_with_the_episodes_other_figures() -> None:
     """Random legal actions over episodes of two sessions: the record begins with each, and outlasts
     the first one.

@@ -295,6 +295,7 @@ def figures_of(info: StepInfo) -> Any:
     return summarise.figures(jax.tree.map(lambda x: x.sum(axis=(0, 1)), steps), info.end.size)
 
 
+@pytest.mark.slow
 def test_each_terms_sum_is_logged() -> None:
     """Sums over ended episodes, mean per episode; nothing to add where the reward is one term."""
     trace = jax.tree.map(np.asarray, run_random(ENV, params_of(REWARDS["seed_phase2"]), 1, 16, 120))
@@ -321,6 +322,7 @@ def test_each_terms_sum_is_logged() -> None:
     assert not [name for name in figures_of(only) if name.startswith("reward_")]
 
 
+@pytest.mark.slow
 def test_what_a_rollout_tells_of_trading() -> None:
     """Each figure against plain NumPy over all steps at once."""
     trace = jax.tree.map(np.asarray, run_random(ENV, params_of({"equity_change": 1.0}), 2, 16, 120))

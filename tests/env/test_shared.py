@@ -161,6 +161,7 @@ def test_money_is_conserved_in_every_step(kappa: int, eta: int, decay: int, seed
 # --- exchangeable agents ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_permuted_agents_give_permuted_results_bit_for_bit() -> None:
     params = parameters().replace(impact=impact(700, 900, 930))
     keys, uniform = keys_and_uniform(0)
@@ -211,6 +212,7 @@ def test_an_account_that_ends_is_followed_by_a_new_one_at_the_same_bar() -> None
 # --- without impact ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_without_impact_agents_are_alone_bit_for_bit() -> None:
     """The same seeds of worlds, the same actions; accounts end and are renewed in both."""
     params = parameters()

@@ -133,6 +133,7 @@ def test_a_whole_window_of_its_own_bars_precedes_every_decision(two) -> None:
     assert (np.diff(symbols) >= 0).all()
 
 
+@pytest.mark.slow
 def test_no_walk_of_a_set_compiles_again(two) -> None:
     """Other actions, starts and symbols are data."""
     together, _ = two
@@ -151,6 +152,7 @@ def test_no_walk_of_a_set_compiles_again(two) -> None:
     assert walks._cache_size() == before
 
 
+@pytest.mark.slow
 def test_the_contract_of_a_bar_is_that_of_its_symbol(two) -> None:
     together, alone = two
     assert together.params.contract.commission.shape == (2,)

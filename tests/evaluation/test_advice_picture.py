@@ -155,6 +155,7 @@ def test_several_advisors_have_their_own_colours_and_metrics() -> None:
     assert "3 advisors" in figure.texts[1].get_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [2, 4, 8])
 def test_the_legend_of_a_panel_covers_nothing(number: int) -> None:
     suffixes = tuple(f"/{i}" for i in range(number))
@@ -172,6 +173,7 @@ def test_the_legend_of_a_panel_covers_nothing(number: int) -> None:
     assert 0 <= legend.x0 < legend.x1 <= figure.bbox.width
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "said"),
     [

@@ -202,6 +202,7 @@ def ppo() -> Any:
     return made()
 
 
+@pytest.mark.slow
 def test_a_policy_that_is_planted_on_one_slot_is_found_by_every_method(ppo: Any) -> None:
     slot = next(
         name
@@ -224,6 +225,7 @@ def test_a_policy_that_is_planted_on_one_slot_is_found_by_every_method(ppo: Any)
     assert found == found_by(ppo, planted(ppo, slot))
 
 
+@pytest.mark.slow
 def test_an_ablated_group_changes_the_profit_to_that_of_a_policy_without_it(ppo: Any) -> None:
     env, params, config, algorithm, _ = ppo
     slot = f"{FEATURES[1]}[t-1]"
@@ -281,6 +283,7 @@ def test_a_policy_with_a_memory_has_only_the_ablation() -> None:
     assert "gradient: n/a: " in sensitivity.shown({"ES": [found]}, False)
 
 
+@pytest.mark.slow
 def test_a_policy_that_looks_at_nothing_has_no_gradient(ppo: Any) -> None:
     blind = ppo[-1].replace(parameters=jax.tree.map(jnp.zeros_like, ppo[-1].parameters))
     found = found_by(ppo, blind)
@@ -304,6 +307,7 @@ def test_it_needs_a_policy(ppo: Any) -> None:
         attribute(env, params, [rule("flat", env)], MARKET, SESSIONS, config)
 
 
+@pytest.mark.slow
 def test_text_and_json(ppo: Any) -> None:
     found = found_by(ppo, ppo[-1])
     text = sensitivity.shown({"ES": [found]}, False)

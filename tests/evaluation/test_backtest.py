@@ -36,6 +36,7 @@ def run(market, which, agent=baselines.buy_and_hold, **sections):
     return backtest(env, agent(env), params, decisions, which, KEY), decisions, params
 
 
+@pytest.mark.slow
 def test_buy_and_hold_by_hand():
     record, decisions, params = run(hand_market(1), "strategy")
     # In at 8002, marked at each close, $12.50 a tick, $2.08 a side, out at 8006.
@@ -61,12 +62,14 @@ def test_buy_and_hold_by_hand():
     assert figures["sharpe_daily"] is None
 
 
+@pytest.mark.slow
 def test_strategy_pass_carries_equity_over_sessions():
     record, decisions, _ = run(hand_market(3), "strategy", account={"drawdown": 100.0})
     assert record.equity[decisions.last].tolist() == [45_840, 91_680, 137_520]
     assert not record.end.any()
 
 
+@pytest.mark.slow
 def test_accounts_start_again_after_a_bust():
     # The floor reaches +$10.42 at the high of bar 3 (8011); its low goes through the level (8003),
     # out at 8002.
@@ -169,6 +172,7 @@ def test_continue_after_the_target_keeps_the_account():
     ) == (1, 0, 1, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("on_daily_loss", "failed"), [("fail", 2), ("lock_until_next_session", 0)])
 def test_daily_loss(on_daily_loss, failed):
     # Floor -$30: the level is 7999, the low of bar 1; out at 7998, -4 ticks and two commissions.
@@ -184,6 +188,7 @@ def test_daily_loss(on_daily_loss, failed):
     assert figures["open_at_end"] == (0 if failed else 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("which", "account"), [("strategy", {}), ("strategy", OFF), ("account", {})]
 )
@@ -222,6 +227,7 @@ def test_a_new_account_has_a_new_record():
     assert seen.losses[[0, 5, 10]].tolist() == [0, 0, 0]
 
 
+@pytest.mark.slow
 def test_coverage_is_complete_and_checked():
     market = tiny_market(walk([30, 20, 25]), [30, 20, 25])
     record, decisions, params = run(market, "account", baselines.random_masked)
@@ -234,6 +240,7 @@ def test_coverage_is_complete_and_checked():
         backtest(env, baselines.flat(), params, wrong, "account", KEY)
 
 
+@pytest.mark.slow
 def test_a_subset_of_sessions_is_stepped_in_order():
     market = hand_market(4)
     sessions = market.sessions(1, 3)
@@ -257,6 +264,7 @@ def test_session_sets_that_cannot_be_evaluated(ids):
         decision_bars(market.data, market.sessions(*ids))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "env",
     [
@@ -287,6 +295,7 @@ def test_evaluator_equals_stepping_the_environment(env):
     assert int(outcome.info.end) == EndReason.SESSION_END
 
 
+@pytest.mark.slow
 def test_same_twice_and_same_draws_in_both_passes():
     market = tiny_market(walk([60, 60]), [60, 60])
     first, *_ = run(market, "strategy", baselines.random_masked, account=OFF)
@@ -297,6 +306,7 @@ def test_same_twice_and_same_draws_in_both_passes():
         assert np.array_equal(a, c)
 
 
+@pytest.mark.slow
 def test_an_illegal_order_is_counted():
     def greedy_buyer(carry, state, ref, params, key):
         return carry, orders.hold(state).replace(quantity=jnp.int32(1)), jnp.int32(Action.BUY)
@@ -318,6 +328,7 @@ def rising(step, sessions):
     return market, {"env": {"quantity": 1000}, "account": OFF | {"max_contracts": 1000}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", ["strategy", "account"])
 def test_money_beyond_int32_is_exact_where_no_rule_looks_back(which):
     market, sections = rising(10, 6)
@@ -329,6 +340,7 @@ def test_money_beyond_int32_is_exact_where_no_rule_looks_back(which):
     assert assemble_trades(record, decisions, params).net.sum() == 6 * a_session
 
 
+@pytest.mark.slow
 def test_an_illegal_action_is_executed_as_hold():
     """As in `env.step`: a policy that asks for break-even at every bar moves the stop only where
     that is legal.
@@ -360,6 +372,7 @@ def test_an_illegal_action_is_executed_as_hold():
     assert int(outcome.info.stats.illegal) == illegal.sum()
 
 
+@pytest.mark.slow
 def test_equity_near_int32_is_an_error():
     market, sections = rising(13, 1)
     with pytest.raises(ConfigError, match=r"buy_hold.*int32"):
@@ -370,6 +383,7 @@ def test_equity_near_int32_is_an_error():
         run(market, "account", **sections | {"account": target})
 
 
+@pytest.mark.slow
 def test_accounts_that_only_daily_loss_can_end():
     """Money is added up within an account and starts again with the next one."""
     bars = np.concatenate([HAND_BARS, HAND_BARS, HAND_BARS + np.array([0, 0, -9, 0]), HAND_BARS])
@@ -388,6 +402,7 @@ def test_accounts_that_only_daily_loss_can_end():
     )
 
 
+@pytest.mark.slow
 def test_buy_and_hold_on_the_bundled_bars():
     """Real ES minutes: each session's profit from its own bars, two slipped fills and two
     commissions.
@@ -408,6 +423,7 @@ def test_buy_and_hold_on_the_bundled_bars():
     assert np.diff(record.equity[decisions.last], prepend=0).tolist() == profit.tolist()
 
 
+@pytest.mark.slow
 def test_data_that_end_early_force_an_exit_named_so():
     market = hand_market(2)
     table = market.data.sessions.replace(complete=jnp.asarray([True, False]))

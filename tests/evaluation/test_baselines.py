@@ -31,6 +31,7 @@ def run(name, which="account", seed=0, account=ACCOUNT, **env_values):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "which"),
     [
@@ -45,12 +46,14 @@ def test_no_baseline_emits_an_illegal_order(name, which):
         assert record.legal.all()
 
 
+@pytest.mark.slow
 def test_the_account_pass_meets_ends_in_these_runs():
     """The legality test above is not empty: accounts end and entries are locked in it."""
     ended = [record.end.any() for record, *_ in (run("random"), run("sma_cross"), run("buy_hold"))]
     assert sum(ended) >= 2
 
 
+@pytest.mark.slow
 def test_flat_never_trades():
     record, *_ = run("flat")
     assert not record.equity.any()
@@ -58,6 +61,7 @@ def test_flat_never_trades():
     assert (record.action == Action.HOLD).all()
 
 
+@pytest.mark.slow
 def test_random_is_uniform_over_the_legal_actions():
     """Over 40 seeds: each action's count against the sum over bars of legal / number of legal."""
     counts, expected, variance = np.zeros(7), np.zeros(7), np.zeros(7)
@@ -77,6 +81,7 @@ def test_random_depends_on_its_seed():
     assert not np.array_equal(a, b)
 
 
+@pytest.mark.slow
 def test_buy_and_hold_trades_once_a_session():
     record, decisions, params = run("buy_hold", "strategy", quantity=2)
     trades = assemble_trades(record, decisions, params)
@@ -117,6 +122,7 @@ def test_sma_signs_are_the_averages_and_respect_windows():
     assert signs[111:].any()
 
 
+@pytest.mark.slow
 def test_sma_signs_do_not_look_ahead():
     signs = baselines.sma_signs(MARKET.data, 3, 8)
     for cut in range(30, len(signs), 17):

@@ -67,6 +67,7 @@ def test_the_days_are_drawn_not_the_trades() -> None:
     assert many.p == pytest.approx(one.p)
 
 
+@pytest.mark.slow
 def test_a_fair_cell_is_called_significant_one_time_in_twenty() -> None:
     """400 cells of 30 days without any profit, three trades a day that share the day's luck."""
     rng = np.random.default_rng(4)
@@ -116,6 +117,7 @@ def test_p_values_of_a_table_are_corrected_together() -> None:
     assert {cell.name: cell.p for cell in few.cells[:-1]} == found  # a blank cell is no test
 
 
+@pytest.mark.slow
 def test_kinds_of_hand_worked_trades() -> None:
     """Twelve sessions of HAND_BARS from 2024-01-02, a Tuesday: bought in the bar after 09:30, out
     at the flat bar.
@@ -163,6 +165,7 @@ def test_kinds_of_hand_worked_trades() -> None:
     )
 
 
+@pytest.mark.slow
 def test_volatility_is_known_at_the_entry() -> None:
     """Changes of later true ranges, the entry bar's own included, change no tercile of an earlier
     trade.
@@ -200,6 +203,7 @@ def test_volatility_is_known_at_the_entry() -> None:
     assert before[-1] == ("low" if share <= 1 / 3 else "middle" if share <= 2 / 3 else "high")
 
 
+@pytest.mark.slow
 def test_bundled_es() -> None:
     config = load_config("quickstart")
     market = load_market(config)

@@ -91,6 +91,7 @@ def sessions(draw: st.DrawFn) -> list[Bar]:
     return found
 
 
+@pytest.mark.slow
 @given(st.lists(sessions(), min_size=1, max_size=5), st.data())
 def test_accounts_end_as_one_after_the_other(bars: list[list[Bar]], data: st.DataObject) -> None:
     daily = data.draw(st.lists(st.booleans(), min_size=len(bars), max_size=len(bars)))
@@ -167,6 +168,7 @@ def fair_walk(count: int, steps: int, step: int, seed: int) -> SessionPaths:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("freeze", "expected"),
     [
@@ -261,6 +263,7 @@ def evaluated(agents: list[Any], **sections: Any) -> tuple[Any, ...]:
     return evaluate(env, params, MARKET, held, config, made), env, params  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_what_is_reported_of_an_evaluation() -> None:
     result, env, params = evaluated(
         [baselines.buy_and_hold, lambda _: baselines.flat()],
@@ -299,6 +302,7 @@ def test_what_is_reported_of_an_evaluation() -> None:
     ) == challenge_text.to_json(found)
 
 
+@pytest.mark.slow
 def test_an_agent_that_sees_its_account_has_no_odds() -> None:
     """It stops to trade while its account is below the start: the strategy pass cannot tell what it
     does.

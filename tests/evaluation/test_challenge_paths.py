@@ -152,6 +152,7 @@ def check_ends(env: TradingEnv, agent: Agent, params: EnvParams, names: list[str
     return reasons
 
 
+@pytest.mark.slow
 def test_buy_and_hold_by_hand() -> None:
     """In at 8002 (one tick of slippage), $12.50 a tick and $2.08 a side; out at the flat bar at
     8006.
@@ -221,6 +222,7 @@ def test_a_bar_that_opens_through_the_daily_limit_fills_at_its_open() -> None:
     assert paths.high[-1] == -12 * 12_500 - 2_080
 
 
+@pytest.mark.slow
 def test_ends_are_those_of_the_environment_on_1000_orders_manage() -> None:
     env, params = made()
     assert check_ends(
@@ -228,6 +230,7 @@ def test_ends_are_those_of_the_environment_on_1000_orders_manage() -> None:
     ) == {0, EndReason.BUST, EndReason.TARGET}
 
 
+@pytest.mark.slow
 def test_an_order_of_sessions_matters() -> None:
     """Else the comparison above would compare nothing."""
     env, params = made()
@@ -272,6 +275,7 @@ def test_every_way_of_marking_ends_as_in_the_environment(keys: dict[str, Any], a
     )
 
 
+@pytest.mark.slow
 def test_no_trades_have_no_path() -> None:
     market = hand_market(2)
     sessions = market.sessions(0, 1)

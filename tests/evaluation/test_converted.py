@@ -59,6 +59,7 @@ def test_every_trade_is_converted_once_at_the_rate_of_its_exit(result):
     assert sum(len(agent.trades) for agent in evaluated.agents) > 30
 
 
+@pytest.mark.slow
 def test_the_report_says_what_is_converted(result):
     over, evaluated = result
     settings = report.to_json(evaluated)["settings"]

@@ -75,6 +75,7 @@ def result(setup, policy) -> Any:
     )
 
 
+@pytest.mark.slow
 def test_the_policy_has_statistics_of_each_symbol(policy):
     assert policy.normaliser.mean.shape[0] == 4
     assert len(np.unique(np.asarray(policy.normaliser.mean), axis=0)) == 4
@@ -137,6 +138,7 @@ def test_each_symbol_has_the_bits_of_its_own_evaluation(setup, policy, result, s
     assert {key: own.settings[key] for key in same} == {key: padded.settings[key] for key in same}
 
 
+@pytest.mark.slow
 def test_pooled_figures_are_sums_over_the_symbols(result):
     for agent in result.agents:
         own = [each.agent(agent.name) for each in result.symbols.values()]

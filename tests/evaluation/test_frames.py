@@ -55,6 +55,7 @@ def test_the_files_hold_what_the_memory_holds(result, name, tmp_path):
     assert len(result.trades_of(name)) == len(result.agent(name).trades)
 
 
+@pytest.mark.slow
 def test_the_types_are_of_use(result):
     trades, equity = result.trades, result.equity
     assert len(trades) > 5, "the fixture trades"
@@ -73,6 +74,7 @@ def test_the_types_are_of_use(result):
     assert equity["account_end"].notna().sum() == (result.agents[0].account.end != 0).sum()
 
 
+@pytest.mark.slow
 def test_frames_of_the_bars_worked_by_hand():
     """One long of one contract per session, bought at the first open and sold at the flat bar's
     close.

@@ -38,6 +38,7 @@ def test_intrabar_rows_are_the_evaluations_under_each_order() -> None:
     assert "--seconds FILE" in grids.table(unknown)
 
 
+@pytest.mark.slow
 def test_cost_rows_fall_with_costs_and_the_spread_is_their_range() -> None:
     env, params, config = setup(WALK, SESSIONS)
     grid = grids.cost_grid(env, params, [rule("buy_hold", env)], WALK, SESSIONS, config)  # type: ignore[arg-type]

@@ -63,6 +63,7 @@ def hand() -> Any:
     return setup(HAND, HAND.sessions(0, 1), env={"task": "manage"}, brackets={"stop_atr": 5.0})[:2]
 
 
+@pytest.mark.slow
 def test_a_decision_fills_that_many_bars_later_and_the_price_is_that_bars(hand: Any) -> None:
     env, params = hand
     buy = scripted(env, [B, H, H, H, H, H, H, H, H, H])
@@ -90,6 +91,7 @@ def test_a_repeat_comes_too_late_and_so_does_an_order_for_a_position_that_is_gon
     assert record.action.tolist() == [H, B, H, C, TOO_LATE] * 2
 
 
+@pytest.mark.slow
 def test_a_decision_does_not_touch_a_position_it_was_not_made_for(hand: Any) -> None:
     env, params = hand
     # Two bars late. Bar 2: BUY of bar 0, filled in bar 3. Bar 3: CLOSE of bar 1, made while flat.
@@ -160,6 +162,7 @@ def lively() -> Any:
     return env, params, config, greedy(algorithm, policy, env)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "which",
     [
@@ -177,6 +180,7 @@ def test_without_a_latency_every_bit_is_the_evaluators(lively: Any, which: str) 
         assert len(set(plain.action.tolist())) >= 3
 
 
+@pytest.mark.slow
 def test_the_grid_counts_what_came_too_late(lively: Any) -> None:
     env, params, config, policy = lively
     agents = [policy, rule("sma_cross", env), rule("flat", env)]

@@ -114,6 +114,7 @@ def test_the_bundle_acts_as_the_evaluator_did(
     assert stepped(made, record, otherwise) != record.action.tolist()
 
 
+@pytest.mark.slow
 def test_sessions_apart_or_together(made):
     together = evaluated(made, "strategy", (0, 1), 1).action
     apart = [evaluated(made, "strategy", (session,), 1).action for session in (0, 1)]

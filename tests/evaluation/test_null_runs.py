@@ -70,6 +70,7 @@ def parts(config: RunConfig, *ids: int) -> tuple[TradingEnv, Any, Market, Any]:
     return TradingEnv(config.env), make_params(market, sessions, config), market, sessions
 
 
+@pytest.mark.slow
 def test_all_nulls_pass_through_one_executable() -> None:
     """The market is a traced argument: 16 null markets, four kinds of agent, not one compilation
     after the first.
@@ -92,6 +93,7 @@ def test_all_nulls_pass_through_one_executable() -> None:
     assert step_all._cache_size() == before  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_the_statistics_are_those_of_the_evaluator() -> None:
     config = small(1)
     env, params, market, sessions = parts(config, 1, 2)
@@ -109,6 +111,7 @@ def test_the_statistics_are_those_of_the_evaluator() -> None:
         )
 
 
+@pytest.mark.slow
 def test_a_mirrored_market_mirrors_buy_and_hold() -> None:
     """Before costs, the buyer of a market loses what it gains in the market upside down."""
     config = small(2).model_copy(
@@ -134,6 +137,7 @@ def always(
     return carry, jnp.where(ref.mask[policy], policy, 0), None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("intrabar", ["stop_first", "path"])
 def test_with_every_bar_mirrored_a_seller_earns_what_a_buyer_earned(intrabar: str) -> None:
     """Brackets, stops inside bars and costs included: stops keep their distance, and falls inside
@@ -222,6 +226,7 @@ def test_a_test_that_was_killed_goes_on(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.slow
 def test_money_is_checked_for_each_null() -> None:
     """The real chain stays between two levels, its nulls wander: 100 contracts fit into int32 there
     and not here.
@@ -260,6 +265,7 @@ def test_money_is_checked_for_each_null() -> None:
     assert shown < own, "larger orders are cut to what can be held on the null"
 
 
+@pytest.mark.slow
 def test_an_order_that_a_null_market_cuts_is_refused() -> None:
     """Agents of the package order `env.quantity`, which every null holds or refuses; one from
     Python may order more.

@@ -51,6 +51,7 @@ def made() -> Any:
     return env, config, [dollars, converting]
 
 
+@pytest.mark.slow
 def test_no_market_is_traced_again(made):
     env, _, alone = made
     together = in_one_shape(alone)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pytest
 
 from jaxtrade.evaluation.day_bars import HeldOutDays
 from jaxtrade.evaluation.openings import (
@@ -154,6 +155,7 @@ def test_one_trial_is_deflated_by_nothing():
     assert of_all(found).lines() == [found.lines()[0], found.lines()[2]]
 
 
+@pytest.mark.slow
 def test_trials_deflate_the_best_of_them():
     matrix = np.random.default_rng(4).normal(0.0, 10.0, (64, 12))
     best = matrix[:, matrix.mean(axis=0).argmax()]

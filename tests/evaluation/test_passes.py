@@ -52,6 +52,7 @@ def check(
     return found
 
 
+@pytest.mark.slow
 def test_an_account_that_ends_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """A floor so near that accounts end again and again; the agents are a policy that draws, and
     random trades.
@@ -89,12 +90,14 @@ def careful(carry: Any, state: Any, ref: Any, params: Any, key: Any) -> Any:
     return carry, Order(wanted, none, none, jnp.int32(KEEP_STOP), jnp.int32(-1)), jnp.int32(-1)
 
 
+@pytest.mark.slow
 def test_an_agent_that_sees_its_account_is_stepped_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     setup, _ = made(*DAYS)
     agent = Agent("careful", careful, None, "trades while its account has lost nothing")
     check(setup, lanes_of(setup, [agent]), monkeypatch, in_turn=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "column",
     [
@@ -117,6 +120,7 @@ def test_a_wrong_start_is_no_record(column: str) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_episodes_of_several_sessions_are_refused() -> None:
     setup, policies = made("network.hidden=[16]", "episode.sessions=2")
     [lane] = lanes_of(setup, agents_of(setup, policies[:1])[:1])

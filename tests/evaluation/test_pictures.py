@@ -81,6 +81,7 @@ def overlaps(figure: Any) -> list[tuple[str, str]]:
     ]
 
 
+@pytest.mark.slow
 def test_the_headline_has_the_figures_of_the_evaluation(walked: EvaluationResult) -> None:
     agent = walked.agent("random")
     title, about = equity.headline(walked, agent)
@@ -124,6 +125,7 @@ def test_winners_and_losers_are_told_apart(walked: EvaluationResult) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["random", "flat", "buy_hold", "sma_cross"])
 def test_no_text_covers_another(walked: EvaluationResult, name: str) -> None:
     """Winners and losers, no trade at all, one trade a day: titles, legends and marks of the axes
@@ -144,6 +146,7 @@ def with_random(result: EvaluationResult, mills: np.ndarray) -> EvaluationResult
     return replace(result, agents=tuple(changed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ends", "lowest", "said"),
     [
@@ -288,6 +291,7 @@ def test_targets_are_dashed_and_stops_are_solid(walked: EvaluationResult) -> Non
     ]
 
 
+@pytest.mark.slow
 def test_candles_group_bars() -> None:
     """One hand-worked session: 8000 8002 7998 ..., in candles of one bar."""
     result = result_of(hand_market(1), lambda env: [baselines.buy_and_hold(env)])
@@ -299,6 +303,7 @@ def test_candles_group_bars() -> None:
     assert day.grouped(np.array([3, 9, 4, 1, 7]), 2, np.minimum).tolist() == [3, 1, 7]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "count"), [("random", None), ("flat", 0), ("buy_hold", 4)])
 def test_files_are_pictures(
     walked: EvaluationResult, tmp_path: Path, name: str, count: int | None
@@ -428,6 +433,7 @@ def test_the_best_checkpoint_is_marked_in_every_panel() -> None:
     assert not [line for axis in plain.axes for line in axis.lines if line.get_linestyle() == ":"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("steps", "expected"),
     [
@@ -451,6 +457,7 @@ def test_steps_are_marked_at_round_numbers(steps: int, expected: list[str]) -> N
     assert shown == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("updates", [1, 2, 3])
 def test_a_run_of_few_updates_does_not_look_broken(updates: int) -> None:
     """Each update is a point that the edge does not cut off, and the areas of the actions begin at

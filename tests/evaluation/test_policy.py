@@ -92,6 +92,7 @@ def test_loaded_policy_acts_as_the_trained_one(trained):
         assert drawn == int(act(policy, None, ref, params, key, True)[1])
 
 
+@pytest.mark.slow
 def test_the_bundle_alone_is_enough(trained, tmp_path):
     shutil.copytree(trained[0] / "policy", tmp_path / "elsewhere")
     loaded = load_policy(tmp_path / "elsewhere")
@@ -103,6 +104,7 @@ def test_the_bundle_alone_is_enough(trained, tmp_path):
         assert np.array_equal(mine, theirs)
 
 
+@pytest.mark.slow
 def test_only_legal_actions_are_sampled(trained):
     loaded = load_policy(trained[0])
     rng = np.random.default_rng(1)
@@ -115,6 +117,7 @@ def test_only_legal_actions_are_sampled(trained):
         assert len(np.unique(actions)) == 7
 
 
+@pytest.mark.slow
 def test_greedy_agent_takes_the_loaded_policys_actions(trained):
     run, policy, env, params, algorithm = trained
     loaded = load_policy(run)
@@ -147,6 +150,7 @@ def test_sampling_needs_a_key(trained):
         load_policy(trained[0]).act(np.zeros(228), np.ones(7, bool), explore=True)
 
 
+@pytest.mark.slow
 def test_a_bundle_of_an_earlier_version_loads(trained, tmp_path):
     """Its schema named no algorithm, and the kind of network under `network`."""
     run, policy, *_ = trained
@@ -239,6 +243,7 @@ def of_two(trained, tmp_path_factory):
     return path, policy
 
 
+@pytest.mark.slow
 def test_a_policy_of_two_symbols_acts_with_the_statistics_of_the_chosen_one(trained, of_two):
     path, policy = of_two
     loaded, first = load_policy(path), MARKET.contract.symbol

@@ -230,6 +230,7 @@ def trusting(made: Made) -> LoadedPolicy:
 GOOD = {"direction": 1, "confidence": 0.7}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("advice", "side", "message"),
     [
@@ -266,6 +267,7 @@ def test_wrong_advice_is_refused(
         trusting.act(np.zeros(size), np.ones(actions, bool), advice=advice, side=side)
 
 
+@pytest.mark.slow
 def test_a_policy_that_takes_none_refuses_advice(made: Made) -> None:
     loaded = load_policy(made("none")[0])
     assert not loaded.listens
@@ -280,6 +282,7 @@ def test_a_list_is_for_a_panel(trusting: LoadedPolicy) -> None:
         )
 
 
+@pytest.mark.slow
 def test_advice_of_a_panel_is_a_list_with_every_member() -> None:
     seen = panel_seen([GOOD, None, {"direction": [-1, 1], "confidence": 0.5}], 3, (2,))
     assert seen.each is not None

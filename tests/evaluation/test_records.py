@@ -42,6 +42,7 @@ def found(folder):
     return read_records(folder / "records.npz")
 
 
+@pytest.mark.slow
 def test_days_are_those_of_the_figures(result, found):
     assert found.agents == tuple(agent.name for agent in result.agents)
     assert found.shown == "random"
@@ -148,6 +149,7 @@ def test_a_missing_or_damaged_file_says_what_to_do(folder, tmp_path):
             read_records(tmp_path / f"{name}.npz")
 
 
+@pytest.mark.slow
 def test_a_changed_byte_never_changes_what_is_read(folder, tmp_path):
     """It is refused, or it lies where the archive holds no content, such as an entry's date."""
     whole, refused = (folder / "records.npz").read_bytes(), 0

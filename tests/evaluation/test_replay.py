@@ -44,6 +44,7 @@ def parts(line):
     return [part.split() for part in line.split(" | ")]
 
 
+@pytest.mark.slow
 def test_before_and_after_by_hand():
     _, _, lines = replayed()
     before, _, decision, after = parts(lines[HEADERS])

@@ -44,6 +44,7 @@ def lines_of(result):
     }
 
 
+@pytest.mark.slow
 def test_undefined_is_na_in_the_table_and_none_in_json(hand_result):
     lines = lines_of(hand_result)
     assert lines["daily Sharpe"].split("  ")[-1] == "n/a (2 sessions)"
@@ -67,6 +68,7 @@ def test_undefined_is_na_in_the_table_and_none_in_json(hand_result):
     assert document["settings"]["coverage"] == 1.0
 
 
+@pytest.mark.slow
 def test_an_account_without_limits_shows_one_pass(hand_result, long_result):
     free = result_of(
         hand_market(2),
@@ -87,6 +89,7 @@ def test_an_account_without_limits_shows_one_pass(hand_result, long_result):
     assert not report.one_pass(document), "an earlier version did not say"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("costs", "facts"),
     [
@@ -139,6 +142,7 @@ def test_json_is_strict_and_carries_provenance(long_result):
         assert agent["strategy"]["illegal_actions"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("env", "kind", "expected"),
     [
@@ -162,6 +166,7 @@ def test_labels(env, kind, expected):
     assert all(f"NOTE: {label}" in text for label in result.labels)
 
 
+@pytest.mark.slow
 def test_bars_without_volume_are_labelled():
     market = dataclasses.replace(hand_market(1), synthetic=False, has_volume=False)
     (label,) = result_of(market, lambda env: [baselines.flat()]).labels
@@ -171,6 +176,7 @@ def test_bars_without_volume_are_labelled():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("trained", "expected"),
     [
@@ -218,6 +224,7 @@ def test_one_sentence_compares_with_the_baselines(hand_result):
     assert report.verdict(held).startswith("On 2 held-out sessions, ")
 
 
+@pytest.mark.slow
 def test_agents_of_one_program_act_as_alone(long_result):
     alone = result_of(
         MARKET,
@@ -243,6 +250,7 @@ def test_unknown_agent_is_named(hand_result):
         hand_result.agent("greedy")
 
 
+@pytest.mark.slow
 def test_every_file_is_written(long_result, hand_result, tmp_path):
     for name, result in (("long", long_result), ("one", hand_result)):
         paths = write(result, tmp_path / name)

@@ -91,6 +91,7 @@ def check(setup: Setup, agents: list[Agent], split: str = "all", alone: bool = T
                 )
 
 
+@pytest.mark.slow
 def test_days_of_real_bars() -> None:
     """A policy that draws its actions, and a rule, on three days."""
     setup, policies = made("network.hidden=[16]", "data.start=2013-10-09")
@@ -98,6 +99,7 @@ def test_days_of_real_bars() -> None:
     check(setup, [agents[1], agents[4]], alone=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 3, 4])
 def test_parts_in_threads_have_the_bits_of_the_whole(
     count: int, monkeypatch: pytest.MonkeyPatch
@@ -133,6 +135,7 @@ def test_an_evaluation_has_as_many_parts_as_cores_but_whole_blocks(
     assert backtest._part_count([500]) == 1
 
 
+@pytest.mark.slow
 def test_lanes_may_have_other_sessions_accounts_and_costs() -> None:
     setup, policies = made("network.hidden=[16]")
     data, size = setup.single.data, setup.single.num_sessions
@@ -163,6 +166,7 @@ def test_lanes_may_have_other_sessions_accounts_and_costs() -> None:
             )
 
 
+@pytest.mark.slow
 def test_the_market_and_the_weights_are_held_once() -> None:
     setup, policies = made()
     lanes = lanes_of(setup, agents_of(setup, policies))
@@ -199,6 +203,7 @@ def test_the_market_and_the_weights_are_held_once() -> None:
         plan_of(setup.env, [], "account")
 
 
+@pytest.mark.slow
 def test_a_block_has_one_width() -> None:
     """Whatever the number of lanes, a policy's products have `WIDTH` rows."""
     setup, policies = made("network.hidden=[16]")

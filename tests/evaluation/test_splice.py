@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import jax
 import numpy as np
+import pytest
 
 from jaxtrade.config import make_config
 from jaxtrade.data.bundled import bundled
@@ -41,6 +42,7 @@ def record_of(market: Market) -> tuple[Record, float]:
     return record, coverage(record, decisions)
 
 
+@pytest.mark.slow
 def test_a_jump_between_contracts_earns_nothing() -> None:
     """Positions, brackets and marks are those of the week as one contract, to the mill."""
     week = bundled(get_contract("ES"))

@@ -28,6 +28,7 @@ def run(name, env_values=None, **sections):
     return record, assemble_trades(record, decisions, params), decisions
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["random", "buy_hold", "sma_cross"])
 @pytest.mark.parametrize(
     "env", [{}, {"task": "entry", "quantity": 3}, {"mark": "close", "fill": "close"}]
@@ -83,6 +84,7 @@ def test_excursions_of_flips_against_the_bars():
         assert trades.mae[k] == max(-moves.min(), 0)
 
 
+@pytest.mark.slow
 def test_excursions_stop_at_the_exit():
     """A bracket caps both: a stopped trade's worst price is its unslipped exit, a target's best one
     is the target.
@@ -99,6 +101,7 @@ def test_excursions_stop_at_the_exit():
     assert np.array_equal(trades.mfe[won], trades.ticks[won])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("gap", "mae", "mfe"), [(50, 0, 53), (-50, 55, 0)])
 def test_an_excursion_that_never_came_is_zero(gap, mae, mfe):
     """Bought at the close of 8000 (and a tick): every later price lies beyond the gap, on one side
@@ -205,6 +208,7 @@ def test_fills_have_the_stamp_of_where_in_a_bar_they_were_made():
             assert row[7] == (clock.opened(left) if at_close is None else clock.closed(at_close))
 
 
+@pytest.mark.slow
 def test_files_read_back(tmp_path):
     sessions = MARKET.sessions(0, 1, 2, 3)
     env, params, config = setup(

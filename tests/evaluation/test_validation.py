@@ -48,6 +48,7 @@ def trained_reward(env, params, session, action):
     return sum_of, steps
 
 
+@pytest.mark.slow
 def test_by_hand():
     """In at 8002, out at the flat bar's 8007 - 1: 4 ticks less two commissions, $45.84 a session;
     none for staying out.
@@ -69,6 +70,7 @@ def test_by_hand():
     assert both == pytest.approx(score / 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("drawdown", "whole"), [(20_000.0, True), (300.0, False)])
 def test_the_evaluator_pays_what_training_pays(drawdown, whole):
     """With every kind of term, one session, and an account that ends in it: nothing is paid after

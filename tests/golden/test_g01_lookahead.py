@@ -40,6 +40,7 @@ def moves(count: int) -> tuple[Rows, list[int]]:
     return rows, signs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_acting_on_a_return_already_known_earns_nothing(engine: str) -> None:
     rows, signs = moves(60)
@@ -70,6 +71,7 @@ def leaves(trace: Trace, steps: int) -> list[bytes]:
     return [np.asarray(leaf)[:steps].tobytes() for leaf in jax.tree.leaves(kept)]
 
 
+@pytest.mark.slow
 def test_later_bars_change_nothing_before() -> None:
     """`allocate`: bars after a row are replaced; masks, rewards, fills and accounts up to it keep
     their bits.

@@ -14,6 +14,7 @@ import pytest
 from tests.golden.engines import ENGINES, TICK, Step, play, walk
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_short_on_a_flat_price_earns_nothing(engine: str) -> None:
     rows = [(20_000, 20_000, 20_000, 20_000)] * 12
@@ -39,6 +40,7 @@ def ledger(steps: list[Step], closes: list[list[int]]) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("engine", "seed"), [("single", 1), ("joint", 2), ("joint", 3)])
 def test_equity_is_cash_plus_holdings_at_each_step(engine: str, seed: int) -> None:
     """Random positions, flips and parts of positions, with commission and slippage; the flat bar

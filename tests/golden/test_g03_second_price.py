@@ -5,10 +5,12 @@ from its own bars.
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from tests.golden.engines import play, walk
 
 
+@pytest.mark.slow
 def test_shuffling_the_bars_of_b_changes_the_profit_of_b_alone() -> None:
     a, b = walk(1, 60), walk(2, 60, 9_000)
     order = np.random.default_rng(5).permutation(60)

@@ -129,6 +129,7 @@ def test_what_the_policy_chooses_is_what_the_environment_does(
             assert after == meant(name, dict(zip(symbols, before, strict=True)))
 
 
+@pytest.mark.slow
 def test_every_legal_action_does_what_its_name_says(exported: tuple[Setup, Any, Path]) -> None:
     setup, _, _ = exported
     if setup.config.env.task != "allocate":

@@ -72,6 +72,7 @@ def test_the_terms_of_several_symbols_sum_to_the_reward(joint: worlds.Trace) -> 
         assert np.isfinite(np.asarray(values)).all()
 
 
+@pytest.mark.slow
 def test_costs_and_risks_are_positive_amounts(joint: worlds.Trace) -> None:
     terms = joint.outcome.info.terms
     for name in NEVER_NEGATIVE:
@@ -81,6 +82,7 @@ def test_costs_and_risks_are_positive_amounts(joint: worlds.Trace) -> None:
     assert (np.asarray(terms["turnover"])[np.asarray(terms["position_changed"]) > 0] > 0).all()
 
 
+@pytest.mark.slow
 def test_the_terms_of_one_symbol_sum_to_the_reward() -> None:
     env = TradingEnv(EnvConfig(task="manage", window=2))
     params = worlds.make_params(worlds.walk_market(1), account=worlds.rules(drawdown=900_000))

@@ -41,6 +41,7 @@ def joint() -> Any:
     return run(portfolio_env(settings, ("A", "B")), params, 5, 2_000).outcome
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [single, joint])
 def test_a_truncation_is_no_termination(make: Any) -> None:
     outcome = make()

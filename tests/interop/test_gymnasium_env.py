@@ -28,6 +28,7 @@ def env() -> gymnasium.Env:
     return to_gymnasium(ENV, PARAMS)
 
 
+@pytest.mark.slow
 def test_gymnasiums_check_finds_nothing() -> None:
     """Made by name, so that the spec is checked too; a warning is an error."""
     register_envs()
@@ -40,6 +41,7 @@ def test_gymnasiums_check_finds_nothing() -> None:
     assert vector.num_envs == 2
 
 
+@pytest.mark.slow
 def test_importing_the_door_registers_it() -> None:
     code = (
         f"import gymnasium\ntry:\n    gymnasium.spec('{ENV_ID}')\n    raise SystemExit('known before')\n"
@@ -61,6 +63,7 @@ def test_the_same_seed_is_the_same_episode(env: gymnasium.Env) -> None:
     assert env.reset(seed=5)[1]["row"] != info["row"]
 
 
+@pytest.mark.slow
 def test_arrays_are_the_callers(env: gymnasium.Env) -> None:
     observation, info = env.reset(seed=0)
     assert observation.dtype == np.float32
@@ -71,6 +74,7 @@ def test_arrays_are_the_callers(env: gymnasium.Env) -> None:
     assert type(info["row"]) is int
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "row"),
     [

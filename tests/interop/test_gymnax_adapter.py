@@ -22,6 +22,7 @@ def cartpole():
     return from_gymnax("CartPole-v1")
 
 
+@pytest.mark.slow
 def test_adapter_gives_what_gymnax_gives(cartpole):
     """500 random steps: observations, rewards, ends and final observations equal gymnax's own,
     resets included.

@@ -34,6 +34,7 @@ def test_registered_and_made_by_name() -> None:
     assert "record" in env.state_space(params).spaces
 
 
+@pytest.mark.slow
 def test_spaces_hold_what_they_describe() -> None:
     observation, state = DOOR.reset(jax.random.key(0), PARAMS)
     space = DOOR.observation_space(PARAMS)
@@ -49,6 +50,7 @@ def test_spaces_hold_what_they_describe() -> None:
     np.testing.assert_array_equal(DOOR.get_obs(state, PARAMS), observation)
 
 
+@pytest.mark.slow
 def test_gymnaxs_wrappers_count_the_episodes() -> None:
     """Flatten and Log around it, vmapped and jitted: the log equals the environment's own count."""
     env = LogWrapper(FlattenObservationWrapper(DOOR))  # pyright: ignore[reportArgumentType]
@@ -84,6 +86,7 @@ def test_gymnaxs_wrappers_count_the_episodes() -> None:
     np.testing.assert_allclose(returns[done], own_returns[done], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_gymnaxs_gym_wrapper_runs() -> None:
     env = GymnaxToGymWrapper(DOOR, seed=3)
     observation, _ = env.reset()
@@ -94,6 +97,7 @@ def test_gymnaxs_gym_wrapper_runs() -> None:
     assert info["action_mask"][0]
 
 
+@pytest.mark.slow
 def test_without_auto_reset_the_ended_state_says_so() -> None:
     """`step_env` leaves an ended episode as it is; until then both steps lead to the same state."""
     step_env = jax.jit(DOOR.step_env)

@@ -40,6 +40,7 @@ def stacked(rows: list[list]) -> Trajectory:
     return Trajectory(*(np.stack(column) for column in zip(*rows, strict=True)))
 
 
+@pytest.mark.slow
 def test_the_trajectory_is_worth_comparing(truth: Trajectory) -> None:
     """4000 steps, every kind of end, forbidden actions, positions taken."""
     assert truth.reward.size == STEPS * NUM_ENVS == 4000
@@ -53,6 +54,7 @@ def test_the_trajectory_is_worth_comparing(truth: Trajectory) -> None:
     )
 
 
+@pytest.mark.slow
 def test_gymnax_is_equal(truth: Trajectory) -> None:
     interface = to_gymnax(ENV, PARAMS)
 
@@ -121,6 +123,7 @@ def test_gymnasium_env_is_equal(truth: Trajectory) -> None:
     assert_same(Trajectory(*(np.stack(x, axis=1) for x in zip(*columns, strict=True))), truth)
 
 
+@pytest.mark.slow
 def test_gymnasium_vector_env_is_equal(truth: Trajectory) -> None:
     env, rows = to_gymnasium_vec(ENV, PARAMS, NUM_ENVS), []
     observation, infos = env.reset(seed=SEED)
@@ -167,6 +170,7 @@ def same_info(ours: dict, theirs: dict) -> None:
             np.testing.assert_array_equal(ours[key], value, err_msg=key)
 
 
+@pytest.mark.slow
 def test_vector_env_packs_as_gymnasiums_own(truth: Trajectory) -> None:
     """Observations, ends and every entry of the infos equal those of SyncVectorEnv(SAME_STEP) over
     our Env.

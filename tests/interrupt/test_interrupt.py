@@ -136,12 +136,14 @@ def command(
     return code, stdout.read_text().splitlines(), (tmp_path / "stderr").read_text().splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("work", [DEAF, SWALLOWED, TURNED])
 def test_130_and_one_line_whatever_the_main_thread_does(tmp_path: Path, work: str) -> None:
     code, _, said = command(tmp_path, work)
     assert (code, said) == (130, ["interrupted"])
 
 
+@pytest.mark.slow
 def test_its_line_is_the_last_one(tmp_path: Path) -> None:
     code, _, said = command(tmp_path, NOISY)
     assert (code, said[-1]) == (130, "interrupted")
@@ -165,6 +167,7 @@ def test_the_outermost_hint_is_printed(tmp_path: Path) -> None:
     assert command(tmp_path, HINTED) == (130, ["ready"], ["interrupted; outer"])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 @pytest.mark.parametrize("wait", ["time.sleep(1000)", "in_c()"])
 def test_no_child_is_left(tmp_path: Path, wait: str) -> None:

@@ -40,6 +40,7 @@ pick = jax.jit(jax.vmap(d.pick, (0, None, None)))
 CHANCES = jax.random.uniform(jax.random.key(0), (256,))
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(logits_and_mask())
 def test_matches_float64(case):

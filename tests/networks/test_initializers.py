@@ -47,6 +47,7 @@ def test_several_agents_are_made_one_matrix_at_a_time() -> None:
     )  # the check can fail
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(11, 4), (4, 11), (4, 4)])
 def test_agents_get_what_each_would_get_alone(shape: tuple[int, int]) -> None:
     keys = jax.random.split(jax.random.key(1), 3)

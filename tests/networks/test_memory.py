@@ -87,6 +87,7 @@ def test_a_step_by_the_equations(network, sequences):
     )  # tanh(ln sqrt 3) = (3 - 1) / (3 + 1)
 
 
+@pytest.mark.slow
 def test_the_same_as_flax(network, sequences):
     """flax has no bias in the recurrent share of r and z: there the two biases add up."""
     net, parameters = network
@@ -138,6 +139,7 @@ def test_recall_is_one_step_after_the_other(network, sequences):
     assert recall(net, parameters, None, observations.reshape(-1, SIZE), first.reshape(-1)) is None
 
 
+@pytest.mark.slow
 def test_gradients_reach_back_to_the_episodes_first_observation_and_no_further(network, sequences):
     net, parameters = network
     observations, first, carry = sequences
@@ -167,6 +169,7 @@ def test_torsos_read_observation_and_memory(network, sequences):
     assert not np.allclose(value, other[1])
 
 
+@pytest.mark.slow
 def test_the_gradient_by_hand_is_that_of_autodiff(network, sequences):
     """`run_gru` against the same steps differentiated by JAX, for weights, carry and gates."""
     _, parameters = network

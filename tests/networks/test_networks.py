@@ -7,6 +7,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from jaxtrade.networks.heads import ActorCritic
 
@@ -17,6 +18,7 @@ def make(hidden=(16, 8), activation="tanh"):
     return network, jax.jit(network.init)(jax.random.key(0), None, jnp.zeros(11))
 
 
+@pytest.mark.slow
 def test_shapes_and_batching():
     network, variables = make()
     x = jax.random.normal(jax.random.key(1), (7, 3, 11))
@@ -27,6 +29,7 @@ def test_shapes_and_batching():
     np.testing.assert_array_equal(network.apply(variables, None, x, method="value"), value)
 
 
+@pytest.mark.slow
 def test_torsos_are_separate():
     network, variables = make()
     x = jnp.ones(11)
@@ -35,6 +38,7 @@ def test_torsos_are_separate():
     assert any(np.any(np.asarray(g) != 0) for g in jax.tree.leaves(grads["value_torso"]))
 
 
+@pytest.mark.slow
 def test_orthogonal_with_the_published_gains():
     _, variables = make(hidden=(11, 11))
     params = variables["params"]
@@ -51,6 +55,7 @@ def test_orthogonal_with_the_published_gains():
     )
 
 
+@pytest.mark.slow
 def test_activation_is_the_configured_one():
     network, variables = make(hidden=(4,), activation="relu")
     x = jax.random.normal(jax.random.key(2), (11,))

@@ -16,6 +16,7 @@ from jaxtrade.networks.normalize import CLIP, RunningStats, init_stats, merge, n
 ADD = jax.jit(merge)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=6), st.integers(0, 2**31 - 1))
 def test_any_cut_into_batches_gives_the_whole_samples_moments(sizes, seed):
@@ -51,6 +52,7 @@ def test_prices_keep_their_shape_after_many_updates():
     assert abs(seen.std() - 1) < 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("constant", [0.0, 24_000.123, -1e-30, 3.3e7])
 def test_a_slot_that_never_varies_gives_zero(constant):
     stats = init_stats(2)
@@ -129,6 +131,7 @@ def test_groups_are_the_statistics_of_their_rows_alone(batches, seed):
         )
 
 
+@pytest.mark.slow
 def test_one_group_per_row_agrees_with_a_single_group():
     batch = jnp.asarray(np.random.default_rng(2).normal(5.0, 2.0, (64, 3)), jnp.float32)
     one, grouped = (

@@ -137,6 +137,7 @@ def algorithms_of(jaxpr) -> list:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     [

@@ -42,6 +42,7 @@ def check(nulls: list[Null], pooled: Null) -> None:
     )  # eight draws of a standard normal: 1 in 130 to be past it
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "intrabar"),
     [
@@ -83,6 +84,7 @@ def _peek(carry, state, ref, params, key):
     )
 
 
+@pytest.mark.slow
 def test_a_look_into_the_future_is_noticed():
     setup = martingale(0, "env.task=manage", f"data.synthetic_sessions={SESSIONS['manage']}", *LEAN)
     null = null_of([trades_of(setup, Agent("peek", _peek, None, "looks ahead"))])

@@ -314,6 +314,7 @@ def played(unit: str) -> Comparison:
     return compare(lanes, STEPS, sum(map(ord, unit)), rollout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit",
     [

@@ -124,6 +124,7 @@ SHORTED = {
 }
 
 
+@pytest.mark.slow
 @both_engines
 def test_stop(engine):
     # low 987 <= stop 988: min(1000, 988) - 1 = 987; (987 - 1001) * 12,500 = -175,000, two sides

@@ -32,6 +32,7 @@ from tests.oracle.test_golden import (
 )
 
 
+@pytest.mark.slow
 @both_engines
 def test_liquidation_at_the_drawdown_floor(engine):
     # high water 1002: 12,500 - 2,080 = 10,420, floor -89,580. Net of the exit side equity meets it
@@ -137,6 +138,7 @@ DAILY = Settings(
 )
 
 
+@pytest.mark.slow
 @both_engines
 def test_daily_loss_locks_until_the_next_session(engine):
     # floor -100,000: k = floor((-100,000 + 4,160)/12,500) = floor(-7.67) = -8, level 993; b2: 992,

@@ -75,6 +75,7 @@ SHORT = {
 }
 
 
+@pytest.mark.slow
 @both_engines
 def test_a_long_buys_at_the_ask_and_sells_at_the_bid(engine):
     # out at the bid of 1006: 4 * 12,500 - 4,160; marked there before it leaves: 50,000 - 2,080
@@ -307,6 +308,7 @@ def test_the_flat_bar_leaves_on_the_other_side(engine, action, price, balance):
     )
 
 
+@pytest.mark.slow
 @both_engines
 @pytest.mark.parametrize(("action", "entry", "stop"), [(BUY, 1002, 990), (SELL, 1000, 1012)])
 def test_fill_at_close_takes_the_close_of_the_side_traded(engine, action, entry, stop):

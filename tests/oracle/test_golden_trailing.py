@@ -118,6 +118,7 @@ def test_an_intraday_floor_ends_the_same_trade_at_once(engine):
     )
 
 
+@pytest.mark.slow
 @both_engines
 def test_a_static_floor_never_moves(engine):
     # session 2: k = floor((-200,000 + 2,080 - 431,260) / 12,500) = -51: the stop at 981 is nearer,
@@ -166,6 +167,7 @@ def test_an_end_of_day_floor_never_falls_and_stops_at_its_cap(engine):
     )
 
 
+@pytest.mark.slow
 @both_engines
 def test_end_of_day_with_marks_at_the_close(engine):
     # Session 1: long at 1001; the close of 1015 (172,920) raises nothing; out at the flat bar: 1010
@@ -282,6 +284,7 @@ REWARDED: dict[str, tuple[list[Bar], Sequence[int], dict[str, Any], list[float]]
 }
 
 
+@pytest.mark.slow
 @both_engines
 @pytest.mark.parametrize("preset", list(REWARDED))
 def test_reward_presets_by_hand(engine, preset):
@@ -313,6 +316,7 @@ def test_the_old_systems_breach_costs_ten_and_the_loss(engine):
     )
 
 
+@pytest.mark.slow
 @both_engines
 def test_marks_at_the_close_only(engine):
     # b2: low 990, close 994: net equity -2,080 - 87,500 - 2,080 = -91,660 > -100,000: still held,
@@ -339,6 +343,7 @@ def test_marks_at_the_close_only(engine):
     )
 
 
+@pytest.mark.slow
 @both_engines
 def test_fill_at_the_decision_close(engine):
     # bought at the close of b0 (1000 + 1), bracket around 1000; b1 opens at 985, through 988: 984

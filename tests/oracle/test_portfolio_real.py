@@ -80,6 +80,7 @@ def pairs() -> Portfolio:
     return load_portfolio(config_of("product"))
 
 
+@pytest.mark.slow
 def test_shared_bars_are_those_of_the_semantics(pairs: Portfolio) -> None:
     """Every price, rate and row of the device against a join that knows nothing of NumPy."""
     shared, data = join([symbol_of(member) for member in pairs.members]), pairs.data
@@ -265,6 +266,7 @@ def test_one_leg_alone_is_the_single_leg_engine(symbol: str, leg: int, trailing:
     assert set(np.unique(one.fills[-1])) >= {0, 6, 7}, "no liquidation, or no flat bar, was reached"
 
 
+@pytest.mark.slow
 def test_a_planted_difference_is_found(pairs: Portfolio) -> None:
     """The comparison sees one mill: an oracle with another commission disagrees."""
     config = config_of("table")

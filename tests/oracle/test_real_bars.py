@@ -130,6 +130,7 @@ def both(market: Market, params: EnvParams) -> Both:
     return both_scalings(params, jax.tree.map(jnp.asarray, seed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(CASES))
 def test_sessions_found_again(name):
     bars, table = bars_of(name, DEFAULT, 20), market_of(name, DEFAULT, 20).data.sessions
@@ -150,6 +151,7 @@ def test_a_splice_that_is_missed_is_seen():
     assert len(found) == 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

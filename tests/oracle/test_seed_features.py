@@ -87,6 +87,7 @@ def test_the_oracle_has_its_own_list_of_the_42() -> None:
     assert list(CONTEXT_FEATURES) == context_indicators.NAMES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "scaling"),
     [

@@ -47,6 +47,7 @@ def bars() -> Bars:
     return random_market(11, 8, incomplete=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", IMPACTS)
 def test_every_fill_offset_and_mill(name: str, rollout: Any, bars: Bars) -> None:
     impact, settings = IMPACTS[name], TIGHT if name != "permanent" else LOCKS

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import pytest
 from jaxlib.mlir import ir
 
 from tests.reference_runs.capture import digest, passing_through
@@ -70,6 +71,7 @@ def test_every_task_learner_and_network_is_among_the_configurations() -> None:
         assert not [name for name in names if f"{key}={name}" not in words]
 
 
+@pytest.mark.slow
 def test_a_command_leaves_the_digests_of_its_programs(tmp_path: Path) -> None:
     out = tmp_path / "found.json"
     command = [sys.executable, str(CAPTURE), str(out), "config", "show", "quickstart"]

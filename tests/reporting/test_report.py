@@ -96,6 +96,7 @@ def test_the_sections_stand_in_their_order_and_honesty_is_first(found):
     assert links == ["#figures", *(f"#{name}" for name in SECTIONS)]
 
 
+@pytest.mark.slow
 def test_the_page_has_landmarks_and_names_for_all_that_is_drawn(bare, full):
     for html in (bare.html, full.html):
         elements = parsed(html).elements
@@ -308,6 +309,7 @@ def test_without_trades_and_without_metrics_it_still_stands(tmp_path):
 # --- its size -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_oldest_bars_are_left_out_first_and_the_page_says_so(tmp_path):
     collected = collect.collect(collect.choose(made_run(tmp_path / "made", sessions=30, each=430)))
     whole = make.make(collected)
@@ -403,6 +405,7 @@ def _random_first(env):
     return [baselines.random_masked(env), baselines.flat()]
 
 
+@pytest.mark.slow
 def test_a_real_evaluation_gives_its_own_figures(real):
     """Sessions, drawdown, accounts and trades of the report are those of the evaluator."""
     result, found = real
@@ -468,6 +471,7 @@ def test_the_command_writes_three_files(run, tmp_path, capsys):
     ).read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "facts"),
     [

@@ -52,6 +52,7 @@ def net_of(run: Path) -> np.ndarray:
     return np.stack([each.daily_net for each in evaluated_records(run).values()])
 
 
+@pytest.mark.slow
 def test_the_figures_are_those_of_their_formulas(kept):
     """Against SciPy and the formulas as they are printed in the papers, for the third seed."""
     found, net = data_of(kept, seed=2)["statistics"], net_of(kept)
@@ -87,6 +88,7 @@ def test_the_figures_are_those_of_their_formulas(kept):
     assert found["dsr"]["value"] == pytest.approx(stats.norm.cdf((ratio - lucky) / error), abs=1e-6)
 
 
+@pytest.mark.slow
 def test_what_the_overfitting_and_the_baselines_say_is_that_of_the_trials_and_of_all_seeds(kept):
     """Other seeds: the same test of all policies, and the same trials, but a Sharpe ratio of their
     own.
@@ -114,6 +116,7 @@ def test_one_policy_has_no_interval_over_seeds(alone):
     assert found["dsr"]["value"] == pytest.approx(found["psr"]["value"]), "one trial is not picked"
 
 
+@pytest.mark.slow
 def test_policies_of_different_settings_are_not_pooled(kept):
     choice = collect.choose(kept, seed=2)
     apart = statistics.read_days(kept, "test", None, "seed 2", alike=False)
@@ -157,6 +160,7 @@ def test_one_symbol_of_several_has_no_trials_of_its_own(alone):
 # --- the trial log ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_openings_are_counted_when_the_report_is_made_and_it_is_none(alone):
     log = logged(alone).parent / TRIALS
     before = log.read_bytes()
@@ -180,6 +184,7 @@ def change(log: Path) -> None:
     log.write_bytes(lines[0].replace(b'"agent":"greedy"', b'"agent":"other"') + b"".join(lines[1:]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("harm", "why"),
     [
@@ -221,6 +226,7 @@ def test_sessions_outside_the_test_split_are_not_counted(alone):
     assert data["statistics"]["psr"]["value"] is not None
 
 
+@pytest.mark.slow
 def test_a_report_with_a_log_is_made_again_byte_for_byte(kept, tmp_path):
     one, other = (make.make(collect.collect(collect.choose(kept))) for _ in range(2))
     assert (one.html, one.json, one.trades) == (other.html, other.json, other.trades)
@@ -240,6 +246,7 @@ def parses(line: str) -> None:
     build_parser().parse_args(words)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("split", "number"),
     list(itertools.product(("test", "validation", "train", "all"), (None, "seed_3", "agent_002"))),
@@ -249,6 +256,7 @@ def test_every_command_is_one_of_the_command_line(split, number):
         parses(command(section, {"split": split, "number": number}))
 
 
+@pytest.mark.slow
 def test_the_commands_of_a_page_name_its_split_and_its_policy(kept):
     data = collect.collect(collect.choose(kept, seed=3))
     printed = re.findall("<code>(jaxtrade .*?)</code>", make.make(data).html)

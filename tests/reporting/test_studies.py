@@ -42,6 +42,7 @@ def data_of(run: Path, **which):
     return collect.collect(collect.choose(run, **which)).data
 
 
+@pytest.mark.slow
 def test_a_study_of_an_earlier_policy_is_left_out_and_named(tmp_path):
     run = made_run(tmp_path / "run", optional=True)
     folder = run / "evaluation" / "test"

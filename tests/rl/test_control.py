@@ -223,6 +223,7 @@ def test_early_stop_stops_and_stays_stopped(tmp_path):
     assert again.state == made.state
 
 
+@pytest.mark.slow
 def test_evaluations_are_every_n_chunks_and_at_the_end(tmp_path):
     made = controller(tmp_path / "best", {6: 1.0, 8: 0.0}, evaluate_every=3)
     run(tmp_path, [made])

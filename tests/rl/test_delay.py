@@ -144,6 +144,7 @@ def followed(request: pytest.FixtureRequest, folder: Path) -> Followed:
 # --- the older policies -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delay", [1, 2, 3])
 def test_the_policy_of_version_u_minus_d_acts(delay: int) -> None:
     """Policy u has the parameter 10 u and the statistic 100 u."""
@@ -175,6 +176,7 @@ def test_without_a_delay_the_policy_itself_acts() -> None:
 # --- runs -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_recorded_lag_is_the_update_up_to_the_delay(followed: Followed) -> None:
     rows = followed.result.history
     assert [(row["lag_min"], row["lag_max"]) for row in rows] == [
@@ -190,6 +192,7 @@ def test_the_lag_is_read_from_the_versions(ppo: Followed) -> None:
     assert program_of("ppo")(false, PARAMS)[1]["lag_max"].tolist() == [7]
 
 
+@pytest.mark.slow
 def test_the_environments_see_the_actions_of_the_older_policy(followed: Followed) -> None:
     """The rollout of update 4 is that of a learner without a delay that has the parameters and
     statistics of update 2, bit for bit."""
@@ -234,6 +237,7 @@ def test_a_run_that_begins_from_another_policy_acts_with_that_policy(ppo: Follow
 # --- PPO --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_v_trace_on_fresh_steps_learns_as_gae_does(ppo: Followed) -> None:
     """In update 0 the policy that learns acts: the same step as without a delay, up to rounding."""
     result, states = ppo.result, ppo.states

@@ -262,6 +262,7 @@ def test_the_soft_target_moves_by_tau(soft):
     assert [float(row["q_error"]) < 1e-5 for row in rows] == [True] * 5
 
 
+@pytest.mark.slow
 def test_the_target_becomes_the_online_network_where_the_steps_cross_a_multiple(whole):
     """Two gradient steps in an update of 32 environment steps: they stand at 16, 32, 48, ...
     Multiples of 100 are crossed at 112, 208 and 304: in updates 4, 7 and 10. A test by modulo would

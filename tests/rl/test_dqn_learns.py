@@ -81,6 +81,7 @@ def test_the_value_of_a_reward_that_the_observation_tells():
         assert at(cue)[1] == pytest.approx(cue, abs=0.05)
 
 
+@pytest.mark.slow
 def test_a_reward_at_the_end_is_discounted():
     """Over three steps: the samples of n = 3 steps and their ends count as they should."""
     at = learn(LATE, length=3)

@@ -88,6 +88,7 @@ def source_of(scores: list[float], finite: list[bool] | None = None, update: int
 # --- who goes on from whom --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_worst_two_of_eight_go_on_from_the_best_two() -> None:
     """Agents 2 and 7 are the worst, 4 and 1 the best. Over many events each of the best is
     taken.
@@ -200,6 +201,7 @@ def event(request: pytest.FixtureRequest) -> Any:
     return state, *program(state, scores, event_key(5, 1))
 
 
+@pytest.mark.slow
 def test_what_was_learnt_is_copied_and_the_rest_stays(event: Any) -> None:
     before, after, lineage = event
     source = lineage.decision.source.tolist()
@@ -244,6 +246,7 @@ def test_the_drawn_settings_fill_their_range() -> None:
     np.testing.assert_allclose(found[[0, 500, 1000]], [1e-4, 1e-3, 1e-2], rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_memory_begins_anew_and_older_policies_are_copied() -> None:
     values = config_of().model_dump(mode="json")
     values["network"] |= {"kind": "gru", "rnn_width": 4}
@@ -283,6 +286,7 @@ def rows_of(config: RunConfig, events: int = 3) -> list[dict[str, Any]]:
     return [*rows, {"update": events + 1, "event": "final", "scores": last, "winner": 2}]
 
 
+@pytest.mark.slow
 def test_the_file_gives_the_same_decisions_and_the_winner() -> None:
     config = config_of()
     assert replay(rows_of(config), config) == 2

@@ -78,6 +78,7 @@ def test_the_platform_decides():
     assert form_of() is (CPU if jax.default_backend() == "cpu" else DEVICE)
 
 
+@pytest.mark.slow
 def test_a_deep_pair_applies_its_layers_in_their_order():
     """As text, Dense_10 comes before Dense_2: so JAX orders the keys of what training works on."""
     network = ActorCritic(3, (4,) * 11)
@@ -97,6 +98,7 @@ def test_a_deep_pair_applies_its_layers_in_their_order():
     jax.tree.map(np.testing.assert_array_equal, unpack(packed, parameters), parameters)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hidden", [(6, 5), (4,)])
 def test_a_pair_gives_both_networks_outputs(hidden):
     network = ActorCritic(3, hidden)
@@ -195,6 +197,7 @@ def test_gradients_of_both_ways_agree_and_illegal_actions_have_none():
 # --- windows as tables ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["mlp", "seed scaling"])
 def test_a_table_gives_the_same_observations(kind):
     """Bit by bit, at every row that an environment may stand at."""

@@ -12,6 +12,7 @@ from jaxtrade.rl import minibatches
 minibatch_rows = jax.jit(minibatches.minibatch_rows, static_argnums=(1, 2, 3, 4, 5))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("num_steps", "num_envs", "groups", "count"), [(4, 8, 4, 2), (3, 16, 8, 6), (5, 2, 1, 5)]
 )
@@ -44,6 +45,7 @@ def test_every_group_has_an_order_of_its_own():
     assert len({tuple(steps) for steps in rows // 4}) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("num_steps", "num_envs", "groups", "count", "length"),
     [(6, 16, 4, 4, 6), (6, 16, 4, 2, 3), (4, 6, 1, 3, 4)],

@@ -103,6 +103,7 @@ def test_the_row_of_a_reference_chooses_the_statistics(market):
             np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_statistics_of_a_symbol_chosen_beforehand_give_the_same_bits(market):
     env, rows = TwoSymbols(), jnp.arange(40, 80)
     stats = add_observations(env, init_stats(2, 2), Seen(jnp.arange(80)), market)
@@ -117,6 +118,7 @@ def test_the_statistics_of_a_symbol_chosen_beforehand_give_the_same_bits(market)
     assert yen.mean.shape == (1, 2)
 
 
+@pytest.mark.slow
 def test_a_symbol_without_rows_keeps_its_statistics_to_the_bit(market):
     env = TwoSymbols()
     before = add_observations(env, init_stats(2, 2), refs(0, 1, 2, 41, 42), market)
@@ -126,6 +128,7 @@ def test_a_symbol_without_rows_keeps_its_statistics_to_the_bit(market):
         assert (old[0] != new[0]).all()
 
 
+@pytest.mark.slow
 def test_a_slot_that_is_constant_in_one_symbol_gives_zero_there_alone():
     values = jnp.stack(
         [jnp.concatenate([jnp.full(7, 0.1), jnp.arange(7.0)]), jnp.arange(14.0)], axis=1

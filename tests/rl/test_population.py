@@ -134,6 +134,7 @@ def test_agents_differ(one_update):
     assert np.abs(first - second).max() > 0.01
 
 
+@pytest.mark.slow
 def test_rows_hold_the_mean_and_each(whole):
     result, _ = whole
     assert [row["update"] for row in result.history] == list(range(1, 9))
@@ -195,6 +196,7 @@ def test_an_agent_of_which_nothing_is_left_has_not_learned(whole):
     assert nobody["recompiles"] == (True, 0)
 
 
+@pytest.mark.slow
 def test_stacked_checkpoints_resume_to_the_same_bits(whole):
     result, directory = whole
     like = jax.eval_shape(STACK.wrap(PPO).init, STACK.keys(5), PARAMS)
@@ -218,6 +220,7 @@ def test_another_number_of_agents_is_refused(whole):
         train(PPO, PARAMS, config=TRAIN, key=STACK.keys(0), num_seeds=2)
 
 
+@pytest.mark.slow
 def test_hooks_see_and_steer_all_agents_and_one_key_is_folded():
     """The number of agents is the configuration's."""
 
@@ -238,6 +241,7 @@ def test_hooks_see_and_steer_all_agents_and_one_key_is_folded():
     assert result.health["recompiles"] == (True, 0)
 
 
+@pytest.mark.slow
 def test_one_diverged_agent_is_named():
     with pytest.raises(DivergedError, match=r"update 1: .*agent 0 .*not finite"):
         train(PPO, probe_params(kind=1, length=5), config=TRAIN, key=STACK.keys(0), num_seeds=N)
@@ -305,6 +309,7 @@ def test_floats_of_the_wrong_shape_are_refused(whole):
         set_hparams(state, {"gamma": np.zeros(2)})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "match"),
     [

@@ -99,6 +99,7 @@ def assert_same(a, b) -> None:
         np.testing.assert_array_equal(x, y, err_msg=jax.tree_util.keystr(path))
 
 
+@pytest.mark.slow
 def test_ratio_is_one_in_the_first_minibatch(trained):
     _, history = trained
     assert max(m["ratio_error"] for m in history) <= 1e-5
@@ -106,6 +107,7 @@ def test_ratio_is_one_in_the_first_minibatch(trained):
     assert all(m["approx_kl"] > 0 for m in history)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["mask", pytest.param("normaliser", marks=pytest.mark.slow)])
 def test_planted_faults_break_the_ratio(monkeypatch, fault):
     real = ppo_loss
@@ -147,6 +149,7 @@ def test_metrics_are_measured(trained):
     assert last["learning_rate"] == np.float32(1e-3)
 
 
+@pytest.mark.slow
 def test_an_illegal_action_is_counted():
     _, seen, _ = unroll(
         ENV,
@@ -215,6 +218,7 @@ def loss_of(advantage, normalise_advantages):
     )
 
 
+@pytest.mark.slow
 def test_loss_by_hand():
     loss, terms = loss_of([1.0, 1.0, -1.0, -1.0], False)
     # ratios 0.5, 1.5, 1.5, 0.5 with clip 0.2: min(.5, .8) + min(1.5, 1.2) + min(-1.5, -1.2) +
@@ -310,6 +314,7 @@ def test_a_number_that_is_not_finite_is_flagged_and_not_learnt_from(learner):
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.params))
 
 
+@pytest.mark.slow
 def test_act_masked_mode_and_sample(learner, trained):
     act, policy = learner.algorithm.act, learner.algorithm.policy(trained[0])
     ref = jax.tree.map(lambda x: x[0], trained[0].ref)
@@ -326,6 +331,7 @@ def test_act_masked_mode_and_sample(learner, trained):
     assert np.asarray(extras.mask[0])[np.asarray(actions)].all()
 
 
+@pytest.mark.slow
 def test_rollout_stores_references_and_no_observations(monkeypatch):
     monkeypatch.setattr(
         make_module, "form_of", lambda platform: CPU._replace(statistics_rows=CONFIG.num_envs)

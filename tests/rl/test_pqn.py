@@ -91,6 +91,7 @@ def learn(kind, gamma=0.9, **keywords):
     return at
 
 
+@pytest.mark.slow
 def test_the_action_that_the_observation_asks_for():
     at = learn(ASKED)
     for cue in (-1, 1):

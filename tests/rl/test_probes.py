@@ -69,6 +69,7 @@ def learn(kind, gamma=0.9, **keywords):
     return at
 
 
+@pytest.mark.slow
 def test_constant_reward_is_the_value():
     at = learn(CONSTANT)
     for cue in (-1, 1):
@@ -109,6 +110,7 @@ def test_masked_action_is_never_chosen_however_well_it_pays():
     assert value == pytest.approx(2.0, abs=0.1)
 
 
+@pytest.mark.slow
 def test_truncation_bootstraps_and_termination_does_not():
     """Reward 1 for ever, gamma 0.5: the value is 2, also where a time limit that is not observed
     cuts episodes.

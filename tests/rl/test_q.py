@@ -123,6 +123,7 @@ def test_the_largest_q_is_that_of_a_legal_action():
     np.testing.assert_array_equal(of_action(q, jnp.array([2, 0])), [-2, 1])
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(st.integers(0, 2**31 - 1), st.floats(0, 1, width=32))
 def test_no_illegal_action_is_ever_taken(seed, epsilon):
@@ -142,6 +143,7 @@ def test_no_illegal_action_is_ever_taken(seed, epsilon):
     np.testing.assert_allclose(probs.sum(-1), 1.0, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_epsilon_greedy_draws_its_own_distribution_from_one_number():
     """Every chance k / 1000 once: of 1000 choices, 200 are random among three legal actions, the
     others greedy.
@@ -185,6 +187,7 @@ def test_dueling_centres_the_advantages_over_all_actions():
     )
 
 
+@pytest.mark.slow
 def test_layer_norm_comes_before_the_activation():
     network = make_q_network(NetworkConfig(hidden=(6,), activation="relu"), 2, layer_norm=True)
     x = jnp.array([[100.0, -7.0], [0.1, 3.0]])
@@ -214,6 +217,7 @@ def test_the_memory_of_a_q_network_is_recalled_as_acting_built_it():
     np.testing.assert_allclose(recalled, jnp.concatenate(built), atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dueling", [False, True])
 def test_new_actions_are_worth_what_hold_is_and_change_no_other_value(dueling):
     config = NetworkConfig(hidden=(4,))

@@ -43,6 +43,7 @@ def test_one_place_changes_nothing():
     assert (LOCAL.offset(8), LOCAL.count(8)) == (0, 8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "of",
     [
@@ -91,6 +92,7 @@ def test_a_slot_that_never_varies_keeps_its_mean_to_the_bit():
     np.testing.assert_array_equal(stats.variance, np.zeros((2, 1, 1)))
 
 
+@pytest.mark.slow
 def test_environments_draw_by_their_global_number():
     data = jax.random.key_data
     np.testing.assert_array_equal(data(env_keys(KEY, 3, 5)), data(env_keys(KEY, 8))[5:])
@@ -99,6 +101,7 @@ def test_environments_draw_by_their_global_number():
     np.testing.assert_array_equal(later.cue, whole.cue[5:])
 
 
+@pytest.mark.slow
 def test_groups_draw_by_their_global_number():
     """A minibatch of four groups holds the rows of one of the first two groups, then those of one
     of the last two.

@@ -113,6 +113,7 @@ def test_what_a_finished_run_says_of_rollbacks():
     assert line.endswith("last finite state): 0, 2")
 
 
+@pytest.mark.slow
 def test_only_the_agent_that_diverged_goes_back(sound, tmp_path):
     whole, saved = sound
     sink = Recorder()
@@ -146,6 +147,7 @@ def test_only_the_agent_that_diverged_goes_back(sound, tmp_path):
     assert all(passed for passed, _ in result.health.values())  # what was undone does not count
 
 
+@pytest.mark.slow
 def test_it_learns_on_from_the_rollback_point(sound):
     """In the last chunk the agent is at update 7 with what it was at update 4: the same step from
     the saved state, with its new key and rate, gives its result."""
@@ -181,6 +183,7 @@ def test_without_a_rollback_left_it_is_frozen(sound, tmp_path):
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(result.state.params))
 
 
+@pytest.mark.slow
 def test_a_resumed_run_knows_who_is_frozen(tmp_path):
     """From the first update on: gone back to the start, frozen there, and again after the
     checkpoint of update 4.
@@ -211,6 +214,7 @@ def test_two_faults_from_one_checkpoint_leave_a_quarter_of_the_rate(sound):
     assert int(own.rollbacks) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("at", "times", "allowed"), [([0, 0, 0], [NEVER] * N, 1), ([NEVER, 0, NEVER], [0, 1, 0], 0)]
 )

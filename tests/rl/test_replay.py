@@ -142,6 +142,7 @@ def expected_sample(steps, n_steps):
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(
     seed=st.integers(0, 2**31 - 1), rollouts=st.integers(1, 10), n_steps=st.sampled_from([1, 3, 5])
@@ -193,6 +194,7 @@ def test_it_is_the_newest_rows_of_a_list(programs, seed, rollouts, n_steps):
             assert (np.asarray(lane) // (ENVS // GROUPS) == np.repeat(np.arange(GROUPS), 32)).all()
 
 
+@pytest.mark.slow
 def test_all_starts_are_drawn_equally_often(programs):
     """64 x 300 draws from 10 rows x 2 lanes in each group, chi-squared below the 0.999 quantile for
     38 degrees.
@@ -259,6 +261,7 @@ def test_importance_weights_by_hand(programs):
     assert np.bincount(drawn.lane).tolist() == [8, 24, 16, 16]  # stratified: exactly the shares
 
 
+@pytest.mark.slow
 def test_a_step_sets_the_drawn_priorities_and_the_highest(programs):
     own, added, _, _, by_priority = programs[3]
     replay, priorities = filled(own, added)

@@ -33,6 +33,7 @@ def test_returns_by_hand():
     np.testing.assert_array_equal(running, [0.0])
 
 
+@pytest.mark.slow
 def test_the_divisor_by_hand():
     """Returns 1, 2.5, 4.25 with gamma 0.5: mean 31/12, variance 1.7639."""
     scale, rewards, divisor = scaled(init_scale(1), column(1, 2, 3), NEVER, 0.5)
@@ -46,12 +47,14 @@ def test_the_divisor_by_hand():
     assert divisor == pytest.approx(np.std([1.0, 2.5, 4.25, 2.125, 1.0625, 0.53125]))
 
 
+@pytest.mark.slow
 def test_rewards_of_zero_are_not_scaled():
     _, rewards, divisor = scaled(init_scale(2), jnp.zeros((4, 2)), jnp.zeros((4, 2), bool), 0.99)
     assert divisor == 1.0
     assert not rewards.any()
 
 
+@pytest.mark.slow
 def test_two_devices_have_one_scale():
     reward = jnp.asarray(np.random.default_rng(0).normal(2.0, 3.0, (6, 4)), jnp.float32)
     done = jnp.zeros((6, 4), bool).at[2].set(True)

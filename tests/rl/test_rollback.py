@@ -152,6 +152,7 @@ def test_killed_after_a_rollback_it_rolls_back_again_to_the_same_bits(tmp_path):
     assert plain(resumed.history) == plain(whole.history[4:])
 
 
+@pytest.mark.slow
 def test_before_the_first_checkpoint_it_goes_back_to_its_start():
     result = run(None, fault(1, 1))
     assert (result.updates, int(result.state.rollbacks)) == (8, 1)

@@ -47,6 +47,7 @@ def roll(num_envs, num_steps=7):
     )
 
 
+@pytest.mark.slow
 def test_episodes_follow_each_other():
     (_, ref, first, carry), seen, tally = roll(5)
     assert tally is None
@@ -74,6 +75,7 @@ def test_an_environment_draws_the_same_numbers_beside_any_number_of_others():
     np.testing.assert_array_equal(keys, jax.random.key_data(env_keys(jax.random.key(0), 6))[2:])
 
 
+@pytest.mark.slow
 def test_every_step_draws_anew():
     _, seen, _ = roll(4, num_steps=40)
     assert np.all((seen.action.mean(axis=0) > 0.1) & (seen.action.mean(axis=0) < 0.9))

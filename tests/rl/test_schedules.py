@@ -11,6 +11,7 @@ import pytest
 from jaxtrade.rl.schedules import clipped_adam, linear, optimiser, progress
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("total", [2, 3, 7, 610, 3051])
 def test_start_and_end_are_exact(total):
     start, end = jnp.float32(3e-4), jnp.float32(3e-5)
@@ -80,6 +81,7 @@ def test_the_step_is_optaxs():
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_step_on_a_tree_is_that_on_a_vector():
     gradient = jnp.array([3.0, -1e-5, 4.0, 0.2])
     parts = {"a": gradient[:3], "b": gradient[3:].reshape(1, 1)}

@@ -94,6 +94,7 @@ def test_a_part_has_its_share_of_every_count() -> None:
     assert part_of(ppo, 1) is ppo
 
 
+@pytest.mark.slow
 def test_what_divides_and_that_a_checkpoint_has_one_form() -> None:
     whole, params = make_algorithm(config(), ENV, 4), probe_params()
     state = jax.jit(whole.init)(jax.random.key(0), params)

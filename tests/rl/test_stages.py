@@ -76,6 +76,7 @@ def test_an_update_sees_the_parameters_of_its_time() -> None:
     assert len(traces) == 2  # of init and of update
 
 
+@pytest.mark.slow
 def test_a_stage_may_not_reuse_the_name_of_a_metric() -> None:
     for name in ("entropy", "share"):
         clash = make_ppo(
@@ -152,6 +153,7 @@ def test_the_first_episodes_begin_as_the_run_does() -> None:
     assert leaves_differ(state.ref, jax.vmap(ENV.ref, (0, None))(state.env_state, PARAMS)) == []
 
 
+@pytest.mark.slow
 def test_an_update_returns_the_state_it_takes() -> None:
     state = jax.eval_shape(ALGORITHM.init, jax.random.key(0), PARAMS)
     after, metrics = jax.eval_shape(ALGORITHM.update, state, PARAMS, ())

@@ -7,6 +7,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -39,6 +40,7 @@ def assert_sums(tree):
         np.testing.assert_array_equal(level, expected)
 
 
+@pytest.mark.slow
 def test_five_leaves_by_hand():
     """Level 1 pairs leaf i with leaf i + 3, level 2 node i with node i + 2."""
     tree = tree_of(jnp.array([1.0, 2.0, 4.0, 8.0, 16.0]))
@@ -67,6 +69,7 @@ def test_a_draw_by_hand():
     assert draw(tree, jnp.full(5, 0.99)).tolist() == [3, 2, 4, 4, 4]
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.sampled_from([1, 2, 3, 7, 12]), st.data())
 def test_set_leaves_make_the_tree_of_those_leaves(count, data):
@@ -85,6 +88,7 @@ def test_set_leaves_make_the_tree_of_those_leaves(count, data):
         np.testing.assert_array_equal(level, own)
 
 
+@pytest.mark.slow
 def test_a_million_updates_do_not_drift():
     """250 batches of 4,000 random updates, values over nine orders of magnitude, a third of them 0;
     64 draws after each. Then all leaves but one are 0, where any drift in a parent would be
@@ -113,6 +117,7 @@ def test_a_million_updates_do_not_drift():
     assert draw(alone, jnp.linspace(0, 0.999, 64)).tolist() == [7] * 64
 
 
+@pytest.mark.slow
 def test_draws_are_as_frequent_as_the_values_say():
     """Chi-squared over the leaves with 64 x 2,000 draws, below the 0.999 quantile for 29 degrees of
     freedom. Strata only lower it."""

@@ -51,6 +51,7 @@ def test_shares_by_hand() -> None:
     np.testing.assert_allclose(shares(jnp.zeros(4), 0.5), [0.25] * 4)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.floats(0, 1e6, width=32), min_size=2, max_size=20), st.floats(0, 1))
 def test_shares_sum_to_one_and_keep_the_even_part(errors: list[float], even: float) -> None:
@@ -82,6 +83,7 @@ def test_ppo_keeps_an_error_by_symbol_and_draws_by_it() -> None:
     assert update._cache_size() == 1
 
 
+@pytest.mark.slow
 def test_a_sampler_without_weights_leaves_no_trace_in_the_state() -> None:
     for kind in ("uniform", "balanced", "round_robin"):
         made = setup(kind=kind)

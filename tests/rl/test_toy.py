@@ -70,6 +70,7 @@ def like():
     return jax.eval_shape(TOY.init, KEY, PARAMS)
 
 
+@pytest.mark.slow
 def test_it_trains_and_learns(whole):
     result, _, text, warned = whole
     assert (result.updates, result.steps) == (40, 1280)
@@ -110,6 +111,7 @@ def test_it_resumes_to_the_same_bits(whole, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_it_rolls_back(tmp_path):
     """Checkpoints are after updates 10, 20, ...; the fault is in the thirteenth."""
     result = train(
@@ -139,6 +141,7 @@ def test_a_hook_that_sets_a_float_learns_that_there_is_none():
         )
 
 
+@pytest.mark.slow
 def test_three_agents_side_by_side_are_three_alone():
     three = train(
         TOY, PARAMS, config=TRAIN.model_copy(update={"num_seeds": 3}), key=Stack.of(3).keys(7)
@@ -181,6 +184,7 @@ def test_registered_it_is_a_learner_of_the_command_line(monkeypatch, tmp_path):
     assert uncounted.table(evaluate_run(tmp_path / "run")) == uncounted.table(result.table)
 
 
+@pytest.mark.slow
 def test_it_is_evaluated_like_any_policy():
     setup = prepare(load_config("quickstart"))
     toy = make_toy(setup.env, 1)

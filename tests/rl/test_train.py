@@ -112,6 +112,7 @@ def test_plan_rounds_up_and_says_so():
     )
 
 
+@pytest.mark.slow
 def test_rows_arrive_per_chunk_and_per_update(whole):
     result, sink, _ = whole
     assert [[row["update"] for row in rows] for rows in sink.rows] == [
@@ -158,6 +159,7 @@ def test_health_is_measured(whole):
     assert not any(passed for passed, _ in learning_health(sick, 1, PPO.health).values())
 
 
+@pytest.mark.slow
 def test_a_program_compiled_while_chunks_run_is_counted(monkeypatch):
     """A chunk that compiles when called, instead of ahead of time, fails the check."""
 
@@ -186,6 +188,7 @@ def test_checkpoints_every_n_chunks_and_at_the_end(whole):
     assert restored.metadata == {"run": "a", "steps": 512}
 
 
+@pytest.mark.slow
 def test_resuming_gives_the_same_bits(whole, tmp_path):
     result, _, directory = whole
     restored = checkpoint.restore(directory / "update-00000004", like())
@@ -202,6 +205,7 @@ def test_resuming_gives_the_same_bits(whole, tmp_path):
     assert (done.history, done.updates) == ([], 8)
 
 
+@pytest.mark.slow
 def test_a_hook_may_stop_and_set_floats(whole, tmp_path):
     seen = []
 
@@ -216,6 +220,7 @@ def test_a_hook_may_stop_and_set_floats(whole, tmp_path):
     assert float(checkpoint.restore_latest(tmp_path, like()).state.hparams.gamma) == 0.5
 
 
+@pytest.mark.slow
 def test_a_hook_that_names_no_float_gets_the_names():
     with pytest.raises(ConfigError, match=r"'gama' .*gamma"):
         train(
@@ -227,6 +232,7 @@ def test_a_hook_that_names_no_float_gets_the_names():
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "error", "code"),
     [
@@ -255,6 +261,7 @@ def test_signals_save_at_the_border_and_resume_to_the_same_bits(
     assert_same(train(PPO, PARAMS, config=TRAIN, state=restored.state).state, whole[0].state)
 
 
+@pytest.mark.slow
 def test_a_second_interrupt_does_not_wait():
     def hook(state, update):
         os.kill(os.getpid(), signal.SIGINT)
@@ -265,6 +272,7 @@ def test_a_second_interrupt_does_not_wait():
         train(PPO, PARAMS, config=TRAIN, key=KEY, hooks=[hook])
 
 
+@pytest.mark.slow
 def test_divergence_stops_the_run_and_is_not_saved(tmp_path):
     with pytest.raises(DivergedError, match=r"update 1: .*not finite") as raised:
         train(PPO, probe_params(kind=1, length=5), config=TRAIN, key=KEY, checkpoint_dir=tmp_path)
@@ -272,6 +280,7 @@ def test_divergence_stops_the_run_and_is_not_saved(tmp_path):
     assert checkpoint.list_checkpoints(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_named(tmp_path, monkeypatch):
     def full(descriptor):
         raise OSError(28, "No space left on device")
@@ -282,6 +291,7 @@ def test_a_full_disk_is_named(tmp_path, monkeypatch):
     assert raised.value.exit_code == 74
 
 
+@pytest.mark.slow
 def test_a_length_that_is_no_whole_number_of_chunks_is_refused():
     with pytest.raises(ConfigError, match="chunk_updates=3"):
         train(PPO, PARAMS, config=TRAIN.model_copy(update={"chunk_updates": 3}), key=KEY)
@@ -299,6 +309,7 @@ def test_what_it_could_not_use_is_refused():
         train(PPO, PARAMS, config=TRAIN, state=like(), hparams={"learning_rate": 1e-3})
 
 
+@pytest.mark.slow
 def test_a_repeated_training_compiles_nothing():
     """The same run on other data: the executables of the first, and the bits of a run of its
     own.

@@ -127,6 +127,7 @@ def test_closed_policy_is_the_source(config: NetworkConfig, seed: int) -> None:
         np.testing.assert_allclose(new, old, atol=1e-6, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [CONFIG, GRU], ids=["mlp", "gru"])
 def test_report_accounts_for_every_number(config: NetworkConfig) -> None:
     mine, theirs = with_config(SMALL, config), with_config(LARGE, config)
@@ -325,6 +326,7 @@ def test_incompatible_layouts_are_refused(change: dict[str, Any], message: str) 
         transfer.check_layouts(SMALL, LARGE._replace(**change))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [CONFIG, GRU], ids=["mlp", "gru"])
 def test_adapter_hands_the_old_slots_on(config: NetworkConfig) -> None:
     mine = with_config(SMALL, config)

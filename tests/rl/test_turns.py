@@ -27,6 +27,7 @@ def test_groups_are_equal(count, most, size):
     assert group_size(count, most) == size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [1, 4, 5, 12, None])
 def test_turns_are_the_map(most):
     axes = (0, {"own": 0, "shared": None}, None)

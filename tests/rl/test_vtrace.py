@@ -35,6 +35,7 @@ def by_hand(terminated=NO, truncated=NO, ratio=RATIO, **clips):
     )
 
 
+@pytest.mark.slow
 def test_ratios_are_clipped_at_one():
     """delta: 1 x 9, 0.5 x 9, 1 x 9. c: 0.5, 0.25, 0.5; 0.9 c: 0.45, 0.225, 0.45.
 
@@ -134,6 +135,7 @@ def defined(seed: int, gamma: float, weight: float, rho: float, c: float):
     return target, advantage
 
 
+@pytest.mark.slow
 @given(
     seed=st.integers(0, 10**6),
     gamma=st.sampled_from([0.0, 0.9, 1.0]),

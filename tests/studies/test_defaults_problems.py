@@ -67,6 +67,7 @@ def test_the_stated_optimum_is_what_the_solved_policy_makes(name):
     assert round(dollars(setup, random_masked(setup.env)), 2) == problem.random
 
 
+@pytest.mark.slow
 def test_the_walk_by_hand():
     """Two bars left, long before the flat bar: drift 0.2 is 2.5 dollars a bar, an entry costs 14.58
     and an exit too.

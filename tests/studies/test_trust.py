@@ -27,6 +27,7 @@ def made():
     return trust.markets_of(market, layout, 30), layout, rules
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("market", ["random walk", "phase-randomised"])
 @pytest.mark.parametrize(
     "opinion", ["persistent:30", "persistent:240", "always long", "follow the trend of 30 bars"]

@@ -196,6 +196,7 @@ def test_intervals_cover(seeds, days):
         assert deflated / EXPERIMENTS >= 0.965
 
 
+@pytest.mark.slow
 def test_two_seeds_would_hold_the_truth_too_rarely():
     """Why there is no interval of two seeds: where they differ as much as days, it would miss far
     more than 5 %.
