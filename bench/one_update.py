@@ -21,7 +21,7 @@ import numpy as np
 
 from jaxtrade.networks import distributions
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.ppo.state import policy_of
+from jaxtrade.rl.ppo.act import policy_of
 from jaxtrade.rl.train_state import TrainState
 from jaxtrade.types import Array, PyTree
 

@@ -12,7 +12,7 @@ import pytest
 
 from jaxtrade.errors import DataError
 from jaxtrade.progress.plain import Plain
-from jaxtrade.rl.ppo.reports import PROGRESS
+from jaxtrade.rl.ppo.make import PROGRESS
 from jaxtrade.storage import digests
 from jaxtrade.storage.events import EventWriter, masked_crc32c
 from jaxtrade.storage.sinks import (

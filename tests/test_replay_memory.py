@@ -13,8 +13,8 @@ import pytest
 
 from jaxtrade.config import load_config
 from jaxtrade.errors import ConfigError
-from jaxtrade.rl.dqn.state import first_own, ring
-from jaxtrade.rl.q.context import q_contexts
+from jaxtrade.rl.dqn import first_own, ring
+from jaxtrade.rl.q import q_contexts
 from jaxtrade.rl.replay import add
 from jaxtrade.runs import memory
 from jaxtrade.runs.replay_memory import COPIES, transition_bytes

@@ -19,7 +19,7 @@ from jaxtrade.curriculum.start import start_check
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.ppo.state import policy_of
+from jaxtrade.rl.ppo.act import policy_of
 from jaxtrade.rl.transfer import check_layouts
 from jaxtrade.runs.beginning import transferred
 from jaxtrade.runs.evaluate import history

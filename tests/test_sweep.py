@@ -29,9 +29,9 @@ from jaxtrade.config.sweep import Range, range_of, settings_of
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.sweep_table import ranking
-from jaxtrade.rl.dqn.state import HParams as DQNHParams
-from jaxtrade.rl.ppo.state import HParams, make_hparams
-from jaxtrade.rl.pqn.update import HParams as PQNHParams
+from jaxtrade.rl.dqn import HParams as DQNHParams
+from jaxtrade.rl.ppo.act import HParams, make_hparams
+from jaxtrade.rl.pqn import HParams as PQNHParams
 from jaxtrade.runs import agents, memory, rundir
 from jaxtrade.runs.policies import chosen_number, policy_path
 from jaxtrade.runs.preflight import check

@@ -28,7 +28,7 @@ import numpy as np
 from bench import harness
 from jaxtrade.config import RunConfig
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.ppo.state import make_hparams, policy_of
+from jaxtrade.rl.ppo.act import make_hparams, policy_of
 from jaxtrade.training.population import Stack
 from jaxtrade.types import PyTree
 

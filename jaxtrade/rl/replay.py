@@ -9,7 +9,7 @@ A start is a row from which n steps can be read. Row t is one as soon as row t +
 written, and until it is overwritten. So a sample never crosses the write head, after the ring has
 wrapped around neither, and never reads a row that nothing was written to.
 
-Environments form groups by their number, as in `rl.minibatches`: each group gives the same share of
+Environments form groups by their number, as in `rl.epochs`: each group gives the same share of
 a batch. A device that holds whole groups needs no rows of another.
 """
 

@@ -16,7 +16,7 @@ from jaxtrade.evaluation.agents import NO_ACTION, Agent, PolicyAct, forget_episo
 from jaxtrade.evaluation.backtest import Record, backtest, decision_bars
 from jaxtrade.evaluation.latency import LONGEST, TOO_LATE, delayed
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.ppo.state import policy_of
+from jaxtrade.rl.ppo.act import policy_of
 from tests.evaluation.tiny import WALK, TinyMarket, hand_market, rule, setup, tiny_market
 
 KEY = jax.random.key(0)

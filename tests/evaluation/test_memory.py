@@ -16,7 +16,7 @@ from jaxtrade.evaluation.figures import coverage
 from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
 from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.ppo.state import policy_of
+from jaxtrade.rl.ppo.act import policy_of
 from tests.evaluation.tiny import setup, tiny_market, walk
 
 MARKET = tiny_market(walk([60, 60], scale=6.0), [60, 60])

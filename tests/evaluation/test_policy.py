@@ -21,7 +21,7 @@ from jaxtrade.evaluation.backtest import backtest, decision_bars
 from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
 from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.ppo.state import policy_of
+from jaxtrade.rl.ppo.act import policy_of
 from jaxtrade.storage import checkpoint
 from tests.evaluation.tiny import setup, tiny_market, walk
 

@@ -23,7 +23,7 @@ from jaxtrade.networks import distributions
 from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.rl.listening.fusion import GATE, Trust, make_fusion
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.ppo.state import policy_of
+from jaxtrade.rl.ppo.act import policy_of
 from jaxtrade.storage import checkpoint
 from tests.evaluation.tiny import setup, tiny_market, walk
 

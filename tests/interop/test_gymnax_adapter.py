@@ -11,7 +11,7 @@ from bench.learning import Learning
 from jaxtrade.config import TrainConfig
 from jaxtrade.interop.gymnax_adapter import from_gymnax
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.ppo.state import policy_of
+from jaxtrade.rl.ppo.act import policy_of
 from jaxtrade.rl.rollout import reset_all
 from jaxtrade.training.loop import train
 from jaxtrade.training.plan import plan_run

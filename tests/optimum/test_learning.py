@@ -9,7 +9,7 @@ import pytest
 
 from jaxtrade.evaluation.agents import greedy
 from jaxtrade.evaluation.baselines import random_masked
-from jaxtrade.rl.ppo.state import policy_of
+from jaxtrade.rl.ppo.act import policy_of
 from jaxtrade.runs.setup import prepare
 from jaxtrade.training.loop import train
 from tests.optimum.learner import chain_config, fresh, optimum_of, profits, sessions_of

@@ -15,11 +15,10 @@ import pytest
 
 from jaxtrade.config import TrainConfig, make_config
 from jaxtrade.errors import ConfigError
-from jaxtrade.rl.dqn import loss, make_dqn
-from jaxtrade.rl.dqn.learn import batch_of, draws, moved_target
-from jaxtrade.rl.dqn.state import ring
+from jaxtrade.rl import dqn
+from jaxtrade.rl.dqn import batch_of, draws, make_dqn, moved_target, ring
 from jaxtrade.rl.prioritised import renewed
-from jaxtrade.rl.q.context import q_contexts
+from jaxtrade.rl.q import q_contexts
 from jaxtrade.storage import checkpoint
 from jaxtrade.training import chunk
 from jaxtrade.training.loop import train
@@ -164,25 +163,23 @@ def test_the_value_of_a_reference_by_hand():
     target = jnp.array([[1.0, 5.0, 9.0], [1.0, -2.0, 9.0]])
     online = jnp.array([[4.0, 3.0, 9.0], [-1.0, 0.0, 9.0]])
     mask = jnp.array([[True, True, False], [True, True, False]])
-    assert loss.final_value(target, None, mask).tolist() == [5, 1]
-    assert loss.final_value(target, online, mask).tolist() == [
+    assert dqn.final_value(target, None, mask).tolist() == [5, 1]
+    assert dqn.final_value(target, online, mask).tolist() == [
         1,
         -2,
     ]  # chosen by `online`, valued by `target`
 
 
 def test_nothing_is_bootstrapped_after_a_termination():
-    goal = loss.bootstrapped(
-        jnp.array([1.0, 1.0]), jnp.array([0.5, 0.0]), jnp.array([4.0, jnp.nan])
-    )
+    goal = dqn.bootstrapped(jnp.array([1.0, 1.0]), jnp.array([0.5, 0.0]), jnp.array([4.0, jnp.nan]))
     assert goal.tolist() == [3, 1]
 
 
 def test_hubers_loss_by_hand():
     """Errors 1/2, -3: 1/8 and 5/2. With weights 1 and 1/5 the mean is (1/8 + 1/2) / 2."""
     error = jnp.array([0.5, -3.0])
-    assert float(loss.weighted_huber(error, None)) == pytest.approx((0.125 + 2.5) / 2)
-    assert float(loss.weighted_huber(error, jnp.array([1.0, 0.2]))) == pytest.approx(
+    assert float(dqn.weighted_huber(error, None)) == pytest.approx((0.125 + 2.5) / 2)
+    assert float(dqn.weighted_huber(error, jnp.array([1.0, 0.2]))) == pytest.approx(
         (0.125 + 0.5) / 2
     )
 

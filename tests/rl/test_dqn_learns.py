@@ -14,7 +14,7 @@ from bench.studies.defaults_problems import PROBLEMS, config_of, world_of
 from jaxtrade.config import make_config
 from jaxtrade.rl.algorithms import make_algorithm
 from jaxtrade.rl.dqn import make_dqn
-from jaxtrade.rl.q.state import policy_of
+from jaxtrade.rl.q import policy_of
 from jaxtrade.training.loop import train
 from jaxtrade.training.plan import plan_run
 from tests.optimum.learner import WANTED

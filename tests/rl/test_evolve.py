@@ -19,10 +19,10 @@ from jaxtrade.config.evolve import followers, tunable
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.rl import evolve
 from jaxtrade.rl.algorithms import make_algorithm
-from jaxtrade.rl.dqn.state import HParams as DQNFloats
+from jaxtrade.rl.dqn import HParams as DQNFloats
 from jaxtrade.rl.evolve import Rules, decide, event_key, exploit, replay, row_of, winner_of
-from jaxtrade.rl.ppo.state import HParams as PPOFloats
-from jaxtrade.rl.pqn.update import HParams as PQNFloats
+from jaxtrade.rl.ppo.act import HParams as PPOFloats
+from jaxtrade.rl.pqn import HParams as PQNFloats
 from jaxtrade.training.population import Stack
 from tests.rl.probes import Probe, probe_params
 from tests.rl.test_train import assert_same

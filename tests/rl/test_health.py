@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from jaxtrade.env.state import EndReason
-from jaxtrade.rl.ppo import reports as ppo_reports
-from jaxtrade.rl.ppo.reports import REMEDIES, WARNINGS
-from jaxtrade.rl.q import reports as q_reports
+from jaxtrade.rl import q as q_reports
+from jaxtrade.rl.ppo import make as ppo_reports
+from jaxtrade.rl.ppo.make import REMEDIES, WARNINGS
 from jaxtrade.training import health
 from jaxtrade.training.health import WINDOW, Watch
 from jaxtrade.training.population import Stack

@@ -6,10 +6,10 @@ import jax
 import numpy as np
 import pytest
 
-from jaxtrade.rl import minibatches
+from jaxtrade.rl import epochs
 
 # As one program: operation by operation each shape would compile forty of them.
-minibatch_rows = jax.jit(minibatches.minibatch_rows, static_argnums=(1, 2, 3, 4, 5))
+minibatch_rows = jax.jit(epochs.minibatch_rows, static_argnums=(1, 2, 3, 4, 5))
 
 
 @pytest.mark.slow

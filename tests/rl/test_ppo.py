@@ -15,9 +15,8 @@ from jaxtrade.rl.losses import standardised
 from jaxtrade.rl.ppo import loss as loss_module
 from jaxtrade.rl.ppo import make as make_module
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.ppo.act import PolicyOutput
+from jaxtrade.rl.ppo.act import PolicyOutput, make_hparams
 from jaxtrade.rl.ppo.loss import Batch, Objective, block_count, ppo_loss
-from jaxtrade.rl.ppo.state import make_hparams
 from jaxtrade.rl.rollout import count_illegal, reset_all, unroll
 from jaxtrade.rl.state import Policy
 from jaxtrade.storage import checkpoint

@@ -13,13 +13,10 @@ import numpy as np
 import pytest
 
 from jaxtrade.config import load_config
+from jaxtrade.rl import q
 from jaxtrade.rl.acting import ready
-from jaxtrade.rl.pqn import make_pqn
-from jaxtrade.rl.pqn.update import HParams, collect
-from jaxtrade.rl.q import reports
-from jaxtrade.rl.q.context import q_contexts
-from jaxtrade.rl.q.make import init
-from jaxtrade.rl.q.state import policy_of
+from jaxtrade.rl.pqn import HParams, collect, make_pqn
+from jaxtrade.rl.q import init, policy_of, q_contexts
 from jaxtrade.storage import checkpoint
 from jaxtrade.training.health import warnings
 from jaxtrade.training.loop import train
@@ -248,7 +245,7 @@ def test_each_agent_of_a_population_is_the_agent_alone():
 
 def test_warnings_name_the_key_to_change():
     fine = {"learning_rate": 1e-3, "q_change": 0.1, "q_max": 2.0, "td_loss": 0.1, "finite": True}
-    own = reports.warnings("pqn")
+    own = q.warnings("pqn")
     assert warnings([fine] * 20, own=own) == {}
     assert "pqn.layer_norm=true" in warnings([fine | {"q_max": 1e6}] * 20, own=own)["exploding"]
     assert "pqn.learning_rate" in warnings([fine | {"q_change": 0.0}] * 20, own=own)["frozen"]
@@ -259,6 +256,6 @@ def test_warnings_name_the_key_to_change():
 
 
 def test_a_loss_that_never_changes_fails_the_health_check():
-    check = next(check for check in reports.LEARNS if check.name == "td_loss")
+    check = next(check for check in q.LEARNS if check.name == "td_loss")
     assert not check.passed(check.measure([{"td_loss": 0.5}] * 3))
     assert check.passed(check.measure([{"td_loss": 0.5}, {"td_loss": 0.4}]))

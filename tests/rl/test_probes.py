@@ -14,7 +14,7 @@ import pytest
 
 from bench.learning import Learning
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.ppo.state import policy_of
+from jaxtrade.rl.ppo.act import policy_of
 from tests.rl.probes import Probe, ProbeRef, probe_params
 
 UPDATES = 60

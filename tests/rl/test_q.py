@@ -14,9 +14,15 @@ from hypothesis import strategies as st
 from jaxtrade.config import NetworkConfig
 from jaxtrade.networks.memory import recall
 from jaxtrade.networks.q_heads import make_q_network
-from jaxtrade.rl.q.act import epsilon_greedy, epsilon_probs, largest, of_action
-from jaxtrade.rl.q.context import HEAD
-from jaxtrade.rl.q.state import QHParams, epsilon_at
+from jaxtrade.rl.q import (
+    HEAD,
+    QHParams,
+    epsilon_at,
+    epsilon_greedy,
+    epsilon_probs,
+    largest,
+    of_action,
+)
 from jaxtrade.rl.returns import next_values, q_lambda
 from jaxtrade.rl.transfer import Layout, held_actions
 

@@ -15,8 +15,9 @@ import pytest
 from bench.learning import Learning
 from jaxtrade.errors import ConfigError
 from jaxtrade.rl.ppo import loss as loss_module
-from jaxtrade.rl.ppo import make_ppo, rollout
-from jaxtrade.rl.ppo.state import policy_of
+from jaxtrade.rl.ppo import make_ppo
+from jaxtrade.rl.ppo import update as rollout
+from jaxtrade.rl.ppo.act import policy_of
 from tests.networks.test_memory import sigmoid
 from tests.rl.probes import ProbeRef, Recall, probe_params
 

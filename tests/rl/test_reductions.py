@@ -14,8 +14,8 @@ import pytest
 from bench.learning import Learning
 from jaxtrade.networks.normalize import init_stats, merge
 from jaxtrade.networks.reductions import LOCAL, Reduce
+from jaxtrade.rl.epochs import minibatch_rows
 from jaxtrade.rl.losses import explained_variance, standardised
-from jaxtrade.rl.minibatches import minibatch_rows
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.rollout import env_keys, reset_all
 from tests.rl.probes import Probe, probe_params

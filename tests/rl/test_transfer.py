@@ -20,7 +20,7 @@ from jaxtrade.rl import coverage as coverage_report
 from jaxtrade.rl import transfer
 from jaxtrade.rl.listening.fusion import GATE, GATE_SLOTS
 from jaxtrade.rl.opening import closed, opened, opening_at
-from jaxtrade.rl.ppo.network import make_network
+from jaxtrade.rl.ppo.act import make_network
 from jaxtrade.rl.schedules import optimiser
 from jaxtrade.rl.transfer import Layout
 from tests.messages import missing

@@ -16,7 +16,7 @@ import pytest
 
 from bench.learning import Learning
 from bench.one_update import Steps, Weights, chosen, learned, masked_log_probs, value_of
-from jaxtrade.rl.minibatches import minibatch_rows
+from jaxtrade.rl.epochs import minibatch_rows
 from jaxtrade.rl.ppo import make_ppo
 from tests.rl.probes import Probe, probe_params
 

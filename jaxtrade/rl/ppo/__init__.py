@@ -7,24 +7,18 @@ therefore 1 until the first gradient step (metric `ratio_error`). The memory of 
 is rebuilt too. It starts from its value at the beginning of the rollout, runs through all steps,
 and is reset at the start of each episode. Gradients flow through these steps.
 
-    context   the static part (`rl.context`): configuration, environment, network, fusion, stage
-    state     the tunable floats, and the policy of a `rl.train_state.TrainState`
-    network   the network and its initial parameters
-    act       acting, and the policy's output for the rows of a rollout
-    rollout   acting in all environments, advantages, targets
-    judged    the rollout of an older policy, as the policy that learns sees it
-    loss      the loss and its gradient
-    update    one update: rollout, epochs, metrics
-    reports   health checks, warnings, console columns
-    make      make_ppo
+    act       context, tunable floats, network; acting, and the output for the rows of a rollout
+    loss      the loss and its gradient; the rollout of an older policy, as the one that learns sees it
+    update    one update: rollout, advantages, targets, epochs, metrics
+    make      make_ppo; health checks, warnings, console columns
 
 What other learners share is one level up: `rl.acting`, `rl.collecting`, `rl.epochs`, `rl.metrics`,
 `rl.form`.
 """
 
 from jaxtrade.rl.algorithms import Head, Learner
+from jaxtrade.rl.ppo.act import first_policy
 from jaxtrade.rl.ppo.make import make_ppo
-from jaxtrade.rl.ppo.network import first_policy
 
 LEARNER = Learner(make_ppo, first_policy, Head("policy_head"), divides=True)
 

@@ -1,23 +1,116 @@
-"""PPO's policy: acting on one reference, and the output for the rows of a rollout that the loss
-needs.
-
-All functions but `act` take a policy that `acting.ready` has made.
-"""
+"""The static context of PPO."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
+from flax import struct
 
+from jaxtrade.config import NetworkConfig, PPOConfig, RunConfig
 from jaxtrade.networks import distributions
+from jaxtrade.networks.heads import Network
 from jaxtrade.networks.memory import recall
+from jaxtrade.networks.normalize import init_stats
+from jaxtrade.networks.precision import FLOAT32, DotGeneral
+from jaxtrade.parts import NETWORKS
 from jaxtrade.rl.acting import ActExtras, advice_terms, chance_of, fused, network_input, ready
-from jaxtrade.rl.listening.fusion import AdviceTerms, Fused
-from jaxtrade.rl.opening import opened
-from jaxtrade.rl.ppo.context import PPO
+from jaxtrade.rl.context import Context
+from jaxtrade.rl.listening.fusion import AdviceTerms, Fused, Fusion
+from jaxtrade.rl.opening import opened, opening_at
+from jaxtrade.rl.schedules import progress
 from jaxtrade.rl.state import Policy
+from jaxtrade.rl.train_state import TrainState
 from jaxtrade.types import Array, PyTree
+
+PPO = Context[PPOConfig, Network]
+
+
+def gradient_rows(ppo: PPO) -> int:
+    """Largest number of rows whose gradient is computed at once."""
+    given = ppo.config.gradient_rows
+    return ppo.form.gradient_rows if given == "auto" else given
+
+
+# --- PPO's network and its initial parameters
+
+
+def make_network(
+    config: NetworkConfig, num_actions: int, dot_general: DotGeneral = FLOAT32
+) -> Network:
+    """The network that `config` describes. dot_general: computes its products.
+
+    Raises ConfigError if no network is registered under `config.kind`.
+    """
+    return NETWORKS[config.kind](config, num_actions, dot_general)
+
+
+def first_parameters(
+    config: NetworkConfig, num_actions: int, size: int, key: Array, fusion: Fusion | None = None
+) -> dict[str, PyTree]:
+    """Initial parameters: those of the network, and those that a fusion adds. size: length of an
+    observation.
+    """
+    network = make_network(config, num_actions)
+    parameters = dict(network.init(key, network.first_carry(), jnp.zeros(size))["params"])
+    return parameters | ({} if fusion is None else fusion.init(jax.random.fold_in(key, 1), size))
+
+
+def first_policy(
+    config: RunConfig,
+    num_actions: int,
+    observation_size: int,
+    key: Array,
+    fusion: Fusion | None = None,
+) -> Policy:
+    """`Learner.first_policy` of PPO."""
+    parameters = first_parameters(config.network, num_actions, observation_size, key, fusion)
+    return Policy(parameters, init_stats(observation_size))
+
+
+# --- PPO's tunable floats, and the policy of its state
+
+
+class HParams(struct.PyTreeNode):
+    """The tunable floats, each float32[]; meanings as in `PPOConfig`. They are leaves, so a sweep
+    is a vmap.
+    """
+
+    learning_rate: Array
+    learning_rate_end: Array
+    gamma: Array
+    gae_lambda: Array
+    clip_eps: Array
+    vf_clip_eps: Array
+    ent_coef: Array
+    ent_coef_end: Array
+    vf_coef: Array
+    max_grad_norm: Array
+    target_kl: Array
+    adapter_freeze: Array
+
+
+def make_hparams(config: PPOConfig) -> HParams:
+    """The tunable floats of `config`. If `ent_coef_end` is None, the entropy bonus stays
+    constant.
+    """
+    values = {name: getattr(config, name) for name in HParams.__dataclass_fields__}
+    if values["ent_coef_end"] is None:
+        values["ent_coef_end"] = config.ent_coef
+    return HParams(**{name: jnp.float32(value) for name, value in values.items()})
+
+
+def policy_of(state: TrainState) -> Policy:
+    """`Algorithm.policy`: the policy of this state, without the trust of an advice fusion."""
+    opening = opening_at(state.opening, progress(state.update, state.total_updates))
+    return Policy(parameters=state.params, normaliser=state.normaliser, opening=opening)
+
+
+# --- PPO's policy: acting on one reference, and the output for the rows of a rollout that the loss
+# needs.
+#
+# All functions but `act` take a policy that `acting.ready` has made.
 
 
 class PolicyOutput(NamedTuple):

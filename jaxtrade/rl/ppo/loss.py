@@ -9,13 +9,20 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxtrade.rl import batches, losses
-from jaxtrade.rl.batches import Rows
-from jaxtrade.rl.ppo.act import PolicyOutput, forward, log_prob_and_entropy
-from jaxtrade.rl.ppo.context import PPO, gradient_rows
-from jaxtrade.rl.ppo.state import HParams
+from jaxtrade.networks.memory import forget
+from jaxtrade.rl import epochs, losses
+from jaxtrade.rl.epochs import Rows
+from jaxtrade.rl.ppo.act import (
+    PPO,
+    HParams,
+    PolicyOutput,
+    decide,
+    forward,
+    gradient_rows,
+    log_prob_and_entropy,
+)
 from jaxtrade.rl.state import Policy
-from jaxtrade.types import Array, PyTree
+from jaxtrade.types import Array, PyTree, Transition
 
 # (policy, carry [S, H], refs [B, ...], first bool[B], advice terms [B, ...], environment params) ->
 # PolicyOutput; the rows are ordered as in `Batch`
@@ -116,12 +123,12 @@ def rows_of(batch: Batch) -> Rows:
     """The rows of a rollout [T, N, ...], without their advantages: these are picked for a whole
     epoch at once.
     """
-    return batches.rows_of(batch._replace(advantage=None))
+    return epochs.rows_of(batch._replace(advantage=None))
 
 
 def pick(ppo: PPO, rows: Rows, of: Array, advantage: Array) -> Batch:
-    """The rows `of` int32[B] of a rollout (`batches.pick`). advantage: float32[B], theirs."""
-    return batches.pick(ppo, rows, of)._replace(advantage=advantage)
+    """The rows `of` int32[B] of a rollout (`epochs.pick`). advantage: float32[B], theirs."""
+    return epochs.pick(ppo, rows, of)._replace(advantage=advantage)
 
 
 def gradient_of_rows(ppo: PPO, objective: Objective, parameters: PyTree, batch: Batch) -> Gradient:
@@ -175,3 +182,64 @@ def gradient(
     if blocks == 1:
         return gradient_of_rows(ppo, objective, parameters, pick(ppo, rows, of, advantage))
     return gradient_in_blocks(ppo, objective, parameters, rows, of, advantage, blocks)
+
+
+# --- What the policy that learns makes of a rollout in which an older policy acted (`actor.delay`)
+
+
+class Judged(NamedTuple):
+    """A rollout as one policy sees it.
+
+    log_prob, value: float32[T, N], log-probability of the action that was taken, and V of each
+        reference. carries:
+    float32[T, N, H], the policy's memory after each reference, and last: float32[N, H], after the
+    last one; None without a memory.
+    """
+
+    log_prob: Array
+    value: Array
+    carries: PyTree
+    last: PyTree
+
+
+def judged(ppo: PPO, policy: Policy, carry: PyTree, seen: Transition, params: PyTree) -> Judged:
+    """The rollout `seen` [T, N, ...] as `policy` sees it, which takes each step as in acting.
+
+    policy: from `acting.ready`. carry: float32[N, H], the memory before the first step; None
+        without a memory. It is
+    the one that acting left, as for the gradient, whose sequences begin there too.
+    """
+
+    def one(carry: PyTree, ref: PyTree, action: Array) -> tuple[PyTree, Array, Array]:
+        decided = decide(ppo, policy, carry, ref, params)
+        log_prob, _ = log_prob_and_entropy(ppo, decided.logits, decided.mask, action)
+        return decided.carry, log_prob, decided.value
+
+    def step(carry: PyTree, now: tuple[PyTree, Array, Array]) -> tuple[PyTree, Any]:
+        ref, first, action = now
+        carry, log_prob, value = jax.vmap(one)(forget(carry, first), ref, action)
+        return carry, (log_prob, value, carry)
+
+    last, (log_prob, value, carries) = jax.lax.scan(
+        step, carry, (seen.ref, seen.first, seen.action)
+    )
+    return Judged(log_prob, value, carries, last)
+
+
+def delay_metrics(ppo: PPO, seen: Transition, log_prob: Array) -> dict[str, Array]:
+    """How far the policy that acted is from the one that learns, before the first gradient step;
+    none without a delay.
+
+    `behaviour_kl`: estimate of KL(acted || learns), as `approx_kl`. `rho`: mean weight of a step in
+        V-trace, at most
+    `actor.rho_clip`; its distance from the mean ratio, 1, is what the clip takes away. log_prob: float32[T, N], of the
+    policy that learns.
+    """
+    if not ppo.actor.delay:
+        return {}
+    acted, learns = seen.extras.log_prob.reshape(-1), log_prob.reshape(-1)
+    rho = jnp.minimum(jnp.exp(learns - acted), ppo.actor.rho_clip)
+    return {
+        "behaviour_kl": ppo.reduce.mean(losses.approx_kl(learns, acted)),
+        "rho": ppo.reduce.mean(rho),
+    }

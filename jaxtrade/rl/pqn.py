@@ -1,21 +1,32 @@
-"""One update of PQN: a rollout, Q(lambda) targets, several epochs of gradient steps over it, and
-metrics.
+"""PQN, parallelised Q-network (Gallici et al. 2024, "Simplifying Deep Temporal Difference
+Learning").
+
+Each update acts epsilon-greedily in all environments, computes Q(lambda) targets over the rollout,
+and fits the Q values of the taken actions to them in epochs of minibatches. There is no replay and
+no target network: many environments decorrelate the rows, and LayerNorm keeps the bootstrapped
+values bounded.
 """
 
 from __future__ import annotations
 
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 from flax import struct
 
+from jaxtrade.config import RunConfig
+from jaxtrade.errors import ConfigError
+from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl import epochs
 from jaxtrade.rl.acting import ready
 from jaxtrade.rl.actor import lag_metrics
-from jaxtrade.rl.batches import rows_of
+from jaxtrade.rl.algorithms import Learner
 from jaxtrade.rl.collecting import Tally, scaled_rewards
+from jaxtrade.rl.epochs import Rows, pick, rows_of
+from jaxtrade.rl.listening.fusion import Fusion
 from jaxtrade.rl.listening.state import AdviceState
 from jaxtrade.rl.losses import explained_variance
 from jaxtrade.rl.metrics import (
@@ -26,18 +37,81 @@ from jaxtrade.rl.metrics import (
     new_statistics,
     tally_metrics,
 )
-from jaxtrade.rl.pqn.loss import Batch, gradient
-from jaxtrade.rl.q.act import value_of
-from jaxtrade.rl.q.context import Q
-from jaxtrade.rl.q.rollout import explore_rollout
-from jaxtrade.rl.q.state import QHParams, policy_of
+from jaxtrade.rl.q import (
+    HEAD,
+    Q,
+    QHParams,
+    explore_rollout,
+    first_policy,
+    init,
+    of_action,
+    policy_of,
+    q_algorithm,
+    q_contexts,
+    value_of,
+    values_of_rows,
+)
 from jaxtrade.rl.returns import next_values, q_lambda
 from jaxtrade.rl.rollout import final_values
 from jaxtrade.rl.schedules import linear, progress
 from jaxtrade.rl.state import Policy
 from jaxtrade.rl.symbols import followed
 from jaxtrade.rl.train_state import TrainState, staged
-from jaxtrade.types import Array, PyTree, Transition
+from jaxtrade.types import Algorithm, Array, Env, PyTree, Stage, Summary, Transition
+
+# --- PQN's loss over a minibatch, and its gradient
+
+
+class Batch(NamedTuple):
+    """Rows of a rollout that the loss reads, [B, ...].
+
+    With a memory, the rows are the steps of S sequences, time first, and `carry` is float32[S, H],
+    the memory before the first step of each sequence. q: float32[B], Q of the action when it was
+    taken. target: float32[B].
+    """
+
+    carry: PyTree
+    ref: PyTree
+    first: Array
+    action: Array
+    q: Array
+    target: Array
+
+
+def td_loss(
+    parameters: PyTree, ctx: Q, policy: Policy, params: PyTree, batch: Batch
+) -> tuple[Array, dict[str, Array]]:
+    """Half the mean squared difference of Q(s, a) from its target -> (loss, diagnostics).
+
+    `parameters` (packed) replace those of `policy`. The loss and its terms are over the rows of this device.
+    """
+    q = values_of_rows(
+        ctx, policy.replace(parameters=parameters), batch.carry, batch.ref, batch.first, params
+    )
+    chosen = of_action(q, batch.action)
+    loss = 0.5 * jnp.square(chosen - batch.target).mean()
+    change = jax.lax.stop_gradient(jnp.abs(chosen - batch.q))
+    return loss, {
+        "td_loss": loss,
+        "q_mean": chosen.mean(),
+        "q_change": change.mean(),
+        "q_error": (change / (1.0 + jnp.abs(batch.q))).max(),
+    }
+
+
+def gradient(
+    ctx: Q, policy: Policy, params: PyTree, rows: Rows, parameters: PyTree, of: Array
+) -> tuple[Array, dict[str, Array], PyTree]:
+    """Loss, diagnostics and gradient over the rows `of` int32[B] of a rollout on this device."""
+    (loss, terms), grads = jax.value_and_grad(td_loss, has_aux=True)(
+        parameters, ctx, policy, params, pick(ctx, rows, of)
+    )
+    return loss, terms, grads
+
+
+# --- One update of PQN: a rollout, Q(lambda) targets, several epochs of gradient steps over it, and
+# metrics.
+
 
 WORST = ("q_error",)  # the diagnostic of the first gradient step whose largest value counts
 
@@ -130,3 +204,47 @@ def update(
     # Every step at a bar counts alike: a Q-learner has no entropy that tells where it is undecided.
     metrics |= advice_metrics(ctx, seen, jnp.ones_like(seen.reward), policy, inputs)
     return new, joined(metrics, figures, summary)
+
+
+# --- PQN as an `Algorithm`
+
+
+def make_pqn(
+    config: RunConfig,
+    env: Env,
+    total_updates: int,
+    *,
+    summarise: Summary | None = None,
+    stage: Stage | None = None,
+    fusion: Fusion | None = None,
+    reduce: Reduce = LOCAL,
+    platform: str | None = None,
+) -> Algorithm:
+    """Build PQN on `env` for a run of `total_updates` updates. Arguments and result as of
+    `rl.ppo.make.make_ppo`, with the section `pqn` (`config.algorithm` is `pqn`).
+
+    Raises ConfigError: a fusion that needs a distribution, or a network with a memory whose
+    minibatches cannot hold whole rollouts of some environments.
+    """
+    exact, ctx = q_contexts(
+        config,
+        env,
+        total_updates,
+        summarise=summarise,
+        stage=stage,
+        fusion=fusion,
+        reduce=reduce,
+        platform=platform,
+    )
+    rollout, count = ctx.rollout, ctx.num_minibatches
+    if ctx.first_carry is not None and rollout.num_envs // rollout.shards % count:
+        raise ConfigError(
+            f"network.kind={config.network.kind} has a memory: rollout.num_envs/rollout.num_shards "
+            f"({rollout.num_envs // rollout.shards}) must be a multiple of pqn.num_minibatches ({count})"
+        )
+    return q_algorithm(config, exact, ctx, partial(init, ctx, HParams), partial(update, ctx))
+
+
+LEARNER = Learner(make_pqn, first_policy, HEAD, divides=True)
+
+__all__ = ["LEARNER", "make_pqn"]

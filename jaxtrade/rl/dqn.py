@@ -1,0 +1,671 @@
+"""DQN with action masks (Mnih et al. 2015): double (van Hasselt et al. 2016), dueling (Wang et al.
+2016), returns of n steps, uniform or prioritised replay (Schaul et al. 2016).
+
+Each update acts epsilon-greedily in all environments, writes the rollout into a replay on the
+device, and takes
+`replay_ratio` x environment steps / `batch_size` gradient steps on samples from it. The replay holds references:
+observations are rebuilt from them, as PPO does, and normalised by today's statistics.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+import optax
+from flax import struct
+
+from jaxtrade.config import RunConfig
+from jaxtrade.config.dqn import DQNConfig
+from jaxtrade.errors import ConfigError
+from jaxtrade.networks import distributions
+from jaxtrade.networks.reductions import LOCAL, Reduce
+from jaxtrade.rl import prioritised, q, replay
+from jaxtrade.rl.acting import network_input, ready
+from jaxtrade.rl.actor import acting, lag_metrics
+from jaxtrade.rl.algorithms import Learner
+from jaxtrade.rl.flat import Layout, Unchanged, layout_of, map_parts
+from jaxtrade.rl.listening.fusion import Fusion
+from jaxtrade.rl.listening.state import AdviceState
+from jaxtrade.rl.metrics import (
+    action_metrics,
+    advice_metrics,
+    advised,
+    joined,
+    new_statistics,
+    tally_metrics,
+)
+from jaxtrade.rl.parts import Kind, all_of
+from jaxtrade.rl.prioritised import Priorities, no_priorities
+from jaxtrade.rl.q import (
+    HEAD,
+    Q,
+    QHParams,
+    explore_rollout,
+    first_policy,
+    of_action,
+    policy_of,
+    q_contexts,
+    value_of,
+    values_and_mask,
+)
+from jaxtrade.rl.replay import (
+    Replay,
+    Ring,
+    Sample,
+    draw_uniform,
+    empty_replay,
+    ring_of,
+    sample,
+    starts,
+)
+from jaxtrade.rl.returns import next_values
+from jaxtrade.rl.reward_scale import scaled
+from jaxtrade.rl.rollout import final_values
+from jaxtrade.rl.schedules import clipped_adam, linear, progress
+from jaxtrade.rl.state import Policy, strong_types
+from jaxtrade.rl.symbols import followed
+from jaxtrade.rl.train_state import TrainState, staged
+from jaxtrade.types import Algorithm, Array, Env, PyTree, Stage, Summary, Transition
+
+# --- What DQN carries from update to update besides the state that all learners share
+
+
+class HParams(QHParams, struct.PyTreeNode):
+    """The tunable floats of DQN; meanings as in `DQNConfig`. They are leaves, so a sweep is a
+    vmap.
+    """
+
+    tau: Array
+    priority_alpha: Array
+    priority_beta: Array
+    priority_beta_end: Array
+
+
+class Own(struct.PyTreeNode):
+    """`TrainState.own` of DQN.
+
+    target: parameters of the target network. replay: the newest transitions. priorities: of the
+        replay's starts; None
+    for a uniform replay. since: int32[], environment steps since the last multiple of
+    `target_every`, times the gradient steps of an update.
+
+    inherited: the fields that an agent takes over when it goes on from another one (`rl.evolve`).
+    """
+
+    inherited: ClassVar[tuple[str, ...]] = ("target",)
+
+    target: PyTree
+    replay: Replay
+    priorities: Priorities | None
+    since: Array
+
+    def kinds(self) -> Own:
+        """How these arrays divide between devices (`rl.parts`)."""
+        whole = all_of(self, Kind.WHOLE)
+        priorities = (
+            None
+            if self.priorities is None
+            else whole.priorities.replace(trees=all_of(self.priorities.trees, Kind.LANES))
+        )
+        return whole.replace(
+            replay=whole.replay.replace(rows=all_of(self.replay.rows, Kind.RING)),
+            priorities=priorities,
+        )
+
+
+def ring(ctx: Q, refs: PyTree) -> Ring:
+    """The static part of the replay. refs: references [N, ...], or their shapes."""
+    config: DQNConfig = ctx.config
+    return ring_of(
+        refs,
+        ctx.env.num_actions,
+        config.rows(ctx.rollout),
+        ctx.rollout.num_envs,
+        ctx.rollout.num_steps,
+        ctx.rollout.shards,
+        config.n_steps,
+    )
+
+
+def first_own(ctx: Q, parameters: PyTree, refs: PyTree) -> Own:
+    """The state before the first update. The target network has memory of its own, because a run
+    donates its state.
+    """
+    of = ring(ctx, refs)
+    return Own(
+        jax.tree.map(jnp.copy, parameters),
+        empty_replay(of, refs),
+        no_priorities(of) if ctx.config.replay == "prioritised" else None,
+        jnp.int32(0),
+    )
+
+
+# --- DQN's targets and its loss. B samples, A actions
+
+
+def bootstrapped(reward: Array, discount: Array, value: Array) -> Array:
+    """float32[B]: reward + discount * value. Where the discount is 0, the value is not read: a
+    network may return anything for a reference that no agent acts on."""
+    chex.assert_equal_shape([reward, discount, value])
+    return reward + jnp.where(discount > 0.0, discount * value, 0.0)
+
+
+def final_value(target: Array, online: Array | None, mask: Array) -> Array:
+    """float32[B]: the value of a reference by the target network, over its legal actions.
+
+        max over legal a of Q_target(s, a)                          (Mnih et al. 2015)
+        Q_target(s, argmax over legal a of Q_online(s, a))          (van Hasselt et al. 2016) if `online` is given
+
+    Args:
+        target, online: float32[B, A]. mask: bool[B, A], legal actions.
+    """
+    chosen = distributions.mode(target if online is None else online, mask)
+    return jax.lax.stop_gradient(of_action(target, chosen))
+
+
+def weighted_huber(error: Array, weight: Array | None) -> Array:
+    """float32[]: mean of weight * Huber's loss with delta 1: error^2 / 2 up to 1, |error| - 1/2
+    beyond. `weight`: None for ones."""
+    loss = optax.losses.huber_loss(error)
+    return (loss if weight is None else weight * loss).mean()
+
+
+# --- The gradient steps of one update of DQN: draw from the replay, move the parameters, the target
+# and the priorities.
+
+
+OLDEST = "sample_age_max"  # a figure of a gradient step: the largest age of its samples
+
+
+class Objective(NamedTuple):
+    """What stays the same in all gradient steps of an update.
+
+    policy: the policy that acted, from `ready`; its parameters are not read. params: of the
+        environment. hparams.
+    divisor: float32[], of rewards. rate: learning rate, float32[] or as the parameters. beta:
+        float32[], power of the
+    importance weights. active: bool[], False before `learning_starts` or without a complete sample:
+    then no step is applied. update: int32[], its number.
+    """
+
+    policy: Policy
+    params: PyTree
+    hparams: HParams
+    divisor: Array
+    rate: PyTree
+    beta: Array
+    active: Array
+    update: Array
+
+
+class Moving(NamedTuple):
+    """What the gradient steps change. parameters, opt_state, target: in the form of the layout."""
+
+    parameters: PyTree
+    opt_state: PyTree
+    target: PyTree
+    priorities: Priorities | None
+    since: Array
+
+
+class Batch(NamedTuple):
+    """The drawn samples, their importance weights float32[B] (None for ones) and what was drawn by
+    priority.
+    """
+
+    sample: Sample
+    weight: Array | None
+    drawn: prioritised.Drawn | None
+
+
+def draws(ctx: Q, ring: Ring, replay: Replay, key: Array) -> PyTree:
+    """The random numbers of all gradient steps, [K, ...]: starts (row, lane) of a uniform replay,
+    uniform numbers of a prioritised one. They are drawn at once, because a device would start
+    several programs for each step."""
+    config: DQNConfig = ctx.config
+    keys, first_group = (
+        jax.random.split(key, config.gradient_steps(ctx.rollout)),
+        ctx.reduce.offset(ring.groups),
+    )
+    if config.replay == "uniform":
+        return jax.vmap(
+            partial(draw_uniform, ring, replay, batch=config.batch_size, first_group=first_group)
+        )(keys)
+    return jax.vmap(
+        partial(prioritised.chances, ring, batch=config.batch_size, first_group=first_group)
+    )(keys)
+
+
+def batch_of(
+    ring: Ring,
+    replay: Replay,
+    priorities: Priorities | None,
+    random: PyTree,
+    hparams: HParams,
+    beta: Array,
+) -> Batch:
+    """The samples of one gradient step on this device, with weights that `gradient_step` still
+    divides by the largest.
+    random: its part of `draws`."""
+    if priorities is None:
+        row, lane = random
+        return Batch(sample(ring, replay, row, lane, hparams.gamma), None, None)
+    drawn = prioritised.draw(ring, priorities, random)
+    weight = prioritised.importance_weights(ring, replay, drawn, beta)
+    return Batch(sample(ring, replay, drawn.row, drawn.lane, hparams.gamma), weight, drawn)
+
+
+def values_of(ctx: Q, policy: Policy, refs: PyTree, params: PyTree) -> Array:
+    """Q float32[B, A] of references [B, ...]. policy: from `acting.ready`, of a network without a
+    memory.
+    """
+    observations = jax.vmap(lambda ref: network_input(ctx, policy, ref, params))(refs)
+    return ctx.network.apply(
+        {"params": policy.parameters}, ctx.first_carry, observations, method="values"
+    )
+
+
+def gradient(
+    ctx: Q, objective: Objective, parameters: PyTree, target: PyTree, batch: Batch
+) -> tuple[Array, dict[str, Array], Array, PyTree]:
+    """-> (loss float32[], diagnostics, TD errors float32[B], gradient by `parameters`)."""
+    policy, found = objective.policy, batch.sample
+
+    def final(parameters: PyTree) -> tuple[Array, Array]:
+        own = policy.replace(parameters=parameters)
+        _, values, mask = jax.vmap(
+            lambda ref: values_and_mask(ctx, own, None, ref, objective.params)
+        )(found.final_ref)
+        return values, mask
+
+    by_target, mask = final(target)
+    online = final(parameters)[0] if ctx.config.double else None
+    goal = bootstrapped(
+        found.reward / objective.divisor, found.discount, final_value(by_target, online, mask)
+    )
+
+    def objective_of(parameters: PyTree) -> tuple[Array, tuple[Array, Array]]:
+        values = values_of(ctx, policy.replace(parameters=parameters), found.ref, objective.params)
+        own = of_action(values, found.action)
+        error = own - goal
+        return weighted_huber(error, batch.weight), (own, error)
+
+    (total, (own, error)), grads = jax.value_and_grad(objective_of, has_aux=True)(parameters)
+    age = (objective.update - found.version).astype(jnp.float32)
+    # All rows of figures are reduced together. On a device each reduction would be two programs of
+    # its own.
+    means = jnp.stack([jnp.abs(error), own, goal, age]).mean(axis=1)
+    terms = dict(zip(("td_error", "q_mean", "target_mean", "sample_age"), means, strict=True))
+    return total, terms | {OLDEST: age.max()}, error, grads
+
+
+def moved_target(
+    ctx: Q, objective: Objective, now: Moving, parameters: PyTree, applied: Array
+) -> tuple[PyTree, Array, Array]:
+    """(target parameters, `Own.since`, bool[]: it became the online network) after a gradient step.
+
+    The environment steps of an update are spread evenly over its gradient steps. The target network
+    becomes the online one in each gradient step in which they cross a multiple of `target_every`. A
+    test "steps modulo target_every is 0" would miss multiples inside an update.
+    """
+    config: DQNConfig = ctx.config
+    if config.tau > 0.0:
+        share = jnp.where(applied, objective.hparams.tau, 0.0)
+        return (
+            jax.tree.map(lambda old, new: old + share * (new - old), now.target, parameters),
+            now.since,
+            applied,
+        )
+    count = config.gradient_steps(ctx.rollout)
+    since, every = now.since + ctx.steps_per_update, config.target_every * count
+    crossed = since >= every
+    return (
+        jax.tree.map(lambda old, new: jnp.where(crossed, new, old), now.target, parameters),
+        since % every,
+        crossed,
+    )
+
+
+def gradient_step(
+    ctx: Q,
+    ring: Ring,
+    replay: Replay,
+    objective: Objective,
+    layout: Layout | Unchanged,
+    names: list[str],
+    now: Moving,
+    random: PyTree,
+) -> tuple[Moving, Array]:
+    """One gradient step -> (what it changed, its figures float32[F]). names: gets their names."""
+    hparams, reduce = objective.hparams, ctx.reduce
+    batch = reduce.alone(partial(batch_of, ring))(
+        replay, now.priorities, random, hparams, objective.beta
+    )
+    if batch.weight is not None:
+        batch = batch._replace(weight=batch.weight / reduce.max_of_parts(batch.weight.max()))
+    total, terms, error, grads = reduce.alone(partial(gradient, ctx))(
+        objective, layout.tree(now.parameters), layout.tree(now.target), batch
+    )
+    found = reduce.alone(prioritised.found_priorities)(error, hparams.priority_alpha)
+    most = {OLDEST: terms.pop(OLDEST)} | (
+        {} if now.priorities is None else {"highest": found.max()}
+    )
+    (total, terms, grads), most = reduce.joined((total, terms, layout.flat(grads)), most)
+    norm = optax.tree.norm(grads)
+    finite = jnp.isfinite(total) & jnp.isfinite(norm)
+    # `where` instead of `lax.cond`: under vmap a cond selects between copies of its operands, the
+    # replay among them.
+    applied = finite & objective.active
+    direction, opt_state = clipped_adam(grads, norm, now.opt_state, hparams.max_grad_norm)
+    moved = optax.tree.sub(
+        now.parameters, optax.tree.mul(jax.tree.broadcast(objective.rate, direction), direction)
+    )
+    parameters, opt_state = jax.tree.map(
+        lambda new, old: jnp.where(applied, new, old),
+        (moved, opt_state),
+        (now.parameters, now.opt_state),
+    )
+    target, since, copied = moved_target(ctx, objective, now, parameters, applied)
+    priorities = now.priorities
+    if priorities is not None:
+        assert batch.drawn is not None
+        priorities = prioritised.learned(priorities, batch.drawn, found, most["highest"], applied)
+    figures = {
+        "td_loss": total,
+        **terms,
+        OLDEST: most[OLDEST],
+        "grad_norm": norm,
+        "finite": finite | ~objective.active,
+        "applied": applied,
+        "target_updates": copied,
+    }
+    names[:] = figures
+    # One row instead of an array for each figure: a device stores each array by a program of its
+    # own.
+    return (
+        Moving(parameters, opt_state, target, priorities, since),
+        jnp.stack([x.astype(jnp.float32) for x in figures.values()]),
+    )
+
+
+def learn(
+    ctx: Q, ring: Ring, state: TrainState, objective: Objective, key: Array
+) -> tuple[TrainState, dict[str, Array]]:
+    """All gradient steps of an update -> (state, figures of every step, float32[K] by name; 1 is
+    True).
+
+    The steps work on the parameters and moments as `ctx.form` says: as vectors (`rl.flat`), or as
+    they are.
+    """
+    own: Own = state.own
+    layout = layout_of(ctx.packed(state.params)) if ctx.form.vectors else Unchanged()
+
+    def flat(tree: PyTree) -> PyTree:
+        return layout.flat(ctx.packed(tree))
+
+    def restored(old: PyTree, flattened: PyTree) -> PyTree:
+        return ctx.unpacked(layout.tree(flattened), old)
+
+    rate = objective.rate
+    objective = objective._replace(
+        rate=flat(rate) if isinstance(rate, dict) else rate,
+        active=objective.active & (starts(ring, own.replay) > 0),
+    )
+    # A run that begins from another run's policy changes the parameters of its first state alone.
+    target = jax.tree.map(
+        lambda new, old: jnp.where(state.update == 0, new, old), state.params, own.target
+    )
+    names: list[str] = []  # of the figures, known when the step is traced
+    step: Any = partial(gradient_step, ctx, ring, own.replay, objective, layout, names)
+    start = Moving(
+        flat(state.params),
+        map_parts(flat, state.opt_state, state.params),
+        flat(target),
+        own.priorities,
+        own.since,
+    )
+    end, history = jax.lax.scan(step, start, draws(ctx, ring, own.replay, key))
+    own = own.replace(
+        target=restored(own.target, end.target), priorities=end.priorities, since=end.since
+    )
+    learnt = state.replace(
+        params=restored(state.params, end.parameters),
+        own=own,
+        opt_state=map_parts(restored, state.opt_state, state.params, end.opt_state),
+    )
+    return learnt, dict(zip(names, jnp.moveaxis(history, -1, 0), strict=True))
+
+
+# --- One update of DQN: a rollout, into the replay, gradient steps on samples from it, and metrics
+
+
+def remembered(of: Ring, state: TrainState, seen: Transition, version: Array) -> TrainState:
+    """The state after a rollout went into the replay. Rewards are stored as they are: the divisor
+    changes.
+
+    version: int32[], of the policy that acted (`rl.actor`)."""
+    own: Own = state.own
+    stored = replay.add(of, own.replay, seen, version)
+    priorities = None if own.priorities is None else prioritised.renewed(of, own.priorities, stored)
+    return state.replace(own=own.replace(replay=stored, priorities=priorities))
+
+
+def with_rewards(ctx: Q, state: TrainState, seen: Transition) -> tuple[TrainState, Array]:
+    """(state with the statistics of a rollout's rewards, what the rewards of all samples are
+    divided by float32[]).
+    """
+    if state.rewards is None:
+        return state, jnp.float32(1.0)
+    scale, _, divisor = scaled(
+        state.rewards,
+        seen.reward,
+        seen.terminated | seen.truncated,
+        state.hparams.gamma,
+        ctx.reduce,
+    )
+    return state.replace(rewards=scale), divisor
+
+
+def followed_errors(
+    ctx: Q, state: TrainState, policy: Policy, params: PyTree, seen: Transition, divisor: Array
+) -> Array | None:
+    """`TrainState.errors` after a rollout: the sizes of its one-step TD errors, by symbol. None
+    where the sampler reads none. state: after the rollout."""
+    if state.errors is None:
+        return None
+
+    def value(carry: PyTree, ref: PyTree) -> Array:
+        return value_of(ctx, policy, carry, ref, params)
+
+    def errors(carry: PyTree, ref: PyTree, seen: Transition) -> Array:
+        last = jax.vmap(value)(carry, ref)
+        following = next_values(seen.extras.value, last, final_values(value, seen), seen.truncated)
+        target = seen.reward / divisor + state.hparams.gamma * jnp.where(
+            seen.terminated, 0.0, following
+        )
+        return jnp.abs(target - seen.extras.q)
+
+    sizes = ctx.reduce.alone(errors)(state.carry, state.ref, seen)
+    return followed(ctx, state.errors, sizes, seen, params)
+
+
+def is_active(ctx: Q, update: Array) -> Array:
+    """bool[]: whether `learning_starts` environment steps have been taken, the rollout of this
+    update among them. Counted in updates, because int32 does not hold the steps of a long run."""
+    config: DQNConfig = ctx.config
+    return (update + 1) >= -(-config.learning_starts // ctx.steps_per_update)
+
+
+def step_metrics(ctx: Q, history: dict[str, Array]) -> dict[str, Array]:
+    """Metrics of the gradient steps. history: float32[K] by name; 1 is True.
+
+    `gradient_steps` and `replay_ratio` (samples trained per environment step) count the steps that were applied.
+    `sample_age_max` is the largest of these steps, and the other figures are means over them.
+    """
+    config: DQNConfig = ctx.config
+    applied = history["applied"]
+    count = applied.sum()
+    means = {
+        name: jnp.where(applied > 0, values, 0.0).sum() / jnp.maximum(count, 1.0)
+        for name, values in history.items()
+        if name not in ("finite", "applied", "target_updates", OLDEST)
+    }
+    return means | {
+        "finite": (history["finite"] > 0).all(),
+        "applied": applied.mean(),
+        "gradient_steps": count,
+        "replay_ratio": count * ctx.reduce.count(config.batch_size) / ctx.steps_per_update,
+        "target_updates": history["target_updates"].sum(),
+        OLDEST: jnp.where(applied > 0, history[OLDEST], 0.0).max(),
+    }
+
+
+def value_metrics(
+    ctx: Q, seen: Transition, policy: Policy, behaviour: Policy, parameters: PyTree, params: PyTree
+) -> dict[str, Array]:
+    """Metrics of Q at the last step of the rollout, before and after learning (to `parameters`).
+
+    policy, behaviour: the one that learns and the one that acted, from `ready`; the same one
+        without a delay.
+
+    q_error: largest difference of the Q that acted from what learning computes for the same policy,
+        relative to 1 +
+    |Q|. q_change: mean change by the update. q_max: largest |Q| of the rollout.
+    """
+    learnt = policy.replace(parameters=ctx.packed(parameters))
+
+    def compared(ref: PyTree, action: Array, acted: Array) -> tuple[Array, Array]:
+        def values(policy: Policy) -> Array:
+            return of_action(values_of(ctx, policy, ref, params), action)
+
+        before, after = values(policy), values(learnt)
+        again = before if behaviour is policy else values(behaviour)
+        return (jnp.abs(again - acted) / (1.0 + jnp.abs(acted))).max(), jnp.abs(
+            after - before
+        ).mean()
+
+    error, change = ctx.reduce.alone(compared)(
+        *jax.tree.map(lambda x: x[-1], (seen.ref, seen.action, seen.extras.q))
+    )
+    error, most = ctx.reduce.max_of_parts((error, jnp.abs(seen.extras.value).max()))
+    return {"q_error": error, "q_change": ctx.reduce.mean_of_parts(change), "q_max": most}
+
+
+def replay_metrics(ctx: Q, own: Own) -> dict[str, Array]:
+    """`replay_size`: transitions in the replay, float32[]."""
+    return {
+        "replay_size": own.replay.filled.astype(jnp.float32)
+        * ctx.reduce.count(ctx.rollout.num_envs)
+    }
+
+
+def update(
+    ctx: Q, state: TrainState, params: PyTree, inputs: AdviceState | None = None
+) -> tuple[TrainState, dict[str, Array]]:
+    """`Algorithm.update`. Raises ValueError if `inputs` are given but there is no fusion that uses
+    them.
+    """
+    hparams: HParams = state.hparams
+    policy, params = advised(ctx, policy_of(state), params, inputs)
+    key_rollout, key_learn = jax.random.split(jax.random.fold_in(state.key, state.update))
+    fraction = progress(state.update, state.total_updates)
+    learning_rate = linear(hparams.learning_rate, hparams.learning_rate_end, fraction)
+    beta = linear(hparams.priority_beta, hparams.priority_beta_end, fraction)
+    params, figures = staged(ctx, params, fraction, state.errors)
+
+    acts = acting(state.actor, policy, state.update)
+    policy, of = ready(ctx, policy), ring(ctx, state.ref)
+    behaviour = policy if acts.kept is None else ready(ctx, acts.policy)
+    collected, seen, tally = explore_rollout(ctx, state, behaviour, params, key_rollout)
+    collected, divisor = with_rewards(ctx, remembered(of, collected, seen, acts.version), seen)
+    objective = Objective(
+        policy,
+        params,
+        hparams,
+        divisor,
+        learning_rate,
+        beta,
+        is_active(ctx, state.update),
+        state.update,
+    )
+    learnt, history = learn(ctx, of, collected, objective, key_learn)
+    new = learnt.replace(
+        normaliser=new_statistics(ctx, state.normaliser, seen.ref, params),
+        update=state.update + 1,
+        errors=followed_errors(ctx, collected, behaviour, params, seen, divisor),
+        actor=acts.kept,
+    )
+    episodes, summary = tally_metrics(ctx, tally, seen, params)
+    metrics: dict[str, Any] = episodes | step_metrics(ctx, history) | action_metrics(ctx, seen)
+    metrics |= value_metrics(ctx, seen, policy, behaviour, new.params, params) | replay_metrics(
+        ctx, new.own
+    )
+    metrics |= lag_metrics(state.update, acts.version) | {
+        "learning_rate": learning_rate,
+        "epsilon": policy.epsilon,
+        "param_delta": optax.tree.norm(jax.tree.map(jnp.subtract, new.params, state.params)),
+    }
+    if new.own.priorities is not None:
+        metrics |= {"priority_beta": beta, "priority_highest": new.own.priorities.highest}
+    # Every step at a bar counts alike: a Q-learner has no entropy that tells where it is undecided.
+    metrics |= advice_metrics(ctx, seen, jnp.ones_like(seen.reward), policy, inputs)
+    return new, joined(metrics, figures, summary)
+
+
+# --- DQN as an `Algorithm`
+
+
+def init(ctx: Q, key: Array, params: PyTree) -> TrainState:
+    """`Algorithm.init`: also an empty replay and the target network. Raises TypeError as
+    `first_state`.
+    """
+    state = q.init(ctx, HParams, key, params)
+    return state.replace(own=strong_types(first_own(ctx, state.params, state.ref)))
+
+
+def make_dqn(
+    config: RunConfig,
+    env: Env,
+    total_updates: int,
+    *,
+    summarise: Summary | None = None,
+    stage: Stage | None = None,
+    fusion: Fusion | None = None,
+    reduce: Reduce = LOCAL,
+    platform: str | None = None,
+) -> Algorithm:
+    """Build DQN on `env` for a run of `total_updates` updates. Arguments and result as of
+    `rl.ppo.make.make_ppo`, with the section `dqn` (`config.algorithm` is `dqn`).
+
+    Raises ConfigError: counts that do not fit each other (`DQNConfig.check`), a network with a
+    memory, or a fusion that needs a distribution.
+    """
+    try:
+        config.dqn.check(config.rollout)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    exact, ctx = q_contexts(
+        config,
+        env,
+        total_updates,
+        summarise=summarise,
+        stage=stage,
+        fusion=fusion,
+        reduce=reduce,
+        platform=platform,
+    )
+    if ctx.first_carry is not None:
+        raise ConfigError(
+            f"network.kind={config.network.kind} has a memory, and a sample of DQN's replay is too short "
+            "to rebuild it: set algorithm=pqn, which learns from whole rollouts, or network.kind=mlp"
+        )
+    return q.q_algorithm(config, exact, ctx, partial(init, ctx), partial(update, ctx))
+
+
+LEARNER = Learner(make_dqn, first_policy, HEAD, divides=True)
+
+__all__ = ["LEARNER", "make_dqn"]
