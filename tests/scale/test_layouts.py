@@ -55,3 +55,11 @@ def test_two_devices_compute_the_update_of_one_and_strict_sums_its_bits() -> Non
     assert found["s1"] == found["s8"]  # state and metrics, to the bit
     with pytest.raises(AssertionError):  # a mean over unequal shares does not go unnoticed
         close(found["one"], found["fault"])
+
+
+@pytest.mark.slow
+def test_agents_over_devices() -> None:
+    """Two agents over four devices: each has two."""
+    found = layouts("ppo", "2xone", "2xp4", "2xs1", "2xs4")
+    close(found["2xone"], found["2xp4"])
+    assert found["2xs1"] == found["2xs4"]
