@@ -95,6 +95,7 @@ def test_objects_are_never_read(tmp_path):
         read_arrays(tmp_path / "some.npz")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read", [read_records, read_walk_days, read_snapshot])
 def test_each_reader_names_the_file(bomb, read):
     with pytest.raises(DataError, match=r"records\.npz.*unpacks to"):

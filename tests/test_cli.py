@@ -498,6 +498,7 @@ def test_replay_prints_every_decision_bar(run: Path, capsys: pytest.CaptureFixtu
     assert "2013-10-11" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_run_directory_is_never_overwritten(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "--run-dir", str(run), *TINY]) == 2
     assert "--resume" in capsys.readouterr().err

@@ -156,6 +156,7 @@ def test_resume_refuses_other_data(finished: Path, tmp_path: Path) -> None:
         resume(copied)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("use", [resume, evaluate_run, lambda path: replay_run(path, "2013-10-11")])
 def test_an_edited_configuration_is_refused(
     finished: Path, tmp_path: Path, use: Callable[[Path], object]

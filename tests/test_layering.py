@@ -105,6 +105,7 @@ def test_the_picture_of_the_page_is_current() -> None:
     assert drawn == picture(), "python -m tests.structure > docs/architecture.svg"
 
 
+@pytest.mark.slow
 def test_planted_offenders_are_found() -> None:
     """An import inside a function counts. One under TYPE_CHECKING counts for circles alone."""
     planted = ast.parse(

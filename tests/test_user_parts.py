@@ -131,6 +131,7 @@ def test_it_sees_its_own_slots(played: Any) -> None:
     assert steps["seen"][..., -1].max() > 1
 
 
+@pytest.mark.slow
 def test_its_reward_term_is_paid(played: Any) -> None:
     _, _, steps = played
     info = steps["outcome"].info

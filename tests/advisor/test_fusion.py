@@ -135,6 +135,7 @@ def test_a_policy_without_measured_trust_listens_to_nobody() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_gate_listens_to_a_share_and_pays_for_it() -> None:
     ref, fusion = ref_of(0, "buy"), fusion_of("gate", gate_cost=0.01)
     parameters = fusion.init(jax.random.key(0), 4)

@@ -59,6 +59,7 @@ def test_any_text(text: str) -> None:
     assert is_sound(parse_pipe(text))
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(max_size=8) | st.sampled_from(["BUY", "0.5", "1"]), max_size=5))
 def test_any_fields(fields: list[str]) -> None:
     assert is_sound(parse_pipe(" | ".join(fields)))

@@ -186,6 +186,7 @@ def test_trust_is_the_log_odds_of_the_balanced_rate_drawn_towards_one_half() -> 
     assert float(log_odds(found, 10.0, 2.5, 0.3)[0]) == pytest.approx(0.3)  # the cap
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("evidence", ["blocks", "answers"])
 def test_an_advisor_that_turns_is_found_out(evidence: str) -> None:
     """0.7 right, then 0.3: with a memory of 200 the trust has turned after 400 more."""

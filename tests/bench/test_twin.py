@@ -121,6 +121,7 @@ FAULTS = {  # source of `Twin.step` -> what is planted in its place, in the vari
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("old", FAULTS)
 def test_a_planted_fault_is_found(world: setting.World, played: Any, old: str) -> None:
     source = textwrap.dedent(inspect.getsource(twin.Twin.step))

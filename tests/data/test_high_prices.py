@@ -107,6 +107,7 @@ def test_the_base_does_not_depend_on_what_is_seen(es_bars):
     assert observations(one, config()).tobytes() == observations(two, config()).tobytes()
 
 
+@pytest.mark.slow
 def test_raw_values_are_those_of_the_prices(es_bars):
     """env.scaling=seed shows points and ratios: float32's own rounding, and no more."""
     chosen = config(scaling="seed")

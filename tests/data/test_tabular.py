@@ -125,6 +125,7 @@ def stamp_column(draw: Any) -> list[str]:
     return texts
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=300)
 @given(stamp_column(), st.integers(1, 4), st.integers(1, 4))
 def test_stamps_are_read_alike_in_pieces_of_any_length(texts, piece, block):
@@ -177,6 +178,7 @@ def by_lines(raw: bytes) -> list[list[str]] | str:
     return rows
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=500)
 @given(csv_bytes(), st.sampled_from([64, 1 << 22]))
 def test_a_file_is_read_or_refused_as_line_by_line(tmp_path_factory, raw, block):

@@ -139,6 +139,7 @@ def test_convention(name: str, side: int):
     assert compare(CONFIG, params, logits(side, actions)).allowed == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", [1, -1], ids=["long", "short"])
 @pytest.mark.parametrize("opens", [18, 20], ids=["on the target", "beyond it"])
 def test_the_one_allowed_difference(opens: int, side: int):

@@ -185,6 +185,7 @@ def test_one_trace_serves_every_market_account_cost_and_split() -> None:
     assert (TradingEnv(CONFIG), hash(TradingEnv(CONFIG))) == (env, hash(env))
 
 
+@pytest.mark.slow
 def test_a_step_returns_the_types_it_takes() -> None:
     """A scan carry must not change: dtypes, shapes and weak types of state and reference."""
     env, params, _ = sample()

@@ -159,6 +159,7 @@ def test_it_is_the_bar_of_an_agent_that_chose_it() -> None:
     assert (begun.account.days == 1).all()
 
 
+@pytest.mark.slow
 def test_only_where_an_entry_is_legal_and_the_account_survives_it() -> None:
     made = sample()
     sessions = MARKET.sessions

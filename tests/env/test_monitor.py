@@ -234,6 +234,7 @@ def test_each_ended_episode_has_its_row() -> None:
     assert int(found[LOST]) == 0
 
 
+@pytest.mark.slow
 def test_means_are_over_all_ended_episodes_though_rows_are_lost() -> None:
     """The buffer has room for four: these are the first four, the rest is counted, and no mean
     changes.

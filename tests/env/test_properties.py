@@ -157,6 +157,7 @@ def test_accounting_is_exact_in_mills(run: tuple[TradingEnv, EnvParams, Trace]) 
     assert fills > 1_000
 
 
+@pytest.mark.slow
 def test_fills_lie_where_the_bar_traded(run: tuple[TradingEnv, EnvParams, Trace]) -> None:
     """Exits fill between a bar's low and high, slipped ones up to that tick beyond; so do both
     marks. Of two-sided bars from the bid's low to the ask's high."""

@@ -301,6 +301,7 @@ def test_without_statistics_those_of_the_decisions_are_used(ppo: Any) -> None:
     assert "those of training" in found_by(ppo, ppo[-1]).notes[1]
 
 
+@pytest.mark.slow
 def test_it_needs_a_policy(ppo: Any) -> None:
     env, params, config, *_ = ppo
     with pytest.raises(ConfigError, match="greedy policy; found flat"):

@@ -99,6 +99,7 @@ def test_accounts_start_again_after_a_bust():
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("trailing", "floors", "marks"),
     [
@@ -210,6 +211,7 @@ def test_the_record_of_trades_is_that_of_an_episode(which, account):
     assert seen.favourable.tolist() == [0, 4, 8, 9, 9] * 3
 
 
+@pytest.mark.slow
 def test_a_new_account_has_a_new_record():
     """A fall of 10 ticks from the high breaks 100 dollars in every session, long before three
     sessions are over.

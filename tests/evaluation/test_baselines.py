@@ -76,6 +76,7 @@ def test_random_is_uniform_over_the_legal_actions():
     assert (np.abs(counts - expected) < 4 * np.sqrt(variance)).all()
 
 
+@pytest.mark.slow
 def test_random_depends_on_its_seed():
     a, b = (run("random", "strategy", seed)[0].action for seed in (0, 1))
     assert not np.array_equal(a, b)
@@ -92,6 +93,7 @@ def test_buy_and_hold_trades_once_a_session():
     assert (trades.contracts == 2).all()
 
 
+@pytest.mark.slow
 def test_buy_and_hold_does_not_re_enter_after_a_liquidation():
     record, *_ = run(
         "buy_hold", account={"drawdown": "off", "daily_loss": 60.0, "profit_target": "off"}
@@ -132,6 +134,7 @@ def test_sma_signs_do_not_look_ahead():
         )
 
 
+@pytest.mark.slow
 def test_sma_cross_follows_its_signs():
     """Independent bookkeeping: which side is held after each bar, from the signs and the calendar
     alone.

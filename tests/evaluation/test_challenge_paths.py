@@ -180,6 +180,7 @@ def test_buy_and_hold_by_hand() -> None:
     assert paths.daily_bar.tolist() == [-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("limit", "bar", "result"),
     [

@@ -158,6 +158,7 @@ def test_pooled_figures_are_sums_over_the_symbols(result):
         assert set(agent.account_figures) == set(own[0].account_figures)
 
 
+@pytest.mark.slow
 def test_the_pooled_drawdown_is_of_the_total_equity(result):
     """Against a slow sum: at every time, the latest mark of each symbol."""
     name = "sampled"

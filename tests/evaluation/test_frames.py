@@ -93,6 +93,7 @@ def test_frames_of_the_bars_worked_by_hand():
     assert np.isnan(figures.loc[("strategy", "win_rate"), "flat"])
 
 
+@pytest.mark.slow
 def test_a_figure_shows_equity_and_drawdown(result):
     figure = result.plot()
     upper, lower = figure.axes

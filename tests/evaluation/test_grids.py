@@ -60,6 +60,7 @@ def test_cost_rows_fall_with_costs_and_the_spread_is_their_range() -> None:
     assert grids.to_json(grid)["spread"] == {"buy_hold": grid.spread[0]}
 
 
+@pytest.mark.slow
 def test_costs_are_multiples_of_the_runs_own() -> None:
     """Three ticks of slippage: the rows have 0, 3, 6 and 12 ticks."""
     env, params, config = setup(WALK, SESSIONS, costs={"commission": 1.5, "slippage": 3})

@@ -76,6 +76,7 @@ def test_a_decision_fills_that_many_bars_later_and_the_price_is_that_bars(hand: 
     assert entries(run(env, params, buy, 3)) == [(3, 1, 8002 + slip)]
 
 
+@pytest.mark.slow
 def test_a_repeat_comes_too_late_and_so_does_an_order_for_a_position_that_is_gone(
     hand: Any,
 ) -> None:
@@ -202,6 +203,7 @@ def test_the_grid_counts_what_came_too_late(lively: Any) -> None:
     assert "too late (HOLD instead)" in grids.table(grid)
 
 
+@pytest.mark.slow
 def test_a_flip_of_a_baseline_is_late_as_a_whole(lively: Any) -> None:
     env, params, *_ = lively
     at_once = run(env, params, rule("sma_cross", env), 0, WALK)

@@ -124,6 +124,7 @@ def test_sessions_apart_or_together(made):
     assert not np.array_equal(carried_over, together)
 
 
+@pytest.mark.slow
 def test_a_batch_of_memories(made):
     *_, loaded = made
     rng = np.random.default_rng(0)

@@ -321,6 +321,7 @@ def test_p_is_uniform_on_martingales() -> None:
     assert (np.array(p) <= 0.05).mean() <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 200)
 
 
+@pytest.mark.slow
 def test_the_policies_of_several_seeds_are_pooled() -> None:
     config = small(4)
     env, params, market, sessions = parts(config, 1, 2)

@@ -99,6 +99,7 @@ def test_the_headline_has_the_figures_of_the_evaluation(walked: EvaluationResult
     )
 
 
+@pytest.mark.slow
 def test_winners_and_losers_are_told_apart(walked: EvaluationResult) -> None:
     agent = walked.agent("random")
     won = int((agent.trades.net > 0).sum())

@@ -275,6 +275,7 @@ def test_a_policy_that_takes_none_refuses_advice(made: Made) -> None:
         loaded.act(np.zeros(len(loaded.observation_names)), np.ones(7, bool), advice=GOOD, side=0)
 
 
+@pytest.mark.slow
 def test_a_list_is_for_a_panel(trusting: LoadedPolicy) -> None:
     with pytest.raises(ValueError, match="advice is a list"):
         trusting.act(

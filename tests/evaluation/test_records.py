@@ -62,6 +62,7 @@ def test_days_are_those_of_the_figures(result, found):
     assert np.array_equal(np.diff(found.bars.time[found.bars.session == 0]), np.full(39, 60))
 
 
+@pytest.mark.slow
 def test_bars_hold_every_decision_and_the_flat_bar_after_it(result, found):
     bars, decisions = found.bars, result.decisions
     assert np.array_equal(bars.row[bars.decision], decisions.rows)

@@ -70,6 +70,7 @@ def test_before_and_after_by_hand():
     assert len(lines) == HEADERS + 5
 
 
+@pytest.mark.slow
 def test_slots_are_those_that_the_policy_saw():
     env, params, lines = replayed()
     names = lines[1].split(": ")[1].split()

@@ -113,6 +113,7 @@ def test_costs_are_money_first(costs, facts):
     assert not missing(line, *facts)
 
 
+@pytest.mark.slow
 def test_twenty_sessions_have_a_daily_sharpe(long_result):
     sharpe = {agent.name: agent.strategy_figures["sharpe_daily"] for agent in long_result.agents}
     assert sharpe["flat"] is None
@@ -201,6 +202,7 @@ def test_in_sample_sessions_are_labelled(trained, expected):
     assert not missing("".join(result.labels), *expected)
 
 
+@pytest.mark.slow
 def test_one_sentence_compares_with_the_baselines(hand_result):
     assert not missing(
         report.verdict(hand_result),

@@ -40,6 +40,7 @@ def test_trades_sum_to_equity_in_mills(name, env):
     assert int(trades.commission.sum()) == int(record.event.commission.sum())
 
 
+@pytest.mark.slow
 def test_slippage_is_what_a_run_without_it_saves():
     """Buy-and-hold pays its slippage on both sides of each trade: the trades of both runs are the
     same.
@@ -121,6 +122,7 @@ def test_an_excursion_that_never_came_is_zero(gap, mae, mfe):
     assert (int(trades.mae[0]), int(trades.mfe[0])) == (mae, mfe)
 
 
+@pytest.mark.slow
 def test_same_bar_entries_and_exits_are_trades():
     _, trades, _ = run(
         "random", {"task": "entry"}, brackets={"target_multiple": 1, "stop_atr": 0.8}
@@ -152,6 +154,7 @@ def test_stamps_and_prices_are_exact():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fill", "times"),
     [

@@ -93,6 +93,7 @@ def test_rewards_cost_nothing_where_nobody_asks():
     assert record.Record.__dataclass_fields__["reward"].default is None
 
 
+@pytest.mark.slow
 def test_new_weights_do_not_compile_again():
     market = hand_market(3)
     env, params, _ = setup(market, market.sessions(0), account=OFF)

@@ -50,6 +50,7 @@ def test_acting_on_a_return_already_known_earns_nothing(engine: str) -> None:
     assert [step.equity for step in steps] == [0] * 59
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_same_bars_pay_who_knows_the_next_move(engine: str) -> None:
     """Otherwise the test above could not fail: these signs are one bar ahead."""

@@ -146,6 +146,7 @@ def test_every_legal_action_does_what_its_name_says(exported: tuple[Setup, Any, 
         assert bool(outcome.info.illegal) == (not legal)
 
 
+@pytest.mark.slow
 def test_a_bundle_with_other_names_is_refused(
     exported: tuple[Setup, Any, Path], tmp_path: Path
 ) -> None:

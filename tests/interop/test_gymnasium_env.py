@@ -111,6 +111,7 @@ def test_a_place_that_is_none_is_refused(env: gymnasium.Env, options: dict, word
     np.testing.assert_array_equal(env.action_masks(), before)
 
 
+@pytest.mark.slow
 def test_steps_that_have_no_meaning_are_refused(env: gymnasium.Env) -> None:
     for call in (lambda: env.step(0), env.action_masks):
         with pytest.raises(ResetNeeded):

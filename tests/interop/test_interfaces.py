@@ -201,6 +201,7 @@ def test_vector_env_packs_as_gymnasiums_own(truth: Trajectory) -> None:
     assert ends > 5
 
 
+@pytest.mark.slow
 def test_gymnasiums_wrappers_run_on_the_vector_env() -> None:
     env = gymnasium.wrappers.vector.RecordEpisodeStatistics(to_gymnasium_vec(ENV, PARAMS, NUM_ENVS))
     env.reset(seed=0)

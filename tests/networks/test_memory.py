@@ -125,6 +125,7 @@ def test_forget_where_an_episode_begins():
     assert forget(None, first) is None
 
 
+@pytest.mark.slow
 def test_recall_is_one_step_after_the_other(network, sequences):
     net, parameters = network
     observations, first, carry = sequences

@@ -330,6 +330,7 @@ def test_every_step_agrees(unit):
     )
 
 
+@pytest.mark.slow
 def test_shipped_presets_are_played():
     """Figures of the presets' page in mills; 5,120 steps of each."""
     assert len(presets_of("shipped")) == len(SHIPPED_PRESETS)

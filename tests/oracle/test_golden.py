@@ -155,6 +155,7 @@ def test_stop(engine):
     )
 
 
+@pytest.mark.slow
 @both_engines
 def test_stop_in_the_entry_bar(engine):
     # 1001 -> 987 in the bar of the entry; high water at 1003: -2,080 + 2 * 12,500 = 22,920

@@ -62,6 +62,7 @@ def test_liquidation_at_the_drawdown_floor(engine):
     )
 
 
+@pytest.mark.slow
 @both_engines
 def test_the_favourable_extreme_raises_the_floor_before_the_adverse_one_is_tested(engine):
     # b2 high 1010: 9 * 12,500 - 2,080 = 110,420, floor 10,420; k = floor((10,420 + 4,160)/12,500) =

@@ -98,6 +98,7 @@ def test_a_long_buys_at_the_ask_and_sells_at_the_bid(engine):
     )
 
 
+@pytest.mark.slow
 @both_engines
 def test_a_short_sells_at_the_bid_and_buys_at_the_ask(engine):
     # out at the ask of 1009: -9 * 12,500 - 4,160

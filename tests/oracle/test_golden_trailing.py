@@ -53,6 +53,7 @@ LOSING = [QUIET, LONG_BAR, (1000, 1001, 984, 990), QUIET]
 SHORT_THEN_LONG = [SELL, HOLD, HOLD, BUY, HOLD]
 
 
+@pytest.mark.slow
 @both_engines
 def test_an_end_of_day_floor_rises_between_sessions_and_is_tested_inside_them(engine):
     # In b2 open profit of 437,500 raises nothing: the floor stays at -200,000 through the flat bar.
@@ -145,6 +146,7 @@ def test_a_static_floor_never_moves(engine):
     )
 
 
+@pytest.mark.slow
 @both_engines
 def test_an_end_of_day_floor_never_falls_and_stops_at_its_cap(engine):
     # session 2 loses: 1000 - 1 = 999 at its flat bar (b2 now keeps above 985), 404,180 < 433,340:
@@ -301,6 +303,7 @@ def test_reward_presets_by_hand(engine, preset):
     )
 
 
+@pytest.mark.slow
 @both_engines
 def test_the_old_systems_breach_costs_ten_and_the_loss(engine):
     # as in test_liquidation_at_the_drawdown_floor: -104.16 net

@@ -118,6 +118,7 @@ def test_the_page_has_landmarks_and_names_for_all_that_is_drawn(bare, full):
         assert all(after - before <= 1 for before, after in itertools.pairwise(headings))
 
 
+@pytest.mark.slow
 def test_every_picture_has_a_table_in_its_section(full):
     elements = parsed(full.html)
     drawn = {
@@ -433,6 +434,7 @@ def test_a_real_evaluation_gives_its_own_figures(real):
     assert found.marked.time.tolist() == (equity.index.tz_convert("UTC").astype("int64")).tolist()
 
 
+@pytest.mark.slow
 def test_a_real_trade_lies_on_its_bars(real):
     """Entry, exit, stop and target are at prices that its bars allow; the mask allowed the
     entry.

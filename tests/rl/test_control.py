@@ -231,6 +231,7 @@ def test_evaluations_are_every_n_chunks_and_at_the_end(tmp_path):
     assert not missing(made.summary(), "update 6, 1", "2 evaluations", "last 0", "0 adjustments")
 
 
+@pytest.mark.slow
 def test_the_best_state_is_kept_whole_and_alone(tmp_path):
     made = controller(tmp_path / "best", {2: 0.0, 4: 3.0, 6: 1.0, 8: 2.0})
     result = run(tmp_path, [made])

@@ -301,6 +301,7 @@ def test_many_multiples_inside_an_update_are_crossed():
     assert int(state.own.since) == 2 * (4 * 32 % 5)
 
 
+@pytest.mark.slow
 def test_the_ratio_is_measured_and_nothing_is_learnt_before_learning_starts(whole):
     rows = whole[0].history
     assert [row["replay_ratio"] for row in rows] == [0.0] + [

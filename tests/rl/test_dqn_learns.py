@@ -89,6 +89,7 @@ def test_a_reward_at_the_end_is_discounted():
         assert at(1, time)[1] == pytest.approx(0.9 ** (2 - time), abs=0.05)
 
 
+@pytest.mark.slow
 def test_the_action_that_the_observation_asks_for():
     at = learn(ASKED)
     for cue in (-1, 1):

@@ -220,6 +220,7 @@ def test_what_was_learnt_is_copied_and_the_rest_stays(event: Any) -> None:
             assert_same(new.own.replay, old.own.replay)
 
 
+@pytest.mark.slow
 def test_a_schedule_keeps_its_shape(event: Any) -> None:
     before, after, lineage = event
     np.testing.assert_allclose(
@@ -294,6 +295,7 @@ def test_the_file_gives_the_same_decisions_and_the_winner() -> None:
         replay(rows_of(config)[:-1], config)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["source", "after", "scores"])
 def test_a_file_that_was_changed_is_found_out(fault: str) -> None:
     config = config_of()

@@ -163,6 +163,7 @@ def test_means_leave_out_what_is_undefined():
     assert row["count/each"] == [1, 2, 6]
 
 
+@pytest.mark.slow
 def test_health_is_that_of_the_worst_agent(whole):
     result, _ = whole
     assert all(passed for passed, _ in result.health.values())

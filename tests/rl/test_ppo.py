@@ -130,6 +130,7 @@ def test_planted_faults_break_the_ratio(monkeypatch, fault):
     assert max(m["ratio_error"] for m in history) > 1e-4
 
 
+@pytest.mark.slow
 def test_metrics_are_measured(trained):
     _, history = trained
     first, last = history[0], history[-1]

@@ -99,6 +99,7 @@ def test_the_action_that_the_observation_asks_for():
         assert q[3 - right] == pytest.approx(-1.0, abs=0.05)
 
 
+@pytest.mark.slow
 def test_a_masked_action_is_never_chosen_and_enters_no_target():
     """Action 0 pays best and is illegal while cue > 0; action 3 would pay most and is never legal.
     With gamma 0.5 over three steps, a target that took the largest Q of all actions would be far

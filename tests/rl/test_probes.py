@@ -76,6 +76,7 @@ def test_constant_reward_is_the_value():
         assert at(cue)[1] == pytest.approx(1.0, abs=0.02)
 
 
+@pytest.mark.slow
 def test_value_depends_on_the_observation():
     at = learn(CUE)
     for cue in (-1, 1):

@@ -168,6 +168,7 @@ def test_it_learns_on_from_the_rollback_point(sound):
     assert_same(STACK.agent(after, 1), agent(result, 1))
 
 
+@pytest.mark.slow
 def test_without_a_rollback_left_it_is_frozen(sound, tmp_path):
     whole, saved = sound
     sink = Recorder()

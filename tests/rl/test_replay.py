@@ -245,6 +245,7 @@ def filled(own, added):
     return added(replay, priorities, rollout_of(np.random.default_rng(0), 0)[0], jnp.int32(0))
 
 
+@pytest.mark.slow
 def test_importance_weights_by_hand(programs):
     """Group 0 has starts of priority 1 and 3, group 1 two of 1 (n = 3: one start in each of four
     lanes). With beta 1 a weight is 1 / (4 P): P = 1/8, 3/8, 1/4, 1/4 gives 2, 2/3, 1, 1."""

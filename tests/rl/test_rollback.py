@@ -160,6 +160,7 @@ def test_before_the_first_checkpoint_it_goes_back_to_its_start():
     assert [row["update"] for row in result.history] == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("allowed", "often"),
     [

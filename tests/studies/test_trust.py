@@ -39,6 +39,7 @@ def test_no_trust_without_skill(made, market, opinion):
     assert found["blocks"]["share"] <= 0.05
 
 
+@pytest.mark.slow
 def test_skill_is_trusted(made):
     markets, layout, rules = made
     found = trust.cell(markets["real bars"], trust.skilled(0.6), layout, rules, DRAWS, 7)
