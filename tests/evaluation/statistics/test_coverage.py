@@ -51,6 +51,7 @@ def made(
     ("seeds", "days", "folds"),
     [
         (5, 20, 1),
+        (10, 60, 6),
     ],
 )
 def test_iqm(seeds, days, folds):
@@ -67,7 +68,7 @@ def test_iqm(seeds, days, folds):
 @pytest.mark.parametrize("rule", [False, True])
 @pytest.mark.parametrize(
     ("seeds", "days"),
-    [(5, 20)],
+    [(5, 20), (10, 60)],
 )
 def test_probability_of_improvement(seeds, days, rule):
     """The truth: how probable it is that a new seed of x earns more than a new one of y on new
@@ -110,7 +111,7 @@ NOISES: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
 }
 
 
-@pytest.mark.parametrize("days", [20, 250])
+@pytest.mark.parametrize("days", [20, 60, 250])
 def test_sharpe_and_psr(days):
     for name, noise in NOISES.items():
         for ratio in (0.0, 0.15, 0.3):
@@ -140,7 +141,7 @@ def following(generator: np.random.Generator, records: int, days: int, memory: f
     return net
 
 
-@pytest.mark.parametrize("days", [60, 250])
+@pytest.mark.parametrize("days", [20, 60, 250])
 def test_sharpe_and_psr_of_days_that_follow_each_other(days):
     for memory in (0.0, 0.3, 0.6):
         for ratio in (0.0, 0.3):
@@ -177,6 +178,7 @@ def test_a_record_as_long_as_min_trl_says_is_sure_in_half_of_all_cases(memory):
     [
         (60, 1),
         (60, 10),
+        (120, 24),
     ],
 )
 def test_the_size_of_spa(days, policies):

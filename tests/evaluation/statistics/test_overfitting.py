@@ -129,3 +129,17 @@ def test_a_transposed_matrix_has_too_few_days():
 def test_blocks_come_in_pairs(splits):
     with pytest.raises(ValueError, match="even number of blocks"):
         pbo(NOISE, splits)
+
+
+@pytest.mark.slow
+def test_the_null_band_holds_nine_in_ten():
+    """Also where trials resemble each other, and half of them are nearly the same one."""
+    generator, held = np.random.default_rng(5), 0
+    for i in range(200):
+        net = 0.9**0.5 * generator.standard_normal((240, 1)) + 0.1**0.5 * generator.standard_normal(
+            (240, 20)
+        )
+        net[:, :10] = 0.95 * net[:, :1] + 0.05 * net[:, :10]
+        found = pbo(net, 8, seed=i)
+        held += found.null_low <= found.value <= found.null_high
+    assert held / 200 == pytest.approx(0.9, abs=0.05)
