@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.config import RunConfig
-from jaxtrade.config.compute import Precision
+from jaxtrade.config.running import Precision
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.runs.computing import threads_of
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from jaxtrade.config import RunConfig, load_config, make_config, overridden
-from jaxtrade.config.bounds import MOST
+from jaxtrade.config.load import MOST
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs.resuming import resumed_config
 

@@ -22,7 +22,7 @@ from jaxtrade.config import (
 )
 from jaxtrade.config.accounts import PRESETS, AccountPreset
 from jaxtrade.config.allocate import AllocateConfig
-from jaxtrade.config.parallel import ParallelConfig
+from jaxtrade.config.running import ParallelConfig
 from jaxtrade.config.sweep import SweepConfig
 from jaxtrade.env.reward_presets import REWARDS
 from jaxtrade.evaluation.portfolio.result import FILL_COLUMNS

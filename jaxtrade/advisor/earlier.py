@@ -22,7 +22,7 @@ from jaxtrade.advisor.host.blocks import (
 )
 from jaxtrade.advisor.host.feeds import local
 from jaxtrade.config import RunConfig
-from jaxtrade.config.context import ContextConfig
+from jaxtrade.config.service import ContextConfig
 from jaxtrade.data.calendar.schedule import run_starts, schedule_for, spread, trade_dates
 from jaxtrade.data.calendar.sessions import window_openings
 from jaxtrade.data.market import Market, feature_windows

@@ -2,12 +2,7 @@
 nor pandas.
 """
 
-from jaxtrade.config.actor import ActorConfig
 from jaxtrade.config.allocate import AllocateConfig
-from jaxtrade.config.compute import ComputeConfig
-from jaxtrade.config.corporate import ShareSplit
-from jaxtrade.config.dqn import DQNConfig
-from jaxtrade.config.evolve import EvolveConfig
 from jaxtrade.config.learning import (
     AdvisorConfig,
     ControlConfig,
@@ -47,11 +42,12 @@ from jaxtrade.config.market import (
     SessionConfig,
     SplitConfig,
 )
-from jaxtrade.config.monitor import MonitorConfig
-from jaxtrade.config.pqn import PQNConfig
+from jaxtrade.config.q_learning import DQNConfig, PQNConfig
 from jaxtrade.config.run import RunConfig, digest_of
-from jaxtrade.config.sampler import SamplerConfig
+from jaxtrade.config.running import ActorConfig, ComputeConfig, MonitorConfig, SamplerConfig
 from jaxtrade.config.shared import SharedConfig
+from jaxtrade.config.sweep import EvolveConfig
+from jaxtrade.config.symbols import ShareSplit
 from jaxtrade.config.walk import WalkConfig
 
 __all__ = [

@@ -10,9 +10,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from jaxtrade.config.base import AUTO, AutoCount, Count, Seconds, Section, Widths, listed, whole
-from jaxtrade.config.context import ContextConfig
 from jaxtrade.config.learners import AUTO_MOST, AUTO_ROWS
-from jaxtrade.config.service import ServiceOptions
+from jaxtrade.config.service import ContextConfig, ServiceOptions
 from jaxtrade.config.shortcuts import combined
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import NETWORKS

@@ -10,8 +10,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, model_validator
 
 from jaxtrade.config.base import Atrs, Count, Names, Section
-from jaxtrade.config.corporate import Splits
-from jaxtrade.config.symbols import capital_keys, capitals, check_set, of_symbols
+from jaxtrade.config.symbols import Splits, capital_keys, capitals, check_set, of_symbols
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import TASKS
 

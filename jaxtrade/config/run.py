@@ -11,12 +11,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, model_validator
 
 from jaxtrade.config import learners
-from jaxtrade.config.actor import ActorConfig, check_actor
 from jaxtrade.config.allocate import AllocateConfig, check_allocate
 from jaxtrade.config.base import Names, Section
-from jaxtrade.config.compute import ComputeConfig
-from jaxtrade.config.dqn import DQNConfig
-from jaxtrade.config.evolve import EvolveConfig, check_evolve
 from jaxtrade.config.learning import (
     AdvisorConfig,
     ControlConfig,
@@ -40,12 +36,18 @@ from jaxtrade.config.market import (
     SessionConfig,
     SplitConfig,
 )
-from jaxtrade.config.monitor import MonitorConfig
-from jaxtrade.config.parallel import ParallelConfig, divided
-from jaxtrade.config.pqn import PQNConfig
-from jaxtrade.config.sampler import SamplerConfig
+from jaxtrade.config.q_learning import DQNConfig, PQNConfig
+from jaxtrade.config.running import (
+    ActorConfig,
+    ComputeConfig,
+    MonitorConfig,
+    ParallelConfig,
+    SamplerConfig,
+    check_actor,
+    divided,
+)
 from jaxtrade.config.shared import SharedConfig, check_shared
-from jaxtrade.config.sweep import SweepConfig, check_sweep
+from jaxtrade.config.sweep import EvolveConfig, SweepConfig, check_evolve, check_sweep
 from jaxtrade.config.walk import WalkConfig, check_walk
 from jaxtrade.parts import LEARNERS
 from jaxtrade.text import short_repr

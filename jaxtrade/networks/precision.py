@@ -14,7 +14,7 @@ from typing import Any
 import jax
 from jax import lax
 
-from jaxtrade.config.compute import Precision
+from jaxtrade.config.running import Precision
 from jaxtrade.types import Array
 
 EXPONENT = 8  # bits of the exponent in float32, bfloat16 and TF32

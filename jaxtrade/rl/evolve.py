@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.config import RunConfig
-from jaxtrade.config.evolve import followers, names_of
+from jaxtrade.config.sweep import followers, names_of
 from jaxtrade.errors import DataError
 from jaxtrade.types import Algorithm, Array, PyTree
 

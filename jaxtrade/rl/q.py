@@ -19,8 +19,8 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxtrade.config import NetworkConfig, RunConfig
-from jaxtrade.config.compute import Precision
 from jaxtrade.config.q_learning import QLearningConfig
+from jaxtrade.config.running import Precision
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks import distributions
 from jaxtrade.networks.memory import recall

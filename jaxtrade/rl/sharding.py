@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from jaxtrade.config.parallel import divided
+from jaxtrade.config.running import divided
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks.reductions import LOCAL, Reduce, one_by_one
 from jaxtrade.rl.parts import Kind, all_of, kinds_of

@@ -21,8 +21,7 @@ from jaxtrade.advisor.host.schema import parse_advice
 from jaxtrade.advisor.host.templates import BLOCKS, FIELDS, read_template
 from jaxtrade.cli import build_parser
 from jaxtrade.config import AdvisorConfig, load_config
-from jaxtrade.config.context import ContextConfig
-from jaxtrade.config.service import ServiceOptions
+from jaxtrade.config.service import ContextConfig, ServiceOptions
 from tests.advisor.markets import book
 from tests.test_docs_tables import rows
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jaxtrade.advisor.host.feeds import events_block, news_block, read_events, read_news, seconds_of
-from jaxtrade.config.context import ContextConfig
+from jaxtrade.config.service import ContextConfig
 from jaxtrade.errors import DataError
 from jaxtrade.runs import preflight
 from tests.advisor.markets import config

@@ -22,7 +22,7 @@ from jaxtrade.advisor.host.feeds import (
     plain,
     quoted,
 )
-from jaxtrade.config.context import ContextConfig
+from jaxtrade.config.service import ContextConfig
 from tests.advisor.made import made_book
 from tests.advisor.test_injection import CORPUS
 

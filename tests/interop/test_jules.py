@@ -13,8 +13,8 @@ import pytest
 
 from jaxtrade.cli.entry import main
 from jaxtrade.config import load_config, make_config
-from jaxtrade.config.dqn import DQNConfig
 from jaxtrade.config.meant import PARAMETERS
+from jaxtrade.config.q_learning import DQNConfig
 from jaxtrade.config.yaml12 import parse_yaml
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.interop import jules, jules_keys

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxtrade.config import RunConfig, make_config
-from jaxtrade.config.evolve import followers, tunable
+from jaxtrade.config.sweep import followers, tunable
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.rl import evolve
 from jaxtrade.rl.algorithms import make_algorithm

@@ -14,7 +14,7 @@ import pytest
 
 import jaxtrade as jt
 from jaxtrade.config import make_config
-from jaxtrade.config.parallel import divided
+from jaxtrade.config.running import divided
 from jaxtrade.rl.algorithms import make_algorithm
 from jaxtrade.rl.parts import Kind, kinds_of, part_of
 from jaxtrade.rl.sharding import Layout, Spread, layout_of, mesh_of

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from jaxtrade.advisor.host.types import nearest
-from jaxtrade.config.context import ContextConfig
+from jaxtrade.config.service import ContextConfig
 from jaxtrade.errors import DataError
 
 UNSAFE = "<>{}[]|`\\"  # of markup, chat templates, code fences and escapes

@@ -30,7 +30,7 @@ from jaxtrade.advisor.host.prompts import (
 )
 from jaxtrade.advisor.host.types import nearest
 from jaxtrade.config import AdvisorConfig
-from jaxtrade.config.context import ContextConfig
+from jaxtrade.config.service import ContextConfig
 from jaxtrade.errors import ConfigError
 
 FORMAT = (

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from jaxtrade.config import RunConfig
-from jaxtrade.config.compute import Precision
+from jaxtrade.config.running import Precision
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks.precision import dot_general_of
 from jaxtrade.networks.reductions import LOCAL, Reduce
