@@ -96,7 +96,7 @@ REWARD_TERMS: Registry[Any] = Registry(
         )
     }
     | {
-        name: f"jaxtrade.env.portfolio.rewards:{name}"
+        name: f"jaxtrade.env.portfolio.params:{name}"
         for name in (
             "realised_return",
             "cost_share",

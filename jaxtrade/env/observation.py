@@ -1,12 +1,4 @@
-"""Observation: named slots, a small stored reference, and the vector that is rebuilt from it.
-
-A task chooses from the blocks of this module and may add its own. Each block is a `*_slots` and a
-`*_values` function.
-
-The slots have two scalings. `seed` reproduces the raw values of RL-Trainer, for comparison with it.
-`relative` is stationary by construction: prices in ATRs from the last close, log volume ratios, and time as fractions
-of the session.
-"""
+"""Observation: named slots, a small stored reference, and the vector that is rebuilt from it."""
 
 from __future__ import annotations
 
@@ -18,16 +10,64 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxtrade.advisor.table import AdviceSeen, dropped, look_up
 from jaxtrade.config import EnvConfig
 from jaxtrade.data.features.schema import NOW, Shape, feature_spec, shape_of
 from jaxtrade.env.actions import Action
-from jaxtrade.env.advice import ADVICE_SLOTS, advice_seen, advice_slots
 from jaxtrade.env.reference import ObservationRef, Slot, bits_of
 from jaxtrade.env.state import NO_LEVEL, EnvParams, EnvState
 from jaxtrade.env.tasks.base import task_of
 from jaxtrade.errors import ConfigError
 from jaxtrade.text import short_repr
 from jaxtrade.types import Array
+
+# --- The block of advice about the decision bar that the policy may use
+
+
+ADVICE_SLOTS = (
+    "advice_hold",
+    "advice_buy",
+    "advice_sell",
+    "advice_confidence",
+    "advice_risk",
+    "advice_valid",
+    "advice_age",
+)
+
+
+def advice_seen(state: EnvState, params: EnvParams) -> AdviceSeen | None:
+    """The advice that is visible at the bar of `state`. None (static) without an advisor."""
+    view = params.advice
+    if view is None:
+        return None
+    return look_up(
+        view,
+        state.row,
+        view.drop_bar is not None and dropped(view, state.seed, state.episode, state.row),
+    )
+
+
+def advice_slots(seen: AdviceSeen | None) -> Array:
+    """float32[7], in the order of `ADVICE_SLOTS`: three logits, confidence and risk in [0, 1], a
+    flag that is 1 if there is advice, and log(1 + age in bars). Without advice all are 0, which
+    favours no direction."""
+    if seen is None:
+        return jnp.zeros(len(ADVICE_SLOTS), jnp.float32)
+    rest = jnp.stack(
+        [seen.confidence, seen.risk, seen.valid.astype(jnp.float32), jnp.log1p(seen.age)]
+    )
+    return jnp.concatenate([seen.logits, rest])
+
+
+# --- Observation: named slots, a small stored reference, and the vector that is rebuilt from it.
+#
+# A task chooses from the blocks of this module and may add its own. Each block is a `*_slots` and a
+# `*_values` function.
+#
+# The slots have two scalings. `seed` reproduces the raw values of RL-Trainer, for comparison with it.
+# `relative` is stationary by construction: prices in ATRs from the last close, log volume ratios, and time as fractions
+# of the session.
+
 
 TIME_NAMES = ("hour", "minutes_from_open", "minutes_to_close")
 POSITION_SLOTS = ("position", "entry", "stop_distance", "target_distance", "bars_in_position")

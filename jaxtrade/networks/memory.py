@@ -14,8 +14,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxtrade.networks.initializers import orthogonal
 from jaxtrade.networks.precision import FLOAT32, DotGeneral, product
+from jaxtrade.networks.torso import orthogonal
 from jaxtrade.types import Array, PyTree
 
 UNROLL = 4  # steps per round of a loop: a device starts fewer programs, and the program takes longer to compile

@@ -9,10 +9,9 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from jaxtrade.config import NetworkConfig
-from jaxtrade.networks.initializers import orthogonal
 from jaxtrade.networks.memory import GRU
 from jaxtrade.networks.precision import FLOAT32, DotGeneral
-from jaxtrade.networks.torso import MLP
+from jaxtrade.networks.torso import MLP, orthogonal
 from jaxtrade.types import Array, PyTree
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from jaxtrade.config import RunConfig
 from jaxtrade.data.market import Market
 from jaxtrade.data.market_set import MarketSet
-from jaxtrade.env.monitored import monitored
+from jaxtrade.env.monitor import monitored
 from jaxtrade.env.portfolio.market import Portfolio
 from jaxtrade.env.shared.figures import crowding
 from jaxtrade.env.summary import summarise

@@ -19,7 +19,7 @@ from jaxtrade.config import EnvConfig
 from jaxtrade.env import episode, monitor
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.leg import empty_event
-from jaxtrade.env.monitored import FIGURES, close, keep, kept, monitored, picked
+from jaxtrade.env.monitor import FIGURES, close, keep, kept, monitored, picked
 from jaxtrade.env.summary import summarise
 from jaxtrade.storage.monitor import LOST, ROWS
 from tests.env.worlds import (

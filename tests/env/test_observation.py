@@ -9,9 +9,8 @@ import pytest
 
 from jaxtrade.config import EnvConfig
 from jaxtrade.data.features.schema import context_features
-from jaxtrade.env.advice import advice_slots
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.observation import make_spec
+from jaxtrade.env.observation import advice_slots, make_spec
 from jaxtrade.env.reference import ObservationRef, bits_of
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import TASKS

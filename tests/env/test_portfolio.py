@@ -21,8 +21,7 @@ from jaxtrade.env.params import make_params
 from jaxtrade.env.portfolio import table
 from jaxtrade.env.portfolio.costs import fill_cost, root_of, share_of
 from jaxtrade.env.portfolio.market import load_portfolio
-from jaxtrade.env.portfolio.params import make_portfolio_params
-from jaxtrade.env.portfolio.rewards import portfolio_weights
+from jaxtrade.env.portfolio.params import make_portfolio_params, portfolio_weights
 from jaxtrade.env.portfolio.state import CostParams
 from jaxtrade.env.reward_presets import one_symbol_weights
 from jaxtrade.env.state import ContractParams, ExitReason

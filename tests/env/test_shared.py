@@ -20,6 +20,9 @@ from jaxtrade.env.actions import Action
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.shared.dynamics import SharedEnv
 from jaxtrade.env.shared.impact import (
+    ImpactParams,
+    SharedState,
+    World,
     in_ticks,
     next_offset,
     opening_ticks,
@@ -27,7 +30,6 @@ from jaxtrade.env.shared.impact import (
     under,
     with_impact,
 )
-from jaxtrade.env.shared.state import ImpactParams, SharedState, World
 from jaxtrade.env.state import NO_LEVEL, EndReason, EnvParams, EnvState, Position
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import AGENTS

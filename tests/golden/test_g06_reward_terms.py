@@ -17,7 +17,7 @@ import pytest
 
 from jaxtrade.config import EnvConfig
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.portfolio.rewards import SHARED
+from jaxtrade.env.portfolio.params import SHARED
 from jaxtrade.env.reward_presets import OF_SEVERAL
 from tests.env import worlds
 from tests.oracle.portfolio_worlds import (

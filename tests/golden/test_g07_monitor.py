@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 from jaxtrade.config import load_config
-from jaxtrade.env.monitored import FIGURES
+from jaxtrade.env.monitor import FIGURES
 from jaxtrade.runs.monitoring import monitor_sink
 from jaxtrade.runs.setup import prepare
 from jaxtrade.storage.sinks import JsonlSink, TensorBoardSink, read_rows

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.env.shared.dynamics import SharedEnv
-from jaxtrade.env.shared.state import ImpactParams
+from jaxtrade.env.shared.impact import ImpactParams
 from jaxtrade.env.state import EndReason, EnvParams
 from jaxtrade.types import AGENTS
 from tests import compiling

@@ -16,8 +16,7 @@ from jaxtrade.data.device import table_bytes, with_tables
 from jaxtrade.env.summary import summarise
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks import distributions
-from jaxtrade.networks.heads import ActorCritic
-from jaxtrade.networks.pair import PAIR, pack, unpack
+from jaxtrade.networks.heads import PAIR, ActorCritic, pack, unpack
 from jaxtrade.rl.flat import layout_of, map_parts
 from jaxtrade.rl.form import CPU, DEVICE, form_of
 from jaxtrade.rl.ppo import make_ppo

@@ -22,8 +22,16 @@ from jaxtrade.env.execution import enter, exit_by_order
 from jaxtrade.env.leg import LegInBar, empty_event, quote_at, select
 from jaxtrade.env.money import money_of
 from jaxtrade.env.reference import ObservationRef
-from jaxtrade.env.shared.impact import in_ticks, next_offset, opening_ticks, ordered_under, under
-from jaxtrade.env.shared.state import SharedEvent, SharedState, World
+from jaxtrade.env.shared.impact import (
+    SharedEvent,
+    SharedState,
+    World,
+    in_ticks,
+    next_offset,
+    opening_ticks,
+    ordered_under,
+    under,
+)
 from jaxtrade.env.state import EndReason, EnvParams, EnvState, Event, Order
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import AGENTS, Array, Outcome, PyTree

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxtrade.env.shared.dynamics import over_agents
-from jaxtrade.env.shared.state import SharedEvent
+from jaxtrade.env.shared.impact import SharedEvent
 from jaxtrade.env.state import EnvParams
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.types import AGENTS, Array, Summary, Transition

@@ -1,32 +1,95 @@
-"""Price impact in integers: the offset of all later prices, the price of orders at an open,
-positions under an offset.
+"""The pytrees of a shared market, and price impact in integers.
 
-The offset follows I <- decay I + kappa q with the net contracts q of a bar, in thousandths of a
-tick. The decayed part is rounded towards zero, so that an offset without new orders always returns
-to zero.
-
-Orders at an open fill at the offset after them: I + kappa q + eta sqrt(q), rounded once. If they
-filled without kappa q, agents that buy together would raise the mark of what they have just bought:
-a gain from impact alone, which linear permanent impact must not allow (G. Huberman and W. Stanzl,
-"Price manipulation and quasi-arbitrage", Econometrica 72(4), 2004). The temporary part grows with
-the square root (B. Toth et al., "Anomalous price impact and the critical nature of liquidity in
-financial markets", Physical Review X 1, 2011). Its table is made on the host from integer square
-roots, because a float square root may differ from one device to another.
+Prices are int32 ticks, quantities signed contracts, as in `env.state`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from flax import struct
 
 from jaxtrade.config import RunConfig, SharedConfig
 from jaxtrade.config.shared import PARTS, most_contracts, temporary
-from jaxtrade.env.shared.state import ImpactParams, World
-from jaxtrade.env.state import KEEP_STOP, NO_LEVEL, EnvParams, Order, Position
+from jaxtrade.env.state import KEEP_STOP, NO_LEVEL, EnvParams, EnvState, Event, Order, Position
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import Array
+
+
+class ImpactParams(struct.PyTreeNode):
+    """Traced figures of price impact; int32.
+
+    kappa: [] thousandths of a tick per net contract. decay: [] thousandths of the offset that are
+        left after a bar.
+    temporary: [M + 1] thousandths of a tick by the net number of contracts ordered at an open, 0 to
+        M.
+    """
+
+    kappa: Array
+    decay: Array
+    temporary: Array
+
+
+class World(struct.PyTreeNode):
+    """What the agents have done to the market, int32[]; the same in the states of all agents of a
+    world.
+
+    offset: thousandths of a tick by which prices lay above the historical ones in the last bar.
+        flow: net contracts
+    that all agents bought in the last bar. inventory: contracts that the market maker holds.
+    """
+
+    offset: Array
+    flow: Array
+    inventory: Array
+
+    @classmethod
+    def new(cls) -> World:
+        """The world at the start of a session: historical prices, and no position."""
+        zero = jnp.int32(0)
+        return cls(zero, zero, zero)
+
+
+class SharedState(EnvState):
+    """The state of one agent in a world. Its position is relative to the offset: a level of 100
+    ticks under an offset of 3 is the price 103.
+    """
+
+    world: Any = None  # a `World`; `EnvState` ends with a default, so this needs one
+
+
+class SharedEvent(Event):
+    """An `Event` of a shared market, whose prices are relative to the offset; int32[] besides.
+
+    offset: ticks of the offset in this bar. impact: ticks by which orders at the open filled
+        higher. profit: mills,
+    this agent's change of equity, from fills and marks alone. maker: mills, the market maker's
+    change of equity.
+    """
+
+    offset: Array
+    impact: Array
+    profit: Array
+    maker: Array
+
+
+# --- Price impact in integers: the offset of all later prices, the price of orders at an open,
+# positions under an offset.
+#
+# The offset follows I <- decay I + kappa q with the net contracts q of a bar, in thousandths of a
+# tick. The decayed part is rounded towards zero, so that an offset without new orders always returns
+# to zero.
+#
+# Orders at an open fill at the offset after them: I + kappa q + eta sqrt(q), rounded once. If they
+# filled without kappa q, agents that buy together would raise the mark of what they have just bought:
+# a gain from impact alone, which linear permanent impact must not allow (G. Huberman and W. Stanzl,
+# "Price manipulation and quasi-arbitrage", Econometrica 72(4), 2004). The temporary part grows with
+# the square root (B. Toth et al., "Anomalous price impact and the critical nature of liquidity in
+# financial markets", Physical Review X 1, 2011). Its table is made on the host from integer square
+# roots, because a float square root may differ from one device to another.
 
 
 def table_of(eta: int, most: int) -> np.ndarray:
