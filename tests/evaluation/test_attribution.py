@@ -261,9 +261,8 @@ def test_an_ablated_group_changes_the_profit_to_that_of_a_policy_without_it(ppo:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", ["pqn"])
-def test_a_q_learner_is_attributed_by_its_q_values(algorithm: str) -> None:
-    parts = made(algorithm)
+def test_a_q_learner_is_attributed_by_its_q_values() -> None:
+    parts = made("pqn")
     found = found_by(parts, parts[-1])
     slopes = values(found, "gradient")
     assert sum(value for value in slopes.values() if value is not None) == pytest.approx(1.0)

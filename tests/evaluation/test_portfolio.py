@@ -196,12 +196,9 @@ def test_the_validation_score_is_the_account_pass(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("network", ["mlp"])
-def test_a_run_trains_evaluates_resumes_and_is_read_again(tmp_path: Path, network: str) -> None:
+def test_a_run_trains_evaluates_resumes_and_is_read_again(tmp_path: Path) -> None:
     values = VALUES | {
-        "network": {"kind": network, "hidden": [8], "rnn_width": 4}
-        if network == "gru"
-        else {"hidden": [8]},
+        "network": {"hidden": [8]},
         "split": {"test_sessions": 1, "validation_sessions": 1},
         "control": {"evaluate_every": 1},
     }

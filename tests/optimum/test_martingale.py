@@ -43,19 +43,13 @@ def check(nulls: list[Null], pooled: Null) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("task", "intrabar"),
-    [
-        ("manage", "stop_first"),
-    ],
-)
-def test_forced_random_trades_cost_their_costs(task, intrabar):
-    runs = setups(task, f"env.intrabar={intrabar}")
+def test_forced_random_trades_cost_their_costs():
+    runs = setups("manage", "env.intrabar=stop_first")
     made = [
         trades_of(setup, forced(random_masked(setup.env)), seed) for seed, setup in enumerate(runs)
     ]
     check([null_of([t]) for t in made], null_of(made))
-    assert set(np.concatenate([t.reason for t in made])) >= EXITS[task]
+    assert set(np.concatenate([t.reason for t in made])) >= EXITS["manage"]
 
 
 def test_every_bar_is_one_tick_from_the_last_close():

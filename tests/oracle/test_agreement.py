@@ -384,10 +384,9 @@ KINDS = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("more", [()])
-def test_every_kind_of_event_happened_often(capsys, more):
+def test_every_kind_of_event_happened_often(capsys):
     total: Counter[str] = Counter()
-    units = (*COUNTED, *UNITS, *more)
+    units = (*COUNTED, *UNITS)
     for unit in units:
         total += played(unit).kinds
     with capsys.disabled():
@@ -398,5 +397,5 @@ def test_every_kind_of_event_happened_often(capsys, more):
         )
     # A floor met by a fall that makes no new low, what only seconds can tell, takes bars like those
     # of full/path.
-    least = {"retrace": 300 if more else 1}
+    least = {"retrace": 1}
     assert {kind: total[kind] for kind in KINDS if total[kind] < least.get(kind, 50)} == {}

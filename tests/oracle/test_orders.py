@@ -120,17 +120,11 @@ def replay(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("mark", "fill", "intrabar"),
-    [
-        ("extreme", "next_open", "path"),
-    ],
-)
-def test_random_orders_agree(mark, fill, intrabar):
+def test_random_orders_agree():
     cases = [
         (
             dataclasses.replace(
-                preset, mark=mark, fill=fill, intrabar=intrabar, episode_sessions=1
+                preset, mark="extreme", fill="next_open", intrabar="path", episode_sessions=1
             ),
             bars,
             slot,

@@ -404,15 +404,14 @@ def test_sequences_are_not_cut():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("normalise", [True])
-def test_a_minibatch_in_blocks_is_the_minibatch(normalise):
+def test_a_minibatch_in_blocks_is_the_minibatch():
     """48 rows at once or 12 at a time: the same steps and figures, with the whole minibatch's mean
     advantage.
     """
     made = []
     for gradient_rows in (48, 12):
         config = CONFIG.model_copy(
-            update={"gradient_rows": gradient_rows, "normalise_advantages": normalise}
+            update={"gradient_rows": gradient_rows, "normalise_advantages": True}
         )
         one = Learner(config=config)
         made.append(one.run(one.start(), 2))
