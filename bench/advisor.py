@@ -27,7 +27,7 @@ from jaxtrade.storage.hosted import hosted
 from jaxtrade.training.chunk import chunk_program
 
 from . import harness, setting
-from .catalogue import Options
+from .catalogue import Options, Values
 from .worker import Worker
 
 LEAST = 40  # repeats, whatever --repeats says: what is looked for is small
@@ -50,7 +50,7 @@ class Loop:
     is one repeat.
     """
 
-    def __init__(self, kind: str, transport: str, ppo: dict[str, Any], folder: str) -> None:
+    def __init__(self, kind: str, transport: str, ppo: Values, folder: str) -> None:
         Path(folder).mkdir()
         advisor = {"kind": kind, "transport": transport, "fusion": "trust"}
         world = setting.world(ppo=ppo, train={"chunk_updates": UPDATES}, advisor=advisor)
@@ -88,7 +88,7 @@ class Loop:
             self.advisor.close()
 
 
-def run(options: Options) -> dict[str, Any]:
+def run(options: Options) -> Values:
     ppo = QUICK_PPO if options.quick else PPO
     steps = UPDATES * ppo["num_envs"] * ppo["num_steps"]
     with ExitStack() as stack:

@@ -27,13 +27,14 @@ from jaxtrade.storage import checkpoint
 from jaxtrade.training.loop import TrainResult, train
 
 from . import harness, one_update, population, setting
+from .catalogue import Table, Values
 from .learning import learning_of
 from .twin import Twin, make_tape
 
 SESSIONS = 4
 # Limits so near that accounts end by them, and episodes of several sessions that a limit of steps
 # may cut.
-STRICT: dict[str, dict[str, Any]] = {
+STRICT: Table = {
     "account": {
         "drawdown": 400,
         "daily_loss": 150,
@@ -85,7 +86,7 @@ def play(
     rows: jax.Array,
     key: jax.Array,
     steps: int,
-) -> dict[str, Any]:
+) -> Values:
     """[steps, N, ...]: where each step stood, what was seen and legal, the action, and what came of
     it.
     """
@@ -209,11 +210,11 @@ def compare(env: Twin, reported: Mapping[str, np.ndarray]) -> Difference:
     return Difference(fault, replay.kinds, replay.reward, replay.observation)
 
 
-def trajectories(envs: int, steps: int) -> dict[str, Any]:
+def trajectories(envs: int, steps: int) -> Values:
     """`envs` environments for `steps` steps of random actions, some illegal, under the default
     account and a strict one; replayed by the twin on the host."""
     program = jax.jit(play, static_argnums=(0, 5))
-    found: dict[str, Any] = {}
+    found: Values = {}
     for name, sections in (("default", {}), ("strict", STRICT)):
         world = setting.world(SESSIONS, **sections)
         reported = played(world.env, world.params, envs, steps, program)
@@ -240,7 +241,7 @@ def missing(kinds: Counter[str], name: str) -> list[str]:
     return [kind for kind in WANTED[name].split() if not kinds[kind]]
 
 
-def update() -> dict[str, Any]:
+def update() -> Values:
     """One update of three epochs with truncated episodes; the weights' step against NumPy's."""
     rollout = one_update.Rollout(loud=one_update.LOUD, hidden=())
     found = one_update.distance(rollout, one_update.reference(rollout))
@@ -253,7 +254,7 @@ def update() -> dict[str, Any]:
 
 # -------------------------------------------------------------------------------------------------- the same bits
 def _trained(
-    ppo: Mapping[str, Any], chunk: int, folder: Path | None, start: Path | None = None
+    ppo: Values, chunk: int, folder: Path | None, start: Path | None = None
 ) -> TrainResult:
     """Two chunks from the key, or from the checkpoint `start` to their end."""
     world = setting.world(SESSIONS, ppo=ppo)
@@ -274,12 +275,12 @@ def _trained(
     )
 
 
-def straight(ppo: dict[str, Any], chunk: int, folder: str) -> dict[str, Any]:
+def straight(ppo: Values, chunk: int, folder: str) -> Values:
     """A run of two chunks of updates, with a checkpoint after each in `folder`."""
     return {"updates": _trained(ppo, chunk, Path(folder)).updates}
 
 
-def resumed(ppo: dict[str, Any], chunk: int, folder: str) -> dict[str, Any]:
+def resumed(ppo: Values, chunk: int, folder: str) -> Values:
     """In another process than `straight`: the same run again, and from its first checkpoint,
     against its end.
     """
@@ -298,7 +299,7 @@ def resumed(ppo: dict[str, Any], chunk: int, folder: str) -> dict[str, Any]:
     }
 
 
-def bits(one: Any, other: Any) -> dict[str, Any]:
+def bits(one: Any, other: Any) -> Values:
     """How many arrays of two train states differ in a bit, and the greatest difference of a
     parameter.
     """
@@ -325,7 +326,7 @@ def _plain(tree: Any) -> list[np.ndarray]:
 
 
 # --------------------------------------------------------------------------------------------------------- seeds
-def seeds(count: int, ppo: dict[str, Any], sessions: int, updates: int) -> dict[str, Any]:
+def seeds(count: int, ppo: Values, sessions: int, updates: int) -> Values:
     """`count` agents as one program for some updates, each against the agent of its key alone. The
     programs are those of the bench `population`."""
     many, one = (population.agents_of(number, ppo, sessions) for number in (count, 1))
@@ -348,7 +349,7 @@ def seeds(count: int, ppo: dict[str, Any], sessions: int, updates: int) -> dict[
     return seeds_verdict(count, updates, same, steps)
 
 
-def seeds_verdict(count: int, updates: int, same: int, steps: list[float]) -> dict[str, Any]:
+def seeds_verdict(count: int, updates: int, same: int, steps: list[float]) -> Values:
     """same: agents that took the same actions; steps: the difference of each of these."""
     worst = max(steps, default=float("inf"))
     return {

@@ -26,9 +26,10 @@ from jaxtrade.rl.train_state import TrainState
 from jaxtrade.types import Array, PyTree
 
 from . import setting
+from .catalogue import Values
 from .learning import Learning, learning_of
 
-UPDATE: dict[str, Any] = {
+UPDATE: Values = {
     "num_envs": 4,
     "num_steps": 64,
     "num_minibatches": 1,
