@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import jax
+import numpy as np
+from scipy import stats
 
 from jaxtrade.runs.commit import environment
 
@@ -27,6 +29,7 @@ from .catalogue import Table, Values
 from .worker import Child, Sample
 
 T = TypeVar("T")
+LEVEL = 0.9  # of intervals
 PACKAGES = (
     "jaxtrade",
     "jax",
@@ -148,6 +151,20 @@ def ratio(results: Table, ours: str, theirs: str) -> dict[str, float]:
         name: rounded(results[ours][key] / results[theirs][key])
         for name, key in (("wall", "steps_per_second"), ("cpu", "steps_per_cpu_second"))
     }
+
+
+def paired(ours: Sequence[Sample], theirs: Sequence[Sample]) -> Values:
+    """The interval of LEVEL of how many times as fast `ours` is, by both clocks: Student's t of the
+    logarithms of the ratios of repeats that stood side by side, for sides of as many steps."""
+    found = {}
+    for clock in Sample._fields:
+        logs = np.log(
+            [getattr(b, clock) / getattr(a, clock) for a, b in zip(ours, theirs, strict=True)]
+        )
+        half = stats.t.ppf((1 + LEVEL) / 2, len(logs) - 1) * logs.std(ddof=1) / len(logs) ** 0.5
+        ends = np.exp([logs.mean() - half, logs.mean() + half])
+        found[f"{clock}_interval"] = [rounded(float(end)) for end in ends]
+    return found
 
 
 def sooner(ours: Values, theirs: Values, times: int = 1) -> dict[str, float]:

@@ -11,7 +11,7 @@ Imports no JAX.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,15 +57,16 @@ def load(name: str, root: Path = ROOT) -> Values:
     return result
 
 
-def said(ratio: float) -> str:
-    """A ratio of speeds with what it means; *slower* in bold."""
-    word = table.compared(ratio)
-    return f"{number(ratio)}x: {f'**{word}**' if word == 'slower' else word}"
+def said(ratio: float, interval: Sequence[float] | None = None) -> str:
+    """A ratio of speeds with its interval and what it means; *slower* in bold."""
+    word = table.compared(ratio, interval)
+    within = f" ({' to '.join(map(number, interval))})" if interval else ""
+    return f"{number(ratio)}x{within}: {f'**{word}**' if word == 'slower' else word}"
 
 
-def both(ratio: Mapping[str, float]) -> list[str]:
+def both(ratio: Values) -> list[str]:
     """A ratio by the clock and per CPU second."""
-    return [said(ratio["wall"]), said(ratio["cpu"])]
+    return [said(ratio[clock], ratio.get(f"{clock}_interval")) for clock in ("wall", "cpu")]
 
 
 def rows(header: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:

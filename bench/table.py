@@ -72,11 +72,14 @@ def size(value: float) -> str:
     return f"{value:.3g} B"
 
 
-def compared(ratio: float) -> str:
-    """What a ratio of speeds means, as it is shown. Below one is slower, however little; a little
-    above is level.
+def compared(ratio: float, interval: Sequence[float] | None = None) -> str:
+    """What a ratio of speeds means, as it is shown. With an interval that holds one it is level;
+    without an interval, below one is slower, however little, and a little above is level.
     """
     seen = float(f"{ratio:.3g}")
+    if interval:
+        low, high = interval
+        return "slower" if high < 1 else "faster" if low > 1 else "level"
     return "slower" if seen < 1 else "level" if seen <= LEVEL else "faster"
 
 
