@@ -86,11 +86,9 @@ def run(name: str, options: Options, command: Sequence[str], load: float | None)
     return about | {"stamp": before | {"steal": idle.LEDGER.worst()}} | found
 
 
-def write(result: Values, folder: Path) -> Path:
-    """`folder/NAME.json`, indented, one trailing newline; whole or not at all."""
-    path = folder / f"{result['bench']}.json"
-    folder.mkdir(parents=True, exist_ok=True)
+def write(result: Values, path: Path) -> None:
+    """Indented, one trailing newline; whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f".{path.name}.new")
     new.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     new.replace(path)
-    return path

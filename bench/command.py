@@ -175,11 +175,13 @@ def kept(asked: Options, load: float | None, result: Values, folder: Path) -> in
     found = idle.reasons(load, result["stamp"]["steal"]) if timed else []
     result |= {"forced": bool(found) and asked.force, "reasons": found}
     print(json.dumps(result), flush=True)  # before writing: a full disk loses no measurement
-    path = None if found and not asked.force else catalogue.write(result, folder)
+    path, refused = folder / f"{name}.json", found and not asked.force
+    if not refused:
+        catalogue.write(result, path)
     print(f"\n{table.text(result)}\n", file=sys.stderr)
     if before is not None:
         print(f"{table.comparison(before, result)}\n", file=sys.stderr)
-    if path is None:
+    if refused:
         print(
             f"error: bench {name}: not written (its JSON line is on stdout): {idle.refusal(found)}",
             file=sys.stderr,

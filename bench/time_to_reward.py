@@ -31,7 +31,7 @@ from jaxtrade.types import Summary
 
 from . import harness, sb3, setting
 from .catalogue import Options, Table, Values
-from .learning import learning_of, sections_of
+from .learning import learning_of
 from .worker import Reply, Worker
 
 # Reward per step, in risk units, of the policy that `tests/optimum/dp.py` finds, over the training
@@ -120,12 +120,12 @@ class Recent:
         return {"reached": self.reached, "steps": steps, "last": self.mean if full else None}
 
 
-def config_of(num_envs: int) -> RunConfig:
+def config_of(num_envs: int, **more: Any) -> RunConfig:
     """The committed settings with `num_envs` environments; the steps and minibatches of an update
     stay the same.
     """
-    sections = sections_of({**PPO, "num_envs": num_envs, "num_steps": ROLLOUT // num_envs})
-    return setting.config(SESSIONS, **SECTIONS, **sections)
+    ppo = PPO | {"num_envs": num_envs, "num_steps": ROLLOUT // num_envs}
+    return setting.config(SESSIONS, ppo=ppo, **SECTIONS | more)
 
 
 REWARD = Summary(

@@ -240,8 +240,8 @@ def test_a_disk_that_refuses_loses_no_measurement(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def full(result: object, folder: Path) -> Path:
-        raise OSError(28, "No space left on device", str(folder))
+    def full(result: object, path: Path) -> None:
+        raise OSError(28, "No space left on device", str(path))
 
     monkeypatch.setattr(catalogue, "write", full)
     assert cli.main(["bench", "one"]) == 74
