@@ -14,7 +14,6 @@ from __future__ import annotations
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import jax
 
@@ -72,7 +71,7 @@ class Loop:
         program = chunk_program(algorithm, UPDATES, self.exchange)
         self.chunk = program.lower(self.state, params, self.inputs()).compile()
 
-    def inputs(self) -> Any:
+    def inputs(self):
         return None if self.exchange is None else self.exchange.inputs(self.done, UPDATES)
 
     def __call__(self) -> None:

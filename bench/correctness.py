@@ -95,7 +95,7 @@ def play(
         slots, rows, jnp.arange(count)
     )
 
-    def one(state: Any, chances: jax.Array) -> Any:
+    def one(state, chances: jax.Array):
         ref = env.ref(state, params)
         wild = jnp.int32(chances[1] * 7)
         action = jnp.where(chances[2] < WILD, wild, pick(ref.mask, chances[0]))
@@ -143,71 +143,51 @@ def played(
     )
 
 
-def apart(ours: Any, theirs: Any) -> float:
+def apart(ours, theirs) -> float:
     """The greatest difference, relative to max(1, |x|); infinite where one is not a number."""
     found = np.abs(np.asarray(ours, np.float64) - theirs) / np.maximum(1, np.abs(theirs))
     return float(np.max(found)) if np.all(np.isfinite(found)) else np.inf
 
 
-class Replay:
-    """Replays one environment after the other; see `compare`."""
+def compare(env: Twin, reported: Mapping[str, np.ndarray]) -> Difference:
+    """Replay what `play` reported, one environment after the other, until one differs."""
+    kinds: Counter[str] = Counter()
+    worst = {"reward": 0.0, "observation": 0.0}
 
-    def __init__(self, env: Twin, reported: Mapping[str, np.ndarray]) -> None:
-        self._env, self._reported = env, reported
-        self.kinds: Counter[str] = Counter()
-        self.reward = self.observation = 0.0
+    def far(kind: str, ours, theirs) -> bool:
+        found = apart(ours, theirs)
+        worst[kind] = max(worst[kind], found)
+        return found > TOLERANCE
 
-    def differing(self, lane: int) -> str | None:
-        """Replay one environment -> its first difference."""
-        env, seen = self._env, np.empty(0)
-        for step in range(len(self._reported["row"])):
-            then = {name: values[step, lane] for name, values in self._reported.items()}
+    def differing(lane: int) -> str | None:
+        seen = np.empty(0)
+        for step in range(len(reported["row"])):
+            then = {name: values[step, lane] for name, values in reported.items()}
             if then["time"] == 0:
                 seen, _ = env.reset(options={"slot": then["slot"], "row": then["row"]})
-            if env.row != then["row"] or self._far("observation", seen, then["observation"]):
+            if env.row != then["row"] or far("observation", seen, then["observation"]):
                 return f"step {step}: row {env.row}, not {then['row']}, or observations differ"
             if not np.array_equal(env.action_masks(), then["mask"]):
                 return f"step {step}: masks {env.action_masks()}, {then['mask']}"
             refused = env.illegal
             seen, reward, terminated, truncated, info = env.step(then["action"])
-            ours = (
-                terminated,
-                truncated,
-                info.get("end_reason", 0),
-                env.equity,
-                env.exit_reason,
-                env.illegal - refused,
-            )
-            theirs = tuple(
-                then[name].item()
-                for name in ("terminated", "truncated", "end", "equity", "exit", "illegal")
-            )
+            end, illegal = info.get("end_reason", 0), env.illegal - refused
+            ours = (terminated, truncated, end, env.equity, env.exit_reason, illegal)
+            names = "terminated truncated end equity exit illegal"
+            theirs = tuple(then[name].item() for name in names.split())
             if ours != theirs:
                 return f"step {step}: {ours}, not {theirs}"
-            if self._far("reward", reward, then["reward"]) or (
-                theirs[2] and self._far("observation", seen, then["final"])
-            ):
+            last = end and far("observation", seen, then["final"])
+            if far("reward", reward, then["reward"]) or last:
                 return (
                     f"step {step}: reward {reward}, {then['reward']}, or last observations differ"
                 )
-            self.kinds.update(
-                [f"end_{EndReason(theirs[2]).name}", f"exit_{ExitReason(theirs[4]).name}"]
-            )
-            self.kinds.update(illegal=ours[5], locked=int(then["locked"]))
+            kinds.update([f"end_{EndReason(end).name}", f"exit_{ExitReason(env.exit_reason).name}"])
+            kinds.update(illegal=illegal, locked=int(then["locked"]))
         return None
 
-    def _far(self, kind: str, ours: Any, theirs: Any) -> bool:
-        found = apart(ours, theirs)
-        setattr(self, kind, max(getattr(self, kind), found))
-        return found > TOLERANCE
-
-
-def compare(env: Twin, reported: Mapping[str, np.ndarray]) -> Difference:
-    """Replay what `play` reported, every environment of it, until one differs."""
-    replay = Replay(env, reported)
-    faults = (replay.differing(lane) for lane in range(reported["row"].shape[1]))
-    fault = next((fault for fault in faults if fault), None)
-    return Difference(fault, replay.kinds, replay.reward, replay.observation)
+    fault = next(filter(None, map(differing, range(reported["row"].shape[1]))), None)
+    return Difference(fault, kinds, **worst)
 
 
 def trajectories(envs: int, steps: int) -> Values:
@@ -299,7 +279,7 @@ def resumed(ppo: Values, chunk: int, folder: str) -> Values:
     }
 
 
-def bits(one: Any, other: Any) -> Values:
+def bits(one, other) -> Values:
     """How many arrays of two train states differ in a bit, and the greatest difference of a
     parameter.
     """
@@ -315,7 +295,7 @@ def bits(one: Any, other: Any) -> Values:
     }
 
 
-def _plain(tree: Any) -> list[np.ndarray]:
+def _plain(tree) -> list[np.ndarray]:
     """All arrays on the host; keys as their numbers."""
     return [
         np.asarray(
@@ -363,7 +343,7 @@ def seeds_verdict(count: int, updates: int, same: int, steps: list[float]) -> Va
     }
 
 
-def _same_actions(one: Any, other: Any) -> bool:
+def _same_actions(one, other) -> bool:
     """Whether all whole numbers of the environments' states are equal, as they are after the same
     actions.
     """
@@ -374,7 +354,7 @@ def _same_actions(one: Any, other: Any) -> bool:
     )
 
 
-def _step_difference(first: Any, one: Any, other: Any) -> float:
+def _step_difference(first, one, other) -> float:
     """|one - other| / |other - first| over all parameters."""
     squares = [
         (np.square(a - b).sum(), np.square(b - c).sum())
