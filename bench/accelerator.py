@@ -204,7 +204,7 @@ class Work(NamedTuple):
     num_steps: int
 
 
-def work_of(shape: str, platform: str, quick: bool, devices) -> Work:
+def work_of(shape: str, platform: str, quick: bool, devices: Any) -> Work:
     """The program of a shape. devices: the described ones."""
     import jax
 
@@ -241,13 +241,13 @@ def work_of(shape: str, platform: str, quick: bool, devices) -> Work:
     )
 
 
-def evaluation(world, algorithm) -> Work:
+def evaluation(world: Any, algorithm: Any) -> Work:
     """The greedy policy on all sessions, one bar after the other, as an evaluation plays them."""
     import jax
 
     from jaxtrade.evaluation import agents, backtest
 
-    def policy_of():
+    def policy_of() -> Any:
         return algorithm.policy(algorithm.init(jax.random.key(0), world.params))
 
     agent = agents.greedy(algorithm, jax.eval_shape(policy_of), world.env)
@@ -259,7 +259,7 @@ def evaluation(world, algorithm) -> Work:
     return Work(step, (plan.parts[0],), len(decisions.rows), 0)
 
 
-def divided(world, platform: str, devices, agents: int) -> Work:
+def divided(world: Any, platform: str, devices: Any, agents: int) -> Work:
     """An update on a mesh of devices: of one agent, whose environments are divided, or of agents
     that are."""
     import jax
@@ -286,7 +286,7 @@ def divided(world, platform: str, devices, agents: int) -> Work:
     return Work(chunk, (state, params, None), steps, count)
 
 
-def described(device: Device, count: int):
+def described(device: Device, count: int) -> Any:
     """`count` described devices as JAX's compiler takes them, in its order."""
     from jax.experimental import topologies
 

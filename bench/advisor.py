@@ -12,8 +12,10 @@ than in another. Each ratio has a 90 % interval, of the repeats of both sides th
 from __future__ import annotations
 
 import tempfile
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -45,8 +47,8 @@ SIDES = {  # name -> kind, transport
 
 
 class Loop:
-    """For `Worker`: one side, its program, its state, and its advisor where it has one. Calling it
-    is one repeat.
+    """One side: its program, its state, and its advisor where it has one. Calling it is one
+    repeat.
     """
 
     def __init__(self, kind: str, transport: str, ppo: Values, folder: str) -> None:
@@ -71,7 +73,7 @@ class Loop:
         program = chunk_program(algorithm, UPDATES, self.exchange)
         self.chunk = program.lower(self.state, params, self.inputs()).compile()
 
-    def inputs(self):
+    def inputs(self) -> Any:
         return None if self.exchange is None else self.exchange.inputs(self.done, UPDATES)
 
     def __call__(self) -> None:
@@ -87,6 +89,14 @@ class Loop:
             self.advisor.close()
 
 
+def repeated(**given: Any) -> Iterator[None]:
+    """For `Worker`: the repeats of a `Loop`."""
+    with closing(Loop(**given)) as loop:
+        while True:
+            yield
+            loop()
+
+
 def run(options: Options) -> Values:
     ppo = QUICK_PPO if options.quick else PPO
     steps = UPDATES * ppo["num_envs"] * ppo["num_steps"]
@@ -95,7 +105,7 @@ def run(options: Options) -> Values:
         sides = {}
         for name, (kind, transport) in SIDES.items():
             given = {"kind": kind, "transport": transport, "ppo": ppo}
-            worker = Worker("advisor", "Loop", given | {"folder": str(folder / name)})
+            worker = Worker("advisor", "repeated", given | {"folder": str(folder / name)})
             sides[name] = harness.worker_side(stack.enter_context(worker), steps)
         repeats = max(options.repeats, 2 if options.quick else LEAST)
         taken = harness.interleave(sides, repeats)

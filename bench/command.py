@@ -19,6 +19,7 @@ from contextlib import suppress
 from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 from jaxtrade import interrupt
 from jaxtrade.errors import ConfigError, DataError
@@ -32,7 +33,7 @@ WORKER_DEATH, NOT_IDLE = 70, 1  # exit codes
 CHILD_GRACE_S = 0.3
 
 
-def request(**given) -> Options:
+def request(**given: Any) -> Options:
     """Check what the command was given (`Options`, the absent ones None or empty); no name means
     every bench that is not run by name alone. Quick results go to a folder of their own.
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import tempfile
 import time
 from functools import partial
+from typing import Any
 
 import jax
 
@@ -52,7 +53,7 @@ def on_device(cache: str, ppo: Values, sessions: int) -> dict[str, float]:
     }
 
 
-def once(**given) -> dict[str, float]:
+def once(**given: Any) -> dict[str, float]:
     """`on_device` in one fresh process; `ready` by this process's clock."""
     start = time.perf_counter()
     found = worker.once("compile.on_device", given)

@@ -95,7 +95,7 @@ def play(
         slots, rows, jnp.arange(count)
     )
 
-    def one(state, chances: jax.Array):
+    def one(state: Any, chances: jax.Array) -> Any:
         ref = env.ref(state, params)
         wild = jnp.int32(chances[1] * 7)
         action = jnp.where(chances[2] < WILD, wild, pick(ref.mask, chances[0]))
@@ -143,7 +143,7 @@ def played(
     )
 
 
-def apart(ours, theirs) -> float:
+def apart(ours: Any, theirs: Any) -> float:
     """The greatest difference, relative to max(1, |x|); infinite where one is not a number."""
     found = np.abs(np.asarray(ours, np.float64) - theirs) / np.maximum(1, np.abs(theirs))
     return float(np.max(found)) if np.all(np.isfinite(found)) else np.inf
@@ -154,7 +154,7 @@ def compare(env: Twin, reported: Mapping[str, np.ndarray]) -> Difference:
     kinds: Counter[str] = Counter()
     worst = {"reward": 0.0, "observation": 0.0}
 
-    def far(kind: str, ours, theirs) -> bool:
+    def far(kind: str, ours: Any, theirs: Any) -> bool:
         found = apart(ours, theirs)
         worst[kind] = max(worst[kind], found)
         return found > TOLERANCE
@@ -279,7 +279,7 @@ def resumed(ppo: Values, chunk: int, folder: str) -> Values:
     }
 
 
-def bits(one, other) -> Values:
+def bits(one: Any, other: Any) -> Values:
     """How many arrays of two train states differ in a bit, and the greatest difference of a
     parameter.
     """
@@ -295,7 +295,7 @@ def bits(one, other) -> Values:
     }
 
 
-def _plain(tree) -> list[np.ndarray]:
+def _plain(tree: Any) -> list[np.ndarray]:
     """All arrays on the host; keys as their numbers."""
     return [
         np.asarray(
@@ -343,7 +343,7 @@ def seeds_verdict(count: int, updates: int, same: int, steps: list[float]) -> Va
     }
 
 
-def _same_actions(one, other) -> bool:
+def _same_actions(one: Any, other: Any) -> bool:
     """Whether all whole numbers of the environments' states are equal, as they are after the same
     actions.
     """
@@ -354,7 +354,7 @@ def _same_actions(one, other) -> bool:
     )
 
 
-def _step_difference(first, one, other) -> float:
+def _step_difference(first: Any, one: Any, other: Any) -> float:
     """|one - other| / |other - first| over all parameters."""
     squares = [
         (np.square(a - b).sum(), np.square(b - c).sum())

@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jaxtrade import interrupt
 from jaxtrade.errors import ConfigError, DataError
@@ -77,7 +77,7 @@ class Context(NamedTuple):
     deadline: float
     cache: str
 
-    def job(self, name: str, variables: Mapping[str, str] | None = None, **arguments):
+    def job(self, name: str, variables: Mapping[str, str] | None = None, **arguments: Any) -> Any:
         """The answer of `MODULE.FUNCTION(**arguments)` in a process of its own."""
         kept = {CACHE: self.cache, CACHE_SECONDS: "0", "XLA_FLAGS": flags()}
         left = self.deadline - time.monotonic()
@@ -305,7 +305,7 @@ PARTS = {
 }
 
 
-def side_name(shape) -> str:
+def side_name(shape: Any) -> str:
     """As a result calls the side of a shape."""
     return "{}/ours/{}x{}/batch {}/{} epochs".format(*shape)
 

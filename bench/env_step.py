@@ -71,7 +71,7 @@ def choose(mask: jax.Array, chance: jax.Array) -> jax.Array:
     return action
 
 
-def look(env: TradingEnv, refs, params: EnvParams, observations: str) -> jax.Array:
+def look(env: TradingEnv, refs: Any, params: EnvParams, observations: str) -> jax.Array:
     """float32[] of all that is seen at `refs` of N environments."""
     if observations == UNSEEN:
         return jnp.float32(0)
@@ -223,7 +223,7 @@ def in_children(
     found: Sides = {}
     left_out: dict[str, str] = {}
 
-    def add(name: str, work: str, missing: str, about: Values, **given) -> None:
+    def add(name: str, work: str, missing: str, about: Values, **given: Any) -> None:
         if missing:
             left_out[name] = missing
         else:

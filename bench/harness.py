@@ -77,7 +77,7 @@ def of_children(work: Callable[[], T]) -> tuple[Sample, T]:
     return Sample(seconds, user + system), answer
 
 
-def called(words: Sequence[str], **given) -> None:
+def called(words: Sequence[str], **given: Any) -> None:
     """Run a command that must succeed, its output thrown away. Raises CalledProcessError."""
     nothing = subprocess.DEVNULL
     subprocess.run(words, stdin=nothing, stdout=nothing, check=True, **given)

@@ -147,7 +147,7 @@ def dqn(task: str, goal: list[Any], seeds: list[int], path: str) -> Iterator[Any
         yield train(envs, SB3[task], Goal(*goal), seed)
 
 
-def train(envs, settings: tuple[Values, int], goal: Goal, seed: int) -> Values:
+def train(envs: Any, settings: tuple[Values, int], goal: Goal, seed: int) -> Values:
     """One run of `learn`, which a callback ends once the target is met."""
     from stable_baselines3 import DQN  # pyright: ignore[reportMissingImports]
 
@@ -155,7 +155,7 @@ def train(envs, settings: tuple[Values, int], goal: Goal, seed: int) -> Values:
     model = DQN("MlpPolicy", envs, seed=seed, device="cpu", verbose=0, **keywords)
     recent, returns = Recent(goal), 0.0
 
-    def count(seen: Values, _) -> bool:
+    def count(seen: Values, _: Any) -> bool:
         nonlocal returns
         reward, done = float(seen["rewards"][0]), int(seen["dones"][0])
         returns += reward

@@ -10,6 +10,7 @@ training programs with 4,096 environments x 128 steps.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import jax
 
@@ -31,7 +32,7 @@ PEER: Values = {
 }
 
 
-def update_of(ppo: Values, sessions: int):
+def update_of(ppo: Values, sessions: int) -> Any:
     """One compiled update, and what it begins with."""
     world = setting.world(sessions, ppo=ppo)
     algorithm = setting.learner(world, 100)

@@ -73,7 +73,7 @@ class Rollout:
     factor of the first weights of the policy's head.
     """
 
-    def __init__(self, loud: float = 1.0, **changed) -> None:
+    def __init__(self, loud: float = 1.0, **changed: Any) -> None:
         self.world = setting.world(2, ppo={**UPDATE, **changed}, episode={"max_steps": 10})
         env, params = self.world.env, self.world.params
         algorithm = make_ppo(self.world.config, env, 10)
@@ -127,7 +127,7 @@ class Rollout:
         return seen, jax.vmap(env.observe, (0, None))(ref, params)
 
 
-def layer(tree, path: tuple[str, ...]):
+def layer(tree: Any, path: tuple[str, ...]) -> Any:
     """The layer at a path of the parameters."""
     for name in path:
         tree = tree[name]

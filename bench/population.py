@@ -93,7 +93,7 @@ def trainer(
     yield train(learner, world.params, config=config, key=key).steps_per_second
 
 
-def fresh(**given) -> Sample:
+def fresh(**given: Any) -> Sample:
     """A process from its start to its end, by this process's clock; CPU seconds of that process."""
 
     def whole() -> None:

@@ -87,7 +87,7 @@ class Update:
         self.state = jax.tree.map(jnp.copy, start)  # donated: no two leaves may share an array
         self.program = setting.update_of(algorithm).lower(self.state, world.params).compile()
 
-    def __call__(self):
+    def __call__(self) -> Any:
         self.state, metrics = self.program(self.state, self.params)
         return self.state, metrics
 
@@ -225,7 +225,7 @@ def by_precision(shapes: Sequence[Sequence[Any]], repeats: int) -> Values:
     return {"sides": results, "ratios": ratios, "distance": distances}
 
 
-def row_of(tree) -> np.ndarray:
+def row_of(tree: Any) -> np.ndarray:
     """All numbers of a tree."""
     return np.concatenate([np.asarray(leaf, np.float64).ravel() for leaf in jax.tree.leaves(tree)])
 

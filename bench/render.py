@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from jaxtrade.errors import DataError
 
@@ -101,7 +102,7 @@ def ppo_train(result: Values) -> list[str]:
     return rows((*header, PER_CPU), cells)
 
 
-def raced(name: str, found: Values, ours: str, theirs: str, ratio) -> list[str]:
+def raced(name: str, found: Values, ours: str, theirs: str, ratio: Any) -> list[str]:
     """The row of a learner that was trained until the target."""
     own, other = found["sides"][ours], found["sides"][theirs]
     times = [number(other["seconds"]), number(own["seconds"]), number(own["compile_seconds"])]

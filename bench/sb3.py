@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -106,14 +107,14 @@ def open_twin(path: str) -> Twin:
 
 
 @contextmanager
-def taped(config, params) -> Iterator[str]:
+def taped(config: Any, params: Any) -> Iterator[str]:
     """The path of the tape of an environment's configuration and parameters, for children."""
     with tempfile.TemporaryDirectory() as folder:
         save(make_tape(config, params), path := Path(folder) / "tape")
         yield str(path)
 
 
-def vector_env(path: str, kind: str, num_envs: int):
+def vector_env(path: str, kind: str, num_envs: int) -> Any:
     """Twins on the tape at `path` in SB3's `DummyVecEnv` or, kind "subproc", a process each."""
     from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv  # pyright: ignore[reportMissingImports]
 
@@ -121,7 +122,7 @@ def vector_env(path: str, kind: str, num_envs: int):
     return made([partial(open_twin, path)] * num_envs)
 
 
-def make_model(envs, chosen: Values, seed: int):
+def make_model(envs: Any, chosen: Values, seed: int) -> Any:
     """MaskablePPO on the CPU with `arguments(...)`, silent."""
     from sb3_contrib import MaskablePPO  # pyright: ignore[reportMissingImports]
     from torch import nn  # pyright: ignore[reportMissingImports]
@@ -133,7 +134,7 @@ def make_model(envs, chosen: Values, seed: int):
     )
 
 
-def iterate(model, steps: int, callback: Callable[..., bool] | None = None) -> None:
+def iterate(model: Any, steps: int, callback: Callable[..., bool] | None = None) -> None:
     """One iteration of `learn`: a rollout of `steps` in all, and its epochs."""
     model.learn(steps, callback=callback, reset_num_timesteps=False, log_interval=None)
 
@@ -157,7 +158,7 @@ def fastest(
 
 
 def choose_threads(
-    envs, chosen: Values, counts: Sequence[int], worth: float = 1.0
+    envs: Any, chosen: Values, counts: Sequence[int], worth: float = 1.0
 ) -> tuple[int, dict[str, float]]:
     """Set torch to the fastest of the thread counts, by whole iterations with short rollouts -> as
     `fastest`.
@@ -203,7 +204,7 @@ class Learner:
     the environments gave, before SB3 adds the bootstrap of truncations to it.
     """
 
-    def __init__(self, config: Learning, envs, seed: int) -> None:
+    def __init__(self, config: Learning, envs: Any, seed: int) -> None:
         self._model = make_model(envs, arguments(config), seed)  # seeds the environments too
         self._steps = config.num_envs * config.num_steps
 

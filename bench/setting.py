@@ -51,7 +51,7 @@ class World(NamedTuple):
     sessions: SessionSet
 
 
-def config(sessions: int = SESSIONS, algorithm: str = "ppo", **sections) -> RunConfig:
+def config(sessions: int = SESSIONS, algorithm: str = "ppo", **sections: Any) -> RunConfig:
     """The shared configuration with some keys changed, e.g. `config(ppo={"num_envs": 1024})`; `ppo`
     holds all keys of the learner (`learning.sections_of`). Of another algorithm, what no section
     names has the package's defaults."""
@@ -73,7 +73,7 @@ def _market(sessions: int) -> Market:
     return load_market(config(sessions))
 
 
-def world(sessions: int = SESSIONS, algorithm: str = "ppo", **sections) -> World:
+def world(sessions: int = SESSIONS, algorithm: str = "ppo", **sections: Any) -> World:
     """Environment and parameters of `config(...)` over all sessions of the shared market."""
     chosen, market = config(sessions, algorithm, **sections), _market(sessions)
     every = split_sessions(market, chosen.split)["train"]
@@ -89,7 +89,7 @@ class Compiled(NamedTuple):
     compile_seconds: float
 
 
-def compiled(function, *args) -> Compiled:
+def compiled(function: Any, *args: Any) -> Compiled:
     """`function` (jitted already or not) compiled for arguments of these shapes."""
     jitted = function if hasattr(function, "lower") else jax.jit(function)
     start = time.perf_counter()
@@ -106,7 +106,7 @@ def learner(world: World, total_updates: int, platform: str | None = None) -> Al
     return make_ppo(world.config, world.env, total_updates, summarise=summarise, platform=platform)
 
 
-def update_of(algorithm: Algorithm):
+def update_of(algorithm: Algorithm) -> Any:
     """One update, jitted; it takes the state over as the training loop's does."""
     return jax.jit(lambda state, params: algorithm.update(state, params, None), donate_argnums=0)
 
@@ -148,7 +148,7 @@ def stepping(env: TradingEnv, num_envs: int, num_steps: int) -> Callable[[PyTree
     return run
 
 
-def host_transfers(program) -> dict[str, int]:
+def host_transfers(program: Any) -> dict[str, int]:
     """Operation -> how often the optimised module of a compiled program has it, of those that reach
     the host: Python callbacks (print, io_callback, pure_callback), infeed, outfeed, send, recv.
     Empty where there is none."""
@@ -161,7 +161,7 @@ def host_transfers(program) -> dict[str, int]:
     return dict(collections.Counter(found))
 
 
-def temporary_bytes(program, steps: int) -> dict[str, float]:
+def temporary_bytes(program: Any, steps: int) -> dict[str, float]:
     """Temporaries of a program of training, in all and for each of its environment steps."""
     bytes_ = program.memory_analysis().temp_size_in_bytes
     return {"temporary_bytes": bytes_, "temporary_bytes_per_step": rounded(bytes_ / steps)}
@@ -199,7 +199,7 @@ def stored(algorithm: Algorithm, state: PyTree, params: PyTree, num_steps: int) 
     )
 
 
-def _stacked(equation) -> list[Any]:
+def _stacked(equation: Any) -> list[Any]:
     """What a scan stacks over its steps: results with an axis more than the body's own. Nothing of
     other equations.
     """
@@ -211,7 +211,7 @@ def _stacked(equation) -> list[Any]:
     ]
 
 
-def _bytes(leaf) -> int:
+def _bytes(leaf: Any) -> int:
     if jnp.issubdtype(leaf.dtype, jax.dtypes.extended):
         return math.prod(leaf.shape) * jax.random.key_data(jax.random.key(0)).nbytes
     return math.prod(leaf.shape) * leaf.dtype.itemsize

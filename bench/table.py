@@ -83,7 +83,7 @@ def compared(ratio: float, interval: Sequence[float] | None = None) -> str:
     return "slower" if seen < 1 else "level" if seen <= LEVEL else "faster"
 
 
-def flat(node, place: Place = ()) -> Iterator[tuple[Place, Any]]:
+def flat(node: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
     """Place -> plain value, of a tree of dicts."""
     if not isinstance(node, Mapping):
         yield place, node
@@ -102,7 +102,7 @@ def label(place: Place) -> str:
     return " / ".join(place)
 
 
-def shown(value, place: Place) -> str:
+def shown(value: Any, place: Place) -> str:
     """A value in one line, with the unit that its name tells."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return value if isinstance(value, str) else json.dumps(value)

@@ -120,7 +120,7 @@ class Recent:
         return {"reached": self.reached, "steps": steps, "last": self.mean if full else None}
 
 
-def config_of(num_envs: int, **more) -> RunConfig:
+def config_of(num_envs: int, **more: Any) -> RunConfig:
     """The committed settings with `num_envs` environments; the steps and minibatches of an update
     stay the same.
     """
@@ -218,7 +218,7 @@ class Race:
         self._workers: dict[str, Worker] = {}
         self._first: dict[str, Reply] = {}
 
-    def add(self, name: str, work: str, threads: int = 1, **given) -> None:
+    def add(self, name: str, work: str, threads: int = 1, **given: Any) -> None:
         """A side: `MODULE.FUNCTION`. It prepares before the next child starts, for compiling and
         trials of threads are timed."""
         worker = Worker(*work.split("."), given, threads, {"NPROC": str(threads)})

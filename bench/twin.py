@@ -429,7 +429,7 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
         self.illegal += 1
         return HOLD
 
-    def step(self, action) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """One bar -> (observation, reward, terminated, truncated, info). Raises ResetNeeded,
         InvalidAction.
         """

@@ -20,7 +20,7 @@ from typing import Any
 import jax
 
 
-def module(old: str, new: str):
+def module(old: str, new: str) -> Any:
     """A module of the benches that was called otherwise in earlier versions."""
     known = importlib.util.find_spec(f"bench.{old}") is not None
     return importlib.import_module(f"bench.{old if known else new}")
@@ -42,7 +42,7 @@ def work_of(shape: dict[str, Any], sessions: int) -> Callable[[], Any]:
     update = jax.jit(lambda state, params: algorithm.update(state, params, None), donate_argnums=0)
     program = update.lower(state, params).compile()
 
-    def work():
+    def work() -> Any:
         nonlocal state
         state, metrics = program(state, params)
         return state, metrics

@@ -159,7 +159,7 @@ def once(
     arguments: Values,
     seconds: float | None = None,
     variables: Mapping[str, str] | None = None,
-):
+) -> Any:
     """What `MODULE.FUNCTION(**arguments)` of this package returns, in a fresh process. What it
     prints goes to stderr.
 

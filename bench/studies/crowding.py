@@ -55,8 +55,8 @@ def trainer(setup: Setup) -> Callable[[jax.Array, Any], Mapping[str, jax.Array]]
     """
     algorithm, updates = setup.stack.wrap(setup.algorithm), setup.plan.total_updates
 
-    def train(keys: jax.Array, params) -> Mapping[str, jax.Array]:
-        def update(state, _: None) -> tuple[Any, Mapping[str, jax.Array]]:
+    def train(keys: jax.Array, params: Any) -> Mapping[str, jax.Array]:
+        def update(state: Any, _: None) -> tuple[Any, Mapping[str, jax.Array]]:
             state, metrics = algorithm.update(state, params, None)
             return state, {name: metrics[name] for name in FIGURES}
 

@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -100,7 +101,7 @@ def _floats(cell: Cell, config: RunConfig) -> dict[str, jax.Array]:
     }
 
 
-def _rounded(values: np.ndarray):
+def _rounded(values: np.ndarray) -> Any:
     return np.vectorize(lambda x: float(f"{x:.5g}"), otypes=[float])(values).tolist()
 
 

@@ -194,7 +194,7 @@ def _episodes(env: Env, algorithm: Algorithm) -> Callable[[PyTree, PyTree], Arra
     def run(policy: PyTree, params: PyTree) -> Array:
         act = jax.vmap(algorithm.act, (None, 0, 0, None, None, None))
 
-        def step(loop, key: Array) -> tuple[Any, None]:
+        def step(loop: Any, key: Array) -> tuple[Any, None]:
             carry, state, ref, alive, total = loop
             carry, action, _ = act(policy, carry, ref, params, None, False)
             state, ref, outcome = jax.vmap(env.step, (0, 0, 0, None))(
