@@ -79,7 +79,7 @@ def check_flags(told: Options, names: tuple[str, ...]) -> None:
         (
             "accelerator",
             told.targets or told.shapes or told.install,
-            "--target, --shape, --install",
+            "--target, --shape and --install",
         ),
         ("versions", told.code, "--code"),
         ("device", told.parts or told.again, "--part and --again"),
