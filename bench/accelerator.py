@@ -1,5 +1,5 @@
 """The programs of a GPU or a TPU, compiled without one: launches, loops over rows, memory,
-collectives, and an estimate of speed.
+and collectives.
 
 XLA compiles for a described device on any machine: a GPU is described by its counts and sizes, a TPU
 by the name of its topology. The compilers of NVIDIA and of Google's TPUs come in packages of their
@@ -9,10 +9,7 @@ compiles in a process that sees this folder. Targets whose compiler is not insta
 name.
 
 Everything here is read from the text of compiled programs; nothing runs on a device. A launch is one
-kernel, copy, sort or library call; a loop counts its body as often as it runs. `estimate` is a
-roofline: the sum of the times for starting the launches, for the matrix products at PRODUCT_SHARE of
-the peak, and for moving the bytes at BANDWIDTH_SHARE. On a TPU, whose compiler estimates cycles
-itself, it is these. A device may be slower or faster.
+kernel, copy, sort or library call; a loop counts its body as often as it runs.
 """
 
 from __future__ import annotations
@@ -33,11 +30,10 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.storage.programs import DETERMINISTIC, cache_folder
 
 from . import worker
-from .catalogue import Options
+from .catalogue import Options, Values
 
 # The folder of the compilers, if it is not beside the compiled programs.
 FOLDER = "JAXTRADE_COMPILERS"
-PRODUCT_SHARE, BANDWIDTH_SHARE = 0.4, 0.6
 # Products by cuBLAS: for those by Triton, the XLA of JAX 0.11 finds no configuration without a
 # device.
 CUDA_FLAGS = f"{DETERMINISTIC} --xla_gpu_enable_triton_gemm=false"
@@ -47,38 +43,15 @@ LIMIT = 1_800.0  # seconds of one compilation
 
 
 class Device(NamedTuple):
-    """One described device.
-
-    platform: as JAX calls it. peak: published floating-point operations per second of dense
-    products, by precision. bandwidth: of its memory, bytes/s. topology: by number of devices.
-    launch: seconds between the starts of two small programs of a loop; 0 where the whole program is
-    one (a TPU). clock: cycles per second, if the compiler estimates cycles.
-    """
+    """One described device. platform: as JAX calls it. topology: by number of devices."""
 
     platform: str
-    peak: dict[str, float]
-    bandwidth: float
     topology: dict[int, str]
-    launch: float = 0.0
-    clock: float = 0.0
 
 
 DEVICES = {
-    "h200": Device(
-        "cuda",
-        {"float32": 67e12, "tf32": 494e12, "bfloat16": 989e12},
-        4.8e12,
-        {1: "1x1x1", 8: "1x1x8"},
-        launch=3e-6,
-    ),
-    # A TPU computes a float32 product by six bfloat16 products; it has no tf32.
-    "v5e": Device(
-        "tpu",
-        {"float32": 197e12 / 6, "bfloat16": 197e12},
-        819e9,
-        {1: "v5e:2x2", 8: "v5e:2x4"},
-        clock=0.94e9,
-    ),
+    "h200": Device("cuda", {1: "1x1x1", 8: "1x1x8"}),
+    "v5e": Device("tpu", {1: "v5e:2x2", 8: "v5e:2x4"}),
 }
 H200 = """
 gpu_device_info {
@@ -98,31 +71,33 @@ device_description_str: "NVIDIA H200 141GB HBM3e"
 REFERENCE = {"num_envs": 4096, "num_steps": 128, "num_minibatches": 16, "hidden": (256, 256, 128)}
 AGENT = {"num_envs": 16, "num_steps": 128, "num_minibatches": 8, "num_shards": 8}
 ROLLOUT = {"num_envs": 256, "num_steps": 128}
+RECURRENT = {"num_envs": 1024, "num_steps": 128, "num_minibatches": 8, "kind": "gru"}
 REPLAY = {"buffer_size": 1_048_576, "batch_size": 4096}
-LEARNER: dict[str, dict[str, Any]] = {  # an update of PPO
-    "reference": REFERENCE,
-    "tf32": REFERENCE,
-    "bfloat16": REFERENCE,
-    "default": ROLLOUT | {"num_minibatches": 8},
-    "gru": {"num_envs": 1024, "num_steps": 128, "num_minibatches": 8, "kind": "gru"},
+# Program -> algorithm, and sections of the configuration (`setting.config`): an update of PPO, or of
+# a Q-learner on the work of `default`; the environment and the evaluation of PPO's policy alone.
+SHAPES: dict[str, tuple[str, Values]] = {
+    "reference": ("ppo", {"ppo": REFERENCE}),
+    "tf32": ("ppo", {"ppo": REFERENCE, "compute": {"precision": "tf32"}}),
+    "bfloat16": ("ppo", {"ppo": REFERENCE, "compute": {"precision": "bfloat16"}}),
+    "default": ("ppo", {"ppo": ROLLOUT | {"num_minibatches": 8}}),
+    "gru": ("ppo", {"ppo": RECURRENT}),
+    "env": ("ppo", {"ppo": {"num_envs": 4096, "num_steps": 128}}),
+    "evaluation": ("ppo", {"ppo": ROLLOUT}),
+    "dqn": ("dqn", {"rollout": ROLLOUT, "dqn": REPLAY}),
+    "dqn_prioritised": ("dqn", {"rollout": ROLLOUT, "dqn": REPLAY | {"replay": "prioritised"}}),
+    "pqn": ("pqn", {"rollout": ROLLOUT, "pqn": {"num_minibatches": 8}}),
+    "divided": ("ppo", {"ppo": REFERENCE | {"num_shards": 256}}),
+    "agents": ("ppo", {"ppo": AGENT}),
 }
-DIVIDED: dict[str, tuple[dict[str, Any], int]] = {  # over eight devices, and the agents
-    "divided": (REFERENCE | {"num_shards": 256}, 1),
-    "agents": (AGENT, 256),
+DIVIDED = {"divided": 1, "agents": 256}  # over eight devices, and how many agents
+QUICK = {
+    "ppo": {"num_steps": 4, "num_minibatches": 2},
+    "rollout": {"num_steps": 4},
+    "dqn": {"batch_size": 128, "buffer_size": 65_536},
 }
-Q_LEARNER: dict[str, dict[str, Any]] = {  # an update of a Q-learner, on the work of `default`
-    "dqn": {"dqn": REPLAY},
-    "dqn_prioritised": {"dqn": REPLAY | {"replay": "prioritised"}},
-    "pqn": {"pqn": {"num_minibatches": 8}},
+QUICK_DIVIDED = {
+    "ppo": {"num_envs": 64, "num_steps": 8, "num_minibatches": 2, "hidden": (16,), "num_shards": 16}
 }
-OTHERS: dict[str, dict[str, Any]] = {
-    "env": {"num_envs": 4096, "num_steps": 128},
-    "evaluation": ROLLOUT,
-}
-SHAPES = (*LEARNER, *OTHERS, *Q_LEARNER, *DIVIDED)
-PRECISIONS = ("tf32", "bfloat16")  # shapes that are called by their precision; others are float32
-QUICK = {"num_steps": 4, "num_minibatches": 2}
-QUICK_DIVIDED = {"num_envs": 64, "num_steps": 8, "hidden": (16,), "num_shards": 16}
 SESSIONS = 8  # of the market: its length is in no count, and a table of windows takes memory
 
 
@@ -184,45 +159,21 @@ def environment(device: Device) -> dict[str, str]:
     }
 
 
-def measure(target: str, shape: str, quick: bool = False) -> dict[str, Any]:
-    """Figures of one program (`report`), with the estimate. Raises CompilationError."""
+def measure(target: str, shape: str, quick: bool = False) -> Values:
+    """Figures of one program (`report`). Raises CompilationError."""
     given = {"target": target, "shape": shape, "quick": quick}
     try:
-        found = worker.once("accelerator.report", given, LIMIT, environment(DEVICES[target]))
+        return worker.once("accelerator.report", given, LIMIT, environment(DEVICES[target]))
     except worker.WorkerError as error:
         raise CompilationError(f"{target}, {shape}: the compilation failed: {error}") from None
-    return with_estimate(found, DEVICES[target])
 
 
-def with_estimate(found: dict[str, Any], device: Device) -> dict[str, Any]:
-    """The figures and `estimate`: environment steps per second of a roofline (module docstring).
-    Without the latter if the program's text could not be read."""
-    if "unread" in found:
-        return found
-    peak = device.peak.get(found.get("precision", "float32"), device.peak["float32"])
-    seconds = (
-        {"cycles": found["cycles"] / device.clock}
-        if device.clock
-        else {
-            "launches": found["launches"] * device.launch,
-            "products": found["product_flops"] / (peak * PRODUCT_SHARE),
-            "memory": found["bytes"] / (device.bandwidth * BANDWIDTH_SHARE),
-        }
-    )
-    return found | {
-        "estimate": {
-            "steps_per_second": round(found["steps"] / sum(seconds.values())),
-            "seconds": {name: round(part, 6) for name, part in seconds.items()},
-        }
-    }
-
-
-def run(options: Options) -> dict[str, Any]:
+def run(options: Options) -> Values:
     """Compile the chosen shapes for the chosen targets."""
-    targets, shapes = options.targets or tuple(DEVICES), options.shapes or SHAPES
+    targets = options.targets or tuple(DEVICES)
     if options.install:
         install(targets)
-    found: dict[str, Any] = {}
+    found: Values = {}
     left_out: dict[str, str] = {}
     for target in targets:
         if not installed(DEVICES[target].platform):
@@ -231,23 +182,14 @@ def run(options: Options) -> dict[str, Any]:
             )
             continue
         found[target] = {}
-        for shape in shapes:
+        for shape in options.shapes or SHAPES:
             try:
                 found[target][shape] = measure(target, shape, options.quick)
             except CompilationError as error:
                 left_out[f"{target} {shape}"] = str(error)
         print(f"compiled for {target}", file=sys.stderr, flush=True)
-    return {
-        "compiled_only": "nothing ran on a device; `estimate` is a roofline, no measurement",
-        "targets": found,
-        "assumptions": {
-            "launch_seconds": {name: DEVICES[name].launch for name in found},
-            "product_share_of_peak": PRODUCT_SHARE,
-            "share_of_bandwidth": BANDWIDTH_SHARE,
-            "peak_flops": {name: DEVICES[name].peak for name in found},
-        },
-        "left_out": left_out,
-    }
+    told = "nothing ran on a device"
+    return {"compiled_only": told, "targets": found, "left_out": left_out}
 
 
 # -------------------------------------------------------------------- the process that compiles
@@ -272,36 +214,31 @@ def work_of(shape: str, platform: str, quick: bool, devices: Any) -> Work:
 
     from . import setting
 
-    precision = {"compute": {"precision": shape}} if shape in PRECISIONS else {}
-    chosen, agents = DIVIDED.get(shape, (LEARNER.get(shape, OTHERS.get(shape, {})), 1))
-    if shape in Q_LEARNER:
-        sections = {name: dict(values) for name, values in Q_LEARNER[shape].items()}
-        if quick and "dqn" in sections:
-            sections["dqn"] |= {"batch_size": 128, "buffer_size": 65_536}
-        rollout = ROLLOUT | ({"num_steps": 4} if quick else {})
-        config = setting.learner_config(shape[:3], SESSIONS, rollout=rollout, **sections)
-    else:
-        small = QUICK | (QUICK_DIVIDED if shape in DIVIDED else {}) if quick else {}
-        config = setting.config(SESSIONS, ppo=chosen | small, **precision)
-    world = setting.world_of(config, SESSIONS)
+    algorithm, sections = SHAPES[shape]
+    if quick:
+        small = QUICK_DIVIDED if shape in DIVIDED else QUICK
+        sections = {name: keys | small.get(name, {}) for name, keys in sections.items()}
+    world = setting.world(SESSIONS, algorithm, **sections)
+    config = world.config
     if platform == "tpu":  # its windows are a table there
         market = world.params.market
         market = market.replace(view=with_tables(market.view, config.env.window))
         world = world._replace(params=world.params.replace(market=market))
     num_envs, num_steps = config.rollout.num_envs, config.rollout.num_steps
     if shape in DIVIDED:
-        return divided(world, platform, devices, min(agents, 8) if quick else agents)
+        return divided(world, platform, devices, min(DIVIDED[shape], 8 if quick else 256))
     if shape == "env":
         stepping = setting.stepping(world.env, num_envs, num_steps)
         given = (world.params, jax.random.key(0))
         return Work(jax.jit(stepping), given, num_envs * num_steps, num_steps)
-    make = LEARNERS[config.algorithm].make
-    algorithm = make(config, world.env, 100, summarise=summarise, platform=platform)
+    make = LEARNERS[algorithm].make
+    learner = make(config, world.env, 100, summarise=summarise, platform=platform)
     if shape == "evaluation":
-        return evaluation(world, algorithm)
-    state = jax.eval_shape(algorithm.init, jax.random.key(0), world.params)
-    update = jax.jit(lambda state, params: algorithm.update(state, params, None), donate_argnums=0)
-    return Work(update, (state, world.params), algorithm.steps_per_update, num_steps)
+        return evaluation(world, learner)
+    state = jax.eval_shape(learner.init, jax.random.key(0), world.params)
+    return Work(
+        setting.update_of(learner), (state, world.params), learner.steps_per_update, num_steps
+    )
 
 
 def evaluation(world: Any, algorithm: Any) -> Work:
@@ -363,20 +300,17 @@ def described(device: Device, count: int) -> Any:
     return found.devices[:count]
 
 
-def report(target: str, shape: str, quick: bool) -> dict[str, Any]:
+def report(target: str, shape: str, quick: bool) -> Values:
     """Figures of the compiled program.
 
     launches: of one run; a loop whose length depends on the data counts as one round. row_loops:
-        loops that the compiler made of look-ups, one round for each row. bytes: that the launches
-        move. product_flops: of all matrix products as traced. temporaries: bytes beside arguments,
-        results and the scratch of cuBLAS. cycles: the compiler's estimate, 0 for none. text_sha256:
-        of the program's text. unread: in place of what this text says, why this version of JAX
-        cannot read it. Of a divided program all is of one device, and collectives are operations of
-        several, in an update and in a minibatch, with the bytes of their results.
+        loops that the compiler made of look-ups, one round for each row. temporaries: bytes beside
+        arguments, results and the scratch of cuBLAS. text_sha256: of the program's text. unread: in
+        place of what this text says, why this version of JAX cannot read it. Of a divided program
+        all is of one device, and collectives are operations of several, in an update and in a
+        minibatch, with the bytes of their results.
     """
     import jax
-
-    from . import setting
 
     device = DEVICES[target]
     devices = described(device, 8 if shape in DIVIDED else 1)
@@ -392,8 +326,6 @@ def report(target: str, shape: str, quick: bool) -> dict[str, Any]:
     used: Any = program.memory_analysis()
     found = {
         "steps": work.steps,
-        "precision": shape if shape in PRECISIONS else "float32",
-        "product_flops": setting.matmul_flops(work.function, *work.arguments),
         "arguments": used.argument_size_in_bytes,
         "temporaries": used.temp_size_in_bytes,
         "compile_seconds": round(time.perf_counter() - start, 1),
@@ -404,20 +336,19 @@ def report(target: str, shape: str, quick: bool) -> dict[str, Any]:
         return found | {"unread": str(error).splitlines()[0]}
     found["temporaries"] -= CUBLAS if f"s8[{CUBLAS}]" in text else 0
     module = parse(text)
+    loops = list(module.loops())
     if not work.num_steps or shape == "env":
-        found["step"] = max(loop.launches for loop in module.loops())
+        found["step"] = max(loop.launches for loop in loops)
     else:
         found |= phases(module, work.num_steps)
     return found | {
         "text_sha256": hashlib.sha256(text.encode()).hexdigest(),
         "launches": module.total(launched),
-        "bytes": module.total(moved),
-        "cycles": module.total(lambda each: each.cycles),
-        "row_loops": sum(not loop.scope.endswith("while") for loop in module.loops()),
+        "row_loops": sum(not loop.scope.endswith("while") for loop in loops),
     }
 
 
-def phases(module: Module, num_steps: int) -> dict[str, Any]:
+def phases(module: Module, num_steps: int) -> Values:
     """Of an update: launches of a rollout step, of a gradient step, and of the loops between rollout
     and epochs per time step; collectives of the update and of a gradient step.
 
@@ -429,14 +360,12 @@ def phases(module: Module, num_steps: int) -> dict[str, Any]:
     outer = [loop for loop in loops if not loop.path]
     rollout = max((each for each in outer if each.trips == num_steps), key=lambda x: x.launches)
     others = [loop for loop in outer if loop.name != rollout.name]
-    most = max(others, key=lambda loop: loop.launches * (loop.trips or 1))
+    most = max(others, key=Loop.whole)
     inside = [
-        loop
-        for loop in loops
-        if loop.path == (most.name,) and loop.launches * (loop.trips or 1) >= 0.5 * most.launches
+        loop for loop in loops if loop.path == (most.name,) and loop.whole() >= 0.5 * most.launches
     ]
     step = next(iter(inside), most)
-    after = sum(loop.launches * (loop.trips or 1) for loop in others if loop.name != most.name)
+    after = sum(map(Loop.whole, others)) - most.whole()
     return {
         "rollout_step": rollout.launches,
         "gradient_step": step.launches,
@@ -452,30 +381,13 @@ def phases(module: Module, num_steps: int) -> dict[str, Any]:
 
 
 # -------------------------------------------------------------------------- the text of a program
-# Operations that start nothing: they name, group or reinterpret values, or wait (`...-done`).
-# `while`, `call` and `conditional` start what the computations that they call start.
-FREE = frozenset(
-    [
-        "parameter",
-        "constant",
-        "tuple",
-        "get-tuple-element",
-        "bitcast",
-        "after-all",
-        "partition-id",
-        "replica-id",
-        "opt-barrier",
-        "add-dependency",
-        "while",
-        "call",
-        "conditional",
-        "async-update",
-        "domain",
-    ]
-)
-COLLECTIVES = frozenset(
-    ["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute"]
-)
+# Operations that start nothing: they name, group or reinterpret values, or wait (`...-done`). A
+# `while` starts what the computation that it calls starts.
+FREE = """
+parameter constant tuple get-tuple-element bitcast after-all partition-id replica-id opt-barrier
+add-dependency while async-update domain
+"""
+COLLECTIVES = "all-reduce all-gather reduce-scatter all-to-all collective-permute"
 BYTES = {"pred": 1, "s8": 1, "u8": 1, "s16": 2, "u16": 2, "bf16": 2, "f16": 2}
 BYTES |= {"s64": 8, "u64": 8, "f64": 8}  # of an element; all others have 4
 _HEAD = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\) -> .* \{$")
@@ -486,7 +398,6 @@ _CALLED = re.compile(
 _BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
 _SCOPE = re.compile(r'op_name="([^"]*)"')
-_CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 _NUMBER = re.compile(r"constant\((\d+)\)")
 
 
@@ -502,12 +413,6 @@ class Operation(NamedTuple):
     calls: dict[str, str]
     tail: str
 
-    @property
-    def cycles(self) -> int:
-        """The compiler's estimate, 0 for none."""
-        found = _CYCLES.search(self.tail)
-        return int(found[1]) if found else 0
-
 
 class Loop(NamedTuple):
     """A loop of a module. path: names of the loops around it, outermost first. trips: rounds of one
@@ -521,6 +426,10 @@ class Loop(NamedTuple):
     launches: int
     body: str = ""
 
+    def whole(self) -> int:
+        """Launches of one run of the loop."""
+        return self.launches * (self.trips or 1)
+
 
 class Module(NamedTuple):
     """A compiled module: computation -> operations, and the name of the entry."""
@@ -528,30 +437,30 @@ class Module(NamedTuple):
     computations: dict[str, list[Operation]]
     entry: str
 
+    def walk(
+        self, name: str, times: int = 1, path: tuple[str, ...] = ()
+    ) -> Iterator[tuple[Operation, int, tuple[str, ...]]]:
+        """Every operation that a computation reaches, how often one run of the computation starts
+        it, and the loops around it, outermost first. A loop of unknown length counts as one round,
+        of a condition the branch with the most launches; the others are walked, and start never."""
+        for each in self.computations[name]:
+            called = [at for role, at in each.calls.items() if role != "condition"]
+            if each.opcode in ("call", "async-start"):
+                for at in called:
+                    yield from self.walk(at, times, path)
+                continue
+            yield each, times, path
+            if each.opcode == "while":
+                rounds = times * (self.trips(each) or 1)
+                yield from self.walk(each.calls["body"], rounds, (*path, each.name))
+            elif each.opcode == "conditional":
+                longest = max(called, key=lambda at: self.total(launched, at))
+                for at in called:
+                    yield from self.walk(at, times * (at == longest), path)
+
     def total(self, of: Callable[[Operation], int], name: str = "") -> int:
-        """Sum of a figure of operations over one run of a computation (default: the entry). A loop of
-        unknown length counts as one round, of a condition the longest branch."""
-        counted: dict[str, int] = {}
-
-        def whole(name: str) -> int:
-            if name not in counted:
-                counted[name] = sum(map(one, self.computations[name]))
-            return counted[name]
-
-        def one(each: Operation) -> int:
-            def called() -> list[int]:
-                return [whole(at) for role, at in each.calls.items() if role != "condition"]
-
-            match each.opcode:
-                case "while":
-                    return (self.trips(each) or 1) * called()[0]
-                case "conditional":  # and the predicate's way to the host
-                    return 1 + max(called())
-                case "call" | "async-start":
-                    return sum(called())
-            return of(each)
-
-        return whole(name or self.entry)
+        """Sum of a figure of operations over one run of a computation (default: the entry)."""
+        return sum(times * of(each) for each, times, _ in self.walk(name or self.entry))
 
     def trips(self, loop: Operation) -> int | None:
         """Rounds of a loop: as the compiler says, or else the constant below which its counter must
@@ -568,46 +477,27 @@ class Module(NamedTuple):
         ]
         return int(limits[0][1]) if len(limits) == 1 and limits[0] else None
 
-    def loops(self, name: str = "", path: tuple[str, ...] = ()) -> Iterator[Loop]:
-        """Every loop that a computation (default: the entry) reaches, outer ones before inner
-        ones.
-        """
-        for each in self.computations[name or self.entry]:
+    def loops(self) -> Iterator[Loop]:
+        """Every loop, outer ones before inner ones."""
+        for each, _, path in self.walk(self.entry):
             if each.opcode == "while":
                 body, scope = each.calls["body"], _SCOPE.search(each.tail)
-                launches = self.total(launched, body)
-                told = scope[1] if scope else ""
+                launches, told = self.total(launched, body), scope[1] if scope else ""
                 yield Loop(each.name, path, told, self.trips(each), launches, body)
-                yield from self.loops(body, (*path, each.name))
-            elif each.opcode in ("call", "conditional"):
-                for called in each.calls.values():
-                    yield from self.loops(called, path)
 
 
 def launched(each: Operation) -> int:
-    """Whether the operation itself starts something on the device."""
-    return int(each.opcode not in FREE and not each.opcode.endswith("-done"))
+    """Whether the operation itself starts something on the device; a condition does by the
+    predicate's way to the host.
+    """
+    return int(each.opcode not in FREE.split() and not each.opcode.endswith("-done"))
 
 
 def together(each: Operation) -> int:
     """Whether several devices compute the operation together. One that is split in two counts by
     its start.
     """
-    return int(each.opcode.removesuffix("-start") in COLLECTIVES)
-
-
-def moved(each: Operation) -> int:
-    """Bytes that a launch reads and writes: its result and its operands. Of an operand that is only
-    looked into (a gather or a slice), as many bytes count as the result has; of a result that is
-    updated in place, as many as the update has.
-    """
-    if not launched(each):
-        return 0
-    result, inputs = shape_bytes(each.shape), [shape_bytes(one.shape) for one in each.inputs]
-    if "dynamic-update-slice" in each.name or "dynamic_update_slice" in each.name:
-        return 2 * sum(size for size in inputs if size < result)
-    looks = "slice" in each.name or "gather" in each.name
-    return result + sum(min(size, result) if looks else size for size in inputs)
+    return int(each.opcode.removesuffix("-start") in COLLECTIVES.split())
 
 
 def shape_bytes(shape: str) -> int:

@@ -41,12 +41,18 @@ FETCH_PUREJAXRL = (
 NO_CHECKOUT = f"is no package: `{FETCH_PUREJAXRL}`, then add `--purejaxrl purejaxrl`"
 
 
+Values = dict[str, Any]  # by name, as JSON has them
+Table = dict[str, Values]
+
+
 class Options(NamedTuple):
-    """What a bench is given. quick: small shapes and few repeats, to see that it works. repeats: of
-    each side, 5 or more for a result that is quoted. purejaxrl: the user's own checkout of
-    PureJaxRL, which is no package; its side is left out (and the result says so) where it is None.
-    targets, shapes: of `accelerator`, all if empty. install: put the compilers in place first.
-    code: the other checkout of `versions`. parts: of `device`, all if empty.
+    """What a bench is given, by the names of the command's flags. quick: small shapes and few
+    repeats, to see that it works. repeats: of each side, 5 or more for a result that is quoted.
+    purejaxrl: the user's own checkout of PureJaxRL, which is no package; its side is left out (and
+    the result says so) where it is None. targets, shapes: of `accelerator`, all if empty. install:
+    put the compilers in place first. code: the other checkout of `versions`. parts: of `device`, all
+    if empty; again: also those that are measured already. compare: an earlier result, or a folder of
+    them. force: write although the machine is not idle.
     """
 
     quick: bool = False
@@ -57,9 +63,14 @@ class Options(NamedTuple):
     install: bool = False
     code: Path | None = None
     parts: tuple[str, ...] = ()
+    again: bool = False
+    names: tuple[str, ...] = ()
+    out: Path = RESULTS
+    compare: Path | None = None
+    force: bool = False
 
 
-def run(name: str, options: Options, command: Sequence[str], load: float | None) -> dict[str, Any]:
+def run(name: str, options: Options, command: Sequence[str], load: float | None) -> Values:
     """Run bench `name`: its module's `run(options)`, with the stamp of this machine put before it.
 
     Args:
@@ -75,11 +86,9 @@ def run(name: str, options: Options, command: Sequence[str], load: float | None)
     return about | {"stamp": before | {"steal": idle.LEDGER.worst()}} | found
 
 
-def write(result: dict[str, Any], folder: Path) -> Path:
-    """`folder/NAME.json`, indented, one trailing newline; whole or not at all."""
-    path = folder / f"{result['bench']}.json"
-    folder.mkdir(parents=True, exist_ok=True)
+def write(result: Values, path: Path) -> None:
+    """Indented, one trailing newline; whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f".{path.name}.new")
     new.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     new.replace(path)
-    return path

@@ -14,118 +14,98 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from jaxtrade import interrupt
 from jaxtrade.errors import ConfigError, DataError
 
 from . import accelerator, catalogue, device, idle, table
+from .catalogue import Options, Values
 
-REPEATS, LEAST_REPEATS, QUICK_REPEATS = catalogue.Options().repeats, 5, 2
+REPEATS, LEAST_REPEATS, QUICK_REPEATS = Options().repeats, 5, 2
 WORKER_DEATH, NOT_IDLE = 70, 1  # exit codes
 # After Ctrl-C: the child of a command has less time than the command (`interrupt.GRACE_S`).
 CHILD_GRACE_S = 0.3
 
 
-class Request(NamedTuple):
-    """The command's arguments, checked."""
-
-    names: tuple[str, ...]
-    options: catalogue.Options
-    out: Path
-    compare: Path | None
-    force: bool = False
-    again: bool = False
-
-
-def request(
-    names: Sequence[str] = (),
-    quick: bool = False,
-    repeats: int | None = None,
-    out: Path | None = None,
-    compare: Path | None = None,
-    purejaxrl: Path | None = None,
-    force: bool = False,
-    targets: Sequence[str] = (),
-    shapes: Sequence[str] = (),
-    install: bool = False,
-    code: Path | None = None,
-    parts: Sequence[str] = (),
-    again: bool = False,
-) -> Request:
-    """Check the arguments; no name means every bench that is not run by name alone. Quick results
-    go to a folder of their own.
+def request(**given: Any) -> Options:
+    """Check what the command was given (`Options`, the absent ones None or empty); no name means
+    every bench that is not run by name alone. Quick results go to a folder of their own.
 
     Raises ConfigError (with a suggestion for an unknown name) and DataError (--compare).
     """
-    for name in names:
+    lists = {
+        name: tuple(dict.fromkeys(given.get(name) or ()))
+        for name in ("names", "targets", "shapes", "parts")
+    }
+    told = Options(**{name: value for name, value in given.items() if value} | lists)
+    for name in told.names:
         if name not in catalogue.BENCHES:
             near = difflib.get_close_matches(name, catalogue.BENCHES, n=1)
             raise ConfigError(
                 f"no bench is called '{name}'{f'; did you mean {near[0]!r}?' if near else ''} "
                 f"(benches: {', '.join(catalogue.BENCHES)})"
             )
-    usual = [name for name in catalogue.BENCHES if name not in catalogue.BY_NAME]
-    chosen = tuple(dict.fromkeys(names or usual))
+    usual = tuple(name for name in catalogue.BENCHES if name not in catalogue.BY_NAME)
+    names = told.names or usual
+    check_flags(told, names)
+    least = 1 if told.quick else LEAST_REPEATS
+    repeats = given.get("repeats")
+    if repeats is None:
+        repeats = QUICK_REPEATS if told.quick else REPEATS
+    if repeats < least:
+        raise ConfigError(
+            f"--repeats {repeats}: expected at least {least}"
+            + ("" if told.quick else "; fewer say nothing about the spread (--quick allows 1)")
+        )
+    usual_out = catalogue.COMPILED if names == ("accelerator",) else catalogue.RESULTS
+    out = given.get("out") or (usual_out / "quick" if told.quick else usual_out)
+    if told.quick:
+        table.refuse_full(out / f"{name}.json" for name in names)
+    held = told.parts or device.PARTS if names == ("device",) else names
+    if told.compare and not any(earlier(told.compare, name) for name in held):
+        raise DataError(f"--compare {told.compare}: no result of {', '.join(names)} in it")
+    return told._replace(names=names, repeats=repeats, out=out)
+
+
+def check_flags(told: Options, names: tuple[str, ...]) -> None:
+    """Raises ConfigError: a flag of a bench that is not run, or what a flag does not know."""
     for owner, given, flags in (
-        ("accelerator", targets or shapes or install, "--target, --shape and --install"),
-        ("versions", code, "--code"),
-        ("device", parts or again, "--part and --again"),
+        (
+            "accelerator",
+            told.targets or told.shapes or told.install,
+            "--target, --shape and --install",
+        ),
+        ("versions", told.code, "--code"),
+        ("device", told.parts or told.again, "--part and --again"),
     ):
-        if given and chosen != (owner,):
+        if given and names != (owner,):
             raise ConfigError(
                 f"{flags}: of `jaxtrade bench {owner}`; leave out, or run that bench alone"
             )
-    if "versions" in chosen and (code is None or not (code / "bench" / "setting.py").is_file()):
+    if "versions" in names and not (told.code and (told.code / "bench" / "setting.py").is_file()):
         raise ConfigError(
             "versions: give another checkout of jaxtrade, with its folder `bench`, by --code DIR"
         )
-    for flag, told, known in (
-        ("--target", targets, accelerator.DEVICES),
-        ("--shape", shapes, accelerator.SHAPES),
-        ("--part", parts, device.PARTS),
+    for flag, chosen, known in (
+        ("--target", told.targets, accelerator.DEVICES),
+        ("--shape", told.shapes, accelerator.SHAPES),
+        ("--part", told.parts, device.PARTS),
     ):
-        if unknown := [name for name in told if name not in known]:
+        if unknown := [name for name in chosen if name not in known]:
             raise ConfigError(f"{flag} {unknown[0]}: expected one of {', '.join(known)}")
-    least = 1 if quick else LEAST_REPEATS
-    if repeats is not None and repeats < least:
+    if told.purejaxrl and not told.purejaxrl.is_dir():
         raise ConfigError(
-            f"--repeats {repeats}: expected at least {least}"
-            + ("" if quick else "; fewer say nothing about the spread (--quick allows 1)")
+            f"--purejaxrl {told.purejaxrl}: there is no such folder; give your checkout of PureJaxRL"
         )
-    if purejaxrl is not None and not purejaxrl.is_dir():
-        raise ConfigError(
-            f"--purejaxrl {purejaxrl}: there is no such folder; give your checkout of PureJaxRL"
-        )
-    usual_out = catalogue.COMPILED if chosen == ("accelerator",) else catalogue.RESULTS
-    folder = out or (usual_out / "quick" if quick else usual_out)
-    for path in [folder / f"{name}.json" for name in chosen] if quick else []:
-        if path.exists() and not table.read(path)["quick"]:
-            raise ConfigError(
-                f"{path} is a full result, which --quick would replace; give another --out"
-            )
-    held = parts or device.PARTS if chosen == ("device",) else chosen
-    if compare is not None and not any(earlier(compare, name) for name in held):
-        raise DataError(f"--compare {compare}: no result of {', '.join(chosen)} in it")
-    options = catalogue.Options(
-        quick,
-        repeats or (QUICK_REPEATS if quick else REPEATS),
-        purejaxrl,
-        tuple(targets),
-        tuple(shapes),
-        install,
-        code,
-        tuple(dict.fromkeys(parts)),
-    )
-    return Request(chosen, options, folder, compare, force, again)
 
 
-def run(asked: Request) -> int:
+def run(asked: Options) -> int:
     """Run what is asked for; the exit code. Several benches run in a process each, so that none
     meets the compiled programs or memory of another; where one fails the others still run, and the
     worst exit code is returned.
@@ -134,7 +114,7 @@ def run(asked: Request) -> int:
     (without `force`).
     """
     load = idle.load()
-    timeless = asked.options.quick or set(asked.names) <= set(catalogue.TIMELESS)
+    timeless = asked.quick or set(asked.names) <= set(catalogue.TIMELESS)
     found = [] if timeless else idle.reasons(load)
     if found and not asked.force:
         raise ConfigError(idle.refusal(found))
@@ -142,7 +122,7 @@ def run(asked: Request) -> int:
         return one(asked.names[0], asked, load)
     codes: dict[str, int] = {}
     for name in asked.names:
-        if codes and not asked.options.quick and not found:
+        if codes and not asked.quick and not found:
             idle.settle()
         codes[name] = own_process(arguments(name, asked))
     failed = [f"{name} ({code})" for name, code in codes.items() if code]
@@ -151,18 +131,18 @@ def run(asked: Request) -> int:
     return max(codes.values())
 
 
-def arguments(name: str, asked: Request) -> list[str]:
-    """The command line that runs one bench of a request."""
+def arguments(name: str, asked: Options) -> list[str]:
+    """The command line that runs one bench of several."""
     compare = asked.compare if asked.compare and earlier(asked.compare, name) else None
     words = ["bench", name]
-    words += ["--quick"] * asked.options.quick + ["--force"] * asked.force
-    words += ["--repeats", str(asked.options.repeats), "--out", str(asked.out)]
-    for flag, path in (("--compare", compare), ("--purejaxrl", asked.options.purejaxrl)):
+    words += ["--quick"] * asked.quick + ["--force"] * asked.force
+    words += ["--repeats", str(asked.repeats), "--out", str(asked.out)]
+    for flag, path in (("--compare", compare), ("--purejaxrl", asked.purejaxrl)):
         words += [flag, str(path)] if path else []
     return words
 
 
-def stamped(name: str, options: catalogue.Options) -> list[str]:
+def stamped(name: str, options: Options) -> list[str]:
     """The command that a result names: what changes the measurement, and no folder of this
     machine.
     """
@@ -175,36 +155,33 @@ def stamped(name: str, options: catalogue.Options) -> list[str]:
     return words + (["--code", "DIR"] if options.code else [])
 
 
-def one(name: str, asked: Request, load: float | None) -> int:
+def one(name: str, asked: Options, load: float | None) -> int:
     """Run, print and write one bench; the exit code. load: the load average before."""
-    words = stamped(name, asked.options)
+    words = stamped(name, asked)
     if name == "device":
-        keep = partial(kept, asked, load)
-        told = " ".join(words)
-        return device.run(
-            device.Asked(asked.options, asked.out, load, asked.again, asked.force, told, keep)
-        )
-    if name in catalogue.WITH_PUREJAXRL and asked.options.purejaxrl is None:
+        return device.run(asked, " ".join(words), load, partial(kept, asked, load))
+    if name in catalogue.WITH_PUREJAXRL and asked.purejaxrl is None:
         print(f"note: PureJaxRL is left out: it {catalogue.NO_CHECKOUT}", file=sys.stderr)
     print(f"bench {name} ...", file=sys.stderr, flush=True)
-    result = catalogue.run(name, asked.options, words, load)
-    return kept(asked, load, result, asked.out)
+    return kept(asked, load, catalogue.run(name, asked, words, load), asked.out)
 
 
-def kept(asked: Request, load: float | None, result: dict[str, Any], folder: Path) -> int:
+def kept(asked: Options, load: float | None, result: Values, folder: Path) -> int:
     """Print a result, compare it with an earlier one, and write it to `folder` where the machine
     was idle; the exit code."""
     name = result["bench"]
-    before = earlier(asked.compare, name)  # `folder` may hold it, and then it is replaced
-    timed = not asked.options.quick and name not in catalogue.TIMELESS
+    before = earlier(asked.compare, name) if asked.compare else None  # it may be replaced below
+    timed = not asked.quick and name not in catalogue.TIMELESS
     found = idle.reasons(load, result["stamp"]["steal"]) if timed else []
     result |= {"forced": bool(found) and asked.force, "reasons": found}
     print(json.dumps(result), flush=True)  # before writing: a full disk loses no measurement
-    path = None if found and not asked.force else catalogue.write(result, folder)
+    path, refused = folder / f"{name}.json", found and not asked.force
+    if not refused:
+        catalogue.write(result, path)
     print(f"\n{table.text(result)}\n", file=sys.stderr)
     if before is not None:
         print(f"{table.comparison(before, result)}\n", file=sys.stderr)
-    if path is None:
+    if refused:
         print(
             f"error: bench {name}: not written (its JSON line is on stdout): {idle.refusal(found)}",
             file=sys.stderr,
@@ -214,12 +191,10 @@ def kept(asked: Request, load: float | None, result: dict[str, Any], folder: Pat
     return 0
 
 
-def earlier(compare: Path | None, name: str) -> dict[str, Any] | None:
+def earlier(compare: Path, name: str) -> Values | None:
     """The earlier result of a bench: from the one file, or from its file in the folder; None where
     it has none.
     """
-    if compare is None:
-        return None
     path = compare / f"{name}.json" if compare.is_dir() else compare
     if compare.is_dir() and not path.exists():
         return None
@@ -255,10 +230,9 @@ def own_process(command: list[str], work: Callable[[list[str]], None] = _child) 
         except KeyboardInterrupt:
             stop(child)
             raise
-    if child.exitcode is None or child.exitcode < 0:
-        print(
-            f"error: bench {command[1]}: its process was ended by signal {-(child.exitcode or 0)}",
-            file=sys.stderr,
-        )
+    code = child.exitcode or 0
+    if code < 0:
+        said = f"error: bench {command[1]}: its process was ended by signal {-code}"
+        print(said, file=sys.stderr)
         return WORKER_DEATH
-    return child.exitcode
+    return code

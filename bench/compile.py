@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -20,65 +19,55 @@ import jax
 from jaxtrade.config import TrainConfig
 from jaxtrade.training.loop import train
 
-from . import harness, setting
-from .catalogue import Options
-from .worker import Worker
+from . import harness, setting, worker
+from .catalogue import Options, Values
 
 CHUNK = 5  # updates, the default of `train.chunk_updates`
 # `jaxtrade train --test`, on 10 sessions
 TEST = {"num_envs": 64, "num_steps": 64, "num_minibatches": 4}
-SHAPES: dict[str, tuple[dict[str, Any], int]] = {
+SHAPES: dict[str, tuple[Values, int]] = {
     "default": ({}, setting.SESSIONS),
     "train --test": (TEST, 10),
 }
 
 
-def compiler(cache: str, ppo: dict[str, Any], sessions: int) -> Callable[[], dict[str, float]]:
-    """In a child: everything until the chunk could run."""
+def on_device(cache: str, ppo: Values, sessions: int) -> dict[str, float]:
+    """Seconds of everything until the chunk could run, in a process that has compiled nothing. The
+    part of `device`, too."""
     jax.config.update("jax_compilation_cache_dir", cache)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-
-    def work() -> dict[str, float]:
-        start = time.perf_counter()
-        world = setting.world(sessions, ppo=ppo)
-        algorithm = setting.learner(world, 100)
-        made = time.perf_counter()
-        state = jax.block_until_ready(jax.jit(algorithm.init)(jax.random.key(0), world.params))
-        begun = time.perf_counter()
-        chunk = setting.train_chunk(algorithm, state, world.params, CHUNK)
-        return {
-            "market": made - start,
-            "init": begun - made,
-            "lower": chunk.lower_seconds,
-            "compile": chunk.compile_seconds,
-            "chunk": chunk.lower_seconds + chunk.compile_seconds,
-        }
-
-    return work
-
-
-def on_device(cache: str, ppo: dict[str, Any], sessions: int) -> dict[str, float]:
-    """The part of `device`."""
-    return compiler(cache, ppo, sessions)()
-
-
-def once(cache: str, ppo: dict[str, Any], sessions: int) -> dict[str, float]:
-    """Part -> seconds in one fresh process; `ready` by this process's clock."""
     start = time.perf_counter()
-    with Worker(
-        "compile", "compiler", {"cache": cache, "ppo": ppo, "sessions": sessions}
-    ) as worker:
-        return worker.run().answer | {"ready": time.perf_counter() - start}
+    world = setting.world(sessions, ppo=ppo)
+    algorithm = setting.learner(world, 100)
+    made = time.perf_counter()
+    state = jax.block_until_ready(jax.jit(algorithm.init)(jax.random.key(0), world.params))
+    begun = time.perf_counter()
+    chunk = setting.train_chunk(algorithm, state, world.params, CHUNK)
+    return {
+        "market": made - start,
+        "init": begun - made,
+        "lower": chunk.lower_seconds,
+        "compile": chunk.compile_seconds,
+        "chunk": chunk.lower_seconds + chunk.compile_seconds,
+    }
 
 
-def both(ppo: dict[str, Any], sessions: int) -> dict[str, dict[str, float]]:
+def once(**given: Any) -> dict[str, float]:
+    """`on_device` in one fresh process; `ready` by this process's clock."""
+    start = time.perf_counter()
+    found = worker.once("compile.on_device", given)
+    return found | {"ready": time.perf_counter() - start}
+
+
+def both(ppo: Values, sessions: int) -> dict[str, dict[str, float]]:
     """A cold process, and one from the cache that it filled."""
     with tempfile.TemporaryDirectory() as cache:
-        return {name: once(cache, ppo, sessions) for name in ("cold", "cached")}
+        given = {"cache": cache, "ppo": ppo, "sessions": sessions}
+        return {name: once(**given) for name in ("cold", "cached")}
 
 
-def health(ppo: dict[str, Any], sessions: int, chunks: int) -> dict[str, Any]:
+def health(ppo: Values, sessions: int, chunks: int) -> Values:
     """Recompiles of a real run of some chunks, by the training loop's own counter, and host
     transfers in its chunk.
     """
@@ -98,7 +87,7 @@ def health(ppo: dict[str, Any], sessions: int, chunks: int) -> dict[str, Any]:
     }
 
 
-def run(options: Options) -> dict[str, Any]:
+def run(options: Options) -> Values:
     shapes = {"train --test": SHAPES["train --test"]} if options.quick else SHAPES
     work = {name: partial(both, *shape) for name, shape in shapes.items()}
     taken = harness.take_turns(work, options.repeats)

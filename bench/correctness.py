@@ -27,13 +27,14 @@ from jaxtrade.storage import checkpoint
 from jaxtrade.training.loop import TrainResult, train
 
 from . import harness, one_update, population, setting
+from .catalogue import Table, Values
 from .learning import learning_of
 from .twin import Twin, make_tape
 
 SESSIONS = 4
 # Limits so near that accounts end by them, and episodes of several sessions that a limit of steps
 # may cut.
-STRICT: dict[str, dict[str, Any]] = {
+STRICT: Table = {
     "account": {
         "drawdown": 400,
         "daily_loss": 150,
@@ -85,7 +86,7 @@ def play(
     rows: jax.Array,
     key: jax.Array,
     steps: int,
-) -> dict[str, Any]:
+) -> Values:
     """[steps, N, ...]: where each step stood, what was seen and legal, the action, and what came of
     it.
     """
@@ -148,72 +149,52 @@ def apart(ours: Any, theirs: Any) -> float:
     return float(np.max(found)) if np.all(np.isfinite(found)) else np.inf
 
 
-class Replay:
-    """Replays one environment after the other; see `compare`."""
+def compare(env: Twin, reported: Mapping[str, np.ndarray]) -> Difference:
+    """Replay what `play` reported, one environment after the other, until one differs."""
+    kinds: Counter[str] = Counter()
+    worst = {"reward": 0.0, "observation": 0.0}
 
-    def __init__(self, env: Twin, reported: Mapping[str, np.ndarray]) -> None:
-        self._env, self._reported = env, reported
-        self.kinds: Counter[str] = Counter()
-        self.reward = self.observation = 0.0
+    def far(kind: str, ours: Any, theirs: Any) -> bool:
+        found = apart(ours, theirs)
+        worst[kind] = max(worst[kind], found)
+        return found > TOLERANCE
 
-    def differing(self, lane: int) -> str | None:
-        """Replay one environment -> its first difference."""
-        env, seen = self._env, np.empty(0)
-        for step in range(len(self._reported["row"])):
-            then = {name: values[step, lane] for name, values in self._reported.items()}
+    def differing(lane: int) -> str | None:
+        seen = np.empty(0)
+        for step in range(len(reported["row"])):
+            then = {name: values[step, lane] for name, values in reported.items()}
             if then["time"] == 0:
                 seen, _ = env.reset(options={"slot": then["slot"], "row": then["row"]})
-            if env.row != then["row"] or self._far("observation", seen, then["observation"]):
+            if env.row != then["row"] or far("observation", seen, then["observation"]):
                 return f"step {step}: row {env.row}, not {then['row']}, or observations differ"
             if not np.array_equal(env.action_masks(), then["mask"]):
                 return f"step {step}: masks {env.action_masks()}, {then['mask']}"
             refused = env.illegal
             seen, reward, terminated, truncated, info = env.step(then["action"])
-            ours = (
-                terminated,
-                truncated,
-                info.get("end_reason", 0),
-                env.equity,
-                env.exit_reason,
-                env.illegal - refused,
-            )
-            theirs = tuple(
-                then[name].item()
-                for name in ("terminated", "truncated", "end", "equity", "exit", "illegal")
-            )
+            end, illegal = info.get("end_reason", 0), env.illegal - refused
+            ours = (terminated, truncated, end, env.equity, env.exit_reason, illegal)
+            names = "terminated truncated end equity exit illegal"
+            theirs = tuple(then[name].item() for name in names.split())
             if ours != theirs:
                 return f"step {step}: {ours}, not {theirs}"
-            if self._far("reward", reward, then["reward"]) or (
-                theirs[2] and self._far("observation", seen, then["final"])
-            ):
+            last = end and far("observation", seen, then["final"])
+            if far("reward", reward, then["reward"]) or last:
                 return (
                     f"step {step}: reward {reward}, {then['reward']}, or last observations differ"
                 )
-            self.kinds.update(
-                [f"end_{EndReason(theirs[2]).name}", f"exit_{ExitReason(theirs[4]).name}"]
-            )
-            self.kinds.update(illegal=ours[5], locked=int(then["locked"]))
+            kinds.update([f"end_{EndReason(end).name}", f"exit_{ExitReason(env.exit_reason).name}"])
+            kinds.update(illegal=illegal, locked=int(then["locked"]))
         return None
 
-    def _far(self, kind: str, ours: Any, theirs: Any) -> bool:
-        found = apart(ours, theirs)
-        setattr(self, kind, max(getattr(self, kind), found))
-        return found > TOLERANCE
+    fault = next(filter(None, map(differing, range(reported["row"].shape[1]))), None)
+    return Difference(fault, kinds, **worst)
 
 
-def compare(env: Twin, reported: Mapping[str, np.ndarray]) -> Difference:
-    """Replay what `play` reported, every environment of it, until one differs."""
-    replay = Replay(env, reported)
-    faults = (replay.differing(lane) for lane in range(reported["row"].shape[1]))
-    fault = next((fault for fault in faults if fault), None)
-    return Difference(fault, replay.kinds, replay.reward, replay.observation)
-
-
-def trajectories(envs: int, steps: int) -> dict[str, Any]:
+def trajectories(envs: int, steps: int) -> Values:
     """`envs` environments for `steps` steps of random actions, some illegal, under the default
     account and a strict one; replayed by the twin on the host."""
     program = jax.jit(play, static_argnums=(0, 5))
-    found: dict[str, Any] = {}
+    found: Values = {}
     for name, sections in (("default", {}), ("strict", STRICT)):
         world = setting.world(SESSIONS, **sections)
         reported = played(world.env, world.params, envs, steps, program)
@@ -240,7 +221,7 @@ def missing(kinds: Counter[str], name: str) -> list[str]:
     return [kind for kind in WANTED[name].split() if not kinds[kind]]
 
 
-def update() -> dict[str, Any]:
+def update() -> Values:
     """One update of three epochs with truncated episodes; the weights' step against NumPy's."""
     rollout = one_update.Rollout(loud=one_update.LOUD, hidden=())
     found = one_update.distance(rollout, one_update.reference(rollout))
@@ -253,7 +234,7 @@ def update() -> dict[str, Any]:
 
 # -------------------------------------------------------------------------------------------------- the same bits
 def _trained(
-    ppo: Mapping[str, Any], chunk: int, folder: Path | None, start: Path | None = None
+    ppo: Values, chunk: int, folder: Path | None, start: Path | None = None
 ) -> TrainResult:
     """Two chunks from the key, or from the checkpoint `start` to their end."""
     world = setting.world(SESSIONS, ppo=ppo)
@@ -274,12 +255,12 @@ def _trained(
     )
 
 
-def straight(ppo: dict[str, Any], chunk: int, folder: str) -> dict[str, Any]:
+def straight(ppo: Values, chunk: int, folder: str) -> Values:
     """A run of two chunks of updates, with a checkpoint after each in `folder`."""
     return {"updates": _trained(ppo, chunk, Path(folder)).updates}
 
 
-def resumed(ppo: dict[str, Any], chunk: int, folder: str) -> dict[str, Any]:
+def resumed(ppo: Values, chunk: int, folder: str) -> Values:
     """In another process than `straight`: the same run again, and from its first checkpoint,
     against its end.
     """
@@ -298,7 +279,7 @@ def resumed(ppo: dict[str, Any], chunk: int, folder: str) -> dict[str, Any]:
     }
 
 
-def bits(one: Any, other: Any) -> dict[str, Any]:
+def bits(one: Any, other: Any) -> Values:
     """How many arrays of two train states differ in a bit, and the greatest difference of a
     parameter.
     """
@@ -325,7 +306,7 @@ def _plain(tree: Any) -> list[np.ndarray]:
 
 
 # --------------------------------------------------------------------------------------------------------- seeds
-def seeds(count: int, ppo: dict[str, Any], sessions: int, updates: int) -> dict[str, Any]:
+def seeds(count: int, ppo: Values, sessions: int, updates: int) -> Values:
     """`count` agents as one program for some updates, each against the agent of its key alone. The
     programs are those of the bench `population`."""
     many, one = (population.agents_of(number, ppo, sessions) for number in (count, 1))
@@ -348,7 +329,7 @@ def seeds(count: int, ppo: dict[str, Any], sessions: int, updates: int) -> dict[
     return seeds_verdict(count, updates, same, steps)
 
 
-def seeds_verdict(count: int, updates: int, same: int, steps: list[float]) -> dict[str, Any]:
+def seeds_verdict(count: int, updates: int, same: int, steps: list[float]) -> Values:
     """same: agents that took the same actions; steps: the difference of each of these."""
     worst = max(steps, default=float("inf"))
     return {

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import statistics
 import tempfile
-from collections.abc import Callable
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -25,7 +24,7 @@ from jaxtrade.data.market import load_market
 from jaxtrade.data.synthetic.nq_like import synthetic_bars
 
 from . import harness, setting
-from .catalogue import Options
+from .catalogue import Options, Values
 from .worker import Reply, Worker
 
 SESSIONS = 2_480  # 3.4 million bars
@@ -47,7 +46,7 @@ def frame_of(sessions: int) -> pd.DataFrame:
     """Synthetic bars of NQ as a vendor's file has them: stamps as text (UTC), prices in points."""
     bars = synthetic_bars(get_contract("NQ"), sessions)
     stamps = np.datetime_as_string(bars.time.astype("datetime64[s]"))
-    columns: dict[str, Any] = {"time": np.char.replace(stamps, "T", " ").astype(object)}
+    columns: Values = {"time": np.char.replace(stamps, "T", " ").astype(object)}
     for name in ("open", "high", "low", "close"):
         columns[name] = getattr(bars, name) * float(bars.contract.tick_size)
     return pd.DataFrame(columns | {"volume": bars.volume.astype(np.int64)})
@@ -69,17 +68,14 @@ def config_of(file: Path) -> RunConfig:
     return setting.config(data=keys | {"stamp": "open", "time_zone": "UTC"})
 
 
-def loader(file: str) -> Callable[[], int]:
+def loader(file: str) -> Iterator[int]:
     """In a child: load the market of a file, as a command does -> its bars."""
     config = config_of(Path(file))
     jax.devices()  # starts JAX
-
-    def work() -> int:
-        market = load_market(config)
-        jax.block_until_ready(market.data)
-        return len(market.bars)
-
-    return work
+    yield 0
+    market = load_market(config)
+    jax.block_until_ready(market.data)
+    yield len(market.bars)
 
 
 def once(file: Path) -> Reply:
@@ -88,7 +84,7 @@ def once(file: Path) -> Reply:
         return worker.run()
 
 
-def run(options: Options) -> dict[str, Any]:
+def run(options: Options) -> Values:
     sessions = 20 if options.quick else SESSIONS
     with tempfile.TemporaryDirectory() as name:
         files, bars = written(Path(name), sessions)

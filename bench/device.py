@@ -2,7 +2,7 @@
 
 First whether the device computes right (`correctness`), then our own sides of other benches, at the
 sizes of a GPU; a part is named after the bench whose sides it measures and its result has that
-bench's keys. Results go to `OUT/DEVICE/PART.json`, DEVICE a short name of the device. Run again after
+bench's keys. Table go to `OUT/DEVICE/PART.json`, DEVICE a short name of the device. Run again after
 an interruption, the command skips the parts whose result is there already: of this commit, device,
 versions, sizes and repeats. This process never starts JAX, because one job after the other needs the
 device for itself. On an accelerator the whole takes at most SECONDS; what is not done by then is left
@@ -19,7 +19,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.storage.programs import cache_folder, use_determinism
 
 from . import idle, table, worker
-from .catalogue import Options
+from .catalogue import Options, Values
 
 SECONDS = 540.0  # of a full run on an accelerator
 # Times a part's limit, where a limit only ends what hangs: on a CPU, and with small sizes.
@@ -37,13 +37,7 @@ PATIENT = 10.0
 LEAST = 10.0  # seconds: a part is not begun with fewer left
 PROBE = 180.0  # seconds until the device has answered
 UNFINISHED, BROKEN, ENDED = 1, 70, 143  # exit codes
-KNOWN = {
-    "h200": r"\bh200\b",
-    "h100": r"\bh100\b",
-    "a100": r"\ba100\b",
-    "v5e": r"\btpu v5(e| lite)\b",
-    "v6e": r"\btpu v6(e| lite)\b",
-}
+KNOWN = r"\b(?:(h200|h100|a100)|tpu (v[56])(?:e| lite))\b"
 OTHERS = r"\b(mig|pcie|nvl)\b"  # a part of a GPU, or one of other rates
 LOUD = "=" * 88
 CACHE, CACHE_SECONDS = "JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
@@ -57,13 +51,12 @@ REFERENCE, SMALL = ("large", 4_096, 128, 32_768, 4), ("small", 4_096, 128, 32_76
 LONG, DEFAULT = ("large", 4_096, 128, 32_768, 10), ("small", 256, 128, 4_096, 4)
 SHAPES, SLOW = (SMALL, REFERENCE, LONG, ("large", 256, 128, 8_192, 4), DEFAULT), (REFERENCE, LONG)
 QUICK_SHAPES = (("small", 64, 16, 256, 4), ("large", 32, 16, 256, 4))
+ONE_QUICK = {"shapes": QUICK_SHAPES[:1]}
 RATE = {"num_minibatches": 8, "num_epochs": 4, "hidden": (64, 64)}
 SEEDS_PPO = {"num_envs": 16, "num_steps": 128, **RATE}
 RESUMED_PPO = {"num_envs": 256, "num_steps": 64, **RATE, "num_minibatches": 4}
 QUICK_PPO = {"num_envs": 8, "num_steps": 16, "num_minibatches": 2, "num_epochs": 2, "hidden": (16,)}
 TEST = {"num_envs": 64, "num_steps": 64, "num_minibatches": 4}  # `jaxtrade train --test`
-SEEDS = {"count": 64, "ppo": SEEDS_PPO, "sessions": 78, "updates": 3}
-QUICK_SEEDS = {"count": 4, "ppo": QUICK_PPO, "sessions": 4, "updates": 2}
 
 
 class Machine(NamedTuple):
@@ -75,23 +68,27 @@ class Machine(NamedTuple):
 
 
 class Context(NamedTuple):
-    """What the jobs of a part share. sizes: as `Part.sizes` gave them; seconds_left: until the
-    part's limit.
+    """What the jobs of a part share. sizes: as `Part.sizes` gave them; deadline: of the part, by
+    `time.monotonic`.
     """
 
-    machine: Machine
-    sizes: Mapping[str, Any]
+    sizes: Values
     repeats: int
-    seconds_left: Callable[[], float]
+    deadline: float
     cache: str
 
     def job(self, name: str, variables: Mapping[str, str] | None = None, **arguments: Any) -> Any:
         """The answer of `MODULE.FUNCTION(**arguments)` in a process of its own."""
         kept = {CACHE: self.cache, CACHE_SECONDS: "0", "XLA_FLAGS": flags()}
-        left = self.seconds_left()
+        left = self.deadline - time.monotonic()
         if left <= 0:
             raise worker.LateError(f"{name}: no time was left for it")
         return worker.once(name, arguments, left, kept | dict(variables or {}))
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """The sides that `Part.sizes` left out."""
+        return {side_name(shape): "minutes an update on a CPU" for shape in self.sizes["slow"]}
 
 
 def flags(deterministic: bool = True) -> str:
@@ -104,128 +101,81 @@ def flags(deterministic: bool = True) -> str:
 
 
 class Part(NamedTuple):
-    """about: what it measures. sizes: (quick, platform) -> what is run, as JSON. measure: its
-    result, but for what every result has. seconds: its limit on an accelerator. absent: (platform)
-    -> why it cannot be measured there, or empty."""
+    """about: what it measures. measure: its result, but for what every result has. full, quick:
+    what is run, as JSON; cpu: changes of `full` on a CPU. seconds: its limit on an accelerator. gpu:
+    what it measures that only a GPU has."""
 
     about: str
-    sizes: Callable[[bool, str], dict[str, Any]]
-    measure: Callable[[Context], dict[str, Any]]
+    measure: Callable[[Context], Values]
+    full: Values
+    quick: Values
+    cpu: Values = {}  # noqa: RUF012 (never changed)
     seconds: float = 120.0
-    absent: Callable[[str], str] = lambda platform: ""
+    gpu: str = ""
+
+    def sizes(self, quick: bool, platform: str) -> Values:
+        """What is run. Shapes that take a CPU minutes are `slow` there."""
+        on_cpu = platform == "cpu"
+        sizes = self.quick if quick else self.full | (self.cpu if on_cpu else {})
+        if "shapes" not in sizes:
+            return sizes
+        slow = [shape for shape in sizes["shapes"] if on_cpu and shape in SLOW]
+        kept = [shape for shape in sizes["shapes"] if shape not in slow]
+        return sizes | {"shapes": kept, "slow": slow}
+
+    def absent(self, platform: str) -> str:
+        """Why it cannot be measured on a platform, or empty."""
+        missing = self.gpu and platform not in ("gpu", "cuda", "rocm")
+        return f"no {self.gpu} on a {platform.upper()}" if missing else ""
 
 
 # ------------------------------------------------------------------------------------------ parts
-def correctness_sizes(quick: bool, platform: str) -> dict[str, Any]:
-    return {
-        "trajectories": {"envs": 8, "steps": 200} if quick else {"envs": 32, "steps": 400},
-        "resumed": {"ppo": QUICK_PPO, "chunk": 1} if quick else {"ppo": RESUMED_PPO, "chunk": 3},
-        "seeds": QUICK_SEEDS if quick else SEEDS,
-    }
+def sides(name: str) -> Callable[[Context], Values]:
+    """The part that is one job: the sides of a bench, `MODULE.FUNCTION`."""
+
+    def measure(context: Context) -> Values:
+        given = dict(context.sizes)
+        left_out = {"left_out": context.left_out} if given.pop("slow", None) is not None else {}
+        return context.job(name, repeats=context.repeats, **given) | left_out
+
+    return measure
 
 
-def correctness(context: Context) -> dict[str, Any]:
-    """Every check runs, whatever became of the others."""
-    sizes = context.sizes
-    checks = {
-        "trajectories": lambda: context.job("correctness.trajectories", **sizes["trajectories"]),
-        "update": lambda: context.job("correctness.update"),
-        "resumed": lambda: resumed(context),
-        "seeds": lambda: context.job("correctness.seeds", **sizes["seeds"]),
-    }
-    found = {name: checked(check) for name, check in checks.items()}
+def correctness(context: Context) -> Values:
+    """Every check runs, whatever became of the others; one that fails on its way has failed. Raises
+    LateError: time says nothing of correctness.
+    """
+    found: Values = {}
+    for name, given in context.sizes.items():
+        try:
+            if name == "resumed":
+                found[name] = resumed(context, given)
+            else:
+                found[name] = context.job(f"correctness.{name}", **given)
+        except worker.LateError:
+            raise
+        except worker.WorkerError as error:
+            found[name] = {"passed": False, "error": str(error)}
     passed = all(each["passed"] for each in found.values())
     return {"correctness": PASSED if passed else FAILED, "checks": found}
 
 
-def resumed(context: Context) -> dict[str, Any]:
+def resumed(context: Context, given: Values) -> Values:
     """Both processes compile anew: one that loads the programs of the other would not show that
     they compile to the same bits."""
     with tempfile.TemporaryDirectory() as folder:
-        given = {"folder": folder, **context.sizes["resumed"]}
-        context.job("correctness.straight", NO_CACHE, **given)
+        context.job("correctness.straight", NO_CACHE, folder=folder, **given)
         # Not the programs of the first process; its own two runs share them.
-        return context.job("correctness.resumed", {CACHE: f"{folder}/programs"}, **given)
+        own = {CACHE: f"{folder}/programs"}
+        return context.job("correctness.resumed", own, folder=folder, **given)
 
 
-def checked(run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What a check found; one that fails on its way has failed. Raises LateError: time says nothing
-    of correctness.
-    """
-    try:
-        return run()
-    except worker.LateError:
-        raise
-    except worker.WorkerError as error:
-        return {"passed": False, "error": str(error)}
-
-
-def env_sizes(quick: bool, platform: str) -> dict[str, Any]:
-    if quick:
-        return {"sizes": (64, 256), "steps": 1 << 13, "sessions": 4}
-    # An accelerator is done with fewer before the clock can tell.
-    steps = 1 << (20 if platform == "cpu" else 24)
-    return {"sizes": (1_024, 4_096, 16_384, 65_536, 262_144), "steps": steps, "sessions": 78}
-
-
-def env_step(context: Context) -> dict[str, Any]:
-    return context.job("env_step.on_device", repeats=context.repeats, **context.sizes)
-
-
-def feasible(full: Sequence[Any], quick: Sequence[Any]) -> Callable[[bool, str], dict[str, Any]]:
-    """Without those that take a CPU minutes; their names stay in the result."""
-
-    def sizes(small: bool, platform: str) -> dict[str, Any]:
-        shapes = quick if small else full
-        slow = [shape for shape in shapes if platform == "cpu" and shape in SLOW]
-        return {"shapes": [shape for shape in shapes if shape not in slow], "slow": slow}
-
-    return sizes
-
-
-def left_out(sizes: Mapping[str, Any]) -> dict[str, str]:
-    return {side_name(shape): "minutes an update on a CPU" for shape in sizes["slow"]}
-
-
-def ppo_train(context: Context) -> dict[str, Any]:
-    shapes = context.sizes["shapes"]
-    found = context.job("ppo_train.on_device", shapes=shapes, repeats=context.repeats)
-    return found | {"left_out": left_out(context.sizes)}
-
-
-def seeds_sizes(quick: bool, platform: str) -> dict[str, Any]:
-    if quick:
-        return {"counts": (1, 4), "ppo": QUICK_PPO, "sessions": 4}
-    counts = (1, 8, 64) if platform == "cpu" else (1, 16, 64, 256)
-    return {"counts": counts, "ppo": SEEDS_PPO, "sessions": 78}
-
-
-def population(context: Context) -> dict[str, Any]:
-    return context.job("population.on_device", repeats=context.repeats, **context.sizes)
-
-
-def precision(context: Context) -> dict[str, Any]:
-    shapes = context.sizes["shapes"]
-    found = context.job("ppo_train.by_precision", shapes=shapes, repeats=context.repeats)
-    return found | {"left_out": left_out(context.sizes)}
-
-
-def compile_sizes(quick: bool, platform: str) -> dict[str, Any]:
-    name, ppo, sessions = ("train --test", TEST, 10) if quick else ("default", {}, 78)
-    return {
-        "shape": name,
-        "chunk": {"ppo": ppo, "sessions": sessions},
-        "health": {"ppo": TEST, "sessions": 10, "chunks": 2 if quick else 3},
-    }
-
-
-def compiling(context: Context) -> dict[str, Any]:
+def compiling(context: Context) -> Values:
     """Once each: nothing here takes turns with anything."""
     sizes, seconds = context.sizes, {}
     with tempfile.TemporaryDirectory() as cache:
         for kind in ("cold", "cached"):
-            given = {"cache": cache, **sizes["chunk"]}
-            parts = context.job("compile.on_device", {CACHE: cache}, **given)
+            parts = context.job("compile.on_device", {CACHE: cache}, cache=cache, **sizes["chunk"])
             seconds[f"{sizes['shape']} {kind}"] = {
                 name: {"repeats": 1, "seconds": float(f"{value:.4g}")}
                 for name, value in parts.items()
@@ -234,48 +184,30 @@ def compiling(context: Context) -> dict[str, Any]:
     return {"seconds": seconds, "health": found}
 
 
-def command_buffers(context: Context) -> dict[str, Any]:
-    return on_and_off(context, f"{flags()} {NO_BUFFERS}".strip())
+def on_and_off(without: Callable[[], str]) -> Callable[[Context], Values]:
+    """Updates with the usual flags of XLA and with others, which `without` gives. XLA reads its
+    flags once, so each setting has a process and the two do not take turns."""
 
-
-def determinism(context: Context) -> dict[str, Any]:
-    return on_and_off(context, flags(deterministic=False))
-
-
-def on_and_off(context: Context, without: str) -> dict[str, Any]:
-    """Updates with the usual flags and with others. XLA reads its flags once, so each setting has a
-    process and the two do not take turns."""
-    given = {"shapes": context.sizes["shapes"], "repeats": context.repeats}
-    kinds = {"on": {}, "off": {"XLA_FLAGS": without}}
-    found = {
-        kind: context.job("ppo_train.on_device", variables, **given)["sides"]
-        for kind, variables in kinds.items()
-    }
-    clocks = {"wall": "steps_per_second", "cpu": "steps_per_cpu_second"}
-    ratios = {
-        f"{name}: on/off": {
-            clock: float(f"{side[key] / found['off'][name][key]:.4g}")
-            for clock, key in clocks.items()
+    def measure(context: Context) -> Values:
+        given = {"shapes": context.sizes["shapes"], "repeats": context.repeats}
+        on = context.job("ppo_train.on_device", {}, **given)["sides"]
+        off = context.job("ppo_train.on_device", {"XLA_FLAGS": without()}, **given)["sides"]
+        ratios = {
+            f"{name}: on/off": {
+                clock: float(f"{side[key] / off[name][key]:.4g}")
+                for clock, key in (("wall", "steps_per_second"), ("cpu", "steps_per_cpu_second"))
+            }
+            for name, side in on.items()
         }
-        for name, side in found["on"].items()
-    }
-    sides = {f"{name}/{kind}": side for kind in found for name, side in found[kind].items()}
-    return {"sides": sides, "ratios": ratios, "left_out": left_out(context.sizes)}
+        named = {f"{name}/on": side for name, side in on.items()}
+        named |= {f"{name}/off": side for name, side in off.items()}
+        return {"sides": named, "ratios": ratios, "left_out": context.left_out}
+
+    return measure
 
 
-def of_a_gpu(what: str) -> Callable[[str], str]:
-    return lambda platform: (
-        "" if platform in ("gpu", "cuda", "rocm") else f"no {what} on a {platform.upper()}"
-    )
-
-
-def memory_sizes(quick: bool, platform: str) -> dict[str, Any]:
-    shapes = feasible((SMALL, REFERENCE), QUICK_SHAPES[:1])(quick, platform)
-    return shapes | ({"envs": 256, "sessions": 4} if quick else {"envs": 65_536, "sessions": 78})
-
-
-def memory(context: Context) -> dict[str, Any]:
-    sizes, missing = context.sizes, left_out(context.sizes)
+def memory(context: Context) -> Values:
+    sizes, missing = context.sizes, context.left_out
     training = {
         side_name(shape): context.job("ppo_train.memory_of", shape=shape)
         for shape in sizes["shapes"]
@@ -283,65 +215,97 @@ def memory(context: Context) -> dict[str, Any]:
     for name, each in training.items():
         if "peak_device_bytes" not in each:
             missing[f"{name}, peak"] = "this device does not count the memory in use"
-    given = {"envs": sizes["envs"], "sessions": sizes["sessions"]}
-    bytes_ = {"env_step_temporary_bytes_per_env": context.job("memory.of_env_step", **given)}
+    of_step = context.job("memory.of_env_step", envs=sizes["envs"], sessions=sizes["sessions"])
+    bytes_ = {"env_step_temporary_bytes_per_env": of_step}
     return {"bytes": bytes_, "training": training, "left_out": missing}
 
 
-SHORT = feasible((DEFAULT, REFERENCE), QUICK_SHAPES[:1])
+SHORT = {"shapes": (DEFAULT, REFERENCE)}
 PARTS = {
     "correctness": Part(
         "is what the device computes right: trajectories, an update, resumption, many seeds",
-        correctness_sizes,
         correctness,
-        200.0,
+        {
+            "trajectories": {"envs": 32, "steps": 400},
+            "update": {},
+            "resumed": {"ppo": RESUMED_PPO, "chunk": 3},
+            "seeds": {"count": 64, "ppo": SEEDS_PPO, "sessions": 78, "updates": 3},
+        },
+        {
+            "trajectories": {"envs": 8, "steps": 200},
+            "update": {},
+            "resumed": {"ppo": QUICK_PPO, "chunk": 1},
+            "seeds": {"count": 4, "ppo": QUICK_PPO, "sessions": 4, "updates": 2},
+        },
+        seconds=200.0,
     ),
     "env_step": Part(
         "environment steps by number of environments, with observations consumed; our own side alone",
-        env_sizes,
-        env_step,
+        sides("env_step.on_device"),
+        {"sizes": (1_024, 4_096, 16_384, 65_536, 262_144), "steps": 1 << 24, "sessions": 78},
+        {"sizes": (64, 256), "steps": 1 << 13, "sessions": 4},
+        # An accelerator is done with fewer before the clock can tell.
+        cpu={"steps": 1 << 20},
     ),
     "ppo_train": Part(
         "whole PPO training with large batches; our own side alone",
-        feasible(SHAPES, QUICK_SHAPES),
-        ppo_train,
-        150.0,
+        sides("ppo_train.on_device"),
+        {"shapes": SHAPES},
+        {"shapes": QUICK_SHAPES},
+        seconds=150.0,
     ),
     "population": Part(
         "many seeds in one program against one, start-up and compilation excluded",
-        seeds_sizes,
-        population,
+        sides("population.on_device"),
+        {"counts": (1, 16, 64, 256), "ppo": SEEDS_PPO, "sessions": 78},
+        {"counts": (1, 4), "ppo": QUICK_PPO, "sessions": 4},
+        cpu={"counts": (1, 8, 64)},
     ),
     "precision": Part(
         "updates by the precision of matrix products (compute.precision)",
-        feasible((SMALL, REFERENCE), QUICK_SHAPES[:1]),
-        precision,
-        150.0,
+        sides("ppo_train.by_precision"),
+        {"shapes": (SMALL, REFERENCE)},
+        ONE_QUICK,
+        seconds=150.0,
     ),
     "compile": Part(
         "seconds to compile a train chunk, cold and from the cache; recompiles and host transfers",
-        compile_sizes,
         compiling,
+        {
+            "shape": "default",
+            "chunk": {"ppo": {}, "sessions": 78},
+            "health": {"ppo": TEST, "sessions": 10, "chunks": 3},
+        },
+        {
+            "shape": "train --test",
+            "chunk": {"ppo": TEST, "sessions": 10},
+            "health": {"ppo": TEST, "sessions": 10, "chunks": 2},
+        },
     ),
     "command_buffers": Part(
         "updates with and without XLA's command buffers",
+        on_and_off(lambda: f"{flags()} {NO_BUFFERS}".strip()),
         SHORT,
-        command_buffers,
-        absent=of_a_gpu("command buffers"),
+        ONE_QUICK,
+        gpu="command buffers",
     ),
     "determinism": Part(
         "updates with and without the flags for the same bits (compute.deterministic)",
+        on_and_off(lambda: flags(deterministic=False)),
         SHORT,
-        determinism,
-        absent=of_a_gpu("choice of programs by timing them"),
+        ONE_QUICK,
+        gpu="choice of programs by timing them",
     ),
     "memory": Part(
-        "compiled temporaries and the device's own count of memory in use", memory_sizes, memory
+        "compiled temporaries and the device's own count of memory in use",
+        memory,
+        {"shapes": (SMALL, REFERENCE), "envs": 65_536, "sessions": 78},
+        ONE_QUICK | {"envs": 256, "sessions": 4},
     ),
 }
 
 
-def side_name(shape: Sequence[Any]) -> str:
+def side_name(shape: Any) -> str:
     """As a result calls the side of a shape."""
     return "{}/ours/{}x{}/batch {}/{} epochs".format(*shape)
 
@@ -351,55 +315,42 @@ def folder_of(platform: str, kind: str) -> str:
     """A short name for a device that is safe in paths: `h200`, `cpu`, or its kind in small letters
     and hyphens.
     """
+    said = kind.lower()
     if platform == "cpu":
         return "cpu"
-    said = kind.lower()
-    if not re.search(OTHERS, said):
-        for name, pattern in KNOWN.items():
-            if re.search(pattern, said):
-                return name
+    known = None if re.search(OTHERS, said) else re.search(KNOWN, said)
+    if known:
+        return known[1] or f"{known[2]}e"
     return re.sub(r"[^a-z0-9]+", "-", said).strip("-") or platform
 
 
-class Asked(NamedTuple):
-    """What the command asks of the suite. keep: prints and writes a result to a folder; its exit
-    code.
-    """
-
-    options: Options
-    out: Path
-    load: float | None
-    again: bool
-    force: bool
-    stamped: str
-    keep: Callable[[dict[str, Any], Path], int]
-
-
 class Suite:
-    """One run of the command. stamp: of the probe. correctness: what is known of it so far."""
+    """One run of the command. options, command, load: what was asked, how a result calls it, and
+    the load average before. keep: prints and writes a result to a folder; its exit code. stamp: of
+    the probe. correctness: what is known of it so far."""
 
     def __init__(
         self,
-        asked: Asked,
+        options: Options,
+        command: str,
+        load: float | None,
+        keep: Callable[[Values, Path], int],
         machine: Machine,
-        stamp: Mapping[str, Any],
-        parts: Mapping[str, Part],
+        stamp: Values,
     ) -> None:
-        self.asked, self.options, self.machine, self.stamp = asked, asked.options, machine, stamp
-        self.parts = {name: parts[name] for name in asked.options.parts or parts}
-        self.folder = asked.out / machine.folder
-        self.patient = asked.options.quick or machine.platform == "cpu"
+        self.options, self.keep, self.machine = options, keep, machine
+        self.stamp = {**stamp, "command": command, "load_before": load}
+        self.folder = options.out / machine.folder
+        self.patient = options.quick or machine.platform == "cpu"
         self.end = time.monotonic() + (float("inf") if self.patient else SECONDS)
         self.correctness = UNKNOWN
         self.codes: dict[str, int] = {}
         self.said: dict[str, str] = {}  # part -> what became of it
-        if "correctness" in parts and self.why_again("correctness", parts["correctness"]) is None:
-            self.correctness = table.read(self.path("correctness"))["correctness"]
 
     def path(self, name: str) -> Path:
         return self.folder / f"{name}.json"
 
-    def config(self, part: Part) -> dict[str, Any]:
+    def config(self, part: Part) -> Values:
         """What is run: the part of a result that decides whether it answers this command."""
         sizes = part.sizes(self.options.quick, self.machine.platform)
         return {
@@ -414,7 +365,7 @@ class Suite:
         skipped.
         """
         path = self.path(name)
-        if self.asked.again or not path.exists():
+        if self.options.again or not path.exists():
             return "--again" if path.exists() else "not measured yet"
         try:
             there = table.read(path)
@@ -423,80 +374,64 @@ class Suite:
         for key in ("commit", "device", "versions"):
             if there["stamp"].get(key) != self.stamp[key]:
                 return f"its {key} is another"
-        if str(self.stamp["commit"]).endswith("+"):
+        if self.stamp["commit"].endswith("+"):
             return "the commit has changes, which may be others now"
         if (there["quick"], there.get("config")) != (self.options.quick, self.config(part)):
             return "its sizes are others"
-        if there.get("forced") and not self.asked.force:
+        if there.get("forced") and not self.options.force:
             return "the machine was not idle"
         found = there.get("correctness")
         if name == "correctness":
             return None if found == PASSED else "it did not pass"
         return None if found == self.correctness else "it stands beside another correctness"
 
-    def refuse(self) -> None:
-        """Raises ConfigError: a quick run that would replace a full result."""
-        for path in map(self.path, self.parts) if self.options.quick else ():
-            if path.exists() and not table.read(path)["quick"]:
-                raise ConfigError(
-                    f"{path} is a full result, which --quick would replace; give another --out"
-                )
-
-    def one(self, name: str) -> None:
+    def one(self, name: str, part: Part) -> None:
         """Measure a part, or say why not."""
-        part = self.parts[name]
-        left, reason = self.end - time.monotonic(), self.why_again(name, part)
+        begun, reason = time.monotonic(), self.why_again(name, part)
         if absent := part.absent(self.machine.platform):
             self.told(name, 0, f"left out: {absent}")
         elif reason is None:
             said = "measured already, with this commit, device and sizes (--again measures anew)"
             self.told(name, 0, f"skipped: {said}")
-        elif left < LEAST:
+        elif self.end - begun < LEAST:
             said = f"the {SECONDS / 60:.0f} minutes are over; run the command again"
             self.told(name, UNFINISHED, f"not begun: {said}")
         else:
             self.tell(f"{name} ({reason}) ...")
-            started = time.monotonic()
-            limit = min(part.seconds * (PATIENT if self.patient else 1), left)
+            limit = part.seconds * (PATIENT if self.patient else 1)
             try:
-                result = self.measured(name, part, started + limit)
+                result = self.measured(name, part, min(begun + limit, self.end))
             except worker.WorkerError as error:
                 self.told(name, BROKEN, f"failed: {error}")
             else:
-                self.kept(name, result, time.monotonic() - started)
+                code = self.kept(name, result)
+                did = f"measured, exit code {code}" if code else "done"
+                self.told(name, code, f"{did} in {time.monotonic() - begun:.0f} s")
 
-    def measured(self, name: str, part: Part, deadline: float) -> dict[str, Any]:
+    def measured(self, name: str, part: Part, deadline: float) -> Values:
         """The result of a part, stamped. Raises WorkerError."""
         config = self.config(part)
         idle.LEDGER.worst()  # what an earlier part left
-        context = Context(
-            self.machine,
-            config["sizes"],
-            self.options.repeats,
-            lambda: deadline - time.monotonic(),
-            str(programs_folder()),
-        )
-        found = part.measure(context)
-        own = {"command": self.asked.stamped, "load_before": self.asked.load}
+        cache = str(programs_folder())
+        found = part.measure(Context(config["sizes"], self.options.repeats, deadline, cache))
         return {
             "bench": name,
             "about": part.about,
             "quick": self.options.quick,
-            "stamp": dict(self.stamp) | own | {"steal": idle.LEDGER.worst()},
+            "stamp": self.stamp | {"steal": idle.LEDGER.worst()},
             "config": config,
             "correctness": self.correctness,
         } | found
 
-    def kept(self, name: str, result: dict[str, Any], seconds: float) -> None:
-        """Print and write a result; a failed correctness is said at once."""
-        code = self.asked.keep(result, self.folder)
+    def kept(self, name: str, result: Values) -> int:
+        """Print and write a result; a failed correctness is said at once. The exit code."""
+        code = self.keep(result, self.folder)
         if name == "correctness":
             self.correctness = result["correctness"]
             if self.correctness == FAILED:
                 shout(failures(result))
-                code = max(code, UNFINISHED)
-        did = f"measured, exit code {code}" if code else "done"
-        self.told(name, code, f"{did} in {seconds:.0f} s")
+                return max(code, UNFINISHED)
+        return code
 
     def told(self, name: str, code: int, text: str) -> None:
         self.codes[name], self.said[name] = code, text
@@ -506,7 +441,7 @@ class Suite:
         print(f"device {self.machine.folder}: {text}", file=sys.stderr, flush=True)
 
 
-def failures(result: Mapping[str, Any]) -> list[str]:
+def failures(result: Values) -> list[str]:
     """The checks of `correctness` that failed, each in a line."""
     checks = result.get("checks", {})
     return [f"{name}: {each}" for name, each in checks.items() if not each["passed"]]
@@ -538,18 +473,14 @@ def ended_by_a_signal() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-
-    def leave(*_: object) -> None:
-        sys.exit(ENDED)
-
-    before = signal.signal(signal.SIGTERM, leave)
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(ENDED))
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
-def probed() -> tuple[Machine, dict[str, Any]]:
+def probed() -> tuple[Machine, Values]:
     """The device, and a stamp of what would measure it. Raises ConfigError."""
     try:
         found = worker.once("harness.about", {}, PROBE)
@@ -563,24 +494,32 @@ def probed() -> tuple[Machine, dict[str, Any]]:
 
 
 def run(
-    asked: Asked,
+    options: Options,
+    command: str,
+    load: float | None,
+    keep: Callable[[Values, Path], int],
     parts: Mapping[str, Part] = PARTS,
-    probe: Callable[[], tuple[Machine, dict[str, Any]]] = probed,
+    probe: Callable[[], tuple[Machine, Values]] = probed,
 ) -> int:
-    """Run the chosen parts in their order; the worst exit code.
+    """Run the chosen parts in their order; the worst exit code. Arguments: of `Suite`.
 
     Raises ConfigError: no device, or a quick run that would replace full results.
     """
     with ended_by_a_signal():
-        suite = Suite(asked, *probe(), parts)
-        suite.refuse()
-        suite.tell(f"{suite.machine.name}: {', '.join(suite.parts)} -> {suite.folder}")
+        suite = Suite(options, command, load, keep, *probe())
+        known = parts.get("correctness")
+        if known and suite.why_again("correctness", known) is None:
+            suite.correctness = table.read(suite.path("correctness"))["correctness"]
+        chosen = options.parts or tuple(parts)
+        if options.quick:
+            table.refuse_full(map(suite.path, chosen))
+        suite.tell(f"{suite.machine.name}: {', '.join(chosen)} -> {suite.folder}")
         with interrupt.hint(
             lambda: f"what is finished is in {suite.folder}; the same command goes on from there"
         ):
-            for name in suite.parts:
-                suite.one(name)
+            for name in chosen:
+                suite.one(name, parts[name])
     suite.tell(f"correctness {suite.correctness}")
     for name, text in suite.said.items():
         suite.tell(f"{name}: {text}")
-    return max(suite.codes.values(), default=0)
+    return max(suite.codes.values())

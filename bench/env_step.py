@@ -10,13 +10,10 @@ to one core. Every side of SB3 gives its observations to the caller.
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,39 +23,37 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import EnvParams
 from jaxtrade.interop.gymnax_env import to_gymnax
 
-from . import harness, setting, twin
-from .catalogue import Options
+from . import harness, sb3, setting
+from .catalogue import Options, Values
 from .harness import rounded
 from .worker import Worker
 
-PACKAGES = {
-    "stable_baselines3": "stable-baselines3",
-    "sb3_contrib": "sb3-contrib",
-    "psutil": "psutil",
-}
-INSTALL = 'pip install "jaxtrade[bench]"'
 # What becomes of the observations of a step: float32[N, D] is written and read; every slot is
 # computed and enters a sum, and a compiler need not write it; none is built.
 WRITTEN, SUMMED, UNSEEN = "written", "summed", "unseen"
 Carry = tuple[Any, Any, jax.Array]  # states, refs, random key
-Sides = dict[str, tuple[harness.Side, dict[str, Any]]]  # name -> side, and what it is
+Sides = dict[str, tuple[harness.Side, Values]]  # name -> side, and what it is
 
 
-class Scale:
-    """How much is run: `steps` environment steps of ours per repeat, whatever the number of
-    environments.
+class Scale(NamedTuple):
+    """How much is run. steps: environment steps of ours per repeat, whatever the number of
+    environments. looked_at: unseen, and on one core. dummy, subproc: numbers of environments; `_steps`:
+    of each environment. gymnax: environments and steps.
     """
 
-    def __init__(self, quick: bool) -> None:
-        self.sessions = 4 if quick else setting.SESSIONS
-        self.steps = 1 << (16 if quick else 20)
-        self.sweep = (1_024,) if quick else (64, 256, 1_024, 4_096, 16_384, 65_536)
-        self.looked_at = (1_024,) if quick else (1_024, 4_096)  # unseen, and on one core
-        self.dummy, self.subproc = ((1, 16), (2,)) if quick else ((1, 4, 8, 16), (2, 8))
-        self.bare_steps, self.dummy_steps, self.subproc_steps = (
-            (10_000, 300, 50) if quick else (100_000, 3_000, 500)
-        )  # of each environment
-        self.gymnax = (256, 32) if quick else (1_024, 64)
+    sessions: int = setting.SESSIONS
+    steps: int = 1 << 20
+    sweep: tuple[int, ...] = (64, 256, 1_024, 4_096, 16_384, 65_536)
+    looked_at: tuple[int, ...] = (1_024, 4_096)
+    dummy: tuple[int, ...] = (1, 4, 8, 16)
+    subproc: tuple[int, ...] = (2, 8)
+    bare_steps: int = 100_000
+    dummy_steps: int = 3_000
+    subproc_steps: int = 500
+    gymnax: tuple[int, int] = (1_024, 64)
+
+
+QUICK = Scale(4, 1 << 16, (1_024,), (1_024,), (1, 16), (2,), 10_000, 300, 50, (256, 32))
 
 
 # ---------------------------------------------------------------------------------------- our loop
@@ -87,31 +82,17 @@ def look(env: TradingEnv, refs: Any, params: EnvParams, observations: str) -> ja
     return jnp.sum(seen @ weights)
 
 
-def step(
-    env: TradingEnv, params: EnvParams, carry: Carry, chances: jax.Array, observations: str
-) -> tuple[Carry, jax.Array]:
-    """One step of N environments with auto-reset -> what is carried on, a sum of all that was seen.
-    chances: float32[N] in [0, 1), which pick the actions."""
-    states, refs, key = carry
-    seen = look(env, refs, params, observations)
-    actions = jax.vmap(choose)(refs.mask, chances)
-    states, refs, outcome = jax.vmap(env.step, (None, 0, 0, None))(key, states, actions, params)
-    return (states, refs, key), seen + jnp.sum(outcome.reward)
-
-
 def started(env: TradingEnv, params: EnvParams, num_envs: int) -> Carry:
     """N environments at drawn starts."""
-    states, refs = jax.vmap(env.reset, (0, None))(
-        jax.random.split(jax.random.key(0), num_envs), params
-    )
-    return states, refs, jax.random.key(1)
+    keys = jax.random.split(jax.random.key(0), num_envs)
+    return *jax.vmap(env.reset, (0, None))(keys, params), jax.random.key(1)
 
 
 class Loop:
-    """Compiled: each call goes on for `num_steps` steps of `num_envs` environments and returns the
-    sum of what was seen. cost: operations and bytes per environment step, as XLA's analysis counts
-    them (the body of a loop once; integer operations too; what several fusions compute again, once
-    more each; bytes whether from a cache or not)."""
+    """Compiled: each call goes on for `num_steps` steps of `num_envs` environments, with auto-reset,
+    and returns the sum of what was seen and paid. cost: operations and bytes per environment step, as XLA's
+    analysis counts them (the body of a loop once; integer operations too; what several fusions
+    compute again, once more each; bytes whether from a cache or not)."""
 
     def __init__(
         self, env: TradingEnv, params: EnvParams, num_envs: int, num_steps: int, observations: str
@@ -120,14 +101,19 @@ class Loop:
         self._carry = jax.jit(started, static_argnums=(0, 2))(env, params, num_envs)
 
         def run(params: EnvParams, carry: Carry) -> tuple[Carry, jax.Array]:
-            *rest, key = carry
+            def step(carry: Carry, chances: jax.Array) -> tuple[Carry, jax.Array]:
+                states, refs, key = carry
+                seen = look(env, refs, params, observations)
+                actions = jax.vmap(choose)(refs.mask, chances)
+                states, refs, outcome = jax.vmap(env.step, (None, 0, 0, None))(
+                    key, states, actions, params
+                )
+                return (states, refs, key), seen + jnp.sum(outcome.reward)
+
+            states, refs, key = carry
             key, key_act = jax.random.split(key)
             chances = jax.random.uniform(key_act, (num_steps, num_envs))
-            carry, sums = jax.lax.scan(
-                lambda carry, chances: step(env, params, carry, chances, observations),
-                (*rest, key),
-                chances,
-            )
+            carry, sums = jax.lax.scan(step, (states, refs, key), chances)
             return carry, jnp.sum(sums)
 
         self._program = jax.jit(run, donate_argnums=1).lower(params, self._carry).compile()
@@ -142,22 +128,22 @@ class Loop:
         return total
 
 
-def one_core(
-    sessions: int, num_envs: int, num_steps: int, observations: str
-) -> Callable[[], float]:
+def one_core(sessions: int, num_envs: int, num_steps: int) -> Iterator[float]:
     """For `Worker`: a `Loop` in a process that may use one core and one compute thread."""
     core = min(os.sched_getaffinity(0))
     for thread in os.listdir("/proc/self/task"):
         os.sched_setaffinity(int(thread), {core})
     os.environ["NPROC"] = "1"  # XLA's own count of threads, read when JAX starts
     world = setting.world(sessions)
-    work = Loop(world.env, world.params, num_envs, num_steps, observations)
-    return lambda: work().item()
+    work = Loop(world.env, world.params, num_envs, num_steps, WRITTEN)
+    yield 0.0
+    while True:
+        yield work().item()
 
 
 def loop_side(
     world: setting.World, steps: int, num_envs: int, mode: str, kind: str
-) -> tuple[harness.Side, dict[str, Any]]:
+) -> tuple[harness.Side, Values]:
     """`steps` environment steps of ours in a repeat, whatever the number of environments."""
     num_steps = steps // num_envs
     work = Loop(world.env, world.params, num_envs, num_steps, mode)
@@ -165,7 +151,7 @@ def loop_side(
     return harness.side(work, steps), about | {"per_env_step": work.cost}
 
 
-def on_device(sizes: Sequence[int], steps: int, sessions: int, repeats: int) -> dict[str, Any]:
+def on_device(sizes: Sequence[int], steps: int, sessions: int, repeats: int) -> Values:
     """The part of `device`: the environment alone by number of environments, observations written
     and summed.
     """
@@ -176,7 +162,7 @@ def on_device(sizes: Sequence[int], steps: int, sessions: int, repeats: int) -> 
     return compared(found, repeats)
 
 
-def compared(found: Sides, repeats: int) -> dict[str, Any]:
+def compared(found: Sides, repeats: int) -> Values:
     """`sides`, and the best of our sweep. cores_used: what shows that a side confined to one core
     was.
     """
@@ -190,9 +176,9 @@ def compared(found: Sides, repeats: int) -> dict[str, Any]:
 
 
 # ------------------------------------------------------------------------------------- the bench
-def run(options: Options) -> dict[str, Any]:
+def run(options: Options) -> Values:
     """See `catalogue`. Ratios are of the best of the sweep, by wall seconds."""
-    scale = Scale(options.quick)
+    scale = QUICK if options.quick else Scale()
     world = setting.world(scale.sessions)
     found: Sides = {}
     for num_envs in scale.sweep:
@@ -207,8 +193,8 @@ def run(options: Options) -> dict[str, Any]:
         harness.side(lambda: wrapper.batch_rollout(keys, None), num_envs * num_steps),
         {"kind": "gymnax", "num_envs": num_envs, "num_steps": num_steps, "observations": WRITTEN},
     )
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        others, left_out = in_children(world, scale, Path(folder), stack)
+    with ExitStack() as stack:
+        others, left_out = in_children(world, scale, stack)
         result = compared(found | others, options.repeats)
     best, sides = result["best"], result["sides"]
     return result | {
@@ -228,40 +214,45 @@ def run(options: Options) -> dict[str, Any]:
 
 
 def in_children(
-    world: setting.World, scale: Scale, folder: Path, stack: ExitStack
+    world: setting.World, scale: Scale, stack: ExitStack
 ) -> tuple[Sides, dict[str, str]]:
     """Our loop in processes that may use one core, SB3's vector environments over the twin, and the
     twin without them; and what is left out, with its reason.
     """
-    path = str(folder / "tape.npz")
-    twin.save(twin.make_tape(world.config.env, world.params), Path(path))
+    path = stack.enter_context(sb3.taped(world.config.env, world.params))
     found: Sides = {}
     left_out: dict[str, str] = {}
 
-    def add(name: str, work: str, missing: str, about: dict[str, Any], **given: Any) -> None:
+    def add(name: str, work: str, missing: str, about: Values, **given: Any) -> None:
         if missing:
             left_out[name] = missing
-            return
-        module, _, function = work.partition(".")
-        worker = stack.enter_context(Worker(module, function, given, threads=1))
-        found[name] = harness.worker_side(worker, about["num_envs"] * about["num_steps"]), about
+        else:
+            worker = stack.enter_context(Worker(*work.split("."), given, threads=1))
+            steps = about["num_envs"] * about["num_steps"]
+            found[name] = harness.worker_side(worker, steps), about
 
     for num_envs in scale.looked_at:
         given = {"num_envs": num_envs, "num_steps": scale.steps // 2 // num_envs}
         about = {"kind": "ours_one_core", "observations": WRITTEN, **given}
-        given |= {"sessions": scale.sessions, "observations": WRITTEN}
-        name = f"ours_one_core_{WRITTEN}_{num_envs}"
-        add(name, "env_step.one_core", not_confined(), about, **given)
+        given |= {"sessions": scale.sessions}
+        add(
+            f"ours_one_core_{WRITTEN}_{num_envs}",
+            "env_step.one_core",
+            not_confined(),
+            about,
+            **given,
+        )
     about = {"kind": "bare", "num_envs": 1, "num_steps": scale.bare_steps}
-    add("twin", "sb3.bare", not_installed("psutil"), about, path=path, steps=scale.bare_steps)
-    missing = not_installed(*PACKAGES)
-    sizes = [("dummy", n, scale.dummy_steps) for n in scale.dummy]
-    for kind, num_envs, steps in sizes + [
-        ("subproc", n, scale.subproc_steps) for n in scale.subproc
-    ]:
-        about = {"kind": kind, "num_envs": num_envs, "num_steps": steps}
-        given = {"path": path, "kind": kind, "num_envs": num_envs, "steps": steps}
-        add(f"sb3_{kind}_{num_envs}", "sb3.Vector", missing, about, **given)
+    add("twin", "sb3.bare", sb3.missing("psutil"), about, path=path, steps=scale.bare_steps)
+    missing = sb3.missing("stable_baselines3", "sb3_contrib", "psutil")
+    for kind, sizes, steps in (
+        ("dummy", scale.dummy, scale.dummy_steps),
+        ("subproc", scale.subproc, scale.subproc_steps),
+    ):
+        for num_envs in sizes:
+            given = {"kind": kind, "num_envs": num_envs}
+            about, given = given | {"num_steps": steps}, given | {"path": path, "steps": steps}
+            add(f"sb3_{kind}_{num_envs}", "sb3.stepped", missing, about, **given)
     return found, left_out
 
 
@@ -271,9 +262,3 @@ def not_confined() -> str:
         return "this system cannot confine a process to a core (no sched_setaffinity)"
     platform = jax.default_backend()
     return "" if platform == "cpu" else f"the environment runs on {platform}, not on a core"
-
-
-def not_installed(*modules: str) -> str:
-    """What is missing of `PACKAGES` and how to get it; empty where nothing is."""
-    missing = [PACKAGES[module] for module in modules if importlib.util.find_spec(module) is None]
-    return f"{', '.join(missing)} not installed: {INSTALL}" if missing else ""

@@ -14,35 +14,21 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from jaxtrade.errors import DataError
 
 from . import harness
-from .catalogue import Options
+from .catalogue import Options, Values
 from .harness import Sample
 
 ROOT = Path(__file__).resolve().parent.parent
-CLONE, VENV, INSTALL, TRAIN, ALL = (
-    "git clone",
-    "python3 -m venv",
-    "pip install .",
-    "jaxtrade train quickstart",
-    "all",
-)
+CLONE, VENV, INSTALL = "git clone", "python3 -m venv", "pip install ."
+TRAIN, ALL = "jaxtrade train quickstart", "all"
 PHASES = ("loading", "compiling", "training", "evaluating")  # each begins with a line `PHASE: ...`
 START = "starting"  # until the first line
-
-
-class Once(NamedTuple):
-    """One repeat. steps: what each command took; phases: wall seconds of each part of the training
-    command.
-    """
-
-    steps: dict[str, Sample]
-    phases: dict[str, float]
 
 
 def phases(
@@ -63,24 +49,18 @@ def phases(
     return {name: end - start for (name, start), end in zip(began.items(), ends, strict=True)}
 
 
-def called(words: Sequence[str | Path], folder: Path, variables: dict[str, str]) -> None:
-    """Run a command that must succeed. Raises CalledProcessError."""
-    subprocess.run(
-        [str(word) for word in words],
-        cwd=folder,
-        env=variables,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=sys.stderr,
-        check=True,
-    )
-
-
-def train(folder: Path, variables: dict[str, str]) -> dict[str, float]:
+def train(folder: Path, variables: Mapping[str, str]) -> dict[str, float]:
     """The quickstart in a checkout with its own environment: seconds of its phases. Raises
     CalledProcessError.
     """
     words = [str(folder / ".venv" / "bin" / "jaxtrade"), "train", "quickstart", "--non-interactive"]
+    said: list[str] = []
+
+    def heard(lines: Iterable[str]) -> Iterator[str]:
+        for line in lines:
+            said.append(line)
+            yield line
+
     with subprocess.Popen(
         words,
         cwd=folder,
@@ -90,69 +70,50 @@ def train(folder: Path, variables: dict[str, str]) -> dict[str, float]:
         stderr=subprocess.STDOUT,
         text=True,
     ) as child:
-        assert child.stdout is not None
-        said: list[str] = []
-        found = phases(keeping(child.stdout, said))
+        found = phases(heard(child.stdout or ()))
     if child.returncode:
         sys.stderr.write("".join(said))
         raise subprocess.CalledProcessError(child.returncode, words)
     return found
 
 
-def keeping(lines: Iterable[str], said: list[str]) -> Iterable[str]:
-    """`lines` as they come, each kept in `said`."""
-    for line in lines:
-        said.append(line)
-        yield line
-
-
-def once() -> Once:
-    """Everything from nothing, in a folder that is deleted afterwards."""
-    with tempfile.TemporaryDirectory() as name:
-        top = Path(name)
-        code = top / "jaxtrade"
+def once() -> tuple[dict[str, Sample], dict[str, float]]:
+    """Everything from nothing, in a folder that is deleted afterwards -> what each command took, and
+    seconds of each part of the training command.
+    """
+    with tempfile.TemporaryDirectory() as top:
+        code = Path(top) / "jaxtrade"
         # Python's own search path would find this checkout; caches, also the one of compiled
         # programs, start empty.
-        variables = {
-            key: value
-            for key, value in os.environ.items()
-            if key not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
-        }
-        variables |= {
-            "XDG_CACHE_HOME": str(top / "cache"),
-            "PIP_NO_CACHE_DIR": "1",
-            "PYTHONUNBUFFERED": "1",
-        }
-        python = code / ".venv" / "bin" / "python"
-        commands = {
-            CLONE: ("git", "clone", "--quiet", ROOT, code),
-            VENV: (sys.executable, "-m", "venv", code / ".venv"),
-            INSTALL: (python, "-m", "pip", "install", "--quiet", "."),
-        }
+        caches = {"XDG_CACHE_HOME": f"{top}/cache", "PIP_NO_CACHE_DIR": "1"}
+        variables = os.environ | caches | {"PYTHONUNBUFFERED": "1"}
+        for name in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"):
+            variables.pop(name, None)
+        python = str(code / ".venv" / "bin" / "python")
         steps = {}
-        for step, words in commands.items():
-            folder = code if step == INSTALL else top
-            steps[step], _ = harness.of_children(
-                lambda words=words, folder=folder: called(words, folder, variables)
-            )
-        steps[TRAIN], found = harness.of_children(lambda: train(code, variables))
-    return Once(
-        steps | {ALL: Sample(*(sum(clock) for clock in zip(*steps.values(), strict=True)))}, found
-    )
+        for step, folder, words in (
+            (CLONE, top, ("git", "clone", "--quiet", str(ROOT), str(code))),
+            (VENV, top, (sys.executable, "-m", "venv", str(code / ".venv"))),
+            (INSTALL, code, (python, "-m", "pip", "install", "--quiet", ".")),
+        ):
+            work = partial(harness.called, words, cwd=folder, env=variables)
+            steps[step], _ = harness.of_children(work)
+        steps[TRAIN], found = harness.of_children(partial(train, code, variables))
+        steps[ALL] = Sample(*map(sum, zip(*steps.values(), strict=True)))
+    return steps, found
 
 
-def run(options: Options) -> dict[str, Any]:
+def run(options: Options) -> Values:
     """Raises DataError outside a checkout."""
     if not (ROOT / ".git").exists():
         raise DataError(f"{ROOT}: not a git checkout; this bench clones the one that it lies in")
     taken = harness.take_turns({ALL: once}, options.repeats)[ALL]
+    every, parts = zip(*taken, strict=True)
     return {
         "config": {"repeats": options.repeats, "caches": "empty"},
-        "steps": {
-            name: harness.durations([each.steps[name] for each in taken]) for name in taken[0].steps
-        },
+        "steps": {name: harness.durations([each[name] for each in every]) for name in every[0]},
         "seconds_of_training_command": {
-            name: harness.rounded(statistics.median(each.phases[name] for each in taken))
+            name: harness.rounded(statistics.median(each[name] for each in parts))
             for name in (START, *PHASES)
         },
     }

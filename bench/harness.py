@@ -19,13 +19,17 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import jax
+import numpy as np
+from scipy import stats
 
 from jaxtrade.runs.commit import environment
 
 from . import idle
-from .worker import Sample, Worker
+from .catalogue import Table, Values
+from .worker import Child, Sample
 
 T = TypeVar("T")
+LEVEL = 0.9  # of intervals
 PACKAGES = (
     "jaxtrade",
     "jax",
@@ -73,6 +77,12 @@ def of_children(work: Callable[[], T]) -> tuple[Sample, T]:
     return Sample(seconds, user + system), answer
 
 
+def called(words: Sequence[str], **given: Any) -> None:
+    """Run a command that must succeed, its output thrown away. Raises CalledProcessError."""
+    nothing = subprocess.DEVNULL
+    subprocess.run(words, stdin=nothing, stdout=nothing, check=True, **given)
+
+
 def side(work: Callable[[], Any], steps: int) -> Side:
     """A side that runs in this process. `work` is compiled already and returns everything that it
     computes.
@@ -80,7 +90,7 @@ def side(work: Callable[[], Any], steps: int) -> Side:
     return Side(lambda: clock(work), steps)
 
 
-def worker_side(worker: Worker, steps: int) -> Side:
+def worker_side(worker: Child, steps: int) -> Side:
     """A side that runs in a child."""
     return Side(lambda: worker.run().sample, steps)
 
@@ -106,26 +116,26 @@ def take_turns(work: Mapping[str, Callable[[], T]], repeats: int) -> dict[str, l
     return found
 
 
-def durations(samples: Sequence[Sample]) -> dict[str, Any]:
+def durations(samples: Sequence[Sample]) -> Values:
     """Medians by both clocks in seconds, and the least and greatest of the repeats."""
     wall, cpu = ([getattr(sample, clock) for sample in samples] for clock in Sample._fields)
     return {"repeats": len(samples)} | middle("seconds", wall) | middle("cpu_seconds", cpu)
 
 
-def middle(name: str, values: Sequence[float]) -> dict[str, Any]:
+def middle(name: str, values: Sequence[float]) -> Values:
     """`name`: the median; `name_range`: the least and the greatest."""
     ends = [rounded(min(values)), rounded(max(values))]
     return {name: rounded(statistics.median(values)), f"{name}_range": ends}
 
 
-def summary(samples: Sequence[Sample], steps: int) -> dict[str, Any]:
+def summary(samples: Sequence[Sample], steps: int) -> Values:
     """Medians of steps per second by both clocks, and the least and greatest of the repeats."""
     wall, cpu = ([steps / getattr(sample, clock) for sample in samples] for clock in Sample._fields)
     by_clock = middle("steps_per_second", wall) | middle("steps_per_cpu_second", cpu)
     return {"steps": steps, "repeats": len(samples)} | by_clock
 
 
-def compare(sides: Mapping[str, Side], repeats: int) -> dict[str, dict[str, Any]]:
+def compare(sides: Mapping[str, Side], repeats: int) -> Table:
     """Side -> `summary`, all interleaved."""
     return {
         name: summary(taken, sides[name].steps)
@@ -133,13 +143,37 @@ def compare(sides: Mapping[str, Side], repeats: int) -> dict[str, dict[str, Any]
     }
 
 
-def ratio(results: Mapping[str, Mapping[str, Any]], ours: str, theirs: str) -> dict[str, float]:
+def ratio(results: Table, ours: str, theirs: str) -> dict[str, float]:
     """How many times as many steps per second `ours` makes, by wall and by CPU seconds (medians
     over medians).
     """
     return {
         name: rounded(results[ours][key] / results[theirs][key])
         for name, key in (("wall", "steps_per_second"), ("cpu", "steps_per_cpu_second"))
+    }
+
+
+def paired(ours: Sequence[Sample], theirs: Sequence[Sample]) -> Values:
+    """The interval of LEVEL of how many times as fast `ours` is, by both clocks: Student's t of the
+    logarithms of the ratios of repeats that stood side by side, for sides of as many steps."""
+    found = {}
+    for clock in Sample._fields:
+        logs = np.log(
+            [getattr(b, clock) / getattr(a, clock) for a, b in zip(ours, theirs, strict=True)]
+        )
+        half = stats.t.ppf((1 + LEVEL) / 2, len(logs) - 1) * logs.std(ddof=1) / len(logs) ** 0.5
+        ends = np.exp([logs.mean() - half, logs.mean() + half])
+        found[f"{clock}_interval"] = [rounded(float(end)) for end in ends]
+    return found
+
+
+def sooner(ours: Values, theirs: Values, times: int = 1) -> dict[str, float]:
+    """How many times as long `theirs`, `times` in a row, take as `ours` (`durations`), by both
+    clocks.
+    """
+    return {
+        name: rounded(times * theirs[key] / ours[key])
+        for name, key in (("wall", "seconds"), ("cpu", "cpu_seconds"))
     }
 
 
@@ -154,7 +188,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def stamp(command: Sequence[str], load: float | None) -> dict[str, Any]:
+def stamp(command: Sequence[str], load: float | None) -> Values:
     """What ran where: command, commit, device, cores, versions; load: the load average (of one
     minute) when the command started.
     """
@@ -220,6 +254,6 @@ def device_name() -> str:
     return device.device_kind
 
 
-def about() -> dict[str, Any]:
+def about() -> Values:
     """The device's kind as JAX calls it, and the stamp of what would measure it."""
     return {"kind": jax.devices()[0].device_kind, "stamp": stamp([], None)}

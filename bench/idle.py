@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -109,15 +109,14 @@ class Ledger:
         self._spent, self._blind = {}, False
         return said
 
-    def merge(self, said: Mapping[str, Any]) -> None:
+    def merge(self, said: dict[str, Any]) -> None:
         """Take over what a child handed over. Of one child, each call is a comparison of its
         own.
         """
-        if said["sides"]:
-            self.begin()
-        for side, busy, stolen in said["sides"]:
+        self.begin()
+        for side, busy, stolen in said.get("sides", ()):
             self._add(side, busy, stolen)
-        self._blind = self._blind or said["blind"]
+        self._blind |= said.get("blind", False)
 
     def worst(self) -> dict[str, Any]:
         """`share` and `side` of the side that lost the greatest share, or why that is `unknown`;
@@ -137,7 +136,7 @@ class Ledger:
 LEDGER = Ledger()  # of this process
 
 
-def reasons(before: float | None, steal: Mapping[str, Any] | None = None) -> list[str]:
+def reasons(before: float | None, steal: dict[str, Any] | None = None) -> list[str]:
     """Why a full result may not be written or quoted; nothing where the machine was idle, or where
     it does not say.
 

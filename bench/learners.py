@@ -12,23 +12,17 @@ Baselines3 Zoo, `dqn.yml`), and on the chain those of our DQN, as far as it know
 
 from __future__ import annotations
 
-import importlib.util
-import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from jaxtrade.config import RunConfig, load_config
 from jaxtrade.interop.world import load_world
 from jaxtrade.training.plan import plan_run
 
 from . import sb3
-from .catalogue import Options
-from .time_to_reward import OPTIMUM, Goal, Job, Race, Recent, compare
-from .twin import make_tape, save
+from .catalogue import Options, Values
+from .time_to_reward import OPTIMUM, Goal, Race, Recent, compare
 
 GYMNAX = {"cartpole": "CartPole-v1", "acrobot": "Acrobot-v1"}
 LEARNERS = ("pqn", "dqn", "ppo")
@@ -80,7 +74,7 @@ ppo.ent_coef=0.02 ppo.ent_coef_end=0.002 train.total_timesteps=800_000
 }
 # Keyword arguments of Stable-Baselines3's DQN, and the budget in environment steps. On CartPole: RL
 # Baselines3 Zoo, hyperparams/dqn.yml, whose exploration ends after 0.16 of 50,000 steps.
-SB3: dict[str, tuple[dict[str, Any], int]] = {
+SB3: dict[str, tuple[Values, int]] = {
     "cartpole": (
         {
             "learning_rate": 2.3e-3,
@@ -134,85 +128,71 @@ def config_of(task: str, learner: str, steps: int | None = None) -> RunConfig:
     return load_config(None, f"{chain} algorithm={learner} {ROWS[task, learner]}{more}".split())
 
 
-def job_of(task: str, learner: str, seeds: Sequence[int], steps: int | None) -> Job:
-    """Our side of a learner on a task."""
-    config = config_of(task, learner, steps)
-    plan = plan_run(config.train, config.rollout.num_envs, config.rollout.num_steps)
-    told = config.model_dump(mode="json")
-    return Job(told, GOALS[task], seeds, plan.total_steps, GYMNAX.get(task, ""))
-
-
-def dqn(task: str, goal: list[Any], seeds: list[int], path: str) -> Callable[[], Any]:
-    """For `Worker`: Stable-Baselines3's DQN, on gymnasium's CartPole or on the NumPy twin. The first
-    call imports torch and makes the environments; each later one trains the next seed."""
-    order, envs = iter(seeds), []
-
-    def work() -> dict[str, Any]:
-        if not envs:
-            import torch  # pyright: ignore[reportMissingImports]
-
-            torch.set_num_threads(1)
-            envs.append(cartpole() if task == "cartpole" else sb3.vector_env(path, "dummy", 1))
-            return {"threads": 1}
-        return train(envs[0], SB3[task], Goal(*goal), next(order))
-
-    return work
-
-
-def cartpole() -> Any:
-    """One environment: DQN's settings of the zoo are for one."""
+def dqn(task: str, goal: list[Any], seeds: list[int], path: str) -> Iterator[Any]:
+    """For `Worker`: Stable-Baselines3's DQN, on gymnasium's CartPole (one environment: the zoo's
+    settings are for one) or on the NumPy twin. The first repeat imports torch and makes the
+    environment; each later one trains the next seed."""
+    yield
     import gymnasium
+    import torch  # pyright: ignore[reportMissingImports]
     from stable_baselines3.common.vec_env import DummyVecEnv  # pyright: ignore[reportMissingImports]
 
-    return DummyVecEnv([lambda: gymnasium.make("CartPole-v1")])
+    torch.set_num_threads(1)
+    if task == "cartpole":
+        envs = DummyVecEnv([lambda: gymnasium.make("CartPole-v1")])
+    else:
+        envs = sb3.vector_env(path, "dummy", 1)
+    yield {"threads": 1}
+    for seed in seeds:
+        yield train(envs, SB3[task], Goal(*goal), seed)
 
 
-def train(
-    envs: Any, settings: tuple[Mapping[str, Any], int], goal: Goal, seed: int
-) -> dict[str, Any]:
+def train(envs: Any, settings: tuple[Values, int], goal: Goal, seed: int) -> Values:
     """One run of `learn`, which a callback ends once the target is met."""
     from stable_baselines3 import DQN  # pyright: ignore[reportMissingImports]
 
     keywords, budget = settings
     model = DQN("MlpPolicy", envs, seed=seed, device="cpu", verbose=0, **keywords)
-    recent, returns = Recent(goal), np.zeros(envs.num_envs)
+    recent, returns = Recent(goal), 0.0
 
-    def count(seen: dict[str, Any], _: dict[str, Any]) -> bool:
-        rewards, dones = np.asarray(seen["rewards"], float), np.asarray(seen["dones"], bool)
-        np.add(returns, rewards, out=returns)
-        ended = int(dones.sum()), float(returns[dones].sum())
-        recent.add(len(rewards), float(rewards.sum()), *ended)
-        returns[dones] = 0.0
+    def count(seen: Values, _: Any) -> bool:
+        nonlocal returns
+        reward, done = float(seen["rewards"][0]), int(seen["dones"][0])
+        returns += reward
+        recent.add(1, reward, done, done * returns)
+        returns *= 1 - done
         return not recent.reached
 
     model.learn(budget, callback=count, log_interval=None)
     return recent.result(budget)
 
 
-def race(task: str, quick: bool) -> dict[str, Any]:
+def race(task: str, quick: bool) -> Values:
     """`sides`: ours by name, and `sb3_dqn`. `ratios`: of each of ours, as `time_to_reward.compare`
     gives them."""
     goal, seeds = GOALS[task], SEEDS[:1] if quick else SEEDS
-    left_out = {} if importlib.util.find_spec("stable_baselines3") else {"sb3_dqn": sb3.MISSING}
+    missing = sb3.missing("stable_baselines3")
     with ExitStack() as stack:
-        path = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "tape.npz"
-        sides = Race(stack)
+        sides, path = Race(stack), ""
         for learner in LEARNERS:
-            job = job_of(task, learner, seeds, QUICK_STEPS if quick else None)
-            sides.add(learner, "time_to_reward.ours", {"job": job}, 1)
-        if not left_out and not quick:
+            config = config_of(task, learner, QUICK_STEPS if quick else None)
+            plan = plan_run(config.train, config.rollout.num_envs, config.rollout.num_steps)
+            given = {"config": config.model_dump(mode="json"), "budget": plan.total_steps}
+            given |= {"goal": goal, "seeds": seeds, "gymnax": GYMNAX.get(task, "")}
+            sides.add(learner, "time_to_reward.ours", **given)
+        if not missing and not quick:
             if task == "chain":
                 env, params = load_world(config_of(task, "ppo"))
-                save(make_tape(env.config, params), path)
-            given = {"task": task, "goal": goal, "seeds": seeds, "path": str(path)}
-            sides.add("sb3_dqn", "learners.dqn", given, 1)
+                path = stack.enter_context(sb3.taped(env.config, params))
+            sides.add("sb3_dqn", "learners.dqn", task=task, goal=goal, seeds=seeds, path=path)
         found = sides.run(len(seeds))
     theirs = found.get("sb3_dqn")
     ratios = {name: compare(found[name], theirs) for name in LEARNERS} if theirs else {}
+    left_out = {"sb3_dqn": missing} if missing else {}
     return {"goal": goal._asdict(), "sides": found, "ratios": ratios, "left_out": left_out}
 
 
-def run(options: Options) -> dict[str, Any]:
+def run(options: Options) -> Values:
     """`race`: by task."""
     return {
         "config": {

@@ -6,16 +6,16 @@ measures stays the same when a default changes.
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import model_validator
 
 from jaxtrade.config import NetworkConfig, PPOConfig, RolloutConfig, RunConfig, make_config
 
+from .catalogue import Table, Values
+
 SECTIONS = {"network": NetworkConfig, "rollout": RolloutConfig, "ppo": PPOConfig}
 
 
-FIXED: dict[str, Any] = {  # the package's defaults until 2026-10
+FIXED: Values = {  # the package's defaults until 2026-10
     "kind": "mlp",
     "hidden": (64, 64),
     "activation": "tanh",
@@ -49,7 +49,7 @@ class Learning(NetworkConfig, RolloutConfig, PPOConfig, frozen=True):
 
     @model_validator(mode="before")
     @classmethod
-    def _fixed(cls, given: dict[str, Any]) -> dict[str, Any]:
+    def _fixed(cls, given: Values) -> Values:
         return FIXED | given
 
     @property
@@ -63,9 +63,9 @@ class Learning(NetworkConfig, RolloutConfig, PPOConfig, frozen=True):
         return self.num_steps if self.kind == "gru" else 1
 
 
-def sections_of(flat: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def sections_of(flat: Values) -> Table:
     """Keys by their own name -> by section. An unknown one is left to `ppo`, which refuses it."""
-    found: dict[str, dict[str, Any]] = {}
+    found: Table = {}
     for key, value in flat.items():
         section = next(
             (name for name, model in SECTIONS.items() if key in model.model_fields), "ppo"
@@ -74,7 +74,7 @@ def sections_of(flat: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def fixed_sections() -> dict[str, dict[str, Any]]:
+def fixed_sections() -> Table:
     """`FIXED` by section, as far as the package has its keys (it may be one of another version)."""
     known = {key for model in SECTIONS.values() for key in model.model_fields}
     return sections_of({key: value for key, value in FIXED.items() if key in known})

@@ -9,13 +9,13 @@ training programs with 4,096 environments x 128 steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 
 from . import harness, peers, setting
-from .catalogue import Options
+from .catalogue import Options, Values
 from .worker import Worker
 
 ENVS = 65_536  # of the row about the environment's step
@@ -24,7 +24,7 @@ TRAINING = {
     "default": {"num_envs": 256, "num_steps": 128},
     "4096x128": {"num_envs": 4096, "num_steps": 128},
 }
-PEER: dict[str, Any] = {
+PEER: Values = {
     "num_envs": 4096,
     "num_steps": 128,
     "num_minibatches": 8,
@@ -32,16 +32,12 @@ PEER: dict[str, Any] = {
 }
 
 
-def shapes_of(world: setting.World, algorithm: Any) -> Any:
-    """Shapes of the train state."""
-    return jax.eval_shape(algorithm.init, jax.random.key(0), world.params)
-
-
-def update_of(world: setting.World) -> Any:
-    """One compiled update, which takes the state over as the training loop's does."""
+def update_of(ppo: Values, sessions: int) -> Any:
+    """One compiled update, and what it begins with."""
+    world = setting.world(sessions, ppo=ppo)
     algorithm = setting.learner(world, 100)
-    update = jax.jit(lambda state, params: algorithm.update(state, params, None), donate_argnums=0)
-    return update.lower(shapes_of(world, algorithm), world.params).compile()
+    state = jax.jit(algorithm.init)(jax.random.key(0), world.params)
+    return setting.update_of(algorithm).lower(state, world.params).compile(), state, world.params
 
 
 def of_env_step(envs: int, sessions: int) -> float:
@@ -51,42 +47,33 @@ def of_env_step(envs: int, sessions: int) -> float:
     world = setting.world(sessions)
     stepping = setting.stepping(world.env, envs, 2)
     program = setting.compiled(stepping, world.params, jax.random.key(0)).program
-    return harness.rounded(setting.temporaries(program) / envs)
+    return setting.temporary_bytes(program, envs)["temporary_bytes_per_step"]
 
 
-def trainer(ppo: dict[str, Any], sessions: int) -> Callable[[], None]:
+def trainer(ppo: Values, sessions: int) -> Iterator[None]:
     """In a child: one update. Its peak is that of import, market, compilation and the update
     together.
     """
-    world = setting.world(sessions, ppo=ppo)
-    state = jax.jit(setting.learner(world, 100).init)(jax.random.key(0), world.params)
-    program = update_of(world)
-
-    def work() -> None:
-        nonlocal state
-        state, _ = jax.block_until_ready(program(state, world.params))
-
-    return work
+    program, state, params = update_of(ppo, sessions)
+    while True:
+        yield
+        state, _ = jax.block_until_ready(program(state, params))
 
 
-def training(ppo: dict[str, Any], sessions: int) -> dict[str, Any]:
+def training(ppo: Values, sessions: int) -> Values:
     """Temporaries of an update, and the peak of a process that makes one."""
-    bytes_ = setting.temporaries(update_of(setting.world(sessions, ppo=ppo)))
+    program, *_ = update_of(ppo, sessions)
     with Worker("memory", "trainer", {"ppo": ppo, "sessions": sessions}) as worker:
-        peak = worker.run().peak_bytes
-    return {
-        "temporary_bytes": bytes_,
-        "temporary_bytes_per_step": harness.rounded(bytes_ / (ppo["num_envs"] * ppo["num_steps"])),
-        "peak_resident_bytes": peak,
-    }
+        peak = {"peak_resident_bytes": worker.run().peak_bytes}
+    return setting.temporary_bytes(program, ppo["num_envs"] * ppo["num_steps"]) | peak
 
 
-def run(options: Options) -> dict[str, Any]:
+def run(options: Options) -> Values:
     sessions = 8 if options.quick else setting.SESSIONS
     chosen = {"small": SMALL} if options.quick else TRAINING
     world = setting.world(sessions, ppo=next(iter(chosen.values())))
     algorithm, num_envs = setting.learner(world, 100), world.config.rollout.num_envs
-    state = shapes_of(world, algorithm)
+    state = jax.eval_shape(algorithm.init, jax.random.key(0), world.params)
     stored = setting.stored(algorithm, state, world.params, world.config.rollout.num_steps)
     peer = PEER | (SMALL if options.quick else {})
     beside = setting.world(sessions, ppo=peer)

@@ -26,9 +26,10 @@ from jaxtrade.rl.train_state import TrainState
 from jaxtrade.types import Array, PyTree
 
 from . import setting
+from .catalogue import Values
 from .learning import Learning, learning_of
 
-UPDATE: dict[str, Any] = {
+UPDATE: Values = {
     "num_envs": 4,
     "num_steps": 64,
     "num_minibatches": 1,
@@ -210,10 +211,8 @@ def gradient(
     p, finite = np.exp(log_probs), np.where(batch.mask, log_probs, 0.0)
     entropy = -(p * finite).sum(-1)
     ratio = np.exp(chosen(log_probs, batch.action) - batch.log_prob)
-    plain, clipped = (
-        ratio * advantage,
-        np.clip(ratio, 1 - config.clip_eps, 1 + config.clip_eps) * advantage,
-    )
+    near_one = np.clip(ratio, 1 - config.clip_eps, 1 + config.clip_eps)
+    plain, clipped = ratio * advantage, near_one * advantage
     pushed = np.where(plain <= clipped, plain, 0.0)
     of_logits = -pushed[:, None] * (np.eye(p.shape[1])[batch.action] - p)
     of_logits += ent_coef * p * (finite + entropy[:, None])
@@ -286,12 +285,10 @@ def reference(rollout: Rollout) -> dict[tuple[str, ...], np.ndarray]:
     for `distance`.
     """
     config, seen = learning_of(rollout.world.config), rollout.seen
-    heads = [rollout.before.params[name] for name in ("policy_head", "value_head")]
-    (w, b), (v, c) = (
-        (np.asarray(head["kernel"], np.float64), np.asarray(head["bias"], np.float64))
-        for head in heads
-    )
-    weights: Weights = {"W": w, "b": b, "v": v[:, 0], "c": c[0]}
+    before = jax.tree.map(lambda x: np.asarray(x, np.float64), rollout.before.params)
+    policy, value = before["policy_head"], before["value_head"]
+    weights: Weights = {"W": policy["kernel"], "b": policy["bias"]}
+    weights |= {"v": value["kernel"][:, 0], "c": value["bias"][0]}
     observation, final = (np.asarray(x, np.float64) for x in (seen.observation, seen.final))
     mask, action = np.asarray(seen.mask), np.asarray(seen.action)
     steps = Steps(

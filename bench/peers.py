@@ -21,7 +21,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -40,7 +40,7 @@ from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.types import Array, PyTree
 
 from . import harness
-from .catalogue import NO_CHECKOUT, Options
+from .catalogue import NO_CHECKOUT, Options, Values
 from .harness import Side
 from .learning import Learning, learning_of
 from .setting import World
@@ -75,6 +75,13 @@ DIFFERENCES = {
         "rollout and minibatches are loops on the host: one compiled call for each step and each minibatch",
     ),
 }
+SAME = {  # what a peer can do at all
+    "kind": "mlp",
+    "normalise_observations": False,
+    "normalise_rewards": False,
+    "normalise_advantages": True,
+    "target_kl": 0,
+}
 STAND_INS = {
     "brax": ("envs",),
     "brax.envs": (),
@@ -88,28 +95,20 @@ def left_out(config: Learning, options: Options) -> dict[str, str]:
     """Peer -> why it cannot run this configuration here."""
     extra = "is not installed: pip install 'jaxtrade[bench]'"
     reasons = {
-        "purejaxrl": "needs distrax, which is not installed: pip install distrax",
-        "rejax": extra,
-        "sbx": extra,
+        "purejaxrl": ("distrax", "needs distrax, which is not installed: pip install distrax"),
+        "rejax": ("rejax", extra),
+        "sbx": ("sbx", extra),
     }
-    needed = {"purejaxrl": "distrax"}
     missing = {
         name: reason
-        for name, reason in reasons.items()
-        if importlib.util.find_spec(needed.get(name, name)) is None
+        for name, (module, reason) in reasons.items()
+        if importlib.util.find_spec(module) is None
     }
     if options.purejaxrl is None:
         missing["purejaxrl"] = NO_CHECKOUT
-    expected = {
-        "kind": "mlp",
-        "normalise_observations": False,
-        "normalise_rewards": False,
-        "normalise_advantages": True,
-        "target_kl": 0,
-    }
     faults = [
         f"ppo.{name} = {getattr(config, name)}, expected {value}"
-        for name, value in expected.items()
+        for name, value in SAME.items()
         if getattr(config, name) != value
     ]
     unlike = "does not do the same: " + "; ".join(faults)
@@ -138,7 +137,7 @@ def sides(
         made["rejax"] = harness.side(lambda: learn(algorithm, jax.random.key(0)), steps)
     if "sbx" not in missing:
         given = {"config": config.model_dump(mode="json"), "updates": updates}
-        worker = stack.enter_context(Worker("peers", "Sbx", given, threads=1))
+        worker = stack.enter_context(Worker("peers", "sbx", given, threads=1))
         made["sbx"] = harness.worker_side(worker, steps)
     return made, missing
 
@@ -160,7 +159,7 @@ def compiled_temporaries(
     missing.pop("sbx", None)
     algorithm = make_ppo(config, world.env, 2)
     state = jax.eval_shape(algorithm.init, jax.random.key(0), world.params)
-    programs: dict[str, Any] = {
+    programs: Values = {
         "jaxtrade": jax.jit(algorithm.update, donate_argnums=0).lower(state, world.params).compile()
     }
     if "purejaxrl" not in missing:
@@ -193,7 +192,7 @@ class OldGymnax:
 
     def step(
         self, key: Array, state: EnvState, action: Array, params: EnvParams | None = None
-    ) -> tuple[Array, EnvState, Array, Array, dict[str, Any]]:
+    ) -> tuple[Array, EnvState, Array, Array, Values]:
         """-> (observation, state, reward, done, info), with auto-reset."""
         observation, state, reward, terminated, truncated, _ = self._step(
             key, state, action, params
@@ -310,21 +309,15 @@ def purejaxrl(
     peer = load(checkout)  # anew each time: a network put into it stays with this caller
     if tuple(config.hidden) != WIDTHS:
         vars(peer)["ActorCritic"] = sized(tuple(config.hidden))
-    settings = {
+    same = """
+        num_envs num_steps num_minibatches gamma gae_lambda clip_eps ent_coef vf_coef max_grad_norm
+        activation
+    """
+    settings = {name.upper(): getattr(config, name) for name in same.split()} | {
         "LR": config.learning_rate,
         "ANNEAL_LR": config.learning_rate_end != config.learning_rate,
-        "NUM_ENVS": config.num_envs,
-        "NUM_STEPS": config.num_steps,
         "TOTAL_TIMESTEPS": updates * config.num_envs * config.num_steps,
         "UPDATE_EPOCHS": config.num_epochs,
-        "NUM_MINIBATCHES": config.num_minibatches,
-        "GAMMA": config.gamma,
-        "GAE_LAMBDA": config.gae_lambda,
-        "CLIP_EPS": config.clip_eps,
-        "ENT_COEF": config.ent_coef,
-        "VF_COEF": config.vf_coef,
-        "MAX_GRAD_NORM": config.max_grad_norm,
-        "ACTIVATION": config.activation,
         "DEBUG": False,
     }
 
@@ -345,8 +338,10 @@ def rejax(
     from rejax import PPO  # pyright: ignore[reportMissingImports]
 
     steps = updates * config.num_envs * config.num_steps
-    same = ("num_envs", "num_steps", "num_epochs", "num_minibatches", "learning_rate", "gamma")
-    same += ("gae_lambda", "clip_eps", "vf_coef", "ent_coef", "max_grad_norm")
+    same = """
+        num_envs num_steps num_epochs num_minibatches learning_rate gamma gae_lambda clip_eps vf_coef
+        ent_coef max_grad_norm
+    """
     algorithm = PPO.create(
         env=OldGymnax(world.env, world.params),
         env_params=world.params,
@@ -354,48 +349,44 @@ def rejax(
         total_timesteps=steps,
         eval_freq=steps,
         skip_initial_evaluation=True,
-        **{name: getattr(config, name) for name in same},
+        **{name: getattr(config, name) for name in same.split()},
     ).replace(eval_callback=lambda algorithm, state, key: ())
     return jax.jit(PPO.train).lower(algorithm, jax.random.key(0)).compile(), algorithm
 
 
-class Sbx:
-    """For `Worker`: a call is `updates` updates of one run that goes on. config: a `RunConfig` as
+def sbx(config: Values, updates: int) -> Iterator[None]:
+    """For `Worker`: a repeat is `updates` updates of one run that goes on. config: a `RunConfig` as
     JSON.
     """
+    from sbx import PPO  # pyright: ignore[reportMissingImports]
 
-    def __init__(self, config: Mapping[str, Any], updates: int) -> None:
-        from sbx import PPO  # pyright: ignore[reportMissingImports]
+    from jaxtrade.interop.registration import to_sb3
+    from jaxtrade.interop.world import load_world
+    from jaxtrade.networks.torso import ACTIVATIONS
 
-        from jaxtrade.interop.registration import to_sb3
-        from jaxtrade.interop.world import load_world
-        from jaxtrade.networks.torso import ACTIVATIONS
-
-        chosen = make_config(config)
-        ppo = learning_of(chosen)
-        self._envs = to_sb3(*load_world(chosen), ppo.num_envs)
-        self._steps = updates * ppo.num_envs * ppo.num_steps
-        same = ("learning_rate", "gamma", "gae_lambda", "ent_coef", "vf_coef", "max_grad_norm")
-        self._model = PPO(
-            "MlpPolicy",
-            self._envs,
-            n_steps=ppo.num_steps,
-            batch_size=ppo.num_envs * ppo.num_steps // ppo.num_minibatches,
-            n_epochs=ppo.num_epochs,
-            clip_range=ppo.clip_eps,
-            **{name: getattr(ppo, name) for name in same},
-            seed=0,
-            verbose=0,
-            device="cpu",
-            policy_kwargs={
-                "net_arch": list(ppo.hidden),
-                "activation_fn": ACTIVATIONS[ppo.activation],
-                "ortho_init": True,
-            },
-        )
-
-    def __call__(self) -> None:
-        self._model.learn(self._steps, reset_num_timesteps=False, log_interval=10**9)  # no logging
-
-    def close(self) -> None:
-        self._envs.close()
+    chosen = make_config(config)
+    ppo = learning_of(chosen)
+    envs = to_sb3(*load_world(chosen), ppo.num_envs)
+    rollout = ppo.num_envs * ppo.num_steps
+    same = "learning_rate gamma gae_lambda ent_coef vf_coef max_grad_norm"
+    model = PPO(
+        "MlpPolicy",
+        envs,
+        n_steps=ppo.num_steps,
+        batch_size=rollout // ppo.num_minibatches,
+        n_epochs=ppo.num_epochs,
+        clip_range=ppo.clip_eps,
+        **{name: getattr(ppo, name) for name in same.split()},
+        seed=0,
+        verbose=0,
+        device="cpu",
+        policy_kwargs={
+            "net_arch": list(ppo.hidden),
+            "activation_fn": ACTIVATIONS[ppo.activation],
+            "ortho_init": True,
+        },
+    )
+    while True:
+        yield
+        # no logging
+        model.learn(updates * rollout, reset_num_timesteps=False, log_interval=10**9)

@@ -11,7 +11,7 @@ may load their programs from a persistent cache that an earlier one has filled (
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ from jaxtrade.training.loop import train
 from jaxtrade.training.population import Stack
 
 from . import harness, setting
-from .catalogue import Options
+from .catalogue import Options, Values
 from .harness import Sample
 from .worker import Worker
 
@@ -42,7 +42,7 @@ class Agents(NamedTuple):
     params: Any
 
 
-def agents_of(num_seeds: int, ppo: dict[str, Any], sessions: int) -> Agents:
+def agents_of(num_seeds: int, ppo: Values, sessions: int) -> Agents:
     """`num_seeds` agents whose update is compiled."""
     world = setting.world(sessions, ppo=ppo)
     stack = Stack.of(num_seeds)
@@ -53,33 +53,30 @@ def agents_of(num_seeds: int, ppo: dict[str, Any], sessions: int) -> Agents:
     return Agents(stack, init, update.lower(like, world.params).compile(), world.params)
 
 
-def steady_side(num_seeds: int, ppo: dict[str, Any], sessions: int) -> harness.Side:
-    """One update of `num_seeds` agents as one program."""
-    agents = agents_of(num_seeds, ppo, sessions)
-    state = agents.init(agents.stack.keys(0), agents.params)
-    steps = num_seeds * ppo["num_envs"] * ppo["num_steps"]
-    return harness.side(lambda: agents.update(state, agents.params), steps)
+def on_device(counts: Sequence[int], ppo: Values, sessions: int, repeats: int) -> Values:
+    """Updates of each number of agents as one program, and their ratios over one agent. The part of
+    `device`, too."""
 
+    def side(count: int) -> harness.Side:
+        agents = agents_of(count, ppo, sessions)
+        state = agents.init(agents.stack.keys(0), agents.params)
+        steps = count * ppo["num_envs"] * ppo["num_steps"]
+        return harness.side(lambda: agents.update(state, agents.params), steps)
 
-def steady(
-    counts: Sequence[int], ppo: dict[str, Any], sessions: int, repeats: int
-) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, float]]]:
-    """Sides `together@N` of each number of agents, and their ratios over one agent."""
-    sides = {f"together@{n}": steady_side(n, ppo, sessions) for n in counts}
-    found = harness.compare(sides, repeats)
+    found = harness.compare({f"steady together@{n}": side(n) for n in counts}, repeats)
     ratios = {
         f"{n} together/in turn, start-up and compilation excluded": harness.ratio(
-            found, f"together@{n}", "together@1"
+            found, f"steady together@{n}", "steady together@1"
         )
         for n in counts
         if n > 1
     }
-    return found, ratios
+    return {"sides": found, "ratios": ratios}
 
 
 def trainer(
-    num_seeds: int, ppo: dict[str, Any], sessions: int, updates: int, cache: str | None
-) -> Callable[[], Any]:
+    num_seeds: int, ppo: Values, sessions: int, updates: int, cache: str | None
+) -> Iterator[float]:
     """In a child: a whole training run of `num_seeds` agents, as `jaxtrade train` does it but for
     its files.
     """
@@ -88,27 +85,25 @@ def trainer(
         jax.config.update("jax_compilation_cache_dir", cache)
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
-    def work() -> float:
-        world = setting.world(sessions, ppo=ppo)
-        steps = updates * ppo["num_envs"] * ppo["num_steps"]
-        config = TrainConfig(total_timesteps=steps, num_seeds=num_seeds, chunk_updates=updates)
-        learner, key = setting.learner(world, updates), Stack.of(num_seeds).keys(0)
-        return train(learner, world.params, config=config, key=key).steps_per_second
-
-    return work
+    yield 0.0
+    world = setting.world(sessions, ppo=ppo)
+    steps = updates * ppo["num_envs"] * ppo["num_steps"]
+    config = TrainConfig(total_timesteps=steps, num_seeds=num_seeds, chunk_updates=updates)
+    learner, key = setting.learner(world, updates), Stack.of(num_seeds).keys(0)
+    yield train(learner, world.params, config=config, key=key).steps_per_second
 
 
-def fresh(arguments: dict[str, Any]) -> Sample:
+def fresh(**given: Any) -> Sample:
     """A process from its start to its end, by this process's clock; CPU seconds of that process."""
 
     def whole() -> None:
-        with Worker("population", "trainer", arguments) as worker:
+        with Worker("population", "trainer", given) as worker:
             worker.run()
 
     return harness.of_children(whole)[0]
 
 
-def run(options: Options) -> dict[str, Any]:
+def run(options: Options) -> Values:
     counts, ppo, updates, sessions = (
         ((1, 4), QUICK_PPO, 2, 8) if options.quick else (SEEDS, PPO, UPDATES, setting.SESSIONS)
     )
@@ -119,17 +114,16 @@ def run(options: Options) -> dict[str, Any]:
         kinds = {f"together@{n}": (n, None) for n in many}
         kinds |= {"one cold": (1, None), "one cached": (1, cache)}
         work = {
-            name: partial(fresh, {"num_seeds": n, "cache": folder, **given})
+            name: partial(fresh, num_seeds=n, cache=folder, **given)
             for name, (n, folder) in kinds.items()
         }
         work["one cached"]()  # fills the cache
         samples = harness.take_turns(work, options.repeats)
     whole = {name: harness.durations(taken) for name, taken in samples.items()}
     ratios = {
-        f"{n} together/in turn {kind}, all included": {
-            clock: harness.rounded(n * whole[f"one {kind}"][key] / whole[f"together@{n}"][key])
-            for clock, key in (("wall", "seconds"), ("cpu", "cpu_seconds"))
-        }
+        f"{n} together/in turn {kind}, all included": harness.sooner(
+            whole[f"together@{n}"], whole[f"one {kind}"], n
+        )
         for n in many
         for kind in ("cold", "cached")
     }
@@ -145,11 +139,3 @@ def run(options: Options) -> dict[str, Any]:
         "ratios": found["ratios"] | ratios,
         "fresh_seconds": whole,
     }
-
-
-def on_device(
-    counts: Sequence[int], ppo: dict[str, Any], sessions: int, repeats: int
-) -> dict[str, Any]:
-    """The part of `device`: agents as one program."""
-    found, ratios = steady(counts, ppo, sessions, repeats)
-    return {"sides": {f"steady {name}": each for name, each in found.items()}, "ratios": ratios}

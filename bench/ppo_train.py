@@ -14,14 +14,12 @@ JAX peers, whose runs are of a few updates and begin anew; what they compute oth
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
-import tempfile
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -33,18 +31,17 @@ from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.runs.computing import threads_of
 
 from . import harness, peers, sb3, setting
-from .catalogue import PUREJAXRL_COMMIT, Options
+from .catalogue import PUREJAXRL_COMMIT, Options, Table, Values
 from .device import side_name
 from .harness import Side, commit
 from .learning import Learning, learning_of
-from .twin import make_tape, save
 from .worker import Worker
 
-NETWORKS: dict[str, dict[str, Any]] = {
+NETWORKS: Table = {
     "small": {"hidden": (64, 64), "activation": "tanh", "num_epochs": 4},
     "large": {"hidden": (256, 256, 128), "activation": "relu", "num_epochs": 10},
 }
-SAME: dict[str, Any] = {
+SAME: Values = {
     "num_shards": 1,
     "normalise_observations": False,
     "learning_rate": 3e-4,
@@ -77,41 +74,26 @@ def update_steps(config: Learning) -> int:
     return config.num_envs * config.num_steps
 
 
-class Update(NamedTuple):
-    """One compiled update, which takes the state over: (state, params) -> (state, metrics); and
-    what it begins with.
-    """
+class Update:
+    """One compiled update, with a state of its own. A call goes on from the state that the last one
+    left and returns all that it computes."""
 
-    program: Any
-    state: Any
-    params: Any
+    def __init__(self, config: RunConfig) -> None:
+        learning = learning_of(config)
+        world = setting.world(ppo=learning.model_dump(), compute=config.compute.model_dump())
+        self.steps, self.params = update_steps(learning), world.params
+        algorithm = make_ppo(world.config, world.env, 1_000)
+        start = jax.jit(algorithm.init)(jax.random.key(0), world.params)
+        self.state = jax.tree.map(jnp.copy, start)  # donated: no two leaves may share an array
+        self.program = setting.update_of(algorithm).lower(self.state, world.params).compile()
 
+    def __call__(self) -> Any:
+        self.state, metrics = self.program(self.state, self.params)
+        return self.state, metrics
 
-def compiled_update(config: RunConfig) -> Update:
-    """Compiled ahead of time, with a state of its own."""
-    world = setting.world(ppo=learning_of(config).model_dump())
-    algorithm = make_ppo(config, world.env, 1_000)
-    step = jax.jit(lambda state, params: algorithm.update(state, params, None), donate_argnums=0)
-    start = jax.jit(algorithm.init)(jax.random.key(0), world.params)
-    state = jax.tree.map(jnp.copy, start)  # donated: no two leaves may share an array
-    return Update(step.lower(state, world.params).compile(), state, world.params)
-
-
-def side_of(update: Update, steps: int) -> Side:
-    """One update of `steps` environment steps, from the state that the last one left."""
-    program, state, params = update
-
-    def work() -> Any:
-        nonlocal state
-        state, metrics = program(state, params)
-        return state, metrics
-
-    return harness.side(work, steps)
-
-
-def ours(config: RunConfig) -> Side:
-    """Updates of a configuration."""
-    return side_of(compiled_update(config), update_steps(learning_of(config)))
+    def side(self) -> Side:
+        """It, as a side."""
+        return harness.side(self, self.steps)
 
 
 def compared(quick: bool, network: str) -> dict[int, RunConfig]:
@@ -120,13 +102,13 @@ def compared(quick: bool, network: str) -> dict[int, RunConfig]:
     return {count: config_of(network, count, steps // count) for count in COMPARED}
 
 
-def comparison(network: str, quick: bool, repeats: int, checkout: str | None) -> Callable[[], Any]:
+def comparison(network: str, quick: bool, repeats: int, checkout: str | None) -> Iterator[Values]:
     """For `Worker`: `measure`."""
-    options = Options(quick, repeats, Path(checkout) if checkout else None)
-    return lambda: measure(options, network)
+    yield {}
+    yield measure(Options(quick, repeats, Path(checkout) if checkout else None), network)
 
 
-def measured_apart(options: Options, network: str) -> dict[str, dict[str, Any]]:
+def measured_apart(options: Options, network: str) -> Table:
     """`measure` in a process with the number of compute threads that `jaxtrade train` chooses; on an
     accelerator, in this one.
     """
@@ -140,18 +122,18 @@ def measured_apart(options: Options, network: str) -> dict[str, dict[str, Any]]:
         return worker.run().answer
 
 
-def measure(options: Options, network: str) -> dict[str, dict[str, Any]]:
+def measure(options: Options, network: str) -> Table:
     """The compared sides with one network, interleaved -> `sides`, `ratios`, `left_out`."""
     sides: dict[str, Side] = {}
-    left_out, told = dict[str, str](), dict[str, Any]()
+    left_out, told = dict[str, str](), Values()
     threads = [1] if options.quick else sorted({1, harness.cores()})
+    lacking = sb3.missing("sb3_contrib")
     with ExitStack() as stack:
         world = setting.world()
-        path = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "tape.npz"
-        save(make_tape(world.env.config, world.params), path)
+        path = stack.enter_context(sb3.taped(world.env.config, world.params))
         same = compared(options.quick, network)
         for count, config in same.items():
-            sides[f"{network}/ours/{count}"] = ours(config)
+            sides[f"{network}/ours/{count}"] = Update(config).side()
             found, missing = peers.sides(config, world, PEER_UPDATES[network], options, stack)
             sides |= {f"{network}/{name}/{count}": side for name, side in found.items()}
             left_out |= {f"{network}/{name}/{count}": reason for name, reason in missing.items()}
@@ -159,11 +141,11 @@ def measure(options: Options, network: str) -> dict[str, dict[str, Any]]:
                 side.run()
         for count, config in same.items():
             name, ppo = f"{network}/sb3_dummy/{count}", learning_of(config)
-            if importlib.util.find_spec("sb3_contrib") is None:
-                left_out[name] = sb3.MISSING
+            if lacking:
+                left_out[name] = lacking
                 continue
-            given = {"ppo": ppo.model_dump(mode="json"), "path": str(path), "threads": threads}
-            worker = stack.enter_context(Worker("sb3", "Trainer", given, threads[-1]))
+            given = {"ppo": ppo.model_dump(mode="json"), "path": path, "threads": threads}
+            worker = stack.enter_context(Worker("sb3", "trainer", given, threads[-1]))
             told[name] = worker.run().answer  # the number of its threads is chosen now
             sides[name] = harness.worker_side(worker, update_steps(ppo))
         results = harness.compare(sides, options.repeats)
@@ -172,7 +154,7 @@ def measure(options: Options, network: str) -> dict[str, dict[str, Any]]:
     return {"sides": results, "ratios": ratios(results), "left_out": left_out}
 
 
-def ratios(results: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+def ratios(results: Table) -> dict[str, dict[str, float]]:
     """Ours over every other side with the same network and number of environments, by that side's
     name.
     """
@@ -184,7 +166,7 @@ def ratios(results: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, floa
     return found
 
 
-def run(options: Options) -> dict[str, Any]:
+def run(options: Options) -> Values:
     """Sides are named network/side/environments."""
     parts = [measured_apart(options, network) for network in NETWORKS]
     checkout = None if options.purejaxrl is None else commit(options.purejaxrl)
@@ -215,28 +197,24 @@ def config_of_shape(shape: Sequence[Any], precision: str = "float32") -> RunConf
     return setting.config(ppo=ppo, compute={"precision": precision})
 
 
-def on_device(shapes: Sequence[Sequence[Any]], repeats: int) -> dict[str, Any]:
+def on_device(shapes: Sequence[Sequence[Any]], repeats: int) -> Values:
     """Whole updates of each shape."""
-    sides = {side_name(shape): ours(config_of_shape(shape)) for shape in shapes}
+    sides = {side_name(shape): Update(config_of_shape(shape)).side() for shape in shapes}
     return {"sides": harness.compare(sides, repeats)}
 
 
-def by_precision(shapes: Sequence[Sequence[Any]], repeats: int) -> dict[str, Any]:
+def by_precision(shapes: Sequence[Sequence[Any]], repeats: int) -> Values:
     """Whole updates by the precision of products; `distance`: of the first update from that in
     float32.
     """
     float32, *others = typing.get_args(Precision)
     sides, firsts = {}, {}
-    for shape in shapes:
-        for name in (float32, *others):
-            config = config_of_shape(shape, name)
-            update = compiled_update(config)
-            before = row_of(update.state.params)
-            state, _ = update.program(update.state, update.params)
-            side = f"{side_name(shape)}/{name}"
-            firsts[side] = row_of(state.params) - before
-            steps = update_steps(learning_of(config))
-            sides[side] = side_of(update._replace(state=state), steps)
+    for shape, name in itertools.product(shapes, (float32, *others)):
+        side, update = f"{side_name(shape)}/{name}", Update(config_of_shape(shape, name))
+        before = row_of(update.state.params)
+        update()
+        firsts[side] = row_of(update.state.params) - before
+        sides[side] = update.side()
     results = harness.compare(sides, repeats)
     ratios, distances = {}, {}
     for shape, name in itertools.product(map(side_name, shapes), others):
@@ -252,15 +230,12 @@ def row_of(tree: Any) -> np.ndarray:
     return np.concatenate([np.asarray(leaf, np.float64).ravel() for leaf in jax.tree.leaves(tree)])
 
 
-def memory_of(shape: Sequence[Any]) -> dict[str, Any]:
+def memory_of(shape: Sequence[Any]) -> Values:
     """Of one update: temporaries of the compiled program, and the device's own count of its
     greatest use, alone in the process."""
-    config = config_of_shape(shape)
-    update = compiled_update(config)
-    jax.block_until_ready(update.program(update.state, update.params))
-    bytes_ = setting.temporaries(update.program)
-    per_step = harness.rounded(bytes_ / update_steps(learning_of(config)))
-    found = {"temporary_bytes": bytes_, "temporary_bytes_per_step": per_step}
+    update = Update(config_of_shape(shape))
+    jax.block_until_ready(update())
+    found = setting.temporary_bytes(update.program, update.steps)
     counted = jax.devices()[0].memory_stats() or {}
     if "peak_bytes_in_use" in counted:
         found["peak_device_bytes"] = counted["peak_bytes_in_use"]

@@ -11,19 +11,19 @@ Imports no JAX.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from jaxtrade.errors import DataError
 
 from . import catalogue, table
+from .catalogue import Values
 from .table import number, size
 
 ROOT = Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 NOTE = "<!-- written by `python -m bench.render` from bench/results: change nothing here -->"
-Result = Mapping[str, Any]
 PER_CPU = "per CPU second"
 NETWORKS = {"small": "64-64", "large": "256-256-128"}
 SIDES = {
@@ -45,7 +45,7 @@ OTHERS = {
 }
 
 
-def load(name: str, root: Path = ROOT) -> dict[str, Any]:
+def load(name: str, root: Path = ROOT) -> Values:
     """The committed result of a bench. Raises DataError: missing, quick, or forced."""
     path = root / "bench" / "results" / f"{name}.json"
     result = table.read(path)
@@ -57,15 +57,16 @@ def load(name: str, root: Path = ROOT) -> dict[str, Any]:
     return result
 
 
-def said(ratio: float) -> str:
-    """A ratio of speeds with what it means; *slower* in bold."""
-    word = table.compared(ratio)
-    return f"{number(ratio)}x: {f'**{word}**' if word == 'slower' else word}"
+def said(ratio: float, interval: Sequence[float] | None = None) -> str:
+    """A ratio of speeds with its interval and what it means; *slower* in bold."""
+    word = table.compared(ratio, interval)
+    within = f" ({' to '.join(map(number, interval))})" if interval else ""
+    return f"{number(ratio)}x{within}: {f'**{word}**' if word == 'slower' else word}"
 
 
-def both(ratio: Mapping[str, float]) -> list[str]:
+def both(ratio: Values) -> list[str]:
     """A ratio by the clock and per CPU second."""
-    return [said(ratio["wall"]), said(ratio["cpu"])]
+    return [said(ratio[clock], ratio.get(f"{clock}_interval")) for clock in ("wall", "cpu")]
 
 
 def rows(header: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
@@ -73,7 +74,7 @@ def rows(header: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
     return [f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *cells)]
 
 
-def env_step(result: Result) -> list[str]:
+def env_step(result: Values) -> list[str]:
     """Environment steps, every side; jaxtrade's best size over the others."""
     cells, best = [], result["best"]
     for name, side in result["sides"].items():
@@ -87,7 +88,7 @@ def env_step(result: Result) -> list[str]:
     return rows(header, cells)
 
 
-def ppo_train(result: Result) -> list[str]:
+def ppo_train(result: Values) -> list[str]:
     """Whole updates of the same mathematics, by network and number of environments."""
     cells = []
     for name, ratio in result["ratios"].items():
@@ -101,7 +102,7 @@ def ppo_train(result: Result) -> list[str]:
     return rows((*header, PER_CPU), cells)
 
 
-def raced(name: str, found: Result, ours: str, theirs: str, ratio: Any) -> list[str]:
+def raced(name: str, found: Values, ours: str, theirs: str, ratio: Any) -> list[str]:
     """The row of a learner that was trained until the target."""
     own, other = found["sides"][ours], found["sides"][theirs]
     times = [number(other["seconds"]), number(own["seconds"]), number(own["compile_seconds"])]
@@ -112,7 +113,7 @@ def raced(name: str, found: Result, ours: str, theirs: str, ratio: Any) -> list[
 RACED = ("SB3", "ours", "compilation", "without compilation", "with it", "our steps over SB3's")
 
 
-def time_to_reward(result: Result) -> list[str]:
+def time_to_reward(result: Values) -> list[str]:
     """Seconds and steps until the target reward, by number of environments."""
     cells = [
         raced(f"{count} environments", result, f"ours/{count}", f"sb3/{count}", ratio)
@@ -121,7 +122,7 @@ def time_to_reward(result: Result) -> list[str]:
     return rows(("both with", *RACED), cells)
 
 
-def learners(result: Result) -> list[str]:
+def learners(result: Values) -> list[str]:
     """Seconds of each learner until the target of its task, against SB3's DQN."""
     cells = [
         raced(f"{name.upper()}, {task}", race, name, "sb3_dqn", ratio)
@@ -131,13 +132,13 @@ def learners(result: Result) -> list[str]:
     return rows(("learner", *RACED), cells)
 
 
-def ratios(result: Result) -> list[str]:
+def ratios(result: Values) -> list[str]:
     """Every ratio of a result."""
     cells = [[name, *both(ratio)] for name, ratio in result["ratios"].items()]
     return rows(("speed of", "by the clock", PER_CPU), cells)
 
 
-def measured(found: Mapping[str, Any], key: str) -> list[list[str]]:
+def measured(found: Values, key: str) -> list[list[str]]:
     """Name, median and range of measured figures."""
     return [
         [name, number(each[key]), " to ".join(map(number, each[f"{key}_range"]))]
@@ -159,7 +160,7 @@ def waits(root: Path) -> list[str]:
     return rows(("what", "seconds", "range"), measured(told, "seconds"))
 
 
-def memory(result: Result) -> list[str]:
+def memory(result: Values) -> list[str]:
     """Bytes of ours, and temporaries beside the peers'."""
     cells = [[name.replace("_", " "), size(value)] for name, value in result["bytes"].items()]
     for name, each in (*result["training"].items(), *result["peers"].items()):
@@ -168,7 +169,7 @@ def memory(result: Result) -> list[str]:
     return rows(("what", "bytes"), cells)
 
 
-TABLES: dict[str, Callable[[Result], list[str]]] = {
+TABLES: dict[str, Callable[[Values], list[str]]] = {
     "env_step": env_step,
     "ppo_train": ppo_train,
     "time_to_reward": time_to_reward,

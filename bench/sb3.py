@@ -8,9 +8,13 @@ child of its own (`worker`).
 
 from __future__ import annotations
 
+import importlib.util
+import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,8 +22,9 @@ import numpy as np
 from jaxtrade.config import validated
 from jaxtrade.errors import ConfigError
 
+from .catalogue import Values
 from .learning import Learning
-from .twin import NUM_ACTIONS, Twin, load
+from .twin import NUM_ACTIONS, Twin, load, make_tape, save
 
 DIFFERENCES = (
     "advantages are divided by a minibatch's sample standard deviation (n - 1), ours by the population's (n)",
@@ -29,10 +34,10 @@ TRIAL_ROUNDS = 2
 WORTH = (
     1.25  # where CPU seconds are compared: what more threads must gain, for they cost more of these
 )
-MISSING = 'sb3-contrib is not installed: pip install "jaxtrade[sb3]"'
+INSTALL = 'pip install "jaxtrade[bench]"'
 
 
-def arguments(config: Learning) -> dict[str, Any]:
+def arguments(config: Learning) -> Values:
     """MaskablePPO's keyword arguments for the same mathematics; `activation_fn` by name ("tanh",
     "relu").
 
@@ -45,35 +50,27 @@ def arguments(config: Learning) -> dict[str, Any]:
             is among them: VecNormalize updates its statistics within the rollout, ours are those of
             the rollouts before.
     """
-    refused = {
-        "kind": (config.kind != "mlp", "mlp: MaskablePPO has no memory"),
-        "adapter": (config.adapter != 0, "0: its policy has no layer in front of both networks"),
+    end = None if config.ent_coef_end is None else config.ent_coef
+    only = {  # key -> what it has to be, and why
+        "kind": ("mlp", "MaskablePPO has no memory"),
+        "adapter": (0, "its policy has no layer in front of both networks"),
         "num_shards": (
-            config.shards != 1,
-            "1 (or more than num_envs): SB3 permutes all rows together",
+            config.num_shards if config.shards == 1 else 1,
+            "or more than num_envs: SB3 permutes all rows together",
         ),
-        "normalise_observations": (
-            config.normalise_observations,
-            "false: VecNormalize is another normaliser",
-        ),
-        "normalise_rewards": (
-            config.normalise_rewards,
-            "false: MaskablePPO itself does not scale rewards",
-        ),
+        "normalise_observations": (False, "VecNormalize is another normaliser"),
+        "normalise_rewards": (False, "MaskablePPO itself does not scale rewards"),
         "learning_rate_end": (
-            config.learning_rate_end != config.learning_rate,
+            config.learning_rate,
             "learning_rate: SB3 counts the progress of a schedule one update later",
         ),
-        "ent_coef_end": (
-            config.ent_coef_end not in (None, config.ent_coef),
-            "None: SB3's coefficient is constant",
-        ),
-        "vf_clip_eps": (config.vf_clip_eps != 0, "0: SB3's clipped value loss is another one"),
+        "ent_coef_end": (end, "SB3's coefficient is constant"),
+        "vf_clip_eps": (0, "SB3's clipped value loss is another one"),
     }
     if faults := [
-        f"ppo.{name} = {getattr(config, name)}: expected {expected}"
-        for name, (wrong, expected) in refused.items()
-        if wrong
+        f"ppo.{name} = {getattr(config, name)}: expected {expected} ({why})"
+        for name, (expected, why) in only.items()
+        if getattr(config, name) != expected
     ]:
         raise ConfigError("; ".join(["MaskablePPO cannot do the same", *faults]))
     return {
@@ -98,21 +95,34 @@ def arguments(config: Learning) -> dict[str, Any]:
     }
 
 
+def missing(*modules: str) -> str:
+    """What is missing of some packages of peers and how to get it; empty where nothing is."""
+    names = [name.replace("_", "-") for name in modules if importlib.util.find_spec(name) is None]
+    return f"{', '.join(names)} not installed: {INSTALL}" if names else ""
+
+
 def open_twin(path: str) -> Twin:
     """The environment on the tape at `path`; for a process of its own, too."""
     return Twin(load(path))
+
+
+@contextmanager
+def taped(config: Any, params: Any) -> Iterator[str]:
+    """The path of the tape of an environment's configuration and parameters, for children."""
+    with tempfile.TemporaryDirectory() as folder:
+        save(make_tape(config, params), path := Path(folder) / "tape")
+        yield str(path)
 
 
 def vector_env(path: str, kind: str, num_envs: int) -> Any:
     """Twins on the tape at `path` in SB3's `DummyVecEnv` or, kind "subproc", a process each."""
     from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv  # pyright: ignore[reportMissingImports]
 
-    return {"dummy": DummyVecEnv, "subproc": SubprocVecEnv}[kind](
-        [partial(open_twin, path)] * num_envs
-    )
+    made = {"dummy": DummyVecEnv, "subproc": SubprocVecEnv}[kind]
+    return made([partial(open_twin, path)] * num_envs)
 
 
-def make_model(envs: Any, chosen: Mapping[str, Any], seed: int) -> Any:
+def make_model(envs: Any, chosen: Values, seed: int) -> Any:
     """MaskablePPO on the CPU with `arguments(...)`, silent."""
     from sb3_contrib import MaskablePPO  # pyright: ignore[reportMissingImports]
     from torch import nn  # pyright: ignore[reportMissingImports]
@@ -148,7 +158,7 @@ def fastest(
 
 
 def choose_threads(
-    envs: Any, chosen: Mapping[str, Any], counts: Sequence[int], worth: float = 1.0
+    envs: Any, chosen: Values, counts: Sequence[int], worth: float = 1.0
 ) -> tuple[int, dict[str, float]]:
     """Set torch to the fastest of the thread counts, by whole iterations with short rollouts -> as
     `fastest`.
@@ -173,25 +183,20 @@ def choose_threads(
     return threads, trial
 
 
-class Trainer:
+def trainer(ppo: Values, path: str, threads: Sequence[int]) -> Iterator[Values]:
     """For `Worker`: MaskablePPO with the mathematics of `ppo`, a `Learning` as JSON, on the tape at
-    `path`. The first call chooses the number of torch threads, for the children of a bench start at
-    the same time; every later call is one iteration.
+    `path`. The first repeat chooses the number of torch threads, for the children of a bench start
+    at the same time; every later one is one iteration.
     """
-
-    def __init__(self, ppo: Mapping[str, Any], path: str, threads: Sequence[int]) -> None:
-        self._config, self._threads = validated(Learning, ppo, "ppo"), threads
-        self._envs = vector_env(path, "dummy", self._config.num_envs)
-        self._model: Any = None
-
-    def __call__(self) -> dict[str, Any]:
-        if self._model is None:
-            chosen = arguments(self._config)
-            count, trial = choose_threads(self._envs, chosen, self._threads, WORTH)
-            self._model = make_model(self._envs, chosen, 0)
-            return {"threads": count, "trial_seconds": trial}
-        iterate(self._model, self._config.num_envs * self._config.num_steps)
-        return {}
+    config = validated(Learning, ppo, "ppo")
+    chosen, envs = arguments(config), vector_env(path, "dummy", config.num_envs)
+    yield {}
+    count, trial = choose_threads(envs, chosen, threads, WORTH)
+    model = make_model(envs, chosen, 0)
+    yield {"threads": count, "trial_seconds": trial}
+    while True:
+        iterate(model, config.num_envs * config.num_steps)
+        yield {}
 
 
 class Learner:
@@ -206,7 +211,7 @@ class Learner:
     def __call__(self) -> float:
         total = 0.0
 
-        def count(seen: dict[str, Any], _: dict[str, Any]) -> bool:
+        def count(seen: Values, _: Values) -> bool:
             nonlocal total
             total += float(np.sum(seen["rewards"]))
             return True
@@ -215,42 +220,36 @@ class Learner:
         return total / self._steps
 
 
-class Vector:
-    """For `Worker`: `steps` steps of each of `num_envs` environments per call -> episodes that ended. kind:
-    "dummy" or "subproc".
+def stepped(path: str, kind: str, num_envs: int, steps: int) -> Iterator[int]:
+    """For `Worker`: `steps` steps of each of `num_envs` environments per repeat -> episodes that
+    ended. kind: "dummy" or "subproc".
     """
+    from sb3_contrib.common.maskable.utils import get_action_masks  # pyright: ignore[reportMissingImports]
 
-    def __init__(self, path: str, kind: str, num_envs: int, steps: int) -> None:
-        from sb3_contrib.common.maskable.utils import get_action_masks  # pyright: ignore[reportMissingImports]
-
-        self._masks = get_action_masks
-        self._envs = vector_env(path, kind, num_envs)
-        self._chances = np.random.default_rng(0).random((steps, num_envs, NUM_ACTIONS), np.float32)
-        self._envs.seed(0)
-        self._envs.reset()
-
-    def __call__(self) -> int:
-        envs, ended = self._envs, 0
-        for chances in self._chances:
-            actions = (self._masks(envs) * chances).argmax(
-                axis=1
-            )  # a legal one, all equally likely
-            _, _, dones, _ = envs.step(actions)
-            ended += int(dones.sum())
-        return ended
-
-    def close(self) -> None:
-        """End the processes of the environments."""
-        self._envs.close()
+    envs = vector_env(path, kind, num_envs)
+    drawn = np.random.default_rng(0).random((steps, num_envs, NUM_ACTIONS), np.float32)
+    envs.seed(0)
+    envs.reset()
+    ended = 0
+    try:
+        while True:
+            yield ended
+            ended = 0
+            for chances in drawn:  # a legal action, all equally likely
+                _, _, dones, _ = envs.step((get_action_masks(envs) * chances).argmax(axis=1))
+                ended += int(dones.sum())
+    finally:
+        envs.close()
 
 
-def bare(path: str, steps: int) -> Callable[[], int]:
-    """For `Worker`: one environment alone, `steps` steps per call -> episodes that ended."""
+def bare(path: str, steps: int) -> Iterator[int]:
+    """For `Worker`: one environment alone, `steps` steps per repeat -> episodes that ended."""
     env, chances = open_twin(path), np.random.default_rng(0).random(steps).tolist()
     legal_of: dict[bytes, list[int]] = {}
     env.reset(seed=0)
-
-    def work() -> int:
+    ended = 0
+    while True:
+        yield ended
         ended = 0
         for chance in chances:
             mask = env.action_masks()
@@ -261,6 +260,3 @@ def bare(path: str, steps: int) -> Callable[[], int]:
             if terminated or truncated:
                 env.reset()
                 ended += 1
-        return ended
-
-    return work

@@ -12,7 +12,7 @@ import functools
 import math
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -31,6 +31,8 @@ from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.training.chunk import chunk_program
 from jaxtrade.types import Algorithm, PyTree, SessionSet
 
+from .catalogue import Values
+from .harness import rounded
 from .learning import fixed_sections, sections_of
 
 HOST_OPERATIONS = ("infeed", "outfeed", "send", "send-done", "recv", "recv-done")
@@ -49,19 +51,20 @@ class World(NamedTuple):
     sessions: SessionSet
 
 
-def config(sessions: int = SESSIONS, **sections: Mapping[str, Any]) -> RunConfig:
+def config(sessions: int = SESSIONS, algorithm: str = "ppo", **sections: Any) -> RunConfig:
     """The shared configuration with some keys changed, e.g. `config(ppo={"num_envs": 1024})`; `ppo`
-    holds all keys of the learner (`learning.sections_of`)."""
-    own: dict[str, dict[str, Any]] = fixed_sections() | {
+    holds all keys of the learner (`learning.sections_of`). Of another algorithm, what no section
+    names has the package's defaults."""
+    own: Values = fixed_sections() | {
+        "algorithm": algorithm,
         "data": {"market": "NQ", "source": "synthetic", "synthetic_sessions": sessions},
         "split": {"test_sessions": 0},
     }
-    if "ppo" in sections:
-        sections = {
-            name: values for name, values in sections.items() if name != "ppo"
-        } | sections_of(sections["ppo"])
-    for name, values in sections.items():
-        own[name] = own.get(name, {}) | dict(values)
+    if algorithm != "ppo":
+        del own["ppo"]
+    learner = sections_of(sections.pop("ppo", {}))
+    for name, values in (sections | learner).items():
+        own[name] = own.get(name, {}) | values
     return make_config(own)
 
 
@@ -70,30 +73,9 @@ def _market(sessions: int) -> Market:
     return load_market(config(sessions))
 
 
-def learner_config(
-    algorithm: str, sessions: int = SESSIONS, **sections: Mapping[str, Any]
-) -> RunConfig:
-    """The shared configuration for another learner than PPO, whose own section has the package's
-    defaults.
-    """
-    own = {name: dict(values) for name, values in fixed_sections().items() if name != "ppo"} | {
-        "algorithm": algorithm,
-        "data": {"market": "NQ", "source": "synthetic", "synthetic_sessions": sessions},
-        "split": {"test_sessions": 0},
-    }
-    for name, values in sections.items():
-        own[name] = own.get(name, {}) | dict(values)
-    return make_config(own)
-
-
-def world(sessions: int = SESSIONS, **sections: Mapping[str, Any]) -> World:
-    """Environment and parameters of `config(...)` over all its sessions."""
-    return world_of(config(sessions, **sections), sessions)
-
-
-def world_of(chosen: RunConfig, sessions: int) -> World:
-    """Environment and parameters of a configuration over all sessions of the shared market."""
-    market = _market(sessions)
+def world(sessions: int = SESSIONS, algorithm: str = "ppo", **sections: Any) -> World:
+    """Environment and parameters of `config(...)` over all sessions of the shared market."""
+    chosen, market = config(sessions, algorithm, **sections), _market(sessions)
     every = split_sessions(market, chosen.split)["train"]
     return World(chosen, TradingEnv(chosen.env), make_params(market, every, chosen), market, every)
 
@@ -122,6 +104,11 @@ def learner(world: World, total_updates: int, platform: str | None = None) -> Al
     will run.
     """
     return make_ppo(world.config, world.env, total_updates, summarise=summarise, platform=platform)
+
+
+def update_of(algorithm: Algorithm) -> Any:
+    """One update, jitted; it takes the state over as the training loop's does."""
+    return jax.jit(lambda state, params: algorithm.update(state, params, None), donate_argnums=0)
 
 
 def train_chunk(algorithm: Algorithm, state: PyTree, params: PyTree, updates: int) -> Compiled:
@@ -174,37 +161,15 @@ def host_transfers(program: Any) -> dict[str, int]:
     return dict(collections.Counter(found))
 
 
-def temporaries(program: Any) -> int:
-    """Bytes that a compiled program needs beside its arguments and results."""
-    return program.memory_analysis().temp_size_in_bytes
+def temporary_bytes(program: Any, steps: int) -> dict[str, float]:
+    """Temporaries of a program of training, in all and for each of its environment steps."""
+    bytes_ = program.memory_analysis().temp_size_in_bytes
+    return {"temporary_bytes": bytes_, "temporary_bytes_per_step": rounded(bytes_ / steps)}
 
 
 def tree_bytes(tree: PyTree) -> int:
     """Bytes of a pytree's arrays, or of their shapes."""
     return sum(_bytes(leaf) for leaf in jax.tree.leaves(tree))
-
-
-def matmul_flops(function: Callable[..., Any], *args: Any) -> int:
-    """Floating-point operations of all matrix products that `function` traces to, two per
-    multiplication and addition. Loops count by their length, a loop whose length is not known when
-    tracing once.
-    """
-    return _matmul_flops(jax.make_jaxpr(function)(*args).jaxpr)
-
-
-def _matmul_flops(jaxpr: Any) -> int:
-    total = 0
-    for equation in jaxpr.eqns:
-        if equation.primitive.name == "dot_general":
-            (contracted, _), _ = equation.params["dimension_numbers"]
-            inner = math.prod(equation.invars[0].aval.shape[axis] for axis in contracted)
-            total += 2 * inner * math.prod(equation.outvars[0].aval.shape)
-        inner_programs = [
-            getattr(leaf, "jaxpr", leaf) for leaf in jax.tree.leaves(list(equation.params.values()))
-        ]
-        within = sum(_matmul_flops(each) for each in inner_programs if hasattr(each, "eqns"))
-        total += within * equation.params.get("length", 1)
-    return total
 
 
 def stored(algorithm: Algorithm, state: PyTree, params: PyTree, num_steps: int) -> dict[str, int]:

@@ -9,18 +9,17 @@ counts.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import jaxtrade
 
 from . import harness
-from .catalogue import Options
+from .catalogue import Options, Values
 from .harness import Sample
+from .worker import search_path
 
 STARTS, QUICK_STARTS = 10, 1
 EMPTY, IMPORT, HELP = "python -c pass", "import jaxtrade", "jaxtrade --help"
@@ -35,24 +34,18 @@ def start(words: Sequence[str], times: int) -> Sample:
     """Mean wall and CPU seconds of some starts of `python WORDS`. Raises CalledProcessError if one
     fails.
     """
-    root = str(Path(jaxtrade.__file__).resolve().parent.parent)
-    path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
+    root = Path(jaxtrade.__file__).resolve().parent.parent
+    own = os.environ | {"PYTHONPATH": search_path(root, os.environ.get("PYTHONPATH"))}
 
     def starts() -> None:
         for _ in range(times):
-            subprocess.run(
-                [sys.executable, "-P", *words],
-                env=os.environ | {"PYTHONPATH": path},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                check=True,
-            )
+            harness.called([sys.executable, "-P", *words], env=own)
 
     sample, _ = harness.of_children(starts)
     return Sample(sample.wall / times, sample.cpu / times)
 
 
-def run(options: Options) -> dict[str, Any]:
+def run(options: Options) -> Values:
     starts = QUICK_STARTS if options.quick else STARTS
     for words in SIDES.values():
         start(words, 1)  # Python writes its compiled files

@@ -7,12 +7,14 @@ and its greatest repeat; every other value is a figure of its own. Imports no JA
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jaxtrade.errors import DataError
+from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.text import aligned
+
+from .catalogue import Values
 
 Place = tuple[str, ...]
 ABOUT = ("bench", "about", "quick", "stamp", "config", "forced", "reasons")  # not what was found
@@ -22,7 +24,7 @@ LEVEL = 1.05  # up to here a ratio is called level: repeats of one program diffe
 SCALES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
-def read(path: Path) -> dict[str, Any]:
+def read(path: Path) -> Values:
     """One result. Raises DataError: no such file, not JSON, not the result of a bench."""
     try:
         result = json.loads(path.read_text(encoding="utf-8"))
@@ -38,6 +40,15 @@ def read(path: Path) -> dict[str, Any]:
             f"{path}: no {', '.join(missing)} in it; expected a result of `jaxtrade bench`"
         )
     return result
+
+
+def refuse_full(paths: Iterable[Path]) -> None:
+    """Raises ConfigError: a full result stands where a quick one would go."""
+    for path in paths:
+        if path.exists() and not read(path)["quick"]:
+            raise ConfigError(
+                f"{path} is a full result, which --quick would replace; give another --out"
+            )
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -61,11 +72,14 @@ def size(value: float) -> str:
     return f"{value:.3g} B"
 
 
-def compared(ratio: float) -> str:
-    """What a ratio of speeds means, as it is shown. Below one is slower, however little; a little
-    above is level.
+def compared(ratio: float, interval: Sequence[float] | None = None) -> str:
+    """What a ratio of speeds means, as it is shown. With an interval that holds one it is level;
+    without an interval, below one is slower, however little, and a little above is level.
     """
     seen = float(f"{ratio:.3g}")
+    if interval:
+        low, high = interval
+        return "slower" if high < 1 else "faster" if low > 1 else "level"
     return "slower" if seen < 1 else "level" if seen <= LEVEL else "faster"
 
 
@@ -78,7 +92,7 @@ def flat(node: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
         yield from flat(child, (*place, str(key)))
 
 
-def found(result: Mapping[str, Any]) -> dict[Place, Any]:
+def found(result: Values) -> dict[Place, Any]:
     """What a result has found, by place; the ranges of measured figures among it."""
     return dict(flat({key: value for key, value in result.items() if key not in ABOUT}))
 
@@ -95,7 +109,7 @@ def shown(value: Any, place: Place) -> str:
     return size(value) if "bytes" in place[-1] else number(value)
 
 
-def text(result: Mapping[str, Any]) -> str:
+def text(result: Values) -> str:
     """Everything that a result says, for a terminal."""
     values = found(result)
     lines = [f"{result['bench']}: {result['about']}"]
@@ -118,10 +132,10 @@ def text(result: Mapping[str, Any]) -> str:
     return "\n".join([*lines, *(f"  {row}" for row in rows), *long])
 
 
-def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+def differences(old: Values, new: Values) -> Iterator[str]:
     """What makes two results hard to compare: machine, versions, configuration, a quick run."""
 
-    def about(result: Mapping[str, Any]) -> dict[Place, Any]:
+    def about(result: Values) -> dict[Place, Any]:
         stamp = {key: result["stamp"].get(key) for key in (*STAMPED, "versions")}
         return dict(flat({"quick": result["quick"], **stamp, "config": result.get("config", {})}))
 
@@ -131,7 +145,7 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]
             yield f"{'.'.join(place)}: {json.dumps(one)} -> {json.dumps(other)}"
 
 
-def comparison(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+def comparison(old: Values, new: Values) -> str:
     """New over old for every number that both have; first what else differs between them, last what
     one lacks.
     """

@@ -15,12 +15,9 @@ misses the target counts as the whole budget.
 
 from __future__ import annotations
 
-import importlib.util
-import tempfile
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -30,25 +27,24 @@ from jaxtrade.config import RunConfig, make_config
 from jaxtrade.interop.gymnax_adapter import from_gymnax
 from jaxtrade.interop.world import load_world
 from jaxtrade.rl.algorithms import make_algorithm
-from jaxtrade.types import Algorithm, Summary
+from jaxtrade.types import Summary
 
 from . import harness, sb3, setting
-from .catalogue import Options
-from .learning import learning_of, sections_of
-from .twin import make_tape, save
+from .catalogue import Options, Table, Values
+from .learning import learning_of
 from .worker import Reply, Worker
 
 # Reward per step, in risk units, of the policy that `tests/optimum/dp.py` finds, over the training
 # sessions' random starts: a test computes it again.
 OPTIMUM = 0.6994
-SECTIONS: dict[str, dict[str, Any]] = {
+SECTIONS: Table = {
     "data": {"market": "ES", "synthetic": "mean_reversion"},
     "account": {"preset": "rules_off_50k"},
     "env": {"task": "manage"},
 }
 SESSIONS = 40
 ROLLOUT = 2_048  # steps of one update, over all environments
-PPO: dict[str, Any] = {
+PPO: Values = {
     "num_minibatches": 8,
     "num_epochs": 4,
     "num_shards": 1,
@@ -115,7 +111,7 @@ class Recent:
     def reached(self) -> bool:
         return self.mean >= self._goal.target
 
-    def result(self, budget: int) -> dict[str, Any]:
+    def result(self, budget: int) -> Values:
         """reached; steps: until then, or the whole budget; last: mean of the last window, None if
         it was never full.
         """
@@ -124,12 +120,12 @@ class Recent:
         return {"reached": self.reached, "steps": steps, "last": self.mean if full else None}
 
 
-def config_of(num_envs: int) -> RunConfig:
+def config_of(num_envs: int, **more: Any) -> RunConfig:
     """The committed settings with `num_envs` environments; the steps and minibatches of an update
     stay the same.
     """
-    sections = sections_of({**PPO, "num_envs": num_envs, "num_steps": ROLLOUT // num_envs})
-    return setting.config(SESSIONS, **SECTIONS, **sections)
+    ppo = PPO | {"num_envs": num_envs, "num_steps": ROLLOUT // num_envs}
+    return setting.config(SESSIONS, ppo=ppo, **SECTIONS | more)
 
 
 REWARD = Summary(
@@ -139,81 +135,57 @@ REWARD = Summary(
 )
 
 
-class Job(NamedTuple):
-    """What a child trains, as JSON. gymnax: name of an environment, empty for the market's."""
-
-    config: dict[str, Any]
-    goal: Sequence[Any]
-    seeds: Sequence[int]
-    budget: int
-    gymnax: str = ""
-
-
-def algorithm_of(config: RunConfig, budget: int, gymnax: str = "") -> tuple[Algorithm, Any]:
-    """(the learner on its environment, the environment's parameters)."""
-    env, params = from_gymnax(gymnax) if gymnax else load_world(config)
-    updates = budget // (config.rollout.num_envs * config.rollout.num_steps)
-    return make_algorithm(config, env, updates, summarise=REWARD), params
-
-
-def ours(job: Sequence[Any]) -> Callable[[], Any]:
-    """For `Worker`. The first call traces and compiles, from no cache; each later one trains the
-    next seed until the target or the budget and returns `Recent.result`."""
+def ours(
+    config: Values, goal: Sequence[Any], seeds: Sequence[int], budget: int, gymnax: str = ""
+) -> Iterator[Any]:
+    """For `Worker`: the first repeat traces and compiles, from no cache; each later one trains the
+    next seed until the target or the budget and gives `Recent.result`. gymnax: name of an
+    environment, empty for the market's."""
     jax.config.update("jax_enable_compilation_cache", False)
-    chosen = Job(*job)
-    goal, order = Goal(*chosen.goal), iter(chosen.seeds)
-    algorithm, params = algorithm_of(make_config(chosen.config), chosen.budget, chosen.gymnax)
+    chosen, by = make_config(config), Goal(*goal)
+    env, params = from_gymnax(gymnax) if gymnax else load_world(chosen)
+    updates = budget // (chosen.rollout.num_envs * chosen.rollout.num_steps)
+    algorithm, key = make_algorithm(chosen, env, updates, summarise=REWARD), jax.random.key(0)
     steps = algorithm.steps_per_update
-    programs: tuple[Any, Any] | None = None
-
-    def work() -> dict[str, Any]:
-        nonlocal programs
-        if programs is None:
-            programs = compiled(algorithm, params)
-            return {}
-        init, step = programs
-        state, recent = init(jax.random.key(next(order)), params), Recent(goal)
-        while recent.steps < chosen.budget and not recent.reached:
+    yield
+    init = jax.jit(algorithm.init).lower(key, params).compile()
+    state = jax.eval_shape(algorithm.init, key, params)
+    step = setting.update_of(algorithm).lower(state, params).compile()
+    yield {}
+    for seed in seeds:
+        state, recent = init(jax.random.key(seed), params), Recent(by)
+        while recent.steps < budget and not recent.reached:
             state, metrics = step(state, params)
-            count = int(metrics["episodes"]) if goal.by == "episode" else 0
+            count = int(metrics["episodes"]) if by.by == "episode" else 0
             returns = float(metrics["episode_reward"]) * count if count else 0.0
             recent.add(steps, float(metrics["reward"]) * steps, count, returns)
-        return recent.result(chosen.budget)
-
-    return work
+        yield recent.result(budget)
 
 
-def compiled(algorithm: Algorithm, params: Any) -> tuple[Any, Any]:
-    """The programs of the first state and of an update, which takes the state over."""
-    key = jax.random.key(0)
-    init = jax.jit(algorithm.init).lower(key, params).compile()
-    update = jax.jit(lambda state, params: algorithm.update(state, params, None), donate_argnums=0)
-    return init, update.lower(jax.eval_shape(algorithm.init, key, params), params).compile()
-
-
-def stable_baselines(job: Sequence[Any], path: str, threads: Sequence[int]) -> Callable[[], Any]:
-    """For `Worker`: MaskablePPO under DummyVecEnv. The first call chooses the number of torch
+def stable_baselines(
+    config: Values,
+    goal: Sequence[Any],
+    seeds: Sequence[int],
+    budget: int,
+    path: str,
+    threads: Sequence[int],
+) -> Iterator[Any]:
+    """For `Worker`: MaskablePPO under DummyVecEnv. The first repeat chooses the number of torch
     threads.
     """
-    chosen = Job(*job)
-    ppo, order = learning_of(make_config(chosen.config)), iter(chosen.seeds)
-    envs, begun = sb3.vector_env(path, "dummy", ppo.num_envs), False
-
-    def work() -> dict[str, Any]:
-        nonlocal begun
-        if not begun:
-            begun = True
-            count, trial = sb3.choose_threads(envs, sb3.arguments(ppo), threads)
-            return {"threads": count, "trial_seconds": trial}
-        update, recent = sb3.Learner(ppo, envs, next(order)), Recent(Goal(*chosen.goal))
-        while recent.steps < chosen.budget and not recent.reached:
+    ppo = learning_of(make_config(config))
+    envs = sb3.vector_env(path, "dummy", ppo.num_envs)
+    yield
+    count, trial = sb3.choose_threads(envs, sb3.arguments(ppo), threads)
+    yield {"threads": count, "trial_seconds": trial}
+    for seed in seeds:
+        update, recent = sb3.Learner(ppo, envs, seed), Recent(Goal(*goal))
+        while recent.steps < budget and not recent.reached:
             recent.add(ROLLOUT, update() * ROLLOUT)
-        return recent.result(chosen.budget)
-
-    return work
+        yield recent.result(budget)
 
 
-def summary(replies: Sequence[Reply]) -> dict[str, Any]:
+def summary(replies: Sequence[Reply]) -> Values:
     """Medians over the seeds and, in the seeds' order, every seed's figures."""
     columns = {
         "seconds": [reply.sample.wall for reply in replies],
@@ -221,24 +193,19 @@ def summary(replies: Sequence[Reply]) -> dict[str, Any]:
         "env_steps": [reply.answer["steps"] for reply in replies],
     }
     reached = sum(reply.answer["reached"] for reply in replies)
-    result: dict[str, Any] = {"repeats": len(replies), "reached": reached}
+    result: Values = {"repeats": len(replies), "reached": reached}
     for name, values in columns.items():
         result |= harness.middle(name, values)
         result[f"{name}_each"] = [harness.rounded(value) for value in values]
     return result | {"last_each": [reply.answer["last"] for reply in replies]}
 
 
-def compare(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
+def compare(ours: Values, theirs: Values) -> Values:
     """How many times sooner we are there (medians), and our environment steps over theirs."""
-
-    def sooner(compiling: bool) -> dict[str, float]:
-        return {
-            clock: harness.rounded(theirs[key] / (ours[key] + compiling * ours[f"compile_{key}"]))
-            for clock, key in (("wall", "seconds"), ("cpu", "cpu_seconds"))
-        }
-
-    return sooner(False) | {
-        "with_compile": sooner(True),
+    clocks = ("seconds", "cpu_seconds")
+    compiling = {key: ours[key] + ours[f"compile_{key}"] for key in clocks}
+    return harness.sooner(ours, theirs) | {
+        "with_compile": harness.sooner(compiling, theirs),
         "env_steps": harness.rounded(ours["env_steps"] / theirs["env_steps"]),
     }
 
@@ -251,15 +218,14 @@ class Race:
         self._workers: dict[str, Worker] = {}
         self._first: dict[str, Reply] = {}
 
-    def add(self, name: str, work: str, given: Mapping[str, Any], threads: int) -> None:
+    def add(self, name: str, work: str, threads: int = 1, **given: Any) -> None:
         """A side: `MODULE.FUNCTION`. It prepares before the next child starts, for compiling and
         trials of threads are timed."""
-        module, _, function = work.partition(".")
-        worker = Worker(module, function, given, threads, {"NPROC": str(threads)})
+        worker = Worker(*work.split("."), given, threads, {"NPROC": str(threads)})
         self._workers[name] = self._stack.enter_context(worker)
         self._first[name] = worker.run()
 
-    def run(self, seeds: int) -> dict[str, dict[str, Any]]:
+    def run(self, seeds: int) -> Table:
         """Side -> `summary`, with what it said when it had prepared."""
         work = {name: worker.run for name, worker in self._workers.items()}
         found = {}
@@ -272,28 +238,25 @@ class Race:
         return found
 
 
-def run(options: Options) -> dict[str, Any]:
+def run(options: Options) -> Values:
     """`sides`: "ours/N" and "sb3/N" with N environments. `ratios`: by N, over SB3 with as many.
     `at_fastest`: the one of these with SB3's least median seconds, the bench's answer.
     """
     counts, seeds = (NUM_ENVS[-1:], SEEDS[:2]) if options.quick else (NUM_ENVS, SEEDS)
     budget = 16 * ROLLOUT if options.quick else BUDGET
     threads = [1] if options.quick else sorted({1, harness.cores()})
-    left_out: dict[str, str] = {}
+    missing = sb3.missing("sb3_contrib")
     with ExitStack() as stack:
-        path = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "tape.npz"
         env, params = load_world(config_of(counts[0]))
-        save(make_tape(env.config, params), path)
-        race = Race(stack)
-        jobs = {n: Job(config_of(n).model_dump(mode="json"), GOAL, seeds, budget) for n in counts}
-        for count, job in jobs.items():
-            race.add(f"ours/{count}", "time_to_reward.ours", {"job": job}, 1)
-        for count, job in jobs.items():
-            if importlib.util.find_spec("sb3_contrib") is None:
-                left_out[f"sb3/{count}"] = sb3.MISSING
-                continue
-            given = {"job": job, "path": str(path), "threads": threads}
-            race.add(f"sb3/{count}", "time_to_reward.stable_baselines", given, threads[-1])
+        path = stack.enter_context(sb3.taped(env.config, params))
+        race, given = Race(stack), {"goal": GOAL, "seeds": seeds, "budget": budget}
+        configs = {count: config_of(count).model_dump(mode="json") for count in counts}
+        for count, config in configs.items():
+            race.add(f"ours/{count}", "time_to_reward.ours", config=config, **given)
+        for count, config in {} if missing else configs.items():
+            own = {"config": config, "path": path, "threads": threads}
+            name = f"sb3/{count}"
+            race.add(name, "time_to_reward.stable_baselines", threads[-1], **own, **given)
         sides = race.run(len(seeds))
     ratios = {
         str(count): compare(sides[f"ours/{count}"], sides[f"sb3/{count}"])
@@ -312,7 +275,7 @@ def run(options: Options) -> dict[str, Any]:
         },
         "sides": sides,
         "ratios": ratios,
-        "left_out": left_out,
+        "left_out": {f"sb3/{count}": missing for count in counts if missing},
         "differences": {"sb3": list(sb3.DIFFERENCES)},
     }
     if ratios:

@@ -26,8 +26,8 @@ end ("end_reason", `EndReason`; "equity", mills): SB3 copies it in every step.
 from __future__ import annotations
 
 import functools
-import json
-from collections.abc import Callable, Mapping
+import pickle
+from collections.abc import Callable
 from operator import index
 from pathlib import Path
 from struct import Struct
@@ -94,42 +94,32 @@ class Session(NamedTuple):
     complete: bool
 
 
-class Bar(NamedTuple):
-    """Ticks. stop, target: distances of a bracket decided on at this bar's close; trail: of one
-    ratcheted there.
-    may_enter: calendar and warm-up. per_atr: 1 / ticks. seen: float32[D], the observation of one
-        who is flat."""
-
-    open: int
-    high: int
-    low: int
-    close: int
-    stop: int
-    target: int
-    trail: int
-    may_enter: bool
-    per_atr: float
-    seen: np.ndarray
-
-
-class Tape(NamedTuple):
-    """The bars of every session of a split, one session after the other. About 1.5 kB per bar, most
-    of it `seen`.
-    """
-
-    rules: Rules
-    sessions: tuple[Session, ...]
-    bars: tuple[Bar, ...]
-    size: int  # D
+# A bar. Ticks: open, high, low, close; stop and target: distances of a bracket decided on at its
+# close; trail: of one ratcheted there. Then may_enter: calendar and warm-up; per_atr: 1 / ticks; seen:
+# float32[D], the observation of one who is flat. A plain tuple, which Python unpacks faster than
+# a named one.
+Bar = tuple[int, int, int, int, int, int, int, bool, float, np.ndarray]
 
 
 class Columns(NamedTuple):
-    """The bars of a tape as arrays: int64[n, 7], bool[n], float64[n], float32[n, D], see `Bar`."""
+    """The bars of a tape as arrays: int64[n, 7], bool[n], float64[n], float32[n, D], as in `Bar`."""
 
     ticks: np.ndarray
     may_enter: np.ndarray
     per_atr: np.ndarray
     seen: np.ndarray
+
+
+class Tape(NamedTuple):
+    """The bars of every session of a split, one session after the other, as arrays and as what
+    Python reads fastest: tuples of its own numbers. About 1.5 kB per bar, most of it `seen`.
+    """
+
+    rules: Rules
+    sessions: tuple[Session, ...]
+    columns: Columns
+    bars: tuple[Bar, ...]
+    size: int  # D
 
 
 def make_tape(config: EnvConfig, params: EnvParams) -> Tape:
@@ -149,23 +139,16 @@ def make_tape(config: EnvConfig, params: EnvParams) -> Tape:
         sessions.append(Session(at, at + len(rows) - 1, starts[i], complete[i]))
         parts.append(session_columns(config, params, rows))
         at += len(rows)
-    return assembled(
-        rules_of(config, params), sessions, Columns(*map(np.concatenate, zip(*parts, strict=True)))
-    )
+    columns = Columns(*map(np.concatenate, zip(*parts, strict=True)))
+    return assembled(rules_of(config, params), tuple(sessions), columns)
 
 
-def assembled(rules: Rules, sessions: list[Session], columns: Columns) -> Tape:
-    """Arrays as what Python reads fastest: tuples of its own numbers."""
-    ticks, *others = columns
-    bars = tuple(
-        Bar(*row, *rest)
-        for row, *rest in zip(
-            ticks.tolist(),
-            *(list(column) if column.ndim > 1 else column.tolist() for column in others),
-            strict=True,
-        )
-    )
-    return Tape(rules, tuple(sessions), bars, columns.seen.shape[1])
+def assembled(rules: Rules, sessions: tuple[Session, ...], columns: Columns) -> Tape:
+    """The tape of these bars."""
+    ticks, may_enter, per_atr, seen = columns
+    rest = zip(ticks.tolist(), may_enter.tolist(), per_atr.tolist(), seen, strict=True)
+    bars = tuple((*row, *others) for row, *others in rest)
+    return Tape(rules, sessions, columns, bars, seen.shape[1])
 
 
 def check_covered(config: EnvConfig, params: EnvParams) -> None:
@@ -268,24 +251,14 @@ def windows(config: EnvConfig, view: MarketView, rows: np.ndarray) -> np.ndarray
 
 
 def save(tape: Tape, path: Path) -> None:
-    """For other processes, see `load`. `path` ends in .npz."""
-    columns = list(zip(*tape.bars, strict=True))
-    arrays = Columns(np.array(columns[:7]).T, *map(np.array, columns[7:]))
-    np.savez(
-        path, rules=json.dumps(tape.rules), sessions=np.array(tape.sessions), **arrays._asdict()
-    )
+    """For other processes, see `load`."""
+    path.write_bytes(pickle.dumps((tape.rules, tape.sessions, tape.columns)))
 
 
 @functools.lru_cache(maxsize=2)
 def load(path: str) -> Tape:
     """A tape that `save` wrote, once per process: its environments share it."""
-    with np.load(path) as saved:
-        sessions = [
-            Session(first, flat, row, bool(complete))
-            for first, flat, row, complete in saved["sessions"].tolist()
-        ]
-        rules = Rules(*json.loads(saved["rules"].item()))
-        return assembled(rules, sessions, Columns(*(saved[name] for name in Columns._fields)))
+    return assembled(*pickle.loads(Path(path).read_bytes()))
 
 
 # -------------------------------------------------------------------------------------- the twin
@@ -311,21 +284,18 @@ LIMIT = 1e30  # of the observation space, as in the package's gymnasium and gymn
 _write: Callable[..., None] = Struct(f"{POSITION_SLOTS + FLAGS}f").pack_into
 
 
-class Choice(NamedTuple):
-    """What may be done: action ids, and the same as bool[7] (read-only; None after an end)."""
-
-    legal: frozenset[int]
-    mask: np.ndarray | None
+# What may be done: action ids, and the same as bool[7] (read-only; None after an end).
+Choice = tuple[frozenset[int], np.ndarray | None]
 
 
 def _choice(*legal: int) -> Choice:
     mask = np.zeros(NUM_ACTIONS, bool)
     mask[list(legal)] = True
     mask.flags.writeable = False
-    return Choice(frozenset(legal), mask)
+    return frozenset(legal), mask
 
 
-OVER = Choice(frozenset(), None)
+OVER: Choice = frozenset(), None
 WAITING, FREE = _choice(HOLD), _choice(HOLD, BUY, SELL)
 # In position: [break-even legal][0 nothing about the trail, 1 ENABLE_TRAIL, 2 DISABLE_TRAIL legal]
 HELD = tuple(
@@ -344,12 +314,15 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
     __slots__ = (
         "_at",
         "_bars",
+        "_be_ticks",
         "_choice",
         "_days",
         "_entry",
+        "_figures",
         "_flat",
         "_kind",
         "_locked",
+        "_max_steps",
         "_offset",
         "_opened",
         "_rules",
@@ -375,11 +348,17 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
         self.action_space = gymnasium.spaces.Discrete(NUM_ACTIONS)
         self._tape, self._bars, self._rules = tape, tape.bars, tape.rules
         self._offset = 4 * (tape.size - POSITION_SLOTS - FLAGS)
+        rules = tape.rules
+        self._be_ticks, self._max_steps = rules.be_ticks, rules.max_steps
+        self._figures = (
+            *(rules.worth, rules.fees, rules.slippage, rules.be_ticks),
+            *(rules.drawdown, rules.cap, rules.live, rules.reward),
+        )
         self._choice = OVER
 
     # ------------------------------------------------------------------ reset
     def reset(
-        self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """-> (observation, {"row"}). Raises ConfigError at options that name no decision bar."""
         super().reset(seed=seed)
@@ -393,8 +372,8 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
         self._session_floor = -self._rules.daily_loss
         self.exit_reason = NO_EXIT
         bar = self._bars[self._at]
-        self._choice = FREE if bar.may_enter else WAITING
-        return bar.seen.copy(), {"row": self.row}
+        self._choice = FREE if bar[7] else WAITING
+        return bar[9].copy(), {"row": self.row}
 
     def _drawn(self) -> tuple[int, int]:
         """(slot, position on the tape): a session, then one of its decision bars, each drawn
@@ -406,7 +385,7 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
             self.np_random.integers(session.first, session.flat)
         ) if self._rules.random_start else (session.first)
 
-    def _place(self, options: Mapping[str, Any]) -> tuple[int, int]:
+    def _place(self, options: dict[str, Any]) -> tuple[int, int]:
         sessions = self._tape.sessions
         if set(options) != {"slot", "row"}:
             raise ConfigError(f"reset options {sorted(options)}: expected slot and row, or none")
@@ -434,7 +413,7 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
         """bool[7] of the observation last given. Raises ResetNeeded where there is none to act
         on.
         """
-        mask = self._choice.mask
+        mask = self._choice[1]
         if mask is None:
             raise ResetNeeded(
                 "action_masks before reset, or after the episode's end: call reset() first"
@@ -457,27 +436,43 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
         action = index(action)
         if action not in self._choice[0]:
             action = self._refused(action)
-        (
-            worth,
-            fees,
-            slippage,
-            be_ticks,
-            drawdown,
-            cap,
-            _,
-            daily_fails,
-            profit_target,
-            min_days,
-            live,
-            _,
-            _,
-            max_steps,
-            _,
-            reward_scale,
-        ) = self._rules
-        decided = self._at
-        self._at = at = decided + 1
-        open_, high, low, close, _, _, trail, may_enter, per_atr, seen = self._bars[at]
+        self._at = at = self._at + 1
+        bar = self._bars[at]
+        if self._side or action:
+            reward, end = self._traded_bar(action, at, bar)
+        else:  # nothing happens to an account that has no position and no order
+            reward, end, self.exit_reason = 0.0, GOES_ON, NO_EXIT
+        self._time = time = self._time + 1
+        if not end and (at == self._flat or time == self._max_steps):
+            end = self._over(at)
+            bar = self._bars[self._at]
+
+        observation, side = bar[9].copy(), self._side
+        if side:
+            close, per_atr = bar[3] * side, bar[8]
+            entry, stop, trailing = self._entry, self._stop, self._trailing
+            gain, held = close - entry, (at - self._opened + 1) / BARS_PER_DAY
+            risk, room = abs(stop - close) * per_atr, abs(self._target - close) * per_atr
+            _write(observation, self._offset, side, gain * per_atr, risk, room, held, 0, 1, 1)
+            self._choice = HELD[stop < entry + self._be_ticks < close][
+                2 if trailing else stop >= entry and gain > 0
+            ]
+        elif self._locked:
+            observation[-FLAGS] = 0
+            self._choice = WAITING
+        else:
+            self._choice = FREE if bar[7] else WAITING
+        if not end:
+            return observation, reward, False, False, {}
+        self._choice = OVER
+        truncated = end >= STEP_LIMIT
+        info = {"end_reason": end, "equity": self.equity}
+        return observation, reward, not truncated, truncated, info
+
+    def _traded_bar(self, action: int, at: int, bar: Bar) -> tuple[float, int]:
+        """A bar of an account with a position or an order -> (reward, end)."""
+        worth, fees, slippage, be_ticks, drawdown, cap, live, scale = self._figures
+        open_, high, low, close, _, _, trail, _, _, _ = bar
         side, balance, high_water = self._side, self.balance, self.high_water
         filled, reason = False, NO_EXIT
         entry, stop, target = self._entry, self._stop, self._target
@@ -496,28 +491,24 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
                 stop, self._kind = entry + be_ticks, BREAKEVEN
             elif action:
                 self._trailing = action == ENABLE_TRAIL
-        elif action:  # 5c: legal, so nothing forbids it
+        else:  # 5c: legal, so nothing forbids it
             side, filled = (1 if action == BUY else -1), True
-            bracket = self._bars[decided]
+            bracket = self._bars[at - 1]
             entry, stop, target = open_ + slippage, open_ - bracket[4], open_ + bracket[5]
             balance -= fees
             self._kind, self._trailing, self._opened = INITIAL, False, at
 
-        floor = high_water - drawdown
+        floor, session_floor = high_water - drawdown, self._session_floor
         if floor > cap:
             floor = cap
-        session_floor = self._session_floor
         equity = balance
         if side:
             highest = floor if floor > session_floor else session_floor
             level = entry + (highest + fees - balance) // worth  # liquidation: a second stop
-            nearest = level if level >= stop else stop
-            out = None
+            nearest, out = (level if level >= stop else stop), None
             if open_ <= nearest:  # 5e
-                out, reason = (
-                    open_ - slippage,
-                    BY_LIQUIDATION if level >= stop else BY_STOP + self._kind,
-                )
+                out = open_ - slippage
+                reason = BY_LIQUIDATION if level >= stop else BY_STOP + self._kind
             elif open_ >= target:
                 out, reason = open_, BY_TARGET
             else:  # 5f
@@ -525,8 +516,7 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
                 if live:
                     marked = balance + ((target if touched else high) - entry) * worth
                     if marked > high_water:
-                        high_water = marked
-                        floor = high_water - drawdown
+                        high_water, floor = marked, marked - drawdown
                         if floor > cap:
                             floor = cap
                         highest = floor if floor > session_floor else session_floor
@@ -538,73 +528,40 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
                 elif touched:
                     out, reason = target, BY_TARGET
             if out is None and at == self._flat:  # 5g
-                out = close - slippage
-                reason = BY_FLAT if self._tape.sessions[self._slot].complete else BY_END_OF_DATA
+                out, reason = close - slippage, self._by_flat()
             if out is None:
                 equity = balance + (close - entry) * worth  # 5h
-                if self._trailing:  # 5k, live from the next bar
-                    level = close - trail
-                    if level > stop:
-                        stop, self._kind = level, TRAIL
+                if self._trailing and close - trail > stop:  # 5k, live from the next bar
+                    stop, self._kind = close - trail, TRAIL
             else:
                 balance += (out - entry) * worth - fees
                 equity, side, filled = balance, 0, True
-        reward = (equity - self.equity) * reward_scale
-        self.balance, self.equity, self.high_water, self.exit_reason = (
-            balance,
-            equity,
-            high_water,
-            reason,
-        )
+        reward = (equity - self.equity) * scale
+        self.balance, self.equity, self.high_water = balance, equity, high_water
         self._side, self._entry, self._stop, self._target = side, entry, stop, target
+        self.exit_reason = reason
+        if filled or equity <= floor or equity <= session_floor:
+            return reward, self._ended(filled, floor)
+        return reward, GOES_ON
 
+    def _by_flat(self) -> int:
+        complete = self._tape.sessions[self._slot].complete
+        return BY_FLAT if complete else BY_END_OF_DATA
+
+    def _ended(self, filled: bool, floor: int) -> int:
+        """The end by an account's rules after a fill, or at a limit; `floor`: that of the equity."""
+        rules, end = self._rules, GOES_ON
         if filled and not self._traded:
             self._traded = True
             self._days += 1
-        end = GOES_ON
-        if equity <= session_floor:  # 5i
+        if self.equity <= self._session_floor:  # 5i
             self._locked = True
-            if daily_fails:
+            if rules.daily_fails:
                 end = DAILY_LOSS
-        if equity <= floor:
-            end = BUST
-        elif not end and balance >= profit_target and not side and self._days >= min_days:  # 5j
-            end = TARGET
-        self._time += 1
-        if not end and (at == self._flat or self._time == max_steps):
-            end = self._over(at)
-            at = self._at
-            _, _, _, _, _, _, _, may_enter, _, seen = self._bars[at]
-
-        observation = seen.copy()
-        if side:
-            gain = close - entry
-            trailing = self._trailing
-            _write(
-                observation,
-                self._offset,
-                side,
-                gain * per_atr,
-                abs(stop - close) * per_atr,
-                abs(target - close) * per_atr,
-                (at - self._opened + 1) / BARS_PER_DAY,
-                0,
-                1,
-                1,
-            )
-            self._choice = HELD[stop < entry + be_ticks < close][
-                2 if trailing else stop >= entry and gain > 0
-            ]
-        elif self._locked:
-            observation[-FLAGS] = 0
-            self._choice = WAITING
-        else:
-            self._choice = FREE if may_enter else WAITING
-        if not end:
-            return observation, reward, False, False, {}
-        self._choice = OVER
-        truncated = end >= STEP_LIMIT
-        return observation, reward, not truncated, truncated, {"end_reason": end, "equity": equity}
+        if self.equity <= floor:
+            return BUST
+        flat = not self._side and self._days >= rules.min_days
+        return TARGET if not end and flat and self.balance >= rules.target else end  # 5j
 
     def _over(self, at: int) -> int:
         """The end at a session's flat bar or at the step limit; GOES_ON at the first bar of the

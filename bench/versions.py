@@ -21,20 +21,19 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from jaxtrade import interrupt
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs.computing import threads_of
 
 from . import harness, setting
-from .catalogue import Options
+from .catalogue import Options, Table, Values
 from .harness import Sample, commit
+from .worker import Child, search_path
 
 ROOT = Path(__file__).resolve().parent.parent
 RATE = {"num_shards": 1, "num_envs": 16}
 # Keys of the learner, by their own names; `env` steps without one.
-SHAPES: dict[str, dict[str, Any]] = {
+SHAPES: Table = {
     "env": {"num_envs": 4096, "num_steps": 64},
     "small": {
         **RATE,
@@ -67,64 +66,20 @@ UNHEALTHY = 1  # exit code
 COMMAND = "import sys; from jaxtrade.cli import main; sys.exit(main())"
 # The counts of quickstart.yaml when this bench was made: both versions know these keys, whatever
 # their defaults are.
-QUICKSTART = (
-    "rollout.num_envs=256",
-    "rollout.num_steps=64",
-    "ppo.num_minibatches=8",
-    "ppo.num_epochs=4",
-    "train.chunk_updates=5",
-    "train.checkpoint_every=2",
-)
+QUICKSTART = """
+rollout.num_envs=256 rollout.num_steps=64 ppo.num_minibatches=8 ppo.num_epochs=4
+train.chunk_updates=5 train.checkpoint_every=2
+"""
 STEPS, QUICK_STEPS = "train.total_timesteps=1_000_000", "train.total_timesteps=20480"
 REPEATS_OF_COMMANDS = 5  # at most: each takes half a minute
 
 
-class Child:
-    """Repeats of one shape of one version, in a process of its own."""
-
-    def __init__(self, code: Path, shape: Mapping[str, Any], sessions: int, threads: int) -> None:
-        words = [sys.executable, "-P", CHILD, json.dumps(dict(shape)), str(sessions)]
-        self._process = subprocess.Popen(
-            words,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment(code) | {"NPROC": str(threads)},
-            start_new_session=True,
-        )
-
-    def run(self) -> Sample:
-        """One repeat. Raises ConfigError if the process ended."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write("go\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        if not line:
-            raise ConfigError(
-                f"a version cannot run this bench (status {self._process.wait()}); its error is above"
-            )
-        return Sample(*json.loads(line))
-
-    def __enter__(self) -> Child:
-        self._held = ExitStack()
-        self._held.enter_context(interrupt.child(self._process))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        assert self._process.stdin is not None
-        with self._held:
-            self._process.stdin.close()
-            self._process.wait()
-
-
 def environment(code: Path) -> dict[str, str]:
     """Variables of a process that runs the checkout `code`."""
-    path = os.pathsep.join([str(code), *filter(None, [os.environ.get("PYTHONPATH")])])
-    return os.environ | {"PYTHONPATH": path}
+    return os.environ | {"PYTHONPATH": search_path(code, os.environ.get("PYTHONPATH"))}
 
 
-def threads(shape: Mapping[str, Any], new: bool) -> int:
+def threads(shape: Values, new: bool) -> int:
     """The compute threads that a version chooses for a shape."""
     cores = harness.cores()
     return threads_of(setting.config(ppo=shape), cores) if new and "hidden" in shape else cores
@@ -138,9 +93,9 @@ def command(code: Path, caches: Path, quick: bool) -> Sample:
     own = environment(code) | dict.fromkeys(names, str(caches))
     own.pop("NPROC", None)
     with tempfile.TemporaryDirectory() as folder:
-        words = [sys.executable, "-P", "-c", COMMAND, "train", "quickstart", "--run-dir"]
-        words.append(f"{folder}/run")
-        for key in (*QUICKSTART, QUICK_STEPS if quick else STEPS):
+        words = [sys.executable, "-P", "-c", COMMAND, "train", "quickstart"]
+        words += ["--run-dir", f"{folder}/run"]
+        for key in (*QUICKSTART.split(), QUICK_STEPS if quick else STEPS):
             words += ["--set", key]
         run = partial(subprocess.run, words, env=own, capture_output=True, text=True, cwd=folder)
         sample, done = harness.of_children(run)
@@ -150,27 +105,26 @@ def command(code: Path, caches: Path, quick: bool) -> Sample:
     return sample
 
 
-def commands(codes: Mapping[str, Path], options: Options) -> dict[str, Any]:
+def commands(codes: Mapping[str, Path], options: Options) -> Values:
     """The whole command with empty caches (cold) and with filled ones (warm) -> what its sides
     took, by name.
     """
+
+    def cold(code: Path) -> Sample:
+        with tempfile.TemporaryDirectory() as caches:
+            return command(code, Path(caches), options.quick)
+
     with tempfile.TemporaryDirectory() as folder:
-        filled = {side: Path(folder) / side for side in codes}
-
-        def cold(code: Path) -> Sample:
-            with tempfile.TemporaryDirectory() as caches:
-                return command(code, Path(caches), options.quick)
-
-        for side, code in codes.items():
-            command(code, filled[side], options.quick)
         work = {f"quickstart cold/{side}": partial(cold, code) for side, code in codes.items()}
         for side, code in codes.items():
-            work[f"quickstart warm/{side}"] = partial(command, code, filled[side], options.quick)
+            warm = partial(command, code, Path(folder) / side, options.quick)
+            warm()  # fills the caches
+            work[f"quickstart warm/{side}"] = warm
         taken = harness.take_turns(work, min(options.repeats, REPEATS_OF_COMMANDS))
     return {side: harness.durations(samples) for side, samples in taken.items()}
 
 
-def computed(codes: Mapping[str, Path], options: Options) -> dict[str, dict[str, Any]]:
+def computed(codes: Mapping[str, Path], options: Options) -> Table:
     """The shapes of both versions, interleaved -> side by name."""
     sessions = 4 if options.quick else setting.SESSIONS
     with ExitStack() as stack:
@@ -179,13 +133,15 @@ def computed(codes: Mapping[str, Path], options: Options) -> dict[str, dict[str,
             for version, code in codes.items():
                 name = f"{shape}/{version}"
                 chosen[name] = threads(keys, version == NOW)
-                child = stack.enter_context(Child(code, keys, sessions, chosen[name]))
-                sides[name] = harness.Side(child.run, keys["num_envs"] * keys["num_steps"])
+                own = environment(code) | {"NPROC": str(chosen[name])}
+                words = [CHILD, json.dumps(keys), str(sessions)]
+                child = stack.enter_context(Child(name, words, own))
+                sides[name] = harness.worker_side(child, keys["num_envs"] * keys["num_steps"])
         found = harness.compare(sides, options.repeats)
     return {name: side | {"threads": chosen[name]} for name, side in found.items()}
 
 
-def run(options: Options) -> dict[str, Any]:
+def run(options: Options) -> Values:
     assert options.code is not None
     if not (ROOT / "bench" / "setting.py").is_file():
         raise ConfigError(
@@ -196,11 +152,7 @@ def run(options: Options) -> dict[str, Any]:
     shapes = QUICK if options.quick else SHAPES
     ratios = {name: harness.ratio(sides, f"{name}/{NOW}", f"{name}/{BEFORE}") for name in shapes}
     for kind in ("quickstart cold", "quickstart warm"):
-        now, before = (seconds[f"{kind}/{side}"] for side in (NOW, BEFORE))
-        ratios[kind] = {
-            clock: harness.rounded(before[key] / now[key])
-            for clock, key in (("wall", "seconds"), ("cpu", "cpu_seconds"))
-        }
+        ratios[kind] = harness.sooner(*(seconds[f"{kind}/{side}"] for side in (NOW, BEFORE)))
     return {
         "config": {"shapes": shapes, "repeats": options.repeats},
         "before": commit(options.code),

@@ -2,10 +2,11 @@
 other, and a GPU's memory, or a whole TPU, belongs to one process.
 
     with Worker("sb3", "trainer", {"num_envs": 4}, threads=1) as worker:
-        sample = worker.run()          # one repeat of `bench.sb3.trainer(num_envs=4)()`
+        sample = worker.run()          # one repeat of `bench.sb3.trainer(num_envs=4)`
     once("correctness.update", {}, 60) # what `bench.correctness.update()` returns, within a minute
 
-The child builds the work once, then does one repeat per request and times itself: wall seconds, and
+The work is a generator. What it does before its first `yield` is preparation; then each request
+resumes it until it yields the answer of one repeat. The child times itself: wall seconds, and
 CPU seconds of itself and of the processes it has started. It waits on a pipe in between, which
 costs nothing. It has a group of processes of its own, so that what it has started ends with it.
 """
@@ -21,14 +22,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from jaxtrade import interrupt
 
 from . import idle
+from .catalogue import Values
 
 ROOT = Path(__file__).resolve().parent.parent  # of a checkout
 CODE = "import sys; from importlib import import_module as load; load(sys.argv[1] + '.worker').serve(sys.argv)"
@@ -63,33 +65,19 @@ class LateError(WorkerError):
     """A repeat was not done when its time was over."""
 
 
-class Worker:
-    """`module.function(**arguments)` of this package in a child; it returns the work to repeat.
-    variables: put over this process's environment."""
+class Child:
+    """A process that answers each line on its stdin by a line of JSON: a `Reply`, and the ticks of
+    its sides (`idle`). name: for messages. variables: its environment."""
 
-    def __init__(
-        self,
-        module: str,
-        function: str,
-        arguments: Mapping[str, Any],
-        threads: int | None = None,
-        variables: Mapping[str, str] | None = None,
-    ) -> None:
-        own = dict(os.environ) | dict(variables or {})
-        own |= {} if threads is None else dict.fromkeys(THREADS, str(threads))
-        package = __package__ or "bench"
-        if package == "bench":  # installed, ROOT is the package itself, whose types.py would hide
-            path = [str(ROOT), *filter(None, [own.get("PYTHONPATH")])]  # Python's
-            own["PYTHONPATH"] = os.pathsep.join(path)
-        self.name = f"{module}.{function}({json.dumps(dict(arguments))})"
-        words = [package, module, function, json.dumps(dict(arguments))]
+    def __init__(self, name: str, words: Sequence[str], variables: Mapping[str, str]) -> None:
+        self.name = name
         # -P: a checkout that is the working directory must not stand before what is installed
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", CODE, *words],
+            [sys.executable, "-P", *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=own,
+            env=variables,
             start_new_session=True,
         )
         self._held = ExitStack()
@@ -109,14 +97,16 @@ class Worker:
             else:
                 self._process.kill()
 
-        timer = None if seconds is None else threading.Timer(seconds, end)
-        if timer is not None:
-            timer.start()
+        timer = threading.Timer(threading.TIMEOUT_MAX if seconds is None else seconds, end)
+        timer.daemon = True
+        timer.start()
         try:
-            line = self._asked()
+            print("go", file=self._process.stdin, flush=True)
+            line = next(iter(self._process.stdout or ()), "")
+        except BrokenPipeError:
+            line = ""
         finally:
-            if timer is not None:
-                timer.cancel()
+            timer.cancel()
         if late.is_set():
             self._process.wait()
             raise LateError(f"{self.name}: it was ended after {seconds:.0f} seconds, its limit")
@@ -124,41 +114,50 @@ class Worker:
             raise WorkerError(
                 f"{self.name}: the process ended with status {self._process.wait()}; its error is above"
             )
-        reply = json.loads(line)
+        reply = {"peak_bytes": 0, "answer": None, "ticks": {}} | json.loads(line)
         idle.LEDGER.merge(reply["ticks"])
         return Reply(Sample(reply["wall"], reply["cpu"]), reply["peak_bytes"], reply["answer"])
 
-    def _asked(self) -> str:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        try:
-            self._process.stdin.write("go\n")
-            self._process.stdin.flush()
-            return self._process.stdout.readline()
-        except BrokenPipeError:
-            return ""
-
-    def close(self) -> None:
-        """End the child; it stops what it started."""
-        assert self._process.stdin is not None
-        with self._held:
-            self._process.stdin.close()
-            self._process.wait()
-
-    def __enter__(self) -> Worker:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is KeyboardInterrupt:  # do not wait for the end of its repeat
-            self._held.close()
-        else:
-            self.close()
+        with self._held:
+            if kind is not KeyboardInterrupt:  # else do not wait for the end of its repeat
+                self._process.communicate()
+
+
+class Worker(Child):
+    """`module.function(**arguments)` of this package in a child: a generator of repeats.
+    variables: put over this process's environment."""
+
+    def __init__(
+        self,
+        module: str,
+        function: str,
+        arguments: Values,
+        threads: int | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        own = os.environ | dict(variables or {})
+        own |= {} if threads is None else dict.fromkeys(THREADS, str(threads))
+        package = __package__ or "bench"
+        if package == "bench":  # installed, ROOT is the package itself, whose types.py would hide
+            own["PYTHONPATH"] = search_path(ROOT, own.get("PYTHONPATH"))  # Python's
+        given = json.dumps(dict(arguments))
+        words = ["-c", CODE, package, module, function, given]
+        super().__init__(f"{module}.{function}({given})", words, own)
+
+
+def search_path(first: Path, rest: str | None) -> str:
+    """For PYTHONPATH: a folder before what it had."""
+    return os.pathsep.join(filter(None, (str(first), rest)))
 
 
 def once(
     name: str,
-    arguments: Mapping[str, Any],
-    seconds: float,
+    arguments: Values,
+    seconds: float | None = None,
     variables: Mapping[str, str] | None = None,
 ) -> Any:
     """What `MODULE.FUNCTION(**arguments)` of this package returns, in a fresh process. What it
@@ -171,9 +170,10 @@ def once(
         return worker.run(seconds).answer
 
 
-def call(name: str, arguments: dict[str, Any]) -> Callable[[], Any]:
+def call(name: str, arguments: Values) -> Iterator[Any]:
     """The work of `once`."""
-    return lambda: loaded(name)(**arguments)
+    yield
+    yield loaded(name)(**arguments)
 
 
 def loaded(name: str) -> Callable[..., Any]:
@@ -201,17 +201,14 @@ def serve(argv: list[str]) -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     _, module, function, arguments = argv[1:]
-    work = loaded(f"{module}.{function}")(**json.loads(arguments))
-    for _ in sys.stdin:
-        wall, cpu = time.perf_counter(), cpu_seconds()
-        answer = work()
-        reply = {"wall": time.perf_counter() - wall, "cpu": cpu_seconds() - cpu, "answer": answer}
-        reply |= {"peak_bytes": peak_resident(), "ticks": idle.LEDGER.hand_over()}
-        answers.write(json.dumps(reply) + "\n")
-        answers.flush()
-    close = getattr(work, "close", None)
-    if close is not None:
-        close()
+    with closing(loaded(f"{module}.{function}")(**json.loads(arguments))) as work:
+        next(work)
+        for _ in sys.stdin:
+            wall, cpu = time.perf_counter(), cpu_seconds()
+            reply = {"answer": next(work)}
+            reply |= {"wall": time.perf_counter() - wall, "cpu": cpu_seconds() - cpu}
+            reply |= {"peak_bytes": peak_resident(), "ticks": idle.LEDGER.hand_over()}
+            print(json.dumps(reply), file=answers, flush=True)
 
 
 def peak_resident() -> int:

@@ -13,15 +13,15 @@ import argparse
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from bench import catalogue
+from bench.catalogue import Values
 from bench.harness import stamp
 
 RESULTS = Path(__file__).parent / "results"
 
 
-def main(name: str, about: str, run: Callable[[bool], dict[str, Any]]) -> None:
+def main(name: str, about: str, run: Callable[[bool], Values]) -> None:
     """The command of a study. run: (quick) -> its result."""
     parser = argparse.ArgumentParser(prog=f"python -m bench.studies.{name}", description=about)
     parser.add_argument("--quick", action="store_true", help="small; writes nothing")
@@ -31,4 +31,4 @@ def main(name: str, about: str, run: Callable[[bool], dict[str, Any]]) -> None:
     result = {"bench": name, "about": title, "quick": quick, "stamp": told, **run(quick)}
     print(json.dumps(result))
     if not quick:
-        catalogue.write(result, RESULTS)
+        catalogue.write(result, RESULTS / f"{name}.json")

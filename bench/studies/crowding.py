@@ -16,6 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from bench.catalogue import Values
 from bench.harness import rounded
 from jaxtrade.config import RunConfig, load_config
 from jaxtrade.env.shared.impact import with_impact
@@ -23,55 +24,29 @@ from jaxtrade.runs.setup import Setup, prepare
 
 from . import main
 
-KAPPAS, QUICK_KAPPAS = (
-    (0, 1_000, 2_000, 4_000, 8_000, 16_000),
-    (0, 4_000),
-)  # thousandths of a tick per contract
+# Thousandths of a tick per contract.
+KAPPAS, QUICK_KAPPAS = (0, 1_000, 2_000, 4_000, 8_000, 16_000), (0, 4_000)
 GROUPS, QUICK_GROUPS = 5, 1
-SETTINGS = (
-    "data.market=ES",
-    "data.source=synthetic",
-    "data.synthetic=mean_reversion",
-    "data.synthetic_sessions=20",
-    "account.preset=rules_off_50k",
-    "env.task=manage",
-    "env.window=2",
-    "env.features=[close]",
-    "split.test_sessions=0",
-    "shared.on=true",
-    "train.num_seeds=8",
-    "shared.eta=0",
-    "shared.decay=0.9",
-    "network.hidden=[32]",
-    "rollout.num_envs=16",
-    "rollout.num_steps=64",
-    "ppo.num_minibatches=2",
-    "ppo.num_epochs=4",
-    "ppo.learning_rate=0.002",
-    "ppo.learning_rate_end=0.0002",
-    "ppo.gamma=0.95",
-    "ppo.gae_lambda=0.9",
-    "ppo.ent_coef=0.02",
-    "ppo.ent_coef_end=0.002",
-    "monitor.on=false",
-    "train.total_timesteps=204_800",
-    "train.chunk_updates=1",
-)
-QUICK = ("train.total_timesteps=4_096",)
-FIGURES = (
-    "crowding_profit",
-    "crowding_return_spread",
-    "crowding_position_correlation",
-    "impact_paid",
-    "offset_low",
-    "offset_high",
-    "maker_profit",
-)
+SETTINGS = """
+data.market=ES data.source=synthetic data.synthetic=mean_reversion data.synthetic_sessions=20
+account.preset=rules_off_50k env.task=manage env.window=2 env.features=[close] split.test_sessions=0
+shared.on=true train.num_seeds=8 shared.eta=0 shared.decay=0.9
+network.hidden=[32] rollout.num_envs=16 rollout.num_steps=64 ppo.num_minibatches=2 ppo.num_epochs=4
+ppo.learning_rate=0.002 ppo.learning_rate_end=0.0002 ppo.gamma=0.95 ppo.gae_lambda=0.9
+ppo.ent_coef=0.02 ppo.ent_coef_end=0.002 monitor.on=false
+train.total_timesteps=204_800 train.chunk_updates=1
+"""
+NAMES = """
+crowding_profit crowding_return_spread crowding_position_correlation impact_paid offset_low
+offset_high maker_profit
+"""
+FIGURES = NAMES.split()
 
 
 def config_of(kappa: int, quick: bool) -> RunConfig:
     """The configuration of one run."""
-    return load_config(None, [*SETTINGS, f"shared.kappa={kappa}", *(QUICK if quick else ())])
+    more = " train.total_timesteps=4_096" if quick else ""
+    return load_config(None, f"{SETTINGS} shared.kappa={kappa}{more}".split())
 
 
 def trainer(setup: Setup) -> Callable[[jax.Array, Any], Mapping[str, jax.Array]]:
@@ -90,7 +65,7 @@ def trainer(setup: Setup) -> Callable[[jax.Array, Any], Mapping[str, jax.Array]]
     return jax.jit(train)
 
 
-def ends(metrics: Mapping[str, Any]) -> dict[str, float]:
+def ends(metrics: Values) -> dict[str, float]:
     """Means over the last quarter of the updates and over the agents, where the figure is
     defined.
     """
@@ -114,7 +89,7 @@ def summed_up(groups: Sequence[Mapping[str, float]]) -> dict[str, dict[str, floa
     }
 
 
-def run(quick: bool) -> dict[str, Any]:
+def run(quick: bool) -> Values:
     kappas, groups = (QUICK_KAPPAS, QUICK_GROUPS) if quick else (KAPPAS, GROUPS)
     setup = prepare(config_of(kappas[0], quick))
     train = trainer(setup)
@@ -125,7 +100,7 @@ def run(quick: bool) -> dict[str, Any]:
         table[str(kappa)] = summed_up(found)
     return {
         "config": {
-            "settings": list(SETTINGS),
+            "settings": SETTINGS.split(),
             "kappas": list(kappas),
             "groups": groups,
             "agents": setup.stack.count,

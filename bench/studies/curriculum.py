@@ -11,15 +11,14 @@ phases together, because the first ones are not free.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bench import harness, setting
+from bench import harness
 from bench import time_to_reward as chosen
-from bench.learning import sections_of
+from bench.catalogue import Values
 from bench.time_to_reward import REWARD
 from jaxtrade.config import RunConfig, TransferConfig
 from jaxtrade.interop.world import load_world
@@ -43,14 +42,7 @@ LEVEL, DRAWS = 0.9, 10_000
 
 def config_of(task: str) -> RunConfig:
     """The committed settings with another task."""
-    sections = {
-        **chosen.SECTIONS,
-        "env": {"task": task},
-        **sections_of(
-            {**chosen.PPO, "num_envs": NUM_ENVS, "num_steps": chosen.ROLLOUT // NUM_ENVS}
-        ),
-    }
-    return setting.config(chosen.SESSIONS, **sections)
+    return chosen.config_of(NUM_ENVS, env={"task": task})
 
 
 class Phase:
@@ -100,7 +92,7 @@ def updates_to_target(rewards: Sequence[float]) -> tuple[int, bool]:
     return len(rewards), False
 
 
-def summary(rewards: np.ndarray, before: int) -> dict[str, Any]:
+def summary(rewards: np.ndarray, before: int) -> Values:
     """Environment steps of every seed until the target; before: updates of earlier phases, counted
     along.
 
@@ -138,7 +130,7 @@ def bootstrap(
     return float(low), float(high)
 
 
-def run(quick: bool) -> dict[str, Any]:
+def run(quick: bool) -> Values:
     """`sides`: the last task from scratch, and after a curriculum by both counts. `ratios`:
     scratch's steps over the curriculum's, above 1 where the curriculum needs fewer."""
     budget, early, seeds = (4, 2, 2) if quick else (UPDATES, EARLY, SEEDS)

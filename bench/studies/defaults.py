@@ -25,7 +25,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bench import harness
+from bench import catalogue, harness
+from bench.catalogue import Values
 from jaxtrade.config import RunConfig
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.ppo.act import make_hparams, policy_of
@@ -37,15 +38,11 @@ from .defaults_plan import PARTS, Cell, settings_of
 from .defaults_problems import PROBLEMS, World, config_of, world_of
 
 RESULT = RESULTS / "defaults.json"
-LAST = (
-    "entropy",
-    "approx_kl",
-    "clip_fraction",
-    "explained_variance",
-)  # metrics of training that a cell keeps
+# Metrics of training that a cell keeps.
+LAST = ("entropy", "approx_kl", "clip_fraction", "explained_variance")
 
 
-def trained(cell: Cell, config: RunConfig, world: World) -> dict[str, Any]:
+def trained(cell: Cell, config: RunConfig, world: World) -> Values:
     """Train every variant and seed of a cell as one program, and judge the greedy policies on the
     way.
     """
@@ -113,55 +110,35 @@ def quick(cell: Cell) -> Cell:
     return cell._replace(steps=1, seeds=1, points=1, variants=dict(list(cell.variants.items())[:2]))
 
 
-def run(
-    cells: list[Cell], out: Path, tell: Callable[[str], None], again: bool = False
-) -> dict[str, Any]:
+def run(cells: list[Cell], out: Path, tell: Callable[[str], None], again: bool = False) -> Values:
     """Compute the cells that the result at `out` lacks (again: all of them), and write it after
     each.
     """
-    result: dict[str, Any] = (
-        json.loads(out.read_text(encoding="utf-8")) if out.exists() else {"cells": {}}
-    )
+    text = out.read_text(encoding="utf-8") if out.exists() else '{"cells": {}}'
+    result: Values = json.loads(text)
     for number, cell in enumerate(cells):
-        done = result["cells"].get(cell.name)
-        if (
-            not again
-            and done is not None
-            and done["settings"] == json.loads(json.dumps(settings_of(cell)))
-        ):
+        settings, done = json.loads(json.dumps(settings_of(cell))), result["cells"].get(cell.name)
+        if not again and done is not None and done["settings"] == settings:
             continue
         begun = time.process_time()
         config = config_of(PROBLEMS[cell.problem], cell.network, cell.static)
         found = trained(cell, config, world_of(PROBLEMS[cell.problem], config))
         seconds = time.process_time() - begun
         result["cells"][cell.name] = {
-            "part": cell.part,
-            "problem": cell.problem,
-            "network": cell.network,
-            "label": cell.label,
-            "settings": settings_of(cell),
+            **{key: getattr(cell, key) for key in ("part", "problem", "network", "label")},
+            "settings": settings,
             **found,
             "commit": harness.commit(),
             "cpu_seconds": round(seconds, 1),
         }
         result["stamp"] = {"device": harness.device_name(), "versions": harness.versions()}
-        result["cpu_minutes"] = round(
-            sum(each["cpu_seconds"] for each in result["cells"].values()) / 60, 1
-        )
-        _write(result, out)
-        tell(
-            f"{number + 1}/{len(cells)} {cell.name}: {np.mean(found['judged']['score'][-1]):.3f} ({seconds:.0f} s)"
-        )
+        total = sum(each["cpu_seconds"] for each in result["cells"].values())
+        result["cpu_minutes"] = round(total / 60, 1)
+        catalogue.write(result, out)
+        score = np.mean(found["judged"]["score"][-1])
+        tell(f"{number + 1}/{len(cells)} {cell.name}: {score:.3f} ({seconds:.0f} s)")
         jax.clear_caches()  # a cell never needs the programs of another
     return result
-
-
-def _write(result: dict[str, Any], out: Path) -> None:
-    out.parent.mkdir(parents=True, exist_ok=True)
-    new = out.with_name(f".{out.name}.new")
-    text = json.dumps(result, indent=1)
-    new.write_text(text + "\n", encoding="utf-8")
-    new.replace(out)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -7,7 +7,9 @@ population. Static keys (counts, widths, ...) take a cell each.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from bench.catalogue import Values
 
 Floats = dict[str, float | None]
 
@@ -44,40 +46,20 @@ def _entropy(start: float, end: float | None = None) -> Floats:
 
 # What the package had until 2026-10. `--test` was 64 environments x 64 steps, 4 minibatches,
 # 200,000 steps.
-OLD = (
-    "rollout.num_envs=256",
-    "rollout.num_steps=128",
-    "ppo.num_minibatches=8",
-    "ppo.num_epochs=4",
-    "ppo.normalise_rewards=false",
-    "ppo.learning_rate=3e-4",
-    "ppo.learning_rate_end=3e-5",
-    "ppo.gamma=0.99",
-    "ppo.gae_lambda=0.95",
-    "ppo.clip_eps=0.2",
-    "ppo.ent_coef=0.01",
-    "ppo.ent_coef_end=0.01",
-    "ppo.vf_coef=0.5",
-    "ppo.max_grad_norm=0.5",
-)
+OLD = """
+rollout.num_envs=256 rollout.num_steps=128 ppo.num_minibatches=8 ppo.num_epochs=4
+ppo.normalise_rewards=false ppo.learning_rate=3e-4 ppo.learning_rate_end=3e-5 ppo.gamma=0.99
+ppo.gae_lambda=0.95 ppo.clip_eps=0.2 ppo.ent_coef=0.01 ppo.ent_coef_end=0.01 ppo.vf_coef=0.5
+ppo.max_grad_norm=0.5
+"""
 # The centre of the sweep: one thing is changed at a time. The defaults are chosen from what it
 # shows.
-CENTRE = (
-    "rollout.num_envs=64",
-    "rollout.num_steps=32",
-    "ppo.num_minibatches=4",
-    "ppo.num_epochs=4",
-    "ppo.normalise_rewards=true",
-    "ppo.learning_rate=1e-3",
-    "ppo.learning_rate_end=1e-4",
-    "ppo.gamma=0.99",
-    "ppo.gae_lambda=0.95",
-    "ppo.clip_eps=0.2",
-    "ppo.ent_coef=0.01",
-    "ppo.ent_coef_end=0.01",
-    "ppo.vf_coef=0.5",
-    "ppo.max_grad_norm=0.5",
-)
+CENTRE = """
+rollout.num_envs=64 rollout.num_steps=32 ppo.num_minibatches=4 ppo.num_epochs=4
+ppo.normalise_rewards=true ppo.learning_rate=1e-3 ppo.learning_rate_end=1e-4 ppo.gamma=0.99
+ppo.gae_lambda=0.95 ppo.clip_eps=0.2 ppo.ent_coef=0.01 ppo.ent_coef_end=0.01 ppo.vf_coef=0.5
+ppo.max_grad_norm=0.5
+"""
 FLOATS: dict[str, Floats] = {
     "centre": {},
     "learning_rate 3e-4": _rate(3e-4),
@@ -99,21 +81,19 @@ FLOATS: dict[str, Floats] = {
     "max_grad_norm 5": {"max_grad_norm": 5.0},
     "vf_coef 1": {"vf_coef": 1.0},
 }
-STATIC: dict[str, tuple[str, ...]] = {
-    "rewards as they are": ("ppo.normalise_rewards=false",),
-    "32 environments x 64 steps": ("rollout.num_envs=32", "rollout.num_steps=64"),
-    "64 environments x 128 steps": ("rollout.num_steps=128", "ppo.num_minibatches=16"),
-    "256 environments x 32 steps": ("rollout.num_envs=256", "ppo.num_minibatches=16"),
+STATIC = {
+    "rewards as they are": "ppo.normalise_rewards=false",
+    "32 environments x 64 steps": "rollout.num_envs=32 rollout.num_steps=64",
+    "64 environments x 128 steps": "rollout.num_steps=128 ppo.num_minibatches=16",
+    "256 environments x 32 steps": "rollout.num_envs=256 ppo.num_minibatches=16",
     "256 environments x 128 steps, 32 minibatches": (
-        "rollout.num_envs=256",
-        "rollout.num_steps=128",
-        "ppo.num_minibatches=32",
+        "rollout.num_envs=256 rollout.num_steps=128 ppo.num_minibatches=32"
     ),
-    "8 minibatches": ("ppo.num_minibatches=8",),
-    "10 epochs": ("ppo.num_epochs=10",),
-    "relu": ("network.activation=relu",),
-    "advantages as they are": ("ppo.normalise_advantages=false",),
-    "observations as they are": ("network.normalise_observations=false",),
+    "8 minibatches": "ppo.num_minibatches=8",
+    "10 epochs": "ppo.num_epochs=10",
+    "relu": "network.activation=relu",
+    "advantages as they are": "ppo.normalise_advantages=false",
+    "observations as they are": "network.normalise_observations=false",
 }
 RATES: dict[str, Floats] = {f"learning_rate {rate:g}": _rate(rate) for rate in (5e-4, 1e-3, 2e-3)}
 PLAIN: dict[str, Floats] = {"": {}}
@@ -121,15 +101,15 @@ PLAIN: dict[str, Floats] = {"": {}}
 
 def sweep() -> list[Cell]:
     """The cells from which the defaults are chosen."""
-    short, seeds = 200_000, 2
+    short, seeds, centre = 200_000, 2, tuple(CENTRE.split())
     on = ("reversion", "trend", "martingale", "reversion, entry", "Acrobot", "ES week")
-    cells = [
-        Cell("floats", problem, "mlp", "centre", CENTRE, FLOATS, short, seeds) for problem in on
-    ]
-    cells += [Cell("floats", "reversion", "gru", "centre", CENTRE, FLOATS, short, seeds)]
-    return cells + [
-        Cell("static", "reversion", "mlp", label, (*CENTRE, *static), RATES, short, seeds)
-        for label, static in STATIC.items()
+    both = [*((problem, "mlp") for problem in on), ("reversion", "gru")]
+    return [
+        Cell("floats", problem, network, "centre", centre, FLOATS, short, seeds)
+        for problem, network in both
+    ] + [
+        Cell("static", "reversion", "mlp", label, (*centre, *keys.split()), RATES, short, seeds)
+        for label, keys in STATIC.items()
     ]
 
 
@@ -137,67 +117,48 @@ def scales() -> list[Cell]:
     """The defaults with other numbers of environments and other lengths."""
     sizes = {f"{envs} environments": (f"rollout.num_envs={envs}",) for envs in (16, 256, 1024)}
     sizes["16 environments x 128 steps"] = ("rollout.num_envs=16", "rollout.num_steps=128")
-    cells = [
-        Cell("scale", "reversion", "mlp", label, static, PLAIN, steps, 2)
-        for label, static in sizes.items()
-        for steps in (200_000, 800_000)
-    ]
-    return [cell._replace(label=f"{cell.label}, {cell.steps:,} steps") for cell in cells] + [
+    runs = [(size, steps, 2) for size in sizes for steps in (200_000, 800_000)]
+    return [
         Cell(
             "scale",
             "reversion",
             "mlp",
-            "1024 environments, 10,000,000 steps",
-            ("rollout.num_envs=1024",),
+            f"{size}, {steps:,} steps",
+            sizes[size],
             PLAIN,
-            10_000_000,
-            1,
+            steps,
+            seeds,
         )
+        for size, steps, seeds in (*runs, ("1024 environments", 10_000_000, 1))
     ]
+
+
+NEW = """
+reversion; reversion weak; reversion strong; trend; trend down; martingale; reversion, entry;
+reversion, advised
+"""
 
 
 def final() -> list[Cell]:
     """The old and the new defaults, 8 seeds each, with curves."""
-    new = [
-        *(
-            ("mlp", name)
-            for name in (
-                "reversion",
-                "reversion weak",
-                "reversion strong",
-                "trend",
-                "trend down",
-                "martingale",
-                "reversion, entry",
-                "reversion, advised",
-            )
-        ),
-        *(("gru", name) for name in ("reversion", "trend", "reversion, entry")),
+    old = tuple(OLD.split())
+    new = [("mlp", name.strip()) for name in NEW.split(";")]
+    new += [("gru", name) for name in ("reversion", "trend", "reversion, entry")]
+    before = [("mlp", name) for name in ("reversion", "trend", "martingale")]
+    runs = [("new", name, network, (), 800_000) for network, name in new]
+    runs += [("old", *at[::-1], old, 800_000) for at in (*before, ("gru", "reversion"))]
+    for label, static in (("new", ()), ("old", old)):
+        runs += [(label, name, "mlp", static, 200_000) for name in ("CartPole", "Acrobot")]
+    return [
+        Cell("curves", name, network, label, static, PLAIN, steps, 8, 10)
+        for label, name, network, static, steps in runs
     ]
-    old = [("mlp", "reversion"), ("mlp", "trend"), ("mlp", "martingale"), ("gru", "reversion")]
-    cells = [
-        Cell("curves", name, network, "new", (), PLAIN, 800_000, 8, 10) for network, name in new
-    ]
-    cells += [
-        Cell("curves", name, network, "old", OLD, PLAIN, 800_000, 8, 10) for network, name in old
-    ]
-    for label, static in (("new", ()), ("old", OLD)):
-        cells += [
-            Cell("curves", "CartPole", "mlp", label, static, PLAIN, 200_000, 8, 10),
-            Cell("curves", "Acrobot", "mlp", label, static, PLAIN, 200_000, 8, 10),
-        ]
-    return cells
 
 
 PARTS = {"sweep": sweep, "scales": scales, "final": final}
 
 
-def settings_of(cell: Cell) -> dict[str, Any]:
+def settings_of(cell: Cell) -> Values:
     """What a cell's result was made with: it is computed again where this has changed."""
-    return {
-        "static": list(cell.static),
-        "variants": cell.variants,
-        "steps": cell.steps,
-        "seeds": cell.seeds,
-        "points": cell.points,
-    }
+    keys = ("variants", "steps", "seeds", "points")
+    return {"static": list(cell.static)} | {key: getattr(cell, key) for key in keys}

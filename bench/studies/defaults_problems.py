@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bench.catalogue import Values
 from jaxtrade.config import RunConfig, load_config
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
@@ -110,7 +111,7 @@ class _Money:
 
     def __init__(self, env: TradingEnv, splits: dict[str, EnvParams], problem: Problem) -> None:
         self.env, self.splits, self.problem = env, splits, problem
-        self.programs: dict[str, Any] = {}
+        self.programs: Values = {}
 
     def __call__(self, algorithm: Algorithm, policies: PyTree) -> dict[str, np.ndarray]:
         made = {name: self._dollars(algorithm, policies, name) for name in self.splits}

@@ -23,6 +23,7 @@ import numpy as np
 from scipy import stats
 
 from bench import harness
+from bench.catalogue import Values
 from jaxtrade.config import RunConfig, load_config
 from jaxtrade.evaluation.validation import total_rewards
 from jaxtrade.rl import evolve
@@ -36,22 +37,13 @@ from . import main
 AGENTS, UPDATES, PERIOD, LEVEL = 8, 48, 4, 0.95  # updates between events; level of the intervals
 FIRST_SEED, REPEATS = 50_000, 5
 KEYS = {"ppo.learning_rate": [1e-5, 1e-1], "ppo.ent_coef": [1e-4, 1.0], "ppo.clip_eps": [0.02, 0.8]}
-MARKET = (
-    "data.market=ES",
-    "data.source=synthetic",
-    "data.synthetic=mean_reversion",
-    "account.preset=rules_off_50k",
-    "env.task=manage",
-    "data.synthetic_sessions=60",
-    "split.validation_sessions=20",
-    "split.test_sessions=20",
-)
-LEARNER = (
-    "rollout.num_envs=16",
-    "rollout.num_steps=64",
-    "network.hidden=[32,32]",
-    "monitor.on=false",
-)
+MARKET = """
+data.market=ES data.source=synthetic data.synthetic=mean_reversion account.preset=rules_off_50k
+env.task=manage data.synthetic_sessions=60 split.validation_sessions=20 split.test_sessions=20
+"""
+LEARNER = """
+rollout.num_envs=16 rollout.num_steps=64 network.hidden=[32,32] monitor.on=false
+"""
 QUICK = {"agents": 4, "updates": 4, "period": 2}
 SIDES = ("evolution", "random search", "median of the first settings")
 
@@ -59,17 +51,8 @@ SIDES = ("evolution", "random search", "median of the first settings")
 def config_of(agents: int, seed: int) -> RunConfig:
     """The configuration of a repeat."""
     keys = ", ".join(f"{key}: [{low!r}, {high!r}]" for key, (low, high) in KEYS.items())
-    return load_config(
-        None,
-        [
-            *MARKET,
-            *LEARNER,
-            f"seed={seed}",
-            f"train.num_seeds={agents}",
-            f"evolve.keys={{{keys}}}",
-            "evolve.every=1",
-        ],
-    )
+    own = (f"seed={seed}", f"train.num_seeds={agents}", f"evolve.keys={{{keys}}}", "evolve.every=1")
+    return load_config(None, [*MARKET.split(), *LEARNER.split(), *own])
 
 
 class Trial:
@@ -132,7 +115,7 @@ class Trial:
         return found
 
 
-def difference(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, Any]:
+def difference(ours: Sequence[float], theirs: Sequence[float]) -> Values:
     """Mean of the paired differences, and its interval by Student's t."""
     each = np.subtract(ours, theirs)
     half = float(
@@ -147,7 +130,7 @@ def difference(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, Any]
     }
 
 
-def run(quick: bool) -> dict[str, Any]:
+def run(quick: bool) -> Values:
     """`held_out`: reward per held-out session of each side, by repeat. `differences`: of
     population-based training from the others, paired by repeat."""
     shape = QUICK if quick else {"agents": AGENTS, "updates": UPDATES, "period": PERIOD}
@@ -163,8 +146,8 @@ def run(quick: bool) -> dict[str, Any]:
             "repeats": repeats,
             "steps_per_agent": shape["updates"] * setup.plan.steps_per_update,
             "evolve": setup.config.evolve.model_dump(mode="json"),
-            "market": list(MARKET),
-            "learner": list(LEARNER),
+            "market": MARKET.split(),
+            "learner": LEARNER.split(),
             "interval": f"{LEVEL:.0%}, Student's t over repeats",
             "sessions": {name: int(split.count) for name, split in setup.splits.items()},
         },

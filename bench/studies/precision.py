@@ -12,13 +12,13 @@ same network and the same episodes in all precisions.
 from __future__ import annotations
 
 import typing
-from typing import Any
 
 import jax
 import numpy as np
 
-from bench import harness
+from bench import harness, setting
 from bench import time_to_reward as chosen
+from bench.catalogue import Values
 from bench.time_to_reward import REWARD, config_of
 from jaxtrade.config.running import Precision
 from jaxtrade.interop.world import load_world
@@ -29,11 +29,8 @@ from jaxtrade.training.population import Stack
 from . import main
 
 PRECISIONS: tuple[Precision, ...] = typing.get_args(Precision)
-NUM_ENVS, UPDATES, LAST = (
-    64,
-    150,
-    30,
-)  # environments of each seed; the last updates, whose mean is compared
+# Environments of each seed; the last updates, whose mean is compared.
+NUM_ENVS, UPDATES, LAST = 64, 150, 30
 QUICK_UPDATES = 3
 DRAWS, LEVEL = 10_000, 0.9
 
@@ -42,15 +39,12 @@ def curves_of(precision: Precision, seeds: int, updates: int) -> tuple[np.ndarra
     """Shares of the optimum, float64[updates, seeds], and the largest ratio error of each seed,
     float64[seeds].
     """
-    config = config_of(NUM_ENVS)
-    config = config.model_copy(
-        update={"compute": config.compute.model_copy(update={"precision": precision})}
-    )
+    config = config_of(NUM_ENVS, compute={"precision": precision})
     env, params = load_world(config)
     stack = Stack.of(seeds)
     agents = stack.wrap(make_ppo(config, env, updates, summarise=REWARD))
     state = jax.jit(agents.init)(stack.keys(0), params)
-    step = jax.jit(lambda state, params: agents.update(state, params, None), donate_argnums=0)
+    step = setting.update_of(agents)
     rewards, errors = [], []
     for _ in range(updates):
         state, metrics = step(state, params)
@@ -66,26 +60,25 @@ def interval(differences: np.ndarray) -> list[float]:
     return [float(end) for end in np.percentile(differences[draws].mean(axis=1), ends)]
 
 
-def summary(
-    shares: np.ndarray, errors: np.ndarray, reference: np.ndarray, last: int
-) -> dict[str, Any]:
+def summary(shares: np.ndarray, errors: np.ndarray, reference: np.ndarray, last: int) -> Values:
     """Figures of one precision. shares, reference: float64[updates, seeds], the latter of
     float32.
     """
     ends, compared = shares[-last:].mean(axis=0), reference[-last:].mean(axis=0)
-    return {
-        "mean": [harness.rounded(x) for x in shares.mean(axis=1)],
-        "least": [harness.rounded(x) for x in shares.min(axis=1)],
-        "greatest": [harness.rounded(x) for x in shares.max(axis=1)],
-        "end_of_each_seed": [harness.rounded(x) for x in ends],
-        "end": harness.rounded(ends.mean()),
-        "end_minus_float32": harness.rounded((ends - compared).mean()),
-        "interval": [harness.rounded(x) for x in interval(ends - compared)],
-        "largest_ratio_error": harness.rounded(errors.max()),
+    found = {
+        "mean": shares.mean(axis=1),
+        "least": shares.min(axis=1),
+        "greatest": shares.max(axis=1),
+        "end_of_each_seed": ends,
+        "end": ends.mean(),
+        "end_minus_float32": (ends - compared).mean(),
+        "interval": interval(ends - compared),
+        "largest_ratio_error": errors.max(),
     }
+    return jax.tree.map(lambda x: np.vectorize(harness.rounded)(x).tolist(), found)
 
 
-def run(quick: bool) -> dict[str, Any]:
+def run(quick: bool) -> Values:
     seeds, updates = (2, QUICK_UPDATES) if quick else (len(chosen.SEEDS), UPDATES)
     last = min(LAST, updates)
     taken = {precision: curves_of(precision, seeds, updates) for precision in PRECISIONS}

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
+from bench.catalogue import Values
 from jaxtrade.advisor.compose import round_turn
 from jaxtrade.advisor.outcomes import Outcomes, log_odds, no_outcomes, scored, what_followed
 from jaxtrade.advisor.questions import in_sessions
@@ -114,8 +115,7 @@ def markets_of(
 def persistent(bars: int) -> Opinion:
     """A random side, kept for a geometric number of bars with this mean."""
 
-    def opinion(random: np.random.Generator, path: Path, layout: Layout) -> np.ndarray:
-        del path
+    def opinion(random: np.random.Generator, _: Path, layout: Layout) -> np.ndarray:
         turns = random.random(layout.bars) < 1 / bars
         spell = np.cumsum(turns)
         return random.choice(np.array([-1, 1], np.int8), spell[-1] + 1)[spell]
@@ -131,8 +131,7 @@ def always(side: int) -> Opinion:
 def trend(bars: int) -> Opinion:
     """The side of the move of the last bars."""
 
-    def opinion(random: np.random.Generator, path: Path, layout: Layout) -> np.ndarray:
-        del random
+    def opinion(_: np.random.Generator, path: Path, layout: Layout) -> np.ndarray:
         before = np.concatenate([np.full(bars, path.close[0]), path.close[:-bars]])
         return np.where(path.close >= before, 1, -1).astype(np.int8)
 
@@ -197,12 +196,11 @@ def trusts_of(config: AdvisorConfig, bars: int) -> Callable[[Delta, Any], Any]:
 
 def interval(hits: int, draws: int) -> list[float]:
     """The 95 % interval of a share (Clopper and Pearson 1934)."""
-    low = 0.0 if hits == 0 else float(stats.beta.ppf(0.025, hits, draws - hits + 1))
-    high = 1.0 if hits == draws else float(stats.beta.ppf(0.975, hits + 1, draws - hits))
-    return [round(low, 4), round(high, 4)]
+    exact = stats.binomtest(hits, draws).proportion_ci()
+    return [round(float(end), 4) for end in exact]
 
 
-def measured(trust: np.ndarray) -> dict[str, Any]:
+def measured(trust: np.ndarray) -> Values:
     """Figures of trust float[D, U, B]: the share of draws with trust after the last update, its
     interval, the share that ever had trust, and the mean size of trust after the last update (its
     largest range)."""
@@ -224,7 +222,7 @@ def cell(
     draws: int,
     seed: int,
     ranges: int = 1,
-) -> dict[str, Any]:
+) -> Values:
     """Every rule's figures on the same draws."""
     found: dict[str, list[np.ndarray]] = {name: [] for name in rules}
     for first in range(0, draws, BATCH):
@@ -240,7 +238,7 @@ def cell(
     return {name: measured(np.concatenate(parts)) for name, parts in found.items()}
 
 
-def run(quick: bool) -> dict[str, Any]:
+def run(quick: bool) -> Values:
     draws = QUICK_DRAWS if quick else DRAWS
     configs = {
         name: AdvisorConfig.model_validate({"kind": "none", **keys}) for name, keys in RULES.items()
@@ -249,8 +247,8 @@ def run(quick: bool) -> dict[str, Any]:
     market = load_market(load_config("advised"))
     layout = layout_of(market)
     rules = {name: trusts_of(config, layout.bars) for name, config in configs.items()}
-    false: dict[str, Any] = {}
-    power: dict[str, Any] = {}
+    false: Values = {}
+    power: Values = {}
     for at, (name, draw) in enumerate(markets_of(market, layout, horizon).items()):
         chosen = {
             each: opinion for each, opinion in OPINIONS.items() if at or each not in OF_PATH_ALONE

@@ -193,23 +193,8 @@ def _doctor(args: argparse.Namespace) -> int:
 
 def _bench(args: argparse.Namespace) -> int:
     command = bench_module("command")
-    return command.run(
-        command.request(
-            args.names,
-            args.quick,
-            args.repeats,
-            args.out,
-            args.compare,
-            args.purejaxrl,
-            args.force,
-            args.target,
-            args.shape,
-            args.install,
-            args.code,
-            args.part,
-            args.again,
-        )
-    )
+    names = command.Options._fields
+    return command.run(command.request(**{name: getattr(args, name) for name in names}))
 
 
 def _launch(args: argparse.Namespace) -> int:

@@ -415,12 +415,17 @@ def _add_bench(commands: Any) -> None:
         metavar="DIR",
         help="a checkout of another version, which `versions` compares with this one",
     )
+    _add_bench_groups(bench)
+
+
+def _add_bench_groups(bench: argparse.ArgumentParser) -> None:
     compiled = bench.add_argument_group(
         "of the bench `accelerator`, which compiles for devices that are not here"
     )
     compiled.add_argument(
         "--target",
         action="append",
+        dest="targets",
         default=[],
         metavar="NAME",
         help="a device: h200, v5e; may be repeated (default: all)",
@@ -428,6 +433,7 @@ def _add_bench(commands: Any) -> None:
     compiled.add_argument(
         "--shape",
         action="append",
+        dest="shapes",
         default=[],
         metavar="NAME",
         help="a program: reference, tf32, bfloat16 (the reference in that precision), default, gru, "
@@ -447,6 +453,7 @@ def _add_bench(commands: Any) -> None:
     suite.add_argument(
         "--part",
         action="append",
+        dest="parts",
         default=[],
         metavar="NAME",
         help="correctness, env_step, ppo_train, population, precision, compile, command_buffers, "

@@ -19,7 +19,6 @@ from bench.command import request
 from jaxtrade.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
-FOUND = {"steps": 1000, "launches": 100, "product_flops": 10**9, "bytes": 10**6, "cycles": 0}
 
 
 measured = functools.cache(accelerator.measure)
@@ -94,16 +93,6 @@ def test_the_gradient_step_is_the_minibatch_inside_an_epoch_or_the_outer_loop(in
     assert found["after_rollout_per_step"] == 3
 
 
-def test_the_estimate_by_hand():
-    """100 launches of 3 us; 1 GFLOP at 0.4 of 67 TFLOP/s; 1 MB at 0.6 of 4.8 TB/s."""
-    estimate = accelerator.with_estimate(FOUND, DEVICES["h200"])["estimate"]
-    seconds = 100 * 3e-6 + 1e9 / (0.4 * 67e12) + 1e6 / (0.6 * 4.8e12)
-    assert estimate["steps_per_second"] == pytest.approx(1000 / seconds, abs=1)
-    assert estimate["seconds"]["launches"] == 0.0003
-    by_cycles = accelerator.with_estimate(FOUND | {"cycles": 940_000}, DEVICES["v5e"])["estimate"]
-    assert by_cycles == {"steps_per_second": 1_000_000, "seconds": {"cycles": 0.001}}
-
-
 def test_a_target_without_its_compiler_is_left_out_by_name(monkeypatch, tmp_path):
     monkeypatch.setenv(accelerator.FOLDER, str(tmp_path))
     found = accelerator.run(Options(targets=("h200", "v5e")))
@@ -142,11 +131,11 @@ def test_the_compilers_are_of_the_versions_that_jax_asks_for():
 
 def test_its_flags_are_checked():
     with pytest.raises(ConfigError, match=r"--target b100: expected one of h200"):
-        request(["accelerator"], targets=["b100"])
+        request(names=["accelerator"], targets=["b100"])
     with pytest.raises(ConfigError, match="of `jaxtrade bench accelerator`"):
-        request(["env_step"], targets=["h200"])
+        request(names=["env_step"], targets=["h200"])
     assert "accelerator" not in request(quick=True).names
-    assert request(["accelerator"], shapes=["gru"]).options.shapes == ("gru",)
+    assert request(names=["accelerator"], shapes=["gru"]).shapes == ("gru",)
 
 
 @pytest.mark.slow

@@ -99,7 +99,8 @@ def test_one_line_of_json_a_table_and_a_file(
     result = json.loads(line)
     assert result == json.loads((here / "bench" / "results" / "one.json").read_text())
     assert result["stamp"]["command"] == "jaxtrade bench one --repeats 9"
-    assert reported == [catalogue.Options(False, 9, None)]
+    [options] = reported
+    assert (options.quick, options.repeats, options.purejaxrl) == (False, 9, None)
     assert "SubprocVecEnv(8)" in said.err
     assert str(Path("bench/results/one.json")) in said.err
 
@@ -198,7 +199,8 @@ def test_quick_results_have_a_folder_of_their_own(
     assert (
         stamped == "jaxtrade bench one --quick --purejaxrl DIR"
     )  # no folder of this machine in a result
-    assert reported == [catalogue.Options(True, command.QUICK_REPEATS, Path("."))]
+    [options] = reported
+    assert (options.repeats, options.purejaxrl) == (command.QUICK_REPEATS, Path("."))
 
 
 def test_a_quick_run_replaces_no_full_result(
@@ -238,8 +240,8 @@ def test_a_disk_that_refuses_loses_no_measurement(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def full(result: object, folder: Path) -> Path:
-        raise OSError(28, "No space left on device", str(folder))
+    def full(result: object, path: Path) -> None:
+        raise OSError(28, "No space left on device", str(path))
 
     monkeypatch.setattr(catalogue, "write", full)
     assert cli.main(["bench", "one"]) == 74

@@ -17,7 +17,7 @@ import pytest
 from flax import struct
 
 from bench import command, correctness, device, idle, worker
-from bench.device import PARTS, Asked, Context, Machine, Part
+from bench.device import PARTS, Context, Machine, Part
 from jaxtrade import cli, interrupt
 from jaxtrade.errors import ConfigError
 from jaxtrade.storage import internals, programs
@@ -59,11 +59,7 @@ class Made:
         self.stamp: dict[str, Any] = dict(STAMP)
         self.correctness, self.size, self.machine = "passed", 1, MACHINE
         self.parts = {
-            name: Part(
-                f"the part {name}",
-                lambda quick, platform: {"size": (self.size,)},
-                self._measure(name),
-            )
+            name: Part(f"the part {name}", self._measure(name), {}, {})
             for name in ("correctness", "one", "two")
         }
 
@@ -83,19 +79,16 @@ class Made:
 
     def run(self, load: float | None = 0.1, chosen: tuple[str, ...] = (), **options: Any) -> int:
         self.ran.clear()
-        given = command.request(["device"], out=self.out, **options)
+        given = command.request(names=["device"], out=self.out, **options)
         keep = partial(command.kept, given, load)
-        told = " ".join(command.stamped("device", given.options))
-        asked = Asked(
-            given.options._replace(parts=chosen),
-            given.out,
-            load,
-            given.again,
-            given.force,
-            told,
-            keep,
-        )
-        return device.run(asked, self.parts, lambda: (self.machine, self.stamp))
+        told = " ".join(command.stamped("device", given))
+        asked = given._replace(parts=chosen)
+        sizes = {"size": (self.size,)}
+        parts = {
+            name: part if part.full else part._replace(full=sizes, quick=sizes)
+            for name, part in self.parts.items()
+        }
+        return device.run(asked, told, load, keep, parts, lambda: (self.machine, self.stamp))
 
     def result(self, name: str) -> dict[str, Any]:
         return json.loads((self.out / self.machine.folder / f"{name}.json").read_text())
@@ -268,15 +261,15 @@ def test_what_is_absent_is_left_out_by_name(made: Made, capsys: pytest.CaptureFi
 
 def test_its_flags_are_checked() -> None:
     with pytest.raises(ConfigError, match=r"--part memry: expected one of correctness"):
-        command.request(["device"], parts=["memry"])
+        command.request(names=["device"], parts=["memry"])
     with pytest.raises(ConfigError, match="of `jaxtrade bench device`"):
-        command.request(["env_step"], parts=["memory"])
+        command.request(names=["env_step"], parts=["memory"])
     with pytest.raises(ConfigError, match="of `jaxtrade bench device`"):
-        command.request(["env_step"], again=True)
+        command.request(names=["env_step"], again=True)
     assert "device" not in command.request(quick=True).names
-    asked = command.request(["device"], quick=True, parts=["memory", "memory"])
-    assert asked.options.parts == ("memory",)
-    assert command.stamped("device", asked.options) == [
+    asked = command.request(names=["device"], quick=True, parts=["memory", "memory"])
+    assert asked.parts == ("memory",)
+    assert command.stamped("device", asked) == [
         "jaxtrade",
         "bench",
         "device",
@@ -290,7 +283,7 @@ def test_its_flags_are_checked() -> None:
 def test_the_help_names_every_part() -> None:
     parser: Any = cli.build_parser()
     [commands] = [action for action in parser._actions if action.dest == "command"]
-    [flag] = [action for action in commands.choices["bench"]._actions if action.dest == "part"]
+    [flag] = [action for action in commands.choices["bench"]._actions if action.dest == "parts"]
     assert flag.help.partition(";")[0].split(", ") == list(PARTS)
 
 
@@ -307,13 +300,12 @@ def test_a_cpu_leaves_out_what_takes_it_minutes() -> None:
     assert max(PARTS["population"].sizes(False, "gpu")["counts"]) == 256
 
 
-def context(jobs: Callable[..., Any]) -> Context:
+def context(name: str, jobs: Callable[..., Any]) -> Context:
     class Doubled(Context):
         def job(self, name: str, variables: Any = None, **arguments: Any) -> Any:
             return jobs(name, variables or {}, **arguments)
 
-    sizes = PARTS["command_buffers"].sizes(True, "gpu") | PARTS["correctness"].sizes(True, "gpu")
-    return Doubled(MACHINE, sizes, 5, lambda: 1.0, "programs")
+    return Doubled(PARTS[name].sizes(True, "gpu"), 5, float("inf"), "programs")
 
 
 def test_command_buffers_are_off_in_one_of_two_processes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,12 +318,12 @@ def test_command_buffers_are_off_in_one_of_two_processes(monkeypatch: pytest.Mon
     monkeypatch.setenv("XLA_FLAGS", "--mine")
     monkeypatch.setattr(programs, "has_gpu_plugin", lambda: True)
     monkeypatch.setattr(internals, "knows", lambda flags: True)
-    found = PARTS["command_buffers"].measure(context(jobs))
+    found = PARTS["command_buffers"].measure(context("command_buffers", jobs))
     assert flags == [None, f"--mine {programs.DETERMINISTIC} --xla_gpu_enable_command_buffer="]
     assert found["ratios"] == {"a: on/off": {"wall": 2.0, "cpu": 2.0}}
     assert list(found["sides"]) == ["a/on", "a/off"]
     flags.clear()
-    PARTS["determinism"].measure(context(jobs))
+    PARTS["determinism"].measure(context("determinism", jobs))
     assert flags == [None, "--mine"]
     assert device.flags() == f"--mine {programs.DETERMINISTIC}"  # of every job that says nothing
 
@@ -343,7 +335,7 @@ def test_a_check_that_fails_or_breaks_fails_correctness() -> None:
                 raise worker.WorkerError("planted")
             return {"passed": name != f"correctness.{wrong}"}
 
-        return PARTS["correctness"].measure(context(jobs))
+        return PARTS["correctness"].measure(context("correctness", jobs))
 
     assert found()["correctness"] == "passed"
     for check in ("trajectories", "update", "resumed", "seeds"):
@@ -357,7 +349,7 @@ def test_time_that_is_over_says_nothing_of_correctness() -> None:
         raise worker.LateError("planted")
 
     with pytest.raises(worker.LateError):
-        PARTS["correctness"].measure(context(jobs))
+        PARTS["correctness"].measure(context("correctness", jobs))
 
 
 # ------------------------------------------------------------------------------------------------------------- jobs

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from contextlib import ExitStack
-from pathlib import Path
+from contextlib import ExitStack, closing
 from typing import Any
 
 import jax
@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bench import env_step, sb3, setting, twin
+from bench import env_step, sb3, setting
 from bench.catalogue import Options
 from tests.extras import needed
 
@@ -30,36 +30,35 @@ def test_every_legal_action_is_equally_likely() -> None:
 
 
 def test_what_is_not_installed_is_left_out_and_named(
-    world: setting.World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: setting.World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setattr(env_step, "not_confined", lambda: "this system cannot")
-    scale = env_step.Scale(False)
+    scale = env_step.Scale()
     with ExitStack() as stack:
-        found, left_out = env_step.in_children(world, scale, tmp_path, stack)
+        found, left_out = env_step.in_children(world, scale, stack)
     assert found == {}
     assert len(left_out) == len(scale.looked_at) + 1 + len(scale.dummy) + len(scale.subproc)
     for name, reason in left_out.items():
-        expected = "this system cannot" if "one_core" in name else env_step.INSTALL
+        expected = "this system cannot" if "one_core" in name else sb3.INSTALL
         assert expected in reason, name
 
 
-def test_the_twin_alone_is_work_to_repeat(world: setting.World, tmp_path: Path) -> None:
-    path = tmp_path / "tape.npz"
-    twin.save(twin.make_tape(world.config.env, world.params), path)
-    work = sb3.bare(str(path), 3_000)
-    assert work() + work() >= 4, "some sessions end"
+def test_the_twin_alone_is_work_to_repeat(world: setting.World) -> None:
+    with sb3.taped(world.config.env, world.params) as path:
+        work = sb3.bare(path, 3_000)
+        assert sum(itertools.islice(work, 3)) >= 4, "some sessions end"
 
 
 @pytest.mark.parametrize("kind", ["dummy", pytest.param("subproc", marks=pytest.mark.slow)])
-def test_stable_baselines_steps_the_twin(world: setting.World, tmp_path: Path, kind: str) -> None:
+def test_stable_baselines_steps_the_twin(world: setting.World, kind: str) -> None:
     for name in ("stable_baselines3", "sb3_contrib"):
         needed(name)
-    path = tmp_path / "tape.npz"
-    twin.save(twin.make_tape(world.config.env, world.params), path)
-    work = sb3.Vector(str(path), kind, 2, 500)
-    assert work() >= 1
-    work.close()
+    with (
+        sb3.taped(world.config.env, world.params) as path,
+        closing(sb3.stepped(path, kind, 2, 500)) as work,
+    ):
+        assert sum(itertools.islice(work, 2)) >= 1
 
 
 @pytest.mark.slow
@@ -84,7 +83,7 @@ def test_all_slots_are_consumed_in_each_way(world: setting.World) -> None:
 @pytest.mark.slow
 def test_a_quick_run_has_every_side_or_its_reason() -> None:
     result = env_step.run(Options(quick=True))
-    scale = env_step.Scale(True)
+    scale = env_step.QUICK
     kinds = {side["kind"] for side in result["sides"].values()}
     assert {"ours", "ours_unseen", "gymnax"} <= kinds
     assert len(result["sides"]) + len(result["left_out"]) == (

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from bench import first_result
+from bench import first_result, harness
 from jaxtrade.errors import DataError
 
 LINES = (
@@ -47,7 +47,7 @@ def test_a_phase_that_is_not_announced_is_an_error(name: str) -> None:
 
 def test_a_command_that_fails_is_no_measurement(tmp_path) -> None:
     with pytest.raises(subprocess.CalledProcessError):
-        first_result.called((sys.executable, "-c", "import sys; sys.exit(3)"), tmp_path, {})
+        harness.called((sys.executable, "-c", "import sys; sys.exit(3)"), cwd=tmp_path, env={})
 
 
 def test_it_measures_the_readme_s_first_command() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from bench import accelerator
-from bench.accelerator import launched, moved, parse, shape_bytes
+from bench.accelerator import launched, parse, shape_bytes
 
 MODULE = """HloModule by_hand
 
@@ -90,23 +90,25 @@ def test_loops_and_their_rounds(module):
     assert inner.scope.endswith("gather")
 
 
+def test_of_a_condition_the_longest_branch_counts_and_every_loop_is_seen():
+    branches = MODULE.replace("ENTRY ", "").replace(
+        "}\n\n%main",
+        "}\n\n%other (x: f32[8]) -> f32[8] {\n  ROOT %neg = f32[8] negate(%x)\n}\n\n%main",
+    )
+    text = branches + (
+        "\nENTRY %all (a: f32[8,4]) -> f32[8,4] {\n  %a = f32[8,4]{1,0} parameter(0)\n"
+        "  ROOT %c = f32[8,4] conditional(%a), branch_computations={%other, %main}\n}\n"
+    )
+    module = parse(text)
+    assert module.total(launched) == 1 + 3 * 11 + 2
+    assert len(list(module.loops())) == 2
+
+
 def test_a_loop_of_unknown_length_counts_once():
     text = MODULE.replace(', backend_config={"known_trip_count":{"n":"3"}}', "")
     module = parse(text)
     assert next(module.loops()).trips is None
     assert module.total(launched) == 11 + 2
-
-
-def test_bytes_by_hand(module):
-    """A float32[8, 4] has 128 bytes. Inner round: 2 x 128, and 2 x 4 for the counter. Outer: 5 of
-    these and 2 x 128. The gather reads 128 bytes of its table, however long that is. The update in
-    place moves 2 x 4 bytes."""
-    inner = 2 * 128 + 2 * 4
-    assert module.total(moved) == 3 * (5 * inner + 2 * 128) + 3 * 128 + 2 * 4
-
-
-def test_cycles(module):
-    assert module.total(lambda each: each.cycles) == 100
 
 
 def test_operations_of_several_devices_are_counted_by_their_start():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -144,3 +145,15 @@ def test_the_next_bench_waits_for_the_load_of_the_last(capsys: pytest.CaptureFix
     naps.clear()
     idle.settle(lambda: None, naps.append)
     assert naps == []
+
+
+def test_the_interval_of_paired_repeats_by_hand() -> None:
+    """Ratios e, e and 1: logarithms 1, 1, 0 with mean 2/3, deviation 0.5774, and t of 2 degrees of
+    freedom 2.92: 2/3 +- 0.9733.
+    """
+    ours = [harness.Sample(1.0, 2.0)] * 3
+    theirs = [harness.Sample(wall, 2.0) for wall in (math.e, math.e, 1.0)]
+    found = harness.paired(ours, theirs)
+    assert found["cpu_interval"] == [1.0, 1.0]
+    expected = [math.exp(2 / 3 - 0.9733), math.exp(2 / 3 + 0.9733)]
+    assert found["wall_interval"] == pytest.approx(expected, rel=1e-3)

@@ -74,5 +74,5 @@ def test_markers_stand_once_and_in_order(text: str) -> None:
 @pytest.mark.parametrize("name", list(catalogue.BENCHES))
 def test_every_bench_is_a_module_that_runs(name: str) -> None:
     module = importlib.import_module(f"bench.{name}")
-    expected = ["asked", "parts", "probe"] if name == "device" else ["options"]
-    assert list(inspect.signature(module.run).parameters) == expected
+    parameters = list(inspect.signature(module.run).parameters)
+    assert parameters[0] == "options"

@@ -223,7 +223,7 @@ def test_normalised_advantages_differ_by_the_kind_of_deviation_alone(torch: Any)
 def tape_path(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Episodes of ten steps, so that many are truncated."""
     world = setting.world(2, episode={"max_steps": 10})
-    path = tmp_path_factory.mktemp("twin") / "tape.npz"
+    path = tmp_path_factory.mktemp("twin") / "tape"
     twin.save(twin.make_tape(world.config.env, world.params), path)
     return str(path)
 
@@ -256,6 +256,7 @@ def test_a_seed_is_a_run(torch: Any, tape_path: str) -> None:
 
 
 def test_a_trainer_tells_its_threads_first(torch: Any, tape_path: str) -> None:
-    work = sb3.Trainer(Learning(**UPDATE).model_dump(mode="json"), tape_path, [1])
-    assert work() == {"threads": 1, "trial_seconds": {}}
-    assert work() == {}
+    work = sb3.trainer(Learning(**UPDATE).model_dump(mode="json"), tape_path, [1])
+    next(work)  # prepares
+    assert next(work) == {"threads": 1, "trial_seconds": {}}
+    assert next(work) == {}

@@ -111,3 +111,11 @@ def test_comparison_tells_what_differs() -> None:
 )
 def test_a_ratio_in_words(ratio: float, said: str) -> None:
     assert table.compared(ratio) == said
+
+
+@pytest.mark.parametrize(
+    ("interval", "said"),
+    [([0.98, 1.01], "level"), ([0.98, 0.999], "slower"), ([1.001, 1.02], "faster")],
+)
+def test_a_ratio_whose_interval_holds_one_is_level(interval: list[float], said: str) -> None:
+    assert table.compared(0.996, interval) == said

@@ -27,8 +27,8 @@ def test_each_version_has_the_threads_that_it_chooses(monkeypatch):
 def test_another_checkout_is_required(tmp_path):
     for code in (None, tmp_path):
         with pytest.raises(ConfigError, match="give another checkout of jaxtrade"):
-            request(["versions"], code=code)
+            request(names=["versions"], code=code)
     with pytest.raises(ConfigError, match="--code: of `jaxtrade bench versions`"):
-        request(["env_step"], code=ROOT)
-    assert request(["versions"], code=ROOT).options.code == ROOT
+        request(names=["env_step"], code=ROOT)
+    assert request(names=["versions"], code=ROOT).code == ROOT
     assert "versions" not in request(quick=True).names
