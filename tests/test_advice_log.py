@@ -11,8 +11,8 @@ import pytest
 
 from jaxtrade import cli
 from jaxtrade.advisor.compose import CACHE, JOURNAL
-from jaxtrade.advisor.host.cache import read_texts
 from jaxtrade.advisor.host.journal import read_journal
+from jaxtrade.advisor.host.paid import read_texts
 from jaxtrade.cli.advice_log import Row, log, total_line, totals
 from jaxtrade.errors import ConfigError, StorageError
 from jaxtrade.runs import calibration, rundir

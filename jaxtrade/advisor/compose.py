@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from jaxtrade.advisor.host.backends import RecordedBackend
 from jaxtrade.advisor.host.policy import TRAINING, Use
-from jaxtrade.advisor.host.recorded import RecordedBackend
+from jaxtrade.advisor.host.prompts import digest_values
 from jaxtrade.advisor.host.registry import MOCKS, make_backend, takes
 from jaxtrade.advisor.host.schema import SCHEMA_HASH
 from jaxtrade.advisor.host.service import AdviceService
-from jaxtrade.advisor.host.templates import digest_values
 from jaxtrade.advisor.host.types import Backend
 from jaxtrade.advisor.questions import QuestionBook, followed_of, in_sessions, round_turn
 from jaxtrade.advisor.snapshot import read_snapshot

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from jaxtrade.advisor.compose import followed_of
-from jaxtrade.advisor.host.ledger import Caps, Ledger
+from jaxtrade.advisor.host.paid import Caps, Ledger
 from jaxtrade.cli import main
 from jaxtrade.cli.bar_at import bar_at
 from jaxtrade.cli.followed import HIT, MISS, SMALL, UNSCORED, explained, labels_of, outcome

@@ -403,7 +403,7 @@ def bind(*_, **__):
 Primitive.bind = bind
 jax.device_put = bind
 from jaxtrade.advisor.bridge import Bridge
-from jaxtrade.advisor.callback import Answering
+from jaxtrade.advisor.bridge import Answering
 from tests.advisor.hooked import hook_of
 from tests.advisor.bridge_parts import HandSource, row
 bridge = Bridge(HandSource([row(1), row(2)]), 100, 4)

@@ -16,8 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtrade.advisor.bridge import Bridge
-from jaxtrade.advisor.callback import MOST_BYTES, Answering, exchange, settle
+from jaxtrade.advisor.bridge import MOST_BYTES, Answering, Bridge, exchange, settle
 from jaxtrade.advisor.host.sources import NoSource
 from jaxtrade.errors import ConfigError
 from tests.advisor.bridge_parts import HandSource, M, T, plain, row

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxtrade.advisor.host.cache import AdviceCache
 from jaxtrade.advisor.host.desk import Desk, Key, Outlet, State
-from jaxtrade.advisor.host.ledger import MICRO, Caps, Ledger
+from jaxtrade.advisor.host.paid import MICRO, AdviceCache, Caps, Ledger
 from jaxtrade.advisor.host.policy import TRAINING, Use
 from jaxtrade.advisor.host.statistics import ContainedFaults
 from jaxtrade.advisor.host.types import Advice, Answer, Failure

@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from jaxtrade.advisor.host.feeds import events_block, news_block, read_events, read_news, seconds_of
+from jaxtrade.advisor.host.blocks import (
+    events_block,
+    news_block,
+    read_events,
+    read_news,
+    seconds_of,
+)
 from jaxtrade.config.context import ContextConfig
 from jaxtrade.errors import DataError
 from jaxtrade.runs import preflight

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxtrade.advisor.host.keys import Secret, read_key
+from jaxtrade.advisor.host.openai import Secret, read_key
 from jaxtrade.errors import ConfigError
 
 CANARY = 'sk-CANARY-0123"456/789'

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxtrade.advisor.host.ledger import Caps, Ledger, Prices, Spend, at_most
+from jaxtrade.advisor.host.paid import Caps, Ledger, Prices, Spend, at_most
 from jaxtrade.errors import StorageError
 
 
@@ -56,7 +56,7 @@ def test_a_restart_does_not_forget(tmp_path: Path) -> None:
 
 def test_a_killed_process_has_spent_what_it_booked(tmp_path: Path) -> None:
     code = (
-        "import os, signal, sys\nfrom pathlib import Path\nfrom jaxtrade.advisor.host.ledger import *\n"
+        "import os, signal, sys\nfrom pathlib import Path\nfrom jaxtrade.advisor.host.paid import *\n"
         "ledger = Ledger(Path(sys.argv[1]), Caps())\nledger.reserve(Spend(1, 500, 9))\n"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )

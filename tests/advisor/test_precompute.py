@@ -23,7 +23,7 @@ from jaxtrade.advisor import asking
 from jaxtrade.advisor.asking import Asked, make_plan, offer
 from jaxtrade.advisor.compose import JOURNAL, LEDGER, journal_header
 from jaxtrade.advisor.host.journal import Journal
-from jaxtrade.advisor.host.ledger import Caps, Ledger, Spend
+from jaxtrade.advisor.host.paid import Caps, Ledger, Spend
 from jaxtrade.advisor.host.registry import make_backend
 from jaxtrade.advisor.snapshot import load_table, read_snapshot
 from jaxtrade.cli import main

@@ -10,8 +10,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from jaxtrade.advisor.host.backends import RULE_SLOTS
 from jaxtrade.advisor.host.prompts import RAW_SLOTS, TEMPLATES
-from jaxtrade.advisor.host.recorded import RULE_SLOTS
 from jaxtrade.advisor.questions import in_sessions, make_book, raw_columns, stamp
 from jaxtrade.data.market import build_market
 from jaxtrade.data.read.bars import Bars

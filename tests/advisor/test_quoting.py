@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jaxtrade.advisor.host.feeds import (
+from jaxtrade.advisor.host.blocks import (
     QUOTES,
     UNSAFE,
     Event,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jaxtrade.advisor.host import mocks
-from jaxtrade.advisor.host.recorded import RecordedBackend, RecordedRow, read_recorded, read_rows
+from jaxtrade.advisor.host.backends import RecordedBackend, RecordedRow, read_recorded, read_rows
 from jaxtrade.advisor.host.types import Failure
 from jaxtrade.errors import ConfigError, DataError
 from tests.advisor.asking import ask, question, recorded_line

@@ -11,17 +11,16 @@ from typing import Any
 
 import pytest
 
-from jaxtrade.advisor.host.cache import cache_key
-from jaxtrade.advisor.host.ledger import Spend
-from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions
-from jaxtrade.advisor.host.registry import check_kind, make_backend
-from jaxtrade.advisor.host.samples import (
+from jaxtrade.advisor.host.backends import (
     Sampled,
     calls_of,
     combined,
     is_worth_more,
     merged,
 )
+from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions
+from jaxtrade.advisor.host.paid import Spend, cache_key
+from jaxtrade.advisor.host.registry import check_kind, make_backend
 from jaxtrade.advisor.host.schema import advice_of
 from jaxtrade.advisor.host.service import AdviceService
 from jaxtrade.advisor.host.types import Advice, Answer, Failure, Question

@@ -17,7 +17,7 @@ import pytest
 from pydantic import ValidationError
 
 from jaxtrade.advisor.host import service
-from jaxtrade.advisor.host.ledger import Caps, Ledger
+from jaxtrade.advisor.host.paid import Caps, Ledger
 from jaxtrade.advisor.host.service import AdviceService
 from jaxtrade.advisor.host.types import Advice, Answer, Failure, Question
 from jaxtrade.config.service import ServiceOptions

@@ -15,10 +15,7 @@ from hypothesis import strategies as st
 
 from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions
 from jaxtrade.advisor.host.policy import Use
-from jaxtrade.advisor.host.schema import parse_advice
-from jaxtrade.advisor.host.service import AdviceService
-from jaxtrade.advisor.host.types import Answer, Failure
-from jaxtrade.advisor.host.verdict import (
+from jaxtrade.advisor.host.replies import (
     WHAT,
     is_unusable,
     reason_of,
@@ -26,6 +23,9 @@ from jaxtrade.advisor.host.verdict import (
     remedy,
     unusable_lines,
 )
+from jaxtrade.advisor.host.schema import parse_advice
+from jaxtrade.advisor.host.service import AdviceService
+from jaxtrade.advisor.host.types import Answer, Failure
 from jaxtrade.config.service import ServiceOptions
 from tests.advisor.asking import SOON
 from tests.advisor.balance import imbalance

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxtrade.advisor.host.prompts import JSON_FORM, PIPE_FORM
-from jaxtrade.advisor.host.templates import choose, read_template
+from jaxtrade.advisor.host.prompts import JSON_FORM, PIPE_FORM, choose, read_template
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.runs import preflight
 from tests.advisor.made import made_book, made_config
