@@ -27,7 +27,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -35,7 +35,6 @@ import numpy as np
 from jaxtrade.advisor.host.backends import RULE_SLOTS
 from jaxtrade.advisor.host.blocks import (
     LEVELS,
-    NONE,
     RECORD,
     WINDOW,
     AccountRules,
@@ -72,13 +71,10 @@ from jaxtrade.data.conversion import ACCOUNT
 from jaxtrade.data.features.columns import compute_features
 from jaxtrade.data.features.schema import absent_features
 from jaxtrade.data.market import Market, feature_input, feature_windows
+from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.types import SessionSet
-
-if TYPE_CHECKING:
-    from jaxtrade.data.market import Market
-
 
 Levels = dict[str, float]
 
@@ -102,29 +98,23 @@ class Days:
 class Earlier:
     """The T bars of a market, and the texts about what came before each.
 
-    open, high, low, close: float64[T] in the quote unit. volume: float64[T], or None where the bars
-        have none. closes:
-    int64[T], UTC seconds. starts: int64[T], first row of each bar's feature window. seconds: length
-    of a bar.
+    bars: one-sided. volume: float64[T], or None where the bars have none. closes: int64[T], UTC
+    seconds. starts: int64[T], first row of each bar's feature window.
     """
 
-    open: np.ndarray
-    high: np.ndarray
-    low: np.ndarray
-    close: np.ndarray
+    bars: Bars
     volume: np.ndarray | None
     closes: np.ndarray
     starts: np.ndarray
     days: Days
-    seconds: int
-    decimals: int
-    zone: str
     chosen: ContextConfig
 
     def window(self, bar: int) -> str:
         """The block `window`: the bar and those before it, at most `bars`."""
         rows = range(max(int(self.starts[bar]), bar - self.chosen.bars + 1), bar + 1)
-        return window_block([self._row(row, row + 1) for row in rows], self.seconds, self.decimals)
+        return window_block(
+            [self._row(row, row + 1) for row in rows], self.bars.bar_seconds, self._decimals
+        )
 
     def higher(self, bar: int) -> str:
         """The block `higher`: for each length, the last bars that were complete at the bar's
@@ -133,14 +123,14 @@ class Earlier:
         lengths = [
             minutes
             for minutes in self.chosen.higher
-            if 60 * minutes > self.seconds and 60 * minutes % self.seconds == 0
+            if 60 * minutes > self.bars.bar_seconds and 60 * minutes % self.bars.bar_seconds == 0
         ]
         return higher_block(
             {
                 minutes: [self._row(*ends) for ends in self.completed(bar, 60 * minutes)]
                 for minutes in lengths
             },
-            self.decimals,
+            self._decimals,
         )
 
     def completed(self, bar: int, period: int) -> list[tuple[int, int]]:
@@ -148,8 +138,8 @@ class Earlier:
         bar's close, oldest first. period: seconds; periods are counted from whole hours UTC."""
         found, end = list[tuple[int, int]](), bar + 1
         while len(found) < self.chosen.higher_bars and end > self.starts[bar]:
-            number = (int(self.closes[end - 1]) - self.seconds) // period
-            begin = int(np.searchsorted(self.closes[:end], number * period + self.seconds))
+            number = int(self.bars.time[end - 1]) // period
+            begin = int(np.searchsorted(self.bars.time[:end], number * period))
             if begin >= self.starts[bar] and (number + 1) * period <= self.closes[bar]:
                 found.append((begin, end))
             end = begin
@@ -162,12 +152,12 @@ class Earlier:
         session = None if bar < first else self._levels(first, bar + 1, "open", "high", "low")
         return levels_block(
             session,
-            local(opening, self.zone, LEVELS["since"]),
+            local(opening, self.bars.contract.zone, LEVELS["since"]),
             self._opening_range(bar),
             self.chosen.opening_minutes,
             self._prior(bar),
             self.left(bar, days.close),
-            self.decimals,
+            self._decimals,
         )
 
     def left(self, bar: int, until: np.ndarray) -> int | None:
@@ -205,16 +195,21 @@ class Earlier:
 
     def _row(self, begin: int, end: int) -> PriceBar:
         """The bars of rows [begin, end) as one bar."""
-        layout = WINDOW["stamp"] if self.seconds % 60 == 0 else WINDOW["fine_stamp"]
+        bars, tick = self.bars, float(self.bars.contract.tick_size)
+        layout = WINDOW["stamp" if bars.bar_seconds % 60 == 0 else "fine_stamp"]
         volume = None if self.volume is None else float(self.volume[begin:end].sum())
         return PriceBar(
-            local(int(self.closes[end - 1]), self.zone, layout),
-            float(self.open[begin]),
-            float(self.high[begin:end].max()),
-            float(self.low[begin:end].min()),
-            float(self.close[end - 1]),
+            local(int(self.closes[end - 1]), bars.contract.zone, layout),
+            float(bars.open[begin] * tick),
+            float(bars.high[begin:end].max() * tick),
+            float(bars.low[begin:end].min() * tick),
+            float(bars.close[end - 1] * tick),
             volume,
         )
+
+    @property
+    def _decimals(self) -> int:
+        return self.bars.contract.decimals
 
 
 def earlier_of(market: Market, config: RunConfig) -> Earlier:
@@ -224,8 +219,7 @@ def earlier_of(market: Market, config: RunConfig) -> Earlier:
     schedule = schedule_for(
         config.data.calendar, contract, bars.time, bars.bar_seconds, bars.source
     )
-    ids, tick = feature_windows(market.bars, schedule, dates, config), float(contract.tick_size)
-    begins = run_starts(ids)
+    begins = run_starts(feature_windows(market.bars, schedule, dates, config))
     begin = run_starts(dates)
     at = schedule.find(dates[begin])
     opening = window_openings(dates[begin], contract, config.session.overnight)
@@ -246,17 +240,11 @@ def earlier_of(market: Market, config: RunConfig) -> Earlier:
         np.where(at >= 0, schedule.flat[at], -1),
     )
     return Earlier(
-        bars.open * tick,
-        bars.high * tick,
-        bars.low * tick,
-        bars.close * tick,
+        bars,
         bars.volume if market.has_volume else None,
         bars.time + bars.bar_seconds,
         spread(begins, begins, len(bars)),
         days,
-        bars.bar_seconds,
-        contract.decimals,
-        contract.zone,
         config.advisor.context,
     )
 
@@ -407,7 +395,6 @@ class Record:
 
 PRICES = ("close", "vwap", "atr")  # features hold them in ticks, slots in the quote unit
 NEEDS_VOLUME = frozenset(absent_features(tuple(RAW_SLOTS)))
-_SHOWN = 64  # values of a column that are checked in addition to its extremes
 
 
 class QuestionBook(NamedTuple):
@@ -496,7 +483,7 @@ def make_book(market: Market, config: RunConfig) -> QuestionBook:
         )
     ruled = [name for name in RULE_SLOTS if market.has_volume or name not in NEEDS_VOLUME]
     columns = raw_columns(market, config, tuple(dict.fromkeys((*template.slots, *ruled))))
-    check_columns({name: _telling(values) for name, values in columns.items()})
+    check_columns(columns)
     askable = in_sessions(market) & np.logical_and.reduce(
         [np.isfinite(values) for values in columns.values()]
     )
@@ -544,11 +531,11 @@ def _blocks(
         found["record"] = record.text
     if (news := chosen.news) is not None:
         found["news"] = lambda bar: news_block(
-            news, symbol, int(earlier.closes[bar]), zone, context, NONE
+            news, symbol, int(earlier.closes[bar]), zone, context
         )
     if (events := chosen.events) is not None:
         found["calendar"] = lambda bar: events_block(
-            events, int(earlier.closes[bar]), zone, context, NONE
+            events, int(earlier.closes[bar]), zone, context
         )
     return found
 
@@ -620,14 +607,3 @@ def _within(name: str, values: np.ndarray) -> np.ndarray:
     """
     high = RAW_SLOTS[name].high
     return np.where((values > high) & (values < high * (1 + 1e-9)), high, values)
-
-
-def _telling(values: np.ndarray) -> np.ndarray:
-    """A small sample of a column that `check_columns` rejects exactly when it would reject the
-    whole column.
-
-    The extremes decide the range check. The first values bring the sample above the 30 that a check
-    of shares needs.
-    """
-    known = values[~np.isnan(values)]
-    return np.concatenate([known[:_SHOWN], [known.min(), known.max()]]) if len(known) else known

@@ -18,7 +18,7 @@ import pytest
 from jaxtrade.advisor.bridge import Bridge
 from jaxtrade.advisor.host import journal as journals
 from jaxtrade.advisor.host.journal import Journal, JournalDelta, Recorded, read_journal
-from jaxtrade.advisor.host.sources import AdviceRow, NoSource, Replayed
+from jaxtrade.advisor.host.sources import AdviceRow, AdviceSource, Replayed
 from jaxtrade.errors import JournalError
 from jaxtrade.training.hooks import Change, StatefulHook
 from tests.advisor.asking import SOON
@@ -301,7 +301,7 @@ def test_a_recording_that_does_not_fit_is_refused(delta: JournalDelta, why: str)
     with pytest.raises(JournalError, match=why):
         Bridge(Replayed(recorded), T, M)
     with pytest.raises(JournalError, match=why):
-        Bridge(NoSource(), T, M, history=recorded)
+        Bridge(AdviceSource(), T, M, history=recorded)
 
 
 def test_only_wants_that_mean_something_go_on() -> None:

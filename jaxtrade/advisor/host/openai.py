@@ -309,7 +309,7 @@ def check_url(text: str) -> SplitResult:
 
 
 def _check(o: OpenAIOptions) -> None:
-    if not o.model or len(o.model) > 200 or not o.model.isprintable():
+    if not _is_name(o.model):
         raise ConfigError(
             "advisor model: expected the name that the server knows it by (see its /v1/models)"
         )

@@ -54,6 +54,19 @@ def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
             connection.execute("ROLLBACK")
 
 
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """All writes inside are made together, or none of them."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:  # on a full disk SQLite has already rolled back
+            connection.execute("ROLLBACK")
+        raise
+
+
 def use_wal(connection: sqlite3.Connection) -> None:
     """Switch the file to WAL mode, in which readers do not block the writer and a kill leaves the
     file intact.
@@ -154,7 +167,7 @@ class Ledger:
         if (found := read("PRAGMA integrity_check").fetchone()[0]) != "ok":
             raise sqlite3.DatabaseError(found)
         use_wal(self._connection)
-        with self._transaction():
+        with transaction(self._connection):
             read(f"PRAGMA application_id={_LEDGER}")
             read(
                 "CREATE TABLE IF NOT EXISTS spent (one INTEGER PRIMARY KEY CHECK (one = 1), calls INTEGER NOT NULL, "
@@ -172,17 +185,6 @@ class Ledger:
                 "is asked. Restore the file; deleting it sets what was spent to 0"
             ) from None
 
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        except BaseException:
-            if self._connection.in_transaction:  # on a full disk SQLite has already rolled back
-                self._connection.execute("ROLLBACK")
-            raise
-        self._connection.execute("COMMIT")
-
     def _add(self, spend: Spend) -> None:
         self._connection.execute(
             "UPDATE spent SET calls = calls + ?, tokens = tokens + ?, cost = cost + ?", spend
@@ -199,7 +201,7 @@ class Ledger:
         """Reserve `spend` and return "". Where a cap does not allow it, reserve nothing and return
         a text naming it.
         """
-        with self._storage_errors(), self._transaction():
+        with self._storage_errors(), transaction(self._connection):
             for name, cap, before, more in zip(
                 Caps._fields, self._caps, self.spent(), spend, strict=True
             ):
@@ -406,14 +408,8 @@ class AdviceCache:
         return True
 
     def _write(self, connection: sqlite3.Connection) -> None:
-        connection.execute("BEGIN IMMEDIATE")
-        try:
+        with transaction(connection):
             connection.executemany(_PUT, [_encoded(key, row) for key, row in self._pending.items()])
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
         self._pending.clear()
 
     def close(self) -> None:
@@ -460,11 +456,10 @@ def _connect(path: Path) -> sqlite3.Connection:
             raise sqlite3.OperationalError("a database of something else, or of another version")
         use_wal(connection)
         if fresh:
-            read("BEGIN IMMEDIATE")
-            read(_TABLE)
-            read(f"PRAGMA application_id={_CACHE}")
-            read(f"PRAGMA user_version={FORMAT}")
-            read("COMMIT")
+            with transaction(connection):
+                read(_TABLE)
+                read(f"PRAGMA application_id={_CACHE}")
+                read(f"PRAGMA user_version={FORMAT}")
         read(f"PRAGMA busy_timeout={_PATIENCE_IN_USE}")
     except BaseException:
         connection.close()

@@ -35,6 +35,8 @@ from string import Formatter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from jaxtrade.advisor.host.blocks import (
     ACCOUNT,
     EVENTS,
@@ -44,8 +46,7 @@ from jaxtrade.advisor.host.blocks import (
     QUOTES,
     RECORD,
     WINDOW,
-    Events,
-    News,
+    Feed,
     read_events,
     read_news,
     text_of,
@@ -68,24 +69,22 @@ class RawSlot(NamedTuple):
 
 
 _TINY, _HUGE = 1e-9, 1e9  # bounds of prices in the market's quote unit: positive and finite
-RAW_SLOTS: Mapping[str, RawSlot] = MappingProxyType(
-    {
-        "close": RawSlot(
-            _TINY, _HUGE, 5, "last price, in the market's quote unit (points, dollars), not ticks"
-        ),
-        "vwap": RawSlot(_TINY, _HUGE, 5, "volume-weighted average price of the day, same unit"),
-        "atr": RawSlot(0.0, _HUGE, 5, "average true range of 14 bars, same unit"),
-        "adx": RawSlot(0.0, 100.0, 1, "average directional index, 0 to 100"),
-        "plus_di": RawSlot(0.0, 100.0, 1, "positive directional indicator, 0 to 100"),
-        "minus_di": RawSlot(0.0, 100.0, 1, "negative directional indicator, 0 to 100"),
-        "rsi": RawSlot(0.0, 100.0, 1, "relative strength index of 14 bars, 0 to 100"),
-        "roc": RawSlot(-1.0, 10.0, 6, "close / close 10 bars ago - 1"),
-        "price_to_vwap": RawSlot(-1.0, 10.0, 6, "close / vwap - 1"),
-        "efficiency_ratio": RawSlot(0.0, _HUGE, 3, "net move of 20 bars / the way travelled"),
-        "price_change_60min": RawSlot(-1.0, 10.0, 6, "close / close 60 bars ago - 1"),
-        "volume_ratio_20min": RawSlot(0.0, _HUGE, 2, "volume / mean volume of the last 20 bars"),
-    }
-)
+RAW_SLOTS = {
+    "close": RawSlot(
+        _TINY, _HUGE, 5, "last price, in the market's quote unit (points, dollars), not ticks"
+    ),
+    "vwap": RawSlot(_TINY, _HUGE, 5, "volume-weighted average price of the day, same unit"),
+    "atr": RawSlot(0.0, _HUGE, 5, "average true range of 14 bars, same unit"),
+    "adx": RawSlot(0.0, 100.0, 1, "average directional index, 0 to 100"),
+    "plus_di": RawSlot(0.0, 100.0, 1, "positive directional indicator, 0 to 100"),
+    "minus_di": RawSlot(0.0, 100.0, 1, "negative directional indicator, 0 to 100"),
+    "rsi": RawSlot(0.0, 100.0, 1, "relative strength index of 14 bars, 0 to 100"),
+    "roc": RawSlot(-1.0, 10.0, 6, "close / close 10 bars ago - 1"),
+    "price_to_vwap": RawSlot(-1.0, 10.0, 6, "close / vwap - 1"),
+    "efficiency_ratio": RawSlot(0.0, _HUGE, 3, "net move of 20 bars / the way travelled"),
+    "price_change_60min": RawSlot(-1.0, 10.0, 6, "close / close 60 bars ago - 1"),
+    "volume_ratio_20min": RawSlot(0.0, _HUGE, 2, "volume / mean volume of the last 20 bars"),
+}
 
 
 def check_columns(columns: Mapping[str, Iterable[float]]) -> None:
@@ -99,12 +98,15 @@ def check_columns(columns: Mapping[str, Iterable[float]]) -> None:
     """
     for name, values in columns.items():
         slot = known_slot(name)
-        found = [float(value) for value in values if not math.isnan(value)]
-        for value in found:
+        found = np.asarray(values, np.float64)
+        found = found[~np.isnan(found)]
+        if not len(found):
+            continue
+        for value in (found.min(), found.max()):
             checked_value("column", name, value)
-        if slot.high == 100.0 and len(found) >= 30 and 0.0 < max(found) <= 1.0:
+        if slot.high == 100.0 and len(found) >= 30 and 0.0 < found.max() <= 1.0:
             raise DataError(
-                f"raw slot {name!r}: no value above {max(found):g} in {len(found)} bars; expected 0 to "
+                f"raw slot {name!r}: no value above {found.max():g} in {len(found)} bars; expected 0 to "
                 "100, not a share: pass raw values"
             )
 
@@ -234,15 +236,13 @@ _OLD_RULES = RULES.replace("FLAT", "HOLD").replace("LONG", "BUY").replace("SHORT
 # price level, so a model cannot answer from its memory of that day: the skill that remains comes
 # from the indicators.
 _V1 = Template("v1", RULES + JSON_FORM + PLACE + VALUES)
-TEMPLATES: Mapping[str, Template] = MappingProxyType(
-    {
-        "v1": _V1,
-        "no_volume": Template("no_volume", NO_VWAP + JSON_FORM + PLACE + INDICES),
-        "anonymous": Template("anonymous", RULES + JSON_FORM + "\n" + VALUES),
-        "pipe": Template("pipe", _OLD_RULES + PIPE_FORM + PLACE + VALUES, answer="pipe"),
-        "bar": _V1,  # its name beside `window` and `desk`; the version is that of v1, so answers are shared
-    }
-)
+TEMPLATES = {
+    "v1": _V1,
+    "no_volume": Template("no_volume", NO_VWAP + JSON_FORM + PLACE + INDICES),
+    "anonymous": Template("anonymous", RULES + JSON_FORM + "\n" + VALUES),
+    "pipe": Template("pipe", _OLD_RULES + PIPE_FORM + PLACE + VALUES, answer="pipe"),
+    "bar": _V1,  # its name beside `window` and `desk`; the version is that of v1, so answers are shared
+}
 CONTEXT_NAMES = ("window", "desk")  # see `context_text`
 
 
@@ -352,46 +352,44 @@ class Block(NamedTuple):
     keys: tuple[str, ...] = ()
 
 
-BLOCKS: Mapping[str, Block] = MappingProxyType(
-    {
-        "window": Block(
-            "the last bars as a table: prices in the quote unit, volume in contracts or lots",
-            WINDOW,
-            ("bars",),
-        ),
-        "higher": Block(
-            "completed longer bars, same units, counted from whole hours UTC",
-            HIGHER,
-            ("higher", "higher_bars"),
-        ),
-        "levels": Block(
-            "open, high and low of the session, opening range, prior day, in the quote unit; minutes to the "
-            "session's close",
-            LEVELS,
-            ("opening_minutes",),
-        ),
-        "account": Block(
-            "rules that every account shares and costs, in money and ticks; minutes until positions are "
-            "closed",
-            ACCOUNT,
-        ),
-        "record": Block(
-            "the advisor's own scored answers about earlier bars, and its hit rate by confidence",
-            RECORD,
-            ("record", "advisor.horizon", "advisor.bins"),
-        ),
-        "news": Block(
-            "quoted news items known before the close (advisor.context.news)",
-            {**NEWS, **QUOTES},
-            ("news_items", "news_hours", "news_chars", "news_delay_s"),
-        ),
-        "calendar": Block(
-            "quoted events around the close (advisor.context.calendar)",
-            {**EVENTS, **QUOTES},
-            ("calendar_ahead_hours", "calendar_back_hours", "calendar_importance", "news_delay_s"),
-        ),
-    }
-)
+BLOCKS = {
+    "window": Block(
+        "the last bars as a table: prices in the quote unit, volume in contracts or lots",
+        WINDOW,
+        ("bars",),
+    ),
+    "higher": Block(
+        "completed longer bars, same units, counted from whole hours UTC",
+        HIGHER,
+        ("higher", "higher_bars"),
+    ),
+    "levels": Block(
+        "open, high and low of the session, opening range, prior day, in the quote unit; minutes to the "
+        "session's close",
+        LEVELS,
+        ("opening_minutes",),
+    ),
+    "account": Block(
+        "rules that every account shares and costs, in money and ticks; minutes until positions are "
+        "closed",
+        ACCOUNT,
+    ),
+    "record": Block(
+        "the advisor's own scored answers about earlier bars, and its hit rate by confidence",
+        RECORD,
+        ("record", "advisor.horizon", "advisor.bins"),
+    ),
+    "news": Block(
+        "quoted news items known before the close (advisor.context.news)",
+        {**NEWS, **QUOTES},
+        ("news_items", "news_hours", "news_chars", "news_delay_s"),
+    ),
+    "calendar": Block(
+        "quoted events around the close (advisor.context.calendar)",
+        {**EVENTS, **QUOTES},
+        ("calendar_ahead_hours", "calendar_back_hours", "calendar_importance", "news_delay_s"),
+    ),
+}
 
 
 def shape_of(
@@ -527,8 +525,8 @@ class Chosen(NamedTuple):
     """A template, and the feeds that it shows; None where it shows none."""
 
     template: Template
-    news: News | None = None
-    events: Events | None = None
+    news: Feed | None = None
+    events: Feed | None = None
 
 
 def choose(config: AdvisorConfig, volume: bool = True) -> Chosen:

@@ -178,6 +178,12 @@ def takes(kind: str) -> frozenset[str]:
     )
 
 
+def parts_of(kind: str) -> list[str]:
+    """The backends in a kind, outermost first: mock:slow:5, then rules, of `mock:slow:5/rules`."""
+    own, _, other = kind.partition("/") if kind.startswith("mock:") else (kind, "", "")
+    return [own, *(parts_of(other) if other else ())]
+
+
 def _is_url(kind: str) -> bool:
     return kind.startswith(("http://", "https://"))
 

@@ -180,49 +180,35 @@ def read_reply(status: int, headers: Mapping[str, str], body: bytes, sampling: S
 
 
 def _completion(value: dict[str, Any], known: Answer, sampling: Sampling) -> Answer:
-    def empty(detail: str) -> Answer:
-        return known._replace(failure=Failure.EMPTY, detail=detail, retryable=True)
+    def failed(failure: Failure, detail: str, retryable: bool = True) -> Answer:
+        return known._replace(failure=failure, detail=detail, retryable=retryable)
 
     choices = value.get("choices")
     if not isinstance(choices, list):
-        return known._replace(
-            failure=Failure.PARSE, detail="no completion: 'choices' is no list", retryable=True
-        )
+        return failed(Failure.PARSE, "no completion: 'choices' is no list")
     if not choices:
-        return empty("no choices")
+        return failed(Failure.EMPTY, "no choices")
     choice = choices[0] if isinstance(choices[0], dict) else {}
-    message = choice.get("message") if isinstance(choice.get("message"), dict) else {}
-    assert isinstance(message, dict)
-    content = message.get("content")
+    found = choice.get("message")
+    message: dict[str, Any] = found if isinstance(found, dict) else {}
+    content, is_cut = message.get("content"), choice.get("finish_reason") == "length"
     if choice.get("finish_reason") == "content_filter" or message.get("refusal"):
-        return empty("refused by the model or a content filter")
+        return failed(Failure.EMPTY, "refused by the model or a content filter")
     if message.get("tool_calls") or message.get("function_call"):
-        return empty("tool calls instead of text")
+        return failed(Failure.EMPTY, "tool calls instead of text")
     if content is None or content == "":
-        if (
-            choice.get("finish_reason") == "length"
-        ):  # all tokens went into reasoning, which some servers keep apart
-            return known._replace(
-                failure=Failure.TOO_LARGE,
-                detail=f"{CUT_OFF} before any text",
-                retryable=sampling.random,
-            )
-        return empty("no content")
+        if is_cut:  # all tokens went into reasoning, which some servers keep apart
+            return failed(Failure.TOO_LARGE, f"{CUT_OFF} before any text", sampling.random)
+        return failed(Failure.EMPTY, "no content")
     if not isinstance(content, str):
-        return known._replace(
-            failure=Failure.PARSE,
-            detail=f"content is a {type(content).__name__}, expected text",
-            retryable=True,
-        )
+        return failed(Failure.PARSE, f"content is a {type(content).__name__}, expected text")
     text = content.encode("utf-8", "replace").decode("utf-8")  # lone surrogates cannot be stored
     known = known._replace(raw=text.encode("utf-8")[:MAX_BYTES].decode("utf-8", "ignore"))
-    if choice.get("finish_reason") == "length":
-        return known._replace(failure=Failure.TOO_LARGE, detail=CUT_OFF, retryable=sampling.random)
+    if is_cut:
+        return failed(Failure.TOO_LARGE, CUT_OFF, sampling.random)
     parsed = sampling.parse(text)
     if parsed.failure:
-        return known._replace(
-            failure=parsed.failure, detail=parsed.detail, retryable=sampling.random
-        )
+        return failed(parsed.failure, parsed.detail, sampling.random)
     return known._replace(advice=parsed.advice, detail=REPAIRED if parsed.repaired else "")
 
 
