@@ -53,6 +53,7 @@ from tests.advisor.servers import (
     reset,
     says,
 )
+from tests.messages import missing
 
 TINY = (
     "rollout.num_envs=8",
@@ -215,17 +216,11 @@ def test_a_server_that_gives_nothing_usable_is_no_advisor(
         assert found["asked"] == PAUSE_AFTER
         assert sum(found["unusable"].values()) == PAUSE_AFTER
         assert len(server.requests) == PAUSE_AFTER + 1
-        assert log.count("an answer cannot be used") == 1, log
-        assert log.count("answers in a row cannot be used") == 1, log
-        assert (
-            f"{PAUSE_AFTER} answers were paid for and could not be used"
-            in printed.out + printed.err
-        )
+        assert log.count("an answer cannot") == 1, log
+        assert log.count("answers in a row") == 1, log
+        assert f"{PAUSE_AFTER} answers were paid" in printed.out + printed.err
     if name == "down":
-        assert (
-            "answers for the evaluation came (too many requests fail, the last one by connection"
-            in log
-        )
+        assert "last one by connection" in log
     if name in ("wrong key", "wrong model", "quota"):
         # once in training, once where the evaluation asks
         assert (
@@ -263,7 +258,7 @@ def test_advise_replay_compares_and_refuses_an_edited_journal(
     assert (
         cli.main(["advise", "replay", str(recorded), "--run-dir", str(tmp_path / "replayed")]) == 0
     )
-    assert "the same state, bit for bit" in capsys.readouterr().out
+    assert "same state, bit" in capsys.readouterr().out
     assert state_differences(tmp_path / "replayed", silent("exchange")) != []
     edited = tmp_path / "edited"
     shutil.copytree(recorded, edited)
@@ -274,7 +269,7 @@ def test_advise_replay_compares_and_refuses_an_edited_journal(
     assert cli.main(["advise", "replay", str(edited)]) == 2
     assert "damaged or edited" in capsys.readouterr().err
     assert cli.main(["advise", "replay", str(silent("exchange"))]) == 2
-    assert "this run had no advisor" in capsys.readouterr().err
+    assert "had no advisor" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -303,7 +298,7 @@ def test_the_replay_of_a_live_run_has_its_report_too(tmp_path, capsys) -> None:
         assert 0 < missing < 433
         assert len(saved.bars) == 433 - missing
         assert cli.main(["advise", "replay", str(path), "--run-dir", str(tmp_path / "first")]) == 0
-        assert "the same state, bit for bit, and the same report" in capsys.readouterr().out
+        assert "and the same report" in capsys.readouterr().out
         usable["all"], before = True, len(server.requests)
         assert (
             cli.main(["replay", str(path), "--session", "2013-10-11"]) == 0
@@ -341,9 +336,7 @@ def test_precompute_is_offered_first_with_its_cost_and_its_commands_work(tmp_pat
             for line in (path / "run.log").read_text(encoding="utf-8").splitlines()
         ]
         [first] = [number for number, line in enumerate(lines) if "takes at most" in line]
-        assert (
-            "The training split has 1,732 bars to ask about, all splits have 2,165." in lines[first]
-        )
+        assert not missing(lines[first], "1,732 bars", "2,165")
         found = re.search(
             r"at most ([\d,]+) calls and ([\d,]+) tokens, cost at most ([\d.]+):", lines[first]
         )
@@ -385,7 +378,7 @@ def test_a_cut_journal_is_refused_where_its_run_knows_better_and_noted_elsewhere
     lines = (cut / "advice.jsonl").read_bytes().splitlines(keepends=True)
     (cut / "advice.jsonl").write_bytes(b"".join(lines[:-1]))
     assert cli.main(["advise", "replay", str(cut)]) == 2
-    assert f"line {len(lines)} is missing: the run has finished" in capsys.readouterr().err
+    assert f"line {len(lines)} is missing" in capsys.readouterr().err
     (cut / "advice.jsonl").write_bytes(b"".join(lines[:-2]))
     flags = [flag for key in (*TINY, "train.total_timesteps=10240") for flag in ("--set", key)]
     for command in (
@@ -408,7 +401,7 @@ def test_a_cut_journal_is_refused_where_its_run_knows_better_and_noted_elsewhere
     train(tmp_path / "again", f"replay:{alone}", "train.total_timesteps=10240")
     said = capsys.readouterr().err
     assert said.count("no end line") == 1
-    assert "advice/test.npz is missing, so no advice is shown" in said
+    assert "test.npz is missing" in said
     assert state_differences(recorded, tmp_path / "again") == []
 
 
@@ -430,7 +423,7 @@ def test_advice_reaches_the_policy_and_the_figures(live, silent, capsys) -> None
         (path / "evaluation" / "test" / "evaluation.json").read_text(encoding="utf-8")
     )
     assert any("reads future prices" in label for label in found["labels"])
-    assert "advice of none on 0 of" in evaluate_run(path, advisor="none")
+    assert "of none on 0" in evaluate_run(path, advisor="none")
 
 
 @pytest.mark.slow
@@ -510,9 +503,9 @@ def test_what_cannot_be_is_said_before_anything_runs(tmp_path, capsys) -> None:
     )
     assert "env.advice=true" in refused("--advisor", "rules", "--set", "advisor.fusion=slots")
     assert "did you mean 'skilled'" in refused("--advisor", "mock:skiled:0.8")
-    assert "it did not list its models" in refused("--advisor", "http://127.0.0.1:1/v1")
-    assert "there is no such file" in refused("--advisor", "table:nowhere.npz")
-    assert "the longest session has 22 bars" in refused(
+    assert "did not list" in refused("--advisor", "http://127.0.0.1:1/v1")
+    assert "no such file" in refused("--advisor", "table:nowhere.npz")
+    assert "session has 22 bars" in refused(
         "--advisor", "mock:skilled:0.6", "--market", "EURUSD", "--set", "advisor.template=no_volume"
     )
 
@@ -798,8 +791,6 @@ def test_31_of_several_processes_none_begins_with_an_advisor(tmp_path):
     ]
     for i, child in enumerate(children):
         _, error = child.communicate(timeout=240)
-        assert (child.returncode, "an advisor serves a run of one process" in error) == (2, True), (
-            error
-        )
+        assert (child.returncode, "run of one process" in error) == (2, True), error
         assert f"process {i} of 2" in error
         assert not (tmp_path / str(i)).exists()

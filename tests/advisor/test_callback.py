@@ -156,9 +156,7 @@ def test_more_than_64_kib_is_refused_when_traced() -> None:
     ask = jax.jit(exchange(bridge))
     fits = (MOST_BYTES - 1024 * 28 - 8) // 8
     ask.lower(jnp.int32(0), jnp.zeros(fits, jnp.int32), jnp.zeros(fits))
-    with pytest.raises(
-        ConfigError, match=r"advisor.rows = 1024 and advisor.demand = 4608: .*transport: exchange"
-    ):
+    with pytest.raises(ConfigError, match=r"advisor.rows = 1024 .* = 4608: "):
         ask.lower(jnp.int32(0), jnp.zeros(fits + 1, jnp.int32), jnp.zeros(fits + 1))
 
 

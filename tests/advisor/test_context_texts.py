@@ -403,13 +403,11 @@ def test_a_key_without_effect_is_refused(template: str, key: str, needs: str) ->
             made_config(f"advisor.template={template}", f"advisor.context.{key}").advisor
         )
     assert f"advisor.context.{name} = " in str(caught.value)
-    assert f"the template {template} shows nothing that it changes, which is {needs};" in str(
-        caught.value
-    )
+    assert f"the template {template} shows nothing" in str(caught.value)
 
 
 def test_a_template_that_needs_volume_names_those_that_do_not() -> None:
-    with pytest.raises(ConfigError, match=r"set advisor\.template=no_volume or window or desk"):
+    with pytest.raises(ConfigError, match=r"template=no_volume or window"):
         made_book("advisor.template=bar", bars=_silent())
     assert "volume" not in made_book("advisor.template=desk", bars=_silent()).question(BAR).prompt
 

@@ -142,9 +142,7 @@ def test_bars_without_volume() -> None:
     works.
     """
     bare = market(*EURUSD)
-    with pytest.raises(
-        ConfigError, match=r"template = v1: shows price_to_vwap.*set advisor\.template=no_volume"
-    ):
+    with pytest.raises(ConfigError, match=r"to_vwap.*=no_volume"):
         make_book(bare, config("data.market=EURUSD"))
     found = book(*EURUSD)
     assert "price_to_vwap" not in found.columns

@@ -174,14 +174,14 @@ def test_the_identity_names_the_samples() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"samples": 0}, "advisor.options.samples = 0: expected a whole number from 1"),
+        ({"samples": 0}, "advisor.options.samples = 0"),
         ({"samples": 33, "temperature": 1.0}, "to 32"),
         ({"samples": True}, "samples = True"),
         ({"samples": 2.0, "temperature": 1.0}, "samples = 2.0"),
         ({"samples": "3"}, "samples = '3'"),
         (
             {"samples": 3},
-            "temperature = 0 gives the same one each time; set advisor.options.temperature=0.7",
+            "advisor.options.temperature=0.7",
         ),
         ({"samples": 3, "temperature": 0}, "advisor.options.temperature"),
     ],
