@@ -218,7 +218,7 @@ def test_a_picture_of_a_replay_and_none_of_a_damaged_journal(ran: Ran, tmp_path:
     (tmp_path / JOURNAL).write_text(text, encoding="utf-8")
     assert not drawn(tmp_path, setup.config.advisor.kind)
     (line,) = lines
-    assert line.startswith("warning: advice.png is not")
+    assert line.startswith("warning: advice.png")
     assert "damaged or edited" in line
 
 

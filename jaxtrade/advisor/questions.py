@@ -31,6 +31,7 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 import numpy as np
+import numpy.typing as npt
 
 from jaxtrade.advisor.host.backends import RULE_SLOTS
 from jaxtrade.advisor.host.blocks import (
@@ -55,7 +56,7 @@ from jaxtrade.advisor.host.prompts import (
     TEMPLATES,
     Chosen,
     Template,
-    check_columns,
+    checked_value,
     choose,
     known_slot,
     make_question,
@@ -555,6 +556,30 @@ def _record(market: Market, config: RunConfig, closes: np.ndarray) -> Record:
         chosen.context.record,
         market.contract.zone,
     )
+
+
+def check_columns(columns: Mapping[str, npt.ArrayLike]) -> None:
+    """Check that each column holds values in its slot's raw unit.
+
+    NaN (warm-up) is allowed, because such bars are not asked about. A normalised ADX or RSI column
+    of a few bars may pass, but not one of a whole session: z-scores fall below 0, and raw
+    percentages exceed 1 somewhere.
+
+    Raises DataError where a column is not in its raw unit, ConfigError for an unknown name.
+    """
+    for name, values in columns.items():
+        slot = known_slot(name)
+        found = np.asarray(values, np.float64)
+        found = found[~np.isnan(found)]
+        if not len(found):
+            continue
+        for value in (found.min(), found.max()):
+            checked_value("column", name, value)
+        if slot.high == 100.0 and len(found) >= 30 and 0.0 < found.max() <= 1.0:
+            raise DataError(
+                f"raw slot {name!r}: no value above {found.max():g} in {len(found)} bars; expected 0 to "
+                "100, not a share: pass raw values"
+            )
 
 
 def raw_columns(market: Market, config: RunConfig, names: tuple[str, ...]) -> dict[str, np.ndarray]:

@@ -124,7 +124,7 @@ def test_a_wrong_line_of_news_is_named(line: object, words: str, tmp_path: Path)
 
 
 def test_a_file_without_news_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"holds no news.*advisor\.context\.news"):
+    with pytest.raises(DataError, match=r"no news.*context\.news"):
         read_news(news_file(tmp_path, ""))
     (tmp_path / "latin.jsonl").write_bytes(b'{"time": "\xe9"}')
     with pytest.raises(DataError, match=r"not UTF-8 text \(byte 10\)"):

@@ -87,9 +87,7 @@ def test_two_that_share_a_file_share_the_caps(tmp_path: Path) -> None:
 def test_a_damaged_ledger_is_refused_not_reset(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     path.write_bytes(b"not a database" * 100)
-    with pytest.raises(
-        StorageError, match=r"ledger\.sqlite: what the advisor has spent cannot be read"
-    ):
+    with pytest.raises(StorageError, match=r"ledger\.sqlite: .*cannot be read"):
         Ledger(path, Caps())
     assert path.read_bytes() == b"not a database" * 100
 

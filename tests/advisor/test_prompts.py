@@ -15,10 +15,10 @@ from jaxtrade.advisor.host.prompts import (
     RAW_SLOTS,
     TEMPLATES,
     Template,
-    check_columns,
     find_template,
     make_question,
 )
+from jaxtrade.advisor.questions import check_columns
 from jaxtrade.errors import ConfigError, DataError
 
 STAMP = "2024-03-01T10:31:00-05:00"

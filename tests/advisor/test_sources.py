@@ -144,7 +144,7 @@ def test_a_bar_without_a_question_is_skipped_for_good(lives) -> None:
         "question": 1,
     }
     assert len(reported) == 4
-    assert "no question about bar 1: no close" in reported[0]
+    assert "about bar 1: no close" in reported[0]
     assert "CANARY" not in str(reported)
 
 

@@ -8,7 +8,7 @@ blocks; `window` and `desk` show what came before it, `desk` also rules and the 
 
 There are no default values: a default in place of a missing value would put a false number into the
 prompt. Values are looked up by name and checked against the range of their raw unit.
-Names are those of the market's features. Values are never normalised. `check_columns` detects
+Names are those of the market's features. Values are never normalised. `questions.check_columns` detects
 normalised columns before the first question, and `make_question` checks each bar.
 
 The template that a configuration names, with the blocks and feeds that it shows.
@@ -34,8 +34,6 @@ from pathlib import Path
 from string import Formatter
 from types import MappingProxyType
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from jaxtrade.advisor.host.blocks import (
     ACCOUNT,
@@ -85,30 +83,6 @@ RAW_SLOTS = {
     "price_change_60min": RawSlot(-1.0, 10.0, 6, "close / close 60 bars ago - 1"),
     "volume_ratio_20min": RawSlot(0.0, _HUGE, 2, "volume / mean volume of the last 20 bars"),
 }
-
-
-def check_columns(columns: Mapping[str, Iterable[float]]) -> None:
-    """Check that each column holds values in its slot's raw unit.
-
-    NaN (warm-up) is allowed, because such bars are not asked about. A normalised ADX or RSI column
-    of a few bars may pass, but not one of a whole session: z-scores fall below 0, and raw
-    percentages exceed 1 somewhere.
-
-    Raises DataError where a column is not in its raw unit, ConfigError for an unknown name.
-    """
-    for name, values in columns.items():
-        slot = known_slot(name)
-        found = np.asarray(values, np.float64)
-        found = found[~np.isnan(found)]
-        if not len(found):
-            continue
-        for value in (found.min(), found.max()):
-            checked_value("column", name, value)
-        if slot.high == 100.0 and len(found) >= 30 and 0.0 < found.max() <= 1.0:
-            raise DataError(
-                f"raw slot {name!r}: no value above {found.max():g} in {len(found)} bars; expected 0 to "
-                "100, not a share: pass raw values"
-            )
 
 
 def known_slot(name: str) -> RawSlot:
