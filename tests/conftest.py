@@ -30,6 +30,7 @@ SELDOM = (100_000, 50, 1_000)  # see gc.set_threshold
 # measure speed or memory, or that run long. Folders end in "/".
 LIGHTLY_COMPILED = (
     "test_advice_log.py",
+    "test_advisor_refused.py",
     "test_advisor_run.py",
     "test_auto_envs.py",
     "test_checkpoint.py",

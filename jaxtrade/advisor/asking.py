@@ -13,12 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxtrade.advisor.host.cache import AdviceCache
-from jaxtrade.advisor.host.ledger import MICRO, Prices, Spend, at_most
-from jaxtrade.advisor.host.samples import calls_of
+from jaxtrade.advisor.host.backends import calls_of
+from jaxtrade.advisor.host.paid import MICRO, AdviceCache, Prices, Spend, at_most
+from jaxtrade.advisor.host.replies import checked
 from jaxtrade.advisor.host.service import AdviceService
 from jaxtrade.advisor.host.types import Advice, Backend, Failure
-from jaxtrade.advisor.host.verdict import checked
 from jaxtrade.advisor.questions import QuestionBook
 from jaxtrade.advisor.snapshot import WIDTH
 from jaxtrade.config.service import ServiceOptions

@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from jaxtrade.advisor.host.backends import RecordedBackend
 from jaxtrade.advisor.host.policy import TRAINING, Use
-from jaxtrade.advisor.host.recorded import RecordedBackend
-from jaxtrade.advisor.host.registry import MOCKS, make_backend, takes
+from jaxtrade.advisor.host.prompts import digest_values
+from jaxtrade.advisor.host.registry import MOCKS, make_backend, parts_of, takes
 from jaxtrade.advisor.host.schema import SCHEMA_HASH
 from jaxtrade.advisor.host.service import AdviceService
-from jaxtrade.advisor.host.templates import digest_values
 from jaxtrade.advisor.host.types import Backend
 from jaxtrade.advisor.questions import QuestionBook, followed_of, in_sessions, round_turn
 from jaxtrade.advisor.snapshot import read_snapshot
@@ -113,11 +113,8 @@ def only(followed: np.ndarray, market: Market, sessions: SessionSet) -> np.ndarr
 
 def reads_future(kind: str) -> bool:
     """Whether an advisor of this kind reads the future (a mock of known skill, wrapped or not)."""
-    return any(
-        "future" in MOCKS[name].takes
-        for part in _chain(kind)
-        if (name := part.partition(":")[0]) in MOCKS
-    )
+    mocks = [part.split(":")[1] for part in parts_of(kind) if part.startswith("mock:")]
+    return any("future" in MOCKS[name].takes for name in mocks if name in MOCKS)
 
 
 def table_reads_future(manifest: Mapping[str, Any]) -> bool:
@@ -129,7 +126,9 @@ def table_reads_future(manifest: Mapping[str, Any]) -> bool:
 
 def is_slow(kind: str) -> bool:
     """Whether answers of this kind take time. Such an advisor must be asked through a service."""
-    return _innermost(kind) in _SERVED or any(part.startswith("slow") for part in _chain(kind)[:-1])
+    return _innermost(kind) in _SERVED or any(
+        part.startswith("mock:slow") for part in parts_of(kind)[:-1]
+    )
 
 
 def backend_of(
@@ -184,7 +183,7 @@ class _Given(NamedTuple):
 def _backend(kind: str, options: dict[str, Any], given: _Given) -> Backend:
     """A backend, built recursively for wrappers. A wrapper keeps its own options and passes the
     others to the backend that it wraps. `seed` goes to both."""
-    own, other = _split(kind)
+    own, *others = parts_of(kind)
     names = takes(own)
     known = {name: value for name, value in _defaults(own, kind, given).items() if name in names}
     if "inner" in options:
@@ -194,11 +193,11 @@ def _backend(kind: str, options: dict[str, Any], given: _Given) -> Backend:
         )
     if "then" in options and "then" in names:
         options["then"] = _turned(str(options["then"]), given)
-    if not other:
+    if not others:
         return make_backend(own, {**known, **_agreed(options, own, given.config)})
     own_options = {name: value for name, value in options.items() if name in names}
     rest = {name: value for name, value in options.items() if name not in names or name == "seed"}
-    inner = _backend(other, rest, given)
+    inner = _backend("/".join(others), rest, given)
     return make_backend(own, {**known, **own_options, "inner": inner})
 
 
@@ -259,27 +258,8 @@ def _agreed(options: dict[str, Any], own: str, config: RunConfig) -> dict[str, A
     return options
 
 
-def _split(kind: str) -> tuple[str, str]:
-    """`mock:KIND/OTHER` as (mock:KIND, OTHER); anything else as (kind, "")."""
-    own, _, other = kind.partition("/") if kind.startswith("mock:") else (kind, "", "")
-    return own, other
-
-
-def _chain(kind: str) -> list[str]:
-    """Names of the backends in a kind, outermost first. A mock's entry is its name and number, as
-    `skilled:0.6`; any other entry is the text before the colon."""
-    own, other = _split(kind)
-    name = own.removeprefix("mock:")
-    return (
-        [name, *_chain(other)]
-        if other
-        else [name if own.startswith("mock:") else own.partition(":")[0]]
-    )
-
-
 def _innermost(kind: str) -> str:
-    own, other = _split(kind)
-    return _innermost(other) if other else own.partition(":")[0]
+    return parts_of(kind)[-1].partition(":")[0]
 
 
 def identity_of(config: RunConfig, backend: Backend | None) -> dict[str, str]:

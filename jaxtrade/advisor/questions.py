@@ -11,6 +11,13 @@ bar's close. At bar b it holds answers about bars t with t + horizon <= b, in th
 the text about b was first asked for. A text is then kept, so the question about b stays the same
 for as long as the record lives. Which answers exist depends on the order of asking, so a question
 with a record does too, and so does its cache key.
+
+What came before a bar, as the texts of blocks: the last bars, completed longer bars, the
+session's levels.
+
+Prices are raw, in the quote unit. Two-sided bars enter by their mid price, as in the market's
+features. Nothing is read beyond a bar's own close, and nothing from before its feature window:
+there prices may be of another contract.
 """
 
 from __future__ import annotations
@@ -20,47 +27,227 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 import numpy as np
+import numpy.typing as npt
 
-from jaxtrade.advisor.earlier import earlier_of
+from jaxtrade.advisor.host.backends import RULE_SLOTS
 from jaxtrade.advisor.host.blocks import (
-    NONE,
+    LEVELS,
     RECORD,
+    WINDOW,
     AccountRules,
+    PriceBar,
     Scored,
     account_block,
+    events_block,
+    higher_block,
+    levels_block,
+    local,
+    news_block,
     record_block,
+    window_block,
 )
-from jaxtrade.advisor.host.feeds import events_block, local, news_block
 from jaxtrade.advisor.host.prompts import (
     CONTEXT_NAMES,
     RAW_SLOTS,
     TEMPLATES,
+    Chosen,
     Template,
-    check_columns,
+    checked_value,
+    choose,
     known_slot,
     make_question,
 )
-from jaxtrade.advisor.host.recorded import RULE_SLOTS
-from jaxtrade.advisor.host.templates import Chosen, choose
 from jaxtrade.advisor.host.types import Advice, Question
 from jaxtrade.advisor.outcomes import what_followed
 from jaxtrade.config import RunConfig
 from jaxtrade.config.accounts import resolve_account
-from jaxtrade.data.calendar.schedule import schedule_for, trade_dates
+from jaxtrade.config.service import ContextConfig
+from jaxtrade.data.calendar.schedule import run_starts, schedule_for, spread, trade_dates
+from jaxtrade.data.calendar.sessions import window_openings
 from jaxtrade.data.conversion import ACCOUNT
 from jaxtrade.data.features.columns import compute_features
 from jaxtrade.data.features.schema import absent_features
 from jaxtrade.data.market import Market, feature_input, feature_windows
+from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.types import SessionSet
 
-if TYPE_CHECKING:
-    from jaxtrade.data.market import Market
+Levels = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Days:
+    """The D trade dates of T bars. of: int64[T], the date's number of each bar. first, end:
+    int64[D], the rows from the decision window's opening to the date's last bar, `end` excluded.
+    opening: int64[D], UTC seconds. close, flat: int64[D], UTC seconds of the scheduled close and of
+    the time when positions must be closed; -1 where no session is scheduled."""
+
+    of: np.ndarray
+    first: np.ndarray
+    end: np.ndarray
+    opening: np.ndarray
+    close: np.ndarray
+    flat: np.ndarray
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """The T bars of a market, and the texts about what came before each.
+
+    bars: one-sided. volume: float64[T], or None where the bars have none. closes: int64[T], UTC
+    seconds. starts: int64[T], first row of each bar's feature window.
+    """
+
+    bars: Bars
+    volume: np.ndarray | None
+    closes: np.ndarray
+    starts: np.ndarray
+    days: Days
+    chosen: ContextConfig
+
+    def window(self, bar: int) -> str:
+        """The block `window`: the bar and those before it, at most `bars`."""
+        rows = range(max(int(self.starts[bar]), bar - self.chosen.bars + 1), bar + 1)
+        return window_block(
+            [self._row(row, row + 1) for row in rows], self.bars.bar_seconds, self._decimals
+        )
+
+    def higher(self, bar: int) -> str:
+        """The block `higher`: for each length, the last bars that were complete at the bar's
+        close.
+        """
+        lengths = [
+            minutes
+            for minutes in self.chosen.higher
+            if 60 * minutes > self.bars.bar_seconds and 60 * minutes % self.bars.bar_seconds == 0
+        ]
+        return higher_block(
+            {
+                minutes: [self._row(*ends) for ends in self.completed(bar, 60 * minutes)]
+                for minutes in lengths
+            },
+            self._decimals,
+        )
+
+    def completed(self, bar: int, period: int) -> list[tuple[int, int]]:
+        """Rows [begin, end) of the last `higher_bars` periods that hold bars and had ended at the
+        bar's close, oldest first. period: seconds; periods are counted from whole hours UTC."""
+        found, end = list[tuple[int, int]](), bar + 1
+        while len(found) < self.chosen.higher_bars and end > self.starts[bar]:
+            number = int(self.bars.time[end - 1]) // period
+            begin = int(np.searchsorted(self.bars.time[:end], number * period))
+            if begin >= self.starts[bar] and (number + 1) * period <= self.closes[bar]:
+                found.append((begin, end))
+            end = begin
+        return found[::-1]
+
+    def levels(self, bar: int) -> str:
+        """The block `levels`."""
+        days, day = self.days, int(self.days.of[bar])
+        first, opening = int(days.first[day]), int(days.opening[day])
+        session = None if bar < first else self._levels(first, bar + 1, "open", "high", "low")
+        return levels_block(
+            session,
+            local(opening, self.bars.contract.zone, LEVELS["since"]),
+            self._opening_range(bar),
+            self.chosen.opening_minutes,
+            self._prior(bar),
+            self.left(bar, days.close),
+            self._decimals,
+        )
+
+    def left(self, bar: int, until: np.ndarray) -> int | None:
+        """Whole minutes from the bar's close to `until` of its trade date, int64[D]; None where
+        none is scheduled or it has passed."""
+        seconds = int(until[self.days.of[bar]]) - int(self.closes[bar])
+        return None if seconds < 0 else seconds // 60
+
+    def _opening_range(self, bar: int) -> Levels | None:
+        day = int(self.days.of[bar])
+        first, until = (
+            int(self.days.first[day]),
+            int(self.days.opening[day]) + 60 * self.chosen.opening_minutes,
+        )
+        if self.closes[bar] < until:
+            return None
+        end = first + int(np.searchsorted(self.closes[first : bar + 1], until, side="right"))
+        return self._levels(first, end, "high", "low") if end > first else None
+
+    def _prior(self, bar: int) -> Levels | None:
+        day = int(self.days.of[bar]) - 1
+        if (
+            day < 0
+            or self.days.first[day] < self.starts[bar]
+            or self.days.first[day] >= self.days.end[day]
+        ):
+            return None
+        return self._levels(
+            int(self.days.first[day]), int(self.days.end[day]), "high", "low", "close"
+        )
+
+    def _levels(self, begin: int, end: int, *names: str) -> Levels:
+        row = self._row(begin, end)
+        return {name: getattr(row, name) for name in names}
+
+    def _row(self, begin: int, end: int) -> PriceBar:
+        """The bars of rows [begin, end) as one bar."""
+        bars, tick = self.bars, float(self.bars.contract.tick_size)
+        layout = WINDOW["stamp" if bars.bar_seconds % 60 == 0 else "fine_stamp"]
+        volume = None if self.volume is None else float(self.volume[begin:end].sum())
+        return PriceBar(
+            local(int(self.closes[end - 1]), bars.contract.zone, layout),
+            float(bars.open[begin] * tick),
+            float(bars.high[begin:end].max() * tick),
+            float(bars.low[begin:end].min() * tick),
+            float(bars.close[end - 1] * tick),
+            volume,
+        )
+
+    @property
+    def _decimals(self) -> int:
+        return self.bars.contract.decimals
+
+
+def earlier_of(market: Market, config: RunConfig) -> Earlier:
+    """The texts about a market's bars under `advisor.context`."""
+    bars, contract = market.bars.mid, market.contract
+    dates = trade_dates(bars.time, contract)
+    schedule = schedule_for(
+        config.data.calendar, contract, bars.time, bars.bar_seconds, bars.source
+    )
+    begins = run_starts(feature_windows(market.bars, schedule, dates, config))
+    begin = run_starts(dates)
+    at = schedule.find(dates[begin])
+    opening = window_openings(dates[begin], contract, config.session.overnight)
+    end = np.append(begin[1:], len(bars))
+    first = np.array(
+        [
+            low + np.searchsorted(bars.time[low:high], when)
+            for low, high, when in zip(begin, end, opening, strict=True)
+        ],
+        np.int64,
+    )
+    days = Days(
+        spread(np.arange(len(begin)), begin, len(bars)),
+        first,
+        end,
+        opening,
+        np.where(at >= 0, schedule.close[at], -1),
+        np.where(at >= 0, schedule.flat[at], -1),
+    )
+    return Earlier(
+        bars,
+        bars.volume if market.has_volume else None,
+        bars.time + bars.bar_seconds,
+        spread(begins, begins, len(bars)),
+        days,
+        config.advisor.context,
+    )
 
 
 def account_rules(market: Market, config: RunConfig) -> AccountRules:
@@ -209,7 +396,6 @@ class Record:
 
 PRICES = ("close", "vwap", "atr")  # features hold them in ticks, slots in the quote unit
 NEEDS_VOLUME = frozenset(absent_features(tuple(RAW_SLOTS)))
-_SHOWN = 64  # values of a column that are checked in addition to its extremes
 
 
 class QuestionBook(NamedTuple):
@@ -298,7 +484,7 @@ def make_book(market: Market, config: RunConfig) -> QuestionBook:
         )
     ruled = [name for name in RULE_SLOTS if market.has_volume or name not in NEEDS_VOLUME]
     columns = raw_columns(market, config, tuple(dict.fromkeys((*template.slots, *ruled))))
-    check_columns({name: _telling(values) for name, values in columns.items()})
+    check_columns(columns)
     askable = in_sessions(market) & np.logical_and.reduce(
         [np.isfinite(values) for values in columns.values()]
     )
@@ -346,11 +532,11 @@ def _blocks(
         found["record"] = record.text
     if (news := chosen.news) is not None:
         found["news"] = lambda bar: news_block(
-            news, symbol, int(earlier.closes[bar]), zone, context, NONE
+            news, symbol, int(earlier.closes[bar]), zone, context
         )
     if (events := chosen.events) is not None:
         found["calendar"] = lambda bar: events_block(
-            events, int(earlier.closes[bar]), zone, context, NONE
+            events, int(earlier.closes[bar]), zone, context
         )
     return found
 
@@ -370,6 +556,30 @@ def _record(market: Market, config: RunConfig, closes: np.ndarray) -> Record:
         chosen.context.record,
         market.contract.zone,
     )
+
+
+def check_columns(columns: Mapping[str, npt.ArrayLike]) -> None:
+    """Check that each column holds values in its slot's raw unit.
+
+    NaN (warm-up) is allowed, because such bars are not asked about. A normalised ADX or RSI column
+    of a few bars may pass, but not one of a whole session: z-scores fall below 0, and raw
+    percentages exceed 1 somewhere.
+
+    Raises DataError where a column is not in its raw unit, ConfigError for an unknown name.
+    """
+    for name, values in columns.items():
+        slot = known_slot(name)
+        found = np.asarray(values, np.float64)
+        found = found[~np.isnan(found)]
+        if not len(found):
+            continue
+        for value in (found.min(), found.max()):
+            checked_value("column", name, value)
+        if slot.high == 100.0 and len(found) >= 30 and 0.0 < found.max() <= 1.0:
+            raise DataError(
+                f"raw slot {name!r}: no value above {found.max():g} in {len(found)} bars; expected 0 to "
+                "100, not a share: pass raw values"
+            )
 
 
 def raw_columns(market: Market, config: RunConfig, names: tuple[str, ...]) -> dict[str, np.ndarray]:
@@ -422,14 +632,3 @@ def _within(name: str, values: np.ndarray) -> np.ndarray:
     """
     high = RAW_SLOTS[name].high
     return np.where((values > high) & (values < high * (1 + 1e-9)), high, values)
-
-
-def _telling(values: np.ndarray) -> np.ndarray:
-    """A small sample of a column that `check_columns` rejects exactly when it would reject the
-    whole column.
-
-    The extremes decide the range check. The first values bring the sample above the 30 that a check
-    of shares needs.
-    """
-    known = values[~np.isnan(values)]
-    return np.concatenate([known[:_SHOWN], [known.min(), known.max()]]) if len(known) else known

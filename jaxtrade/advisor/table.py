@@ -143,13 +143,9 @@ def empty_table(bars: int) -> AdviceTable:
 
 
 def directions(rows: np.ndarray) -> np.ndarray:
-    """Directions of host rows [n, 6] as int8[n], by the rule of `AdviceSeen.direction`: +1 buy, -1
-    sell, 0 hold.
-    """
-    hold, buy, sell = (rows[:, i] for i in range(3))
-    return ((buy > hold) & (buy > sell)).astype(np.int8) - ((sell > hold) & (sell > buy)).astype(
-        np.int8
-    )
+    """Directions of host rows [n, 6] as int8[n], by the rule of `AdviceSeen.direction`."""
+    hold, buy, sell = rows[:, 0], rows[:, 1], rows[:, 2]
+    return np.int8(buy > np.maximum(hold, sell)) - np.int8(sell > np.maximum(hold, buy))
 
 
 def stacked(parts: list[tuple[np.ndarray, np.ndarray]], bars: int) -> tuple[np.ndarray, np.ndarray]:

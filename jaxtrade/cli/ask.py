@@ -11,15 +11,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxtrade.advisor.compose import backend_of, is_slow
-from jaxtrade.advisor.host.ledger import MICRO, Caps, Ledger, Prices, Spend, at_most
+from jaxtrade.advisor.host.backends import calls_of
 from jaxtrade.advisor.host.openai import with_model
+from jaxtrade.advisor.host.paid import MICRO, Caps, Ledger, Prices, Spend, at_most
 from jaxtrade.advisor.host.registry import members_of
-from jaxtrade.advisor.host.replies import FORMS, printable
-from jaxtrade.advisor.host.samples import calls_of
+from jaxtrade.advisor.host.replies import (
+    FORMS,
+    checked,
+    is_unusable,
+    printable,
+    reason_of,
+    verdict_of,
+)
+from jaxtrade.advisor.host.replies import remedy as unusable_remedy
 from jaxtrade.advisor.host.schema import DIRECTIONS, parse_advice, parse_pipe
 from jaxtrade.advisor.host.types import Advice, Answer, Backend, Failure, Question
-from jaxtrade.advisor.host.verdict import checked, is_unusable, reason_of, verdict_of
-from jaxtrade.advisor.host.verdict import remedy as unusable_remedy
 from jaxtrade.advisor.questions import in_sessions, make_book
 from jaxtrade.cli.bar_at import bar_at
 from jaxtrade.cli.followed import explained, labels_of

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jaxtrade.advisor.host.prompts import RAW_SLOTS
-from jaxtrade.advisor.host.templates import BLOCKS
+from jaxtrade.advisor.host.prompts import BLOCKS, RAW_SLOTS
 from jaxtrade.cli import descriptions
 from jaxtrade.cli.tables import columns, table
 from jaxtrade.config.accounts import PRESETS, AccountPreset

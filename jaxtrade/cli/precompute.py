@@ -34,12 +34,12 @@ from jaxtrade.advisor.compose import (
     service_of,
     service_options,
 )
-from jaxtrade.advisor.host.ledger import MICRO, Spend
 from jaxtrade.advisor.host.openai import with_model
+from jaxtrade.advisor.host.paid import MICRO, Spend
 from jaxtrade.advisor.host.policy import Use
 from jaxtrade.advisor.host.registry import PANEL
+from jaxtrade.advisor.host.replies import reasons_text, unusable_lines
 from jaxtrade.advisor.host.types import Backend
-from jaxtrade.advisor.host.verdict import reasons_text, unusable_lines
 from jaxtrade.advisor.questions import QuestionBook, in_sessions, make_book
 from jaxtrade.advisor.snapshot import market_entries, save_table
 from jaxtrade.cli.shared import say

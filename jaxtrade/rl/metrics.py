@@ -7,8 +7,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from jaxtrade.advisor.outcomes import Outcomes, hit_rate, independent
-from jaxtrade.advisor.panel import PanelOutcomes
+from jaxtrade.advisor.outcomes import Outcomes, PanelOutcomes, hit_rate, independent
 from jaxtrade.advisor.table import AdviceSeen, AdviceView
 from jaxtrade.config import EnvConfig
 from jaxtrade.env.reference import ObservationRef

@@ -20,8 +20,7 @@ import numpy as np
 
 from jaxtrade.advisor import compose as advising
 from jaxtrade.advisor.asking import offer
-from jaxtrade.advisor.bridge import Bridge
-from jaxtrade.advisor.callback import settle
+from jaxtrade.advisor.bridge import Bridge, settle
 from jaxtrade.advisor.compose import JOURNAL
 from jaxtrade.advisor.host.journal import (
     HEADER,
@@ -32,9 +31,9 @@ from jaxtrade.advisor.host.journal import (
     read_journal,
 )
 from jaxtrade.advisor.host.registry import PANEL, identity_of_members, members_of, snapshots_of
-from jaxtrade.advisor.host.sources import AdviceSource, Live, NoSource, PanelSource, Replayed
+from jaxtrade.advisor.host.replies import unusable_lines
+from jaxtrade.advisor.host.sources import AdviceSource, Live, PanelSource, Replayed
 from jaxtrade.advisor.host.types import Advice, Backend
-from jaxtrade.advisor.host.verdict import unusable_lines
 from jaxtrade.advisor.questions import QuestionBook, in_sessions, make_book
 from jaxtrade.advisor.snapshot import load_table, market_entries
 from jaxtrade.advisor.table import (
@@ -192,7 +191,7 @@ class TrainingAdvisor:
         askable = (
             np.zeros(size, bool) if book is None else book.askable & in_sessions(market, train)
         )
-        source: AdviceSource = NoSource()
+        source = AdviceSource()
         journal = history = None
         if kind == "replay":
             history = _recorded(config, market)
@@ -224,7 +223,7 @@ class TrainingAdvisor:
         self, asked: Sequence[_Asked], size: int, history: Recorded | None, tell: Tell
     ) -> AdviceSource:
         """The source of rows of live advisors over `size` bars."""
-        sources: list[AdviceSource] = [NoSource() for _ in range(self._config.advisor.advisors)]
+        sources: list[AdviceSource] = [AdviceSource() for _ in range(self._config.advisor.advisors)]
         for each in asked:
             _remember(each, history, size)
             service = advising.service_of(each.config, each.backend, self._path, tell)

@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from jaxtrade.advisor.host.templates import files_of
+from jaxtrade.advisor.host.prompts import files_of
 from jaxtrade.config import RunConfig, find_file
 from jaxtrade.data.members import member_configs
 from jaxtrade.errors import ConfigError, DataError

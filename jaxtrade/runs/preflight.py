@@ -13,8 +13,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from jaxtrade.advisor.host.prompts import check_context
 from jaxtrade.advisor.host.registry import PANEL, check_kind, members_of
-from jaxtrade.advisor.host.templates import check_context
 from jaxtrade.config import DataConfig, RunConfig
 from jaxtrade.config.accounts import check_account, check_quantity, resolve_account
 from jaxtrade.config.agents import Agent, config_of

@@ -11,7 +11,7 @@ import numpy as np
 
 from jaxtrade.advisor.bridge import Bridge
 from jaxtrade.advisor.host.journal import Journal
-from jaxtrade.advisor.host.sources import AdviceRow, NoSource, Wants
+from jaxtrade.advisor.host.sources import AdviceRow, AdviceSource, Wants
 from jaxtrade.advisor.host.types import Advice, Question
 from jaxtrade.advisor.table import Delta
 from tests.advisor.service_parts import question
@@ -31,7 +31,7 @@ def row(bar: int, confidence: float = 0.8) -> AdviceRow:
     return AdviceRow.of(bar, (0.1, 1.5, -0.5, confidence, 0.25, 30))
 
 
-class HandSource(NoSource):
+class HandSource(AdviceSource):
     """Gives what the test has put into `rows`; remembers what was wanted."""
 
     def __init__(self, rows: Iterable[AdviceRow] = ()) -> None:

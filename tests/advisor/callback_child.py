@@ -15,8 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtrade.advisor.bridge import Bridge
-from jaxtrade.advisor.callback import exchange, settle
+from jaxtrade.advisor.bridge import Bridge, exchange, settle
 from jaxtrade.advisor.host.sources import Wants
 from jaxtrade.advisor.table import Delta, demand, empty_table, received
 from tests.advisor.bridge_parts import HandSource, row

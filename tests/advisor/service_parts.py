@@ -9,8 +9,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 
+from jaxtrade.advisor.host.desk import Finished, Job
 from jaxtrade.advisor.host.types import Advice, Answer, Failure, Question
-from jaxtrade.advisor.host.workers import Finished, Job
 
 CANARY = "sk-CANARY-0123456789"
 ADVICE = Advice(hold=0.1, buy=1.5, sell=-0.5, confidence=0.8, risk=0.25, horizon=30)

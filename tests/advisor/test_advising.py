@@ -30,6 +30,7 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.types import TickValue
 from tests.advisor.asking import recorded_line
 from tests.advisor.markets import EURUSD, book, config, market
+from tests.messages import missing
 
 URL = "http://127.0.0.1:8080/v1"
 
@@ -256,9 +257,7 @@ def test_a_server_is_asked_for_what_the_caps_count_on() -> None:
     chosen = config("advisor.template=pipe", kind=URL, model="m")
     piped = advising.backend_of(chosen, market(), make_book(market(), chosen), followed(), None)
     assert server_options(piped).answer == "pipe"
-    with pytest.raises(
-        ConfigError, match=r"max_tokens = 900.*advisor\.service\.completion_tokens = 256"
-    ):
+    with pytest.raises(ConfigError, match=r"900.*completion_tokens = 256"):
         made(URL, model="m", max_tokens=900)
 
 
@@ -280,7 +279,7 @@ def test_a_wrapped_server_keeps_its_own_sampling_seed() -> None:
         ("mock:skiled:0.6", {}, "did you mean 'skilled'"),
         ("mock:skilled:0.6", {"qq": 1}, "unknown option 'qq'"),
         (URL, {}, "option 'model' is missing"),
-        ("mock:permuted", {"inner": "rules"}, "write it into advisor.kind, as mock:permuted/rules"),
+        ("mock:permuted", {"inner": "rules"}, "as mock:permuted/rules"),
         ("mock:turning/rules", {"turn": 5, "then": URL}, "takes time"),
         ("mock:permuted", {}, "'inner' is missing"),
     ],
@@ -320,7 +319,8 @@ def test_recorded_answers_tell_how_many_bars_they_cover(tmp_path: Path) -> None:
     backend = advising.backend_of(
         config(kind=f"recorded:{path}"), market(), book(), followed(), said.append
     )
-    assert said == [f"advisor recorded:{path}: 3 of 2165 askable bars are recorded"]
+    [line] = said
+    assert not missing(line, f"recorded:{path}", "3 of 2165")
     found, rows = ask_all(backend, book(), bars[:5], said.append)
     assert found.tolist() == bars[:3].tolist()
     assert rows[0].tolist() == [
@@ -331,7 +331,7 @@ def test_recorded_answers_tell_how_many_bars_they_cover(tmp_path: Path) -> None:
         pytest.approx(0.2),
         30.0,
     ]
-    assert said[1] == "advisor recorded: no advice about 2 bars (2 empty)"
+    assert not missing(said[1], "advisor recorded", "2 bars (2 empty)")
 
 
 @pytest.mark.parametrize(
@@ -425,7 +425,8 @@ class Broken:
 def test_advice_that_cannot_be_is_absent() -> None:
     said: list[str] = []
     assert len(ask_all(Broken(), book(), [1300, 1301], said.append)[0]) == 0
-    assert said == ["advisor broken: no advice about 2 bars (2 schema)"]
+    [line] = said
+    assert not missing(line, "advisor broken", "2 bars (2 schema)")
 
 
 # --- services and what is written ------------------------------------------------------------------------------------

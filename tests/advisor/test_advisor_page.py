@@ -14,11 +14,17 @@ import numpy as np
 import pytest
 from pydantic import BaseModel
 
-from jaxtrade.advisor.host.feeds import read_events, read_news
-from jaxtrade.advisor.host.prompts import CONTEXT_NAMES, RAW_SLOTS, TEMPLATES
+from jaxtrade.advisor.host.blocks import read_events, read_news
+from jaxtrade.advisor.host.prompts import (
+    BLOCKS,
+    CONTEXT_NAMES,
+    FIELDS,
+    RAW_SLOTS,
+    TEMPLATES,
+    read_template,
+)
 from jaxtrade.advisor.host.registry import MOCKS, takes
 from jaxtrade.advisor.host.schema import parse_advice
-from jaxtrade.advisor.host.templates import BLOCKS, FIELDS, read_template
 from jaxtrade.cli import build_parser
 from jaxtrade.config import AdvisorConfig, load_config
 from jaxtrade.config.service import ContextConfig, ServiceOptions

@@ -18,12 +18,13 @@ import pytest
 from jaxtrade.advisor.bridge import Bridge
 from jaxtrade.advisor.host import journal as journals
 from jaxtrade.advisor.host.journal import Journal, JournalDelta, Recorded, read_journal
-from jaxtrade.advisor.host.sources import AdviceRow, NoSource, Replayed
+from jaxtrade.advisor.host.sources import AdviceRow, AdviceSource, Replayed
 from jaxtrade.errors import JournalError
 from jaxtrade.training.hooks import Change, StatefulHook
 from tests.advisor.asking import SOON
 from tests.advisor.bridge_parts import HEADER, HandSource, M, T, journal, plain, row, seen
 from tests.advisor.hooked import hook_of
+from tests.messages import missing
 
 ROOT = Path(__file__).parents[2]
 
@@ -96,10 +97,8 @@ def test_without_a_record_no_more_advice_is_given(tmp_path: Path) -> None:
     assert plain(bridge.delta(1)) == (0, {})
     source.rows.append(row(4))
     assert seen(bridge, [1, 2, 3]) == [(0, {})] * 3
-    assert reported == [
-        "advisor: the journal could not be written (No space left on device); no more advice is given "
-        "in this run"
-    ]
+    [line] = reported
+    assert not missing(line, "journal", "written", "(No space left on device)")
     counts = bridge.statistics()
     assert (counts["rows_handed_out"], counts["rows_lost"], counts["contained"]) == (1, 2, {})
     assert counts["silent"]
@@ -122,7 +121,7 @@ def test_a_journal_that_cannot_be_synced_ends_the_advice(
     assert bridge.memory()["deltas"] == 0
     assert plain(bridge.delta(0)) == (0, {})
     assert len(reported) == 1
-    assert "saved to disk (Input/output error)" in reported[0]
+    assert "disk (Input/output error)" in reported[0]
 
 
 def test_a_rollback_shows_the_same_rows_at_the_same_updates(tmp_path: Path) -> None:
@@ -240,15 +239,11 @@ def test_a_checkpoint_of_another_or_a_longer_journal_is_refused(tmp_path: Path) 
     seen(bridge, [0])
     memory = bridge.memory()
     bridge.stop()
-    with pytest.raises(
-        JournalError, match=r"line 2 \(delta 1\) is not the one that the checkpoint"
-    ):
+    with pytest.raises(JournalError, match=r"line 2 \(delta 1\) "):
         resumed(tmp_path, HandSource(), {**memory, "sha256": "0" * 64})
-    with pytest.raises(
-        JournalError, match="holds 1 deltas, and the checkpoint was written after 2"
-    ):
+    with pytest.raises(JournalError, match=r"holds 1 deltas.* after 2"):
         resumed(tmp_path, HandSource(), {**memory, "deltas": 2})
-    with pytest.raises(ValueError, match="a journal with 1 deltas and a history of 0"):
+    with pytest.raises(ValueError, match=r"1 deltas.* of 0"):
         Bridge(HandSource(), T, M, Journal.resume(tmp_path / "journal.jsonl")[0])
 
 
@@ -280,9 +275,7 @@ def test_history_that_is_not_asked_for_is_loud(tmp_path: Path) -> None:
     seen(bridge, [0, 1])
     bridge.recall(start)
     assert plain(bridge.delta(1)) == (0, {})  # update 0 was left out
-    with pytest.raises(
-        JournalError, match="delta 1 of this run's journal became visible at update 0"
-    ):
+    with pytest.raises(JournalError, match=r"delta 1 .* update 0"):
         bridge.check()
 
 
@@ -291,7 +284,7 @@ def test_history_that_is_not_asked_for_is_loud(tmp_path: Path) -> None:
     [
         (
             JournalDelta(0, 1, tuple(range(M + 1)), (row(0).values,) * (M + 1)),
-            "5 rows, and this run takes advisor.rows = 4",
+            "takes advisor.rows = 4",
         ),
         (JournalDelta(0, 1, (T,), (row(0).values,)), f"bars {T} to {T}, and the market has {T}"),
         (JournalDelta(0, 1, (1,), ((1.0, 2.0),)), "rows of 2 numbers, expected 6"),
@@ -302,7 +295,7 @@ def test_a_recording_that_does_not_fit_is_refused(delta: JournalDelta, why: str)
     with pytest.raises(JournalError, match=why):
         Bridge(Replayed(recorded), T, M)
     with pytest.raises(JournalError, match=why):
-        Bridge(NoSource(), T, M, history=recorded)
+        Bridge(AdviceSource(), T, M, history=recorded)
 
 
 def test_only_wants_that_mean_something_go_on() -> None:
@@ -404,7 +397,7 @@ def bind(*_, **__):
 Primitive.bind = bind
 jax.device_put = bind
 from jaxtrade.advisor.bridge import Bridge
-from jaxtrade.advisor.callback import Answering
+from jaxtrade.advisor.bridge import Answering
 from tests.advisor.hooked import hook_of
 from tests.advisor.bridge_parts import HandSource, row
 bridge = Bridge(HandSource([row(1), row(2)]), 100, 4)

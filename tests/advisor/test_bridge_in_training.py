@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 from flax import struct
 
-from jaxtrade.advisor.bridge import Bridge
-from jaxtrade.advisor.callback import exchange
+from jaxtrade.advisor.bridge import Bridge, exchange
 from jaxtrade.advisor.host.journal import Journal, read_journal
 from jaxtrade.advisor.host.sources import AdviceRow, AdviceSource, Replayed
 from jaxtrade.advisor.table import AdviceTable, demand, empty_table, received

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxtrade.advisor.host.cache import AdviceCache, Cached, cache_key, cacheable
+from jaxtrade.advisor.host.paid import AdviceCache, Cached, cache_key, cacheable
 from jaxtrade.advisor.host.types import Answer, Failure, Question
 from tests.advisor.service_parts import ADVICE, bad, good, question
 
@@ -264,7 +264,7 @@ def test_stored_rubbish_is_no_advice(path: Path, stored: str) -> None:
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jaxtrade.advisor.host.cache._MOST_IN_MEMORY", 10)
+    monkeypatch.setattr("jaxtrade.advisor.host.paid._MOST_IN_MEMORY", 10)
     cache = Opened(None).cache
     for number in range(25):
         cache.put(f"{number}", question(number), good(raw="x" * 1000))
@@ -279,7 +279,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from jaxtrade.advisor.host.cache import AdviceCache
+from jaxtrade.advisor.host.paid import AdviceCache
 from tests.advisor.service_parts import good, question
 cache = AdviceCache(Path(sys.argv[1]), lambda line: sys.exit(line))
 cache.open()

@@ -16,9 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtrade.advisor.bridge import Bridge
-from jaxtrade.advisor.callback import MOST_BYTES, Answering, exchange, settle
-from jaxtrade.advisor.host.sources import NoSource
+from jaxtrade.advisor.bridge import MOST_BYTES, Answering, Bridge, exchange, settle
+from jaxtrade.advisor.host.sources import AdviceSource
 from jaxtrade.errors import ConfigError
 from tests.advisor.bridge_parts import HandSource, M, T, plain, row
 
@@ -105,17 +104,17 @@ def test_a_delta_reaches_the_program() -> None:
 
 
 def test_without_rows_it_is_the_padding() -> None:
-    bridge = Bridge(NoSource(), T, M)
+    bridge = Bridge(AdviceSource(), T, M)
     assert plain(
         jax.jit(exchange(bridge))(jnp.int32(0), jnp.zeros(1, jnp.int32), jnp.zeros(1))
     ) == (0, {})
 
 
 def test_one_bridge_is_one_callable() -> None:
-    bridge = Bridge(NoSource(), T, M)
+    bridge = Bridge(AdviceSource(), T, M)
     assert Answering(bridge, T, M) == Answering(bridge, T, M)
     assert hash(Answering(bridge, T, M)) == hash(Answering(bridge, T, M))
-    assert Answering(bridge, T, M) != Answering(Bridge(NoSource(), T, M), T, M)
+    assert Answering(bridge, T, M) != Answering(Bridge(AdviceSource(), T, M), T, M)
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit, MemoryError])
@@ -141,18 +140,16 @@ def test_no_exception_leaves_it(
 
 
 def test_more_than_64_kib_is_refused_when_traced() -> None:
-    bridge = Bridge(NoSource(), 100_000, 1024)
+    bridge = Bridge(AdviceSource(), 100_000, 1024)
     ask = jax.jit(exchange(bridge))
     fits = (MOST_BYTES - 1024 * 28 - 8) // 8
     ask.lower(jnp.int32(0), jnp.zeros(fits, jnp.int32), jnp.zeros(fits))
-    with pytest.raises(
-        ConfigError, match=r"advisor.rows = 1024 and advisor.demand = 4608: .*transport: exchange"
-    ):
+    with pytest.raises(ConfigError, match=r"advisor.rows = 1024 .* = 4608: "):
         ask.lower(jnp.int32(0), jnp.zeros(fits + 1, jnp.int32), jnp.zeros(fits + 1))
 
 
 def test_the_largest_sizes_of_the_configuration_fit() -> None:
-    bridge = Bridge(NoSource(), 100_000, 1024)
+    bridge = Bridge(AdviceSource(), 100_000, 1024)
     assert np.shape(
         jax.jit(exchange(bridge))(jnp.int32(0), jnp.zeros(1024, jnp.int32), jnp.zeros(1024)).rows
     ) == (1024, 6)
@@ -160,10 +157,8 @@ def test_the_largest_sizes_of_the_configuration_fit() -> None:
 
 def test_it_is_refused_under_vmap_by_name() -> None:
     """JAX would call it once per environment."""
-    ask = exchange(Bridge(NoSource(), T, M))
-    with pytest.raises(
-        ConfigError, match=r"3 agents or environments at once .* set advisor\.transport: exchange"
-    ):
+    ask = exchange(Bridge(AdviceSource(), T, M))
+    with pytest.raises(ConfigError, match=r"3 agents .* set advisor\.transport"):
         jax.jit(jax.vmap(ask, (0, None, None)))(
             jnp.arange(3), jnp.zeros(1, jnp.int32), jnp.zeros(1)
         )
@@ -171,7 +166,7 @@ def test_it_is_refused_under_vmap_by_name() -> None:
 
 def test_settling_never_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     reported: list[str] = []
-    bridge = Bridge(NoSource(), T, M, tell=reported.append)
+    bridge = Bridge(AdviceSource(), T, M, tell=reported.append)
 
     def broken() -> None:
         raise jax.errors.JaxRuntimeError("of the test")

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from jaxtrade.advisor.bridge import Bridge
-from jaxtrade.advisor.callback import MOST_BYTES
+from jaxtrade.advisor.bridge import MOST_BYTES, Bridge
 from jaxtrade.advisor.compose import config_digest
 from jaxtrade.advisor.host.journal import read_journal
 from jaxtrade.advisor.host.sources import Replayed

@@ -40,7 +40,7 @@ def loaded(*names: str) -> set[str]:
 
 def test_no_module_of_the_host_side_loads_jax() -> None:
     names = [name for name in NAMES if not name.endswith(".http")]
-    assert {"jaxtrade.advisor.host.openai", "jaxtrade.advisor.host.templates"} <= set(names)
+    assert {"jaxtrade.advisor.host.openai", "jaxtrade.advisor.host.prompts"} <= set(names)
     found = loaded(*names)
     assert not found & {"jax", "jaxlib", "flax", "optax", "torch", "pandas", "numpy", "httpx"}
     assert "jaxtrade" in found

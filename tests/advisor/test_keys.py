@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxtrade.advisor.host.keys import Secret, read_key
+from jaxtrade.advisor.host.openai import Secret, read_key
 from jaxtrade.errors import ConfigError
 
 CANARY = 'sk-CANARY-0123"456/789'
@@ -77,7 +77,7 @@ def test_from_a_private_file(tmp_path: Path) -> None:
         ("LLM_KEY", "sk-CANARY with blanks", "LLM_KEY: not a key"),
         ("LLM_KEY", "sk-CANARY\r\nX-Other: 1", "not a key"),
         ("LLM_KEY", "sk-CANARY\u00e9\u00e9\u00e9", "not a key"),
-        (CANARY, "", "NAME of an environment variable"),  # the key itself where its name belongs
+        (CANARY, "", "environment variable"),  # the key itself where its name belongs
     ],
 )
 def test_messages_hold_no_key(env: str, value: str, words: str) -> None:

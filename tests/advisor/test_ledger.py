@@ -10,20 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from jaxtrade.advisor.host.ledger import Caps, Ledger, Prices, Spend, at_most
+from jaxtrade.advisor.host.paid import Caps, Ledger, Prices, Spend, at_most
 from jaxtrade.errors import StorageError
+from tests.messages import missing
 
 
 def test_caps_refuse_before_they_are_exceeded_and_say_which() -> None:
     ledger = Ledger(None, Caps(calls=3, tokens=1000, cost=500))
     assert ledger.reserve(Spend(1, 600, 100)) == ""
-    assert ledger.reserve(Spend(1, 401, 100)) == "600 of advisor.service.max_tokens = 1000 are used"
-    assert (
-        ledger.reserve(Spend(1, 400, 401)) == "0.0001 of advisor.service.max_cost = 0.0005 is spent"
-    )
+    assert not missing(ledger.reserve(Spend(1, 401, 100)), "600 of", "max_tokens = 1000")
+    refused = ledger.reserve(Spend(1, 400, 401))
+    assert not missing(refused, "0.0001 of", "max_cost", "= 0.0005")
     assert ledger.reserve(Spend(1, 400, 400)) == ""
     assert ledger.reserve(Spend(1)) == ""
-    assert ledger.reserve(Spend(1)) == "3 of advisor.service.max_calls = 3 are used"
+    assert not missing(ledger.reserve(Spend(1)), "3 of", "max_calls", "= 3")
     assert ledger.spent() == (3, 1000, 500)
 
 
@@ -37,10 +37,8 @@ def test_what_was_booked_too_high_is_given_back() -> None:
 
 
 def test_a_cap_of_nothing_allows_nothing() -> None:
-    assert (
-        Ledger(None, Caps(calls=0)).reserve(Spend(1))
-        == "0 of advisor.service.max_calls = 0 are used"
-    )
+    refused = Ledger(None, Caps(calls=0)).reserve(Spend(1))
+    assert not missing(refused, "0 of", "max_calls", "= 0")
 
 
 def test_a_restart_does_not_forget(tmp_path: Path) -> None:
@@ -56,7 +54,7 @@ def test_a_restart_does_not_forget(tmp_path: Path) -> None:
 
 def test_a_killed_process_has_spent_what_it_booked(tmp_path: Path) -> None:
     code = (
-        "import os, signal, sys\nfrom pathlib import Path\nfrom jaxtrade.advisor.host.ledger import *\n"
+        "import os, signal, sys\nfrom pathlib import Path\nfrom jaxtrade.advisor.host.paid import *\n"
         "ledger = Ledger(Path(sys.argv[1]), Caps())\nledger.reserve(Spend(1, 500, 9))\n"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
@@ -89,9 +87,7 @@ def test_two_that_share_a_file_share_the_caps(tmp_path: Path) -> None:
 def test_a_damaged_ledger_is_refused_not_reset(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     path.write_bytes(b"not a database" * 100)
-    with pytest.raises(
-        StorageError, match=r"ledger\.sqlite: what the advisor has spent cannot be read"
-    ):
+    with pytest.raises(StorageError, match=r"ledger\.sqlite: .*cannot be read"):
         Ledger(path, Caps())
     assert path.read_bytes() == b"not a database" * 100
 

@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 
 from jaxtrade.advisor import questions
-from jaxtrade.advisor.earlier import Earlier
-from jaxtrade.advisor.host import feeds
-from jaxtrade.advisor.host.templates import FIELDS
-from jaxtrade.advisor.questions import Record
+from jaxtrade.advisor.host import blocks
+from jaxtrade.advisor.host.prompts import FIELDS
+from jaxtrade.advisor.questions import Earlier, Record
 from tests.advisor.lookahead import book_in, leaks, question_in, world_at
 
 BAR = 2 * 120 + 43  # 10:14 of the third morning: no longer bar ends here
@@ -110,7 +109,7 @@ def test_an_item_stamped_one_second_after_the_close_is_found(
     template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        feeds,
+        blocks,
         "known_before",
         lambda feed, close, delay: bisect_right(feed.times, close + 1 - delay),
     )
@@ -124,7 +123,7 @@ def test_an_item_stamped_one_second_after_the_close_is_found(
 def test_a_value_shown_before_its_time_is_found(
     template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feeds, "value_at", lambda event, close, delay: event.actual)
+    monkeypatch.setattr(blocks, "value_at", lambda event, close, delay: event.actual)
     template = own(tmp_path) if template == "own" else template
     found = leaks(tmp_path, world_at(BAR), BAR, f"advisor.template={template}")
     assert found == ["other values of events from the close on"]

@@ -13,6 +13,7 @@ from jaxtrade.errors import ConfigError
 from tests.advisor import servers
 from tests.advisor.markets import config
 from tests.advisor.servers import FaultServer, reply
+from tests.messages import missing
 
 pytest.importorskip("httpx")
 CANARY = "sk-CANARY-0123456789"
@@ -65,16 +66,16 @@ def test_forms_of_a_list(body: str, names: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("step", "words"),
     [
-        (reply(401, '{"error": "no"}'), "status 401; the key is not accepted"),
-        (reply(404, "no"), "status 404; it has no list of models here"),
+        (reply(401, '{"error": "no"}'), "status 401; the key"),
+        (reply(404, "no"), "status 404; it has"),
         (reply(302, "", {"Location": "http://elsewhere"}), "status 302"),
-        (reply(200, "<html>"), "the answer is no JSON"),
-        (reply(200, b"\xff\xfe"), "the answer is no JSON"),
-        (reply(200, '{"error": "x"}'), "the answer holds no list 'data'"),
-        (reply(200, "[" * 5000), "the answer is no JSON"),
+        (reply(200, "<html>"), "answer is no JSON"),
+        (reply(200, b"\xff\xfe"), "answer is no JSON"),
+        (reply(200, '{"error": "x"}'), "holds no list 'data'"),
+        (reply(200, "[" * 5000), "answer is no JSON"),
         (servers.flood(8 * 1024 * 1024), "more than 4194304 bytes"),
         (servers.bomb(10_000), "content came as 'gzip'"),
-        (servers.reset(), "it did not list its models"),
+        (servers.reset(), "did not list"),
     ],
 )
 def test_what_is_no_list(step: servers.Step, words: str) -> None:
@@ -92,7 +93,7 @@ def test_what_is_no_list(step: servers.Step, words: str) -> None:
     ],
 )
 def test_the_total_deadline_holds(step: servers.Step) -> None:
-    assert "did not answer by the deadline" in refused(step, seconds=0.25)
+    assert "by the deadline" in refused(step, seconds=0.25)
 
 
 def test_no_message_holds_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,18 +114,18 @@ def test_no_message_holds_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("url", "access", "words"),
     [
-        ("http://example.com/v1", Access(), "plain http only on this machine"),
+        ("http://example.com/v1", Access(), "plain http only"),
         (
             "http://127.0.0.1:1/v1",
             Access(key_env="NO_SUCH_KEY"),
-            "the environment has no variable NO_SUCH_KEY",
+            "variable NO_SUCH_KEY",
         ),
         (
             "https://127.0.0.1:1/v1",
             Access(ca_file=Path("nowhere.pem")),
-            "advisor ca_file nowhere.pem",
+            "ca_file nowhere.pem",
         ),
-        ("http://127.0.0.1:1/v1", Access(), "start the server, or check the URL"),
+        ("http://127.0.0.1:1/v1", Access(), "check the URL"),
     ],
 )
 def test_what_is_not_asked(url: str, access: Access, words: str) -> None:
@@ -137,7 +138,7 @@ def test_the_only_model() -> None:
         assert only_model(server.url) == "one"
     with (
         FaultServer(offers()) as server,
-        pytest.raises(ConfigError, match="offers no model; load one"),
+        pytest.raises(ConfigError, match="offers no model"),
     ):
         only_model(server.url)
     with (
@@ -145,9 +146,7 @@ def test_the_only_model() -> None:
         pytest.raises(ConfigError) as caught,
     ):
         only_model(server.url)
-    assert "offers 14 models; name one (--set advisor.options.model=NAME) of m0, m1," in str(
-        caught.value
-    )
+    assert "offers 14 models" in str(caught.value)
     assert str(caught.value).endswith("m11 and 2 more")
 
 
@@ -161,16 +160,13 @@ def test_a_configuration_gets_the_model_and_is_asked_once() -> None:
         assert first.advisor.options == {"temperature": 0, "model": "one"}
         assert with_model(first, lines.append) == first
         assert len(server.requests) == 1
-    assert lines == [
-        f"advisor mock:delayed:5/{server.url}: its only model is one; it is used (advisor.options.model)"
-    ]
+    [line] = lines
+    assert not missing(line, f"mock:delayed:5/{server.url}", "one", "(advisor.options.model)")
 
 
 def test_a_named_model_needs_no_server_and_a_missing_one_does() -> None:
     named = config(kind="http://127.0.0.1:1/v1", model="m")
     assert with_model(named, pytest.fail) == named
     assert with_model(config(kind="rules"), pytest.fail) == config(kind="rules")
-    with pytest.raises(
-        ConfigError, match=r"\(--set advisor\.options\.model=NAME\) a run starts although"
-    ):
+    with pytest.raises(ConfigError, match=r"options\.model=NAME\) a"):
         with_model(config(kind="http://127.0.0.1:1/v1"), pytest.fail)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxtrade.advisor.panel import (
+from jaxtrade.advisor.outcomes import (
     PanelOutcomes,
     correlation,
     no_panel_outcomes,

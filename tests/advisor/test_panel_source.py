@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from jaxtrade.advisor.bridge import Bridge
-from jaxtrade.advisor.host.sources import AdviceRow, NoSource, PanelSource, joined
+from jaxtrade.advisor.host.sources import AdviceRow, AdviceSource, PanelSource, joined
 from jaxtrade.advisor.host.statistics import Statistics
 
 BARS = 100
 
 
-class Given(NoSource):
+class Given(AdviceSource):
     """A member with answers ready."""
 
     def __init__(self, *bars: int) -> None:

@@ -15,10 +15,10 @@ from jaxtrade.advisor.host.prompts import (
     RAW_SLOTS,
     TEMPLATES,
     Template,
-    check_columns,
     find_template,
     make_question,
 )
+from jaxtrade.advisor.questions import check_columns
 from jaxtrade.errors import ConfigError, DataError
 
 STAMP = "2024-03-01T10:31:00-05:00"
@@ -243,7 +243,7 @@ def test_normalised_columns_are_reported_from_raw_ones() -> None:
     raw = [rng.uniform(5, 60) for _ in range(200)]
     mean, spread = sum(raw) / 200, 16.0
     check_columns({"adx": [math.nan, *raw], "close": [5000.0, 5001.0]})
-    with pytest.raises(DataError, match="column: raw slot 'adx' is -"):
+    with pytest.raises(DataError, match="slot 'adx' is -"):
         check_columns({"adx": [(value - mean) / spread for value in raw]})
     with pytest.raises(DataError, match="not a share"):
         check_columns({"adx": [value / 100 for value in raw]})

@@ -10,8 +10,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from jaxtrade.advisor.host.backends import RULE_SLOTS
 from jaxtrade.advisor.host.prompts import RAW_SLOTS, TEMPLATES
-from jaxtrade.advisor.host.recorded import RULE_SLOTS
 from jaxtrade.advisor.questions import in_sessions, make_book, raw_columns, stamp
 from jaxtrade.data.market import build_market
 from jaxtrade.data.read.bars import Bars
@@ -143,9 +143,7 @@ def test_bars_without_volume() -> None:
     works.
     """
     bare = market(*EURUSD)
-    with pytest.raises(
-        ConfigError, match=r"template = v1: shows price_to_vwap.*set advisor\.template=no_volume"
-    ):
+    with pytest.raises(ConfigError, match=r"to_vwap.*=no_volume"):
         make_book(bare, config("data.market=EURUSD"))
     found = book(*EURUSD)
     assert "price_to_vwap" not in found.columns

@@ -10,12 +10,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jaxtrade.advisor.host.feeds import (
+from jaxtrade.advisor.host.blocks import (
     QUOTES,
     UNSAFE,
     Event,
-    Events,
-    News,
+    Feed,
     NewsItem,
     events_block,
     news_block,
@@ -87,8 +86,8 @@ def test_no_news_closes_its_quotation(texts: list[tuple[str, str]]) -> None:
     items = tuple(
         NewsItem(float(number), source, text, None) for number, (source, text) in enumerate(texts)
     )
-    feed = News(items, tuple(item.time for item in items), "")
-    found = items_of(news_block(feed, "ES", 100.0, "UTC", ContextConfig(), "none yet"), "NEWS")
+    feed = Feed(items, tuple(item.time for item in items), "")
+    found = items_of(news_block(feed, "ES", 100.0, "UTC", ContextConfig()), "NEWS")
     assert [set(item) for item in found] == [{"time", "source", "text"}] * len(texts)
     for item in found:
         assert not set("".join(item.values())) & set(UNSAFE)
@@ -100,8 +99,8 @@ def test_no_event_closes_its_quotation(texts: list[tuple[str, str]]) -> None:
     items = tuple(
         Event(float(number), name, "high", value) for number, (name, value) in enumerate(texts)
     )
-    events = Events(items, tuple(item.time for item in items), "")
-    found = items_of(events_block(events, 100.0, "UTC", ContextConfig(), "none yet"), "EVENTS")
+    events = Feed(items, tuple(item.time for item in items), "")
+    found = items_of(events_block(events, 100.0, "UTC", ContextConfig()), "EVENTS")
     assert [set(item) for item in found] == [{"time", "name", "value"}] * len(texts)
 
 

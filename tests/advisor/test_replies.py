@@ -91,15 +91,18 @@ def test_statuses(status: int, failure: Failure, retryable: bool, body: bytes) -
     assert answer.detail.isprintable()
 
 
+HOPELESS = [
+    (429, error("You exceeded your current quota", code="insufficient_quota")),
+    (429, error("x", type="insufficient_quota")),
+    (400, error("too long", code="context_length_exceeded")),
+    (400, error("too long", type="exceed_context_size_error")),
+    (404, error("The model does not exist", code="model_not_found")),
+]
+
+
 @pytest.mark.parametrize(
     ("status", "body"),
-    [
-        (429, error("You exceeded your current quota", code="insufficient_quota")),
-        (429, error("x", type="insufficient_quota")),
-        (400, error("too long", code="context_length_exceeded")),
-        (400, error("too long", type="exceed_context_size_error")),
-        (404, error("The model does not exist", code="model_not_found")),
-    ],
+    HOPELESS,
 )
 def test_what_asking_again_cannot_help(status: int, body: bytes) -> None:
     answer = read(status, body, {"retry-after": "5"})
@@ -122,29 +125,32 @@ def test_an_error_may_be_the_whole_body() -> None:
     )
 
 
+TOO_LONG = [
+    (
+        400,
+        flat(
+            "This model's maximum context length is 4096 tokens. However, you requested 5096 tokens",
+            code=400,
+        ),
+    ),
+    (
+        400,
+        error(
+            "the request exceeds the available context size, try increasing it",
+            type="server_error",
+        ),
+    ),
+    (400, error("Requested tokens (5096) exceed context window of 4096")),
+    (422, error("inputs tokens + max_new_tokens must be <= 4096: too many input tokens")),
+    (400, error("prompt is too long: 210000 tokens > 200000 maximum")),
+    (500, error("input is too large to process. increase the physical batch size")),
+    (413, error("Request too large: reduce the context length")),
+]
+
+
 @pytest.mark.parametrize(
     ("status", "body"),
-    [
-        (
-            400,
-            flat(
-                "This model's maximum context length is 4096 tokens. However, you requested 5096 tokens",
-                code=400,
-            ),
-        ),
-        (
-            400,
-            error(
-                "the request exceeds the available context size, try increasing it",
-                type="server_error",
-            ),
-        ),
-        (400, error("Requested tokens (5096) exceed context window of 4096")),
-        (422, error("inputs tokens + max_new_tokens must be <= 4096: too many input tokens")),
-        (400, error("prompt is too long: 210000 tokens > 200000 maximum")),
-        (500, error("input is too large to process. increase the physical batch size")),
-        (413, error("Request too large: reduce the context length")),
-    ],
+    TOO_LONG,
 )
 def test_a_prompt_that_is_too_long_is_no_outage(status: int, body: bytes) -> None:
     answer = read(status, body)
@@ -152,28 +158,31 @@ def test_a_prompt_that_is_too_long_is_no_outage(status: int, body: bytes) -> Non
     assert "error" in answer.detail
 
 
+NOT_TAKEN = [
+    (
+        error(
+            "Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) value is "
+            "supported.",
+            param="temperature",
+            code="unsupported_value",
+        ),
+        "advisor.options.temperature=null",
+    ),
+    (
+        error(
+            "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' "
+            "instead.",
+            param="max_tokens",
+        ),
+        "advisor.options.tokens_key=max_completion_tokens",
+    ),
+    (flat("seed is not supported by this engine", code=400), "advisor.options.seed=null"),
+]
+
+
 @pytest.mark.parametrize(
     ("body", "remedy"),
-    [
-        (
-            error(
-                "Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) value is "
-                "supported.",
-                param="temperature",
-                code="unsupported_value",
-            ),
-            "advisor.options.temperature=null",
-        ),
-        (
-            error(
-                "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' "
-                "instead.",
-                param="max_tokens",
-            ),
-            "advisor.options.tokens_key=max_completion_tokens",
-        ),
-        (flat("seed is not supported by this engine", code=400), "advisor.options.seed=null"),
-    ],
+    NOT_TAKEN,
 )
 def test_a_setting_that_the_model_does_not_take_names_the_key(body: bytes, remedy: str) -> None:
     answer = read(400, body)

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from jaxtrade.advisor.host.recorded import RULE_SLOTS, RuleBackend, rule_advice
+from jaxtrade.advisor.host.backends import RULE_SLOTS, RuleBackend, rule_advice
 from jaxtrade.advisor.host.types import Failure
 from tests.advisor.asking import question
 

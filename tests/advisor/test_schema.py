@@ -148,50 +148,49 @@ def test_the_one_repair_reads_the_first_object_in_the_only_fence(answer: str) ->
     assert parsed.repaired
 
 
+BEYOND_REPAIR = [
+    ("```\n" + text(confidence=7.3) + "\n```", Failure.SCHEMA, True),  # the same rules inside
+    ("```\n" + text()[:-1] + ",}\n```", Failure.PARSE, True),  # one repair, not two
+    (
+        "```\n" + text() + "\n```\n```\n" + text() + "\n```",
+        Failure.PARSE,
+        False,
+    ),  # which of two?
+    ("```\n" + text(), Failure.PARSE, False),  # a fence that does not end
+    ("```\nbuy\n```", Failure.PARSE, False),
+    ("```" + "{" * 50 + "```", Failure.PARSE, False),
+    ("<think>It rises.</think>\n" + text(confidence=7.3), Failure.SCHEMA, True),
+    ("<think>It rises.</think> I would buy.", Failure.PARSE, True),
+    ("<think>" + text() + "</think>", Failure.PARSE, False),  # what is thought is no answer
+    ("<think>" + text() + "</think> \n", Failure.PARSE, False),
+    ("<think>It rises." + text(), Failure.PARSE, False),  # thinking that does not end
+    (text() + "</think>" + text()[:-1] + ",}", Failure.PARSE, True),
+    ("<think></think>Sure:\n" + text(), Failure.PARSE, True),
+]
+
+
 @pytest.mark.parametrize(
     ("answer", "failure", "repaired"),
-    [
-        ("```\n" + text(confidence=7.3) + "\n```", Failure.SCHEMA, True),  # the same rules inside
-        ("```\n" + text()[:-1] + ",}\n```", Failure.PARSE, True),  # one repair, not two
-        (
-            "```\n" + text() + "\n```\n```\n" + text() + "\n```",
-            Failure.PARSE,
-            False,
-        ),  # which of two?
-        ("```\n" + text(), Failure.PARSE, False),  # a fence that does not end
-        ("```\nbuy\n```", Failure.PARSE, False),
-        ("```" + "{" * 50 + "```", Failure.PARSE, False),
-        ("<think>It rises.</think>\n" + text(confidence=7.3), Failure.SCHEMA, True),
-        ("<think>It rises.</think> I would buy.", Failure.PARSE, True),
-        ("<think>" + text() + "</think>", Failure.PARSE, False),  # what is thought is no answer
-        ("<think>" + text() + "</think> \n", Failure.PARSE, False),
-        ("<think>It rises." + text(), Failure.PARSE, False),  # thinking that does not end
-        (text() + "</think>" + text()[:-1] + ",}", Failure.PARSE, True),
-        ("<think></think>Sure:\n" + text(), Failure.PARSE, True),
-    ],
+    BEYOND_REPAIR,
 )
 def test_the_repair_goes_no_further(answer: str, failure: Failure, repaired: bool) -> None:
     parsed = parse_advice(answer)
     assert (parsed.advice, parsed.failure, parsed.repaired) == (None, failure, repaired)
 
 
+REASONED = [
+    "<think>ADX 42 {rising}, [so] buy.</think>\n\n" + text(),
+    "<think>" + text(direction="short") + "</think>" + text(),  # the answer, not what was thought
+    "I think </think> no, wait: <think>more</think>" + text(),
+    "<THINKING>\nhm\n</Thinking>\n" + text(),
+    "<think>" + "[" * 50 + "</think>" + text(),
+    "<think>```json\n" + text(direction="short") + "\n```</think>\n```json\n" + text() + "\n```",
+]
+
+
 @pytest.mark.parametrize(
     "answer",
-    [
-        "<think>ADX 42 {rising}, [so] buy.</think>\n\n" + text(),
-        "<think>"
-        + text(direction="short")
-        + "</think>"
-        + text(),  # the answer, not what was thought
-        "I think </think> no, wait: <think>more</think>" + text(),
-        "<THINKING>\nhm\n</Thinking>\n" + text(),
-        "<think>" + "[" * 50 + "</think>" + text(),
-        "<think>```json\n"
-        + text(direction="short")
-        + "\n```</think>\n```json\n"
-        + text()
-        + "\n```",
-    ],
+    REASONED,
 )
 def test_reasoning_is_left_out(answer: str) -> None:
     parsed = parse_advice(answer)
@@ -249,14 +248,17 @@ def test_the_schema_that_servers_get_is_pinned() -> None:
 # --- the old pipe format ---------------------------------------------------------------------------------------------
 
 
+PIPE_LINES = [
+    ("BUY | 0.85 | Strong uptrend ADX 42 above VWAP", (0.0, 2.55, 0.0)),
+    ("SELL|1|x", (0.0, 0.0, 3.0)),
+    (" HOLD | 0.5 |  \n", (1.5, 0.0, 0.0)),
+    ("<think>ADX | 42\nis strong</think>\nBUY | 0.85 | up", (0.0, 2.55, 0.0)),
+]
+
+
 @pytest.mark.parametrize(
     ("answer", "logits"),
-    [
-        ("BUY | 0.85 | Strong uptrend ADX 42 above VWAP", (0.0, 2.55, 0.0)),
-        ("SELL|1|x", (0.0, 0.0, 3.0)),
-        (" HOLD | 0.5 |  \n", (1.5, 0.0, 0.0)),
-        ("<think>ADX | 42\nis strong</think>\nBUY | 0.85 | up", (0.0, 2.55, 0.0)),
-    ],
+    PIPE_LINES,
 )
 def test_pipe(answer: str, logits: tuple[float, ...]) -> None:
     parsed = parse_pipe(answer)
@@ -265,36 +267,39 @@ def test_pipe(answer: str, logits: tuple[float, ...]) -> None:
     assert parsed.advice[4:] == (PIPE_RISK, PIPE_HORIZON)
 
 
+NO_PIPE = [
+    # Each of these was HOLD, or an action with a number from elsewhere, in the old system.
+    ("Answer: BUY | 0.85", Failure.PARSE, "1 bars"),
+    ("Answer: BUY | 0.85 | up", Failure.SCHEMA, "unknown action"),
+    ("BUY, as ADX is 42 and my confidence 0.7", Failure.PARSE, "0 bars"),
+    ("BUY | 85% | up", Failure.SCHEMA, "85%"),
+    ("BUY | 42 | ADX 0.7", Failure.SCHEMA, "'42'"),
+    ("BUY | high | up", Failure.SCHEMA, "'high'"),
+    ("BUY | | up", Failure.SCHEMA, "''"),
+    ("buy | 0.9 | up", Failure.SCHEMA, "unknown action"),
+    ("COMPRAR | 0.9 | up", Failure.SCHEMA, "unknown action"),
+    ("BUY | 0,9 | up", Failure.SCHEMA, "0,9"),
+    ("BUY | .9 | up", Failure.SCHEMA, ".9"),
+    ("BUY | 1.2 | up", Failure.SCHEMA, "1.2"),
+    ("BUY | -0.2 | up", Failure.SCHEMA, "-0.2"),
+    ("BUY | nan | up", Failure.SCHEMA, "nan"),
+    ("BUY | 1e-1 | up", Failure.SCHEMA, "1e-1"),
+    ("BUY | 0.\u0669 | up", Failure.SCHEMA, "\\u0669"),  # a digit of another script
+    ("BUY | 0.9 | up | down", Failure.PARSE, "3 bars"),
+    ("BUY | 0.9 | up\nSELL | 0.9 | down", Failure.PARSE, "line"),
+    ("BUY | 0.9 | up\u2028SELL", Failure.PARSE, "line"),
+    ("MOVE_TO_BE | 0.90 | Profit", Failure.SCHEMA, "position"),
+    ("<think>BUY | 0.9 | up</think>", Failure.SCHEMA, "unknown action"),
+    ("<think>up | or | down?</think>I would buy", Failure.PARSE, "0 bars"),
+    ("BUY | 0.9 | " + "x" * MAX_BYTES, Failure.TOO_LARGE, "65536"),
+    ("   ", Failure.EMPTY, "empty"),
+    ("", Failure.EMPTY, "empty"),
+]
+
+
 @pytest.mark.parametrize(
     ("answer", "failure", "words"),
-    [
-        # Each of these was HOLD, or an action with a number from elsewhere, in the old system.
-        ("Answer: BUY | 0.85", Failure.PARSE, "1 bars"),
-        ("Answer: BUY | 0.85 | up", Failure.SCHEMA, "unknown action"),
-        ("BUY, as ADX is 42 and my confidence 0.7", Failure.PARSE, "0 bars"),
-        ("BUY | 85% | up", Failure.SCHEMA, "85%"),
-        ("BUY | 42 | ADX 0.7", Failure.SCHEMA, "'42'"),
-        ("BUY | high | up", Failure.SCHEMA, "'high'"),
-        ("BUY | | up", Failure.SCHEMA, "''"),
-        ("buy | 0.9 | up", Failure.SCHEMA, "unknown action"),
-        ("COMPRAR | 0.9 | up", Failure.SCHEMA, "unknown action"),
-        ("BUY | 0,9 | up", Failure.SCHEMA, "0,9"),
-        ("BUY | .9 | up", Failure.SCHEMA, ".9"),
-        ("BUY | 1.2 | up", Failure.SCHEMA, "1.2"),
-        ("BUY | -0.2 | up", Failure.SCHEMA, "-0.2"),
-        ("BUY | nan | up", Failure.SCHEMA, "nan"),
-        ("BUY | 1e-1 | up", Failure.SCHEMA, "1e-1"),
-        ("BUY | 0.\u0669 | up", Failure.SCHEMA, "\\u0669"),  # a digit of another script
-        ("BUY | 0.9 | up | down", Failure.PARSE, "3 bars"),
-        ("BUY | 0.9 | up\nSELL | 0.9 | down", Failure.PARSE, "line"),
-        ("BUY | 0.9 | up\u2028SELL", Failure.PARSE, "line"),
-        ("MOVE_TO_BE | 0.90 | Profit", Failure.SCHEMA, "position"),
-        ("<think>BUY | 0.9 | up</think>", Failure.SCHEMA, "unknown action"),
-        ("<think>up | or | down?</think>I would buy", Failure.PARSE, "0 bars"),
-        ("BUY | 0.9 | " + "x" * MAX_BYTES, Failure.TOO_LARGE, "65536"),
-        ("   ", Failure.EMPTY, "empty"),
-        ("", Failure.EMPTY, "empty"),
-    ],
+    NO_PIPE,
 )
 def test_pipe_failures_are_never_hold(answer: str, failure: Failure, words: str) -> None:
     parsed = parse_pipe(answer)

@@ -61,15 +61,15 @@ def test_it_serves_every_task_and_scaling_over_the_same_bars(tmp_path: Path) -> 
 
 def test_other_bars_are_refused_with_what_differs(tmp_path: Path) -> None:
     path, mine = saved(tmp_path), market()
-    with pytest.raises(DataError, match="its market differs: ES there, EURUSD here"):
+    with pytest.raises(DataError, match="ES there, EURUSD here"):
         load_table(path, market(*EURUSD))
     shorter = replace(mine, bars=mine.bars.rows(slice(0, 5000)))
-    with pytest.raises(DataError, match="its number of bars differs: 6826 there, 5000 here"):
+    with pytest.raises(DataError, match="6826 there, 5000 here"):
         load_table(path, shorter)
     for name, row in (("close", 6000), ("open", 0), ("volume", 3), ("time", 6825)):
         values = getattr(mine.bars, name).copy()
         values[row] += 1
-        with pytest.raises(DataError, match="its content of the bars differs"):
+        with pytest.raises(DataError, match="content of the bars"):
             load_table(path, replace(mine, bars=replace(mine.bars, **{name: values})))
     sides = market(*EURUSD)
     assert sides.bars.ask is not None

@@ -17,7 +17,7 @@ from jaxtrade.advisor.host.journal import read_journal
 from jaxtrade.advisor.host.mocks import Random
 from jaxtrade.advisor.host.registry import make_backend
 from jaxtrade.advisor.host.service import AdviceService
-from jaxtrade.advisor.host.sources import Live, NoSource, Replayed
+from jaxtrade.advisor.host.sources import AdviceSource, Live, Replayed
 from jaxtrade.advisor.host.types import Question
 from jaxtrade.config.service import ServiceOptions
 from jaxtrade.errors import ConfigError, DataError
@@ -144,7 +144,7 @@ def test_a_bar_without_a_question_is_skipped_for_good(lives) -> None:
         "question": 1,
     }
     assert len(reported) == 4
-    assert "no question about bar 1: no close" in reported[0]
+    assert "about bar 1: no close" in reported[0]
     assert "CANARY" not in str(reported)
 
 
@@ -306,7 +306,7 @@ def test_every_answer_is_handed_out_once_and_replays(tmp_path: Path) -> None:
 
 
 def test_nobody_says_nothing() -> None:
-    bridge = Bridge(NoSource(), 100, 4)
+    bridge = Bridge(AdviceSource(), 100, 4)
     bridge.wanted(np.array([1]), np.array([1.0]))
     assert seen(bridge, range(3)) == [(0, {})] * 3
     bridge.stop()

@@ -10,17 +10,16 @@ from typing import Any
 
 import pytest
 
-from jaxtrade.advisor.host import cache, ledger
-from jaxtrade.advisor.host.cache import AdviceCache
-from jaxtrade.advisor.host.ledger import Caps, Ledger, Spend, is_busy
+from jaxtrade.advisor.host import paid
+from jaxtrade.advisor.host.paid import AdviceCache, Caps, Ledger, Spend, is_busy
 
 CONNECT = sqlite3.connect
 MAKE_CACHE = (
-    f"BEGIN IMMEDIATE; {cache._TABLE}; PRAGMA application_id={cache._APPLICATION}; "
-    f"PRAGMA user_version={cache.FORMAT}; COMMIT"
+    f"BEGIN IMMEDIATE; {paid._TABLE}; PRAGMA application_id={paid._CACHE}; "
+    f"PRAGMA user_version={paid.FORMAT}; COMMIT"
 )
 MAKE_LEDGER = (
-    f"BEGIN IMMEDIATE; PRAGMA application_id={ledger._APPLICATION}; CREATE TABLE other (x); COMMIT"
+    f"BEGIN IMMEDIATE; PRAGMA application_id={paid._LEDGER}; CREATE TABLE other (x); COMMIT"
 )
 
 

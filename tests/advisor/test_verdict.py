@@ -6,8 +6,8 @@ import math
 
 import pytest
 
+from jaxtrade.advisor.host.replies import checked, one_line, problem, verdict_of
 from jaxtrade.advisor.host.types import Advice, Answer, Failure
-from jaxtrade.advisor.host.verdict import checked, one_line, problem, verdict_of
 from tests.advisor.service_parts import ADVICE, bad, good
 
 

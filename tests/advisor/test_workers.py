@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from jaxtrade.advisor.host.desk import Finished, Job, WorkerPool
 from jaxtrade.advisor.host.types import Answer, Failure, Question
-from jaxtrade.advisor.host.workers import Finished, Job, WorkerPool
 from tests.advisor.asking import SOON
 from tests.advisor.service_parts import CANARY, good, question, until
 

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from jaxtrade import parts
-from jaxtrade.advisor.host.prompts import CONTEXT_NAMES, TEMPLATES
+from jaxtrade.advisor.host.prompts import CONTEXT_NAMES, FIELDS, TEMPLATES
 from jaxtrade.advisor.host.registry import _EXPECTED, MOCKS
-from jaxtrade.advisor.host.templates import FIELDS
 from jaxtrade.cli import descriptions, listing, main
 from jaxtrade.config.accounts import PRESETS
 from jaxtrade.data.contracts import CONTRACTS

@@ -22,11 +22,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from jaxtrade.advisor.host.ledger import MICRO, Ledger, Prices, Spend, at_most
-from jaxtrade.advisor.host.samples import calls_of
-from jaxtrade.advisor.host.statistics import Statistics
-from jaxtrade.advisor.host.types import Answer, Backend, Failure
-from jaxtrade.advisor.host.verdict import (
+from jaxtrade.advisor.host.backends import calls_of
+from jaxtrade.advisor.host.paid import MICRO, Ledger, Prices, Spend, at_most
+from jaxtrade.advisor.host.replies import (
     WHAT,
     is_unusable,
     one_line,
@@ -35,6 +33,8 @@ from jaxtrade.advisor.host.verdict import (
     remedy,
     verdict_of,
 )
+from jaxtrade.advisor.host.statistics import Statistics
+from jaxtrade.advisor.host.types import Answer, Backend, Failure
 from jaxtrade.config.service import ServiceOptions
 from jaxtrade.errors import StorageError
 

@@ -8,8 +8,16 @@ blocks; `window` and `desk` show what came before it, `desk` also rules and the 
 
 There are no default values: a default in place of a missing value would put a false number into the
 prompt. Values are looked up by name and checked against the range of their raw unit.
-Names are those of the market's features. Values are never normalised. `check_columns` detects
+Names are those of the market's features. Values are never normalised. `questions.check_columns` detects
 normalised columns before the first question, and `make_question` checks each bar.
+
+The template that a configuration names, with the blocks and feeds that it shows.
+
+All its files are read and checked here. Everything that shapes a block is part of the template's
+version. A user's own template is a text file whose {fields} are names of slots and blocks. Its first
+line may say `answer: json` or `answer: pipe`, and is not part of the prompt. Without it, the text
+must hold {answer_format}, which becomes the built-in words that ask for JSON. {{ and }} are a brace
+itself.
 """
 
 from __future__ import annotations
@@ -19,14 +27,31 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from string import Formatter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from jaxtrade.advisor.host.blocks import (
+    ACCOUNT,
+    EVENTS,
+    HIGHER,
+    LEVELS,
+    NEWS,
+    QUOTES,
+    RECORD,
+    WINDOW,
+    Feed,
+    read_events,
+    read_news,
+    text_of,
+)
 from jaxtrade.advisor.host.types import Question, nearest
+from jaxtrade.config import AdvisorConfig
+from jaxtrade.config.service import ContextConfig
 from jaxtrade.errors import ConfigError, DataError
 
 
@@ -42,45 +67,22 @@ class RawSlot(NamedTuple):
 
 
 _TINY, _HUGE = 1e-9, 1e9  # bounds of prices in the market's quote unit: positive and finite
-RAW_SLOTS: Mapping[str, RawSlot] = MappingProxyType(
-    {
-        "close": RawSlot(
-            _TINY, _HUGE, 5, "last price, in the market's quote unit (points, dollars), not ticks"
-        ),
-        "vwap": RawSlot(_TINY, _HUGE, 5, "volume-weighted average price of the day, same unit"),
-        "atr": RawSlot(0.0, _HUGE, 5, "average true range of 14 bars, same unit"),
-        "adx": RawSlot(0.0, 100.0, 1, "average directional index, 0 to 100"),
-        "plus_di": RawSlot(0.0, 100.0, 1, "positive directional indicator, 0 to 100"),
-        "minus_di": RawSlot(0.0, 100.0, 1, "negative directional indicator, 0 to 100"),
-        "rsi": RawSlot(0.0, 100.0, 1, "relative strength index of 14 bars, 0 to 100"),
-        "roc": RawSlot(-1.0, 10.0, 6, "close / close 10 bars ago - 1"),
-        "price_to_vwap": RawSlot(-1.0, 10.0, 6, "close / vwap - 1"),
-        "efficiency_ratio": RawSlot(0.0, _HUGE, 3, "net move of 20 bars / the way travelled"),
-        "price_change_60min": RawSlot(-1.0, 10.0, 6, "close / close 60 bars ago - 1"),
-        "volume_ratio_20min": RawSlot(0.0, _HUGE, 2, "volume / mean volume of the last 20 bars"),
-    }
-)
-
-
-def check_columns(columns: Mapping[str, Iterable[float]]) -> None:
-    """Check that each column holds values in its slot's raw unit.
-
-    NaN (warm-up) is allowed, because such bars are not asked about. A normalised ADX or RSI column
-    of a few bars may pass, but not one of a whole session: z-scores fall below 0, and raw
-    percentages exceed 1 somewhere.
-
-    Raises DataError where a column is not in its raw unit, ConfigError for an unknown name.
-    """
-    for name, values in columns.items():
-        slot = known_slot(name)
-        found = [float(value) for value in values if not math.isnan(value)]
-        for value in found:
-            checked_value("column", name, value)
-        if slot.high == 100.0 and len(found) >= 30 and 0.0 < max(found) <= 1.0:
-            raise DataError(
-                f"raw slot {name!r}: no value above {max(found):g} in {len(found)} bars; expected 0 to "
-                "100, not a share: pass raw values"
-            )
+RAW_SLOTS = {
+    "close": RawSlot(
+        _TINY, _HUGE, 5, "last price, in the market's quote unit (points, dollars), not ticks"
+    ),
+    "vwap": RawSlot(_TINY, _HUGE, 5, "volume-weighted average price of the day, same unit"),
+    "atr": RawSlot(0.0, _HUGE, 5, "average true range of 14 bars, same unit"),
+    "adx": RawSlot(0.0, 100.0, 1, "average directional index, 0 to 100"),
+    "plus_di": RawSlot(0.0, 100.0, 1, "positive directional indicator, 0 to 100"),
+    "minus_di": RawSlot(0.0, 100.0, 1, "negative directional indicator, 0 to 100"),
+    "rsi": RawSlot(0.0, 100.0, 1, "relative strength index of 14 bars, 0 to 100"),
+    "roc": RawSlot(-1.0, 10.0, 6, "close / close 10 bars ago - 1"),
+    "price_to_vwap": RawSlot(-1.0, 10.0, 6, "close / vwap - 1"),
+    "efficiency_ratio": RawSlot(0.0, _HUGE, 3, "net move of 20 bars / the way travelled"),
+    "price_change_60min": RawSlot(-1.0, 10.0, 6, "close / close 60 bars ago - 1"),
+    "volume_ratio_20min": RawSlot(0.0, _HUGE, 2, "volume / mean volume of the last 20 bars"),
+}
 
 
 def known_slot(name: str) -> RawSlot:
@@ -208,15 +210,13 @@ _OLD_RULES = RULES.replace("FLAT", "HOLD").replace("LONG", "BUY").replace("SHORT
 # price level, so a model cannot answer from its memory of that day: the skill that remains comes
 # from the indicators.
 _V1 = Template("v1", RULES + JSON_FORM + PLACE + VALUES)
-TEMPLATES: Mapping[str, Template] = MappingProxyType(
-    {
-        "v1": _V1,
-        "no_volume": Template("no_volume", NO_VWAP + JSON_FORM + PLACE + INDICES),
-        "anonymous": Template("anonymous", RULES + JSON_FORM + "\n" + VALUES),
-        "pipe": Template("pipe", _OLD_RULES + PIPE_FORM + PLACE + VALUES, answer="pipe"),
-        "bar": _V1,  # its name beside `window` and `desk`; the version is that of v1, so answers are shared
-    }
-)
+TEMPLATES = {
+    "v1": _V1,
+    "no_volume": Template("no_volume", NO_VWAP + JSON_FORM + PLACE + INDICES),
+    "anonymous": Template("anonymous", RULES + JSON_FORM + "\n" + VALUES),
+    "pipe": Template("pipe", _OLD_RULES + PIPE_FORM + PLACE + VALUES, answer="pipe"),
+    "bar": _V1,  # its name beside `window` and `desk`; the version is that of v1, so answers are shared
+}
 CONTEXT_NAMES = ("window", "desk")  # see `context_text`
 
 
@@ -310,3 +310,299 @@ def context_text(name: str, volume: bool, news: bool, calendar: bool) -> str:
     rules, values = (RULES, VALUES) if volume else (NO_VWAP, INDICES)
     feeds = ("{news}\n" if news else "") + ("{calendar}\n" if calendar else "")
     return rules.replace(_SIGHT, _SEES[name]) + JSON_FORM + PLACE + values + _PARTS[name] + feeds
+
+
+FORMAT = (
+    1  # raise it when code changes the text of a block in a way that no layout and no key shows
+)
+
+
+class Block(NamedTuple):
+    """A block. about: what it shows. layout: its words and formats. keys: names of the keys of
+    `advisor.context`, or of `advisor` (`advisor.NAME`), that shape it."""
+
+    about: str
+    layout: Mapping[str, str]
+    keys: tuple[str, ...] = ()
+
+
+BLOCKS = {
+    "window": Block(
+        "the last bars as a table: prices in the quote unit, volume in contracts or lots",
+        WINDOW,
+        ("bars",),
+    ),
+    "higher": Block(
+        "completed longer bars, same units, counted from whole hours UTC",
+        HIGHER,
+        ("higher", "higher_bars"),
+    ),
+    "levels": Block(
+        "open, high and low of the session, opening range, prior day, in the quote unit; minutes to the "
+        "session's close",
+        LEVELS,
+        ("opening_minutes",),
+    ),
+    "account": Block(
+        "rules that every account shares and costs, in money and ticks; minutes until positions are "
+        "closed",
+        ACCOUNT,
+    ),
+    "record": Block(
+        "the advisor's own scored answers about earlier bars, and its hit rate by confidence",
+        RECORD,
+        ("record", "advisor.horizon", "advisor.bins"),
+    ),
+    "news": Block(
+        "quoted news items known before the close (advisor.context.news)",
+        {**NEWS, **QUOTES},
+        ("news_items", "news_hours", "news_chars", "news_delay_s"),
+    ),
+    "calendar": Block(
+        "quoted events around the close (advisor.context.calendar)",
+        {**EVENTS, **QUOTES},
+        ("calendar_ahead_hours", "calendar_back_hours", "calendar_importance", "news_delay_s"),
+    ),
+}
+
+
+def shape_of(
+    names: Iterable[str], config: AdvisorConfig, files: Mapping[str, str]
+) -> dict[str, Any]:
+    """By name of each block, all that shapes its text beside the market. files: SHA-256 of its
+    file, by block.
+    """
+    return {
+        name: {
+            "format": FORMAT,
+            "layout": dict(BLOCKS[name].layout),
+            "file": files.get(name, ""),
+            "keys": {key: _value(key, config) for key in BLOCKS[name].keys},
+        }
+        for name in names
+    }
+
+
+def _value(key: str, config: AdvisorConfig) -> Any:
+    head, _, name = key.rpartition(".")
+    return getattr(config if head else config.context, name)
+
+
+SUFFIXES = (".txt", ".md")
+FORM = "answer_format"
+FORMS = {"json": JSON_FORM, "pipe": PIPE_FORM}
+FIELDS = ("symbol", "time", *RAW_SLOTS, *BLOCKS, FORM)
+KEY = "advisor.template"
+MOST = 100_000  # characters
+_ANSWER = re.compile(r"answer:\s*(\S*)\s*")
+
+
+class UserTemplate(NamedTuple):
+    """A template file: its name, its text with the answer's format filled in, the format, and the
+    line of each field's first use."""
+
+    name: str
+    text: str
+    answer: str
+    lines: dict[str, int]
+
+
+def is_file(template: str) -> bool:
+    """Whether `advisor.template` names a file."""
+    return template.endswith(SUFFIXES)
+
+
+def read_template(path: Path) -> UserTemplate:
+    """Read a user's template.
+
+    Raises ConfigError naming file, line, field and the nearest known field; DataError where the
+    file cannot be read.
+    """
+    text = text_of(path, KEY)
+    if len(text) > MOST:
+        raise ConfigError(
+            f"{path}: {len(text):,} characters; a template has at most {MOST:,} ({KEY})"
+        )
+    lines = text.splitlines(keepends=True)
+    stated = _ANSWER.fullmatch(lines[0].strip()) if lines else None
+    if stated is not None and stated[1] not in FORMS:
+        raise ConfigError(
+            f"{path}: line 1: answer: {ascii(stated[1])[1:40]}; expected answer: json or answer: pipe"
+        )
+    found: dict[str, int] = {}
+    for number, line in enumerate(lines, 1):
+        if stated is None or number > 1:
+            for name in _fields(line, f"{path}: line {number}"):
+                found.setdefault(name, number)
+    if stated is None and FORM not in found:
+        raise ConfigError(
+            f"{path}: says nothing about the form of answers; put {{{FORM}}} where the model is told to "
+            "answer in JSON, or begin the file with the line answer: json or answer: pipe"
+        )
+    if not set(found) - {FORM, "symbol", "time"}:
+        raise ConfigError(
+            f"{path}: shows nothing of the market; use fields such as {{close}} or {{window}} (jaxtrade "
+            "list templates)"
+        )
+    answer = "json" if stated is None else stated[1]
+    body = "".join(lines[0 if stated is None else 1 :])
+    name = re.sub(r"[^A-Za-z0-9_.-]", "_", path.stem)[:40]
+    return UserTemplate(name, _filled(body, FORMS[answer].rstrip("\n")), answer, found)
+
+
+def _filled(body: str, form: str) -> str:
+    """The text with {answer_format} replaced by the words for it. Other fields and doubled braces
+    stay.
+    """
+    parts = []
+    for literal, name, _, _ in Formatter().parse(body):
+        parts.append(_escaped(literal))
+        if name is not None:
+            parts.append(_escaped(form) if name == FORM else f"{{{name}}}")
+    return "".join(parts)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def _fields(line: str, where: str) -> Iterator[str]:
+    try:
+        parts = list(Formatter().parse(line))
+    except ValueError as error:
+        raise ConfigError(
+            f"{where}: {error}; a field is {{name}}, a brace itself is {{{{ or }}}}"
+        ) from None
+    for _, name, layout, conversion in parts:
+        if name is None:
+            continue
+        if layout or conversion:
+            raise ConfigError(
+                f"{where}: field {ascii(name)[:60]} has a format of its own; write {{NAME}} alone, its "
+                "decimals are fixed; for a brace of the text, as in JSON, write {{{{ or }}}}"
+            )
+        if name not in FIELDS:
+            raise ConfigError(f"{where}: field {ascii(name)[:60]}: unknown{nearest(name, FIELDS)}")
+        yield name
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 (hex) of a template's text."""
+    return hashlib.sha256(text_of(path, KEY).encode()).hexdigest()
+
+
+_UNASKED = ("off", "none", "table")  # kinds without questions
+FEEDS = {"news": "advisor.context.news", "calendar": "advisor.context.calendar"}
+
+
+class Chosen(NamedTuple):
+    """A template, and the feeds that it shows; None where it shows none."""
+
+    template: Template
+    news: Feed | None = None
+    events: Feed | None = None
+
+
+def choose(config: AdvisorConfig, volume: bool = True) -> Chosen:
+    """The template `advisor.template` with its feeds. volume: whether the market's bars have
+    volume.
+
+    Raises ConfigError for an unknown template, an unknown field of a user's template, or a feed or
+    key of the context without effect on the template; DataError for a file that cannot be read or
+    is wrong.
+    """
+    name, context = config.template, config.context
+    given = {feed for feed in FEEDS if getattr(context, feed) is not None}
+    if is_file(name):
+        own = read_template(Path(name))
+        for feed in sorted(set(FEEDS) & set(own.lines) - given):
+            raise ConfigError(
+                f"{name}: line {own.lines[feed]}: {{{feed}}} needs a file; set {FEEDS[feed]}=FILE, or "
+                "take the field out"
+            )
+        parts = (own.name, own.text, own.answer)
+    elif name in CONTEXT_NAMES:
+        text = context_text(name, volume, "news" in given, "calendar" in given)
+        parts = (name if volume else f"{name}_no_volume", text, "json")
+    else:
+        template = find_template(name)
+        parts = (template.name, template.text, template.answer)
+    plain = Template(*parts)
+    if unused := sorted(given - set(plain.fields)):
+        raise ConfigError(
+            f"{FEEDS[unused[0]]} = {getattr(context, unused[0])}: the template {name} does not show it; "
+            f"set advisor.template=window or desk, or a file of your own with {{{unused[0]}}}"
+        )
+    _check_effect(plain, config)
+    if not blocks_of(plain):
+        return Chosen(plain)
+    news = read_news(Path(context.news)) if context.news is not None else None
+    events = read_events(Path(context.calendar)) if context.calendar is not None else None
+    files = {
+        feed: found.sha256
+        for feed, found in (("news", news), ("calendar", events))
+        if found is not None
+    }
+    return Chosen(Template(*parts, shape_of(blocks_of(plain), config, files)), news, events)
+
+
+def _check_effect(template: Template, config: AdvisorConfig) -> None:
+    """Raises ConfigError for a key of `advisor.context` that is set and changes nothing that the
+    template shows.
+    """
+    shown = {key for block in blocks_of(template) for key in BLOCKS[block].keys}
+    for key, known in ContextConfig.model_fields.items():
+        value = getattr(config.context, key)
+        if value != known.default and key not in FEEDS and key not in shown:
+            needs = " and ".join(
+                f"{{{name}}}" for name, block in BLOCKS.items() if key in block.keys
+            )
+            raise ConfigError(
+                f"advisor.context.{key} = {value}: the template {config.template} shows nothing that it "
+                f"changes, which is {needs}; choose a template that does (advisor.template=window or "
+                "desk, with the file if it is of a feed), or leave the key out"
+            )
+
+
+def blocks_of(template: Template) -> tuple[str, ...]:
+    """The names of blocks among the fields of a template that has no shape yet."""
+    return tuple(name for name in template.fields if name in BLOCKS)
+
+
+def files_of(config: AdvisorConfig) -> dict[str, str]:
+    """Key -> path of every file that the template and the context name."""
+    found = {
+        key: path
+        for feed, key in FEEDS.items()
+        if (path := getattr(config.context, feed)) is not None
+    }
+    return found | ({KEY: config.template} if is_file(config.template) else {})
+
+
+def check_context(config: AdvisorConfig) -> None:
+    """Check template and feeds where questions will be built, before the market is read. Raises as
+    `choose`.
+    """
+    if config.kind.partition(":")[0] not in _UNASKED:
+        choose(config)
+
+
+def digest_values(config: AdvisorConfig) -> dict[str, Any]:
+    """`advisor.template` and `advisor.context` as a run's digest holds them: files by content, not
+    by place.
+
+    A context that is all default is left out, as in runs of earlier versions. Raises DataError,
+    ConfigError as
+    `choose`.
+    """
+    found: dict[str, Any] = {"template": config.template}
+    if is_file(config.template):
+        found["template"] = f"file:{digest_of(Path(config.template))}"
+    if config.context != ContextConfig():
+        context = config.context.model_dump(mode="json")
+        if config.context.news is not None:
+            context["news"] = read_news(Path(config.context.news)).sha256
+        if config.context.calendar is not None:
+            context["calendar"] = read_events(Path(config.context.calendar)).sha256
+        found["context"] = context
+    return found

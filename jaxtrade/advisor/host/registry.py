@@ -18,10 +18,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxtrade.advisor.host import mocks
+from jaxtrade.advisor.host.backends import (
+    RecordedBackend,
+    RuleBackend,
+    Sampled,
+    check_samples,
+    read_recorded,
+)
 from jaxtrade.advisor.host.mocks import Honesty
 from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions
-from jaxtrade.advisor.host.recorded import RecordedBackend, RuleBackend, read_recorded
-from jaxtrade.advisor.host.samples import Sampled, check_samples
 from jaxtrade.advisor.host.types import Backend, nearest
 from jaxtrade.config import RunConfig
 from jaxtrade.errors import ConfigError
@@ -171,6 +176,12 @@ def takes(kind: str) -> frozenset[str]:
     return {"rules": frozenset(("horizon",)), "recorded": frozenset(("answer_format",))}.get(
         head, frozenset()
     )
+
+
+def parts_of(kind: str) -> list[str]:
+    """The backends in a kind, outermost first: mock:slow:5, then rules, of `mock:slow:5/rules`."""
+    own, _, other = kind.partition("/") if kind.startswith("mock:") else (kind, "", "")
+    return [own, *(parts_of(other) if other else ())]
 
 
 def _is_url(kind: str) -> bool:

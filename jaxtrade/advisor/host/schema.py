@@ -72,6 +72,11 @@ ADVICE_SCHEMA: dict[str, Any] = {
     "required": ["v", "direction", "confidence", "risk", "horizon_bars", "reason"],
     "additionalProperties": False,
 }
+_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
+    **dict.fromkeys(("v", "horizon_bars"), ((int,), "an integer")),
+    **dict.fromkeys(("confidence", "risk"), ((int, float), "a number")),
+    **dict.fromkeys(("direction", "reason"), ((str,), "a string")),
+}
 SCHEMA_TEXT = json.dumps(ADVICE_SCHEMA, sort_keys=True, separators=(",", ":"))
 SCHEMA_HASH = hashlib.sha256(SCHEMA_TEXT.encode()).hexdigest()
 
@@ -196,23 +201,11 @@ def _advice(value: Any) -> Advice:
         raise RefusedError(Failure.SCHEMA, f"no key {missing[0]!r}")
     if extra := sorted(set(value) - names):
         raise RefusedError(Failure.SCHEMA, f"unknown key {_shown(extra[0])}")
-    for name in ("v", "horizon_bars"):
-        if type(value[name]) is not int:
-            raise RefusedError(Failure.SCHEMA, f"{name} {_shown(value[name])}, expected an integer")
-    for name in ("confidence", "risk"):
-        if type(value[name]) not in (
-            int,
-            float,
-        ):  # not isinstance: a bool is also an instance of int
-            raise RefusedError(Failure.SCHEMA, f"{name} {_shown(value[name])}, expected a number")
+    for name, (kinds, expected) in _TYPES.items():
+        if type(value[name]) not in kinds:  # not isinstance: a bool is also an instance of int
+            raise RefusedError(Failure.SCHEMA, f"{name} {_shown(value[name])}, expected {expected}")
     if value["v"] != VERSION:
         raise RefusedError(Failure.SCHEMA, f"v {_shown(value['v'])}, expected {VERSION}")
-    if not isinstance(value["direction"], str):
-        raise RefusedError(
-            Failure.SCHEMA, f"direction {_shown(value['direction'])}, expected a string"
-        )
-    if not isinstance(value["reason"], str):
-        raise RefusedError(Failure.SCHEMA, f"reason {_shown(value['reason'])}, expected a string")
     return advice_of(value["direction"], value["confidence"], value["risk"], value["horizon_bars"])
 
 

@@ -20,13 +20,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from jaxtrade.advisor.host.cache import AdviceCache
-from jaxtrade.advisor.host.desk import Desk, Outlet
-from jaxtrade.advisor.host.ledger import MICRO, Caps, Ledger
+from jaxtrade.advisor.host.desk import Desk, Finished, Outlet, WorkerPool
+from jaxtrade.advisor.host.paid import MICRO, AdviceCache, Caps, Ledger
 from jaxtrade.advisor.host.policy import TRAINING, Use
 from jaxtrade.advisor.host.statistics import ContainedFaults
 from jaxtrade.advisor.host.types import Advice, Backend, Question
-from jaxtrade.advisor.host.workers import Finished, WorkerPool
 from jaxtrade.config.service import ServiceOptions
 
 _BUSY_POLL_S, _IDLE_POLL_S = 0.05, 0.25

@@ -63,32 +63,30 @@ class AdviceRow(NamedTuple):
         return struct.unpack(_ROW, self.packed)
 
 
-class AdviceSource(Protocol):
-    """Provides rows. No method waits."""
+class AdviceSource:
+    """Provides rows. No method waits. This one has none."""
 
     def take(self, update: int, deltas: int, most: int) -> list[AdviceRow]:
         """At most `most` rows, of distinct bars, that become visible at `update`. deltas: deltas
         taken so far.
         """
-        ...
+        return []
 
     def want(self, wants: Wants) -> None:
         """Request rows. Called once per exchange, even with no bars."""
-        ...
 
     def in_flight(self) -> list[tuple[int, float]]:
         """Requested bars without a row yet, with their weights. Where there are many, only the
         latest ones.
         """
-        ...
+        return []
 
     def statistics(self) -> dict[str, Any]:
         """Counts for reports, by name."""
-        ...
+        return {}
 
     def stop(self) -> None:
         """Stop within 3 s. A second call does nothing."""
-        ...
 
 
 class Service(Protocol):
@@ -111,26 +109,7 @@ class Service(Protocol):
         ...
 
 
-class NoSource:
-    """A source without rows."""
-
-    def take(self, update: int, deltas: int, most: int) -> list[AdviceRow]:
-        return []
-
-    def want(self, wants: Wants) -> None:
-        return None
-
-    def in_flight(self) -> list[tuple[int, float]]:
-        return []
-
-    def statistics(self) -> dict[str, Any]:
-        return {}
-
-    def stop(self) -> None:
-        return None
-
-
-class Replayed(NoSource):
+class Replayed(AdviceSource):
     """The rows of an earlier run, at the updates at which that run saw them."""
 
     def __init__(self, recorded: Recorded) -> None:
@@ -164,7 +143,7 @@ class Replayed(NoSource):
         return {"recorded_deltas": len(self._deltas)}
 
 
-class Live:
+class Live(AdviceSource):
     """Rows made from the answers of a service.
 
     Two threads work between the service and the training thread. One builds questions from bars
@@ -359,7 +338,7 @@ def _update(delta: JournalDelta) -> int:
     return delta.update
 
 
-class PanelSource:
+class PanelSource(AdviceSource):
     """The rows of A members over T bars. A row of member i about bar b is given out as row i T + b
     of the table.
 

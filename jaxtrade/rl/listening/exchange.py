@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxtrade.advisor import callback
-from jaxtrade.advisor.bridge import Bridge
+from jaxtrade.advisor.bridge import Bridge, exchange
 from jaxtrade.advisor.table import Delta
 from jaxtrade.config import AdvisorConfig
 from jaxtrade.rl.listening.state import AdviceState, wanted, with_advice
@@ -58,7 +57,7 @@ class AdviceExchange:
         return min(chosen.demand * self.updates, self._bars, chosen.service.queue_size)
 
     def wrap(self, algorithm: Algorithm) -> Algorithm:
-        ask = callback.exchange(self.bridge) if self.inside else None
+        ask = exchange(self.bridge) if self.inside else None
         return with_advice(algorithm, self.start, self.most, ask)
 
     def close_chunk(self, state: Any) -> tuple[Any, PyTree]:

@@ -49,8 +49,16 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxtrade.advisor.outcomes import Outcomes, bin_of, log_odds, no_outcomes
-from jaxtrade.advisor.panel import PanelOutcomes, correlation, no_panel_outcomes, together
+from jaxtrade.advisor.outcomes import (
+    Outcomes,
+    PanelOutcomes,
+    bin_of,
+    correlation,
+    log_odds,
+    no_outcomes,
+    no_panel_outcomes,
+    together,
+)
 from jaxtrade.advisor.table import AdviceSeen
 from jaxtrade.config import AdvisorConfig, EnvConfig
 from jaxtrade.env.reference import ObservationRef

@@ -14,8 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxtrade.advisor.outcomes import Outcomes, no_outcomes, scored
-from jaxtrade.advisor.panel import PanelOutcomes, no_panel_outcomes, panel_scored
+from jaxtrade.advisor.outcomes import (
+    Outcomes,
+    PanelOutcomes,
+    no_outcomes,
+    no_panel_outcomes,
+    panel_scored,
+    scored,
+)
 from jaxtrade.advisor.table import AdviceView, Delta, demand, received
 from jaxtrade.config import AdvisorConfig
 from jaxtrade.types import Algorithm, Array, PyTree
