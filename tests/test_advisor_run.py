@@ -32,8 +32,9 @@ from jaxtrade.advisor.snapshot import read_snapshot
 from jaxtrade.config import load_config
 from jaxtrade.data.market import build_market, load_market
 from jaxtrade.env.params import make_params
-from jaxtrade.evaluation.agents import greedy, sampled
-from jaxtrade.evaluation.backtest import backtest, decision_bars
+from jaxtrade.evaluation.backtest import backtest
+from jaxtrade.evaluation.baselines import greedy, sampled
+from jaxtrade.evaluation.record import decision_bars
 from jaxtrade.rl.listening.fusion import Trust
 from jaxtrade.runs.comparison import report_differences, state_differences
 from jaxtrade.runs.evaluate import evaluate_run, history

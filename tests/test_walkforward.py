@@ -24,9 +24,10 @@ from jaxtrade.config import RunConfig, load_config
 from jaxtrade.data.splits import sessions_of
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation import passes
-from jaxtrade.evaluation.agents import greedy
-from jaxtrade.evaluation.backtest import Lane, decision_bars, run_lanes
+from jaxtrade.evaluation.backtest import Lane, run_lanes
+from jaxtrade.evaluation.baselines import greedy
 from jaxtrade.evaluation.evaluate import agent_key, evaluate
+from jaxtrade.evaluation.record import decision_bars
 from jaxtrade.evaluation.walk_days import WalkDays, read_walk_days, write_walk_days
 from jaxtrade.rl.state import finished
 from jaxtrade.runs import evaluate as evaluation

@@ -34,39 +34,26 @@ import numpy as np
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import OFF, EnvParams
 from jaxtrade.evaluation import threads
-from jaxtrade.evaluation.agents import Agent
-from jaxtrade.evaluation.deciding import WIDTH, shapes_of
+from jaxtrade.evaluation.baselines import Agent
 from jaxtrade.evaluation.record import (
     DecisionBars,
     Pass,
     Record,
-    Steps,
     checked,
-    decision_bars,
     without_rules,
 )
-from jaxtrade.evaluation.side_by_side import Edges, Inputs, Shape, inputs_of, step_all
-from jaxtrade.evaluation.stepping import Start
+from jaxtrade.evaluation.side_by_side import (
+    WIDTH,
+    Edges,
+    Inputs,
+    Shape,
+    Start,
+    inputs_of,
+    shapes_of,
+    step_all,
+)
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.types import Array
-
-__all__ = [
-    "DecisionBars",
-    "Lane",
-    "Pass",
-    "Plan",
-    "Record",
-    "Steps",
-    "backtest",
-    "begin_lanes",
-    "decision_bars",
-    "plan_of",
-    "renews",
-    "run_lanes",
-    "run_sessions",
-    "step_all",
-    "without_rules",
-]
 
 
 class Lane(NamedTuple):

@@ -1,17 +1,42 @@
-"""Compute the named figures of a report from records and trades. Money is in dollars; an undefined
-figure is None.
-"""
+"""The named figures of an agent, from records and trades. Money is in dollars; an undefined figure is None."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from jaxtrade.env.state import EndReason
 from jaxtrade.evaluation import metrics
-from jaxtrade.evaluation.backtest import DecisionBars, Record
+from jaxtrade.evaluation.record import DecisionBars, Record
 from jaxtrade.evaluation.trades import Trades
+from jaxtrade.text import in_dollars, several, short_repr
+
+
+@dataclass(frozen=True)
+class AgentResult:
+    """The two passes of one agent. trades: those of the strategy pass; their net sums to its final
+    equity, in mills.
+    """
+
+    name: str
+    about: str
+    strategy: Record
+    account: Record
+    trades: Trades
+    strategy_figures: Figures
+    account_figures: Figures
+
+    def __repr__(self) -> str:
+        return short_repr(
+            "AgentResult",
+            self.name,
+            several(len(self.trades), "trade"),
+            f"net {in_dollars(self.strategy_figures['net_profit'])}",
+            f"about: {self.about}",
+        )
+
 
 Figures = dict[str, Any]
 

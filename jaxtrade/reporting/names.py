@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from jaxtrade.evaluation.days import CHOSEN_HERE
+from jaxtrade.evaluation.metrics import CHOSEN_HERE
 
 OWN = "s0"
 _KINDS = {"sampled": "s1", "flat": "s2", "random": "s3", "buy_hold": "s4", "sma_cross": "s5"}

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxtrade.evaluation.day_bars import HeldOutDays
-from jaxtrade.evaluation.openings import SplitHistory, with_policy, with_trials
+from jaxtrade.evaluation.openings import HeldOutDays, SplitHistory, with_policy, with_trials
 from jaxtrade.evaluation.run_days import bars_of, evaluated_records
 from jaxtrade.evaluation.statistics import (
     LEVEL,

@@ -14,10 +14,10 @@ from jaxtrade.env import orders
 from jaxtrade.env.params import make_params
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import DataError
-from jaxtrade.evaluation.agents import Agent, sampled
-from jaxtrade.evaluation.backtest import backtest, decision_bars
-from jaxtrade.evaluation.one_shape import in_one_shape
-from jaxtrade.evaluation.record import Steps, longest
+from jaxtrade.evaluation.backtest import backtest
+from jaxtrade.evaluation.baselines import Agent, sampled
+from jaxtrade.evaluation.members import in_one_shape
+from jaxtrade.evaluation.record import Steps, decision_bars, longest
 from jaxtrade.evaluation.trades import assemble_trades
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.ppo.state import policy_of

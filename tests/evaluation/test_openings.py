@@ -6,8 +6,8 @@ import json
 
 import numpy as np
 
-from jaxtrade.evaluation.day_bars import HeldOutDays
 from jaxtrade.evaluation.openings import (
+    HeldOutDays,
     SplitHistory,
     latest,
     of_all,

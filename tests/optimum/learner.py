@@ -17,7 +17,7 @@ from jaxtrade.data.synthetic import REVERSION_PULL
 from jaxtrade.data.synthetic.chain import LEVELS
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import EnvParams, EnvState
-from jaxtrade.evaluation.agents import Act, Agent
+from jaxtrade.evaluation.baselines import Act, Agent
 from jaxtrade.runs.setup import Setup, prepare
 from jaxtrade.types import Array, PyTree
 from tests.optimum.dp import Optimum, solve

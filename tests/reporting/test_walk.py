@@ -16,8 +16,7 @@ from jaxtrade.cli.entry import main
 from jaxtrade.config import load_config
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.statistics import iqm_estimate
-from jaxtrade.evaluation.walk_days import DAILY, WalkDays, write_walk_days
-from jaxtrade.evaluation.walk_evidence import evidence_of
+from jaxtrade.evaluation.walk_days import DAILY, WalkDays, evidence_of, write_walk_days
 from jaxtrade.reporting.figures import MINUS
 from jaxtrade.reporting.walk import collect, make
 from jaxtrade.runs import rundir

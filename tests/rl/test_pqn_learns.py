@@ -8,7 +8,7 @@ import pytest
 
 from bench.learners import GYMNAX, ROWS
 from jaxtrade.config import load_config
-from jaxtrade.evaluation.agents import greedy
+from jaxtrade.evaluation.baselines import greedy
 from jaxtrade.interop.gymnax_adapter import from_gymnax
 from jaxtrade.rl.pqn import make_pqn
 from jaxtrade.runs.setup import prepare

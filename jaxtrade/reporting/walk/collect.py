@@ -12,8 +12,7 @@ import numpy as np
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.run_days import WALK
 from jaxtrade.evaluation.statistics import iqm_estimate
-from jaxtrade.evaluation.walk_days import DAILY, WalkDays, read_walk_days
-from jaxtrade.evaluation.walk_evidence import evidence_of
+from jaxtrade.evaluation.walk_days import DAILY, WalkDays, evidence_of, read_walk_days
 from jaxtrade.reporting.collect import read_json
 from jaxtrade.reporting.schema import Estimate, NullFigures
 from jaxtrade.runs import rundir

@@ -21,24 +21,28 @@ from jaxtrade.env.portfolio.market import Portfolio
 from jaxtrade.env.portfolio.state import PortfolioParams
 from jaxtrade.env.state import ExitReason
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.evaluation.backtest import DecisionBars, decision_bars
 from jaxtrade.evaluation.evaluate import agent_key
+from jaxtrade.evaluation.joint_backtest import (
+    JointAgent,
+    JointRecord,
+    account_figures,
+    backtest,
+    strategy_figures,
+)
 from jaxtrade.evaluation.metrics import session_pnl
 from jaxtrade.evaluation.openings import SplitHistory, history_json, history_lines
-from jaxtrade.evaluation.portfolio.agents import JointAgent
-from jaxtrade.evaluation.portfolio.backtest import JointRecord, backtest
-from jaxtrade.evaluation.portfolio.figures import account_figures, strategy_figures
+from jaxtrade.evaluation.record import DecisionBars, decision_bars
 from jaxtrade.evaluation.recorded import NOTHING, Also, joint_records
 from jaxtrade.evaluation.records import RECORDS, write_records
-from jaxtrade.evaluation.report import kind_of
+from jaxtrade.evaluation.report import Standing, compared, key_of, kind_of
 from jaxtrade.evaluation.trades import write_csv
-from jaxtrade.evaluation.verdict import Standing, compared, key_of
 from jaxtrade.storage.staged import staged
 from jaxtrade.text import aligned, several, short_repr
 from jaxtrade.types import SessionSet
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 FORMAT = 1
 NOT_AVAILABLE = "n/a"
@@ -115,7 +119,7 @@ class JointResult:
 
     def verdict(self) -> str:
         """One sentence: the first agent against the baselines, by net profit with the account rules
-        off, and whether it can be luck (`evaluation.verdict`)."""
+        off, and whether it can be luck (`evaluation.report`)."""
         standings = [
             Standing(
                 each.name,
