@@ -23,7 +23,6 @@ from jaxtrade.errors import (
 )
 from jaxtrade.evaluation.evaluate import evaluate
 from jaxtrade.evaluation.policy import load_policy
-from jaxtrade.evaluation.report import to_json
 from jaxtrade.evaluation.validation import mean_reward
 from jaxtrade.runs import computing, rundir, training_job
 from jaxtrade.runs.evaluate import evaluate_run, history, replay_run
@@ -421,6 +420,6 @@ def test_a_staged_run_is_evaluated_with_all_costs_and_no_forced_start(
         policy=load_policy(staged.path / "policy").policy,
         trained_on=plain.splits["train"],
     )
-    found, expected = (to_json(result)["agents"] for result in (staged.evaluation, again))
+    found, expected = (result.to_json()["agents"] for result in (staged.evaluation, again))
     assert found == expected
     assert any(agent["strategy"]["trades"] > 0 for agent in found.values())

@@ -21,7 +21,7 @@ from jaxtrade.data.features.schema import NO_VOLUME, absent_features, context_fe
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluation import baselines, figures, report, trades
+from jaxtrade.evaluation import baselines, figures, trades
 from jaxtrade.evaluation.backtest import Lane
 from jaxtrade.evaluation.baselines import Agent, greedy, sampled
 from jaxtrade.evaluation.figures import AgentResult
@@ -367,9 +367,9 @@ def write(
 def _write(
     result: EvaluationResult, shown: AgentResult, paths: dict[str, Path], also: Also
 ) -> None:
-    document = json.dumps(report.to_json(result), indent=2, allow_nan=False)
+    document = json.dumps(result.to_json(), indent=2, allow_nan=False)
     paths["evaluation.json"].write_text(document + "\n", encoding="utf-8")
-    paths["evaluation.txt"].write_text(report.table(result) + "\n", encoding="utf-8")
+    paths["evaluation.txt"].write_text(result.table() + "\n", encoding="utf-8")
     trades.write_csv(
         paths["trades.csv"],
         trades.TRADE_COLUMNS,

@@ -21,7 +21,7 @@ import numpy as np
 
 from jaxtrade.evaluation import frames, metrics, report
 from jaxtrade.evaluation.figures import AgentResult, Figures
-from jaxtrade.evaluation.openings import SplitHistory, history_json, history_lines
+from jaxtrade.evaluation.openings import SplitHistory
 from jaxtrade.evaluation.report import (
     ACCOUNT_ROWS,
     STRATEGY_ROWS,
@@ -32,11 +32,10 @@ from jaxtrade.evaluation.report import (
     compared,
     key_of,
 )
-from jaxtrade.text import aligned, in_dollars, ruled, several, short_repr
+from jaxtrade.text import in_dollars, several, short_repr
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.figure import Figure
 
 
 SUMS = (
@@ -225,8 +224,8 @@ SAME = (
 )
 
 
-@dataclass(frozen=True)
-class SetResult:
+@dataclass(frozen=True, repr=False)
+class SetResult(report.Result):
     """The evaluations of a set's symbols over the same split, by symbol, with the same agents.
 
     provenance: versions, device and digests. digests: sha256 of the run's configuration and of all
@@ -284,86 +283,58 @@ class SetResult:
             for label, symbols in found.items()
         )
 
-    def agent(self, name: str) -> PooledAgent:
-        """The agent `name` over all symbols. Raises KeyError, which lists the names of this
-        evaluation.
-        """
-        for agent in self.agents:
-            if agent.name == name:
-                return agent
-        raise KeyError(
-            f"no agent '{name}' in this evaluation (there are: {', '.join(a.name for a in self.agents)})"
-        )
-
     def header(self) -> list[str]:
         """The lines above the table: sessions, conventions, costs of each symbol, and labels."""
-        return header(self)
+        each = {symbol: own.settings for symbol, own in self.symbols.items()}
+        return header_of(each, self.settings, self.labels)
 
     def table(self) -> str:
         """The console table: a block for each symbol, then all of them together, and a verdict of
         one line.
         """
-        return table(self)
+        rules = (
+            f"one account for each symbol, start ${self.settings['start_balance']:,.0f}; account rules: "
+            f"{report.rules_text(self.settings['rules'])}"
+        )
+        return "\n".join(self.lines(self.header(), rules, _cells(self.to_json())))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for `json.dumps`; undefined figures are None."""
-        return to_json(self)
-
-    @property
-    def trades(self) -> pd.DataFrame:
-        """The trades of the first agent on every symbol, with a column `symbol`. See
-        `EvaluationResult.trades`.
+        """Plain data for `json.dumps`; undefined figures are None. agents: over all symbols.
+        symbols: the document of each symbol's evaluation.
         """
-        return self.trades_of(self.agents[0].name)
+        each = {symbol: own.to_json() for symbol, own in self.symbols.items()}
+        return {**self.document(), "symbols": each, "provenance": self.provenance}
 
-    @property
-    def equity(self) -> pd.DataFrame:
-        """Equity of the first agent on every symbol, with a column `symbol`. See
-        `EvaluationResult.equity`.
-        """
-        return self.equity_of(self.agents[0].name)
-
-    @property
-    def figures(self) -> pd.DataFrame:
-        """All figures over all symbols: one row per (pass, figure), one column per agent."""
-        return frames.figures_frame(to_json(self)["agents"])
+    def verdict(self) -> str:
+        split = self.provenance.get("split")
+        standings = [
+            Standing(agent.name, agent.strategy_figures["net_profit"], agent.trades, agent.pnl)
+            for agent in self.agents
+        ]
+        kind = report.kind_of(split, self.labels)
+        dates = several(self.settings["sessions"], f"{kind} trade date".strip())
+        return compared(
+            standings,
+            f"{dates} of {several(len(self.symbols), 'symbol')}",
+            "trade date",
+            key_of(split),
+        )
 
     def trades_of(self, name: str) -> pd.DataFrame:
-        """`trades` of the agent `name`. Raises KeyError."""
         return frames.by_symbol(
             {symbol: result.trades_of(name) for symbol, result in self.symbols.items()}
         )
 
     def equity_of(self, name: str) -> pd.DataFrame:
-        """`equity` of the agent `name`. Raises KeyError."""
         return frames.by_symbol(
             {symbol: result.equity_of(name) for symbol, result in self.symbols.items()}
         )
 
-    def plot(self, name: str | None = None) -> Figure:
-        """A matplotlib figure: the sum of all symbols' equities and its drawdown, strategy pass
-        (default: first agent).
-        """
-        from jaxtrade.evaluation.plot import draw_equity
-
-        chosen = self.agents[0].name if name is None else name
-        total = frames.summed_equity(self.equity_of(chosen), self.settings["start_balance"])
-        return draw_equity(total, report.title_of(self.settings, chosen))
-
-    def __repr__(self) -> str:
-        return report.repr_of("SetResult", to_json(self))
+    def drawn_equity(self, name: str) -> pd.DataFrame:
+        return frames.summed_equity(self.equity_of(name), self.settings["start_balance"])
 
     def _repr_html_(self) -> str:
-        return to_html(to_json(self))
-
-
-def header(result: SetResult) -> list[str]:
-    """Header lines of a set."""
-    return header_of(
-        {symbol: each.settings for symbol, each in result.symbols.items()},
-        result.settings,
-        result.labels,
-    )
+        return to_html(self.to_json())
 
 
 def header_of(
@@ -383,30 +354,11 @@ def header_of(
     ] + [f"NOTE: {label}" for label in labels]
 
 
-def verdict(result: SetResult) -> str:
-    """One sentence about all symbols together: the first agent and the baselines, and whether it
-    can be luck.
-    """
-    split = result.provenance.get("split")
-    kind = report.kind_of(split, result.labels)
-    standings = [
-        Standing(agent.name, agent.strategy_figures["net_profit"], agent.trades, agent.pnl)
-        for agent in result.agents
-    ]
-    dates = several(result.settings["sessions"], f"{kind} trade date".strip())
-    return compared(
-        standings,
-        f"{dates} of {several(len(result.symbols), 'symbol')}",
-        "trade date",
-        key_of(split),
-    )
-
-
 def _cells(document: Mapping[str, Any]) -> list[list[str]]:
     """The cells of the table: names of the agents, a block for each symbol, then two for all of
     them together.
     """
-    settings, agents, alone = document["settings"], document["agents"], report.one_pass(document)
+    agents, alone = document["agents"], report.one_pass(document)
     cells, off = [["", *agents]], "" if alone else ", account rules off"
     for symbol, own in document["symbols"].items():
         sessions = own["settings"]["sessions"]
@@ -419,84 +371,15 @@ def _cells(document: Mapping[str, Any]) -> list[list[str]]:
             cells += block(
                 "", rows, [each["account"] for each in own["agents"].values()], sessions
             )[1:]
-    count, dates = several(len(document["symbols"]), "symbol"), settings["sessions"]
+    count = several(len(document["symbols"]), "symbol")
     title = report.ALONE.replace("account has", "accounts have") if alone else "account rules off"
-    cells += block(
-        f"All {count}, strategy ({title})",
-        STRATEGY_ROWS,
-        [each["strategy"] for each in agents.values()],
-        dates,
+    return cells + report.pass_cells(
+        document, f"All {count}, strategy ({title})", f"All {count}, accounts"
     )
-    return (
-        cells
-        if alone
-        else [
-            *cells,
-            *block(
-                f"All {count}, accounts (rules on: {settings['account']})",
-                ACCOUNT_ROWS,
-                [each["account"] for each in agents.values()],
-                dates,
-            ),
-        ]
-    )
-
-
-def table(result: SetResult) -> str:
-    """The console table of a set, with agents as columns."""
-    body = ruled(aligned(_cells(to_json(result))))
-    legend = [f"{agent.name}: {agent.about}" for agent in result.agents]
-    rules = (
-        f"one account for each symbol, start ${result.settings['start_balance']:,.0f}; account rules: "
-        f"{report.rules_text(result.settings['rules'])}"
-    )
-    return "\n".join(
-        [
-            *header(result),
-            rules,
-            "",
-            *body,
-            body[1],
-            *legend,
-            "",
-            verdict(result),
-            *history_lines(result.history),
-        ]
-    )
-
-
-def to_json(result: SetResult) -> dict[str, Any]:
-    """The evaluation as plain data. agents: over all symbols. symbols: the document of each
-    symbol's evaluation.
-    """
-    each = {symbol: own.to_json() for symbol, own in result.symbols.items()}
-    return {
-        "format": report.FORMAT,
-        "settings": result.settings,
-        "labels": list(result.labels),
-        "passes": next(iter(each.values()))["passes"],
-        "agents": {
-            agent.name: {
-                "about": agent.about,
-                "strategy": agent.strategy_figures,
-                "account": agent.account_figures,
-            }
-            for agent in result.agents
-        },
-        "verdict": verdict(result),
-        **history_json(result.history),
-        "symbols": each,
-        "provenance": result.provenance,
-    }
 
 
 def to_html(document: Mapping[str, Any]) -> str:
     """The table for a notebook. document: as from `to_json`."""
     each = {symbol: own["settings"] for symbol, own in document["symbols"].items()}
-    first, *rest = header_of(each, document["settings"], document["labels"])
-    return report.html_block(
-        first,
-        report.paragraphs(rest),
-        report.html_table(_cells(document)),
-        report.paragraphs([document["verdict"]]),
-    )
+    header = header_of(each, document["settings"], document["labels"])
+    return report.page_of(document, header, _cells(document))
