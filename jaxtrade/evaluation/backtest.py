@@ -101,13 +101,11 @@ def backtest(
     decisions: DecisionBars,
     which: Pass,
     key: Array,
-    rewarded: bool = False,
-    programs: Programs | None = None,
 ) -> Record:
     """Run one pass of one agent over all decision bars. Arguments and errors as `Lane` and
     `run_lanes`.
     """
-    return run_lanes(env, [Lane(agent, params, decisions, key)], which, rewarded, programs)[0]
+    return run_lanes(env, [Lane(agent, params, decisions, key)], which)[0]
 
 
 def run_lanes(

@@ -431,47 +431,37 @@ def to_json(found: PassProbability) -> dict[str, Any]:
     }
 
 
+WHY_NONE = {  # of a share that is not given although the agent has odds
+    "passed": "the account has no target",
+    "bust": "the account has no drawdown",
+    "daily_loss": "no daily loss ends the account",
+    "time_out": None,
+    "lost_after": "an account ends at its target",
+}
+
+
 def _outcome(odds: AccountOdds | None, why: str | None) -> dict[str, Any]:
-    if odds is None:
-        missing = _estimate(None, why)
-        return {
-            "passed": missing,
-            "bust": missing,
-            "daily_loss": missing,
-            "time_out": missing,
-            "lost_after": missing,
-            "days_to_pass": None,
-            "monte_carlo": None,
-            "day_error": None,
-        }
+    shares = {
+        name: _estimate(getattr(odds, name, None), reason if odds else why)
+        for name, reason in WHY_NONE.items()
+    }
+    passed = shares["passed"]
     return {
-        "passed": _estimate(odds.passed, "the account has no target"),
-        "bust": _estimate(odds.bust, "the account has no drawdown"),
-        "daily_loss": _estimate(odds.daily_loss, "no daily loss ends the account"),
-        "time_out": _estimate(odds.time_out),
-        "lost_after": _estimate(odds.lost_after, "an account ends at its target"),
-        "days_to_pass": odds.days_to_pass,
-        "monte_carlo": None if odds.passed is None else odds.passed.monte_carlo,
-        "day_error": None if odds.passed is None else odds.passed.days,
+        **shares,
+        "days_to_pass": odds.days_to_pass if odds else None,
+        "monte_carlo": passed["monte_carlo"],
+        "day_error": passed["days"],
     }
 
 
-def _estimate(odds: Odds | None, why: str | None = None) -> dict[str, Any]:
-    if odds is None:
-        return {
-            "value": None,
-            "low": None,
-            "high": None,
-            "monte_carlo": None,
-            "days": None,
-            "why": why,
-        }
-    low, high = (None, None) if odds.interval is None else odds.interval
+def _estimate(odds: Odds | None, why: str | None) -> dict[str, Any]:
+    value, monte_carlo, days, ends, why = odds or (None, None, None, None, why)
+    low, high = ends or (None, None)
     return {
-        "value": odds.value,
+        "value": value,
         "low": low,
         "high": high,
-        "monte_carlo": odds.monte_carlo,
-        "days": odds.days,
-        "why": odds.why,
+        "monte_carlo": monte_carlo,
+        "days": days,
+        "why": why,
     }

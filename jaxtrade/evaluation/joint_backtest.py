@@ -346,24 +346,3 @@ def strategy_figures(
             for symbol, money in zip(symbols, profit, strict=True)
         },
     }
-
-
-def account_figures(record: JointRecord, decisions: DecisionBars) -> dict[str, Any]:
-    """Figures of the account pass, as in `evaluation.figures.account_figures`."""
-    count = int(record.account.max()) + 1
-    ends = {reason: int(np.sum(record.end == reason)) for reason in EndReason}
-    closing = np.append(np.flatnonzero(np.diff(record.account)), len(record.account) - 1)
-    over = ends[EndReason.TARGET] + ends[EndReason.BUST] + ends[EndReason.DAILY_LOSS]
-    return {
-        "accounts": count,
-        "passed": ends[EndReason.TARGET],
-        "bust": ends[EndReason.BUST],
-        "failed_daily_loss": ends[EndReason.DAILY_LOSS],
-        "open_at_end": count - over,
-        "breaches": int(np.sum(record.event.breach & record.active)),
-        "net_profit": int(record.equity[closing].astype(np.int64).sum()) / 1000,
-        "best_session_share": metrics.best_session_share(
-            metrics.account_session_pnl(record.equity, record.account, decisions.last)
-        ),
-        "idle_bars": int(np.sum(~record.active)),
-    }

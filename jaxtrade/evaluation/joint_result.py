@@ -22,10 +22,10 @@ from jaxtrade.env.portfolio.state import PortfolioParams
 from jaxtrade.env.state import ExitReason
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.evaluate import agent_key
+from jaxtrade.evaluation.figures import account_outcome
 from jaxtrade.evaluation.joint_backtest import (
     JointAgent,
     JointRecord,
-    account_figures,
     backtest,
     strategy_figures,
 )
@@ -261,7 +261,7 @@ def evaluate_joint(
                 records["strategy"],
                 records["account"],
                 strategy_figures(records["strategy"], decisions, market.symbols, balance),
-                account_figures(records["account"], decisions),
+                account_outcome(records["account"], decisions),
             )
         )
     return JointResult(

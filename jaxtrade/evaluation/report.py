@@ -52,7 +52,7 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def mean_interval(pnl: np.ndarray, confidence: float = CONFIDENCE) -> tuple[float, float]:
+def mean_interval(pnl: np.ndarray) -> tuple[float, float]:
     """(mean, half width) of Student's t interval of the mean of P&L by session, float[n] with n >
     1.
 
@@ -62,7 +62,7 @@ def mean_interval(pnl: np.ndarray, confidence: float = CONFIDENCE) -> tuple[floa
     from scipy.special import stdtrit  # takes a moment to load
 
     spread = float(np.std(pnl, ddof=1)) / math.sqrt(len(pnl))
-    return float(np.mean(pnl)), float(stdtrit(len(pnl) - 1, 0.5 + confidence / 2)) * spread
+    return float(np.mean(pnl)), float(stdtrit(len(pnl) - 1, 0.5 + CONFIDENCE / 2)) * spread
 
 
 def key_of(split: str | None) -> str:

@@ -28,13 +28,11 @@ def mean_reward(
     sessions: SessionSet,
     algorithm: Algorithm,
     policies: Sequence[PyTree],
-    programs: Programs | None = None,
-    steps: Steps | None = None,
 ) -> float:
     """Mean reward per session of greedy policies on `sessions`, averaged over the policies. As
     `total_rewards`.
     """
-    totals = total_rewards(env, params, sessions, algorithm, policies, programs, steps)
+    totals = total_rewards(env, params, sessions, algorithm, policies)
     return float(np.mean(totals)) / int(sessions.count)
 
 

@@ -244,7 +244,6 @@ def dots(
     rows: Sequence[Dot],
     form: Form,
     *,
-    zero: bool = True,
     low: float | None = None,
     high: float | None = None,
 ) -> Markup:
@@ -253,7 +252,7 @@ def dots(
 
     For wide and for narrow screens: there the label and the text of a row stand above its disc."""
     every = [each for row in rows for each in (row.value, row.low, row.high)]
-    found = bounds(every, zero)
+    found = bounds(every, True)
     ends = (found[0] if low is None else low), (found[1] if high is None else high)
     return joined(
         [
@@ -341,13 +340,14 @@ def strip(label: str, values: Sequence[float], own: float, form: Form) -> Markup
     return frame(label, bottom + 24, *parts)
 
 
-def shortened(name: str, most: int = 26) -> str:
+def shortened(name: str) -> str:
     """A label that fits beside a plot; the table has the whole one."""
-    return name if len(name) <= most else f"{name[: most - 1]}…"
+    return name if len(name) <= NAME else f"{name[: NAME - 1]}…"
 
 
 POINTS = 700  # of a picture
 MARKS = 6  # of an x axis
+NAME = 26  # letters of a label beside a plot
 
 
 @dataclass(frozen=True)

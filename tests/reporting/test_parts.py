@@ -136,10 +136,10 @@ def test_differences_take_the_smallest_type():
 def test_sixty_thousand_bars_are_small():
     """About 2.5 bytes a bar: made-up prices hardly compress, and real ones move less evenly."""
     records, _ = made_records(140, 430, 0)
-    bars = records.bars
+    held = records.bars
     columns = {
-        "close": bars.close,
-        **{name: getattr(bars, name) for name in ("open", "high", "low")},
+        "close": held.close,
+        **{name: getattr(held, name) for name in ("open", "high", "low")},
     }
     assert (
         len(bars.packed(columns, dict.fromkeys(("open", "high", "low"), "close"))["data"]) < 180_000
