@@ -245,17 +245,17 @@ def evaluation(world: Any, algorithm: Any) -> Work:
     """The greedy policy on all sessions, one bar after the other, as an evaluation plays them."""
     import jax
 
-    from jaxtrade.evaluation import agents, backtest
+    from jaxtrade.evaluation import backtest, baselines, record, side_by_side
 
     def policy_of() -> Any:
         return algorithm.policy(algorithm.init(jax.random.key(0), world.params))
 
-    agent = agents.greedy(algorithm, jax.eval_shape(policy_of), world.env)
-    decisions = backtest.decision_bars(world.params.market, world.sessions)
+    agent = baselines.greedy(algorithm, jax.eval_shape(policy_of), world.env)
+    decisions = record.decision_bars(world.params.market, world.sessions)
     params = world.params.replace(sessions=world.sessions)
     lane = backtest.Lane(agent, params, decisions, jax.random.key(0))
     plan = backtest.plan_of(world.env, [lane], "account")
-    step = jax.jit(lambda inputs: backtest.step_all(plan.shape, inputs))
+    step = jax.jit(lambda inputs: side_by_side.step_all(plan.shape, inputs))
     return Work(step, (plan.parts[0],), len(decisions.rows), 0)
 
 

@@ -14,8 +14,8 @@ from jaxtrade.advisor.compose import followed_of, only, reads_future, table_read
 from jaxtrade.config import load_config
 from jaxtrade.data.market import build_market, load_market
 from jaxtrade.env.params import make_params
-from jaxtrade.evaluation.agents import greedy, sampled
 from jaxtrade.evaluation.backtest import backtest, decision_bars
+from jaxtrade.evaluation.baselines import greedy, sampled
 from jaxtrade.rl.listening.fusion import Trust
 from jaxtrade.runs.setup import params_shown, policies_of, prepare
 from tests.test_advisor_run import (

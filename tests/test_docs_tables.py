@@ -25,7 +25,7 @@ from jaxtrade.config.allocate import AllocateConfig
 from jaxtrade.config.running import ParallelConfig
 from jaxtrade.config.sweep import SweepConfig
 from jaxtrade.env.reward_presets import REWARDS
-from jaxtrade.evaluation.portfolio.result import FILL_COLUMNS
+from jaxtrade.evaluation.joint_result import FILL_COLUMNS
 from jaxtrade.interop.jules_config import imported
 from jaxtrade.parts import REWARD_TERMS
 

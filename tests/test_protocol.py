@@ -25,7 +25,7 @@ from jaxtrade.config.protocol import (
 )
 from jaxtrade.data.splits import split_ids
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluation.days import days_note
+from jaxtrade.evaluation.metrics import days_note
 from jaxtrade.evaluation.policy import load_policy
 from jaxtrade.runs.evaluate import evaluate_run
 from jaxtrade.runs.resuming import require_own

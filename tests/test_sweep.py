@@ -28,7 +28,7 @@ from jaxtrade.config.learners import TUNABLE, tunable_floats
 from jaxtrade.config.sweep import Range, range_of, settings_of
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluation.sweep_table import ranking
+from jaxtrade.evaluation.seeds import ranking
 from jaxtrade.rl.dqn import HParams as DQNHParams
 from jaxtrade.rl.ppo.act import HParams, make_hparams
 from jaxtrade.rl.pqn import HParams as PQNHParams

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from jaxtrade.ablation.results import Ablation
 from jaxtrade.data.market import Market
-from jaxtrade.evaluation.day_bars import day_bars
-from jaxtrade.evaluation.openings import with_trials
+from jaxtrade.evaluation.openings import day_bars, with_trials
 from jaxtrade.evaluation.seeds import POLICY
 from jaxtrade.runs.openings import count_days
 from jaxtrade.storage.trials import SplitOpening, trials_folder

@@ -26,7 +26,7 @@ from jaxtrade.env.params import make_params
 from jaxtrade.env.stages import make_stages
 from jaxtrade.env.state import EnvParams
 from jaxtrade.env.summary import summarise
-from jaxtrade.evaluation.backtest import decision_bars
+from jaxtrade.evaluation.record import decision_bars
 from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.algorithms import make_algorithm
 from jaxtrade.rl.listening.fusion import Fusion, make_fusion

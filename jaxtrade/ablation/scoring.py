@@ -15,8 +15,9 @@ from jaxtrade.ablation.results import Scores
 from jaxtrade.ablation.tables import KindTable, skill
 from jaxtrade.advisor.compose import table_of
 from jaxtrade.evaluation import metrics
-from jaxtrade.evaluation.agents import greedy
-from jaxtrade.evaluation.backtest import Lane, Record, decision_bars, run_lanes
+from jaxtrade.evaluation.backtest import Lane, run_lanes
+from jaxtrade.evaluation.baselines import greedy
+from jaxtrade.evaluation.record import Record, decision_bars
 from jaxtrade.rl.state import Policy
 from jaxtrade.runs.advice import view_of
 from jaxtrade.types import PyTree, SessionSet

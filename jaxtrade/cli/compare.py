@@ -46,8 +46,7 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(
             f"compare: one run ({args.runs[0]}) has nothing to be compared with; name two or more"
         )
-    from jaxtrade.evaluation.comparing import compared, table, to_json
-    from jaxtrade.evaluation.run_days import on_shared_days, read_run_days
+    from jaxtrade.evaluation.run_days import compared, on_shared_days, read_run_days, table, to_json
 
     runs = [read_run_days(Path(each), args.split) for each in args.runs]
     found = compared(on_shared_days(runs, args.shared_days))

@@ -48,7 +48,7 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Make the report -> exit code."""
     from jaxtrade.reporting.make import MB
-    from jaxtrade.reporting.walk.collect import is_walk
+    from jaxtrade.reporting.walk import is_walk
     from jaxtrade.runs import rundir
 
     if args.out is not None:
@@ -76,7 +76,7 @@ def _of_walk(args: argparse.Namespace) -> dict[str, Path]:
     all.
     """
     from jaxtrade.errors import ConfigError
-    from jaxtrade.reporting.walk import collect, make
+    from jaxtrade.reporting import walk
 
     given = [f"--{name}" for name in ("seed", "agent", "symbol") if getattr(args, name) is not None]
     given += ["--split"] if args.split != "test" else []
@@ -85,6 +85,6 @@ def _of_walk(args: argparse.Namespace) -> dict[str, Path]:
             f"{args.run}: the page of a walk-forward shows all seeds on the test days of all folds: drop "
             f"{', '.join(given)}"
         )
-    return make.write(
-        collect.collect(Path(args.run)), args.out or Path(args.run) / "report", args.max_mb
+    return walk.write(
+        walk.collect(Path(args.run)), args.out or Path(args.run) / "report", args.max_mb
     )

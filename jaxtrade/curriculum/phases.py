@@ -29,7 +29,7 @@ from jaxtrade.curriculum.config import (
 from jaxtrade.curriculum.report import report_text
 from jaxtrade.curriculum.start import start_check, start_line
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluation.agents import greedy
+from jaxtrade.evaluation.baselines import greedy
 from jaxtrade.evaluation.evaluate import evaluate
 from jaxtrade.evaluation.policy import load_policy
 from jaxtrade.evaluation.validation import mean_reward

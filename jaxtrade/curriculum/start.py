@@ -10,9 +10,9 @@ import jax
 import numpy as np
 
 from jaxtrade.data.splits import sessions_of
-from jaxtrade.evaluation.agents import Agent, greedy
+from jaxtrade.evaluation.baselines import Agent, greedy
 from jaxtrade.evaluation.evaluate import evaluate
-from jaxtrade.evaluation.result import AgentResult
+from jaxtrade.evaluation.figures import AgentResult
 from jaxtrade.rl.opening import closed
 from jaxtrade.rl.state import Policy
 from jaxtrade.runs.beginning import Transferred

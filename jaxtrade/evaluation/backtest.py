@@ -34,39 +34,26 @@ import numpy as np
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import OFF, EnvParams
 from jaxtrade.evaluation import threads
-from jaxtrade.evaluation.agents import Agent
-from jaxtrade.evaluation.deciding import WIDTH, shapes_of
+from jaxtrade.evaluation.baselines import Agent
 from jaxtrade.evaluation.record import (
     DecisionBars,
     Pass,
     Record,
-    Steps,
     checked,
-    decision_bars,
     without_rules,
 )
-from jaxtrade.evaluation.side_by_side import Edges, Inputs, Shape, inputs_of, step_all
-from jaxtrade.evaluation.stepping import Start
+from jaxtrade.evaluation.side_by_side import (
+    WIDTH,
+    Edges,
+    Inputs,
+    Shape,
+    Start,
+    inputs_of,
+    shapes_of,
+    step_all,
+)
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.types import Array
-
-__all__ = [
-    "DecisionBars",
-    "Lane",
-    "Pass",
-    "Plan",
-    "Record",
-    "Steps",
-    "backtest",
-    "begin_lanes",
-    "decision_bars",
-    "plan_of",
-    "renews",
-    "run_lanes",
-    "run_sessions",
-    "step_all",
-    "without_rules",
-]
 
 
 class Lane(NamedTuple):
@@ -114,13 +101,11 @@ def backtest(
     decisions: DecisionBars,
     which: Pass,
     key: Array,
-    rewarded: bool = False,
-    programs: Programs | None = None,
 ) -> Record:
     """Run one pass of one agent over all decision bars. Arguments and errors as `Lane` and
     `run_lanes`.
     """
-    return run_lanes(env, [Lane(agent, params, decisions, key)], which, rewarded, programs)[0]
+    return run_lanes(env, [Lane(agent, params, decisions, key)], which)[0]
 
 
 def run_lanes(
@@ -315,7 +300,7 @@ def plan_of(
 def _part_count(episodes: Sequence[int]) -> int:
     """The number of parts into which episodes side by side are cut. episodes: of each group.
 
-    A part is at least one block of a policy (`deciding`). An accelerator steps all episodes at
+    A part is at least one block of a policy (`side_by_side`). An accelerator steps all episodes at
     once.
     """
     if jax.default_backend() != "cpu":

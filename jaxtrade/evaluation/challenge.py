@@ -29,13 +29,18 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import OFF, EnvParams
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.account_draws import POINT, AccountDraws, check_draws
-from jaxtrade.evaluation.backtest import DecisionBars, Record
-from jaxtrade.evaluation.challenge_accounts import Challenge, Lives, ends_in_order, lives
-from jaxtrade.evaluation.challenge_paths import session_paths
-from jaxtrade.evaluation.report import EvaluationResult
-from jaxtrade.evaluation.result import AgentResult
+from jaxtrade.evaluation.challenge_accounts import (
+    Challenge,
+    Lives,
+    ends_in_order,
+    lives,
+    session_paths,
+)
+from jaxtrade.evaluation.figures import AgentResult
+from jaxtrade.evaluation.record import DecisionBars, Record
+from jaxtrade.evaluation.report import NOT_AVAILABLE, EvaluationResult
 from jaxtrade.evaluation.statistics import MIN_DAYS, Interval, block_days, interval
-from jaxtrade.text import several
+from jaxtrade.text import aligned, several
 
 _AT_ONCE = 20_000  # accounts
 _FATES = 5  # `_Fates.column`
@@ -331,3 +336,129 @@ def _notes(challenge: Challenge) -> tuple[str, ...]:
     if challenge.target >= OFF:
         notes.append("passed is n/a: the account has no target")
     return tuple(notes)
+
+
+HEAD = (
+    "accounts of",
+    "passed",
+    "Monte Carlo",
+    "days",
+    "95 % interval",
+    "bust",
+    "daily loss",
+    "out of time",
+    "median days to pass",
+)
+
+
+def table(found: PassProbability) -> str:
+    """Agents as rows. Monte Carlo and days: the two standard errors of `passed`."""
+    draws = found.draws
+    lines = [
+        f"pass probability of an evaluation account within {several(draws.horizon, 'session')}",
+        found.rules,
+        f"{POINT * draws.accounts:,} accounts over {several(found.sessions, 'session')} drawn in blocks of "
+        f"{found.block}; {draws.draws:,} draws of the sessions themselves with {draws.accounts:,} accounts "
+        "each",
+        "",
+        *aligned([HEAD, *(_row(name, each) for name, each in found.agents.items())]),
+    ]
+    lost = [
+        f"{name}: {_share(each.lost_after)} of its accounts passed and failed later"
+        for name, each in found.agents.items()
+        if each is not None and each.lost_after is not None
+    ]
+    notes = [
+        *lost,
+        *(f"{name}: {NOT_AVAILABLE}, {reason}" for name, reason in found.why.items()),
+        *found.notes,
+    ]
+    return "\n".join([*lines, *(f"NOTE: {note}" for note in notes)])
+
+
+def _row(name: str, odds: AccountOdds | None) -> tuple[str, ...]:
+    if odds is None:
+        return (name, *(NOT_AVAILABLE for _ in HEAD[1:]))
+    passed = odds.passed
+    median = NOT_AVAILABLE if odds.days_to_pass is None else f"{odds.days_to_pass:g}"
+    return (
+        name,
+        _share(passed),
+        _error(None if passed is None else passed.monte_carlo),
+        _error(None if passed is None else passed.days),
+        _interval(passed),
+        _share(odds.bust),
+        _share(odds.daily_loss),
+        _share(odds.time_out),
+        median,
+    )
+
+
+def _share(odds: Odds | None) -> str:
+    return NOT_AVAILABLE if odds is None else f"{odds.value:.3f}"
+
+
+def _error(value: float | None) -> str:
+    return NOT_AVAILABLE if value is None else f"+-{value:.3f}"
+
+
+def _interval(odds: Odds | None) -> str:
+    if odds is None or odds.interval is None:
+        return NOT_AVAILABLE
+    return f"{odds.interval.low:.2f} to {odds.interval.high:.2f}"
+
+
+def to_json(found: PassProbability) -> dict[str, Any]:
+    """JSON values. A share has `value`, `low` and `high` (95 %), `monte_carlo` and `days` (standard
+    errors) and `why`, the reason of what is None."""
+    draws = found.draws
+    return {
+        "rules": found.rules,
+        "days": found.sessions,
+        "block": found.block,
+        "horizon": draws.horizon,
+        "accounts": draws.accounts,
+        "point_accounts": POINT * draws.accounts,
+        "resamples": draws.draws,
+        "seed": draws.seed,
+        "agents": {
+            name: _outcome(each, found.why.get(name)) for name, each in found.agents.items()
+        },
+        "notes": list(found.notes),
+    }
+
+
+WHY_NONE = {  # of a share that is not given although the agent has odds
+    "passed": "the account has no target",
+    "bust": "the account has no drawdown",
+    "daily_loss": "no daily loss ends the account",
+    "time_out": None,
+    "lost_after": "an account ends at its target",
+}
+
+
+def _outcome(odds: AccountOdds | None, why: str | None) -> dict[str, Any]:
+    shares = {
+        name: _estimate(getattr(odds, name, None), reason if odds else why)
+        for name, reason in WHY_NONE.items()
+    }
+    passed = shares["passed"]
+    return {
+        **shares,
+        "days_to_pass": odds.days_to_pass if odds else None,
+        "monte_carlo": passed["monte_carlo"],
+        "day_error": passed["days"],
+    }
+
+
+def _estimate(odds: Odds | None, why: str | None) -> dict[str, Any]:
+    value, monte_carlo, days, ends, why = odds or (None, None, None, None, why)
+    low, high = ends or (None, None)
+    return {
+        "value": value,
+        "low": low,
+        "high": high,
+        "monte_carlo": monte_carlo,
+        "days": days,
+        "why": why,
+    }

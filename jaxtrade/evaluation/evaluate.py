@@ -21,16 +21,16 @@ from jaxtrade.data.features.schema import NO_VOLUME, absent_features, context_fe
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluation import baselines, figures, report, trades
-from jaxtrade.evaluation.agents import Agent, greedy, sampled
+from jaxtrade.evaluation import baselines, figures, trades
 from jaxtrade.evaluation.backtest import Lane
+from jaxtrade.evaluation.baselines import Agent, greedy, sampled
+from jaxtrade.evaluation.figures import AgentResult
 from jaxtrade.evaluation.passes import begin_passes, run_passes
-from jaxtrade.evaluation.pictures import day, equity, style
+from jaxtrade.evaluation.pictures import equity, style
 from jaxtrade.evaluation.record import DecisionBars, Record, Steps, decision_bars
 from jaxtrade.evaluation.recorded import NOTHING, Also, records_of, set_records
 from jaxtrade.evaluation.records import RECORDS, write_records
 from jaxtrade.evaluation.report import EvaluationResult
-from jaxtrade.evaluation.result import AgentResult
 from jaxtrade.evaluation.set_report import SetResult
 from jaxtrade.evaluation.trades import BarClock
 from jaxtrade.storage.compiling import Programs
@@ -367,9 +367,9 @@ def write(
 def _write(
     result: EvaluationResult, shown: AgentResult, paths: dict[str, Path], also: Also
 ) -> None:
-    document = json.dumps(report.to_json(result), indent=2, allow_nan=False)
+    document = json.dumps(result.to_json(), indent=2, allow_nan=False)
     paths["evaluation.json"].write_text(document + "\n", encoding="utf-8")
-    paths["evaluation.txt"].write_text(report.table(result) + "\n", encoding="utf-8")
+    paths["evaluation.txt"].write_text(result.table() + "\n", encoding="utf-8")
     trades.write_csv(
         paths["trades.csv"],
         trades.TRADE_COLUMNS,
@@ -385,5 +385,5 @@ def _write(
         ),
     )
     equity.draw(result, shown, paths["equity.png"])
-    day.draw(result, shown, paths["day.png"])
+    equity.draw_day(result, shown, paths["day.png"])
     write_records(paths[RECORDS], records_of(result, shown, also))

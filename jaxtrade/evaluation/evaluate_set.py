@@ -17,7 +17,7 @@ from jaxtrade.env.params import make_params
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation import evaluate as one_symbol
-from jaxtrade.evaluation.agents import Agent
+from jaxtrade.evaluation.baselines import Agent
 from jaxtrade.evaluation.members import for_member, members_of
 from jaxtrade.evaluation.record import decision_bars, longest
 from jaxtrade.evaluation.set_report import SetResult

@@ -1,19 +1,58 @@
-"""Compute the named figures of a report from records and trades. Money is in dollars; an undefined
-figure is None.
-"""
+"""The named figures of an agent, from records and trades. Money is in dollars; an undefined figure is None."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from jaxtrade.env.state import EndReason
 from jaxtrade.evaluation import metrics
-from jaxtrade.evaluation.backtest import DecisionBars, Record
+from jaxtrade.evaluation.record import DecisionBars, Record
 from jaxtrade.evaluation.trades import Trades
+from jaxtrade.text import in_dollars, several, short_repr
+
+
+@dataclass(frozen=True)
+class AgentResult:
+    """The two passes of one agent. trades: those of the strategy pass; their net sums to its final
+    equity, in mills.
+    """
+
+    name: str
+    about: str
+    strategy: Record
+    account: Record
+    trades: Trades
+    strategy_figures: Figures
+    account_figures: Figures
+
+    def __repr__(self) -> str:
+        return short_repr(
+            "AgentResult",
+            self.name,
+            several(len(self.trades), "trade"),
+            f"net {in_dollars(self.strategy_figures['net_profit'])}",
+            f"about: {self.about}",
+        )
+
 
 Figures = dict[str, Any]
+ACCOUNT_ORDER = (  # of the files
+    "accounts",
+    "passed",
+    "bust",
+    "failed_daily_loss",
+    "open_at_end",
+    "reached_target",
+    "breaches",
+    "trades",
+    "net_profit",
+    "best_session_share",
+    "illegal_actions",
+    "idle_bars",
+)
 
 
 def strategy_figures(
@@ -56,37 +95,47 @@ def _mills(value: float | None) -> float | None:
     return None if value is None else value / 1000
 
 
-def account_figures(record: Record, decisions: DecisionBars) -> Figures:
-    """Figures of the account pass (account rules on).
+def account_outcome(record: Any, decisions: DecisionBars) -> Figures:
+    """Figures of the account pass (account rules on) that `allocate` has too.
 
-    accounts = passed + bust + failed_daily_loss + open_at_end. reached_target: accounts whose
-    realised profit reached the target at some bar; with `on_target=continue` such an account goes
-    on. breaches: bars in which an open account reached a drawdown or daily-loss floor. net_profit:
-    sum over all accounts. best_session_share: the figure that consistency rules of prop firms
-    limit. It is reported but not enforced, and None without a profit.
+    accounts = passed + bust + failed_daily_loss + open_at_end. breaches: bars in which an open
+    account reached a drawdown or daily-loss floor. net_profit: sum over all accounts.
+    best_session_share: the figure that consistency rules of prop firms limit. It is reported but
+    not enforced, and None without a profit.
     """
     count = int(record.account.max()) + 1
-    ends = {reason: int(np.sum(record.end == reason)) for reason in EndReason}
+    passed, bust, daily = (
+        int(np.sum(record.end == reason))
+        for reason in (EndReason.TARGET, EndReason.BUST, EndReason.DAILY_LOSS)
+    )
     closing = np.append(np.flatnonzero(np.diff(record.account)), len(record.account) - 1)
     return {
         "accounts": count,
-        "passed": ends[EndReason.TARGET],
-        "bust": ends[EndReason.BUST],
-        "failed_daily_loss": ends[EndReason.DAILY_LOSS],
-        "open_at_end": count
-        - ends[EndReason.TARGET]
-        - ends[EndReason.BUST]
-        - ends[EndReason.DAILY_LOSS],
-        "reached_target": len(np.unique(record.account[record.target])),
+        "passed": passed,
+        "bust": bust,
+        "failed_daily_loss": daily,
+        "open_at_end": count - passed - bust - daily,
         "breaches": int(np.sum(record.event.breach & record.active)),
-        "trades": int(np.sum(record.event.entry_quantity != 0)),
         "net_profit": int(record.equity[closing].astype(np.int64).sum()) / 1000,
         "best_session_share": metrics.best_session_share(
             metrics.account_session_pnl(record.equity, record.account, decisions.last)
         ),
-        "illegal_actions": int(np.sum(~record.legal)),
         "idle_bars": int(np.sum(~record.active)),
     }
+
+
+def account_figures(record: Record, decisions: DecisionBars) -> Figures:
+    """`account_outcome`, and figures of one symbol.
+
+    reached_target: accounts whose realised profit reached the target at some bar; with
+    `on_target=continue` such an account goes on.
+    """
+    found = account_outcome(record, decisions) | {
+        "reached_target": len(np.unique(record.account[record.target])),
+        "trades": int(np.sum(record.event.entry_quantity != 0)),
+        "illegal_actions": int(np.sum(~record.legal)),
+    }
+    return {name: found[name] for name in ACCOUNT_ORDER}
 
 
 def coverage(record: Record, decisions: DecisionBars) -> float:

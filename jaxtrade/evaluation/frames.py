@@ -23,7 +23,7 @@ from jaxtrade.storage.monitor import FIELDS
 if TYPE_CHECKING:
     import pandas as pd
 
-    from jaxtrade.evaluation.backtest import DecisionBars, Record
+    from jaxtrade.evaluation.record import DecisionBars, Record
 
 TRADE_TIMES = ("decision_time", "entry_time", "exit_time")
 WORDS = {

@@ -1,10 +1,19 @@
-"""The symbols of a set, each as a market of its own in the shape that all of them share."""
+"""The markets of a set in one shape, so that one compiled program evaluates every symbol.
+
+Rows and sessions are padded to the longest symbol's. What one market has and another lacks gets a
+value that means the
+same: the ask side of one-sided bars is the bid, a tick of a dollar market is worth its constant
+    value in every bar.
+Evaluation reads no padded row, so each symbol's result has the bits of that symbol alone.
+
+The symbols of a set, each as a market of its own in the shape that all of them share.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -16,9 +25,97 @@ from jaxtrade.data.members import member_configs
 from jaxtrade.data.splits import session_set
 from jaxtrade.env.params import make_params
 from jaxtrade.env.state import EnvParams
-from jaxtrade.evaluation.one_shape import in_one_shape, padded_sessions
 from jaxtrade.rl.observing import select_group
-from jaxtrade.types import PyTree, SessionSet
+from jaxtrade.types import MarketData, PyTree, Quotes, SessionSet, TickValue
+
+
+def in_one_shape(members: Sequence[EnvParams]) -> list[EnvParams]:
+    """The same parameters with equal tree structures, shapes and dtypes. New leaves are NumPy
+    arrays: only the symbol that is evaluated needs to be on the device.
+
+    members: of one symbol each (scalar contracts), in any number. Raises ValueError if their market
+        views were built
+    for different configurations.
+    """
+    if len(members) == 1:
+        return list(members)
+    views = {(each.market.view.scaling, each.market.view.features) for each in members}
+    if len(views) > 1:
+        raise ValueError(
+            f"the markets show different features ({views}); build all of them from one configuration"
+        )
+    alike = [_with_parts_of_all(each, members) for each in members]
+    rows = max(len(each.market.close) for each in alike)
+    sessions = max(len(each.market.sessions.first) for each in alike)
+    falls = max(
+        (each.market.path.falls.shape[-1] for each in alike if each.market.path is not None),
+        default=0,
+    )
+    return [
+        each.replace(
+            market=_padded_market(each.market, rows, sessions, falls),
+            sessions=padded_sessions(each.sessions, sessions),
+        )
+        for each in alike
+    ]
+
+
+def padded_sessions(sessions: SessionSet, size: int) -> SessionSet:
+    """A session set whose ids are padded to `size`, by its first one."""
+    ids = np.asarray(sessions.ids)
+    padded = np.full(size, ids[0] if len(ids) else 0, np.int32)
+    padded[: len(ids)] = ids
+    return SessionSet(ids=padded, count=sessions.count)  # type: ignore[arg-type]  # a host leaf
+
+
+def _with_parts_of_all(params: EnvParams, members: Sequence[EnvParams]) -> EnvParams:
+    """The parameters with every optional part that any member has."""
+    market, contract, view = params.market, params.contract, params.market.view
+    markets = [each.market for each in members]
+    if market.ask is None and any(each.ask is not None for each in markets):
+        market = market.replace(ask=Quotes(market.open, market.high, market.low, market.close))
+    if market.tick_value is None and any(each.tick_value is not None for each in markets):
+        ones = np.ones(len(market.close), np.int32)
+        market = market.replace(tick_value=TickValue(ones * np.int32(contract.tick_mills), ones))  # type: ignore[arg-type]
+        contract = contract.replace(tick_mills=None)
+    if any(each.path is None for each in markets):
+        market = market.replace(path=None)
+    if view.base is None and any(each.view.base is not None for each in markets):
+        market = market.replace(view=view.replace(base=np.int32(0)))
+    return params.replace(market=market, contract=contract)
+
+
+def _padded_market(market: MarketData, rows: int, sessions: int, falls: int) -> MarketData:
+    """A market with `rows` rows and `sessions` sessions, and room for `falls` falls in each bar."""
+    path = market.path
+    if path is not None and path.falls.shape[-1] < falls:
+        wide = np.zeros((*path.falls.shape[:-1], falls), np.int32)
+        wide[..., : path.falls.shape[-1]] = path.falls
+        path = path.replace(falls=wide)
+    by_row: dict[str, Any] = {
+        name: getattr(market, name)
+        for name in ("open", "high", "low", "close", "tr_sum", "bars_to_flat", "tick_value", "ask")
+    }
+    view = _padded(market.view.replace(base=None), rows).replace(base=market.view.base)
+    return market.replace(
+        **_padded(by_row, rows),
+        path=_padded(path, rows),
+        view=view,
+        sessions=_padded(market.sessions, sessions),
+    )
+
+
+def _padded(tree: PyTree, rows: int) -> PyTree:
+    """Every leaf with zeros after its rows."""
+
+    def pad(leaf: Any) -> Any:
+        if len(leaf) == rows:
+            return leaf
+        wide = np.zeros((rows, *leaf.shape[1:]), leaf.dtype)
+        wide[: len(leaf)] = leaf
+        return wide
+
+    return jax.tree.map(pad, tree)
 
 
 class Member(NamedTuple):

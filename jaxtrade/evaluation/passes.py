@@ -18,10 +18,9 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import EndReason
 from jaxtrade.evaluation import threads
 from jaxtrade.evaluation.backtest import Lane, begin_lanes, renews, run_lanes, run_sessions
-from jaxtrade.evaluation.challenge_accounts import Accounts, Challenge
-from jaxtrade.evaluation.challenge_paths import session_paths
+from jaxtrade.evaluation.challenge_accounts import Accounts, Challenge, session_paths
 from jaxtrade.evaluation.record import Pass, Record
-from jaxtrade.evaluation.stepping import Start
+from jaxtrade.evaluation.side_by_side import Start
 from jaxtrade.storage.compiling import Programs
 
 PASSES: tuple[Pass, ...] = ("strategy", "account")

@@ -5,6 +5,8 @@ A bundle is a folder of `storage.checkpoint`, with every byte covered by SHA-256
 `policy.npz`,
 `schema.json` and `manifest.json`. The schema names every observation slot and every action, and records their digests.
 If this version of the package would build other slots or actions, `load_policy` refuses the bundle.
+
+Which policy a figure is about: a digest of its numbers.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from pydantic import BaseModel, ValidationError
 
 from jaxtrade.config import AdvisorConfig, EnvConfig, NetworkConfig, RunConfig
@@ -35,11 +38,12 @@ from jaxtrade.rl.listening.fusion import Fusion, make_fusion
 from jaxtrade.rl.opening import Opening
 from jaxtrade.rl.state import Policy
 from jaxtrade.storage import checkpoint
-from jaxtrade.types import Array
+from jaxtrade.types import Array, PyTree
 
 if TYPE_CHECKING:
     from jaxtrade.data.market import Market
     from jaxtrade.data.market_set import MarketSet
+
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 FORMAT = 1
@@ -333,3 +337,22 @@ def policy_structure(
         )
 
     return jax.eval_shape(build, jax.random.key(0))
+
+
+def policy_digest(policy: PyTree) -> str:
+    """sha256 (hex) of a policy's leaves, with their names, types and shapes. Policies with equal
+    bits have equal ones.
+
+    Random keys count as their bits.
+    """
+    found = hashlib.sha256()
+    for path, leaf in jax.tree_util.tree_leaves_with_path(policy):
+        plain = jax.random.key_data(leaf) if _is_key(leaf) else leaf
+        values = np.ascontiguousarray(np.asarray(plain))
+        found.update(f"{jax.tree_util.keystr(path)} {values.dtype} {values.shape}\n".encode())
+        found.update(values.tobytes())
+    return found.hexdigest()
+
+
+def _is_key(leaf: object) -> bool:
+    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)

@@ -14,14 +14,14 @@ import numpy as np
 from jaxtrade.env.rules import NO_FLOOR
 from jaxtrade.env.state import NO_LEVEL, ExitReason
 from jaxtrade.evaluation.metrics import account_session_pnl, session_pnl
-from jaxtrade.evaluation.pooled import PooledAgent, by_date, trade_dates
 from jaxtrade.evaluation.records import ABSENT, BarRecords, EvaluationRecords, PassRecords
+from jaxtrade.evaluation.set_report import PooledAgent, by_date, trade_dates
 from jaxtrade.evaluation.trades import Trades
 
 if TYPE_CHECKING:
-    from jaxtrade.evaluation.backtest import DecisionBars, Record
+    from jaxtrade.evaluation.figures import AgentResult
+    from jaxtrade.evaluation.record import DecisionBars, Record
     from jaxtrade.evaluation.report import EvaluationResult
-    from jaxtrade.evaluation.result import AgentResult
     from jaxtrade.evaluation.set_report import SetResult
 
 Also = Mapping[str, Any]  # entries of the records' `meta`, JSON values: `day_bars`, `policy_sha256`
@@ -66,7 +66,7 @@ def records_of(
 
 def joint_records(result: Any, also: Also = NOTHING) -> EvaluationRecords:
     """The records of an evaluation of `allocate`: the days alone. result: an
-    `evaluation.portfolio.JointResult`.
+    `evaluation.joint_result.JointResult`.
     """
     return _daily(
         result.agents,

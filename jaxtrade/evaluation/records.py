@@ -146,8 +146,8 @@ class EvaluationRecords:
     meta: JSON values: `settings` as in `evaluation.json`, `split`, `seed` and `agent` (index in a
         sweep, else None) of
     the policy; of a run's evaluation also `day_bars`, by symbol the digests of the dates
-    (`evaluation.day_bars`), and
-    `policy_sha256` (`evaluation.policy_digest`); with `bars` also `labels`, `actions` (names by id), `tick_size` (text,
+    (`evaluation.openings`), and
+    `policy_sha256` (`evaluation.policy`); with `bars` also `labels`, `actions` (names by id), `tick_size` (text,
     points), `decimals`, `bar_seconds`, `zone` and `start_balance`.
     bars: None where days are all that is kept: of a set taken together, and of `env.task=allocate`.
     """

@@ -21,8 +21,9 @@ from jaxtrade.env.observation import MANAGE_SLOTS
 from jaxtrade.env.rules import NO_FLOOR
 from jaxtrade.env.state import NO_LEVEL, EndReason, EnvParams, Event, ExitReason
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluation.agents import greedy
-from jaxtrade.evaluation.backtest import Record, backtest, decision_bars
+from jaxtrade.evaluation.backtest import backtest
+from jaxtrade.evaluation.baselines import greedy
+from jaxtrade.evaluation.record import Record, decision_bars
 from jaxtrade.types import Algorithm, PyTree
 
 if TYPE_CHECKING:

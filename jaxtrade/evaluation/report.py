@@ -1,20 +1,24 @@
-"""The result of an evaluation, as a console table and as a JSON document."""
+"""The result of an evaluation: console table, JSON document, page for a notebook, and a verdict that never claims
+that an agent is profitable.
+"""
 
 from __future__ import annotations
 
+import base64
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from html import escape
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from jaxtrade.evaluation import frames, html
-from jaxtrade.evaluation.backtest import DecisionBars
-from jaxtrade.evaluation.metrics import MIN_SESSIONS
+from jaxtrade.evaluation import frames
+from jaxtrade.evaluation.figures import AgentResult
+from jaxtrade.evaluation.metrics import MIN_SESSIONS, session_pnl
 from jaxtrade.evaluation.openings import SplitHistory, history_json, history_lines
-from jaxtrade.evaluation.result import AgentResult
+from jaxtrade.evaluation.record import DecisionBars
 from jaxtrade.evaluation.trades import BarClock
-from jaxtrade.evaluation.verdict import sentence
 from jaxtrade.parts import REPORT_SECTIONS
 from jaxtrade.text import aligned, in_dollars, in_mills, ruled, several, short_repr
 
@@ -22,12 +26,284 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+
+LEAST = 5  # sessions; fewer give no useful interval
+CONFIDENCE = 0.95
+
+
+class Standing(NamedTuple):
+    """What the verdict reads of an agent: profit in dollars, number of trades, and P&L int64[n]
+    mills by session.
+    """
+
+    name: str
+    net: float
+    trades: int
+    pnl: np.ndarray
+
+
+def signed_dollars(value: float) -> str:
+    """`$1,234.50`, or `-$1,234.50`."""
+    return f"{'-' if value < 0 else ''}${abs(value):,.2f}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def mean_interval(pnl: np.ndarray) -> tuple[float, float]:
+    """(mean, half width) of Student's t interval of the mean of P&L by session, float[n] with n >
+    1.
+
+    It takes the sessions as independent and their P&L as roughly normal, so it is a guide and no
+    proof.
+    """
+    from scipy.special import stdtrit  # takes a moment to load
+
+    spread = float(np.std(pnl, ddof=1)) / math.sqrt(len(pnl))
+    return float(np.mean(pnl)), float(stdtrit(len(pnl) - 1, 0.5 + CONFIDENCE / 2)) * spread
+
+
+def key_of(split: str | None) -> str:
+    """The key that says how many sessions a held-out split has; "" for another split."""
+    return f"split.{split}_sessions" if split in ("test", "validation") else ""
+
+
+def noise(agent: Standing, unit: str = "session", key: str = "") -> str:
+    """Whether the distance from staying flat can be luck, in words. unit: noun for one entry of the
+    P&L. key: as in
+    `compared`."""
+    count = len(agent.pnl)
+    if not agent.trades:
+        return ""
+    if count < LEAST:
+        return (
+            f"{f'one {unit}' if count == 1 else f'{count} {unit}s'} cannot tell skill from luck"
+            + (f" (train with a larger {key})" if key else "")
+        )
+    mean, half = mean_interval(agent.pnl / 1000)
+    within = (
+        "within noise"
+        if abs(mean) <= half
+        else f"outside noise, though past {unit}s prove nothing about others"
+    )
+    return (
+        f"per {unit} {signed_dollars(mean)} +- {signed_dollars(half)} ({100 * CONFIDENCE:.0f} % interval): the "
+        f"distance from flat is {within}"
+    )
+
+
+def sentence(agents: Sequence[AgentResult], decisions: DecisionBars, kind: str = "") -> str:
+    """Compare the first agent with the baselines, by their net profit in the strategy pass.
+
+    kind: of the sessions, such as "held-out". Sampled versions of the same policy are no baselines.
+    """
+    standings = [
+        Standing(
+            agent.name,
+            agent.strategy_figures["net_profit"],
+            len(agent.trades),
+            session_pnl(agent.strategy.equity, decisions.last),
+        )
+        for agent in agents
+    ]
+    return compared(standings, several(len(decisions.ids), f"{kind} session".strip()))
+
+
+def compared(agents: Sequence[Standing], span: str, unit: str = "session", key: str = "") -> str:
+    """`sentence` from standings. span: what was evaluated, as "5 held-out sessions". unit: as in
+    `noise`. key: the key to raise where they are too few (`key_of`)."""
+    first, *others = agents
+    net = first.net
+    made = f"made {signed_dollars(net)} after costs" if first.trades else "never traded"
+    groups: dict[str, list[str]] = {"more than": [], "as much as": [], "less than": []}
+    for other in others:
+        if other.name.startswith("sampled"):
+            continue
+        word = "more than" if net > other.net else "less than" if net < other.net else "as much as"
+        groups[word].append(f"{other.name} ({signed_dollars(other.net)})")
+    ranks = ", ".join(f"{word} {listed(names)}" for word, names in groups.items() if names)
+    parts = [
+        ranks,
+        noise(first, unit, key),
+        "staying flat can be the right answer" if net <= 0 else "",
+    ]
+    text = f"On {span}, '{first.name}' {made}"
+    return (
+        "; ".join(
+            [f"{text}: {parts[0]}" if parts[0] else text, *(part for part in parts[1:] if part)]
+        )
+        + "."
+    )
+
+
+CELL = "text-align:right;padding:1px 8px;white-space:nowrap"
+WORD = "text-align:left;padding:1px 8px;white-space:nowrap"
+HEAD = "text-align:left;padding:6px 8px 1px;font-weight:bold"
+
+
+def html_table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of cells as a table. The first row has the names of the columns.
+
+    A row with fewer cells than the first one is a heading, or a remark that spans the other
+    columns.
+    """
+    width = len(rows[0])
+    head = "".join(f'<th style="{CELL}">{escape(cell)}</th>' for cell in rows[0])
+    body = "".join(_row(row, width) for row in rows[1:])
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _row(row: Sequence[str], width: int) -> str:
+    first, *rest = (escape(cell.strip()) for cell in row)
+    if not rest:
+        return f'<tr><td colspan="{width}" style="{HEAD}">{first}</td></tr>'
+    span = f' colspan="{width - 1}"' if len(row) < width else ""
+    cells = "".join(f'<td{span} style="{CELL}">{cell}</td>' for cell in rest)
+    return f'<tr><td style="{WORD}">{first}</td>{cells}</tr>'
+
+
+def paragraphs(lines: Sequence[str]) -> str:
+    """One small paragraph for each line."""
+    return "".join(f'<p style="margin:2px 0;font-size:90%">{escape(line)}</p>' for line in lines)
+
+
+def picture(png: bytes, alt: str) -> str:
+    """A PNG inside the page."""
+    data = base64.b64encode(png).decode("ascii")
+    return f'<img alt="{escape(alt, quote=True)}" style="max-width:100%" src="data:image/png;base64,{data}"/>'
+
+
+def html_block(title: str, *parts: str) -> str:
+    """A title and parts of HTML in one element."""
+    return (
+        f'<div><p style="margin:2px 0;font-weight:bold">{escape(title)}</p>{"".join(parts)}</div>'
+    )
+
+
 NOT_AVAILABLE = "n/a"
 FORMAT = 1
+PASSES = {
+    "strategy": "account rules off: drawdown, daily loss and target; contract cap stays",
+    "account": "account rules on; a new account opens at the session after one ended",
+}
 
 
-@dataclass(frozen=True)
-class EvaluationResult:
+class Result:
+    """What the results of one symbol, of a set and of `allocate` have in common."""
+
+    agents: Any
+    settings: Any
+    labels: Any
+    provenance: dict[str, Any]
+    history: SplitHistory | None
+
+    def agent(self, name: str) -> Any:
+        """The result of the agent `name`. Raises KeyError, which lists the names of this
+        evaluation.
+        """
+        for result in self.agents:
+            if result.name == name:
+                return result
+        raise KeyError(
+            f"no agent '{name}' in this evaluation (there are: {', '.join(a.name for a in self.agents)})"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for `json.dumps`; undefined figures are None."""
+        raise NotImplementedError
+
+    def verdict(self) -> str:
+        """One sentence: how the first agent compares with the baselines, on which sessions, and
+        whether it can be luck."""
+        raise NotImplementedError
+
+    def trades_of(self, name: str) -> pd.DataFrame:
+        """`trades` of the agent `name`. Raises KeyError."""
+        raise NotImplementedError
+
+    def equity_of(self, name: str) -> pd.DataFrame:
+        """`equity` of the agent `name`. Raises KeyError."""
+        raise NotImplementedError
+
+    @property
+    def trades(self) -> pd.DataFrame:
+        """The trades of the first agent, one row each: times of the exchange, prices in points,
+        money in dollars. Of a set with a column `symbol`; of `allocate` its fills, as in
+        `trades.csv`.
+        """
+        return self.trades_of(self.agents[0].name)
+
+    @property
+    def equity(self) -> pd.DataFrame:
+        """Equity of the first agent in both passes, one row per decision bar, indexed by the time
+        of its close. Of a set with a column `symbol`; of `allocate` as in `equity.csv`.
+        """
+        return self.equity_of(self.agents[0].name)
+
+    @property
+    def figures(self) -> pd.DataFrame:
+        """All figures: one row per (pass, figure), one column per agent."""
+        return frames.figures_frame(self.to_json()["agents"])
+
+    def plot(self, name: str | None = None) -> Figure:
+        """A matplotlib figure: equity and drawdown of the agent `name` (default: the first) in the
+        strategy pass; of a set, of the sum of all symbols' equities.
+        """
+        from jaxtrade.evaluation.plot import draw_equity
+
+        chosen = self.agents[0].name if name is None else name
+        return draw_equity(self.drawn_equity(chosen), title_of(self.settings, chosen))
+
+    def drawn_equity(self, name: str) -> pd.DataFrame:
+        """The equity that `plot` draws."""
+        return self.equity_of(name)
+
+    def agents_json(self) -> dict[str, Any]:
+        """The figures of each agent, by its name."""
+        return {
+            agent.name: {
+                "about": agent.about,
+                "strategy": agent.strategy_figures,
+                "account": agent.account_figures,
+            }
+            for agent in self.agents
+        }
+
+    def document(self) -> dict[str, Any]:
+        """`to_json` of one symbol or a set, without what only one of them has."""
+        return {
+            "format": FORMAT,
+            "settings": self.settings,
+            "labels": list(self.labels),
+            "passes": PASSES,
+            "agents": self.agents_json(),
+            "verdict": self.verdict(),
+            **history_json(self.history),
+        }
+
+    def lines(self, header: Sequence[str], rules: str, cells: list[list[str]]) -> list[str]:
+        """The console table of one symbol or a set. rules: of the account, in words."""
+        body = ruled(aligned(cells))
+        return [
+            *header,
+            rules,
+            "",
+            *body,
+            body[1],
+            *(f"{agent.name}: {agent.about}" for agent in self.agents),
+            "",
+            self.verdict(),
+            *history_lines(self.history),
+        ]
+
+    def __repr__(self) -> str:
+        return repr_of(type(self).__name__, self.to_json())
+
+
+@dataclass(frozen=True, repr=False)
+class EvaluationResult(Result):
     """Results of several agents over the same decision bars, in the order given.
 
     open, high, low, close: int[T] ticks of each market row (mid prices of two-sided bars).
@@ -53,95 +329,57 @@ class EvaluationResult:
     history: SplitHistory | None = None
 
     def table(self) -> str:
-        """The console table: header, both passes with agents as columns, and a verdict of one
-        line.
+        """The console table: header, both passes with agents as columns, a verdict of one line,
+        then the registered sections.
         """
-        return table(self)
+        rules = f"account rules: {rules_text(self.settings['rules'])}"
+        lines = self.lines(self.header(), rules, _cells(self.to_json()))
+        return "\n".join([*lines, *sections(self)])
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for `json.dumps`; undefined figures are None."""
-        return to_json(self)
+        return {**self.document(), "provenance": self.provenance}
 
     def header(self) -> list[str]:
         """The lines above the table: sessions, conventions, costs and labels."""
-        return header(self)
+        return header_of(self.settings, self.labels)
 
-    def agent(self, name: str) -> AgentResult:
-        """The result of the agent `name`. Raises KeyError, which lists the names of this
-        evaluation.
-        """
-        for result in self.agents:
-            if result.name == name:
-                return result
-        raise KeyError(
-            f"no agent '{name}' in this evaluation (there are: {', '.join(a.name for a in self.agents)})"
-        )
-
-    @property
-    def trades(self) -> pd.DataFrame:
-        """The trades of the first agent, one row each: times of the exchange, prices in points,
-        money in dollars.
-        """
-        return self.trades_of(self.agents[0].name)
-
-    @property
-    def equity(self) -> pd.DataFrame:
-        """Equity of the first agent in both passes, one row per decision bar, indexed by the time
-        of its close.
-        """
-        return self.equity_of(self.agents[0].name)
-
-    @property
-    def figures(self) -> pd.DataFrame:
-        """All figures: one row per (pass, figure), one column per agent."""
-        return frames.figures_frame(to_json(self)["agents"])
+    def verdict(self) -> str:
+        split = self.provenance.get("split")
+        return sentence(self.agents, self.decisions, kind_of(split, self.labels))
 
     def trades_of(self, name: str) -> pd.DataFrame:
-        """`trades` of the agent `name`. Raises KeyError."""
         return frames.trades_frame(
             self.agent(name).trades, self.decisions, self.clock, self.close, self.settings["fill"]
         )
 
     def equity_of(self, name: str) -> pd.DataFrame:
-        """`equity` of the agent `name`. Raises KeyError."""
         agent = self.agent(name)
         return frames.equity_frame(
             agent.strategy, agent.account, self.decisions, self.clock, self.start_balance
         )
 
-    def plot(self, name: str | None = None) -> Figure:
-        """A matplotlib figure: equity and drawdown of the agent `name` (default: the first) in the
-        strategy pass.
-        """
-        from jaxtrade.evaluation.plot import draw_equity
-
-        chosen = self.agents[0].name if name is None else name
-        return draw_equity(self.equity_of(chosen), title_of(self.settings, chosen))
-
-    def __repr__(self) -> str:
-        return repr_of("EvaluationResult", to_json(self))
-
     def _repr_html_(self) -> str:
-        return to_html(to_json(self))
+        return to_html(self.to_json())
 
 
-def _money(value: float) -> str:
+def money(value: float) -> str:
     return f"{value:,.2f}"
 
 
-def _percent(value: float) -> str:
+def percent(value: float) -> str:
     return f"{value:.2f} %"
 
 
-def _share(value: float) -> str:
+def share(value: float) -> str:
     return f"{100 * value:.1f} %"
 
 
-def _count(value: float) -> str:
+def count(value: float) -> str:
     return f"{value:,}"
 
 
-def _ratio(value: float) -> str:
+def ratio(value: float) -> str:
     return f"{value:.2f}"
 
 
@@ -149,28 +387,28 @@ FigureRow = tuple[str, str, Callable[[Any], str]]
 NO_LIMITS = "no limits"
 ALONE = "the account has no limits: one pass"  # in the title of a table that shows one pass
 STRATEGY_ROWS: tuple[FigureRow, ...] = (
-    ("net profit ($)", "net_profit", _money),
-    ("return", "return_pct", _percent),
-    ("daily Sharpe", "sharpe_daily", _ratio),
-    ("max drawdown ($)", "max_drawdown", _money),
-    ("trades", "trades", _count),
-    ("win rate", "win_rate", _share),
-    ("profit factor", "profit_factor", _ratio),
-    ("average trade ($)", "average_trade", _money),
-    ("sides per session", "turnover", _ratio),
-    ("time in market", "exposure", _share),
-    ("commission ($)", "commission", _money),
-    ("slippage ($)", "slippage", _money),
+    ("net profit ($)", "net_profit", money),
+    ("return", "return_pct", percent),
+    ("daily Sharpe", "sharpe_daily", ratio),
+    ("max drawdown ($)", "max_drawdown", money),
+    ("trades", "trades", count),
+    ("win rate", "win_rate", share),
+    ("profit factor", "profit_factor", ratio),
+    ("average trade ($)", "average_trade", money),
+    ("sides per session", "turnover", ratio),
+    ("time in market", "exposure", share),
+    ("commission ($)", "commission", money),
+    ("slippage ($)", "slippage", money),
 )
 ACCOUNT_ROWS: tuple[FigureRow, ...] = (
-    ("net profit ($)", "net_profit", _money),
-    ("accounts opened", "accounts", _count),
-    ("  passed", "passed", _count),
-    ("  bust", "bust", _count),
-    ("  failed, daily loss", "failed_daily_loss", _count),
-    ("  open at end", "open_at_end", _count),
-    ("breaches", "breaches", _count),
-    ("best session share", "best_session_share", _share),
+    ("net profit ($)", "net_profit", money),
+    ("accounts opened", "accounts", count),
+    ("  passed", "passed", count),
+    ("  bust", "bust", count),
+    ("  failed, daily loss", "failed_daily_loss", count),
+    ("  open at end", "open_at_end", count),
+    ("breaches", "breaches", count),
+    ("best session share", "best_session_share", share),
 )
 
 
@@ -247,11 +485,6 @@ def title_of(settings: Mapping[str, Any], agent: str) -> str:
     return f"{agent} on {settings['market']}, {span_of(settings)}"
 
 
-def header(result: EvaluationResult) -> list[str]:
-    """Header lines: the evaluated sessions, the conventions, the costs and the labels."""
-    return header_of(result.settings, result.labels)
-
-
 def header_of(s: dict[str, Any], labels: Sequence[str]) -> list[str]:
     """`header` from the settings and labels of an evaluation."""
     return [
@@ -261,14 +494,6 @@ def header_of(s: dict[str, Any], labels: Sequence[str]) -> list[str]:
         f"fills: {s['fill'].replace('_', ' ')}; intrabar order: {s['intrabar']}; marks: {s['mark']}; "
         f"{several(s['contracts_per_entry'], 'contract')} per entry",
     ] + [f"NOTE: {label}" for label in labels]
-
-
-def verdict(result: EvaluationResult) -> str:
-    """One sentence: how the first agent compares with the baselines, on which sessions, and whether
-    it can be luck.
-    """
-    split = result.provenance.get("split")
-    return sentence(result.agents, result.decisions, kind_of(split, result.labels))
 
 
 def kind_of(split: str | None, labels: Sequence[str]) -> str:
@@ -294,83 +519,31 @@ def _cells(document: Mapping[str, Any]) -> list[list[str]]:
     """The cells of the table: names of the agents, then a block for each pass. document: as from
     `to_json`.
     """
-    settings, agents = document["settings"], document["agents"]
-    alone, sessions = one_pass(document), settings["sessions"]
-    strategy = f"Strategy ({ALONE if alone else 'account rules off'})"
-    cells = [
-        ["", *agents],
-        *block(strategy, STRATEGY_ROWS, [each["strategy"] for each in agents.values()], sessions),
-    ]
-    return (
-        cells
-        if alone
-        else [
-            *cells,
-            *block(
-                f"Account (rules on: {settings['account']})",
-                ACCOUNT_ROWS,
-                [each["account"] for each in agents.values()],
-                sessions,
-            ),
-        ]
-    )
+    strategy = f"Strategy ({ALONE if one_pass(document) else 'account rules off'})"
+    return [["", *document["agents"]], *pass_cells(document, strategy, "Account")]
 
 
-def table(result: EvaluationResult) -> str:
-    """The console table, with agents as columns and the two passes as labelled blocks, then the
-    registered sections.
-    """
-    body = ruled(aligned(_cells(to_json(result))))
-    legend = [f"{agent.name}: {agent.about}" for agent in result.agents]
-    rules = f"account rules: {rules_text(result.settings['rules'])}"
-    return "\n".join(
-        [
-            *header(result),
-            rules,
-            "",
-            *body,
-            body[1],
-            *legend,
-            "",
-            verdict(result),
-            *history_lines(result.history),
-            *sections(result),
-        ]
-    )
-
-
-def to_json(result: EvaluationResult) -> dict[str, Any]:
-    """The evaluation as plain data; undefined figures are None."""
-    return {
-        "format": FORMAT,
-        "settings": result.settings,
-        "labels": list(result.labels),
-        "passes": {
-            "strategy": "account rules off: drawdown, daily loss and target; contract cap stays",
-            "account": "account rules on; a new account opens at the session after one ended",
-        },
-        "agents": {
-            agent.name: {
-                "about": agent.about,
-                "strategy": agent.strategy_figures,
-                "account": agent.account_figures,
-            }
-            for agent in result.agents
-        },
-        "verdict": verdict(result),
-        **history_json(result.history),
-        "provenance": result.provenance,
-    }
+def pass_cells(document: Mapping[str, Any], strategy: str, account: str) -> list[list[str]]:
+    """The blocks of both passes, or of the one that says all. strategy: title of the first;
+    account: how that of the second begins."""
+    settings, agents = document["settings"], document["agents"].values()
+    sessions = settings["sessions"]
+    cells = block(strategy, STRATEGY_ROWS, [each["strategy"] for each in agents], sessions)
+    if one_pass(document):
+        return cells
+    title = f"{account} (rules on: {settings['account']})"
+    return cells + block(title, ACCOUNT_ROWS, [each["account"] for each in agents], sessions)
 
 
 def to_html(document: Mapping[str, Any]) -> str:
     """The table for a notebook. document: as from `to_json`."""
-    first, *rest = header_of(document["settings"], document["labels"])
-    return html.block(
-        first,
-        html.paragraphs(rest),
-        html.table(_cells(document)),
-        html.paragraphs([document["verdict"]]),
+    return page_of(document, header_of(document["settings"], document["labels"]), _cells(document))
+
+
+def page_of(document: Mapping[str, Any], header: Sequence[str], cells: list[list[str]]) -> str:
+    """Header, table and verdict as HTML."""
+    return html_block(
+        header[0], paragraphs(header[1:]), html_table(cells), paragraphs([document["verdict"]])
     )
 
 

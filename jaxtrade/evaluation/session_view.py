@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxtrade.env.rules import NO_FLOOR
 from jaxtrade.env.state import EnvParams, ExitReason
-from jaxtrade.evaluation.backtest import DecisionBars, Record
+from jaxtrade.evaluation.record import DecisionBars, Record
 from jaxtrade.evaluation.trades import assemble_trades
 
 if TYPE_CHECKING:

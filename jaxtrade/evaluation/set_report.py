@@ -2,7 +2,8 @@
 together.
 
 Every symbol trades an account of its own, under the same rules. What is pooled adds these accounts
-up (`pooled`).
+up (`pooled`). Money is integer mills until the figures, which are dollars. A figure that is
+undefined is None.
 """
 
 from __future__ import annotations
@@ -12,22 +13,195 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from jaxtrade.evaluation import frames, html, report
-from jaxtrade.evaluation.openings import SplitHistory, history_json, history_lines
-from jaxtrade.evaluation.pooled import PooledAgent, pooled, trade_dates
+import numpy as np
+
+from jaxtrade.evaluation import frames, metrics, report
+from jaxtrade.evaluation.figures import AgentResult, Figures
+from jaxtrade.evaluation.openings import SplitHistory
 from jaxtrade.evaluation.report import (
     ACCOUNT_ROWS,
     STRATEGY_ROWS,
     EvaluationResult,
     FigureRow,
+    Standing,
     block,
+    compared,
+    key_of,
 )
-from jaxtrade.evaluation.verdict import Standing, compared, key_of
-from jaxtrade.text import aligned, ruled, several
+from jaxtrade.text import in_dollars, several, short_repr
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.figure import Figure
+
+
+SUMS = (
+    "accounts",
+    "passed",
+    "bust",
+    "failed_daily_loss",
+    "open_at_end",
+    "reached_target",
+    "breaches",
+    "trades",
+    "illegal_actions",
+    "idle_bars",
+)
+
+
+@dataclass(frozen=True)
+class PooledAgent:
+    """The figures of one agent over all symbols of a set; those of each symbol are in its own
+    evaluation.
+
+    pnl: int64[n] mills, profit of the strategy pass by trade date, over all symbols. trades: their
+        number in that pass.
+    """
+
+    name: str
+    about: str
+    strategy_figures: Figures
+    account_figures: Figures
+    pnl: np.ndarray
+    trades: int
+
+    def __repr__(self) -> str:
+        return short_repr(
+            "PooledAgent",
+            self.name,
+            several(self.trades, "trade"),
+            f"net {in_dollars(self.strategy_figures['net_profit'])}",
+        )
+
+
+def pooled(results: Sequence[EvaluationResult]) -> tuple[PooledAgent, ...]:
+    """Each agent over all symbols, in the order of the agents. results: one for each symbol, with
+    the same agents.
+
+    Raises ValueError if their agents differ.
+    """
+    names = [[agent.name for agent in result.agents] for result in results]
+    if any(each != names[0] for each in names):
+        raise ValueError(f"the symbols were evaluated with different agents: {names}")
+    return tuple(
+        _pooled_agent(results, [result.agents[i] for result in results])
+        for i in range(len(names[0]))
+    )
+
+
+def trade_dates(results: Sequence[EvaluationResult]) -> np.ndarray:
+    """datetime64[D][n]: every trade date of any symbol, in order."""
+    return np.unique(np.concatenate([result.decisions.date for result in results]))
+
+
+def by_date(results: Sequence[EvaluationResult], pnl: Sequence[np.ndarray]) -> np.ndarray:
+    """int64[n]: the sum by trade date of each symbol's P&L by session."""
+    dates = trade_dates(results)
+    total = np.zeros(len(dates), np.int64)
+    for result, each in zip(results, pnl, strict=True):
+        total[np.searchsorted(dates, result.decisions.date)] += each
+    return total
+
+
+def total_equity(results: Sequence[EvaluationResult], equity: Sequence[np.ndarray]) -> np.ndarray:
+    """int64[K] mills: the sum of the symbols' equities at each of the K times at which any of them
+    is marked.
+
+    equity: int64[L] of each symbol, at the close of the bar after each decision. Between its own
+        marks, a symbol keeps
+    its latest one; before the first it has made nothing.
+    """
+    times = [
+        result.clock.time[result.decisions.rows + 1] + result.clock.bar_seconds
+        for result in results
+    ]
+    union = np.unique(np.concatenate(times))
+    total = np.zeros(len(union), np.int64)
+    for own, marks in zip(times, equity, strict=True):
+        known = np.searchsorted(own, union, side="right")
+        total += np.concatenate([[0], marks])[known]
+    return total
+
+
+def _pooled_agent(
+    results: Sequence[EvaluationResult], agents: Sequence[AgentResult]
+) -> PooledAgent:
+    pnl = by_date(
+        results,
+        [
+            metrics.session_pnl(agent.strategy.equity, result.decisions.last)
+            for agent, result in zip(agents, results, strict=True)
+        ],
+    )
+    return PooledAgent(
+        agents[0].name,
+        agents[0].about,
+        _strategy(results, agents, pnl),
+        _account(results, agents),
+        pnl,
+        sum(len(agent.trades) for agent in agents),
+    )
+
+
+def _strategy(
+    results: Sequence[EvaluationResult], agents: Sequence[AgentResult], pnl: np.ndarray
+) -> Figures:
+    """The figures of `figures.strategy_figures`, with these meanings for a set.
+
+    return_pct: of the sum of all start balances. sharpe_daily, best_session, worst_session: of the
+        P&L by trade date.
+    max_drawdown: of the total equity. turnover: sides of all symbols per trade date. exposure:
+        share of all decision
+    bars. Figures of trades are over the trades of all symbols.
+    """
+    net = np.concatenate([agent.trades.net for agent in agents])
+    own: list[Figures] = [agent.strategy_figures for agent in agents]
+    bars = [len(result.decisions.rows) for result in results]
+    profit = int(pnl.sum()) / 1000
+    return {
+        "net_profit": profit,
+        "return_pct": 100 * profit / sum(result.start_balance for result in results),
+        "sharpe_daily": metrics.daily_sharpe(pnl),
+        "max_drawdown": metrics.max_drawdown(
+            total_equity(results, [agent.strategy.equity for agent in agents])
+        )
+        / 1000,
+        "best_session": int(pnl.max()) / 1000,
+        "worst_session": int(pnl.min()) / 1000,
+        "trades": len(net),
+        "win_rate": metrics.win_rate(net),
+        "profit_factor": metrics.profit_factor(net),
+        "average_trade": metrics.average(net / 1000),
+        "average_mae_ticks": metrics.average(
+            np.concatenate([agent.trades.mae for agent in agents])
+        ),
+        "average_mfe_ticks": metrics.average(
+            np.concatenate([agent.trades.mfe for agent in agents])
+        ),
+        "turnover": int(sum(2 * agent.trades.contracts.sum() for agent in agents)) / len(pnl),
+        "exposure": sum(each["exposure"] * count for each, count in zip(own, bars, strict=True))
+        / sum(bars),
+        "commission": int(sum(agent.trades.commission.sum() for agent in agents)) / 1000,
+        "slippage": int(sum(agent.trades.slippage.sum() for agent in agents)) / 1000,
+        "illegal_actions": sum(each["illegal_actions"] for each in own),
+    }
+
+
+def _account(results: Sequence[EvaluationResult], agents: Sequence[AgentResult]) -> Figures:
+    """The figures of `figures.account_figures`: sums over the accounts of all symbols.
+    best_session_share: of the accounts' P&L by trade date."""
+    own: list[dict[str, Any]] = [agent.account_figures for agent in agents]
+    pnl = [
+        metrics.account_session_pnl(
+            agent.account.equity, agent.account.account, result.decisions.last
+        )
+        for agent, result in zip(agents, results, strict=True)
+    ]
+    total = by_date(results, pnl)
+    return {name: sum(each[name] for each in own) for name in SUMS} | {
+        "net_profit": int(total.sum()) / 1000,
+        "best_session_share": metrics.best_session_share(total),
+    }
+
 
 # Rows of a symbol's block: enough to see where the result comes from. The symbol's own table has
 # all of them.
@@ -46,8 +220,8 @@ SAME = (
 )
 
 
-@dataclass(frozen=True)
-class SetResult:
+@dataclass(frozen=True, repr=False)
+class SetResult(report.Result):
     """The evaluations of a set's symbols over the same split, by symbol, with the same agents.
 
     provenance: versions, device and digests. digests: sha256 of the run's configuration and of all
@@ -105,86 +279,58 @@ class SetResult:
             for label, symbols in found.items()
         )
 
-    def agent(self, name: str) -> PooledAgent:
-        """The agent `name` over all symbols. Raises KeyError, which lists the names of this
-        evaluation.
-        """
-        for agent in self.agents:
-            if agent.name == name:
-                return agent
-        raise KeyError(
-            f"no agent '{name}' in this evaluation (there are: {', '.join(a.name for a in self.agents)})"
-        )
-
     def header(self) -> list[str]:
         """The lines above the table: sessions, conventions, costs of each symbol, and labels."""
-        return header(self)
+        each = {symbol: own.settings for symbol, own in self.symbols.items()}
+        return header_of(each, self.settings, self.labels)
 
     def table(self) -> str:
         """The console table: a block for each symbol, then all of them together, and a verdict of
         one line.
         """
-        return table(self)
+        rules = (
+            f"one account for each symbol, start ${self.settings['start_balance']:,.0f}; account rules: "
+            f"{report.rules_text(self.settings['rules'])}"
+        )
+        return "\n".join(self.lines(self.header(), rules, _cells(self.to_json())))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for `json.dumps`; undefined figures are None."""
-        return to_json(self)
-
-    @property
-    def trades(self) -> pd.DataFrame:
-        """The trades of the first agent on every symbol, with a column `symbol`. See
-        `EvaluationResult.trades`.
+        """Plain data for `json.dumps`; undefined figures are None. agents: over all symbols.
+        symbols: the document of each symbol's evaluation.
         """
-        return self.trades_of(self.agents[0].name)
+        each = {symbol: own.to_json() for symbol, own in self.symbols.items()}
+        return {**self.document(), "symbols": each, "provenance": self.provenance}
 
-    @property
-    def equity(self) -> pd.DataFrame:
-        """Equity of the first agent on every symbol, with a column `symbol`. See
-        `EvaluationResult.equity`.
-        """
-        return self.equity_of(self.agents[0].name)
-
-    @property
-    def figures(self) -> pd.DataFrame:
-        """All figures over all symbols: one row per (pass, figure), one column per agent."""
-        return frames.figures_frame(to_json(self)["agents"])
+    def verdict(self) -> str:
+        split = self.provenance.get("split")
+        standings = [
+            Standing(agent.name, agent.strategy_figures["net_profit"], agent.trades, agent.pnl)
+            for agent in self.agents
+        ]
+        kind = report.kind_of(split, self.labels)
+        dates = several(self.settings["sessions"], f"{kind} trade date".strip())
+        return compared(
+            standings,
+            f"{dates} of {several(len(self.symbols), 'symbol')}",
+            "trade date",
+            key_of(split),
+        )
 
     def trades_of(self, name: str) -> pd.DataFrame:
-        """`trades` of the agent `name`. Raises KeyError."""
         return frames.by_symbol(
             {symbol: result.trades_of(name) for symbol, result in self.symbols.items()}
         )
 
     def equity_of(self, name: str) -> pd.DataFrame:
-        """`equity` of the agent `name`. Raises KeyError."""
         return frames.by_symbol(
             {symbol: result.equity_of(name) for symbol, result in self.symbols.items()}
         )
 
-    def plot(self, name: str | None = None) -> Figure:
-        """A matplotlib figure: the sum of all symbols' equities and its drawdown, strategy pass
-        (default: first agent).
-        """
-        from jaxtrade.evaluation.plot import draw_equity
-
-        chosen = self.agents[0].name if name is None else name
-        total = frames.summed_equity(self.equity_of(chosen), self.settings["start_balance"])
-        return draw_equity(total, report.title_of(self.settings, chosen))
-
-    def __repr__(self) -> str:
-        return report.repr_of("SetResult", to_json(self))
+    def drawn_equity(self, name: str) -> pd.DataFrame:
+        return frames.summed_equity(self.equity_of(name), self.settings["start_balance"])
 
     def _repr_html_(self) -> str:
-        return to_html(to_json(self))
-
-
-def header(result: SetResult) -> list[str]:
-    """Header lines of a set."""
-    return header_of(
-        {symbol: each.settings for symbol, each in result.symbols.items()},
-        result.settings,
-        result.labels,
-    )
+        return to_html(self.to_json())
 
 
 def header_of(
@@ -204,30 +350,11 @@ def header_of(
     ] + [f"NOTE: {label}" for label in labels]
 
 
-def verdict(result: SetResult) -> str:
-    """One sentence about all symbols together: the first agent and the baselines, and whether it
-    can be luck.
-    """
-    split = result.provenance.get("split")
-    kind = report.kind_of(split, result.labels)
-    standings = [
-        Standing(agent.name, agent.strategy_figures["net_profit"], agent.trades, agent.pnl)
-        for agent in result.agents
-    ]
-    dates = several(result.settings["sessions"], f"{kind} trade date".strip())
-    return compared(
-        standings,
-        f"{dates} of {several(len(result.symbols), 'symbol')}",
-        "trade date",
-        key_of(split),
-    )
-
-
 def _cells(document: Mapping[str, Any]) -> list[list[str]]:
     """The cells of the table: names of the agents, a block for each symbol, then two for all of
     them together.
     """
-    settings, agents, alone = document["settings"], document["agents"], report.one_pass(document)
+    agents, alone = document["agents"], report.one_pass(document)
     cells, off = [["", *agents]], "" if alone else ", account rules off"
     for symbol, own in document["symbols"].items():
         sessions = own["settings"]["sessions"]
@@ -240,84 +367,15 @@ def _cells(document: Mapping[str, Any]) -> list[list[str]]:
             cells += block(
                 "", rows, [each["account"] for each in own["agents"].values()], sessions
             )[1:]
-    count, dates = several(len(document["symbols"]), "symbol"), settings["sessions"]
+    count = several(len(document["symbols"]), "symbol")
     title = report.ALONE.replace("account has", "accounts have") if alone else "account rules off"
-    cells += block(
-        f"All {count}, strategy ({title})",
-        STRATEGY_ROWS,
-        [each["strategy"] for each in agents.values()],
-        dates,
+    return cells + report.pass_cells(
+        document, f"All {count}, strategy ({title})", f"All {count}, accounts"
     )
-    return (
-        cells
-        if alone
-        else [
-            *cells,
-            *block(
-                f"All {count}, accounts (rules on: {settings['account']})",
-                ACCOUNT_ROWS,
-                [each["account"] for each in agents.values()],
-                dates,
-            ),
-        ]
-    )
-
-
-def table(result: SetResult) -> str:
-    """The console table of a set, with agents as columns."""
-    body = ruled(aligned(_cells(to_json(result))))
-    legend = [f"{agent.name}: {agent.about}" for agent in result.agents]
-    rules = (
-        f"one account for each symbol, start ${result.settings['start_balance']:,.0f}; account rules: "
-        f"{report.rules_text(result.settings['rules'])}"
-    )
-    return "\n".join(
-        [
-            *header(result),
-            rules,
-            "",
-            *body,
-            body[1],
-            *legend,
-            "",
-            verdict(result),
-            *history_lines(result.history),
-        ]
-    )
-
-
-def to_json(result: SetResult) -> dict[str, Any]:
-    """The evaluation as plain data. agents: over all symbols. symbols: the document of each
-    symbol's evaluation.
-    """
-    each = {symbol: own.to_json() for symbol, own in result.symbols.items()}
-    return {
-        "format": report.FORMAT,
-        "settings": result.settings,
-        "labels": list(result.labels),
-        "passes": next(iter(each.values()))["passes"],
-        "agents": {
-            agent.name: {
-                "about": agent.about,
-                "strategy": agent.strategy_figures,
-                "account": agent.account_figures,
-            }
-            for agent in result.agents
-        },
-        "verdict": verdict(result),
-        **history_json(result.history),
-        "symbols": each,
-        "provenance": result.provenance,
-    }
 
 
 def to_html(document: Mapping[str, Any]) -> str:
     """The table for a notebook. document: as from `to_json`."""
     each = {symbol: own["settings"] for symbol, own in document["symbols"].items()}
-    first, *rest = header_of(each, document["settings"], document["labels"])
-    return html.block(
-        first,
-        html.paragraphs(rest),
-        html.table(_cells(document)),
-        html.paragraphs([document["verdict"]]),
-    )
+    header = header_of(each, document["settings"], document["labels"])
+    return report.page_of(document, header, _cells(document))

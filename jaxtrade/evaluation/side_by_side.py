@@ -1,26 +1,325 @@
 """The compiled program of an evaluation: agents and sessions as lanes of one scan over decision
-bars.
+bars, each with the bits that it has alone, and the `transition` of training.
+
+A matrix product may add its terms in another order when it has another number of rows, and an agent
+that is almost undecided may then choose otherwise. So a policy never sees how many others decide
+beside it: its observations go through it in blocks of `WIDTH` rows, however many there are. An
+evaluation of one agent fills its block with copies.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import struct
 
-from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.env import rules
+from jaxtrade.env.dynamics import TradingEnv, next_session
+from jaxtrade.env.episode import end_reason
 from jaxtrade.env.leg import select
-from jaxtrade.env.state import EnvParams
-from jaxtrade.evaluation.agents import Agent
-from jaxtrade.evaluation.deciding import Group, Shapes, decide, group_of, parted, shapes_of
-from jaxtrade.evaluation.record import Record
-from jaxtrade.evaluation.stepping import Progress, Start, at_last_bar, begin, joint, settle_bar
+from jaxtrade.env.reference import ObservationRef
+from jaxtrade.env.rewards import StepEvent, total, weighted_terms
+from jaxtrade.env.state import Account, EndReason, EnvParams, EnvState, Order
+from jaxtrade.evaluation.baselines import Act, Agent, Forget
+from jaxtrade.evaluation.record import Leaf, Record
 from jaxtrade.types import Array, PyTree
+
+RULE_ENDS = (EndReason.BUST, EndReason.DAILY_LOSS, EndReason.TARGET)
+
+
+class Start(NamedTuple):
+    """An account at the start of a session, int32[]: mills from the start balance, its high-water
+    mark, trade dates with a fill, and the number of accounts before it. On the host int64[n], of n
+    sessions."""
+
+    balance: Leaf
+    high_water: Leaf
+    days: Leaf
+    number: Leaf
+
+
+class Progress(struct.PyTreeNode):
+    """Where an evaluation stands between two bars."""
+
+    state: EnvState
+    first: Array  # bool[]: an episode starts at this bar
+    over: Array  # bool[]: the account has ended, and the rest of its session is stepped flat
+    number: Array  # int32[]: number of accounts before this one
+
+
+def begin(env: TradingEnv, params: EnvParams, slot: Array, start: Start | None = None) -> Progress:
+    """At the first decision bar of session `slot` of the set. start: of its account; default: a new
+    one, the first.
+    """
+    state = env.reset_at(params, slot, params.market.sessions.first[params.sessions.ids[slot]])
+    if start is None:
+        return Progress(state, jnp.bool_(True), jnp.bool_(False), jnp.int32(0))
+    account = state.account.replace(
+        balance=start.balance,
+        equity=start.balance,
+        session_equity=start.balance,
+        high_water=start.high_water,
+        days=start.days,
+    )
+    return Progress(state.replace(account=account), jnp.bool_(True), jnp.bool_(False), start.number)
+
+
+def at_last_bar(state: EnvState, params: EnvParams) -> Array:
+    """bool[]: whether the decision at `state` is the last one of its session."""
+    return state.row >= params.market.sessions.last[params.sessions.ids[state.slot]]
+
+
+def joint(at: Progress) -> Any:
+    """All of a progress on which later bars of the record depend. It leaves out how long the
+    episode has lasted and its statistics, which an evaluation neither reads nor records, and the
+    seed of starts, from which it never draws."""
+    state = at.state
+    return (
+        state.row,
+        state.slot,
+        state.sessions_left,
+        state.position,
+        state.account,
+        state.record,
+        at.first,
+        at.over,
+        at.number,
+    )
+
+
+def order_is_legal(state: EnvState, order: Order, params: EnvParams) -> Array:
+    """bool[]: True if the order stays within the contract cap, and if it opens (or flips) a
+    position only where the calendar and the account permit it."""
+    opens = (order.quantity != 0) & (jnp.sign(order.quantity) != jnp.sign(state.position.quantity))
+    within = jnp.abs(order.quantity) <= params.account.max_contracts
+    return (~opens | rules.may_open(state, params)) & within
+
+
+def _account_end(state: EnvState, params: EnvParams) -> Array:
+    """int32[] EndReason if the account's rules end it (bust, daily loss, target), else NONE."""
+    reason = end_reason(state, params)
+    by_rule = functools.reduce(jnp.logical_or, [reason == end for end in RULE_ENDS])
+    return jnp.where(by_rule, reason, EndReason.NONE).astype(jnp.int32)
+
+
+def settle_bar(
+    env: TradingEnv,
+    rewarded: bool,
+    params: EnvParams,
+    renew: Array,
+    at: Progress,
+    ref: ObservationRef,
+    order: Order,
+    action: Array,
+) -> tuple[Progress, Record]:
+    """Step one decision bar; after the last one of a session also jump to the next session.
+
+    ref: of `at.state`. order, action: what the agent decided there. renew: bool[], whether money is
+        counted per
+    session.
+    """
+    state = at.state
+    moved, event = env.transition(state, order, params)
+    end = jnp.where(at.over, EndReason.NONE, _account_end(moved, params)).astype(jnp.int32)
+    over = at.over | (end != EndReason.NONE)
+    legal = (action < 0) | ref.mask[jnp.maximum(action, 0)]
+    step = StepEvent(action, ~legal, event, env.actions)
+    reward = total(weighted_terms(state, moved, step, params)) if rewarded else None
+    record = Record(
+        row=state.row,
+        ref=ref,
+        action=jnp.asarray(action, jnp.int32),
+        legal=legal & order_is_legal(state, order, params),
+        carried=state.position.quantity,
+        quantity=moved.position.quantity,
+        stop=moved.position.stop,
+        event=event,
+        equity=moved.account.equity,
+        high_water=moved.account.high_water,
+        account=at.number,
+        active=~at.over,
+        end=end,
+        target=rules.target_reached(moved.position, moved.account, params.account) & ~at.over,
+        reward=None if reward is None else jnp.where(at.over, 0.0, reward),
+        target_level=moved.position.target,
+    )
+    # After an account's end the session goes on without entries, so that both passes visit every
+    # decision bar.
+    locked = moved.replace(account=moved.account.replace(locked=moved.account.locked | over))
+    jumped = next_session(
+        moved.replace(account=select(over | renew, Account.new(), moved.account)), params
+    )
+    session_over = at_last_bar(state, params)
+    episode_over = over | (jumped.sessions_left < 0)
+    jumped = jumped.replace(
+        sessions_left=jnp.where(episode_over, params.episode_sessions - 1, jumped.sessions_left),
+        record=select(episode_over, env.new_record(), jumped.record),
+    )
+    return Progress(
+        state=select(session_over, jumped, locked),
+        first=session_over & episode_over,
+        over=over & ~session_over,
+        number=at.number + (over & session_over).astype(jnp.int32),
+    ), record
+
+
+WIDTH = 4  # rows of a block: the fewest that a CPU multiplies as fast as one
+PRODUCTS = ("dot_general", "conv_general_dilated")
+
+
+class Group(NamedTuple):
+    """Agents that decide by the same function: `count` of them, each in `lanes` places at once
+    (static).
+
+    fixed: for each leaf of the carry, whether `act` and `forget` pass it on unchanged. Such
+        knowledge (the weights of a
+    policy) is held once for each agent, and not carried from bar to bar. blocked: whether `act`
+    multiplies matrices.
+    """
+
+    act: Act
+    forget: Forget
+    fixed: tuple[bool, ...]
+    blocked: bool
+    count: int
+    lanes: int
+
+
+def group_of(agents: Sequence[Agent], lanes: int, inputs: tuple[Any, ...]) -> Group:
+    """The group of agents with one `act` and one `forget`. inputs: shapes of an act's state, ref,
+    params and key.
+    """
+    first = agents[0]
+    fixed, blocked = _traits(first.act, first.forget, shapes_of(first.carry), shapes_of(inputs))
+    return Group(first.act, first.forget, fixed, blocked, len(agents), lanes)
+
+
+Shapes = tuple[Any, tuple[jax.ShapeDtypeStruct, ...]]  # structure and leaves of a tree; hashable
+
+
+def shapes_of(tree: PyTree) -> Shapes:
+    """The structure of a tree, and shape and type of its leaves."""
+    leaves, structure = jax.tree.flatten(tree)
+    return structure, tuple(
+        jax.ShapeDtypeStruct(np.shape(leaf), jax.dtypes.result_type(leaf)) for leaf in leaves
+    )
+
+
+@functools.cache
+def _traits(act: Act, forget: Forget, carry: Any, inputs: Any) -> tuple[tuple[bool, ...], bool]:
+    """(fixed, blocked) of a group; the shapes are as from `shapes_of`."""
+
+    def decide(carry: PyTree, first_bar: Array, *inputs: Any) -> Any:
+        return act(forget(carry, first_bar), *inputs)
+
+    traced = jax.make_jaxpr(decide)(
+        jax.tree.unflatten(*carry),
+        jax.ShapeDtypeStruct((), jnp.bool_),
+        *jax.tree.unflatten(*inputs),
+    ).jaxpr
+    size = len(carry[1])
+    fixed = tuple(
+        out is into for out, into in zip(traced.outvars[:size], traced.invars[:size], strict=True)
+    )
+    return fixed, _multiplies(traced)
+
+
+def _multiplies(traced: Any) -> bool:
+    """Whether a jaxpr, or one inside of it, has a matrix product."""
+    for equation in traced.eqns:
+        if equation.primitive.name in PRODUCTS:
+            return True
+        for value in jax.tree.leaves(
+            list(equation.params.values()), is_leaf=lambda x: hasattr(x, "eqns")
+        ):
+            inner = getattr(value, "jaxpr", value)
+            if hasattr(inner, "eqns") and _multiplies(inner):
+                return True
+    return False
+
+
+def parted(group: Group, carries: PyTree) -> tuple[list[Array], list[Array]]:
+    """(knowledge, memory): the leaves of carries [count, ...] that stay, and those that change, for
+    every lane.
+    """
+    leaves = jax.tree.leaves(carries)
+    knowledge = [leaf for leaf, stays in zip(leaves, group.fixed, strict=True) if stays]
+    memory = [
+        jnp.repeat(leaf[:, None], group.lanes, axis=1)
+        for leaf, stays in zip(leaves, group.fixed, strict=True)
+        if not stays
+    ]
+    return knowledge, memory
+
+
+def decide(
+    group: Group,
+    like: PyTree,
+    knowledge: list[Array],
+    memory: list[Array],
+    given: Any,
+    params_of: Callable[[Any], Any],
+) -> tuple[list[Array], Any, Array]:
+    """One decision of every agent of a group in each of its lanes.
+
+    Args:
+        like: a carry, for its structure. knowledge: [count, ...]. memory: [count, lanes, ...].
+        given: (first, state, ref, own parameters, key), leaves [count, lanes, ...].
+        params_of: the parameters of a lane from its own ones.
+    Returns:
+        (memory, order, action), leaves [count, lanes, ...].
+    """
+    tree = jax.tree.structure(like)
+
+    def one(
+        known: list[Array], remembered: list[Array], given: Any
+    ) -> tuple[list[Array], Any, Array]:
+        first, state, ref, own, key = given
+        stays, changes = iter(known), iter(remembered)
+        carry = jax.tree.unflatten(tree, [next(stays if each else changes) for each in group.fixed])
+        carry, order, action = group.act(
+            group.forget(carry, first), state, ref, params_of(own), key
+        )
+        kept = [
+            leaf for leaf, each in zip(jax.tree.leaves(carry), group.fixed, strict=True) if not each
+        ]
+        return kept, order, jnp.asarray(action, jnp.int32)
+
+    every = jax.vmap(jax.vmap(one, (None, 0, 0)))
+    if not group.blocked:
+        return every(knowledge, memory, given)
+    blocks = -(-group.lanes // WIDTH)
+    packed = jax.tree.map(lambda x: _blocks(x, blocks), (memory, given))
+    if blocks == 1:
+        found = every(
+            knowledge, *jax.lax.optimization_barrier(jax.tree.map(lambda x: x[0], packed))
+        )
+        found = jax.tree.map(lambda x: x[None], jax.lax.optimization_barrier(found))
+    else:
+        found = jax.lax.map(lambda block: every(knowledge, *block), packed)
+    return jax.tree.map(lambda x: _unblocked(x, group.lanes), found)
+
+
+def _blocks(x: Array, blocks: int) -> Array:
+    """[count, lanes, ...] -> [blocks, count, WIDTH, ...], filled up with copies of the last
+    lane.
+    """
+    missing = blocks * WIDTH - x.shape[1]
+    if missing:
+        x = jnp.concatenate([x, jnp.repeat(x[:, -1:], missing, axis=1)], axis=1)
+    return jnp.moveaxis(x.reshape(x.shape[0], blocks, WIDTH, *x.shape[2:]), 1, 0)
+
+
+def _unblocked(x: Array, lanes: int) -> Array:
+    """The inverse of `_blocks`."""
+    x = jnp.moveaxis(x, 0, 1)
+    return x.reshape(x.shape[0], x.shape[1] * x.shape[2], *x.shape[3:])[:, :lanes]
 
 
 class Shape(NamedTuple):

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtrade.env.money import muldiv_host, tick_mills
 from jaxtrade.env.rules import NO_FLOOR
 from jaxtrade.env.state import EndReason, EnvParams, ExitReason
-from jaxtrade.evaluation.backtest import DecisionBars, Record
+from jaxtrade.evaluation.record import DecisionBars, Record
 from jaxtrade.text import in_dollars, several, short_repr
 
 Whole = Any  # int or a NumPy integer

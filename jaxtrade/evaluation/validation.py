@@ -5,6 +5,7 @@ all others.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -12,10 +13,10 @@ import numpy as np
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.portfolio.dynamics import PortfolioEnv
 from jaxtrade.env.state import EnvParams
-from jaxtrade.evaluation.agents import greedy
 from jaxtrade.evaluation.backtest import Lane
+from jaxtrade.evaluation.baselines import forget_episode, greedy
+from jaxtrade.evaluation.joint_backtest import JointAgent, PolicyAct, backtest
 from jaxtrade.evaluation.passes import begin_account, run_account
-from jaxtrade.evaluation.portfolio import validation as joint
 from jaxtrade.evaluation.record import Record, Steps, decision_bars
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.types import Algorithm, PyTree, SessionSet
@@ -27,13 +28,11 @@ def mean_reward(
     sessions: SessionSet,
     algorithm: Algorithm,
     policies: Sequence[PyTree],
-    programs: Programs | None = None,
-    steps: Steps | None = None,
 ) -> float:
     """Mean reward per session of greedy policies on `sessions`, averaged over the policies. As
     `total_rewards`.
     """
-    totals = total_rewards(env, params, sessions, algorithm, policies, programs, steps)
+    totals = total_rewards(env, params, sessions, algorithm, policies)
     return float(np.mean(totals)) / int(sessions.count)
 
 
@@ -60,7 +59,7 @@ def total_rewards(
     a page that shows it; not of a portfolio. Raises DataError and ConfigError as `run_lanes`.
     """
     if isinstance(env, PortfolioEnv):
-        return joint.total_rewards(env, params, sessions, algorithm, policies)
+        return _joint_rewards(env, params, sessions, algorithm, policies)
     lanes = _lanes(env, params, sessions, algorithm, policies, steps)
     records = run_account(env, lanes, True, programs)
     if seen is not None:
@@ -100,3 +99,23 @@ def _lanes(
         Lane(greedy(algorithm, policy, env), own.replace(sessions=sessions), decisions, key)
         for policy, own in zip(policies, each, strict=True)
     ]
+
+
+def _joint_rewards(
+    env: PortfolioEnv,
+    params: Any,
+    sessions: SessionSet,
+    algorithm: Algorithm,
+    policies: Sequence[PyTree],
+) -> np.ndarray:
+    """As `evaluation.validation.total_rewards`. Raises DataError if the set is empty."""
+    decisions, params = decision_bars(params.market, sessions), params.replace(sessions=sessions)
+    key = jax.random.key(0)  # never used: a greedy policy draws no random numbers
+    scores = []
+    for policy in policies:
+        act = PolicyAct(env, algorithm.act, False)
+        agent = JointAgent("greedy", act, (policy, algorithm.carry), "", forget_episode)
+        scores.append(
+            backtest(env, agent, params, decisions, True, key).reward.sum(dtype=np.float64)
+        )
+    return np.array(scores)

@@ -19,11 +19,10 @@ from jaxtrade.env.state import EndReason
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.records import ABSENT, RECORDS, BarRecords, read_records
 from jaxtrade.evaluation.report import rules_text
-from jaxtrade.reporting import curves, schema, statistics, studies
+from jaxtrade.reporting import schema, studies, svg
 from jaxtrade.reporting.bars import PageClock, PlacedTrade, placed
-from jaxtrade.reporting.curves import Marked
-from jaxtrade.reporting.documents import read_json
-from jaxtrade.reporting.names import chosen_on, trained_on
+from jaxtrade.reporting.markup import chosen_on, read_json, trained_on
+from jaxtrade.reporting.svg import Marked
 from jaxtrade.runs import rundir
 from jaxtrade.storage import digests
 from jaxtrade.storage.sinks import read_rows
@@ -197,14 +196,14 @@ def _collect(choice: ReportChoice) -> Collected:
         "verdict": document["verdict"],
         "in_sample": _in_sample(choice),
         "seeds": _seeds(choice),
-        "sessions": curves.sessions(marked, [each.row["session"] for each in trades]),
-        "accounts": curves.accounts(marked),
-        "floor": curves.floor(marked, rules_text(settings["rules"])),
+        "sessions": svg.sessions(marked, [each.row["session"] for each in trades]),
+        "accounts": svg.accounts(marked),
+        "floor": svg.floor(marked, rules_text(settings["rules"])),
         "training": training(choice),
         "explorer": {
             "trades": len(trades),
             "bars": len(bars.row),
-            "curve": curves.curve(marked),
+            "curve": svg.curve(marked),
             "notes": [],
         },
         "statistics": judged,
@@ -237,24 +236,24 @@ def _judged(
     config, manifest = choice.config, choice.manifest
     alike = not (config.sweep.on or config.evolve.on or config.shared.on)
     policy = "" if choice.agent is None else choice.agent.replace("_", " ")
-    days = statistics.read_days(choice.run, choice.split, choice.symbol, policy, alike)
-    logged = statistics.LoggedTrial(
+    days = studies.read_days(choice.run, choice.split, choice.symbol, policy, alike)
+    logged = studies.LoggedTrial(
         choice.run,
         manifest["data_sha256"],
         manifest["config_sha256"],
         meta.get("policy_sha256", str(choice.number)),
     )
-    history = statistics.history_now(logged, days, choice.split, choice.symbol)
+    history = studies.history_now(logged, days, choice.split, choice.symbol)
     why = (
-        statistics.TRAINED
+        studies.TRAINED
         if trained_on(choice.split, document["labels"])
-        else statistics.CHOSEN
+        else studies.CHOSEN
         if chosen_on(document["labels"])
         else None
     )
     return (
-        statistics.figures(days, history, why),
-        statistics.trial_figures(history, document.get("trials")),
+        studies.figures(days, history, why),
+        studies.trial_figures(history, document.get("trials")),
     )
 
 

@@ -37,9 +37,9 @@ def money(value: float | None, digits: int = 2) -> Markup:
     return tag("span", plain_money(value, digits), class_="na" if value is None else None)
 
 
-def signed(value: float | None, digits: int = 2) -> Markup:
+def signed(value: float | None) -> Markup:
     """Dollars won or lost: a sign and a colour both ways."""
-    return _coloured(value, plain_money(value, digits, plus=True))
+    return _coloured(value, plain_money(value, plus=True))
 
 
 def number(value: float | None, digits: int = 2) -> Markup:

@@ -17,8 +17,7 @@ import numpy as np
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.records import BarRecords
 from jaxtrade.evaluation.trades import TRADE_COLUMNS
-from jaxtrade.reporting.bars import PageClock, PlacedTrade, extremes
-from jaxtrade.reporting.bundle import packed
+from jaxtrade.reporting.bars import PageClock, PlacedTrade, extremes, packed
 from jaxtrade.reporting.collect import Collected
 from jaxtrade.reporting.page import page
 from jaxtrade.storage.staged import staged

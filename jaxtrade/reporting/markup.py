@@ -1,11 +1,18 @@
 """HTML and SVG as strings that are safe by construction: text is escaped unless it is `Markup`
 already.
+
+Also the names that several sections show in the same way, and the JSON files that they read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
+from pathlib import Path
+from typing import Any
+
+from jaxtrade.evaluation.metrics import CHOSEN_HERE
+from jaxtrade.storage import digests
 
 
 class Markup(str):
@@ -120,3 +127,70 @@ def missing(command: str, what: str = "Not computed") -> Markup:
 def notes(lines: Sequence[str]) -> Markup:
     """Notes below a table, one line each; nothing without any."""
     return tag("ul", *(tag("li", line) for line in lines), class_="notes") if lines else Markup("")
+
+
+OWN = "s0"
+_KINDS = {"sampled": "s1", "flat": "s2", "random": "s3", "buy_hold": "s4", "sma_cross": "s5"}
+SPLITS = {
+    "test": "held-out test sessions",
+    "validation": "validation sessions",
+    "train": "training sessions",
+    "all": "all sessions",
+}
+
+
+def kinds(agents: Iterable[str]) -> dict[str, str]:
+    """Agent -> class of its colour. The first agent is the one that the report is about."""
+    found = {}
+    for i, name in enumerate(agents):
+        found[name] = (
+            OWN if i == 0 else _KINDS.get(name.rstrip("_0123456789"), f"s{1 + (i - 1) % 5}")
+        )
+    return found
+
+
+def trained_on(split: str, labels: Sequence[str]) -> bool:
+    """Whether the policy was trained on some of the sessions. labels: of the evaluation."""
+    return split not in ("test", "validation") or any(
+        label.startswith("in sample") for label in labels
+    )
+
+
+def chosen_on(labels: Sequence[str]) -> bool:
+    """Whether the policy was chosen by its scores on the sessions. labels: of the evaluation."""
+    return any(CHOSEN_HERE in label for label in labels)
+
+
+def spoken(key: str) -> str:
+    """A key as words: `daily_loss` -> `daily loss`."""
+    return key.replace("_", " ")
+
+
+def times(number: int) -> str:
+    """`once`, `twice`, `7 times`."""
+    return {1: "once", 2: "twice"}.get(number, f"{number:,} times")
+
+
+def ordinal(number: int) -> str:
+    """`1st`, `2nd`, `11th`, `23rd`."""
+    ending = (
+        "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    )
+    return f"{number:,}{ending}"
+
+
+def capital(text: str) -> str:
+    """The text with a capital letter at its start."""
+    return f"{text[:1].upper()}{text[1:]}"
+
+
+def sentence(reason: str) -> str:
+    """A reason as a sentence of its own: a capital letter and a full stop."""
+    return f"{capital(reason)}{'' if reason.endswith('.') else '.'}"
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON file as it was written. Raises DataError if it cannot be read, or has changed
+    since.
+    """
+    return digests.read_json(path, "evaluate the run again: jaxtrade evaluate RUN")

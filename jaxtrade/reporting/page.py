@@ -9,36 +9,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jaxtrade.reporting.bars import PlacedTrade
-from jaxtrade.reporting.markup import Markup, joined, tag
-from jaxtrade.reporting.names import SPLITS, spoken
+from jaxtrade.reporting.markup import SPLITS, Markup, joined, spoken, tag
 from jaxtrade.reporting.schema import ReportData
-from jaxtrade.reporting.sections import (
-    account,
-    attribution,
-    baselines,
-    breakdown,
-    equity,
-    explorer,
-    grids,
-    honesty,
-    provenance,
-    sample,
-    training,
-)
+from jaxtrade.reporting.sections import results, studies, trust
 from jaxtrade.text import several
 from jaxtrade.version import __version__
 from jaxtrade.web import assets
 
-BEFORE = {
-    "honesty": honesty,
-    "sample": sample,
-    "baselines": baselines,
-    "equity": equity,
-    "account": account,
-    "grids": grids,
-    "breakdown": breakdown,
-    "attribution": attribution,
-    "training": training,
+BEFORE = {  # name -> (title, section)
+    "honesty": ("How far to believe this", trust.honesty),
+    "sample": ("Out of sample and in sample", trust.sample),
+    "baselines": ("Baselines", results.baselines),
+    "equity": ("Equity and drawdown", results.equity),
+    "account": ("Account floor and pass probability", results.account),
+    "grids": ("Other assumptions", studies.grids),
+    "breakdown": ("Breakdown", studies.breakdown),
+    "attribution": ("What the policy looks at", studies.attribution),
+    "training": ("Training", trust.training),
 }
 
 
@@ -52,9 +39,9 @@ def page(
         live: what the scripts draw; JSON values.
     """
     title = title_of(data)
-    parts = {name: (module.TITLE, module.section(data)) for name, module in BEFORE.items()}
-    parts["explorer"] = (explorer.TITLE, explorer.section(data, trades, first))
-    parts["provenance"] = (provenance.TITLE, provenance.section(data))
+    parts = {name: (title, section(data)) for name, (title, section) in BEFORE.items()}
+    parts["explorer"] = ("Trade explorer", studies.explorer(data, trades, first))
+    parts["provenance"] = ("Provenance", trust.provenance(data))
     return document(title, _header(data, title), parts, data["title"]["run"], assets.SCRIPTS, live)
 
 

@@ -1,17 +1,37 @@
-"""The sections that other commands compute: each from a file of its name in the folder of the
-evaluation.
+"""What other commands leave for a report, and its statistics.
+
+A study is a file of its name in the folder of the evaluation.
+The statistics say what its daily net profit proves, and how often its test days were
+looked at.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from jaxtrade.data.nulls.spec import NULL_KINDS
-from jaxtrade.evaluation.openings import PREFIX
+from jaxtrade.evaluation.openings import PREFIX, HeldOutDays, SplitHistory, with_policy, with_trials
+from jaxtrade.evaluation.run_days import bars_of, evaluated_records
+from jaxtrade.evaluation.statistics import (
+    LEVEL,
+    ONE_POLICY,
+    IntervalEstimate,
+    Overfitting,
+    iqm_estimate,
+    min_trl,
+    probability_of_improvement,
+    psr,
+    spa,
+)
 from jaxtrade.reporting import schema
-from jaxtrade.reporting.documents import read_json
+from jaxtrade.reporting.markup import read_json
+from jaxtrade.reporting.schema import Estimate, StatisticsFigures, TrialFigures
+from jaxtrade.runs.openings import counted_until_now
 
 NULLS = "nulls"
 
@@ -114,3 +134,225 @@ def _nulls(of: Studied) -> tuple[list[dict[str, Any]], list[str]]:
 
 def _folders(of: Studied) -> list[Path]:
     return [of.folder] if of.pooled is None else [of.pooled, of.folder]
+
+
+TRAINED = "the policy was trained on some of these sessions"
+CHOSEN = "the policy was chosen on these very sessions"
+NOT_TEST = "the trial log counts the test split alone"
+NO_COUNT = "the trial log cannot tell how many trials there were"
+NO_RULES = "no baseline was evaluated"
+OF_SET = "the trial log holds the profit of all symbols together, not that of one"
+SAMPLED = "sampled"  # how the names of a policy's sampled agents begin
+
+
+@dataclass(frozen=True)
+class SeedDays:
+    """Daily net profit of the policies of a run and of the agents beside them, on the same days.
+
+    net: float64[S, A, D] dollars by policy, agent and day, account rules off. agents: A names, the
+        policy's own first.
+    own: index of the policy that the report is about. dates: datetime64[D][D].
+    """
+
+    net: np.ndarray
+    agents: tuple[str, ...]
+    own: int
+    dates: np.ndarray
+
+    @property
+    def record(self) -> np.ndarray:
+        """float64[D]: the daily net profit of the policy that the report is about."""
+        return self.net[self.own, 0]
+
+    @property
+    def rules(self) -> list[int]:
+        """The agents that no training changes, as places in `agents`."""
+        return [i for i, name in enumerate(self.agents) if i and not name.startswith(SAMPLED)]
+
+
+def read_days(run: Path, split: str, symbol: str | None, policy: str, alike: bool) -> SeedDays:
+    """The days of a run's evaluation.
+
+    policy: "" or the name of the policy that the report is about, as `evaluated_records` names it.
+        alike: whether the
+    run's policies differ by their seeds alone. If they do not, only this policy is read: policies
+    of different settings are no sample of one kind of training. Raises DataError where a file is
+    damaged, or policies have different days.
+    """
+    records = evaluated_records(run, split, symbol)
+    chosen = records if alike else {policy: records[policy]}
+    first = records[policy]
+    order = [
+        first.agents.index(first.shown),
+        *(i for i, name in enumerate(first.agents) if name != first.shown),
+    ]
+    return SeedDays(
+        np.stack([each.daily_net[order] for each in chosen.values()]),
+        tuple(first.agents[i] for i in order),
+        list(chosen).index(policy),
+        first.dates,
+    )
+
+
+# --- the trial log ---------------------------------------------------------------------------------------------------
+
+
+class LoggedTrial(NamedTuple):
+    """How the trial log names what a report is about. run: its folder. data, config: sha256.
+    policy: its sha256, or its number where that is known."""
+
+    run: Path
+    data: str
+    config: str
+    policy: str
+
+
+def history_now(
+    logged: LoggedTrial, days: SeedDays, split: str, symbol: str | None
+) -> SplitHistory | None:
+    """What the trial log says of the test days by now, and PSR, DSR and PBO that follow from it, as
+    an evaluation says them. The report itself is no opening.
+
+    None where the report shows no test day. symbol: one of several, or None.
+    """
+    if split not in ("test", "all"):
+        return None
+    if split == "all" and not (logged.run / "evaluation" / "test").is_dir():
+        return SplitHistory(
+            None, None, "the test sessions were not evaluated by themselves", False, ""
+        )
+    found = counted_until_now(
+        logged.run, _test_days(logged), (logged.config, logged.data, logged.policy)
+    )
+    if split == "all":
+        return found.history
+    if symbol is not None:
+        return replace(
+            found.history,
+            psr=psr(days.record),
+            dsr=IntervalEstimate(None, None, None, OF_SET),
+            pbo=Overfitting(None, None, None, OF_SET),
+        )
+    return with_policy(with_trials(found.history, found.matrix), days.record, found.matrix)
+
+
+def _test_days(logged: LoggedTrial) -> HeldOutDays:
+    """The test days of the run; of several symbols the days on which any of them traded."""
+    records = next(iter(evaluated_records(logged.run, "test").values()))
+    return HeldOutDays(logged.data, tuple(records.dates.astype(str).tolist()), bars_of(records))
+
+
+def trial_figures(history: SplitHistory | None, then: dict[str, Any] | None) -> TrialFigures | None:
+    """What the page says of the trial log. then: what `evaluation.json` says of it, None where it
+    says nothing.
+
+    The log's folder is left out: runs move. None where the report shows no test day.
+    """
+    if history is None:
+        return None
+    fault, log = history.fault, Path(history.log)
+    if fault is not None:
+        fault = fault.replace(f"{log.parent}/", "")
+    return {
+        "opened": history.opened,
+        "at_evaluation": None if then is None else then["opened"],
+        "trials": history.trials,
+        "fault": fault,
+        "log": log.name,
+        "first": history.first,
+        "last": history.last,
+    }
+
+
+# --- the figures -----------------------------------------------------------------------------------------------------
+
+
+def figures(days: SeedDays, history: SplitHistory | None, why: str | None) -> StatisticsFigures:
+    """All statistics of the report. why: `TRAINED` or `CHOSEN` where the record of these days
+    proves nothing; every figure is then None and says so."""
+    seeds, _, count = days.net.shape
+    trials = None if history is None else history.trials
+    if why is not None:
+        none: Estimate = {"value": None, "why": why}
+        return {
+            "days": count,
+            "seeds": seeds,
+            "level": LEVEL,
+            "daily": none,
+            "psr": none,
+            "dsr": none,
+            "min_trl": none,
+            "spa": none,
+            "pbo": none,
+            "trials": trials,
+            "null_low": None,
+            "null_high": None,
+        }
+    agents = {name: _daily(days, i) for i, name in enumerate(days.agents)}
+    deflated, overfitted = _of_trials(history)
+    return {
+        "days": count,
+        "seeds": seeds,
+        "level": LEVEL,
+        "daily": agents[days.agents[0]],
+        "agents": agents,
+        "improvement": {days.agents[i]: _improvement(days, i) for i in days.rules},
+        "psr": _estimate(psr(days.record)),
+        "dsr": _estimate(deflated),
+        "min_trl": _estimate(min_trl(days.record)),
+        "spa": _spa(days),
+        "pbo": {"value": overfitted.value, "why": overfitted.why},
+        "trials": trials,
+        "null_low": overfitted.null_low,
+        "null_high": overfitted.null_high,
+    }
+
+
+def _estimate(found: IntervalEstimate) -> Estimate:
+    return {"value": found.value, "low": found.low, "high": found.high, "why": found.why}
+
+
+def _of_trials(history: SplitHistory | None) -> tuple[IntervalEstimate, Overfitting]:
+    """DSR and PBO, or why there are none."""
+    if (
+        history is not None
+        and history.trials is not None
+        and history.dsr is not None
+        and history.pbo is not None
+    ):
+        return history.dsr, history.pbo
+    why = NO_COUNT if history is not None and history.trials is None else NOT_TEST
+    return IntervalEstimate(None, None, None, why), Overfitting(None, None, None, why)
+
+
+def _spa(days: SeedDays) -> Estimate:
+    """p of the hypothesis that some baseline is beaten by no policy of the run."""
+    if not days.rules:
+        return {"value": None, "why": NO_RULES}
+    names = [days.agents[i] for i in days.rules]
+    found = spa(days.net[:, 0].T, days.net[days.own, days.rules].T, names=names)
+    return {"value": found.consistent, "why": found.why}
+
+
+def _daily(days: SeedDays, agent: int) -> Estimate:
+    """What a day earns, by agent. A rule that does the same for every policy is one row, and days
+    alone are drawn.
+    """
+    net = days.net[:, agent]
+    rule = agent in days.rules and _same(net)
+    return _estimate(iqm_estimate(net[:1] if rule else net, rule=rule))
+
+
+def _improvement(days: SeedDays, agent: int) -> Estimate:
+    """Probability that a seed of the policy makes more than a rule. n/a without an interval: one
+    seed gives 0 or 1.
+    """
+    rival = days.net[:, agent]
+    found = probability_of_improvement(days.net[:, 0], rival, rule=_same(rival))
+    if len(days.net) == 1:
+        return {"value": None, "why": ONE_POLICY}
+    return _estimate(found)
+
+
+def _same(net: np.ndarray) -> bool:
+    return bool((net == net[0]).all())

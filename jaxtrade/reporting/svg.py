@@ -4,6 +4,8 @@ sheet.
 A chart is a picture for those who see it; each has a table with the same figures beside it. Where a
 narrow screen would shrink its text too much, it is drawn twice, and the style sheet shows the one
 that fits.
+
+Also the curves of the shown agent: equity, drawdown, sessions, accounts and their floor.
 """
 
 from __future__ import annotations
@@ -11,8 +13,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+
+from jaxtrade.reporting.bars import PageClock, extremes
 from jaxtrade.reporting.markup import Markup, joined, tag
+from jaxtrade.reporting.schema import AccountRow, SessionRow
 
 WIDTH, NARROW = 760, 360
 LEFT, RIGHT, TOP, BOTTOM = (
@@ -236,7 +243,6 @@ def dots(
     rows: Sequence[Dot],
     form: Form,
     *,
-    zero: bool = True,
     low: float | None = None,
     high: float | None = None,
 ) -> Markup:
@@ -245,7 +251,7 @@ def dots(
 
     For wide and for narrow screens: there the label and the text of a row stand above its disc."""
     every = [each for row in rows for each in (row.value, row.low, row.high)]
-    found = bounds(every, zero)
+    found = bounds(every, True)
     ends = (found[0] if low is None else low), (found[1] if high is None else high)
     return joined(
         [
@@ -333,6 +339,135 @@ def strip(label: str, values: Sequence[float], own: float, form: Form) -> Markup
     return frame(label, bottom + 24, *parts)
 
 
-def shortened(name: str, most: int = 26) -> str:
+def shortened(name: str) -> str:
     """A label that fits beside a plot; the table has the whole one."""
-    return name if len(name) <= most else f"{name[: most - 1]}…"
+    return name if len(name) <= NAME else f"{name[: NAME - 1]}…"
+
+
+POINTS = 700  # of a picture
+MARKS = 6  # of an x axis
+NAME = 26  # letters of a label beside a plot
+
+
+@dataclass(frozen=True)
+class Marked:
+    """The shown agent at the L decision bars, as `equity.csv`. Money in dollars, float64[L].
+
+    at: int64[L] number of the bar at whose close it is marked. time: int64[L] UTC seconds of that
+        close. session:
+    text[L] trade date. account: int64[L] from 1. floor: NaN where there is none. end: text[L],
+    empty unless the account ended there. start: dollars of a new account.
+    """
+
+    at: np.ndarray
+    time: np.ndarray
+    session: np.ndarray
+    equity: np.ndarray
+    account: np.ndarray
+    account_equity: np.ndarray
+    floor: np.ndarray
+    end: np.ndarray
+    start: float
+    clock: PageClock
+
+    @property
+    def drawdown(self) -> np.ndarray:
+        """float64[L]: the highest equity so far less the equity, at least 0. The start counts as
+        equity.
+        """
+        return np.maximum.accumulate(np.maximum(self.equity, self.start)) - self.equity
+
+    @property
+    def last(self) -> np.ndarray:
+        """int64[n] the last decision bar of each session, in order."""
+        return np.append(
+            np.flatnonzero(self.session[1:] != self.session[:-1]), len(self.session) - 1
+        )
+
+
+def sessions(marked: Marked, trades: Sequence[str]) -> list[SessionRow]:
+    """A row for each session. trades: the session of each trade."""
+    drawdown, before, first = marked.drawdown, marked.start, 0
+    counts = dict(zip(*np.unique(np.asarray(trades, str), return_counts=True), strict=True))
+    found: list[SessionRow] = []
+    for last in marked.last:
+        date, equity = str(marked.session[last]), float(marked.equity[last])
+        found.append(
+            {
+                "date": date,
+                "trades": int(counts.get(date, 0)),
+                "net": cents(equity - before),
+                "equity": equity,
+                "drawdown": cents(float(drawdown[first : last + 1].max())),
+            }
+        )
+        before, first = equity, last + 1
+    return found
+
+
+def accounts(marked: Marked) -> list[AccountRow]:
+    """A row for each account that was opened."""
+    found: list[AccountRow] = []
+    for number in np.unique(marked.account):
+        own = np.flatnonzero(marked.account == number)
+        floors, ends = marked.floor[own], [each for each in marked.end[own] if each]
+        known = floors[~np.isnan(floors)]
+        found.append(
+            {
+                "number": int(number),
+                "first": str(marked.session[own[0]]),
+                "last": str(marked.session[own[-1]]),
+                "sessions": len(np.unique(marked.session[own])),
+                "net": cents(float(marked.account_equity[own[-1]]) - marked.start),
+                "floor": float(known[-1]) if len(known) else None,
+                "end": str(ends[0]) if ends else None,
+            }
+        )
+    return found
+
+
+def curve(marked: Marked) -> dict[str, Any]:
+    """Equity and drawdown in few points: `at`, `equity`, `drawdown`, and `marks` of the x axis."""
+    chosen = extremes(marked.equity, POINTS)
+    return {
+        "at": marked.at[chosen].tolist(),
+        "equity": marked.equity[chosen].tolist(),
+        "drawdown": [cents(each) for each in marked.drawdown[chosen].tolist()],
+        "marks": marks(marked),
+    }
+
+
+def floor(marked: Marked, rules: str) -> dict[str, Any]:
+    """Account equity and floor in few points, with a gap where an account follows another. rules:
+    in words.
+    """
+    changes = np.flatnonzero(marked.account[1:] != marked.account[:-1])
+    chosen = np.union1d(
+        extremes(marked.account_equity, POINTS), np.concatenate([changes, changes + 1]).astype(int)
+    )
+    first = {int(i) + 1 for i in changes}  # of each account but the first one
+    at, equity, level = [], [], []
+    for i in chosen.tolist():
+        if i in first:
+            at.append(int(marked.at[i]))
+            equity.append(None)
+            level.append(None)
+        at.append(int(marked.at[i]))
+        equity.append(float(marked.account_equity[i]))
+        level.append(None if np.isnan(marked.floor[i]) else float(marked.floor[i]))
+    return {"rules": rules, "at": at, "equity": equity, "floor": level, "marks": marks(marked)}
+
+
+def marks(marked: Marked) -> list[tuple[int, str]]:
+    """(bar, label) for an x axis, at most `MARKS`: the date at the first decision bar of some
+    sessions; of one session times of day."""
+    first = np.append(0, marked.last[:-1] + 1)
+    if len(first) == 1:
+        chosen = np.linspace(0, len(marked.at) - 1, min(MARKS, len(marked.at))).astype(int)
+        return [(int(marked.at[i]), marked.clock.time_of_day(int(marked.time[i]))) for i in chosen]
+    return [(int(marked.at[i]), str(marked.session[i])) for i in first[:: -(-len(first) // MARKS)]]
+
+
+def cents(value: float) -> float:
+    """Dollars rounded to a mill, so that differences of floats print as what they are."""
+    return round(value, 3) + 0.0

@@ -23,7 +23,7 @@ from jaxtrade.advisor.snapshot import Snapshot, load_table, market_entries, save
 from jaxtrade.advisor.table import COLUMNS, AdviceView, apart, stacked
 from jaxtrade.config import RunConfig
 from jaxtrade.data.market import Market
-from jaxtrade.evaluation.backtest import decision_bars
+from jaxtrade.evaluation.record import decision_bars
 from jaxtrade.runs.advice import view_of
 from jaxtrade.runs.recording import FIGURES
 from jaxtrade.storage import digests

@@ -10,7 +10,8 @@ from typing import Any
 
 import jax
 
-from jaxtrade.evaluation.backtest import Lane, Record
+from jaxtrade.evaluation.backtest import Lane
+from jaxtrade.evaluation.record import Record
 from jaxtrade.evaluation.session_view import last_session
 from jaxtrade.runs import board
 from jaxtrade.runs.job import Job

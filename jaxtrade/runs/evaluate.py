@@ -18,10 +18,8 @@ from jaxtrade.config.allocate import TASK
 from jaxtrade.data.market import Market
 from jaxtrade.data.members import file_of
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.evaluation import grids, seeds, sensitivity
-from jaxtrade.evaluation.attribution.attribute import attribute
-from jaxtrade.evaluation.attribution.result import SlotAttribution
-from jaxtrade.evaluation.day_bars import day_bars
+from jaxtrade.evaluation import grids, seeds
+from jaxtrade.evaluation.attribution import SlotAttribution, attribute
 from jaxtrade.evaluation.evaluate import (
     EvaluationResult,
     evaluate,
@@ -29,7 +27,8 @@ from jaxtrade.evaluation.evaluate import (
     write,
     write_set,
 )
-from jaxtrade.evaluation.policy_digest import policy_digest
+from jaxtrade.evaluation.openings import day_bars
+from jaxtrade.evaluation.policy import policy_digest
 from jaxtrade.evaluation.recorded import daily_net
 from jaxtrade.evaluation.replay import replay_lines
 from jaxtrade.evaluation.seeds import Results
@@ -403,11 +402,11 @@ def grid_run(
             path,
             folder_of(path, split),
             number,
-            sensitivity.documents_of(noted),
+            grids.documents_of(noted),
             policy_digest(policy),
             progress.message,
         )
-    return sensitivity.shown(noted, as_json)
+    return grids.shown(noted, as_json)
 
 
 def replay_run(

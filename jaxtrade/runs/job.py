@@ -19,7 +19,7 @@ from jaxtrade.data.members import member_configs
 from jaxtrade.env.shared.impact import describe as describe_impact
 from jaxtrade.env.stages import describe as describe_stages
 from jaxtrade.env.state import EnvParams
-from jaxtrade.evaluation.verdict import LEAST, key_of
+from jaxtrade.evaluation.report import LEAST, key_of
 from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.sharding import Spread
 from jaxtrade.runs import board, computing, joint, rundir

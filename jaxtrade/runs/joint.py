@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluation.portfolio.agents import joint_agents
-from jaxtrade.evaluation.portfolio.result import JointResult, evaluate_joint, write
+from jaxtrade.evaluation.joint_backtest import joint_agents
+from jaxtrade.evaluation.joint_result import JointResult, evaluate_joint, write
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import machine, rundir
 from jaxtrade.runs.setup import Setup

@@ -13,10 +13,16 @@ import numpy as np
 
 from jaxtrade.data.nulls.spec import NullSpec
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluation.agents import Agent, greedy
-from jaxtrade.evaluation.null_runs import AgentsOf, rule_agents, rule_nulls
-from jaxtrade.evaluation.null_test import NullResult, null_document, null_table
-from jaxtrade.evaluation.policy_digest import policy_digest
+from jaxtrade.evaluation.baselines import Agent, greedy
+from jaxtrade.evaluation.nulls import (
+    AgentsOf,
+    NullResult,
+    null_document,
+    null_table,
+    rule_agents,
+    rule_nulls,
+)
+from jaxtrade.evaluation.policy import policy_digest
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import joint, rundir
 from jaxtrade.runs.evaluate import folder_of, held_out, open_run
@@ -48,7 +54,7 @@ def nulls_run(
 
     The policy is the one that was trained on the real bars: nothing is trained again. Null are the
     bars from the first evaluated session on; the bars before them, on which the policy was trained
-    and chosen, stay real. Several seeds are pooled (`evaluation.null_test.pooled_statistic`). The
+    and chosen, stay real. Several seeds are pooled (`evaluation.nulls.pooled_statistic`). The
     draws begin with the run's own seed. A test of test sessions is entered in the trial log, as a
     grid of them is, before anybody sees it. Writes `nulls_KIND.json` and
     `nulls_KIND.txt` beside the evaluation of the split; of one agent of several beside that agent's.

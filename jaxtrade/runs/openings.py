@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxtrade.errors import DataError, StorageError
-from jaxtrade.evaluation.day_bars import HeldOutDays, day_bars
 from jaxtrade.evaluation.openings import (
+    HeldOutDays,
     SplitHistory,
     Trial,
+    day_bars,
     days_of,
     openings_of,
     trial_matrix,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxtrade.config.agents import Agent
-from jaxtrade.evaluation import html, seeds, sweep_table
+from jaxtrade.evaluation import report, seeds
 from jaxtrade.evaluation.evaluate import EvaluationResult
 from jaxtrade.evaluation.seeds import Results
 from jaxtrade.evaluation.set_report import SetResult
@@ -55,7 +55,7 @@ class RunResult:
         if not self.scores:
             return []
         about = [result.provenance for result in self.evaluations.values()]
-        return sweep_table.ranking(
+        return seeds.ranking(
             self.scores,
             [Agent(own["agent"], own["trained_seed"], 0, own["overrides"]) for own in about],
         )
@@ -102,7 +102,7 @@ class RunResult:
         )
 
     def _repr_html_(self) -> str:
-        return html.block(
+        return report.html_block(
             str(self.path),
             *(each._repr_html_() for each in self.evaluations.values()),
             *advice_html(self.path),

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from jaxtrade.env.state import EnvParams
-from jaxtrade.evaluation.backtest import Lane, Record
+from jaxtrade.evaluation.backtest import Lane
+from jaxtrade.evaluation.record import Record
 from jaxtrade.evaluation.validation import total_rewards
 from jaxtrade.runs.setup import Setup, params_shown
 from jaxtrade.runs.symbols import policy_for, steps_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from jaxtrade.data.market_set import MarketSet
-from jaxtrade.evaluation.days import days_note
+from jaxtrade.evaluation.metrics import days_note
 from jaxtrade.runs.setup import Setup
 
 

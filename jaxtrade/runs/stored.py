@@ -18,9 +18,8 @@ from jaxtrade.config.walk import require_no_walk
 from jaxtrade.data.contract_file import contract_of
 from jaxtrade.data.members import symbols_of
 from jaxtrade.errors import CheckpointError, ConfigError, DataError
-from jaxtrade.evaluation import frames, html, report, set_report
+from jaxtrade.evaluation import frames, joint_result, report, set_report
 from jaxtrade.evaluation.policy import LoadedPolicy, load_policy
-from jaxtrade.evaluation.portfolio import result as joint
 from jaxtrade.evaluation.records import RECORDS, EvaluationRecords, read_records
 from jaxtrade.runs import rundir, trust
 from jaxtrade.runs.policies import chosen_number, policy_path
@@ -155,16 +154,16 @@ class StoredJoint(StoredEvaluation):
     @cached_property
     def trades(self) -> pd.DataFrame:
         """The fills of the policy, one row each. Raises DataError."""
-        return joint.read_frame(self.path / "trades.csv")
+        return joint_result.read_frame(self.path / "trades.csv")
 
     @cached_property
     def equity(self) -> pd.DataFrame:
         """Equity of the policy, one row per decision bar. Raises DataError."""
-        return joint.read_frame(self.path / "equity.csv")
+        return joint_result.read_frame(self.path / "equity.csv")
 
     def plot(self) -> Figure:
         """Not built. Raises ConfigError."""
-        raise joint.no_picture()
+        raise joint_result.no_picture()
 
     def __repr__(self) -> str:
         return report.repr_of("StoredJoint", self.document)
@@ -292,16 +291,16 @@ class StoredRun:
 
     def _repr_html_(self) -> str:
         parts = [each._repr_html_() for each in self.evaluations.values()] or [
-            html.paragraphs(["no evaluation yet"])
+            report.paragraphs(["no evaluation yet"])
         ]
-        return html.block(str(self.path), *parts, *advice_html(self.path))
+        return report.html_block(str(self.path), *parts, *advice_html(self.path))
 
 
 def advice_html(path: Path) -> list[str]:
     """The picture of a run's advice, `advice.png`, as HTML; nothing for a run without one."""
     picture = path / "advice.png"
     return (
-        [html.picture(picture.read_bytes(), "hit rate by stated confidence, trust and agreement")]
+        [report.picture(picture.read_bytes(), "hit rate by stated confidence, trust and agreement")]
         if picture.is_file()
         else []
     )

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jaxtrade.evaluation import breakdown, challenge, challenge_text
+from jaxtrade.evaluation import breakdown, challenge
 from jaxtrade.evaluation.account_draws import AccountDraws
 from jaxtrade.evaluation.evaluate import EvaluationResult, evaluate, standard_agents
-from jaxtrade.evaluation.policy_digest import policy_digest
+from jaxtrade.evaluation.policy import policy_digest
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import joint
 from jaxtrade.runs.choosing import advised, extent, held_out, keeping
@@ -128,9 +128,7 @@ def _studies(
     if draws is not None:
         progress.phase("simulating", f"accounts of {len(result.agents)} agents")
         odds = challenge.pass_probability(result, own.env, params, draws)
-        found.append(
-            Study("pass_probability", challenge_text.to_json(odds), challenge_text.table(odds))
-        )
+        found.append(Study("pass_probability", challenge.to_json(odds), challenge.table(odds)))
     if broken_down:
         parts = breakdown.breakdown(result, own.single.data)
         found.append(Study("breakdown", breakdown.to_json(parts), breakdown.table(parts)))

@@ -1,7 +1,7 @@
 """The symbols of a run, each as a setup of its own: what is evaluated, replayed and scored is
 always one symbol.
 
-The markets of a set have one shape (`evaluation.one_shape`), and their programs step the same
+The markets of a set have one shape (`evaluation.members`), and their programs step the same
 number of bars, so every program is compiled once for all symbols.
 """
 

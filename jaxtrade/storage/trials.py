@@ -51,7 +51,7 @@ class SplitOpening(NamedTuple):
     shown, ISO. net: dollars of each of these days, by
     policy: its seed, or in a sweep its index; empty where the command kept no daily profit (a
         grid). bars: of each
-    symbol the digest of each day's bars (`evaluation.day_bars`). policies: sha256 of each policy by
+    symbol the digest of each day's bars (`evaluation.openings`). policies: sha256 of each policy by
     its name in `net`. These two are empty in lines of a version without them. utc: when; "" until
     it is appended.
     """

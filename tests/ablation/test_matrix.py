@@ -23,9 +23,10 @@ from jaxtrade.ablation.tables import KindTable, make_tables
 from jaxtrade.advisor.compose import only, table_of
 from jaxtrade.data.market import load_market
 from jaxtrade.data.splits import split_sessions
-from jaxtrade.evaluation.agents import greedy
-from jaxtrade.evaluation.backtest import backtest, decision_bars
+from jaxtrade.evaluation.backtest import backtest
+from jaxtrade.evaluation.baselines import greedy
 from jaxtrade.evaluation.metrics import session_pnl
+from jaxtrade.evaluation.record import decision_bars
 from jaxtrade.rl.listening.state import AdviceState
 from jaxtrade.runs.advice import view_of
 from jaxtrade.storage import checkpoint

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from jaxtrade.cli import main
-from jaxtrade.evaluation.comparing import best_of
+from jaxtrade.evaluation.run_days import best_of
 from jaxtrade.evaluation.statistics import spa
 from tests.evaluation.test_run_days import DAYS, dates, run, walk
 from tests.structure import ROOT

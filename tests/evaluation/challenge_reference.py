@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from jaxtrade.env.state import OFF, AccountParams, EndReason, Trailing
-from jaxtrade.evaluation.challenge_paths import SessionPaths
+from jaxtrade.evaluation.challenge_accounts import SessionPaths
 
 
 def slow_ends(

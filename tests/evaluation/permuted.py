@@ -16,7 +16,7 @@ from jaxtrade.env.dynamics import TradingEnv, next_session
 from jaxtrade.env.episode import end_reason
 from jaxtrade.env.leg import select
 from jaxtrade.env.state import Account, EndReason, EnvParams, EnvState
-from jaxtrade.evaluation.agents import Agent
+from jaxtrade.evaluation.baselines import Agent
 from jaxtrade.types import Array, PyTree, SessionSet
 
 BY_RULE = (EndReason.BUST, EndReason.DAILY_LOSS, EndReason.TARGET)

@@ -16,9 +16,9 @@ from flax import struct
 
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import OFF, EnvParams
-from jaxtrade.evaluation.agents import Agent
+from jaxtrade.evaluation.baselines import Agent
 from jaxtrade.evaluation.record import DecisionBars, Pass, Record, checked, without_rules
-from jaxtrade.evaluation.stepping import Progress, begin, settle_bar
+from jaxtrade.evaluation.side_by_side import Progress, begin, settle_bar
 from jaxtrade.types import Array, PyTree
 
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jaxtrade.evaluation.pictures import advice
-from jaxtrade.evaluation.pictures.advice import (
+from jaxtrade.evaluation.pictures import training
+from jaxtrade.evaluation.pictures.training import (
     LITTLE,
     Advisor,
+    advice_figure,
     apart,
     effective,
-    figure_of,
     points,
     wilson,
 )
@@ -121,7 +121,7 @@ def test_few_windows_count_what_does_not_overlap() -> None:
 
 
 def test_one_advisor() -> None:
-    figure = figure_of([advisor(300)], rows(), BINS, HORIZON, "Advice on ES")
+    figure = advice_figure([advisor(300)], rows(), BINS, HORIZON, "Advice on ES")
     trust, agreement, left = figure.axes
     assert titles(figure)[-1].startswith("Hit rate")
     assert left.texts[0].get_text() == "chance"
@@ -146,7 +146,7 @@ def test_several_advisors_have_their_own_colours_and_metrics() -> None:
         )
         for i, suffix in enumerate(suffixes)
     ]
-    figure = figure_of(each, rows(suffixes=suffixes), BINS, HORIZON, "Advice on ES")
+    figure = advice_figure(each, rows(suffixes=suffixes), BINS, HORIZON, "Advice on ES")
     trust, _, left = figure.axes
     colors = [line.get_color() for line in trust.lines[:3]]
     assert len(set(colors)) == 3
@@ -163,7 +163,7 @@ def test_the_legend_of_a_panel_covers_nothing(number: int) -> None:
         advisor(200, suffix=suffix, name="http://127.0.0.1:8000/v1/of-some-length-and-more", seed=i)
         for i, suffix in enumerate(suffixes)
     ]
-    figure = figure_of(each, rows(suffixes=suffixes), BINS, HORIZON, "Advice on ES")
+    figure = advice_figure(each, rows(suffixes=suffixes), BINS, HORIZON, "Advice on ES")
     figure.canvas.draw()
     legend = figure.legends[0].get_window_extent()
     others = [text.get_window_extent() for text in figure.texts]
@@ -183,13 +183,13 @@ def test_the_legend_of_a_panel_covers_nothing(number: int) -> None:
     ],
 )
 def test_little_evidence_is_said(number: int, said: str) -> None:
-    figure = figure_of([advisor(number)], rows(), BINS, HORIZON, "Advice on ES")
+    figure = advice_figure([advisor(number)], rows(), BINS, HORIZON, "Advice on ES")
     assert titles(figure)[-1].endswith(said)
     assert overlaps(figure) == []
 
 
 def test_a_weak_point_is_hollow() -> None:
-    figure = figure_of([advisor(60)], rows(), BINS, HORIZON, "Advice on ES")
+    figure = advice_figure([advisor(60)], rows(), BINS, HORIZON, "Advice on ES")
     worth = [point.effective for point in points(advisor(60), BINS, HORIZON)]
     marks = [
         each
@@ -202,15 +202,15 @@ def test_a_weak_point_is_hollow() -> None:
 
 def test_a_run_without_rows_or_advice_has_no_picture(tmp_path: Path) -> None:
     path = tmp_path / "advice.png"
-    assert not advice.draw([advisor(9)], [], BINS, HORIZON, "t", path)
-    assert not advice.draw([], rows(), BINS, HORIZON, "t", path)
+    assert not training.draw_advice([advisor(9)], [], BINS, HORIZON, "t", path)
+    assert not training.draw_advice([], rows(), BINS, HORIZON, "t", path)
     assert not path.exists()
-    assert advice.draw([advisor(9)], rows(trust=None), BINS, HORIZON, "t", path)
+    assert training.draw_advice([advisor(9)], rows(trust=None), BINS, HORIZON, "t", path)
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
 def test_trust_that_stays_zero_has_an_axis() -> None:
-    figure = figure_of([advisor(9)], rows(trust=0.0), BINS, HORIZON, "t")
+    figure = advice_figure([advisor(9)], rows(trust=0.0), BINS, HORIZON, "t")
     low, high = figure.axes[0].get_ylim()
     assert (low, high) == (-0.5, 0.5)
     assert math.isclose(figure.axes[0].lines[0].get_ydata()[0], 0.0)

@@ -17,20 +17,23 @@ from jaxtrade.config import RunConfig
 from jaxtrade.data.features.schema import table_columns
 from jaxtrade.data.features.view import host_view
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluation import sensitivity
-from jaxtrade.evaluation.agents import greedy
-from jaxtrade.evaluation.attribution.attribute import attribute
-from jaxtrade.evaluation.attribution.groups import SlotGroup, slot_groups
-from jaxtrade.evaluation.attribution.methods import (
+from jaxtrade.evaluation import grids
+from jaxtrade.evaluation.attribution import (
+    SlotAttribution,
+    SlotGroup,
+    attribute,
     changed_shares,
     gradient_shares,
     gradient_sizes,
     margin,
     permuted_within,
+    slot_groups,
+    to_json,
 )
-from jaxtrade.evaluation.attribution.result import SlotAttribution, to_json
-from jaxtrade.evaluation.backtest import backtest, decision_bars
+from jaxtrade.evaluation.backtest import backtest
+from jaxtrade.evaluation.baselines import greedy
 from jaxtrade.evaluation.evaluate import agent_key
+from jaxtrade.evaluation.record import decision_bars
 from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.rl.algorithms import first_policy, make_algorithm
 from tests.evaluation.tiny import WALK, rule, setup
@@ -279,7 +282,7 @@ def test_a_policy_with_a_memory_has_only_the_ablation() -> None:
     assert all(value is not None for value in found.methods[2].values)
     part = to_json(found)["methods"][0]["parts"][0]
     assert part["value"] == {"value": None, "why": found.methods[0].why}
-    assert "gradient: n/a: " in sensitivity.shown({"ES": [found]}, False)
+    assert "gradient: n/a: " in grids.shown({"ES": [found]}, False)
 
 
 @pytest.mark.slow
@@ -310,7 +313,7 @@ def test_it_needs_a_policy(ppo: Any) -> None:
 @pytest.mark.slow
 def test_text_and_json(ppo: Any) -> None:
     found = found_by(ppo, ppo[-1])
-    text = sensitivity.shown({"ES": [found]}, False)
+    text = grids.shown({"ES": [found]}, False)
     lines = text.splitlines()
     assert lines[0].split() == [
         "part",
@@ -325,7 +328,7 @@ def test_text_and_json(ppo: Any) -> None:
     ]
     assert lines[1].split()[:2] == [FEATURES[0], "5"]
     assert any(line.startswith("NOTE: gradient, permutation: ") for line in lines)
-    document = json.loads(sensitivity.shown({"ES": [found]}, True))["attribution"]
+    document = json.loads(grids.shown({"ES": [found]}, True))["attribution"]
     assert [method["name"] for method in document["methods"]] == [
         "gradient",
         "permutation",
@@ -333,5 +336,5 @@ def test_text_and_json(ppo: Any) -> None:
     ]
     assert document["methods"][0]["parts"][0]["value"]["value"] == found.methods[0].values[0]
     assert sum(document["slots"].values()) == ppo[0].observation_size
-    both = json.loads(sensitivity.shown({"ES": [found], "NQ": [found]}, True))
+    both = json.loads(grids.shown({"ES": [found], "NQ": [found]}, True))
     assert list(both) == ["ES", "NQ"]

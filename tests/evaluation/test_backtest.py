@@ -19,9 +19,10 @@ from jaxtrade.env.params import make_params
 from jaxtrade.env.state import EndReason, ExitReason
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation import baselines
-from jaxtrade.evaluation.agents import Agent, PolicyAct
-from jaxtrade.evaluation.backtest import backtest, decision_bars
+from jaxtrade.evaluation.backtest import backtest
+from jaxtrade.evaluation.baselines import Agent, PolicyAct
 from jaxtrade.evaluation.figures import account_figures, coverage, strategy_figures
+from jaxtrade.evaluation.record import decision_bars
 from jaxtrade.evaluation.trades import assemble_trades
 from tests.evaluation.tiny import HAND_BARS, WALK, WARM, hand_market, setup, tiny_market, walk
 

@@ -11,8 +11,9 @@ from jaxtrade.env.actions import Action
 from jaxtrade.env.state import ExitReason
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation import baselines
-from jaxtrade.evaluation.agents import NO_ACTION
-from jaxtrade.evaluation.backtest import backtest, decision_bars
+from jaxtrade.evaluation.backtest import backtest
+from jaxtrade.evaluation.baselines import NO_ACTION
+from jaxtrade.evaluation.record import decision_bars
 from jaxtrade.evaluation.trades import assemble_trades
 from tests.evaluation.tiny import WALK as MARKET
 from tests.evaluation.tiny import rule, setup

@@ -18,12 +18,11 @@ from jaxtrade.cli import main
 from jaxtrade.env import orders
 from jaxtrade.env.state import AccountParams, EndReason
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluation import baselines, challenge_text
+from jaxtrade.evaluation import baselines, challenge
 from jaxtrade.evaluation.account_draws import AccountDraws, check_draws
-from jaxtrade.evaluation.agents import Agent
+from jaxtrade.evaluation.baselines import Agent
 from jaxtrade.evaluation.challenge import account_odds, day_blocks, pass_probability, refusal
-from jaxtrade.evaluation.challenge_accounts import Challenge, ends_in_order, lives
-from jaxtrade.evaluation.challenge_paths import SessionPaths
+from jaxtrade.evaluation.challenge_accounts import Challenge, SessionPaths, ends_in_order, lives
 from jaxtrade.evaluation.evaluate import evaluate
 from tests.evaluation.challenge_reference import slow_ends
 from tests.evaluation.test_challenge_paths import MARKET, N, account
@@ -270,7 +269,7 @@ def test_what_is_reported_of_an_evaluation() -> None:
         account={"drawdown": 1000.0, "profit_target": 800.0, "freeze": "never"},
     )
     found = pass_probability(result, env, params, FEW)
-    document = json.loads(json.dumps(challenge_text.to_json(found), allow_nan=False))
+    document = json.loads(json.dumps(challenge.to_json(found), allow_nan=False))
     assert (document["days"], document["block"], document["accounts"], document["resamples"]) == (
         8,
         2,
@@ -285,7 +284,7 @@ def test_what_is_reported_of_an_evaluation() -> None:
     assert set(document["agents"]["flat"]["daily_loss"].items()) == {
         (name, None) for name in ("value", "low", "high", "monte_carlo", "days")
     }
-    text = challenge_text.table(found)
+    text = challenge.table(found)
     assert not missing(
         text,
         "apex_like_50k_2025",
@@ -297,9 +296,7 @@ def test_what_is_reported_of_an_evaluation() -> None:
     )
     assert not missing(text, "500 accounts", "8 sessions", "blocks of 2")
     assert text.splitlines()[4].split()[:3] == ["accounts", "of", "passed"]
-    assert challenge_text.to_json(
-        pass_probability(result, env, params, FEW)
-    ) == challenge_text.to_json(found)
+    assert challenge.to_json(pass_probability(result, env, params, FEW)) == challenge.to_json(found)
 
 
 @pytest.mark.slow
@@ -325,8 +322,8 @@ def test_an_agent_that_sees_its_account_has_no_odds() -> None:
     found = pass_probability(result, env, params, FEW)
     assert found.agents["wary"] is None
     assert found.agents["buy_hold"] is not None
-    assert "outlives a session" in challenge_text.table(found)
-    assert challenge_text.to_json(found)["agents"]["wary"]["passed"]["why"] == found.why["wary"]
+    assert "outlives a session" in challenge.table(found)
+    assert challenge.to_json(found)["agents"]["wary"]["passed"]["why"] == found.why["wary"]
 
 
 def test_refusals() -> None:

@@ -17,10 +17,15 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import account_params
 from jaxtrade.env.state import AccountParams, EndReason, EnvParams
 from jaxtrade.evaluation import baselines
-from jaxtrade.evaluation.agents import Agent
-from jaxtrade.evaluation.backtest import backtest, decision_bars
-from jaxtrade.evaluation.challenge_accounts import Challenge, ends_in_order
-from jaxtrade.evaluation.challenge_paths import SessionPaths, session_paths
+from jaxtrade.evaluation.backtest import backtest
+from jaxtrade.evaluation.baselines import Agent
+from jaxtrade.evaluation.challenge_accounts import (
+    Challenge,
+    SessionPaths,
+    ends_in_order,
+    session_paths,
+)
+from jaxtrade.evaluation.record import decision_bars
 from jaxtrade.types import Quotes, SessionSet, TickValue
 from tests.evaluation.permuted import environment_ends
 from tests.evaluation.tiny import HAND_BARS, hand_market, setup, tiny_market, walk

@@ -13,7 +13,6 @@ import pytest
 
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.env.state import ExitReason
-from jaxtrade.evaluation import report
 from jaxtrade.evaluation.evaluate import evaluate
 from jaxtrade.types import TickValue
 from tests.evaluation.tiny import WALK, TinyMarket, hand_market, setup
@@ -62,12 +61,12 @@ def test_every_trade_is_converted_once_at_the_rate_of_its_exit(result):
 @pytest.mark.slow
 def test_the_report_says_what_is_converted(result):
     over, evaluated = result
-    settings = report.to_json(evaluated)["settings"]
+    settings = evaluated.to_json()["settings"]
     assert settings["currency"] == "CHF"
     assert settings["tick_value"] == pytest.approx(
         np.median(100_000 / over[evaluated.decisions.rows])
     )
-    text = report.table(evaluated)
+    text = evaluated.table()
     assert "at the median rate" in text
     assert not missing(text, "CHF and are converted", "at the USDCHF rate")
 

@@ -12,9 +12,10 @@ import pytest
 from jaxtrade.env.actions import Action
 from jaxtrade.env.state import ExitReason
 from jaxtrade.evaluation import grids
-from jaxtrade.evaluation.agents import NO_ACTION, Agent, PolicyAct, forget_episode, greedy
-from jaxtrade.evaluation.backtest import Record, backtest, decision_bars
-from jaxtrade.evaluation.latency import LONGEST, TOO_LATE, delayed
+from jaxtrade.evaluation.backtest import backtest
+from jaxtrade.evaluation.baselines import NO_ACTION, Agent, PolicyAct, forget_episode, greedy
+from jaxtrade.evaluation.grids import LONGEST, TOO_LATE, delayed
+from jaxtrade.evaluation.record import Record, decision_bars
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.ppo.act import policy_of
 from tests.evaluation.tiny import WALK, TinyMarket, hand_market, rule, setup, tiny_market

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from bench.learning import sections_of
-from jaxtrade.evaluation.agents import greedy
-from jaxtrade.evaluation.backtest import backtest, decision_bars
+from jaxtrade.evaluation.backtest import backtest
+from jaxtrade.evaluation.baselines import greedy
 from jaxtrade.evaluation.figures import coverage
 from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
+from jaxtrade.evaluation.record import decision_bars
 from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.ppo.act import policy_of

@@ -33,10 +33,17 @@ from jaxtrade.env.actions import Action
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.evaluation.agents import greedy
+from jaxtrade.evaluation.baselines import greedy
 from jaxtrade.evaluation.evaluate import evaluate, standard_agents
-from jaxtrade.evaluation.null_runs import daily_net, rule_agents, rule_nulls, run_nulls, with_market
-from jaxtrade.evaluation.null_test import NullResult, pooled_statistic
+from jaxtrade.evaluation.nulls import (
+    NullResult,
+    daily_net,
+    pooled_statistic,
+    rule_agents,
+    rule_nulls,
+    run_nulls,
+    with_market,
+)
 from jaxtrade.evaluation.side_by_side import step_all
 from jaxtrade.runs.setup import prepare
 from jaxtrade.storage.null_journal import NullJournal

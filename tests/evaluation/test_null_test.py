@@ -15,13 +15,7 @@ from scipy.stats import trim_mean
 
 from jaxtrade.data.nulls.spec import NullSpec
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.evaluation.null_test import (
-    is_decided,
-    null_table,
-    null_test,
-    p_text,
-    pooled_statistic,
-)
+from jaxtrade.evaluation.nulls import is_decided, null_table, null_test, p_text, pooled_statistic
 from jaxtrade.storage.null_journal import NullJournal
 
 SIGN_19 = NullSpec("sign", 19)

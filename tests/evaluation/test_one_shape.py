@@ -13,10 +13,10 @@ from bench.learning import sections_of
 from jaxtrade.env import orders
 from jaxtrade.env.params import make_params
 from jaxtrade.errors import DataError
-from jaxtrade.evaluation.agents import Agent
-from jaxtrade.evaluation.backtest import backtest, decision_bars
-from jaxtrade.evaluation.one_shape import in_one_shape
-from jaxtrade.evaluation.record import Steps, longest
+from jaxtrade.evaluation.backtest import backtest
+from jaxtrade.evaluation.baselines import Agent
+from jaxtrade.evaluation.members import in_one_shape
+from jaxtrade.evaluation.record import Steps, decision_bars, longest
 from jaxtrade.types import Quotes, TickValue
 from tests.evaluation.tiny import TinyMarket, setup, tiny_market, walk
 

@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from jaxtrade.evaluation.day_bars import HeldOutDays
 from jaxtrade.evaluation.openings import (
+    HeldOutDays,
     SplitHistory,
     latest,
     of_all,

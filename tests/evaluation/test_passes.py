@@ -13,8 +13,8 @@ import pytest
 
 from jaxtrade.env.state import KEEP_STOP, Order
 from jaxtrade.evaluation import passes
-from jaxtrade.evaluation.agents import Agent
 from jaxtrade.evaluation.backtest import Lane, run_lanes, run_sessions
+from jaxtrade.evaluation.baselines import Agent
 from jaxtrade.evaluation.passes import account_starts, run_passes
 from jaxtrade.runs.setup import Setup
 from tests.evaluation.sequential import in_sequence

@@ -16,7 +16,7 @@ import pytest
 
 from jaxtrade.evaluation import baselines
 from jaxtrade.evaluation.evaluate import evaluate
-from jaxtrade.evaluation.pictures import day, equity, style, training
+from jaxtrade.evaluation.pictures import equity, style, training
 from jaxtrade.evaluation.report import EvaluationResult
 from tests.evaluation.tiny import LENGTHS, WALK, hand_market, rule, setup
 from tests.messages import missing
@@ -132,8 +132,8 @@ def test_no_text_covers_another(walked: EvaluationResult, name: str) -> None:
     """Winners and losers, no trade at all, one trade a day: titles, legends and marks of the axes
     stay apart.
     """
-    for module in (equity, day):
-        assert overlaps(module.figure_of(walked, walked.agent(name))) == []
+    for drawn in (equity.figure_of, equity.day_figure):
+        assert overlaps(drawn(walked, walked.agent(name))) == []
 
 
 def with_random(result: EvaluationResult, mills: np.ndarray) -> EvaluationResult:
@@ -226,22 +226,22 @@ def test_drawdown_is_the_distance_from_the_highest_equity() -> None:
 def test_the_day_is_that_with_most_trades(walked: EvaluationResult) -> None:
     agent = walked.agent("random")
     counts = np.bincount(agent.trades.session, minlength=4)
-    shown = day.busiest(walked, agent)
+    shown = equity.busiest(walked, agent)
     assert len(shown.trades) == counts.max() == counts[shown.number]
     assert shown.last - shown.first + 1 == LENGTHS[shown.number] - 1
-    top, bottom = day.figure_of(walked, agent).axes
+    top, bottom = equity.day_figure(walked, agent).axes
     assert marks(top, "won") + marks(top, "lost") == counts.max()
     profit = agent.trades.net[agent.trades.session == shown.number].sum() / 1000
     assert bottom.lines[-1].get_ydata()[-1] == pytest.approx(profit)
-    assert f"net {style.dollars(profit)}" in day.headline(walked, agent, shown)[1]
+    assert f"net {style.dollars(profit)}" in equity.day_headline(walked, agent, shown)[1]
 
 
 def test_a_day_without_trades_is_the_last_one_and_says_so(walked: EvaluationResult) -> None:
     agent = walked.agent("flat")
-    shown = day.busiest(walked, agent)
+    shown = equity.busiest(walked, agent)
     assert (shown.number, len(shown.trades)) == (3, 0)
-    assert day.headline(walked, agent, shown)[1].startswith("no trades in any")
-    assert legend(day.figure_of(walked, agent).axes[0]) == []
+    assert equity.day_headline(walked, agent, shown)[1].startswith("no trades in any")
+    assert legend(equity.day_figure(walked, agent).axes[0]) == []
 
 
 def test_the_levels_of_a_day_are_those_of_the_positions(walked: EvaluationResult) -> None:
@@ -249,8 +249,8 @@ def test_the_levels_of_a_day_are_those_of_the_positions(walked: EvaluationResult
     position.
     """
     agent = walked.agent("random")
-    shown = day.busiest(walked, agent)
-    found = day.levels(agent, shown)
+    shown = equity.busiest(walked, agent)
+    found = equity.levels(agent, shown)
     legs = np.asarray(agent.strategy.ref.legs)[:, 0]
     assert {len(found["stop"]), len(found["target"])} == {
         int((legs[shown.first : shown.last + 1, 0] != 0).sum())
@@ -259,7 +259,7 @@ def test_the_levels_of_a_day_are_those_of_the_positions(walked: EvaluationResult
         for bar, level in found[name]:
             close = int(walked.close[walked.decisions.rows[shown.first + bar]])
             assert np.sign(legs[shown.first + bar, 0]) * sign * (level - close) >= 0
-    assert day.levels(walked.agent("buy_hold"), shown) == {
+    assert equity.levels(walked.agent("buy_hold"), shown) == {
         "stop": [],
         "target": [],
     }  # it has no bracket
@@ -267,13 +267,17 @@ def test_the_levels_of_a_day_are_those_of_the_positions(walked: EvaluationResult
 
 def test_a_level_is_one_line_as_long_as_it_holds() -> None:
     """A line for each bar would begin its dashes anew in each, and look solid."""
-    assert day.joined([(3, 8), (4, 8), (5, 9), (6, 9), (8, 9)]) == [(3, 4, 8), (5, 6, 9), (8, 8, 9)]
-    assert day.joined([]) == []
+    assert equity.joined([(3, 8), (4, 8), (5, 9), (6, 9), (8, 9)]) == [
+        (3, 4, 8),
+        (5, 6, 9),
+        (8, 8, 9),
+    ]
+    assert equity.joined([]) == []
 
 
 def test_targets_are_dashed_and_stops_are_solid(walked: EvaluationResult) -> None:
     agent = walked.agent("random")
-    top = day.figure_of(walked, agent).axes[0]
+    top = equity.day_figure(walked, agent).axes[0]
     drawn = {
         str(each.get_label()).split()[0]: each
         for each in top.collections
@@ -282,7 +286,7 @@ def test_targets_are_dashed_and_stops_are_solid(walked: EvaluationResult) -> Non
     assert set(drawn) == {"stop", "target"}
     for name, dashed in (("stop", False), ("target", True)):
         assert (drawn[name].get_linestyles()[0][1] is not None) is dashed
-        bars = len(day.levels(agent, day.busiest(walked, agent))[name])
+        bars = len(equity.levels(agent, equity.busiest(walked, agent))[name])
         lengths = [round(each[1][0] - each[0][0]) for each in drawn[name].get_segments()]
         assert max(lengths) > 1
         assert sum(lengths) <= bars
@@ -296,12 +300,12 @@ def test_targets_are_dashed_and_stops_are_solid(walked: EvaluationResult) -> Non
 def test_candles_group_bars() -> None:
     """One hand-worked session: 8000 8002 7998 ..., in candles of one bar."""
     result = result_of(hand_market(1), lambda env: [baselines.buy_and_hold(env)])
-    top, _ = day.figure_of(result, result.agents[0]).axes
+    top, _ = equity.day_figure(result, result.agents[0]).axes
     assert top.get_title(loc="left") == "Candles of 1 minute"
     bodies = [each for each in top.collections if type(each).__name__ == "PolyCollection"]
     assert len(bodies[0].get_paths()) == 5
-    assert day.grouped(np.array([3, 9, 4, 1, 7]), 2, np.maximum).tolist() == [9, 4, 7]
-    assert day.grouped(np.array([3, 9, 4, 1, 7]), 2, np.minimum).tolist() == [3, 1, 7]
+    assert equity.grouped(np.array([3, 9, 4, 1, 7]), 2, np.maximum).tolist() == [9, 4, 7]
+    assert equity.grouped(np.array([3, 9, 4, 1, 7]), 2, np.minimum).tolist() == [3, 1, 7]
 
 
 @pytest.mark.slow
@@ -311,8 +315,8 @@ def test_files_are_pictures(
 ) -> None:
     agent = walked.agent(name)
     assert count is None or len(agent.trades) == count
-    for module in (equity, day):
-        module.draw(walked, agent, tmp_path / "a.png")
+    for draw in (equity.draw, equity.draw_day):
+        draw(walked, agent, tmp_path / "a.png")
         assert (tmp_path / "a.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
 

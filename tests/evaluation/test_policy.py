@@ -15,10 +15,11 @@ from bench.learning import sections_of
 from jaxtrade.config import EnvConfig, RunConfig
 from jaxtrade.env.actions import Action
 from jaxtrade.errors import CheckpointError, ConfigError
-from jaxtrade.evaluation import policy as bundles
-from jaxtrade.evaluation.agents import greedy, sampled
-from jaxtrade.evaluation.backtest import backtest, decision_bars
+from jaxtrade.evaluation import policy
+from jaxtrade.evaluation.backtest import backtest
+from jaxtrade.evaluation.baselines import greedy, sampled
 from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
+from jaxtrade.evaluation.record import decision_bars
 from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.ppo.act import policy_of
@@ -167,7 +168,7 @@ def test_a_bundle_of_an_earlier_version_loads(trained, tmp_path):
 def test_absent_slots_are_listed_outside_the_digests(trained):
     config = EnvConfig(features=("close", "volume", "rsi"), window=2)
     with_volume, without = (
-        bundles.make_schema(config, dataclasses.replace(MARKET, has_volume=known), RunConfig())
+        policy.make_schema(config, dataclasses.replace(MARKET, has_volume=known), RunConfig())
         for known in (True, False)
     )
     assert with_volume.pop("absent") == []
@@ -192,17 +193,17 @@ def test_a_flipped_bit_is_named(trained, tmp_path, name):
 
 
 def test_another_observation_is_refused(trained, monkeypatch):
-    real = bundles.make_spec
+    real = policy.make_spec
     other = EnvConfig(
         features=("close", "volume", "sma_5", "ema_20", "rsi", "macd", "momentum", "atr")
     )
-    monkeypatch.setattr(bundles, "make_spec", lambda env: real(other))
+    monkeypatch.setattr(policy, "make_spec", lambda env: real(other))
     with pytest.raises(CheckpointError, match=r"slot 3 .*ema_20.*sma_20"):
         load_policy(trained[0])
 
 
 def test_another_action_table_is_refused(trained, monkeypatch):
-    monkeypatch.setattr(bundles, "action_names", lambda env: ("HOLD", "SELL", "BUY"))
+    monkeypatch.setattr(policy, "action_names", lambda env: ("HOLD", "SELL", "BUY"))
     with pytest.raises(CheckpointError, match="3 instead of 7 names"):
         load_policy(trained[0])
 

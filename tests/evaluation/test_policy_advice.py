@@ -15,10 +15,11 @@ import pytest
 
 from bench.learning import sections_of
 from jaxtrade.advisor.table import AdviceTable, make_view, session_starts
-from jaxtrade.evaluation.agents import sampled
-from jaxtrade.evaluation.backtest import backtest, decision_bars
+from jaxtrade.evaluation.backtest import backtest
+from jaxtrade.evaluation.baselines import sampled
 from jaxtrade.evaluation.loaded import panel_seen
 from jaxtrade.evaluation.policy import LoadedPolicy, load_policy, save_policy_bundle
+from jaxtrade.evaluation.record import decision_bars
 from jaxtrade.networks import distributions
 from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.rl.listening.fusion import GATE, Trust, make_fusion

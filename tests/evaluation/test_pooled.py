@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jaxtrade.evaluation.pooled import by_date, pooled, total_equity, trade_dates
+from jaxtrade.evaluation.set_report import by_date, pooled, total_equity, trade_dates
 
 
 def evaluated(times: list[int], dates: list[str], *agents: str) -> Any:

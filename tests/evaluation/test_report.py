@@ -40,7 +40,7 @@ def lines_of(result):
         line.split("  ")[0].strip()
         if not line.startswith("  ")
         else line.strip().split("  ")[0]: line
-        for line in report.table(result).splitlines()
+        for line in result.table().splitlines()
     }
 
 
@@ -57,9 +57,7 @@ def test_undefined_is_na_in_the_table_and_none_in_json(hand_result):
         "n/a",
     ]  # 45.84 in each of two sessions
     assert hand_result.agent("buy_hold").account_figures["best_session_share"] == 0.5
-    document = report.to_json(hand_result)
-    assert hand_result.to_json() == document
-    assert hand_result.table() == report.table(hand_result)
+    document = hand_result.to_json()
     flat = document["agents"]["flat"]["strategy"]
     assert [
         flat[key] for key in ("sharpe_daily", "win_rate", "profit_factor", "average_trade")
@@ -80,7 +78,7 @@ def test_an_account_without_limits_shows_one_pass(hand_result, long_result):
     for limited in (hand_result, long_result):
         assert "Strategy (account rules off)" in limited.table()
         assert "accounts opened" in limited.table()
-    document = report.to_json(free)
+    document = free.to_json()
     assert report.one_pass(document)
     assert "account" in document["agents"]["flat"], "the document has both passes"
     document["agents"]["flat"]["account"]["net_profit"] += 1
@@ -109,7 +107,7 @@ def test_an_account_without_limits_shows_one_pass(hand_result, long_result):
 )
 def test_costs_are_money_first(costs, facts):
     result = result_of(hand_market(1), lambda env: [baselines.flat()], costs=costs)
-    [line] = [line for line in report.header(result) if line.startswith("costs: ")]
+    [line] = [line for line in result.header() if line.startswith("costs: ")]
     assert not missing(line, *facts)
 
 
@@ -121,11 +119,11 @@ def test_twenty_sessions_have_a_daily_sharpe(long_result):
         record = long_result.agent(name).strategy
         pnl = np.diff(record.equity.reshape(20, 39)[:, -1], prepend=0) / 1000
         assert sharpe[name] == pytest.approx(pnl.mean() / pnl.std(ddof=1) * 252**0.5)
-    assert "n/a (" not in report.table(long_result)
+    assert "n/a (" not in long_result.table()
 
 
 def test_json_is_strict_and_carries_provenance(long_result):
-    document = json.loads(json.dumps(report.to_json(long_result), allow_nan=False))
+    document = json.loads(json.dumps(long_result.to_json(), allow_nan=False))
     assert document["provenance"] == {"git": "abc"}
     assert document["settings"]["commission_per_side"] == 2.08
     assert document["settings"]["data_sha256"] == MARKET.fingerprint
@@ -163,7 +161,7 @@ def test_labels(env, kind, expected):
     assert [
         label[: len(words)] for label, words in zip(result.labels, expected, strict=True)
     ] == expected
-    text = report.table(result)
+    text = result.table()
     assert all(f"NOTE: {label}" in text for label in result.labels)
 
 
@@ -205,25 +203,25 @@ def test_in_sample_sessions_are_labelled(trained, expected):
 @pytest.mark.slow
 def test_one_sentence_compares_with_the_baselines(hand_result):
     assert not missing(
-        report.verdict(hand_result),
+        hand_result.verdict(),
         "2 sessions",
         "'buy_hold' made $91.68",
         "more than flat ($0.00)",
         "skill from luck",
     )
-    assert "staying flat" not in report.verdict(hand_result)
+    assert "staying flat" not in hand_result.verdict()
     dear = result_of(
         hand_market(1), lambda env: [baselines.buy_and_hold(env)], costs={"commission": 100.0}
     )
-    assert report.verdict(dear).endswith(
+    assert dear.verdict().endswith(
         "cannot tell skill from luck; staying flat can be the right answer."
     )
     seen = dataclasses.replace(
         hand_result, labels=("in sample: the policy was trained on 2 of these 2 sessions",)
     )
     held = dataclasses.replace(hand_result, provenance={"split": "test"})
-    assert report.verdict(seen).startswith("On 2 training sessions, ")
-    assert report.verdict(held).startswith("On 2 held-out sessions, ")
+    assert seen.verdict().startswith("On 2 training sessions, ")
+    assert held.verdict().startswith("On 2 held-out sessions, ")
 
 
 @pytest.mark.slow
@@ -266,6 +264,4 @@ def test_every_file_is_written(long_result, hand_result, tmp_path):
             "trades.csv",
         ]
         assert (tmp_path / name / "equity.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-        assert json.loads((tmp_path / name / "evaluation.json").read_text()) == report.to_json(
-            result
-        )
+        assert json.loads((tmp_path / name / "evaluation.json").read_text()) == result.to_json()

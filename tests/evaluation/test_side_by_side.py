@@ -13,11 +13,12 @@ import pytest
 
 from jaxtrade.config import load_config
 from jaxtrade.data.splits import session_set
-from jaxtrade.evaluation import backtest, baselines, deciding
-from jaxtrade.evaluation.agents import Agent, greedy, sampled
-from jaxtrade.evaluation.backtest import Lane, Pass, Record, decision_bars, plan_of, run_lanes
+from jaxtrade.evaluation import backtest, baselines, side_by_side
+from jaxtrade.evaluation.backtest import Lane, plan_of, run_lanes
+from jaxtrade.evaluation.baselines import Agent, greedy, sampled
 from jaxtrade.evaluation.evaluate import agent_key
 from jaxtrade.evaluation.passes import run_passes
+from jaxtrade.evaluation.record import Pass, Record, decision_bars
 from jaxtrade.runs.setup import Setup, prepare
 from tests.evaluation.sequential import in_sequence
 
@@ -221,7 +222,7 @@ def test_a_block_has_one_width() -> None:
                 for line in text.splitlines()
                 if "dot_general" in line and "f32[" in line
             }
-            assert rows == {str(deciding.WIDTH)}
+            assert rows == {str(side_by_side.WIDTH)}
 
 
 def plan_step(plan: Any, inputs: Any) -> Any:

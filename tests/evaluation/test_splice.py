@@ -18,8 +18,9 @@ from jaxtrade.data.splits import session_set
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
 from jaxtrade.evaluation import baselines
-from jaxtrade.evaluation.backtest import Record, backtest, decision_bars
+from jaxtrade.evaluation.backtest import backtest
 from jaxtrade.evaluation.figures import coverage
+from jaxtrade.evaluation.record import Record, decision_bars
 from tests.data.lifted import PRICES, lifted_bars
 
 CONFIG = make_config({})

@@ -13,8 +13,9 @@ import pytest
 
 from jaxtrade.env.state import ExitReason
 from jaxtrade.evaluation import baselines
-from jaxtrade.evaluation.backtest import backtest, decision_bars
+from jaxtrade.evaluation.backtest import backtest
 from jaxtrade.evaluation.evaluate import evaluate, write
+from jaxtrade.evaluation.record import decision_bars
 from jaxtrade.evaluation.trades import TRADE_COLUMNS, BarClock, assemble_trades, trade_rows
 from tests.evaluation.tiny import WALK as MARKET
 from tests.evaluation.tiny import hand_market, rule, setup, tiny_market

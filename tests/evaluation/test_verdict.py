@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from jaxtrade.evaluation.verdict import Standing, compared, key_of, listed, mean_interval, sentence
+from jaxtrade.evaluation.report import Standing, compared, key_of, listed, mean_interval, sentence
 from tests.messages import missing
 
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from jaxtrade.evaluation.statistics import min_trl, probability_of_improvement, psr, spa
-from jaxtrade.evaluation.walk_days import WalkDays
-from jaxtrade.evaluation.walk_evidence import evidence_lines, evidence_of
+from jaxtrade.evaluation.walk_days import WalkDays, evidence_lines, evidence_of
 from tests.messages import missing
 
 DAYS, SEEDS = 60, 6

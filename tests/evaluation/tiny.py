@@ -18,7 +18,7 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
 from jaxtrade.env.state import EnvParams
 from jaxtrade.evaluation import baselines
-from jaxtrade.evaluation.agents import Agent
+from jaxtrade.evaluation.baselines import Agent
 from jaxtrade.types import MarketData, SessionSet, SessionTable
 
 WARM = 22  # bars before the first session's first decision

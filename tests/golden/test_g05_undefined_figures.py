@@ -11,9 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.evaluation import metrics
-from jaxtrade.evaluation.backtest import DecisionBars
-from jaxtrade.evaluation.portfolio.backtest import JointRecord
-from jaxtrade.evaluation.portfolio.figures import account_figures, strategy_figures
+from jaxtrade.evaluation.joint_backtest import JointRecord, account_figures, strategy_figures
+from jaxtrade.evaluation.record import DecisionBars
 from tests.oracle.portfolio_worlds import joined, portfolio_env, portfolio_params, random_symbol
 from tests.oracle.test_portfolio import CASES
 

@@ -12,8 +12,9 @@ from jaxtrade.config import load_config
 from jaxtrade.env.actions import Action
 from jaxtrade.env.reference import ObservationRef, bits_of
 from jaxtrade.env.state import EnvParams, EnvState
-from jaxtrade.evaluation.agents import Act, Agent
-from jaxtrade.evaluation.backtest import backtest, decision_bars
+from jaxtrade.evaluation.backtest import backtest
+from jaxtrade.evaluation.baselines import Act, Agent
+from jaxtrade.evaluation.record import decision_bars
 from jaxtrade.evaluation.trades import Trades, assemble_trades
 from jaxtrade.runs.setup import Setup, prepare
 from jaxtrade.types import Array, PyTree

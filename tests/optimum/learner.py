@@ -16,7 +16,7 @@ from jaxtrade.data.market import load_market
 from jaxtrade.data.synthetic import LEVELS, REVERSION_PULL
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import EnvParams, EnvState
-from jaxtrade.evaluation.agents import Act, Agent
+from jaxtrade.evaluation.baselines import Act, Agent
 from jaxtrade.runs.setup import Setup, prepare
 from jaxtrade.types import Array, PyTree
 from tests.optimum.dp import Optimum, solve

@@ -7,8 +7,7 @@ from __future__ import annotations
 import jax
 import pytest
 
-from jaxtrade.evaluation.agents import greedy
-from jaxtrade.evaluation.baselines import random_masked
+from jaxtrade.evaluation.baselines import greedy, random_masked
 from jaxtrade.rl.ppo.act import policy_of
 from jaxtrade.runs.setup import prepare
 from jaxtrade.training.loop import train

@@ -12,8 +12,7 @@ from jaxtrade.data.read.bars import Bars
 from jaxtrade.env import orders
 from jaxtrade.env.actions import Action
 from jaxtrade.env.state import ExitReason
-from jaxtrade.evaluation.agents import Agent
-from jaxtrade.evaluation.baselines import random_masked
+from jaxtrade.evaluation.baselines import Agent, random_masked
 from jaxtrade.runs.setup import Setup
 from tests.optimum.forced import Null, forced, martingale, null_of, trades_of
 

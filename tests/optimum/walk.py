@@ -17,7 +17,7 @@ import numpy as np
 
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import EnvParams, EnvState
-from jaxtrade.evaluation.agents import Agent
+from jaxtrade.evaluation.baselines import Agent
 from jaxtrade.types import Array, PyTree
 from tests.optimum.dp import FLAT, IMPOSSIBLE, Key
 from tests.oracle.model import Account, Bars, Position, Session, Settings, Stats

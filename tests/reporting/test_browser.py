@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from jaxtrade.reporting import collect, make
-from jaxtrade.reporting.bundle import unpacked
+from jaxtrade.reporting.bars import unpacked
 from jaxtrade.reporting.figures import MINUS
 from tests import webdriver
 from tests.reporting.made import made_run

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxtrade.evaluation.records import ABSENT
-from jaxtrade.reporting import bundle, curves, figures, svg
+from jaxtrade.reporting import bars, figures, svg
 from jaxtrade.reporting.bars import PageClock, extremes, placed
-from jaxtrade.reporting.curves import Marked
 from jaxtrade.reporting.figures import MINUS
 from jaxtrade.reporting.markup import Markup, joined, table, tag
+from jaxtrade.reporting.svg import Marked
 from tests.reporting.made import ACTIONS, made_records, trade_lines
 from tests.reporting.parsed import parsed
 
@@ -115,7 +115,7 @@ def test_columns_come_back_as_they_were(rows):
         "a": np.array([a for a, _ in rows], np.int64),
         "b": np.array([b for _, b in rows], np.int64),
     }
-    found = bundle.unpacked(bundle.packed(columns, {"b": "a"}))
+    found = bars.unpacked(bars.packed(columns, {"b": "a"}))
     assert {name: values.tolist() for name, values in found.items()} == {
         name: values.tolist() for name, values in columns.items()
     }
@@ -123,27 +123,26 @@ def test_columns_come_back_as_they_were(rows):
 
 def test_differences_take_the_smallest_type():
     close = np.array([1000, 1003, 990])
-    found = bundle.packed(
+    found = bars.packed(
         {"n": np.array([5, 6, 9]), "close": close, "high": close + 300, "far": close * 10**5},
         {"high": "close"},
     )
     assert [each["type"] for each in found["columns"]] == ["u1", "i2", "i2", "i4"]
     assert [each["first"] for each in found["columns"]] == [5, 1000, 1300, 100_000_000]
     with pytest.raises(ValueError, match="far: neighbours differ by"):
-        bundle.packed({"far": np.array([0, 2**40])})
+        bars.packed({"far": np.array([0, 2**40])})
 
 
 def test_sixty_thousand_bars_are_small():
     """About 2.5 bytes a bar: made-up prices hardly compress, and real ones move less evenly."""
     records, _ = made_records(140, 430, 0)
-    bars = records.bars
+    held = records.bars
     columns = {
-        "close": bars.close,
-        **{name: getattr(bars, name) for name in ("open", "high", "low")},
+        "close": held.close,
+        **{name: getattr(held, name) for name in ("open", "high", "low")},
     }
     assert (
-        len(bundle.packed(columns, dict.fromkeys(("open", "high", "low"), "close"))["data"])
-        < 180_000
+        len(bars.packed(columns, dict.fromkeys(("open", "high", "low"), "close"))["data"]) < 180_000
     )
 
 
@@ -271,7 +270,7 @@ def marked(equity, session, account=None, floor=None, end=None):
 
 def test_sessions_by_hand():
     """Equity 100 -> 110, 90 | 95, 120: net -10 and +30, deepest drop 20 (110 - 90) in both."""
-    found = curves.sessions(marked([110, 90, 95, 120], ["a", "a", "b", "b"]), ["a", "a", "b"])
+    found = svg.sessions(marked([110, 90, 95, 120], ["a", "a", "b", "b"]), ["a", "a", "b"])
     assert found == [
         {"date": "a", "trades": 2, "net": -10.0, "equity": 90.0, "drawdown": 20.0},
         {"date": "b", "trades": 1, "net": 30.0, "equity": 120.0, "drawdown": 15.0},
@@ -283,7 +282,7 @@ def test_a_loss_at_once_is_a_drawdown_below_the_start():
 
 
 def test_accounts_by_hand():
-    found = curves.accounts(
+    found = svg.accounts(
         marked([90, 80, 105], ["a", "b", "c"], [1, 1, 2], [70.0, 75.0, math.nan], ["", "bust", ""])
     )
     assert found == [
@@ -309,7 +308,7 @@ def test_accounts_by_hand():
 
 
 def test_the_floor_has_a_gap_between_accounts():
-    found = curves.floor(
+    found = svg.floor(
         marked([90, 80, 105], ["a", "b", "c"], [1, 1, 2], [70.0, 75.0, math.nan]), "rules"
     )
     assert found["equity"] == [90.0, 80.0, None, 105.0]
@@ -318,8 +317,8 @@ def test_the_floor_has_a_gap_between_accounts():
 
 def test_marks_are_dates_of_several_sessions_and_times_of_one():
     many = marked([100] * 20, [f"s{i:02d}" for i in range(20)])
-    assert [label for _, label in curves.marks(many)] == ["s00", "s04", "s08", "s12", "s16"]
-    assert {label for _, label in curves.marks(marked([100] * 20, ["a"] * 20))} == {"09:31"}
+    assert [label for _, label in svg.marks(many)] == ["s00", "s04", "s08", "s12", "s16"]
+    assert {label for _, label in svg.marks(marked([100] * 20, ["a"] * 20))} == {"09:31"}
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=300), st.integers(4, 40))

@@ -20,7 +20,7 @@ from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.evaluate import write
 from jaxtrade.evaluation.trades import TRADE_COLUMNS
 from jaxtrade.reporting import collect, figures, make, page
-from jaxtrade.reporting.bundle import unpacked
+from jaxtrade.reporting.bars import unpacked
 from jaxtrade.reporting.figures import MINUS
 from jaxtrade.reporting.schema import OPTIONAL, command
 from jaxtrade.runs import rundir

@@ -17,7 +17,7 @@ from scipy import stats
 
 from jaxtrade.cli.parser import build_parser
 from jaxtrade.evaluation.run_days import evaluated_records
-from jaxtrade.reporting import collect, make, statistics
+from jaxtrade.reporting import collect, make, studies
 from jaxtrade.reporting.schema import OPTIONAL, command
 from jaxtrade.storage.trials import HEAD, TRIALS, read_trials
 from tests.messages import missing
@@ -111,7 +111,7 @@ def test_one_policy_has_no_interval_over_seeds(alone):
     assert found["agents"]["random"]["low"] < found["agents"]["random"]["value"], (
         "no training changes a rule"
     )
-    assert {each["why"] for each in found["improvement"].values()} == {statistics.ONE_POLICY}
+    assert {each["why"] for each in found["improvement"].values()} == {studies.ONE_POLICY}
     assert not missing(found["pbo"]["why"], "10 trials", "are 1")
     assert found["dsr"]["value"] == pytest.approx(found["psr"]["value"]), "one trial is not picked"
 
@@ -119,7 +119,7 @@ def test_one_policy_has_no_interval_over_seeds(alone):
 @pytest.mark.slow
 def test_policies_of_different_settings_are_not_pooled(kept):
     choice = collect.choose(kept, seed=2)
-    apart = statistics.read_days(kept, "test", None, "seed 2", alike=False)
+    apart = studies.read_days(kept, "test", None, "seed 2", alike=False)
     assert apart.net.shape == (1, len(AGENTS), DAYS)
     assert np.array_equal(apart.record, net_of(kept)[2, 0])
     config = choice.config.model_copy(
@@ -138,22 +138,18 @@ def test_days_that_were_trained_on_prove_nothing(tmp_path):
     run = made_run(tmp_path / "made", sessions=8, labels=(label,))
     found = data_of(logged(run))["statistics"]
     names = ("daily", "psr", "dsr", "min_trl", "spa", "pbo")
-    assert [found[name] for name in names] == [{"value": None, "why": statistics.TRAINED}] * len(
-        names
-    )
+    assert [found[name] for name in names] == [{"value": None, "why": studies.TRAINED}] * len(names)
     assert "agents" not in found
 
 
 def test_one_symbol_of_several_has_no_trials_of_its_own(alone):
     """The log holds the profit of the whole set."""
-    days = statistics.read_days(alone, "test", None, "", alike=True)
+    days = studies.read_days(alone, "test", None, "", alike=True)
     manifest = collect.choose(logged(alone)).manifest
-    logged_as = statistics.LoggedTrial(
-        alone, manifest["data_sha256"], manifest["config_sha256"], "0"
-    )
-    found = statistics.history_now(logged_as, days, "test", "NQ")
+    logged_as = studies.LoggedTrial(alone, manifest["data_sha256"], manifest["config_sha256"], "0")
+    found = studies.history_now(logged_as, days, "test", "NQ")
     assert found is not None
-    assert (found.opened, found.dsr.why, found.pbo.why) == (1, statistics.OF_SET, statistics.OF_SET)
+    assert (found.opened, found.dsr.why, found.pbo.why) == (1, studies.OF_SET, studies.OF_SET)
     assert found.psr.value is not None
 
 
@@ -202,7 +198,7 @@ def test_a_log_that_cannot_tell_is_no_zero(alone, harm, why):
     assert (data["trials"]["opened"], data["trials"]["trials"]) == (None, None)
     assert why in data["trials"]["fault"]
     assert (data["statistics"]["dsr"]["why"], data["statistics"]["trials"]) == (
-        statistics.NO_COUNT,
+        studies.NO_COUNT,
         None,
     )
     assert data["statistics"]["psr"]["value"] is not None, "it needs no log"
@@ -222,7 +218,7 @@ def test_sessions_outside_the_test_split_are_not_counted(alone):
     (alone / "evaluation" / "test").rename(alone / "evaluation" / "validation")
     data = data_of(alone, split="validation")
     assert data["trials"] is None
-    assert data["statistics"]["dsr"]["why"] == statistics.NOT_TEST
+    assert data["statistics"]["dsr"]["why"] == studies.NOT_TEST
     assert data["statistics"]["psr"]["value"] is not None
 
 

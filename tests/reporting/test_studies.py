@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxtrade.evaluation.policy_digest import policy_digest
+from jaxtrade.evaluation.policy import policy_digest
 from jaxtrade.evaluation.records import RECORDS, read_records, write_records
 from jaxtrade.reporting import collect
 from tests.messages import missing

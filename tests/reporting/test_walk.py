@@ -16,10 +16,9 @@ from jaxtrade.cli.entry import main
 from jaxtrade.config import load_config
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.statistics import iqm_estimate
-from jaxtrade.evaluation.walk_days import DAILY, WalkDays, write_walk_days
-from jaxtrade.evaluation.walk_evidence import evidence_of
+from jaxtrade.evaluation.walk_days import DAILY, WalkDays, evidence_of, write_walk_days
 from jaxtrade.reporting.figures import MINUS
-from jaxtrade.reporting.walk import collect, make
+from jaxtrade.reporting.walk import collect, page
 from jaxtrade.runs import rundir
 from jaxtrade.web.assets import source_hash
 from tests.messages import missing
@@ -133,7 +132,7 @@ def walk(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def html(walk: Path) -> str:
-    return make.page(collect.collect(walk))
+    return page(collect(walk))
 
 
 def test_honesty_is_first_and_every_picture_has_a_table(html: str) -> None:
@@ -247,7 +246,7 @@ def test_null_markets_and_paths_are_shown_where_there_are_any(tmp_path: Path) ->
         "floor": 1 / 3,
     }
     rundir.write_json(walk / "nulls.json", {"results": {"policy": null}})
-    found = parsed(make.page(collect.collect(walk)))
+    found = parsed(page(collect(walk)))
     assert found.table(PANEL).about("structure")[0] == "p = 0.333"
     assert found.table("Paths").rows[0][:2] == ["0", "24"]
     assert "a trader could have earned" in found.text
@@ -258,7 +257,7 @@ def test_a_walk_forward_of_an_earlier_version_says_what_it_lacks(tmp_path: Path)
     days = made_days(seeds=1, folds=2, each=2)
     document = made_document(days)
     del document["trials"], document["labels"]
-    found = parsed(make.page(collect.collect(made_walk(tmp_path / "walk", days, document))))
+    found = parsed(page(collect(made_walk(tmp_path / "walk", days, document))))
     panel = found.table(PANEL)
     assert panel.about("looked at")[0] == "n/a"
     assert "earlier version" in panel.about("looked at")[1]
@@ -274,7 +273,7 @@ def test_what_has_not_ended_or_does_not_fit_is_refused(walk: Path, tmp_path: Pat
         DataError,
         match="different walk-forwards",
     ):
-        collect.collect(path)
+        collect(path)
     (path / "walkforward.json").unlink()
     with pytest.raises(ConfigError, match="jaxtrade walkforward --resume"):
-        collect.collect(path)
+        collect(path)

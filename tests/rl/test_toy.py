@@ -15,7 +15,7 @@ import pytest
 from jaxtrade import evaluate, load_policy, run
 from jaxtrade.config import TrainConfig, load_config
 from jaxtrade.errors import ConfigError, DivergedError
-from jaxtrade.evaluation.agents import greedy
+from jaxtrade.evaluation.baselines import greedy
 from jaxtrade.progress.plain import Plain
 from jaxtrade.rl.algorithms import LEARNERS, Learner
 from jaxtrade.rl.state import Policy

@@ -10,8 +10,7 @@ import pytest
 from bench.studies import defaults_problems as problems
 from jaxtrade.data.synthetic import REVERSION_PULL
 from jaxtrade.env.state import EnvParams
-from jaxtrade.evaluation.agents import Agent
-from jaxtrade.evaluation.baselines import random_masked
+from jaxtrade.evaluation.baselines import Agent, random_masked
 from jaxtrade.runs.setup import Setup, prepare
 from tests.optimum.dp import solve
 from tests.optimum.learner import Sessions, optimal, profits, settings

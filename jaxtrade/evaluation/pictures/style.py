@@ -121,7 +121,7 @@ def percent(share: float | None) -> str:
     return "n/a" if share is None else f"{100 * share:.0f} %"
 
 
-def legend_above(axis: Any, columns: int | None = None) -> None:
+def legend_above(axis: Any) -> None:
     """The legend above the axes on the right, so that it hides no line. The title is on the
     left.
     """
@@ -133,7 +133,7 @@ def legend_above(axis: Any, columns: int | None = None) -> None:
             loc="lower right",
             bbox_to_anchor=(1.0, 1.0),
             borderaxespad=0.15,
-            ncols=columns or len(handles),
+            ncols=len(handles),
             handlelength=1.4,
             handletextpad=0.5,
             columnspacing=1.3,

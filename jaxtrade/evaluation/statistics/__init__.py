@@ -2,22 +2,39 @@
 each figure.
 """
 
-from jaxtrade.evaluation.statistics.aggregate import iqm, iqm_estimate
-from jaxtrade.evaluation.statistics.blocks import DRAWS, block_days, day_lots, resampled_means
-from jaxtrade.evaluation.statistics.comparison import MIN_SEEDS, Comparison, compare
-from jaxtrade.evaluation.statistics.corrections import holm
-from jaxtrade.evaluation.statistics.estimate import LEAST_SEEDS, IntervalEstimate
-from jaxtrade.evaluation.statistics.improvement import ONE_POLICY, probability_of_improvement
-from jaxtrade.evaluation.statistics.intervals import (
+from jaxtrade.evaluation.statistics.resampling import (
+    DRAWS,
+    LEAST_SEEDS,
     LEVEL,
     MIN_DAYS,
+    MIN_SEEDS,
+    ONE_POLICY,
+    Comparison,
     Interval,
+    IntervalEstimate,
+    block_days,
+    compare,
+    day_lots,
     degrees_of_freedom,
+    holm,
     interval,
+    iqm,
+    iqm_estimate,
+    probability_of_improvement,
+    resampled_means,
 )
-from jaxtrade.evaluation.statistics.overfitting import MIN_TRIALS, Overfitting, pbo
-from jaxtrade.evaluation.statistics.sharpe import dsr, min_trl, psr, sharpe, trial_variance
-from jaxtrade.evaluation.statistics.spa import SuperiorAbility, spa
+from jaxtrade.evaluation.statistics.selection import (
+    MIN_TRIALS,
+    Overfitting,
+    SuperiorAbility,
+    dsr,
+    min_trl,
+    pbo,
+    psr,
+    sharpe,
+    spa,
+    trial_variance,
+)
 
 __all__ = [
     "DRAWS",

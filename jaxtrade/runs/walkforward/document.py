@@ -15,8 +15,7 @@ import numpy as np
 from jaxtrade.data.walks import Fold, Reach, paths_of, reach_of
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
 from jaxtrade.evaluation.statistics import LEVEL, iqm_estimate
-from jaxtrade.evaluation.walk_days import WalkDays
-from jaxtrade.evaluation.walk_evidence import evidence_lines, evidence_of
+from jaxtrade.evaluation.walk_days import WalkDays, evidence_lines, evidence_of
 from jaxtrade.runs.setup import Setup
 from jaxtrade.runs.walkforward.evaluating import in_sample_ids
 from jaxtrade.text import aligned, several

@@ -11,11 +11,12 @@ import numpy as np
 from jaxtrade.data.splits import sessions_of
 from jaxtrade.data.walks import Fold
 from jaxtrade.evaluation import metrics
-from jaxtrade.evaluation.agents import Agent, greedy
-from jaxtrade.evaluation.backtest import DecisionBars, Lane, Pass, Record, decision_bars, run_lanes
-from jaxtrade.evaluation.day_bars import day_bars
+from jaxtrade.evaluation.backtest import Lane, run_lanes
+from jaxtrade.evaluation.baselines import Agent, greedy
 from jaxtrade.evaluation.evaluate import agent_key, standard_agents
+from jaxtrade.evaluation.openings import day_bars
 from jaxtrade.evaluation.passes import run_passes
+from jaxtrade.evaluation.record import DecisionBars, Pass, Record, decision_bars
 from jaxtrade.evaluation.walk_days import OutOfSampleDays, WalkDays
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs.setup import Setup

@@ -9,9 +9,8 @@ from pathlib import Path
 from jaxtrade.data.market import Market
 from jaxtrade.data.nulls.market import null_markets, null_named
 from jaxtrade.data.nulls.spec import NullSpec
-from jaxtrade.evaluation.null_runs import run_nulls, with_market
-from jaxtrade.evaluation.null_test import NullResult, null_document, null_table
-from jaxtrade.evaluation.statistics.aggregate import iqm
+from jaxtrade.evaluation.nulls import NullResult, null_document, null_table, run_nulls, with_market
+from jaxtrade.evaluation.statistics.resampling import iqm
 from jaxtrade.evaluation.walk_days import OutOfSampleDays, WalkDays
 from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.state import finished

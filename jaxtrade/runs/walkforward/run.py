@@ -18,7 +18,7 @@ from jaxtrade.config import RunConfig, SplitConfig
 from jaxtrade.data.nulls.spec import NullSpec
 from jaxtrade.data.walks import reach_of
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluation.null_test import NullResult
+from jaxtrade.evaluation.nulls import NullResult
 from jaxtrade.evaluation.openings import with_policy, with_trials
 from jaxtrade.evaluation.policy import FOLDER, save_policy_bundle
 from jaxtrade.evaluation.walk_days import DAILY, WalkDays, write_walk_days

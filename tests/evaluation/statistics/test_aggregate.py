@@ -12,8 +12,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import mannwhitneyu, trim_mean
 
 from jaxtrade.evaluation.statistics import iqm, iqm_estimate, probability_of_improvement
-from jaxtrade.evaluation.statistics.aggregate import Part, stretched
-from jaxtrade.evaluation.statistics.improvement import wins
+from jaxtrade.evaluation.statistics.resampling import Part, stretched, wins
 
 vectors = arrays(np.float64, st.integers(1, 40), elements=st.integers(-1000, 1000))
 nets = arrays(

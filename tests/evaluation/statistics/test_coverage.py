@@ -17,7 +17,7 @@ from jaxtrade.evaluation.statistics import (
     sharpe,
     spa,
 )
-from jaxtrade.evaluation.statistics.sharpe import DailyMoments, record_days
+from jaxtrade.evaluation.statistics.selection import DailyMoments, record_days
 
 pytestmark = pytest.mark.slow
 EXPERIMENTS = 1000  # so that chance alone gives 95 % +- 0.7 %

@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import rankdata
 
 from jaxtrade.evaluation.statistics import pbo
-from jaxtrade.evaluation.statistics.overfitting import below_median, halves
+from jaxtrade.evaluation.statistics.selection import below_median, halves
 from tests.evaluation.statistics import oracles
 
 NOISE = np.random.default_rng(0).standard_normal((240, 20))

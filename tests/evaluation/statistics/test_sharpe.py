@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from jaxtrade.evaluation.statistics import dsr, min_trl, psr, sharpe, trial_variance
-from jaxtrade.evaluation.statistics.sharpe import (
+from jaxtrade.evaluation.statistics.selection import (
     DailyMoments,
     best_of_noise,
     memory_of,

@@ -21,18 +21,32 @@ from jaxtrade.env.portfolio.market import Portfolio
 from jaxtrade.env.portfolio.state import PortfolioParams
 from jaxtrade.env.state import ExitReason
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.evaluation.backtest import DecisionBars, decision_bars
 from jaxtrade.evaluation.evaluate import agent_key
+from jaxtrade.evaluation.figures import account_outcome
+from jaxtrade.evaluation.joint_backtest import (
+    JointAgent,
+    JointRecord,
+    backtest,
+    strategy_figures,
+)
 from jaxtrade.evaluation.metrics import session_pnl
 from jaxtrade.evaluation.openings import SplitHistory, history_json, history_lines
-from jaxtrade.evaluation.portfolio.agents import JointAgent
-from jaxtrade.evaluation.portfolio.backtest import JointRecord, backtest
-from jaxtrade.evaluation.portfolio.figures import account_figures, strategy_figures
+from jaxtrade.evaluation.record import DecisionBars, decision_bars
 from jaxtrade.evaluation.recorded import NOTHING, Also, joint_records
 from jaxtrade.evaluation.records import RECORDS, write_records
-from jaxtrade.evaluation.report import kind_of
+from jaxtrade.evaluation.report import (
+    NOT_AVAILABLE,
+    Result,
+    Standing,
+    compared,
+    count,
+    key_of,
+    kind_of,
+    money,
+    ratio,
+    share,
+)
 from jaxtrade.evaluation.trades import write_csv
-from jaxtrade.evaluation.verdict import Standing, compared, key_of
 from jaxtrade.storage.staged import staged
 from jaxtrade.text import aligned, several, short_repr
 from jaxtrade.types import SessionSet
@@ -40,8 +54,8 @@ from jaxtrade.types import SessionSet
 if TYPE_CHECKING:
     import pandas as pd
 
+
 FORMAT = 1
-NOT_AVAILABLE = "n/a"
 FILES = ("evaluation.json", "evaluation.txt", "trades.csv", "equity.csv", RECORDS)
 TEXTS = ("symbol", "reason")
 FILL_COLUMNS = ("time", "symbol", "quantity", "price", "position", "reason", "cost", "booked")
@@ -60,8 +74,8 @@ class JointAgentResult:
     account_figures: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class JointResult:
+@dataclass(frozen=True, repr=False)
+class JointResult(Result):
     """Results of several agents of `allocate` over the same decision bars. settings, labels,
     provenance, history: as in `evaluation.report.EvaluationResult`."""
 
@@ -73,17 +87,6 @@ class JointResult:
     labels: tuple[str, ...]
     provenance: dict[str, Any]
     history: SplitHistory | None = None
-
-    def agent(self, name: str) -> JointAgentResult:
-        """The result of the agent `name`. Raises KeyError, which lists the names of this
-        evaluation.
-        """
-        for result in self.agents:
-            if result.name == name:
-                return result
-        raise KeyError(
-            f"no agent '{name}' in this evaluation; it has {', '.join(each.name for each in self.agents)}"
-        )
 
     def table(self) -> str:
         """The console table: agents as columns."""
@@ -115,7 +118,7 @@ class JointResult:
 
     def verdict(self) -> str:
         """One sentence: the first agent against the baselines, by net profit with the account rules
-        off, and whether it can be luck (`evaluation.verdict`)."""
+        off, and whether it can be luck (`evaluation.report`)."""
         standings = [
             Standing(
                 each.name,
@@ -139,27 +142,16 @@ class JointResult:
             "provenance": self.provenance,
             "verdict": self.verdict(),
             **history_json(self.history),
-            "agents": {
-                each.name: {
-                    "about": each.about,
-                    "strategy": each.strategy_figures,
-                    "account": each.account_figures,
-                }
-                for each in self.agents
-            },
+            "agents": self.agents_json(),
         }
 
-    @property
-    def trades(self) -> pd.DataFrame:
-        """The fills of the first agent in the strategy pass, one row each, as in `trades.csv`."""
-        return as_frame(FILL_COLUMNS, fill_rows(self, self.agents[0]))
+    def trades_of(self, name: str) -> pd.DataFrame:
+        return as_frame(FILL_COLUMNS, fill_rows(self, self.agent(name)))
 
-    @property
-    def equity(self) -> pd.DataFrame:
-        """Equity of the first agent, one row per decision bar, as in `equity.csv`."""
-        return as_frame(equity_columns(self), equity_rows(self, self.agents[0]))
+    def equity_of(self, name: str) -> pd.DataFrame:
+        return as_frame(equity_columns(self), equity_rows(self, self.agent(name)))
 
-    def plot(self) -> Any:
+    def plot(self, name: str | None = None) -> Any:
         """Not built. Raises ConfigError."""
         raise no_picture()
 
@@ -204,48 +196,32 @@ def read_frame(path: Path) -> pd.DataFrame:
     return as_frame(columns, rows)
 
 
-def _dollars(value: float) -> str:
-    return f"{value:,.2f}"
-
-
-def _count(value: float) -> str:
-    return f"{value:,}"
-
-
-def _share(value: float) -> str:
-    return f"{100 * value:.1f} %"
-
-
-def _ratio(value: float) -> str:
-    return f"{value:.2f}"
-
-
 def strategy_rows(symbols: tuple[str, ...]) -> tuple[tuple[str, str, Form], ...]:
     """(label, figure, form) of the strategy block."""
     return (
-        ("net profit ($)", "net_profit", _dollars),
-        *((f"  of {s} ($)", f"profit.{s}", _dollars) for s in symbols),
-        ("return (% of start)", "return_pct", _ratio),
-        ("Sharpe (daily, x sqrt 252)", "sharpe_daily", _ratio),
-        ("max drawdown ($)", "max_drawdown", _dollars),
-        ("round turns", "trades", _count),
-        ("win rate", "win_rate", _share),
-        ("orders", "orders", _count),
-        ("turnover (x start balance)", "turnover", _ratio),
-        ("costs ($)", "costs", _dollars),
-        ("exposure", "exposure", _share),
-        ("illegal actions", "illegal_actions", _count),
+        ("net profit ($)", "net_profit", money),
+        *((f"  of {s} ($)", f"profit.{s}", money) for s in symbols),
+        ("return (% of start)", "return_pct", ratio),
+        ("Sharpe (daily, x sqrt 252)", "sharpe_daily", ratio),
+        ("max drawdown ($)", "max_drawdown", money),
+        ("round turns", "trades", count),
+        ("win rate", "win_rate", share),
+        ("orders", "orders", count),
+        ("turnover (x start balance)", "turnover", ratio),
+        ("costs ($)", "costs", money),
+        ("exposure", "exposure", share),
+        ("illegal actions", "illegal_actions", count),
     )
 
 
 ACCOUNT_ROWS: tuple[tuple[str, str, Form], ...] = (
-    ("accounts", "accounts", _count),
-    ("passed", "passed", _count),
-    ("bust", "bust", _count),
-    ("failed by daily loss", "failed_daily_loss", _count),
-    ("open at end", "open_at_end", _count),
-    ("net profit ($)", "net_profit", _dollars),
-    ("best session / total", "best_session_share", _share),
+    ("accounts", "accounts", count),
+    ("passed", "passed", count),
+    ("bust", "bust", count),
+    ("failed by daily loss", "failed_daily_loss", count),
+    ("open at end", "open_at_end", count),
+    ("net profit ($)", "net_profit", money),
+    ("best session / total", "best_session_share", share),
 )
 
 
@@ -285,7 +261,7 @@ def evaluate_joint(
                 records["strategy"],
                 records["account"],
                 strategy_figures(records["strategy"], decisions, market.symbols, balance),
-                account_figures(records["account"], decisions),
+                account_outcome(records["account"], decisions),
             )
         )
     return JointResult(

@@ -1,21 +1,144 @@
-"""The sections of a walk-forward's page as HTML. They compute sums for pictures, and no
-statistics.
+"""The page of a walk-forward: `report.html` and `report.json` from its folder. Nothing is trained,
+traded or compiled; sections compute sums for pictures, and no statistics.
 """
 
 from __future__ import annotations
 
+import json
+import math
 from itertools import accumulate
-from typing import Any
+from pathlib import Path
+from typing import Any, TypedDict
 
-from jaxtrade.evaluation.statistics import LEVEL
+import numpy as np
+
+from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.evaluation.run_days import WALK
+from jaxtrade.evaluation.statistics import LEVEL, iqm_estimate
+from jaxtrade.evaluation.walk_days import DAILY, WalkDays, evidence_of, read_walk_days
 from jaxtrade.reporting import figures, svg
-from jaxtrade.reporting.markup import Child, Markup, joined, notes, paragraph, table, tag
-from jaxtrade.reporting.names import kinds, sentence, spoken, times
-from jaxtrade.reporting.schema import Estimate
-from jaxtrade.reporting.sections.honesty import Row, absent, days_row, figure_row, nulls_row
-from jaxtrade.reporting.sections.provenance import flat
-from jaxtrade.reporting.walk.collect import WalkReportData
+from jaxtrade.reporting.collect import read_json
+from jaxtrade.reporting.make import MB
+from jaxtrade.reporting.markup import (
+    Child,
+    Markup,
+    joined,
+    kinds,
+    notes,
+    paragraph,
+    sentence,
+    spoken,
+    table,
+    tag,
+    times,
+)
+from jaxtrade.reporting.page import document, header
+from jaxtrade.reporting.schema import Estimate, NullFigures
+from jaxtrade.reporting.sections.trust import Row, absent, days_row, figure_row, flat, nulls_row
+from jaxtrade.runs import rundir
+from jaxtrade.storage.staged import staged
 from jaxtrade.text import several
+
+FORMAT = 1
+NULLS = "nulls.json"  # of `--nulls`, in the folder of the walk-forward
+POLICY = "policy"  # its result there
+
+
+class DailyFigures(TypedDict):
+    """Net profit of each trade date in dollars, account rules off, in time order; a date that
+    several folds test has its mean over them.
+
+    date: ISO. mean, lowest, highest: over the seeds. baselines: baseline -> the same of each.
+    """
+
+    date: list[str]
+    mean: list[float]
+    lowest: list[float]
+    highest: list[float]
+    baselines: dict[str, list[float]]
+
+
+class WalkReportData(TypedDict):
+    """All figures of the page; what its `report.json` holds.
+
+    run: name of the folder. walk: the content of `walkforward.json`. policy, baselines: what a day
+        earns,
+    interquartile mean over seeds, with interval. evidence: as `walk_evidence.evidence_of`, of the
+    moment at which the page is made. days: see there. nulls: against null markets, None without.
+    provenance: versions, commit, device.
+    """
+
+    format: int
+    kind: str
+    run: str
+    walk: dict[str, Any]
+    policy: Estimate
+    baselines: dict[str, Estimate]
+    evidence: dict[str, Any]
+    days: DailyFigures
+    nulls: NullFigures | None
+    provenance: dict[str, Any]
+
+
+def is_walk(run: Path) -> bool:
+    """Whether a run is a walk-forward. Raises ConfigError if the folder is no run's."""
+    return rundir.read_run(run)[0].walk.on
+
+
+def collect(run: Path) -> WalkReportData:
+    """All figures of the page.
+
+    Raises ConfigError if the walk-forward has not ended, DataError if a file is damaged or two
+    disagree.
+    """
+    manifest = rundir.read_run(run)[1]
+    if not (run / WALK).is_file():
+        raise ConfigError(
+            f"{run / WALK}: there is no such file: the walk-forward has not ended; continue it with "
+            f"`jaxtrade walkforward --resume {run}`"
+        )
+    walk, days = read_json(run / WALK), read_walk_days(run / DAILY)
+    if walk["pooled"]["seeds"] != days.seeds.tolist() or walk["pooled"]["tested_days"] != len(
+        days.date
+    ):
+        raise DataError(
+            f"{run}: {WALK} and {DAILY} are of different walk-forwards; write them again with `jaxtrade "
+            f"walkforward --resume {run}`"
+        )
+    net, fold = days.by_date(days.net)
+    rules = zip(days.baselines.tolist(), days.by_date(days.baseline_net)[0], strict=True)
+    nulls = read_json(run / NULLS)["results"].get(POLICY) if (run / NULLS).is_file() else None
+    return {
+        "format": FORMAT,
+        "kind": "walkforward",
+        "run": run.resolve().name,
+        "walk": walk,
+        "policy": _estimate(iqm_estimate(net, fold)),
+        "baselines": {name: _estimate(iqm_estimate(own[None], rule=True)) for name, own in rules},
+        "evidence": evidence_of(days),
+        "days": daily(days),
+        "nulls": nulls,
+        "provenance": manifest,
+    }
+
+
+def daily(days: WalkDays) -> DailyFigures:
+    """The net profit of each trade date."""
+    net, rules = days.by_date(days.net)[0], days.by_date(days.baseline_net)[0]
+    return {
+        "date": np.unique(days.date).astype("datetime64[D]").astype(str).tolist(),
+        "mean": net.mean(axis=0).tolist(),
+        "lowest": net.min(axis=0).tolist(),
+        "highest": net.max(axis=0).tolist(),
+        "baselines": {
+            str(name): own.tolist() for name, own in zip(days.baselines, rules, strict=True)
+        },
+    }
+
+
+def _estimate(found: Any) -> Estimate:
+    return {"value": found.value, "low": found.low, "high": found.high, "why": found.why}
+
 
 OWN, RANDOM = "policies", "random"
 MARKS = 6  # dates of an x axis
@@ -402,3 +525,53 @@ def provenance(data: WalkReportData) -> Markup:
             table("Settings of the folds", ("Setting", "Value"), list(flat(settings)), words=(1,)),
         ]
     )
+
+
+SCRIPTS = ("theme.js",)  # the page draws nothing by scripts
+PARTS = {
+    "honesty": ("How far to believe this", honesty),
+    "folds": ("Folds", folds),
+    "sample": ("Out of sample and in sample", sample),
+    "baselines": ("Baselines", baselines),
+    "equity": ("Days out of sample", equity),
+    "provenance": ("Provenance", provenance),
+}
+
+
+def page(data: WalkReportData) -> str:
+    """The whole HTML document."""
+    walk, days = data["walk"], data["days"]["date"]
+    title = f"{walk['market']}, walk-forward"
+    pooled = walk["pooled"]
+    facts = (
+        f"{walk['walk']['mode']}, {several(len(walk['folds']), 'fold')} x {several(len(pooled['seeds']), 'seed')}",
+        several(pooled["independent_days"], "tested day"),
+        " to ".join(dict.fromkeys((days[0], days[-1]))),
+        f"run {data['run']}",
+    )
+    parts: dict[str, tuple[str, Markup]] = {
+        name: (head, made(data)) for name, (head, made) in PARTS.items()
+    }
+    return document(title, header("Walk-forward report", title, facts), parts, data["run"], SCRIPTS)
+
+
+def write(data: WalkReportData, folder: Path, max_mb: float = 3.0) -> dict[str, Path]:
+    """Write `report.html` and `report.json` into a folder, both or none -> their paths.
+
+    Raises ConfigError if the page would take more than `max_mb` millions of bytes, or that is not
+    above 0, and OSError (disk).
+    """
+    if not 0 < max_mb < math.inf:
+        raise ConfigError(
+            f"max_mb (--max-mb) {max_mb:g}: expected a size above 0, in millions of bytes"
+        )
+    html = page(data)
+    if (size := len(html.encode()) / MB) > max_mb:
+        raise ConfigError(
+            f"max_mb (--max-mb) {max_mb:g}: the page takes {size:.2f} MB; give {size + 0.1:.1f} or more"
+        )
+    texts = {"report.html": html, "report.json": json.dumps(data, indent=2, allow_nan=False) + "\n"}
+    with staged(folder, noted=False) as new:
+        for name, text in texts.items():
+            (new / name).write_bytes(text.encode("utf-8"))
+    return {name: folder / name for name in texts}

@@ -1,0 +1,530 @@
+"""Which parts of its observation a policy uses: gradients, permutations and ablations, by group of features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxtrade.config import RunConfig
+from jaxtrade.data.calendar.clock import DAY, local_seconds
+from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.env.reference import ObservationRef
+from jaxtrade.env.state import EnvParams, EnvState, Order
+from jaxtrade.env.tasks.base import HOLD
+from jaxtrade.errors import ConfigError
+from jaxtrade.evaluation.backtest import Lane, backtest, run_lanes
+from jaxtrade.evaluation.baselines import Agent, PolicyAct
+from jaxtrade.evaluation.evaluate import agent_key
+from jaxtrade.evaluation.loaded import Given, GivenEnv
+from jaxtrade.evaluation.record import DecisionBars, decision_bars
+from jaxtrade.networks.distributions import ILLEGAL
+from jaxtrade.networks.memory import forget
+from jaxtrade.networks.normalize import RunningStats
+from jaxtrade.rl.algorithms import make_algorithm
+from jaxtrade.rl.listening.fusion import make_fusion
+from jaxtrade.text import aligned, in_dollars, several
+from jaxtrade.types import Algorithm, Array, PyTree, SessionSet
+
+if TYPE_CHECKING:
+    from jaxtrade.data.market import Market
+
+
+@dataclass(frozen=True)
+class SlotMethod:
+    """One method. unit: of its values, `share` or `dollars`. about: what it measures, a sentence.
+    values: one for each group; None where it cannot be given, and why."""
+
+    name: str
+    unit: str
+    about: str
+    values: tuple[float | None, ...]
+    why: str | None = None
+
+
+@dataclass(frozen=True)
+class SlotAttribution:
+    """How much a policy depends on each group of slots. groups: names, and how many slots each
+    has.
+    """
+
+    groups: tuple[tuple[str, int], ...]
+    methods: tuple[SlotMethod, ...]
+    notes: tuple[str, ...] = ()
+    title: str = "attribution"
+
+
+def _cell(value: float | None, unit: str) -> str:
+    if value is None:
+        return "n/a"
+    return f"{100 * value:.2f} %" if unit == "share" else f"{value:+,.2f}"
+
+
+def table(found: SlotAttribution) -> str:
+    """The attribution as text: a row for each group, in the order of the observation, and a column
+    for each method.
+    """
+    cells = [
+        [
+            "part of the observation",
+            "slots",
+            *(f"{each.name}{' ($)' if each.unit == 'dollars' else ''}" for each in found.methods),
+        ]
+    ]
+    for number, (name, size) in enumerate(found.groups):
+        cells.append(
+            [
+                f"  {name}",
+                f"{size}",
+                *(_cell(each.values[number], each.unit) for each in found.methods),
+            ]
+        )
+    notes = [
+        f"{each.name}: {each.about}" if each.why is None else f"{each.name}: n/a: {each.why}"
+        for each in found.methods
+    ]
+    return "\n".join([*aligned(cells), *(f"NOTE: {note}" for note in [*notes, *found.notes])])
+
+
+def to_json(found: SlotAttribution) -> dict[str, Any]:
+    """The attribution as JSON values: for each method its parts, with `why` where there is no
+    value.
+    """
+
+    def part(name: str, value: float | None, why: str | None) -> dict[str, Any]:
+        return {
+            "name": name,
+            "value": {"value": value} | ({} if value is not None else {"why": why}),
+        }
+
+    methods = [
+        {
+            "name": each.name,
+            "unit": each.unit,
+            "about": each.about,
+            "parts": [
+                part(name, value, each.why)
+                for (name, _), value in zip(found.groups, each.values, strict=True)
+            ],
+        }
+        for each in found.methods
+    ]
+    return {"methods": methods, "notes": list(found.notes), "slots": dict(found.groups)}
+
+
+def counted(decisions: int, used: int) -> str:
+    """Which decisions two of the methods looked at."""
+    choices = f"{several(decisions, 'decision')} with at least two legal actions"
+    return choices if used == decisions else f"{used:,} of {choices}, drawn by the run's seed"
+
+
+class SlotGroup(NamedTuple):
+    """Slots with one name before their bracket, such as `close[t-30]` .. `close[t-1]`. slots:
+    int64[n] their places.
+    """
+
+    name: str
+    slots: np.ndarray
+
+
+def slot_groups(names: Sequence[str]) -> list[SlotGroup]:
+    """The groups of an observation, in the order of their first slots. names: of all slots
+    (`ObservationSpec.names`).
+    """
+    heads = [name.partition("[")[0] for name in names]
+    return [
+        SlotGroup(head, np.flatnonzero([each == head for each in heads]))
+        for head in dict.fromkeys(heads)
+    ]
+
+
+def group_mask(group: SlotGroup, size: int) -> np.ndarray:
+    """bool[size]: True at the slots of the group."""
+    return np.isin(np.arange(size), group.slots)
+
+
+# (logits float32[A], mask bool[A]) of one decision: observation float32[D], and what else it is
+# made on.
+Logits = Callable[[Array, PyTree], tuple[Array, Array]]
+Choose = Callable[[np.ndarray], np.ndarray]  # observations float32[B, D] -> actions int[B]
+
+
+def margin(logits: Array, mask: Array) -> Array:
+    """float32[]: the largest legal logit less the second largest; 0 where a single action is
+    legal.
+    """
+    two, _ = jax.lax.top_k(jnp.where(mask, logits, ILLEGAL), 2)
+    return jnp.where(mask.sum() >= 2, two[0] - two[1], 0.0)
+
+
+def gradient_sizes(
+    logits: Logits, observations: Array, others: PyTree, deviation: np.ndarray
+) -> np.ndarray:
+    """float64[D]: the mean over decisions of |d margin / d slot| times the slot's standard
+    deviation.
+
+    It is the change of the margin, to first order, when the slot moves by its standard deviation.
+
+    Args:
+        observations: float32[B, D], raw. others: [B, ...], what else each decision is made on.
+        deviation: float64[D], in the units of the slots.
+    """
+    slopes = jax.jit(
+        jax.vmap(jax.grad(lambda observation, other: margin(*logits(observation, other))))
+    )
+    return np.abs(np.asarray(slopes(observations, others), np.float64)).mean(axis=0) * deviation
+
+
+def gradient_shares(sizes: np.ndarray, groups: Sequence[SlotGroup]) -> list[float] | None:
+    """The share of each group in the sum of `sizes` over all slots. None if all of them are 0."""
+    total = sizes.sum()
+    return [float(sizes[group.slots].sum() / total) for group in groups] if total > 0.0 else None
+
+
+def permuted_within(strata: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """int64[B]: a random order of rows that keeps every row in its stratum. strata: int[B]."""
+    rows = np.argsort(strata, kind="stable")
+    order = np.empty_like(rows)
+    order[rows] = np.lexsort((rng.random(len(strata)), strata))
+    return order
+
+
+def changed_shares(
+    choose: Choose,
+    observations: np.ndarray,
+    groups: Sequence[SlotGroup],
+    strata: np.ndarray,
+    seed: int,
+    repeats: int,
+) -> list[float]:
+    """The share of decisions whose action changes when a group's values come from another decision
+    of its stratum.
+
+    The slots of a group are moved together, all others stay. Breiman (2001), "Random forests",
+    permutes over all rows; here only within a stratum, because the time of day alone tells much
+    about a bar.
+
+    Args:
+        observations: float32[B, D], raw. strata: int[B].
+        repeats: permutations over which the share is the mean. They are the same for every group.
+    """
+    before = choose(observations)
+    orders = [
+        permuted_within(strata, np.random.default_rng([seed, repeat])) for repeat in range(repeats)
+    ]
+
+    def share(group: SlotGroup) -> float:
+        changed = []
+        for order in orders:
+            moved = observations.copy()
+            moved[:, group.slots] = observations[order][:, group.slots]
+            changed.append(np.mean(choose(moved) != before))
+        return float(np.mean(changed))
+
+    return [share(group) for group in groups]
+
+
+TOGETHER = 8  # evaluations per program; a record of years takes tens of MB for each
+
+
+def given(ref: Any, observation: Array) -> Given:
+    """The decision of a reference on another observation. Both may have leading axes."""
+    return Given(observation, ref.mask, ref.legs, ref.aux)
+
+
+@dataclass(frozen=True)
+class AblatedAct:
+    """A greedy `Act` on an observation with fixed slots. Carry: (policy, its memory, bool[D] slots,
+    float32[D] values).
+
+    algorithm_act: `Algorithm.act` on `Given` references.
+    """
+
+    env: TradingEnv
+    algorithm_act: Any
+
+    def __call__(
+        self, carry: PyTree, state: EnvState, ref: ObservationRef, params: EnvParams, key: Array
+    ) -> tuple[PyTree, Order, Array]:
+        del key
+        policy, memory, fixed, values = carry
+        seen = given(ref, jnp.where(fixed, values, self.env.observe(ref, params)))
+        memory, action, _ = self.algorithm_act(policy, memory, seen, None, None, False)
+        order = self.env.decode(jnp.where(ref.mask[action], action, HOLD), state, params)
+        return (policy, memory, fixed, values), order, action
+
+
+def _forget(carry: PyTree, first: Array) -> PyTree:
+    policy, memory, *rest = carry
+    return policy, forget(memory, first), *rest
+
+
+def ablated_profits(
+    env: TradingEnv,
+    algorithm: Algorithm,
+    policy: PyTree,
+    params: EnvParams,
+    decisions: DecisionBars,
+    groups: Sequence[SlotGroup],
+    values: np.ndarray,
+) -> np.ndarray:
+    """float64[1 + groups] dollars: net profit of the strategy pass, with every slot and then
+    without each group.
+
+    algorithm: acts on `Given` references. values: float32[D], what the slots of a missing group
+        hold.
+    """
+    size = len(values)
+    fixed = np.stack([np.zeros(size, bool), *(group_mask(group, size) for group in groups)])
+    kept = jnp.asarray(values, jnp.float32)
+
+    def lane(row: np.ndarray) -> Lane:
+        carry = (policy, algorithm.carry, jnp.asarray(row), kept)
+        agent = Agent(
+            "ablated",
+            AblatedAct(env, algorithm.act),
+            carry,
+            "greedy, without a group of slots",
+            _forget,
+        )
+        return Lane(agent, params, decisions, jax.random.key(0))
+
+    profits = []
+    for first in range(0, len(fixed), TOGETHER):
+        block = fixed[first : first + TOGETHER]
+        padded = np.concatenate(
+            [block, np.zeros((TOGETHER - len(block), size), bool)]
+        )  # one shape, one program
+        records = run_lanes(env, [lane(row) for row in padded], "strategy")
+        profits += [int(record.equity[-1]) / 1000 for record in records[: len(block)]]
+    return np.asarray(profits)
+
+
+MOST = 20_000  # decisions that gradient and permutation look at
+REPEATS = 5  # permutations
+HALF_HOUR = 1_800  # seconds
+MEMORY = "the policy has a memory, so its action depends on earlier bars too"
+SILENT = "the learner does not tell its logits (its act returns extras without logits and mask)"
+ONE_ACTION = "no decision had two legal actions"
+ABOUT = {
+    "gradient": "share of |d margin / d slot| x standard deviation of the slot, summed over the slots of the part; the "
+    "margin is the best legal logit less the second",
+    "permutation": "share of decisions whose action changes when the part comes from another decision in the same half "
+    "hour of the day",
+    "ablation": "net profit without the part (fixed at its mean) less net profit with it",
+}
+
+
+class _Decisions(NamedTuple):
+    """B decisions with at least two legal actions. observations: float32[B, D] raw. others: `Given`
+    [B] without the observation. strata: int64[B] half hour of the day."""
+
+    observations: np.ndarray
+    others: PyTree
+    strata: np.ndarray
+
+
+def attribute(
+    env: TradingEnv,
+    params: EnvParams,
+    agents: Sequence[Agent],
+    market: Market,
+    sessions: SessionSet,
+    config: RunConfig,
+) -> SlotAttribution:
+    """Attribute the greedy policy among `agents` on the decision bars of `sessions`. Arguments as
+    `evaluate`.
+
+    Deterministic: what is drawn depends on `config.seed` alone. Raises ConfigError if no agent is a
+        greedy policy, and
+    as `evaluate`.
+    """
+    agent = _greedy_of(agents)
+    policy, _ = agent.carry
+    given_env: Any = GivenEnv(
+        env.num_actions, env.observation_size
+    )  # the part of an `Env` that acting needs
+    algorithm = make_algorithm(config, given_env, 1, fusion=make_fusion(config.advisor, config.env))
+    decisions, groups = decision_bars(market.data, sessions), slot_groups(env.spec.names)
+    params = params.replace(sessions=sessions)
+    record = backtest(
+        env,
+        agent,
+        params,
+        decisions,
+        "strategy",
+        agent_key(jax.random.key(config.seed), agent.name),
+    )
+    chosen, notes = _choices(env, params, record, market, config.seed)
+    mean, deviation, about = _moments(policy, config, chosen.observations)
+    by_slope, by_order = _at_decisions(algorithm, policy, chosen, groups, deviation, config.seed)
+    profits = ablated_profits(env, algorithm, policy, params, decisions, groups, mean)
+    own = int(record.equity[-1]) / 1000
+    rounding = (
+        []
+        if profits[0] == own
+        else [
+            f"ablation: evaluated side by side, the policy makes {in_dollars(profits[0])} with "
+            f"every slot; alone it makes "
+            f"{in_dollars(own)}, because sums are rounded otherwise"
+        ]
+    )
+    by_absence = SlotMethod(
+        "ablation",
+        "dollars",
+        ABOUT["ablation"],
+        tuple(round(float(profit - profits[0]), 3) for profit in profits[1:]),
+    )
+    return SlotAttribution(
+        tuple((group.name, len(group.slots)) for group in groups),
+        (by_slope, by_order, by_absence),
+        (*notes, about, *rounding),
+    )
+
+
+def _greedy_of(agents: Sequence[Agent]) -> Agent:
+    for agent in agents:
+        if isinstance(agent.act, PolicyAct) and not agent.act.explore:
+            return agent
+    names = ", ".join(agent.name for agent in agents) or "none"
+    raise ConfigError(f"attribution: needs a greedy policy; found {names}")
+
+
+def _choices(
+    env: TradingEnv, params: EnvParams, record: Any, market: Market, seed: int
+) -> tuple[_Decisions, list[str]]:
+    """The decisions of a record with at least two legal actions, at most MOST of them, and which
+    they are.
+    """
+    found = np.flatnonzero(np.asarray(record.mask).sum(axis=-1) >= 2)
+    used = (
+        found
+        if len(found) <= MOST
+        else np.sort(np.random.default_rng(seed).choice(found, MOST, replace=False))
+    )
+    refs = jax.tree.map(lambda x: x[used], record.ref)
+    shape = (0, env.observation_size)
+    observations = (
+        np.asarray(jax.jit(jax.vmap(env.observe, (0, None)))(refs, params))
+        if len(used)
+        else np.zeros(shape, np.float32)
+    )
+    seconds = local_seconds(np.asarray(market.bars.time)[record.row[used]], market.contract.zone)
+    return (
+        _Decisions(observations, given(refs, None), seconds % DAY // HALF_HOUR),  # type: ignore[arg-type]
+        [f"gradient, permutation: {counted(len(found), len(used))}"],
+    )
+
+
+def _moments(
+    policy: PyTree, config: RunConfig, observations: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, str]:
+    """(mean float32[D], standard deviation float64[D], whose they are) of the slots."""
+    stats = getattr(policy, "normaliser", None)
+    if config.network.normalise_observations and isinstance(stats, RunningStats):
+        return (
+            np.asarray(stats.mean[0]),
+            np.sqrt(np.asarray(stats.variance[0], np.float64)),
+            "mean and standard deviation of a slot are those of training, by which the policy normalises it",
+        )
+    if not len(observations):
+        raise ConfigError(
+            f"attribution: {ONE_ACTION}, and the policy has no observation statistics of its own; "
+            "evaluate other sessions (--split)"
+        )
+    return (
+        observations.mean(axis=0),
+        observations.std(axis=0, dtype=np.float64),
+        "mean and standard deviation of a slot are those of these decisions, because the policy does not normalise",
+    )
+
+
+def _at_decisions(
+    algorithm: Algorithm,
+    policy: PyTree,
+    chosen: _Decisions,
+    groups: Sequence[SlotGroup],
+    deviation: np.ndarray,
+    seed: int,
+) -> tuple[SlotMethod, SlotMethod]:
+    """Gradient and permutation."""
+    why = _refusal(algorithm, policy, chosen)
+    slopes: list[float] | None = None
+    shares: list[float] | None = None
+    no_slope = why
+    if why is None:
+        sizes = _sizes(algorithm, policy, chosen.observations, chosen.others, deviation)
+        slopes = gradient_shares(sizes, groups)
+        no_slope = (
+            None if slopes is not None else "the margin depends on no slot at these decisions"
+        )
+        act = jax.jit(partial(_actions, algorithm))
+        shares = changed_shares(
+            lambda observations: np.asarray(act(policy, observations, chosen.others)),
+            chosen.observations,
+            groups,
+            chosen.strata,
+            seed,
+            REPEATS,
+        )
+    nothing = (None,) * len(groups)
+    return (
+        SlotMethod(
+            "gradient",
+            "share",
+            ABOUT["gradient"],
+            nothing if slopes is None else tuple(slopes),
+            no_slope,
+        ),
+        SlotMethod(
+            "permutation",
+            "share",
+            ABOUT["permutation"],
+            nothing if shares is None else tuple(shares),
+            why,
+        ),
+    )
+
+
+def _refusal(algorithm: Algorithm, policy: PyTree, chosen: _Decisions) -> str | None:
+    """Why gradient and permutation cannot be given; None if they can."""
+    if jax.tree.leaves(algorithm.carry):
+        return MEMORY
+    if not len(chosen.observations):
+        return ONE_ACTION
+    one = jax.tree.map(lambda x: x[0], chosen.others._replace(observation=chosen.observations))
+    extras = jax.eval_shape(
+        lambda policy: algorithm.act(policy, algorithm.carry, one, None, None, False)[2], policy
+    )
+    return None if hasattr(extras, "logits") and hasattr(extras, "mask") else SILENT
+
+
+def _sizes(
+    algorithm: Algorithm,
+    policy: PyTree,
+    observations: np.ndarray,
+    others: PyTree,
+    deviation: np.ndarray,
+) -> np.ndarray:
+    def logits(observation: Array, other: PyTree) -> tuple[Array, Array]:
+        seen = other._replace(observation=observation)
+        extras: Any = algorithm.act(policy, algorithm.carry, seen, None, None, False)[2]
+        return extras.logits, extras.mask
+
+    return gradient_sizes(logits, jnp.asarray(observations), others, deviation)
+
+
+def _actions(algorithm: Algorithm, policy: PyTree, observations: Array, others: PyTree) -> Array:
+    """int32[B]: the greedy actions."""
+
+    def one(observation: Array, other: PyTree) -> Array:
+        return algorithm.act(
+            policy, algorithm.carry, other._replace(observation=observation), None, None, False
+        )[1]
+
+    return jax.vmap(one)(observations, others)

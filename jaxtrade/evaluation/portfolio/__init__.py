@@ -1,3 +1,0 @@
-"""Evaluate the task `allocate`: agents over all decision bars of a split, with account rules off
-and on.
-"""

@@ -1,1 +1,0 @@
-"""The page of a walk-forward: its figures from its folder, its sections, its files."""
