@@ -145,7 +145,8 @@ def empty_table(bars: int) -> AdviceTable:
 def directions(rows: np.ndarray) -> np.ndarray:
     """Directions of host rows [n, 6] as int8[n], by the rule of `AdviceSeen.direction`."""
     hold, buy, sell = rows[:, 0], rows[:, 1], rows[:, 2]
-    return np.int8(buy > np.maximum(hold, sell)) - np.int8(sell > np.maximum(hold, buy))
+    rose, fell = buy > np.maximum(hold, sell), sell > np.maximum(hold, buy)
+    return rose.astype(np.int8) - fell.astype(np.int8)
 
 
 def stacked(parts: list[tuple[np.ndarray, np.ndarray]], bars: int) -> tuple[np.ndarray, np.ndarray]:

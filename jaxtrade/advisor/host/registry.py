@@ -133,32 +133,25 @@ def check_kind(kind: str, options: Options | None = None) -> None:
         )
     if head in ("table", "replay"):
         return
-    own, _, other = kind.partition("/") if head == "mock" else (kind, "", "")
     if head != "mock" or not rest:
-        if _is_url(
-            kind
-        ):  # without a model, the server's only one is taken when the run starts (`openai.with_model`)
+        if _is_url(kind):  # without a model, the server's only one is taken (`openai.with_model`)
             _known(kind, options, "server")
             check_samples(options or {})
         else:
             make_backend(kind, options)
         return
-    name, mock, number = _mock_kind(own.partition(":")[2])
-    _known(kind, options, kind)
-    if other and "inner" not in mock.takes:
-        raise ConfigError(f"advisor mock:{name}: changes no other backend, so no '/' follows it")
+    name, mock, other, given = _read_mock(rest, _known(kind, options, kind))
     if other:
         check_kind(
             other, {key: value for key, value in (options or {}).items() if key in takes(other)}
         )
-    elif "inner" in mock.needs and "inner" not in (options or {}):
+    elif "inner" in mock.needs and "inner" not in given:
         raise ConfigError(
             f"advisor mock:{name}: changes another backend; write it behind a '/', as "
             f"mock:{name}/mock:skilled:0.6"
         )
-    given = _numbered(name, mock, number, dict(options or {}))
     if mock.number in _SHARES and mock.number in given:
-        mocks.share(mock.number, given[mock.number], own)
+        mocks.share(mock.number, given[mock.number], kind.partition("/")[0])
     if not mock.needs:
         mock.make(**given)
 
@@ -223,39 +216,35 @@ def _mock_kind(own: str) -> tuple[str, MockKind, str]:
     return name, MOCKS[name], number
 
 
-def _mock(rest: str, options: dict[str, Any]) -> Backend:
+def _read_mock(rest: str, options: dict[str, Any]) -> tuple[str, MockKind, str, dict[str, Any]]:
+    """Name and `MockKind` of `KIND[:NUMBER][/OTHER]`, OTHER, and the mock's own options with the
+    number among them. Raises ConfigError for a number that is none or given twice."""
     own, _, other = rest.partition("/")
     name, kind, number = _mock_kind(own)
-    own_options = {key: value for key, value in options.items() if key in kind.takes}
-    if other:
-        if "inner" not in kind.takes:
+    if other and "inner" not in kind.takes:
+        raise ConfigError(f"advisor mock:{name}: changes no other backend, so no '/' follows it")
+    given = {key: value for key, value in options.items() if key in kind.takes}
+    if number:
+        if kind.number in given:
+            raise ConfigError(f"advisor mock:{name}: {kind.number} is given twice")
+        try:
+            given[kind.number] = float(number)
+        except ValueError:
             raise ConfigError(
-                f"advisor mock:{name}: changes no other backend, so no '/' follows it"
-            )
-        others = {key: value for key, value in options.items() if key in takes(other)}
-        own_options["inner"] = make_backend(
-            other,
-            {key: value for key, value in others.items() if key not in kind.takes or key == "seed"},
+                f"advisor mock:{name}:{number[:20]}: expected a number ({kind.number})"
+            ) from None
+    return name, kind, other, given
+
+
+def _mock(rest: str, options: dict[str, Any]) -> Backend:
+    name, kind, other, given = _read_mock(rest, options)
+    if other:
+        names = (takes(other) - kind.takes) | (takes(other) & {"seed"})
+        given["inner"] = make_backend(
+            other, {key: value for key, value in options.items() if key in names}
         )
-    own_options = _numbered(name, kind, number, own_options)
-    _needed(f"mock:{name}", own_options, *kind.needs)
-    return kind.make(**own_options)
-
-
-def _numbered(name: str, kind: MockKind, number: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The options with the number behind a mock's name. Raises ConfigError if it is none, or given
-    twice.
-    """
-    if not number:
-        return options
-    if kind.number in options:
-        raise ConfigError(f"advisor mock:{name}: {kind.number} is given twice")
-    try:
-        return {**options, kind.number: float(number)}
-    except ValueError:
-        raise ConfigError(
-            f"advisor mock:{name}:{number[:20]}: expected a number ({kind.number})"
-        ) from None
+    _needed(f"mock:{name}", given, *kind.needs)
+    return kind.make(**given)
 
 
 def _skilled(honesty: Honesty, default: float, wrong: bool = False) -> Callable[..., Backend]:
