@@ -300,7 +300,7 @@ def plan_of(
 def _part_count(episodes: Sequence[int]) -> int:
     """The number of parts into which episodes side by side are cut. episodes: of each group.
 
-    A part is at least one block of a policy (`deciding`). An accelerator steps all episodes at
+    A part is at least one block of a policy (`side_by_side`). An accelerator steps all episodes at
     once.
     """
     if jax.default_backend() != "cpu":

@@ -15,9 +15,6 @@ account lives on the path of a day, and trades of one day belong together.
 
 The interval still holds the Monte Carlo noise of m accounts, so it is a little too wide and never
 too narrow for that.
-
-The probability to pass an account, as a console table and as JSON values (the schema of the
-report's section).
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The marks that decide when an evaluation account ends: one path per session, from the strategy
-pass, in exact mills.
+"""Evaluation accounts over sessions in any order, and the marks that decide when one ends.
+
+`SessionPaths` is one path per session, from the strategy pass, in exact mills.
 
 The strategy pass holds the same positions as the account pass until an account ends, as long as the
 agent does not see the account. What the account rules would have seen inside a bar can therefore be
@@ -8,11 +9,9 @@ tested against the floors (docs/semantics.md, *One step* 5-8 and *Order inside a
 one such pair of marks under `stop_first`, one for each fall under
 `nearer_extreme` and `path`, and one more for its end. Under `mark=close` the close is the only pair.
 
-Evaluation accounts over sessions in any order: many accounts at once, in NumPy, under the rules
-of `AccountParams`.
-
+Many accounts are played at once, in NumPy, under the rules of `AccountParams`.
 An account begins each session flat. What it has from earlier sessions is its balance b, its
-high-water mark H and its days with a fill. A session's path (`challenge_paths`) then decides. With
+high-water mark H and its days with a fill. A session's path (`SessionPaths`) then decides. With
 drawdown D and freeze cap C, the floor at a pair of marks is min(max(H, b + M) - D, C), where M is
 the highest mark of the session so far. The account is bust at the first pair whose low is at or
 below floor - b:

@@ -1,5 +1,7 @@
-"""Agents whose decisions are executed some bars later, to see what a result owes to being fast.
+"""Sensitivity of a result: the same agents under each intrabar order, multiples of the run's costs,
+and latencies; these grids and attributions as text or JSON.
 
+Latency shows what a result owes to being fast.
 With a latency of k bars, what an agent decides at the close of bar t is executed as if it had been
 decided at the close of bar t + k, so it fills in bar t + k + 1. The agent itself sees every bar in
 time, with the position as it is then. It does not see which of its decisions are still on their
@@ -14,11 +16,6 @@ was made for (another quantity, or opened at another bar), or if it was legal wh
 no longer is: by the mask for an action, by calendar and account for an order. The queue is empty
 where a session or an episode starts. What is still on its way when a session ends is never
 executed.
-
-Sensitivity of a result: the same agents under each intrabar order, multiples of the run's costs,
-and latencies.
-
-Grids and attributions of a run as one text or one JSON document.
 """
 
 from __future__ import annotations
@@ -334,7 +331,7 @@ def latency_grid(
     sessions: SessionSet,
     config: RunConfig,
 ) -> Grid:
-    """Net profit if every decision is executed 0 to `LONGEST` bars late (see `latency`). Arguments
+    """Net profit if every decision is executed 0 to `LONGEST` bars late (see above). Arguments
     as `evaluate`.
     """
     decisions = decision_bars(market.data, sessions)

@@ -1,9 +1,6 @@
 """Figures of an evaluation as pure NumPy functions. An undefined figure is None, never 0.
 
 Money is integer mills. L is the number of decision bars, n of sessions, K of trades.
-
-How many independent days stand behind the figures of an evaluation, in one sentence for its
-reader.
 """
 
 from __future__ import annotations

@@ -1,18 +1,14 @@
-"""Which bars lay behind the days of an evaluation: a digest of each symbol and trade date. Loads no
-JAX.
+"""How often the days of an evaluation were looked at before, and by how many policies, from the
+trial log. Loads no JAX.
 
 The data's own digest covers features, windows and every day of the file, so two runs that looked at
 the same Monday often have different ones. The digest of a day depends on that day's bars alone. It
 is made of the day's open, high, low and close, so it is the same for bars of one minute and of
 five.
 
-How often the days of an evaluation were looked at before, and by how many policies, from the
-trial log.
-
 A trial is a policy that was evaluated on these days: one configuration, trained on the same data,
 with one seed, up to one update. Evaluated again, it is the same trial, but the days were opened
 once more. Days are the same if their bars are, whatever features a run made of them (`day_bars`).
-Loads no JAX.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
-"""The symbols of a set taken together: sums over accounts that trade side by side, one for each
-symbol.
-
-Money is integer mills until the figures, which are dollars. A figure that is undefined is None.
-
-The result of evaluating a set of symbols: each symbol's own evaluation, and all of them
+"""The result of evaluating a set of symbols: each symbol's own evaluation, and all of them
 together.
 
 Every symbol trades an account of its own, under the same rules. What is pooled adds these accounts
-up (`pooled`).
+up (`pooled`). Money is integer mills until the figures, which are dollars. A figure that is
+undefined is None.
 """
 
 from __future__ import annotations

@@ -1,15 +1,10 @@
-"""One decision bar of an evaluation: what happens after an agent has decided, with the `transition`
-of training.
-
-Let many agents decide in one program, each with the bits that it has alone.
+"""The compiled program of an evaluation: agents and sessions as lanes of one scan over decision
+bars, each with the bits that it has alone, and the `transition` of training.
 
 A matrix product may add its terms in another order when it has another number of rows, and an agent
 that is almost undecided may then choose otherwise. So a policy never sees how many others decide
 beside it: its observations go through it in blocks of `WIDTH` rows, however many there are. An
 evaluation of one agent fills its block with copies.
-
-The compiled program of an evaluation: agents and sessions as lanes of one scan over decision
-bars.
 """
 
 from __future__ import annotations

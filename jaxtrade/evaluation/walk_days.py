@@ -1,7 +1,6 @@
-"""The daily profit of a walk-forward, in memory and as `daily.npz`: what statistics and reports
-read. Loads no JAX.
+"""The daily profit of a walk-forward, in memory and as `daily.npz`, and what it proves.
 
-What the tested days of a walk-forward prove: whether baselines are beaten, and what a Sharpe
+What it proves: whether baselines are beaten, and what a Sharpe
 ratio of so few days is worth. The same functions as in the report of a run (docs/statistics.md).
 Loads no JAX.
 """

@@ -1,9 +1,7 @@
 """The bars of the evaluated sessions, and the trades of the shown agent placed on them.
 
-Columns of integers as text that a browser unpacks quickly: differences as int16, raw deflate,
-base64.
-
-The page decodes it in `web/bundle.js`. Nothing in it depends on the clock or on the machine.
+Columns of integers become text that a browser unpacks quickly: differences as int16, raw deflate,
+base64. The page decodes it in `web/bundle.js`. Nothing in it depends on the clock or on the machine.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """HTML and SVG as strings that are safe by construction: text is escaped unless it is `Markup`
 already.
 
-Names that several sections show in the same way: agents and their colours, splits, keys of
-figures.
-
-Reads the JSON files of a run for its report.
+Also the names that several sections show in the same way, and the JSON files that they read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The sections that other commands compute: each from a file of its name in the folder of the
-evaluation.
+"""What other commands leave for a report, and its statistics.
 
-The statistics of a report: what its daily net profit proves, and how often its test days were
+A study is a file of its name in the folder of the evaluation.
+The statistics say what its daily net profit proves, and how often its test days were
 looked at.
 """
 

@@ -5,8 +5,7 @@ A chart is a picture for those who see it; each has a table with the same figure
 narrow screen would shrink its text too much, it is drawn twice, and the style sheet shows the one
 that fits.
 
-Curves and tables over the decision bars of the shown agent: equity, drawdown, sessions, accounts
-and their floor.
+Also the curves of the shown agent: equity, drawdown, sessions, accounts and their floor.
 """
 
 from __future__ import annotations

@@ -1,10 +1,5 @@
-"""Read a walk-forward's folder into the figures of its page. Nothing is trained, traded or
-compiled.
-
-The sections of a walk-forward's page as HTML. They compute sums for pictures, and no
-statistics.
-
-Make the page of a walk-forward: `report.html` and `report.json`.
+"""The page of a walk-forward: `report.html` and `report.json` from its folder. Nothing is trained,
+traded or compiled; sections compute sums for pictures, and no statistics.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-// Unpack columns of integers: base64, raw deflate, differences. The other side is `jaxtrade/reporting/bundle.py`.
+// Unpack columns of integers: base64, raw deflate, differences. The other side is `jaxtrade/reporting/bars.py`.
 "use strict";
 (function (jt) {
   const READ = {
