@@ -22,7 +22,7 @@ from jaxtrade.evaluation.backtest import Lane, backtest, run_lanes
 from jaxtrade.evaluation.baselines import Agent, PolicyAct
 from jaxtrade.evaluation.evaluate import agent_key
 from jaxtrade.evaluation.loaded import Given, GivenEnv
-from jaxtrade.evaluation.record import DecisionBars, decision_bars
+from jaxtrade.evaluation.record import DecisionBars, Steps, decision_bars
 from jaxtrade.networks.distributions import ILLEGAL
 from jaxtrade.networks.memory import forget
 from jaxtrade.networks.normalize import RunningStats
@@ -336,6 +336,7 @@ def attribute(
     market: Market,
     sessions: SessionSet,
     config: RunConfig,
+    steps: Steps | None = None,
 ) -> SlotAttribution:
     """Attribute the greedy policy among `agents` on the decision bars of `sessions`. Arguments as
     `evaluate`.
@@ -350,7 +351,7 @@ def attribute(
         env.num_actions, env.observation_size
     )  # the part of an `Env` that acting needs
     algorithm = make_algorithm(config, given_env, 1, fusion=make_fusion(config.advisor, config.env))
-    decisions, groups = decision_bars(market.data, sessions), slot_groups(env.spec.names)
+    decisions, groups = decision_bars(market.data, sessions, steps), slot_groups(env.spec.names)
     params = params.replace(sessions=sessions)
     record = backtest(
         env,

@@ -42,7 +42,7 @@ from jaxtrade.evaluation.attribution import SlotAttribution
 from jaxtrade.evaluation.backtest import Lane, run_lanes
 from jaxtrade.evaluation.baselines import NO_ACTION, Act, Agent, Forget, PolicyAct
 from jaxtrade.evaluation.evaluate import EvaluationResult, agent_key, evaluate
-from jaxtrade.evaluation.record import decision_bars
+from jaxtrade.evaluation.record import Steps, decision_bars
 from jaxtrade.evaluation.report import costs_text
 from jaxtrade.evaluation.side_by_side import order_is_legal
 from jaxtrade.text import aligned, in_dollars, several
@@ -231,6 +231,7 @@ def intrabar_grid(
     market: Market,
     sessions: SessionSet,
     config: RunConfig,
+    steps: Steps | None = None,
 ) -> Grid:
     """Net profit under each intrabar order. The order `path` needs second bars. Arguments as
     `evaluate`.
@@ -248,6 +249,7 @@ def intrabar_grid(
                 sessions,
                 config,
                 agents,
+                steps=steps,
             )
         )
         for mode in modes
@@ -297,6 +299,7 @@ def cost_grid(
     market: Market,
     sessions: SessionSet,
     config: RunConfig,
+    steps: Steps | None = None,
 ) -> Grid:
     """Net profit at 0, 1 and 2 times the commission of the run, each with 0, 1, 2 and 4 times its
     slippage.
@@ -307,7 +310,9 @@ def cost_grid(
     steps. Arguments as `evaluate`.
     """
     rows = list(_cost_rows(params))
-    results = [evaluate(env, priced, market, sessions, config, agents) for _, priced in rows]
+    results = [
+        evaluate(env, priced, market, sessions, config, agents, steps=steps) for _, priced in rows
+    ]
     own = (int(params.contract.commission), int(params.contract.slippage))
     at = next(
         i
@@ -330,11 +335,12 @@ def latency_grid(
     market: Market,
     sessions: SessionSet,
     config: RunConfig,
+    steps: Steps | None = None,
 ) -> Grid:
     """Net profit if every decision is executed 0 to `LONGEST` bars late (see above). Arguments
     as `evaluate`.
     """
-    decisions = decision_bars(market.data, sessions)
+    decisions = decision_bars(market.data, sessions, steps)
     params, key = params.replace(sessions=sessions), jax.random.key(config.seed)
 
     rows, count = range(LONGEST + 1), len(agents)
