@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 from jaxtrade import cli
-from jaxtrade.advisor.compose import followed_of, only, reads_future, table_reads_future
+from jaxtrade.advisor.compose import only, reads_future, table_reads_future
+from jaxtrade.advisor.questions import followed_of
 from jaxtrade.config import load_config
 from jaxtrade.data.market import build_market, load_market
 from jaxtrade.env.params import make_params
-from jaxtrade.evaluation.backtest import backtest, decision_bars
+from jaxtrade.evaluation.backtest import backtest
 from jaxtrade.evaluation.baselines import greedy, sampled
+from jaxtrade.evaluation.record import decision_bars
 from jaxtrade.rl.listening.fusion import Trust
 from jaxtrade.runs.setup import params_shown, policies_of, prepare
 from tests.test_advisor_run import (

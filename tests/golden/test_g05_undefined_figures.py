@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.evaluation import metrics
-from jaxtrade.evaluation.joint_backtest import JointRecord, account_figures, strategy_figures
+from jaxtrade.evaluation.figures import account_outcome
+from jaxtrade.evaluation.joint_backtest import JointRecord, strategy_figures
 from jaxtrade.evaluation.record import DecisionBars
 from tests.oracle.portfolio_worlds import joined, portfolio_env, portfolio_params, random_symbol
 from tests.oracle.test_portfolio import CASES
@@ -73,5 +74,5 @@ def test_an_agent_that_never_trades_has_a_whole_report() -> None:
         0.0,
         0,
     )
-    assert account_figures(record, decisions)["best_session_share"] is None
+    assert account_outcome(record, decisions)["best_session_share"] is None
     json.dumps(found, allow_nan=False)
