@@ -16,7 +16,6 @@ FAULTS = read_faults()
 PACKAGES = {"env", "rl", "networks", "evaluation", "data", "transfer", "advisor", "runs"}
 
 
-@pytest.mark.slow
 def test_every_fault_has_one_place_in_the_source() -> None:
     lost = []
     for fault in FAULTS:
