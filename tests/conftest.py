@@ -67,7 +67,6 @@ LIGHTLY_COMPILED = (
     "advisor/test_table.py",
     "bench/test_peers.py",
     "curriculum/",
-    "data/test_market_runs.py",
     "differential/",
     "env/",
     "evaluation/",

@@ -282,9 +282,7 @@ def test_eager_compiles_no_training_program(
     made = list[str]()
 
     class Recorded(Programs):
-        """Compiles, and remembers what it was asked for: `tests/rl/test_eager.py` runs without
-        jit.
-        """
+        """Compiles, and remembers what it was asked for."""
 
         def begin(self, name: str, *given: Any, **more: Any) -> Any:
             made.append(name)
