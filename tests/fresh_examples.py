@@ -45,7 +45,7 @@ def main() -> int:
         "--dist",
         "loadfile",
         "-m",
-        "not long",
+        "slow or not slow",
         f"--hypothesis-seed={args.seed}",
         "-p",
         "no:cacheprovider",
