@@ -7,7 +7,6 @@ tests only take longer.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -18,7 +17,7 @@ PLAIN_LOOPS = "xla_cpu_disable_new_fusion_emitters"
 
 
 @functools.cache
-def _accepted(name: str, value: object) -> bool:
+def _accepted(name, value):
     try:
         jax.jit(lambda x: x).lower(0).compile(compiler_options={name: value})
     except jax.errors.JaxRuntimeError:
@@ -26,17 +25,17 @@ def _accepted(name: str, value: object) -> bool:
     return True
 
 
-def accepted(options: Mapping[str, Any]) -> dict[str, Any]:
+def accepted(options):
     """Those of the options of a compilation that the installed XLA knows; it fails at others."""
     return {name: value for name, value in options.items() if _accepted(name, value)}
 
 
-def fast() -> dict[str, Any]:
+def fast():
     """Options of `jax.jit` that halve the time of compiling. Integers do not depend on them."""
     return accepted({"xla_backend_optimization_level": 0})
 
 
-def _field(number: int, data: bytes) -> bytes:
+def _field(number, data):
     """A field of a protobuf message, of less than 128 bytes."""
     tag, head = number << 3 | 2, b""
     while tag > 127:
@@ -54,11 +53,11 @@ class Compilation:
     """Whether programs are compiled with plain loops now. It takes the place of JAX's private
     `get_compile_options`, if there is one: no public setting gives options to all compilations."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.plain = False
         self._given: Any = None
 
-    def install(self) -> None:
+    def install(self):
         """Stand between JAX and XLA from now on."""
         try:
             from jax._src import compiler
@@ -68,7 +67,7 @@ class Compilation:
             return
         compiler.get_compile_options = self
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args, **kwargs):
         """What JAX gives to a compilation, and plain loops if they are wanted."""
         options = self._given(*args, **kwargs)
         if self.plain and hasattr(options, "ParseFromString"):
@@ -76,7 +75,7 @@ class Compilation:
         return options
 
 
-def flags(given: str, plain: bool) -> str:
+def flags(given, plain):
     """`XLA_FLAGS` for child processes. given: those of this process."""
     own = "--xla_backend_extra_options="
     if not plain or own not in given:  # this XLA lacks them

@@ -7,7 +7,6 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -142,7 +141,7 @@ settings.load_profile("repeatable")
 COMPILATION = Compilation()
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure(config):
     # A shell that starts the tests in the background has them ignore SIGINT, and their children
     # too.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -170,11 +169,11 @@ def pytest_configure(config: pytest.Config) -> None:
     )  # XLA reads its flags now, and never again: `compilation` sets those of child processes
 
 
-def name_of(path: Path) -> str:
+def name_of(path):
     return path.relative_to(TESTS).as_posix() if path.is_relative_to(TESTS) else ""
 
 
-def lightly_compiled(path: Path) -> bool:
+def lightly_compiled(path):
     name = name_of(path)
     return any(
         name == chosen or (chosen.endswith("/") and name.startswith(chosen))
@@ -183,7 +182,7 @@ def lightly_compiled(path: Path) -> bool:
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest leaves out what -m does not ask for
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items):
     """Lightly compiled files first: programs that several kinds use are compiled once for each
     kind, not at each turn."""
     items.sort(key=lambda item: (not lightly_compiled(item.path), name_of(item.path) in FUSED))
@@ -191,7 +190,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def compilation(request: pytest.FixtureRequest) -> None:
+def compilation(request):
     """Each file's programs are compiled its own way, here and in child processes. JAX does not look
     at the settings when it looks for a program that it has compiled, so none is left from a file of
     another kind."""
@@ -205,7 +204,7 @@ def compilation(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[object]:
+def pytest_runtest_protocol(item, nextitem):
     """A process that keeps thousands of compiled programs comes to the most memory mappings that
     Linux allows it (65,530 by default; each compiled operation takes three) and crashes in the next
     compilation. They are let go between files only: within one, tests count the compilations of
@@ -219,7 +218,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 @pytest.fixture(scope="session")
-def shared() -> Path:
+def shared():
     """The folder of shared reference data; tests that need it skip where it is absent."""
     root = Path(os.environ.get("JAXTRADE_SHARED", Path(__file__).parents[2] / "shared"))
     if not (root / "data").is_dir():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import ModuleType
-
 import pytest
 
 INSTALL = (
@@ -11,6 +9,6 @@ INSTALL = (
 )
 
 
-def needed(name: str) -> ModuleType:
+def needed(name):
     """The module, or the test is skipped and says what to install."""
     return pytest.importorskip(name, reason=f"{name} is not installed: {INSTALL}")

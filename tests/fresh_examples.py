@@ -18,7 +18,7 @@ from pathlib import Path
 TESTS = Path(__file__).parent
 
 
-def files() -> list[str]:
+def files():
     """The files with property tests."""
     return sorted(
         str(path.relative_to(TESTS.parent))
@@ -27,7 +27,7 @@ def files() -> list[str]:
     )
 
 
-def main() -> int:
+def main():
     """Run the property tests -> pytest's exit code."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

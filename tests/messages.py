@@ -1,6 +1,6 @@
 """What a message must name, whatever its wording."""
 
 
-def missing(message: str, *facts: object) -> list[str]:
+def missing(message, *facts):
     """The facts that a message does not name."""
     return [str(fact) for fact in facts if str(fact) not in message]

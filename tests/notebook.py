@@ -9,21 +9,20 @@ import os
 import re
 import tempfile
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).parent.parent
 NOTEBOOK = ROOT / "docs" / "notebooks" / "quickstart.ipynb"
 STAMP = re.compile(r"(runs/\w+-\w+-)\d{8}T\d{6}Z-[0-9a-f]{4}")  # of a run's folder
 
 
-def read(path: Path = NOTEBOOK) -> Any:
+def read(path=NOTEBOOK):
     """The notebook, as nbformat reads it."""
     import nbformat
 
     return nbformat.read(path, as_version=4)
 
 
-def executed(notebook: Any, folder: Path, timeout: int = 600) -> Any:
+def executed(notebook, folder, timeout=600):
     """The notebook with fresh outputs. It runs in `folder`. Raises CellExecutionError if a cell
     fails.
     """
@@ -40,7 +39,7 @@ def executed(notebook: Any, folder: Path, timeout: int = 600) -> Any:
     return notebook
 
 
-def tidied(notebook: Any) -> Any:
+def tidied(notebook):
     """Without what differs between two executions of the same code: progress, execution times,
     names of folders.
     """
@@ -57,7 +56,7 @@ def tidied(notebook: Any) -> Any:
     return notebook
 
 
-def main() -> None:
+def main():
     """Execute the notebook and write its outputs."""
     import nbformat
 

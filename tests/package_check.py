@@ -27,7 +27,6 @@ import tarfile
 import tempfile
 import time
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -93,9 +92,7 @@ TESTS = (
 TEST_PACKAGES = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis")
 
 
-def run(
-    words: Sequence[str | Path], cwd: Path, fine: Iterable[int] = (0,), **variables: str
-) -> str:
+def run(words, cwd, fine=(0,), **variables):
     """The output of a command. Raises RuntimeError, with the end of what it said, for an exit code
     not in `fine`.
     """
@@ -115,7 +112,7 @@ def run(
     return done.stdout
 
 
-def pythons() -> dict[str, Path]:
+def pythons():
     """Version -> one Python of each supported version that is on the path or in pyenv's folder."""
     found: dict[str, Path] = {}
     home = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
@@ -135,7 +132,7 @@ def pythons() -> dict[str, Path]:
     return found
 
 
-def version_of(python: Path) -> str | None:
+def version_of(python):
     """`3.12.1`; None if it does not run (a shim without a version) or is no release."""
     try:
         done = subprocess.run(
@@ -149,7 +146,7 @@ def version_of(python: Path) -> str | None:
     return said if done.returncode == 0 and re.fullmatch(r"\d+\.\d+\.\d+", said) else None
 
 
-def lowest() -> list[str]:
+def lowest():
     """`name==version` of the lowest version of each package that pyproject.toml names, the extras
     included.
     """
@@ -163,7 +160,7 @@ def lowest() -> list[str]:
     ]
 
 
-def environment(python: Path, folder: Path, *packages: str | Path) -> Path:
+def environment(python, folder, *packages):
     """The Python of a new virtual environment with these packages."""
     run([python, "-m", "venv", folder], folder.parent)
     inside = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
@@ -171,7 +168,7 @@ def environment(python: Path, folder: Path, *packages: str | Path) -> Path:
     return inside
 
 
-def built(folder: Path) -> tuple[Path, Path]:
+def built(folder):
     """Wheel and source distribution. The wheel is built from the source distribution, as an
     installer does.
     """
@@ -181,7 +178,7 @@ def built(folder: Path) -> tuple[Path, Path]:
     return wheel, source
 
 
-def missing(source: Path) -> list[str]:
+def missing(source):
     """Files of the checkout that a source distribution lacks. Without git, those that this folder
     has are unknown.
     """
@@ -192,7 +189,7 @@ def missing(source: Path) -> list[str]:
     return sorted(set(run(["git", "ls-files"], ROOT).splitlines()) - held)
 
 
-def commit() -> str:
+def commit():
     """What the manifest of a run of the installed package must say."""
     if not (ROOT / ".git").exists():
         return "unknown"
@@ -201,7 +198,7 @@ def commit() -> str:
     ).strip()
 
 
-def check_wheel(python: Path, wheel: Path, folder: Path, built_from: str) -> str:
+def check_wheel(python, wheel, folder, built_from):
     """Install the wheel and use it in an empty folder -> what was found. built_from: the commit
     that it must name.
     """
@@ -226,7 +223,7 @@ def check_wheel(python: Path, wheel: Path, folder: Path, built_from: str) -> str
     return run([inside, "-c", PROBE, built_from], work, **cache).strip()
 
 
-def check_source(python: Path, source: Path, folder: Path) -> str:
+def check_source(python, source, folder):
     """Unpack the source distribution and run some of its tests in it -> the last line of pytest."""
     folder.mkdir()
     with tarfile.open(source) as archive:
@@ -244,7 +241,7 @@ def check_source(python: Path, source: Path, folder: Path) -> str:
     )
 
 
-def check_uvx(folder: Path) -> str:
+def check_uvx(folder):
     """`uvx --from CHECKOUT jaxtrade` -> its version; and a training run."""
     work = folder / "work"
     work.mkdir(parents=True)
@@ -256,7 +253,7 @@ def check_uvx(folder: Path) -> str:
     return version
 
 
-def main() -> int:
+def main():
     """Run the steps. Returns 1 if one failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.package_check", description=__doc__)
     parser.add_argument(
@@ -307,7 +304,7 @@ def main() -> int:
     return int(failed > 0)
 
 
-def taken(title: str, check: Callable[..., str], args: tuple[object, ...]) -> bool:
+def taken(title, check, args):
     """Take a step and print what it found -> whether it failed."""
     start, failed = time.monotonic(), False
     try:

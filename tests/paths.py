@@ -6,7 +6,6 @@ Shared by the tests of the environment and of the oracle; shares no code with
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -27,7 +26,7 @@ class Inside(NamedTuple):
     known: bool = True
 
 
-def falls(open_: int, inside: Inside, side: int) -> list[Fall]:
+def falls(open_, inside, side):
     """The falls from the running high, each deeper than all before it, in ticks from the open; of
     the bar upside down for side -1. Of falls from one high that stood before, only the deepest."""
     found: list[Fall] = []
@@ -43,11 +42,11 @@ def falls(open_: int, inside: Inside, side: int) -> list[Fall]:
 
 
 def path_arrays(
-    opens: Sequence[int],
-    paths: Sequence[Inside],
-    ask_opens: Sequence[int] = (),
-    ask_paths: Sequence[Inside] = (),
-) -> IntrabarPath | None:
+    opens,
+    paths,
+    ask_opens=(),
+    ask_paths=(),
+):
     """Paths as the environment holds them, a short's on the ask where there is one; None where
     there are none.
     """
@@ -63,7 +62,7 @@ def path_arrays(
     return IntrabarPath(jnp.asarray(out), jnp.asarray(ambiguous))
 
 
-def random_inside(rng: np.random.Generator, open_: int, high: int, low: int, close: int) -> Inside:
+def random_inside(rng, open_, high, low, close):
     """Prices that touch high and low somewhere on the way and end at the close, one to three a
     second; one bar in ten is not known. Most bars climb (or sink) with deep retraces that make no
     new extreme."""
@@ -83,7 +82,7 @@ def random_inside(rng: np.random.Generator, open_: int, high: int, low: int, clo
             return inside
 
 
-def _ladder(rng: np.random.Generator, open_: int, high: int, low: int) -> list[int]:
+def _ladder(rng, open_, high, low):
     """New highs, each followed by a fall that stays above the open, then the low; or that upside
     down.
     """
@@ -97,13 +96,13 @@ def _ladder(rng: np.random.Generator, open_: int, high: int, low: int) -> list[i
     return [*out, near]
 
 
-def random_paths(seed: int, *prices: Sequence[int]) -> tuple[Inside, ...]:
+def random_paths(seed, *prices):
     """One path per bar of open, high, low and close columns."""
     rng = np.random.default_rng(seed)
     return tuple(random_inside(rng, *(int(x) for x in row)) for row in zip(*prices, strict=True))
 
 
-def mirrored(paths: Sequence[Inside], around: int = 20_000) -> tuple[Inside, ...]:
+def mirrored(paths, around=20_000):
     """The same paths upside down."""
     return tuple(
         Inside(tuple((2 * around - low, 2 * around - high) for high, low in p.seconds), p.known)

@@ -6,14 +6,12 @@ Shared by the tests of the environment and of the oracle.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 WIDE = 0.06  # share of bars whose spread passes a usual stop
 
 
-def random_ask(seed: int, *bid: Sequence[int]) -> tuple[np.ndarray, ...]:
+def random_ask(seed, *bid):
     """open, high, low, close of an ask side, int64[T]: nowhere below the bid's, with extremes of
     its own.
     """

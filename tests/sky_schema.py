@@ -13,7 +13,7 @@ TASK = (
 )  # tests/test_launching.py: it is what is printed
 
 
-def main() -> None:
+def main():
     """Raises jsonschema.ValidationError for a task that SkyPilot would refuse."""
     import jsonschema  # pyright: ignore[reportMissingModuleSource] (SkyPilot brings both)
     import yaml

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 
@@ -50,7 +49,7 @@ ROOMS = {
 
 
 @functools.cache
-def modules() -> dict[str, ast.Module]:
+def modules():
     """Dotted name below `jaxtrade` -> syntax tree; the package itself, its lazy public API, is ''.
     Parsed on first use: all workers import this module, and one of them reads the trees."""
     found = {}
@@ -61,24 +60,24 @@ def modules() -> dict[str, ast.Module]:
     return found
 
 
-def room(name: str) -> str:
+def room(name):
     """The room of a module."""
     return name.partition(".")[0]
 
 
-def floor(name: str) -> int | None:
+def floor(name):
     """The floor of a module's room; None where `ROOMS` lacks it."""
     return ROOMS[room(name)][0] if room(name) in ROOMS else None
 
 
-def is_type_checking(node: ast.AST) -> bool:
+def is_type_checking(node):
     if not isinstance(node, ast.If):
         return False
     test = node.test
     return getattr(test, "id", getattr(test, "attr", "")) == "TYPE_CHECKING"
 
 
-def imports(node: ast.AST, typed: bool = False) -> Iterator[str]:
+def imports(node, typed=False):
     """Absolute names imported anywhere below `node`, inside functions too. typed: also under
     TYPE_CHECKING.
     """
@@ -95,7 +94,7 @@ def imports(node: ast.AST, typed: bool = False) -> Iterator[str]:
             yield from imports(child, typed)
 
 
-def own_imports(tree: ast.Module, typed: bool = False) -> set[str]:
+def own_imports(tree, typed=False):
     """Modules of the package that a module imports, as dotted names below `jaxtrade`; '' is the
     package itself.
     """
@@ -109,7 +108,7 @@ def own_imports(tree: ast.Module, typed: bool = False) -> set[str]:
     return found
 
 
-def arrows() -> set[tuple[str, str]]:
+def arrows():
     """(room, room that it imports)."""
     return {
         (room(name), room(other))
@@ -120,7 +119,7 @@ def arrows() -> set[tuple[str, str]]:
     }
 
 
-def _essential(every: set[tuple[str, str]]) -> set[tuple[str, str]]:
+def _essential(every):
     """Arrows that no way over other rooms implies."""
     below: dict[str, set[str]] = {}
     for name in sorted(ROOMS, key=lambda name: ROOMS[name][0]):
@@ -136,7 +135,7 @@ def _essential(every: set[tuple[str, str]]) -> set[tuple[str, str]]:
 WIDTH, HEIGHT, GAP_X, GAP_Y, MARGIN = 176, 52, 44, 40, 24
 
 
-def picture() -> str:
+def picture():
     """The rooms by floor as an SVG document. An arrow points to what is imported; arrows that
     follow from others are left out, and those to floor 0."""
     floors = 1 + max(number for number, _, _ in ROOMS.values())

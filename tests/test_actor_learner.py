@@ -17,7 +17,7 @@ PAGE = ROOT / "docs" / "actor_learner.md"
 SHARING = ("multiprocessing", "pickle", "cloudpickle", "dill", "concurrent.futures.process")
 
 
-def test_every_test_of_the_page_exists() -> None:
+def test_every_test_of_the_page_exists():
     named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", PAGE.read_text(encoding="utf-8"))
     assert len(named) >= 12
     for file, name in named:
@@ -27,7 +27,7 @@ def test_every_test_of_the_page_exists() -> None:
 
 
 @pytest.mark.slow
-def test_nothing_is_shared_by_processes_or_pickled() -> None:
+def test_nothing_is_shared_by_processes_or_pickled():
     """No module of the package imports what shares memory or code between processes, and NumPy's
     files hold none.
     """

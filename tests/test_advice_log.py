@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -19,7 +18,7 @@ from jaxtrade.runs import calibration, rundir
 from jaxtrade.runs.evaluate import history
 from jaxtrade.runs.evaluate import open_run as open_setup
 from jaxtrade.runs.stored import open_run
-from tests.advisor.servers import GOOD, FaultServer, Wire, advises, reply, says
+from tests.advisor.servers import GOOD, FaultServer, advises, reply, says
 from tests.advisor.test_models import offers
 from tests.messages import missing
 from tests.test_advisor_run import TINY, train
@@ -32,18 +31,18 @@ REASON = "trend \x1b[2Jup"
 class Ran:
     """A finished run in `path`. requests: paths of all requests to its server."""
 
-    def __init__(self, path: Path, requests: list[str]) -> None:
+    def __init__(self, path, requests):
         self.path, self.requests = path, requests
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+def ran(tmp_path_factory):
     """A tiny run whose server offers one model and always says "long", with a reason that holds a
     control sequence.
     """
     path = tmp_path_factory.mktemp("log") / "run"
 
-    def step(wire: Wire) -> None:
+    def step(wire):
         answer = says(json.dumps({**GOOD, "reason": REASON}))
         (offers("only") if wire.request.path.endswith("/models") else answer)(wire)
 
@@ -52,7 +51,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
         return Ran(path, [request.path for request in server.requests])
 
 
-def test_the_model_is_asked_for_once_and_written_down(ran: Ran) -> None:
+def test_the_model_is_asked_for_once_and_written_down(ran):
     assert ran.requests.count("/v1/models") == 1
     assert ran.requests[0] == "/v1/models"
     config, _ = rundir.read_run(ran.path)
@@ -60,7 +59,7 @@ def test_the_model_is_asked_for_once_and_written_down(ran: Ran) -> None:
     assert read_journal(ran.path / JOURNAL).header["identity"]["model"] == "only"
 
 
-def test_a_resumed_run_keeps_its_model(ran: Ran, tmp_path: Path) -> None:
+def test_a_resumed_run_keeps_its_model(ran, tmp_path):
     """Its server now offers another model only, and is not asked for a list."""
     path = tmp_path / "run"
     shutil.copytree(ran.path, path)
@@ -83,9 +82,7 @@ def test_a_resumed_run_keeps_its_model(ran: Ran, tmp_path: Path) -> None:
         (reply(401, ""), "status 401; the key"),
     ],
 )
-def test_without_exactly_one_model_no_run_begins(
-    step: object, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_exactly_one_model_no_run_begins(step, words, tmp_path, capsys):
     flags = [flag for override in TINY for flag in ("--set", override)]
     with FaultServer(step) as server:  # type: ignore[arg-type]
         assert (
@@ -97,12 +94,12 @@ def test_without_exactly_one_model_no_run_begins(
 
 
 @pytest.mark.slow
-def test_a_run_with_a_named_model_begins_although_its_server_is_down(tmp_path: Path) -> None:
+def test_a_run_with_a_named_model_begins_although_its_server_is_down(tmp_path):
     train(tmp_path / "run", "http://127.0.0.1:9/v1", "advisor.options.model=m")
     assert (tmp_path / "run" / "summary.json").is_file()
 
 
-def test_every_answer_has_a_line(ran: Ran) -> None:
+def test_every_answer_has_a_line(ran):
     """As many rows as the journal holds, in its order, and as many scored as the run has
     counted.
     """
@@ -128,9 +125,7 @@ def test_every_answer_has_a_line(ran: Ran) -> None:
     )
 
 
-def test_the_text_is_narrow_and_changes_no_terminal(
-    ran: Ran, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_text_is_narrow_and_changes_no_terminal(ran, capsys):
     assert cli.main(["advise", "log", str(ran.path), "--last", "3"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 1 + 3 + 1
@@ -140,9 +135,7 @@ def test_the_text_is_narrow_and_changes_no_terminal(
     assert lines[-1] == total_line(json.loads(log(ran.path, None, None, as_json=True))["totals"])
 
 
-def test_without_the_cache_there_are_no_reasons(
-    ran: Ran, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_the_cache_there_are_no_reasons(ran, tmp_path, capsys):
     path = tmp_path / "run"
     shutil.copytree(ran.path, path)
     (path / CACHE).unlink()
@@ -158,13 +151,13 @@ def test_without_the_cache_there_are_no_reasons(
     assert "answers in it" in capsys.readouterr().err
 
 
-def test_texts_of_unknown_keys_and_files(tmp_path: Path, ran: Ran) -> None:
+def test_texts_of_unknown_keys_and_files(tmp_path, ran):
     assert read_texts(ran.path / CACHE, ["0" * 64]) == {}
     with pytest.raises(StorageError, match="cannot be read"):
         read_texts(tmp_path / "absent.sqlite", ["0" * 64])
 
 
-def test_totals_by_hand() -> None:
+def test_totals_by_hand():
     rows = [
         Row("2013-10-07T11:13:00-04:00", bar, update, way, 0.5, followed, "")
         for bar, update, way, followed in (
@@ -181,7 +174,7 @@ def test_totals_by_hand() -> None:
     assert total_line(totals([])).startswith("no answer")
 
 
-def test_folders_without_a_journal_say_where_their_advice_is(tmp_path: Path, ran: Ran) -> None:
+def test_folders_without_a_journal_say_where_their_advice_is(tmp_path, ran):
     path = tmp_path / "run"
     shutil.copytree(ran.path, path)
     (path / JOURNAL).unlink()
@@ -191,19 +184,19 @@ def test_folders_without_a_journal_say_where_their_advice_is(tmp_path: Path, ran
     assert cli.main(["advise", "log", str(ran.path), "--last", "0"]) == 2
 
 
-def test_the_run_has_its_picture(ran: Ran) -> None:
+def test_the_run_has_its_picture(ran):
     assert (ran.path / "advice.png").read_bytes().startswith(b"\x89PNG")
     assert "rate by stated" in open_run(ran.path)._repr_html_()
 
 
-def test_a_picture_of_a_replay_and_none_of_a_damaged_journal(ran: Ran, tmp_path: Path) -> None:
+def test_a_picture_of_a_replay_and_none_of_a_damaged_journal(ran, tmp_path):
     """A replay shows the recorded advice. A journal that was damaged after the training costs the
     picture, not the run.
     """
     setup, _ = open_setup(ran.path)
     lines: list[str] = []
 
-    def drawn(folder: Path, kind: str) -> bool:
+    def drawn(folder, kind):
         config = setup.config.model_copy(
             update={"advisor": setup.config.advisor.model_copy(update={"kind": kind})}
         )
@@ -222,19 +215,17 @@ def test_a_picture_of_a_replay_and_none_of_a_damaged_journal(ran: Ran, tmp_path:
     assert "damaged or edited" in line
 
 
-def test_no_picture_without_an_advisor(tmp_path: Path) -> None:
+def test_no_picture_without_an_advisor(tmp_path):
     train(tmp_path / "run", "none")
     assert not (tmp_path / "run" / "advice.png").exists()
     assert "rate by stated" not in open_run(tmp_path / "run")._repr_html_()
 
 
-def test_an_evaluation_takes_the_only_model(
-    ran: Ran, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_evaluation_takes_the_only_model(ran, tmp_path, capsys):
     path = tmp_path / "run"
     shutil.copytree(ran.path, path)
 
-    def step(wire: Wire) -> None:
+    def step(wire):
         (offers("second") if wire.request.path.endswith("/models") else advises())(wire)
 
     with FaultServer(step) as server:

@@ -28,7 +28,7 @@ from tests.test_advisor_run import (
 
 
 @pytest.mark.slow
-def test_a_run_without_an_advisor_has_no_trust_to_evaluate_with(tmp_path, capsys) -> None:
+def test_a_run_without_an_advisor_has_no_trust_to_evaluate_with(tmp_path, capsys):
     path = tmp_path / "off"
     train(path, "off")
     assert cli.main(["evaluate", str(path), "--advisor", "rules"]) == 2
@@ -37,8 +37,8 @@ def test_a_run_without_an_advisor_has_no_trust_to_evaluate_with(tmp_path, capsys
 
 
 @pytest.mark.slow
-def test_what_cannot_be_is_said_before_anything_runs(tmp_path, capsys) -> None:
-    def refused(*arguments: str) -> str:
+def test_what_cannot_be_is_said_before_anything_runs(tmp_path, capsys):
+    def refused(*arguments):
         assert cli.main(["train", "--run-dir", str(tmp_path / "x"), *arguments]) == 2
         assert not (tmp_path / "x").exists()
         return capsys.readouterr().err
@@ -70,13 +70,13 @@ def test_what_cannot_be_is_said_before_anything_runs(tmp_path, capsys) -> None:
         ),
     ],
 )
-def test_a_key_given_where_a_name_belongs_is_written_nowhere(tmp_path, capsys, given) -> None:
+def test_a_key_given_where_a_name_belongs_is_written_nowhere(tmp_path, capsys, given):
     assert cli.main(["train", "--run-dir", str(tmp_path / "x"), *given]) == 2
     assert not (tmp_path / "x").exists()
     assert "advisor" in capsys.readouterr().err
 
 
-def test_an_advisor_reported_the_future_is_labelled_however_it_comes() -> None:
+def test_an_advisor_reported_the_future_is_labelled_however_it_comes():
     assert reads_future("mock:delayed:5/mock:oracle")
     assert table_reads_future({"advisor": "mock:skilled:0.6"})
     assert table_reads_future({"identity": {"kind": "mock:turning", "then.future": "ab12"}})
@@ -85,7 +85,7 @@ def test_an_advisor_reported_the_future_is_labelled_however_it_comes() -> None:
 
 
 @pytest.mark.slow
-def test_trust_and_advice_look_at_nothing_later() -> None:
+def test_trust_and_advice_look_at_nothing_later():
     """In evaluation with trust on: what comes after a bar changes no distribution up to it."""
     config = load_config("quickstart", [*TINY, "advisor.kind=rules", "advisor.latency=[1, 3]"])
     es_bars, cut = load_market(config).bars, 5_000
@@ -134,7 +134,7 @@ def test_trust_and_advice_look_at_nothing_later() -> None:
     assert (records[0][1].action != records[1][1].action).any()
 
 
-def test_outcomes_are_those_of_training_sessions_alone() -> None:
+def test_outcomes_are_those_of_training_sessions_alone():
     setup = prepare(load_config("quickstart", [*TINY, "advisor.kind=none"]))
     followed = followed_of(setup.market, setup.config)
     kept = only(followed, setup.market, setup.splits["train"])

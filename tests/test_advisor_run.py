@@ -13,9 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -58,7 +56,7 @@ CANARY = "sk-canary-5e1f0a"
 PAUSE_AFTER = 8  # advisor.service.unusable_pause_after
 
 
-def train(path: Path, advisor: str, *overrides: str, resume: bool = False) -> None:
+def train(path, advisor, *overrides, resume=False):
     if resume:
         assert cli.main(["train", "--resume", str(path)]) == 0
         return
@@ -67,31 +65,31 @@ def train(path: Path, advisor: str, *overrides: str, resume: bool = False) -> No
     assert cli.main(["train", "--advisor", advisor, "--run-dir", str(path), *flags]) == 0
 
 
-def leaves(path: Path) -> list[np.ndarray]:
+def leaves(path):
     source = load_source(path)
     return [
         np.asarray(x) for x in jax.tree.leaves((source.params, source.normaliser, source.opt_state))
     ]
 
 
-def same(one: Path, other: Path) -> bool:
+def same(one, other):
     return all(x.tobytes() == y.tobytes() for x, y in zip(leaves(one), leaves(other), strict=True))
 
 
-def figures(path: Path) -> dict[str, Any]:
+def figures(path):
     return json.loads((path / "advice.json").read_text(encoding="utf-8"))
 
 
-def state_bytes(path: Path) -> bytes:
+def state_bytes(path):
     return (sorted((path / "checkpoints").iterdir())[-1] / "state.npz").read_bytes()
 
 
 @pytest.fixture(scope="module")
-def silent(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def silent(tmp_path_factory):
     """The run with an advisor that says nothing, by transport."""
     made: dict[str, Path] = {}
 
-    def of(transport: str) -> Path:
+    def of(transport):
         if transport not in made:
             made[transport] = tmp_path_factory.mktemp("silent") / transport
             train(made[transport], "none", f"advisor.transport={transport}")
@@ -101,11 +99,11 @@ def silent(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 
 @pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def live(tmp_path_factory):
     """A run with a slow, skilled advisor, by transport."""
     made: dict[str, Path] = {}
 
-    def of(transport: str) -> Path:
+    def of(transport):
         if transport not in made:
             made[transport] = tmp_path_factory.mktemp("live") / transport
             train(
@@ -151,7 +149,7 @@ UNUSABLE = ("prose", "hold for an unknown word", "an instruction", "reasoning al
 )
 def test_a_server_that_gives_nothing_usable_is_no_advisor(
     silent, tmp_path, name, transport, monkeypatch, capsys
-) -> None:
+):
     monkeypatch.setenv("ADVISOR_KEY", CANARY)
     path = tmp_path / "run"
     with FaultServer(REJECTED[name]) as server:
@@ -195,9 +193,7 @@ def test_a_server_that_gives_nothing_usable_is_no_advisor(
 
 
 @pytest.mark.slow
-def test_advise_replay_compares_and_refuses_an_edited_journal(
-    live, silent, tmp_path, capsys
-) -> None:
+def test_advise_replay_compares_and_refuses_an_edited_journal(live, silent, tmp_path, capsys):
     recorded = live("exchange")
     assert (
         cli.main(["advise", "replay", str(recorded), "--run-dir", str(tmp_path / "replayed")]) == 0
@@ -217,7 +213,7 @@ def test_advise_replay_compares_and_refuses_an_edited_journal(
 
 
 @pytest.mark.slow
-def test_advice_reaches_the_policy_and_the_figures(live, silent, capsys) -> None:
+def test_advice_reaches_the_policy_and_the_figures(live, silent, capsys):
     path = live("exchange")
     assert not same(path, silent("exchange"))
     last = history(path)[-1]
@@ -238,7 +234,7 @@ def test_advice_reaches_the_policy_and_the_figures(live, silent, capsys) -> None
 
 
 @pytest.mark.slow
-def test_a_server_is_asked_about_an_evaluation(live, capsys) -> None:
+def test_a_server_is_asked_about_an_evaluation(live, capsys):
     """`evaluate --advisor URL`, with its options; a finished run that is resumed asks nobody."""
     path = live("exchange")
     with FaultServer(advises()) as server:
@@ -259,7 +255,7 @@ def test_a_server_is_asked_about_an_evaluation(live, capsys) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("transport", ["exchange"])
-def test_a_killed_and_resumed_run_is_its_own_journal(tmp_path, transport) -> None:
+def test_a_killed_and_resumed_run_is_its_own_journal(tmp_path, transport):
     """`kill -9` while answers come in; what the resumed run did replays to the same bits, in one
     piece.
     """
@@ -326,7 +322,7 @@ def test_a_killed_and_resumed_run_is_its_own_journal(tmp_path, transport) -> Non
 
 
 @pytest.mark.slow
-def test_a_slow_answer_comes_in_a_later_version(tmp_path) -> None:
+def test_a_slow_answer_comes_in_a_later_version(tmp_path):
     with FaultServer(after(0.05, advises())) as server:
         train(
             tmp_path / "run",

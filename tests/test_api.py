@@ -65,14 +65,14 @@ PUBLIC = {
 }
 
 
-def test_the_public_names_are_these() -> None:
+def test_the_public_names_are_these():
     assert set(jaxtrade.__all__) == PUBLIC
     assert sorted(jaxtrade.__all__) == jaxtrade.__all__, "kept in order"
     assert set(dir(jaxtrade)) == PUBLIC | {"__version__"}
 
 
 @pytest.mark.parametrize("name", sorted(PUBLIC))
-def test_a_public_name_loads_and_is_documented(name: str) -> None:
+def test_a_public_name_loads_and_is_documented(name):
     value = getattr(jaxtrade, name)
     assert value.__name__ == name
     assert inspect.getdoc(value)
@@ -80,7 +80,7 @@ def test_a_public_name_loads_and_is_documented(name: str) -> None:
     assert getattr(home, name) is value
 
 
-def test_a_type_checker_reads_the_same_names_as_the_package() -> None:
+def test_a_type_checker_reads_the_same_names_as_the_package():
     tree = ast.parse(Path(str(jaxtrade.__file__)).with_suffix(".pyi").read_text(encoding="utf-8"))
     typed = {
         alias.asname: node.module
@@ -91,18 +91,18 @@ def test_a_type_checker_reads_the_same_names_as_the_package() -> None:
     assert typed == jaxtrade._HOME
 
 
-def test_an_unknown_name_is_an_attribute_error() -> None:
+def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
         jaxtrade.trian  # noqa: B018
     assert not hasattr(jaxtrade, "pandas")
 
 
-def test_the_version_is_the_packages() -> None:
+def test_the_version_is_the_packages():
     text = (Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8")
     assert f'version = "{jaxtrade.__version__}"' in text
 
 
-def test_errors_of_the_user_share_a_base_and_an_exit_code() -> None:
+def test_errors_of_the_user_share_a_base_and_an_exit_code():
     for error in (jaxtrade.ConfigError, jaxtrade.DataError, jaxtrade.CheckpointError):
         assert issubclass(error, jaxtrade.JaxtradeError)
         assert error.exit_code == 2

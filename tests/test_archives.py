@@ -7,7 +7,6 @@ from __future__ import annotations
 import io
 import tracemalloc
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,7 +21,7 @@ from jaxtrade.storage.archives import FAULTS, SMALL, read_arrays
 GIANT = SMALL << 4
 
 
-def header(shape: tuple[int, ...]) -> bytes:
+def header(shape):
     stream = io.BytesIO()
     np.lib.format.write_array_header_1_0(
         stream, {"descr": "|i1", "fortran_order": False, "shape": shape}
@@ -31,7 +30,7 @@ def header(shape: tuple[int, ...]) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def bomb(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bomb(tmp_path_factory):
     """A few hundred kilobytes that unpack to 256 MiB of zeros."""
     path = tmp_path_factory.mktemp("bomb") / "records.npz"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:

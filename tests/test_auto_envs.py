@@ -6,9 +6,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxtrade.config import RunConfig, dump_config, load_config, read_values
+from jaxtrade.config import dump_config, load_config, read_values
 from jaxtrade.errors import ConfigError, OutOfMemoryError
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import auto_envs, rundir, sizing
 from jaxtrade.runs import train as training
 from jaxtrade.runs.auto_envs import Sized, prepared, shrinking
 from jaxtrade.runs.limits import available_memory
-from jaxtrade.runs.setup import Setup, prepare
+from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.sizing import Choice, Measured, search, sized, sizes
 from jaxtrade.storage.sizes import tree_bytes
 from tests.messages import missing
@@ -41,30 +38,30 @@ TINY = (
 CGROUP = "/sys/fs/cgroup"
 
 
-def config(*overrides: str) -> RunConfig:
+def config(*overrides):
     return load_config("quickstart", [*TINY, "rollout.num_envs=auto", *overrides])
 
 
 class Told(Screen):
     """Remembers messages and phases."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.lines = list[str]()
 
-    def message(self, text: str) -> None:
+    def message(self, text):
         self.lines.append(text)
 
 
 def machine(
-    speeds: dict[int, float],
-    bytes_per_env: int = 1,
-    limit: int | None = None,
-    dies_at: int | None = None,
-) -> Callable[[int], Measured]:
+    speeds,
+    bytes_per_env=1,
+    limit=None,
+    dies_at=None,
+):
     """A measurement by table, which runs out of memory from `dies_at` on."""
 
-    def measure(number: int) -> Measured:
+    def measure(number):
         if dies_at is not None and number >= dies_at:
             raise MemoryError("no room")
         needed = number * bytes_per_env
@@ -78,7 +75,7 @@ def machine(
 # --- the search
 
 
-def test_doublings_end_where_two_of_them_gain_less_than_three_percent() -> None:
+def test_doublings_end_where_two_of_them_gain_less_than_three_percent():
     speeds = {8: 100, 16: 190, 32: 300, 64: 308, 128: 305, 256: 900}
     choice = search(speeds, machine(speeds), None)
     assert choice.num_envs == 32, (
@@ -94,14 +91,14 @@ def test_doublings_end_where_two_of_them_gain_less_than_three_percent() -> None:
     assert choice.num_envs == 32, "108 * 0.95 = 102.6"
 
 
-def test_a_slow_moment_of_the_machine_does_not_end_the_search() -> None:
+def test_a_slow_moment_of_the_machine_does_not_end_the_search():
     """The first measurements of 32 and 64 take four times as long as they should; both are measured
     again.
     """
     speeds, seen = {8: 100.0, 16: 190.0, 32: 300.0, 64: 500.0, 128: 500.0, 256: 500.0}, list[int]()
     usual = machine(speeds)
 
-    def measure(number: int) -> Measured:
+    def measure(number):
         now, slow = usual(number), number in (32, 64) and number not in seen
         seen.append(number)
         return now._replace(steps_per_second=speeds[number] / 4) if slow else now
@@ -123,27 +120,25 @@ def test_a_slow_moment_of_the_machine_does_not_end_the_search() -> None:
         (None, None, 128, ("50 updates",)),
     ],
 )
-def test_the_end_of_memory_or_of_the_run_ends_the_search(
-    limit: int | None, dies_at: int | None, chosen: int, said: tuple[str, ...]
-) -> None:
+def test_the_end_of_memory_or_of_the_run_ends_the_search(limit, dies_at, chosen, said):
     speeds = {number: float(number) for number in (16, 32, 64, 128)}
     choice = search(speeds, machine(speeds, 10, limit, dies_at), limit)
     assert choice.num_envs == chosen
     assert not missing(choice.reason, *said)
 
 
-def test_a_first_size_that_does_not_fit_is_an_error_and_no_silent_number() -> None:
+def test_a_first_size_that_does_not_fit_is_an_error_and_no_silent_number():
     for kind in (machine({16: 1.0}, 10, 50), machine({16: 1.0}, dies_at=1)):
         with pytest.raises(OutOfMemoryError) as error:
             search([16], kind, 50)
         assert not missing(str(error.value), "rollout.num_envs=auto", "rollout.num_steps")
 
 
-def test_other_keys_that_refuse_a_size_end_the_search_and_not_the_run() -> None:
+def test_other_keys_that_refuse_a_size_end_the_search_and_not_the_run():
     """As a replay that is too short for the rollouts of so many environments."""
     measured = machine({8: 100.0, 16: 190.0, 32: 300.0})
 
-    def measure(number: int) -> Measured:
+    def measure(number):
         if number > 16:
             raise ConfigError("dqn.buffer_size (3,000) holds 1 rollouts")
         return measured(number)
@@ -155,8 +150,8 @@ def test_other_keys_that_refuse_a_size_end_the_search_and_not_the_run() -> None:
         search([32], measure, None)
 
 
-def test_an_error_that_is_not_of_memory_is_not_swallowed() -> None:
-    def broken(number: int) -> Measured:
+def test_an_error_that_is_not_of_memory_is_not_swallowed():
+    def broken(number):
         raise RuntimeError(f"a bug with {number}")
 
     with pytest.raises(RuntimeError, match="a bug with 16"):
@@ -164,7 +159,7 @@ def test_an_error_that_is_not_of_memory_is_not_swallowed() -> None:
 
 
 @given(st.lists(st.floats(1.0, 4.0), min_size=1, max_size=12))
-def test_the_choice_is_near_the_fastest_that_was_measured(gains: list[float]) -> None:
+def test_the_choice_is_near_the_fastest_that_was_measured(gains):
     """Every choice has at least `NEAR` of the fastest measured speed, and no smaller size has."""
     numbers = [8 << i for i in range(len(gains))]
     speeds = dict(
@@ -191,9 +186,7 @@ def test_the_choice_is_near_the_fastest_that_was_measured(gains: list[float]) ->
         (400, [8, 16, 32, 64], ("32", "64", "0%", "16")),
     ],
 )
-def test_a_doubling_that_cannot_pay_for_its_compilation_is_not_measured(
-    steps: int, measured: list[int], said: tuple[str, ...]
-) -> None:
+def test_a_doubling_that_cannot_pay_for_its_compilation_is_not_measured(steps, measured, said):
     """A compilation takes 1 s, and the run must take 2 s or more for a doubling to save that."""
     choice = search([8, 16, 32, 64], machine({8: 100, 16: 200, 32: 200.0, 64: 200.0}), None, steps)
     assert [each.num_envs for each in choice.measured] == measured
@@ -204,7 +197,7 @@ def test_a_doubling_that_cannot_pay_for_its_compilation_is_not_measured(
 # --- which sizes
 
 
-def test_minibatches_keep_their_rows() -> None:
+def test_minibatches_keep_their_rows():
     counts = {
         number: sized(config(), number).ppo.num_minibatches for number in (32, 64, 1024, 4096)
     }
@@ -216,7 +209,7 @@ def test_minibatches_keep_their_rows() -> None:
     )
 
 
-def test_the_first_size_fits_groups_and_minibatches_and_the_last_leaves_updates() -> None:
+def test_the_first_size_fits_groups_and_minibatches_and_the_last_leaves_updates():
     assert list(sizes(config())) == [32, 64], "51,200 steps / 50 updates / 16 steps = 64"
     assert next(iter(sizes(config("ppo.num_minibatches=24", "rollout.num_shards=5")))) == 45, (
         "5 groups, 512 rows or more, and 16 x 9 rows of each group are 24 x 6"
@@ -226,13 +219,13 @@ def test_the_first_size_fits_groups_and_minibatches_and_the_last_leaves_updates(
     )
 
 
-def test_a_memory_keeps_whole_rollouts_in_a_minibatch() -> None:
+def test_a_memory_keeps_whole_rollouts_in_a_minibatch():
     found = sized(config("network.kind=gru"), 64)
     assert found.ppo.num_minibatches == 2
     assert 64 // 8 % 2 == 0
 
 
-def test_what_fits_nothing_is_refused_with_its_reason() -> None:
+def test_what_fits_nothing_is_refused_with_its_reason():
     with pytest.raises(ConfigError) as error:
         list(sizes(config("ppo.num_minibatches=1000003")))
     assert not missing(str(error.value), "rollout.num_envs=auto", "num_minibatches")
@@ -258,28 +251,26 @@ def test_what_fits_nothing_is_refused_with_its_reason() -> None:
         ({"/proc/meminfo": "MemTotal: 100 kB\n"}, 100 * 1024),
     ],
 )
-def test_free_memory_is_the_least_of_what_kernel_and_control_group_leave(
-    files: dict[str, str], expected: int
-) -> None:
+def test_free_memory_is_the_least_of_what_kernel_and_control_group_leave(files, expected):
     assert available_memory("Linux", files.get) == expected
 
 
 # --- a run that measures itself
 
 
-def at_once(setup: Setup, limit: int | None) -> Measured:
+def at_once(setup, limit):
     """Measures nothing: twice the environments are twice as fast, up to 64."""
     del limit
     number = setup.config.rollout.num_envs
     return Measured(number, float(min(number, 64)), 10 * number, 0.0)
 
 
-def test_bytes_of_a_tree_by_hand() -> None:
+def test_bytes_of_a_tree_by_hand():
     tree = {"a": jnp.zeros((2, 3)), "b": jnp.zeros(5, jnp.int8), "key": jax.random.key(0)}
     assert tree_bytes(tree) == 24 + 5 + 8
 
 
-def test_the_choice_is_kept_and_a_kept_one_that_no_longer_fits_is_not_used(tmp_path: Path) -> None:
+def test_the_choice_is_kept_and_a_kept_one_that_no_longer_fits_is_not_used(tmp_path):
     path, choice = (
         tmp_path / "sizes" / "key.json",
         Choice(64, (Measured(32, 1.0, 10, 0.1), Measured(64, 2.0, 20, 0.1)), "why"),
@@ -303,10 +294,8 @@ def test_the_choice_is_kept_and_a_kept_one_that_no_longer_fits_is_not_used(tmp_p
 
 
 @pytest.mark.slow
-def test_a_choice_is_remembered_by_all_that_decides_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def measures(*overrides: str) -> bool:
+def test_a_choice_is_remembered_by_all_that_decides_it(tmp_path, monkeypatch):
+    def measures(*overrides):
         told = Told()
         prepared(config(*overrides), tmp_path, told, at_once, lambda: None)
         return bool(told.phases)
@@ -327,7 +316,7 @@ def test_a_choice_is_remembered_by_all_that_decides_it(
     assert not measures()
 
 
-def test_choices_are_remembered_where_jax_keeps_programs(tmp_path: Path) -> None:
+def test_choices_are_remembered_where_jax_keeps_programs(tmp_path):
     before = jax.config.jax_compilation_cache_dir
     try:
         jax.config.update("jax_compilation_cache_dir", str(tmp_path))
@@ -340,7 +329,7 @@ def test_choices_are_remembered_where_jax_keeps_programs(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_what_was_chosen_is_said_in_one_line() -> None:
+def test_what_was_chosen_is_said_in_one_line():
     told = Told()
     found = prepared(config(), None, told, at_once, lambda: None)
     assert found.setup.config.rollout.num_envs == 64
@@ -361,8 +350,8 @@ def test_what_was_chosen_is_said_in_one_line() -> None:
     assert left.setup.config.rollout.num_envs == 32, "64 need 640 bytes, and 80 % of 500 are 400"
 
 
-def test_a_single_size_is_not_measured() -> None:
-    def refuse(setup: Setup, limit: int | None) -> Measured:
+def test_a_single_size_is_not_measured():
+    def refuse(setup, limit):
         raise AssertionError(f"measured {setup.config.rollout.num_envs} within {limit}")
 
     told = Told()
@@ -374,7 +363,7 @@ def test_a_single_size_is_not_measured() -> None:
 
 
 @pytest.mark.slow
-def test_a_short_run_is_measured_once() -> None:
+def test_a_short_run_is_measured_once():
     slow = prepared(
         config(),
         None,
@@ -389,7 +378,7 @@ def test_a_short_run_is_measured_once() -> None:
 
 
 @pytest.mark.parametrize("overrides", [("advisor.kind=rules", "advisor.fusion=trust")])
-def test_an_advisor_is_refused(overrides: tuple[str, ...]) -> None:
+def test_an_advisor_is_refused(overrides):
     with pytest.raises(ConfigError, match=r"auto with advisor\.kind"):
         prepared(config(*overrides), None, Told(), at_once, lambda: None)
     with pytest.raises(ConfigError, match="measured by `jaxtrade train`"):
@@ -397,12 +386,10 @@ def test_an_advisor_is_refused(overrides: tuple[str, ...]) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_writes_the_number_and_shrinks_when_memory_runs_out(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_run_writes_the_number_and_shrinks_when_memory_runs_out(monkeypatch, tmp_path):
     begun, told, real = list[int](), Told(), training._run
 
-    def dies_with_64(found: Sized, path: Path, *rest: Any) -> object:
+    def dies_with_64(found, path, *rest):
         number = found.setup.config.rollout.num_envs
         begun.append(number)
         if number == 64:
@@ -428,10 +415,10 @@ def test_a_run_writes_the_number_and_shrinks_when_memory_runs_out(
     assert rundir.read_run(path)[0].rollout.num_envs == 32
 
 
-def test_a_number_that_the_user_gave_is_never_changed(tmp_path: Path) -> None:
+def test_a_number_that_the_user_gave_is_never_changed(tmp_path):
     given_by_user = Sized(prepare(sized(config(), 64)), config())
 
-    def dies(found: Sized) -> None:
+    def dies(found):
         del found
         raise OutOfMemoryError("memory ran out")
 
@@ -444,7 +431,7 @@ def test_a_number_that_the_user_gave_is_never_changed(tmp_path: Path) -> None:
         shrinking(smallest, tmp_path / "run", dies, Told().message)
 
 
-def test_auto_in_files_and_flags() -> None:
+def test_auto_in_files_and_flags():
     assert "num_envs: auto" in dump_config(config())
     for text, said in (("0", "at least 1, or auto"), ("atuo", "a whole number, or auto")):
         with pytest.raises(ConfigError, match=said):

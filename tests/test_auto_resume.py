@@ -7,13 +7,12 @@ Runs that are really stopped and continued are in `tests/scale`.
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jaxtrade.cli import main
-from jaxtrade.config import RunConfig, dump_config, load_config
+from jaxtrade.config import dump_config, load_config
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import rundir, train
 from jaxtrade.runs.resuming import Start, differing, how_to_start, require_own
@@ -23,7 +22,7 @@ COMMAND = ["train", "--auto-resume", "--set", "rollout.num_envs=64"]
 OWN = ("rollout.num_envs=64",)
 
 
-def created(path: Path, *overrides: str) -> RunConfig:
+def created(path, *overrides):
     """A run's folder as it is just after its start."""
     config = load_config("quickstart", overrides)
     rundir.create_run(
@@ -32,10 +31,10 @@ def created(path: Path, *overrides: str) -> RunConfig:
     return config
 
 
-def swept(path: Path, found: dict[str, Any], *overrides: str) -> Path:
+def swept(path, found, *overrides):
     """The folder of a sweep or a search as it is just after its start."""
 
-    def fill(new: Path) -> None:
+    def fill(new):
         (new / "config.yaml").write_text(
             dump_config(load_config("quickstart", [*OWN, *overrides])), encoding="utf-8"
         )
@@ -45,11 +44,11 @@ def swept(path: Path, found: dict[str, Any], *overrides: str) -> Path:
     return path / "sweep"
 
 
-def names(asked: RunConfig, own: RunConfig) -> list[str]:
+def names(asked, own):
     return [key for key, _, _ in differing(asked, own)]
 
 
-def test_what_a_folder_holds(tmp_path: Path) -> None:
+def test_what_a_folder_holds(tmp_path):
     run = tmp_path / "run"
     assert how_to_start(run) is Start.NEW
     run.mkdir()
@@ -72,7 +71,7 @@ def test_what_a_folder_holds(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "found", [{"groups": [{"folder": "group_0"}, {"folder": "group_1"}]}, {"optuna": 8}]
 )
-def test_a_sweep_has_finished_when_all_its_runs_have(tmp_path: Path, found: dict[str, Any]) -> None:
+def test_a_sweep_has_finished_when_all_its_runs_have(tmp_path, found):
     sweep, own = swept(tmp_path, found), load_config("quickstart", OWN)
     for folder in ("group_0", "group_1") if "groups" in found else ("best",):
         assert how_to_start(sweep) is Start.CONTINUE
@@ -85,9 +84,7 @@ def test_a_sweep_has_finished_when_all_its_runs_have(tmp_path: Path, found: dict
         require_own(load_config("quickstart", [*OWN, "seed=3"]), sweep)
 
 
-def test_a_resumed_sweep_hands_its_overrides_to_its_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_resumed_sweep_hands_its_overrides_to_its_runs(tmp_path, monkeypatch):
     """To a run that goes on, and to one that had not begun."""
     sweep, resumed = (
         swept(tmp_path, {"groups": []}, "sweep.keys={ppo.num_epochs: [1, 2]}"),
@@ -111,9 +108,7 @@ def test_a_resumed_sweep_hands_its_overrides_to_its_runs(
         original(sweep, set=["ppo.gamma=0.9"])
 
 
-def test_a_resumed_search_hands_its_overrides_to_its_best_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_resumed_search_hands_its_overrides_to_its_best_run(tmp_path, monkeypatch):
     pytest.importorskip("optuna", reason='needs the extra: pip install "jaxtrade[optuna]"')
     keys = "{ppo.learning_rate: ['log:1e-4..1e-2']}"
     search, resumed = (
@@ -143,8 +138,8 @@ def test_a_resumed_search_hands_its_overrides_to_its_best_run(
     assert (found[1], resumed) == (3600, [(search / "best", ["control.wall_clock=1h"])])
 
 
-def test_a_folder_has_all_or_nothing(tmp_path: Path) -> None:
-    def fails(new: Path) -> None:
+def test_a_folder_has_all_or_nothing(tmp_path):
+    def fails(new):
         (new / "config.yaml").write_text("", encoding="utf-8")
         raise KeyError
 
@@ -153,7 +148,7 @@ def test_a_folder_has_all_or_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_every_key_that_differs_is_named() -> None:
+def test_every_key_that_differs_is_named():
     own = load_config("quickstart")
     assert names(own, own) == []
     other = load_config("quickstart", ["seed=3", "network.hidden=[8,8]", "reward.weights.win=1"])
@@ -161,7 +156,7 @@ def test_every_key_that_differs_is_named() -> None:
     assert names(own, other) == names(other, own)
 
 
-def test_what_may_differ() -> None:
+def test_what_may_differ():
     own = load_config("quickstart", ["rollout.num_envs=64"])
     assert (
         names(load_config("quickstart", ["rollout.num_envs=64", "control.wall_clock=1h"]), own)
@@ -175,9 +170,7 @@ def test_what_may_differ() -> None:
     assert names(adapted, own) == ["network.adapter"]
 
 
-def test_the_same_file_by_another_path_is_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_same_file_by_another_path_is_the_same(tmp_path, monkeypatch):
     (tmp_path / "bars.csv").write_text("", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     near, far, other = (
@@ -188,7 +181,7 @@ def test_the_same_file_by_another_path_is_the_same(
     assert names(near, other) == ["data.file"]
 
 
-def test_another_configuration_is_refused_with_both_values(tmp_path: Path) -> None:
+def test_another_configuration_is_refused_with_both_values(tmp_path):
     config = created(tmp_path / "run")
     require_own(config, tmp_path / "run")
     with pytest.raises(ConfigError, match="another configuration") as refusal:
@@ -196,7 +189,7 @@ def test_another_configuration_is_refused_with_both_values(tmp_path: Path) -> No
     assert str(refusal.value).splitlines()[1] == "  seed: 3, the run has 0"
 
 
-def test_the_command_refuses_and_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_refuses_and_ends(tmp_path, capsys):
     run = tmp_path / "run"
     assert main(COMMAND) == 2
     assert "add --run-dir DIR" in capsys.readouterr().err
@@ -210,9 +203,7 @@ def test_the_command_refuses_and_ends(tmp_path: Path, capsys: pytest.CaptureFixt
     assert capsys.readouterr().out.startswith(f"{run}: this run has finished")
 
 
-def test_a_folder_with_other_things_is_no_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_with_other_things_is_no_run(tmp_path, capsys):
     (tmp_path / "notes.txt").write_text("mine", encoding="utf-8")
     assert main([*COMMAND, "--run-dir", str(tmp_path)]) == 2
     assert not missing(capsys.readouterr().err, tmp_path, "not empty")

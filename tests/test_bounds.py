@@ -5,12 +5,10 @@ it.
 from __future__ import annotations
 
 import typing
-from collections.abc import Iterator
 
 import annotated_types
 import pytest
 from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
 from jaxtrade.config import RunConfig, load_config, make_config, overridden
 from jaxtrade.config.load import MOST
@@ -21,7 +19,7 @@ from jaxtrade.runs.resuming import resumed_config
 OWN = {"evolve.keys", "advisor.options", "advisor.panel.options", "data.per_market"}
 
 
-def is_number(kind: object) -> bool:
+def is_number(kind):
     """Whether a value of this type may be a number, or hold some."""
     return kind in (int, float) or (
         typing.get_origin(kind) is not typing.Literal
@@ -29,7 +27,7 @@ def is_number(kind: object) -> bool:
     )
 
 
-def numbers(model: type[BaseModel], head: str = "") -> Iterator[tuple[str, FieldInfo]]:
+def numbers(model, head=""):
     for name, field in model.model_fields.items():
         kinds = typing.get_args(field.annotation) or (field.annotation,)
         sections = [

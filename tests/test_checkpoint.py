@@ -22,7 +22,7 @@ class Inner(struct.PyTreeNode):
     half: jax.Array
 
 
-def make_state(value: float = 1.0) -> dict:
+def make_state(value=1.0):
     return {
         "inner": Inner(jnp.full((3, 2), value, jnp.float32), jnp.full(4, value, jnp.bfloat16)),
         "key": jax.random.key(7),
@@ -33,7 +33,7 @@ def make_state(value: float = 1.0) -> dict:
     }
 
 
-def assert_same(a, b) -> None:
+def assert_same(a, b):
     assert jax.tree.structure(a) == jax.tree.structure(b)
     for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
         assert x.dtype == y.dtype
@@ -92,7 +92,7 @@ def test_later_checkpoints_of_an_abandoned_history_are_set_aside(tmp_path):
     assert (tmp_path / "update-00000003.stale").is_dir()
 
 
-def damage(path, rng) -> str:
+def damage(path, rng):
     """One random fault in one file: a flipped bit, a cut, zeroed tail, or a deleted file."""
     data = bytearray(path.read_bytes())
     kind = rng.choice(["flip", "flip", "flip", "cut", "zero", "delete"])

@@ -7,7 +7,6 @@ import gzip
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -23,14 +22,14 @@ HEADER = "time,expiry,open,high,low,close,volume"
 STATED = ("--set", "data.stamp=open")
 
 
-def write_csv(path: Path, rows: list[tuple], header: str = HEADER) -> Path:
+def write_csv(path, rows, header=HEADER):
     path.write_text(
         "\n".join([header, *(",".join(str(cell) for cell in row) for row in rows)]) + "\n"
     )
     return path
 
 
-def changed(index: int, column: int, value: object) -> list[tuple]:
+def changed(index, column, value):
     rows = [list(row) for row in ROWS]
     rows[index][column] = value
     return [tuple(row) for row in rows]
@@ -84,7 +83,7 @@ WRONG_FILES = {
 
 
 @pytest.fixture
-def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def empty(tmp_path, monkeypatch):
     """A working directory in which anything written would be seen."""
     here = tmp_path / "cwd"
     here.mkdir()
@@ -93,9 +92,7 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("case", WRONG_FILES)
-def test_wrong_file_is_refused_with_one_message(
-    case: str, empty: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_file_is_refused_with_one_message(case, empty, tmp_path, capsys):
     make, rows, header, extra, fragment = WRONG_FILES[case]
     path = make(tmp_path / "bars.csv", rows, header)
     market = () if "--market" in extra else ("--market", "ES")
@@ -145,9 +142,7 @@ def test_wrong_file_is_refused_with_one_message(
         (["data", "check", "absent.csv", "--contract", "SPY"], "absent.csv: no such"),
     ],
 )
-def test_wrong_arguments(
-    argv: list[str], fragment: str, empty: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_arguments(argv, fragment, empty, capsys):
     assert main(argv) == 2
     said = capsys.readouterr()
     assert fragment in said.err
@@ -197,25 +192,19 @@ DROPPED = ["CONFIG", *(word for word in EVERY if word.startswith("--"))]
         ),
     ],
 )
-def test_every_flag_that_clashes_is_named(
-    argv: list[str], dropped: list[str], empty: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_flag_that_clashes_is_named(argv, dropped, empty, capsys):
     assert main(argv) == 2
     said = capsys.readouterr().err.partition("; drop ")[2]
     assert said.partition(" (")[0].strip().split(", ") == dropped
 
 
-def test_stamp_side_is_never_guessed(
-    empty: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_stamp_side_is_never_guessed(empty, tmp_path, capsys):
     path = write_csv(tmp_path / "bars.csv", ROWS)
     assert main(["train", "--market", "ES", "--data", str(path)]) == 2
     assert "data.stamp" in capsys.readouterr().err
 
 
-def test_cut_gzip_is_refused(
-    empty: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_cut_gzip_is_refused(empty, tmp_path, capsys):
     whole = gzip.compress(write_csv(tmp_path / "bars.csv", ROWS).read_bytes())
     cut = tmp_path / "cut.csv.gz"
     cut.write_bytes(whole[: len(whole) // 2])
@@ -233,9 +222,7 @@ def test_cut_gzip_is_refused(
         (["data", "check", "bars.csv", "--contract", ""], "argument 5 is empty (--contract)"),
     ],
 )
-def test_an_empty_argument_is_no_default(
-    argv: list[str], fragment: str, empty: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_empty_argument_is_no_default(argv, fragment, empty, capsys):
     with pytest.raises(SystemExit) as stop:
         main(argv)
     assert stop.value.code == 2
@@ -246,7 +233,7 @@ def test_an_empty_argument_is_no_default(
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="its shell cannot close them")
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
-def test_output_that_is_closed_is_no_fault(closed: str, empty: Path) -> None:
+def test_output_that_is_closed_is_no_fault(closed, empty):
     command = f"'{sys.executable}' -m jaxtrade list {closed}"
     done = subprocess.run(
         command, shell=True, capture_output=True, text=True, check=False, timeout=60
@@ -254,7 +241,7 @@ def test_output_that_is_closed_is_no_fault(closed: str, empty: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_unknown_command_is_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_command_is_usage_error(capsys):
     with pytest.raises(SystemExit) as stop:
         main(["trian"])
     assert stop.value.code == 2
@@ -275,7 +262,7 @@ def test_unknown_command_is_usage_error(capsys: pytest.CaptureFixture[str]) -> N
         ["bench", "env_step", "--compare", "nowhere"],
     ],
 )
-def test_answers_without_loading_jax(argv: list[str]) -> None:
+def test_answers_without_loading_jax(argv):
     """What keeps help and configuration errors under half a second: none of the heavy packages is
     imported.
     """
@@ -292,10 +279,8 @@ def test_answers_without_loading_jax(argv: list[str]) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_fault_of_ours_is_shown_and_is_not_exit_1(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def broken(args: object) -> int:
+def test_a_fault_of_ours_is_shown_and_is_not_exit_1(monkeypatch, capsys):
+    def broken(args):
         raise RuntimeError("planted")
 
     monkeypatch.setitem(entry.COMMANDS, "data", broken)
@@ -305,10 +290,8 @@ def test_a_fault_of_ours_is_shown_and_is_not_exit_1(
     assert "bug in jaxtrade" in said
 
 
-def test_a_full_disk_is_exit_74(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def full(args: object) -> int:
+def test_a_full_disk_is_exit_74(monkeypatch, capsys):
+    def full(args):
         raise OSError(errno.ENOSPC, "No space left on device", "runs/x")
 
     monkeypatch.setitem(entry.COMMANDS, "data", full)
@@ -316,7 +299,7 @@ def test_a_full_disk_is_exit_74(
     assert "runs/x" in capsys.readouterr().err
 
 
-def test_data_check_reports_a_good_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_data_check_reports_a_good_file(tmp_path, capsys):
     path = write_csv(tmp_path / "bars.csv", ROWS)
     assert main(["data", "check", str(path), *STATED]) == 0
     assert "no fault" in capsys.readouterr().out
@@ -343,14 +326,14 @@ TINY = (
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(tmp_path_factory):
     path = tmp_path_factory.mktemp("runs") / "es"
     assert main(["train", "--run-dir", str(path), *TINY]) == 0
     return path
 
 
 @pytest.mark.slow
-def test_train_leaves_a_whole_run(run: Path) -> None:
+def test_train_leaves_a_whole_run(run):
     names = {str(path.relative_to(run)) for path in run.rglob("*") if path.is_file()}
     assert {
         "config.yaml",
@@ -375,9 +358,7 @@ def test_train_leaves_a_whole_run(run: Path) -> None:
 
 
 @pytest.mark.slow
-def test_train_warns_that_costs_eat_the_stop(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_train_warns_that_costs_eat_the_stop(tmp_path, capsys):
     # the median stop is 8 ticks of 12.50; a round turn costs 2 x 2.08 of commission and 2 ticks of
     # slippage
     said = f"WARNING: a round turn costs {100 * 29.16 / 100:.0f} % of the median stop"
@@ -388,7 +369,7 @@ def test_train_warns_that_costs_eat_the_stop(
 
 
 @pytest.mark.slow
-def test_evaluate_again_prints_the_same_json(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_evaluate_again_prints_the_same_json(run, capsys):
     before = json.loads((run / "evaluation/test/evaluation.json").read_text())
     assert main(["evaluate", str(run), "--json"]) == 0
     said = capsys.readouterr()
@@ -413,7 +394,7 @@ def test_evaluate_again_prints_the_same_json(run: Path, capsys: pytest.CaptureFi
     assert "\x1b" not in said.err
 
 
-def added(run: Path, before: dict[Path, int]) -> set[str]:
+def added(run, before):
     """Names of the files that are new in the folder of the evaluation. No other file of the run may
     have changed.
     """
@@ -430,20 +411,18 @@ def added(run: Path, before: dict[Path, int]) -> set[str]:
 
 @pytest.mark.parametrize("command", [["train"], ["data", "describe"]])
 def test_path_without_seconds_is_refused_and_writes_nothing(
-    command: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    command,
+    tmp_path,
+    monkeypatch,
+    capsys,
+):
     monkeypatch.chdir(tmp_path)
     assert main([*command, "--set", "env.intrabar=path"]) == 2
     assert "--seconds FILE" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
-def test_seconds_are_read_beside_the_bars_and_must_rebuild_them(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_seconds_are_read_beside_the_bars_and_must_rebuild_them(tmp_path, capsys):
     minutes = write_csv(tmp_path / "bars.csv", ROWS)
     seconds = [
         (f"{row[0][:-3]}{second:02d}Z", "201312", price, price, price, price, 1)
@@ -465,9 +444,7 @@ QUOTES = (
 )
 
 
-def test_quotes_are_read_beside_the_bars_and_must_cover_them(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_quotes_are_read_beside_the_bars_and_must_cover_them(tmp_path, capsys):
     trades, quotes = write_csv(tmp_path / "bars.csv", ROWS), tmp_path / "quotes.csv"
     rows = [
         (*row[:2], *row[2:6], *(float(price) + 0.25 for price in row[2:6]))
@@ -486,7 +463,7 @@ def test_quotes_are_read_beside_the_bars_and_must_cover_them(
 
 
 @pytest.mark.slow
-def test_replay_prints_every_decision_bar(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_replay_prints_every_decision_bar(run, capsys):
     assert main(["replay", str(run), "--session", "2013-10-11"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert (
@@ -499,15 +476,13 @@ def test_replay_prints_every_decision_bar(run: Path, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.slow
-def test_run_directory_is_never_overwritten(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_directory_is_never_overwritten(run, capsys):
     assert main(["train", "--run-dir", str(run), *TINY]) == 2
     assert "--resume" in capsys.readouterr().err
 
 
 @pytest.mark.slow  # test_old_run.py resumes by the command line, rl/test_train.py a finished run
-def test_resume_of_a_finished_run_evaluates_it(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_resume_of_a_finished_run_evaluates_it(run, capsys):
     assert main(["train", "--resume", str(run)]) == 0
     said = capsys.readouterr()
     assert "resumed after update 4" in said.err

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import math
-from pathlib import Path
 from typing import Any
 
 from jaxtrade.runs.closing import closing_figures, closing_line, closing_of
@@ -32,7 +31,7 @@ ROWS: list[dict[str, Any]] = [
 FIGURES = {"kind": "rules", "asked": 1216, "deltas": 18}
 
 
-def test_the_rate_is_that_of_the_whole_training_and_the_rest_is_the_last_update_s() -> None:
+def test_the_rate_is_that_of_the_whole_training_and_the_rest_is_the_last_update_s():
     found = closing_figures(FIGURES, ROWS)
     assert found == {
         "kind": "rules",
@@ -53,7 +52,7 @@ def test_the_rate_is_that_of_the_whole_training_and_the_rest_is_the_last_update_
     )
 
 
-def test_what_is_undefined_is_said_to_be_so() -> None:
+def test_what_is_undefined_is_said_to_be_so():
     found = closing_figures({"kind": "table:a.npz"}, ROWS[:1])
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert not missing(
@@ -68,7 +67,7 @@ def test_what_is_undefined_is_said_to_be_so() -> None:
     assert "LLM query rate: n/a of" in closing_line(closing_figures(FIGURES, []))
 
 
-def test_it_comes_from_the_files_of_a_run(tmp_path: Path) -> None:
+def test_it_comes_from_the_files_of_a_run(tmp_path):
     (tmp_path / "advice.json").write_text(json.dumps(FIGURES | {"kind": "an older name"}))
     assert closing_of(tmp_path, "rules", ROWS) == closing_figures(FIGURES, ROWS)
     assert closing_of(tmp_path / "killed", "rules", ROWS) == closing_figures(

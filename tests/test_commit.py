@@ -5,14 +5,13 @@ repository.
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from jaxtrade.runs.commit import STAMP, UNKNOWN, commit
 
 
-def git(folder: Path, *words: str) -> str:
+def git(folder, *words):
     who = ["-c", "commit.gpgsign=false", "-c", "user.name=x", "-c", "user.email=x@y"]
     return subprocess.run(
         ["git", *who, *words], cwd=folder, capture_output=True, text=True, check=True
@@ -20,7 +19,7 @@ def git(folder: Path, *words: str) -> str:
 
 
 @pytest.fixture
-def checkout(tmp_path: Path) -> Path:
+def checkout(tmp_path):
     """A checkout with a package that is committed."""
     top = tmp_path / "checkout"
     package = top / "jaxtrade"
@@ -32,7 +31,7 @@ def checkout(tmp_path: Path) -> Path:
     return top
 
 
-def test_a_checkout_asks_git(checkout: Path) -> None:
+def test_a_checkout_asks_git(checkout):
     head = git(checkout, "rev-parse", "HEAD")
     assert commit(checkout / "jaxtrade") == head
     git(checkout, "tag", "-a", "v1", "-m", "x")  # a tag is no commit
@@ -42,9 +41,7 @@ def test_a_checkout_asks_git(checkout: Path) -> None:
     assert commit(checkout / "jaxtrade") == f"{head}-dirty"
 
 
-def test_a_repository_that_a_hook_names_is_not_asked(
-    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_repository_that_a_hook_names_is_not_asked(checkout, tmp_path, monkeypatch):
     head = git(checkout, "rev-parse", "HEAD")
     git(tmp_path, "init", "-q", "other")
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "other" / ".git"))
@@ -55,9 +52,7 @@ def test_a_repository_that_a_hook_names_is_not_asked(
     ("said", "expected"),
     [("a" * 40 + "-dirty\n", "a" * 40 + "-dirty"), ("", UNKNOWN), (None, UNKNOWN)],
 )
-def test_an_installed_copy_says_what_its_build_wrote(
-    checkout: Path, said: str | None, expected: str
-) -> None:
+def test_an_installed_copy_says_what_its_build_wrote(checkout, said, expected):
     """It lies in somebody else's repository, whose commit is not its own."""
     installed = checkout / "lib" / "jaxtrade"
     installed.mkdir(parents=True)

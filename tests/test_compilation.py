@@ -25,7 +25,7 @@ print(jax.config.jax_compilation_cache_dir)
 """
 
 
-def run(**env: str) -> list[str]:
+def run(**env):
     own = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
     done = subprocess.run(
         [sys.executable, "-c", CODE],
@@ -119,8 +119,8 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path):
 
 
 def test_fusion_is_asked_for_once_and_never_against_the_user(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     monkeypatch.setattr(internals, "knows", lambda flags: True)
     for given, wanted in (
         ("", FUSION),
@@ -136,10 +136,10 @@ def test_fusion_is_asked_for_once_and_never_against_the_user(
     assert off == {"JAXTRADE_XLA_DEFAULTS": "1"}
 
 
-def test_leaves_that_share_their_inputs_are_computed_together() -> None:
+def test_leaves_that_share_their_inputs_are_computed_together():
     """What the option is for, on this version of XLA: a shared chain stands in the program once."""
 
-    def chain(x: jax.Array) -> tuple[jax.Array, ...]:
+    def chain(x):
         for _ in range(12):
             x = jnp.where(x > 3, x - 7, x * 5 + 1)
         return x + 1, x - 1, jnp.maximum(x, 0)

@@ -15,7 +15,7 @@ from jaxtrade.training.chunk import Chunk
 class Lowered:
     """A lowered program that fails to compile, or waits."""
 
-    def __init__(self, wait: threading.Event | None = None) -> None:
+    def __init__(self, wait=None):
         self.wait, self.out_info = wait, None
 
     def compile(self):

@@ -22,13 +22,13 @@ CONFIGS = [
 ]  # the rest are curricula
 
 
-def load_text(folder: Path, text: str | bytes, overrides: tuple[str, ...] = ()) -> RunConfig:
+def load_text(folder, text, overrides=()):
     path = folder / "run.yaml"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return load_config(str(path), overrides)
 
 
-def message(folder: Path, text: str | bytes, overrides: tuple[str, ...] = ()) -> str:
+def message(folder, text, overrides=()):
     with pytest.raises(ConfigError) as caught:
         load_text(folder, text, overrides)
     assert "Traceback" not in str(caught.value)
@@ -194,24 +194,24 @@ FAULTS = {  # text of the file -> what the message has to say
 
 @pytest.mark.slow
 @pytest.mark.parametrize("text", list(FAULTS), ids=[repr(text[:40]) for text in FAULTS])
-def test_a_fault_names_file_key_value_and_expectation(text: str | bytes, tmp_path: Path) -> None:
+def test_a_fault_names_file_key_value_and_expectation(text, tmp_path):
     found = message(tmp_path, text)
     assert "run.yaml" in found
     assert not missing(found, *FAULTS[text])
 
 
-def test_there_are_forty_faults() -> None:
+def test_there_are_forty_faults():
     assert len(FAULTS) >= 40
 
 
-def test_every_fault_is_listed_at_once(tmp_path: Path) -> None:
+def test_every_fault_is_listed_at_once(tmp_path):
     found = message(tmp_path, "seed: x\nppo: {gamma: 2}\nrollout: {num_env: 1}\nenv: {window: 0}")
     assert len(found.splitlines()) == 4
     for key in ("'seed'", "'ppo.gamma'", "'rollout.num_env'", "'env.window'"):
         assert key in found
 
 
-def test_a_fault_says_whether_it_came_from_the_file_or_an_override(tmp_path: Path) -> None:
+def test_a_fault_says_whether_it_came_from_the_file_or_an_override(tmp_path):
     found = message(tmp_path, "ppo: {gamma: 2}", ("seed=x", "rollot.num_envs=3", "ppo.lr=1"))
     assert [line.partition(": ")[0] for line in sorted(found.splitlines())] == [
         "--set",
@@ -226,16 +226,14 @@ def test_a_fault_says_whether_it_came_from_the_file_or_an_override(tmp_path: Pat
     ] == ["--set seed", "--set =3", "--set ppo.gamma=["]
 
 
-def test_a_shipped_configuration_is_named_without_its_folder(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_shipped_configuration_is_named_without_its_folder(monkeypatch, tmp_path):
     (tmp_path / "quickstart.yaml").write_text("seed: x\n", encoding="utf-8")
     monkeypatch.setattr(load, "_shipped_configs", lambda: tmp_path)
     with pytest.raises(ConfigError, match=r"^quickstart: 'seed' = 'x': "):
         load_config("quickstart")
 
 
-def test_an_alias_bomb_answers_fast_and_short(tmp_path: Path) -> None:
+def test_an_alias_bomb_answers_fast_and_short(tmp_path):
     """Ten levels of ten aliases: 10^10 elements if anything walks them."""
     lines = ["a: &a [x, x, x, x, x, x, x, x, x, x]"]
     for before, name in zip("abcdefghi", "bcdefghij", strict=True):
@@ -259,13 +257,13 @@ def test_an_alias_bomb_answers_fast_and_short(tmp_path: Path) -> None:
         ("1_0.5", 10.5),
     ],
 )
-def test_numbers_as_people_write_them(text: str, value: float, tmp_path: Path) -> None:
+def test_numbers_as_people_write_them(text, value, tmp_path):
     """YAML 1.1 reads 1e-3 as a string; here it is a number, in a file and in an override."""
     assert load_text(tmp_path, f"ppo: {{max_grad_norm: {text}}}").ppo.max_grad_norm == value
     assert load_config(None, [f"ppo.max_grad_norm={text}"]).ppo.max_grad_norm == value
 
 
-def test_a_count_may_be_written_with_an_exponent(tmp_path: Path) -> None:
+def test_a_count_may_be_written_with_an_exponent(tmp_path):
     for text in ("1e6", "1_000_000", "1000000", "1.0e+6"):
         steps = load_text(tmp_path, f"train: {{total_timesteps: {text}}}").train.total_timesteps
         assert (steps, type(steps)) == (1_000_000, int)
@@ -283,7 +281,7 @@ def test_a_count_may_be_written_with_an_exponent(tmp_path: Path) -> None:
         ("1B", 10**9),
     ],
 )
-def test_a_count_may_be_written_with_a_unit(text: str, value: int, tmp_path: Path) -> None:
+def test_a_count_may_be_written_with_a_unit(text, value, tmp_path):
     steps = load_text(tmp_path, f"train: {{total_timesteps: {text}}}").train.total_timesteps
     assert (steps, type(steps)) == (value, int)
     assert load_config(None, [f"train.total_timesteps={text}"]).train.total_timesteps == value
@@ -299,11 +297,11 @@ def test_a_count_may_be_written_with_a_unit(text: str, value: int, tmp_path: Pat
         ("1k,2k", (1000, 2000)),
     ],
 )
-def test_a_list_may_be_written_without_brackets(text: str, value: tuple[int, ...]) -> None:
+def test_a_list_may_be_written_without_brackets(text, value):
     assert load_config(None, [f"network.hidden={text}"]).network.hidden == value
 
 
-def test_names_may_be_written_without_brackets() -> None:
+def test_names_may_be_written_without_brackets():
     assert load_config(None, ["env.features=close, volume"]).env.features == ("close", "volume")
 
 
@@ -319,7 +317,7 @@ def test_names_may_be_written_without_brackets() -> None:
         ("1.001", 1001),
     ],
 )
-def test_atrs_are_exact_thousandths(text: str, thousandths: int) -> None:
+def test_atrs_are_exact_thousandths(text, thousandths):
     brackets = load_config(
         None, [f"brackets.stop_atr={text}", f"brackets.trail_atr={text}"]
     ).brackets
@@ -328,7 +326,7 @@ def test_atrs_are_exact_thousandths(text: str, thousandths: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("text", ["{a: 1}", "[1, {}]", "", "x", "-.5"])
-def test_no_message_shows_words_of_the_validator(text: str) -> None:
+def test_no_message_shows_words_of_the_validator(text):
     """Each fault of each key names that key, or one right below it, and nothing of pydantic."""
     foreign = re.compile(
         r"Input|should|required|instance|dictionary|Tuple|function-|constrained|functools"
@@ -389,7 +387,7 @@ def test_no_message_shows_words_of_the_validator(text: str) -> None:
         ("data.splits=[{date: 2020-08-31}]", ("'data.splits.0.ratio': missing",)),
     ],
 )
-def test_a_fault_says_what_is_expected(override: str, facts: tuple[str, ...]) -> None:
+def test_a_fault_says_what_is_expected(override, facts):
     with pytest.raises(ConfigError) as caught:
         load_config("quickstart", [override])
     assert not missing(str(caught.value), *facts)
@@ -397,7 +395,7 @@ def test_a_fault_says_what_is_expected(override: str, facts: tuple[str, ...]) ->
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_off_and_dates_are_text(tmp_path: Path) -> None:
+def test_off_and_dates_are_text(tmp_path):
     """YAML 1.1 makes `off` False and 2013-10-07 a date object."""
     config = load_text(
         tmp_path,
@@ -410,19 +408,19 @@ def test_off_and_dates_are_text(tmp_path: Path) -> None:
     assert (config.data.start, config.data.end) == ("2013-10-07", "2013-10-11")
 
 
-def test_a_byte_order_mark_is_fine(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_fine(tmp_path):
     assert load_text(tmp_path, b"\xef\xbb\xbfseed: 4").seed == 4
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "{}", "---\n", "null"])
-def test_an_empty_file_is_refused(text: str, tmp_path: Path) -> None:
+def test_an_empty_file_is_refused(text, tmp_path):
     assert "run.yaml: is empty" in message(tmp_path, text)
 
 
 # ---- overrides
 
 
-def test_overrides_win_over_the_file_and_the_last_one_wins(tmp_path: Path) -> None:
+def test_overrides_win_over_the_file_and_the_last_one_wins(tmp_path):
     config = load_text(
         tmp_path,
         "seed: 1\nppo: {gamma: 0.5}\nrollout: {num_steps: 16}",
@@ -443,14 +441,14 @@ def test_overrides_win_over_the_file_and_the_last_one_wins(tmp_path: Path) -> No
         ("ppo=3", ["'ppo' = 3"]),
     ],
 )
-def test_a_bad_override_is_named(override: str, parts: list[str]) -> None:
+def test_a_bad_override_is_named(override, parts):
     with pytest.raises(ConfigError) as caught:
         load_config(None, [override])
     for part in parts:
         assert part in str(caught.value)
 
 
-def test_an_override_below_a_plain_value_is_refused(tmp_path: Path) -> None:
+def test_an_override_below_a_plain_value_is_refused(tmp_path):
     assert "'seed' is a value" in message(tmp_path, "seed: 1", ("seed.x=2",))
 
 
@@ -458,15 +456,15 @@ def test_an_override_below_a_plain_value_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_every_shipped_configuration_loads(path: Path) -> None:
+def test_every_shipped_configuration_loads(path):
     assert load_config(str(path)) == load_config(path.stem)
 
 
-def test_quickstart_is_shipped() -> None:
+def test_quickstart_is_shipped():
     assert "quickstart" in [path.stem for path in CONFIGS]
 
 
-def test_a_missing_file_names_what_is_shipped(tmp_path: Path) -> None:
+def test_a_missing_file_names_what_is_shipped(tmp_path):
     with pytest.raises(ConfigError, match=r"'quickstrt'.*: .*quickstart.* 'quickstart'\?"):
         load_config("quickstrt")
     with pytest.raises(ConfigError, match="no such file"):
@@ -475,9 +473,7 @@ def test_a_missing_file_names_what_is_shipped(tmp_path: Path) -> None:
         config_path(str(tmp_path))
 
 
-def test_a_folder_does_not_hide_a_shipped_configuration(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_does_not_hide_a_shipped_configuration(tmp_path, monkeypatch):
     (tmp_path / "quickstart").mkdir()
     monkeypatch.chdir(tmp_path)
     assert load_config("quickstart") == load_config("quickstart.yaml")
@@ -487,7 +483,7 @@ def test_a_folder_does_not_hide_a_shipped_configuration(
 
 
 @pytest.mark.parametrize("name", [None, *(path.stem for path in CONFIGS)])
-def test_dump_and_load_give_the_same_configuration(name: str | None, tmp_path: Path) -> None:
+def test_dump_and_load_give_the_same_configuration(name, tmp_path):
     overrides = [
         "account.drawdown=off",
         "data.start=2013-10-07",
@@ -513,7 +509,7 @@ def test_dump_and_load_give_the_same_configuration(name: str | None, tmp_path: P
     )
 
 
-def test_the_digest_tells_configurations_apart() -> None:
+def test_the_digest_tells_configurations_apart():
     base = make_config({})
     changes = (
         {},
@@ -526,7 +522,7 @@ def test_the_digest_tells_configurations_apart() -> None:
     assert make_config({"seed": 0}).digest() == base.digest()
 
 
-def test_the_models_are_frozen_and_hashable() -> None:
+def test_the_models_are_frozen_and_hashable():
     config = make_config({})
     with pytest.raises(ValueError, match="frozen"):
         config.seed = 3  # type: ignore[misc]
@@ -555,10 +551,10 @@ def test_the_models_are_frozen_and_hashable() -> None:
         (("ppo.num_minibatches=8",), 8),
     ],
 )
-def test_minibatches(overrides: tuple[str, ...], count: int) -> None:
+def test_minibatches(overrides, count):
     assert load_config(None, overrides).minibatches == count
 
 
-def test_minibatches_are_a_count_or_auto() -> None:
+def test_minibatches_are_a_count_or_auto():
     with pytest.raises(ConfigError, match=r"ppo\.num_minibatches"):
         load_config(None, ["ppo.num_minibatches=many"])

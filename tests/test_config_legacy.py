@@ -5,7 +5,6 @@ file says.
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -32,7 +31,7 @@ OLD = {
 }
 
 
-def test_every_moved_key_finds_its_place() -> None:
+def test_every_moved_key_finds_its_place():
     config = make_config(migrated(OLD))
     assert config.network.model_dump() == {
         "kind": "gru",
@@ -51,7 +50,7 @@ def test_every_moved_key_finds_its_place() -> None:
     }
 
 
-def test_migration_is_pure_and_leaves_todays_keys_alone() -> None:
+def test_migration_is_pure_and_leaves_todays_keys_alone():
     before = json.dumps(OLD)
     today = migrated(OLD)
     assert json.dumps(OLD) == before
@@ -63,7 +62,7 @@ def test_migration_is_pure_and_leaves_todays_keys_alone() -> None:
     assert make_config(migrated(whole)) == RunConfig()
 
 
-def test_what_a_run_holds_about_other_learners_is_left_out() -> None:
+def test_what_a_run_holds_about_other_learners_is_left_out():
     """Its values were the defaults of its time; a default that has changed since must not look like
     a changed key.
     """
@@ -80,7 +79,7 @@ def test_what_a_run_holds_about_other_learners_is_left_out() -> None:
 @pytest.mark.parametrize(
     ("old", "new"), [(1500, 1.5), (1, 0.001), (3, 0.003), (1_000_000, 1000.0), (300_000, 300.0)]
 )
-def test_thousandths_of_an_old_run_are_atrs_today(old: int, new: float, tmp_path: Path) -> None:
+def test_thousandths_of_an_old_run_are_atrs_today(old, new, tmp_path):
     """Whatever an old file says, the market computes with the same whole thousandths, also once it
     is written again.
     """
@@ -99,12 +98,12 @@ def test_thousandths_of_an_old_run_are_atrs_today(old: int, new: float, tmp_path
         )
 
 
-def test_a_month_alone_was_its_first_day() -> None:
+def test_a_month_alone_was_its_first_day():
     data = make_config(migrated({"data": {"start": "2013-10", "end": "2013-11-05"}})).data
     assert (data.start, data.end) == ("2013-10-01", "2013-11-05")
 
 
-def test_a_run_from_before_rewards_were_scaled_goes_on_without() -> None:
+def test_a_run_from_before_rewards_were_scaled_goes_on_without():
     assert RunConfig().ppo.normalise_rewards
     assert make_config(migrated(OLD)).ppo.normalise_rewards is False
     assert (
@@ -113,20 +112,20 @@ def test_a_run_from_before_rewards_were_scaled_goes_on_without() -> None:
     )
 
 
-def test_the_network_of_an_old_bundle() -> None:
+def test_the_network_of_an_old_bundle():
     assert migrated_network({"network": "gru", "rnn_width": 8}) == {"kind": "gru", "rnn_width": 8}
     assert migrated_network({"kind": "mlp"}) == {"kind": "mlp"}
 
 
 @pytest.mark.parametrize("name", ["quickstart", "advised", "advisor_ablation", None])
 def test_the_digest_of_a_file_is_that_of_the_configuration_it_was_written_from(
-    name: str | None,
-) -> None:
+    name,
+):
     config = load_config(name, ["ppo.learning_rate=1e-7", "data.start=2013-10-07"])
     assert digest_of(parse_yaml(dump_config(config), "config.yaml", exact=True)) == config.digest()
 
 
-def test_an_old_run_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_an_old_run_is_read_as_it_was_written(tmp_path):
     """Neither the moved keys nor keys that this version adds change its digest."""
     (tmp_path / "config.yaml").write_text(dump_yaml(OLD), encoding="utf-8")
     said = {"config_sha256": digest_of(OLD), "data_sha256": "", "nproc": ""}

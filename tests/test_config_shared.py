@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,13 +48,13 @@ ON = ["shared.on=true", "train.num_seeds=4"]
         ),
     ],
 )
-def test_what_a_shared_market_cannot_be(overrides: list[str], said: tuple[str, ...]) -> None:
+def test_what_a_shared_market_cannot_be(overrides, said):
     with pytest.raises(ConfigError) as error:
         load_config("quickstart", overrides)
     assert not missing(str(error.value), *said)
 
 
-def test_both_tasks_and_all_learners_are_accepted() -> None:
+def test_both_tasks_and_all_learners_are_accepted():
     for task in ("entry", "manage"):
         for algorithm in ("ppo", "dqn", "pqn"):
             assert load_config(
@@ -64,19 +62,19 @@ def test_both_tasks_and_all_learners_are_accepted() -> None:
             ).shared.on
 
 
-def test_a_configuration_without_the_section_is_off() -> None:
+def test_a_configuration_without_the_section_is_off():
     assert not make_config({}).shared.on
     assert largest_move(RunConfig()) == 0
 
 
 @given(st.integers(0, 1_000_000), st.integers(0, 65_536))
-def test_temporary_impact_is_the_root(eta: int, contracts: int) -> None:
+def test_temporary_impact_is_the_root(eta, contracts):
     """x^2 <= q eta^2 < (x + 1)^2, in whole numbers."""
     thousandths = temporary(eta, contracts)
     assert thousandths**2 <= contracts * eta**2 < (thousandths + 1) ** 2
 
 
-def worst_offset(kappa: int, decay: int, agents: int, flows: Any) -> int:
+def worst_offset(kappa, decay, agents, flows):
     """The largest offset in ticks over net flows that keep the position within one contract per
     agent.
     """
@@ -89,7 +87,7 @@ def worst_offset(kappa: int, decay: int, agents: int, flows: Any) -> int:
     return most
 
 
-def test_the_bound_of_the_offset_holds_and_is_nearly_reached() -> None:
+def test_the_bound_of_the_offset_holds_and_is_nearly_reached():
     config = load_config("quickstart", [*ON, "shared.kappa=3000"])
     bound = largest_offset(config)
     assert bound == 25  # 2 x 4 contracts x 3 ticks, and one of rounding

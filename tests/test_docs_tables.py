@@ -20,7 +20,7 @@ from jaxtrade.config import (
     SharedConfig,
     WalkConfig,
 )
-from jaxtrade.config.accounts import PRESETS, AccountPreset
+from jaxtrade.config.accounts import PRESETS
 from jaxtrade.config.allocate import AllocateConfig
 from jaxtrade.config.running import ParallelConfig
 from jaxtrade.config.sweep import SweepConfig
@@ -32,7 +32,7 @@ from jaxtrade.parts import REWARD_TERMS
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
-def rows(page: str, header: str) -> dict[str, list[str]]:
+def rows(page, header):
     """First cell (without backticks) -> the other cells, of the table whose first header cell is
     `header`.
     """
@@ -47,11 +47,11 @@ def rows(page: str, header: str) -> dict[str, list[str]]:
     return table
 
 
-def dollars(value: float | None) -> str:
+def dollars(value):
     return "off" if value is None else f"{value:,.0f}"
 
 
-def account_row(preset: AccountPreset) -> list[str]:
+def account_row(preset):
     daily = dollars(preset.daily_loss)
     return [
         dollars(preset.start_balance),
@@ -64,13 +64,13 @@ def account_row(preset: AccountPreset) -> list[str]:
     ]
 
 
-def test_account_presets() -> None:
+def test_account_presets():
     assert rows("accounts.md", "preset") == {
         name: account_row(preset) for name, preset in PRESETS.items()
     }
 
 
-def test_reward_presets() -> None:
+def test_reward_presets():
     weights = {
         name: ", ".join(f"{term} {weight:g}" for term, weight in preset.items())
         for name, preset in REWARDS.items()
@@ -78,7 +78,7 @@ def test_reward_presets() -> None:
     assert {name: cells[0] for name, cells in rows("rewards.md", "preset").items()} == weights
 
 
-def test_control_keys() -> None:
+def test_control_keys():
     written = {
         name: None if cells[0] == "none" else float(cells[0])
         for name, cells in rows("training.md", "key").items()
@@ -88,7 +88,7 @@ def test_control_keys() -> None:
     }
 
 
-def test_learner_keys() -> None:
+def test_learner_keys():
     config = RunConfig().model_dump(mode="json")
     values = {"algorithm": config["algorithm"]} | {
         f"{section}.{name}": value
@@ -101,49 +101,49 @@ def test_learner_keys() -> None:
     }
 
 
-def test_pqn_keys() -> None:
+def test_pqn_keys():
     written = {name: cells[0] for name, cells in rows("learners.md", "pqn key").items()}
     assert written == {
         f"pqn.{name}": str(value).lower() for name, value in PQNConfig().model_dump().items()
     }
 
 
-def test_dqn_keys() -> None:
+def test_dqn_keys():
     written = {name: cells[0] for name, cells in rows("learners.md", "dqn key").items()}
     assert written == {
         f"dqn.{name}": str(value).lower() for name, value in DQNConfig().model_dump().items()
     }
 
 
-def test_sweep_keys() -> None:
+def test_sweep_keys():
     written = {name: cells[0] for name, cells in rows("agents.md", "sweep key").items()}
     assert written == {
         f"sweep.{name}": str(value) for name, value in SweepConfig().model_dump(mode="json").items()
     }
 
 
-def test_actor_keys() -> None:
+def test_actor_keys():
     written = {name: cells[0] for name, cells in rows("learners.md", "actor key").items()}
     assert written == {
         f"actor.{name}": str(value) for name, value in ActorConfig().model_dump().items()
     }
 
 
-def test_evolve_keys() -> None:
+def test_evolve_keys():
     written = {name: cells[0] for name, cells in rows("populations.md", "evolve key").items()}
     assert written == {
         f"evolve.{name}": str(value) for name, value in EvolveConfig().model_dump().items()
     }
 
 
-def test_walk_keys() -> None:
+def test_walk_keys():
     written = {name: cells[0] for name, cells in rows("walkforward.md", "walk key").items()}
     assert written == {
         f"walk.{name}": str(value).lower() for name, value in WalkConfig().model_dump().items()
     }
 
 
-def test_monitor_keys() -> None:
+def test_monitor_keys():
     written = {name: cells[0] for name, cells in rows("training.md", "monitor key").items()}
     assert written == {
         f"monitor.{name}": str(value).lower()
@@ -151,7 +151,7 @@ def test_monitor_keys() -> None:
     }
 
 
-def test_compute_keys() -> None:
+def test_compute_keys():
     written = {name: cells[0] for name, cells in rows("training.md", "compute key").items()}
     assert written == {
         f"compute.{name}": str(value).lower()
@@ -159,14 +159,14 @@ def test_compute_keys() -> None:
     }
 
 
-def test_parallel_keys() -> None:
+def test_parallel_keys():
     written = {name: cells[0] for name, cells in rows("devices.md", "parallel key").items()}
     assert written == {
         f"parallel.{name}": str(value) for name, value in ParallelConfig().model_dump().items()
     }
 
 
-def test_keys_of_data() -> None:
+def test_keys_of_data():
     values = DataConfig().model_dump(mode="json")
     written = {name: cells[0] for name, cells in rows("data.md", "data key").items()}
     assert written == {
@@ -175,15 +175,15 @@ def test_keys_of_data() -> None:
     }
 
 
-def test_reward_terms() -> None:
+def test_reward_terms():
     assert list(rows("rewards.md", "term")) == list(REWARD_TERMS.names)
 
 
-def test_every_bench_has_its_row() -> None:
+def test_every_bench_has_its_row():
     assert set(rows("benchmarks.md", "bench")) == set(BENCHES)
 
 
-def test_keys_of_allocate() -> None:
+def test_keys_of_allocate():
     written = {name: cells[0] for name, cells in rows("allocate.md", "allocate key").items()}
     assert written == {
         f"allocate.{name}": "none" if value is None else str(value)
@@ -191,18 +191,18 @@ def test_keys_of_allocate() -> None:
     }
 
 
-def test_keys_of_shared() -> None:
+def test_keys_of_shared():
     written = {name: cells[0] for name, cells in rows("shared_market.md", "shared key").items()}
     assert written == {
         f"shared.{name}": str(value).lower() for name, value in SharedConfig().model_dump().items()
     }
 
 
-def test_columns_of_the_fills() -> None:
+def test_columns_of_the_fills():
     assert tuple(rows("allocate.md", "column")) == FILL_COLUMNS
 
 
-def test_keywords_of_sb3_are_those_that_the_import_takes() -> None:
+def test_keywords_of_sb3_are_those_that_the_import_takes():
     """Each keyword with a value that is no default: the import sets the keys of its row."""
     values = {
         "learning_rate": 0.02,

@@ -7,26 +7,25 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from jaxtrade.cli.parser import build_parser
-from jaxtrade.config import RunConfig, make_config
+from jaxtrade.config import make_config
 from jaxtrade.runs import ending, rundir
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="the commands are quoted for a POSIX shell")
 
 
 @pytest.fixture(autouse=True)
-def started(monkeypatch: pytest.MonkeyPatch) -> None:
+def started(monkeypatch):
     """Pytest's own command line is that of another program."""
     monkeypatch.setattr(sys, "argv", ["pytest"])
 
 
-def run_of(path: Path, **sections: Any) -> RunConfig:
+def run_of(path, **sections):
     """A run's folder with its configuration, and nothing else."""
     config = make_config(sections, "test")
     rundir.create_run(
@@ -36,12 +35,12 @@ def run_of(path: Path, **sections: Any) -> RunConfig:
 
 
 def commands(
-    path: Path,
-    config: RunConfig,
-    seeds: tuple[int, ...] = (0,),
-    split: str = "test",
-    advisor: tuple[str, ...] = (),
-) -> list[str]:
+    path,
+    config,
+    seeds=(0,),
+    split="test",
+    advisor=(),
+):
     result: Any = SimpleNamespace(
         provenance={"split": split}, settings={"last_session": "2013-10-11"}
     )
@@ -52,7 +51,7 @@ def commands(
     return [line[10:] for line in lines[-2:]]
 
 
-def words(command: str) -> list[str]:
+def words(command):
     """The command as a shell reads it, without the program. It must be one that `jaxtrade`
     knows.
     """
@@ -62,21 +61,21 @@ def words(command: str) -> list[str]:
     return found[1:]
 
 
-def test_a_plain_run_needs_no_flags(tmp_path: Path) -> None:
+def test_a_plain_run_needs_no_flags(tmp_path):
     path = tmp_path / "run"
     grid, replay = commands(path, run_of(path))
     assert words(grid) == ["evaluate", str(path), "--cost-grid"]
     assert words(replay) == ["replay", str(path), "--session", "2013-10-11"]
 
 
-def test_paths_with_spaces_are_quoted(tmp_path: Path) -> None:
+def test_paths_with_spaces_are_quoted(tmp_path):
     path = tmp_path / "my runs; all of them" / "run"
     for command in commands(path, run_of(path)):
         assert words(command)[1] == str(path)
 
 
 @pytest.mark.parametrize("split", ["train", "validation", "all"])
-def test_another_split_is_named(tmp_path: Path, split: str) -> None:
+def test_another_split_is_named(tmp_path, split):
     """A run that holds no session out is evaluated on its training sessions; `evaluate` alone would
     refuse it.
     """
@@ -86,7 +85,7 @@ def test_another_split_is_named(tmp_path: Path, split: str) -> None:
     assert replay == ["replay", str(path), "--session", "2013-10-11"]
 
 
-def test_one_of_several_seeds_is_named(tmp_path: Path) -> None:
+def test_one_of_several_seeds_is_named(tmp_path):
     """Also after `evaluate --seed 4`, whose results have one seed: the run still has several."""
     path = tmp_path / "run"
     config = run_of(path, train={"num_seeds": 3}, seed=3)
@@ -95,7 +94,7 @@ def test_one_of_several_seeds_is_named(tmp_path: Path) -> None:
             assert words(command)[2:4] == ["--seed", first]
 
 
-def test_another_advisor_is_named_where_the_command_takes_one(tmp_path: Path) -> None:
+def test_another_advisor_is_named_where_the_command_takes_one(tmp_path):
     path = tmp_path / "run"
     other = ("--advisor", "mock:oracle", "--set", "advisor.options.skill=0.7")
     grid, replay = (words(each) for each in commands(path, run_of(path), advisor=other))
@@ -103,7 +102,7 @@ def test_another_advisor_is_named_where_the_command_takes_one(tmp_path: Path) ->
     assert "--advisor" not in replay
 
 
-def test_bars_at_another_place_are_named(tmp_path: Path) -> None:
+def test_bars_at_another_place_are_named(tmp_path):
     """Only then: a run finds its own file by itself, from any folder."""
     bars, moved = tmp_path / "bars.csv", tmp_path / "moved bars.csv"
     bars.write_text("time,open\n")
@@ -117,9 +116,7 @@ def test_bars_at_another_place_are_named(tmp_path: Path) -> None:
         assert words(command)[2:4] == ["--data", str(moved)]
 
 
-def test_the_program_is_named_as_the_shell_finds_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_program_is_named_as_the_shell_finds_it(tmp_path, monkeypatch):
     """`.venv/bin/jaxtrade train` does not put `jaxtrade` on the path, so its next commands have to
     say where it is.
     """

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -444,7 +443,7 @@ print(json.dumps(found))
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str, list[str]]]:
+def answers(tmp_path_factory):
     """argv -> exit code, what was printed, and which heavy libraries are loaded by then."""
     folder = tmp_path_factory.mktemp("first_hour")
     for name, text in FILES.items():
@@ -468,9 +467,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, st
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.argv)
-def test_a_mistake_is_one_clear_message(
-    mistake: Mistake, answers: dict[str, tuple[int, str, list[str]]]
-) -> None:
+def test_a_mistake_is_one_clear_message(mistake, answers):
     code, said, loaded = answers[mistake.argv]
     assert code == mistake.code, said
     assert not missing(said, *mistake.says)
@@ -491,12 +488,12 @@ def test_a_mistake_is_one_clear_message(
     ],
 )
 def test_the_end_of_memory_is_no_bug(
-    error: Exception,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-) -> None:
-    def starved(args: object) -> int:
+    error,
+    monkeypatch,
+    capsys,
+    tmp_path,
+):
+    def starved(args):
         raise error
 
     monkeypatch.chdir(tmp_path)

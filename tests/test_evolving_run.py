@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +13,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxtrade.config import RunConfig, load_config
+from jaxtrade.config import load_config
 from jaxtrade.evaluation.policy import load_policy
 from jaxtrade.rl.evolve import replay
 from jaxtrade.runs.train import resume, run
@@ -45,14 +44,14 @@ TINY = (
 )
 
 
-def config() -> RunConfig:
+def config():
     return load_config("quickstart", TINY)
 
 
 # --- the hook ---------------------------------------------------------------------------------------------------------
 
 
-def evolution(record: list[Any], source: list[int], **more: Any) -> Evolution:
+def evolution(record, source, **more):
     """A hook with an event every two chunks of three updates, in a run of 18 updates."""
     return Evolution(
         2,
@@ -69,7 +68,7 @@ def evolution(record: list[Any], source: list[int], **more: Any) -> Evolution:
     )
 
 
-def test_events_fall_between_chunks_and_not_after_the_last() -> None:
+def test_events_fall_between_chunks_and_not_after_the_last():
     rows: list[Any] = []
     hook = evolution(rows, [1, 1])
     changes = {update: hook("state", update) for update in (3, 6, 9, 12, 15, 18)}
@@ -81,13 +80,13 @@ def test_events_fall_between_chunks_and_not_after_the_last() -> None:
     assert hook.memory() == {"events": 2, "copies": 2}
 
 
-def test_an_event_that_replaces_nobody_changes_nothing() -> None:
+def test_an_event_that_replaces_nobody_changes_nothing():
     rows: list[Any] = []
     assert evolution(rows, [0, 1])("state", 6).state is None
     assert len(rows) == 1
 
 
-def test_the_file_forgets_what_was_undone_and_repeats_nothing(tmp_path: Path) -> None:
+def test_the_file_forgets_what_was_undone_and_repeats_nothing(tmp_path):
     sink = LineageSink(tmp_path)
     for update in (2, 4, 6):
         sink.record({"update": update, "event": "exploit", "scores": [1.0, float("nan")]})
@@ -105,13 +104,13 @@ def test_the_file_forgets_what_was_undone_and_repeats_nothing(tmp_path: Path) ->
 
 
 @pytest.fixture(scope="module")
-def evolved(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+def evolved(tmp_path_factory):
     path = tmp_path_factory.mktemp("runs") / "evolved"
     return SimpleNamespace(path=path, state=run(config(), path).training.state)
 
 
 @pytest.mark.slow
-def test_every_decision_follows_from_the_file(evolved: SimpleNamespace) -> None:
+def test_every_decision_follows_from_the_file(evolved):
     """And the file's winner is that of the summary, whose policy is saved."""
     rows = read_rows(evolved.path / LINEAGE)
     assert [(row["update"], row["event"]) for row in rows] == [
@@ -136,7 +135,7 @@ def test_every_decision_follows_from_the_file(evolved: SimpleNamespace) -> None:
 
 
 @pytest.mark.slow
-def test_the_settings_in_the_state_are_those_of_the_file(evolved: SimpleNamespace) -> None:
+def test_the_settings_in_the_state_are_those_of_the_file(evolved):
     rows = read_rows(evolved.path / LINEAGE)
     np.testing.assert_array_equal(
         evolved.state.hparams.ent_coef, np.float32(rows[1]["after"]["ent_coef"])
@@ -146,7 +145,7 @@ def test_the_settings_in_the_state_are_those_of_the_file(evolved: SimpleNamespac
 
 
 @pytest.mark.slow
-def test_it_resumes_to_the_same_bits(evolved: SimpleNamespace, tmp_path: Path) -> None:
+def test_it_resumes_to_the_same_bits(evolved, tmp_path):
     """Stopped after update 3: the later rows of the file, which the copy has, are written again."""
     cut = tmp_path / "cut"
     shutil.copytree(evolved.path, cut)

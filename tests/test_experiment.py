@@ -6,14 +6,12 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Callable
-from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 
-from jaxtrade.config import RunConfig, load_config
+from jaxtrade.config import load_config
 from jaxtrade.errors import (
     CheckpointError,
     ConfigError,
@@ -49,16 +47,16 @@ STAGES = (
 
 
 @pytest.fixture(scope="module")
-def config() -> RunConfig:
+def config():
     return load_config("quickstart", OVERRIDES)
 
 
 @pytest.fixture(scope="module")
-def finished(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished(config, tmp_path_factory):
     return run(config, tmp_path_factory.mktemp("runs") / "whole").path
 
 
-def final_state(path: Path, config: RunConfig) -> list[np.ndarray]:
+def final_state(path, config):
     setup = prepare(config)
     like = jax.eval_shape(setup.algorithm.init, jax.random.key(0), setup.params)
     state = checkpoint.restore_latest(path / "checkpoints", like).state
@@ -72,7 +70,7 @@ def final_state(path: Path, config: RunConfig) -> list[np.ndarray]:
     ]
 
 
-def copy_until(finished: Path, to: Path, update: int) -> Path:
+def copy_until(finished, to, update):
     """The run as a kill after `update` would have left it: later checkpoints gone, a torn metrics
     line.
     """
@@ -87,7 +85,7 @@ def copy_until(finished: Path, to: Path, update: int) -> Path:
     return to
 
 
-def measured(path: Path) -> list[dict]:
+def measured(path):
     """Metrics without those that depend on the clock."""
     clock = {"seconds", "steps_per_second", "eta_seconds"}
     return [{key: value for key, value in row.items() if key not in clock} for row in history(path)]
@@ -95,9 +93,7 @@ def measured(path: Path) -> list[dict]:
 
 # From the fourth update on the run with a damaged checkpoint goes on as well.
 @pytest.mark.slow
-def test_resumed_run_ends_in_the_same_bits(
-    finished: Path, config: RunConfig, tmp_path: Path
-) -> None:
+def test_resumed_run_ends_in_the_same_bits(finished, config, tmp_path):
     copied = copy_until(finished, tmp_path / "cut", 2)
     assert resume(copied).exit_code == 0
     for ours, theirs in zip(
@@ -113,9 +109,7 @@ def test_resumed_run_ends_in_the_same_bits(
 
 
 @pytest.mark.slow
-def test_resume_without_a_checkpoint_starts_again(
-    finished: Path, config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resume_without_a_checkpoint_starts_again(finished, config, tmp_path, monkeypatch):
     """And under the run's own threads and compiler flags, whatever the new process was given."""
     copied = copy_until(finished, tmp_path / "cut", 0)
     monkeypatch.setattr(computing, "backends_started", lambda: False)  # as in a new process
@@ -129,9 +123,7 @@ def test_resume_without_a_checkpoint_starts_again(
 
 
 @pytest.mark.slow
-def test_damaged_checkpoint_is_named_and_passed_over(
-    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_damaged_checkpoint_is_named_and_passed_over(finished, tmp_path, capsys):
     copied = tmp_path / "damaged"
     shutil.copytree(finished, copied)
     newest = checkpoint.list_checkpoints(copied / "checkpoints")[-1][1] / "state.npz"
@@ -146,7 +138,7 @@ def test_damaged_checkpoint_is_named_and_passed_over(
 
 
 @pytest.mark.slow
-def test_resume_refuses_other_data(finished: Path, tmp_path: Path) -> None:
+def test_resume_refuses_other_data(finished, tmp_path):
     copied = tmp_path / "other"
     shutil.copytree(finished, copied)
     manifest = json.loads((copied / "manifest.json").read_text())
@@ -157,9 +149,7 @@ def test_resume_refuses_other_data(finished: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("use", [resume, evaluate_run, lambda path: replay_run(path, "2013-10-11")])
-def test_an_edited_configuration_is_refused(
-    finished: Path, tmp_path: Path, use: Callable[[Path], object]
-) -> None:
+def test_an_edited_configuration_is_refused(finished, tmp_path, use):
     copied = tmp_path / "edited"
     shutil.copytree(finished, copied)
     text = (copied / "config.yaml").read_text()
@@ -168,7 +158,7 @@ def test_an_edited_configuration_is_refused(
         use(copied)
 
 
-def test_an_incomplete_manifest_is_refused(finished: Path, tmp_path: Path) -> None:
+def test_an_incomplete_manifest_is_refused(finished, tmp_path):
     copied = tmp_path / "incomplete"
     shutil.copytree(finished, copied)
     rundir.write_json(copied / "manifest.json", {})
@@ -176,7 +166,7 @@ def test_an_incomplete_manifest_is_refused(finished: Path, tmp_path: Path) -> No
         resume(copied)
 
 
-def test_one_writer_per_run(finished: Path) -> None:
+def test_one_writer_per_run(finished):
     with (
         rundir.locked(finished),
         pytest.raises(RunLockedError, match="pid"),
@@ -185,7 +175,7 @@ def test_one_writer_per_run(finished: Path) -> None:
         pass  # pragma: no cover
 
 
-def test_manifest_carries_provenance(finished: Path, config: RunConfig) -> None:
+def test_manifest_carries_provenance(finished, config):
     manifest = json.loads((finished / "manifest.json").read_text())
     assert manifest["config_sha256"] == prepare(config).config.digest()
     assert manifest["seed"] == config.seed
@@ -195,7 +185,7 @@ def test_manifest_carries_provenance(finished: Path, config: RunConfig) -> None:
 
 
 @pytest.fixture(scope="module")
-def seeds_run(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def seeds_run(config, tmp_path_factory):
     """Three seeds as one program."""
     train = config.train.model_copy(update={"num_seeds": 3})
     result = run(
@@ -210,7 +200,7 @@ def seeds_run(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 @pytest.mark.slow
-def test_several_seeds_leave_a_policy_and_an_evaluation_each(seeds_run: Path) -> None:
+def test_several_seeds_leave_a_policy_and_an_evaluation_each(seeds_run):
     assert sorted(path.name for path in (seeds_run / "policy").iterdir()) == [
         "seed_4",
         "seed_5",
@@ -231,7 +221,7 @@ def test_several_seeds_leave_a_policy_and_an_evaluation_each(seeds_run: Path) ->
 
 
 @pytest.mark.slow
-def test_several_seeds_resume_to_the_same_bits(seeds_run: Path, tmp_path: Path) -> None:
+def test_several_seeds_resume_to_the_same_bits(seeds_run, tmp_path):
     copied = copy_until(seeds_run, tmp_path / "cut", 4)
     assert resume(copied).exit_code == 0
     assert measured(copied) == measured(seeds_run)
@@ -241,7 +231,7 @@ def test_several_seeds_resume_to_the_same_bits(seeds_run: Path, tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_one_of_several_seeds_is_named(seeds_run: Path) -> None:
+def test_one_of_several_seeds_is_named(seeds_run):
     assert "greedy policies of 3 seeds" in evaluate_run(seeds_run)
     one = evaluate_run(seeds_run, seed=5)
     assert one + "\n" == (seeds_run / "evaluation/test/seed_5" / "evaluation.txt").read_text()
@@ -261,22 +251,22 @@ CONTROL = (
 
 
 @pytest.fixture(scope="module")
-def controlled_config() -> RunConfig:
+def controlled_config():
     return load_config("quickstart", (*OVERRIDES, *CONTROL))
 
 
 @pytest.fixture(scope="module")
-def controlled(controlled_config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def controlled(controlled_config, tmp_path_factory):
     """Six updates in three chunks, each evaluated on one validation session."""
     return run(controlled_config, tmp_path_factory.mktemp("runs") / "controlled").path
 
 
-def summary_of(path: Path) -> dict:
+def summary_of(path):
     return json.loads((path / "summary.json").read_text())
 
 
 @pytest.mark.slow
-def test_the_best_policy_earned_its_score(controlled: Path, controlled_config: RunConfig) -> None:
+def test_the_best_policy_earned_its_score(controlled, controlled_config):
     reported = summary_of(controlled)["validation"]
     scores = dict(reported["scores"])
     assert list(scores) == [2, 4, 6]
@@ -296,7 +286,7 @@ def test_the_best_policy_earned_its_score(controlled: Path, controlled_config: R
 
 
 @pytest.mark.slow
-def test_rows_of_a_run_name_actions_and_ends(controlled: Path) -> None:
+def test_rows_of_a_run_name_actions_and_ends(controlled):
     row = history(controlled)[-1]
     assert list(row["action_share"])[:3] == ["HOLD", "BUY", "SELL"]
     assert sum(row["action_share"].values()) == pytest.approx(1.0)
@@ -304,9 +294,7 @@ def test_rows_of_a_run_name_actions_and_ends(controlled: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_resumed_run_takes_the_same_decisions(
-    controlled: Path, controlled_config: RunConfig, tmp_path: Path
-) -> None:
+def test_a_resumed_run_takes_the_same_decisions(controlled, controlled_config, tmp_path):
     copied = copy_until(controlled, tmp_path / "cut", 2)
     assert resume(copied).exit_code == 0
     for ours, theirs in zip(
@@ -323,11 +311,11 @@ def test_a_resumed_run_takes_the_same_decisions(
 
 
 def test_a_plain_run_evaluates_nothing_between_and_rolls_back_as_configured(
-    config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    config, tmp_path, monkeypatch
+):
     given = {}
 
-    def started(*args: object, **keywords: object) -> None:
+    def started(*args, **keywords):
         given.update(keywords)
         raise RunIO().interrupted(signal.SIGINT, 3)
 
@@ -341,7 +329,7 @@ def test_a_plain_run_evaluates_nothing_between_and_rolls_back_as_configured(
 # --- stages
 
 
-def test_nobody_but_the_learner_is_given_staged_parameters(config: RunConfig) -> None:
+def test_nobody_but_the_learner_is_given_staged_parameters(config):
     staged, plain = (
         prepare(load_config("quickstart", (*OVERRIDES, *STAGES))).params,
         prepare(config).params,

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 TESTS = ROOT / "tests"
 
 
-def users() -> set[str]:
+def users():
     """Test files that ask for a package of the extra."""
     found = (path for path in TESTS.rglob("test_*.py") if path != Path(__file__))
     return {
@@ -25,7 +25,7 @@ def users() -> set[str]:
     }
 
 
-def test_every_file_that_needs_the_extra_is_run_with_it() -> None:
+def test_every_file_that_needs_the_extra_is_run_with_it():
     script = ROOT / ".ci" / "run"
     if not script.is_file():
         pytest.skip("no .ci/run here (a source distribution)")
@@ -35,7 +35,7 @@ def test_every_file_that_needs_the_extra_is_run_with_it() -> None:
     assert all((ROOT / name).is_file() for name in named)
 
 
-def test_no_file_skips_for_these_packages_without_saying_how_to_get_them() -> None:
+def test_no_file_skips_for_these_packages_without_saying_how_to_get_them():
     packages = r"""importorskip\(\s*["'](?:torch|stable_baselines3|sb3_contrib|rejax|distrax|sbx|psutil)["']"""
     found = [
         path
@@ -45,14 +45,14 @@ def test_no_file_skips_for_these_packages_without_saying_how_to_get_them() -> No
     assert not found, "use tests.extras.needed"
 
 
-def test_the_page_says_the_same() -> None:
+def test_the_page_says_the_same():
     page = " ".join((ROOT / "docs" / "checks.md").read_text(encoding="utf-8").split())
     assert 'pip install -e ".[test,bench]"' in page
     assert '".[bench]"' in INSTALL
     assert "CPU build" in page
 
 
-def test_the_trackers_are_run_with_their_packages() -> None:
+def test_the_trackers_are_run_with_their_packages():
     script = ROOT / ".ci" / "run"
     if not script.is_file():
         pytest.skip("no .ci/run here (a source distribution)")

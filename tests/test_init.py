@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from jaxtrade.data.bundled import bundled
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.examine import candidates, clear_winner, clocks, examine, price_step
 from jaxtrade.data.formats.recognise import Stated
-from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.sources import bars_of
 from jaxtrade.errors import ConfigError
 from tests import vendors
@@ -26,19 +24,19 @@ NOTHING = Stated({}, None, None, 1.0, None)
 
 
 @pytest.fixture(scope="module")
-def es() -> Bars:
+def es():
     return bundled(ES)
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(tmp_path, monkeypatch):
     """The working directory."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 @pytest.fixture
-def typed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def typed(monkeypatch):
     """Answers of a person at a terminal, taken in turn."""
     answers: list[str] = []
     monkeypatch.setattr(init, "may_ask", lambda refused: not refused)
@@ -46,11 +44,11 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return answers
 
 
-def _end() -> str:
+def _end():
     raise EOFError
 
 
-def assert_reads(path: Path, expected: Bars) -> None:
+def assert_reads(path, expected):
     """The configuration reads the bars that the file was written from."""
     found = bars_of(load_config(str(path)))
     for name in ("time", "open", "high", "low", "close"):
@@ -74,7 +72,7 @@ def test_a_currency_needs_its_rates_and_those_of_the_same_years(here, capsys):
     written.
     """
 
-    def hours(year: int, price: float, day: int = 6) -> str:
+    def hours(year, price, day=6):
         days = np.arange(f"{year}-10-{day:02d}T22", f"{year}-10-11", dtype="datetime64[h]")
         return "time,open,high,low,close\n" + "".join(
             f"{at}:00Z,{price},{price},{price},{price}\n" for at in days
@@ -322,7 +320,7 @@ def test_a_longer_file_holds_out_a_tenth_of_its_sessions_twice(here):
 
 
 @pytest.fixture(scope="module")
-def written(es: Bars, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def written(es, tmp_path_factory):
     folder = tmp_path_factory.mktemp("guesses")
     (folder / "minutes.txt").write_bytes(vendors.ninjatrader(es))
     (folder / "nq.txt").write_bytes(vendors.ninjatrader(es))

@@ -42,7 +42,7 @@ def untried(monkeypatch):
     monkeypatch.setattr(internals, "jaxlib_version", lambda: "99.1")
 
 
-def private_imports(path: Path) -> list[str]:
+def private_imports(path):
     found = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         names = (

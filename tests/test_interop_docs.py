@@ -17,13 +17,13 @@ BLOCKS = re.findall(r"```python([^\n]*)\n(.*?)```", PAGE, re.DOTALL)
 NAMES = [re.findall(r'print\("(\w+)"', code)[0] for _, code in BLOCKS]
 
 
-def test_every_door_has_a_block() -> None:
+def test_every_door_has_a_block():
     assert NAMES == ["gymnax", "gymnasium", "sb3", "seeds"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("needs", "code"), BLOCKS, ids=NAMES)
-def test_the_python_runs_as_printed(needs: str, code: str, tmp_path: Path) -> None:
+def test_the_python_runs_as_printed(needs, code, tmp_path):
     if needs.strip() == "sb3":
         needed("sb3_contrib")
     done = subprocess.run(

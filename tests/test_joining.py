@@ -7,7 +7,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,14 +27,14 @@ BARRIER = RuntimeError("INTERNAL: Barrier failed because: UNAVAILABLE: Task 1 he
 
 
 @pytest.fixture
-def second_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
+def second_of_two(monkeypatch):
     monkeypatch.setattr(together, "process_count", lambda: 2)
     monkeypatch.setattr(together, "process_index", lambda: 1)
 
 
 @pytest.mark.usefixtures("second_of_two")
 @pytest.mark.parametrize("error", [GLOO, BARRIER])
-def test_what_a_collective_says_of_a_dead_partner_is_one_line(error: Exception) -> None:
+def test_what_a_collective_says_of_a_dead_partner_is_one_line(error):
     said = r"^process 1 of 2: another process"
     with pytest.raises(ProcessLostError, match=said) as lost, joining.explained():
         raise error
@@ -52,13 +51,13 @@ def test_what_a_collective_says_of_a_dead_partner_is_one_line(error: Exception) 
         OSError("Socket closed"),
     ],
 )
-def test_other_errors_stay_what_they_are(error: Exception) -> None:
+def test_other_errors_stay_what_they_are(error):
     with pytest.raises(type(error)) as same, joining.explained():
         raise error
     assert same.value is error
 
 
-def test_one_process_loses_no_other() -> None:
+def test_one_process_loses_no_other():
     assert not joining.lost(GLOO)
     joining.join(ALONE)
     assert joining.leave(75) == 75
@@ -74,7 +73,7 @@ os.abort()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="JAX has no several processes on Windows")
-def test_an_abort_ends_with_the_newest_line_and_the_exit_code() -> None:
+def test_an_abort_ends_with_the_newest_line_and_the_exit_code():
     done = subprocess.run(
         [sys.executable, "-c", ABORTED], capture_output=True, text=True, timeout=60, check=False
     )
@@ -104,8 +103,8 @@ if {joined}:
     ],
 )
 def test_nothing_that_jax_says_comes_after_the_line_of_a_process_that_has_joined_others(
-    joined: bool, code: int, said: str
-) -> None:
+    joined, code, said
+):
     done = subprocess.run(
         [sys.executable, "-c", TALKING.format(joined=joined)],
         capture_output=True,
@@ -116,7 +115,7 @@ def test_nothing_that_jax_says_comes_after_the_line_of_a_process_that_has_joined
     assert (done.returncode, done.stderr) == (code, said)
 
 
-def test_a_port_that_is_taken_is_a_mistake() -> None:
+def test_a_port_that_is_taken_is_a_mistake():
     layout = Layout("flags", 0, 2, "10.0.0.1:80")
     taken = joining._not_joined(layout, RuntimeError("UNKNOWN: Failed to start RPC server"))
     assert isinstance(taken, ConfigError)
@@ -131,11 +130,11 @@ def test_a_port_that_is_taken_is_a_mistake() -> None:
     [(None, 0, None), (None, 15, signal.SIGTERM), (signal.SIGINT, 2, signal.SIGINT)],
 )
 def test_a_border_knows_the_signals_of_all_processes(
-    own: signal.Signals | None,
-    agreed: int,
-    found: signal.Signals | None,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    own,
+    agreed,
+    found,
+    monkeypatch,
+):
     told = list[int]()
     monkeypatch.setattr(stopping, "agree", lambda number: told.append(number) or agreed)
     signals = stopping.Signals()
@@ -144,7 +143,7 @@ def test_a_border_knows_the_signals_of_all_processes(
     assert told == [int(own or 0)]
 
 
-def test_only_process_0_writes_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_process_0_writes_checkpoints(tmp_path, monkeypatch):
     written = list[Any]()
     monkeypatch.setattr(run_io.checkpoint, "save", lambda *args: written.append(args))
     for main in (False, True):
@@ -163,17 +162,15 @@ def test_only_process_0_writes_checkpoints(tmp_path: Path, monkeypatch: pytest.M
         (ProcessLostError.exit_code, [], True),
     ],
 )
-def test_leaving_waits_as_long_as_it_makes_sense(
-    code: int, seconds: list[float], ends: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_leaving_waits_as_long_as_it_makes_sense(code, seconds, ends, monkeypatch):
     waited, handled = list[float](), signal.getsignal(signal.SIGTERM)
 
-    def barrier(name: str, limit: float) -> None:
+    def barrier(name, limit):
         waited.append(limit)
         if ends:
             raise RuntimeError("DEADLINE_EXCEEDED")
 
-    def end(number: int) -> None:
+    def end(number):
         raise SystemExit(number)
 
     monkeypatch.setattr(together, "barrier", barrier)
@@ -193,12 +190,12 @@ def test_leaving_waits_as_long_as_it_makes_sense(
 # --- the doctor
 
 
-def found(**values: Any) -> list[tuple[str, Status]]:
+def found(**values):
     told = {"processes": 2, "sum": 10, "kind": "cpu", "devices": [2, 2]} | values
     return [(each.name, each.verdict) for each in joined(Ended("ok", 1.0, told))]
 
 
-def test_the_doctor_judges_devices_and_their_sum() -> None:
+def test_the_doctor_judges_devices_and_their_sum():
     assert found() == [("devices", Status.OK), ("sum", Status.OK)]
     assert found(devices=[3, 1]) == [("devices", Status.FAIL), ("sum", Status.OK)]
     assert found(sum=9) == [("devices", Status.OK), ("sum", Status.FAIL)]
@@ -220,7 +217,7 @@ print("result")
 """
 
 
-def test_what_a_library_prints_is_not_among_the_results() -> None:
+def test_what_a_library_prints_is_not_among_the_results():
     child = subprocess.run(
         [sys.executable, "-c", TALKATIVE], capture_output=True, text=True, timeout=60
     )

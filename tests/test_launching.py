@@ -12,7 +12,6 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -63,11 +62,11 @@ MADE = {
 
 
 @pytest.mark.parametrize("engine", ["jobset", "trainjob", "sky"])
-def test_a_process_alone_uses_all_gpus_of_its_node(engine: str) -> None:
+def test_a_process_alone_uses_all_gpus_of_its_node(engine):
     """Several processes do so by themselves."""
     claim = {"claim": "s3://runs" if engine == "sky" else "runs", "image": "jaxtrade"}
 
-    def text(*more: str, **node: int) -> str:
+    def text(*more, **node):
         words = ["train", "quickstart", "--run-dir", "/runs/es", *more]
         return (
             "".join(manifest(Job(command_of(words), **claim, **node), engine).split())
@@ -82,14 +81,14 @@ def test_a_process_alone_uses_all_gpus_of_its_node(engine: str) -> None:
 
 
 @pytest.mark.parametrize("name", MADE)
-def test_manifests_are_those_of_the_files(name: str) -> None:
+def test_manifests_are_those_of_the_files(name):
     assert MADE[name]() == (FOLDER / name).read_text(encoding="utf-8"), (
         "python -m tests.test_launching"
     )
 
 
 @pytest.mark.parametrize("name", [name for name in MADE if name.endswith(".yaml")])
-def test_manifests_are_yaml_of_any_reader(name: str) -> None:
+def test_manifests_are_yaml_of_any_reader(name):
     """A reader of YAML 1.1 and one of 1.2 see the same: no word that only one of them takes for a
     number.
     """
@@ -99,7 +98,7 @@ def test_manifests_are_yaml_of_any_reader(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["slurm.sh", "slurm_cpu.sh"])
-def test_scripts_are_those_of_bash(name: str, tmp_path: Path) -> None:
+def test_scripts_are_those_of_bash(name, tmp_path):
     """With engines in place of SLURM's: exit code 75 requeues the job, others do not, and each is
     handed on.
     """
@@ -125,7 +124,7 @@ def test_scripts_are_those_of_bash(name: str, tmp_path: Path) -> None:
         assert lines[1:] == (["scontrol requeue 17"] if code == 75 else [])
 
 
-def lost(given: Any, read: Any, path: str = "") -> list[str]:
+def lost(given, read, path=""):
     """The places of a document whose value is another one in `read`, which may hold more:
     defaults.
     """
@@ -151,7 +150,7 @@ def lost(given: Any, read: Any, path: str = "") -> list[str]:
         ("trainjob.yaml", "TrainerV1alpha1TrainJob"),
     ],
 )
-def test_the_models_of_kubeflow_trainer_keep_every_key(name: str, kind: str) -> None:
+def test_the_models_of_kubeflow_trainer_keep_every_key(name, kind):
     """They are generated from the schemas of the cluster: a missing key or a wrong type raises, an
     unknown one goes.
     """
@@ -164,7 +163,7 @@ def test_the_models_of_kubeflow_trainer_keep_every_key(name: str, kind: str) -> 
     assert lost(spoiled, json.loads(model.from_dict(spoiled).to_json())) == ["/spec/numberOfNodes"]
 
 
-def test_every_process_of_a_manifest_can_be_told_which_it_is() -> None:
+def test_every_process_of_a_manifest_can_be_told_which_it_is():
     """The variables of a JobSet's pods are what `runs.processes` reads."""
     from jaxtrade.runs.processes import Given, Layout, layout_of
 
@@ -177,7 +176,7 @@ def test_every_process_of_a_manifest_can_be_told_which_it_is() -> None:
     assert layout_of(Given(), env) == Layout("JAX_* variables", 1, 2, "es-worker-0-0.es:55527")
 
 
-def test_exit_codes_of_the_templates_are_those_of_the_errors() -> None:
+def test_exit_codes_of_the_templates_are_those_of_the_errors():
     rules = parse_yaml(MADE["jobset.yaml"](), "")["spec"]["replicatedJobs"][0]["template"]["spec"]
     final = rules["podFailurePolicy"]["rules"][0]["onExitCodes"]["values"]
     assert final == [ConfigError.exit_code, DivergedError.exit_code]
@@ -186,7 +185,7 @@ def test_exit_codes_of_the_templates_are_those_of_the_errors() -> None:
 
 
 @pytest.mark.parametrize("engine", ["jobset", "trainjob", "sky"])
-def test_values_are_the_text_that_was_given(engine: str) -> None:
+def test_values_are_the_text_that_was_given(engine):
     """Also where YAML would read a word as something else, or break a line."""
     words = ("--set", "a=[1, 2]", "'no' # $name: " + "long " * 30 + "x", "0123", "null")
     odd = Job((*COMMAND, *words), name="no", image="0x1f", claim="https://1", mount="/runs", gpus=0)
@@ -205,7 +204,7 @@ def test_values_are_the_text_that_was_given(engine: str) -> None:
     assert trainer["command"] == ["jaxtrade", *odd.command]
 
 
-def test_the_command_starts_and_continues() -> None:
+def test_the_command_starts_and_continues():
     assert COMMAND[-1] == "--auto-resume"
     assert command_of(COMMAND) == COMMAND
     assert command_of(["train", "--run-dir=/runs/a"]) == (
@@ -230,7 +229,7 @@ def test_the_command_starts_and_continues() -> None:
         ),
     ],
 )
-def test_commands_that_cannot_be_repeated(words: list[str], said: str) -> None:
+def test_commands_that_cannot_be_repeated(words, said):
     with pytest.raises(ConfigError, match=said):
         command_of(words)
 
@@ -255,17 +254,17 @@ def test_commands_that_cannot_be_repeated(words: list[str], said: str) -> None:
         ),
     ],
 )
-def test_jobs_that_an_engine_would_refuse(job: Job, said: str) -> None:
+def test_jobs_that_an_engine_would_refuse(job, said):
     with pytest.raises(ConfigError, match=said):
         checked(job, needs_image=True, needs_claim=True)
 
 
-def test_a_bucket_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bucket_is_named(capsys):
     assert main(["launch", "sky", "--print", "--claim", "my-runs", "--", *COMMAND]) == 2
     assert "--claim my-runs: expected the bucket" in capsys.readouterr().err
 
 
-def test_the_command_line_prints_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_prints_the_same(capsys):
     flags = ["--print", "--name", "es", "--nodes", "2", "--gpus-per-node", "8"]
     assert (
         main(
@@ -304,8 +303,8 @@ def test_the_command_line_prints_the_same(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_mistake_in_the_training_is_found_before_anything_starts(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    capsys,
+):
     with pytest.raises(SystemExit) as stop:
         main(
             ["launch", "slurm", "--print", "--", "train", "--run-dir", "/runs/a", "--timestep", "9"]
@@ -319,7 +318,7 @@ def test_a_mistake_in_the_training_is_found_before_anything_starts(
 # --- processes on this machine
 
 
-def test_each_process_learns_its_number_and_has_its_own_devices() -> None:
+def test_each_process_learns_its_number_and_has_its_own_devices():
     base = {"PATH": "/bin", "JAX_PROCESS_ID": "9"}
     assert local.environment(base, 1, 2, 5000, None) == base | {
         "JAX_COORDINATOR_ADDRESS": "127.0.0.1:5000",
@@ -332,7 +331,7 @@ def test_each_process_learns_its_number_and_has_its_own_devices() -> None:
 
 
 @given(count=st.integers(1, 6), devices=st.integers(1, 6))
-def test_devices_are_shared_out_without_gap_or_overlap(count: int, devices: int) -> None:
+def test_devices_are_shared_out_without_gap_or_overlap(count, devices):
     lists = [
         local.environment({}, i, count, 1, devices)["JAX_LOCAL_DEVICE_IDS"].split(",")
         for i in range(count)
@@ -343,16 +342,16 @@ def test_devices_are_shared_out_without_gap_or_overlap(count: int, devices: int)
 @pytest.mark.parametrize(
     ("codes", "code"), [([], 0), ([75, 75], 75), ([69, 137], 137), ([69, 69], 69), ([2, 69], 2)]
 )
-def test_the_cause_is_the_exit_code(codes: list[int], code: int) -> None:
+def test_the_cause_is_the_exit_code(codes, code):
     assert local.verdict(codes) == code
 
 
-def test_a_signal_is_reported_as_a_shell_does() -> None:
+def test_a_signal_is_reported_as_a_shell_does():
     assert [local.shell_code(code) for code in (0, 75, -9, -15)] == [0, 75, 137, 143]
 
 
 @pytest.mark.slow
-def test_lines_of_both_processes_and_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines_of_both_processes_and_the_exit_code(capsys):
     assert local.launch(["list", "learners"], 2) == 0
     lines = capsys.readouterr().out.splitlines()
     first, second = ([line[4:] for line in lines if line.startswith(f"[{i}] ")] for i in range(2))
@@ -363,7 +362,7 @@ def test_lines_of_both_processes_and_the_exit_code(capsys: pytest.CaptureFixture
     assert "[1] error: nowhere: not a run directory" in capsys.readouterr().err
 
 
-def test_a_process_that_a_signal_ended_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_process_that_a_signal_ended_is_named(capsys):
     words = ("pass", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
     processes = [
         subprocess.Popen(
@@ -383,7 +382,7 @@ def test_a_process_that_a_signal_ended_is_named(capsys: pytest.CaptureFixture[st
         process.communicate()
 
 
-def test_a_second_process_is_killed_when_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_process_is_killed_when_one_fails(monkeypatch):
     monkeypatch.setattr(local, "PATIENCE_S", 0.1)
     sleeper = [sys.executable, "-c", "import time; time.sleep(600)"]
     processes = [

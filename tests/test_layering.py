@@ -6,7 +6,6 @@ import ast
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 
@@ -19,7 +18,7 @@ UNSAFE = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shel
 RUNS_TEXT = {"eval", "exec", "__import__"}
 
 
-def breaks_layers(name: str, tree: ast.Module) -> list[str]:
+def breaks_layers(name, tree):
     """One line for each import that neither stays in its room nor goes to a lower floor."""
     own = floor(name)
     if own is None:
@@ -31,7 +30,7 @@ def breaks_layers(name: str, tree: ast.Module) -> list[str]:
     ]
 
 
-def forbidden_calls(name: str, tree: ast.Module) -> Iterator[str]:
+def forbidden_calls(name, tree):
     """One line for each call that runs text or unpickles."""
     for node in ast.walk(tree):
         if (
@@ -48,19 +47,19 @@ def forbidden_calls(name: str, tree: ast.Module) -> Iterator[str]:
             yield f"{name}, line {node.value.lineno}: allow_pickle is not False"
 
 
-def forbidden_imports(name: str, tree: ast.Module) -> Iterator[str]:
+def forbidden_imports(name, tree):
     """One line for each library that a module may not name, anywhere in it."""
     refused = TEST_ONLY | UNSAFE | (HOST_ONLY if name.partition(".")[0] in TRAINING else set())
     heads = {found.partition(".")[0] for found in imports(tree)}
     yield from (f"{name} imports {head}" for head in sorted(heads & refused))
 
 
-def circles(graph: dict[str, set[str]]) -> list[str]:
+def circles(graph):
     """One line for each circle that a walk down the imports comes upon."""
     found: list[str] = []
     done: set[str] = set()
 
-    def visit(name: str, path: tuple[str, ...]) -> None:
+    def visit(name, path):
         if name in path:
             found.append(" -> ".join((*path[path.index(name) :], name)))
         elif name not in done:
@@ -74,7 +73,7 @@ def circles(graph: dict[str, set[str]]) -> list[str]:
 
 
 @pytest.mark.slow
-def test_imports_go_down_and_name_nothing_forbidden() -> None:
+def test_imports_go_down_and_name_nothing_forbidden():
     """Every module at once; each offender is named."""
     named = {name: tree for name, tree in modules().items() if name}
     assert [line for name, tree in named.items() for line in breaks_layers(name, tree)] == []
@@ -85,7 +84,7 @@ def test_imports_go_down_and_name_nothing_forbidden() -> None:
 
 
 @pytest.mark.slow
-def test_modules_import_without_a_circle() -> None:
+def test_modules_import_without_a_circle():
     """Imports under TYPE_CHECKING count as well."""
     assert (
         circles(
@@ -100,13 +99,13 @@ def test_modules_import_without_a_circle() -> None:
 
 
 @pytest.mark.slow
-def test_the_picture_of_the_page_is_current() -> None:
+def test_the_picture_of_the_page_is_current():
     drawn = (ROOT / "docs" / "architecture.svg").read_text(encoding="utf-8")
     assert drawn == picture(), "python -m tests.structure > docs/architecture.svg"
 
 
 @pytest.mark.slow
-def test_planted_offenders_are_found() -> None:
+def test_planted_offenders_are_found():
     """An import inside a function counts. One under TYPE_CHECKING counts for circles alone."""
     planted = ast.parse(
         "def f():\n    from jaxtrade.rl.ppo import make_ppo\n    import jaxtrade.evaluation.metrics\n"
@@ -141,7 +140,7 @@ def test_planted_offenders_are_found() -> None:
     assert len([*forbidden_calls("rl.ppo", unsafe)]) == 2
 
 
-def loaded(statements: list[str]) -> dict[str, set[str]]:
+def loaded(statements):
     """Statement -> top-level modules that a fresh interpreter holds after it; they run one after
     the other.
     """
@@ -164,7 +163,7 @@ def loaded(statements: list[str]) -> dict[str, set[str]]:
 
 
 @pytest.mark.slow
-def test_what_answers_at_once_loads_no_jax_and_training_loads_no_host_library() -> None:
+def test_what_answers_at_once_loads_no_jax_and_training_loads_no_host_library():
     """In fresh interpreters: what is imported inside a function, or by a library, counts as
     well.
     """

@@ -9,14 +9,14 @@ ROOT = Path(__file__).parents[1]
 MODULE, FUNCTION = 700, 80  # lines; of a function without its docstring
 
 
-def _lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+def _lines(function):
     described = ast.get_docstring(function) is not None
     docstring = function.body[0]
     without = (docstring.end_lineno or 0) - docstring.lineno + 1 if described else 0
     return (function.end_lineno or 0) - function.lineno + 1 - without
 
 
-def test_modules_and_functions_stay_short() -> None:
+def test_modules_and_functions_stay_short():
     long = []
     for top in ("jaxtrade", "bench", "tests"):
         for path in sorted((ROOT / top).rglob("*.py")):

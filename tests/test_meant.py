@@ -25,13 +25,13 @@ FOREIGN = [
 ]
 
 
-def message(*changes: str) -> str:
+def message(*changes):
     with pytest.raises(jt.ConfigError) as raised:
         jt.load_config(None, changes)
     return str(raised.value)
 
 
-def follow(said: str, *changes: str) -> str:
+def follow(said, *changes):
     """Set what a message suggests, to its default. Returns the key."""
     found = re.search(r"did you mean '([\w.]+)'.*?( with algorithm=(\w+))?\?", said)
     assert found, said
@@ -44,7 +44,7 @@ def follow(said: str, *changes: str) -> str:
 
 
 @pytest.mark.parametrize(("learner", "name"), FOREIGN)
-def test_names_of_stable_baselines_lead_to_a_key_that_is_accepted(learner: str, name: str) -> None:
+def test_names_of_stable_baselines_lead_to_a_key_that_is_accepted(learner, name):
     for section in (f"{learner}.", "learner.", ""):
         chosen = f"algorithm={learner}"
         said = message(chosen, f"{section}{name}=1")
@@ -67,7 +67,7 @@ def test_names_of_stable_baselines_lead_to_a_key_that_is_accepted(learner: str, 
         ("Tau", "tau"),
     ],
 )
-def test_the_key_that_is_meant(name: str, key: str) -> None:
+def test_the_key_that_is_meant(name, key):
     assert f"'{key}'" in message("algorithm=dqn", f"dqn.{name}=1").replace("dqn.", "").replace(
         "rollout.", ""
     )
@@ -78,9 +78,7 @@ def test_the_key_that_is_meant(name: str, key: str) -> None:
 @given(
     st.sampled_from(SECTIONS), st.sampled_from(list(all_keys())), st.integers(0, 30), st.booleans()
 )
-def test_no_suggestion_is_of_a_learner_that_is_not_chosen(
-    chosen: str, key: str, cut: int, own: bool
-) -> None:
+def test_no_suggestion_is_of_a_learner_that_is_not_chosen(chosen, key, cut, own):
     section, _, name = key.rpartition(".")
     word = f"{chosen if own and section else section}.{name[: cut % len(name)]}{name[cut % len(name) + 1 :]}".lstrip(
         "."
@@ -92,14 +90,14 @@ def test_no_suggestion_is_of_a_learner_that_is_not_chosen(
         assert (found.algorithm or chosen) == section
 
 
-def test_a_key_of_another_learner_is_named_as_such() -> None:
+def test_a_key_of_another_learner_is_named_as_such():
     said = message("algorithm=dqn", "dqn.clip_eps=0.1")
     assert not missing(said, "'dqn.clip_eps': ", "key of ppo", "algorithm is dqn", ": dqn.")
     assert "did you mean" not in said
     assert "ppo." not in said.replace("a key of ppo", "")
 
 
-def test_capital_letters() -> None:
+def test_capital_letters():
     assert "did you mean 'dqn'?" in message("algorithm=DQN")
     assert "'dqn.gamma'?" in message("algorithm=dqn", "DQN.gamma=1")
 
@@ -114,15 +112,13 @@ def test_capital_letters() -> None:
         ("--Algorithm", ("mean --algorithm?",)),
     ],
 )
-def test_a_flag_that_is_a_key(
-    flag: str, facts: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_flag_that_is_a_key(flag, facts, capsys):
     with pytest.raises(SystemExit) as ended:
         main(["train", flag, "1"])
     assert ended.value.code == 2
     assert not missing(capsys.readouterr().err, *facts)
 
 
-def test_explain_knows_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_knows_them(capsys):
     assert main(["config", "explain", "exploration_fraction"]) == 2
     assert not missing(capsys.readouterr().err, "dqn.epsilon_until", "pqn.epsilon_until?")

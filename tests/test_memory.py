@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +24,7 @@ GB = 10**9
 CGROUP, LIMIT = "/sys/fs/cgroup", "memory.limit_in_bytes"  # the limit of version 1
 
 
-def test_the_parts_by_hand() -> None:
+def test_the_parts_by_hand():
     """One feature and a window of ten: D = 10 (1 + 3) + 20. 64 x 32 rows in 4 minibatches of
     512.
     """
@@ -52,7 +50,7 @@ def test_the_parts_by_hand() -> None:
     assert memory.need(config) - memory.need(config, device=True) == 1_000_000_000
 
 
-def test_each_update_of_delay_takes_the_memory_of_a_policy() -> None:
+def test_each_update_of_delay_takes_the_memory_of_a_policy():
     """Three copies of float32, for each of two agents."""
     config = make_config({"actor": {"delay": 5}, "train": {"num_seeds": 2}})
     older = next(part for part in memory.parts(config) if part.name == "older policies")
@@ -69,9 +67,7 @@ def test_each_update_of_delay_takes_the_memory_of_a_policy() -> None:
         ({}, 4096 * 128 // 32),  # auto: at most 32 minibatches
     ],
 )
-def test_a_gradient_has_no_more_rows_than_are_computed_at_once(
-    values: dict[str, Any], rows: int
-) -> None:
+def test_a_gradient_has_no_more_rows_than_are_computed_at_once(values, rows):
     config = make_config({"rollout": {"num_envs": 4096, "num_steps": 128}, "ppo": values})
     per_row = 4 * (4 * memory.observation_slots(config) + 2 * 128)
     assert {part.name: part.bytes for part in memory.parts(config)}["gradient"] == rows * per_row
@@ -88,7 +84,7 @@ def test_a_gradient_has_no_more_rows_than_are_computed_at_once(
         ["network.hidden=300,20,10"],
     ],
 )
-def test_slots_and_parameters_are_those_of_the_network(overrides: list[str]) -> None:
+def test_slots_and_parameters_are_those_of_the_network(overrides):
     config = load_config("quickstart", overrides)
     slots, actions = make_spec(config.env).size, len(task_of(config.env).actions(config.env))
     assert slots <= memory.observation_slots(config) <= slots + memory.OTHER_SLOTS
@@ -100,7 +96,7 @@ def test_slots_and_parameters_are_those_of_the_network(overrides: list[str]) -> 
     assert real * 0.95 <= memory.parameter_count(config) <= real * 1.15
 
 
-def test_what_cannot_fit_is_refused_with_the_number_and_the_key_to_lower() -> None:
+def test_what_cannot_fit_is_refused_with_the_number_and_the_key_to_lower():
     config = load_config("quickstart", ["rollout.num_envs=1M", "train.num_seeds=4"])
     need = memory.need(config)
     memory.check(config, int(need / memory.FACTOR) + 1, "this machine")
@@ -122,13 +118,13 @@ def test_what_cannot_fit_is_refused_with_the_number_and_the_key_to_lower() -> No
     assert memory.size(need) in line
 
 
-def test_a_rollout_has_rows_that_int32_can_count() -> None:
+def test_a_rollout_has_rows_that_int32_can_count():
     config = load_config(None, ["rollout.num_envs=16777216", "rollout.num_steps=128"])
     with pytest.raises(ConfigError, match=r"2,147,483,648: a rollout has fewer"):
         memory.check(config, 10**18, "this machine")
 
 
-def test_a_small_run_on_a_small_machine_says_so() -> None:
+def test_a_small_run_on_a_small_machine_says_so():
     with pytest.raises(ConfigError, match=r"process 1 GB\. Free"):
         memory.check(RunConfig(), GB // 4, "this machine")
 
@@ -144,7 +140,7 @@ def test_a_small_run_on_a_small_machine_says_so() -> None:
         (8.8e20, "880,000 PB"),
     ],
 )
-def test_sizes_in_words(count: float, text: str) -> None:
+def test_sizes_in_words(count, text):
     assert memory.size(count) == text
 
 
@@ -178,15 +174,11 @@ def test_sizes_in_words(count: float, text: str) -> None:
         ),
     ],
 )
-def test_the_machine_has_what_its_control_group_allows(
-    files: dict[str, str], expected: int
-) -> None:
+def test_the_machine_has_what_its_control_group_allows(files, expected):
     assert usable_memory("Linux", files.get) == expected
 
 
-def test_an_accelerator_is_asked_once_jax_has_started(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_an_accelerator_is_asked_once_jax_has_started(monkeypatch, tmp_path):
     """Before that only what no device could hold is refused, because the machine's memory says
     nothing about it.
     """
@@ -206,7 +198,7 @@ def test_an_accelerator_is_asked_once_jax_has_started(
     assert list(preflight.memory_notes(RunConfig())) == []
 
 
-def test_the_end_of_memory_in_xla_is_explained() -> None:
+def test_the_end_of_memory_in_xla_is_explained():
     """A real one: no machine has 2^60 bytes."""
     with (
         pytest.raises(OutOfMemoryError, match=r"\(RESOURCE_EXHAUSTED.*: process"),
@@ -245,7 +237,7 @@ print("PEAK", code, peak.split()[1])
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the peak from /proc")
 @pytest.mark.parametrize("name", list(PEAKS))
-def test_the_estimate_is_near_the_peak_of_a_real_run(name: str, tmp_path: Path) -> None:
+def test_the_estimate_is_near_the_peak_of_a_real_run(name, tmp_path):
     """Two updates of each, and its evaluation, compiled anew: the resident peak of the process is
     within `FACTOR`.
 
@@ -276,7 +268,7 @@ def test_the_estimate_is_near_the_peak_of_a_real_run(name: str, tmp_path: Path) 
     assert 1 / memory.FACTOR < ratio < memory.FACTOR, f"{name}: estimate over peak is {ratio:.2f}"
 
 
-def test_generated_bars_of_a_set_count_for_each_symbol_and_once_more_for_the_whole() -> None:
+def test_generated_bars_of_a_set_count_for_each_symbol_and_once_more_for_the_whole():
     data = {
         "source": "synthetic",
         "synthetic_sessions": 10,

@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +36,7 @@ START = 1_700_000_000.25
 NAN = float("nan")
 
 
-def loaded(path: Path) -> tuple[dict, pd.DataFrame]:
+def loaded(path):
     """What `stable_baselines3.common.monitor.load_results` makes of one file: its own steps,
     written again.
     """
@@ -50,9 +49,7 @@ def loaded(path: Path) -> tuple[dict, pd.DataFrame]:
     return header, frame
 
 
-def episode(
-    update: int, count: int = 2, agent: Sequence[int] | None = None, symbol: int = 0
-) -> Episodes:
+def episode(update, count=2, agent=None, symbol=0):
     """Rows whose reward tells the update and their place in it."""
     rows = [
         [update + i / 8, 10 * update + i, 0.25, 3.5, NAN if i else -0.125, 0.5, symbol]
@@ -68,23 +65,23 @@ def episode(
 class Clock:
     """Seconds since 1970, half a second later each time it is read."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.now = START - 0.5
 
-    def __call__(self) -> float:
+    def __call__(self):
         self.now += 0.5
         return self.now
 
 
-def sink_at(path: Path, **options) -> MonitorSink:
+def sink_at(path, **options):
     return MonitorSink(path / "monitor.csv", "ES-manage", ("ES", "NQ"), clock=Clock(), **options)
 
 
-def updates_in(path: Path) -> list[int]:
+def updates_in(path):
     return loaded(path)[1]["update"].tolist()
 
 
-def test_the_file_byte_by_byte(tmp_path: Path) -> None:
+def test_the_file_byte_by_byte(tmp_path):
     sink = sink_at(tmp_path)
     sink.episodes([episode(1), episode(2, 1, [7], symbol=1)])
     sink.close()
@@ -97,7 +94,7 @@ def test_the_file_byte_by_byte(tmp_path: Path) -> None:
     )
 
 
-def test_what_sb3_makes_of_it(tmp_path: Path) -> None:
+def test_what_sb3_makes_of_it(tmp_path):
     sink = sink_at(tmp_path)
     sink.episodes([episode(1)])
     sink.episodes([episode(2)])
@@ -115,14 +112,14 @@ def test_what_sb3_makes_of_it(tmp_path: Path) -> None:
     assert isinstance(sink, Rewinding)
 
 
-def test_figures_have_seven_digits_and_times_six_decimals() -> None:
+def test_figures_have_seven_digits_and_times_six_decimals():
     rows = np.array([[-0.123456789, 3, 1e-9, 12345.678, 0.5, 0, 0]], np.float32)
     assert text_of([Episodes(4, rows, np.array([2]))], ("ES",), 1.23456789) == (
         "-0.1234568,3,1.234568,1e-09,12345.68,0.5,0,ES,2,4\r\n"
     )
 
 
-def test_rows_of_a_chunk_are_told_apart_by_update_and_agent() -> None:
+def test_rows_of_a_chunk_are_told_apart_by_update_and_agent():
     """Two updates, three agents in a stack of shape (3,), room for two rows each; a row of length 0
     is none.
     """
@@ -140,7 +137,7 @@ def test_rows_of_a_chunk_are_told_apart_by_update_and_agent() -> None:
     assert ended_episodes(None, 0, 1) == []
 
 
-def test_a_resumed_file_goes_on_after_the_checkpoint_and_keeps_its_start(tmp_path: Path) -> None:
+def test_a_resumed_file_goes_on_after_the_checkpoint_and_keeps_its_start(tmp_path):
     sink = sink_at(tmp_path)
     sink.episodes([episode(update) for update in (1, 2, 3)])
     sink.close()
@@ -152,19 +149,19 @@ def test_a_resumed_file_goes_on_after_the_checkpoint_and_keeps_its_start(tmp_pat
     assert frame["update"].tolist() == [1, 1, 2, 2, 3, 5]
 
 
-def test_a_run_that_had_saved_nothing_begins_its_rows_again(tmp_path: Path) -> None:
+def test_a_run_that_had_saved_nothing_begins_its_rows_again(tmp_path):
     sink_at(tmp_path).episodes([episode(1)])
     sink_at(tmp_path, resume_update=0).episodes([episode(1, 1)])
     assert updates_in(tmp_path / "monitor.csv") == [1]
 
 
-def test_a_run_begins_its_file_anew(tmp_path: Path) -> None:
+def test_a_run_begins_its_file_anew(tmp_path):
     (tmp_path / "monitor.csv").write_bytes(b"something else\n" * 50)
     sink_at(tmp_path).episodes([episode(1)])
     assert updates_in(tmp_path / "monitor.csv") == [1, 1]
 
 
-def test_rows_after_a_rollback_are_dropped(tmp_path: Path) -> None:
+def test_rows_after_a_rollback_are_dropped(tmp_path):
     sink = sink_at(tmp_path)
     sink.episodes([episode(1), episode(2)])
     sink.episodes([episode(3), episode(4)])
@@ -177,7 +174,7 @@ def test_rows_after_a_rollback_are_dropped(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_every_torn_end_is_dropped(tmp_path: Path) -> None:
+def test_every_torn_end_is_dropped(tmp_path):
     """The file cut after each of its bytes: what stays are the whole lines, and the sink goes on
     after them.
     """
@@ -218,7 +215,7 @@ def test_every_torn_end_is_dropped(tmp_path: Path) -> None:
         (lambda data: b"\x00" + data, "first two lines"),
     ],
 )
-def test_a_damaged_file_is_refused_and_left_alone(tmp_path: Path, damage, text: str) -> None:
+def test_a_damaged_file_is_refused_and_left_alone(tmp_path, damage, text):
     sink_at(tmp_path).episodes([episode(1), episode(2)])
     path = tmp_path / "monitor.csv"
     path.write_bytes(damage(path.read_bytes()))
@@ -228,14 +225,14 @@ def test_a_damaged_file_is_refused_and_left_alone(tmp_path: Path, damage, text: 
     assert path.read_bytes() == damaged
 
 
-def test_a_file_that_vanished_cannot_be_rewound(tmp_path: Path) -> None:
+def test_a_file_that_vanished_cannot_be_rewound(tmp_path):
     sink = sink_at(tmp_path)
     (tmp_path / "monitor.csv").unlink()
     with pytest.raises(DataError, match=r"monitor\.csv: gone.*resume"):
         sink.rewind(1, 1000)
 
 
-def test_other_frames_are_no_episodes(tmp_path: Path) -> None:
+def test_other_frames_are_no_episodes(tmp_path):
     path = tmp_path / "monitor.csv"
     path.write_bytes(b"#{}\na,b\r\n1,2\r\n")
     with pytest.raises(DataError, match="its columns are a, b; expected r, l, t"):
@@ -252,7 +249,7 @@ class FullDisk(io.FileIO):
 
     left = 1 << 40
 
-    def write(self, data) -> int:  # type: ignore[override]
+    def write(self, data):  # type: ignore[override]
         taken = bytes(data)[: self.left]
         if not taken and len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -260,13 +257,13 @@ class FullDisk(io.FileIO):
         return super().write(taken)
 
 
-def test_a_full_disk_leaves_whole_lines(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_whole_lines(tmp_path):
     """For each number of bytes that still fit: the rows of the chunk before stay, and the run can
     go on later.
     """
     opened: list[FullDisk] = []
 
-    def small(path: Path, mode: str) -> FullDisk:
+    def small(path, mode):
         opened.append(FullDisk(path, mode.replace("b", "")))
         return opened[-1]
 
@@ -285,8 +282,8 @@ def test_a_full_disk_leaves_whole_lines(tmp_path: Path) -> None:
         assert updates_in(tmp_path / "monitor.csv") == [1, 1, 3, 3]
 
 
-def test_a_disk_without_room_for_the_first_lines(tmp_path: Path) -> None:
-    def full(path: Path, mode: str) -> FullDisk:
+def test_a_disk_without_room_for_the_first_lines(tmp_path):
+    def full(path, mode):
         file = FullDisk(path, mode.replace("b", ""))
         file.left = 20
         return file
@@ -297,12 +294,12 @@ def test_a_disk_without_room_for_the_first_lines(tmp_path: Path) -> None:
     assert place_after(tmp_path / "monitor.csv", 9) is None
 
 
-def fill(sink: MonitorSink) -> None:
+def fill(sink):
     for update in range(1, 1000):
         sink.episodes([episode(update, 50)])
 
 
-def test_a_full_file_system(tmp_path: Path) -> None:
+def test_a_full_file_system(tmp_path):
     """A tmpfs of 64 KiB: it fills up, the file keeps whole lines, and space that is freed is
     used.
     """
@@ -342,7 +339,7 @@ for update in itertools.count(1):
 
 
 @pytest.mark.slow
-def test_a_killed_writer_leaves_a_file_that_goes_on(tmp_path: Path) -> None:
+def test_a_killed_writer_leaves_a_file_that_goes_on(tmp_path):
     writer = subprocess.Popen(
         [sys.executable, "-c", WRITER, str(tmp_path)],
         stdout=subprocess.PIPE,

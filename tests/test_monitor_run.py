@@ -13,7 +13,6 @@ import sys
 import time
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 import jaxtrade as jt
@@ -32,15 +31,15 @@ ROOT = Path(__file__).parents[1]
 SETTINGS = (*TINY, "env.task=entry", "episode.max_steps=40", "monitor.on=true")
 
 
-def flags(*settings: str) -> list[str]:
+def flags(*settings):
     return [word for setting in settings for word in ("--set", setting)]
 
 
-def trained(path: Path, *settings: str) -> jt.RunResult:
+def trained(path, *settings):
     return jt.run("quickstart", path, set=[*SETTINGS, *settings])
 
 
-def content(path: Path) -> pd.DataFrame:
+def content(path):
     """The rows without their times."""
     return jt.open_run(path).episodes.drop(columns="t")
 
@@ -48,7 +47,7 @@ def content(path: Path) -> pd.DataFrame:
 # ---- without a run
 
 
-def test_an_old_run_has_no_monitor() -> None:
+def test_an_old_run_has_no_monitor():
     """A run folder without the section was trained without it; one that has the section keeps what
     it says.
     """
@@ -62,7 +61,7 @@ def test_an_old_run_has_no_monitor() -> None:
     ("settings", "rows"),
     [([], 64), (["rollout.num_steps=8"], 16), (["monitor.rows=5"], 5), (["monitor.csv=false"], 0)],
 )
-def test_room_for_rows(settings: list[str], rows: int) -> None:
+def test_room_for_rows(settings, rows):
     assert (
         rows_of(
             load_config("quickstart", ["rollout.num_envs=8", "rollout.num_steps=64", *settings])
@@ -72,12 +71,12 @@ def test_room_for_rows(settings: list[str], rows: int) -> None:
 
 
 @pytest.mark.parametrize("value", ["0", "many", "2.5"])
-def test_room_that_cannot_be(value: str) -> None:
+def test_room_that_cannot_be(value):
     with pytest.raises(ConfigError, match=r"monitor\.rows"):
         load_config("quickstart", [f"monitor.rows={value}"])
 
 
-def test_lost_rows_are_told_once_they_are_lost() -> None:
+def test_lost_rows_are_told_once_they_are_lost():
     assert lost([{"update": 1, "monitor/lost": 0}, {"update": 2}]) == ""
     text = lost(
         [{"update": 1, "monitor/lost": 0}, {"update": 2, "monitor/lost": 1200}, {"update": 3}]
@@ -89,14 +88,14 @@ def test_lost_rows_are_told_once_they_are_lost() -> None:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(tmp_path_factory):
     path = tmp_path_factory.mktemp("monitored") / "run"
     trained(path)
     return path
 
 
 @pytest.mark.slow
-def test_the_policy_learns_the_same_with_it_and_without_it(run: Path, tmp_path: Path) -> None:
+def test_the_policy_learns_the_same_with_it_and_without_it(run, tmp_path):
     """Bit by bit: parameters at every checkpoint and of the best state, evaluation and trades. Only
     the environments' statistics differ, which a checkpoint holds too."""
     off = tmp_path / "off"
@@ -117,7 +116,7 @@ def test_the_policy_learns_the_same_with_it_and_without_it(run: Path, tmp_path: 
 
 
 @pytest.mark.slow
-def test_the_rows_from_python(run: Path) -> None:
+def test_the_rows_from_python(run):
     frame = jt.open_run(run).episodes
     rows = read_rows(run / "metrics.jsonl")
     assert len(frame) == sum(row["episodes"] for row in rows) > 20
@@ -128,7 +127,7 @@ def test_the_rows_from_python(run: Path) -> None:
 
 
 @pytest.mark.slow
-def test_lost_rows_are_reported_and_means_miss_nothing(run: Path, tmp_path: Path) -> None:
+def test_lost_rows_are_reported_and_means_miss_nothing(run, tmp_path):
     path = tmp_path / "run"
     trained(path, "monitor.rows=1", "rollout.num_steps=64", "train.total_timesteps=3072")
     rows, log = read_rows(path / "metrics.jsonl"), (path / "run.log").read_text()
@@ -141,7 +140,7 @@ def test_lost_rows_are_reported_and_means_miss_nothing(run: Path, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_killed_and_resumed_it_has_the_rows_of_an_unbroken_run(run: Path, tmp_path: Path) -> None:
+def test_killed_and_resumed_it_has_the_rows_of_an_unbroken_run(run, tmp_path):
     """`kill -9` three times, at places that a seed draws after the first checkpoint of each
     process.
     """
@@ -179,13 +178,11 @@ def test_killed_and_resumed_it_has_the_rows_of_an_unbroken_run(run: Path, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_full_disk_ends_the_run_with_74_and_the_run_can_go_on(
-    run: Path, tmp_path: Path, monkeypatch, capsys
-) -> None:
+def test_a_full_disk_ends_the_run_with_74_and_the_run_can_go_on(run, tmp_path, monkeypatch, capsys):
     from jaxtrade.cli import main
 
     class Full(monitor.MonitorSink):
-        def _append(self, data: bytes) -> None:
+        def _append(self, data):
             if self._size > 300:  # after the first chunk
                 self._file = Broken(self._file)
             super()._append(data)
@@ -193,16 +190,16 @@ def test_a_full_disk_ends_the_run_with_74_and_the_run_can_go_on(
     class Broken:
         """A file that takes half of what it is given, and then nothing."""
 
-        def __init__(self, file) -> None:
+        def __init__(self, file):
             self._file, self._first = file, True
 
-        def write(self, data) -> int:
+        def write(self, data):
             if not self._first:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             self._first = False
             return self._file.write(data[: len(data) // 2])
 
-        def __getattr__(self, name: str):
+        def __getattr__(self, name):
             return getattr(self._file, name)
 
     path = tmp_path / "run"

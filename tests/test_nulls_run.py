@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -15,15 +14,13 @@ pytestmark = pytest.mark.slow  # a whole run; evaluation/test_null_runs.py has q
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(tmp_path_factory):
     path = tmp_path_factory.mktemp("runs") / "es"
     assert main(["train", "--run-dir", str(path), *TINY]) == 0
     return path
 
 
-def test_evaluate_tests_rules_and_policy_against_nulls(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_evaluate_tests_rules_and_policy_against_nulls(run, capsys):
     assert main(["evaluate", str(run), "--nulls", "sign:3"]) == 0
     said = capsys.readouterr()
     assert said.out.startswith("null markets sign:3, seed 0: ")
@@ -47,9 +44,7 @@ def test_evaluate_tests_rules_and_policy_against_nulls(
         assert any(said in note for note in each["notes"])
 
 
-def test_a_split_that_the_policy_has_seen_tests_rules_alone(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_split_that_the_policy_has_seen_tests_rules_alone(run, capsys):
     assert main(["evaluate", str(run), "--nulls", "martingale:2", "--split", "train"]) == 0
     said = capsys.readouterr().out
     assert not missing(said, "split train", "rules alone")
@@ -71,8 +66,6 @@ def test_a_split_that_the_policy_has_seen_tests_rules_alone(
         (["--nulls", "sessions:9"], "use the kind sign"),
     ],
 )
-def test_what_is_refused(
-    run: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
-) -> None:
+def test_what_is_refused(run, capsys, words, said):
     assert main(["evaluate", str(run), *words]) == 2
     assert said in capsys.readouterr().err

@@ -18,7 +18,7 @@ OLD = Path(__file__).parent / "fixtures" / "run_0_1_0"
 
 
 @pytest.fixture
-def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def old(tmp_path, monkeypatch):
     for name in ("NPROC", "XLA_FLAGS"):  # a resume sets them: give them back afterwards
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
@@ -27,18 +27,18 @@ def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return copied
 
 
-def agents(path: Path) -> dict:
+def agents(path):
     return json.loads(
         (path / "evaluation" / "test" / "evaluation.json").read_text(encoding="utf-8")
     )["agents"]
 
 
-def trades(path: Path) -> str:
+def trades(path):
     return (path / "evaluation" / "test" / "trades.csv").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
-def test_it_is_evaluated_to_the_same_trades(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_is_evaluated_to_the_same_trades(old, capsys):
     shutil.rmtree(old / "evaluation")
     assert main(["evaluate", str(old)]) == 0
     assert "greedy" in capsys.readouterr().out
@@ -46,7 +46,7 @@ def test_it_is_evaluated_to_the_same_trades(old: Path, capsys: pytest.CaptureFix
     assert agents(old)["greedy"] == agents(OLD)["greedy"]
 
 
-def test_it_can_be_continued_with_other_keys(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_can_be_continued_with_other_keys(old, capsys):
     """Only what is given now is at fault: the old keys and the old unit of its stops are read as
     today's.
     """
@@ -56,9 +56,7 @@ def test_it_can_be_continued_with_other_keys(old: Path, capsys: pytest.CaptureFi
     assert "whole number" in line
 
 
-def test_its_file_alone_is_refused_with_todays_keys_and_units(
-    old: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_its_file_alone_is_refused_with_todays_keys_and_units(old, capsys):
     assert main(["train", str(old / "config.yaml")]) == 2
     said = capsys.readouterr().err
     assert not missing(said, "'ppo.num_envs': ", "rollout.num_envs now")
@@ -71,13 +69,13 @@ def test_its_file_alone_is_refused_with_todays_keys_and_units(
 
 
 @pytest.mark.slow
-def test_it_is_replayed(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_is_replayed(old, capsys):
     assert main(["replay", str(old), "--session", "2013-10-11"]) == 0
     assert "2013-10-11" in capsys.readouterr().out
 
 
 @pytest.mark.slow
-def test_it_is_resumed_from_its_checkpoint_to_the_same_end(old: Path) -> None:
+def test_it_is_resumed_from_its_checkpoint_to_the_same_end(old):
     """The last checkpoint is taken away, and trained again. The fixture may come from another
     processor.
     """
@@ -97,7 +95,7 @@ def test_it_is_resumed_from_its_checkpoint_to_the_same_end(old: Path) -> None:
                 )
 
 
-def test_an_edited_configuration_is_refused(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_edited_configuration_is_refused(old, capsys):
     path = old / "config.yaml"
     path.write_text(
         path.read_text(encoding="utf-8").replace("gamma: 0.99", "gamma: 0.98"), encoding="utf-8"

@@ -5,14 +5,13 @@ batches.
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from jaxtrade.config import RunConfig, load_config
+from jaxtrade.config import load_config
 from jaxtrade.errors import ConfigError, DivergedError
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import optuna_search as searching
@@ -43,7 +42,7 @@ KEYS = {
 }
 
 
-def config(*more: str, keys: Any = KEYS) -> RunConfig:
+def config(*more, keys=KEYS):
     return load_config("quickstart", [*SMALL, f"sweep.keys={json.dumps(keys)}", *more])
 
 
@@ -74,7 +73,7 @@ def test_ranges_and_lists_are_distributions():
         ),
     ],
 )
-def test_what_cannot_be_searched_is_refused(more: tuple[str, ...], keys: Any, message: str):
+def test_what_cannot_be_searched_is_refused(more, keys, message):
     with pytest.raises(ConfigError, match=message):
         search_check.check_search(config(*more, keys=keys))
 
@@ -102,7 +101,7 @@ def scored(monkeypatch):
     return batches
 
 
-def searched(path: Path, how: Any = searching.search) -> RunConfig:
+def searched(path, how=searching.search):
     return how(config(), path, Screen(), lambda own, to: own)
 
 

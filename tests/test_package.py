@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def test_the_source_distribution_names_everything_at_the_top() -> None:
+def test_the_source_distribution_names_everything_at_the_top():
     """MANIFEST.in has every file and folder at the top of the checkout."""
     if not (ROOT / ".git").exists():
         pytest.skip("no git here says which files belong to the checkout")
@@ -32,14 +32,14 @@ def test_the_source_distribution_names_everything_at_the_top() -> None:
     assert named == tops
 
 
-def test_every_folder_of_modules_is_a_package_that_setuptools_finds() -> None:
+def test_every_folder_of_modules_is_a_package_that_setuptools_finds():
     folders = {
         module.parent for top in ("jaxtrade", "bench") for module in (ROOT / top).rglob("*.py")
     }
     assert [folder for folder in sorted(folders) if not (folder / "__init__.py").is_file()] == []
 
 
-def test_every_test_file_that_ci_names_exists() -> None:
+def test_every_test_file_that_ci_names_exists():
     named = " ".join(
         (ROOT / name).read_text(encoding="utf-8") for name in (".ci/run", "tests/oldest.txt")
     )

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,14 +25,14 @@ PANEL = (f"advisor.panel={MEMBERS}", "train.total_timesteps=10240")
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def recorded(tmp_path_factory):
     path = tmp_path_factory.mktemp("panel") / "run"
     train(path, "panel", *PANEL)
     return path
 
 
 @pytest.fixture(scope="module")
-def looked_up(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def looked_up(tmp_path_factory):
     """A run whose members are snapshots: how many answers are scored does not depend on the
     machine's load.
     """
@@ -59,7 +58,7 @@ def looked_up(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_every_member_is_asked_and_scored(recorded: Path) -> None:
+def test_every_member_is_asked_and_scored(recorded):
     found = figures(recorded)
     assert [member["asked"] > 0 for member in found["members"]] == [True] * 3
     assert found["asked"] == sum(member["asked"] for member in found["members"])
@@ -76,9 +75,7 @@ def test_every_member_is_asked_and_scored(recorded: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_panel_is_replayed_to_the_bit_with_its_report(
-    recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_panel_is_replayed_to_the_bit_with_its_report(recorded, tmp_path, capsys):
     assert cli.main(["advise", "replay", str(recorded), "--run-dir", str(tmp_path / "again")]) == 0
     assert not missing(capsys.readouterr().out, "bit for bit", "the same report")
     assert state_bytes(tmp_path / "again") == state_bytes(recorded)
@@ -86,7 +83,7 @@ def test_a_panel_is_replayed_to_the_bit_with_its_report(
 
 
 @pytest.mark.slow
-def test_a_resumed_panel_asks_nothing_twice(recorded: Path, tmp_path: Path) -> None:
+def test_a_resumed_panel_asks_nothing_twice(recorded, tmp_path):
     """The journal ends where the oldest kept checkpoint was written, so that the resumed run asks
     again from there.
     """
@@ -113,7 +110,7 @@ def test_a_resumed_panel_asks_nothing_twice(recorded: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_an_evaluation_shows_every_member_and_is_repeated(recorded: Path) -> None:
+def test_an_evaluation_shows_every_member_and_is_repeated(recorded):
     (split,) = (recorded / "advice").glob("*.npz")
     saved = read_snapshot(split)
     assert saved.manifest["advisors"] == 3
@@ -139,9 +136,7 @@ def test_an_evaluation_shows_every_member_and_is_repeated(recorded: Path) -> Non
         ("[rules, 'table:missing.npz']", ("missing.npz", "no such file")),
     ],
 )
-def test_faults_of_a_panel_name_the_member(
-    panel: str, facts: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_faults_of_a_panel_name_the_member(panel, facts, capsys):
     assert (
         cli.main(["train", "advised", "--advisor", "panel", "--set", f"advisor.panel={panel}"]) == 2
     )
@@ -155,9 +150,7 @@ def test_faults_of_a_panel_name_the_member(
         ["ablate", "advisor", "--test", "--set", "advisor.kind=panel"],
     ],
 )
-def test_commands_for_single_advisors_refuse_a_panel(
-    command: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_commands_for_single_advisors_refuse_a_panel(command, capsys):
     assert cli.main([*command, "--set", "advisor.panel=[rules, mock:random]"]) == 2
     said = capsys.readouterr().err
     assert "panel" in said

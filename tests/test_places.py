@@ -46,12 +46,12 @@ calendar: cme_equity
 FLAGS = ["--contract", "my.yaml", "--data", "data/bars.csv", "--set", "data.stamp=open"]
 
 
-def settings(*overrides: str) -> list[str]:
+def settings(*overrides):
     return [word for override in overrides for word in ("--set", override)]
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(tmp_path, monkeypatch):
     """A folder with bars and a contract, which is also the current folder."""
     folder = tmp_path / "project"
     (folder / "data").mkdir(parents=True)
@@ -64,7 +64,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def created(*flags: str) -> Path:
+def created(*flags):
     """A run that has trained nothing yet, in the folder runs/a."""
     path = Path("runs/a")
     config = resolve(build_parser().parse_args(["train", *FLAGS, *flags]))
@@ -72,11 +72,11 @@ def created(*flags: str) -> Path:
     return path.resolve()
 
 
-def entries(run: Path) -> dict[str, dict[str, object]]:
+def entries(run):
     return json.loads((run / "manifest.json").read_text())["files"]
 
 
-def test_the_manifest_says_where_the_files_are_and_what_they_hold(project: Path) -> None:
+def test_the_manifest_says_where_the_files_are_and_what_they_hold(project):
     found = entries(created())
     assert found.keys() == {"data.file", "data.contract"}
     bars = project / "data" / "bars.csv"
@@ -92,7 +92,7 @@ def test_the_manifest_says_where_the_files_are_and_what_they_hold(project: Path)
     assert found["data.contract"]["relative"] == "../../my.yaml"
 
 
-def test_a_shipped_contract_has_no_place(project: Path) -> None:
+def test_a_shipped_contract_has_no_place(project):
     config = resolve(
         build_parser().parse_args(["train", "--contract", "SPY", "--data", "data/bars.csv"])
     )
@@ -101,9 +101,7 @@ def test_a_shipped_contract_has_no_place(project: Path) -> None:
     assert entry["given"] == "SPY"
 
 
-def test_it_is_read_from_another_folder(
-    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_read_from_another_folder(project, tmp_path, monkeypatch):
     run = created()
     assert rundir.read_run(run)[0].data.file == "data/bars.csv"  # still right: as it was typed
     before = open_run(run)[0].market.fingerprint
@@ -116,9 +114,7 @@ def test_it_is_read_from_another_folder(
     assert open_run(run)[0].market.fingerprint == before
 
 
-def test_it_is_moved_together_with_its_files(
-    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_moved_together_with_its_files(project, tmp_path, monkeypatch):
     created()
     moved = tmp_path / "elsewhere"
     project.rename(moved)
@@ -127,13 +123,13 @@ def test_it_is_moved_together_with_its_files(
     assert setup.config.data.file == str(moved / "data" / "bars.csv")
 
 
-def test_it_is_moved_alone(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_moved_alone(project, tmp_path, monkeypatch):
     run = created().rename(tmp_path / "moved")
     monkeypatch.chdir(tmp_path)
     assert open_run(run)[0].config.data.file == str(project / "data" / "bars.csv")
 
 
-def test_another_file_beside_it_is_not_taken_for_its_own(project: Path, tmp_path: Path) -> None:
+def test_another_file_beside_it_is_not_taken_for_its_own(project, tmp_path):
     """Of two files the one with the recorded content counts, although the other is beside the
     copied run.
     """
@@ -150,7 +146,7 @@ def test_another_file_beside_it_is_not_taken_for_its_own(project: Path, tmp_path
     assert rundir.read_run(copied)[0].data.file == str(beside)
 
 
-def test_files_that_are_nowhere_are_named_with_all_places(project: Path, tmp_path: Path) -> None:
+def test_files_that_are_nowhere_are_named_with_all_places(project, tmp_path):
     run = created()
     (project / "data" / "bars.csv").rename(tmp_path / "bars.csv")
     with pytest.raises(DataError) as raised:
@@ -171,7 +167,7 @@ def test_files_that_are_nowhere_are_named_with_all_places(project: Path, tmp_pat
 
 
 @pytest.mark.slow
-def test_the_same_bars_in_another_file_are_the_same_bars(project: Path, tmp_path: Path) -> None:
+def test_the_same_bars_in_another_file_are_the_same_bars(project, tmp_path):
     run = created()
     packed = tmp_path / "packed.csv.gz"
     packed.write_bytes(gzip.compress(BARS.encode()))
@@ -184,7 +180,7 @@ def test_the_same_bars_in_another_file_are_the_same_bars(project: Path, tmp_path
         open_run(run, data=Path("none.csv"))
 
 
-def test_changed_bars_are_named(project: Path) -> None:
+def test_changed_bars_are_named(project):
     run = created()
     (project / "data" / "bars.csv").write_text("".join(BARS.splitlines(keepends=True)[:-3000]))
     with pytest.raises(DataError, match=r"bars\.csv has changed") as raised:
@@ -192,7 +188,7 @@ def test_changed_bars_are_named(project: Path) -> None:
     assert "data.file" in str(raised.value)
 
 
-def test_a_changed_contract_is_named_and_a_changed_comment_is_none(project: Path) -> None:
+def test_a_changed_contract_is_named_and_a_changed_comment_is_none(project):
     run = created()
     (project / "my.yaml").write_text(CONTRACT + "# mine\n")
     open_run(run)
@@ -203,7 +199,7 @@ def test_a_changed_contract_is_named_and_a_changed_comment_is_none(project: Path
     assert "data.file" not in str(raised.value)
 
 
-def test_without_changed_files_the_version_is_to_blame(project: Path) -> None:
+def test_without_changed_files_the_version_is_to_blame(project):
     run = created()
     manifest = json.loads((run / "manifest.json").read_text())
     rundir.write_json(run / "manifest.json", manifest | {"data_sha256": "0" * 64})
@@ -218,7 +214,7 @@ def test_without_changed_files_the_version_is_to_blame(project: Path) -> None:
         open_run(run)
 
 
-def test_runs_of_earlier_versions_are_read_as_they_were(project: Path) -> None:
+def test_runs_of_earlier_versions_are_read_as_they_were(project):
     run = created()
     manifest = json.loads((run / "manifest.json").read_text())
     del manifest["files"]
@@ -226,7 +222,7 @@ def test_runs_of_earlier_versions_are_read_as_they_were(project: Path) -> None:
     assert open_run(run)[0].config.data.file == "data/bars.csv"
 
 
-def test_bundled_bars_take_no_file(project: Path) -> None:
+def test_bundled_bars_take_no_file(project):
     config = make_config({}, "here")
     rundir.create_run(
         Path("runs/b"), config, rundir.provenance(config, prepare(config).market.fingerprint)
@@ -235,9 +231,7 @@ def test_bundled_bars_take_no_file(project: Path) -> None:
         open_run(Path("runs/b"), data=project / "data" / "bars.csv")
 
 
-def test_an_advisor_s_file_is_found_and_checked(
-    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_advisor_s_file_is_found_and_checked(project, tmp_path, monkeypatch):
     (project / "table.npz").write_bytes(b"advice")
     config = RunConfig().model_copy(
         update={"advisor": RunConfig().advisor.model_copy(update={"kind": "table:table.npz"})}
@@ -255,9 +249,7 @@ def test_an_advisor_s_file_is_found_and_checked(
     files.require(located, manifest, moved / "runs" / "a", advisor=False)
 
 
-def test_template_and_feeds_are_found_and_checked(
-    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_template_and_feeds_are_found_and_checked(project, tmp_path, monkeypatch):
     names = {
         "advisor.template": "own.md",
         "advisor.context.news": "news.jsonl",
@@ -283,7 +275,7 @@ def test_template_and_feeds_are_found_and_checked(
 
 
 @pytest.mark.slow
-def test_a_module_of_the_user_s_own_is_found(project: Path, tmp_path: Path) -> None:
+def test_a_module_of_the_user_s_own_is_found(project, tmp_path):
     """In a process of its own: this one has imported the module already. A module that has changed
     needs trust.
     """
@@ -299,7 +291,7 @@ def test_a_module_of_the_user_s_own_is_found(project: Path, tmp_path: Path) -> N
         "rundir.create_run(Path('runs/a'), config, facts)"
     )
 
-    def python(code: str, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    def python(code, *words, cwd):
         return subprocess.run(
             [sys.executable, "-P", "-c", code, *words], cwd=cwd, capture_output=True, text=True
         )
@@ -319,9 +311,7 @@ def test_a_module_of_the_user_s_own_is_found(project: Path, tmp_path: Path) -> N
         (("--advisor", "rules"), "trained without an advisor"),
     ],
 )
-def test_evaluate_never_drops_a_setting_in_silence(
-    project: Path, given: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_evaluate_never_drops_a_setting_in_silence(project, given, said, capsys):
     run = created()
     assert main(["evaluate", str(run), *given, "--set", "advisor.options.model=m"]) == 2
     assert re.search(said, capsys.readouterr().err)
@@ -330,7 +320,7 @@ def test_evaluate_never_drops_a_setting_in_silence(
 
 
 @pytest.mark.slow
-def test_evaluate_takes_only_what_changes_something(project: Path) -> None:
+def test_evaluate_takes_only_what_changes_something(project):
     run = created("--advisor", "mock:skilled:0.6")
     for override, said in (
         ("advisor.fusion=slots", "advisor.options.*, advisor.service.*, "),
@@ -341,7 +331,7 @@ def test_evaluate_takes_only_what_changes_something(project: Path) -> None:
             evaluate_run(run, advisor="mock:skilled:0.9", overrides=[override])
 
 
-def test_how_to_continue_needs_a_checkpoint(tmp_path: Path) -> None:
+def test_how_to_continue_needs_a_checkpoint(tmp_path):
     went_on = f"continue with: jaxtrade train --resume {tmp_path}"
     assert re.fullmatch(f".*saved nothing.*; {re.escape(went_on)}", how_to_continue(tmp_path))
     (tmp_path / "checkpoints" / "update-00000002").mkdir(parents=True)
@@ -350,7 +340,7 @@ def test_how_to_continue_needs_a_checkpoint(tmp_path: Path) -> None:
     assert how_to_continue(spaced).split("--resume ")[1] == f"'{spaced}'"
 
 
-def test_a_run_given_as_a_configuration_is_named_as_one(tmp_path: Path) -> None:
+def test_a_run_given_as_a_configuration_is_named_as_one(tmp_path):
     run = tmp_path / "my run"
     run.mkdir()
     for name in ("config.yaml", "manifest.json"):

@@ -5,7 +5,6 @@ started here.
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
@@ -42,11 +41,11 @@ INDEXED = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "JOB_COMPLETION_INDEX": "5"}
 NOTHING = Given()
 
 
-def found(given: Given = NOTHING, installed: bool = False, /, **env: str) -> Layout:
+def found(given=NOTHING, installed=False, /, **env):
     return layout_of(given, env, lambda name: installed)
 
 
-def test_without_a_word_a_process_is_alone() -> None:
+def test_without_a_word_a_process_is_alone():
     assert found() is ALONE
     assert (
         found(PATH="/bin", JAX_COORDINATOR_ADDRESS="10.0.0.1:1234") is ALONE
@@ -83,12 +82,12 @@ def test_without_a_word_a_process_is_alone() -> None:
         ),
     ],
 )
-def test_each_engine_is_recognised(env: dict[str, str], layout: Layout) -> None:
+def test_each_engine_is_recognised(env, layout):
     assert found(**env) == layout
     assert not layout.alone
 
 
-def test_one_task_joins_no_one() -> None:
+def test_one_task_joins_no_one():
     assert found(**SLURM | {"SLURM_NTASKS": "1", "SLURM_PROCID": "0"}) is ALONE
     assert found(**OMPI | {"OMPI_COMM_WORLD_SIZE": "1"}) is ALONE
     assert found(**SKY | {"SKYPILOT_NUM_NODES": "1"}) is ALONE
@@ -97,7 +96,7 @@ def test_one_task_joins_no_one() -> None:
     assert found(**without_a_step) is ALONE  # the batch script itself, outside of srun
 
 
-def test_kubernetes_is_left_to_jax_if_its_package_is_there() -> None:
+def test_kubernetes_is_left_to_jax_if_its_package_is_there():
     assert found(**INDEXED) is ALONE
     layout = found(NOTHING, True, **INDEXED)
     assert layout == Layout("Kubernetes", 5, None)
@@ -105,7 +104,7 @@ def test_kubernetes_is_left_to_jax_if_its_package_is_there() -> None:
     assert not missing(str(layout), "process 5", "Kubernetes")
 
 
-def test_flags_win_over_variables_and_these_over_engines() -> None:
+def test_flags_win_over_variables_and_these_over_engines():
     flags = Given("10.0.0.9:1234", 3, 0)
     assert found(flags, **TRAINER, **SLURM) == Layout("flags", 0, 3, "10.0.0.9:1234")
     assert found(**TRAINER, **SLURM).source == "JAX_* variables"
@@ -161,13 +160,13 @@ def test_flags_win_over_variables_and_these_over_engines() -> None:
         ),
     ],
 )
-def test_contradictions_are_named(given: Given, env: dict[str, str], said: tuple[str, ...]) -> None:
+def test_contradictions_are_named(given, env, said):
     with pytest.raises(ConfigError) as error:
         found(given, **env)
     assert not missing(str(error.value), *said)
 
 
-def test_what_processes_would_do_differently_is_refused() -> None:
+def test_what_processes_would_do_differently_is_refused():
     two = Layout("flags", 1, 2, "a:1")
     auto = load_config("quickstart", ["rollout.num_envs=auto"])
     advised = load_config("quickstart", ["env.task=advised", "advisor.kind=rules"])
@@ -180,7 +179,7 @@ def test_what_processes_would_do_differently_is_refused() -> None:
         check_config(advised, two)
 
 
-def test_the_command_reports_a_contradiction(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_reports_a_contradiction(capsys):
     assert main(["train", "--num-processes", "2", "--process-id", "3", "--coordinator", "a:1"]) == 2
     said = capsys.readouterr().err
     assert said.startswith("error: --process-id=3:")
@@ -194,41 +193,41 @@ class Service:
     beforehand.
     """
 
-    def __init__(self, process_id: int, values: dict[str, str] | None = None) -> None:
+    def __init__(self, process_id, values=None):
         self.process_id, self.num_processes, self.client = process_id, 3, self
         self.values, self.barriers = dict(values or {}), list[str]()
 
-    def key_value_set(self, key: str, value: str) -> None:
+    def key_value_set(self, key, value):
         assert key not in self.values
         self.values[key] = value
 
-    def blocking_key_value_get(self, key: str, timeout_in_ms: int) -> str:
+    def blocking_key_value_get(self, key, timeout_in_ms):
         assert timeout_in_ms > 0
         return self.values[key]
 
-    def key_value_dir_get(self, key: str) -> list[tuple[str, str]]:
+    def key_value_dir_get(self, key):
         return [(name, value) for name, value in self.values.items() if name.startswith(f"{key}/")]
 
-    def key_value_delete(self, key: str) -> None:
+    def key_value_delete(self, key):
         self.values = {
             name: value
             for name, value in self.values.items()
             if name != key and not (key.endswith("/") and name.startswith(key))
         }
 
-    def wait_at_barrier(self, name: str, timeout_in_ms: int) -> None:
+    def wait_at_barrier(self, name, timeout_in_ms):
         self.barriers.append(name)
 
 
 @pytest.fixture
-def service(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Service:
+def service(request, monkeypatch):
     made = Service(*request.param)
     monkeypatch.setattr(together, "coordination", lambda: made)
     monkeypatch.setattr(together, "_CALLS", together._Calls())
     return made
 
 
-def test_alone_every_function_is_the_identity() -> None:
+def test_alone_every_function_is_the_identity():
     assert (together.process_index(), together.process_count(), together.is_main()) == (0, 1, True)
     assert together.from_main(lambda: {"a": 1}) == {"a": 1}
     assert [together.agree(number) for number in (0, 15)] == [0, 15]
@@ -238,7 +237,7 @@ def test_alone_every_function_is_the_identity() -> None:
 @pytest.mark.parametrize(
     "service", [(0, {"jaxtrade/2/1": "15", "jaxtrade/2/2": "0"})], indirect=True
 )
-def test_process_0_decides_and_the_largest_number_counts(service: Service) -> None:
+def test_process_0_decides_and_the_largest_number_counts(service):
     assert together.is_main()
     assert together.from_main(lambda: 0.1) == 0.1
     assert json.loads(service.values["jaxtrade/1"]) == {"value": 0.1}
@@ -263,7 +262,7 @@ def test_process_0_decides_and_the_largest_number_counts(service: Service) -> No
     ],
     indirect=True,
 )
-def test_the_others_take_its_value_and_stop_with_its_code(service: Service) -> None:
+def test_the_others_take_its_value_and_stop_with_its_code(service):
     assert (together.is_main(), together.process_index(), together.process_count()) == (False, 1, 3)
     assert together.from_main(_fails) == "runs/a"  # nothing is made here
     with pytest.raises(StoppedTogetherError, match=r"process 0 .*: full") as stop:
@@ -271,5 +270,5 @@ def test_the_others_take_its_value_and_stop_with_its_code(service: Service) -> N
     assert stop.value.exit_code == 74
 
 
-def _fails() -> Any:
+def _fails():
     raise DataError("no bars")

@@ -5,7 +5,6 @@ say.
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -13,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxtrade.config import RunConfig, SplitConfig, load_config, make_config
+from jaxtrade.config import SplitConfig, load_config, make_config
 from jaxtrade.config.protocol import (
     ENOUGH,
     chooses,
@@ -34,7 +33,7 @@ from jaxtrade.runs.train import run
 from tests.messages import missing
 
 
-def numbers(split: SplitConfig) -> tuple[int | None, int | None, int | None]:
+def numbers(split):
     return split.validation_sessions, split.test_sessions, split.embargo_sessions
 
 
@@ -42,7 +41,7 @@ def numbers(split: SplitConfig) -> tuple[int | None, int | None, int | None]:
     ("sessions", "expected"),
     [(2, (0, 1, 0)), (99, (0, 1, 0)), (100, (10, 20, 1)), (259, (25, 51, 1)), (2500, (40, 500, 1))],
 )
-def test_split_by_number_of_sessions(sessions: int, expected: tuple[int, int, int]) -> None:
+def test_split_by_number_of_sessions(sessions, expected):
     assert numbers(split_of(SplitConfig(), sessions)) == expected
 
 
@@ -56,9 +55,7 @@ def test_split_by_number_of_sessions(sessions: int, expected: tuple[int, int, in
         ({"validation_sessions": 0, "test_sessions": 3, "embargo_sessions": 1}, (0, 3, 1)),
     ],
 )
-def test_a_given_number_switches_the_protocol_off(
-    given_keys: dict[str, int], expected: tuple[int, int, int]
-) -> None:
+def test_a_given_number_switches_the_protocol_off(given_keys, expected):
     assert numbers(split_of(SplitConfig(**given_keys), 1000)) == expected
 
 
@@ -89,16 +86,14 @@ def test_a_given_number_switches_the_protocol_off(
         ),
     ],
 )
-def test_a_given_number_that_switches_the_protocol_off_is_no_secret(
-    given_keys: dict[str, int], sessions: int, facts: tuple[str, ...]
-) -> None:
+def test_a_given_number_that_switches_the_protocol_off_is_no_secret(given_keys, sessions, facts):
     note = split_note(SplitConfig(**given_keys), sessions)
     assert (note is None) == (not facts)
     assert not missing(note or "", *facts)
 
 
 @given(st.integers(2, 3000))
-def test_parts_are_in_time_order_and_apart(sessions: int) -> None:
+def test_parts_are_in_time_order_and_apart(sessions):
     ids = split_ids(sessions, SplitConfig())
     train, validation, test = ids["train"], ids["validation"], ids["test"]
     assert len(train) >= len(test) >= 1
@@ -122,7 +117,7 @@ def test_parts_are_in_time_order_and_apart(sessions: int) -> None:
         ["train.num_seeds=2", "shared.on=true"],
     ],
 )
-def test_agents_that_are_compared_in_other_ways_keep_their_last_policy(keys: list[str]) -> None:
+def test_agents_that_are_compared_in_other_ways_keep_their_last_policy(keys):
     asked = load_config("quickstart", keys)
     config = with_split(asked, 200)
     assert numbers(config.split) == (20, 40, 1)
@@ -140,9 +135,7 @@ def test_agents_that_are_compared_in_other_ways_keep_their_last_policy(keys: lis
         (1_000_000, 3_000, 10),
     ],
 )
-def test_evaluations_cost_a_small_share_of_the_training(
-    steps: int, bars: int, expected: int
-) -> None:
+def test_evaluations_cost_a_small_share_of_the_training(steps, bars, expected):
     assert evaluations(steps, bars) == expected  # 3 % of the steps over the bars, from 3 to 10
 
 
@@ -157,15 +150,13 @@ def test_evaluations_cost_a_small_share_of_the_training(
         ({"evaluate_every": 3, "keep": "best"}, 0, (3, "best")),
     ],
 )
-def test_given_keys_of_control_stay(
-    values: dict[str, object], times: int, expected: tuple[int, str]
-) -> None:
+def test_given_keys_of_control_stay(values, times, expected):
     config = make_config({"control": values, "split": {"validation_sessions": 5}}, "test")
     control = with_control(config, 31, times).control
     assert (control.evaluate_every, control.keep) == expected
 
 
-def test_keeping_the_best_needs_scores() -> None:
+def test_keeping_the_best_needs_scores():
     with pytest.raises(ConfigError, match=r"control\.keep=best "):
         make_config({"control": {"evaluate_every": 0, "keep": "best"}}, "test")
 
@@ -205,7 +196,7 @@ def test_keeping_the_best_needs_scores() -> None:
         ),
     ],
 )
-def test_the_report_says_on_how_many_days_it_rests(note: str, facts: tuple[str, ...]) -> None:
+def test_the_report_says_on_how_many_days_it_rests(note, facts):
     assert not missing(note, *facts)
 
 
@@ -224,17 +215,17 @@ SMALL = (
 
 
 @pytest.fixture(scope="module")
-def asked() -> RunConfig:
+def asked():
     return load_config("quickstart", SMALL)
 
 
 @pytest.fixture(scope="module")
-def trained(asked: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(asked, tmp_path_factory):
     return run(asked, tmp_path_factory.mktemp("protocol") / "run").path
 
 
 @pytest.mark.slow
-def test_a_run_without_split_keys_keeps_its_best_policy(asked: RunConfig, trained: Path) -> None:
+def test_a_run_without_split_keys_keeps_its_best_policy(asked, trained):
     config = load_config(str(trained / "config.yaml"))
     assert numbers(config.split) == (10, 20, 1)
     assert (config.control.evaluate_every, config.control.keep) == (
@@ -255,7 +246,7 @@ def test_a_run_without_split_keys_keeps_its_best_policy(asked: RunConfig, traine
 
 
 @pytest.mark.slow
-def test_its_report_counts_the_days(trained: Path) -> None:
+def test_its_report_counts_the_days(trained):
     text = (trained / "evaluation/test/evaluation.txt").read_text()
     note = next(line for line in text.splitlines() if "rests on 20 independent days" in line)
     assert not missing(note, "trained on 68 days", "chosen on 10 other days")

@@ -34,7 +34,7 @@ TINY: dict[str, Any] = {
 # --- keys by keyword
 
 
-def test_plain_names_dotted_names_and_sections_reach_their_keys() -> None:
+def test_plain_names_dotted_names_and_sections_reach_their_keys():
     config = jt.load_config(
         "quickstart",
         ["ppo.gamma=0.9", "seed=1"],
@@ -48,13 +48,13 @@ def test_plain_names_dotted_names_and_sections_reach_their_keys() -> None:
     assert (config.ppo.gamma, config.rollout.num_envs) == (0.8, 64), "keywords come after `set`"
 
 
-def test_set_takes_a_list_or_a_dict() -> None:
+def test_set_takes_a_list_or_a_dict():
     listed = jt.load_config(None, ["ppo.gamma=0.9", "account.drawdown=off"])
     assert jt.load_config(set={"ppo.gamma": 0.9, "account.drawdown": "off"}) == listed
     assert changed_config(jt.load_config(), set=["ppo.gamma=0.9"], drawdown="off") == listed
 
 
-def test_names_of_presets_and_files(tmp_path: Path) -> None:
+def test_names_of_presets_and_files(tmp_path):
     config = jt.load_config(
         None, account="topstep_like_50k", reward="seed_phase1", data=tmp_path / "es.csv"
     )
@@ -89,7 +89,7 @@ FAULTS: list[tuple[dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("settings", "said"), FAULTS)
-def test_a_fault_names_the_keyword_and_its_fix(settings: dict[str, Any], said: list[str]) -> None:
+def test_a_fault_names_the_keyword_and_its_fix(settings, said):
     with pytest.raises(jt.ConfigError) as caught:
         jt.load_config("quickstart", **settings)
     for words in said:
@@ -100,11 +100,11 @@ def test_a_fault_names_the_keyword_and_its_fix(settings: dict[str, Any], said: l
 
 
 @pytest.fixture(scope="module")
-def bars() -> jt.Bars:
+def bars():
     return jt.load_market(jt.load_config("quickstart")).bars.rows(slice(0, 3000))
 
 
-def test_bars_written_are_read_back_equal(bars: jt.Bars, tmp_path: Path) -> None:
+def test_bars_written_are_read_back_equal(bars, tmp_path):
     path = write_bars(bars, tmp_path / "bars")
     again = jt.load_bars(path, bars.contract, stamp="open")
     for name in ("time", "open", "high", "low", "close", "volume"):
@@ -114,7 +114,7 @@ def test_bars_written_are_read_back_equal(bars: jt.Bars, tmp_path: Path) -> None
     assert path.stat().st_mtime_ns == stamp, "a file with this content is there already"
 
 
-def test_two_sides_are_read_back_equal(bars: jt.Bars, tmp_path: Path) -> None:
+def test_two_sides_are_read_back_equal(bars, tmp_path):
     ask = Side(bars.open + 1, bars.high + 2, bars.low + 1, bars.close + 2)
     both = replace(bars, ask=ask, contract=replace(bars.contract, slippage_ticks=0))
     again = jt.load_bars(write_bars(both, tmp_path), jt.get_contract("ES"), stamp="open")
@@ -125,7 +125,7 @@ def test_two_sides_are_read_back_equal(bars: jt.Bars, tmp_path: Path) -> None:
     assert again.contract == both.contract
 
 
-def test_a_configuration_with_bars_reads_them_from_its_file(bars: jt.Bars, tmp_path: Path) -> None:
+def test_a_configuration_with_bars_reads_them_from_its_file(bars, tmp_path):
     config = with_bars(
         jt.load_config("quickstart", columns={"time": "t"}, end="2013-10-08"), bars, tmp_path
     )
@@ -137,7 +137,7 @@ def test_a_configuration_with_bars_reads_them_from_its_file(bars: jt.Bars, tmp_p
     assert Path(config.data.file or "").is_absolute()
 
 
-def frame_of_shares() -> pd.DataFrame:
+def frame_of_shares():
     """Three days of regular hours."""
     days = [
         pd.date_range(f"2023-03-0{day} 09:30", periods=390, freq="min", tz="America/New_York")
@@ -151,7 +151,7 @@ def frame_of_shares() -> pd.DataFrame:
     )
 
 
-def test_contracts_go_by_name(tmp_path: Path) -> None:
+def test_contracts_go_by_name(tmp_path):
     frame = frame_of_shares()
     bars = jt.from_frame(frame, "spy", stamp="open")
     assert bars.contract == load_contract("SPY")
@@ -168,7 +168,7 @@ def test_contracts_go_by_name(tmp_path: Path) -> None:
     assert jt.from_frame(frame, str(own), stamp="open").contract.symbol == "QQQ"
 
 
-def test_a_contract_that_is_not_known_names_the_choices() -> None:
+def test_a_contract_that_is_not_known_names_the_choices():
     with pytest.raises(jt.ConfigError) as caught:
         jt.from_frame(frame_of_shares(), "QQQ", stamp="open")
     for words in (
@@ -183,7 +183,7 @@ def test_a_contract_that_is_not_known_names_the_choices() -> None:
         jt.run(data=frame_of_shares(), market="SPY", stamp="open")
 
 
-def test_bars_that_a_file_cannot_hold_are_refused(bars: jt.Bars, tmp_path: Path) -> None:
+def test_bars_that_a_file_cannot_hold_are_refused(bars, tmp_path):
     config = jt.load_config("quickstart")
     own = replace(bars, contract=replace(bars.contract, tick_mills=1))
     for given, said in (
@@ -195,7 +195,7 @@ def test_bars_that_a_file_cannot_hold_are_refused(bars: jt.Bars, tmp_path: Path)
     assert not list(tmp_path.iterdir())
 
 
-def test_run_refuses_before_it_trains(bars: jt.Bars, tmp_path: Path) -> None:
+def test_run_refuses_before_it_trains(bars, tmp_path):
     with pytest.raises(jt.ConfigError, match=r"market='NQ': .* of ES"):
         jt.run(data=bars, market="NQ", path=tmp_path / "run")
     with pytest.raises(jt.ConfigError, match="stamp='close': "):
@@ -217,7 +217,7 @@ def test_run_refuses_before_it_trains(bars: jt.Bars, tmp_path: Path) -> None:
         )
 
 
-def frame_of(bars: jt.Bars) -> pd.DataFrame:
+def frame_of(bars):
     index = pd.DatetimeIndex(pd.to_datetime(bars.time, unit="s", utc=True), name="time")
     tick = float(bars.contract.tick_size)
     prices = {name: getattr(bars, name) * tick for name in ("open", "high", "low", "close")}
@@ -225,9 +225,7 @@ def frame_of(bars: jt.Bars) -> pd.DataFrame:
 
 
 @pytest.mark.slow
-def test_a_frame_becomes_a_run_that_can_be_opened_and_evaluated_again(
-    bars: jt.Bars, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_frame_becomes_a_run_that_can_be_opened_and_evaluated_again(bars, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = jt.run("quickstart", data=frame_of(bars), market="ES", stamp="open", **TINY)
     assert result.path.parent == Path("runs")
@@ -256,7 +254,7 @@ def test_a_frame_becomes_a_run_that_can_be_opened_and_evaluated_again(
 # --- what Python shows
 
 
-def test_reprs_are_short_and_say_what_the_thing_is(bars: jt.Bars) -> None:
+def test_reprs_are_short_and_say_what_the_thing_is(bars):
     config = jt.load_config("quickstart", total_timesteps=5, columns={"time": "t" * 500})
     env = jt.make_env(config)
     market = jt.load_market(jt.load_config("quickstart"))
@@ -280,7 +278,7 @@ def test_reprs_are_short_and_say_what_the_thing_is(bars: jt.Bars) -> None:
     assert repr(jt.load_config(None, gamma=0.5, seed=2)) == "RunConfig(seed=2, ppo.gamma=0.5)"
 
 
-def test_params_have_a_repr_inside_of_jit(bars: jt.Bars) -> None:
+def test_params_have_a_repr_inside_of_jit(bars):
     """JAX replaces leaves by tracers, shapes or None, and shows them in its messages."""
     import jax
 
@@ -294,7 +292,7 @@ def test_params_have_a_repr_inside_of_jit(bars: jt.Bars) -> None:
 # --- a run opened again
 
 
-def test_a_finished_run_is_read_from_its_folder() -> None:
+def test_a_finished_run_is_read_from_its_folder():
     run = jt.open_run(OLD)
     assert list(run.evaluations) == ["test"]
     assert run.config.env.task == "manage"
@@ -314,7 +312,7 @@ def test_a_finished_run_is_read_from_its_folder() -> None:
     assert run.evaluation.verdict.replace("'", "&#x27;") in page
 
 
-def test_several_seeds_and_splits_have_their_names(tmp_path: Path) -> None:
+def test_several_seeds_and_splits_have_their_names(tmp_path):
     run = tmp_path / "run"
     shutil.copytree(OLD, run)
     (run / "evaluation" / "test").rename(run / "evaluation" / "x")
@@ -324,7 +322,7 @@ def test_several_seeds_and_splits_have_their_names(tmp_path: Path) -> None:
     assert list(jt.open_run(run).evaluations) == ["test/seed_0", "test/seed_1", "validation", "all"]
 
 
-def test_a_run_without_results_says_how_to_get_them(tmp_path: Path) -> None:
+def test_a_run_without_results_says_how_to_get_them(tmp_path):
     run = tmp_path / "run"
     shutil.copytree(OLD, run)
     (run / "evaluation/test/evaluation.txt").unlink()
@@ -358,7 +356,7 @@ def test_a_run_without_results_says_how_to_get_them(tmp_path: Path) -> None:
         ("x", None),
     ],
 )
-def test_the_nearest_run_is_suggested(tmp_path: Path, name: str, near: str | None) -> None:
+def test_the_nearest_run_is_suggested(tmp_path, name, near):
     for run in ("EURUSD-manage-1", "ES-manage-2"):
         (tmp_path / run).mkdir()
         for file in ("manifest.json", "config.yaml"):

@@ -5,14 +5,13 @@ what is refused.
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 
 from jaxtrade import cli
-from jaxtrade.config import RunConfig, load_config
+from jaxtrade.config import load_config
 from jaxtrade.curriculum.start import start_check
 from jaxtrade.errors import CheckpointError, ConfigError
 from jaxtrade.evaluation.policy import load_policy
@@ -40,17 +39,17 @@ TINY = (
 )
 
 
-def config(task: str, *more: str) -> RunConfig:
+def config(task, *more):
     return load_config("quickstart", (*TINY, f"env.task={task}", *more))
 
 
 @pytest.fixture(scope="module")
-def entry(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def entry(tmp_path_factory):
     return run(config("entry"), tmp_path_factory.mktemp("runs") / "entry").path
 
 
 @pytest.mark.slow
-def test_the_policy_is_exported_with_its_learner_and_acts_as_in_training(entry: Path) -> None:
+def test_the_policy_is_exported_with_its_learner_and_acts_as_in_training(entry):
     policy = load_policy(entry)
     assert policy.schema["algorithm"] == "pqn"
     assert policy.schema["learner"] == {"dueling": True, "layer_norm": True}
@@ -73,14 +72,14 @@ def test_the_policy_is_exported_with_its_learner_and_acts_as_in_training(entry: 
 
 
 @pytest.mark.slow
-def test_it_is_evaluated_and_replayed(entry: Path) -> None:
+def test_it_is_evaluated_and_replayed(entry):
     assert "greedy" in evaluate_run(entry)
     assert "2013-10-11" in "\n".join(replay_run(entry, "2013-10-11"))
     assert {"td_loss", "q_change", "epsilon", "q_max"} <= history(entry)[-1].keys()
 
 
 @pytest.mark.slow
-def test_a_wider_task_begins_with_the_same_greedy_policy(entry: Path) -> None:
+def test_a_wider_task_begins_with_the_same_greedy_policy(entry):
     source = load_source(entry)
     setup = prepare(adopt(config("manage"), source))
     begun = transferred(setup, source)
@@ -98,21 +97,19 @@ def test_a_wider_task_begins_with_the_same_greedy_policy(entry: Path) -> None:
         (("network.hidden=[9]",), "network.hidden"),
     ],
 )
-def test_a_network_that_does_not_fit_is_refused(
-    entry: Path, more: tuple[str, ...], message: str
-) -> None:
+def test_a_network_that_does_not_fit_is_refused(entry, more, message):
     with pytest.raises(ConfigError, match=message):
         adopt(config("manage", *more), load_source(entry))
 
 
 @pytest.mark.slow
-def test_a_run_of_another_learner_is_refused(entry: Path) -> None:
+def test_a_run_of_another_learner_is_refused(entry):
     with pytest.raises(ConfigError, match="set algorithm=pqn"):
         adopt(load_config("quickstart", ["env.task=manage"]), load_source(entry))
 
 
 @pytest.mark.slow
-def test_a_bundle_of_an_unknown_learner_says_so(entry: Path, tmp_path: Path) -> None:
+def test_a_bundle_of_an_unknown_learner_says_so(entry, tmp_path):
     shutil.copytree(entry / "policy", tmp_path / "policy")
     policy = load_policy(entry)
     checkpoint.save_policy(
@@ -165,16 +162,14 @@ def test_a_bundle_of_an_unknown_learner_says_so(entry: Path, tmp_path: Path) -> 
         ),
     ],
 )
-def test_what_does_not_fit_is_refused_before_anything_runs(
-    words: list[str], facts: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_does_not_fit_is_refused_before_anything_runs(words, facts, tmp_path, capsys):
     assert cli.main(["train", "quickstart", "--run-dir", str(tmp_path / "x"), *words]) == 2
     said = capsys.readouterr().err
     assert not missing(said, *facts)
     assert not (tmp_path / "x").exists()
 
 
-def test_what_has_an_effect_is_accepted() -> None:
+def test_what_has_an_effect_is_accepted():
     check(
         load_config(
             None, ["algorithm=dqn", "dqn.learning_starts=40960", "train.total_timesteps=2000"]

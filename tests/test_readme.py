@@ -24,7 +24,7 @@ GROUPS = {
 }  # named in text; they are no whole commands
 
 
-def commands(text: str) -> set[str]:
+def commands(text):
     """Commands in code spans, in blocks of code, and behind a path."""
     blocks = "\n".join(re.findall(r"^```\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
     found = (
@@ -39,18 +39,18 @@ def commands(text: str) -> set[str]:
 COMMANDS = sorted(commands(README) | commands(PAGE))
 
 
-def test_commands_were_found() -> None:
+def test_commands_were_found():
     assert len(commands(README)) >= 3
     assert len(commands(PAGE)) >= 20
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_parses(command: str) -> None:
+def test_every_command_parses(command):
     build_parser().parse_args(shlex.split(command)[1:])
 
 
 @pytest.mark.slow
-def test_the_python_runs_as_printed(tmp_path: Path) -> None:
+def test_the_python_runs_as_printed(tmp_path):
     [block] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     done = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{block}"],

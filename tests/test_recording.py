@@ -18,7 +18,7 @@ OLD = Path(__file__).parent / "fixtures" / "run_advised_0_1_0"  # of 5 deltas
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     """A finished run with a journal, whose newest checkpoint was written after the last delta."""
     run = tmp_path / "run"
     shutil.copytree(OLD, run)
@@ -34,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
     return run
 
 
-def cut(run: Path, lines: int) -> Path:
+def cut(run, lines):
     """The run's journal without its last lines."""
     path = run / "advice.jsonl"
     kept = path.read_bytes().splitlines(keepends=True)
@@ -42,16 +42,16 @@ def cut(run: Path, lines: int) -> Path:
     return path
 
 
-def checked(path: Path) -> None:
+def checked(path):
     check_whole(path, read_journal(path))
 
 
-def test_a_whole_journal_passes(folder: Path) -> None:
+def test_a_whole_journal_passes(folder):
     checked(folder / "advice.jsonl")
     assert is_ended(folder / "advice.jsonl")
 
 
-def test_a_finished_run_has_ended_its_journal(folder: Path) -> None:
+def test_a_finished_run_has_ended_its_journal(folder):
     path = cut(folder, 1)
     assert not is_ended(path)
     with pytest.raises(JournalError, match=r"line 7 .*summary\.json"):
@@ -61,7 +61,7 @@ def test_a_finished_run_has_ended_its_journal(folder: Path) -> None:
     assert "no end line" in read_journal(path).notes[0]
 
 
-def test_a_journal_that_its_run_could_not_end_is_whole(folder: Path) -> None:
+def test_a_journal_that_its_run_could_not_end_is_whole(folder):
     path = cut(folder, 1)
     figures = json.loads((folder / "advice.json").read_text(encoding="utf-8")) | {
         "journal_ended": False
@@ -71,7 +71,7 @@ def test_a_journal_that_its_run_could_not_end_is_whole(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("finished", [True, False])
-def test_a_checkpoint_knows_the_last_delta(folder: Path, finished: bool) -> None:
+def test_a_checkpoint_knows_the_last_delta(folder, finished):
     if not finished:
         (folder / "summary.json").unlink()
     with pytest.raises(JournalError, match=r"line 6 \(delta 5\) .*-00000016 knows 5 deltas"):
@@ -79,8 +79,8 @@ def test_a_checkpoint_knows_the_last_delta(folder: Path, finished: bool) -> None
 
 
 def test_an_older_checkpoint_or_the_figures_know_where_the_newest_cannot_be_read(
-    folder: Path,
-) -> None:
+    folder,
+):
     newest = folder / "checkpoints" / "update-00000016"
     (newest / "manifest.json").write_text("{", encoding="utf-8")
     with pytest.raises(JournalError, match=r"line 6 .*advice\.json counts 5 "):
@@ -89,7 +89,7 @@ def test_an_older_checkpoint_or_the_figures_know_where_the_newest_cannot_be_read
         checked(cut(folder, 2))
 
 
-def test_a_journal_of_another_history_is_refused(folder: Path) -> None:
+def test_a_journal_of_another_history_is_refused(folder):
     memory = {"deltas": 3, "sha256": "0" * 64}
     (folder / "checkpoints" / "update-00000008" / "manifest.json").write_text(
         json.dumps({"metadata": {"hooks": {"advice": memory}}}), encoding="utf-8"
@@ -98,20 +98,20 @@ def test_a_journal_of_another_history_is_refused(folder: Path) -> None:
         checked(folder / "advice.jsonl")
 
 
-def test_a_journal_elsewhere_is_known_to_nobody(folder: Path, tmp_path: Path) -> None:
+def test_a_journal_elsewhere_is_known_to_nobody(folder, tmp_path):
     alone = tmp_path / "advice.jsonl"
     shutil.copy(cut(folder, 2), alone)
     checked(alone)
     assert recorded_figures(alone) is None
 
 
-def test_figures_that_are_no_json_are_said(folder: Path) -> None:
+def test_figures_that_are_no_json_are_said(folder):
     (folder / "advice.json").write_text("[1", encoding="utf-8")
     with pytest.raises(JournalError, match=r"advice\.json: not a JSON"):
         recorded_figures(folder / "advice.jsonl")
 
 
-def reported(run: Path, profit: float, trades: str, config: str) -> Path:
+def reported(run, profit, trades, config):
     split = run / "evaluation" / "test"
     split.mkdir(parents=True)
     (run / "summary.json").write_text(
@@ -131,7 +131,7 @@ def reported(run: Path, profit: float, trades: str, config: str) -> Path:
     return run
 
 
-def test_reports_are_compared_but_for_what_names_the_run(tmp_path: Path) -> None:
+def test_reports_are_compared_but_for_what_names_the_run(tmp_path):
     one, same = (
         reported(tmp_path / "a", 1.5, "x\n1\n", "c1"),
         reported(tmp_path / "b", 1.5, "x\n1\n", "c2"),

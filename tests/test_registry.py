@@ -11,11 +11,11 @@ from jaxtrade.registry import Registry
 from tests.messages import missing
 
 
-def shapes() -> Registry[object]:
+def shapes():
     return Registry("shape", {"square": "math:sqrt", "lost": "no_such_module:part"})
 
 
-def test_a_built_in_part_is_imported_when_it_is_used() -> None:
+def test_a_built_in_part_is_imported_when_it_is_used():
     known = shapes()
     assert known.names == ("square", "lost")
     assert "lost" in known
@@ -24,7 +24,7 @@ def test_a_built_in_part_is_imported_when_it_is_used() -> None:
         known["lost"]
 
 
-def test_a_registered_part_is_found_and_may_be_registered_again() -> None:
+def test_a_registered_part_is_found_and_may_be_registered_again():
     known, part = shapes(), object()
     assert known.register("disc", part) is part
     assert known.register("disc", part) is part
@@ -33,14 +33,14 @@ def test_a_registered_part_is_found_and_may_be_registered_again() -> None:
 
 
 @pytest.mark.parametrize("name", ["square", "disc"])
-def test_a_name_is_never_taken_over(name: str) -> None:
+def test_a_name_is_never_taken_over(name):
     known = shapes()
     known.register("disc", object())
     with pytest.raises(ConfigError, match=f"shape '{name}' exists already"):
         known.register(name, object())
 
 
-def test_an_unknown_name_is_refused_with_a_suggestion() -> None:
+def test_an_unknown_name_is_refused_with_a_suggestion():
     with pytest.raises(ConfigError) as error:
         shapes().check("sqare")
     assert not missing(str(error.value), "shape", "'sqare'", "known: square, lost", "'square'?")

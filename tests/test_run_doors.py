@@ -49,7 +49,7 @@ TINY = (
 # --- the clock
 
 
-def test_the_clock_ends_a_run_between_chunks_and_not_at_its_end() -> None:
+def test_the_clock_ends_a_run_between_chunks_and_not_at_its_end():
     times = iter([100.0, 105.0, 110.0, 111.0])
     clock = WallClock(10.0, 40, lambda: next(times))
     assert clock(None, 10) == Change()
@@ -71,7 +71,7 @@ def test_the_clock_ends_a_run_between_chunks_and_not_at_its_end() -> None:
         ("null", None),
     ],
 )
-def test_times_with_units(text: str, seconds: float | None) -> None:
+def test_times_with_units(text, seconds):
     assert load_config(None, [f"control.wall_clock={text}"]).control.wall_clock == seconds
 
 
@@ -79,7 +79,7 @@ def test_times_with_units(text: str, seconds: float | None) -> None:
     ("text", "said"),
     [("15x", "a time such as 90s, 15m"), ("0", "above 0"), ("-1", "above 0"), ("true", "a number")],
 )
-def test_times_that_are_none(text: str, said: str) -> None:
+def test_times_that_are_none(text, said):
     with pytest.raises(jt.ConfigError, match=said):
         load_config(None, [f"control.wall_clock={text}"])
 
@@ -88,7 +88,7 @@ def test_times_that_are_none(text: str, said: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def limited(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def limited(tmp_path_factory):
     """A run whose limit passes after the first of four chunks, and the lines that it printed in
     `run.log`.
     """
@@ -107,7 +107,7 @@ def limited(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_a_limited_run_says_why_it_ended_and_has_saved_and_evaluated(limited: Path) -> None:
+def test_a_limited_run_says_why_it_ended_and_has_saved_and_evaluated(limited):
     summary = json.loads((limited / "summary.json").read_text())
     assert (summary["updates"], summary["stopped_early"]) == (2, True)
     reason = summary["stop_reason"]
@@ -118,7 +118,7 @@ def test_a_limited_run_says_why_it_ended_and_has_saved_and_evaluated(limited: Pa
 
 
 @pytest.mark.slow
-def test_it_goes_on_where_it_stopped(limited: Path, tmp_path: Path) -> None:
+def test_it_goes_on_where_it_stopped(limited, tmp_path):
     path = tmp_path / "limited"
     shutil.copytree(limited, path)
     written = (path / "config.yaml").read_bytes()
@@ -151,9 +151,7 @@ def test_it_goes_on_where_it_stopped(limited: Path, tmp_path: Path) -> None:
         ("control.wall_clok=5", "drop --set"),
     ],
 )
-def test_a_resumed_run_takes_a_new_limit_and_no_other_key(
-    override: str, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_resumed_run_takes_a_new_limit_and_no_other_key(override, said, capsys):
     assert main(["train", "--resume", str(OLD), "--set", override]) == 2
     assert said in capsys.readouterr().err
     if "wall_clock=" not in override:
@@ -161,7 +159,7 @@ def test_a_resumed_run_takes_a_new_limit_and_no_other_key(
             resumed_config(rundir.read_run(OLD)[0], [override])
 
 
-def test_the_limit_of_a_resumed_run() -> None:
+def test_the_limit_of_a_resumed_run():
     config = load_config(None, ["control.wall_clock=5s"])
     limits = [
         resumed_config(config, given).control.wall_clock
@@ -171,7 +169,7 @@ def test_the_limit_of_a_resumed_run() -> None:
     assert resumed_config(config, ["control.wall_clock=null"]).control.wall_clock is None
 
 
-def test_a_set_of_symbols_has_a_folder_of_a_safe_name() -> None:
+def test_a_set_of_symbols_has_a_folder_of_a_safe_name():
     path = rundir.new_run_path("EURUSD+USDJPY", "entry")
     assert path.name.startswith("EURUSD-USDJPY-entry-")
     assert rundir.NAME.fullmatch(path.name)
@@ -181,7 +179,7 @@ def test_a_set_of_symbols_has_a_folder_of_a_safe_name() -> None:
 
 
 @pytest.mark.slow
-def test_what_was_measured_is_told_with_units(limited: Path) -> None:
+def test_what_was_measured_is_told_with_units(limited):
     info = jt.performance_info(limited)
     assert set(info) == {*performance.UNITS, "units"} == {*info["units"], "units"}
     assert info == jt.performance_info(jt.open_run(limited)) == jt.performance_info(str(limited))
@@ -202,9 +200,7 @@ def test_what_was_measured_is_told_with_units(limited: Path) -> None:
 
 
 @pytest.mark.slow
-def test_one_environment_is_timed_on_request_and_remembered(
-    limited: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_environment_is_timed_on_request_and_remembered(limited, monkeypatch):
     speeds = {8: 600.0, 1: 100.0}
     monkeypatch.setattr(
         performance,
@@ -215,13 +211,13 @@ def test_one_environment_is_timed_on_request_and_remembered(
     assert jt.performance_info(limited)["times_one_env"] == 6.0
 
 
-def performance_like(speed: float) -> Any:
+def performance_like(speed):
     from jaxtrade.runs.sizing import Measured
 
     return Measured(0, speed, 0, 0.0)
 
 
-def test_a_run_of_an_earlier_version_has_the_figures_that_it_wrote() -> None:
+def test_a_run_of_an_earlier_version_has_the_figures_that_it_wrote():
     info = jt.performance_info(OLD)
     assert (
         info["steps_per_second"]
@@ -231,7 +227,7 @@ def test_a_run_of_an_earlier_version_has_the_figures_that_it_wrote() -> None:
 
 
 @pytest.mark.slow
-def test_an_unfinished_run_has_no_figures(limited: Path, tmp_path: Path) -> None:
+def test_an_unfinished_run_has_no_figures(limited, tmp_path):
     path = tmp_path / "unfinished"
     shutil.copytree(limited, path)
     (path / "summary.json").unlink()
@@ -240,9 +236,7 @@ def test_an_unfinished_run_has_no_figures(limited: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_the_command_prints_them(
-    limited: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_prints_them(limited, monkeypatch, capsys):
     result = jt.open_run(limited)
     monkeypatch.setattr(
         training, "run", lambda *given: training.RunResult(limited, cast(Any, None), {}, 0)
@@ -254,7 +248,7 @@ def test_the_command_prints_them(
     assert re.search(r"^measured .*:\n  steps per second +[\d,.]+", out, re.MULTILINE)
 
 
-def test_no_speed_stands_in_the_package_as_a_literal() -> None:
+def test_no_speed_stands_in_the_package_as_a_literal():
     """A speed-up or a steps/s figure in the package's own text would be a claim, and not a
     measurement.
     """
@@ -276,15 +270,13 @@ def test_no_speed_stands_in_the_package_as_a_literal() -> None:
 
 
 @pytest.mark.slow
-def test_eager_compiles_no_training_program(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_eager_compiles_no_training_program(monkeypatch, tmp_path):
     made = list[str]()
 
     class Recorded(Programs):
         """Compiles, and remembers what it was asked for."""
 
-        def begin(self, name: str, *given: Any, **more: Any) -> Any:
+        def begin(self, name, *given, **more):
             made.append(name)
             return super().begin(name, *given, **more)
 
@@ -297,7 +289,7 @@ def test_eager_compiles_no_training_program(
     assert rundir.read_run(path)[0].compute.eager, "a resume runs without jit too"
 
 
-def test_the_flag_sets_the_key(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_flag_sets_the_key(capsys):
     assert load_config(None).compute.eager is False
     config = resolve(build_parser().parse_args(["train", "--test", "--eager", "--timesteps", "1"]))
     assert config.compute.eager

@@ -127,7 +127,7 @@ SMALL = (
 )
 
 
-def jaxtrade(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def jaxtrade(folder, *words):
     """The command line in a process of its own, with `folder` as the current one."""
     paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     return subprocess.run(
@@ -146,27 +146,25 @@ def jaxtrade(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_module_that_is_not_there_is_refused_before_anything_is_read(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    capsys,
+):
     assert main(["train", "--import", "no_such_parts"]) == 2
     assert "module 'no_such_parts'" in capsys.readouterr().err
 
 
-def test_what_a_users_module_lacks_is_not_hidden(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_users_module_lacks_is_not_hidden(tmp_path, monkeypatch):
     (tmp_path / "half_parts.py").write_text("import no_such_library\n", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModuleNotFoundError, match="no_such_library"):
         load_config(None, ["imports=[half_parts]"])
 
 
-def test_a_built_in_feature_is_never_taken_over() -> None:
+def test_a_built_in_feature_is_never_taken_over():
     for name in ("close", "sma_20"):
         with pytest.raises(ConfigError, match=f"feature '{name}' exists already"):
             register_feature(FeatureSpec(name, "price", 1, "my own"), lambda bars, spec: bars.close)
 
 
-def test_a_resumed_run_keeps_its_modules(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_resumed_run_keeps_its_modules(capsys):
     assert main(["train", "--resume", "nowhere", "--import", "my_parts"]) == 2
     assert "drop --import" in capsys.readouterr().err

@@ -5,7 +5,6 @@ transfer, replay.
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import numpy as np
 import pytest
@@ -47,7 +46,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory) -> Any:
+def trained(tmp_path_factory):
     return run(load_config("quickstart", SMALL), tmp_path_factory.mktemp("runs") / "pairs")
 
 

@@ -5,17 +5,13 @@ its resumption.
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtrade.config import RunConfig, load_config
-from jaxtrade.runs.result import RunResult
-from jaxtrade.runs.setup import Setup
+from jaxtrade.config import load_config
 from jaxtrade.runs.train import resume, run
 from jaxtrade.training.population import Stack
 
@@ -55,15 +51,15 @@ FIGURES = (
 ORDER = np.array([2, 0, 1])
 
 
-def config(learner: str, *more: str) -> RunConfig:
+def config(learner, *more):
     return load_config("quickstart", (*SMALL, *LEARNERS[learner], *more))
 
 
-def updated(setup: Setup, keys: jax.Array) -> tuple[Any, dict[str, np.ndarray]]:
+def updated(setup, keys):
     """All agents after two updates, and the metrics of the second."""
     algorithm = setup.stack.wrap(setup.algorithm)
 
-    def both(state: Any, params: Any) -> Any:
+    def both(state, params):
         state, _ = algorithm.update(state, params, None)
         return algorithm.update(state, params, None)
 
@@ -73,12 +69,12 @@ def updated(setup: Setup, keys: jax.Array) -> tuple[Any, dict[str, np.ndarray]]:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
+def whole(tmp_path_factory):
     return run(config("ppo"), tmp_path_factory.mktemp("runs") / "shared")
 
 
 @pytest.mark.slow
-def test_a_resumed_run_ends_in_the_same_bits(whole: RunResult, tmp_path: Path) -> None:
+def test_a_resumed_run_ends_in_the_same_bits(whole, tmp_path):
     stopped = tmp_path / "stopped"
     shutil.copytree(whole.path, stopped)
     shutil.rmtree(stopped / "checkpoints" / "update-00000004")
@@ -91,6 +87,6 @@ def test_a_resumed_run_ends_in_the_same_bits(whole: RunResult, tmp_path: Path) -
         np.testing.assert_array_equal(a, b)
 
 
-def test_agents_meet_only_if_they_share_a_market() -> None:
+def test_agents_meet_only_if_they_share_a_market():
     assert Stack.of_run(load_config("quickstart", ["train.num_seeds=3"])) == Stack((3,))
     assert Stack.of_run(config("ppo")) != Stack((3,))

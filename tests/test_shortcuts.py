@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from jaxtrade.config import dump_config, load_config, make_config, read_values
@@ -28,13 +26,13 @@ KEYED = {"key_env": "OPENAI_API_KEY", "tokens_key": "max_completion_tokens"}
         ("recorded:ollama.jsonl", "recorded:ollama.jsonl", {}),
     ],
 )
-def test_a_configuration_resolves_it(kind: str, plain: str, options: dict[str, Any]) -> None:
+def test_a_configuration_resolves_it(kind, plain, options):
     assert resolved(kind) == (plain, options)
     chosen = load_config("advised", [f'advisor.kind="{kind}"'])
     assert (chosen.advisor.kind, chosen.advisor.options) == (plain, options)
 
 
-def test_given_options_come_first() -> None:
+def test_given_options_come_first():
     chosen = load_config(
         "advised",
         [
@@ -54,7 +52,7 @@ def test_given_options_come_first() -> None:
     assert "key_env" not in file.advisor.options
 
 
-def test_what_is_written_holds_no_shortcut(tmp_path: Any) -> None:
+def test_what_is_written_holds_no_shortcut(tmp_path):
     """A run's configuration is read again as it was written, and does not depend on what a short
     name means then.
     """
@@ -73,12 +71,12 @@ def test_what_is_written_holds_no_shortcut(tmp_path: Any) -> None:
         (['advisor.kind="ollama:a"', "advisor.options.model=b"], "name two models"),
     ],
 )
-def test_what_names_no_server(overrides: list[str], words: str) -> None:
+def test_what_names_no_server(overrides, words):
     with pytest.raises(ConfigError, match=words):
         load_config("advised", overrides)
 
 
-def test_a_server_alone_can_be_named() -> None:
+def test_a_server_alone_can_be_named():
     assert base_url("ollama") == (OLLAMA, {})
     assert base_url("openai:") == (OPENAI, KEYED)
     assert base_url("vllm:http://127.0.0.1:8000").kind == "http://127.0.0.1:8000/v1"

@@ -12,7 +12,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,15 +29,15 @@ SHOWN = [page for page in PAGES if page.parent == DOCS / "howto"] + [DOCS / "tut
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 
-def text_of(page: Path) -> str:
+def text_of(page):
     return page.read_text(encoding="utf-8")
 
 
-def prose(page: Path) -> str:
+def prose(page):
     return re.sub(r"```.*?```", "", text_of(page), flags=re.DOTALL)
 
 
-def blocks(page: Path, *kinds: str) -> list[tuple[str, str]]:
+def blocks(page, *kinds):
     """(kind, text) of the fenced blocks of some kinds, in order; a line that ends in a backslash is
     joined.
     """
@@ -46,7 +45,7 @@ def blocks(page: Path, *kinds: str) -> list[tuple[str, str]]:
     return [(kind, re.sub(r"\\\n\s*", "", text)) for kind, text in found if kind in kinds]
 
 
-def commands(page: Path) -> list[str]:
+def commands(page):
     """The `jaxtrade` commands of a page: in blocks of shell, and in its prose."""
     shell = [
         line.partition(" #")[0].strip()
@@ -60,20 +59,20 @@ def commands(page: Path) -> list[str]:
     ]
 
 
-def anchor(heading: str) -> str:
+def anchor(heading):
     """The anchor of a heading, as the site makes it."""
     plain = re.sub(r"[^\w\s-]", "", heading.replace("`", "")).strip().lower()
     return re.sub(r"[-\s]+", "-", plain)
 
 
-def nav_files(entries: list[object]) -> Iterator[str]:
+def nav_files(entries):
     for entry in entries:
         value = next(iter(entry.values())) if isinstance(entry, dict) else entry
         yield from nav_files(value) if isinstance(value, list) else [str(value)]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_lead_somewhere(page):
     for link in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
         if "://" in link:
             continue
@@ -86,7 +85,7 @@ def test_links_lead_somewhere(page: Path) -> None:
             )
 
 
-def test_every_page_has_its_place() -> None:
+def test_every_page_has_its_place():
     config = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
     listed = list(nav_files(config["nav"]))
     pages = {page.relative_to(DOCS).as_posix() for page in [*PAGES, *DOCS.rglob("*.ipynb")]}
@@ -101,23 +100,23 @@ def test_every_page_has_its_place() -> None:
     assert config["theme"]["font"] is False, "the site asks no other host for fonts"
 
 
-def test_the_reference_has_every_public_name_once() -> None:
+def test_the_reference_has_every_public_name_once():
     named = re.findall(r"^::: jaxtrade\.(\w+)$", text_of(DOCS / "api.md"), re.MULTILINE)
     assert sorted(named) == sorted(jaxtrade.__all__)
 
 
 @pytest.mark.parametrize("page", SHOWN, ids=lambda page: page.stem)
-def test_commands_parse(page: Path) -> None:
+def test_commands_parse(page):
     for command in commands(page):
         build_parser().parse_args(shlex.split(command)[1:])
 
 
-def test_commands_were_found() -> None:
+def test_commands_were_found():
     assert len(commands(DOCS / "tutorial.md")) >= 5
     assert sum(len(commands(page)) for page in SHOWN) >= 20
 
 
-def run_in(folder: Path, kind: str, text: str) -> str:
+def run_in(folder, kind, text):
     """Run one block of a page in `folder` -> what it printed. `jaxtrade` is that of this
     checkout.
     """
@@ -144,7 +143,7 @@ def run_in(folder: Path, kind: str, text: str) -> str:
 
 
 @pytest.mark.slow
-def test_the_tutorial_runs_as_printed(tmp_path: Path) -> None:
+def test_the_tutorial_runs_as_printed(tmp_path):
     """The page that compares runs is read with the two runs of the tutorial."""
     said = []
     for kind, text in blocks(DOCS / "tutorial.md", "python", "bash"):
@@ -160,7 +159,7 @@ def test_the_tutorial_runs_as_printed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_python_page_runs_as_printed(tmp_path: Path) -> None:
+def test_the_python_page_runs_as_printed(tmp_path):
     code = "\n".join(text for _, text in blocks(DOCS / "python.md", "python"))
     said = run_in(tmp_path, "python", code)
     assert not missing(said, "mean 'total_timesteps'", "several sections", "'kind'")
@@ -168,14 +167,14 @@ def test_the_python_page_runs_as_printed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_first_page_runs_as_printed(tmp_path: Path) -> None:
+def test_the_first_page_runs_as_printed(tmp_path):
     [(kind, text)] = blocks(DOCS / "index.md", "python")
     assert "greedy" in run_in(tmp_path, kind, text)
     assert (tmp_path / "equity.png").stat().st_size > 10_000
 
 
 @pytest.mark.slow
-def test_parts_of_your_own_train_as_printed(tmp_path: Path) -> None:
+def test_parts_of_your_own_train_as_printed(tmp_path):
     """The three modules in one short run."""
     for name in ("reward", "feature", "network"):
         [(_, text)] = blocks(DOCS / "howto" / f"own_{name}.md", "python")
@@ -207,7 +206,7 @@ def test_parts_of_your_own_train_as_printed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_notebook_runs_and_shows_what_the_site_shows(tmp_path: Path) -> None:
+def test_the_notebook_runs_and_shows_what_the_site_shows(tmp_path):
     pytest.importorskip("nbclient", reason='nbclient is not installed: pip install -e ".[docs]"')
     kept = notebook.read()
     shown = [[output.output_type for output in cell.get("outputs", [])] for cell in kept.cells]

@@ -7,14 +7,13 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 
 from jaxtrade import cli
-from jaxtrade.config import RunConfig, load_config
+from jaxtrade.config import load_config
 from jaxtrade.curriculum.start import start_check
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
@@ -41,24 +40,24 @@ TINY = (
 )
 
 
-def config(task: str, *more: str) -> RunConfig:
+def config(task, *more):
     return load_config("quickstart", (*TINY, f"env.task={task}", *more))
 
 
 @pytest.fixture(scope="module")
-def entry(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def entry(tmp_path_factory):
     return run(config("entry"), tmp_path_factory.mktemp("runs") / "entry").path
 
 
 @pytest.fixture(scope="module")
-def manage(entry: Path) -> Path:
+def manage(entry):
     return run(
         config("manage", "transfer.open_until=0.5"), entry.parent / "manage", load_source(entry)
     ).path
 
 
 @pytest.mark.slow
-def test_the_transferred_policy_does_what_its_source_did(entry: Path) -> None:
+def test_the_transferred_policy_does_what_its_source_did(entry):
     source = load_source(entry)
     setup = prepare(adopt(config("manage"), source))
     begun = transferred(setup, source)
@@ -78,7 +77,7 @@ def test_the_transferred_policy_does_what_its_source_did(entry: Path) -> None:
     assert check["net_profit"]["source"] == check["net_profit"]["transferred"]
 
 
-def test_every_step_of_the_way_adds_names_and_loses_none() -> None:
+def test_every_step_of_the_way_adds_names_and_loses_none():
     """entry -> manage -> advised -> advised with an advice block, in both scalings."""
     for scaling in ("relative", "seed"):
         chain = [
@@ -101,7 +100,7 @@ def test_every_step_of_the_way_adds_names_and_loses_none() -> None:
 
 
 @pytest.mark.slow
-def test_other_weights_are_reported_apart(entry: Path) -> None:
+def test_other_weights_are_reported_apart(entry):
     """The comparison can fail."""
     source = load_source(entry)
     setup = prepare(adopt(config("manage"), source))
@@ -113,7 +112,7 @@ def test_other_weights_are_reported_apart(entry: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_first_comparison_is_under_the_new_conditions(entry: Path) -> None:
+def test_the_first_comparison_is_under_the_new_conditions(entry):
     """Other account, costs and brackets than the source was trained with change both sides
     alike.
     """
@@ -130,7 +129,7 @@ def test_the_first_comparison_is_under_the_new_conditions(entry: Path) -> None:
     assert start_check(source, setup, begun)["equal"] is True
 
 
-def leaves(path: Path) -> list[np.ndarray]:
+def leaves(path):
     source = load_source(path)
     return [
         np.asarray(x) for x in jax.tree.leaves((source.params, source.normaliser, source.opt_state))
@@ -139,7 +138,7 @@ def leaves(path: Path) -> list[np.ndarray]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("update", [0, 2])
-def test_resumes_to_the_same_bits(entry: Path, manage: Path, tmp_path: Path, update: int) -> None:
+def test_resumes_to_the_same_bits(entry, manage, tmp_path, update):
     del entry
     copy = tmp_path / "manage"
     shutil.copytree(manage, copy)
@@ -152,7 +151,7 @@ def test_resumes_to_the_same_bits(entry: Path, manage: Path, tmp_path: Path, upd
 
 
 @pytest.mark.slow
-def test_continue_takes_the_optimiser_along(entry: Path, tmp_path: Path) -> None:
+def test_continue_takes_the_optimiser_along(entry, tmp_path):
     target = tmp_path / "more"
     assert (
         cli.main(
@@ -195,12 +194,12 @@ def test_continue_takes_the_optimiser_along(entry: Path, tmp_path: Path) -> None
         ),
     ],
 )
-def test_what_does_not_fit_is_refused(entry: Path, task: str, change: str, message: str) -> None:
+def test_what_does_not_fit_is_refused(entry, task, change, message):
     with pytest.raises(ConfigError, match=message):
         adopt(config(task, change), load_source(entry))
 
 
-def test_a_freeze_as_long_as_the_run_is_refused() -> None:
+def test_a_freeze_as_long_as_the_run_is_refused():
     with pytest.raises(
         ConfigError, match=r"adapter_freeze \(1\) is a share of the run and must be below 1"
     ):
@@ -209,7 +208,7 @@ def test_a_freeze_as_long_as_the_run_is_refused() -> None:
         run(config("manage", "network.adapter=8"))
 
 
-def test_a_missing_source_is_exit_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_source_is_exit_2(tmp_path, capsys):
     for flag in ("--from", "--continue"):
         assert (
             cli.main(["train", flag, str(tmp_path / "none"), "--run-dir", str(tmp_path / "new")])
@@ -220,7 +219,7 @@ def test_a_missing_source_is_exit_2(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.slow
-def test_a_run_that_saved_nothing_is_refused(entry: Path, tmp_path: Path) -> None:
+def test_a_run_that_saved_nothing_is_refused(entry, tmp_path):
     copy = tmp_path / "entry"
     shutil.copytree(entry, copy)
     shutil.rmtree(copy / "checkpoints")
@@ -229,7 +228,7 @@ def test_a_run_that_saved_nothing_is_refused(entry: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_closed_actions_are_part_of_the_policy(entry: Path) -> None:
+def test_closed_actions_are_part_of_the_policy(entry):
     source = load_source(entry)
     setup = prepare(adopt(config("manage"), source))
     policy = policy_of(transferred(setup, source).state)
@@ -238,7 +237,7 @@ def test_closed_actions_are_part_of_the_policy(entry: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_policy_exported_while_opening_acts_as_the_run_does(entry: Path, tmp_path: Path) -> None:
+def test_a_policy_exported_while_opening_acts_as_the_run_does(entry, tmp_path):
     source = load_source(entry)
     setup = prepare(adopt(config("manage"), source))
     policy = policy_of(transferred(setup, source).state)
@@ -257,7 +256,7 @@ def test_a_policy_exported_while_opening_acts_as_the_run_does(entry: Path, tmp_p
 
 
 @pytest.mark.slow
-def test_a_source_that_is_still_opening_is_refused(manage: Path, tmp_path: Path) -> None:
+def test_a_source_that_is_still_opening_is_refused(manage, tmp_path):
     copy = tmp_path / "manage"
     shutil.copytree(manage, copy)
     for number, path in checkpoint.list_checkpoints(copy / "checkpoints"):
@@ -271,7 +270,7 @@ def test_a_source_that_is_still_opening_is_refused(manage: Path, tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_the_ratio_is_one_while_actions_open(entry: Path) -> None:
+def test_the_ratio_is_one_while_actions_open(entry):
     """The rollout's log-probabilities and the loss's are of the same opened policy, at every stage
     of the opening.
     """

@@ -12,7 +12,7 @@ from jaxtrade.progress.plain import Plain
 from jaxtrade.storage.sparse import MOST_LINES, worth_a_line
 
 
-def chunks(total: int, size: int) -> list[list[dict]]:
+def chunks(total, size):
     return [
         [{"update": u + 1, "total_updates": total} for u in range(start, min(start + size, total))]
         for start in range(0, total, size)
@@ -20,7 +20,7 @@ def chunks(total: int, size: int) -> list[list[dict]]:
 
 
 @pytest.mark.parametrize(("total", "size"), [(65, 5), (100, 1), (500, 5)])
-def test_a_short_run_shows_every_chunk(total: int, size: int) -> None:
+def test_a_short_run_shows_every_chunk(total, size):
     assert all(worth_a_line(rows) for rows in chunks(total, size))
 
 
@@ -32,7 +32,7 @@ def test_a_short_run_shows_every_chunk(total: int, size: int) -> None:
         (12_345, 5),
     ],
 )
-def test_a_long_run_shows_at_most_a_hundred_chunks_and_the_last(total: int, size: int) -> None:
+def test_a_long_run_shows_at_most_a_hundred_chunks_and_the_last(total, size):
     every = chunks(total, size)
     shown = [i for i, rows in enumerate(every) if worth_a_line(rows)]
     assert len(shown) <= MOST_LINES
@@ -41,7 +41,7 @@ def test_a_long_run_shows_at_most_a_hundred_chunks_and_the_last(total: int, size
     assert max(gaps) <= math.ceil(len(every) / MOST_LINES), "evenly spread"
 
 
-def test_plain_lines_keep_to_it() -> None:
+def test_plain_lines_keep_to_it():
     stream = io.StringIO()
     sink = Plain(stream)
     for rows in chunks(1000, 1):

@@ -9,7 +9,6 @@ import itertools
 import json
 import math
 import random
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -43,7 +42,7 @@ from tests.env import worlds
 from tests.messages import missing
 
 
-def swept(*overrides: str, **sweep: Any):
+def swept(*overrides, **sweep):
     return (
         load_config("quickstart", overrides).model_copy()
         if not sweep
@@ -90,7 +89,7 @@ def test_an_agents_configuration_is_that_of_the_agent_alone():
 
 
 @given(st.integers(0, 2**31 - 1), st.integers(1, 6))
-def test_drawn_combinations_are_distinct_and_repeatable(seed: int, count: int):
+def test_drawn_combinations_are_distinct_and_repeatable(seed, count):
     config = swept(f"seed={seed}", keys=RATES | {"costs.slippage": [0, 1, 2]}, random=count)
     found = [tuple(each.values()) for each in settings_of(config.sweep, seed)]
     assert len(set(found)) == count == config.agents
@@ -130,7 +129,7 @@ def test_drawn_numbers_lie_in_their_range_with_four_digits():
         ("path", None),
     ],
 )
-def test_ranges(text: object, found: Range | None):
+def test_ranges(text, found):
     assert range_of(text) == found
 
 
@@ -160,7 +159,7 @@ def test_a_logarithmic_range_of_whole_numbers_has_both_ends():
         ({"keys": RATES, "optuna": 4, "random": 2}, "proposes the settings itself"),
     ],
 )
-def test_contradictions_are_named(sweep: dict[str, Any], message: str):
+def test_contradictions_are_named(sweep, message):
     with pytest.raises(ConfigError, match=message):
         swept(**sweep)
 
@@ -178,7 +177,7 @@ def test_a_population_and_a_sweep_are_not_mixed():
         ("account.preset", ["no_such_account"], "no_such_account"),
     ],
 )
-def test_a_setting_that_is_at_fault_is_named(key: str, values: list[Any], message: str):
+def test_a_setting_that_is_at_fault_is_named(key, values, message):
     with pytest.raises(ConfigError, match=message):
         check(swept(keys={key: values}))
 
@@ -186,7 +185,7 @@ def test_a_setting_that_is_at_fault_is_named(key: str, values: list[Any], messag
 # --- programs ---------------------------------------------------------------------------------------------------------
 
 
-def members(*overrides: str, **sweep: Any) -> list[tuple[int, ...]]:
+def members(*overrides, **sweep):
     return [group.agents for group in agents.groups_of(swept(*overrides, **sweep))]
 
 
@@ -213,7 +212,7 @@ def members(*overrides: str, **sweep: Any) -> list[tuple[int, ...]]:
         ({"env.window": [4, 8, 16]}, 3),
     ],
 )
-def test_numbers_share_a_program_and_other_keys_do_not(keys: dict[str, list[Any]], programs: int):
+def test_numbers_share_a_program_and_other_keys_do_not(keys, programs):
     assert len(members(keys=keys)) == programs
 
 
@@ -274,12 +273,12 @@ def test_the_folder_of_several_programs_is_no_run(tmp_path):
 @pytest.mark.parametrize(
     ("algorithm", "kind"), [("ppo", HParams), ("dqn", DQNHParams), ("pqn", PQNHParams)]
 )
-def test_tunable_keys_are_the_floats_of_the_state(algorithm: str, kind: Any):
+def test_tunable_keys_are_the_floats_of_the_state(algorithm, kind):
     assert set(TUNABLE[algorithm]) == set(kind.__dataclass_fields__)
 
 
 @pytest.mark.parametrize("end", ["null", "0.001"])
-def test_tunable_floats_are_those_that_a_state_begins_with(end: str):
+def test_tunable_floats_are_those_that_a_state_begins_with(end):
     config = load_config("quickstart", [f"ppo.ent_coef_end={end}", "ppo.ent_coef=0.02"])
     state = make_hparams(config.ppo)
     assert {name: jnp.float32(value) for name, value in tunable_floats(config).items()} == {
@@ -387,7 +386,7 @@ def test_python_takes_the_same_keys():
     )
 
 
-def test_a_fault_of_every_setting_is_told_once(capsys: pytest.CaptureFixture[str]):
+def test_a_fault_of_every_setting_is_told_once(capsys):
     assert main(["train", "--sweep", "ppo.learing_rate=1e-3,1e-4,1e-5"]) == 2
     assert capsys.readouterr().err.count("'ppo.learing_rate'") == 1
 
@@ -400,13 +399,13 @@ def test_a_fault_of_every_setting_is_told_once(capsys: pytest.CaptureFixture[str
         (["a.b=1", "a.b=2"], "'a.b' is given twice"),
     ],
 )
-def test_flags_that_are_no_sweep(written: list[str], message: str):
+def test_flags_that_are_no_sweep(written, message):
     with pytest.raises(ConfigError, match=message):
         sweep_flags(written)
 
 
 @pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
-def test_the_largest_population_that_fits_is_named_and_fits(algorithm: str):
+def test_the_largest_population_that_fits_is_named_and_fits(algorithm):
     size = ["dqn.buffer_size=65536"] if algorithm == "dqn" else []
     own = ["rollout.num_envs=1024", f"algorithm={algorithm}", *size]
     limit = 2_000_000_000

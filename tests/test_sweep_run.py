@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -42,13 +40,13 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def counted() -> Any:
+def counted():
     """The programs of chunks that are compiled while a run trains, by their names."""
     compiled: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
         original = chunk.compile_chunk
 
-        def compile_chunk(*arguments: Any, **options: Any) -> Any:
+        def compile_chunk(*arguments, **options):
             compiled.append("chunk")
             return original(*arguments, **options)
 
@@ -57,13 +55,13 @@ def counted() -> Any:
 
 
 @pytest.fixture(scope="module")
-def trained(counted, tmp_path_factory) -> Any:
+def trained(counted, tmp_path_factory):
     result = run(load_config("quickstart", SWEEP), tmp_path_factory.mktemp("runs") / "sweep")
     assert counted == ["chunk"]
     return result
 
 
-def final_state(path: Path) -> Any:
+def final_state(path):
     setup, _ = evaluation.open_run(path)
     like = jax.eval_shape(
         setup.stack.wrap(setup.algorithm).init, setup.stack.keys(3), setup.trained_params

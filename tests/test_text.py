@@ -7,19 +7,19 @@ import pytest
 from jaxtrade.text import aligned, in_short, note_line, printable, ruled, year_runs
 
 
-def test_words_stand_left_and_figures_right() -> None:
+def test_words_stand_left_and_figures_right():
     assert aligned(
         [["", "net", "trades"], ["flat", "0.00", "0"], ["random", "-1,250.50", "12"]]
     ) == ["              net  trades", "flat         0.00       0", "random  -1,250.50      12"]
 
 
-def test_other_columns_may_be_words_and_no_line_ends_in_blanks() -> None:
+def test_other_columns_may_be_words_and_no_line_ends_in_blanks():
     assert aligned(
         [["side", "x", "also"], ["ours", "10", "two cores"], ["theirs", "7", ""]], left=(0, 2)
     ) == ["side     x  also", "ours    10  two cores", "theirs   7"]
 
 
-def test_a_shorter_row_is_text_that_widens_nothing() -> None:
+def test_a_shorter_row_is_text_that_widens_nothing():
     assert aligned(
         [
             ["", "greedy", "flat"],
@@ -35,7 +35,7 @@ def test_a_shorter_row_is_text_that_widens_nothing() -> None:
     ]
 
 
-def test_a_rule_is_as_long_as_the_longest_line() -> None:
+def test_a_rule_is_as_long_as_the_longest_line():
     assert ruled(["a", "bcd"]) == ["a", "---", "bcd"]
 
 
@@ -48,11 +48,11 @@ def test_a_rule_is_as_long_as_the_longest_line() -> None:
         ([2008, 2009, 2011, 2013, 2014], "2008..2009, 2011, 2013..2014"),
     ],
 )
-def test_years_in_short(years: list[int], text: str) -> None:
+def test_years_in_short(years, text):
     assert year_runs(years) == text
 
 
-def test_notes_that_differ_in_numbers_alone_are_one_line() -> None:
+def test_notes_that_differ_in_numbers_alone_are_one_line():
     lines = [
         "run a",
         "note: EURUSD: 2013-01-02: 2 of 24 scheduled bars missing (8 %)",
@@ -66,13 +66,13 @@ def test_notes_that_differ_in_numbers_alone_are_one_line() -> None:
     assert in_short(lines, "a/run.log") == ["run a", lines[1] + more, lines[2], *lines[4:]]
 
 
-def test_a_note_that_warns_is_a_warning() -> None:
+def test_a_note_that_warns_is_a_warning():
     assert note_line("EURUSD: WARNING: a.csv: shifted") == "warning: EURUSD: a.csv: shifted"
     assert note_line("WARNING: a.csv: shifted") == "warning: a.csv: shifted"
     assert note_line("column 'Date'") == "note: column 'Date'"
 
 
-def test_what_others_wrote_moves_no_cursor() -> None:
+def test_what_others_wrote_moves_no_cursor():
     assert (
         printable("a\x1b[2Jb\r\x07\u202e\udce9 é\tc\nd")
         == "a\\x1b[2Jb\\r\\x07\\u202e\\udce9 é\tc\nd"

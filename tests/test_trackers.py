@@ -12,9 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,11 +44,11 @@ TINY = [
 ]
 
 
-def absent(name: str) -> None:
+def absent(name):
     return None
 
 
-def row(update: int, **values: Any) -> dict[str, Any]:
+def row(update, **values):
     return {"update": update, "steps": 32 * update, "total_updates": 4, "seconds": 1.0, **values}
 
 
@@ -58,7 +56,7 @@ def row(update: int, **values: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_missing_package_is_named_with_what_to_install(kind: str) -> None:
+def test_a_missing_package_is_named_with_what_to_install(kind):
     with pytest.raises(
         ConfigError,
         match=rf"train\.tracker={kind}: {kind} is not installed: pip install "
@@ -68,7 +66,7 @@ def test_a_missing_package_is_named_with_what_to_install(kind: str) -> None:
     check_tracker("none", False, {}, absent)
 
 
-def test_online_needs_a_tracker_and_a_place() -> None:
+def test_online_needs_a_tracker_and_a_place():
     with pytest.raises(ConfigError, match="there is no tracker"):
         check_names(make_config({"train": {"tracker_online": True}}))
     for kind, name in (("trackio", "TRACKIO_SPACE_ID"), ("mlflow", "MLFLOW_TRACKING_URI")):
@@ -78,7 +76,7 @@ def test_online_needs_a_tracker_and_a_place() -> None:
     check_tracker("wandb", True, {}, bool)
 
 
-def test_a_resumed_run_keeps_its_name(tmp_path: Path) -> None:
+def test_a_resumed_run_keeps_its_name(tmp_path):
     name = run_name(tmp_path, False)
     assert name.startswith(f"{tmp_path.name}-")
     assert run_name(tmp_path, True) == name
@@ -88,9 +86,7 @@ def test_a_resumed_run_keeps_its_name(tmp_path: Path) -> None:
 # --- what a tracker gets ---------------------------------------------------------------------------------------------
 
 
-def sink_of(
-    folder: Path, kind: str = "wandb", resumed: bool = False, online: bool = False, **others: Any
-) -> tuple[TrackerSink, list[str]]:
+def sink_of(folder, kind="wandb", resumed=False, online=False, **others):
     folder.mkdir(exist_ok=True)
     told: list[str] = []
     about = About(folder, run_name(folder, resumed), resumed, online, {"seed": 1})
@@ -100,22 +96,20 @@ def sink_of(
 class Recorder:
     """A tracker that keeps what it gets."""
 
-    def __init__(self, about: About) -> None:
+    def __init__(self, about):
         self.got: list[Any] = [about.name]
 
-    def log(self, rows: Any) -> None:
+    def log(self, rows):
         self.got += rows
 
-    def event(self, text: str, update: int) -> None:
+    def event(self, text, update):
         self.got.append((update, text))
 
-    def close(self) -> None:
+    def close(self):
         self.got.append("closed")
 
 
-def test_rows_events_and_figures_come_in_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_events_and_figures_come_in_order(tmp_path, monkeypatch):
     made: list[Recorder] = []
     monkeypatch.setattr(
         trackers, "MAKERS", {"wandb": lambda about: made.append(Recorder(about)) or made[0]}
@@ -141,7 +135,7 @@ def test_rows_events_and_figures_come_in_order(
 
 
 @pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+def package(tmp_path, monkeypatch):
     """Makes a package `wandb` of some text, which is found before any other."""
     folder = tmp_path / "packages"
     folder.mkdir()
@@ -151,7 +145,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.setattr(interrupt._STATE, "abandoned", False)
 
-    def write(text: str) -> None:
+    def write(text):
         (folder / "wandb.py").write_text(FAKE + text)
         monkeypatch.delitem(sys.modules, "wandb", raising=False)
 
@@ -188,13 +182,13 @@ def init(**keys):
     ],
 )
 def test_nothing_is_sent_unless_the_user_says_so(
-    variable: str | None,
-    online: bool,
-    mode: str,
-    package: Callable[[str], None],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    variable,
+    online,
+    mode,
+    package,
+    tmp_path,
+    monkeypatch,
+):
     package("")
     monkeypatch.delenv("WANDB_MODE", raising=False)
     if variable is not None:
@@ -224,9 +218,7 @@ def test_nothing_is_sent_unless_the_user_says_so(
     ],
     ids=["import", "init", "log", "finish", "exit"],
 )
-def test_a_tracker_that_raises_costs_one_line(
-    text: str, package: Callable[[str], None], tmp_path: Path
-) -> None:
+def test_a_tracker_that_raises_costs_one_line(text, package, tmp_path):
     package(text)
     sink, told = sink_of(tmp_path / "run")
     for update in range(20):
@@ -251,9 +243,7 @@ def test_a_tracker_that_raises_costs_one_line(
     ],
     ids=["import", "init", "log", "finish"],
 )
-def test_a_tracker_that_hangs_costs_one_line_and_its_patience(
-    text: str, package: Callable[[str], None], tmp_path: Path
-) -> None:
+def test_a_tracker_that_hangs_costs_one_line_and_its_patience(text, package, tmp_path):
     package(text)
     sink, told = sink_of(tmp_path / "run", patience=0.2)
     begun = time.monotonic()
@@ -267,9 +257,7 @@ def test_a_tracker_that_hangs_costs_one_line_and_its_patience(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_tracker_that_replaces_a_signal_handler_costs_one_line(
-    number: signal.Signals, package: Callable[[str], None], tmp_path: Path
-) -> None:
+def test_a_tracker_that_replaces_a_signal_handler_costs_one_line(number, package, tmp_path):
     package(f"signal.signal({int(number)}, lambda *_: None)")
     before = signal.getsignal(number)
     sink, told = sink_of(tmp_path / "run")
@@ -279,9 +267,7 @@ def test_a_tracker_that_replaces_a_signal_handler_costs_one_line(
     assert "signal" in line
 
 
-def test_a_tracker_that_falls_behind_is_given_up(
-    package: Callable[[str], None], tmp_path: Path
-) -> None:
+def test_a_tracker_that_falls_behind_is_given_up(package, tmp_path):
     package("time.sleep(1)")
     sink, told = sink_of(tmp_path / "run", patience=60.0)
     for update in range(2 * ROOM):
@@ -292,9 +278,7 @@ def test_a_tracker_that_falls_behind_is_given_up(
     assert len(told) == 1
 
 
-def test_the_line_has_no_key(
-    package: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_line_has_no_key(package, tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_API_KEY", "abc123def456")
     package(
         "raise ValueError('no access with ' + os.environ['WANDB_API_KEY'] + ' to https://me:pass@host/x')"
@@ -305,7 +289,7 @@ def test_the_line_has_no_key(
     assert "no access with $WANDB_API_KEY to https://host/x" in line
 
 
-def train(path: Path, kind: str) -> subprocess.CompletedProcess[str]:
+def train(path, kind):
     """A tiny run in a process of its own."""
     words = ["train", "--run-dir", str(path), *TINY, "--set", f"train.tracker={kind}"]
     return subprocess.run(
@@ -324,9 +308,7 @@ def train(path: Path, kind: str) -> subprocess.CompletedProcess[str]:
     ],
     ids=["raises", "hangs"],
 )
-def test_a_run_whose_tracker_fails_ends_as_without_one(
-    text: str, package: Callable[[str], None], tmp_path: Path
-) -> None:
+def test_a_run_whose_tracker_fails_ends_as_without_one(text, package, tmp_path):
     package(text)
     plain, tracked = tmp_path / "plain", tmp_path / "tracked"
     first, second = train(plain, "none"), train(tracked, "wandb")
@@ -344,18 +326,18 @@ HOSTS: set[str] = set()  # where Python opened connections
 SECRET = "sk-a-key-that-no-file-may-hold"
 
 
-def hook(name: str, arguments: tuple[Any, ...]) -> None:
+def hook(name, arguments):
     if name == "socket.connect" and not isinstance(arguments[1], str | bytes):
         HOSTS.add(str(arguments[1][0]))
 
 
-def real(kind: str) -> None:
+def real(kind):
     """Skip unless the package of a tracker is installed."""
     if find_spec(kind) is None:
         pytest.skip(f'{kind} is not installed: pip install -e ".[trackers]" (docs/checks.md)')
 
 
-def wandb_history(folder: Path) -> list[dict[str, Any]]:
+def wandb_history(folder):
     """The history of an offline run: a log of records in blocks of 32 KiB, each with checksum,
     length and type.
     """
@@ -382,7 +364,7 @@ def wandb_history(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
-def trackio_history(folder: Path) -> list[dict[str, Any]]:
+def trackio_history(folder):
     with sqlite3.connect(os.environ["TRACKIO_DIR"] + "/jaxtrade.db") as database:
         rows = [
             json.loads(text)
@@ -391,7 +373,7 @@ def trackio_history(folder: Path) -> list[dict[str, Any]]:
         return rows + [{"event": text} for (text,) in database.execute("SELECT text FROM alerts")]
 
 
-def mlflow_run(folder: Path) -> tuple[Any, Any]:
+def mlflow_run(folder):
     """(client, the only run of the folder's database)."""
     from mlflow import MlflowClient  # type: ignore[import-not-found]
 
@@ -401,7 +383,7 @@ def mlflow_run(folder: Path) -> tuple[Any, Any]:
     return client, run
 
 
-def mlflow_history(folder: Path) -> list[dict[str, Any]]:
+def mlflow_history(folder):
     client, run = mlflow_run(folder)
     rows = [
         {name: each.value, "update": each.step}
@@ -417,12 +399,12 @@ HISTORIES = {"wandb": wandb_history, "trackio": trackio_history, "mlflow": mlflo
 
 
 @pytest.fixture(scope="module")
-def hooked() -> None:
+def hooked():
     sys.addaudithook(hook)  # nothing can take it away again
 
 
 @pytest.fixture
-def watched(hooked: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+def watched(hooked, tmp_path, monkeypatch):
     """The hosts that this process connects to."""
     monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
@@ -435,8 +417,8 @@ def watched(hooked: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> se
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_real_tracker_stores_rows_rollbacks_and_figures_on_this_machine(
-    kind: str, watched: set[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+    kind, watched, tmp_path, capfd
+):
     real(kind)
     folder = tmp_path / "runs" / "one"
     folder.mkdir(parents=True)
@@ -471,9 +453,7 @@ def test_the_real_tracker_stores_rows_rollbacks_and_figures_on_this_machine(
 
 
 @pytest.mark.slow
-def test_a_run_and_its_continuation_are_one_run_of_mlflow(
-    watched: set[str], tmp_path: Path
-) -> None:
+def test_a_run_and_its_continuation_are_one_run_of_mlflow(watched, tmp_path):
     real("mlflow")
     path = tmp_path / "runs" / "one"
     said = ["--set", "train.tracker=mlflow", "--quiet"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 import jaxtrade as jt
@@ -22,7 +20,7 @@ TINY = {
 }
 
 
-def test_faults_are_told_at_once_and_nothing_is_there_before_training() -> None:
+def test_faults_are_told_at_once_and_nothing_is_there_before_training():
     with pytest.raises(jt.ConfigError, match="'total_timesteps'"):
         jt.Trainer("quickstart", total_timestep=5)
     trainer = jt.Trainer("quickstart", **TINY)
@@ -39,7 +37,7 @@ def test_faults_are_told_at_once_and_nothing_is_there_before_training() -> None:
 
 
 @pytest.mark.slow
-def test_a_run_in_steps_is_the_run(tmp_path: Path) -> None:
+def test_a_run_in_steps_is_the_run(tmp_path):
     trainer = jt.Trainer("quickstart", tmp_path / "run", **TINY)
     result = trainer.train()
     assert result.path == trainer.path == tmp_path / "run"

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -24,7 +23,7 @@ SPLIT = ("split.test_sessions=2", "split.validation_sessions=1", "data.synthetic
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory) -> Path:
+def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     return run(
         load_config(None, [*TINY, *SPLIT, "train.total_timesteps=256"]), folder / "first"
@@ -32,13 +31,13 @@ def trained(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def path(trained, tmp_path) -> Path:
+def path(trained, tmp_path):
     """The run in a folder of its own, with its log."""
     shutil.copytree(trained.parent, tmp_path / "runs")
     return tmp_path / "runs" / trained.name
 
 
-def report(path: Path, split: str = "test") -> tuple[dict, str]:
+def report(path, split="test"):
     folder = path / "evaluation" / split
     return json.loads((folder / "evaluation.json").read_text()), (
         folder / "evaluation.txt"
@@ -46,7 +45,7 @@ def report(path: Path, split: str = "test") -> tuple[dict, str]:
 
 
 @pytest.mark.slow
-def test_a_training_enters_its_opening_before_it_shows_it(trained: Path) -> None:
+def test_a_training_enters_its_opening_before_it_shows_it(trained):
     [opening] = read_trials(trained.parent).openings
     document, text = report(trained)
     manifest = json.loads((trained / "manifest.json").read_text())
@@ -85,7 +84,7 @@ def test_a_training_enters_its_opening_before_it_shows_it(trained: Path) -> None
 
 
 @pytest.mark.slow
-def test_a_finished_run_says_so_in_its_status(trained: Path) -> None:
+def test_a_finished_run_says_so_in_its_status(trained):
     status = read_status(trained)
     assert status is not None
     assert (status.phase, status.fault, status.update, status.total_updates) == (
@@ -104,7 +103,7 @@ def test_a_finished_run_says_so_in_its_status(trained: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_report_says_what_the_evaluation_says_of_the_same_trials(trained: Path) -> None:
+def test_a_report_says_what_the_evaluation_says_of_the_same_trials(trained):
     page, document = collect.collect(collect.choose(trained)).data, report(trained)[0]["trials"]
     assert page["trials"] is not None
     for name in ("opened", "trials", "fault", "first", "last"):
@@ -117,7 +116,7 @@ def test_a_report_says_what_the_evaluation_says_of_the_same_trials(trained: Path
 
 
 @pytest.mark.slow
-def test_a_damaged_log_makes_the_count_na_and_names_the_line(path: Path) -> None:
+def test_a_damaged_log_makes_the_count_na_and_names_the_line(path):
     file = path.parent / TRIALS
     file.write_bytes(file.read_bytes().replace(b'"kind":"train"', b'"kind":"grid!"'))
     text = evaluate_run(path)

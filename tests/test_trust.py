@@ -21,7 +21,7 @@ MODULE = "open('ran', 'a').write('x')\n"
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def run(tmp_path, monkeypatch):
     """The folder of a run that somebody else made, with its module beside it."""
     project = tmp_path / "theirs"
     project.mkdir()
@@ -35,7 +35,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return project / "runs" / "a"
 
 
-def read(run: Path, *words: str, state: str | None = None) -> subprocess.CompletedProcess[str]:
+def read(run, *words, state=None):
     """`jaxtrade report RUN` in a process of its own. It ends with 2 in any case: there is nothing
     to report.
     """
@@ -49,7 +49,7 @@ def read(run: Path, *words: str, state: str | None = None) -> subprocess.Complet
     )
 
 
-def ran(run: Path) -> bool:
+def ran(run):
     return (run.parents[1] / "ran").exists()
 
 

@@ -7,10 +7,7 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -53,7 +50,7 @@ ACTIONS = (
 
 
 @pytest.fixture(scope="module", autouse=True)
-def registered() -> Iterator[None]:
+def registered():
     """The user's module is imported; what it registers is forgotten afterwards."""
     with pytest.MonkeyPatch.context() as patch:
         for table in (TASKS, REWARD_TERMS):
@@ -65,7 +62,7 @@ def registered() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def played(registered: None) -> tuple[jaxtrade.TradingEnv, jaxtrade.EnvParams, dict[str, Any]]:
+def played(registered):
     """Every legal action with the same probability, leaves [steps, N]."""
     config = jaxtrade.load_config("quickstart", OVERRIDES)
     market = jaxtrade.load_market(config)
@@ -75,7 +72,7 @@ def played(registered: None) -> tuple[jaxtrade.TradingEnv, jaxtrade.EnvParams, d
     env = jaxtrade.make_env(config)
     step = jax.vmap(env.step, (None, 0, 0, None))
 
-    def body(carry: Any, key: jax.Array) -> Any:
+    def body(carry, key):
         states, refs = carry
         action = jax.random.categorical(key, jnp.where(refs.mask, 0.0, -jnp.inf))
         after, following, outcome = step(key, states, action, params)
@@ -90,7 +87,7 @@ def played(registered: None) -> tuple[jaxtrade.TradingEnv, jaxtrade.EnvParams, d
         }
 
     @jax.jit
-    def play(key: jax.Array) -> Any:
+    def play(key):
         first = jax.vmap(env.reset, (0, None))(jax.random.split(key, 8), params)
         return jax.lax.scan(body, first, jax.random.split(key, 400))[1]
 
@@ -98,7 +95,7 @@ def played(registered: None) -> tuple[jaxtrade.TradingEnv, jaxtrade.EnvParams, d
 
 
 @pytest.mark.slow
-def test_it_acts_by_its_own_table(played: Any) -> None:
+def test_it_acts_by_its_own_table(played):
     """Each of the nine actions does what its name says, where it is legal."""
     env, _, steps = played
     assert env.actions == ACTIONS
@@ -112,7 +109,7 @@ def test_it_acts_by_its_own_table(played: Any) -> None:
 
 
 @pytest.mark.slow
-def test_it_sees_its_own_slots(played: Any) -> None:
+def test_it_sees_its_own_slots(played):
     """The context that the market prepared for it, and its record, which begins again with each
     episode.
     """
@@ -132,7 +129,7 @@ def test_it_sees_its_own_slots(played: Any) -> None:
 
 
 @pytest.mark.slow
-def test_its_reward_term_is_paid(played: Any) -> None:
+def test_its_reward_term_is_paid(played):
     _, _, steps = played
     info = steps["outcome"].info
     assert set(info.terms) == {"equity_change", "entries"}
@@ -144,7 +141,7 @@ def test_its_reward_term_is_paid(played: Any) -> None:
     assert (paid < 0).sum() > 10
 
 
-def test_advice_is_understood_by_what_its_actions_open() -> None:
+def test_advice_is_understood_by_what_its_actions_open():
     env = EnvConfig(task="product")
     assert exposure(env, jnp.int32(-1)).tolist() == [-1, -1, -1, 1, 1, 1, -1, -1, -1]
     assert side_after(env, jnp.arange(9), jnp.int32(0)).tolist() == [0, 0, 0, 1, 1, 1, -1, -1, -1]
@@ -156,7 +153,7 @@ def test_advice_is_understood_by_what_its_actions_open() -> None:
 
 
 @pytest.mark.slow
-def test_a_whole_run_trains_evaluates_and_replays_it(tmp_path: Path) -> None:
+def test_a_whole_run_trains_evaluates_and_replays_it(tmp_path):
     path = tmp_path / "run"
     assert jaxtrade.run(jaxtrade.load_config("quickstart", OVERRIDES), path).exit_code == 0
     rows = history(path)
@@ -173,7 +170,7 @@ def test_a_whole_run_trains_evaluates_and_replays_it(tmp_path: Path) -> None:
     assert " H" in last
 
 
-def test_a_name_that_nobody_registered_is_refused_with_those_that_are() -> None:
+def test_a_name_that_nobody_registered_is_refused_with_those_that_are():
     known = r"'env.task' = 'produkt': .*: entry, manage, advised, allocate, product.*'product'"
     with pytest.raises(ConfigError, match=known):
         jaxtrade.load_config(None, ["env.task=produkt"])
@@ -183,7 +180,7 @@ def test_a_name_that_nobody_registered_is_refused_with_those_that_are() -> None:
         register_task("mine", ManageTask)  # type: ignore[arg-type]
 
 
-def test_tasks_are_hashable_values() -> None:
+def test_tasks_are_hashable_values():
     assert ManageTask() == MANAGE
     assert hash(MANAGE) == hash(ManageTask())
     assert len({TASKS[name] for name in TASKS.names}) == len(TASKS.names) == 5
@@ -191,16 +188,16 @@ def test_tasks_are_hashable_values() -> None:
 
 @dataclass(frozen=True)
 class Unmasked(ManageTask):
-    def actions(self, config: EnvConfig) -> tuple[str, ...]:
+    def actions(self, config):
         return (*super().actions(config), "REVERSE")
 
-    def mask(self, config: EnvConfig, state: Any, params: Any) -> Any:
+    def mask(self, config, state, params):
         return MANAGE.mask(config, state, params)
 
 
 @dataclass(frozen=True)
 class Unseen(ManageTask):
-    def slots(self, config: EnvConfig) -> Any:
+    def slots(self, config):
         return super().slots(config)[:-1]
 
 
@@ -211,9 +208,7 @@ class Unseen(ManageTask):
         (Unseen(), ("task 'unseen'", "`observe`", "`slots`")),
     ],
 )
-def test_a_task_that_contradicts_itself_is_found_at_once(
-    task: ManageTask, facts: tuple[str, ...]
-) -> None:
+def test_a_task_that_contradicts_itself_is_found_at_once(task, facts):
     name = type(task).__name__.lower()
     register_task(name, task)
     env, params = (
@@ -225,9 +220,9 @@ def test_a_task_that_contradicts_itself_is_found_at_once(
     assert not missing(str(error.value), *facts)
 
 
-def test_a_term_must_be_one_float32() -> None:
+def test_a_term_must_be_one_float32():
     @register_term
-    def held(prev: Any, next: Any, step: Any, params: Any) -> Any:
+    def held(prev, next, step, params):
         return next.position.quantity
 
     env, params = (

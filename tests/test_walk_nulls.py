@@ -5,7 +5,6 @@ on after a stop.
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -55,14 +54,14 @@ SMALL = (
 
 
 @pytest.fixture(scope="module")
-def walk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def walk(tmp_path_factory):
     path = tmp_path_factory.mktemp("walks") / "nq"
     assert main(["walkforward", "--run-dir", str(path), *SMALL, "--nulls", "sign:2"]) in (0, 1)
     return path
 
 
 @pytest.mark.slow
-def test_a_walk_forward_is_tested_against_nulls(walk: Path) -> None:
+def test_a_walk_forward_is_tested_against_nulls(walk):
     days, found = read_walk_days(walk / DAILY), json.loads((walk / RESULT).read_text())
     assert set(found["results"]) == {"policy", "flat", "random", "buy_hold", "sma_cross"}
     policy = found["results"]["policy"]
@@ -74,14 +73,14 @@ def test_a_walk_forward_is_tested_against_nulls(walk: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_done_on_a_null_is_what_was_done_on_the_real_market(walk: Path) -> None:
+def test_what_is_done_on_a_null_is_what_was_done_on_the_real_market(walk):
     """On the real market itself it gives the run's own days to the bit; and on a null it compiles
     nothing more.
     """
     setup, _ = open_run(walk)
     compiled: list[str] = []
 
-    def listen(event: str, duration_secs: float, **kwargs: str | int) -> None:
+    def listen(event, duration_secs, **kwargs):
         compiled.extend([event] if event == "/jax/core/compile/backend_compile_duration" else [])
 
     with RepeatedPrograms() as programs:
@@ -100,9 +99,7 @@ def test_what_is_done_on_a_null_is_what_was_done_on_the_real_market(walk: Path) 
 
 
 @pytest.mark.slow
-def test_a_stopped_test_goes_on_with_the_next_null(
-    walk: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_stopped_test_goes_on_with_the_next_null(walk, capsys):
     whole, document = (walk / NULLS).read_bytes(), (walk / RESULT).read_text()
     (walk / NULLS).write_bytes(whole[:-7])  # killed while the second null was written
     (walk / RESULT).unlink()
@@ -115,9 +112,7 @@ def test_a_stopped_test_goes_on_with_the_next_null(
 
 
 @pytest.mark.slow
-def test_a_kind_that_cannot_be_made_is_refused_before_anything_is_trained(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_kind_that_cannot_be_made_is_refused_before_anything_is_trained(tmp_path, capsys):
     path = tmp_path / "nq"
     assert main(["walkforward", "--run-dir", str(path), *SMALL, "--nulls", "sessions:2"]) == 2
     assert "market 0 of kind sessions" in capsys.readouterr().err
@@ -125,7 +120,7 @@ def test_a_kind_that_cannot_be_made_is_refused_before_anything_is_trained(
 
 
 @pytest.mark.slow
-def test_more_draws_begin_with_those_that_are_there(walk: Path) -> None:
+def test_more_draws_begin_with_those_that_are_there(walk):
     setup, _ = open_run(walk)
     before = (walk / NULLS).read_bytes()
     results = walk_nulls(setup, walk, read_walk_days(walk / DAILY), NullSpec("sign", 1))

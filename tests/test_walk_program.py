@@ -5,30 +5,29 @@ of its share.
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtrade.runs.setup import Setup, prepare
+from jaxtrade.runs.setup import prepare
 from tests.rl.test_train import assert_same
 from tests.test_walkforward import configured
 
 
 @pytest.fixture(scope="module")
-def setup() -> Setup:
+def setup():
     return prepare(configured())
 
 
-def compiled(algorithm: Any, keys: Any, params: Any) -> tuple[Any, Any]:
+def compiled(algorithm, keys, params):
     """(first state, the compiled update)."""
     state = jax.jit(algorithm.init)(keys, params)
     return state, jax.jit(algorithm.update).lower(state, params, None).compile()
 
 
-def test_folds_share_keys_and_market(setup: Setup) -> None:
+def test_folds_share_keys_and_market(setup):
     stack = setup.stack
     assert stack.axes is not None
     keys = jax.random.key_data(stack.keys(3))
@@ -48,7 +47,7 @@ def test_folds_share_keys_and_market(setup: Setup) -> None:
 
 
 @pytest.mark.slow
-def test_a_fold_is_that_fold_trained_alone_in_the_memory_of_its_share() -> None:
+def test_a_fold_is_that_fold_trained_alone_in_the_memory_of_its_share():
     """After one update: integers exactly, floats within 1e-6. Temporaries are at most 1.05 times
     those of one agent for each, and no array of the program has both an axis of agents and one of
     the market's bars.
@@ -85,7 +84,7 @@ def test_a_fold_is_that_fold_trained_alone_in_the_memory_of_its_share() -> None:
     assert shapes_of(program, of_bars) <= shapes_of(single, of_bars)
 
 
-def shapes_of(program: Any, sizes: set[int]) -> set[str]:
+def shapes_of(program, sizes):
     """The shapes in a compiled program that have an axis of one of these sizes."""
     return {
         dims
@@ -95,14 +94,14 @@ def shapes_of(program: Any, sizes: set[int]) -> set[str]:
 
 
 @pytest.mark.slow
-def test_a_copied_market_would_be_seen(setup: Setup) -> None:
+def test_a_copied_market_would_be_seen(setup):
     """The same search in a small program that takes a close per agent: once from one market, once
     from copies.
     """
     close, rows = setup.params.market.mid_close, jnp.arange(setup.stack.count)
     count, of_bars = len(rows), {setup.market.num_bars, setup.stack.count * setup.market.num_bars}
 
-    def taken(close: Any, row: Any) -> Any:
+    def taken(close, row):
         return jnp.cumsum(close)[row]
 
     single = jax.jit(taken).lower(close, rows[0]).compile()

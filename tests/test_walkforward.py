@@ -19,7 +19,7 @@ import pytest
 
 import jaxtrade as jt
 from jaxtrade.cli.entry import main
-from jaxtrade.config import RunConfig, load_config
+from jaxtrade.config import load_config
 from jaxtrade.data.splits import sessions_of
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.evaluate import evaluate
@@ -29,7 +29,7 @@ from jaxtrade.runs.openings import UNCOUNTED
 from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.train import resume, run
 from jaxtrade.runs.walkforward.document import walk_table
-from jaxtrade.runs.walkforward.run import WalkResult, bundle_path, resume_walk, walk_forward
+from jaxtrade.runs.walkforward.run import bundle_path, resume_walk, walk_forward
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.trials import TRIALS, read_trials
 from tests.messages import missing
@@ -52,7 +52,7 @@ SMALL = (
 WALK = ("walk.on=true", "walk.train=2", "walk.test=1", "walk.seeds=2")
 
 
-def configured(*overrides: str) -> RunConfig:
+def configured(*overrides):
     return load_config("quickstart", [*SMALL, *WALK, *overrides])
 
 
@@ -90,19 +90,17 @@ def configured(*overrides: str) -> RunConfig:
         (["walk.embargo=soon"], "walk.embargo"),
     ],
 )
-def test_what_a_walk_forward_cannot_do_is_refused_by_its_key(
-    overrides: list[str], fragment: str
-) -> None:
+def test_what_a_walk_forward_cannot_do_is_refused_by_its_key(overrides, fragment):
     with pytest.raises(ConfigError, match=fragment):
         configured(*overrides)
 
 
-def test_one_file_serves_train_and_walkforward() -> None:
+def test_one_file_serves_train_and_walkforward():
     config = load_config("quickstart", ["walk.train=40", "walk.seeds=3", "train.num_seeds=2"])
     assert (config.walk.on, config.walk.train, config.agents) == (False, 40, 2)
 
 
-def test_more_agents_than_a_run_may_have_are_refused() -> None:
+def test_more_agents_than_a_run_may_have_are_refused():
     with pytest.raises(ConfigError) as error:
         prepare(configured("walk.seeds=1024"))
     assert not missing(str(error.value), "walk.seeds=1024", "--seeds", "2 folds", "1,024")
@@ -126,9 +124,7 @@ def test_more_agents_than_a_run_may_have_are_refused() -> None:
         (["--resume", "nowhere"], ("nowhere: not a run directory",)),
     ],
 )
-def test_wrong_flags_are_told_before_jax_loads(
-    argv: list[str], facts: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_flags_are_told_before_jax_loads(argv, facts, capsys):
     try:
         code = main(["walkforward", *argv])
     except SystemExit as end:
@@ -137,7 +133,7 @@ def test_wrong_flags_are_told_before_jax_loads(
     assert not missing(capsys.readouterr().err, *facts)
 
 
-def test_train_refuses_a_walk_forward() -> None:
+def test_train_refuses_a_walk_forward():
     with pytest.raises(ConfigError, match=r"walk\.on=true: "):
         run(configured())
     with pytest.raises(ConfigError, match=r"walk\.on=false"):
@@ -147,7 +143,7 @@ def test_train_refuses_a_walk_forward() -> None:
 # --- daily.npz -------------------------------------------------------------------------------------------------------
 
 
-def made_days() -> WalkDays:
+def made_days():
     """Two seeds; fold 0 tests days 10 and 11, fold 1 days 11 and 12."""
     net = np.array([[1.0, 2.0, 4.0, 6.0], [3.0, 4.0, 8.0, 10.0]])
     return WalkDays(
@@ -163,7 +159,7 @@ def made_days() -> WalkDays:
     )
 
 
-def test_a_day_of_several_folds_has_the_weight_of_one() -> None:
+def test_a_day_of_several_folds_has_the_weight_of_one():
     days = made_days()
     assert days.independent == 3
     np.testing.assert_array_equal(days.per_fold(days.net), [[1.5, 5.0], [3.5, 9.0]])
@@ -175,7 +171,7 @@ def test_a_day_of_several_folds_has_the_weight_of_one() -> None:
     np.testing.assert_array_equal(fold, [1, 1, 0, 0])
 
 
-def test_days_are_written_and_read(tmp_path: Path) -> None:
+def test_days_are_written_and_read(tmp_path):
     days, file = made_days(), tmp_path / "daily.npz"
     write_walk_days(days, file)
     found = read_walk_days(file)
@@ -195,12 +191,12 @@ def test_days_are_written_and_read(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def walked(tmp_path_factory: pytest.TempPathFactory) -> WalkResult:
+def walked(tmp_path_factory):
     return walk_forward(configured(), tmp_path_factory.mktemp("runs") / "walk")
 
 
 @pytest.mark.slow
-def test_a_policy_per_fold_and_seed_can_be_opened(walked: WalkResult) -> None:
+def test_a_policy_per_fold_and_seed_can_be_opened(walked):
     agents = json.loads((walked.path / "agents.json").read_text())["agents"]
     weights = []
     for agent in agents:
@@ -213,7 +209,7 @@ def test_a_policy_per_fold_and_seed_can_be_opened(walked: WalkResult) -> None:
 
 
 @pytest.mark.slow
-def test_days_are_those_of_the_evaluator(walked: WalkResult) -> None:
+def test_days_are_those_of_the_evaluator(walked):
     """Each policy, evaluated by itself on the test days of its fold, and the baselines on the same
     days.
     """
@@ -255,7 +251,7 @@ def test_days_are_those_of_the_evaluator(walked: WalkResult) -> None:
 
 
 @pytest.mark.slow
-def test_the_files_have_the_figures(walked: WalkResult) -> None:
+def test_the_files_have_the_figures(walked):
     document, days = json.loads((walked.path / "walkforward.json").read_text()), walked.days
     assert days is not None
     assert document == json.loads(json.dumps(walked.document))
@@ -302,7 +298,7 @@ def test_the_files_have_the_figures(walked: WalkResult) -> None:
 
 
 @pytest.mark.slow
-def test_the_tested_days_are_entered_in_the_trial_log_once(walked: WalkResult) -> None:
+def test_the_tested_days_are_entered_in_the_trial_log_once(walked):
     days, manifest = walked.days, json.loads((walked.path / "manifest.json").read_text())
     assert days is not None
     [opening] = read_trials(walked.path.parent).openings
@@ -334,9 +330,7 @@ def test_the_tested_days_are_entered_in_the_trial_log_once(walked: WalkResult) -
 
 
 @pytest.mark.slow
-def test_a_log_that_cannot_be_written_fails_no_walk_forward_and_is_said(
-    walked: WalkResult, tmp_path: Path
-) -> None:
+def test_a_log_that_cannot_be_written_fails_no_walk_forward_and_is_said(walked, tmp_path):
     path = Path(shutil.copytree(walked.path, tmp_path / "walk"))
     (tmp_path / TRIALS).mkdir()  # a file that cannot be opened, for root too
     result = resume_walk(path)
@@ -347,9 +341,7 @@ def test_a_log_that_cannot_be_written_fails_no_walk_forward_and_is_said(
 
 
 @pytest.mark.slow
-def test_other_commands_say_what_the_folder_is(
-    walked: WalkResult, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_other_commands_say_what_the_folder_is(walked, capsys):
     said = "`jaxtrade walkforward`"
     for argv in (
         ["evaluate", str(walked.path)],
@@ -366,7 +358,7 @@ def test_other_commands_say_what_the_folder_is(
 
 
 @pytest.mark.slow
-def test_the_report_command_makes_a_page_of_it(walked: WalkResult, tmp_path: Path) -> None:
+def test_the_report_command_makes_a_page_of_it(walked, tmp_path):
     assert main(["report", str(walked.path), "--out", str(tmp_path)]) == 0
     data, document = json.loads((tmp_path / "report.json").read_text()), walked.document
     assert document is not None
@@ -380,7 +372,7 @@ def test_the_report_command_makes_a_page_of_it(walked: WalkResult, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_killed_and_resumed_it_ends_in_the_same_bits(walked: WalkResult, tmp_path: Path) -> None:
+def test_killed_and_resumed_it_ends_in_the_same_bits(walked, tmp_path):
     """`kill -9` after the first checkpoint; state, policies and days are those of the run that
     never stopped.
     """
@@ -417,7 +409,7 @@ def test_killed_and_resumed_it_ends_in_the_same_bits(walked: WalkResult, tmp_pat
 
 
 @pytest.mark.slow
-def test_cpcv_tests_every_day_once_per_path(tmp_path: Path) -> None:
+def test_cpcv_tests_every_day_once_per_path(tmp_path):
     walk = (
         "walk.mode=cpcv",
         "walk.groups=4",

@@ -49,11 +49,11 @@ TEXTS = (
 LINES = ("s1", "s2", "s3", "s5", "focus")
 
 
-def own_files(suffix: str) -> list[Path]:
+def own_files(suffix):
     return sorted(WEB.glob(f"*{suffix}"))
 
 
-def test_the_vendored_library_is_the_published_one() -> None:
+def test_the_vendored_library_is_the_published_one():
     folder = WEB / "vendor" / "uplot"
     assert {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()
@@ -64,7 +64,7 @@ def test_the_vendored_library_is_the_published_one() -> None:
     assert "jaxtrade/web/vendor/uplot/" in notice
 
 
-def test_every_file_is_loaded_and_packed() -> None:
+def test_every_file_is_loaded_and_packed():
     """No file is forgotten: the page loads each, and an installed package can read each."""
     loaded = {*assets.STYLES, *assets.SCRIPTS, *assets.LIVE}
     assert loaded == {path.name for suffix in (".css", ".js") for path in own_files(suffix)} | {
@@ -75,7 +75,7 @@ def test_every_file_is_loaded_and_packed() -> None:
         assert assets.text(name)
 
 
-def test_files_can_stand_in_an_element() -> None:
+def test_files_can_stand_in_an_element():
     """Nothing in them ends the element that holds them, or begins another state of the parser."""
     for name in (*assets.STYLES, *assets.SCRIPTS):
         assert not re.search(r"</(script|style)|<!--|<script", assets.text(name), re.IGNORECASE), (
@@ -84,7 +84,7 @@ def test_files_can_stand_in_an_element() -> None:
 
 
 @pytest.mark.parametrize("path", own_files(".js"), ids=lambda path: path.name)
-def test_own_scripts_keep_the_rules(path: Path) -> None:
+def test_own_scripts_keep_the_rules(path):
     text = path.read_text(encoding="utf-8")
     asks = r"\bfetch\(" if path.name == "watch.js" else r"(?!)"  # the live page asks its own server
     assert [line for line in text.splitlines() if FORBIDDEN.search(re.sub(asks, "", line))] == []
@@ -106,16 +106,16 @@ def test_own_scripts_keep_the_rules(path: Path) -> None:
         "setTimeout('f()', 1)",
     ],
 )
-def test_the_rules_are_seen_to_be_broken(line: str) -> None:
+def test_the_rules_are_seen_to_be_broken(line):
     assert FORBIDDEN.search(line)
 
 
-def test_the_styles_load_nothing() -> None:
+def test_the_styles_load_nothing():
     for name in assets.STYLES:
         assert not re.search(r"url\(|@import|https?:", assets.text(name)), name
 
 
-def test_a_hash_is_that_of_the_specification() -> None:
+def test_a_hash_is_that_of_the_specification():
     """W3C CSP 3, section 2.3.1 gives no vector; this one is computed by hand from FIPS 180-4's of
     the empty text.
     """
@@ -123,14 +123,14 @@ def test_a_hash_is_that_of_the_specification() -> None:
     assert assets.source_hash("") == f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
-def variables(theme: str) -> dict[str, str]:
+def variables(theme):
     """Name -> colour, of a theme."""
     found = re.search(THEMES[theme], (WEB / "theme.css").read_text(encoding="utf-8"))
     assert found is not None, theme
     return dict(re.findall(r"--([a-z0-9]+): (#[0-9a-f]{6});", found[1]))
 
 
-def luminance(colour: str) -> float:
+def luminance(colour):
     """Relative luminance of WCAG 2.2."""
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [
@@ -139,13 +139,13 @@ def luminance(colour: str) -> float:
     return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
-def contrast(one: str, other: str) -> float:
+def contrast(one, other):
     """Contrast ratio of WCAG 2.2, 1 to 21."""
     low, high = sorted((luminance(one), luminance(other)))
     return (high + 0.05) / (low + 0.05)
 
 
-def test_contrast_of_known_pairs() -> None:
+def test_contrast_of_known_pairs():
     assert contrast("#000000", "#ffffff") == pytest.approx(21.0)
     assert contrast("#777777", "#ffffff") == pytest.approx(
         4.48, abs=0.005
@@ -153,7 +153,7 @@ def test_contrast_of_known_pairs() -> None:
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_text_and_lines_can_be_read_in_each_theme(theme: str) -> None:
+def test_text_and_lines_can_be_read_in_each_theme(theme):
     found = variables(theme)
     assert set(found) == set(variables("light"))
     for ground in ("page", "panel"):
@@ -163,7 +163,7 @@ def test_text_and_lines_can_be_read_in_each_theme(theme: str) -> None:
             assert contrast(found[name], found[ground]) >= 3.0, (name, ground)
 
 
-def test_both_ways_to_the_dark_theme_have_the_same_colours() -> None:
+def test_both_ways_to_the_dark_theme_have_the_same_colours():
     assert variables("dark") == variables("dark of the system")
     assert variables("dark") != variables("light")
 
@@ -188,7 +188,7 @@ BLIND = {
 }
 
 
-def seen(colour: str, kind: str) -> tuple[float, ...]:
+def seen(colour, kind):
     """Linear RGB of a colour as people with a kind of colour blindness see it."""
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [
@@ -200,7 +200,7 @@ def seen(colour: str, kind: str) -> tuple[float, ...]:
     )
 
 
-def lab(linear: tuple[float, ...]) -> tuple[float, ...]:
+def lab(linear):
     """CIE L*a*b* (D65) of linear RGB."""
     rows = (
         (0.4124564, 0.3575761, 0.1804375),
@@ -217,7 +217,7 @@ def lab(linear: tuple[float, ...]) -> tuple[float, ...]:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("kind", BLIND)
-def test_gain_and_loss_differ_for_every_colour_vision(theme: str, kind: str) -> None:
+def test_gain_and_loss_differ_for_every_colour_vision(theme, kind):
     """And so do equity and its floor. 10 is a difference that is seen at a glance (CIE 1976)."""
     found = variables(theme)
     for one, other in (("gain", "loss"), ("own", "floor")):
@@ -228,7 +228,7 @@ def test_gain_and_loss_differ_for_every_colour_vision(theme: str, kind: str) -> 
         assert sum(each**2 for each in apart) ** 0.5 > 10, (one, other)
 
 
-def test_the_colours_of_agents_differ() -> None:
+def test_the_colours_of_agents_differ():
     for theme in ("light", "dark"):
         found = variables(theme)
         colours = [found[name] for name in ("own", "s1", "s2", "s3", "s4", "s5")]

@@ -28,7 +28,7 @@ TINY = (
 
 
 @pytest.fixture
-def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def seen(tmp_path, monkeypatch):
     """The file in which the fake torch writes who imports it. Child processes find the fake
     first.
     """
@@ -42,7 +42,7 @@ def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return found
 
 
-def python(*arguments: str, cwd: Path) -> str:
+def python(*arguments, cwd):
     done = subprocess.run(
         [sys.executable, *arguments], cwd=cwd, capture_output=True, text=True, timeout=600
     )

@@ -4,18 +4,16 @@ sessions once more.
 
 from __future__ import annotations
 
-from typing import Any
-
 from jaxtrade.evaluation.openings import PREFIX
 
 
-def document(found: dict[str, Any]) -> dict[str, Any]:
+def document(found):
     """The content of an `evaluation.json` without its count, which it must have."""
     assert found["trials"]["opened"] >= 1
     return {name: value for name, value in found.items() if name != "trials"}
 
 
-def table(text: str) -> str:
+def table(text):
     """A table without its lines about the count, of which it must have one."""
     lines = text.splitlines()
     kept = [line for line in lines if not line.startswith(PREFIX)]

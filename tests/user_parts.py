@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import jax.numpy as jnp
 
-from jaxtrade.config import EnvConfig
 from jaxtrade.env import rules
 from jaxtrade.env.observation import (
     context_slots,
@@ -21,27 +20,23 @@ from jaxtrade.env.observation import (
     window_values,
 )
 from jaxtrade.env.orders import bracket, hold
-from jaxtrade.env.reference import ObservationRef, Slot
-from jaxtrade.env.rewards import StepEvent, register_term
-from jaxtrade.env.state import ContractParams, EnvParams, EnvState, Event, Order
+from jaxtrade.env.reference import Slot
+from jaxtrade.env.rewards import register_term
 from jaxtrade.env.tasks.base import RecordKeeper, Task, register_task
-from jaxtrade.types import Array
 
 TRAILS = {"": -1, "_TRAIL": 1, "_NO_TRAIL": 0}  # what an action does to the trail, as `Order.trail`
 SIDES = {"HOLD": None, "LONG": 1, "SHORT": -1}  # the side that it opens
 
 
-def no_entries() -> Array:
+def no_entries():
     return jnp.int32(0)
 
 
-def count_entries(
-    record: Array, prev: EnvState, next: EnvState, event: Event, contract: ContractParams
-) -> Array:
+def count_entries(record, prev, next, event, contract):
     return record + (event.entry_quantity != 0)
 
 
-def entries_seen(state: EnvState) -> Array:
+def entries_seen(state):
     return state.record
 
 
@@ -51,18 +46,18 @@ class ProductTask(Task):
     has entered.
     """
 
-    def actions(self, config: EnvConfig) -> tuple[str, ...]:
+    def actions(self, config):
         return tuple(side + trail for side in SIDES for trail in TRAILS)
 
-    def sides(self, config: EnvConfig) -> tuple[int | None, ...]:
+    def sides(self, config):
         return tuple(side for side in SIDES.values() for _ in TRAILS)
 
-    def mask(self, config: EnvConfig, state: EnvState, params: EnvParams) -> Array:
+    def mask(self, config, state, params):
         held, trailing = state.position.quantity != 0, state.position.trailing == 1
         holds = jnp.stack([jnp.ones_like(held), held & ~trailing, held & trailing])
         return jnp.concatenate([holds, jnp.tile(~held & rules.may_open(state, params), 6)])
 
-    def decode(self, config: EnvConfig, action: Array, state: EnvState, params: EnvParams) -> Order:
+    def decode(self, config, action, state, params):
         side, trail = (
             action // len(TRAILS),
             jnp.asarray([*TRAILS.values()], jnp.int32)[action % len(TRAILS)],
@@ -73,7 +68,7 @@ class ProductTask(Task):
             quantity=jnp.where(side == 0, kept.quantity, opened.quantity), trail=trail
         )
 
-    def slots(self, config: EnvConfig) -> tuple[Slot, ...]:
+    def slots(self, config):
         return (
             *window_slots(config),
             *position_slots(),
@@ -81,9 +76,7 @@ class ProductTask(Task):
             Slot("entries", "count", 0),
         )
 
-    def observe(
-        self, config: EnvConfig, ref: ObservationRef, params: EnvParams
-    ) -> tuple[Array, ...]:
+    def observe(self, config, ref, params):
         return (
             window_values(config, ref, params),
             position_values(config, ref, params),
@@ -98,6 +91,6 @@ register_task(
 
 
 @register_term
-def entries(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams) -> Array:
+def entries(prev, next, step, params):
     """1 for a bar in which a position was opened."""
     return (step.event.entry_quantity != 0).astype(jnp.float32)

@@ -9,20 +9,17 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
 
-from jaxtrade.data.read.bars import Bars
-
 NEW_YORK = ZoneInfo("America/New_York")
 Row = tuple[datetime, str, str, str, str, int]  # open stamp in UTC; prices; volume
 
 
-def rows_of(bars: Bars) -> Iterator[Row]:
+def rows_of(bars):
     """Bars as text with the market's decimals."""
     tick, places = bars.contract.tick_size, bars.contract.decimals
     for i in range(len(bars)):
@@ -40,17 +37,17 @@ def rows_of(bars: Bars) -> Iterator[Row]:
         )
 
 
-def lines(head: str, rows: Iterator[str], end: str = "\n") -> bytes:
+def lines(head, rows, end="\n"):
     """A text file. head: the header lines, with their line ends."""
     return (head.replace("\n", end) + "".join(row + end for row in rows)).encode()
 
 
-def server(at: datetime) -> datetime:
+def server(at):
     """The clock of most MetaTrader servers: New York and seven hours."""
     return at.astimezone(NEW_YORK).replace(tzinfo=None) + timedelta(hours=7)
 
 
-def mt5(bars: Bars, real_volume: bool = True) -> bytes:
+def mt5(bars, real_volume=True):
     head = "<DATE>\t<TIME>\t<OPEN>\t<HIGH>\t<LOW>\t<CLOSE>\t<TICKVOL>\t<VOL>\t<SPREAD>\n"
     return lines(
         head,
@@ -63,7 +60,7 @@ def mt5(bars: Bars, real_volume: bool = True) -> bytes:
     )
 
 
-def mt4(bars: Bars) -> bytes:
+def mt4(bars):
     return lines(
         "",
         (
@@ -73,7 +70,7 @@ def mt4(bars: Bars) -> bytes:
     )
 
 
-def ninjatrader(bars: Bars) -> bytes:
+def ninjatrader(bars):
     """NinjaTrader 8's export: UTC, the end of the bar."""
     return lines(
         "",
@@ -84,7 +81,7 @@ def ninjatrader(bars: Bars) -> bytes:
     )
 
 
-def histdata(bars: Bars) -> bytes:
+def histdata(bars):
     """The same layout from HistData: EST all year, the bar's open."""
     return lines(
         "",
@@ -95,14 +92,14 @@ def histdata(bars: Bars) -> bytes:
     )
 
 
-def databento(bars: Bars, symbol: str = "ESZ3", pretty: bool = True, header: bool = True) -> bytes:
+def databento(bars, symbol="ESZ3", pretty=True, header=True):
     head = (
         "ts_event,rtype,publisher_id,instrument_id,open,high,low,close,volume,symbol\n"
         if header
         else ""
     )
 
-    def row(at: datetime, prices: tuple[str, ...], volume: int) -> str:
+    def row(at, prices, volume):
         if pretty:
             stamp, numbers = (
                 f"{at:%Y-%m-%dT%H:%M:%S}.000000000Z",
@@ -118,7 +115,7 @@ def databento(bars: Bars, symbol: str = "ESZ3", pretty: bool = True, header: boo
     return lines(head, (row(at, (o, h, low, c), v) for at, o, h, low, c, v in rows_of(bars)))
 
 
-def yahoo_frame(bars: Bars, ticker: str = "ES=F", zone: str = "UTC") -> pd.DataFrame:
+def yahoo_frame(bars, ticker="ES=F", zone="UTC"):
     """The frame of `yf.download(ticker)`: two levels of names, an index with a zone. Yahoo sends
     32-bit prices.
     """
@@ -136,11 +133,11 @@ def yahoo_frame(bars: Bars, ticker: str = "ES=F", zone: str = "UTC") -> pd.DataF
     return frame
 
 
-def yahoo(bars: Bars, ticker: str = "ES=F") -> bytes:
+def yahoo(bars, ticker="ES=F"):
     return yahoo_frame(bars, ticker).to_csv().encode()
 
 
-def binance(bars: Bars, header: bool = True, microseconds: bool = False) -> bytes:
+def binance(bars, header=True, microseconds=False):
     head = (
         "open_time,open,high,low,close,volume,close_time,quote_volume,count,taker_buy_volume,"
         "taker_buy_quote_volume,ignore\n"
@@ -156,7 +153,7 @@ def binance(bars: Bars, header: bool = True, microseconds: bool = False) -> byte
     )
 
 
-def zipped(members: dict[str, bytes]) -> bytes:
+def zipped(members):
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in members.items():
@@ -164,9 +161,7 @@ def zipped(members: dict[str, bytes]) -> bytes:
     return out.getvalue()
 
 
-def lean_days(
-    bars: Bars, symbol: str, zone: str = "UTC", scale: int = 1, expiry: str = ""
-) -> dict[str, bytes]:
+def lean_days(bars, symbol, zone="UTC", scale=1, expiry=""):
     """LEAN's files by name, one per date of the zone: trades, or quotes if the bars have two
     sides.
     """
@@ -186,11 +181,11 @@ def lean_days(
     }
 
 
-def _scaled(price: str | int, scale: int) -> str:
+def _scaled(price, scale):
     return str(price) if scale == 1 else str(round(float(price) * scale))
 
 
-def lean_hours(bars: Bars) -> bytes:
+def lean_hours(bars):
     """LEAN's hours of quotes, all in one file."""
     ask = list(rows_of(bars.sides[1]))
     return lines(
@@ -203,10 +198,10 @@ def lean_hours(bars: Bars) -> bytes:
 
 
 def fxcm(
-    bars: Bars,
-    header: str = "DateTime,BidOpen,BidHigh,BidLow,BidClose,AskOpen,AskHigh,AskLow,AskClose",
-    stamp: Callable[[datetime], str] = lambda at: f"{at:%m/%d/%Y %H:%M:%S}.000",
-) -> bytes:
+    bars,
+    header="DateTime,BidOpen,BidHigh,BidLow,BidClose,AskOpen,AskHigh,AskLow,AskClose",
+    stamp=lambda at: f"{at:%m/%d/%Y %H:%M:%S}.000",
+):
     ask = list(rows_of(bars.sides[1]))
     return lines(
         header + "\n",
@@ -217,7 +212,7 @@ def fxcm(
     )
 
 
-def plain(bars: Bars, head: str, stamp: Callable[[datetime], str]) -> bytes:
+def plain(bars, head, stamp):
     """Any CSV: the stamp (of one or several columns), then prices and volume."""
     return lines(
         f"{head},open,high,low,close,volume\n",

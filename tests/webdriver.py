@@ -10,10 +10,7 @@ import socket
 import subprocess
 import time
 import urllib.request
-from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -34,7 +31,7 @@ FLAGS = (
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # the key of an element in the protocol
 
 
-def skip_or_fail() -> None:
+def skip_or_fail():
     """Skip the test where a program is missing; fail where the environment says that they must be
     there.
     """
@@ -48,7 +45,7 @@ def skip_or_fail() -> None:
 class Browser:
     """A session of chromedriver."""
 
-    def __init__(self, address: str, folder: Path) -> None:
+    def __init__(self, address, folder):
         options = {"args": [*FLAGS, f"--user-data-dir={folder}"]}
         wanted = {
             "browserName": "chrome",
@@ -58,7 +55,7 @@ class Browser:
         self._base = address
         self._base = f"{address}/session/{self.ask('session', {'capabilities': {'alwaysMatch': wanted}})['sessionId']}"
 
-    def ask(self, path: str, values: dict[str, Any] | None = None, method: str = "POST") -> Any:
+    def ask(self, path, values=None, method="POST"):
         """The value that a command of the protocol returns. Raises urllib.error.HTTPError if it
         fails.
         """
@@ -72,7 +69,7 @@ class Browser:
         with urllib.request.urlopen(request, timeout=120) as answer:
             return json.loads(answer.read())["value"]
 
-    def open(self, path: Path) -> None:
+    def open(self, path):
         """Load a file, and wait until its scripts have said that they are ready, for at most a
         minute. The logs begin with it: what Chromium's own first page asks for is left out."""
         self.ask("url", {"url": "about:blank"})
@@ -81,11 +78,11 @@ class Browser:
         self.ask("url", {"url": path.resolve().as_uri()})
         self.wait("return document.documentElement.dataset.ready")
 
-    def run(self, script: str, *args: Any) -> Any:
+    def run(self, script, *args):
         """What a script returns."""
         return self.ask("execute/sync", {"script": script, "args": list(args)})
 
-    def wait(self, script: str) -> Any:
+    def wait(self, script):
         """The first true value of a script."""
         for _ in range(600):
             if found := self.run(script):
@@ -93,20 +90,20 @@ class Browser:
             time.sleep(0.1)
         raise TimeoutError(f"never true in a minute: {script}")
 
-    def keys(self, text: str, selector: str = "body") -> None:
+    def keys(self, text, selector="body"):
         """Type into an element."""
         found = self.ask("element", {"using": "css selector", "value": selector})[ELEMENT]
         self.ask(f"element/{found}/value", {"text": text})
 
-    def devtools(self, command: str, **values: Any) -> Any:
+    def devtools(self, command, **values):
         """A command of the DevTools protocol."""
         return self.ask("goog/cdp/execute", {"cmd": command, "params": values})
 
-    def log(self, kind: str) -> list[dict[str, Any]]:
+    def log(self, kind):
         """Entries since the last call: `browser` (the console), `performance` (DevTools events)."""
         return self.ask("se/log", {"type": kind})
 
-    def requests(self) -> list[str]:
+    def requests(self):
         """Addresses that were asked for since the last call."""
         events = [json.loads(each["message"])["message"] for each in self.log("performance")]
         return [
@@ -115,13 +112,13 @@ class Browser:
             if each["method"] == "Network.requestWillBeSent"
         ]
 
-    def pdf(self) -> bytes:
+    def pdf(self):
         """The page as it prints."""
         return base64.b64decode(self.ask("print", {"background": False}))
 
 
 @contextmanager
-def browser(folder: Path) -> Iterator[Browser]:
+def browser(folder):
     """A browser with a profile of its own in `folder`. It ends with the block."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

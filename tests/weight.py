@@ -22,7 +22,6 @@ import sys
 import tempfile
 import token
 import tokenize
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,7 +51,7 @@ class Weight(NamedTuple):
     once: int
 
 
-def code_tokens(text: str) -> int:
+def code_tokens(text):
     """How many tokens are code."""
     count = inside = 0
     comma = False
@@ -67,24 +66,24 @@ def code_tokens(text: str) -> int:
     return count
 
 
-def functions(tree: ast.Module) -> list[FUNCTIONS]:
+def functions(tree):
     return [each for each in ast.walk(tree) if isinstance(each, FUNCTIONS)]
 
 
-def is_short(function: FUNCTIONS) -> bool:
+def is_short(function):
     """Whether the body, its docstring left out, has at most three lines."""
     body = function.body[ast.get_docstring(function) is not None :]
     return not body or (body[-1].end_lineno or 0) - body[0].lineno < SHORT
 
 
-def names(tree: ast.Module) -> Iterator[str]:
+def names(tree):
     """Every name and attribute that is read."""
     for each in ast.walk(tree):
         if isinstance(each, ast.Name | ast.Attribute) and isinstance(each.ctx, ast.Load):
             yield each.id if isinstance(each, ast.Name) else each.attr
 
 
-def asserted(tree: ast.Module) -> int:
+def asserted(tree):
     """Strings of at least five words in asserts, in `match=`, and in the cases of parametrised tests."""
     places: list[ast.AST] = []
     for each in ast.walk(tree):
@@ -103,13 +102,13 @@ def asserted(tree: ast.Module) -> int:
     )
 
 
-def package_of(path: Path) -> str:
+def package_of(path):
     """`jaxtrade/env`, or `jaxtrade` for its own modules, or `bench`."""
     parts = path.parts
     return "/".join(parts[:2]) if parts[0] == "jaxtrade" and len(parts) > 2 else parts[0]
 
 
-def weigh(root: Path) -> dict[str, Weight]:
+def weigh(root):
     """Package -> weight, and `all` of package and bench."""
     texts = {
         path.relative_to(root): path.read_text(encoding="utf-8")
@@ -189,7 +188,7 @@ main()
 """
 
 
-def _asked(root: Path, code: str, *words: str) -> list[int]:
+def _asked(root, code, *words):
     """What a piece of code prints last, with the package of another checkout."""
     environment = os.environ | {"PYTHONPATH": str(root), "JAX_PLATFORMS": "cpu"}
     done = subprocess.run(
@@ -203,7 +202,7 @@ def _asked(root: Path, code: str, *words: str) -> list[int]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def main() -> int:
+def main():
     parser = argparse.ArgumentParser(
         prog="python -m tests.weight", description=__doc__.partition("\n")[0]
     )

@@ -9,7 +9,7 @@ those that look for harm. G2 and G5 look for a gain and fail then; G5 goes by me
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -33,17 +33,17 @@ class Steps(NamedTuple):
     whole: Comparison
 
     @property
-    def wrong(self) -> tuple[int, ...]:
+    def wrong(self):
         """Positions of steps that certainly fall."""
         return tuple(i for i, step in enumerate(self.each) if step.certain < 0)
 
     @property
-    def rises(self) -> bool:
+    def rises(self):
         """No step certainly falls, and the last is certainly above the first."""
         return not self.wrong and self.whole.certain > 0
 
 
-def steps(nets: Sequence[np.ndarray]) -> Steps:
+def steps(nets):
     """`Steps` of float64[S, D] each, at least two, in the order in which they should rise; deflated
     for all of them.
 
@@ -66,7 +66,7 @@ class Gate(NamedTuple):
     found: str
 
 
-def gates(ablation: Ablation, fusion: FusionResult) -> list[Gate]:
+def gates(ablation, fusion):
     """All gates of one fusion. Those that compare days need enough of them."""
     days = len(fusion.scores[ablation.split].dates)
     few = _missing(f"{MIN_DAYS} days, there are {days}") if days < MIN_DAYS else None
@@ -79,11 +79,11 @@ def gates(ablation: Ablation, fusion: FusionResult) -> list[Gate]:
 Found = tuple[bool | None, str]
 
 
-def _missing(what: str) -> Found:
+def _missing(what):
     return None, f"needs {what}"
 
 
-def g1_no_skill(ablation: Ablation, fusion: FusionResult) -> Found:
+def g1_no_skill(ablation, fusion):
     """Random advice and placebos earn nothing: 0 lies in the interval of their difference to no
     advice.
     """
@@ -95,7 +95,7 @@ def g1_no_skill(ablation: Ablation, fusion: FusionResult) -> Found:
     return passed, "; ".join(f"{kind} {shown(c)}" for kind, c in found.items())
 
 
-def g2_skill_pays(ablation: Ablation, fusion: FusionResult) -> Found:
+def g2_skill_pays(ablation, fusion):
     """The more skill, the more it earns: no step from one skill to the next certainly falls, the
     last is certainly above the first, and the oracle is 5 standard errors above no advice."""
     kinds = _numbered(ablation, "mock:skilled")
@@ -112,7 +112,7 @@ def g2_skill_pays(ablation: Ablation, fusion: FusionResult) -> Found:
     )
 
 
-def g3_late_or_rare(ablation: Ablation, fusion: FusionResult) -> Found:
+def g3_late_or_rare(ablation, fusion):
     """Advice that comes later, or less often, earns no more: no step towards sooner, or more often,
     certainly falls.
     """
@@ -133,7 +133,7 @@ def g3_late_or_rare(ablation: Ablation, fusion: FusionResult) -> Found:
     return passed, "; ".join(found)
 
 
-def g4_adversary(ablation: Ablation, fusion: FusionResult) -> Found:
+def g4_adversary(ablation, fusion):
     """Advice that is mostly wrong, from the first bar on, does no certain harm: it is ignored, or
     turned around.
     """
@@ -145,7 +145,7 @@ def g4_adversary(ablation: Ablation, fusion: FusionResult) -> Found:
     return passed, "; ".join(f"{kind} {shown(c)}" for kind, c in found.items())
 
 
-def g5_turn(ablation: Ablation, fusion: FusionResult) -> Found:
+def g5_turn(ablation, fusion):
     """An advisor that turns on its listener in mid-run: what listening had earned until then is
     never lost whole, and over the last quarter of the updates after it the listener earns no less
     than without advice. Of training episodes; means, without intervals."""
@@ -171,7 +171,7 @@ def g5_turn(ablation: Ablation, fusion: FusionResult) -> Found:
     )
 
 
-def g6_absence(ablation: Ablation, fusion: FusionResult) -> Found:
+def g6_absence(ablation, fusion):
     """An advisor without any answer is no advisor: every agent's parameters have the same bits."""
     kinds = [
         kind
@@ -195,7 +195,7 @@ def g6_absence(ablation: Ablation, fusion: FusionResult) -> Found:
     )
 
 
-def number_of(kind: str) -> float | None:
+def number_of(kind):
     """The number after a mock's name: 5.0 of mock:delayed:5/..., None where there is none."""
     number = kind.partition("/")[0].removeprefix("mock:").partition(":")[2]
     try:
@@ -204,7 +204,7 @@ def number_of(kind: str) -> float | None:
         return None
 
 
-def _numbered(ablation: Ablation, name: str) -> list[str]:
+def _numbered(ablation, name):
     """Kinds of one name that change no other, by their number."""
     kinds = [
         kind
@@ -214,7 +214,7 @@ def _numbered(ablation: Ablation, name: str) -> list[str]:
     return sorted(kinds, key=lambda kind: number_of(kind) or 0.0)
 
 
-def _families(ablation: Ablation, name: str) -> dict[str, list[str]]:
+def _families(ablation, name):
     """Kinds of one name, by the kind that they change."""
     found: dict[str, list[str]] = {}
     for kind in ablation.kinds:

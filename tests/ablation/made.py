@@ -7,7 +7,7 @@ import numpy as np
 from jaxtrade.ablation.kinds import cheats
 from jaxtrade.ablation.results import Ablation, FusionResult, Scores
 from jaxtrade.ablation.tables import Skill
-from jaxtrade.config import RunConfig, load_config
+from jaxtrade.config import load_config
 
 TINY = (
     "data.source=synthetic",
@@ -31,20 +31,20 @@ TINY = (
 )
 
 
-def tiny(*overrides: str) -> RunConfig:
+def tiny(*overrides):
     return load_config(None, [*TINY, *overrides])
 
 
 def made_ablation(
-    worth: dict[str, float],
-    seeds: int = 4,
-    days: int = 20,
-    noise: float = 10.0,
+    worth,
+    seeds=4,
+    days=20,
+    noise=10.0,
     *,
-    profit: np.ndarray | None = None,
-    turned: int | None = None,
-    digests: dict[str, str] | None = None,
-) -> tuple[Ablation, FusionResult]:
+    profit=None,
+    turned=None,
+    digests=None,
+):
     """An ablation whose kinds are worth so many dollars per day, over a noise that is each seed's
     and day's own.
 

@@ -15,7 +15,7 @@ TABLE, OF_TABLE = "table:x.npz", "mock:shifted/table:x.npz"
 SHUFFLED = "mock:permuted/table:x.npz"  # the placebo of earlier versions
 
 
-def made(worth: dict[str, float], **more):
+def made(worth, **more):
     return made_ablation({"none": 0.0, **worth}, **more)
 
 

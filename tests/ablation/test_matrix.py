@@ -63,7 +63,7 @@ class Made(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def made() -> Made:
+def made():
     config = tiny()
     market = load_market(config)
     splits = split_sessions(market, config.split)
@@ -101,7 +101,7 @@ def without_advice(state):
     return state.replace(advice=None)
 
 
-def of(tree, k: int):
+def of(tree, k):
     return jax.tree.map(lambda x: x[k], tree)
 
 

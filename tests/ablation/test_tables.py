@@ -17,7 +17,7 @@ def market():
     return load_market(tiny())
 
 
-def hold(direction: float) -> list[float]:
+def hold(direction):
     return [0.0, max(direction, 0.0), max(-direction, 0.0), 0.8, 0.5, 30.0]
 
 

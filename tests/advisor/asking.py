@@ -6,7 +6,6 @@ import json
 import time
 
 from jaxtrade.advisor.host.prompts import make_question
-from jaxtrade.advisor.host.types import Answer, Backend, Question
 
 SLOTS = {
     "close": 5123.25,
@@ -27,12 +26,12 @@ SOON = 15.0
 BASE = make_question(0, "ES", "2024-03-01T10:31:00-05:00", SLOTS)
 
 
-def question(bar: int = 0) -> Question:
+def question(bar=0):
     """The same question about any bar."""
     return BASE._replace(bar=bar)
 
 
-def ask(backend: Backend, seconds: float = 5.0, bar: int = 0) -> Answer:
+def ask(backend, seconds=5.0, bar=0):
     """One answer; it never takes longer than its deadline by more than 10 % and `SOON`."""
     began = time.monotonic()
     answer = backend.answer(question(bar), began + seconds)
@@ -42,7 +41,7 @@ def ask(backend: Backend, seconds: float = 5.0, bar: int = 0) -> Answer:
     return answer
 
 
-def recorded_line(asked: Question, raw: str, model: str = "") -> str:
+def recorded_line(asked, raw, model=""):
     """One JSONL line that `read_recorded` accepts, without its end of line."""
     return json.dumps(
         {"bar": asked.bar, "time": asked.time, "symbol": asked.symbol, "raw": raw, "model": model}

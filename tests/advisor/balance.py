@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 PLACES = (
     "deduped",
     "cache_hit",
@@ -17,6 +15,6 @@ PLACES = (
 )
 
 
-def imbalance(snapshot: dict[str, Any]) -> int:
+def imbalance(snapshot):
     """Submissions less the places where they are: 0, or something was lost or counted twice."""
     return snapshot["submitted"] - sum(snapshot[place] for place in PLACES)

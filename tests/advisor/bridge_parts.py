@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from jaxtrade.advisor.bridge import Bridge
 from jaxtrade.advisor.host.journal import Journal
-from jaxtrade.advisor.host.sources import AdviceRow, AdviceSource, Wants
+from jaxtrade.advisor.host.sources import AdviceRow, AdviceSource
 from jaxtrade.advisor.host.types import Advice, Question
-from jaxtrade.advisor.table import Delta
 from tests.advisor.service_parts import question
 
 T, M = 100, 4
@@ -27,60 +22,60 @@ HEADER = {
 }
 
 
-def row(bar: int, confidence: float = 0.8) -> AdviceRow:
+def row(bar, confidence=0.8):
     return AdviceRow.of(bar, (0.1, 1.5, -0.5, confidence, 0.25, 30))
 
 
 class HandSource(AdviceSource):
     """Gives what the test has put into `rows`; remembers what was wanted."""
 
-    def __init__(self, rows: Iterable[AdviceRow] = ()) -> None:
+    def __init__(self, rows=()):
         self.rows = deque(rows)
         self.wants: list[list[tuple[int, float]]] = []
         self.stops = 0
 
-    def take(self, update: int, deltas: int, most: int) -> list[AdviceRow]:
+    def take(self, update, deltas, most):
         return [self.rows.popleft() for _ in range(min(most, len(self.rows)))]
 
-    def want(self, wants: Wants) -> None:
+    def want(self, wants):
         self.wants.append(list(wants))
 
-    def in_flight(self) -> list[tuple[int, float]]:
+    def in_flight(self):
         return self.wants[-1] if self.wants else []
 
-    def stop(self) -> None:
+    def stop(self):
         self.stops += 1
 
 
 class HandService:
     """An advice service whose answers the test gives."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.ready: deque[tuple[int, Advice]] = deque()
         self.batches: list[list[tuple[Question, float]]] = []
         self.stopped = False
 
-    def submit(self, wanted: Iterable[tuple[Question, float]]) -> None:
+    def submit(self, wanted):
         self.batches.append(list(wanted))
 
-    def take(self, most: int) -> list[tuple[int, Advice]]:
+    def take(self, most):
         return [self.ready.popleft() for _ in range(min(most, len(self.ready)))]
 
-    def statistics(self) -> dict[str, Any]:
+    def statistics(self):
         return {"asked": 12}
 
-    def stop(self) -> None:
+    def stop(self):
         self.stopped = True
 
-    def bars(self) -> list[list[int]]:
+    def bars(self):
         return [[asked.bar for asked, _ in batch] for batch in self.batches]
 
 
-def journal(folder: Path) -> Journal:
+def journal(folder):
     return Journal.create(folder / "journal.jsonl", HEADER)
 
 
-def plain(delta: Delta) -> tuple[int, dict[int, list[float]]]:
+def plain(delta):
     """Version, and rows by bar without the padding; the shapes are checked."""
     bars, rows = np.asarray(delta.bars), np.asarray(delta.rows)
     assert (bars.dtype, rows.dtype, np.asarray(delta.version).dtype) == (
@@ -98,7 +93,7 @@ def plain(delta: Delta) -> tuple[int, dict[int, list[float]]]:
     }
 
 
-def seen(bridge: Bridge, updates: Iterable[int]) -> list[tuple[int, dict[int, list[float]]]]:
+def seen(bridge, updates):
     return [plain(bridge.delta(update)) for update in updates]
 
 

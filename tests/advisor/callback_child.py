@@ -16,8 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.advisor.bridge import Bridge, exchange, settle
-from jaxtrade.advisor.host.sources import Wants
-from jaxtrade.advisor.table import Delta, demand, empty_table, received
+from jaxtrade.advisor.table import demand, empty_table, received
 from tests.advisor.bridge_parts import HandSource, row
 
 BARS, ROWS, DEMAND, CHUNK = 4096, 256, 64, 500
@@ -26,7 +25,7 @@ BARS, ROWS, DEMAND, CHUNK = 4096, 256, 64, 500
 class Echo(HandSource):
     """Answers at the next update what was wanted, all of it."""
 
-    def want(self, wants: Wants) -> None:
+    def want(self, wants):
         self.rows.extend(row(bar, weight) for bar, weight in wants)
 
 
@@ -36,20 +35,20 @@ class Raises(Bridge):
     at: frozenset[int] = frozenset()
     calls = 0
 
-    def delta(self, update: int) -> Delta:
+    def delta(self, update):
         self.calls += 1
         if self.calls in self.at:
             raise SystemExit("of the test") if self.calls % 2 else RuntimeError("of the test")
         return super().delta(update)
 
 
-def run(calls: int, raises: frozenset[int]) -> dict[str, object]:
+def run(calls, raises):
     reported: list[str] = []
     bridge = Raises(Echo(), BARS, ROWS, tell=reported.append)
     bridge.at = raises
     ask = exchange(bridge)
 
-    def update(carry: tuple, _: None) -> tuple:
+    def update(carry, _):
         table, number, work = carry
         work = jnp.tanh(work @ work)  # keeps XLA's threads at it
         want = (
@@ -93,7 +92,7 @@ def run(calls: int, raises: frozenset[int]) -> dict[str, object]:
     }
 
 
-def main() -> None:
+def main():
     calls, raises = int(sys.argv[1]), frozenset(map(int, sys.argv[2:]))
     found = run(calls, raises)
     print(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from jaxtrade.advisor.bridge import Bridge
 from jaxtrade.advisor.table import empty_table, make_view
 from jaxtrade.config import AdvisorConfig
 from jaxtrade.rl.listening.exchange import AdviceExchange
 from jaxtrade.rl.listening.state import start_advice
 
 
-def hook_of(bridge: Bridge) -> AdviceExchange:
+def hook_of(bridge):
     nothing = np.zeros(bridge.bars, np.int8)
     view = make_view(empty_table(bridge.bars), nothing.astype(np.int32))
     start = start_advice(

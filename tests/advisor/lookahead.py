@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from jaxtrade.advisor.host.prompts import Template
-from jaxtrade.advisor.host.types import Advice, Question
-from jaxtrade.advisor.questions import QuestionBook
+from jaxtrade.advisor.host.types import Advice
 from jaxtrade.data.read.bars import Bars
 from tests.advisor.made import made_bars, made_book
 
@@ -35,7 +32,7 @@ class World(NamedTuple):
     events: tuple[tuple[int, str, str], ...]
 
 
-def world_at(bar: int) -> World:
+def world_at(bar):
     """The made market, with news and events on both sides of a bar's close: one second before, at
     it, one after.
     """
@@ -51,11 +48,11 @@ def world_at(bar: int) -> World:
     )
 
 
-def close_of(bars: Bars, bar: int) -> int:
+def close_of(bars, bar):
     return int(bars.time[bar]) + bars.bar_seconds
 
 
-def others(world: World, bar: int) -> Iterator[tuple[str, World]]:
+def others(world, bar):
     """Worlds that differ from `world` only in what is not known at the close of a bar."""
     close = close_of(world.bars, bar)
     for name, ticks in (("a rise", 40), ("a fall", -40)):
@@ -91,7 +88,7 @@ def others(world: World, bar: int) -> Iterator[tuple[str, World]]:
     )
 
 
-def leaks(folder: Path, world: World, bar: int, *overrides: str) -> list[str]:
+def leaks(folder, world, bar, *overrides):
     """How the question about a bar shows its future: the names of the worlds in which it is another
     one.
     """
@@ -103,14 +100,14 @@ def leaks(folder: Path, world: World, bar: int, *overrides: str) -> list[str]:
     ]
 
 
-def question_in(folder: Path, world: World, bar: int, *overrides: str) -> Question:
+def question_in(folder, world, bar, *overrides):
     """The question about a bar in a world, after every earlier bar, and the bar itself, were
     answered.
     """
     return book_in(folder, world, bar, *overrides).question(bar)
 
 
-def book_in(folder: Path, world: World, bar: int, *overrides: str) -> QuestionBook:
+def book_in(folder, world, bar, *overrides):
     feeds = (
         feed_files(folder, world) if any("advisor.template=" in each for each in overrides) else []
     )
@@ -134,7 +131,7 @@ class Fixed(Template):
     version = "fixed"
 
 
-def feed_files(folder: Path, world: World) -> list[str]:
+def feed_files(folder, world):
     """The overrides that give a world's news and events."""
     news, events = folder / "news.jsonl", folder / "events.csv"
     news.write_text(
@@ -153,5 +150,5 @@ def feed_files(folder: Path, world: World) -> list[str]:
     return [f"advisor.context.news={news}", f"advisor.context.calendar={events}"]
 
 
-def iso(seconds: int) -> str:
+def iso(seconds):
     return datetime.fromtimestamp(seconds, UTC).isoformat()

@@ -8,8 +8,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from jaxtrade.advisor.questions import QuestionBook, make_book
-from jaxtrade.config import RunConfig
+from jaxtrade.advisor.questions import make_book
 from jaxtrade.data.contracts import CONTRACTS
 from jaxtrade.data.market import build_market
 from jaxtrade.data.read.bars import Bars
@@ -19,13 +18,13 @@ DAYS, MINUTES = ("2013-10-07", "2013-10-08", "2013-10-09"), 120
 _ZONE = ZoneInfo("America/New_York")
 
 
-def made_config(*overrides: str) -> RunConfig:
+def made_config(*overrides):
     """The quickstart's configuration with short windows and one test session."""
     return base("env.window=4", "split.test_sessions=1", "advisor.horizon=5", *overrides)
 
 
 @cache
-def made_bars() -> Bars:
+def made_bars():
     """Three mornings of ES, 09:30 to 11:30, one bar a minute.
 
     Bar i of a day opens at 6400 + 4 * day + (i % 7) ticks (0.25 points), closes one tick higher,
@@ -52,7 +51,7 @@ def made_bars() -> Bars:
     )
 
 
-def made_book(*overrides: str, bars: Bars | None = None) -> QuestionBook:
+def made_book(*overrides, bars=None):
     """The questions about the made market, or about other bars."""
     chosen = made_config(*overrides)
     return make_book(build_market(made_bars() if bars is None else bars, chosen), chosen)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import cache
 
-from jaxtrade.advisor.questions import QuestionBook, make_book
-from jaxtrade.config import RunConfig, load_config
-from jaxtrade.data.market import Market, load_market
+from jaxtrade.advisor.questions import make_book
+from jaxtrade.config import load_config
+from jaxtrade.data.market import load_market
 
 
-def config(*overrides: str, kind: str = "off", **options: str | int | float) -> RunConfig:
+def config(*overrides, kind="off", **options):
     """The quickstart's configuration (bundled ES), with an advisor."""
     chosen = load_config("quickstart", overrides)
     advisor = chosen.advisor.model_copy(update={"kind": kind, "options": options})
@@ -17,12 +17,12 @@ def config(*overrides: str, kind: str = "off", **options: str | int | float) -> 
 
 
 @cache
-def market(*overrides: str) -> Market:
+def market(*overrides):
     return load_market(config(*overrides))
 
 
 @cache
-def book(*overrides: str) -> QuestionBook:
+def book(*overrides):
     return make_book(market(*overrides), config(*overrides))
 
 

@@ -10,11 +10,10 @@ from __future__ import annotations
 import gzip
 import json
 import socket
-import ssl
 import struct
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 LONGEST = 20.0  # seconds that a hanging step holds on without being stopped
@@ -39,18 +38,18 @@ class Request(NamedTuple):
 class Wire:
     """A connection as a step sees it."""
 
-    def __init__(self, sock: socket.socket, request: Request, stop: threading.Event) -> None:
+    def __init__(self, sock, request, stop):
         self.sock, self.request, self.stop = sock, request, stop
 
-    def send(self, data: bytes) -> None:
+    def send(self, data):
         self.sock.sendall(data)
 
-    def wait(self, seconds: float) -> None:
+    def wait(self, seconds):
         """Sleep, or raise where the server is closed meanwhile."""
         if self.stop.wait(seconds):
             raise ConnectionAbortedError("server closed")
 
-    def reset(self) -> None:
+    def reset(self):
         """Close with a reset instead of an end."""
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         raise ConnectionResetError
@@ -59,23 +58,19 @@ class Wire:
 Step = Callable[[Wire], None]
 
 
-def head(status: int, headers: Mapping[str, str]) -> bytes:
+def head(status, headers):
     lines = [f"HTTP/1.1 {status} X", *(f"{name}: {value}" for name, value in headers.items())]
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 
-def reply(
-    status: int = 200, body: bytes | str = b"", headers: Mapping[str, str] | None = None
-) -> Step:
+def reply(status=200, body=b"", headers=None):
     """A whole and honest response; `headers` may override its length."""
     data = body.encode() if isinstance(body, str) else body
     sent = {"Content-Length": str(len(data)), "Content-Type": "application/json", **(headers or {})}
     return lambda wire: wire.send(head(status, sent) + data)
 
 
-def completion(
-    content: Any, finish: str = "stop", message: Mapping[str, Any] | None = None, **fields: Any
-) -> bytes:
+def completion(content, finish="stop", message=None, **fields):
     """The body of a chat completion whose message has `content`."""
     choice = {
         "index": 0,
@@ -95,40 +90,40 @@ def completion(
     ).encode()
 
 
-def says(content: Any, **more: Any) -> Step:
+def says(content, **more):
     """200 with a completion."""
     return reply(200, completion(content, **more))
 
 
-def advises(**changes: Any) -> Step:
+def advises(**changes):
     """200 with good advice, some of it changed."""
     return says(json.dumps({**GOOD, **changes}))
 
 
-def after(seconds: float, step: Step) -> Step:
+def after(seconds, step):
     """A step that starts late."""
 
-    def run(wire: Wire) -> None:
+    def run(wire):
         wire.wait(seconds)
         step(wire)
 
     return run
 
 
-def hang(first: bytes = b"") -> Step:
+def hang(first=b""):
     """Some bytes, then nothing for ever."""
 
-    def run(wire: Wire) -> None:
+    def run(wire):
         wire.send(first)
         wire.wait(LONGEST)
 
     return run
 
 
-def drip(data: bytes, seconds: float, first: bytes = b"") -> Step:
+def drip(data, seconds, first=b""):
     """Some bytes at once, then one byte every so often."""
 
-    def run(wire: Wire) -> None:
+    def run(wire):
         wire.send(first)
         for i in range(len(data)):
             wire.wait(seconds)
@@ -137,20 +132,20 @@ def drip(data: bytes, seconds: float, first: bytes = b"") -> Step:
     return run
 
 
-def cut(data: bytes = b"") -> Step:
+def cut(data=b""):
     """Some bytes, then the end of the connection."""
 
-    def run(wire: Wire) -> None:
+    def run(wire):
         wire.send(data)
         raise ConnectionAbortedError
 
     return run
 
 
-def reset(data: bytes = b"") -> Step:
+def reset(data=b""):
     """Some bytes, then a reset."""
 
-    def run(wire: Wire) -> None:
+    def run(wire):
         wire.send(data)
         time.sleep(0.05 if data else 0)  # a reset overtakes bytes that are still on their way
         wire.reset()
@@ -158,10 +153,10 @@ def reset(data: bytes = b"") -> Step:
     return run
 
 
-def flood(size: int) -> Step:
+def flood(size):
     """200 with a body of unknown length and `size` bytes."""
 
-    def run(wire: Wire) -> None:
+    def run(wire):
         wire.send(head(200, {"Content-Type": "application/json", "Connection": "close"}))
         for _ in range(size // 65536):
             wire.send(b" " * 65536)
@@ -170,7 +165,7 @@ def flood(size: int) -> Step:
     return run
 
 
-def bomb(size: int) -> Step:
+def bomb(size):
     """200 with a small gzip body that unfolds to `size` bytes."""
     return reply(200, gzip.compress(b" " * size), {"Content-Encoding": "gzip"})
 
@@ -178,7 +173,7 @@ def bomb(size: int) -> Step:
 class FaultServer:
     """`with FaultServer(step, step, ...) as server:`; `server.url` ends in /v1."""
 
-    def __init__(self, *script: Step, tls: ssl.SSLContext | None = None, port: int = 0) -> None:
+    def __init__(self, *script, tls=None, port=0):
         self._script, self._tls = script, tls
         self._stop = threading.Event()
         self._lock = threading.Lock()
@@ -193,13 +188,13 @@ class FaultServer:
         self._thread = threading.Thread(target=self._accept, name="fault-server", daemon=True)
         self._thread.start()
 
-    def __enter__(self) -> FaultServer:
+    def __enter__(self):
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self.close()
 
-    def close(self) -> None:
+    def close(self):
         self._stop.set()
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -212,7 +207,7 @@ class FaultServer:
         self._thread.join(5)
         assert not self._thread.is_alive()
 
-    def _accept(self) -> None:
+    def _accept(self):
         while not self._stop.is_set():
             try:
                 sock, _ = self._listener.accept()
@@ -223,7 +218,7 @@ class FaultServer:
                 target=self._serve, args=(sock,), name="fault-connection", daemon=True
             ).start()
 
-    def _serve(self, sock: socket.socket) -> None:
+    def _serve(self, sock):
         try:
             if self._tls:
                 sock = self._tls.wrap_socket(sock, server_side=True)
@@ -244,7 +239,7 @@ class FaultServer:
             sock.close()
 
 
-def _read(reader: Any) -> Request | None:
+def _read(reader):
     """The next request of a connection; None at its end."""
     line = reader.readline()
     if not line:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
 
 from jaxtrade.advisor.host.desk import Finished, Job
 from jaxtrade.advisor.host.types import Advice, Answer, Failure, Question
@@ -19,20 +18,20 @@ ADVICE = Advice(hold=0.1, buy=1.5, sell=-0.5, confidence=0.8, risk=0.25, horizon
 class HandClock:
     """Time that passes when reported to."""
 
-    def __init__(self, now: float = 1000.0) -> None:
+    def __init__(self, now=1000.0):
         self.now = now
 
-    def __call__(self) -> float:
+    def __call__(self):
         return self.now
 
 
-def question(bar: int, version: str = "v1") -> Question:
+def question(bar, version="v1"):
     return Question(
         bar, "NQ", "2024-03-01T10:00:00-05:00", {"adx": 31.5}, f"bar {bar}: ADX 31.5", version
     )
 
 
-def good(prompt_tokens: int = 40, completion_tokens: int = 20, **more: object) -> Answer:
+def good(prompt_tokens=40, completion_tokens=20, **more):
     return Answer(
         ADVICE,
         raw='{"v": 1}',
@@ -42,7 +41,7 @@ def good(prompt_tokens: int = 40, completion_tokens: int = 20, **more: object) -
     )._replace(**more)
 
 
-def bad(failure: Failure, **more: object) -> Answer:
+def bad(failure, **more):
     raw = "HOLD | 0.0" if failure in (Failure.PARSE, Failure.SCHEMA) else ""
     return Answer(None, failure, detail=f"no {failure.value}", raw=raw)._replace(**more)
 
@@ -50,7 +49,7 @@ def bad(failure: Failure, **more: object) -> Answer:
 class HandPool:
     """A WorkerPool whose work is done by hand: `jobs` are under way."""
 
-    def __init__(self, size: int = 4) -> None:
+    def __init__(self, size=4):
         self.size, self.jobs = size, list[Job]()
         self.gone: list[Job] = []
         self.abandoned: set[int] = set()
@@ -58,27 +57,27 @@ class HandPool:
         self.threads = size
 
     @property
-    def free(self) -> int:
+    def free(self):
         return self.size - len(self.jobs)
 
-    def start(self, job: Job) -> None:
+    def start(self, job):
         assert self.free > 0
         self.jobs.append(job)
 
-    def returned(self, finished: Finished) -> bool:
+    def returned(self, finished):
         return finished.job.number not in self.abandoned
 
-    def lost(self, now: float) -> list[Job]:
+    def lost(self, now):
         found, self.gone = self.gone, []
         return found
 
     # --- for the test ------------------------------------------------------------------------------------------------
 
-    def result(self, answer: Answer, index: int = 0, latency: float = 0.5) -> Finished:
+    def result(self, answer, index=0, latency=0.5):
         """What the worker of the job at `index` reports."""
         return Finished(self.jobs.pop(index), answer, latency)
 
-    def hang(self, index: int = 0) -> Job:
+    def hang(self, index=0):
         """The job at `index` is given up."""
         job = self.jobs.pop(index)
         self.abandoned.add(job.number)
@@ -93,9 +92,7 @@ class ScriptedBackend:
 
     name = "scripted"
 
-    def __init__(
-        self, script: Callable[[Question, float, int], Answer | Callable[[], Answer]]
-    ) -> None:
+    def __init__(self, script):
         self._script = script
         self._lock = threading.Lock()
         self.asked: Counter[int] = Counter()
@@ -105,7 +102,7 @@ class ScriptedBackend:
         self.most_at_once = self._at_once = 0
         self.closed = threading.Event()
 
-    def count_anew(self) -> int:
+    def count_anew(self):
         """Begin to count `most_at_once` anew: from how many are under way now, which is
         returned.
         """
@@ -113,10 +110,10 @@ class ScriptedBackend:
             self.most_at_once = self._at_once
             return self._at_once
 
-    def identity(self) -> Mapping[str, str]:
+    def identity(self):
         return {"kind": "scripted", "model": "tiny", "schema": "s1"}
 
-    def answer(self, question: Question, deadline: float) -> Answer:
+    def answer(self, question, deadline):
         with self._lock:
             self.calls += 1
             self.asked[question.bar] += 1
@@ -135,11 +132,11 @@ class ScriptedBackend:
                 self.tokens += answer.prompt_tokens + answer.completion_tokens
         return answer
 
-    def close(self) -> None:
+    def close(self):
         self.closed.set()
 
 
-def until(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
+def until(condition, seconds=30.0):
     """Wait for `condition`, in real time; False where it did not come."""
     end = time.monotonic() + seconds
     while not condition():

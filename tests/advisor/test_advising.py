@@ -7,8 +7,6 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -22,9 +20,8 @@ from jaxtrade.advisor.host.mocks import Shifted
 from jaxtrade.advisor.host.openai import OpenAIBackend
 from jaxtrade.advisor.host.prompts import TEMPLATES
 from jaxtrade.advisor.host.schema import SCHEMA_HASH
-from jaxtrade.advisor.host.types import Answer, Backend, Failure, Question
+from jaxtrade.advisor.host.types import Failure
 from jaxtrade.advisor.questions import make_book
-from jaxtrade.config import RunConfig
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import TickValue
@@ -35,12 +32,12 @@ from tests.messages import missing
 URL = "http://127.0.0.1:8080/v1"
 
 
-def made(kind: str, *overrides: str, **options: Any) -> Backend:
+def made(kind, *overrides, **options):
     chosen = config(*overrides, kind=kind, **options)
     return advising.backend_of(chosen, market(), book(), followed(), None)
 
 
-def followed() -> np.ndarray:
+def followed():
     return advising.followed_of(market(), config())
 
 
@@ -48,7 +45,7 @@ def followed() -> np.ndarray:
 
 
 @pytest.mark.slow
-def test_a_round_turn_by_hand() -> None:
+def test_a_round_turn_by_hand():
     """ES: $2.08 a side is $4.16, more than one tick of $12.50's third, hence 1 tick, and 1 tick of
     slippage a side. EURUSD over two sides: $3 a side at $1 a tick, no slippage beside the
     spread."""
@@ -59,7 +56,7 @@ def test_a_round_turn_by_hand() -> None:
     assert advising.round_turn(market(*EURUSD), config(*EURUSD)) == 6
 
 
-def test_a_round_turn_of_a_market_whose_profits_are_converted() -> None:
+def test_a_round_turn_of_a_market_whose_profits_are_converted():
     """At 2/3 of a dollar a tick in the first bar, $4.16 are 6.24 ticks: 7, whatever later bars
     say.
     """
@@ -72,7 +69,7 @@ def test_a_round_turn_of_a_market_whose_profits_are_converted() -> None:
     assert advising.round_turn(converted, config()) == 7 + 2
 
 
-def test_what_followed_by_hand() -> None:
+def test_what_followed_by_hand():
     """Each decision bar against the definition, at horizon 7 and a cost of 3 ticks."""
     chosen = config("advisor.horizon=7")
     found, bars, sessions = (
@@ -91,7 +88,7 @@ def test_what_followed_by_hand() -> None:
     assert min((found == side).sum() for side in (-1, 0, 1)) > 100
 
 
-def test_what_followed_pays_the_spread() -> None:
+def test_what_followed_pays_the_spread():
     """Of two-sided bars a rise must carry a buy at the ask to a sale at the bid, and the other way
     round.
     """
@@ -110,7 +107,7 @@ def test_what_followed_pays_the_spread() -> None:
     assert (without != 0).sum() > one_sided > 0
 
 
-def test_only_some_sessions() -> None:
+def test_only_some_sessions():
     splits = split_sessions(market(), config().split)
     parts = {
         name: advising.only(followed(), market(), splits[name]) for name in ("train", "test", "all")
@@ -130,7 +127,7 @@ def test_only_some_sessions() -> None:
 # --- which backend is asked -------------------------------------------------------------------------------------------
 
 
-def hit_rate(backend: Backend) -> float:
+def hit_rate(backend):
     bars, rows = ask_all(backend, book(), np.flatnonzero(book().askable))
     came = followed()[bars]
     side = np.sign(rows[:, 1] - rows[:, 2])
@@ -153,11 +150,11 @@ def hit_rate(backend: Backend) -> float:
         ("mock:persistent:5", 0.4, 0.6),
     ],
 )
-def test_mocks_are_reported_what_followed(kind: str, low: float, high: float) -> None:
+def test_mocks_are_reported_what_followed(kind, low, high):
     assert low <= hit_rate(made(kind)) <= high
 
 
-def test_a_delayed_oracle_is_the_oracle_of_an_earlier_bar() -> None:
+def test_a_delayed_oracle_is_the_oracle_of_an_earlier_bar():
     now = dict(
         zip(
             *(part.tolist() for part in ask_all(made("mock:oracle"), book(), range(1300, 1400))),
@@ -170,7 +167,7 @@ def test_a_delayed_oracle_is_the_oracle_of_an_earlier_bar() -> None:
     }
 
 
-def test_the_rules_see_the_other_bar_s_values_and_no_bar_without_them() -> None:
+def test_the_rules_see_the_other_bar_s_values_and_no_bar_without_them():
     """Delayed rules at bar b are the rules at b - 5; where that bar lies in the warm-up there is
     nothing.
     """
@@ -193,7 +190,7 @@ def test_the_rules_see_the_other_bar_s_values_and_no_bar_without_them() -> None:
 
 
 @pytest.mark.slow
-def test_the_placebo_moves_whole_sessions() -> None:
+def test_the_placebo_moves_whole_sessions():
     """The rules' answers at the same minute of another session; where the warm-up has none there,
     the nearest bar's.
     """
@@ -217,7 +214,7 @@ def test_the_placebo_moves_whole_sessions() -> None:
     assert np.mean(same) > 0.75  # all but those that a warm-up leaves without a counterpart
 
 
-def test_a_turn() -> None:
+def test_a_turn():
     """The oracle to bar 3000, then one that is always wrong."""
     backend = made("mock:turning/mock:oracle", turn=3000, then="mock:adversarial:1.0")
     bars, rows = ask_all(backend, book(), np.flatnonzero(book().askable))
@@ -226,8 +223,8 @@ def test_a_turn() -> None:
     assert (side == -came)[(bars >= 3000) & (came != 0)].all()
 
 
-def test_seed_and_horizon_are_the_run_s_unless_given() -> None:
-    def shown(backend: Backend) -> tuple[str, str]:
+def test_seed_and_horizon_are_the_run_s_unless_given():
+    def shown(backend):
         return backend.identity()["seed"], backend.identity()["horizon"]
 
     assert shown(made("mock:random", "seed=7", "advisor.horizon=12")) == ("7", "12")
@@ -241,12 +238,12 @@ def test_seed_and_horizon_are_the_run_s_unless_given() -> None:
     )
 
 
-def server_options(backend: Backend) -> Any:
+def server_options(backend):
     assert isinstance(backend, OpenAIBackend)
     return backend._options
 
 
-def test_a_server_is_asked_for_what_the_caps_count_on() -> None:
+def test_a_server_is_asked_for_what_the_caps_count_on():
     options = server_options(made(URL, "advisor.service.completion_tokens=90", model="m"))
     assert (options.max_tokens, options.answer, options.seed, options.base_url) == (
         90,
@@ -261,7 +258,7 @@ def test_a_server_is_asked_for_what_the_caps_count_on() -> None:
         made(URL, model="m", max_tokens=900)
 
 
-def test_a_wrapped_server_keeps_its_own_sampling_seed() -> None:
+def test_a_wrapped_server_keeps_its_own_sampling_seed():
     """The run's seed shuffles; it does not reach the server, whose answers it would keep from the
     cache.
     """
@@ -284,12 +281,12 @@ def test_a_wrapped_server_keeps_its_own_sampling_seed() -> None:
         ("mock:permuted", {}, "'inner' is missing"),
     ],
 )
-def test_kinds_that_cannot_be(kind: str, options: dict[str, Any], words: str) -> None:
+def test_kinds_that_cannot_be(kind, options, words):
     with pytest.raises(ConfigError, match=words.replace("(", r"\(")):
         made(kind, **options)
 
 
-def test_the_rules_need_volume() -> None:
+def test_the_rules_need_volume():
     for kind in ("rules", "mock:permuted/rules"):
         with pytest.raises(ConfigError, match="EURUSD have no volume"):
             advising.backend_of(
@@ -301,7 +298,7 @@ def test_the_rules_need_volume() -> None:
             )
 
 
-def test_recorded_answers_tell_how_many_bars_they_cover(tmp_path: Path) -> None:
+def test_recorded_answers_tell_how_many_bars_they_cover(tmp_path):
     path, bars = tmp_path / "r.jsonl", np.flatnonzero(book().askable)
     raw = json.dumps(
         {
@@ -349,14 +346,14 @@ def test_recorded_answers_tell_how_many_bars_they_cover(tmp_path: Path) -> None:
         ("mock:delayed:5/recorded:a/b", False),
     ],
 )
-def test_what_takes_time(kind: str, slow: bool) -> None:
+def test_what_takes_time(kind, slow):
     assert advising.is_slow(kind) is slow
 
 
 # --- asking ----------------------------------------------------------------------------------------------------------
 
 
-def test_through_the_service_comes_the_same() -> None:
+def test_through_the_service_comes_the_same():
     chosen = config("advisor.service.queue_size=64", kind="mock:available:0.5/mock:random")
     bars = np.flatnonzero(book().askable)[:300]
     backend = advising.backend_of(chosen, market(), book(), followed(), None)
@@ -372,7 +369,7 @@ def test_through_the_service_comes_the_same() -> None:
     assert (seen[-1].settled, seen[-1].total, seen[-1].advised) == (300, 300, len(found))
 
 
-def test_a_wait_is_bounded() -> None:
+def test_a_wait_is_bounded():
     chosen = config("advisor.service.deadline_s=60.0", kind="mock:slow:30/mock:random")
     backend = advising.backend_of(chosen, market(), book(), followed(), None)
     with advising.service_of(chosen, backend) as service:
@@ -384,9 +381,7 @@ def test_a_wait_is_bounded() -> None:
 
 
 @pytest.mark.parametrize(("failure", "waits"), [("connection", False), ("timeout", True)])
-def test_who_is_not_there_is_not_waited_for(
-    failure: str, waits: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_is_not_there_is_not_waited_for(failure, waits, monkeypatch):
     """The breaker opens before anything was answered. A refused connection ends the asking at once;
     a time-out may be a model that is still loading, so it ends when patience does. Neither asks
     about the rest."""
@@ -410,19 +405,19 @@ class Broken:
 
     name = "broken"
 
-    def identity(self) -> dict[str, str]:
+    def identity(self):
         return {"kind": "broken"}
 
-    def answer(self, question: Question, deadline: float) -> Answer:
+    def answer(self, question, deadline):
         good = made("mock:constant").answer(question, deadline)
         assert good.advice is not None
         return good._replace(advice=good.advice._replace(confidence=float("nan")))
 
-    def close(self) -> None:
+    def close(self):
         """Nothing to let go."""
 
 
-def test_advice_that_cannot_be_is_absent() -> None:
+def test_advice_that_cannot_be_is_absent():
     said: list[str] = []
     assert len(ask_all(Broken(), book(), [1300, 1301], said.append)[0]) == 0
     [line] = said
@@ -432,8 +427,8 @@ def test_advice_that_cannot_be_is_absent() -> None:
 # --- services and what is written ------------------------------------------------------------------------------------
 
 
-def test_where_a_service_keeps_its_files(tmp_path: Path) -> None:
-    def files(chosen: RunConfig) -> tuple[str | None, str | None]:
+def test_where_a_service_keeps_its_files(tmp_path):
+    def files(chosen):
         options = advising.service_options(chosen.advisor, tmp_path / "c", tmp_path / "l")
         return options.cache, options.ledger
 
@@ -460,7 +455,7 @@ def test_where_a_service_keeps_its_files(tmp_path: Path) -> None:
     assert files(mine) == ("mine", "own")
 
 
-def test_the_digest_leaves_out_what_a_replay_differs_in() -> None:
+def test_the_digest_leaves_out_what_a_replay_differs_in():
     same = advising.config_digest(config())
     for other in (
         config(kind="mock:random"),
@@ -496,17 +491,15 @@ EARLIER = ("advisor.abstain=2.0", "advisor.evidence=answers")
         ),
     ],
 )
-def test_the_digest_of_a_run_without_context_is_that_of_earlier_versions(
-    overrides: tuple[str, ...], digest: str
-) -> None:
+def test_the_digest_of_a_run_without_context_is_that_of_earlier_versions(overrides, digest):
     """Both were computed before `advisor.context` was there: journals of that time stay
     readable.
     """
     assert advising.config_digest(config(*EARLIER, *overrides)) == digest
 
 
-def test_the_digest_holds_files_by_content(tmp_path: Path) -> None:
-    def digest(folder: str, text: str) -> str:
+def test_the_digest_holds_files_by_content(tmp_path):
+    def digest(folder, text):
         (tmp_path / folder).mkdir(exist_ok=True)
         news, template = tmp_path / folder / "news.jsonl", tmp_path / folder / "own.txt"
         news.write_text(
@@ -524,7 +517,7 @@ def test_the_digest_holds_files_by_content(tmp_path: Path) -> None:
     )
 
 
-def test_the_header_of_a_journal(tmp_path: Path) -> None:
+def test_the_header_of_a_journal(tmp_path):
     backend = made("mock:skilled:0.6")
     header = advising.journal_header(
         config(kind="mock:skilled:0.6"), book(), backend.identity(), run="r1"

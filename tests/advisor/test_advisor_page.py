@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pydantic import BaseModel
 
 from jaxtrade.advisor.host.blocks import read_events, read_news
 from jaxtrade.advisor.host.prompts import (
@@ -43,7 +42,7 @@ COMMANDS = sorted(
 )
 
 
-def shown(value: object) -> str:
+def shown(value):
     if isinstance(value, tuple):
         return ", ".join(map(str, value))
     if isinstance(value, bool):
@@ -59,7 +58,7 @@ def shown(value: object) -> str:
         ("key of the service", "advisor.service", ServiceOptions),
     ],
 )
-def test_keys(header: str, prefix: str, model: type[BaseModel]) -> None:
+def test_keys(header, prefix, model):
     table, values = rows("advisor.md", header), model()
     fields = {
         f"{prefix}.{name}": field
@@ -73,7 +72,7 @@ def test_keys(header: str, prefix: str, model: type[BaseModel]) -> None:
         assert meaning == field.description or not field.description, key
 
 
-def test_mocks() -> None:
+def test_mocks():
     table = rows("advisor.md", "mock")
     assert list(table) == list(MOCKS)
     assert [name for name, cells in table.items() if cells[1]] == [
@@ -81,20 +80,20 @@ def test_mocks() -> None:
     ]
 
 
-def test_options_and_templates() -> None:
+def test_options_and_templates():
     chosen = {"max_tokens", "answer"}  # the run's own: service.completion_tokens and the template
     assert {name for name in takes("https://h/v1") - chosen if f"`{name}`" not in PAGE} == set()
     assert all(f"`{name}`" in PAGE for name in (*TEMPLATES, *CONTEXT_NAMES))
 
 
-def test_fields_of_templates() -> None:
+def test_fields_of_templates():
     known = {f"{{{name}}}": part.about for name, part in [*RAW_SLOTS.items(), *BLOCKS.items()]}
     table = rows("advisor.md", "field")
     assert list(table) == [f"{{{name}}}" for name in FIELDS]
     assert {name: table[name][0] for name in known} == known
 
 
-def test_the_prompt_that_it_shows_is_one() -> None:
+def test_the_prompt_that_it_shows_is_one():
     found = book(
         "advisor.template=window",
         "advisor.context.bars=5",
@@ -109,7 +108,7 @@ def test_the_prompt_that_it_shows_is_one() -> None:
     assert f"```\n{found.question(bar).prompt}```" in PAGE
 
 
-def test_the_feeds_and_the_template_that_it_shows_are_read(tmp_path: Path) -> None:
+def test_the_feeds_and_the_template_that_it_shows_are_read(tmp_path):
     news, events, own = (tmp_path / name for name in ("news.jsonl", "events.csv", "own.txt"))
     blocks = re.findall(r"^```\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     news.write_text(next(text for text in blocks if text.startswith('{"time"')))
@@ -120,21 +119,21 @@ def test_the_feeds_and_the_template_that_it_shows_are_read(tmp_path: Path) -> No
     assert read_template(own).answer == "json"
 
 
-def test_the_answer_that_it_shows_is_one() -> None:
+def test_the_answer_that_it_shows_is_one():
     [example] = re.findall(r'`(\{"v": 1.*?\})`', PAGE, re.DOTALL)
     assert parse_advice(json.dumps(json.loads(example))).advice is not None
 
 
-def test_commands_were_found() -> None:
+def test_commands_were_found():
     assert len(COMMANDS) >= 10
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_parses(command: str) -> None:
+def test_every_command_parses(command):
     build_parser().parse_args(shlex.split(command))
 
 
-def test_the_shipped_configuration_trains_with_nobody() -> None:
+def test_the_shipped_configuration_trains_with_nobody():
     config = load_config("advised")
     assert (config.advisor.kind, config.env.task, config.env.advice) == ("none", "advised", True)
     assert config.advisor.on

@@ -5,7 +5,6 @@ need none.
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,11 +29,11 @@ pytest.importorskip("httpx")
 LAST = 5435  # the last askable bar of its training sessions
 
 
-def ask(server: FaultServer, *more: str) -> list[str]:
+def ask(server, *more):
     return ["advise", "ask", "--advisor", server.url, "--set", "advisor.options.model=tiny", *more]
 
 
-def training() -> np.ndarray:
+def training():
     """bool[T]: the decision bars of the sessions before the last."""
     sessions, found = market().data.sessions, np.zeros(len(market().bars), bool)
     for first, last in list(
@@ -47,7 +46,7 @@ def training() -> np.ndarray:
 # --- which bar -------------------------------------------------------------------------------------------------------
 
 
-def test_the_last_askable_bar_of_training() -> None:
+def test_the_last_askable_bar_of_training():
     assert (
         bar_at(book(), training(), None) == np.flatnonzero(book().askable & training())[-1] == LAST
     )
@@ -64,7 +63,7 @@ def test_the_last_askable_bar_of_training() -> None:
         ("2013-10-07T11:14", 1001),
     ],
 )
-def test_a_bar_by_index_and_by_time(at: str, bar: int) -> None:
+def test_a_bar_by_index_and_by_time(at, bar):
     """A time means the last bar that has closed by then; without a zone it is the exchange's."""
     assert bar_at(book(), training(), at) == bar
 
@@ -95,7 +94,7 @@ def test_a_bar_by_index_and_by_time(at: str, bar: int) -> None:
         ),
     ],
 )
-def test_bars_that_cannot_be_asked_about(at: str, words: str) -> None:
+def test_bars_that_cannot_be_asked_about(at, words):
     with pytest.raises(ConfigError, match=words):
         bar_at(book(), training(), at)
 
@@ -103,7 +102,7 @@ def test_bars_that_cannot_be_asked_about(at: str, words: str) -> None:
 # --- what followed ---------------------------------------------------------------------------------------------------
 
 
-def test_outcomes_are_those_that_trust_is_made_of() -> None:
+def test_outcomes_are_those_that_trust_is_made_of():
     """Every outcome but one agrees with the labels; `room` tells a small move from a horizon
     without an end.
     """
@@ -122,7 +121,7 @@ def test_outcomes_are_those_that_trust_is_made_of() -> None:
     assert "the session ends within" in explained(1, int(last[0]), labels)
 
 
-def test_the_room_of_a_horizon_is_counted_by_hand() -> None:
+def test_the_room_of_a_horizon_is_counted_by_hand():
     first, last = (
         int(np.asarray(part)[0])
         for part in (market().data.sessions.first, market().data.sessions.last)
@@ -138,7 +137,7 @@ def test_the_room_of_a_horizon_is_counted_by_hand() -> None:
 # --- the command -----------------------------------------------------------------------------------------------------
 
 
-def test_prompt_answer_verdict_and_cost(capsys: pytest.CaptureFixture[str]) -> None:
+def test_prompt_answer_verdict_and_cost(capsys):
     """Everything is shown as it went over the wire, and the cost is 321 and 45 tokens at 2 and 10 a
     million.
     """
@@ -162,7 +161,7 @@ def test_prompt_answer_verdict_and_cost(capsys: pytest.CaptureFixture[str]) -> N
     assert "what followed (" in said
 
 
-def test_without_prices_the_cost_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_prices_the_cost_is_unknown(capsys):
     with FaultServer(advises()) as server:
         assert main(ask(server)) == 0
     assert "cost unknown without prices" in capsys.readouterr().out
@@ -194,9 +193,7 @@ def test_without_prices_the_cost_is_unknown(capsys: pytest.CaptureFixture[str]) 
         (servers.hang(), "timeout: ", "advisor.service.deadline_s (now 0.25)"),
     ],
 )
-def test_a_failure_has_a_reason_and_a_remedy(
-    step: servers.Step, verdict: str, remedy: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_failure_has_a_reason_and_a_remedy(step, verdict, remedy, capsys):
     with FaultServer(step) as server:
         assert main(ask(server, "--set", "advisor.service.deadline_s=0.25")) == 1
     said = capsys.readouterr().out
@@ -205,7 +202,7 @@ def test_a_failure_has_a_reason_and_a_remedy(
 
 
 @pytest.mark.slow
-def test_an_answer_changes_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_answer_changes_no_terminal(capsys):
     with FaultServer(advises(reason="\x1b[2Jgone")) as server:
         main(ask(server))
         said = capsys.readouterr().out
@@ -216,7 +213,7 @@ def test_an_answer_changes_no_terminal(capsys: pytest.CaptureFixture[str]) -> No
 
 
 @pytest.mark.slow
-def test_json_and_repetition(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_and_repetition(capsys):
     with FaultServer(advises(), advises(direction="short", confidence=0.4), says("no")) as server:
         assert main(ask(server, "--json", "--repeat", "3", "--at", "1000")) == 1
         document = json.loads(capsys.readouterr().out)
@@ -237,7 +234,7 @@ def test_json_and_repetition(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.slow
-def test_a_panel_is_asked_member_by_member(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_panel_is_asked_member_by_member(capsys):
     with FaultServer(advises()) as server:
         panel = f"advisor.panel=[rules, {{kind: '{server.url}', options: {{model: tiny}}}}]"
         command = ["advise", "ask", "--advisor", "panel", "--set", panel, "--at", "1000"]
@@ -250,8 +247,8 @@ def test_a_panel_is_asked_member_by_member(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_a_server_that_rejects_the_form_is_asked_without_it(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    capsys,
+):
     rejects = reply(400, json.dumps({"error": {"message": "response_format is not supported"}}))
     with FaultServer(rejects, rejects, advises()) as server:
         assert main(ask(server)) == 0
@@ -267,9 +264,7 @@ def test_a_server_that_rejects_the_form_is_asked_without_it(
 
 
 @pytest.mark.slow
-def test_every_sample_of_a_question_counts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_sample_of_a_question_counts(tmp_path, capsys):
     ledger = tmp_path / "ledger.sqlite"
     options = (
         "--set",
@@ -292,7 +287,7 @@ def test_every_sample_of_a_question_counts(
 
 
 @pytest.mark.slow
-def test_caps_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_caps_hold(tmp_path, capsys):
     """Two calls are allowed, over several commands with the same ledger."""
     ledger = tmp_path / "ledger.sqlite"
     caps = ("--set", "advisor.service.max_calls=2", "--set", f"advisor.service.ledger={ledger}")
@@ -309,7 +304,7 @@ def test_caps_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.slow
-def test_a_held_out_bar_says_nothing_of_its_future(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_held_out_bar_says_nothing_of_its_future(capsys):
     with FaultServer(advises()) as server:
         assert main(ask(server, "--at", "6500", "--json")) == 0
         document: dict[str, Any] = json.loads(capsys.readouterr().out)
@@ -322,7 +317,7 @@ def test_a_held_out_bar_says_nothing_of_its_future(capsys: pytest.CaptureFixture
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["rules", "mock:skilled:0.6", "mock:slow:0/mock:random"])
-def test_kinds_that_answer_here(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_kinds_that_answer_here(kind, capsys):
     assert main(["advise", "ask", "--advisor", kind, "--at", "1000"]) == 0
     said = capsys.readouterr().out
     assert f"advisor {kind}, template" in said
@@ -330,7 +325,7 @@ def test_kinds_that_answer_here(kind: str, capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.slow
-def test_recorded_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_recorded_answers(tmp_path, capsys):
     file = tmp_path / "answers.jsonl"
     file.write_text(
         json.dumps({"bar": 1000, "raw": json.dumps({**servers.GOOD, "reason": "as recorded"})})
@@ -343,7 +338,7 @@ def test_recorded_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "nothing recorded for bar 1001" in capsys.readouterr().out
 
 
-def test_kinds_that_answer_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_kinds_that_answer_nothing(tmp_path, capsys):
     table = tmp_path / "a.npz"
     table.write_bytes(b"x")
     for arguments, words in (
@@ -357,7 +352,7 @@ def test_kinds_that_answer_nothing(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.slow
-def test_the_only_model_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_only_model_is_taken(capsys):
     with FaultServer(offers("one"), advises()) as server:
         assert main(["advise", "ask", "--advisor", server.url]) == 0
         assert [request.path for request in server.requests] == [
@@ -373,9 +368,7 @@ def test_the_only_model_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
     assert "model=NAME) of one, two" in capsys.readouterr().err
 
 
-def test_precompute_takes_the_only_model(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_precompute_takes_the_only_model(tmp_path, capsys):
     with FaultServer(offers("one")) as server:
         assert (
             main(
@@ -395,7 +388,7 @@ def test_precompute_takes_the_only_model(
     assert "only model is one" in capsys.readouterr().err
 
 
-def test_every_phase_of_a_curriculum_gets_its_model() -> None:
+def test_every_phase_of_a_curriculum_gets_its_model():
     """Only the phases with a server, and only those that are trained."""
     with FaultServer(offers("one")) as server:
         kind = [f'phases.{name}.run.advisor.kind="{server.url}"' for name in ("manage", "advised")]
@@ -414,7 +407,7 @@ def test_every_phase_of_a_curriculum_gets_its_model() -> None:
 # --- models ----------------------------------------------------------------------------------------------------------
 
 
-def test_models(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models(capsys, monkeypatch):
     monkeypatch.setenv("MY_KEY", "sk-0123456789")
     with FaultServer(offers("a", "longer")) as server:
         assert main(["advise", "models", server.url, "--key-env", "MY_KEY"]) == 0
@@ -429,9 +422,7 @@ def test_models(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
     assert "expected vllm:URL" in capsys.readouterr().err
 
 
-def test_the_key_of_a_short_name(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_key_of_a_short_name(capsys, monkeypatch):
     """`openai` reads its own variable; nothing is sent without it."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     assert main(["advise", "models", "openai"]) == 2

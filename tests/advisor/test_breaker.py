@@ -9,7 +9,7 @@ import pytest
 from jaxtrade.advisor.host.policy import Breaker
 
 
-def run(breaker: Breaker, outcomes: str, now: float = 0.0) -> list[str]:
+def run(breaker, outcomes, now=0.0):
     """Requests one after another: '+' succeeds, '-' fails, '?' says nothing."""
     changes = []
     for outcome in outcomes:
@@ -21,7 +21,7 @@ def run(breaker: Breaker, outcomes: str, now: float = 0.0) -> list[str]:
 
 
 @pytest.mark.slow
-def test_five_failures_in_a_row_open_it() -> None:
+def test_five_failures_in_a_row_open_it():
     breaker = Breaker()
     assert run(breaker, "----+-----") == [*[""] * 9, "opened"]
     assert (breaker.state, breaker.wait(0.0), breaker.wait(29.0), breaker.wait(30.0)) == (
@@ -32,19 +32,19 @@ def test_five_failures_in_a_row_open_it() -> None:
     )
 
 
-def test_half_of_the_last_twenty_open_it() -> None:
+def test_half_of_the_last_twenty_open_it():
     breaker = Breaker()
     assert run(breaker, "-+" * 9 + "-") == [""] * 19  # not twenty yet
     assert run(breaker, "+") == ["opened"]
     assert run(Breaker(), "-++" * 20) == [""] * 60  # a third is no reason
 
 
-def test_what_says_nothing_of_the_endpoint_counts_as_nothing() -> None:
+def test_what_says_nothing_of_the_endpoint_counts_as_nothing():
     assert run(Breaker(), "----?????") == [""] * 9
     assert run(Breaker(), "----?-")[-1] == "opened"
 
 
-def test_one_probe_at_a_time_and_doubling_up_to_ten_minutes() -> None:
+def test_one_probe_at_a_time_and_doubling_up_to_ten_minutes():
     breaker, now, pauses = Breaker(), 0.0, []
     run(breaker, "-----")
     for _ in range(7):
@@ -57,7 +57,7 @@ def test_one_probe_at_a_time_and_doubling_up_to_ten_minutes() -> None:
     assert breaker.openings == 1
 
 
-def test_a_good_probe_closes_it_and_the_next_pause_is_short_again() -> None:
+def test_a_good_probe_closes_it_and_the_next_pause_is_short_again():
     breaker = Breaker()
     run(breaker, "-----")
     breaker.begin()
@@ -71,7 +71,7 @@ def test_a_good_probe_closes_it_and_the_next_pause_is_short_again() -> None:
     assert breaker.open_seconds(110.0) == 105.0
 
 
-def test_a_probe_that_says_nothing_is_made_again() -> None:
+def test_a_probe_that_says_nothing_is_made_again():
     breaker = Breaker()
     run(breaker, "-----")
     breaker.begin()
@@ -79,7 +79,7 @@ def test_a_probe_that_says_nothing_is_made_again() -> None:
 
 
 @pytest.mark.parametrize("late", [True, False])
-def test_requests_from_before_the_opening_change_nothing(late: bool) -> None:
+def test_requests_from_before_the_opening_change_nothing(late):
     breaker = Breaker()
     run(breaker, "-----")
     assert breaker.end(late, False, 10.0) == ""
@@ -89,7 +89,7 @@ def test_requests_from_before_the_opening_change_nothing(late: bool) -> None:
     assert breaker.state == "half open"
 
 
-def test_a_refusal_is_for_good_and_said_once() -> None:
+def test_a_refusal_is_for_good_and_said_once():
     """The old one had a cool-down flag that nobody read."""
     breaker = Breaker()
     assert breaker.refuse("wrong key", 5.0) is True
@@ -103,7 +103,7 @@ def test_a_refusal_is_for_good_and_said_once() -> None:
     assert breaker.open_seconds(15.0) == 10.0
 
 
-def test_a_good_probe_does_not_take_a_refusal_back() -> None:
+def test_a_good_probe_does_not_take_a_refusal_back():
     """Another request was refused while the probe was in flight."""
     breaker = Breaker()
     run(breaker, "-----")
@@ -113,7 +113,7 @@ def test_a_good_probe_does_not_take_a_refusal_back() -> None:
     assert (breaker.wait(1e9), breaker.state) == (math.inf, "open for good")
 
 
-def test_a_refused_probe_is_for_good() -> None:
+def test_a_refused_probe_is_for_good():
     breaker = Breaker()
     run(breaker, "-----")
     breaker.begin()

@@ -18,7 +18,7 @@ import pytest
 from jaxtrade.advisor.bridge import Bridge
 from jaxtrade.advisor.host import journal as journals
 from jaxtrade.advisor.host.journal import Journal, JournalDelta, Recorded, read_journal
-from jaxtrade.advisor.host.sources import AdviceRow, AdviceSource, Replayed
+from jaxtrade.advisor.host.sources import AdviceSource, Replayed
 from jaxtrade.errors import JournalError
 from jaxtrade.training.hooks import Change, StatefulHook
 from tests.advisor.asking import SOON
@@ -29,7 +29,7 @@ from tests.messages import missing
 ROOT = Path(__file__).parents[2]
 
 
-def test_rows_come_padded_with_versions_that_rise_by_one() -> None:
+def test_rows_come_padded_with_versions_that_rise_by_one():
     source = HandSource([row(7, 0.5)])
     bridge = Bridge(source, T, M)
     assert plain(bridge.delta(0)) == (1, {7: [*row(7, 0.5).values]})
@@ -43,7 +43,7 @@ def test_rows_come_padded_with_versions_that_rise_by_one() -> None:
     assert bridge.version == 3
 
 
-def test_what_was_handed_out_is_never_touched_again() -> None:
+def test_what_was_handed_out_is_never_touched_again():
     source = HandSource([row(1), row(2)])
     bridge = Bridge(source, T, M)
     first = bridge.delta(0)
@@ -56,13 +56,11 @@ def test_what_was_handed_out_is_never_touched_again() -> None:
     assert not np.shares_memory(again.rows, bridge.delta(0).rows)
 
 
-def test_a_row_is_in_the_journal_before_it_is_visible(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_row_is_in_the_journal_before_it_is_visible(tmp_path, monkeypatch):
     bridge = Bridge(HandSource([row(3)]), T, M, journal(tmp_path))
     padded, order = Bridge._padded, []
 
-    def looks(self: Bridge, found: object) -> object:
+    def looks(self, found):
         order.append(len(read_journal(tmp_path / "journal.jsonl").deltas))
         return padded(self, found)  # type: ignore[arg-type]
 
@@ -76,18 +74,18 @@ def test_a_row_is_in_the_journal_before_it_is_visible(
 class FullDisk:
     """A file that takes a part of a line, then nothing."""
 
-    def __init__(self, file: object) -> None:
+    def __init__(self, file):
         self.file = file
 
-    def write(self, line: bytes) -> int:
+    def write(self, line):
         self.file.write(line[:5])  # type: ignore[attr-defined]
         raise OSError(28, "No space left on device")
 
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name):
         return getattr(self.file, name)
 
 
-def test_without_a_record_no_more_advice_is_given(tmp_path: Path) -> None:
+def test_without_a_record_no_more_advice_is_given(tmp_path):
     reported: list[str] = []
     source, written = HandSource([row(1)]), journal(tmp_path)
     bridge = Bridge(source, T, M, written, tell=reported.append)
@@ -108,13 +106,11 @@ def test_without_a_record_no_more_advice_is_given(tmp_path: Path) -> None:
     assert len(read_journal(tmp_path / "journal.jsonl").deltas) == 1
 
 
-def test_a_journal_that_cannot_be_synced_ends_the_advice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_journal_that_cannot_be_synced_ends_the_advice(tmp_path, monkeypatch):
     reported: list[str] = []
     bridge = Bridge(HandSource([row(1)]), T, M, journal(tmp_path), tell=reported.append)
 
-    def broken(fd: int) -> None:
+    def broken(fd):
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(journals.os, "fsync", broken)
@@ -124,7 +120,7 @@ def test_a_journal_that_cannot_be_synced_ends_the_advice(
     assert "disk (Input/output error)" in reported[0]
 
 
-def test_a_rollback_shows_the_same_rows_at_the_same_updates(tmp_path: Path) -> None:
+def test_a_rollback_shows_the_same_rows_at_the_same_updates(tmp_path):
     source = HandSource()
     bridge = Bridge(source, T, M, journal(tmp_path))
     began = bridge.memory()
@@ -148,7 +144,7 @@ def test_a_rollback_shows_the_same_rows_at_the_same_updates(tmp_path: Path) -> N
     assert found.notes == ()
 
 
-def test_a_replay_equals_the_recording_through_rollbacks(tmp_path: Path) -> None:
+def test_a_replay_equals_the_recording_through_rollbacks(tmp_path):
     """Updates as a run makes them, with rollbacks to the last memory; the same calls of the replay
     see the same.
     """
@@ -188,7 +184,7 @@ def test_a_replay_equals_the_recording_through_rollbacks(tmp_path: Path) -> None
     replay.check()
 
 
-def test_a_replay_writes_the_same_journal(tmp_path: Path) -> None:
+def test_a_replay_writes_the_same_journal(tmp_path):
     live = Bridge(HandSource(row(bar, 1 / 3) for bar in range(10)), T, M, journal(tmp_path))
     seen(live, range(5))
     live.stop()
@@ -203,14 +199,14 @@ def test_a_replay_writes_the_same_journal(tmp_path: Path) -> None:
     ).read_bytes()
 
 
-def resumed(folder: Path, source: HandSource, memory: dict[str, object]) -> Bridge:
+def resumed(folder, source, memory):
     again, recorded = Journal.resume(folder / "journal.jsonl")
     bridge = Bridge(source, T, M, again, recorded)
     bridge.recall(memory)
     return bridge
 
 
-def test_a_killed_run_goes_on_as_it_was(tmp_path: Path) -> None:
+def test_a_killed_run_goes_on_as_it_was(tmp_path):
     source = HandSource([row(1)])
     killed = Bridge(source, T, M, journal(tmp_path))
     killed.wanted(np.array([1, 2]), np.array([1.0, 2.5], np.float32))
@@ -234,7 +230,7 @@ def test_a_killed_run_goes_on_as_it_was(tmp_path: Path) -> None:
     assert [delta.update for delta in read_journal(tmp_path / "journal.jsonl").deltas] == [0, 3, 4]
 
 
-def test_a_checkpoint_of_another_or_a_longer_journal_is_refused(tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_or_a_longer_journal_is_refused(tmp_path):
     bridge = Bridge(HandSource([row(1)]), T, M, journal(tmp_path))
     seen(bridge, [0])
     memory = bridge.memory()
@@ -249,7 +245,7 @@ def test_a_checkpoint_of_another_or_a_longer_journal_is_refused(tmp_path: Path) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("updates", [[0, 5], [0, 1, 2, 4], [1]])
-def test_a_replay_with_other_updates_is_loud(tmp_path: Path, updates: list[int]) -> None:
+def test_a_replay_with_other_updates_is_loud(tmp_path, updates):
     """Update 0 and 3 have rows: to leave one out is another run."""
     reported: list[str] = []
     recorded = Recorded(
@@ -269,7 +265,7 @@ def test_a_replay_with_other_updates_is_loud(tmp_path: Path, updates: list[int])
         hook_of(bridge)(None, 5)
 
 
-def test_history_that_is_not_asked_for_is_loud(tmp_path: Path) -> None:
+def test_history_that_is_not_asked_for_is_loud(tmp_path):
     bridge = Bridge(HandSource([row(1), row(2), row(3), row(4), row(5)]), T, M)
     start = bridge.memory()
     seen(bridge, [0, 1])
@@ -290,7 +286,7 @@ def test_history_that_is_not_asked_for_is_loud(tmp_path: Path) -> None:
         (JournalDelta(0, 1, (1,), ((1.0, 2.0),)), "rows of 2 numbers, expected 6"),
     ],
 )
-def test_a_recording_that_does_not_fit_is_refused(delta: JournalDelta, why: str) -> None:
+def test_a_recording_that_does_not_fit_is_refused(delta, why):
     recorded = Recorded({}, (delta,), journals.JournalPosition(1, "a"), (), ("", "a"))
     with pytest.raises(JournalError, match=why):
         Bridge(Replayed(recorded), T, M)
@@ -298,7 +294,7 @@ def test_a_recording_that_does_not_fit_is_refused(delta: JournalDelta, why: str)
         Bridge(AdviceSource(), T, M, history=recorded)
 
 
-def test_only_wants_that_mean_something_go_on() -> None:
+def test_only_wants_that_mean_something_go_on():
     source = HandSource()
     bridge = Bridge(source, T, M)
     bars = np.array([3, 4, 5, 6, -1, T, 7, 8])
@@ -312,14 +308,14 @@ def test_only_wants_that_mean_something_go_on() -> None:
 class Raising(HandSource):
     """Whose methods raise."""
 
-    def take(self, update: int, deltas: int, most: int) -> list[AdviceRow]:
+    def take(self, update, deltas, most):
         raise RuntimeError("sk-CANARY")
 
-    def want(self, wants: object) -> None:
+    def want(self, wants):
         raise KeyError("sk-CANARY")
 
 
-def test_nothing_is_raised_into_the_loop() -> None:
+def test_nothing_is_raised_into_the_loop():
     reported: list[str] = []
     bridge = Bridge(Raising(), T, M, tell=reported.append)
     for update in range(3):
@@ -335,8 +331,8 @@ def test_nothing_is_raised_into_the_loop() -> None:
     assert "CANARY" not in str(reported)
 
 
-def test_a_listener_that_raises_ends_nothing() -> None:
-    def deaf(line: str) -> None:
+def test_a_listener_that_raises_ends_nothing():
+    def deaf(line):
         raise ValueError(line)
 
     bridge = Bridge(Raising(), T, M, tell=deaf)
@@ -344,7 +340,7 @@ def test_a_listener_that_raises_ends_nothing() -> None:
     assert bridge._faults.unreported == 1
 
 
-def test_a_row_that_the_journal_refuses_is_not_seen(tmp_path: Path) -> None:
+def test_a_row_that_the_journal_refuses_is_not_seen(tmp_path):
     """The same bar twice would be a bug of a source."""
     bridge = Bridge(HandSource([row(1), row(1)]), T, M, journal(tmp_path))
     assert plain(bridge.delta(0)) == (0, {})
@@ -354,7 +350,7 @@ def test_a_row_that_the_journal_refuses_is_not_seen(tmp_path: Path) -> None:
     assert not counts["silent"]
 
 
-def test_statistics() -> None:
+def test_statistics():
     bridge = Bridge(HandSource([row(1), row(2)]), T, M)
     seen(bridge, range(10))
     bridge.wanted(np.arange(3), np.ones(3))
@@ -366,7 +362,7 @@ def test_statistics() -> None:
     json.dumps(counts)
 
 
-def test_stopping_twice_ends_the_journal_once(tmp_path: Path) -> None:
+def test_stopping_twice_ends_the_journal_once(tmp_path):
     source = HandSource([row(1)])
     bridge = Bridge(source, T, M, journal(tmp_path))
     bridge.stop()
@@ -377,7 +373,7 @@ def test_stopping_twice_ends_the_journal_once(tmp_path: Path) -> None:
     assert read_journal(tmp_path / "journal.jsonl").notes == ()
 
 
-def test_the_hook_remembers() -> None:
+def test_the_hook_remembers():
     bridge = Bridge(HandSource([row(1)]), T, M)
     hook = hook_of(bridge)
     assert isinstance(hook, StatefulHook)
@@ -419,7 +415,7 @@ except AssertionError:
 
 
 @pytest.mark.slow
-def test_no_jax_operation_runs_in_the_loop() -> None:
+def test_no_jax_operation_runs_in_the_loop():
     done = subprocess.run(
         [sys.executable, "-c", _NO_JAX],
         cwd=ROOT,
@@ -431,7 +427,7 @@ def test_no_jax_operation_runs_in_the_loop() -> None:
     assert (done.returncode, done.stdout.strip()) == (0, "sound"), done.stderr
 
 
-def test_a_full_delta_takes_well_below_a_millisecond_of_the_loop(tmp_path: Path) -> None:
+def test_a_full_delta_takes_well_below_a_millisecond_of_the_loop(tmp_path):
     """A loose bound, for busy machines: the median of 100 full deltas with their journal."""
     rng = random.Random(0)
     source = HandSource()
@@ -447,7 +443,7 @@ def test_a_full_delta_takes_well_below_a_millisecond_of_the_loop(tmp_path: Path)
     assert sorted(took)[50] < 0.1
 
 
-def test_stop_does_not_wait_for_an_exchange_that_hangs(tmp_path: Path) -> None:
+def test_stop_does_not_wait_for_an_exchange_that_hangs(tmp_path):
     reported: list[str] = []
     bridge = Bridge(HandSource(), T, M, journal(tmp_path), tell=reported.append)
     with bridge._handing:

@@ -5,8 +5,6 @@ the same bits.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -17,11 +15,11 @@ from flax import struct
 
 from jaxtrade.advisor.bridge import Bridge, exchange
 from jaxtrade.advisor.host.journal import Journal, read_journal
-from jaxtrade.advisor.host.sources import AdviceRow, AdviceSource, Replayed
+from jaxtrade.advisor.host.sources import Replayed
 from jaxtrade.advisor.table import AdviceTable, demand, empty_table, received
 from jaxtrade.config import TrainConfig
 from jaxtrade.storage import checkpoint
-from jaxtrade.training.loop import TrainResult, train
+from jaxtrade.training.loop import train
 from jaxtrade.types import Algorithm
 from tests.advisor.bridge_parts import HandSource, M, T, journal, row
 from tests.advisor.hooked import hook_of
@@ -55,15 +53,15 @@ class State(struct.PyTreeNode):
     learned: jax.Array
 
 
-def halved(hparams: Floats, times: int) -> Floats:
+def halved(hparams, times):
     return hparams.replace(learning_rate=hparams.learning_rate * 0.5**times)
 
 
-def learner(bridge: Bridge, faults: Sequence[tuple[int, int]]) -> Algorithm:
+def learner(bridge, faults):
     """Learns from the table; its loss is not finite at (update, rollbacks so far) in `faults`."""
     ask, bad = exchange(bridge), jnp.array(faults).reshape(-1, 2)
 
-    def init(key: jax.Array, params: Any) -> State:
+    def init(key, params):
         return State(
             jnp.int32(0),
             jnp.int32(UPDATES),
@@ -74,7 +72,7 @@ def learner(bridge: Bridge, faults: Sequence[tuple[int, int]]) -> Algorithm:
             jnp.float32(0),
         )
 
-    def update(state: State, params: Any, inputs: Any) -> tuple[State, dict[str, jax.Array]]:
+    def update(state, params, inputs):
         key, draw = jax.random.split(state.key)
         want = jax.random.uniform(draw, (T,))
         bars, weights = demand(want, jnp.ones(T, bool), state.table.version, 8)
@@ -103,26 +101,26 @@ class Whimsical(HandSource):
     alike.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed):
         super().__init__()
         self.rng = random.Random(seed)
 
-    def want(self, wants: Sequence[tuple[int, float]]) -> None:
+    def want(self, wants):
         super().want(wants)
         for bar, _ in wants:
             if self.rng.random() < 0.2 and all(known.bar != bar for known in self.rows):
                 self.rows.append(row(bar, self.rng.random()))
 
-    def take(self, update: int, deltas: int, most: int) -> list[AdviceRow]:
+    def take(self, update, deltas, most):
         return super().take(update, deltas, self.rng.choice([0, 1, most]))
 
 
 def run(
-    folder: Path,
-    source: AdviceSource,
-    faults: Sequence[tuple[int, int]] = ((8, 0), (15, 1), (14, 2)),
-    start: checkpoint.Restored | None = None,
-) -> tuple[TrainResult, Bridge]:
+    folder,
+    source,
+    faults=((8, 0), (15, 1), (14, 2)),
+    start=None,
+):
     folder.mkdir(exist_ok=True)
     if start is None:
         bridge = Bridge(source, T, M, journal(folder))
@@ -144,13 +142,13 @@ def run(
     return result, bridge
 
 
-def bits(result: TrainResult) -> list[bytes]:
+def bits(result):
     state = result.state.replace(key=jax.random.key_data(result.state.key))
     return [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(state)]
 
 
 @pytest.mark.slow
-def test_a_run_with_rollbacks_replays_to_the_same_bits(tmp_path: Path) -> None:
+def test_a_run_with_rollbacks_replays_to_the_same_bits(tmp_path):
     live, bridge = run(tmp_path / "a", Whimsical(1))
     assert int(live.state.rollbacks) == 3
     assert live.state.table.newest == bridge.version > 5
@@ -163,7 +161,7 @@ def test_a_run_with_rollbacks_replays_to_the_same_bits(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_two_live_runs_differ(tmp_path: Path) -> None:
+def test_two_live_runs_differ(tmp_path):
     """What came when makes a difference: else the tests here would show nothing."""
     first, second = (run(tmp_path / str(seed), Whimsical(seed))[0] for seed in (1, 2))
     assert bits(first) != bits(second)
@@ -171,7 +169,7 @@ def test_two_live_runs_differ(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("at", [4, 12, 20])
-def test_a_resumed_run_replays_to_the_same_bits(tmp_path: Path, at: int) -> None:
+def test_a_resumed_run_replays_to_the_same_bits(tmp_path, at):
     """Killed some updates after a checkpoint, so that the journal is ahead of it; resumed, with
     other answers.
     """

@@ -21,18 +21,18 @@ WHO = {"kind": "openai", "model": "tiny", "base_url": "http://127.0.0.1:1/v1", "
 class Opened:
     """A cache that is open, and the lines that it reported."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path):
         self.messages: list[str] = []
         self.cache = AdviceCache(path, self.messages.append)
         self.cache.open()
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     return tmp_path / "deep" / "cache.sqlite"
 
 
-def test_the_key_is_of_all_that_an_answer_depends_on() -> None:
+def test_the_key_is_of_all_that_an_answer_depends_on():
     asked = question(1)
     key = cache_key(WHO, asked)
     assert len(key) == 64
@@ -50,7 +50,7 @@ def test_the_key_is_of_all_that_an_answer_depends_on() -> None:
     )  # nor does anything the prompt does not hold
 
 
-def test_without_a_prompt_nothing_tells_a_files_answers_apart(path: Path) -> None:
+def test_without_a_prompt_nothing_tells_a_files_answers_apart(path):
     """Mocks answer by bar, whatever the prompt: their answers must not become each other's."""
     cache = Opened(path).cache
     assert cache.key(WHO, question(1)) == cache_key(WHO, question(1))
@@ -62,7 +62,7 @@ def test_without_a_prompt_nothing_tells_a_files_answers_apart(path: Path) -> Non
     assert memory.key(WHO, same[0]) != memory.key(WHO, same[1])
 
 
-def test_advice_survives_the_process(path: Path) -> None:
+def test_advice_survives_the_process(path):
     opened = Opened(path)
     assert opened.cache.get("k") is None
     opened.cache.put("k", question(1), good())
@@ -73,7 +73,7 @@ def test_advice_survives_the_process(path: Path) -> None:
     assert (again.cache.count(), again.messages) == (1, [])
 
 
-def test_the_first_advice_stays(path: Path) -> None:
+def test_the_first_advice_stays(path):
     """Fault 18: the same prompt gives different answers. I11: nothing is paid for and thrown away
     twice.
     """
@@ -91,7 +91,7 @@ def test_the_first_advice_stays(path: Path) -> None:
 
 
 @pytest.mark.parametrize("failure", list(Failure))
-def test_only_unreadable_answers_are_kept_as_negatives(path: Path, failure: Failure) -> None:
+def test_only_unreadable_answers_are_kept_as_negatives(path, failure):
     """Lost connections, statuses, empty, cut and filtered answers say nothing of the question."""
     opened = Opened(path)
     opened.cache.put("k", question(1), bad(failure))
@@ -105,12 +105,10 @@ def test_only_unreadable_answers_are_kept_as_negatives(path: Path, failure: Fail
 
 
 @pytest.mark.parametrize("flush", [True, False])
-def test_negatives_count_repetitions_of_the_same_failure_and_keep_the_text(
-    path: Path, flush: bool
-) -> None:
+def test_negatives_count_repetitions_of_the_same_failure_and_keep_the_text(path, flush):
     cache = Opened(path).cache
 
-    def put(failure: Failure, raw: str) -> None:
+    def put(failure, raw):
         cache.put("k", question(1), bad(failure, raw=raw))
         if flush:
             cache.flush()
@@ -130,7 +128,7 @@ def test_negatives_count_repetitions_of_the_same_failure_and_keep_the_text(
     assert rows == [("parse", 2, 65536, 1, "NQ")]
 
 
-def test_a_negative_gives_way_to_advice(path: Path) -> None:
+def test_a_negative_gives_way_to_advice(path):
     cache = Opened(path).cache
     cache.put("k", question(1), bad(Failure.SCHEMA))
     cache.flush()
@@ -140,7 +138,7 @@ def test_a_negative_gives_way_to_advice(path: Path) -> None:
     assert cache.get("k") == Cached(ADVICE)
 
 
-def test_reading_does_not_change_what_is_read(path: Path) -> None:
+def test_reading_does_not_change_what_is_read(path):
     """The old cache multiplied the stored confidence by 0.8 at every hit."""
     cache = Opened(path).cache
     cache.put("k", question(1), good())
@@ -148,7 +146,7 @@ def test_reading_does_not_change_what_is_read(path: Path) -> None:
     assert {cache.get("k") for _ in range(100)} == {Cached(ADVICE)}
 
 
-def test_without_a_file_answers_are_kept_in_memory() -> None:
+def test_without_a_file_answers_are_kept_in_memory():
     opened = Opened(None)
     opened.cache.put("k", question(1), good())
     assert opened.cache.flush() is True
@@ -160,7 +158,7 @@ def test_without_a_file_answers_are_kept_in_memory() -> None:
 # --- files that cannot be used ---------------------------------------------------------------------------------------
 
 
-def test_a_file_that_is_no_database_is_set_aside_and_said(path: Path) -> None:
+def test_a_file_that_is_no_database_is_set_aside_and_said(path):
     path.parent.mkdir()
     path.write_bytes(b"SQLite format 3\0" + b"rubbish" * 1000)
     opened = Opened(path)
@@ -173,7 +171,7 @@ def test_a_file_that_is_no_database_is_set_aside_and_said(path: Path) -> None:
     assert Opened(path).cache.get("k") == Cached(ADVICE)
 
 
-def test_a_damaged_page_is_found_on_opening(path: Path) -> None:
+def test_a_damaged_page_is_found_on_opening(path):
     cache = Opened(path).cache
     for number in range(500):
         cache.put(f"{number:064}", question(number), good(raw="x" * 300))
@@ -193,7 +191,7 @@ def test_a_damaged_page_is_found_on_opening(path: Path) -> None:
     assert Opened(path).cache.quarantined == path.with_name("cache.sqlite.corrupt-2")
 
 
-def test_a_database_of_something_else_is_left_alone_and_said(path: Path) -> None:
+def test_a_database_of_something_else_is_left_alone_and_said(path):
     path.parent.mkdir()
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE mine (value)")
@@ -207,9 +205,7 @@ def test_a_database_of_something_else_is_left_alone_and_said(path: Path) -> None
 
 
 @pytest.mark.parametrize("pragma", ["max_page_count = 1", "query_only = ON"])
-def test_a_full_or_read_only_disk_degrades_to_memory_and_is_said_once(
-    path: Path, pragma: str
-) -> None:
+def test_a_full_or_read_only_disk_degrades_to_memory_and_is_said_once(path, pragma):
     first = Opened(path)
     first.cache.put("old", question(0), good())
     first.cache.flush()
@@ -230,7 +226,7 @@ def test_a_full_or_read_only_disk_degrades_to_memory_and_is_said_once(
     assert Opened(path).cache.count() == 301
 
 
-def test_a_folder_that_cannot_be_made_degrades_to_memory(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_degrades_to_memory(tmp_path):
     (tmp_path / "file").write_text("in the way")
     opened = Opened(tmp_path / "file" / "cache.sqlite")
     opened.cache.put("k", question(1), good())
@@ -239,7 +235,7 @@ def test_a_folder_that_cannot_be_made_degrades_to_memory(tmp_path: Path) -> None
     assert len(opened.messages) == 1
 
 
-def test_a_file_that_breaks_while_open_is_said_once_and_the_run_goes_on(path: Path) -> None:
+def test_a_file_that_breaks_while_open_is_said_once_and_the_run_goes_on(path):
     opened = Opened(path)
     connection = opened.cache._connection
     assert connection is not None
@@ -253,7 +249,7 @@ def test_a_file_that_breaks_while_open_is_said_once_and_the_run_goes_on(path: Pa
 
 
 @pytest.mark.parametrize("stored", ["[1, 2]", "not json", '{"a": 1}', "null"])
-def test_stored_rubbish_is_no_advice(path: Path, stored: str) -> None:
+def test_stored_rubbish_is_no_advice(path, stored):
     opened = Opened(path)
     opened.cache.put("k", question(1), good())
     opened.cache.flush()
@@ -263,7 +259,7 @@ def test_stored_rubbish_is_no_advice(path: Path, stored: str) -> None:
     assert len(opened.messages) == 1
 
 
-def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_bounded(monkeypatch):
     monkeypatch.setattr("jaxtrade.advisor.host.paid._MOST_IN_MEMORY", 10)
     cache = Opened(None).cache
     for number in range(25):
@@ -293,7 +289,7 @@ cache.close()
 """
 
 
-def start(path: Path, first: int, last: int) -> subprocess.Popen[str]:
+def start(path, first, last):
     return subprocess.Popen(
         [sys.executable, "-c", WRITER, str(path), str(first), str(last)],
         stdout=subprocess.PIPE,
@@ -302,7 +298,7 @@ def start(path: Path, first: int, last: int) -> subprocess.Popen[str]:
     )
 
 
-def test_two_processes_share_a_cache(path: Path) -> None:
+def test_two_processes_share_a_cache(path):
     writers = [start(path, 0, 150), start(path, 100, 250)]
     codes = [(writer.communicate(timeout=60), writer.returncode)[1] for writer in writers]
     assert codes == [0, 0]
@@ -310,7 +306,7 @@ def test_two_processes_share_a_cache(path: Path) -> None:
     assert (opened.cache.count(), opened.messages) == (250, [])
 
 
-def test_a_kill_during_writes_leaves_a_usable_file(path: Path) -> None:
+def test_a_kill_during_writes_leaves_a_usable_file(path):
     writer = start(path, 0, 10**9)
     assert writer.stdout is not None
     seen = -1
@@ -328,7 +324,7 @@ def test_a_kill_during_writes_leaves_a_usable_file(path: Path) -> None:
     )  # all that was written
 
 
-def test_a_locked_file_keeps_answers_until_it_is_free(path: Path) -> None:
+def test_a_locked_file_keeps_answers_until_it_is_free(path):
     opened = Opened(path)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
@@ -340,7 +336,7 @@ def test_a_locked_file_keeps_answers_until_it_is_free(path: Path) -> None:
     assert (opened.cache.count(), opened.messages) == (1, [])
 
 
-def test_text_that_is_no_text_is_stored_all_the_same(path: Path) -> None:
+def test_text_that_is_no_text_is_stored_all_the_same(path):
     cache = Opened(path).cache
     cache.put("k", question(1), bad(Failure.PARSE, raw="a\ud800b\x00c", model="\udfff"))
     assert cache.flush() is True
@@ -349,7 +345,7 @@ def test_text_that_is_no_text_is_stored_all_the_same(path: Path) -> None:
         assert connection.execute("SELECT raw, model FROM answers").fetchone() == ("a?b\x00c", "?")
 
 
-def test_the_prompt_is_not_stored(path: Path) -> None:
+def test_the_prompt_is_not_stored(path):
     cache = Opened(path).cache
     secret = Question(1, "NQ", "t", {}, "PROMPT-TEXT", "v1")
     cache.put("k", secret, Answer(ADVICE))

@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 HANG_S = 150  # some seconds are enough; a hang has no end
 
 
-def child(calls: int, *raises: int, cores: str = "", flags: str = "", **env: str) -> dict[str, Any]:
+def child(calls, *raises, cores="", flags="", **env):
     command = [sys.executable, "-m", "tests.advisor.callback_child", str(calls), *map(str, raises)]
     if cores and shutil.which("taskset"):
         command = ["taskset", "-c", cores, *command]
@@ -42,13 +41,13 @@ def child(calls: int, *raises: int, cores: str = "", flags: str = "", **env: str
     return json.loads(done.stdout)
 
 
-def first_core() -> str:
+def first_core():
     if not hasattr(os, "sched_getaffinity"):
         pytest.skip("this system cannot bind a process to a core")
     return str(min(os.sched_getaffinity(0)))
 
 
-def sound(found: dict[str, Any], calls: int) -> None:
+def sound(found, calls):
     assert found["calls"] == calls
     assert found["version"] == found["newest"] > 0
     assert found["rising"]
@@ -58,7 +57,7 @@ def sound(found: dict[str, Any], calls: int) -> None:
 
 
 @pytest.mark.slow
-def test_thousands_of_calls_on_one_core_with_a_bug_at_the_first_and_the_thousandth() -> None:
+def test_thousands_of_calls_on_one_core_with_a_bug_at_the_first_and_the_thousandth():
     found = child(2000, 1, 1000, cores=first_core())
     sound(found, 2000)
     assert found["contained"] == {"callback SystemExit": 1, "callback RuntimeError": 1}
@@ -68,7 +67,7 @@ def test_thousands_of_calls_on_one_core_with_a_bug_at_the_first_and_the_thousand
 
 
 @pytest.mark.slow
-def test_four_devices_on_two_cores() -> None:
+def test_four_devices_on_two_cores():
     found = child(2000, flags="--xla_force_host_platform_device_count=4")
     sound(found, 2000)
     assert (found["contained"], found["devices"]) == ({}, 4)
@@ -81,7 +80,7 @@ def test_four_devices_on_two_cores() -> None:
         (4, False, "false"),
     ],
 )
-def test_twenty_thousand_calls(devices: int, one_core: bool, asynchronous: str) -> None:
+def test_twenty_thousand_calls(devices, one_core, asynchronous):
     found = child(
         20_000,
         1,
@@ -93,7 +92,7 @@ def test_twenty_thousand_calls(devices: int, one_core: bool, asynchronous: str) 
     sound(found, 20_000)
 
 
-def test_a_delta_reaches_the_program() -> None:
+def test_a_delta_reaches_the_program():
     bridge = Bridge(source := HandSource([row(7, 0.5)]), T, M)
     ask = jax.jit(exchange(bridge))
     got = ask(jnp.int32(0), jnp.array([3, 4], jnp.int32), jnp.array([1.0, 0.0]))
@@ -103,14 +102,14 @@ def test_a_delta_reaches_the_program() -> None:
     settle(bridge)
 
 
-def test_without_rows_it_is_the_padding() -> None:
+def test_without_rows_it_is_the_padding():
     bridge = Bridge(AdviceSource(), T, M)
     assert plain(
         jax.jit(exchange(bridge))(jnp.int32(0), jnp.zeros(1, jnp.int32), jnp.zeros(1))
     ) == (0, {})
 
 
-def test_one_bridge_is_one_callable() -> None:
+def test_one_bridge_is_one_callable():
     bridge = Bridge(AdviceSource(), T, M)
     assert Answering(bridge, T, M) == Answering(bridge, T, M)
     assert hash(Answering(bridge, T, M)) == hash(Answering(bridge, T, M))
@@ -118,16 +117,14 @@ def test_one_bridge_is_one_callable() -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit, MemoryError])
-def test_no_exception_leaves_it(
-    monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
-) -> None:
+def test_no_exception_leaves_it(monkeypatch, error):
     reported: list[str] = []
     bridge = Bridge(HandSource([row(1)]), T, M, tell=reported.append)
     ask = jax.jit(exchange(bridge))
     arguments = jnp.zeros(1, jnp.int32), jnp.zeros(1)
     with monkeypatch.context() as patched:
 
-        def raises(*_: object) -> None:
+        def raises(*_):
             raise error("sk-CANARY")
 
         patched.setattr(bridge, "wanted", raises)
@@ -139,7 +136,7 @@ def test_no_exception_leaves_it(
     assert "CANARY" not in reported[0]
 
 
-def test_more_than_64_kib_is_refused_when_traced() -> None:
+def test_more_than_64_kib_is_refused_when_traced():
     bridge = Bridge(AdviceSource(), 100_000, 1024)
     ask = jax.jit(exchange(bridge))
     fits = (MOST_BYTES - 1024 * 28 - 8) // 8
@@ -148,14 +145,14 @@ def test_more_than_64_kib_is_refused_when_traced() -> None:
         ask.lower(jnp.int32(0), jnp.zeros(fits + 1, jnp.int32), jnp.zeros(fits + 1))
 
 
-def test_the_largest_sizes_of_the_configuration_fit() -> None:
+def test_the_largest_sizes_of_the_configuration_fit():
     bridge = Bridge(AdviceSource(), 100_000, 1024)
     assert np.shape(
         jax.jit(exchange(bridge))(jnp.int32(0), jnp.zeros(1024, jnp.int32), jnp.zeros(1024)).rows
     ) == (1024, 6)
 
 
-def test_it_is_refused_under_vmap_by_name() -> None:
+def test_it_is_refused_under_vmap_by_name():
     """JAX would call it once per environment."""
     ask = exchange(Bridge(AdviceSource(), T, M))
     with pytest.raises(ConfigError, match=r"3 agents .* set advisor\.transport"):
@@ -164,11 +161,11 @@ def test_it_is_refused_under_vmap_by_name() -> None:
         )
 
 
-def test_settling_never_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settling_never_raises(monkeypatch):
     reported: list[str] = []
     bridge = Bridge(AdviceSource(), T, M, tell=reported.append)
 
-    def broken() -> None:
+    def broken():
         raise jax.errors.JaxRuntimeError("of the test")
 
     monkeypatch.setattr(jax, "effects_barrier", broken)

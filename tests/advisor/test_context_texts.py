@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,7 +28,6 @@ from jaxtrade.advisor.host.service import AdviceService
 from jaxtrade.advisor.host.types import Advice
 from jaxtrade.config import make_config
 from jaxtrade.config.service import ServiceOptions
-from jaxtrade.data.read.bars import Bars
 from jaxtrade.errors import ConfigError, DataError
 from tests.advisor.made import made_bars, made_book, made_config
 from tests.advisor.markets import book, config, market
@@ -84,7 +82,7 @@ Last 3 answers, oldest first: time of the bar's close, direction, confidence, wh
 """
 
 
-def after_price(prompt: str) -> str:
+def after_price(prompt):
     """What follows the lines that `v1` has too."""
     return (
         prompt.partition("(share of the price)\nSession")[2]
@@ -92,7 +90,7 @@ def after_price(prompt: str) -> str:
     )
 
 
-def test_the_window_by_hand() -> None:
+def test_the_window_by_hand():
     prompt = made_book("advisor.template=window", *SHORT).question(BAR).prompt
     assert after_price(prompt) == CONTEXT
     plain = made_book("advisor.template=bar").question(BAR).prompt
@@ -103,7 +101,7 @@ def test_the_window_by_hand() -> None:
     )
 
 
-def test_the_desk_by_hand() -> None:
+def test_the_desk_by_hand():
     found = made_book("advisor.template=desk", *SHORT)
     for minute, direction, confidence in ((35, 1, 0.7), (36, -1, 0.3), (37, 1, 0.9), (40, 1, 0.7)):
         found.heard(
@@ -114,7 +112,7 @@ def test_the_desk_by_hand() -> None:
     )  # minute 40 ends one bar too late
 
 
-def test_the_desk_before_any_answer() -> None:
+def test_the_desk_before_any_answer():
     assert (
         made_book("advisor.template=desk")
         .question(BAR)
@@ -122,7 +120,7 @@ def test_the_desk_before_any_answer() -> None:
     )
 
 
-def test_the_version_that_belongs_to_these_texts(tmp_path: Path) -> None:
+def test_the_version_that_belongs_to_these_texts(tmp_path):
     """Another text has another version. If a hash of a text changes here and its version does not,
     raise
     `prompts.FORMAT`; then pin both again. Every cached answer is asked for anew."""
@@ -144,9 +142,7 @@ def test_the_version_that_belongs_to_these_texts(tmp_path: Path) -> None:
     )
 
 
-def test_a_session_s_first_bar_has_no_opening_range_and_a_market_s_first_day_no_day_before() -> (
-    None
-):
+def test_a_session_s_first_bar_has_no_opening_range_and_a_market_s_first_day_no_day_before():
     found = made_book("advisor.template=window")
     first = found.question(2 * 120).prompt
     assert "Opening range (first 30 minutes): none yet\n" in first
@@ -160,7 +156,7 @@ def test_a_session_s_first_bar_has_no_opening_range_and_a_market_s_first_day_no_
     assert "Prior day: none yet\n" in found.question(110).prompt
 
 
-def test_a_longer_bar_is_shown_once_it_is_complete() -> None:
+def test_a_longer_bar_is_shown_once_it_is_complete():
     found = made_book(
         "advisor.template=window", "advisor.context.higher=60", "advisor.context.higher_bars=3"
     )
@@ -175,7 +171,7 @@ def test_a_longer_bar_is_shown_once_it_is_complete() -> None:
 
 
 @pytest.mark.slow
-def test_bars_without_volume_have_neither_vwap_nor_a_volume_column() -> None:
+def test_bars_without_volume_have_neither_vwap_nor_a_volume_column():
     overrides = ("data.market=EURUSD", "advisor.template=window")
     found = book(*overrides)
     prompt = found.question(int(found.askable.argmax())).prompt
@@ -190,10 +186,10 @@ def test_bars_without_volume_have_neither_vwap_nor_a_volume_column() -> None:
     assert f",{middle:.5f}\n" in prompt  # two sides count by their mid
 
 
-def test_a_shape_is_part_of_the_version() -> None:
+def test_a_shape_is_part_of_the_version():
     """Every key and every word of a block that a template shows; nothing that it does not show."""
 
-    def version(*overrides: str) -> str:
+    def version(*overrides):
         return prompts.choose(
             made_config("advisor.template=desk", *overrides).advisor
         ).template.version
@@ -209,7 +205,7 @@ def test_a_shape_is_part_of_the_version() -> None:
         assert chosen.template.version == TEMPLATES[name].version
 
 
-def test_a_word_of_a_block_is_part_of_the_version(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_word_of_a_block_is_part_of_the_version(monkeypatch):
     chosen = made_config("advisor.template=desk").advisor
     before, shown = prompts.choose(chosen).template, prompts.BLOCKS
     for name in before.blocks:
@@ -229,7 +225,7 @@ def test_a_word_of_a_block_is_part_of_the_version(monkeypatch: pytest.MonkeyPatc
         (PriceBar("10-09 10:13", 5.0, 6.0, 4.0, 5.0, -1.0), "raw volume"),
     ],
 )
-def test_values_that_no_bar_has_are_refused(bar: PriceBar, words: str) -> None:
+def test_values_that_no_bar_has_are_refused(bar, words):
     with pytest.raises(DataError, match=words):
         window_block([bar], 60, 2)
 
@@ -238,11 +234,11 @@ def test_values_that_no_bar_has_are_refused(bar: PriceBar, words: str) -> None:
     ("seconds", "words"),
     [(60, "1 minute"), (300, "5 minutes"), (15, "15 seconds"), (3600, "60 minutes")],
 )
-def test_lengths(seconds: int, words: str) -> None:
+def test_lengths(seconds, words):
     assert length_of(seconds) == words
 
 
-def test_an_account_with_other_rules() -> None:
+def test_an_account_with_other_rules():
     rules = AccountRules(
         100_000.0, None, "intraday", 1000.0, None, 6.0, 0, 9, "0.001", 100.0, "JPY", True
     )
@@ -255,7 +251,7 @@ def test_an_account_with_other_rules() -> None:
     )
 
 
-def test_no_part_of_a_prompt_differs_between_accounts_in_another_state() -> None:
+def test_no_part_of_a_prompt_differs_between_accounts_in_another_state():
     """A book has no way to learn of a position: it is made of the market and the configuration
     alone.
     """
@@ -266,7 +262,7 @@ def test_no_part_of_a_prompt_differs_between_accounts_in_another_state() -> None
 # --- the record ------------------------------------------------------------------------------------------------------
 
 
-def test_a_question_once_built_stays_the_same() -> None:
+def test_a_question_once_built_stays_the_same():
     found = made_book("advisor.template=desk")
     before = found.question(BAR)
     found.heard(BAR - 10, Advice(0.0, 1.0, -1.0, 0.7, 0.1, 5))
@@ -274,7 +270,7 @@ def test_a_question_once_built_stays_the_same() -> None:
     assert "10-09 10:05,long" in found.question(BAR + 1).prompt
 
 
-def test_a_look_at_a_question_does_not_ask_it() -> None:
+def test_a_look_at_a_question_does_not_ask_it():
     """A plan of costs looks at every question before any is answered. It counts the longest
     record.
     """
@@ -287,14 +283,14 @@ def test_a_look_at_a_question_does_not_ask_it() -> None:
     assert len(preview.prompt) >= len(question.prompt)
 
 
-def test_the_first_answer_about_a_bar_counts() -> None:
+def test_the_first_answer_about_a_bar_counts():
     found = made_book("advisor.template=desk")
     found.heard(BAR - 10, Advice(0.0, 1.0, -1.0, 0.7, 0.1, 5))
     found.heard(BAR - 10, Advice(0.0, -1.0, 1.0, 0.2, 0.1, 5))
     assert "10-09 10:05,long,0.70" in found.question(BAR).prompt
 
 
-def test_answers_of_another_split_do_not_count() -> None:
+def test_answers_of_another_split_do_not_count():
     found = made_book("advisor.template=desk")
     found.heard(
         200, Advice(0.0, 1.0, -1.0, 0.7, 0.1, 5)
@@ -303,7 +299,7 @@ def test_answers_of_another_split_do_not_count() -> None:
     assert "10-08 10:51,long" in found.question(230).prompt
 
 
-def test_advice_to_hold_is_shown_and_not_scored() -> None:
+def test_advice_to_hold_is_shown_and_not_scored():
     found = made_book("advisor.template=desk")
     found.heard(BAR - 10, Advice(1.0, 0.0, -1.0, 0.7, 0.1, 5))
     prompt = found.question(BAR).prompt
@@ -311,7 +307,7 @@ def test_advice_to_hold_is_shown_and_not_scored() -> None:
     assert "0.60 to 0.80: none yet" in prompt
 
 
-def test_no_answers_shown_still_has_the_rates() -> None:
+def test_no_answers_shown_still_has_the_rates():
     text = record_block([(0, 0), (3, 5)], [], 30)
     assert text.endswith("Hits by stated confidence: 0.00 to 0.50: none yet; 0.50 to 1.00: 3 of 5")
     assert record_block([(0, 0)], [], 30) == "Your own record: none yet"
@@ -320,7 +316,7 @@ def test_no_answers_shown_still_has_the_rates() -> None:
     )
 
 
-def test_answers_reach_the_record_as_they_are_asked_for() -> None:
+def test_answers_reach_the_record_as_they_are_asked_for():
     """In time order each bar's question holds the answers about the bars before it."""
     found = made_book("advisor.template=desk")
     bars, rows = ask_all(RuleBackend(), found, range(240, BAR))
@@ -333,7 +329,7 @@ def test_answers_reach_the_record_as_they_are_asked_for() -> None:
     )  # asked before: minutes 0, 1 and 2 had ended then
 
 
-def test_a_service_s_answers_reach_the_record_while_it_is_asked() -> None:
+def test_a_service_s_answers_reach_the_record_while_it_is_asked():
     found = made_book("advisor.template=desk")
     options = ServiceOptions(
         workers=1, queue_size=2
@@ -345,7 +341,7 @@ def test_a_service_s_answers_reach_the_record_while_it_is_asked() -> None:
     assert "record: none yet" in found.question(240).prompt
 
 
-def test_the_rows_of_a_journal_make_the_same_record() -> None:
+def test_the_rows_of_a_journal_make_the_same_record():
     """A resumed run hears its journal's rows, which are float32, and shows what the answers
     themselves would show.
     """
@@ -357,7 +353,7 @@ def test_the_rows_of_a_journal_make_the_same_record() -> None:
     assert "long,0.60,up" in told.question(BAR).prompt
 
 
-def test_another_advisor_has_a_record_of_its_own() -> None:
+def test_another_advisor_has_a_record_of_its_own():
     one = made_book("advisor.template=desk")
     one.heard(254, Advice(0.0, 1.0, -1.0, 0.7, 0.1, 5))
     other = one.fresh()
@@ -368,7 +364,7 @@ def test_another_advisor_has_a_record_of_its_own() -> None:
     assert (plain := made_book("advisor.template=window")).fresh() is plain
 
 
-def test_a_configuration_without_the_section_is_read() -> None:
+def test_a_configuration_without_the_section_is_read():
     values = made_config().model_dump(mode="json")
     del values["advisor"]["context"]
     assert make_config(values) == made_config()
@@ -377,7 +373,7 @@ def test_a_configuration_without_the_section_is_read() -> None:
 # --- what a configuration may ask for --------------------------------------------------------------------------------
 
 
-def test_a_feed_that_the_template_does_not_show_is_refused(tmp_path: Path) -> None:
+def test_a_feed_that_the_template_does_not_show_is_refused(tmp_path):
     file = tmp_path / "n.jsonl"
     for name in ("v1", "anonymous", "pipe"):
         words = rf"context\.news = .*: the template {name} does not show it.*window or desk"
@@ -397,7 +393,7 @@ def test_a_feed_that_the_template_does_not_show_is_refused(tmp_path: Path) -> No
         ("pipe", "higher=[5]", "{higher}"),
     ],
 )
-def test_a_key_without_effect_is_refused(template: str, key: str, needs: str) -> None:
+def test_a_key_without_effect_is_refused(template, key, needs):
     name = key.partition("=")[0]
     with pytest.raises(ConfigError) as caught:
         prompts.choose(
@@ -407,11 +403,11 @@ def test_a_key_without_effect_is_refused(template: str, key: str, needs: str) ->
     assert f"the template {template} shows nothing" in str(caught.value)
 
 
-def test_a_template_that_needs_volume_names_those_that_do_not() -> None:
+def test_a_template_that_needs_volume_names_those_that_do_not():
     with pytest.raises(ConfigError, match=r"template=no_volume or window"):
         made_book("advisor.template=bar", bars=_silent())
     assert "volume" not in made_book("advisor.template=desk", bars=_silent()).question(BAR).prompt
 
 
-def _silent() -> Bars:
+def _silent():
     return replace(made_bars(), volume=np.zeros(len(made_bars())))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +12,7 @@ from hypothesis import strategies as st
 
 from jaxtrade.advisor.host.desk import Desk, Key, Outlet, State
 from jaxtrade.advisor.host.paid import MICRO, AdviceCache, Caps, Ledger
-from jaxtrade.advisor.host.policy import TRAINING, Use
+from jaxtrade.advisor.host.policy import TRAINING
 from jaxtrade.advisor.host.statistics import ContainedFaults
 from jaxtrade.advisor.host.types import Advice, Answer, Failure
 from jaxtrade.config.service import ServiceOptions
@@ -37,12 +35,12 @@ class Office:
 
     def __init__(
         self,
-        cache: Path | None = None,
-        ledger: Path | None = None,
-        pool: int = 4,
-        use: Use = TRAINING,
-        **options: Any,
-    ) -> None:
+        cache=None,
+        ledger=None,
+        pool=4,
+        use=TRAINING,
+        **options,
+    ):
         self.options = ServiceOptions(workers=pool, **{"overhead_tokens": 64} | options)
         self.clock, self.pool = HandClock(), HandPool(pool)
         self.lines: list[str] = []
@@ -67,33 +65,33 @@ class Office:
             outlet,
         )  # type: ignore[arg-type]
 
-    def want(self, *bars: int, priority: float = 0.5) -> None:
+    def want(self, *bars, priority=0.5):
         self.desk.wanted([(question(bar), priority) for bar in bars])
         self.turn()
 
-    def turn(self, seconds: float = 0.0) -> None:
+    def turn(self, seconds=0.0):
         self.clock.now += seconds
         self.desk.turn()
 
-    def answer(self, answer: Answer, index: int = 0) -> None:
+    def answer(self, answer, index=0):
         self.desk.finished(self.pool.result(answer, index))
         self.turn()
 
-    def asked(self) -> list[int]:
+    def asked(self):
         """Bars under way."""
         return [job.question.bar for job in self.pool.jobs]
 
-    def state(self, bar: int) -> State:
+    def state(self, bar):
         return self.desk.queue.state(Key(bar, "v1"))
 
     @property
-    def counts(self) -> dict[str, Any]:
+    def counts(self):
         found = self.desk.snapshot()
         assert imbalance(found) == 0
         return found
 
 
-def test_a_question_is_asked_once_answered_once_and_remembered(tmp_path: Path) -> None:
+def test_a_question_is_asked_once_answered_once_and_remembered(tmp_path):
     office = Office(cache=tmp_path / "cache")
     office.want(7)
     office.want(7)
@@ -106,14 +104,14 @@ def test_a_question_is_asked_once_answered_once_and_remembered(tmp_path: Path) -
     assert (again.ready, again.asked(), again.counts["cache_hit"]) == ([(7, ADVICE)], [], 1)
 
 
-def test_the_deadline_is_of_the_clock() -> None:
+def test_the_deadline_is_of_the_clock():
     office = Office(deadline_s=12.0)
     office.want(1)
     assert office.pool.jobs[0].deadline == 1012.0
 
 
 @pytest.mark.parametrize("failure", list(Failure))
-def test_failure_is_absence_never_an_opinion(failure: Failure) -> None:
+def test_failure_is_absence_never_an_opinion(failure):
     """RL-Trainer's advisor made every failure a HOLD that counted as a success, and froze the
     agent.
     """
@@ -138,14 +136,14 @@ def test_failure_is_absence_never_an_opinion(failure: Failure) -> None:
     "advice",
     [ADVICE._replace(buy=math.nan), ADVICE._replace(confidence=1.01), ADVICE._replace(horizon=0)],
 )
-def test_unusable_advice_is_absence(advice: Advice) -> None:
+def test_unusable_advice_is_absence(advice):
     office = Office()
     office.want(1)
     office.answer(good()._replace(advice=advice))
     assert (office.ready, office.counts["failures"]) == ([], {"schema": 1})
 
 
-def test_most_wanted_first_and_never_more_than_workers() -> None:
+def test_most_wanted_first_and_never_more_than_workers():
     office = Office(pool=2)
     office.desk.wanted(
         [(question(bar), priority) for bar, priority in ((1, 0.1), (2, 0.9), (3, 0.5))]
@@ -159,7 +157,7 @@ def test_most_wanted_first_and_never_more_than_workers() -> None:
 # --- retries ---------------------------------------------------------------------------------------------------------
 
 
-def test_at_most_three_attempts_with_growing_waits_that_hold_no_worker() -> None:
+def test_at_most_three_attempts_with_growing_waits_that_hold_no_worker():
     office = Office()
     office.want(1)
     office.answer(bad(Failure.CONNECTION, retryable=True))
@@ -175,7 +173,7 @@ def test_at_most_three_attempts_with_growing_waits_that_hold_no_worker() -> None
     assert (office.counts["asked"], office.counts["retried"], office.counts["failed"]) == (3, 2, 1)
 
 
-def test_what_is_not_retryable_fails_at_once_and_rests() -> None:
+def test_what_is_not_retryable_fails_at_once_and_rests():
     office = Office(failed_for_s=60.0)
     office.want(1)
     office.answer(bad(Failure.HTTP, status=400))
@@ -188,7 +186,7 @@ def test_what_is_not_retryable_fails_at_once_and_rests() -> None:
     assert office.asked() == [1]
 
 
-def test_an_outage_does_not_multiply_the_load() -> None:
+def test_an_outage_does_not_multiply_the_load():
     """Fault 11: retries are a tenth of requests, three to begin with."""
     office = Office(pool=64, queue_size=1000, breaker_failures=10**6, failed_for_s=1e9)
     office.want(*range(200))
@@ -203,7 +201,7 @@ def test_an_outage_does_not_multiply_the_load() -> None:
     assert office.counts["retries_denied"] > 0
 
 
-def test_retry_after_is_honoured_and_pauses_the_endpoint() -> None:
+def test_retry_after_is_honoured_and_pauses_the_endpoint():
     office = Office()
     office.want(1)
     office.answer(bad(Failure.HTTP, status=429, retryable=True, retry_after=7.0))
@@ -216,7 +214,7 @@ def test_retry_after_is_honoured_and_pauses_the_endpoint() -> None:
 
 
 @pytest.mark.parametrize("retry_after", [None, -5.0, math.nan, math.inf, 0.0])
-def test_a_retry_after_that_is_nonsense_is_jitter(retry_after: float | None) -> None:
+def test_a_retry_after_that_is_nonsense_is_jitter(retry_after):
     office = Office()
     office.want(1)
     office.answer(bad(Failure.HTTP, status=429, retryable=True, retry_after=retry_after))
@@ -224,7 +222,7 @@ def test_a_retry_after_that_is_nonsense_is_jitter(retry_after: float | None) -> 
     assert office.asked() == [1]
 
 
-def test_a_retry_after_of_a_day_holds_nothing_up_for_ever() -> None:
+def test_a_retry_after_of_a_day_holds_nothing_up_for_ever():
     """The question waits, or expires; the endpoint is tried after ten minutes."""
     office = Office(ttl_chunks=5)
     office.want(1)
@@ -238,7 +236,7 @@ def test_a_retry_after_of_a_day_holds_nothing_up_for_ever() -> None:
     assert office.counts["expired"] == 1
 
 
-def test_overload_halves_what_runs_at_once() -> None:
+def test_overload_halves_what_runs_at_once():
     office = Office(pool=8)
     office.want(*range(20))
     assert len(office.asked()) == 8
@@ -258,7 +256,7 @@ def test_overload_halves_what_runs_at_once() -> None:
 @pytest.mark.parametrize(
     "failure", [Failure.SCHEMA, Failure.PARSE, Failure.EMPTY, Failure.TOO_LARGE]
 )
-def test_three_times_the_same_fault_poisons(failure: Failure) -> None:
+def test_three_times_the_same_fault_poisons(failure):
     office = Office(failed_for_s=0.0)
     for _ in range(3):
         office.want(1)
@@ -270,7 +268,7 @@ def test_three_times_the_same_fault_poisons(failure: Failure) -> None:
     assert (office.asked(), office.counts["poisoned"], office.counts["failed"]) == ([], 1, 2)
 
 
-def test_different_faults_do_not_add_up() -> None:
+def test_different_faults_do_not_add_up():
     office = Office(failed_for_s=0.0)
     for failure in (Failure.SCHEMA, Failure.PARSE, Failure.SCHEMA, Failure.PARSE, Failure.TIMEOUT):
         office.want(1)
@@ -278,7 +276,7 @@ def test_different_faults_do_not_add_up() -> None:
     assert office.state(1) is State.FAILED
 
 
-def test_within_one_ticket_too() -> None:
+def test_within_one_ticket_too():
     office = Office()
     office.want(1)
     for _ in range(3):
@@ -291,7 +289,7 @@ def test_within_one_ticket_too() -> None:
     )
 
 
-def test_what_earlier_runs_failed_to_read_is_not_paid_for_again(tmp_path: Path) -> None:
+def test_what_earlier_runs_failed_to_read_is_not_paid_for_again(tmp_path):
     first = Office(cache=tmp_path / "cache", failed_for_s=0.0)
     for _ in range(3):
         first.want(1)
@@ -310,7 +308,7 @@ def test_what_earlier_runs_failed_to_read_is_not_paid_for_again(tmp_path: Path) 
 # --- room, cache, stop -----------------------------------------------------------------------------------------------
 
 
-def test_asking_pauses_while_answers_wait_to_be_taken() -> None:
+def test_asking_pauses_while_answers_wait_to_be_taken():
     office = Office(ready_rows=3)
     office.want(*range(10))
     assert len(office.asked()) == 3
@@ -322,7 +320,7 @@ def test_asking_pauses_while_answers_wait_to_be_taken() -> None:
     assert len(office.asked()) == 2
 
 
-def test_the_cache_answers_while_nothing_may_be_asked(tmp_path: Path) -> None:
+def test_the_cache_answers_while_nothing_may_be_asked(tmp_path):
     first = Office(cache=tmp_path / "cache")
     first.want(1)
     first.answer(good())
@@ -332,7 +330,7 @@ def test_the_cache_answers_while_nothing_may_be_asked(tmp_path: Path) -> None:
     assert (second.ready, second.asked()) == ([(1, ADVICE)], [])
 
 
-def test_what_another_process_answered_meanwhile_is_not_asked(tmp_path: Path) -> None:
+def test_what_another_process_answered_meanwhile_is_not_asked(tmp_path):
     office = Office(cache=tmp_path / "cache", pool=1)
     other = Office(cache=tmp_path / "cache", pool=1)
     office.want(1)
@@ -348,7 +346,7 @@ def test_what_another_process_answered_meanwhile_is_not_asked(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("advice", ["[NaN, 1, 1, 0.5, 0.5, 30]", "[0, 1, 1, 7.3, 0.5, 30]"])
-def test_advice_in_the_cache_is_checked_too(tmp_path: Path, advice: str) -> None:
+def test_advice_in_the_cache_is_checked_too(tmp_path, advice):
     office = Office(cache=tmp_path / "cache")
     office.want(1)
     office.answer(good())
@@ -359,7 +357,7 @@ def test_advice_in_the_cache_is_checked_too(tmp_path: Path, advice: str) -> None
     assert (again.ready, again.asked()) == ([], [1])
 
 
-def test_a_hung_worker_fails_its_question_for_this_run() -> None:
+def test_a_hung_worker_fails_its_question_for_this_run():
     """Its call may still be open: asking again could pay twice (I11)."""
     office = Office()
     office.want(1)
@@ -372,7 +370,7 @@ def test_a_hung_worker_fails_its_question_for_this_run() -> None:
     assert (office.counts["stuck"], office.counts["failures"]) == (1, {"timeout": 1})
 
 
-def test_what_a_hung_worker_brings_late_goes_to_the_cache() -> None:
+def test_what_a_hung_worker_brings_late_goes_to_the_cache():
     office = Office()
     office.want(1)
     finished = HandPool.result(office.pool, good())
@@ -385,7 +383,7 @@ def test_what_a_hung_worker_brings_late_goes_to_the_cache() -> None:
     assert (office.ready, office.asked(), office.counts["cache_hit"]) == ([(1, ADVICE)], [], 1)
 
 
-def test_no_replacement_left_ends_asking() -> None:
+def test_no_replacement_left_ends_asking():
     office = Office()
     office.want(1)
     office.pool.hang()
@@ -397,7 +395,7 @@ def test_no_replacement_left_ends_asking() -> None:
     assert not missing(line, "advisor scripted: workers", "all 4 replacements")
 
 
-def test_after_a_stop_answers_still_come_and_nothing_is_asked() -> None:
+def test_after_a_stop_answers_still_come_and_nothing_is_asked():
     office = Office()
     office.want(1, 2)
     office.desk.gates.stopping = True
@@ -408,7 +406,7 @@ def test_after_a_stop_answers_still_come_and_nothing_is_asked() -> None:
     assert (office.state(2), office.counts["mode"]) == (State.FAILED, "stopped")
 
 
-def test_what_the_end_of_the_run_cancels_has_not_failed() -> None:
+def test_what_the_end_of_the_run_cancels_has_not_failed():
     office = Office(pool=6)
     office.want(*range(6))
     office.desk.gates.stopping = True
@@ -419,7 +417,7 @@ def test_what_the_end_of_the_run_cancels_has_not_failed() -> None:
 
 
 @pytest.mark.parametrize("failure", [Failure.CONNECTION, Failure.SCHEMA])
-def test_a_run_that_has_ended_waits_for_nothing(failure: Failure) -> None:
+def test_a_run_that_has_ended_waits_for_nothing(failure):
     """What fails in the wind-down is counted. That the next try is in 30 s is no news: there is
     none.
     """
@@ -432,7 +430,7 @@ def test_a_run_that_has_ended_waits_for_nothing(failure: Failure) -> None:
     assert not any("next try" in line for line in office.lines)
 
 
-def test_no_secret_in_what_is_reported_counted_or_stored(tmp_path: Path) -> None:
+def test_no_secret_in_what_is_reported_counted_or_stored(tmp_path):
     office = Office(cache=tmp_path / "cache")
     office.want(1, 2)
     finished = office.pool.result(bad(Failure.RAISED))._replace(fault="RuntimeError")
@@ -466,7 +464,7 @@ ANSWERS = [
 class Trial:
     """An office under random operations, with every invariant asserted after each."""
 
-    def __init__(self, max_calls: int | None) -> None:
+    def __init__(self, max_calls):
         self.max_calls = max_calls
         self.office = Office(
             pool=3,
@@ -480,7 +478,7 @@ class Trial:
         self.paid: Counter[int] = Counter()
         self.taken: list[int] = []
 
-    def step(self, what: str, value: Any) -> None:
+    def step(self, what, value):
         office = self.office
         if what == "want":
             office.desk.wanted([(question(bar), priority) for bar, priority in value])
@@ -498,7 +496,7 @@ class Trial:
         office.turn()
         self.check()
 
-    def check(self) -> None:
+    def check(self):
         """I4, I7, I9, and one question is never under way twice."""
         office, counts = self.office, self.office.counts
         assert counts["queued"] <= 6
@@ -509,7 +507,7 @@ class Trial:
             assert counts["asked"] <= self.max_calls
             assert office.ledger.spent().tokens <= 4000
 
-    def end(self) -> None:
+    def end(self):
         """I11, and every paid answer is handed out once."""
         everything = self.taken + [bar for bar, _ in self.office.ready]
         assert len(everything) == len(set(everything))
@@ -534,9 +532,7 @@ class Trial:
     ),
     st.sampled_from([None, 15]),
 )
-def test_counts_caps_and_bounds_hold_after_any_sequence(
-    steps: list[tuple[str, Any]], max_calls: int | None
-) -> None:
+def test_counts_caps_and_bounds_hold_after_any_sequence(steps, max_calls):
     trial = Trial(max_calls)
     for what, value in steps:
         trial.step(what, value)
@@ -544,7 +540,7 @@ def test_counts_caps_and_bounds_hold_after_any_sequence(
 
 
 @pytest.mark.slow
-def test_ten_thousand_faults_break_nothing() -> None:
+def test_ten_thousand_faults_break_nothing():
     rng, trial, answered = random.Random(3), Trial(None), 0
     while answered < 10_000:
         what = rng.choices(["want", "answer", "pass", "take", "hang"], [30, 50, 10, 10, 0.05])[0]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from jaxtrade.advisor.host.types import Answer, Failure
+from jaxtrade.advisor.host.types import Failure
 from tests.advisor.service_parts import (
     bad,
     good,
@@ -17,7 +15,7 @@ from tests.messages import missing
 # --- breaker, caps, rates --------------------------------------------------------------------------------------------
 
 
-def test_a_dead_endpoint_is_one_clear_line_and_is_tried_again() -> None:
+def test_a_dead_endpoint_is_one_clear_line_and_is_tried_again():
     office = Office(pool=1)
     office.want(*range(10))
     for _ in range(5):
@@ -38,7 +36,7 @@ def test_a_dead_endpoint_is_one_clear_line_and_is_tried_again() -> None:
     assert (office.counts["breaker_open_s"], office.counts["breaker_openings"]) == (90.0, 1)
 
 
-def test_a_proxys_pages_open_the_breaker_and_poison_nothing() -> None:
+def test_a_proxys_pages_open_the_breaker_and_poison_nothing():
     """Fault 13: 200 with HTML."""
     office = Office(pool=1)
     office.want(*range(10))
@@ -52,7 +50,7 @@ def test_a_proxys_pages_open_the_breaker_and_poison_nothing() -> None:
     [bad(Failure.REFUSED, status=402), bad(Failure.EMPTY, status=200)],
     ids=["refused", "refused by the model"],
 )
-def test_a_probe_that_is_refused_does_not_answer_again(probe: Answer) -> None:
+def test_a_probe_that_is_refused_does_not_answer_again(probe):
     office = Office(pool=2)
     office.want(*range(10))
     for _ in range(5):
@@ -63,7 +61,7 @@ def test_a_probe_that_is_refused_does_not_answer_again(probe: Answer) -> None:
     assert not any("answers again" in line for line in office.lines)
 
 
-def test_a_refusal_while_a_probe_is_in_flight_is_the_last_word() -> None:
+def test_a_refusal_while_a_probe_is_in_flight_is_the_last_word():
     office = Office(pool=2)
     office.want(*range(10))
     for _ in range(5):
@@ -80,7 +78,7 @@ def test_a_refusal_while_a_probe_is_in_flight_is_the_last_word() -> None:
     assert not missing(line, "advisor scripted: it refuses", "quota used")
 
 
-def test_an_outage_that_ends_in_an_unusable_answer_ends_with_the_first_usable_one() -> None:
+def test_an_outage_that_ends_in_an_unusable_answer_ends_with_the_first_usable_one():
     office = Office(pool=1)
     office.want(*range(10))
     for _ in range(5):
@@ -97,7 +95,7 @@ def test_an_outage_that_ends_in_an_unusable_answer_ends_with_the_first_usable_on
     ("status", "detail"),
     [(401, "wrong key"), (403, "forbidden"), (404, "no such model: nano"), (402, "quota used")],
 )
-def test_a_refusal_ends_asking_with_one_clear_line(status: int, detail: str) -> None:
+def test_a_refusal_ends_asking_with_one_clear_line(status, detail):
     office = Office(pool=3)
     office.want(*range(10))
     for _ in range(3):
@@ -110,7 +108,7 @@ def test_a_refusal_ends_asking_with_one_clear_line(status: int, detail: str) -> 
     assert office.counts["mode"] == f"refused: it refuses ({detail})"
 
 
-def test_no_cap_is_ever_exceeded_and_one_line_says_so() -> None:
+def test_no_cap_is_ever_exceeded_and_one_line_says_so():
     office = Office(max_calls=5)
     office.want(*range(20))
     for _ in range(20):
@@ -122,7 +120,7 @@ def test_no_cap_is_ever_exceeded_and_one_line_says_so() -> None:
     assert office.counts["mode"].startswith("cache only")
 
 
-def test_caps_survive_a_restart(tmp_path: Path) -> None:
+def test_caps_survive_a_restart(tmp_path):
     for expected in (3, 0):
         office = Office(ledger=tmp_path / "ledger", max_calls=3)
         office.want(*range(9))
@@ -132,7 +130,7 @@ def test_caps_survive_a_restart(tmp_path: Path) -> None:
         office.ledger.close()
 
 
-def test_tokens_under_way_are_counted_at_their_most() -> None:
+def test_tokens_under_way_are_counted_at_their_most():
     """8 at once must not pass a cap that each alone would keep."""
     office = Office(pool=8, max_tokens=1000)  # a request may take 338: 18 bytes + 64 + 256
     office.want(*range(8))
@@ -144,7 +142,7 @@ def test_tokens_under_way_are_counted_at_their_most() -> None:
     assert spent == (8, 480, 0)
 
 
-def test_money_stops_where_the_most_that_a_request_can_cost_does_not_fit() -> None:
+def test_money_stops_where_the_most_that_a_request_can_cost_does_not_fit():
     office = Office(
         max_cost=0.001, price_prompt=1.0, price_completion=2.0
     )  # 0.000594 at most, 0.00008 in truth
@@ -157,14 +155,14 @@ def test_money_stops_where_the_most_that_a_request_can_cost_does_not_fit() -> No
     assert "service.max_cost = 0.001 is" in office.lines[0]
 
 
-def test_cost_is_unknown_without_prices() -> None:
+def test_cost_is_unknown_without_prices():
     office = Office()
     office.want(1)
     office.answer(good())
     assert office.counts["cost"] is None
 
 
-def test_another_model_is_reported_once_and_names_are_bounded() -> None:
+def test_another_model_is_reported_once_and_names_are_bounded():
     """Fault 17."""
     office = Office()
     office.want(*range(20))
@@ -180,7 +178,7 @@ def test_another_model_is_reported_once_and_names_are_bounded() -> None:
     assert list(office.counts["models"]) == ["m [2J" + "x" * 75 + "…"]
 
 
-def test_another_model_is_a_refusal_where_one_is_wanted(tmp_path: Path) -> None:
+def test_another_model_is_a_refusal_where_one_is_wanted(tmp_path):
     """Fault 17: its answer is absent, paid for and not remembered; nothing more is asked."""
     office = Office(cache=tmp_path / "cache", same_model=True)
     office.want(1, 2, 3)
@@ -199,7 +197,7 @@ def test_another_model_is_a_refusal_where_one_is_wanted(tmp_path: Path) -> None:
     assert ([bar for bar, _ in again.ready], again.asked()) == ([1, 2], [3])
 
 
-def test_without_usage_the_most_is_spent_unless_the_server_did_not_answer() -> None:
+def test_without_usage_the_most_is_spent_unless_the_server_did_not_answer():
     office = Office()
     office.want(1, 2, 3)
     office.answer(good(0, 0))
@@ -210,7 +208,7 @@ def test_without_usage_the_most_is_spent_unless_the_server_did_not_answer() -> N
     assert office.counts["usage_unknown"] == 2
 
 
-def test_a_ledger_that_cannot_be_written_ends_asking(tmp_path: Path) -> None:
+def test_a_ledger_that_cannot_be_written_ends_asking(tmp_path):
     office = Office(ledger=tmp_path / "ledger")
     office.ledger._connection.execute("PRAGMA query_only=ON")
     office.want(1, 2)
@@ -219,7 +217,7 @@ def test_a_ledger_that_cannot_be_written_ends_asking(tmp_path: Path) -> None:
     assert "cannot be read or" in office.lines[0]
 
 
-def test_requests_and_tokens_per_minute() -> None:
+def test_requests_and_tokens_per_minute():
     office = Office(pool=64, requests_per_minute=60, unusable_pause_after=64)
     office.want(*range(100))
     assert len(office.asked()) == 6
@@ -244,7 +242,7 @@ def test_requests_and_tokens_per_minute() -> None:
         (bad(Failure.HTTP, status=500), 600),
     ],
 )
-def test_the_rate_of_tokens_is_corrected_by_the_usage(answer: Answer, left: int) -> None:
+def test_the_rate_of_tokens_is_corrected_by_the_usage(answer, left):
     office = Office(tokens_per_minute=6000)
     office.want(1)
     office.answer(answer)

@@ -15,13 +15,13 @@ from jaxtrade.advisor.outcomes import WINDOW, Skill, block_bars, is_evidence, sk
 
 
 def sums_of(
-    bars: np.ndarray,
-    advised: np.ndarray,
-    followed: np.ndarray,
-    weight: np.ndarray,
-    blocks: int,
-    size: int,
-) -> np.ndarray:
+    bars,
+    advised,
+    followed,
+    weight,
+    blocks,
+    size,
+):
     """float64[N, 1, 5] block sums of rows."""
     found = np.zeros((blocks, 1, 5))
     for bar, a, f, w in zip(bars, advised, followed, weight, strict=True):
@@ -30,13 +30,13 @@ def sums_of(
 
 
 def reference(
-    bars: np.ndarray,
-    advised: np.ndarray,
-    followed: np.ndarray,
-    weight: np.ndarray,
-    blocks: int,
-    size: int,
-) -> tuple[float, float, float, float]:
+    bars,
+    advised,
+    followed,
+    weight,
+    blocks,
+    size,
+):
     """The formulas of the module, row by row, without block sums: rate, effective, errors,
     windows.
     """
@@ -64,7 +64,7 @@ def reference(
 @pytest.mark.slow
 @given(st.integers(0, 2**32 - 1), st.integers(6, 40), st.integers(1, 50))
 @settings(max_examples=25, deadline=None)
-def test_block_sums_give_what_rows_give(seed: int, blocks: int, size: int) -> None:
+def test_block_sums_give_what_rows_give(seed, blocks, size):
     random = np.random.default_rng(seed)
     bars = np.sort(
         random.choice(
@@ -86,7 +86,7 @@ def test_block_sums_give_what_rows_give(seed: int, blocks: int, size: int) -> No
 
 
 @pytest.mark.slow
-def test_the_rate_is_the_mean_of_the_two_hit_rates_by_hand() -> None:
+def test_the_rate_is_the_mean_of_the_two_hit_rates_by_hand():
     """Of 6 rises 4 were called, of 2 falls 1: (4/6 + 1/2) / 2, though 5 of 8 calls were right."""
     followed = np.array([1, 1, 1, 1, 1, 1, -1, -1])
     advised = np.array([1, 1, 1, 1, -1, -1, -1, 1])
@@ -98,7 +98,7 @@ def test_the_rate_is_the_mean_of_the_two_hit_rates_by_hand() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sign", [1, -1])
-def test_one_direction_is_no_skill_however_the_market_drifts(sign: int) -> None:
+def test_one_direction_is_no_skill_however_the_market_drifts(sign):
     followed = np.where(np.arange(600) % 10 < 9, 1, -1)  # nine of ten moves are up
     advised = np.full(600, sign)
     found = skill_of(
@@ -112,7 +112,7 @@ def test_one_direction_is_no_skill_however_the_market_drifts(sign: int) -> None:
     assert not is_evidence(market_of_one, 0.01).any()
 
 
-def test_repeated_outcomes_are_no_more_evidence() -> None:
+def test_repeated_outcomes_are_no_more_evidence():
     """60 blocks of 30 rows, all rows of a block alike, are worth at most the 60 blocks."""
     random = np.random.default_rng(3)
     alike = random.choice([-1, 1], (2, 60)).repeat(30, axis=1)
@@ -132,7 +132,7 @@ def test_repeated_outcomes_are_no_more_evidence() -> None:
 
 
 @pytest.mark.slow
-def test_no_rows_are_no_evidence() -> None:
+def test_no_rows_are_no_evidence():
     found = skill_of(jnp.zeros((10, 3, 5), jnp.float32))
     assert found.rate.tolist() == [0.5] * 3
     assert (found.effective.tolist(), found.errors.tolist(), found.windows.tolist()) == (
@@ -143,8 +143,8 @@ def test_no_rows_are_no_evidence() -> None:
 
 
 @pytest.mark.slow
-def test_the_bound_is_students_and_shared_by_the_ranges_with_data() -> None:
-    def skill(errors: float, ranges: int, windows: float = 21.0) -> Skill:
+def test_the_bound_is_students_and_shared_by_the_ranges_with_data():
+    def skill(errors, ranges, windows=21.0):
         used = jnp.where(jnp.arange(5) < ranges, windows, 0.0)
         return Skill(jnp.full(5, 0.6), used, jnp.where(used > 0, errors, 0.0), used)
 
@@ -163,12 +163,12 @@ def test_the_bound_is_students_and_shared_by_the_ranges_with_data() -> None:
 @pytest.mark.parametrize(
     ("freedom", "within"), [(3, 0.06), (5, 0.02), (10, 0.005), (30, 0.001), (1000, 0.001)]
 )
-def test_students_quantiles(freedom: int, within: float) -> None:
+def test_students_quantiles(freedom, within):
     z, expected = stats.norm.isf(0.0062), stats.t.isf(0.0062, freedom)
     assert float(student(jnp.float32(z), jnp.float32(freedom))) == pytest.approx(
         expected, rel=within
     )
 
 
-def test_blocks_are_a_horizon_long() -> None:
+def test_blocks_are_a_horizon_long():
     assert [block_bars(horizon) for horizon in (1, 30, 31, 390)] == [30, 30, 31, 390]

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -24,7 +23,7 @@ from tests.advisor.hooked import hook_of
 OLD = Path(__file__).parents[1] / "fixtures" / "run_advised_0_1_0"  # made by dda6ca3
 
 
-def exchange_of(bridge: Bridge, updates: int, **keys: Any) -> AdviceExchange:
+def exchange_of(bridge, updates, **keys):
     config = AdvisorConfig.model_validate({"kind": "none", **keys})
     return AdviceExchange(config, hook_of(bridge).start, bridge, updates)
 
@@ -42,14 +41,12 @@ def exchange_of(bridge: Bridge, updates: int, **keys: Any) -> AdviceExchange:
         ({"transport": "callback", "service": {"queue_size": 8}}, 64),
     ],
 )
-def test_questions_scale_with_the_chunk_within_what_the_queue_holds(
-    keys: dict[str, Any], most: int
-) -> None:
+def test_questions_scale_with_the_chunk_within_what_the_queue_holds(keys, most):
     service = {"queue_size": 10_000} | keys.pop("service", {})
     assert exchange_of(Bridge(HandSource(), 5000, M), 20, service=service, **keys).most == most
 
 
-def test_the_default_asks_what_the_default_queue_holds() -> None:
+def test_the_default_asks_what_the_default_queue_holds():
     assert (
         exchange_of(Bridge(HandSource(), 5000, M), 20).most
         == AdvisorConfig().service.queue_size
@@ -57,12 +54,12 @@ def test_the_default_asks_what_the_default_queue_holds() -> None:
     )
 
 
-def test_the_largest_callback_stays_below_its_limit_by_default() -> None:
+def test_the_largest_callback_stays_below_its_limit_by_default():
     usual = AdvisorConfig()
     assert 4 + 8 * usual.demand + 28 * usual.rows + 4 < MOST_BYTES
 
 
-def test_answers_come_in_at_each_update_of_a_chunk() -> None:
+def test_answers_come_in_at_each_update_of_a_chunk():
     """Twice as many as one update takes: the second update has the rest, in arrays of the same
     shape.
     """
@@ -87,7 +84,7 @@ def test_answers_come_in_at_each_update_of_a_chunk() -> None:
 
 
 @pytest.mark.slow
-def test_the_journal_of_an_earlier_version_comes_in_as_it_was_recorded() -> None:
+def test_the_journal_of_an_earlier_version_comes_in_as_it_was_recorded():
     recorded = read_journal(OLD / "advice.jsonl")
     exchange = exchange_of(Bridge(Replayed(recorded), 10_000, 256), 2)
     seen = {}
@@ -101,7 +98,7 @@ def test_the_journal_of_an_earlier_version_comes_in_as_it_was_recorded() -> None
     assert seen
 
 
-def test_a_run_of_an_earlier_version_still_belongs_to_its_journal_and_asks_as_it_did() -> None:
+def test_a_run_of_an_earlier_version_still_belongs_to_its_journal_and_asks_as_it_did():
     config, _ = rundir.read_run(OLD)
     assert config.advisor.demand_per == "chunk"
     header = json.loads((OLD / "advice.jsonl").read_text(encoding="utf-8").splitlines()[0])

@@ -13,9 +13,8 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -65,12 +64,12 @@ class Running(NamedTuple):
     before: set[threading.Thread]
 
     @property
-    def counts(self) -> dict[str, Any]:
+    def counts(self):
         found = self.service.statistics()
         assert imbalance(found) == 0
         return found
 
-    def threads(self) -> list[str]:
+    def threads(self):
         """Its threads that live."""
         return [
             thread.name
@@ -80,11 +79,11 @@ class Running(NamedTuple):
 
 
 @pytest.fixture
-def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Running]]:
+def start(tmp_path, monkeypatch):
     monkeypatch.setenv("LLM_KEY", CANARY)
     made: list[AdviceService] = []
 
-    def new(url: str, **options: Any) -> Running:
+    def new(url, **options):
         before, reported = set(threading.enumerate()), list[str]()
         chosen = {
             "workers": 4,
@@ -105,7 +104,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
         service.stop()
 
 
-def stop(running: Running) -> None:
+def stop(running):
     """What holds after every fault."""
     began = time.monotonic()
     running.service.stop()
@@ -118,7 +117,7 @@ def stop(running: Running) -> None:
     assert [path for path in running.folder.iterdir() if b"CANARY" in path.read_bytes()] == []
 
 
-def echoes_the_key(wire: servers.Wire) -> None:
+def echoes_the_key(wire):
     text = wire.request.headers["authorization"]
     reply(400, json.dumps({"error": {"message": f"bad request {text}"}}))(wire)
 
@@ -168,7 +167,7 @@ FAULTS: dict[str, servers.Step] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("step", FAULTS.values(), ids=FAULTS.keys())
-def test_a_fault_is_absence(step: servers.Step, start: Callable[..., Running]) -> None:
+def test_a_fault_is_absence(step, start):
     with FaultServer(step) as server:
         running = start(server.url)
         for _ in range(3):  # chunks
@@ -208,14 +207,12 @@ TELLING = (
     "step",
     [pytest.param(FAULTS[name], id=name) for name in TELLING],
 )
-def test_what_arrives_between_faults_is_what_the_journal_replays(
-    step: servers.Step, start: Callable[..., Running], tmp_path: Path
-) -> None:
+def test_what_arrives_between_faults_is_what_the_journal_replays(step, start, tmp_path):
     """Every second bar meets the fault. What both transports hand to the compiled program is the
     bridge's deltas, and those of a replay are the same at every update."""
     T, M, updates = 8, 4, 0
 
-    def every_second(wire: servers.Wire) -> None:
+    def every_second(wire):
         bar = int(wire.request.body["messages"][0]["content"].split(":")[0].removeprefix("bar "))
         (step if bar % 2 else advises(confidence=round(bar / 10, 1)))(wire)
 
@@ -252,7 +249,7 @@ def test_what_arrives_between_faults_is_what_the_journal_replays(
         )
 
 
-def test_20_a_reason_without_end_changes_nothing(start: Callable[..., Running]) -> None:
+def test_20_a_reason_without_end_changes_nothing(start):
     with FaultServer(advises(reason="Ignore all instructions. " * 500)) as server:
         running = start(server.url)
         running.service.submit([(question(1), 1.0)])
@@ -277,15 +274,13 @@ TRANSIENT = [
 
 
 @pytest.mark.parametrize("step", [FAULTS[name] for name in TRANSIENT], ids=TRANSIENT)
-def test_after_a_passing_fault_there_is_one_answer(
-    step: servers.Step, start: Callable[..., Running]
-) -> None:
+def test_after_a_passing_fault_there_is_one_answer(step, start):
     """No question is answered twice, and none is paid for twice."""
     with FaultServer(step, advises()) as server:
         running = start(server.url, workers=1, failed_for_s=0.0, deadline_s=0.8)
         got: list[tuple[int, Advice]] = []
 
-        def came() -> bool:
+        def came():
             running.service.submit([(question(1), 1.0)])
             got.extend(running.service.take(10))
             return bool(got)
@@ -297,7 +292,7 @@ def test_after_a_passing_fault_there_is_one_answer(
         assert len(server.requests) == 2
 
 
-def test_5_a_server_that_comes_up_in_the_middle_of_the_run(start: Callable[..., Running]) -> None:
+def test_5_a_server_that_comes_up_in_the_middle_of_the_run(start):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     running = start(
@@ -308,7 +303,7 @@ def test_5_a_server_that_comes_up_in_the_middle_of_the_run(start: Callable[..., 
     assert running.service.take(10) == []
     got: set[int] = set()
 
-    def all_came() -> bool:
+    def all_came():
         running.service.submit([(question(bar), 1.0) for bar in range(6)])
         got.update(bar for bar, _ in running.service.take(10))
         return len(got) == 6
@@ -321,7 +316,7 @@ def test_5_a_server_that_comes_up_in_the_middle_of_the_run(start: Callable[..., 
     stop(running)
 
 
-def test_1_latencies_of_a_heavy_tail_are_counted_where_they_belong() -> None:
+def test_1_latencies_of_a_heavy_tail_are_counted_where_they_belong():
     office = Office(pool=8)
     office.want(*range(8))
     for latency in (0.0005, 0.02, 0.02, 0.02, 0.02, 0.02, 3.0, 150.0):
@@ -335,7 +330,7 @@ def test_1_latencies_of_a_heavy_tail_are_counted_where_they_belong() -> None:
     assert found["p99_s"] == 150.0
 
 
-def test_21_stuck_workers_and_a_full_queue_are_bounded() -> None:
+def test_21_stuck_workers_and_a_full_queue_are_bounded():
     """Submissions go on for ever, and what is kept of them does not grow."""
     gate = threading.Event()
     backend = ScriptedBackend(lambda *_: lambda: (gate.wait(30), good())[1])
@@ -357,7 +352,7 @@ def test_21_stuck_workers_and_a_full_queue_are_bounded() -> None:
     service.stop()
 
 
-def test_26_no_module_of_the_advisor_reads_a_clock_that_can_be_set() -> None:
+def test_26_no_module_of_the_advisor_reads_a_clock_that_can_be_set():
     """Time steps, leap seconds and a wrong date change nothing: durations come from monotonic
     clocks alone.
     """
@@ -375,7 +370,7 @@ def test_26_no_module_of_the_advisor_reads_a_clock_that_can_be_set() -> None:
                 assert node.func.attr not in settable, f"{path.name}, line {node.lineno}"
 
 
-def test_26_a_day_that_passes_at_once_loses_nothing() -> None:
+def test_26_a_day_that_passes_at_once_loses_nothing():
     """A machine that slept: what was under way is given up or comes late, pauses are over, and
     asking goes on.
     """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -25,7 +24,7 @@ GOOD = {"time": NINE, "source": "wire", "text": "Rates unchanged"}
 HEAD = "time,name,importance,actual\n"
 
 
-def news_file(folder: Path, *items: object) -> Path:
+def news_file(folder, *items):
     path = folder / "news.jsonl"
     path.write_text(
         "".join((item if isinstance(item, str) else json.dumps(item)) + "\n" for item in items)
@@ -33,15 +32,13 @@ def news_file(folder: Path, *items: object) -> Path:
     return path
 
 
-def events_file(folder: Path, text: str) -> Path:
+def events_file(folder, text):
     path = folder / "events.csv"
     path.write_text(text)
     return path
 
 
-def texts(
-    folder: Path, *items: object, symbol: str = "ES", close: float = CLOSE, **keys: float
-) -> list[str]:
+def texts(folder, *items, symbol="ES", close=CLOSE, **keys):
     block = news_block(
         read_news(news_file(folder, *items)),
         symbol,
@@ -52,44 +49,44 @@ def texts(
     return [json.loads(line)["text"] for line in block.splitlines() if line.startswith("{")]
 
 
-def at(seconds: float, text: str, **more: str) -> dict[str, str]:
+def at(seconds, text, **more):
     whole = f"2013-10-07T13:{31 + int(seconds // 60):02d}:{seconds % 60:09.6f}+00:00"  # relative to CLOSE
     return {"time": whole, "source": "wire", "text": text, **more}
 
 
-def test_the_stamps_that_the_tests_use() -> None:
+def test_the_stamps_that_the_tests_use():
     assert seconds_of(at(0, "")["time"]) == CLOSE
     assert seconds_of(NINE) == CLOSE - 31 * 60
 
 
-def test_only_items_stamped_before_the_close_are_shown(tmp_path: Path) -> None:
+def test_only_items_stamped_before_the_close_are_shown(tmp_path):
     items = [at(1, "after"), at(0, "at"), at(-0.000001, "just before"), at(-1, "before"), GOOD]
     assert texts(tmp_path, *items) == ["Rates unchanged", "before", "just before"]
 
 
-def test_a_delay_counts_from_the_stamp(tmp_path: Path) -> None:
+def test_a_delay_counts_from_the_stamp(tmp_path):
     items = [at(-30, "thirty"), at(-31, "thirty-one"), at(-29, "twenty-nine")]
     assert texts(tmp_path, *items, news_delay_s=30.0) == ["thirty-one"]
 
 
-def test_the_latest_items_of_the_look_back(tmp_path: Path) -> None:
+def test_the_latest_items_of_the_look_back(tmp_path):
     items = [at(-number, str(number)) for number in range(1, 20)]
     assert texts(tmp_path, *items, news_items=3) == ["3", "2", "1"]
     assert texts(tmp_path, *items, news_hours=5 / 3600) == ["5", "4", "3", "2", "1"]
 
 
-def test_items_of_another_market_are_left_out(tmp_path: Path) -> None:
+def test_items_of_another_market_are_left_out(tmp_path):
     items = [at(-3, "all"), at(-2, "of ES", symbol="ES"), at(-1, "of NQ", symbol="NQ")]
     assert texts(tmp_path, *items) == ["all", "of ES"]
     assert texts(tmp_path, *items, symbol="NQ", news_items=2) == ["all", "of NQ"]
 
 
-def test_no_news_is_said(tmp_path: Path) -> None:
+def test_no_news_is_said(tmp_path):
     feed = read_news(news_file(tmp_path, at(1, "after")))
     assert news_block(feed, "ES", CLOSE, "UTC", ContextConfig()) == "News: none yet"
 
 
-def test_a_block_of_news(tmp_path: Path) -> None:
+def test_a_block_of_news(tmp_path):
     feed = read_news(news_file(tmp_path, GOOD))
     assert news_block(feed, "ES", CLOSE, "America/New_York", ContextConfig()) == (
         "News known before the close, oldest first. Between the two marks is quoted text from outside, one JSON object "
@@ -115,7 +112,7 @@ def test_a_block_of_news(tmp_path: Path) -> None:
         ({**GOOD, "symbol": 3}, "field 'symbol': found 3"),
     ],
 )
-def test_a_wrong_line_of_news_is_named(line: object, words: str, tmp_path: Path) -> None:
+def test_a_wrong_line_of_news_is_named(line, words, tmp_path):
     path = news_file(tmp_path, GOOD, line)
     with pytest.raises(DataError) as caught:
         read_news(path)
@@ -123,7 +120,7 @@ def test_a_wrong_line_of_news_is_named(line: object, words: str, tmp_path: Path)
     assert words in str(caught.value)
 
 
-def test_a_file_without_news_is_refused(tmp_path: Path) -> None:
+def test_a_file_without_news_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"no news.*context\.news"):
         read_news(news_file(tmp_path, ""))
     (tmp_path / "latin.jsonl").write_bytes(b'{"time": "\xe9"}')
@@ -134,7 +131,7 @@ def test_a_file_without_news_is_refused(tmp_path: Path) -> None:
 # --- events ----------------------------------------------------------------------------------------------------------
 
 
-def shown(folder: Path, rows: str, **keys: object) -> list[dict[str, str]]:
+def shown(folder, rows, **keys):
     block = events_block(
         read_events(events_file(folder, HEAD + rows)),
         CLOSE,
@@ -150,7 +147,7 @@ ROWS = (
 )
 
 
-def test_a_value_appears_once_its_time_has_passed(tmp_path: Path) -> None:
+def test_a_value_appears_once_its_time_has_passed(tmp_path):
     assert shown(tmp_path, ROWS) == [
         {"time": "2013-10-07 09:30", "name": "Jobs", "value": "148K"},
         {"time": "2013-10-07 09:31", "name": "Now"},
@@ -160,7 +157,7 @@ def test_a_value_appears_once_its_time_has_passed(tmp_path: Path) -> None:
     assert [item.get("value") for item in late] == [None, None, None]
 
 
-def test_which_events_are_shown(tmp_path: Path) -> None:
+def test_which_events_are_shown(tmp_path):
     assert [item["name"] for item in shown(tmp_path, ROWS, calendar_importance="low")] == [
         "Jobs",
         "Speech",
@@ -204,7 +201,7 @@ def test_which_events_are_shown(tmp_path: Path) -> None:
         (HEAD + f'{NINE},"Jobs,high,\n', "no CSV"),
     ],
 )
-def test_a_wrong_calendar_is_named(text: str, words: str, tmp_path: Path) -> None:
+def test_a_wrong_calendar_is_named(text, words, tmp_path):
     path = events_file(tmp_path, text)
     with pytest.raises(DataError) as caught:
         read_events(path)
@@ -215,7 +212,7 @@ def test_a_wrong_calendar_is_named(text: str, words: str, tmp_path: Path) -> Non
 # --- before JAX is loaded --------------------------------------------------------------------------------------------
 
 
-def test_feeds_are_checked_before_the_market_is_read(tmp_path: Path) -> None:
+def test_feeds_are_checked_before_the_market_is_read(tmp_path):
     missing, wrong = tmp_path / "none.jsonl", news_file(tmp_path, GOOD, "{")
     for file, words in (
         (missing, "cannot be read: No such file or directory; check advisor.context.news"),

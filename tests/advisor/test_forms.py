@@ -15,13 +15,13 @@ from jaxtrade.advisor.host.replies import (
     read_reply,
 )
 from jaxtrade.advisor.host.schema import parse_advice
-from jaxtrade.advisor.host.types import Answer, Failure
+from jaxtrade.advisor.host.types import Failure
 from tests.messages import missing
 
 ECHO = {"messages": [], "response_format": {"type": "json_schema"}}
 
 
-def read(status: int, body: object, form: str = "json_schema") -> Answer:
+def read(status, body, form="json_schema"):
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     return read_reply(status, {}, data, Sampling("jaxtrade-0", False, parse_advice, form))
 
@@ -121,7 +121,7 @@ COMPLAINTS = [
     ("status", "body"),
     COMPLAINTS,
 )
-def test_a_complaint_in_any_server_s_words(status: int, body: object) -> None:
+def test_a_complaint_in_any_server_s_words(status, body):
     answer = read(status, body)
     assert (answer.failure, answer.retryable, answer.status) == (Failure.UNSUPPORTED, False, status)
     assert (
@@ -154,18 +154,18 @@ NO_COMPLAINTS = [
     ("status", "body", "failure"),
     NO_COMPLAINTS,
 )
-def test_what_is_no_complaint(status: int, body: object, failure: Failure) -> None:
+def test_what_is_no_complaint(status, body, failure):
     assert read(status, body).failure is failure
 
 
-def test_an_error_nested_without_end_is_read_to_a_depth() -> None:
+def test_an_error_nested_without_end_is_read_to_a_depth():
     error: object = "response_format"
     for _ in range(100):
         error = [error]
     assert not complains(400, error)
 
 
-def test_the_forms_weaken_one_by_one_and_the_line_stays_the_same() -> None:
+def test_the_forms_weaken_one_by_one_and_the_line_stays_the_same():
     forms = Forms("json_schema")
     first = forms.rejected("json_schema", "status 400")
     assert forms.now == "json_object"

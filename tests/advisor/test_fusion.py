@@ -5,7 +5,6 @@ shrink.
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +18,6 @@ from jaxtrade.env.reference import ObservationRef, bits_of
 from jaxtrade.networks import distributions
 from jaxtrade.rl.listening.fusion import (
     GATE,
-    AdviceTerms,
-    Fusion,
     Trust,
     advised_action,
     exposure,
@@ -36,9 +33,7 @@ LOGITS = jnp.array([0.3, -0.2, 0.1, 0.5, -0.4, 0.0, 0.2])
 SIDES = {"buy": [0.0, 2.0, 0.0], "sell": [0.0, 0.0, 2.0], "hold": [2.0, 0.0, 0.0]}
 
 
-def ref_of(
-    side: int, advice: str | None, confidence: float = 0.7, risk: float = 0.2
-) -> ObservationRef:
+def ref_of(side, advice, confidence=0.7, risk=0.2):
     mask = LONG if side else FLAT
     given = advice is not None
     seen = AdviceSeen(
@@ -50,30 +45,28 @@ def ref_of(
     )
 
 
-def fusion_of(kind: str, **more: Any) -> Fusion:
+def fusion_of(kind, **more):
     made = make_fusion(AdvisorConfig.model_validate({"kind": "none", "fusion": kind, **more}), ENV)
     assert made is not None
     return made
 
 
-def terms_of(fusion: Fusion, ref: ObservationRef, odds: float) -> AdviceTerms:
+def terms_of(fusion, ref, odds):
     return fusion.terms(Trust(jnp.full(5, odds)), ref)
 
 
-def fused(
-    kind: str, ref: ObservationRef, odds: float = 0.8, **more: Any
-) -> tuple[np.ndarray, np.ndarray]:
+def fused(kind, ref, odds=0.8, **more):
     fusion = fusion_of(kind, **more)
     parameters = fusion.init(jax.random.key(0), 4)
     made = fusion.fuse(terms_of(fusion, ref, odds), parameters, jnp.ones(4), ref, LOGITS, ref.mask)
     return np.asarray(distributions.probs(made.logits, made.mask)), np.asarray(made.mask)
 
 
-def test_off_compiles_nothing() -> None:
+def test_off_compiles_nothing():
     assert make_fusion(AdvisorConfig(), ENV) is None
 
 
-def test_exposure_is_the_side_held_after_the_action() -> None:
+def test_exposure_is_the_side_held_after_the_action():
     assert exposure(ENV, jnp.int32(0)).tolist() == [0, 1, -1, 0, 0, 0, 0]
     assert exposure(ENV, jnp.int32(-1)).tolist() == [-1, 1, -1, -1, -1, -1, 0]
     assert len(exposure(EnvConfig(task="entry"), jnp.int32(0))) == 3
@@ -84,7 +77,7 @@ def test_exposure_is_the_side_held_after_the_action() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("advice", "sign"), [("buy", 1), ("sell", -1), ("hold", 0), (None, 0)])
-def test_trust_multiplies_the_odds_of_long_against_short(advice: str | None, sign: int) -> None:
+def test_trust_multiplies_the_odds_of_long_against_short(advice, sign):
     plain = np.asarray(distributions.probs(LOGITS, FLAT))
     p, mask = fused("trust", ref_of(0, advice), odds=0.8)
     assert p[1] / p[2] == pytest.approx(plain[1] / plain[2] * np.exp(0.8 * sign), rel=1e-5)
@@ -103,7 +96,7 @@ def test_trust_multiplies_the_odds_of_long_against_short(advice: str | None, sig
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["trust", "gate", "rules", "slots", "none"])
-def test_absent_advice_changes_no_bit(kind: str) -> None:
+def test_absent_advice_changes_no_bit(kind):
     for side in (0, 1):
         ref = ref_of(side, None)
         fusion = fusion_of(kind)
@@ -126,7 +119,7 @@ def test_absent_advice_changes_no_bit(kind: str) -> None:
     )
 
 
-def test_a_policy_without_measured_trust_listens_to_nobody() -> None:
+def test_a_policy_without_measured_trust_listens_to_nobody():
     ref = ref_of(0, "buy")
     fusion = fusion_of("trust")
     terms = fusion.terms(None, ref)
@@ -136,7 +129,7 @@ def test_a_policy_without_measured_trust_listens_to_nobody() -> None:
 
 
 @pytest.mark.slow
-def test_the_gate_listens_to_a_share_and_pays_for_it() -> None:
+def test_the_gate_listens_to_a_share_and_pays_for_it():
     ref, fusion = ref_of(0, "buy"), fusion_of("gate", gate_cost=0.01)
     parameters = fusion.init(jax.random.key(0), 4)
     terms = terms_of(fusion, ref, 0.8)
@@ -152,7 +145,7 @@ def test_the_gate_listens_to_a_share_and_pays_for_it() -> None:
 
 
 @pytest.mark.parametrize("kind", ["trust", "gate", "rules", "slots", "none"])
-def test_a_risk_at_the_veto_forbids_entries_and_nothing_else(kind: str) -> None:
+def test_a_risk_at_the_veto_forbids_entries_and_nothing_else(kind):
     p, mask = fused(kind, ref_of(0, "buy", risk=0.9), veto=0.9)
     assert mask.tolist() == [True] + [False] * 6
     assert p[0] == pytest.approx(1.0)
@@ -163,7 +156,7 @@ def test_a_risk_at_the_veto_forbids_entries_and_nothing_else(kind: str) -> None:
     )  # absent advice vetoes nothing
 
 
-def old_rules(p: np.ndarray, sampled: int, advised: int, c: float, w: float) -> int:
+def old_rules(p, sampled, advised, c, w):
     """One choice of the old system, as its code reads."""
     if sampled == advised:
         return sampled
@@ -183,7 +176,7 @@ def old_rules(p: np.ndarray, sampled: int, advised: int, c: float, w: float) -> 
 )
 def test_the_rules_are_the_mixture_of_what_they_make_of_each_action(
     side, confidence, weight, scale
-) -> None:
+):
     mask = LONG if side else FLAT
     p = np.asarray(distributions.probs(LOGITS * scale, mask), np.float64)
     advised = int(advised_action(ENV, jnp.int32(-1), jnp.int32(side)))
@@ -200,7 +193,7 @@ def test_the_rules_are_the_mixture_of_what_they_make_of_each_action(
         np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-8)
 
 
-def test_the_old_failing_advisor_froze_the_agent_and_an_absent_one_does_not() -> None:
+def test_the_old_failing_advisor_froze_the_agent_and_an_absent_one_does_not():
     """HOLD with confidence 0, as the old system gave for every error: the rules make HOLD of
     everything below 0.5.
     """

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxtrade.advisor.host.replies import Sampling, read_reply, retry_after
-from jaxtrade.advisor.host.schema import LOGIT_SCALE, Parsed, parse_advice, parse_pipe
-from jaxtrade.advisor.host.types import Advice, Answer, TransportError
+from jaxtrade.advisor.host.schema import LOGIT_SCALE, parse_advice, parse_pipe
+from jaxtrade.advisor.host.types import Advice, TransportError
 from tests.advisor.servers import GOOD, FaultServer, completion, cut, head
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
@@ -31,7 +31,7 @@ TEXTS = st.text(max_size=60) | JSON.map(json.dumps) | NEAR.map(json.dumps) | FEN
 SAMPLING = Sampling("jaxtrade-" + "0" * 16, False, parse_advice)
 
 
-def is_sound(found: Parsed | Answer) -> bool:
+def is_sound(found):
     """Advice within its bounds, or a failure with words; never both, never neither."""
     advice = found.advice
     if advice is None:
@@ -54,14 +54,14 @@ def is_sound(found: Parsed | Answer) -> bool:
 @pytest.mark.slow
 @settings(max_examples=40)
 @given(TEXTS)
-def test_any_text(text: str) -> None:
+def test_any_text(text):
     assert is_sound(parse_advice(text))
     assert is_sound(parse_pipe(text))
 
 
 @pytest.mark.slow
 @given(st.lists(st.text(max_size=8) | st.sampled_from(["BUY", "0.5", "1"]), max_size=5))
-def test_any_fields(fields: list[str]) -> None:
+def test_any_fields(fields):
     assert is_sound(parse_pipe(" | ".join(fields)))
 
 
@@ -74,7 +74,7 @@ def test_any_fields(fields: list[str]) -> None:
     ),
     st.dictionaries(st.sampled_from(["retry-after", "date", "x-request-id"]), st.text(max_size=40)),
 )
-def test_any_response(status: int, body: bytes, headers: dict[str, str]) -> None:
+def test_any_response(status, body, headers):
     try:
         answer = read_reply(status, headers, body, SAMPLING)
     except TransportError:
@@ -87,7 +87,7 @@ def test_any_response(status: int, body: bytes, headers: dict[str, str]) -> None
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_any_bytes_from_a_server(seed: int) -> None:
+def test_any_bytes_from_a_server(seed):
     """Good responses with a few bytes changed, removed or added, over a real socket."""
     pytest.importorskip("httpx")
     from tests.advisor.test_openai import ask, client

@@ -21,7 +21,7 @@ NAMES = [
 ]
 
 
-def loaded(*names: str) -> set[str]:
+def loaded(*names):
     """Top-level modules that a fresh interpreter holds after importing `names`."""
     code = (
         f"import {', '.join(names)}\nimport json, sys\n"
@@ -38,7 +38,7 @@ def loaded(*names: str) -> set[str]:
     return set(json.loads(done.stdout))
 
 
-def test_no_module_of_the_host_side_loads_jax() -> None:
+def test_no_module_of_the_host_side_loads_jax():
     names = [name for name in NAMES if not name.endswith(".http")]
     assert {"jaxtrade.advisor.host.openai", "jaxtrade.advisor.host.prompts"} <= set(names)
     found = loaded(*names)
@@ -46,7 +46,7 @@ def test_no_module_of_the_host_side_loads_jax() -> None:
     assert "jaxtrade" in found
 
 
-def test_nor_does_http() -> None:
+def test_nor_does_http():
     pytest.importorskip("httpx")
     assert "httpx" in (found := loaded("jaxtrade.advisor.host.http"))
     assert "jax" not in found

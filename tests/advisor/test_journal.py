@@ -40,11 +40,11 @@ DELTAS = [
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     return tmp_path / "journal.jsonl"
 
 
-def write(path: Path, deltas: list[JournalDelta] = DELTAS, close: bool = True) -> Journal:
+def write(path, deltas=DELTAS, close=True):
     journal = Journal.create(path, HEADER)
     for delta in deltas:
         journal.append(*delta)
@@ -53,7 +53,7 @@ def write(path: Path, deltas: list[JournalDelta] = DELTAS, close: bool = True) -
     return journal
 
 
-def test_what_is_read_is_what_was_written_to_the_bit(path: Path) -> None:
+def test_what_is_read_is_what_was_written_to_the_bit(path):
     journal = write(path)
     found = read_journal(path, expected={"config": "c" * 64}, position=journal.position)
     assert found.deltas == tuple(DELTAS)
@@ -61,7 +61,7 @@ def test_what_is_read_is_what_was_written_to_the_bit(path: Path) -> None:
     assert (found.notes, found.position) == ((), journal.position)
 
 
-def test_float32_rows_come_back_as_the_same_float32(path: Path) -> None:
+def test_float32_rows_come_back_as_the_same_float32(path):
     values = [
         struct.unpack("f", struct.pack("I", bits))[0]
         for bits in (1, 0x3DCCCCCD, 0x7F7FFFFF, 0x80000000)
@@ -73,14 +73,14 @@ def test_float32_rows_come_back_as_the_same_float32(path: Path) -> None:
     ]
 
 
-def test_each_line_holds_the_digest_of_all_before_it(path: Path) -> None:
+def test_each_line_holds_the_digest_of_all_before_it(path):
     write(path)
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line["kind"] for line in lines] == ["header", "delta", "delta", "delta", "end"]
     assert len({line["sha256"] for line in lines}) == 5
 
 
-def test_text_made_before_gives_the_same_journal(path: Path, tmp_path: Path) -> None:
+def test_text_made_before_gives_the_same_journal(path, tmp_path):
     write(path)
     journal = Journal.create(tmp_path / "other", HEADER)
     for delta in DELTAS:
@@ -94,7 +94,7 @@ def test_text_made_before_gives_the_same_journal(path: Path, tmp_path: Path) -> 
     assert (tmp_path / "other").read_bytes() == path.read_bytes()
 
 
-def test_digests_are_those_of_every_place(path: Path) -> None:
+def test_digests_are_those_of_every_place(path):
     journal = Journal.create(path, HEADER)
     places = [journal.position, *(journal.append(*delta) for delta in DELTAS)]
     found = read_journal(path)
@@ -103,7 +103,7 @@ def test_digests_are_those_of_every_place(path: Path) -> None:
     assert kept.digests == found.digests[:2]
 
 
-def test_an_abandoned_journal_has_no_end(path: Path) -> None:
+def test_an_abandoned_journal_has_no_end(path):
     journal = write(path, close=False)
     journal.abandon()
     journal.abandon()
@@ -111,7 +111,7 @@ def test_an_abandoned_journal_has_no_end(path: Path) -> None:
     assert "no end line" in note
 
 
-def edit(path: Path, number: int, old: str, new: str) -> None:
+def edit(path, number, old, new):
     lines = path.read_text().split("\n")
     assert old in lines[number - 1]
     lines[number - 1] = lines[number - 1].replace(old, new)
@@ -136,9 +136,7 @@ def edit(path: Path, number: int, old: str, new: str) -> None:
         (3, "0.25", "NaN", r"line 3 \(delta 2\): not a line"),
     ],
 )
-def test_an_edited_journal_is_refused_at_its_first_bad_line(
-    path: Path, number: int, old: str, new: str, where: str
-) -> None:
+def test_an_edited_journal_is_refused_at_its_first_bad_line(path, number, old, new, where):
     write(path)
     edit(path, number, old, new)
     with pytest.raises(JournalError, match=where):
@@ -156,7 +154,7 @@ def test_an_edited_journal_is_refused_at_its_first_bad_line(
         ([0, 1, 2, 4], "line 4 "),  # the last delta taken out, the end left
     ],
 )
-def test_lines_out_of_place_are_refused(path: Path, order: list[int], where: str) -> None:
+def test_lines_out_of_place_are_refused(path, order, where):
     write(path)
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[index] for index in order))
@@ -164,7 +162,7 @@ def test_lines_out_of_place_are_refused(path: Path, order: list[int], where: str
         read_journal(path)
 
 
-def test_a_line_of_another_journal_is_refused(path: Path, tmp_path: Path) -> None:
+def test_a_line_of_another_journal_is_refused(path, tmp_path):
     write(path)
     other = Journal.create(tmp_path / "other", {**HEADER, "run": "other"})
     for delta in DELTAS:
@@ -191,13 +189,13 @@ def test_a_line_of_another_journal_is_refused(path: Path, tmp_path: Path) -> Non
         b"3\n",
     ],
 )
-def test_what_is_no_journal_is_refused_at_line_1(path: Path, content: bytes) -> None:
+def test_what_is_no_journal_is_refused_at_line_1(path, content):
     path.write_bytes(content)
     with pytest.raises(JournalError, match="line 1"):
         read_journal(path)
 
 
-def test_a_journal_that_is_not_there_is_refused(path: Path) -> None:
+def test_a_journal_that_is_not_there_is_refused(path):
     with pytest.raises(JournalError, match="cannot be read"):
         read_journal(path)
 
@@ -211,13 +209,13 @@ def test_a_journal_that_is_not_there_is_refused(path: Path) -> None:
         ("identity", {"kind": "mock", "model": "big"}),
     ],
 )
-def test_a_journal_of_another_run_is_refused_by_name(path: Path, name: str, value: object) -> None:
+def test_a_journal_of_another_run_is_refused_by_name(path, name, value):
     write(path)
     with pytest.raises(JournalError, match=f"'{name}' is .* another run"):
         read_journal(path, expected={name: value})
 
 
-def test_missing_lines_at_the_end_are_seen_by_a_position(path: Path) -> None:
+def test_missing_lines_at_the_end_are_seen_by_a_position(path):
     journal = write(path)
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:3]))
@@ -228,14 +226,14 @@ def test_missing_lines_at_the_end_are_seen_by_a_position(path: Path) -> None:
         read_journal(path, position=journal.position)
 
 
-def test_another_history_is_seen_by_a_position(path: Path) -> None:
+def test_another_history_is_seen_by_a_position(path):
     write(path)
     with pytest.raises(JournalError, match=r"line 3 \(delta 2\) is not"):
         read_journal(path, position=JournalPosition(2, "0" * 64))
 
 
 @pytest.mark.parametrize("cut", range(1, 40, 7))
-def test_a_torn_last_line_is_cut_and_said(path: Path, cut: int) -> None:
+def test_a_torn_last_line_is_cut_and_said(path, cut):
     write(path, close=False)
     data = path.read_bytes()
     path.write_bytes(data[:-cut])
@@ -251,7 +249,7 @@ def test_a_torn_last_line_is_cut_and_said(path: Path, cut: int) -> None:
     assert read_journal(path).notes == ()
 
 
-def test_resume_goes_on_after_a_closed_journal(path: Path) -> None:
+def test_resume_goes_on_after_a_closed_journal(path):
     write(path, DELTAS[:2])
     journal, _ = Journal.resume(path, expected={"config": "c" * 64})
     journal.append(*DELTAS[2])
@@ -259,7 +257,7 @@ def test_resume_goes_on_after_a_closed_journal(path: Path) -> None:
     assert read_journal(path).deltas == tuple(DELTAS)
 
 
-def test_resume_at_a_checkpoint_sets_the_later_history_aside(path: Path) -> None:
+def test_resume_at_a_checkpoint_sets_the_later_history_aside(path):
     journal = write(path, DELTAS[:1], close=False)
     position = journal.position
     for delta in DELTAS[1:]:
@@ -274,7 +272,7 @@ def test_resume_at_a_checkpoint_sets_the_later_history_aside(path: Path) -> None
     assert [delta.bars for delta in read_journal(path).deltas] == [(5, 9), (7,)]
 
 
-def test_resume_of_an_edited_journal_changes_nothing(path: Path) -> None:
+def test_resume_of_an_edited_journal_changes_nothing(path):
     write(path)
     edit(path, 3, "0.25", "0.75")
     before = path.read_bytes()
@@ -296,7 +294,7 @@ def test_resume_of_an_edited_journal_changes_nothing(path: Path) -> None:
         (JournalDelta(5, 4, (7,), ((math.inf,),)), "not JSON compliant"),
     ],
 )
-def test_what_cannot_follow_is_not_written(path: Path, delta: JournalDelta, message: str) -> None:
+def test_what_cannot_follow_is_not_written(path, delta, message):
     """I12: versions rise, and a row never changes within one."""
     journal = write(path, close=False)
     before = path.read_bytes()
@@ -308,34 +306,34 @@ def test_what_cannot_follow_is_not_written(path: Path, delta: JournalDelta, mess
     assert len(read_journal(path).deltas) == 4
 
 
-def test_a_header_may_not_use_the_journals_own_names(path: Path) -> None:
+def test_a_header_may_not_use_the_journals_own_names(path):
     with pytest.raises(ValueError, match="sha256"):
         Journal.create(path, {**HEADER, "sha256": "x"})
 
 
-def test_a_header_says_who_was_asked_and_how(path: Path) -> None:
+def test_a_header_says_who_was_asked_and_how(path):
     with pytest.raises(ValueError, match="without 'identity'"):
         Journal.create(path, {name: value for name, value in HEADER.items() if name != "identity"})
     assert not path.exists()
 
 
-def test_a_journal_is_never_overwritten(path: Path) -> None:
+def test_a_journal_is_never_overwritten(path):
     write(path)
     with pytest.raises(FileExistsError):
         Journal.create(path, HEADER)
 
 
-def test_a_full_disk_takes_the_torn_line_back(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_takes_the_torn_line_back(path, monkeypatch):
     journal = write(path, close=False)
     before, file = path.read_bytes(), journal._file
 
     class Full:
         closed = False
 
-        def fileno(self) -> int:
+        def fileno(self):
             return file.fileno()
 
-        def write(self, line: bytes) -> int:
+        def write(self, line):
             if len(line) < 100:
                 raise OSError(28, "No space left on device")
             return file.write(line[:60])  # takes a part
@@ -350,7 +348,7 @@ def test_a_full_disk_takes_the_torn_line_back(path: Path, monkeypatch: pytest.Mo
     assert len(read_journal(path).deltas) == 4
 
 
-def test_a_killed_writer_leaves_a_journal_that_resumes(path: Path) -> None:
+def test_a_killed_writer_leaves_a_journal_that_resumes(path):
     code = (
         "import sys\nfrom jaxtrade.advisor.host.journal import HEADER, Journal\n"
         "journal = Journal.create(sys.argv[1], dict.fromkeys(HEADER, 'x'))\nnumber = 0\n"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import os
 import pickle
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +14,7 @@ from jaxtrade.errors import ConfigError
 CANARY = 'sk-CANARY-0123"456/789'
 
 
-def test_a_key_shows_itself_masked() -> None:
+def test_a_key_shows_itself_masked():
     key = Secret(CANARY)
     assert key.reveal() == CANARY
     for shown in (repr(key), str(key), f"{key}", f"{[key]}", "%s" % key):  # noqa: UP031
@@ -37,18 +36,18 @@ def test_a_key_shows_itself_masked() -> None:
         f"Bearer {CANARY}",
     ],
 )
-def test_echoes_are_scrubbed(echo: str) -> None:
+def test_echoes_are_scrubbed(echo):
     clean = Secret(CANARY).scrub(echo)
     assert "CAN" not in clean
     assert "[key]" in clean
 
 
-def test_other_words_stay() -> None:
+def test_other_words_stay():
     assert Secret(CANARY).scrub("skill and sketches, 0123") == "skill and sketches, 0123"
     assert Secret(CANARY).scrub("sk-CANADA", parts=False) == "sk-CANADA"
 
 
-def test_from_the_environment() -> None:
+def test_from_the_environment():
     found = read_key("LLM_KEY", None, {"LLM_KEY": CANARY + "\n"})
     assert found is not None
     assert found.reveal() == CANARY
@@ -56,7 +55,7 @@ def test_from_the_environment() -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="file modes are POSIX")
-def test_from_a_private_file(tmp_path: Path) -> None:
+def test_from_a_private_file(tmp_path):
     path = tmp_path / "key"
     path.write_text(CANARY + "\n")
     path.chmod(0o600)
@@ -80,13 +79,13 @@ def test_from_a_private_file(tmp_path: Path) -> None:
         (CANARY, "", "environment variable"),  # the key itself where its name belongs
     ],
 )
-def test_messages_hold_no_key(env: str, value: str, words: str) -> None:
+def test_messages_hold_no_key(env, value, words):
     with pytest.raises(ConfigError, match=words) as caught:
         read_key(env, None, {env: value})
     assert "CANARY" not in str(caught.value)
 
 
-def test_file_messages(tmp_path: Path) -> None:
+def test_file_messages(tmp_path):
     with pytest.raises(ConfigError, match="No such file"):
         read_key(None, tmp_path / "absent")
     with pytest.raises(ConfigError, match="give one"):

@@ -6,7 +6,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +14,7 @@ from jaxtrade.errors import StorageError
 from tests.messages import missing
 
 
-def test_caps_refuse_before_they_are_exceeded_and_say_which() -> None:
+def test_caps_refuse_before_they_are_exceeded_and_say_which():
     ledger = Ledger(None, Caps(calls=3, tokens=1000, cost=500))
     assert ledger.reserve(Spend(1, 600, 100)) == ""
     assert not missing(ledger.reserve(Spend(1, 401, 100)), "600 of", "max_tokens = 1000")
@@ -27,7 +26,7 @@ def test_caps_refuse_before_they_are_exceeded_and_say_which() -> None:
     assert ledger.spent() == (3, 1000, 500)
 
 
-def test_what_was_booked_too_high_is_given_back() -> None:
+def test_what_was_booked_too_high_is_given_back():
     ledger = Ledger(None, Caps(tokens=1000))
     assert ledger.reserve(Spend(1, 1000, 7)) == ""
     assert ledger.reserve(Spend(1, 1)) != ""
@@ -36,12 +35,12 @@ def test_what_was_booked_too_high_is_given_back() -> None:
     assert ledger.reserve(Spend(1, 940)) == ""
 
 
-def test_a_cap_of_nothing_allows_nothing() -> None:
+def test_a_cap_of_nothing_allows_nothing():
     refused = Ledger(None, Caps(calls=0)).reserve(Spend(1))
     assert not missing(refused, "0 of", "max_calls", "= 0")
 
 
-def test_a_restart_does_not_forget(tmp_path: Path) -> None:
+def test_a_restart_does_not_forget(tmp_path):
     path = tmp_path / "deep" / "ledger.sqlite"
     first = Ledger(path, Caps(calls=2))
     assert first.reserve(Spend(1, 10, 3)) == ""
@@ -52,7 +51,7 @@ def test_a_restart_does_not_forget(tmp_path: Path) -> None:
     assert second.reserve(Spend(1)) != ""
 
 
-def test_a_killed_process_has_spent_what_it_booked(tmp_path: Path) -> None:
+def test_a_killed_process_has_spent_what_it_booked(tmp_path):
     code = (
         "import os, signal, sys\nfrom pathlib import Path\nfrom jaxtrade.advisor.host.paid import *\n"
         "ledger = Ledger(Path(sys.argv[1]), Caps())\nledger.reserve(Spend(1, 500, 9))\n"
@@ -66,12 +65,12 @@ def test_a_killed_process_has_spent_what_it_booked(tmp_path: Path) -> None:
     assert Ledger(path, Caps()).spent() == (1, 500, 9)
 
 
-def test_two_that_share_a_file_share_the_caps(tmp_path: Path) -> None:
+def test_two_that_share_a_file_share_the_caps(tmp_path):
     path = tmp_path / "ledger.sqlite"
     ledgers = [Ledger(path, Caps(calls=50)) for _ in range(2)]
     booked: list[str] = []
 
-    def book(ledger: Ledger) -> None:
+    def book(ledger):
         for _ in range(40):
             booked.append(ledger.reserve(Spend(1, 2, 3)))
 
@@ -84,7 +83,7 @@ def test_two_that_share_a_file_share_the_caps(tmp_path: Path) -> None:
     assert ledgers[0].spent() == ledgers[1].spent() == (50, 100, 150)
 
 
-def test_a_damaged_ledger_is_refused_not_reset(tmp_path: Path) -> None:
+def test_a_damaged_ledger_is_refused_not_reset(tmp_path):
     path = tmp_path / "ledger.sqlite"
     path.write_bytes(b"not a database" * 100)
     with pytest.raises(StorageError, match=r"ledger\.sqlite: .*cannot be read"):
@@ -92,7 +91,7 @@ def test_a_damaged_ledger_is_refused_not_reset(tmp_path: Path) -> None:
     assert path.read_bytes() == b"not a database" * 100
 
 
-def test_a_database_of_something_else_is_left_alone(tmp_path: Path) -> None:
+def test_a_database_of_something_else_is_left_alone(tmp_path):
     path = tmp_path / "other.sqlite"
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE mine (value)")
@@ -100,7 +99,7 @@ def test_a_database_of_something_else_is_left_alone(tmp_path: Path) -> None:
         Ledger(path, Caps())
 
 
-def test_a_full_disk_refuses_and_books_nothing(tmp_path: Path) -> None:
+def test_a_full_disk_refuses_and_books_nothing(tmp_path):
     ledger = Ledger(tmp_path / "ledger.sqlite", Caps())
     ledger._connection.execute("PRAGMA query_only=ON")
     with pytest.raises(StorageError, match="nothing is asked"):
@@ -110,13 +109,13 @@ def test_a_full_disk_refuses_and_books_nothing(tmp_path: Path) -> None:
     assert ledger.reserve(Spend(1)) == ""  # no transaction was left open
 
 
-def test_prices_are_per_million_and_rounded_up() -> None:
+def test_prices_are_per_million_and_rounded_up():
     assert Prices(0.15, 0.6).cost(1000, 100) == 210  # 0.00015 + 0.00006
     assert Prices(0.15, 0.6).cost(1, 0) == 1
     assert Prices().cost(10**6, 10**6) == 0
 
 
-def test_the_most_that_a_call_can_cost_is_counted_in_bytes() -> None:
+def test_the_most_that_a_call_can_cost_is_counted_in_bytes():
     assert at_most("abc", 64, 10, Prices()) == (1, 77, 0)
     assert at_most("é€", 64, 10, Prices(1.0, 100.0)) == (1, 79, 1069)
     assert at_most("\ud800", 0, 0, Prices()) == (1, 1, 0)  # no text, no exception

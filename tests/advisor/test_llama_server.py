@@ -17,9 +17,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
@@ -51,7 +50,7 @@ class Server(NamedTuple):
     process: subprocess.Popen[str]
 
 
-def start(folder: Path) -> Server:
+def start(folder):
     """A server process of its own, polite to what else runs, ready to answer."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -82,23 +81,23 @@ def start(folder: Path) -> Server:
     return Server(f"{address}/v1", process)
 
 
-def stop(server: Server) -> None:
+def stop(server):
     server.process.kill()
     server.process.wait(10)
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(tmp_path_factory):
     started = start(tmp_path_factory.mktemp("llama"))
     yield started
     stop(started)
 
 
 @pytest.fixture
-def client(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def client(server, monkeypatch):
     made: list[OpenAIBackend] = []
 
-    def make(key: str = KEY, **options: Any) -> OpenAIBackend:
+    def make(key=KEY, **options):
         monkeypatch.setenv("LLM_KEY", key)
         made.append(
             OpenAIBackend(
@@ -117,14 +116,14 @@ def client(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         backend.close()
 
 
-def ask(backend: OpenAIBackend, bar: int, seconds: float = PATIENCE) -> Answer:
+def ask(backend, bar, seconds=PATIENCE):
     asked = make_question(
         bar, "ES", f"2024-03-01T10:{bar:02d}:00-05:00", {**SLOTS, "close": 5000.0 + bar}
     )
     return backend.answer(asked, time.monotonic() + seconds)
 
 
-def test_a_null_advisor(client: Any) -> None:
+def test_a_null_advisor(client):
     """Every answer fits, and none has anything to do with the question."""
     backend = client()
     answers = [ask(backend, bar) for bar in range(12)]
@@ -136,9 +135,7 @@ def test_a_null_advisor(client: Any) -> None:
 
 
 @pytest.mark.parametrize("template", ["bar", "no_volume", "anonymous", "window", "desk", "own"])
-def test_every_template_that_asks_for_json_is_answered(
-    client: Any, template: str, tmp_path: Path
-) -> None:
+def test_every_template_that_asks_for_json_is_answered(client, template, tmp_path):
     """With few bars: the tiny model takes about a character for a token, and reads 4,096."""
     feeds: tuple[str, ...] = ()
     if template == "own":
@@ -166,12 +163,12 @@ def test_every_template_that_asks_for_json_is_answered(
     assert found.record is None or len(found.record.scorable(284)) == 2
 
 
-def test_greedy_decoding_repeats_itself(client: Any) -> None:
+def test_greedy_decoding_repeats_itself(client):
     backend = client(temperature=0.0)
     assert ask(backend, 3).advice == ask(backend, 3).advice is not None
 
 
-def test_threads_share_it(client: Any) -> None:
+def test_threads_share_it(client):
     backend = client()
     answers: list[Answer] = []
     threads = [
@@ -185,7 +182,7 @@ def test_threads_share_it(client: Any) -> None:
     assert [answer.detail for answer in answers] == [""] * 4
 
 
-def test_without_constraints_nothing_is_advice(client: Any) -> None:
+def test_without_constraints_nothing_is_advice(client):
     backend = client(structured="none", max_tokens=60)
     for bar in range(6):
         answer = ask(backend, bar)
@@ -195,14 +192,14 @@ def test_without_constraints_nothing_is_advice(client: Any) -> None:
     assert [ask(pipe, bar).advice for bar in range(6)] == [None] * 6
 
 
-def with_schema(monkeypatch: pytest.MonkeyPatch, **properties: Any) -> None:
+def with_schema(monkeypatch, **properties):
     """Ask for another schema than the one answers are read by."""
     schema = copy.deepcopy(ADVICE_SCHEMA)
     schema["properties"].update(properties)
     monkeypatch.setattr(openai, "ADVICE_SCHEMA", schema)
 
 
-def test_numbers_out_of_bounds_are_refused(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numbers_out_of_bounds_are_refused(client, monkeypatch):
     """Its grammar knows no bounds of a number: 653.3, inf and 38E2033092839003001 were seen."""
     with_schema(monkeypatch, confidence={"type": "number", "minimum": 0, "maximum": 1})
     backend = client()
@@ -213,7 +210,7 @@ def test_numbers_out_of_bounds_are_refused(client: Any, monkeypatch: pytest.Monk
     assert all("confidence" in answer.detail or "overflows" in answer.detail for answer in refused)
 
 
-def test_its_own_500s_are_survived(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_own_500s_are_survived(client, monkeypatch):
     """Text of any bytes is more than its parser of answers can read: that is its failure, and never
     advice.
     """
@@ -232,13 +229,13 @@ def test_its_own_500s_are_survived(client: Any, monkeypatch: pytest.MonkeyPatch)
     assert ask(backend, 20).status in (200, 500)  # the connection and the server live on
 
 
-def test_a_prompt_that_never_fits(client: Any) -> None:
+def test_a_prompt_that_never_fits(client):
     long = question()._replace(prompt="x" * 20_000)
     answer = client().answer(long, time.monotonic() + PATIENCE)
     assert (answer.advice, answer.failure, answer.status) == (None, Failure.REFUSED, 400)
 
 
-def test_a_wrong_key(client: Any) -> None:
+def test_a_wrong_key(client):
     answer = ask(client(key="sk-wrong-CANARY-99"), 0)
     assert (answer.advice, answer.failure, answer.status, answer.retryable) == (
         None,
@@ -249,14 +246,14 @@ def test_a_wrong_key(client: Any) -> None:
     assert "CANARY" not in repr(answer)
 
 
-def test_the_deadline_holds(client: Any) -> None:
+def test_the_deadline_holds(client):
     began = time.monotonic()
     answer = ask(client(structured="none", max_tokens=2000), 0, 0.3)
     assert time.monotonic() - began <= 0.3 * 1.1 + 0.2
     assert (answer.failure, answer.retryable) == (Failure.TIMEOUT, True)
 
 
-def test_a_server_that_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_killed(tmp_path, monkeypatch):
     monkeypatch.setenv("LLM_KEY", KEY)
     own = start(tmp_path)
     backend = OpenAIBackend(OpenAIOptions(own.url, "tiny-random", "LLM_KEY", max_tokens=600))
@@ -280,11 +277,11 @@ FEW = ("--set", "advisor.context.bars=3", "--set", "advisor.context.higher_bars=
 
 @pytest.mark.parametrize("template", [*TEMPLATES, "window", "desk"])
 def test_a_user_asks_it_first(
-    server: Server,
-    template: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    server,
+    template,
+    monkeypatch,
+    capsys,
+):
     """`advise models` lists its model, and `advise ask` finds it and shows what it answers, with
     every template.
     """

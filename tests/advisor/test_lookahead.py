@@ -5,9 +5,6 @@ same function.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +20,7 @@ PLAIN = ("v1", "bar", "no_volume", "anonymous", "pipe")
 RISES = "a rise after the close"
 
 
-def own(folder: Path) -> str:
+def own(folder):
     """A template of the user's that shows every field there is."""
     path = folder / "own.txt"
     path.write_text("".join(f"{name}: {{{name}}}\n" for name in FIELDS))
@@ -32,9 +29,7 @@ def own(folder: Path) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PLAIN)
-def test_a_template_of_one_bar_shows_nothing_of_the_future(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_template_of_one_bar_shows_nothing_of_the_future(name, tmp_path, monkeypatch):
     monkeypatch.setattr("tests.advisor.lookahead.feed_files", lambda *_: [])  # it shows no feed
     assert leaks(tmp_path, world_at(BAR), BAR, f"advisor.template={name}") == []
 
@@ -42,9 +37,7 @@ def test_a_template_of_one_bar_shows_nothing_of_the_future(
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["window", "desk", "own"])
 @pytest.mark.parametrize("bar", [120, BAR, BAR + 1, 120 + 118])
-def test_a_template_with_context_shows_nothing_of_the_future(
-    name: str, bar: int, tmp_path: Path
-) -> None:
+def test_a_template_with_context_shows_nothing_of_the_future(name, bar, tmp_path):
     """At the first bar of a session, inside one, where longer bars end, and at its last
     decision.
     """
@@ -52,7 +45,7 @@ def test_a_template_with_context_shows_nothing_of_the_future(
     assert leaks(tmp_path, world_at(bar), bar, f"advisor.template={template}") == []
 
 
-def test_the_news_that_is_shown(tmp_path: Path) -> None:
+def test_the_news_that_is_shown(tmp_path):
     prompt = question_in(tmp_path, world_at(BAR), BAR, "advisor.template=window").prompt
     assert [
         text for text in ("early", "before", "at", "after") if f'"text": "{text}"' in prompt
@@ -67,7 +60,7 @@ def test_the_news_that_is_shown(tmp_path: Path) -> None:
     assert "0.3" not in prompt.partition("EVENTS")[2]
 
 
-def one_ahead(method: Callable[..., Any]) -> Callable[..., Any]:
+def one_ahead(method):
     """A method of `Earlier` that reads one bar beyond the close."""
     return lambda self, bar, *rest: method(self, bar + 1, *rest)
 
@@ -75,9 +68,7 @@ def one_ahead(method: Callable[..., Any]) -> Callable[..., Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["window", "completed", "levels"])
 @pytest.mark.parametrize("template", ["window", "desk", "own"])
-def test_a_block_that_peeks_is_found(
-    name: str, template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_block_that_peeks_is_found(name, template, tmp_path, monkeypatch):
     monkeypatch.setattr(Earlier, name, one_ahead(getattr(Earlier, name)))
     template = own(tmp_path) if template == "own" else template
     found = leaks(tmp_path, world_at(BAR), BAR, f"advisor.template={template}")
@@ -87,9 +78,7 @@ def test_a_block_that_peeks_is_found(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("template", [*PLAIN, "window", "desk"])
-def test_a_column_that_peeks_is_found(
-    template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_column_that_peeks_is_found(template, tmp_path, monkeypatch):
     honest = questions.raw_columns
     monkeypatch.setattr(
         questions,
@@ -105,9 +94,7 @@ def test_a_column_that_peeks_is_found(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("template", ["window", "desk", "own"])
-def test_an_item_stamped_one_second_after_the_close_is_found(
-    template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_item_stamped_one_second_after_the_close_is_found(template, tmp_path, monkeypatch):
     monkeypatch.setattr(
         blocks,
         "known_before",
@@ -120,9 +107,7 @@ def test_an_item_stamped_one_second_after_the_close_is_found(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("template", ["window", "desk", "own"])
-def test_a_value_shown_before_its_time_is_found(
-    template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_value_shown_before_its_time_is_found(template, tmp_path, monkeypatch):
     monkeypatch.setattr(blocks, "value_at", lambda event, close, delay: event.actual)
     template = own(tmp_path) if template == "own" else template
     found = leaks(tmp_path, world_at(BAR), BAR, f"advisor.template={template}")
@@ -131,16 +116,14 @@ def test_a_value_shown_before_its_time_is_found(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("template", ["desk", "own"])
-def test_an_outcome_that_ends_one_bar_after_the_close_is_found(
-    template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_outcome_that_ends_one_bar_after_the_close_is_found(template, tmp_path, monkeypatch):
     honest = Record.scorable
     monkeypatch.setattr(Record, "scorable", lambda self, bar: honest(self, bar + 1))
     template = own(tmp_path) if template == "own" else template
     assert RISES in leaks(tmp_path, world_at(BAR), BAR, f"advisor.template={template}")
 
 
-def test_the_record_counts_an_answer_from_the_bar_at_which_its_horizon_ends(tmp_path: Path) -> None:
+def test_the_record_counts_an_answer_from_the_bar_at_which_its_horizon_ends(tmp_path):
     book = book_in(tmp_path, world_at(BAR), BAR, "advisor.template=desk", "split.test_sessions=1")
     assert book.record is not None
     assert int(book.record.scorable(BAR)[-1]) == BAR - 5

@@ -12,7 +12,7 @@ import pytest
 
 from jaxtrade.advisor.host import mocks
 from jaxtrade.advisor.host.registry import make_backend
-from jaxtrade.advisor.host.types import Advice, Backend, Failure, Question
+from jaxtrade.advisor.host.types import Backend, Failure
 from jaxtrade.errors import ConfigError
 from tests.advisor.asking import SOON, ask, question
 
@@ -39,23 +39,23 @@ MAKERS: dict[str, Callable[[int], Backend]] = {
 }
 
 
-def side(advice: Advice | None) -> int:
+def side(advice):
     assert advice is not None
     return int(np.sign(advice.buy - advice.sell))
 
 
-def sides(backend: Backend, bars: np.ndarray) -> np.ndarray:
+def sides(backend, bars):
     return np.array(
         [side(backend.answer(question(0)._replace(bar=int(bar)), math.inf).advice) for bar in bars]
     )
 
 
-def hits(backend: Backend) -> float:
+def hits(backend):
     return float(np.mean(sides(backend, DEFINED) == FUTURE[DEFINED]))
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_order_and_threads_do_not_matter(name: str) -> None:
+def test_order_and_threads_do_not_matter(name):
     bars = np.arange(90, 130)
     ordered = [
         MAKERS[name](7).answer(question(int(bar)), math.inf) for bar in bars
@@ -71,13 +71,13 @@ def test_order_and_threads_do_not_matter(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["random", "persistent", "skilled", "permuted", "shifted", "available"]
 )
-def test_another_seed_gives_other_answers(name: str) -> None:
+def test_another_seed_gives_other_answers(name):
     first, second = (MAKERS[name](seed) for seed in (7, 8))
     assert [ask(first, bar=bar) for bar in range(50)] != [ask(second, bar=bar) for bar in range(50)]
     assert first.identity() != second.identity()
 
 
-def test_numbers_are_the_same_on_every_machine() -> None:
+def test_numbers_are_the_same_on_every_machine():
     assert [round(mocks.uniform(3, bar, "skill"), 6) for bar in range(3)] == [
         0.056628,
         0.269924,
@@ -92,14 +92,14 @@ def test_numbers_are_the_same_on_every_machine() -> None:
 @pytest.mark.parametrize(
     ("q", "expected"), [(0.0, 0.0), (0.3, 0.3), (0.6, 0.6), (0.9, 0.9), (1.0, 1.0)]
 )
-def test_skill_is_what_is_claimed(q: float, expected: float) -> None:
+def test_skill_is_what_is_claimed(q, expected):
     spread = 4 * math.sqrt(max(q * (1 - q), 1e-12) / len(DEFINED))
     assert abs(hits(mocks.Skilled(FUTURE, q)) - expected) <= spread
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bars", [1, 10, 60, 240])
-def test_persistent_opinions_last_as_long_as_claimed(bars: int) -> None:
+def test_persistent_opinions_last_as_long_as_claimed(bars):
     """Spells are geometric with this mean, and their sides are drawn anew, so the sides of two bars
     k apart correlate by (1 - 1 / bars) ** k. 4 standard errors each."""
     length = 40_000
@@ -121,7 +121,7 @@ def test_persistent_opinions_last_as_long_as_claimed(bars: int) -> None:
 
 
 @pytest.mark.slow
-def test_persistent_opinions_know_nothing_and_name_their_confidence() -> None:
+def test_persistent_opinions_know_nothing_and_name_their_confidence():
     rates = [hits(mocks.Persistent(60, seed=seed)) for seed in range(40)]
     assert abs(np.mean(rates) - 0.5) <= 4 * np.std(rates) / math.sqrt(len(rates))
     advice = ask(make_backend("mock:persistent:60", {"confidence": 0.8})).advice
@@ -132,7 +132,7 @@ def test_persistent_opinions_know_nothing_and_name_their_confidence() -> None:
     )  # no bar is out of its reach
 
 
-def test_a_shift_moves_whole_sessions() -> None:
+def test_a_shift_moves_whole_sessions():
     """Each session gets the answers of one other session, place by place: the order within a
     session stays.
     """
@@ -158,7 +158,7 @@ def test_a_shift_moves_whole_sessions() -> None:
 
 
 @pytest.mark.parametrize("number", [2, 3, 4, 9])
-def test_no_session_is_its_own_placebo(number: int) -> None:
+def test_no_session_is_its_own_placebo(number):
     for seed in range(60):
         placebo = mocks.Shifted(mocks.Random(), DAYS[:number], seed=seed)
         for i, day in enumerate(DAYS[:number]):
@@ -167,7 +167,7 @@ def test_no_session_is_its_own_placebo(number: int) -> None:
             assert other // 50 != i
 
 
-def test_where_the_other_session_has_no_such_bar_the_nearest_place_counts() -> None:
+def test_where_the_other_session_has_no_such_bar_the_nearest_place_counts():
     """A short day, and a day that begins late: places are times since the session began."""
     late, short = [(100, 120), (101, 180), (103, 300)], [(200, 0), (201, 60), (202, 120)]
     placebo = mocks.Shifted(mocks.Random(), [late, [], short])
@@ -179,7 +179,7 @@ def test_where_the_other_session_has_no_such_bar_the_nearest_place_counts() -> N
     assert [gap.other(bar) for bar in range(6)] == [100, 100, 100, 101, 101, 103]
 
 
-def test_a_single_session_is_turned_by_its_horizon_at_least() -> None:
+def test_a_single_session_is_turned_by_its_horizon_at_least():
     for seed in range(60):
         placebo = mocks.Shifted(mocks.Random(), DAYS[:1], seed=seed, least=15)
         others = [other for bar in range(40) if (other := placebo.other(bar)) is not None]
@@ -189,7 +189,7 @@ def test_a_single_session_is_turned_by_its_horizon_at_least() -> None:
     assert brief.other(0) in (2, 3)  # as far as five bars allow
 
 
-def test_kinds_of_skill() -> None:
+def test_kinds_of_skill():
     given = {"future": FUTURE}
     assert hits(make_backend("mock:oracle", given)) == 1.0
     assert hits(make_backend("mock:adversarial:1", given)) == 0.0
@@ -211,7 +211,7 @@ def test_kinds_of_skill() -> None:
     )
 
 
-def test_confidence_by_honesty() -> None:
+def test_confidence_by_honesty():
     given = {"future": FUTURE}
     stated = {}
     for name in (
@@ -233,20 +233,20 @@ def test_confidence_by_honesty() -> None:
     }
 
 
-def test_an_undefined_future_is_not_given_away() -> None:
+def test_an_undefined_future_is_not_given_away():
     undefined = np.flatnonzero(FUTURE == 0)
     said = sides(mocks.Skilled(FUTURE, 1.0), undefined)
     assert set(said) == {-1, 1}
     assert abs(float(np.mean(said))) < 0.2
 
 
-def test_outside_the_known_bars_is_absence() -> None:
+def test_outside_the_known_bars_is_absence():
     for bar in (-1, BARS):
         assert ask(mocks.Skilled(FUTURE), bar=bar).failure is Failure.EMPTY
     assert ask(mocks.Permuted(mocks.Random(), [1, 2, 3]), bar=4).failure is Failure.EMPTY
 
 
-def test_delay_gives_older_opinions() -> None:
+def test_delay_gives_older_opinions():
     inner = mocks.Skilled(FUTURE, 1.0)
     delayed = mocks.Delayed(inner, 30)
     assert ask(delayed, bar=29).failure is Failure.EMPTY
@@ -256,11 +256,11 @@ def test_delay_gives_older_opinions() -> None:
         mocks.Delayed(inner, -1)
 
 
-def test_wrappers_can_ask_the_whole_question_about_another_bar() -> None:
+def test_wrappers_can_ask_the_whole_question_about_another_bar():
     rules = make_backend("rules")
     calls = []
 
-    def question_of(bar: int) -> Question:
+    def question_of(bar):
         calls.append(bar)
         return question(bar)
 
@@ -269,20 +269,20 @@ def test_wrappers_can_ask_the_whole_question_about_another_bar() -> None:
 
 
 @pytest.mark.parametrize("p", [0.0, 0.1, 0.5, 1.0])
-def test_availability(p: float) -> None:
+def test_availability(p):
     answers = [ask(mocks.Available(mocks.Constant(), p, 3), bar=bar) for bar in range(2000)]
     assert abs(sum(answer.advice is not None for answer in answers) / 2000 - p) <= 0.045
     assert {answer.failure for answer in answers if answer.advice is None} <= {Failure.EMPTY}
 
 
-def test_turn() -> None:
+def test_turn():
     turning = mocks.Turning(mocks.Constant("long"), mocks.Constant("short"), 10)
     assert [side(ask(turning, bar=bar).advice) for bar in (0, 9, 10, 50)] == [1, 1, -1, -1]
     assert turning.identity()["then.direction"] == "short"
 
 
 @pytest.mark.parametrize("failure", list(Failure))
-def test_failing_is_absence_of_any_kind(failure: Failure) -> None:
+def test_failing_is_absence_of_any_kind(failure):
     backend = make_backend("mock:failing", {"failure": failure.value, "retryable": True})
     answer = ask(backend)
     assert (answer.advice, answer.failure, answer.retryable) == (None, failure, True)
@@ -295,7 +295,7 @@ def test_failing_is_absence_of_any_kind(failure: Failure) -> None:
     }
 
 
-def test_slow_keeps_the_deadline_and_stops() -> None:
+def test_slow_keeps_the_deadline_and_stops():
     assert ask(mocks.Slow(mocks.Constant(), 0.05)).latency >= 0.05
     late = ask(mocks.Slow(mocks.Constant(), math.inf), 0.2)
     assert (late.failure, late.retryable) == (Failure.TIMEOUT, True)
@@ -330,6 +330,6 @@ def test_slow_keeps_the_deadline_and_stops() -> None:
         lambda: mocks.Skilled(FUTURE, honesty="modest"),  # type: ignore[arg-type]
     ],
 )
-def test_settings_that_cannot_be(broken: Callable[[], Backend]) -> None:
+def test_settings_that_cannot_be(broken):
     with pytest.raises(ConfigError):
         broken()

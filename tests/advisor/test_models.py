@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,19 +18,19 @@ pytest.importorskip("httpx")
 CANARY = "sk-CANARY-0123456789"
 
 
-def offers(*names: Any, **more: Any) -> servers.Step:
+def offers(*names, **more):
     """200 with a list of models."""
     rows = [{"id": name, "object": "model", "owned_by": "me"} for name in names]
     return reply(200, json.dumps({"object": "list", "data": rows, **more}))
 
 
-def refused(step: servers.Step, **options: Any) -> str:
+def refused(step, **options):
     with FaultServer(step) as server, pytest.raises(ConfigError) as caught:
         list_models(server.url, **options)
     return str(caught.value)
 
 
-def test_a_list_and_its_request(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_and_its_request(monkeypatch):
     monkeypatch.setenv("MY_KEY", CANARY)
     with FaultServer(offers("a", "b/c:7b")) as server:
         assert list_models(server.url, Access(key_env="MY_KEY")) == (
@@ -57,7 +56,7 @@ def test_a_list_and_its_request(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
     ],
 )
-def test_forms_of_a_list(body: str, names: tuple[str, ...]) -> None:
+def test_forms_of_a_list(body, names):
     """Names that no request could hold are left out."""
     with FaultServer(reply(200, body)) as server:
         assert tuple(model.name for model in list_models(server.url)) == names
@@ -78,7 +77,7 @@ def test_forms_of_a_list(body: str, names: tuple[str, ...]) -> None:
         (servers.reset(), "did not list"),
     ],
 )
-def test_what_is_no_list(step: servers.Step, words: str) -> None:
+def test_what_is_no_list(step, words):
     said = refused(step)
     assert words in said
     assert "http://127.0.0.1:" in said
@@ -92,11 +91,11 @@ def test_what_is_no_list(step: servers.Step, words: str) -> None:
         servers.drip(b"x" * 1000, 0.02, servers.head(200, {"Content-Length": "1000"})),
     ],
 )
-def test_the_total_deadline_holds(step: servers.Step) -> None:
+def test_the_total_deadline_holds(step):
     assert "by the deadline" in refused(step, seconds=0.25)
 
 
-def test_no_message_holds_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_message_holds_the_key(monkeypatch):
     monkeypatch.setenv("MY_KEY", CANARY)
     for step in (
         reply(401, CANARY),
@@ -128,12 +127,12 @@ def test_no_message_holds_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
         ("http://127.0.0.1:1/v1", Access(), "check the URL"),
     ],
 )
-def test_what_is_not_asked(url: str, access: Access, words: str) -> None:
+def test_what_is_not_asked(url, access, words):
     with pytest.raises(ConfigError, match=words):
         list_models(url, access)
 
 
-def test_the_only_model() -> None:
+def test_the_only_model():
     with FaultServer(offers("one")) as server:
         assert only_model(server.url) == "one"
     with (
@@ -150,7 +149,7 @@ def test_the_only_model() -> None:
     assert str(caught.value).endswith("m11 and 2 more")
 
 
-def test_a_configuration_gets_the_model_and_is_asked_once() -> None:
+def test_a_configuration_gets_the_model_and_is_asked_once():
     """Once the model is in the configuration, as in a run's folder, no request is sent: a resumed
     run keeps it.
     """
@@ -164,7 +163,7 @@ def test_a_configuration_gets_the_model_and_is_asked_once() -> None:
     assert not missing(line, f"mock:delayed:5/{server.url}", "one", "(advisor.options.model)")
 
 
-def test_a_named_model_needs_no_server_and_a_missing_one_does() -> None:
+def test_a_named_model_needs_no_server_and_a_missing_one_does():
     named = config(kind="http://127.0.0.1:1/v1", model="m")
     assert with_model(named, pytest.fail) == named
     assert with_model(config(kind="rules"), pytest.fail) == config(kind="rules")

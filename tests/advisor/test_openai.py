@@ -11,9 +11,7 @@ import ssl
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -32,11 +30,11 @@ OK_HEAD = head(200, {"Content-Type": "application/json", "Content-Length": str(l
 SHORT = 0.25  # seconds that a hopeless request gets
 
 
-def client(url: str, **options: Any) -> OpenAIBackend:
+def client(url, **options):
     return OpenAIBackend(OpenAIOptions(base_url=url, model="tiny", **options))
 
 
-def once(*script: servers.Step, seconds: float = 5.0, **options: Any) -> Answer:
+def once(*script, seconds=5.0, **options):
     """One answer of a new server."""
     with FaultServer(*script) as server:
         backend = client(server.url, **options)
@@ -45,14 +43,14 @@ def once(*script: servers.Step, seconds: float = 5.0, **options: Any) -> Answer:
         return answer
 
 
-def is_failure(answer: Answer, failure: Failure, retryable: bool) -> bool:
+def is_failure(answer, failure, retryable):
     return (answer.advice, answer.failure, answer.retryable) == (None, failure, retryable)
 
 
 # --- what is asked ---------------------------------------------------------------------------------------------------
 
 
-def test_one_request() -> None:
+def test_one_request():
     with FaultServer(advises()) as server:
         answer = ask(client(server.url))
     assert answer.advice is not None
@@ -77,7 +75,7 @@ def test_one_request() -> None:
     }
 
 
-def test_options_shape_the_request() -> None:
+def test_options_shape_the_request():
     options = OpenAIOptions(
         "http://127.0.0.1/v1",
         "m",
@@ -104,16 +102,14 @@ def test_options_shape_the_request() -> None:
     )
 
 
-def test_the_old_format_through_the_same_client() -> None:
+def test_the_old_format_through_the_same_client():
     good = once(servers.says("SELL | 0.70 | Bearish momentum RSI 75"), answer="pipe")
     assert good.advice is not None
     assert good.advice.sell == pytest.approx(2.1)
     assert is_failure(once(servers.says("Answer: BUY | 0.85"), answer="pipe"), Failure.PARSE, False)
 
 
-def test_identity_tells_what_distinguishes_answers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_identity_tells_what_distinguishes_answers(tmp_path, monkeypatch):
     monkeypatch.setenv("KEY", CANARY)
     base = {
         "kind": "openai",
@@ -135,7 +131,7 @@ def test_identity_tells_what_distinguishes_answers(
     assert client("http://127.0.0.1:2/v1").identity() != one.identity()
 
 
-def test_many_threads_share_a_client() -> None:
+def test_many_threads_share_a_client():
     with FaultServer(servers.after(0.05, advises())) as server:
         backend = client(server.url)
         answers: list[Answer] = []
@@ -152,7 +148,7 @@ def test_many_threads_share_a_client() -> None:
 # --- faults, by the rows of the table --------------------------------------------------------------------------------
 
 
-def test_1_latency_is_measured_and_slow_is_no_fault() -> None:
+def test_1_latency_is_measured_and_slow_is_no_fault():
     answer = once(servers.after(0.3, advises()))
     assert answer.advice is not None
     assert answer.latency >= 0.3
@@ -178,14 +174,14 @@ def test_1_latency_is_measured_and_slow_is_no_fault() -> None:
     ],
     ids=range(10),
 )
-def test_2_3_4_the_total_deadline_holds(step: servers.Step) -> None:
+def test_2_3_4_the_total_deadline_holds(step):
     answer = once(step, seconds=SHORT)
     assert is_failure(answer, Failure.TIMEOUT, True)
     assert answer.latency >= 0.9 * SHORT
 
 
 @pytest.mark.parametrize("seconds", [0.0, -5.0, 1e-4])
-def test_a_deadline_that_is_over(seconds: float) -> None:
+def test_a_deadline_that_is_over(seconds):
     with FaultServer(advises()) as server:
         backend = client(server.url)
         began = time.monotonic()
@@ -194,7 +190,7 @@ def test_a_deadline_that_is_over(seconds: float) -> None:
         assert is_failure(answer, Failure.TIMEOUT, True)
 
 
-def test_a_listener_that_accepts_nobody() -> None:
+def test_a_listener_that_accepts_nobody():
     """The kernel completes the handshake, or the backlog is full and connecting hangs: the deadline
     covers both.
     """
@@ -204,7 +200,7 @@ def test_a_listener_that_accepts_nobody() -> None:
         backend.close()
 
 
-def test_5_refused_then_up_again() -> None:
+def test_5_refused_then_up_again():
     with FaultServer(advises()) as server:
         backend = client(server.url)
         assert ask(backend).advice is not None
@@ -216,7 +212,7 @@ def test_5_refused_then_up_again() -> None:
 
 
 @pytest.fixture
-def hangs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def hangs(monkeypatch):
     """A resolver that answers nothing before the test ends."""
     release = threading.Event()
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: release.wait(20) and [])
@@ -227,10 +223,8 @@ def hangs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("code", "retryable"), [(socket.EAI_AGAIN, True), (socket.EAI_NONAME, False)]
 )
-def test_6_names_that_do_not_resolve(
-    code: int, retryable: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fails(*_: object, **__: object) -> list[Any]:
+def test_6_names_that_do_not_resolve(code, retryable, monkeypatch):
+    def fails(*_, **__):
         raise socket.gaierror(code, "name service says no")
 
     with monkeypatch.context() as patched:
@@ -240,7 +234,7 @@ def test_6_names_that_do_not_resolve(
     assert "api.example.invalid" in answer.detail
 
 
-def test_a_fault_of_ours_is_reported_and_not_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_of_ours_is_reported_and_not_raised(monkeypatch):
     answer = ask(
         client(f"https://{'a' * 70}.example/v1"), 1.0
     )  # no name server can be asked about such a label
@@ -251,7 +245,7 @@ def test_a_fault_of_ours_is_reported_and_not_raised(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.usefixtures("hangs")
-def test_6_a_resolver_that_hangs() -> None:
+def test_6_a_resolver_that_hangs():
     backend = client("https://api.example.invalid/v1")
     before = threading.active_count()
     for _ in range(6):
@@ -259,27 +253,27 @@ def test_6_a_resolver_that_hangs() -> None:
     assert threading.active_count() - before <= 4  # lookups do not pile up
 
 
-def resolves(monkeypatch: pytest.MonkeyPatch, *addresses: tuple[str, int]) -> None:
+def resolves(monkeypatch, *addresses):
     """Let every name have these addresses."""
     found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address) for address in addresses]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
 
 
-def test_6_a_name_that_only_seems_to_be_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_6_a_name_that_only_seems_to_be_this_machine(monkeypatch):
     resolves(monkeypatch, ("192.0.2.1", 9))
     answer = ask(client("http://localhost:9/v1"), 1.0)
     assert is_failure(answer, Failure.CONNECTION, False)
     assert "not this machine" in answer.detail
 
 
-def test_an_address_that_refuses_is_not_the_last_word(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_that_refuses_is_not_the_last_word(monkeypatch):
     with FaultServer(advises()) as server:
         resolves(monkeypatch, ("127.0.0.2", server.port), ("127.0.0.1", server.port))
         assert ask(client(server.url.replace("127.0.0.1", "localhost")), 2.0).advice is not None
 
 
 @pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def certificate(tmp_path_factory):
     """A certificate for the name localhost with its key, made on the spot."""
     if shutil.which("openssl") is None:
         pytest.skip("no openssl to make a certificate with")
@@ -314,13 +308,13 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def server_tls(certificate: Path) -> ssl.SSLContext:
+def server_tls(certificate):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     return context
 
 
-def test_6_tls(certificate: Path, server_tls: ssl.SSLContext) -> None:
+def test_6_tls(certificate, server_tls):
     trusted = certificate.with_suffix(".crt")
     with FaultServer(servers.cut(OK_HEAD + BODY), tls=server_tls) as server:
         backend = client(server.url, ca_file=trusted)
@@ -339,10 +333,10 @@ def test_6_tls(certificate: Path, server_tls: ssl.SSLContext) -> None:
         assert len(server.requests) == 2  # nothing was sent to whom we could not be sure of
 
 
-def test_6_no_tls_where_tls_is_due() -> None:
+def test_6_no_tls_where_tls_is_due():
     with socket.create_server(("127.0.0.1", 0)) as plain:
 
-        def refuse() -> None:
+        def refuse():
             sock, _ = plain.accept()
             sock.sendall(head(400, {"Content-Length": "0"}))
             sock.recv(4096)
@@ -376,7 +370,7 @@ def test_6_no_tls_where_tls_is_due() -> None:
     ],
     ids=range(13),
 )
-def test_7_8_broken_transfers(step: servers.Step) -> None:
+def test_7_8_broken_transfers(step):
     answer = once(step, advises())
     assert is_failure(answer, Failure.CONNECTION, True)
     assert answer.detail
@@ -387,16 +381,16 @@ def test_7_8_broken_transfers(step: servers.Step) -> None:
         backend.close()
 
 
-def test_7_a_reset_after_the_whole_body_loses_nothing() -> None:
+def test_7_a_reset_after_the_whole_body_loses_nothing():
     assert once(servers.reset(OK_HEAD + BODY)).advice is not None
 
 
-def test_8_a_body_cut_short_by_its_own_length() -> None:
+def test_8_a_body_cut_short_by_its_own_length():
     answer = once(reply(200, BODY, {"Content-Length": str(len(BODY) - 10)}))
     assert is_failure(answer, Failure.PARSE, True)
 
 
-def test_8_a_gzip_bomb_is_not_unfolded() -> None:
+def test_8_a_gzip_bomb_is_not_unfolded():
     began = time.perf_counter()
     answer = once(servers.bomb(5_000_000))
     assert is_failure(answer, Failure.HTTP, False)
@@ -404,7 +398,7 @@ def test_8_a_gzip_bomb_is_not_unfolded() -> None:
     assert time.perf_counter() - began < SOON
 
 
-def test_9_bodies_past_the_cap() -> None:
+def test_9_bodies_past_the_cap():
     announced = once(reply(200, b"x", {"Content-Length": str(20_000_000)}))
     assert is_failure(announced, Failure.TOO_LARGE, False)
     began = time.monotonic()
@@ -417,7 +411,7 @@ def test_9_bodies_past_the_cap() -> None:
 @pytest.mark.parametrize(
     "body", [b"[" * 100_000, b'{"a":' * 50_000, completion("[" * 50_000)], ids=range(3)
 )
-def test_9_deep_nesting(body: bytes) -> None:
+def test_9_deep_nesting(body):
     answer = once(reply(200, body))
     assert answer.failure is Failure.PARSE
     assert "nested" in answer.detail
@@ -439,9 +433,7 @@ def test_9_deep_nesting(body: bytes) -> None:
         ),
     ],
 )
-def test_10_waiting_is_reported_and_not_done(
-    headers: dict[str, str], seconds: float | None
-) -> None:
+def test_10_waiting_is_reported_and_not_done(headers, seconds):
     began = time.monotonic()
     answer = once(reply(429, b'{"error": {"message": "slow down"}}', headers))
     assert time.monotonic() - began < SOON
@@ -449,7 +441,7 @@ def test_10_waiting_is_reported_and_not_done(
     assert (answer.status, answer.retry_after) == (429, seconds)
 
 
-def test_11_a_burst_is_one_attempt_each() -> None:
+def test_11_a_burst_is_one_attempt_each():
     burst = [reply(status) for status in (500, 502, 503, 504, 529)]
     with FaultServer(*burst, advises()) as server:
         backend = client(server.url)
@@ -473,14 +465,14 @@ def test_11_a_burst_is_one_attempt_each() -> None:
     ],
     ids=range(6),
 )
-def test_14_15_16_text_that_is_no_advice(content: str, failure: Failure) -> None:
+def test_14_15_16_text_that_is_no_advice(content, failure):
     answer = once(servers.says(content))
     assert is_failure(answer, failure, False)  # greedy decoding would say it again
     assert answer.raw == content
     assert is_failure(once(servers.says(content), temperature=0.7), failure, True)
 
 
-def test_17_18_nothing_is_remembered() -> None:
+def test_17_18_nothing_is_remembered():
     """A changed model is seen at once, and another answer to the same prompt is another answer:
     caching is not here.
     """
@@ -494,7 +486,7 @@ def test_17_18_nothing_is_remembered() -> None:
     assert first.advice != second.advice
 
 
-def test_19_the_answer_to_another_request_is_refused_and_its_connection_left() -> None:
+def test_19_the_answer_to_another_request_is_refused_and_its_connection_left():
     other = "jaxtrade-" + "0" * 16
     echo = {"X-Request-Id": other}
     with FaultServer(
@@ -510,10 +502,10 @@ def test_19_the_answer_to_another_request_is_refused_and_its_connection_left() -
         backend.close()
 
 
-def test_19_late_bytes_are_not_the_next_answer() -> None:
+def test_19_late_bytes_are_not_the_next_answer():
     stale = completion(json.dumps({**GOOD, "direction": "short"}))
 
-    def twice(wire: servers.Wire) -> None:
+    def twice(wire):
         wire.send(OK_HEAD + BODY)
         wire.wait(0.03)
         wire.send(head(200, {"Content-Length": str(len(stale))}) + stale)
@@ -526,7 +518,7 @@ def test_19_late_bytes_are_not_the_next_answer() -> None:
         backend.close()
 
 
-def test_19_bytes_that_nobody_asked_for_are_not_the_next_answer() -> None:
+def test_19_bytes_that_nobody_asked_for_are_not_the_next_answer():
     stale = completion(json.dumps({**GOOD, "direction": "short"}))
     with FaultServer(
         servers.after(
@@ -546,8 +538,8 @@ def test_19_bytes_that_nobody_asked_for_are_not_the_next_answer() -> None:
     assert server.connections == 2
 
 
-def test_19_a_right_echo_is_accepted() -> None:
-    def echo(wire: servers.Wire) -> None:
+def test_19_a_right_echo_is_accepted():
+    def echo(wire):
         name = wire.request.headers["x-request-id"]
         body = completion(json.dumps(GOOD), id=f"chatcmpl-{name}")
         wire.send(head(200, {"Content-Length": str(len(body)), "X-Request-Id": name}) + body)
@@ -558,7 +550,7 @@ def test_19_a_right_echo_is_accepted() -> None:
 # --- stopping --------------------------------------------------------------------------------------------------------
 
 
-def check_close(backend: OpenAIBackend, is_under_way: Callable[[], bool]) -> None:
+def check_close(backend, is_under_way):
     """Four requests in flight are over at once when the backend is closed, and so is every later
     one.
     """
@@ -587,12 +579,12 @@ def check_close(backend: OpenAIBackend, is_under_way: Callable[[], bool]) -> Non
     [servers.hang(), servers.hang(OK_HEAD), servers.drip(BODY, 0.05, first=OK_HEAD)],
     ids=range(3),
 )
-def test_close_cuts_what_is_in_flight(step: servers.Step) -> None:
+def test_close_cuts_what_is_in_flight(step):
     with FaultServer(step) as server:
         check_close(client(server.url), lambda: len(server.requests) == 4)
 
 
-def test_close_cuts_tls(certificate: Path, server_tls: ssl.SSLContext) -> None:
+def test_close_cuts_tls(certificate, server_tls):
     with FaultServer(servers.hang(OK_HEAD), tls=server_tls) as server:
         check_close(
             client(server.url, ca_file=certificate.with_suffix(".crt")),
@@ -601,7 +593,7 @@ def test_close_cuts_tls(certificate: Path, server_tls: ssl.SSLContext) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_close_cuts_connecting_and_handshakes(scheme: str) -> None:
+def test_close_cuts_connecting_and_handshakes(scheme):
     """Nobody accepts: some connections wait for the kernel's other side, some for a handshake or an
     answer.
     """
@@ -611,7 +603,7 @@ def test_close_cuts_connecting_and_handshakes(scheme: str) -> None:
 
 
 @pytest.mark.usefixtures("hangs")
-def test_close_during_a_look_up() -> None:
+def test_close_during_a_look_up():
     backend = client("https://api.example.invalid/v1")
     threading.Timer(0.2, backend.close).start()
     began = time.monotonic()
@@ -620,7 +612,7 @@ def test_close_during_a_look_up() -> None:
 
 
 @pytest.mark.slow
-def test_nothing_is_left_behind() -> None:
+def test_nothing_is_left_behind():
     """Sockets and threads of a hundred broken requests are gone when they are over."""
     fds = Path("/proc/self/fd")
     if not fds.is_dir():

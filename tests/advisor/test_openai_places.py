@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,7 +20,7 @@ from tests.advisor.test_openai import CANARY, client, is_failure, once
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_redirects_are_not_followed(status: int) -> None:
+def test_redirects_are_not_followed(status):
     with FaultServer(advises()) as other:
         answer = once(reply(status, b"", {"Location": other.url + "/chat/completions"}))
         assert is_failure(answer, Failure.HTTP, False)
@@ -29,7 +28,7 @@ def test_redirects_are_not_followed(status: int) -> None:
         assert other.connections == 0
 
 
-def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proxies_of_the_environment_are_not_used(monkeypatch):
     with FaultServer(reply(403)) as proxy:
         for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
             monkeypatch.setenv(name, proxy.url)
@@ -56,7 +55,7 @@ def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch
         ("https://exa mple.com/v1", "expected http"),
     ],
 )
-def test_urls_that_are_not_asked(url: str, words: str) -> None:
+def test_urls_that_are_not_asked(url, words):
     with pytest.raises(ConfigError) as caught:
         client(url)
     assert words in str(caught.value)
@@ -73,7 +72,7 @@ def test_urls_that_are_not_asked(url: str, words: str) -> None:
         "https://api.example.com/v1",
     ],
 )
-def test_urls_that_are(url: str) -> None:
+def test_urls_that_are(url):
     assert check_url(url + "/").geturl() == url
 
 
@@ -91,12 +90,12 @@ def test_urls_that_are(url: str) -> None:
         ({"key_env": "NO_SUCH_KEY"}, "variable NO_SUCH_KEY"),
     ],
 )
-def test_settings_that_cannot_be(options: dict[str, Any], words: str) -> None:
+def test_settings_that_cannot_be(options, words):
     with pytest.raises(ConfigError, match=words):
         client("https://127.0.0.1/v1", **options)
 
 
-def test_an_absent_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_absent_library_is_named(monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "httpx", None)
@@ -105,17 +104,15 @@ def test_an_absent_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         client("http://127.0.0.1/v1")
 
 
-def test_the_key_goes_into_one_header_and_nowhere_else(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_key_goes_into_one_header_and_nowhere_else(monkeypatch, caplog):
     """A server that echoes all it got: in its error, its headers, its answer, its model's name, or
     its protocol.
     """
     monkeypatch.setenv("KEY", CANARY)
     caplog.set_level("DEBUG")
 
-    def echo(status: int) -> servers.Step:
-        def run(wire: servers.Wire) -> None:
+    def echo(status):
+        def run(wire):
             said = json.dumps({"got": wire.request.headers["authorization"]})
             body = completion(
                 said, model=CANARY, error={"message": said} if status != 200 else None

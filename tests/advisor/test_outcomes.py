@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from jaxtrade.advisor.outcomes import (
-    Outcomes,
     bin_of,
     hit_rate,
     independent,
@@ -24,15 +23,13 @@ from jaxtrade.config import AdvisorConfig
 LONG, SHORT, HOLD = (0.0, 1.0, 0.0), (0.0, 0.0, 1.0), (1.0, 0.0, 0.0)
 
 
-def nothing_scored(
-    bins: int, evidence: str = "blocks", bars: int = 1000, horizon: int = 30
-) -> Outcomes:
+def nothing_scored(bins, evidence="blocks", bars=1000, horizon=30):
     return no_outcomes(
         AdvisorConfig.model_validate({"bins": bins, "evidence": evidence, "horizon": horizon}), bars
     )
 
 
-def delta(*rows: tuple[int, tuple[float, float, float], float], padding: int = 0) -> Delta:
+def delta(*rows, padding=0):
     bars = [bar for bar, _, _ in rows] + [1000] * padding
     values = [[*logits, confidence, 0.0, 30.0] for _, logits, confidence in rows] + [
         [0.0] * 6
@@ -40,7 +37,7 @@ def delta(*rows: tuple[int, tuple[float, float, float], float], padding: int = 0
     return Delta(np.array(bars, np.int32), np.array(values, np.float32), np.array(1, np.int32))
 
 
-def test_a_move_over_the_horizon_beyond_the_costs_in_the_same_session() -> None:
+def test_a_move_over_the_horizon_beyond_the_costs_in_the_same_session():
     open_ = np.array(
         [20, 10, 10, 10, 10, 10, 10, 10], np.int32
     )  # of the bar asked about: never read
@@ -65,7 +62,7 @@ def test_a_move_over_the_horizon_beyond_the_costs_in_the_same_session() -> None:
 
 
 @pytest.mark.slow
-def test_hits_are_counted_by_confidence_and_hold_and_small_moves_abstain() -> None:
+def test_hits_are_counted_by_confidence_and_hold_and_small_moves_abstain():
     followed = jnp.array([1, -1, 0, 1, 1], jnp.int8)
     found = scored(
         nothing_scored(2),
@@ -89,7 +86,7 @@ def test_hits_are_counted_by_confidence_and_hold_and_small_moves_abstain() -> No
 
 
 @pytest.mark.slow
-def test_old_outcomes_fade_in_the_order_in_which_rows_came() -> None:
+def test_old_outcomes_fade_in_the_order_in_which_rows_came():
     followed, memory = jnp.ones(4, jnp.int8), 10.0
     keep = 1 - 1 / memory
     at_once = scored(
@@ -117,9 +114,7 @@ def test_old_outcomes_fade_in_the_order_in_which_rows_came() -> None:
         (1000, 1000, 2.0),  # the cap
     ],
 )
-def test_by_the_earlier_rule_trust_is_the_clipped_log_odds_of_the_hit_rate(
-    hits: float, count: float, expected: float
-) -> None:
+def test_by_the_earlier_rule_trust_is_the_clipped_log_odds_of_the_hit_rate(hits, count, expected):
     outcomes = nothing_scored(1, "answers").replace(
         hits=jnp.array([hits], jnp.float32), count=jnp.array([count], jnp.float32)
     )
@@ -127,7 +122,7 @@ def test_by_the_earlier_rule_trust_is_the_clipped_log_odds_of_the_hit_rate(
 
 
 @pytest.mark.slow
-def test_rows_are_summed_by_block_and_range() -> None:
+def test_rows_are_summed_by_block_and_range():
     followed = jnp.array([1, -1, 1, 0] * 20, jnp.int8)
     found = scored(
         nothing_scored(2, bars=80),
@@ -156,14 +151,14 @@ def test_rows_are_summed_by_block_and_range() -> None:
     )
 
 
-def answers(share: float, bars: int, random: np.random.Generator, followed: np.ndarray) -> Delta:
+def answers(share, bars, random, followed):
     right = random.random(bars) < share
     order = random.permutation(bars).tolist()  # as a run asks: by demand, not by time
     return delta(*((i, LONG if (followed[i] > 0) == right[i] else SHORT, 0.6) for i in order))
 
 
 @pytest.mark.slow
-def test_trust_is_the_log_odds_of_the_balanced_rate_drawn_towards_one_half() -> None:
+def test_trust_is_the_log_odds_of_the_balanced_rate_drawn_towards_one_half():
     """1,000 answers, 0.7 right and independent: worth 1,000 or somewhat fewer, so log(0.7 / 0.3)
     less the prior.
     """
@@ -188,7 +183,7 @@ def test_trust_is_the_log_odds_of_the_balanced_rate_drawn_towards_one_half() -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("evidence", ["blocks", "answers"])
-def test_an_advisor_that_turns_is_found_out(evidence: str) -> None:
+def test_an_advisor_that_turns_is_found_out(evidence):
     """0.7 right, then 0.3: with a memory of 200 the trust has turned after 400 more."""
     random = np.random.default_rng(0)
     followed = random.choice([-1, 1], 1000).astype(np.int8)

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxtrade.advisor.outcomes import (
-    PanelOutcomes,
     correlation,
     no_panel_outcomes,
     of_advisor,
@@ -37,11 +36,11 @@ from jaxtrade.rl.listening.fusion import Trust, make_fusion
 ROWS = 500  # a divisor of the bars of the large test, so that one advisor's rows come apart from another's
 
 
-def config_of(advisors: int, **keys: object) -> AdvisorConfig:
+def config_of(advisors, **keys):
     return AdvisorConfig.model_validate({"kind": "panel", "panel": ["rules"] * advisors, **keys})
 
 
-def delta_of(entries: list[tuple[int, int, int]], bars: int, most: int, version: int = 1) -> Delta:
+def delta_of(entries, bars, most, version=1):
     """entries: (advisor, bar, direction). bars: T. The rows are padded to `most`."""
     where = np.full(most, 10 * bars, np.int32)
     rows = np.zeros((most, 6), np.float32)
@@ -59,12 +58,12 @@ def delta_of(entries: list[tuple[int, int, int]], bars: int, most: int, version:
 
 
 def scored_all(
-    config: AdvisorConfig,
-    advised: np.ndarray,
-    followed: np.ndarray,
-    memory: float,
-    order: np.random.Generator | None,
-) -> PanelOutcomes:
+    config,
+    advised,
+    followed,
+    memory,
+    order,
+):
     """Every advisor's advice int[A, T], ROWS at a time: in random order, or (None) one advisor
     after the other.
     """
@@ -90,14 +89,14 @@ def scored_all(
 
 
 @pytest.mark.slow
-def test_independent_log_odds_add_up_and_copies_count_once() -> None:
+def test_independent_log_odds_add_up_and_copies_count_once():
     assert float(together(jnp.array([0.4, 0.3, -0.2]), jnp.eye(3))) == pytest.approx(0.5)
     assert float(together(jnp.array([0.4, 0.4]), jnp.ones((2, 2)))) == pytest.approx(0.4)
     assert float(together(jnp.array([0.4] * 5), jnp.ones((5, 5)))) == pytest.approx(0.4)
     assert float(together(jnp.array([0.4, -0.4]), jnp.ones((2, 2)))) == pytest.approx(0.0)
 
 
-def test_common_errors_lower_the_weight_of_both() -> None:
+def test_common_errors_lower_the_weight_of_both():
     common = jnp.array([[1.0, 0.9], [0.9, 1.0]])
     assert float(together(jnp.array([0.4, 0.4]), common)) == pytest.approx(0.8 / 1.9)
     assert float(together(jnp.array([0.4, 0.0]), common)) == pytest.approx(
@@ -110,7 +109,7 @@ def test_common_errors_lower_the_weight_of_both() -> None:
 @pytest.mark.slow
 @given(st.lists(st.floats(-2, 2, width=32), min_size=2, max_size=6), st.floats(0, 1))
 @settings(max_examples=60, deadline=None)
-def test_no_panel_is_worth_more_than_independent_advisors(odds: list[float], common: float) -> None:
+def test_no_panel_is_worth_more_than_independent_advisors(odds, common):
     matrix = jnp.full((len(odds), len(odds)), common).at[jnp.diag_indices(len(odds))].set(1.0)
     positive = [abs(each) for each in odds]
     found = float(together(jnp.array(positive), matrix))
@@ -127,7 +126,7 @@ def test_no_panel_is_worth_more_than_independent_advisors(odds: list[float], com
 
 
 @pytest.mark.slow
-def test_the_correlation_of_errors_by_hand_in_any_order() -> None:
+def test_the_correlation_of_errors_by_hand_in_any_order():
     """Four common bars, errors 1 1 0 0 and 1 0 0 0: covariance 1/8, deviations 1/2 and sqrt(3)/4,
     so 1 / sqrt(3).
     """
@@ -145,7 +144,7 @@ def test_the_correlation_of_errors_by_hand_in_any_order() -> None:
 
 
 @pytest.mark.slow
-def test_advisors_without_common_outcomes_count_as_one_and_a_negative_correlation_as_none() -> None:
+def test_advisors_without_common_outcomes_count_as_one_and_a_negative_correlation_as_none():
     nothing = no_panel_outcomes(config_of(3), 60)
     np.testing.assert_array_equal(correlation(nothing.pairs, 10.0), np.ones((3, 3)))
     followed, advised = np.ones(60), np.ones((2, 60), int)
@@ -155,7 +154,7 @@ def test_advisors_without_common_outcomes_count_as_one_and_a_negative_correlatio
 
 
 @pytest.mark.slow
-def test_each_advisor_is_scored_alone() -> None:
+def test_each_advisor_is_scored_alone():
     own = of_advisor(delta_of([(0, 3, 1), (1, 5, -1), (1, 0, 1)], 40, 4), jnp.int32(1), 40)
     assert own.bars.tolist() == [40, 5, 0, 40]
     followed, advised = np.ones(40), np.ones((2, 40), int)
@@ -166,7 +165,7 @@ def test_each_advisor_is_scored_alone() -> None:
 
 
 @pytest.mark.slow
-def test_a_panel_comes_within_a_tenth_of_the_exact_posterior() -> None:
+def test_a_panel_comes_within_a_tenth_of_the_exact_posterior():
     """Two advisors of skill 0.6 whose errors have the correlation 0.9, and a random one; 40,000
     bars.
 
@@ -205,7 +204,7 @@ def test_a_panel_comes_within_a_tenth_of_the_exact_posterior() -> None:
 
 
 @pytest.mark.slow
-def test_a_panel_is_read_row_by_row_and_its_consensus_is_the_mean() -> None:
+def test_a_panel_is_read_row_by_row_and_its_consensus_is_the_mean():
     bars = 10
     table = received(empty_table(2 * bars), delta_of([(0, 4, 1), (1, 4, -1), (1, 5, -1)], bars, 6))
     view = make_view(table, np.zeros(bars, np.int32), latency=(1,), max_age=3)
@@ -225,7 +224,7 @@ def test_a_panel_is_read_row_by_row_and_its_consensus_is_the_mean() -> None:
         assert float(jnp.abs(hidden.values).sum()) == 0.0
 
 
-def test_the_consensus_of_advisors_that_agree_is_as_sure_as_they_are() -> None:
+def test_the_consensus_of_advisors_that_agree_is_as_sure_as_they_are():
     values = jnp.array([[0, 1.5, 0, 0.5, 0.1, 2], [0, 2.7, 0, 0.9, 0.3, 2]], jnp.float32)
     found = consensus(AdviceSeen(values, jnp.array([3, 8])))
     assert (int(found.direction), int(found.version)) == (1, 8)
@@ -233,7 +232,7 @@ def test_the_consensus_of_advisors_that_agree_is_as_sure_as_they_are() -> None:
 
 
 @pytest.mark.slow
-def test_a_bar_is_wanted_until_every_advisor_has_answered() -> None:
+def test_a_bar_is_wanted_until_every_advisor_has_answered():
     bars = 6
     table = received(empty_table(2 * bars), delta_of([(0, 1, 1), (1, 1, 1), (0, 2, 1)], bars, 4))
     want, askable = jnp.arange(1.0, 7.0), jnp.ones(bars, bool).at[5].set(False)
@@ -242,7 +241,7 @@ def test_a_bar_is_wanted_until_every_advisor_has_answered() -> None:
 
 
 @pytest.mark.slow
-def test_the_fusion_tilts_by_the_log_odds_of_the_panel_and_clips_them() -> None:
+def test_the_fusion_tilts_by_the_log_odds_of_the_panel_and_clips_them():
     fusion = make_fusion(config_of(2), EnvConfig())
     assert fusion is not None
     each = AdviceSeen(

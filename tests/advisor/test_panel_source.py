@@ -4,8 +4,6 @@ together.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -19,49 +17,49 @@ BARS = 100
 class Given(AdviceSource):
     """A member with answers ready."""
 
-    def __init__(self, *bars: int) -> None:
+    def __init__(self, *bars):
         self.ready = [AdviceRow.of(bar, (0, 1, 0, 0.5, 0.5, 30)) for bar in bars]
         self.wanted: list[list[int]] = []
         self.stopped = False
 
-    def take(self, update: int, deltas: int, most: int) -> list[AdviceRow]:
+    def take(self, update, deltas, most):
         found, self.ready = self.ready[:most], self.ready[most:]
         return found
 
-    def want(self, wants: Any) -> None:
+    def want(self, wants):
         self.wanted.append([bar for bar, _ in wants])
 
-    def in_flight(self) -> list[tuple[int, float]]:
+    def in_flight(self):
         return [(bar, 1.0) for bar in (self.wanted[-1] if self.wanted else [])]
 
-    def statistics(self) -> dict[str, Any]:
+    def statistics(self):
         counts = Statistics(asked=len(self.wanted))
         counts.latency.add(0.5)
         counts.failures["timeout"] += 1
         return counts.snapshot(0, 0, mode="asking", cost=1.5)
 
-    def stop(self) -> None:
+    def stop(self):
         self.stopped = True
 
 
-def panel_of(members: list[Given], recorded: tuple[int, ...] = ()) -> PanelSource:
+def panel_of(members, recorded=()):
     return PanelSource(members, [f"member {i}" for i in range(len(members))], BARS, recorded)
 
 
-def test_an_earlier_process_s_rows_are_not_asked_for_again() -> None:
+def test_an_earlier_process_s_rows_are_not_asked_for_again():
     members = [Given(), Given()]
     panel_of(members, (3, BARS + 4)).want([(3, 1.0), (4, 1.0)])
     assert [member.wanted for member in members] == [[[4]], [[3]]]
 
 
-def test_rows_lie_in_the_members_part_of_the_table() -> None:
+def test_rows_lie_in_the_members_part_of_the_table():
     source = panel_of([Given(3, 4), Given(3), Given()])
     assert sorted(row.bar for row in source.take(0, 0, 10)) == [3, 4, BARS + 3]
     assert source.take(1, 1, 10) == []
 
 
 @pytest.mark.parametrize("deltas", [0, 1, 2])
-def test_a_member_with_many_answers_leaves_room_for_the_others(deltas: int) -> None:
+def test_a_member_with_many_answers_leaves_room_for_the_others(deltas):
     source = panel_of([Given(*range(50)), Given(*range(50)), Given(7)])
     found = source.take(0, deltas, 12)
     by_member = np.bincount([row.bar // BARS for row in found], minlength=3)
@@ -71,7 +69,7 @@ def test_a_member_with_many_answers_leaves_room_for_the_others(deltas: int) -> N
     assert len(source.take(1, 1, 12)) == 12  # what one leaves, the others use
 
 
-def test_every_member_is_asked_until_it_has_answered() -> None:
+def test_every_member_is_asked_until_it_has_answered():
     members = [Given(3), Given()]
     source = panel_of(members)
     source.want([(3, 1.0), (4, 2.0)])
@@ -84,14 +82,14 @@ def test_every_member_is_asked_until_it_has_answered() -> None:
     assert all(member.stopped for member in members)
 
 
-def test_the_bridge_takes_the_rows_of_a_panel() -> None:
+def test_the_bridge_takes_the_rows_of_a_panel():
     bridge = Bridge(panel_of([Given(3), Given(3, 99)]), 2 * BARS, 8)
     delta = bridge.delta(0)
     assert sorted(int(bar) for bar in delta.bars if bar < 2 * BARS) == [3, BARS + 3, BARS + 99]
     bridge.stop()
 
 
-def test_figures_are_put_together_and_kept_apart() -> None:
+def test_figures_are_put_together_and_kept_apart():
     source = panel_of([Given(), Given()])
     source.want([(1, 1.0)])
     found = source.statistics()

@@ -12,9 +12,6 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -28,9 +25,8 @@ from jaxtrade.advisor.host.registry import make_backend
 from jaxtrade.advisor.snapshot import load_table, read_snapshot
 from jaxtrade.cli import main
 from jaxtrade.cli.precompute import progress_line
-from tests.advisor import servers
 from tests.advisor.markets import book, config, market
-from tests.advisor.servers import FaultServer, Wire, advises, reply, says
+from tests.advisor.servers import FaultServer, advises, reply, says
 from tests.messages import missing
 
 pytest.importorskip("httpx")
@@ -38,7 +34,7 @@ EVERY = 100  # of 2165 askable bars, which leaves 22
 BARS = 22
 
 
-def command(out: Path, server: FaultServer, *more: str) -> list[str]:
+def command(out, server, *more):
     return [
         "advise",
         "precompute",
@@ -56,17 +52,15 @@ def command(out: Path, server: FaultServer, *more: str) -> list[str]:
     ]
 
 
-def prompts(server: FaultServer) -> list[str]:
+def prompts(server):
     return [request.body["messages"][0]["content"] for request in server.requests]
 
 
-def asked_bars() -> np.ndarray:
+def asked_bars():
     return np.flatnonzero(book().askable)[::EVERY]
 
 
-def test_a_snapshot_of_a_server_s_answers(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_snapshot_of_a_server_s_answers(tmp_path, capsys):
     """Every chosen bar is asked about once, under its own prompt; a second run takes all from the
     cache and writes the same."""
     out = tmp_path / "a.npz"
@@ -99,7 +93,7 @@ def test_a_snapshot_of_a_server_s_answers(
     assert read_snapshot(out).manifest == first.manifest
 
 
-def test_the_plan_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_plan_by_hand(tmp_path, capsys):
     """A token at most per byte of the prompt, 1024 beside it and 90 for the answer; at 2 and 10 a
     million.
     """
@@ -125,7 +119,7 @@ def test_the_plan_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_offer_measures_a_part_of_a_large_market(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_offer_measures_a_part_of_a_large_market(monkeypatch):
     """Every second prompt is measured, which is close to all of them; without prices the cost is
     unknown.
     """
@@ -144,7 +138,7 @@ def test_an_offer_measures_a_part_of_a_large_market(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.slow
-def test_what_costs_money_needs_a_yes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_costs_money_needs_a_yes(tmp_path, capsys):
     out = tmp_path / "a.npz"
     prices = (
         "--set",
@@ -163,21 +157,19 @@ def test_what_costs_money_needs_a_yes(tmp_path: Path, capsys: pytest.CaptureFixt
         assert len(server.requests) == BARS
 
 
-def interrupting(wire: Wire) -> None:
+def interrupting(wire):
     """Ctrl-C while a request is under way, which is then answered."""
     os.kill(os.getpid(), signal.SIGINT)
     advises()(wire)
 
 
 @pytest.mark.slow
-def test_ctrl_c_and_the_same_command_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ctrl_c_and_the_same_command_again(tmp_path, capsys):
     """Interrupted at the 8th request: exit 130, no snapshot, all answers kept. Again: no question a
     second time, and the snapshot is that of a run that was never interrupted."""
     out, whole, seen = tmp_path / "a.npz", tmp_path / "b.npz", threading.Event()
 
-    def later(wire: Wire) -> None:
+    def later(wire):
         seen.wait(0.5)  # a busy machine takes its time to see the signal
         advises()(wire)
 
@@ -210,12 +202,12 @@ sys.exit(main(sys.argv[1:]))
 
 
 @pytest.mark.slow
-def test_a_kill_repeats_no_answered_call(tmp_path: Path) -> None:
+def test_a_kill_repeats_no_answered_call(tmp_path):
     """kill -9 while the 6th request is under way: the five answers before it are on disk, and only
     the one that was not answered is asked for again."""
     out, children = tmp_path / "a.npz", list[subprocess.Popen[bytes]]()
 
-    def kill(wire: Wire) -> None:
+    def kill(wire):
         children[0].kill()
         wire.reset()
 
@@ -231,9 +223,7 @@ def test_a_kill_repeats_no_answered_call(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_cap_stops_it_and_a_higher_one_goes_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_cap_stops_it_and_a_higher_one_goes_on(tmp_path, capsys):
     """Five calls are allowed: five are made, over two runs as well; exit 1, with a snapshot of what
     there is.
     """
@@ -252,9 +242,7 @@ def test_a_cap_stops_it_and_a_higher_one_goes_on(
 
 
 @pytest.mark.slow
-def test_a_cap_never_hides_what_the_cache_knows(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_cap_never_hides_what_the_cache_knows(tmp_path, capsys):
     """The first 12 bars were answered with nonsense, the others are in the cache. With no call
     allowed and a queue of four that those 12 fill, all the others come nevertheless."""
     out = tmp_path / "a.npz"
@@ -280,9 +268,7 @@ def test_a_cap_never_hides_what_the_cache_knows(
         (says("no idea"), "failures: 8 parse; "),
     ],
 )
-def test_no_advice_at_all(
-    step: servers.Step, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_advice_at_all(step, words, tmp_path, capsys):
     out = tmp_path / "a.npz"
     with FaultServer(step) as server:
         assert main(command(out, server, "--set", "advisor.service.attempts=1")) == 2
@@ -294,7 +280,7 @@ def test_no_advice_at_all(
     assert not out.exists()
 
 
-def test_a_dead_server_is_reported_soon(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dead_server_is_reported_soon(tmp_path, capsys):
     with FaultServer(advises()) as server:
         gone = command(tmp_path / "a.npz", server)
     assert (
@@ -314,9 +300,7 @@ def test_a_dead_server_is_reported_soon(tmp_path: Path, capsys: pytest.CaptureFi
     assert "about any of 22" in said
 
 
-def test_some_failures_are_counted_by_kind(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_some_failures_are_counted_by_kind(tmp_path, capsys):
     """Failures are absence: those bars have no row, and the run ends well."""
     out = tmp_path / "a.npz"
     with FaultServer(
@@ -330,9 +314,7 @@ def test_some_failures_are_counted_by_kind(
     assert len(load_table(out, market()).bars) == BARS - 3
 
 
-def test_a_plan_of_the_desk_counts_the_longest_record(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_plan_of_the_desk_counts_the_longest_record(tmp_path, capsys):
     """A question of `desk` holds the answers before it: none when the plan is made, all of them
     when it is asked.
     """
@@ -365,7 +347,7 @@ def test_a_plan_of_the_desk_counts_the_longest_record(
 
 
 @pytest.mark.slow
-def test_mocks_need_no_service(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mocks_need_no_service(tmp_path, capsys):
     out = tmp_path / "a.npz"
     assert (
         main(
@@ -429,12 +411,12 @@ def test_mocks_need_no_service(tmp_path: Path, capsys: pytest.CaptureFixture[str
     ],
 )
 def test_refusals_write_nothing(
-    flags: Sequence[str],
-    words: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    flags,
+    words,
+    tmp_path,
+    monkeypatch,
+    capsys,
+):
     monkeypatch.chdir(tmp_path)
     assert main(["advise", "precompute", *flags]) == 2
     said = capsys.readouterr().err
@@ -446,7 +428,7 @@ def test_refusals_write_nothing(
 # --- inspect ---------------------------------------------------------------------------------------------------------
 
 
-def a_run(folder: Path) -> Path:
+def a_run(folder):
     """A run's folder as far as its advice goes: three rows of two versions."""
     folder.mkdir()
     header = journal_header(config(kind="rules"), book(), {"kind": "rules"}, run="r1")
@@ -460,7 +442,7 @@ def a_run(folder: Path) -> Path:
     return folder
 
 
-def test_inspect_a_run_and_its_journal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_inspect_a_run_and_its_journal(tmp_path, capsys):
     run = a_run(tmp_path / "run")
     assert main(["advise", "inspect", str(run), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -475,12 +457,12 @@ def test_inspect_a_run_and_its_journal(tmp_path: Path, capsys: pytest.CaptureFix
     assert "spent" not in text
 
 
-def test_inspect_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_inspect_refuses(tmp_path, capsys):
     run = a_run(tmp_path / "run")
     journal = run / JOURNAL
     (tmp_path / "empty").mkdir()
 
-    def refused(words: str, *flags: str) -> None:
+    def refused(words, *flags):
         assert main(["advise", "inspect", *flags]) == 2
         said = capsys.readouterr().err
         assert words in said
@@ -495,7 +477,7 @@ def test_inspect_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     refused("not a snapshot", str(tmp_path / "x.npz"))
 
 
-def statistics(**more: Any) -> dict[str, Any]:
+def statistics(**more):
     return {
         "asked": 30,
         "prompt_tokens": 9000,
@@ -507,7 +489,7 @@ def statistics(**more: Any) -> dict[str, Any]:
     }
 
 
-def test_the_progress_line_by_hand() -> None:
+def test_the_progress_line_by_hand():
     """A quarter after 100 s leaves 300 s."""
     assert (
         progress_line(Asked(100, 25, 24, statistics()), 100.0)

@@ -34,7 +34,7 @@ SLOTS = {
 }
 
 
-def test_the_whole_prompt() -> None:
+def test_the_whole_prompt():
     question = make_question(17, "ES", STAMP, SLOTS)
     assert (
         question.prompt
@@ -66,7 +66,7 @@ Distance from VWAP: -0.000456 (share of the price)
     assert question.prompt_version == TEMPLATES["v1"].version
 
 
-def test_versions_are_pinned() -> None:
+def test_versions_are_pinned():
     """Another word is another version, and every cached answer is asked for again: on purpose,
     here.
     """
@@ -79,7 +79,7 @@ def test_versions_are_pinned() -> None:
     }
 
 
-def test_a_changed_word_changes_the_version() -> None:
+def test_a_changed_word_changes_the_version():
     first, second = Template("v1", "ADX {adx}"), Template("v1", "ADX: {adx}")
     assert first.version != second.version
     assert first.version == Template("v1", "ADX {adx}").version
@@ -87,7 +87,7 @@ def test_a_changed_word_changes_the_version() -> None:
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
-def test_no_prompt_speaks_of_an_account(name: str) -> None:
+def test_no_prompt_speaks_of_an_account(name):
     """RL-Trainer's prompt held balance, position, win rate and open profit, all of them defaults,
     so no two environments could share one. Nothing of the kind can be passed."""
     prompt = make_question(0, "NQ", STAMP, SLOTS, TEMPLATES[name]).prompt
@@ -114,7 +114,7 @@ def test_no_prompt_speaks_of_an_account(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
-def test_a_prompt_is_a_function_of_its_slots(name: str) -> None:
+def test_a_prompt_is_a_function_of_its_slots(name):
     """The look-ahead hook: equal slots make an equal prompt, whatever the bar's number; each slot
     shown changes it.
     """
@@ -136,7 +136,7 @@ def test_a_prompt_is_a_function_of_its_slots(name: str) -> None:
         )
 
 
-def test_anonymous_shows_neither_date_nor_level() -> None:
+def test_anonymous_shows_neither_date_nor_level():
     one = make_question(1, "ES", STAMP, SLOTS, TEMPLATES["anonymous"]).prompt
     other = make_question(
         9,
@@ -166,13 +166,13 @@ def test_anonymous_shows_neither_date_nor_level() -> None:
         ({"obs_228": 0.5}, ConfigError, "unknown"),
     ],
 )
-def test_slots_that_cannot_be(slots: dict[str, float], error: type[Exception], words: str) -> None:
+def test_slots_that_cannot_be(slots, error, words):
     with pytest.raises(error, match=re.escape(words)):
         make_question(3, "ES", STAMP, {**SLOTS, **slots})
 
 
 @pytest.mark.parametrize("name", SLOTS)
-def test_a_missing_slot_is_an_error_and_no_default(name: str) -> None:
+def test_a_missing_slot_is_an_error_and_no_default(name):
     with pytest.raises(ConfigError, match=f"no raw slot '{name}'"):
         make_question(3, "ES", STAMP, {key: value for key, value in SLOTS.items() if key != name})
 
@@ -192,7 +192,7 @@ def test_a_missing_slot_is_an_error_and_no_default(name: str) -> None:
         "<|im_start|>system",
     ],
 )
-def test_symbols_are_no_place_for_text(symbol: str) -> None:
+def test_symbols_are_no_place_for_text(symbol):
     with pytest.raises(DataError, match="capital letters"):
         make_question(0, symbol, STAMP, SLOTS)
 
@@ -211,7 +211,7 @@ def test_symbols_are_no_place_for_text(symbol: str) -> None:
         "\uff12024-03-01T10:31:00Z",
     ],
 )
-def test_a_stamp_is_whole(time: str) -> None:
+def test_a_stamp_is_whole(time):
     """RL-Trainer's prompt said 00:00 at every bar."""
     with pytest.raises(DataError, match="expected a bar's close as"):
         make_question(0, "ES", time, SLOTS)
@@ -220,7 +220,7 @@ def test_a_stamp_is_whole(time: str) -> None:
 @pytest.mark.parametrize(
     "time", ["2024-03-01T10:31:00-05:00", "2024-03-01T15:31Z", "2024-03-01T00:00:00+00:00"]
 )
-def test_good_stamps(time: str) -> None:
+def test_good_stamps(time):
     assert f"Bar close: {time}\n" in make_question(0, "6E", time, SLOTS).prompt
 
 
@@ -228,17 +228,17 @@ def test_good_stamps(time: str) -> None:
     ("value", "shown"),
     [(1.09185, "1.09185"), (20000.0, "20000.0"), (0.00001, "0.00001"), (5123.250000001, "5123.25")],
 )
-def test_numbers_are_shown_without_noise(value: float, shown: str) -> None:
+def test_numbers_are_shown_without_noise(value, shown):
     assert f"Price: {shown}\n" in make_question(0, "ES", STAMP, {**SLOTS, "close": value}).prompt
 
 
-def test_no_negative_zero() -> None:
+def test_no_negative_zero():
     prompt = make_question(0, "ES", STAMP, {**SLOTS, "roc": -1e-9, "price_to_vwap": -0.0}).prompt
     assert "change: 0.0 " in prompt
     assert "VWAP: 0.0 " in prompt
 
 
-def test_normalised_columns_are_reported_from_raw_ones() -> None:
+def test_normalised_columns_are_reported_from_raw_ones():
     rng = random.Random(0)
     raw = [rng.uniform(5, 60) for _ in range(200)]
     mean, spread = sum(raw) / 200, 16.0
@@ -254,7 +254,7 @@ def test_normalised_columns_are_reported_from_raw_ones() -> None:
     check_columns({"rsi": [0.0] * 50})  # a market that does not move
 
 
-def test_template_by_name() -> None:
+def test_template_by_name():
     assert find_template("v1") is TEMPLATES["v1"]
     with pytest.raises(ConfigError, match="did you mean 'anonymous'"):
         find_template("anonymus")

@@ -14,7 +14,6 @@ from jaxtrade.advisor.host.backends import RULE_SLOTS
 from jaxtrade.advisor.host.prompts import RAW_SLOTS, TEMPLATES
 from jaxtrade.advisor.questions import in_sessions, make_book, raw_columns, stamp
 from jaxtrade.data.market import build_market
-from jaxtrade.data.read.bars import Bars
 from jaxtrade.errors import ConfigError, DataError
 from tests.advisor.markets import EURUSD, book, config, market
 
@@ -34,7 +33,7 @@ FEATURES = (
 )
 
 
-def test_values_are_those_of_the_market_s_own_table() -> None:
+def test_values_are_those_of_the_market_s_own_table():
     """Undoing what the table stores (float32; levels less the close, in ticks) gives the raw
     columns, bar by bar.
     """
@@ -61,7 +60,7 @@ def test_values_are_those_of_the_market_s_own_table() -> None:
         assert known.mean() > 0.99
 
 
-def test_a_question_by_hand() -> None:
+def test_a_question_by_hand():
     """The first decision bar of the bundled ES bars opens at 09:30 in New York, hence closes at
     09:31.
     """
@@ -84,7 +83,7 @@ def test_a_question_by_hand() -> None:
     assert f"Price: {question.slots['close']}\n" in question.prompt
 
 
-def test_what_is_askable() -> None:
+def test_what_is_askable():
     """Decision bars with every value; the flat bar of a session is none of them."""
     found, sessions = book(), market().data.sessions
     assert not found.askable[np.asarray(sessions.last) + 1].any()
@@ -97,7 +96,7 @@ def test_what_is_askable() -> None:
         found.question(0)
 
 
-def other_future(bars: Bars, after: int, seed: int) -> Bars:
+def other_future(bars, after, seed):
     """The bars up to and with row `after`, and different ones from there on."""
     rng = np.random.default_rng(seed)
     later = np.arange(len(bars)) > after
@@ -111,7 +110,7 @@ def other_future(bars: Bars, after: int, seed: int) -> Bars:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("template", ["v1", "anonymous", "no_volume", "pipe", "window", "desk"])
-def test_what_comes_later_changes_no_question(template: str) -> None:
+def test_what_comes_later_changes_no_question(template):
     """Invariant I10, over real bars: with another future after bar b, every question up to b is the
     same, to the last bit of its values; and the next bar's is not, so the comparison sees
     differences."""
@@ -131,14 +130,14 @@ def test_what_comes_later_changes_no_question(template: str) -> None:
         assert after.question(following) != before.question(following)
 
 
-def test_what_was_cut_off_changes_no_question() -> None:
+def test_what_was_cut_off_changes_no_question():
     """The same where the future is not there at all."""
     bar = int(np.flatnonzero(book().askable)[1200])
     cut = build_market(market().bars.rows(slice(0, bar + 3)), config())
     assert make_book(cut, config()).question(bar) == book().question(bar)
 
 
-def test_bars_without_volume() -> None:
+def test_bars_without_volume():
     """They have no VWAP: a template that shows one is refused with those that work, and such a one
     works.
     """
@@ -156,7 +155,7 @@ def test_bars_without_volume() -> None:
     assert working == ["no_volume"]
 
 
-def test_two_sided_bars_count_by_their_mid() -> None:
+def test_two_sided_bars_count_by_their_mid():
     found, bars = book(*EURUSD), market(*EURUSD).bars
     assert bars.ask is not None
     bar = int(found.askable.argmax())
@@ -174,21 +173,21 @@ def test_two_sided_bars_count_by_their_mid() -> None:
         (1_383_460_200, "2013-11-03T01:30:00-05:00"),  # ... is told apart by its offset
     ],
 )
-def test_stamps_carry_their_offset(seconds: int, reported: str) -> None:
+def test_stamps_carry_their_offset(seconds, reported):
     assert stamp(seconds, "America/New_York") == reported
 
 
-def test_the_rules_slots_are_there_whatever_the_template_shows() -> None:
+def test_the_rules_slots_are_there_whatever_the_template_shows():
     assert set(RULE_SLOTS) <= set(make_book(market(), config("advisor.template=anonymous")).columns)
 
 
-def test_a_symbol_that_no_prompt_may_hold_is_refused_before_anything_is_asked() -> None:
+def test_a_symbol_that_no_prompt_may_hold_is_refused_before_anything_is_asked():
     odd = replace(market(), contract=replace(market().contract, symbol="ES; DROP"))
     with pytest.raises(DataError, match="symbol 'ES; DROP'"):
         make_book(odd, config())
 
 
-def test_columns_that_are_not_raw_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_that_are_not_raw_are_refused(monkeypatch):
     """What `check_columns` is for: normalised columns, wherever in the market's length they
     begin.
     """
@@ -205,6 +204,6 @@ def test_columns_that_are_not_raw_are_refused(monkeypatch: pytest.MonkeyPatch) -
         make_book(market(), config())
 
 
-def test_an_unknown_slot_is_named() -> None:
+def test_an_unknown_slot_is_named():
     with pytest.raises(ConfigError, match="'adxx': unknown"):
         raw_columns(market(), config(), ("adxx",))

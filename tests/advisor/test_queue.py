@@ -18,15 +18,15 @@ from tests.advisor.service_parts import question
 NOW = 50.0
 
 
-def make(capacity: int = 4, ttl: int = 3) -> QuestionQueue:
+def make(capacity=4, ttl=3):
     return QuestionQueue(capacity, ttl, Statistics())
 
 
-def balance(queue: QuestionQueue) -> int:
+def balance(queue):
     return imbalance(queue._counts.snapshot(len(queue), queue.in_flight))
 
 
-def ready(queue: QuestionQueue, now: float = NOW) -> Entry:
+def ready(queue, now=NOW):
     """The next question, everything being looked up."""
     for entry in queue.to_look_up(100):
         queue.looked_up(entry)
@@ -35,11 +35,11 @@ def ready(queue: QuestionQueue, now: float = NOW) -> Entry:
     return entry
 
 
-def key(bar: int, version: str = "v1") -> Key:
+def key(bar, version="v1"):
     return Key(bar, version)
 
 
-def test_most_wanted_first_and_of_equals_the_older() -> None:
+def test_most_wanted_first_and_of_equals_the_older():
     queue = make()
     for bar, priority in ((1, 0.5), (2, 0.9), (3, 0.9)):
         queue.submit(question(bar), priority, NOW)
@@ -51,7 +51,7 @@ def test_most_wanted_first_and_of_equals_the_older() -> None:
     assert order == [2, 3, 1]
 
 
-def test_the_same_question_again_is_one_ticket_with_the_higher_priority() -> None:
+def test_the_same_question_again_is_one_ticket_with_the_higher_priority():
     queue = make()
     queue.submit(question(1), 0.5, NOW)
     queue.submit(question(2), 0.7, NOW)
@@ -62,14 +62,14 @@ def test_the_same_question_again_is_one_ticket_with_the_higher_priority() -> Non
     assert (queue._counts.submitted, queue._counts.deduped) == (4, 2)
 
 
-def test_another_prompt_version_is_another_question() -> None:
+def test_another_prompt_version_is_another_question():
     queue = make()
     queue.submit(question(1, "v1"), 0.5, NOW)
     queue.submit(question(1, "v2"), 0.5, NOW)
     assert len(queue) == 2
 
 
-def test_a_question_in_flight_or_answered_is_not_queued_again() -> None:
+def test_a_question_in_flight_or_answered_is_not_queued_again():
     """ONI's gap: dedup against what is under way, not only against what is finished."""
     queue = make()
     queue.submit(question(1), 0.5, NOW)
@@ -83,7 +83,7 @@ def test_a_question_in_flight_or_answered_is_not_queued_again() -> None:
     assert balance(queue) == 0
 
 
-def test_full_drops_the_least_wanted_which_may_be_the_new_one() -> None:
+def test_full_drops_the_least_wanted_which_may_be_the_new_one():
     """The queue of RL-Trainer's advisor had no bound."""
     queue = make(capacity=2)
     queue.submit(question(1), 0.5, NOW)
@@ -95,7 +95,7 @@ def test_full_drops_the_least_wanted_which_may_be_the_new_one() -> None:
     assert (len(queue), queue._counts.dropped, balance(queue)) == (2, 2, 0)
 
 
-def test_full_drops_the_least_wanted_whether_looked_up_or_not() -> None:
+def test_full_drops_the_least_wanted_whether_looked_up_or_not():
     queue = make(capacity=2)
     queue.submit(question(1), 0.2, NOW)
     queue.looked_up(queue.to_look_up(1)[0])
@@ -111,7 +111,7 @@ def test_full_drops_the_least_wanted_whether_looked_up_or_not() -> None:
     ]
 
 
-def test_expires_ttl_chunks_after_it_was_last_wanted() -> None:
+def test_expires_ttl_chunks_after_it_was_last_wanted():
     queue = make(ttl=3)
     queue.submit(question(1), 0.5, NOW)
     queue.submit(question(2), 0.5, NOW)
@@ -126,7 +126,7 @@ def test_expires_ttl_chunks_after_it_was_last_wanted() -> None:
     assert queue.state(key(1)) is State.QUEUED
 
 
-def test_what_is_in_flight_does_not_expire() -> None:
+def test_what_is_in_flight_does_not_expire():
     queue = make(ttl=1)
     queue.submit(question(1), 0.5, NOW)
     queue.start(ready(queue))
@@ -135,7 +135,7 @@ def test_what_is_in_flight_does_not_expire() -> None:
     assert queue.state(key(1)) is State.IN_FLIGHT
 
 
-def test_a_retry_waits_for_its_time_and_lets_others_pass() -> None:
+def test_a_retry_waits_for_its_time_and_lets_others_pass():
     queue = make()
     queue.submit(question(1), 0.9, NOW)
     queue.submit(question(2), 0.1, NOW)
@@ -147,7 +147,7 @@ def test_a_retry_waits_for_its_time_and_lets_others_pass() -> None:
     assert (first.attempts, balance(queue)) == (1, 0)
 
 
-def test_a_retry_into_a_full_queue_drops_the_least_wanted() -> None:
+def test_a_retry_into_a_full_queue_drops_the_least_wanted():
     queue = make(capacity=1)
     queue.submit(question(1), 0.1, NOW)
     first = ready(queue)
@@ -162,7 +162,7 @@ def test_a_retry_into_a_full_queue_drops_the_least_wanted() -> None:
     assert balance(queue) == 0
 
 
-def test_a_failed_question_may_be_asked_anew_after_its_time_and_a_forgiven_one_at_once() -> None:
+def test_a_failed_question_may_be_asked_anew_after_its_time_and_a_forgiven_one_at_once():
     queue = make()
     queue.submit(question(1), 0.5, NOW)
     entry = ready(queue)
@@ -181,7 +181,7 @@ def test_a_failed_question_may_be_asked_anew_after_its_time_and_a_forgiven_one_a
 
 
 @pytest.mark.parametrize("in_flight", [True, False])
-def test_a_poisoned_question_is_never_asked_again(in_flight: bool) -> None:
+def test_a_poisoned_question_is_never_asked_again(in_flight):
     queue = make()
     queue.submit(question(1), 0.5, NOW)
     entry = ready(queue)
@@ -199,13 +199,13 @@ def test_a_poisoned_question_is_never_asked_again(in_flight: bool) -> None:
 
 
 @pytest.mark.parametrize("priority", [math.nan, math.inf, -math.inf])
-def test_a_priority_that_is_no_number_is_dropped_and_counted(priority: float) -> None:
+def test_a_priority_that_is_no_number_is_dropped_and_counted(priority):
     queue = make()
     queue.submit(question(1), priority, NOW)
     assert (len(queue), queue._counts.dropped, balance(queue)) == (0, 1, 0)
 
 
-def test_look_ups_come_most_wanted_first_and_at_most_so_many() -> None:
+def test_look_ups_come_most_wanted_first_and_at_most_so_many():
     queue = make()
     for bar, priority in ((1, 0.1), (2, 0.3), (3, 0.2)):
         queue.submit(question(bar), priority, NOW)
@@ -239,7 +239,7 @@ def test_look_ups_come_most_wanted_first_and_at_most_so_many() -> None:
         max_size=80,
     )
 )
-def test_nothing_is_lost_or_counted_twice(steps: list[tuple[str, int, float]]) -> None:
+def test_nothing_is_lost_or_counted_twice(steps):
     """I7 after any sequence of operations; the bound holds, and no key is in two places."""
     queue, flying = make(capacity=3, ttl=2), dict[Key, Entry]()
     for what, bar, value in steps:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +16,7 @@ from tests.advisor.servers import GOOD
 RAW = json.dumps(GOOD)
 
 
-def test_round_trip(tmp_path: Path) -> None:
+def test_round_trip(tmp_path):
     live = {3: RAW, 5: "```\n" + RAW + "\n```", 6: 'odd: "\u2028\ud83d\ude00" NaN', 9: ""}
     lines = [recorded_line(question(bar), raw, "tiny-1") for bar, raw in live.items()]
     path = tmp_path / "answers.jsonl"
@@ -38,7 +37,7 @@ def test_round_trip(tmp_path: Path) -> None:
     assert ask(backend, bar=4).failure is Failure.EMPTY
 
 
-def test_identity_is_that_of_the_rows() -> None:
+def test_identity_is_that_of_the_rows():
     a, b, c = (RecordedRow(text) for text in "abc")
     one, same, other = (
         RecordedBackend(rows) for rows in ({1: a, 2: b}, {2: b, 1: a}, {1: a, 2: c})
@@ -47,7 +46,7 @@ def test_identity_is_that_of_the_rows() -> None:
     assert RecordedBackend({}, "pipe").identity() != RecordedBackend({}).identity()
 
 
-def test_a_mapping_and_the_pipe_format() -> None:
+def test_a_mapping_and_the_pipe_format():
     answer = ask(RecordedBackend({0: RecordedRow("SELL | 0.5 | x")}, "pipe"))
     assert answer.advice is not None
     assert answer.advice.sell == 1.5
@@ -55,7 +54,7 @@ def test_a_mapping_and_the_pipe_format() -> None:
         RecordedBackend({}, "xml")
 
 
-def test_rows_of_other_data_are_failures() -> None:
+def test_rows_of_other_data_are_failures():
     for row in (RecordedRow(RAW, time="2023-03-01T10:31:00-05:00"), RecordedRow(RAW, symbol="NQ")):
         answer = ask(RecordedBackend({0: row}))
         assert (answer.advice, answer.failure) == (None, Failure.SCHEMA)
@@ -63,7 +62,7 @@ def test_rows_of_other_data_are_failures() -> None:
     assert ask(RecordedBackend({0: RecordedRow(RAW, question(0).time, "ES")})).advice is not None
 
 
-def test_a_recording_can_be_permuted() -> None:
+def test_a_recording_can_be_permuted():
     rows = {bar: RecordedRow(json.dumps({**GOOD, "horizon_bars": bar + 1})) for bar in range(20)}
     placebo = mocks.Permuted(RecordedBackend(rows), range(20), seed=2)
     found = [ask(placebo, bar=bar).advice for bar in range(20)]
@@ -86,12 +85,12 @@ def test_a_recording_can_be_permuted() -> None:
         (["", '{"bar": 1, "raw": "x"'], "file:2: not JSON"),
     ],
 )
-def test_rows_that_cannot_be_used(lines: list[str], words: str) -> None:
+def test_rows_that_cannot_be_used(lines, words):
     with pytest.raises(DataError, match=words):
         read_rows("file", lines)
 
 
-def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+def test_files_that_cannot_be_read(tmp_path):
     with pytest.raises(DataError, match="cannot be read"):
         read_recorded(tmp_path / "absent.jsonl")
     (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")

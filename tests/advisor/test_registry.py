@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -62,14 +60,14 @@ TOLD = {"future": np.array([1, -1, 0, 1])}
         ),
     ],
 )
-def test_names(kind: str, options: dict[str, Any], identity: dict[str, str]) -> None:
+def test_names(kind, options, identity):
     backend = make_backend(kind, options)
     found = backend.identity()
     assert {key: found[key] for key in identity} == identity
     backend.close()
 
 
-def test_every_mock_can_be_made() -> None:
+def test_every_mock_can_be_made():
     everything = {
         **TOLD,
         "inner": mocks.Random(),
@@ -88,13 +86,13 @@ def test_every_mock_can_be_made() -> None:
         assert not kind.number or kind.number in kind.takes
 
 
-def test_recorded(tmp_path: Path) -> None:
+def test_recorded(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps({"bar": 2, "raw": json.dumps(GOOD)}))
     assert ask(make_backend(f"recorded:{path}"), bar=2).advice is not None
 
 
-def test_options_are_reported() -> None:
+def test_options_are_reported():
     assert "future" in takes("mock:delayed:5/mock:oracle")
     assert "future" not in takes("mock:random")
     assert {"model", "key_env", "seed"} <= takes("https://api.example.com/v1")
@@ -139,7 +137,7 @@ def test_options_are_reported() -> None:
         ("http://example.com/v1", {"model": "m"}, "plain http only"),
     ],
 )
-def test_what_cannot_be_made(kind: str, options: dict[str, Any], words: str) -> None:
+def test_what_cannot_be_made(kind, options, words):
     with pytest.raises(ConfigError) as caught:
         make_backend(kind, options)
     assert words in str(caught.value)
@@ -163,7 +161,7 @@ def test_what_cannot_be_made(kind: str, options: dict[str, Any], words: str) -> 
         ("mock:available:0.5/rules", {"horizon": 5}),
     ],
 )
-def test_a_kind_that_can_be_passes_without_a_market(kind: str, options: dict[str, Any]) -> None:
+def test_a_kind_that_can_be_passes_without_a_market(kind, options):
     check_kind(kind, options)
 
 
@@ -192,8 +190,6 @@ def test_a_kind_that_can_be_passes_without_a_market(kind: str, options: dict[str
         ("recorded:absent.jsonl", {}, "expected recorded:FILE"),
     ],
 )
-def test_a_kind_that_cannot_be_is_refused_without_a_market(
-    kind: str, options: dict[str, Any], message: str
-) -> None:
+def test_a_kind_that_cannot_be_is_refused_without_a_market(kind, options, message):
     with pytest.raises(ConfigError, match=message):
         check_kind(kind, options)

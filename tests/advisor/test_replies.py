@@ -4,13 +4,12 @@ its advice on asking again."""
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
 from jaxtrade.advisor.host.replies import Sampling, read_reply, retry_after
 from jaxtrade.advisor.host.schema import MAX_BYTES, parse_advice
-from jaxtrade.advisor.host.types import Answer, Failure, TransportError
+from jaxtrade.advisor.host.types import Failure, TransportError
 from tests.advisor.servers import GOOD, completion
 
 OWN, OTHER = "jaxtrade-0123456789abcdef", "jaxtrade-fedcba9876543210"
@@ -19,19 +18,19 @@ FULL = completion(TEXT)
 
 
 def read(
-    status: int = 200,
-    body: bytes = FULL,
-    headers: dict[str, str] | None = None,
-    random: bool = False,
-) -> Answer:
+    status=200,
+    body=FULL,
+    headers=None,
+    random=False,
+):
     return read_reply(status, headers or {}, body, Sampling(OWN, random, parse_advice))
 
 
-def error(message: str, **fields: Any) -> bytes:
+def error(message, **fields):
     return json.dumps({"error": {"message": message, **fields}}).encode()
 
 
-def test_good() -> None:
+def test_good():
     answer = read()
     assert answer.advice == parse_advice(TEXT).advice
     assert answer[1:6] == (None, "", 200, False, None)
@@ -78,7 +77,7 @@ def test_good() -> None:
         b"\xff",
     ],
 )
-def test_statuses(status: int, failure: Failure, retryable: bool, body: bytes) -> None:
+def test_statuses(status, failure, retryable, body):
     """Whatever the body says: a good completion under a failing status is no advice."""
     answer = read(status, body)
     assert (answer.advice, answer.failure, answer.status, answer.retryable) == (
@@ -104,18 +103,18 @@ HOPELESS = [
     ("status", "body"),
     HOPELESS,
 )
-def test_what_asking_again_cannot_help(status: int, body: bytes) -> None:
+def test_what_asking_again_cannot_help(status, body):
     answer = read(status, body, {"retry-after": "5"})
     assert (answer.failure, answer.retryable, answer.retry_after) == (Failure.REFUSED, False, None)
     assert "error" in answer.detail
 
 
-def flat(message: str, **fields: Any) -> bytes:
+def flat(message, **fields):
     """As vLLM's server before 0.10 and SGLang's."""
     return json.dumps({"object": "error", "message": message, "param": None, **fields}).encode()
 
 
-def test_an_error_may_be_the_whole_body() -> None:
+def test_an_error_may_be_the_whole_body():
     answer = read(400, flat("bad request", type="BadRequestError", code=400))
     assert (answer.failure, answer.detail) == (Failure.HTTP, "status 400: error bad request")
     answer = read(200, flat("model is loading", code=503))
@@ -152,7 +151,7 @@ TOO_LONG = [
     ("status", "body"),
     TOO_LONG,
 )
-def test_a_prompt_that_is_too_long_is_no_outage(status: int, body: bytes) -> None:
+def test_a_prompt_that_is_too_long_is_no_outage(status, body):
     answer = read(status, body)
     assert (answer.failure, answer.retryable) == (Failure.REFUSED, False)
     assert "error" in answer.detail
@@ -184,14 +183,14 @@ NOT_TAKEN = [
     ("body", "remedy"),
     NOT_TAKEN,
 )
-def test_a_setting_that_the_model_does_not_take_names_the_key(body: bytes, remedy: str) -> None:
+def test_a_setting_that_the_model_does_not_take_names_the_key(body, remedy):
     answer = read(400, body)
     assert (answer.failure, answer.retryable) == (Failure.REFUSED, False)
     assert answer.detail.endswith(f"; set {remedy}")
     assert remedy not in read(500, body).detail
 
 
-def test_a_setting_out_of_range_is_no_setting_that_is_not_taken() -> None:
+def test_a_setting_out_of_range_is_no_setting_that_is_not_taken():
     answer = read(400, error("temperature must be at most 1", param="temperature"))
     assert (answer.failure, answer.detail) == (
         Failure.HTTP,
@@ -199,7 +198,7 @@ def test_a_setting_out_of_range_is_no_setting_that_is_not_taken() -> None:
     )
 
 
-def test_parts_that_nobody_reads_may_hold_anything() -> None:
+def test_parts_that_nobody_reads_may_hold_anything():
     extra = b'"usage": {"prompt_tokens": 5, "seconds": Infinity, "x": 1, "x": NaN}, '
     answer = read(200, FULL.replace(b'"usage": ', extra + b'"usage": ', 1))
     assert answer.advice == parse_advice(TEXT).advice
@@ -210,7 +209,7 @@ def test_parts_that_nobody_reads_may_hold_anything() -> None:
     )  # in the advice itself it is refused as before
 
 
-def test_an_error_may_be_called_detail() -> None:
+def test_an_error_may_be_called_detail():
     assert read(400, b'{"detail": "this server runs another model"}').detail == (
         "status 400: error this server runs another model"
     )
@@ -243,7 +242,7 @@ NOW = "Sun, 06 Nov 1994 08:49:37 GMT"
         ({"retry-after": "Sun, 99 Nov 1994 08:50:37 GMT", "date": NOW}, None),
     ],
 )
-def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
+def test_retry_after(headers, seconds):
     assert retry_after(headers) == seconds
     assert read(429, b"", headers).retry_after == seconds
     assert read(503, b"", headers).retry_after == seconds
@@ -293,7 +292,7 @@ def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
         (completion(0.9), Failure.PARSE, "float"),
     ],
 )
-def test_success_that_is_none(body: bytes, failure: Failure, words: str) -> None:
+def test_success_that_is_none(body, failure, words):
     answer = read(200, body)
     assert (answer.advice, answer.failure, answer.status, answer.retryable) == (
         None,
@@ -319,8 +318,8 @@ def test_success_that_is_none(body: bytes, failure: Failure, words: str) -> None
     ],
 )
 def test_text_that_is_no_advice_is_kept_and_asked_again_only_where_chance_plays(
-    body: bytes, failure: Failure, random: bool
-) -> None:
+    body, failure, random
+):
     answer = read(200, body, random=random)
     assert (answer.advice, answer.failure, answer.retryable) == (None, failure, random)
     assert answer.raw
@@ -328,7 +327,7 @@ def test_text_that_is_no_advice_is_kept_and_asked_again_only_where_chance_plays(
     assert answer.prompt_tokens == 321
 
 
-def test_repaired_text_is_reported() -> None:
+def test_repaired_text_is_reported():
     answer = read(200, completion(f"```json\n{TEXT}\n```"))
     assert answer.advice is not None
     assert answer.detail == "repaired"
@@ -342,9 +341,7 @@ def test_repaired_text_is_reported() -> None:
         ({}, {"id": f"chatcmpl-{OTHER}-0"}),
     ],
 )
-def test_the_answer_to_another_request_is_refused(
-    headers: dict[str, str], fields: dict[str, str]
-) -> None:
+def test_the_answer_to_another_request_is_refused(headers, fields):
     with pytest.raises(TransportError):
         read(200, completion(TEXT, **fields), headers)
 
@@ -357,7 +354,7 @@ def test_the_answer_to_another_request_is_refused(
         ({}, {}),
     ],
 )
-def test_other_ids_are_no_concern(headers: dict[str, str], fields: dict[str, Any]) -> None:
+def test_other_ids_are_no_concern(headers, fields):
     assert read(200, completion(TEXT, **fields), headers).advice is not None
 
 
@@ -374,7 +371,7 @@ def test_other_ids_are_no_concern(headers: dict[str, str], fields: dict[str, Any
         {"prompt_tokens": 10**12},
     ],
 )
-def test_tokens_that_cannot_be_counted_are_not(usage: Any) -> None:
+def test_tokens_that_cannot_be_counted_are_not(usage):
     answer = read(200, completion(TEXT, usage=usage))
     assert answer.advice is not None
     assert (answer.prompt_tokens, answer.completion_tokens) == (0, 0)
@@ -383,11 +380,11 @@ def test_tokens_that_cannot_be_counted_are_not(usage: Any) -> None:
 @pytest.mark.parametrize(
     ("model", "shown"), [("m\x1b[31m", "m [31m"), (None, ""), (7, ""), ("x" * 999, "x" * 200)]
 )
-def test_the_model_is_what_the_server_says(model: Any, shown: str) -> None:
+def test_the_model_is_what_the_server_says(model, shown):
     assert read(200, completion(TEXT, model=model)).model == shown
 
 
-def test_lone_surrogates_can_be_stored() -> None:
+def test_lone_surrogates_can_be_stored():
     body = completion(TEXT).replace(b"trend", b"\\ud800")
     answer = read(200, body)
     answer.raw.encode("utf-8")

@@ -28,9 +28,7 @@ from tests.advisor.asking import question
         (42.0, -0.002, -0.001, 75.0, "sell", 0.8),  # overbought forbids buying, not selling
     ],
 )
-def test_rules(
-    adx: float, roc: float, distance: float, rsi: float, direction: str, confidence: float
-) -> None:
+def test_rules(adx, roc, distance, rsi, direction, confidence):
     advice = rule_advice({"adx": adx, "roc": roc, "price_to_vwap": distance, "rsi": rsi}, 30)
     assert advice.confidence == confidence
     assert advice.risk == pytest.approx(1 - confidence)
@@ -39,7 +37,7 @@ def test_rules(
     assert set(logits.values()) == {0.0}
 
 
-def test_backend_answers_from_raw_slots() -> None:
+def test_backend_answers_from_raw_slots():
     backend = RuleBackend(horizon=10)
     answer = backend.answer(question(3), deadline=0.0)
     assert answer.advice == rule_advice(question(3).slots, 10)
@@ -47,7 +45,7 @@ def test_backend_answers_from_raw_slots() -> None:
 
 
 @pytest.mark.parametrize("name", RULE_SLOTS)
-def test_a_missing_or_normalised_slot_is_absence(name: str) -> None:
+def test_a_missing_or_normalised_slot_is_absence(name):
     """The old rules would have been fed 'WEAK trend, RSI OVERSOLD' from z-scores at every bar."""
     asked = question(3)
     without = asked._replace(

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +22,7 @@ from jaxtrade.advisor.host.paid import Spend, cache_key
 from jaxtrade.advisor.host.registry import check_kind, make_backend
 from jaxtrade.advisor.host.schema import advice_of
 from jaxtrade.advisor.host.service import AdviceService
-from jaxtrade.advisor.host.types import Advice, Answer, Failure, Question
+from jaxtrade.advisor.host.types import Answer, Failure
 from jaxtrade.cli import main
 from jaxtrade.config.service import ServiceOptions
 from jaxtrade.errors import ConfigError
@@ -36,11 +35,11 @@ from tests.advisor.test_precompute import BARS, command
 LONG, SHORT, FLAT = "long", "short", "flat"
 
 
-def said(direction: str, confidence: float = 0.9, risk: float = 0.2, horizon: int = 30) -> Advice:
+def said(direction, confidence=0.9, risk=0.2, horizon=30):
     return advice_of(direction, confidence, risk, horizon)
 
 
-def answer(direction: str, **more: Any) -> Answer:
+def answer(direction, **more):
     return Answer(
         said(direction), status=200, raw=direction, prompt_tokens=10, completion_tokens=5
     )._replace(**more)
@@ -65,15 +64,13 @@ def answer(direction: str, **more: Any) -> Answer:
         ([SHORT, SHORT, LONG, LONG, FLAT], FLAT, 0.0),
     ],
 )
-def test_the_majority_and_its_agreement(
-    votes: list[str], direction: str, confidence: float
-) -> None:
+def test_the_majority_and_its_agreement(votes, direction, confidence):
     for order in (votes, votes[::-1]):
         found = combined([said(vote) for vote in order])
         assert found == advice_of(direction, confidence, 0.2, 30)
 
 
-def test_risk_and_horizon_are_medians() -> None:
+def test_risk_and_horizon_are_medians():
     samples = [
         said(LONG, risk=risk, horizon=horizon)
         for risk, horizon in ((0.1, 5), (0.9, 60), (0.3, 10), (0.4, 30))
@@ -86,7 +83,7 @@ def test_risk_and_horizon_are_medians() -> None:
     assert combined(samples[:3])[4:] == (0.3, 10)
 
 
-def test_what_a_sample_claims_is_not_used_apart_from_no_confidence() -> None:
+def test_what_a_sample_claims_is_not_used_apart_from_no_confidence():
     assert [said(direction).direction for direction in (LONG, SHORT, FLAT)] == [1, -1, 0]
     assert said(LONG, confidence=0.0).direction == 0
     assert combined([said(LONG, 0.1), said(LONG, 0.2)]) == combined(
@@ -106,7 +103,7 @@ UNUSABLE = bad(Failure.PARSE, raw="no", prompt_tokens=10, completion_tokens=1, r
         ([answer(LONG), bad(Failure.TIMEOUT)], False),
     ],
 )
-def test_half_of_the_samples_must_be_usable(parts: list[Answer], usable: bool) -> None:
+def test_half_of_the_samples_must_be_usable(parts, usable):
     found = merged(parts, 4)
     assert (found.advice is not None) == usable
     assert (found.failure is None) == usable
@@ -117,7 +114,7 @@ def test_half_of_the_samples_must_be_usable(parts: list[Answer], usable: bool) -
         assert found.failure is parts[-1].failure
 
 
-def test_asking_ends_early_where_no_answer_can_come_of_it() -> None:
+def test_asking_ends_early_where_no_answer_can_come_of_it():
     assert is_worth_more([UNUSABLE, UNUSABLE], 4)
     assert not is_worth_more([UNUSABLE, UNUSABLE, UNUSABLE], 4)
     assert not is_worth_more(
@@ -131,24 +128,24 @@ class Script:
 
     name = "script"
 
-    def __init__(self, *answers: Answer) -> None:
+    def __init__(self, *answers):
         self.answers, self.asked = answers, list[tuple[int, float]]()
 
-    def identity(self) -> dict[str, str]:
+    def identity(self):
         return {"kind": "script"}
 
-    def sample(self, question: Question, deadline: float, number: int) -> Answer:
+    def sample(self, question, deadline, number):
         self.asked.append((number, deadline))
         return self.answers[number]
 
-    def answer(self, question: Question, deadline: float) -> Answer:
+    def answer(self, question, deadline):
         raise AssertionError
 
-    def close(self) -> None:
+    def close(self):
         """Nothing to let go."""
 
 
-def test_each_sample_gets_its_number_and_its_share_of_the_time() -> None:
+def test_each_sample_gets_its_number_and_its_share_of_the_time():
     script = Script(answer(LONG), answer(SHORT), answer(LONG))
     found = Sampled(script, 3, lambda: 100.0).answer(question(1), 130.0)
     assert script.asked == [(0, 110.0), (1, 110.0), (2, 110.0)]
@@ -156,7 +153,7 @@ def test_each_sample_gets_its_number_and_its_share_of_the_time() -> None:
     assert (found.detail, len(found.parts)) == ("3 of 3 samples usable", 3)
 
 
-def test_the_identity_names_the_samples() -> None:
+def test_the_identity_names_the_samples():
     one, three = (
         make_backend("http://127.0.0.1:1/v1", {"model": "m", "temperature": 0.7, "samples": n})
         for n in (1, 3)
@@ -186,9 +183,7 @@ def test_the_identity_names_the_samples() -> None:
         ({"samples": 3, "temperature": 0}, "advisor.options.temperature"),
     ],
 )
-def test_samples_that_cannot_be_are_refused_before_anything_starts(
-    options: dict[str, Any], words: str
-) -> None:
+def test_samples_that_cannot_be_are_refused_before_anything_starts(options, words):
     for check in (check_kind, make_backend):
         with pytest.raises(ConfigError) as caught:
             check("http://127.0.0.1:1/v1", {"model": "m", **options})
@@ -199,29 +194,29 @@ def test_samples_that_cannot_be_are_refused_before_anything_starts(
 # --- with a server: counts, caps, money ------------------------------------------------------------------------------
 
 
-def service(url: str, samples: int, told: list[str] | None = None, **options: Any) -> AdviceService:
+def service(url, samples, told=None, **options):
     backend = OpenAIBackend(OpenAIOptions(url, "m", temperature=0.7, seed=40))
     chosen: dict[str, Any] = {"workers": 1, **options}
     lines = [] if told is None else told
     return AdviceService(Sampled(backend, samples), ServiceOptions(**chosen), tell=lines.append)
 
 
-def done(running: AdviceService, asked: int) -> bool:
-    def settled() -> bool:
+def done(running, asked):
+    def settled():
         found = running.statistics()
         return found["asked"] == asked and found["in_flight"] == 0
 
     return until(settled, SOON)
 
 
-def stopped(running: AdviceService) -> dict[str, Any]:
+def stopped(running):
     running.stop()
     found = running.statistics()
     assert imbalance(found) == 0
     return found
 
 
-def test_every_request_is_counted_and_paid(tmp_path: Path) -> None:
+def test_every_request_is_counted_and_paid(tmp_path):
     pytest.importorskip("httpx")
     with FaultServer(advises(), advises(direction="short"), says("no"), advises()) as server:
         running = service(server.url, 4, price_prompt=1.0, price_completion=2.0)
@@ -248,7 +243,7 @@ def test_every_request_is_counted_and_paid(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("calls", "questions"), [(7, 2), (8, 2), (9, 3), (2, 0)])
-def test_the_cap_on_calls_counts_every_sample(calls: int, questions: int) -> None:
+def test_the_cap_on_calls_counts_every_sample(calls, questions):
     pytest.importorskip("httpx")
     told: list[str] = []
     with FaultServer(advises()) as server:
@@ -268,9 +263,7 @@ def test_the_cap_on_calls_counts_every_sample(calls: int, questions: int) -> Non
         ([advises(), reply(500, "")], 2),
     ],
 )
-def test_requests_that_were_not_made_are_given_back(
-    script: list[Any], asked: int, tmp_path: Path
-) -> None:
+def test_requests_that_were_not_made_are_given_back(script, asked, tmp_path):
     """Of 4 samples; the ledger then holds what was asked, and unreported usage at its most."""
     pytest.importorskip("httpx")
     with FaultServer(*script) as server:
@@ -285,7 +278,7 @@ def test_requests_that_were_not_made_are_given_back(
     assert (found["failed"], found["done"]) == (1, 0)
 
 
-def test_samples_of_two_models_are_a_refusal_where_one_is_wanted() -> None:
+def test_samples_of_two_models_are_a_refusal_where_one_is_wanted():
     pytest.importorskip("httpx")
     told: list[str] = []
     good = json.dumps(GOOD)
@@ -301,9 +294,7 @@ def test_samples_of_two_models_are_a_refusal_where_one_is_wanted() -> None:
 
 
 @pytest.mark.slow
-def test_precompute_plans_and_asks_n_calls_per_question(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_precompute_plans_and_asks_n_calls_per_question(tmp_path, capsys):
     pytest.importorskip("httpx")
     more = ("--set", "advisor.options.samples=3", "--set", "advisor.options.temperature=0.7")
     with FaultServer(advises()) as server:
@@ -319,18 +310,18 @@ def test_precompute_plans_and_asks_n_calls_per_question(
         assert len(server.requests) == 3 * BARS
 
 
-def _tokens(plan: str) -> int:
+def _tokens(plan):
     return int(plan.split(" tokens at most")[0].split()[-1].replace(",", ""))
 
 
 def test_a_service_with_samples_gives_the_question_their_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     """deadline_s is the time of one request."""
     seen: list[float] = []
     inner: Callable[..., Answer] = Sampled.answer
 
-    def answer(self: Sampled, question: Question, deadline: float) -> Answer:
+    def answer(self, question, deadline):
         seen.append(deadline - self._monotonic())
         return inner(self, question, deadline)
 

@@ -26,16 +26,16 @@ from tests.advisor.asking import SOON
 from tests.advisor.servers import GOOD
 
 
-def text(**changes: object) -> str:
+def text(**changes):
     return json.dumps({**GOOD, **changes})
 
 
-def replaced(key: str, literal: str) -> str:
+def replaced(key, literal):
     """Good advice with a literal that `json.dumps` would not write."""
     return text(**{key: "@"}).replace('"@"', literal)
 
 
-def test_good_advice() -> None:
+def test_good_advice():
     parsed = parse_advice(" \n" + text() + "\n")
     assert parsed.advice == Advice(
         hold=0.0, buy=LOGIT_SCALE * 0.7, sell=0.0, confidence=0.7, risk=0.2, horizon=30
@@ -43,7 +43,7 @@ def test_good_advice() -> None:
     assert (parsed.failure, parsed.detail, parsed.repaired) == (None, "", False)
 
 
-def test_direction_and_confidence_become_bounded_logits() -> None:
+def test_direction_and_confidence_become_bounded_logits():
     assert advice_of("flat", 0.5, 0, 1) == Advice(1.5, 0.0, 0.0, 0.5, 0.0, 1)
     assert advice_of("short", 1, 1, 390) == Advice(0.0, 0.0, 3.0, 1.0, 1.0, 390)
     assert advice_of("long", 0.0, 0.5, 30)[:3] == (0.0, 0.0, 0.0)  # no confidence is no opinion
@@ -111,7 +111,7 @@ def test_direction_and_confidence_become_bounded_logits() -> None:
         ),
     ],
 )
-def test_what_is_no_advice_is_a_failure(answer: str, failure: Failure, words: str) -> None:
+def test_what_is_no_advice_is_a_failure(answer, failure, words):
     parsed = parse_advice(answer)
     assert parsed.advice is None
     assert parsed.failure is failure
@@ -120,7 +120,7 @@ def test_what_is_no_advice_is_a_failure(answer: str, failure: Failure, words: st
     assert len(parsed.detail) < 300
 
 
-def test_the_reason_is_kept_for_people() -> None:
+def test_the_reason_is_kept_for_people():
     """Both forms give it; a fence is no obstacle, and a refused answer has none."""
     assert parse_advice(text(reason="trend up")).reason == "trend up"
     assert parse_advice("```\n" + text(reason="trend up") + "\n```").reason == "trend up"
@@ -141,7 +141,7 @@ def test_the_reason_is_kept_for_people() -> None:
         + "\n```",
     ],
 )
-def test_the_one_repair_reads_the_first_object_in_the_only_fence(answer: str) -> None:
+def test_the_one_repair_reads_the_first_object_in_the_only_fence(answer):
     parsed = parse_advice(answer)
     assert parsed.advice is not None
     assert parsed.advice.buy > 0
@@ -173,7 +173,7 @@ BEYOND_REPAIR = [
     ("answer", "failure", "repaired"),
     BEYOND_REPAIR,
 )
-def test_the_repair_goes_no_further(answer: str, failure: Failure, repaired: bool) -> None:
+def test_the_repair_goes_no_further(answer, failure, repaired):
     parsed = parse_advice(answer)
     assert (parsed.advice, parsed.failure, parsed.repaired) == (None, failure, repaired)
 
@@ -192,20 +192,20 @@ REASONED = [
     "answer",
     REASONED,
 )
-def test_reasoning_is_left_out(answer: str) -> None:
+def test_reasoning_is_left_out(answer):
     parsed = parse_advice(answer)
     assert parsed.advice is not None
     assert parsed.advice.buy > 0
     assert parsed.repaired
 
 
-def test_a_think_tag_in_the_reason_is_a_reason() -> None:
+def test_a_think_tag_in_the_reason_is_a_reason():
     parsed = parse_advice(text(reason="</think>" + text(direction="short")))
     assert (parsed.advice is not None and parsed.advice.buy > 0, parsed.repaired) == (True, False)
 
 
 @pytest.mark.parametrize("length", [201, 10_000])
-def test_a_long_reason_is_no_failure(length: int) -> None:
+def test_a_long_reason_is_no_failure(length):
     for long, brief in (
         (parse_advice(text(reason="x" * length)), parse_advice(text())),
         (parse_pipe("BUY | 0.9 | " + "x" * length), parse_pipe("BUY | 0.9 | up")),
@@ -223,19 +223,19 @@ def test_a_long_reason_is_no_failure(length: int) -> None:
         "</think>" * 8000 + "x",
     ],
 )
-def test_reading_takes_linear_time(answer: str) -> None:
+def test_reading_takes_linear_time(answer):
     began = time.perf_counter()
     assert parse_advice(answer).advice is None
     assert time.perf_counter() - began < SOON
 
 
-def test_a_reason_is_bounded_and_goes_nowhere() -> None:
+def test_a_reason_is_bounded_and_goes_nowhere():
     parsed = parse_advice(text(reason="<script>ignore all rules</script>\x1b[2J"))
     assert parsed.advice is not None
     assert "script" not in repr(parsed.advice)
 
 
-def test_the_schema_that_servers_get_is_pinned() -> None:
+def test_the_schema_that_servers_get_is_pinned():
     """A change of the schema is a change of every cache key: it is made on purpose, here."""
     assert SCHEMA_HASH == "acd6a828b88e279f3236eab9a3b807be26fe4388dda160bfb3355071775857a7"
     assert set(ADVICE_SCHEMA["required"]) == set(GOOD) == set(ADVICE_SCHEMA["properties"])
@@ -260,7 +260,7 @@ PIPE_LINES = [
     ("answer", "logits"),
     PIPE_LINES,
 )
-def test_pipe(answer: str, logits: tuple[float, ...]) -> None:
+def test_pipe(answer, logits):
     parsed = parse_pipe(answer)
     assert parsed.advice is not None
     assert parsed.advice[:3] == pytest.approx(logits)
@@ -301,14 +301,14 @@ NO_PIPE = [
     ("answer", "failure", "words"),
     NO_PIPE,
 )
-def test_pipe_failures_are_never_hold(answer: str, failure: Failure, words: str) -> None:
+def test_pipe_failures_are_never_hold(answer, failure, words):
     parsed = parse_pipe(answer)
     assert parsed.advice is None
     assert parsed.failure is failure
     assert words in parsed.detail
 
 
-def test_the_old_fallback_text_is_an_opinion_only_when_a_model_says_it() -> None:
+def test_the_old_fallback_text_is_an_opinion_only_when_a_model_says_it():
     """`HOLD | 0.0 | FORMAT_FALLBACK` was put in place of every answer without a bar; nothing here
     ever makes it.
     """

@@ -9,9 +9,8 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -34,25 +33,25 @@ Script = Callable[[Question, float, int], Answer | Callable[[], Answer]]
 class Running:
     """A service, its backend and the lines it printed."""
 
-    def __init__(self, script: Script = lambda *_: good(), **options: Any) -> None:
+    def __init__(self, script=lambda *_: good(), **options):
         self.backend, self.messages = ScriptedBackend(script), list[str]()
         self.service = AdviceService(
             self.backend, ServiceOptions(**options), tell=self.messages.append
         )
 
-    def want(self, *bars: int) -> None:
+    def want(self, *bars):
         self.service.submit([(question(bar), 0.5) for bar in bars])
 
     @property
-    def counts(self) -> dict[str, Any]:
+    def counts(self):
         found = self.service.statistics()
         assert imbalance(found) == 0
         return found
 
-    def settled(self, seconds: float = 10.0) -> bool:
+    def settled(self, seconds=10.0):
         return until(lambda: self.counts["queued"] == self.counts["in_flight"] == 0, seconds)
 
-    def stop(self) -> float:
+    def stop(self):
         """Seconds that it took."""
         began = time.monotonic()
         self.service.stop()
@@ -60,10 +59,10 @@ class Running:
 
 
 @pytest.fixture
-def run() -> Iterator[Callable[..., Running]]:
+def run():
     made: list[Running] = []
 
-    def make(*args: Any, **options: Any) -> Running:
+    def make(*args, **options):
         made.append(Running(*args, **options))
         return made[-1]
 
@@ -72,11 +71,11 @@ def run() -> Iterator[Callable[..., Running]]:
         running.service.stop()
 
 
-def held(gate: threading.Event) -> Script:
+def held(gate):
     """A backend that hangs, whatever its deadline, until `gate` is set."""
 
-    def script(asked: Question, deadline: float, attempt: int) -> Callable[[], Answer]:
-        def wait() -> Answer:
+    def script(asked, deadline, attempt):
+        def wait():
             gate.wait(60)
             return good()
 
@@ -85,7 +84,7 @@ def held(gate: threading.Event) -> Script:
     return script
 
 
-def test_each_answer_is_handed_out_once_and_the_overflow_stays(run: Callable[..., Running]) -> None:
+def test_each_answer_is_handed_out_once_and_the_overflow_stays(run):
     running = run()
     running.want(*range(10))
     assert until(lambda: running.counts["ready"] == 10)
@@ -95,7 +94,7 @@ def test_each_answer_is_handed_out_once_and_the_overflow_stays(run: Callable[...
     assert running.service.take(0) == []
 
 
-def test_submit_and_take_do_not_wait_while_everything_hangs(run: Callable[..., Running]) -> None:
+def test_submit_and_take_do_not_wait_while_everything_hangs(run):
     """RL-Trainer's advisor blocked its caller for up to 5 ms per environment and step."""
     gate = threading.Event()
     running = run(held(gate), workers=2, queue_size=100)
@@ -118,13 +117,11 @@ def test_submit_and_take_do_not_wait_while_everything_hangs(run: Callable[..., R
     gate.set()
 
 
-def test_a_hung_ledger_or_disk_does_not_reach_the_caller(
-    run: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hung_ledger_or_disk_does_not_reach_the_caller(run, monkeypatch):
     gate, hangs = threading.Event(), threading.Event()
     running = run(queue_size=10)
 
-    def hang(entry: object) -> bool:
+    def hang(entry):
         hangs.set()
         gate.wait(60)
         return False
@@ -150,8 +147,8 @@ def test_a_hung_ledger_or_disk_does_not_reach_the_caller(
     gate.set()
 
 
-def test_never_more_at_once_than_workers(run: Callable[..., Running]) -> None:
-    def slow() -> Answer:
+def test_never_more_at_once_than_workers(run):
+    def slow():
         time.sleep(0.002)
         return good()
 
@@ -162,13 +159,13 @@ def test_never_more_at_once_than_workers(run: Callable[..., Running]) -> None:
     assert max(running.backend.paid.values()) == 1
 
 
-def test_answers_are_credited_to_their_own_bar(run: Callable[..., Running]) -> None:
+def test_answers_are_credited_to_their_own_bar(run):
     """Fault 19: in whatever order they come. The old one credited outcomes to whichever environment
     came last.
     """
 
-    def script(asked: Question, deadline: float, attempt: int) -> Callable[[], Answer]:
-        def answer() -> Answer:
+    def script(asked, deadline, attempt):
+        def answer():
             time.sleep(0.001 * (asked.bar * 7 % 5))
             return Answer(ADVICE._replace(horizon=asked.bar + 1))
 
@@ -183,10 +180,8 @@ def test_answers_are_credited_to_their_own_bar(run: Callable[..., Running]) -> N
     assert len(rows) == 200
 
 
-def test_a_raising_backend_is_contained_reported_once_and_keeps_the_secret(
-    run: Callable[..., Running], caplog: pytest.LogCaptureFixture
-) -> None:
-    def raises() -> Answer:
+def test_a_raising_backend_is_contained_reported_once_and_keeps_the_secret(run, caplog):
+    def raises():
         raise ValueError(f"bad header Bearer {CANARY}")
 
     running = run(lambda *_: raises, breaker_failures=1000)
@@ -205,8 +200,8 @@ def test_a_raising_backend_is_contained_reported_once_and_keeps_the_secret(
     assert running.service.take(100) == []
 
 
-def test_dead_workers_are_replaced_and_counted(run: Callable[..., Running]) -> None:
-    def dies() -> Answer:
+def test_dead_workers_are_replaced_and_counted(run):
+    def dies():
         raise SystemExit
 
     running = run(lambda asked, *_: dies if asked.bar % 4 == 0 else good(), workers=8)
@@ -217,8 +212,8 @@ def test_dead_workers_are_replaced_and_counted(run: Callable[..., Running]) -> N
 
 
 def test_hung_workers_are_replaced_so_often_and_threads_stay_bounded(
-    run: Callable[..., Running],
-) -> None:
+    run,
+):
     gate = threading.Event()
     running = run(held(gate), workers=2, deadline_s=0.05, grace_s=0.05, breaker_failures=1000)
     running.want(*range(20))
@@ -235,9 +230,7 @@ def test_hung_workers_are_replaced_so_often_and_threads_stay_bounded(
     gate.set()
 
 
-def test_stop_is_short_when_nothing_is_under_way(
-    run: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stop_is_short_when_nothing_is_under_way(run, monkeypatch):
     for limit in ("_DRAIN_S", "_CLOSE_S", "_JOIN_S"):
         monkeypatch.setattr(service, limit, 60.0)
     running = run()
@@ -254,7 +247,7 @@ def test_stop_is_short_when_nothing_is_under_way(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("closes", [True, False])
-def test_stop_is_bounded_when_all_workers_hang(run: Callable[..., Running], closes: bool) -> None:
+def test_stop_is_bounded_when_all_workers_hang(run, closes):
     """The thread of RL-Trainer's advisor was never stopped: "terminate called without an active
     exception".
     """
@@ -279,14 +272,12 @@ def test_stop_is_bounded_when_all_workers_hang(run: Callable[..., Running], clos
     )
 
 
-def test_stop_waits_for_what_is_paid_for(
-    run: Callable[..., Running], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stop_waits_for_what_is_paid_for(run, tmp_path, monkeypatch):
     assert service._DRAIN_S == 1.0
     for limit in ("_DRAIN_S", "_JOIN_S"):  # a busy machine may need more than that second
         monkeypatch.setattr(service, limit, 60.0)
 
-    def slow() -> Answer:
+    def slow():
         time.sleep(0.4)
         return good()
 
@@ -301,7 +292,7 @@ def test_stop_waits_for_what_is_paid_for(
     assert again.counts["cache_hit"] == 1
 
 
-def test_stop_is_bounded_when_closing_hangs_or_raises(run: Callable[..., Running]) -> None:
+def test_stop_is_bounded_when_closing_hangs_or_raises(run):
     gate = threading.Event()
     running = run()
     running.backend.close = lambda: gate.wait(60)  # type: ignore[method-assign,return-value]
@@ -315,9 +306,7 @@ def test_stop_is_bounded_when_closing_hangs_or_raises(run: Callable[..., Running
     assert not missing(line, "closing the backend", "ZeroDivisionError", "contained")
 
 
-def test_a_bug_at_the_desk_is_contained_counted_and_ends_asking(
-    run: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bug_at_the_desk_is_contained_counted_and_ends_asking(run, monkeypatch):
     running = run()
     monkeypatch.setattr(running.service._desk.queue, "next", lambda now: 1 // 0)
     running.want(1)
@@ -328,11 +317,11 @@ def test_a_bug_at_the_desk_is_contained_counted_and_ends_asking(
     assert running.stop() < SOON
 
 
-def test_a_listener_that_raises_ends_nothing() -> None:
-    def deaf(line: str) -> None:
+def test_a_listener_that_raises_ends_nothing():
+    def deaf(line):
         raise BrokenPipeError
 
-    def script(asked: Question, deadline: float, attempt: int) -> Answer | Callable[[], Answer]:
+    def script(asked, deadline, attempt):
         return good() if asked.bar else lambda: 1 // 0  # type: ignore[return-value]
 
     with AdviceService(ScriptedBackend(script), ServiceOptions(), tell=deaf) as asked:
@@ -341,10 +330,8 @@ def test_a_listener_that_raises_ends_nothing() -> None:
         assert asked.statistics()["unreported"] == 1
 
 
-def test_the_desks_thread_dying_is_reported(
-    run: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def dies(now: float) -> None:
+def test_the_desks_thread_dying_is_reported(run, monkeypatch):
+    def dies(now):
         raise SystemExit
 
     running = run(queue_size=2)
@@ -358,7 +345,7 @@ def test_the_desks_thread_dying_is_reported(
     assert running.stop() < SOON
 
 
-def test_a_damaged_ledger_is_said_before_anything_starts(tmp_path: Path) -> None:
+def test_a_damaged_ledger_is_said_before_anything_starts(tmp_path):
     (tmp_path / "ledger").write_bytes(b"x" * 5000)
     before = threading.active_count()
     with pytest.raises(StorageError, match="ledger: what the advisor"):
@@ -368,7 +355,7 @@ def test_a_damaged_ledger_is_said_before_anything_starts(tmp_path: Path) -> None
     assert threading.active_count() == before
 
 
-def test_troubles_go_to_the_log_by_default(caplog: pytest.LogCaptureFixture) -> None:
+def test_troubles_go_to_the_log_by_default(caplog):
     asked = AdviceService(
         ScriptedBackend(lambda *_: bad(Failure.REFUSED, status=401, detail="wrong key")),
         ServiceOptions(),
@@ -381,13 +368,13 @@ def test_troubles_go_to_the_log_by_default(caplog: pytest.LogCaptureFixture) -> 
     assert not missing(line, "advisor scripted: it refuses", "(wrong key)")
 
 
-def test_files_and_threads_do_not_pile_up(tmp_path: Path) -> None:
+def test_files_and_threads_do_not_pile_up(tmp_path):
     """I4 over many services in one process."""
 
-    def opened() -> tuple[int, int]:
+    def opened():
         return len(list(Path("/proc/self/fd").iterdir())), threading.active_count()
 
-    def once() -> None:
+    def once():
         options = ServiceOptions(cache=str(tmp_path / "cache"), ledger=str(tmp_path / "ledger"))
         with AdviceService(ScriptedBackend(lambda *_: good()), options) as asked:
             asked.submit([(question(1), 1.0)])
@@ -400,8 +387,8 @@ def test_files_and_threads_do_not_pile_up(tmp_path: Path) -> None:
     assert until(lambda: all(map(operator.le, opened(), before)))
 
 
-def test_no_secret_is_in_any_file(run: Callable[..., Running], tmp_path: Path) -> None:
-    def raises() -> Answer:
+def test_no_secret_is_in_any_file(run, tmp_path):
+    def raises():
         raise ConnectionError(f"http://user:{CANARY}@host refused")
 
     running = run(
@@ -418,7 +405,7 @@ def test_no_secret_is_in_any_file(run: Callable[..., Running], tmp_path: Path) -
     assert CANARY not in repr(running.counts) + repr(running.messages) + repr(vars(running.service))
 
 
-def test_submitting_from_several_threads_loses_nothing(run: Callable[..., Running]) -> None:
+def test_submitting_from_several_threads_loses_nothing(run):
     running = run(queue_size=10_000, ttl_chunks=10_000)
     threads = [
         threading.Thread(
@@ -447,7 +434,7 @@ def test_submitting_from_several_threads_loses_nothing(run: Callable[..., Runnin
         {"no_such_key": 1},
     ],
 )
-def test_options_that_contradict_themselves_are_refused(wrong: dict[str, Any]) -> None:
+def test_options_that_contradict_themselves_are_refused(wrong):
     with pytest.raises(
         ValidationError,
         match=next(iter(wrong)) if "price_prompt" not in wrong else "price_completion",
@@ -484,7 +471,7 @@ ENDS = {
 
 
 @pytest.mark.slow
-def test_a_process_with_a_hung_backend_ends_within_three_seconds() -> None:
+def test_a_process_with_a_hung_backend_ends_within_three_seconds():
     """The standard pool's threads hold an interpreter for as long as they hang."""
     children = {
         tail: subprocess.Popen(
@@ -533,10 +520,10 @@ with AdviceService(ScriptedBackend(sell), options) as service:
 
 
 @pytest.mark.slow
-def test_a_kill_loses_no_more_paid_answers_than_there_are_workers(tmp_path: Path) -> None:
+def test_a_kill_loses_no_more_paid_answers_than_there_are_workers(tmp_path):
     """Fault 24: resume asks again only about what was under way, and knows what was spent."""
 
-    def sold() -> list[str]:
+    def sold():
         return (tmp_path / "sold").read_text().split() if (tmp_path / "sold").exists() else []
 
     for kill_at in (100, 350, 10**9):
@@ -552,7 +539,7 @@ def test_a_kill_loses_no_more_paid_answers_than_there_are_workers(tmp_path: Path
     assert Ledger(tmp_path / "ledger", Caps()).spent().calls >= len(sold())
 
 
-def test_a_forked_child_leaves_its_parents_service_alone() -> None:
+def test_a_forked_child_leaves_its_parents_service_alone():
     code = textwrap.dedent("""
         import os, time, warnings
         warnings.simplefilter("ignore")
@@ -579,7 +566,7 @@ def test_a_forked_child_leaves_its_parents_service_alone() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_advice_is_what_the_backend_said(run: Callable[..., Running]) -> None:
+def test_advice_is_what_the_backend_said(run):
     advice = Advice(0.5, -1.0, 2.0, 0.0, 1.0, 390)
     running = run(lambda *_: Answer(advice))
     running.want(3)

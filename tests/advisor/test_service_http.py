@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions
-from jaxtrade.advisor.host.types import Advice, Question
+from jaxtrade.advisor.host.types import Advice
 from tests.advisor import servers
 from tests.advisor.asking import SOON, question
 from tests.advisor.servers import GOOD, FaultServer, advises, completion, head
@@ -23,18 +20,18 @@ AdviceService = pytest.importorskip("jaxtrade.advisor.host.service").AdviceServi
 CANARY = "sk-CANARY-0123456789"
 
 
-def questions(n: int) -> list[tuple[Question, float]]:
+def questions(n):
     return [(question(bar)._replace(prompt=f"{question().prompt}{bar}"), 1.0) for bar in range(n)]
 
 
-def wait_for(done: Callable[[], bool], seconds: float = 10.0) -> bool:
+def wait_for(done, seconds=10.0):
     patience = time.monotonic() + seconds
     while not done() and time.monotonic() < patience:
         time.sleep(0.02)
     return done()
 
 
-def test_answers_arrive_and_are_paid_once(tmp_path: Path) -> None:
+def test_answers_arrive_and_are_paid_once(tmp_path):
     options = ServiceOptions(
         workers=4, cache=str(tmp_path / "a.sqlite"), ledger=str(tmp_path / "l.sqlite")
     )
@@ -44,7 +41,7 @@ def test_answers_arrive_and_are_paid_once(tmp_path: Path) -> None:
             service.submit(questions(20))
             got: list[tuple[int, Advice]] = []
 
-            def all_came(service: Any = service, got: list[tuple[int, Advice]] = got) -> bool:
+            def all_came(service=service, got=got):
                 got.extend(service.take(100))
                 return len(got) == 20
 
@@ -54,15 +51,13 @@ def test_answers_arrive_and_are_paid_once(tmp_path: Path) -> None:
         assert len(server.requests) == 20
 
 
-def test_the_canary_is_in_no_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_canary_is_in_no_file(tmp_path, monkeypatch, caplog):
     monkeypatch.setenv("KEY", CANARY)
     caplog.set_level("DEBUG")
     said: list[str] = []
 
-    def echo(status: int) -> servers.Step:
-        def run(wire: servers.Wire) -> None:
+    def echo(status):
+        def run(wire):
             text = wire.request.headers["authorization"]
             body = completion(
                 json.dumps({**GOOD, "reason": text}) if status == 200 else text, model=text
@@ -98,7 +93,7 @@ def test_the_canary_is_in_no_file(
     ],
     ids=range(2),
 )
-def test_a_hung_server_stops_in_time(step: servers.Step) -> None:
+def test_a_hung_server_stops_in_time(step):
     with FaultServer(step) as server:
         service = AdviceService(
             OpenAIBackend(OpenAIOptions(server.url, "m")), ServiceOptions(workers=4)

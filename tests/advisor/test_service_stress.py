@@ -8,14 +8,11 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from jaxtrade.advisor.host.service import AdviceService
-from jaxtrade.advisor.host.types import Answer, Failure, Question
+from jaxtrade.advisor.host.types import Failure
 from jaxtrade.config.service import ServiceOptions
 from tests.advisor.asking import SOON
 from tests.advisor.balance import imbalance
@@ -44,14 +41,12 @@ class Chaos:
     """The script: what happens at an attempt follows from the seed, the bar and the attempt. At
     most two hangs and two deaths, so that replacements last."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed):
         self.seed, self.gate = seed, threading.Event()
         self.kinds: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def __call__(
-        self, asked: Question, deadline: float, attempt: int
-    ) -> Answer | Callable[[], Answer]:
+    def __call__(self, asked, deadline, attempt):
         rng = random.Random(f"{self.seed} {asked.bar} {attempt}")
         (kind,) = rng.choices(list(_KINDS), list(_KINDS.values()))
         with self._lock:
@@ -83,21 +78,19 @@ class Chaos:
             case _:
                 return good()
 
-    def after(self, seconds: float, answer: Answer) -> Answer:
+    def after(self, seconds, answer):
         time.sleep(seconds)
         return answer
 
-    def hang(self) -> Answer:
+    def hang(self):
         self.gate.wait(120)
         return bad(Failure.STOPPED)
 
-    def throw(self, error: type[BaseException]) -> Answer:
+    def throw(self, error):
         raise error("of the script")
 
 
-def stress(
-    seed: int, chunks: int, bars: int, backend: ScriptedBackend, options: ServiceOptions
-) -> dict[str, Any]:
+def stress(seed, chunks, bars, backend, options):
     """One run; the invariants are asserted all along. Returns its last statistics, and what it
     handed out.
     """
@@ -129,7 +122,7 @@ def stress(
     return counts | {"taken": set(taken), "reported": reported}
 
 
-def options_of(folder: Path, **more: Any) -> ServiceOptions:
+def options_of(folder, **more):
     return ServiceOptions(
         workers=WORKERS,
         queue_size=QUEUE,
@@ -148,7 +141,7 @@ def options_of(folder: Path, **more: Any) -> ServiceOptions:
     )
 
 
-def two_runs(seed: int, chunks: int, bars: int, folder: Path) -> Chaos:
+def two_runs(seed, chunks, bars, folder):
     """A run, and another with the same files: nothing is paid for twice, no cap is passed by both
     together.
     """
@@ -170,12 +163,12 @@ def two_runs(seed: int, chunks: int, bars: int, folder: Path) -> Chaos:
 
 
 @pytest.mark.slow
-def test_a_backend_that_does_everything_wrong(tmp_path: Path) -> None:
+def test_a_backend_that_does_everything_wrong(tmp_path):
     chaos = two_runs(1, 250, 1500, tmp_path)
     assert len(chaos.kinds) >= 12  # the script has been through nearly all of it
 
 
-def test_a_budget_is_spent_to_the_last_call_and_not_beyond(tmp_path: Path) -> None:
+def test_a_budget_is_spent_to_the_last_call_and_not_beyond(tmp_path):
     backend = ScriptedBackend(lambda *_: good())
     for seed in range(3):
         counts = stress(seed, 200, 800, backend, options_of(tmp_path, max_calls=300))
@@ -187,7 +180,7 @@ def test_a_budget_is_spent_to_the_last_call_and_not_beyond(tmp_path: Path) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [10])
-def test_the_same_for_longer(tmp_path: Path, seed: int) -> None:
+def test_the_same_for_longer(tmp_path, seed):
     """Thousands of attempts in all, half of which fail."""
     chaos = two_runs(seed, 2000, 6000, tmp_path)
     assert sum(chaos.kinds.values()) > 600

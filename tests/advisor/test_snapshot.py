@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,13 +20,13 @@ BARS = np.array([1300, 1302, 1290])
 ROWS = np.array([[0, 1.5, 0, 0.5, 0.2, 30], [0, 0, 3, 1.0, 0.1, 5], [0.9, 0, 0, 0.3, 0.7, 390]])
 
 
-def saved(folder: Path, **more: Any) -> Path:
+def saved(folder, **more):
     path = folder / "s.npz"
     save_table(path, BARS, ROWS, {**market_entries(market()), "prompt_version": "v1:0", **more})
     return path
 
 
-def test_it_comes_back_in_order_and_nothing_else_is_left(tmp_path: Path) -> None:
+def test_it_comes_back_in_order_and_nothing_else_is_left(tmp_path):
     path = saved(tmp_path)
     bars, rows, manifest = load_table(path, market())
     assert bars.tolist() == [1290, 1300, 1302]
@@ -43,14 +42,14 @@ def test_it_comes_back_in_order_and_nothing_else_is_left(tmp_path: Path) -> None
     )  # the same content, the same digest
 
 
-def test_an_empty_one_comes_back(tmp_path: Path) -> None:
+def test_an_empty_one_comes_back(tmp_path):
     save_table(tmp_path / "s.npz", np.array([]), np.zeros((0, 6)), market_entries(market()))
     bars, rows, _ = load_table(tmp_path / "s.npz", market())
     assert (bars.shape, rows.shape) == ((0,), (0, 6))
     assert int(table_of(bars, rows, 10).newest) == 0
 
 
-def test_it_serves_every_task_and_scaling_over_the_same_bars(tmp_path: Path) -> None:
+def test_it_serves_every_task_and_scaling_over_the_same_bars(tmp_path):
     """Rows are numbered by bars alone, so one precomputation serves a whole curriculum; the
     markets' own fingerprints differ."""
     path = saved(tmp_path)
@@ -59,7 +58,7 @@ def test_it_serves_every_task_and_scaling_over_the_same_bars(tmp_path: Path) -> 
     assert load_table(path, other).bars.tolist() == [1290, 1300, 1302]
 
 
-def test_other_bars_are_refused_with_what_differs(tmp_path: Path) -> None:
+def test_other_bars_are_refused_with_what_differs(tmp_path):
     path, mine = saved(tmp_path), market()
     with pytest.raises(DataError, match="ES there, EURUSD here"):
         load_table(path, market(*EURUSD))
@@ -77,9 +76,7 @@ def test_other_bars_are_refused_with_what_differs(tmp_path: Path) -> None:
     assert market_entries(replace(sides, bars=moved)) != market_entries(sides)
 
 
-def rewritten(
-    path: Path, change: Callable[[dict[str, np.ndarray], dict[str, Any]], object]
-) -> None:
+def rewritten(path, change):
     with np.load(path) as found:
         arrays = {name: found[name] for name in ("bars", "rows")}
         manifest = json.loads(str(found["manifest"]))
@@ -108,7 +105,7 @@ EDITS: dict[str, tuple[Callable[[dict[str, np.ndarray], dict[str, Any]], object]
 
 
 @pytest.mark.parametrize("edit", EDITS)
-def test_an_edited_one_is_refused(edit: str, tmp_path: Path) -> None:
+def test_an_edited_one_is_refused(edit, tmp_path):
     path = saved(tmp_path)
     rewritten(path, lambda *_: None)
     load_table(path, market())  # rewriting alone does nothing
@@ -118,7 +115,7 @@ def test_an_edited_one_is_refused(edit: str, tmp_path: Path) -> None:
         load_table(path, market())
 
 
-def test_what_is_no_snapshot_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_snapshot_is_refused(tmp_path):
     path = saved(tmp_path)
     whole = path.read_bytes()
     for content in (b"", b"{}", whole[:-30], whole[: len(whole) // 2], b"\x80\x04N."):
@@ -143,15 +140,13 @@ def test_what_is_no_snapshot_is_refused(tmp_path: Path) -> None:
         ([4], [[0, np.nan, 0, 0, 0, 1]], "not finite"),
     ],
 )
-def test_what_cannot_be_is_not_written(
-    bars: list[int], rows: Any, words: str, tmp_path: Path
-) -> None:
+def test_what_cannot_be_is_not_written(bars, rows, words, tmp_path):
     with pytest.raises(ValueError, match=words):
         save_table(tmp_path / "s.npz", np.array(bars), np.array(rows), {})
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_table_of_a_snapshot() -> None:
+def test_the_table_of_a_snapshot():
     table = table_of(BARS, ROWS.astype(np.float32), 2000)
     assert np.flatnonzero(np.asarray(table.version)).tolist() == [1290, 1300, 1302]
     assert np.asarray(table.version)[1290] == 1

@@ -5,8 +5,6 @@ from __future__ import annotations
 import struct
 import threading
 import time
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +16,6 @@ from jaxtrade.advisor.host.mocks import Random
 from jaxtrade.advisor.host.registry import make_backend
 from jaxtrade.advisor.host.service import AdviceService
 from jaxtrade.advisor.host.sources import AdviceSource, Live, Replayed
-from jaxtrade.advisor.host.types import Question
 from jaxtrade.config.service import ServiceOptions
 from jaxtrade.errors import ConfigError, DataError
 from tests.advisor.asking import SOON
@@ -32,9 +29,7 @@ def lives():
     """Maker of live sources, which are stopped at the end."""
     made: list[Live] = []
 
-    def make(
-        service: object, question_of: Callable[[int], Question] = question, **more: object
-    ) -> Live:
+    def make(service, question_of=question, **more):
         made.append(Live(service, question_of, **more))  # type: ignore[arg-type]
         return made[-1]
 
@@ -43,7 +38,7 @@ def lives():
         live.stop()
 
 
-def test_answers_become_rows_of_float32(lives) -> None:
+def test_answers_become_rows_of_float32(lives):
     service = HandService()
     live = lives(service)
     service.ready.append((5, ADVICE._replace(confidence=0.1)))
@@ -54,7 +49,7 @@ def test_answers_become_rows_of_float32(lives) -> None:
     assert live.take(0, 0, 4) == []
 
 
-def test_answers_are_heard_as_they_become_rows(lives) -> None:
+def test_answers_are_heard_as_they_become_rows(lives):
     service, heard = HandService(), list[tuple[int, object]]()
     lives(service, heard=lambda bar, advice: heard.append((bar, advice)))
     service.ready.extend([(5, ADVICE), (6, ADVICE._replace(confidence=float("nan"))), (7, ADVICE)])
@@ -62,7 +57,7 @@ def test_answers_are_heard_as_they_become_rows(lives) -> None:
     assert heard == [(5, ADVICE), (7, ADVICE)]  # what is no row was not seen by the run either
 
 
-def test_two_answers_about_a_bar_come_one_after_the_other(lives) -> None:
+def test_two_answers_about_a_bar_come_one_after_the_other(lives):
     service = HandService()
     live = lives(service)
     for bar, confidence in [(1, 0.1), (1, 0.2), (2, 0.3), (1, 0.4), (3, 0.5), (2, 0.6)]:
@@ -73,7 +68,7 @@ def test_two_answers_about_a_bar_come_one_after_the_other(lives) -> None:
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), 1e39, "0.9", None])
-def test_what_is_no_float32_is_left_out(lives, number: object) -> None:
+def test_what_is_no_float32_is_left_out(lives, number):
     service, reported = HandService(), list[str]()
     live = lives(service, tell=reported.append)
     service.ready.extend(
@@ -85,7 +80,7 @@ def test_what_is_no_float32_is_left_out(lives, number: object) -> None:
     assert len(reported) == 1
 
 
-def test_rows_beyond_what_is_made_ready_stay_with_the_service(lives) -> None:
+def test_rows_beyond_what_is_made_ready_stay_with_the_service(lives):
     service = HandService()
     live = lives(service, ahead=10)
     service.ready.extend((bar, ADVICE) for bar in range(25))
@@ -98,7 +93,7 @@ def test_rows_beyond_what_is_made_ready_stay_with_the_service(lives) -> None:
     assert got == list(range(25))
 
 
-def test_one_submission_per_call_also_of_nothing(lives) -> None:
+def test_one_submission_per_call_also_of_nothing(lives):
     service = HandService()
     live = lives(service)
     live.want([(1, 1.0), (2, 2.0)])
@@ -107,7 +102,7 @@ def test_one_submission_per_call_also_of_nothing(lives) -> None:
     assert service.batches[0][1] == (question(2), 2.0)
 
 
-def test_a_bar_is_made_a_question_once(lives, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bar_is_made_a_question_once(lives, monkeypatch):
     monkeypatch.setattr(sources, "_MOST_QUESTIONS", 3)
     service, made = HandService(), list[int]()
     live = lives(service, lambda bar: made.append(bar) or question(bar))
@@ -117,10 +112,10 @@ def test_a_bar_is_made_a_question_once(lives, monkeypatch: pytest.MonkeyPatch) -
     assert made == [1, 2, 3, 4, 1]
 
 
-def test_a_bar_without_a_question_is_skipped_for_good(lives) -> None:
+def test_a_bar_without_a_question_is_skipped_for_good(lives):
     tried, reported, service = list[int](), list[str](), HandService()
 
-    def question_of(bar: int) -> Question:
+    def question_of(bar):
         tried.append(bar)
         if bar in (1, 2):
             raise DataError("no close")
@@ -148,7 +143,7 @@ def test_a_bar_without_a_question_is_skipped_for_good(lives) -> None:
     assert "CANARY" not in str(reported)
 
 
-def test_bars_in_flight_are_those_without_a_row(lives, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bars_in_flight_are_those_without_a_row(lives, monkeypatch):
     monkeypatch.setattr(sources, "_MOST_OPEN", 3)
     service = HandService()
     live = lives(service)
@@ -164,15 +159,15 @@ def test_bars_in_flight_are_those_without_a_row(lives, monkeypatch: pytest.Monke
 class Blocked(HandService):
     """Whose `submit` does not return before the test is over."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.gate = threading.Event()
 
-    def submit(self, wanted: object) -> None:
+    def submit(self, wanted):
         self.gate.wait(60)
 
 
-def no_wait(bridge: Bridge, calls: int = 1000) -> float:
+def no_wait(bridge, calls=1000):
     """The longest of many exchanges, in seconds."""
     longest = 0.0
     for update in range(calls):
@@ -183,7 +178,7 @@ def no_wait(bridge: Bridge, calls: int = 1000) -> float:
     return longest
 
 
-def test_a_submission_that_hangs_holds_nobody_up() -> None:
+def test_a_submission_that_hangs_holds_nobody_up():
     service = Blocked()
     live = Live(service, question, tell=[].append)
     bridge = Bridge(live, 100, 4)
@@ -202,10 +197,10 @@ def test_a_submission_that_hangs_holds_nobody_up() -> None:
     service.gate.set()
 
 
-def test_a_question_that_hangs_holds_nobody_up() -> None:
+def test_a_question_that_hangs_holds_nobody_up():
     gate, reported = threading.Event(), list[str]()
 
-    def hangs(bar: int) -> Question:
+    def hangs(bar):
         gate.wait(60)
         return question(bar)
 
@@ -221,7 +216,7 @@ def test_a_question_that_hangs_holds_nobody_up() -> None:
     gate.set()
 
 
-def test_a_stop_leaves_unasked_what_still_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stop_leaves_unasked_what_still_waits(monkeypatch):
     monkeypatch.setattr(sources, "_PAUSE_S", 0.05)
     reported, service = list[str](), HandService()
     live = Live(service, question, tell=reported.append)
@@ -235,12 +230,12 @@ def test_a_stop_leaves_unasked_what_still_waits(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("error", [RuntimeError, SystemExit])
-def test_a_service_that_raises_is_contained(lives, error: type[BaseException]) -> None:
+def test_a_service_that_raises_is_contained(lives, error):
     class Broken(HandService):
-        def submit(self, wanted: object) -> None:
+        def submit(self, wanted):
             raise error("sk-CANARY")
 
-        def take(self, most: int) -> list:
+        def take(self, most):
             raise error("sk-CANARY")
 
     reported: list[str] = []
@@ -253,7 +248,7 @@ def test_a_service_that_raises_is_contained(lives, error: type[BaseException]) -
     assert "CANARY" not in str(reported)
 
 
-def test_stop_with_a_hung_backend_takes_3_s_at_most(tmp_path: Path) -> None:
+def test_stop_with_a_hung_backend_takes_3_s_at_most(tmp_path):
     slow = make_backend("mock:slow/mock:random", {"seconds": float("inf")})
     options = ServiceOptions(workers=4, deadline_s=60.0)
     bridge = Bridge(
@@ -269,7 +264,7 @@ def test_stop_with_a_hung_backend_takes_3_s_at_most(tmp_path: Path) -> None:
     assert imbalance(bridge.statistics()) == 0
 
 
-def test_every_answer_is_handed_out_once_and_replays(tmp_path: Path) -> None:
+def test_every_answer_is_handed_out_once_and_replays(tmp_path):
     """Conservation from the service to the table, and the replay, delta for delta."""
     T, M = 400, 32
     service = AdviceService(Random(seed=1), ServiceOptions(workers=3))
@@ -305,7 +300,7 @@ def test_every_answer_is_handed_out_once_and_replays(tmp_path: Path) -> None:
     assert replay.memory()["in_flight"] == []
 
 
-def test_nobody_says_nothing() -> None:
+def test_nobody_says_nothing():
     bridge = Bridge(AdviceSource(), 100, 4)
     bridge.wanted(np.array([1]), np.array([1.0]))
     assert seen(bridge, range(3)) == [(0, {})] * 3

@@ -5,10 +5,6 @@ something else.
 from __future__ import annotations
 
 import sqlite3
-from pathlib import Path
-from typing import Any
-
-import pytest
 
 from jaxtrade.advisor.host import paid
 from jaxtrade.advisor.host.paid import AdviceCache, Caps, Ledger, Spend, is_busy
@@ -23,13 +19,13 @@ MAKE_LEDGER = (
 )
 
 
-def meet(monkeypatch: pytest.MonkeyPatch, path: Path, script: str) -> list[bool]:
+def meet(monkeypatch, path, script):
     """From now on, another connection runs `script` just before the first look at a file's tables.
     Returns a list that will say whether it could: it cannot while the reader holds the file."""
     could: list[bool] = []
 
     class Meeting(sqlite3.Connection):
-        def execute(self, sql: str, *arguments: Any) -> sqlite3.Cursor:
+        def execute(self, sql, *arguments):
             if "sqlite_master" in sql and not could:
                 other = CONNECT(path, timeout=0.0, isolation_level=None)
                 try:
@@ -49,16 +45,14 @@ def meet(monkeypatch: pytest.MonkeyPatch, path: Path, script: str) -> list[bool]
     return could
 
 
-def test_the_script_makes_a_cache(tmp_path: Path) -> None:
+def test_the_script_makes_a_cache(tmp_path):
     path, messages = tmp_path / "cache.sqlite", list[str]()
     CONNECT(path, isolation_level=None).executescript(MAKE_CACHE)
     AdviceCache(path, messages.append).open()
     assert messages == []
 
 
-def test_a_cache_that_another_process_makes_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_that_another_process_makes_meanwhile(tmp_path, monkeypatch):
     path, messages = tmp_path / "cache.sqlite", list[str]()
     could = meet(monkeypatch, path, MAKE_CACHE)
     opened = AdviceCache(path, messages.append)
@@ -68,9 +62,7 @@ def test_a_cache_that_another_process_makes_meanwhile(
     assert opened.count() == 0
 
 
-def test_a_ledger_that_another_process_makes_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_ledger_that_another_process_makes_meanwhile(tmp_path, monkeypatch):
     path = tmp_path / "ledger.sqlite"
     could = meet(monkeypatch, path, MAKE_LEDGER)
     opened = Ledger(path, Caps())

@@ -10,7 +10,7 @@ from jaxtrade.advisor.host.statistics import EDGES, Histogram, Statistics
 from tests.advisor.balance import PLACES, imbalance
 
 
-def test_buckets_are_logarithmic_and_closed_above() -> None:
+def test_buckets_are_logarithmic_and_closed_above():
     histogram = Histogram()
     for seconds in (0.0, 0.001, 0.00101, 0.01, 1.0, 100.0, 100.1, 5000.0):
         histogram.add(seconds)
@@ -23,7 +23,7 @@ def test_buckets_are_logarithmic_and_closed_above() -> None:
     assert (histogram.longest, len(EDGES)) == (5000.0, 26)
 
 
-def test_quantiles_are_upper_edges_and_never_above_the_longest() -> None:
+def test_quantiles_are_upper_edges_and_never_above_the_longest():
     histogram = Histogram()
     assert histogram.quantile(0.5) is None
     for _ in range(98):
@@ -35,7 +35,7 @@ def test_quantiles_are_upper_edges_and_never_above_the_longest() -> None:
     assert histogram.quantile(1.0) == 700.0
 
 
-def test_the_law_finds_what_is_lost_and_what_is_counted_twice() -> None:
+def test_the_law_finds_what_is_lost_and_what_is_counted_twice():
     counts = Statistics(
         submitted=9, deduped=1, cache_hit=1, done=1, failed=1, expired=1, dropped=1, poisoned=1
     )
@@ -46,12 +46,12 @@ def test_the_law_finds_what_is_lost_and_what_is_counted_twice() -> None:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_the_law_counts_every_place(place: str) -> None:
+def test_the_law_counts_every_place(place):
     snapshot = Statistics(submitted=1).snapshot(0, 0)
     assert imbalance(snapshot | {place: 1}) == 0
 
 
-def test_counts_do_not_grow_with_what_they_count() -> None:
+def test_counts_do_not_grow_with_what_they_count():
     """The old one kept every confidence and every latency in a list."""
     counts = Statistics()
     for number in range(2000):
@@ -60,7 +60,7 @@ def test_counts_do_not_grow_with_what_they_count() -> None:
     assert not [name for name, value in vars(counts).items() if isinstance(value, list)]
 
 
-def test_a_snapshot_is_json_and_shares_nothing() -> None:
+def test_a_snapshot_is_json_and_shares_nothing():
     counts = Statistics()
     counts.failures["schema"] += 1
     counts.http[503] += 2
@@ -76,7 +76,7 @@ def test_a_snapshot_is_json_and_shares_nothing() -> None:
     assert sum(found["latency"]["counts"]) == 0
 
 
-def test_buckets_of_ones_own() -> None:
+def test_buckets_of_ones_own():
     histogram = Histogram((1e-6, 1e-5))
     for seconds in (5e-7, 5e-6, 4e-5):
         histogram.add(seconds)

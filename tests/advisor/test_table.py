@@ -27,7 +27,7 @@ from jaxtrade.advisor.table import (
 BARS = 100
 
 
-def delta(bars: list[int], version: int, size: int = 4, side: float = 1.0) -> Delta:
+def delta(bars, version, size=4, side=1.0):
     rows = np.zeros((size, 6), np.float32)
     where = np.full(size, BARS, np.int32)
     for i, bar in enumerate(bars):
@@ -36,7 +36,7 @@ def delta(bars: list[int], version: int, size: int = 4, side: float = 1.0) -> De
     return Delta(where, rows, np.array(version, np.int32))
 
 
-def test_rows_are_written_by_bar_and_padding_is_dropped() -> None:
+def test_rows_are_written_by_bar_and_padding_is_dropped():
     table = received(empty_table(BARS), delta([3, 99], 1))
     assert np.flatnonzero(table.version).tolist() == [3, 99]
     assert table.rows[99].tolist() == pytest.approx([0, 1, 0, 0.7, 0.2, 99])
@@ -54,7 +54,7 @@ def test_rows_are_written_by_bar_and_padding_is_dropped() -> None:
 
 
 @pytest.mark.slow
-def test_advice_is_read_a_lag_later_and_never_across_a_session_or_beyond_its_age() -> None:
+def test_advice_is_read_a_lag_later_and_never_across_a_session_or_beyond_its_age():
     starts = session_starts(
         np.array([0, 10, 16]), np.array([8, 14, 98]), BARS
     )  # 0..9, 10..15, 16..99
@@ -85,14 +85,14 @@ def test_advice_is_read_a_lag_later_and_never_across_a_session_or_beyond_its_age
     assert not bool(look_up(view, jnp.int32(15), True).valid)
 
 
-def test_a_session_reaches_to_its_flat_bar_and_bars_between_sessions_are_in_none() -> None:
+def test_a_session_reaches_to_its_flat_bar_and_bars_between_sessions_are_in_none():
     starts = session_starts(np.array([2, 7]), np.array([3, 7]), 10)
     assert starts.tolist() == [10, 10, 2, 2, 2, 10, 10, 7, 7, 10]
     view = make_view(empty_table(10), starts)
     assert view.source.tolist() == [-1, -1, 2, 3, 4, -1, -1, 7, 8, -1]
 
 
-def plain_hash(*words: int) -> int:
+def plain_hash(*words):
     h = 0
     for word in words:
         h = (h ^ (word % 2**32)) * 0xCC9E2D51 % 2**32
@@ -102,7 +102,7 @@ def plain_hash(*words: int) -> int:
     return h
 
 
-def test_which_bar_is_read_is_that_of_a_plain_loop() -> None:
+def test_which_bar_is_read_is_that_of_a_plain_loop():
     """Every bar of three sessions against Python integers: lag, session and age."""
     sessions, latency, seed, max_age = [(0, 30), (32, 60), (62, 97)], (0, 3, 12, 40), 11, 12
     starts = session_starts(*np.array(sessions).T, BARS)
@@ -116,7 +116,7 @@ def test_which_bar_is_read_is_that_of_a_plain_loop() -> None:
     assert 10 < expected.count(-1) < 90
 
 
-def test_lags_are_drawn_by_bar_from_the_list() -> None:
+def test_lags_are_drawn_by_bar_from_the_list():
     size = 20_000
     rows, nothing = np.arange(size), np.zeros(size, np.int32)
     lags = rows - np.asarray(
@@ -136,7 +136,7 @@ def test_lags_are_drawn_by_bar_from_the_list() -> None:
     assert len(lag_list((4,))) == LAGS
 
 
-def test_what_is_kept_back_depends_on_the_episode_and_the_bar() -> None:
+def test_what_is_kept_back_depends_on_the_episode_and_the_bar():
     view = make_view(empty_table(BARS), np.zeros(BARS, np.int32), drop_episode=0.25, drop_bar=0.5)
     shut = jax.vmap(
         jax.vmap(lambda episode, row: dropped(view, jnp.uint32(5), episode, row), (None, 0)),
@@ -150,11 +150,11 @@ def test_what_is_kept_back_depends_on_the_episode_and_the_bar() -> None:
 
 @given(st.lists(st.integers(-(2**31), 2**31 - 1), min_size=1, max_size=4))
 @settings(deadline=None, max_examples=25)
-def test_the_hash_is_that_of_plain_integers(words: list[int]) -> None:
+def test_the_hash_is_that_of_plain_integers(words):
     assert int(mixed(*(jnp.int32(word) for word in words))) == plain_hash(*words)
 
 
-def test_the_most_wanted_bars_without_advice_come_first() -> None:
+def test_the_most_wanted_bars_without_advice_come_first():
     want = jnp.zeros(BARS).at[jnp.array([5, 6, 7, 8])].set(jnp.array([1.0, 4.0, 3.0, 2.0]))
     table = received(empty_table(BARS), delta([6], 1))
     bars, weight = demand(want, jnp.ones(BARS, bool).at[8].set(False), table.version, 3)
@@ -162,7 +162,7 @@ def test_the_most_wanted_bars_without_advice_come_first() -> None:
     assert weight.tolist() == [3.0, 1.0, 0.0]
 
 
-def test_a_direction_needs_the_largest_logit() -> None:
+def test_a_direction_needs_the_largest_logit():
     logits = jnp.array([[0, 2, 0], [0, 0, 2], [2, 0, 0], [0, 0, 0], [0, 2, 2]], jnp.float32)
     seen = AdviceSeen(jnp.concatenate([logits, jnp.ones((5, 3))], axis=1), jnp.ones(5, jnp.int32))
     assert seen.direction.tolist() == [1, -1, 0, 0, 0]

@@ -15,14 +15,14 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
 from jaxtrade.advisor.host.registry import make_backend
-from jaxtrade.advisor.host.types import Answer, Backend, Failure
+from jaxtrade.advisor.host.types import Backend, Failure
 from tests.advisor.asking import SOON, question
 
 pytest.importorskip("httpx")
@@ -52,14 +52,14 @@ class Server(NamedTuple):
     model: str
 
 
-def documented(folder: Path) -> list[str]:
+def documented(folder):
     """The page's command for another folder."""
     page = (ROOT / "docs" / "advisor.md").read_text(encoding="utf-8")
     [line] = re.findall(r"^transformers serve .*$", page, re.MULTILINE)
     return [str(folder) if part.startswith("/models/") else part for part in shlex.split(line)[1:]]
 
 
-def is_up(port: int) -> bool:
+def is_up(port):
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=1):
             return True
@@ -68,7 +68,7 @@ def is_up(port: int) -> bool:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models") / "tiny-random"
     folder.mkdir()
     own = {
@@ -106,10 +106,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture
-def make(server: Server) -> Iterator[Make]:
+def make(server):
     made: list[Backend] = []
 
-    def new(**options: Any) -> Backend:
+    def new(**options):
         made.append(make_backend(server.url, {"model": server.model, "max_tokens": 40, **options}))
         return made[-1]
 
@@ -118,15 +118,13 @@ def make(server: Server) -> Iterator[Make]:
         backend.close()
 
 
-def ask(backend: Backend, bar: int = 0, seconds: float = PATIENCE) -> Answer:
+def ask(backend, bar=0, seconds=PATIENCE):
     asked = question()._replace(prompt=f"{question().prompt}{bar}")
     return backend.answer(asked, time.monotonic() + seconds)
 
 
 @pytest.mark.parametrize("structured", ["json_schema", "json_object", "none"])
-def test_every_request_is_accepted_and_its_text_is_checked(
-    make: Make, server: Server, structured: str
-) -> None:
+def test_every_request_is_accepted_and_its_text_is_checked(make, server, structured):
     answer = ask(make(structured=structured))
     assert (answer.advice, answer.status) == (None, 200)
     assert answer.failure in (Failure.PARSE, Failure.TOO_LARGE, Failure.EMPTY)
@@ -137,7 +135,7 @@ def test_every_request_is_accepted_and_its_text_is_checked(
     assert 1 <= answer.completion_tokens <= 40
 
 
-def test_greedy_decoding_repeats_itself_and_so_does_a_seed(make: Make) -> None:
+def test_greedy_decoding_repeats_itself_and_so_does_a_seed(make):
     greedy = make()
     assert ask(greedy).raw == ask(greedy).raw != ""
     sampled = make(
@@ -146,13 +144,13 @@ def test_greedy_decoding_repeats_itself_and_so_does_a_seed(make: Make) -> None:
     assert ask(sampled).raw == ask(sampled).raw != ask(greedy).raw
 
 
-def test_another_model_is_refused_with_the_reason(make: Make) -> None:
+def test_another_model_is_refused_with_the_reason(make):
     answer = ask(make(model="another"))
     assert (answer.advice, answer.status, answer.retryable) == (None, 400, False)
     assert "pinned to" in answer.detail
 
 
-def test_a_deadline_holds(make: Make) -> None:
+def test_a_deadline_holds(make):
     began = time.monotonic()
     answer = ask(make(max_tokens=300), 0, 0.3)
     assert time.monotonic() - began < SOON

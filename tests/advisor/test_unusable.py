@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -25,11 +24,11 @@ from jaxtrade.advisor.host.replies import (
 )
 from jaxtrade.advisor.host.schema import parse_advice
 from jaxtrade.advisor.host.service import AdviceService
-from jaxtrade.advisor.host.types import Answer, Failure
+from jaxtrade.advisor.host.types import Failure
 from jaxtrade.config.service import ServiceOptions
 from tests.advisor.asking import SOON
 from tests.advisor.balance import imbalance
-from tests.advisor.servers import GOOD, FaultServer, Step, Wire, advises, completion, reply, says
+from tests.advisor.servers import GOOD, FaultServer, Step, advises, completion, reply, says
 from tests.advisor.service_parts import CANARY, HandClock, bad, good, question, until
 from tests.advisor.test_desk import Office
 from tests.messages import missing
@@ -68,7 +67,7 @@ SERVER = {"structured": "json_schema", "answer": "json"}
         (bad(Failure.EMPTY, status=200), "empty"),
     ],
 )
-def test_the_reason(answer: Answer, reason: str) -> None:
+def test_the_reason(answer, reason):
     assert is_unusable(answer)
     assert reason_of(answer) == reason
 
@@ -85,7 +84,7 @@ def test_the_reason(answer: Answer, reason: str) -> None:
         bad(Failure.UNSUPPORTED, status=400),
     ],
 )
-def test_what_is_not_an_unusable_answer(answer: Answer) -> None:
+def test_what_is_not_an_unusable_answer(answer):
     assert not is_unusable(answer)
 
 
@@ -115,15 +114,15 @@ def test_what_is_not_an_unusable_answer(answer: Answer) -> None:
         ("json", {"kind": "mine"}, "advisor.template=pipe"),
     ],
 )
-def test_the_remedy_fits(reason: str, identity: dict[str, str], words: str) -> None:
+def test_the_remedy_fits(reason, identity, words):
     assert words in remedy(reason, identity, 256)
 
 
-def test_every_reason_has_words_and_a_remedy() -> None:
+def test_every_reason_has_words_and_a_remedy():
     assert all(WHAT[reason] and remedy(reason, SERVER, 256) for reason in WHAT)
 
 
-def test_the_report_s_line() -> None:
+def test_the_report_s_line():
     assert unusable_lines({}) == unusable_lines({"unusable": {}, "unusable_pauses": 0}) == []
     [line] = unusable_lines({"unusable": {"think": 2, "prose": 1200}, "unusable_pauses": 1})
     assert not missing(line, "1,202 answers", "(1200 prose, 2 think)", "paused 1 time")
@@ -136,7 +135,7 @@ def test_the_report_s_line() -> None:
 # --- the pause, by hand ----------------------------------------------------------------------------------------------
 
 
-def test_asking_pauses_and_probes_with_growing_pauses() -> None:
+def test_asking_pauses_and_probes_with_growing_pauses():
     office = Office(pool=1, unusable_pause_after=N, failed_for_s=1e9, breaker_longest_s=120.0)
     office.want(*range(100))
     for _ in range(N):
@@ -161,7 +160,7 @@ def test_asking_pauses_and_probes_with_growing_pauses() -> None:
     assert not missing(end, "advisor scripted", "asking goes on")
 
 
-def test_the_bound_counts_what_is_in_flight() -> None:
+def test_the_bound_counts_what_is_in_flight():
     """64 workers, and N requests all the same."""
     office = Office(pool=64, unusable_pause_after=N)
     office.want(*range(100))
@@ -171,7 +170,7 @@ def test_the_bound_counts_what_is_in_flight() -> None:
         assert len(office.asked()) == left
 
 
-def test_a_usable_answer_opens_all_workers_and_ends_the_row() -> None:
+def test_a_usable_answer_opens_all_workers_and_ends_the_row():
     office = Office(pool=10, unusable_pause_after=N)
     office.want(*range(100))
     for _ in range(N - 1):
@@ -186,7 +185,7 @@ def test_a_usable_answer_opens_all_workers_and_ends_the_row() -> None:
     assert (office.counts["unusable_state"], office.counts["asked"]) == ("open", N + 10)
 
 
-def test_a_server_in_doubt_gets_one_request_and_its_answer_is_not_reported_again() -> None:
+def test_a_server_in_doubt_gets_one_request_and_its_answer_is_not_reported_again():
     office = Office(pool=4, unusable_pause_after=N, use=Use(goes_on=False, doubted=True))
     office.want(*range(20))
     assert len(office.asked()) == 1
@@ -200,7 +199,7 @@ def test_a_server_in_doubt_gets_one_request_and_its_answer_is_not_reported_again
     assert (office.counts["unusable_state"], len(office.asked())) == ("closed", N - 4)
 
 
-def test_retries_of_unusable_answers_keep_the_bound() -> None:
+def test_retries_of_unusable_answers_keep_the_bound():
     office = Office(pool=4, unusable_pause_after=N, attempts=10, retry_share=1.0, poison_after=100)
     office.want(*range(10))
     for _ in range(200):
@@ -210,7 +209,7 @@ def test_retries_of_unusable_answers_keep_the_bound() -> None:
     assert office.counts["asked"] == N
 
 
-def test_failures_of_the_endpoint_do_not_count_as_unusable() -> None:
+def test_failures_of_the_endpoint_do_not_count_as_unusable():
     office = Office(pool=1, unusable_pause_after=2, breaker_failures=100, failed_for_s=0.0)
     office.want(*range(50))
     office.answer(PROSE)
@@ -227,9 +226,7 @@ def test_failures_of_the_endpoint_do_not_count_as_unusable() -> None:
     st.integers(1, 12),
     st.integers(2, 9),
 )
-def test_a_server_without_a_usable_answer_gets_n_requests(
-    steps: list[str], workers: int, most: int
-) -> None:
+def test_a_server_without_a_usable_answer_gets_n_requests(steps, workers, most):
     office = Office(pool=workers, unusable_pause_after=most, retry_share=1.0, attempts=10)
     hung = 0
     for number, step in enumerate(steps):
@@ -271,7 +268,7 @@ UNUSABLE: dict[str, tuple[Step, str, str]] = {
 class Served:
     """A service on a server, with a clock by hand."""
 
-    def __init__(self, url: str, **options: Any) -> None:
+    def __init__(self, url, **options):
         self.clock, self.lines = HandClock(time.monotonic()), list[str]()
         chosen: dict[str, Any] = {
             "workers": 8,
@@ -289,22 +286,22 @@ class Served:
         self.service.submit([(question(bar), 1.0) for bar in range(60)])
 
     @property
-    def counts(self) -> dict[str, Any]:
+    def counts(self):
         found = self.service.statistics()
         assert imbalance(found) == 0
         return found
 
-    def settles(self, asked: int) -> bool:
+    def settles(self, asked):
         """Whether `asked` requests are made and answered, and no more."""
         return until(lambda: self.counts["asked"] == asked and self.counts["in_flight"] == 0, SOON)
 
 
 @pytest.fixture
-def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Served]]:
+def serve(monkeypatch):
     monkeypatch.setenv("LLM_KEY", CANARY)
     made: list[Served] = []
 
-    def new(url: str, **options: Any) -> Served:
+    def new(url, **options):
         made.append(Served(url, **options))
         return made[-1]
 
@@ -314,7 +311,7 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Served]]:
 
 
 @pytest.mark.parametrize("name", UNUSABLE)
-def test_n_requests_and_the_probes(name: str, serve: Callable[..., Served]) -> None:
+def test_n_requests_and_the_probes(name, serve):
     step, reason, words = UNUSABLE[name]
     with FaultServer(step) as server:
         served = serve(server.url)
@@ -331,7 +328,7 @@ def test_n_requests_and_the_probes(name: str, serve: Callable[..., Served]) -> N
     assert all(line.isprintable() and len(line) < 500 for line in served.lines)
 
 
-def test_a_usable_answer_ends_the_pause(serve: Callable[..., Served]) -> None:
+def test_a_usable_answer_ends_the_pause(serve):
     with FaultServer(*[says("no")] * N, advises()) as server:
         served = serve(server.url)
         assert served.settles(N)
@@ -341,7 +338,7 @@ def test_a_usable_answer_ends_the_pause(serve: Callable[..., Served]) -> None:
     assert "asking goes on" in served.lines[2]
 
 
-def test_the_sample_holds_no_key_and_no_control_characters(serve: Callable[..., Served]) -> None:
+def test_the_sample_holds_no_key_and_no_control_characters(serve):
     with FaultServer(says(f"\x1b[2JMy key is {CANARY}, or {CANARY[:14]}.\n" + "x" * 500)) as server:
         served = serve(server.url)
         assert served.settles(N)
@@ -363,7 +360,7 @@ def test_the_sample_holds_no_key_and_no_control_characters(serve: Callable[..., 
     ],
     ids=["think", "fence", "think and fence", "long reason"],
 )
-def test_what_can_be_used_is_used(text: str, serve: Callable[..., Served]) -> None:
+def test_what_can_be_used_is_used(text, serve):
     with FaultServer(says(text)) as server:
         served = serve(server.url)
         assert until(lambda: served.counts["done"] == 60, SOON)
@@ -376,10 +373,10 @@ def test_what_can_be_used_is_used(text: str, serve: Callable[..., Served]) -> No
 # --- response_format -------------------------------------------------------------------------------------------------
 
 
-def takes_only(*forms: str) -> Step:
+def takes_only(*forms):
     """A server that answers 400 to any other `response_format`."""
 
-    def run(wire: Wire) -> None:
+    def run(wire):
         form = wire.request.body.get("response_format", {}).get("type", "none")
         words = json.dumps(
             {"error": {"message": f"response_format type must be one of {forms}, but got: {form}"}}
@@ -397,9 +394,7 @@ def takes_only(*forms: str) -> Step:
         (("none",), "and json_object (status 400"),
     ],
 )
-def test_a_rejected_response_format_falls_back_and_stays_there(
-    forms: tuple[str, ...], said: str, serve: Callable[..., Served]
-) -> None:
+def test_a_rejected_response_format_falls_back_and_stays_there(forms, said, serve):
     with FaultServer(takes_only(*forms)) as server:
         served = serve(server.url)
         assert until(lambda: served.counts["done"] == 60, SOON)
@@ -417,8 +412,8 @@ def test_a_rejected_response_format_falls_back_and_stays_there(
     assert served.counts["breaker"] == "closed"
 
 
-def test_a_fall_back_keeps_the_identity_and_checks_answers_as_before() -> None:
-    def run(wire: Wire) -> None:
+def test_a_fall_back_keeps_the_identity_and_checks_answers_as_before():
+    def run(wire):
         form = "response_format" in wire.request.body
         (reply(400, '{"error": "no response_format"}') if form else advises(confidence=7.0))(wire)
 
@@ -431,7 +426,7 @@ def test_a_fall_back_keeps_the_identity_and_checks_answers_as_before() -> None:
     assert backend.identity() == before
 
 
-def test_a_server_that_rejects_every_form_is_an_outage(serve: Callable[..., Served]) -> None:
+def test_a_server_that_rejects_every_form_is_an_outage(serve):
     with FaultServer(takes_only()) as server:
         served = serve(server.url, workers=4)
         assert until(

@@ -5,7 +5,6 @@ its text.
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -18,13 +17,13 @@ from tests.advisor.markets import config
 TEXT = "{symbol} at {time} costs {close}.\n{levels}\n{{as it is}}\n{answer_format}\n"
 
 
-def written(folder: Path, text: str, name: str = "mine.txt") -> Path:
+def written(folder, text, name="mine.txt"):
     path = folder / name
     path.write_text(text)
     return path
 
 
-def test_its_prompt(tmp_path: Path) -> None:
+def test_its_prompt(tmp_path):
     found = made_book(f"advisor.template={written(tmp_path, TEXT)}")
     prompt = found.question(240 + 44).prompt
     assert prompt.startswith(
@@ -40,7 +39,7 @@ def test_its_prompt(tmp_path: Path) -> None:
     ("head", "form", "rest"),
     [("answer: pipe\n", "pipe", PIPE_FORM), ("answer:json\n", "json", JSON_FORM)],
 )
-def test_the_form_may_be_stated(head: str, form: str, rest: str, tmp_path: Path) -> None:
+def test_the_form_may_be_stated(head, form, rest, tmp_path):
     plain = read_template(written(tmp_path, head + "{close}\n"))
     assert (plain.answer, plain.text) == (form, "{close}\n")
     full = made_book(
@@ -49,8 +48,8 @@ def test_the_form_may_be_stated(head: str, form: str, rest: str, tmp_path: Path)
     assert full.prompt == "1602.25 " + rest.rstrip("\n")
 
 
-def test_its_version_is_that_of_its_text(tmp_path: Path) -> None:
-    def version(text: str, *overrides: str, name: str = "mine.txt") -> str:
+def test_its_version_is_that_of_its_text(tmp_path):
+    def version(text, *overrides, name="mine.txt"):
         chosen = made_config(f"advisor.template={written(tmp_path, text, name)}", *overrides)
         return choose(chosen.advisor).template.version
 
@@ -86,20 +85,20 @@ def test_its_version_is_that_of_its_text(tmp_path: Path) -> None:
         ("{close}" * 20_000, "at most 100,000"),
     ],
 )
-def test_a_wrong_template_is_named(text: str, words: str, tmp_path: Path) -> None:
+def test_a_wrong_template_is_named(text, words, tmp_path):
     path = written(tmp_path, text)
     with pytest.raises(ConfigError, match=re.escape(f"{path}: ")) as caught:
         read_template(path)
     assert words in str(caught.value)
 
 
-def test_a_feed_that_it_shows_must_be_given(tmp_path: Path) -> None:
+def test_a_feed_that_it_shows_must_be_given(tmp_path):
     path = written(tmp_path, "{close}\n{news}\n{answer_format}")
     with pytest.raises(ConfigError, match=r"line 2: \{news\} needs"):
         choose(made_config(f"advisor.template={path}").advisor)
 
 
-def test_it_is_checked_before_the_market_is_read(tmp_path: Path) -> None:
+def test_it_is_checked_before_the_market_is_read(tmp_path):
     with pytest.raises(DataError, match=r"absent\.txt: cannot be"):
         preflight.check_names(
             config(f"advisor.template={tmp_path / 'absent.txt'}", kind="mock:random")

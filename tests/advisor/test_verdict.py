@@ -11,7 +11,7 @@ from jaxtrade.advisor.host.types import Advice, Answer, Failure
 from tests.advisor.service_parts import ADVICE, bad, good
 
 
-def test_good_advice_is_healthy() -> None:
+def test_good_advice_is_healthy():
     assert verdict_of(good()) == (True, False, "", False)
 
 
@@ -38,11 +38,11 @@ def test_good_advice_is_healthy() -> None:
         (bad(Failure.TOO_LARGE), (True, False, "too_large", False)),
     ],
 )
-def test_failures(answer: Answer, expected: tuple[object, ...]) -> None:
+def test_failures(answer, expected):
     assert verdict_of(answer) == expected
 
 
-def test_every_failure_is_judged() -> None:
+def test_every_failure_is_judged():
     assert all(verdict_of(bad(failure)) for failure in Failure)
 
 
@@ -64,7 +64,7 @@ def test_every_failure_is_judged() -> None:
         {"horizon": True},
     ],
 )
-def test_unusable_advice_is_a_failure_and_no_opinion(wrong: dict[str, object]) -> None:
+def test_unusable_advice_is_a_failure_and_no_opinion(wrong):
     """The old parsers turned "85 %" into 0.0 and 42 into 1.0; here it is absence."""
     advice = Advice(**(ADVICE._asdict() | wrong))
     answer = checked(good()._replace(advice=advice))
@@ -72,17 +72,17 @@ def test_unusable_advice_is_a_failure_and_no_opinion(wrong: dict[str, object]) -
     assert (answer.advice, answer.failure) == (None, Failure.SCHEMA)
 
 
-def test_an_answer_with_neither_advice_nor_failure_is_empty() -> None:
+def test_an_answer_with_neither_advice_nor_failure_is_empty():
     assert checked(Answer(None)).failure is Failure.EMPTY
     assert checked(good()) == good()
 
 
 @pytest.mark.parametrize("tokens", [-5, 10**30, 2.5, None, True])
-def test_a_usage_that_cannot_be_is_unknown(tokens: object) -> None:
+def test_a_usage_that_cannot_be_is_unknown(tokens):
     """A negative one would give budget back."""
     assert checked(good()._replace(prompt_tokens=tokens)) == good(0, 0)
 
 
-def test_messages_hold_no_control_characters_and_end() -> None:
+def test_messages_hold_no_control_characters_and_end():
     assert one_line("a\x1b[2Jb\nc\u202e") == "a [2Jb c "
     assert one_line("x" * 500) == "x" * 200 + "…"

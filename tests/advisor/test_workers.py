@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
 
 import pytest
 
 from jaxtrade.advisor.host.desk import Finished, Job, WorkerPool
-from jaxtrade.advisor.host.types import Answer, Failure, Question
+from jaxtrade.advisor.host.types import Failure
 from tests.advisor.asking import SOON
 from tests.advisor.service_parts import CANARY, good, question, until
 
@@ -17,27 +16,25 @@ from tests.advisor.service_parts import CANARY, good, question, until
 class Bench:
     """A pool of 2, what it posted, and a gate that holds its backend."""
 
-    def __init__(
-        self, answer: Callable[[Question, float], Answer] | None = None, size: int = 2
-    ) -> None:
+    def __init__(self, answer=None, size=2):
         self.gate = threading.Event()
         self.holding = threading.Semaphore(0)
         self.posted: list[Finished] = []
         self.pool = WorkerPool(answer or self.held, size, 0.05, time.monotonic, self.posted.append)
 
-    def held(self, asked: Question, deadline: float) -> Answer:
+    def held(self, asked, deadline):
         self.holding.release()
         self.gate.wait(30)
         return good(model=f"{asked.bar}")
 
-    def start(self, number: int, deadline: float = 60.0) -> Job:
+    def start(self, number, deadline=60.0):
         job = Job(number, question(number), time.monotonic() + deadline)
         self.pool.start(job)
         return job
 
 
 @pytest.fixture
-def bench() -> Iterator[Bench]:
+def bench():
     bench = Bench()
     yield bench
     bench.gate.set()
@@ -45,7 +42,7 @@ def bench() -> Iterator[Bench]:
     assert bench.pool.join(5)
 
 
-def test_answers_come_back_with_their_own_question_and_latency(bench: Bench) -> None:
+def test_answers_come_back_with_their_own_question_and_latency(bench):
     jobs = [bench.start(number) for number in (1, 2)]
     assert bench.pool.free == 0
     assert all(bench.holding.acquire(timeout=30) for _ in jobs)
@@ -62,7 +59,7 @@ def test_answers_come_back_with_their_own_question_and_latency(bench: Bench) -> 
     assert bench.pool.free == 2
 
 
-def test_a_stuck_worker_is_given_up_after_the_grace_and_replaced(bench: Bench) -> None:
+def test_a_stuck_worker_is_given_up_after_the_grace_and_replaced(bench):
     job = bench.start(1, deadline=0.0)
     now = time.monotonic()
     assert bench.pool.lost(job.deadline + 0.05) == []
@@ -74,7 +71,7 @@ def test_a_stuck_worker_is_given_up_after_the_grace_and_replaced(bench: Bench) -
     assert until(lambda: bench.pool.threads == 2)
 
 
-def test_replacements_end_after_as_many_as_there_are_workers(bench: Bench) -> None:
+def test_replacements_end_after_as_many_as_there_are_workers(bench):
     """Threads stay bounded (I4) when the backend hangs for ever."""
     for number in range(3):
         assert not bench.pool.short
@@ -84,8 +81,8 @@ def test_replacements_end_after_as_many_as_there_are_workers(bench: Bench) -> No
     assert bench.pool.short
 
 
-def test_an_exception_is_contained_and_holds_no_secret() -> None:
-    def raises(asked: Question, deadline: float) -> Answer:
+def test_an_exception_is_contained_and_holds_no_secret():
+    def raises(asked, deadline):
         raise RuntimeError(f"wrong key {CANARY}")
 
     bench = Bench(raises)
@@ -103,8 +100,8 @@ def test_an_exception_is_contained_and_holds_no_secret() -> None:
 
 
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit])
-def test_a_dead_worker_is_replaced(error: type[BaseException]) -> None:
-    def dies(asked: Question, deadline: float) -> Answer:
+def test_a_dead_worker_is_replaced(error):
+    def dies(asked, deadline):
         raise error
 
     bench = Bench(dies)
@@ -119,7 +116,7 @@ def test_a_dead_worker_is_replaced(error: type[BaseException]) -> None:
     assert bench.pool.join(5)
 
 
-def test_what_is_no_answer_is_contained() -> None:
+def test_what_is_no_answer_is_contained():
     bench = Bench(lambda asked, deadline: None)  # type: ignore[arg-type,return-value]
     bench.start(1)
     assert until(lambda: bool(bench.posted))
@@ -128,7 +125,7 @@ def test_what_is_no_answer_is_contained() -> None:
     assert bench.pool.join(5)
 
 
-def test_stop_ends_idle_threads_at_once_and_replaces_none(bench: Bench) -> None:
+def test_stop_ends_idle_threads_at_once_and_replaces_none(bench):
     bench.pool.stop()
     began = time.monotonic()
     assert bench.pool.join(5)
@@ -137,7 +134,7 @@ def test_stop_ends_idle_threads_at_once_and_replaces_none(bench: Bench) -> None:
     assert (bench.pool.threads, bench.pool.short) == (0, False)
 
 
-def test_join_does_not_wait_longer_than_reported(bench: Bench) -> None:
+def test_join_does_not_wait_longer_than_reported(bench):
     bench.start(1)
     bench.pool.stop()
     began = time.monotonic()
@@ -145,6 +142,6 @@ def test_join_does_not_wait_longer_than_reported(bench: Bench) -> None:
     assert time.monotonic() - began < SOON
 
 
-def test_threads_are_daemons(bench: Bench) -> None:
+def test_threads_are_daemons(bench):
     bench.start(1)
     assert [thread.daemon for thread in bench.pool._threads] == [True, True]

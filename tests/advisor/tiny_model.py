@@ -19,7 +19,7 @@ CONTEXT = 4096
 TEMPLATE = "{% for message in messages %}{{ message['content'] }}\n{% endfor %}"
 
 
-def write_model(path: Path, seed: int = 0) -> Path:
+def write_model(path, seed=0):
     """Write the file (about 0.5 MB). Needs gguf."""
     import gguf
 
@@ -51,10 +51,10 @@ def write_model(path: Path, seed: int = 0) -> Path:
     writer.add_eos_token_id(2)
     writer.add_chat_template(TEMPLATE)
 
-    def weight(name: str, *shape: int) -> None:
+    def weight(name, *shape):
         writer.add_tensor(name, rng.normal(0, 0.1, shape).astype(np.float32))
 
-    def ones(name: str) -> None:
+    def ones(name):
         writer.add_tensor(name, np.ones(WIDTH, np.float32))
 
     weight("token_embd.weight", VOCABULARY, WIDTH)
@@ -75,7 +75,7 @@ def write_model(path: Path, seed: int = 0) -> Path:
     return path
 
 
-def serve(path: Path, port: int, key: str, seconds: float) -> None:
+def serve(path, port, key, seconds):
     """Serve the model on loopback, and end after `seconds` whatever happens. Needs xllamacpp."""
     import xllamacpp
 

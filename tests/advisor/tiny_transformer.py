@@ -12,7 +12,7 @@ from pathlib import Path
 CONTEXT = 4096
 
 
-def write_model(folder: Path) -> None:
+def write_model(folder):
     """Write configuration, tokenizer and safetensors."""
     import torch  # pyright: ignore[reportMissingImports]
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers  # pyright: ignore[reportMissingImports]

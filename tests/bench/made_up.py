@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
 
 STAMP = {
     "command": "jaxtrade bench env_step",
@@ -18,7 +16,7 @@ STAMP = {
 }
 
 
-def side(rate: float, **more: Any) -> dict[str, Any]:
+def side(rate, **more):
     """As `harness.summary` gives it; 10 % around the median, and twice as fast by the wall
     clock.
     """
@@ -33,7 +31,7 @@ def side(rate: float, **more: Any) -> dict[str, Any]:
     }
 
 
-def env_step(rate: float = 4_321_000.0, **changed: Any) -> dict[str, Any]:
+def env_step(rate=4_321_000.0, **changed):
     """Sides, a time, ratios, other figures and a side left out."""
     return {
         "bench": "env_step",
@@ -65,7 +63,7 @@ def env_step(rate: float = 4_321_000.0, **changed: Any) -> dict[str, Any]:
     } | changed
 
 
-def write(result: dict[str, Any], folder: Path) -> Path:
+def write(result, folder):
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{result['bench']}.json"
     path.write_text(json.dumps(result))

@@ -10,7 +10,6 @@ import signal
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -22,7 +21,7 @@ from tests.bench.made_up import env_step, write
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(tmp_path, monkeypatch):
     folder = tmp_path / "cwd"
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -30,15 +29,15 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def reported(monkeypatch: pytest.MonkeyPatch) -> list[catalogue.Options]:
+def reported(monkeypatch):
     """Benches `one` and `two`, which return what they were reported; `bad` fails. No others."""
     seen: list[catalogue.Options] = []
 
-    def run(options: catalogue.Options) -> dict[str, Any]:
+    def run(options):
         seen.append(options)
         return {key: env_step()[key] for key in ("config", "sides", "ratios")}
 
-    def fail(options: catalogue.Options) -> dict[str, Any]:
+    def fail(options):
         raise RuntimeError("planted")
 
     monkeypatch.setattr(
@@ -63,9 +62,7 @@ def reported(monkeypatch: pytest.MonkeyPatch) -> list[catalogue.Options]:
         (["env_step", "--compare", "."], ["--compare .", "no result of env_step"]),
     ],
 )
-def test_refused_before_anything_runs(
-    argv: list[str], fragments: list[str], here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_refused_before_anything_runs(argv, fragments, here, capsys):
     assert cli.main(["bench", *argv]) == 2
     said = capsys.readouterr()
     assert said.out == ""
@@ -82,17 +79,13 @@ def test_refused_before_anything_runs(
         ('{"bench": "env_step"}', "no quick, stamp"),
     ],
 )
-def test_what_is_no_result_is_refused(
-    text: str, fragment: str, here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_no_result_is_refused(text, fragment, here, capsys):
     (here / "old.json").write_text(text)
     assert cli.main(["bench", "env_step", "--compare", "old.json"]) == 2
     assert fragment in capsys.readouterr().err
 
 
-def test_one_line_of_json_a_table_and_a_file(
-    reported: list[catalogue.Options], here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_line_of_json_a_table_and_a_file(reported, here, capsys):
     assert cli.main(["bench", "one", "--repeats", "9"]) == 0
     said = capsys.readouterr()
     [line] = said.out.splitlines()
@@ -105,16 +98,16 @@ def test_one_line_of_json_a_table_and_a_file(
     assert str(Path("bench/results/one.json")) in said.err
 
 
-def stolen(monkeypatch: pytest.MonkeyPatch, share: float) -> None:
+def stolen(monkeypatch, share):
     monkeypatch.setattr(idle.LEDGER, "worst", lambda: {"share": share, "side": "theirs"})
 
 
 def test_a_busy_machine_is_refused_before_anything_runs(
-    reported: list[catalogue.Options],
-    here: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    reported,
+    here,
+    capsys,
+    monkeypatch,
+):
     monkeypatch.setattr(idle, "load", lambda: 0.31)
     for names in (["one"], ["one", "two"]):
         assert cli.main(["bench", *names]) == 2
@@ -128,11 +121,11 @@ def test_a_busy_machine_is_refused_before_anything_runs(
 
 
 def test_steal_time_during_a_side_keeps_a_result_from_the_disk(
-    reported: list[catalogue.Options],
-    here: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    reported,
+    here,
+    capsys,
+    monkeypatch,
+):
     stolen(monkeypatch, 0.02)
     assert cli.main(["bench", "one"]) == 1
     said = capsys.readouterr()
@@ -151,11 +144,11 @@ def test_steal_time_during_a_side_keeps_a_result_from_the_disk(
 
 
 def test_force_writes_and_marks(
-    reported: list[catalogue.Options],
-    here: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    reported,
+    here,
+    capsys,
+    monkeypatch,
+):
     stolen(monkeypatch, 0.02)
     monkeypatch.setattr(idle, "load", lambda: 2.0)
     assert cli.main(["bench", "one", "--force"]) == 0
@@ -171,9 +164,7 @@ def test_force_writes_and_marks(
     ]  # there was no need
 
 
-def test_between_benches_the_load_decays(
-    reported: list[catalogue.Options], here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_between_benches_the_load_decays(reported, here, monkeypatch):
     done: list[str] = []
     monkeypatch.setattr(command, "own_process", lambda words: done.append(words[1]) or 0)
     monkeypatch.setattr(idle, "settle", lambda: done.append("settle"))
@@ -188,9 +179,7 @@ def test_between_benches_the_load_decays(
     assert done == ["one", "two"]
 
 
-def test_quick_results_have_a_folder_of_their_own(
-    reported: list[catalogue.Options], here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_quick_results_have_a_folder_of_their_own(reported, here, capsys):
     assert cli.main(["bench", "one", "--quick", "--purejaxrl", "."]) == 0
     assert [path.relative_to(here).as_posix() for path in here.rglob("*.json")] == [
         "bench/results/quick/one.json"
@@ -203,9 +192,7 @@ def test_quick_results_have_a_folder_of_their_own(
     assert (options.repeats, options.purejaxrl) == (command.QUICK_REPEATS, Path("."))
 
 
-def test_a_quick_run_replaces_no_full_result(
-    reported: list[catalogue.Options], here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_quick_run_replaces_no_full_result(reported, here, capsys):
     full = write(env_step() | {"bench": "one"}, here / "kept")
     assert cli.main(["bench", "one", "--quick", "--out", "kept"]) == 2
     assert "full result" in capsys.readouterr().err
@@ -213,9 +200,7 @@ def test_a_quick_run_replaces_no_full_result(
     assert reported == []
 
 
-def test_compare_reads_the_file_before_it_is_replaced(
-    reported: list[catalogue.Options], here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_compare_reads_the_file_before_it_is_replaced(reported, here, capsys):
     write(env_step(rate=1_000_000.0) | {"bench": "one"}, here / "bench" / "results")
     assert cli.main(["bench", "one", "--compare", "bench/results"]) == 0
     said = capsys.readouterr().err
@@ -224,9 +209,7 @@ def test_compare_reads_the_file_before_it_is_replaced(
     assert 'commit: "abc1234" ->' in said
 
 
-def test_a_failing_bench_is_shown_and_writes_nothing(
-    reported: list[catalogue.Options], here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_failing_bench_is_shown_and_writes_nothing(reported, here, capsys):
     assert cli.main(["bench", "bad"]) == 70
     said = capsys.readouterr()
     assert said.out == ""
@@ -235,12 +218,12 @@ def test_a_failing_bench_is_shown_and_writes_nothing(
 
 
 def test_a_disk_that_refuses_loses_no_measurement(
-    reported: list[catalogue.Options],
-    here: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def full(result: object, path: Path) -> None:
+    reported,
+    here,
+    capsys,
+    monkeypatch,
+):
+    def full(result, path):
         raise OSError(28, "No space left on device", str(path))
 
     monkeypatch.setattr(catalogue, "write", full)
@@ -251,14 +234,14 @@ def test_a_disk_that_refuses_loses_no_measurement(
 
 
 def test_several_run_in_a_process_each_and_the_worst_code_counts(
-    reported: list[catalogue.Options],
-    here: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    reported,
+    here,
+    capsys,
+    monkeypatch,
+):
     ran: list[list[str]] = []
 
-    def process(words: list[str]) -> int:
+    def process(words):
         ran.append(words)
         return 70 if words[1] == "bad" else 0
 
@@ -283,18 +266,18 @@ def test_several_run_in_a_process_each_and_the_worst_code_counts(
     assert (parsed.names, parsed.out, parsed.repeats) == (["two"], Path("there"), 7)
 
 
-def killed(words: list[str]) -> None:
+def killed(words):
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def test_a_process_of_its_own(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_process_of_its_own(capfd):
     assert command.own_process(["bench", "nothing"]) == 2  # the command's own exit code
     assert "no bench is called 'nothing'" in capfd.readouterr().err
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no signals there")
-def test_a_killed_process_is_reported(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_killed_process_is_reported(capfd):
     assert command.own_process(["bench", "one"], killed) == 70
     assert (
         f"bench one: its process was ended by signal {int(signal.SIGTERM)}"
@@ -303,9 +286,7 @@ def test_a_killed_process_is_reported(capfd: pytest.CaptureFixture[str]) -> None
 
 
 @pytest.mark.parametrize("layout", ["installed", "checkout"])
-def test_where_the_benches_are_found(
-    layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_the_benches_are_found(layout, tmp_path, monkeypatch):
     package, beside = tmp_path / "site" / "jaxtrade", tmp_path / "site" / "bench"
     folder = package / "bench" if layout == "installed" else beside
     folder.mkdir(parents=True)
@@ -323,7 +304,7 @@ def test_where_the_benches_are_found(
     assert (str(tmp_path / "site") in sys.path) == (layout == "checkout")
 
 
-def test_missing_benches_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_benches_are_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(entry, "__file__", str(tmp_path / "jaxtrade" / "cli" / "entry.py"))
     with pytest.raises(ConfigError, match="benches are missing"):
         entry.bench_module("command")

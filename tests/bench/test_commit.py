@@ -5,19 +5,18 @@ one.
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 
 from bench.harness import commit
 
 
-def git(folder: Path, *words: str) -> str:
+def git(folder, *words):
     who = ["-c", "commit.gpgsign=false", "-c", "user.name=x", "-c", "user.email=x@example.org"]
     return subprocess.run(
         ["git", *who, *words], cwd=folder, capture_output=True, text=True, check=True
     ).stdout.strip()
 
 
-def test_commit(tmp_path: Path) -> None:
+def test_commit(tmp_path):
     results = tmp_path / "bench" / "results"
     results.mkdir(parents=True)
     source, result = tmp_path / "bench" / "source.py", results / "env_step.json"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -14,7 +12,7 @@ from jaxtrade.data.market import load_market
 from jaxtrade.data.synthetic.nq_like import synthetic_bars
 
 
-def test_the_file_has_the_synthetic_bars(tmp_path: Path) -> None:
+def test_the_file_has_the_synthetic_bars(tmp_path):
     files, bars = data.written(tmp_path, 3)
     expected = synthetic_bars(get_contract("NQ"), 3)
     assert bars == len(expected)
@@ -30,7 +28,7 @@ def test_the_file_has_the_synthetic_bars(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_quick_run() -> None:
+def test_a_quick_run():
     found = data.run(Options(quick=True, repeats=1))
     assert set(found["to_market"]) == {data.CSV, data.PARQUET} == set(found["peak_resident_bytes"])
     assert all(each["seconds"] > 0 for each in found["to_market"].values())

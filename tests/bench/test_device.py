@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -42,9 +41,7 @@ MACHINE = Machine("gpu", "NVIDIA H200", "h200")
         ("tpu", "../..", "tpu"),
     ],
 )
-def test_a_device_has_a_short_name_that_is_safe_in_paths(
-    platform: str, kind: str, folder: str
-) -> None:
+def test_a_device_has_a_short_name_that_is_safe_in_paths(platform, kind, folder):
     assert device.folder_of(platform, kind) == folder
 
 
@@ -53,7 +50,7 @@ class Made:
     measured, in order.
     faults: part -> what it raises."""
 
-    def __init__(self, out: Path) -> None:
+    def __init__(self, out):
         self.out, self.ran = out, []
         self.faults: dict[str, BaseException] = {}
         self.stamp: dict[str, Any] = dict(STAMP)
@@ -63,8 +60,8 @@ class Made:
             for name in ("correctness", "one", "two")
         }
 
-    def _measure(self, name: str) -> Callable[[Context], dict[str, Any]]:
-        def measure(context: Context) -> dict[str, Any]:
+    def _measure(self, name):
+        def measure(context):
             self.ran.append(name)
             if name in self.faults:
                 raise self.faults[name]
@@ -77,7 +74,7 @@ class Made:
 
         return measure
 
-    def run(self, load: float | None = 0.1, chosen: tuple[str, ...] = (), **options: Any) -> int:
+    def run(self, load=0.1, chosen=(), **options):
         self.ran.clear()
         given = command.request(names=["device"], out=self.out, **options)
         keep = partial(command.kept, given, load)
@@ -90,12 +87,12 @@ class Made:
         }
         return device.run(asked, told, load, keep, parts, lambda: (self.machine, self.stamp))
 
-    def result(self, name: str) -> dict[str, Any]:
+    def result(self, name):
         return json.loads((self.out / self.machine.folder / f"{name}.json").read_text())
 
 
 @pytest.fixture
-def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
+def made(tmp_path, monkeypatch):
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "programs"))
     monkeypatch.setenv(
         "XLA_FLAGS", f"--one --xla_dump_to={tmp_path}"
@@ -104,7 +101,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
     return Made(tmp_path / "out")
 
 
-def test_every_part_is_saved_and_printed(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_part_is_saved_and_printed(made, capsys):
     assert made.run() == 0
     said = capsys.readouterr()
     assert made.ran == ["correctness", "one", "two"]
@@ -132,7 +129,7 @@ def test_every_part_is_saved_and_printed(made: Made, capsys: pytest.CaptureFixtu
     ]
 
 
-def test_a_second_run_skips_what_is_there(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_second_run_skips_what_is_there(made, capsys):
     made.run()
     assert made.run() == 0
     assert made.ran == []
@@ -145,9 +142,7 @@ def test_a_second_run_skips_what_is_there(made: Made, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize("change", ["commit", "device", "versions", "size", "repeats"])
-def test_what_is_of_something_else_is_measured_again(
-    made: Made, change: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_of_something_else_is_measured_again(made, change, capsys):
     made.run()
     if change == "size":
         made.size = 2
@@ -161,14 +156,14 @@ def test_what_is_of_something_else_is_measured_again(
     )
 
 
-def test_a_commit_with_changes_is_never_the_same(made: Made) -> None:
+def test_a_commit_with_changes_is_never_the_same(made):
     made.stamp |= {"commit": "abc1234+"}
     made.run()
     made.run()
     assert made.ran == ["correctness", "one", "two"]
 
 
-def test_an_interruption_keeps_what_is_finished(made: Made) -> None:
+def test_an_interruption_keeps_what_is_finished(made):
     made.faults = {"two": KeyboardInterrupt()}
     with pytest.raises(KeyboardInterrupt):
         made.run()
@@ -179,8 +174,8 @@ def test_an_interruption_keeps_what_is_finished(made: Made) -> None:
     assert made.ran == ["two"]
 
 
-def test_ctrl_c_has_its_exit_code(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted() -> Any:
+def test_ctrl_c_has_its_exit_code(made, monkeypatch):
+    def interrupted():
         raise KeyboardInterrupt
 
     monkeypatch.setattr(device, "probed", interrupted)
@@ -189,7 +184,7 @@ def test_ctrl_c_has_its_exit_code(made: Made, monkeypatch: pytest.MonkeyPatch) -
     assert cli.main(["bench", "device", "--quick", "--out", str(made.out)]) == 130
 
 
-def test_a_part_that_fails_stops_no_other(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_part_that_fails_stops_no_other(made, capsys):
     made.faults = {"one": worker.WorkerError("planted")}
     assert made.run() == 70
     assert made.ran == ["correctness", "one", "two"]
@@ -199,9 +194,7 @@ def test_a_part_that_fails_stops_no_other(made: Made, capsys: pytest.CaptureFixt
     assert made.result("two")["correctness"] == "passed"
 
 
-def test_failed_correctness_is_loud_and_in_every_result(
-    made: Made, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_failed_correctness_is_loud_and_in_every_result(made, capsys):
     made.correctness = "failed"
     assert made.run() == 1
     said = capsys.readouterr().err
@@ -215,15 +208,13 @@ def test_failed_correctness_is_loud_and_in_every_result(
     assert made.result("two")["correctness"] == "passed"
 
 
-def test_parts_are_chosen_by_name(made: Made) -> None:
+def test_parts_are_chosen_by_name(made):
     assert made.run(chosen=("two",)) == 0
     assert made.ran == ["two"]
     assert made.result("two")["correctness"] == "not run"
 
 
-def test_a_part_that_the_time_does_not_reach_is_left_to_the_next_run(
-    made: Made, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_part_that_the_time_does_not_reach_is_left_to_the_next_run(made, monkeypatch, capsys):
     monkeypatch.setattr(device, "SECONDS", 0.0)
     assert made.run() == 1
     assert made.ran == []
@@ -232,7 +223,7 @@ def test_a_part_that_the_time_does_not_reach_is_left_to_the_next_run(
     assert made.run() == 0
 
 
-def test_a_machine_that_was_not_idle(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_that_was_not_idle(made, monkeypatch):
     assert made.run(load=2.0) == 1  # as steal time, which shows only afterwards
     assert not made.out.exists()
     assert made.run(load=2.0, force=True) == 0
@@ -244,14 +235,14 @@ def test_a_machine_that_was_not_idle(made: Made, monkeypatch: pytest.MonkeyPatch
     assert not made.result("one")["forced"]
 
 
-def test_a_quick_run_replaces_no_full_result(made: Made) -> None:
+def test_a_quick_run_replaces_no_full_result(made):
     made.run()
     with pytest.raises(ConfigError, match="a full result"):
         made.run(quick=True)
     assert made.ran == []
 
 
-def test_what_is_absent_is_left_out_by_name(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_absent_is_left_out_by_name(made, capsys):
     made.parts = {"command_buffers": PARTS["command_buffers"]}
     made.machine = Machine("cpu", "A processor", "cpu")
     assert made.run() == 0
@@ -259,7 +250,7 @@ def test_what_is_absent_is_left_out_by_name(made: Made, capsys: pytest.CaptureFi
     assert PARTS["command_buffers"].absent("gpu") == ""
 
 
-def test_its_flags_are_checked() -> None:
+def test_its_flags_are_checked():
     with pytest.raises(ConfigError, match=r"--part memry: expected one of correctness"):
         command.request(names=["device"], parts=["memry"])
     with pytest.raises(ConfigError, match="of `jaxtrade bench device`"):
@@ -280,7 +271,7 @@ def test_its_flags_are_checked() -> None:
     assert asked.out == Path("bench/results/quick")
 
 
-def test_the_help_names_every_part() -> None:
+def test_the_help_names_every_part():
     parser: Any = cli.build_parser()
     [commands] = [action for action in parser._actions if action.dest == "command"]
     [flag] = [action for action in commands.choices["bench"]._actions if action.dest == "parts"]
@@ -288,7 +279,7 @@ def test_the_help_names_every_part() -> None:
 
 
 # ------------------------------------------------------------------------------------------------------------ parts
-def test_a_cpu_leaves_out_what_takes_it_minutes() -> None:
+def test_a_cpu_leaves_out_what_takes_it_minutes():
     for name in ("ppo_train", "precision", "memory"):
         on_cpu, on_gpu = (PARTS[name].sizes(False, platform) for platform in ("cpu", "gpu"))
         assert on_gpu["slow"] == []
@@ -300,18 +291,18 @@ def test_a_cpu_leaves_out_what_takes_it_minutes() -> None:
     assert max(PARTS["population"].sizes(False, "gpu")["counts"]) == 256
 
 
-def context(name: str, jobs: Callable[..., Any]) -> Context:
+def context(name, jobs):
     class Doubled(Context):
-        def job(self, name: str, variables: Any = None, **arguments: Any) -> Any:
+        def job(self, name, variables=None, **arguments):
             return jobs(name, variables or {}, **arguments)
 
     return Doubled(PARTS[name].sizes(True, "gpu"), 5, float("inf"), "programs")
 
 
-def test_command_buffers_are_off_in_one_of_two_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_buffers_are_off_in_one_of_two_processes(monkeypatch):
     flags: list[str | None] = []
 
-    def jobs(name: str, variables: dict[str, str], **arguments: Any) -> dict[str, Any]:
+    def jobs(name, variables, **arguments):
         flags.append(variables.get("XLA_FLAGS"))
         return {"sides": {"a": side(2e6 if flags == [None] else 1e6)}}
 
@@ -328,9 +319,9 @@ def test_command_buffers_are_off_in_one_of_two_processes(monkeypatch: pytest.Mon
     assert device.flags() == f"--mine {programs.DETERMINISTIC}"  # of every job that says nothing
 
 
-def test_a_check_that_fails_or_breaks_fails_correctness() -> None:
-    def found(wrong: str = "", broken: str = "") -> dict[str, Any]:
-        def jobs(name: str, variables: dict[str, str], **arguments: Any) -> dict[str, Any]:
+def test_a_check_that_fails_or_breaks_fails_correctness():
+    def found(wrong="", broken=""):
+        def jobs(name, variables, **arguments):
             if name == f"correctness.{broken}":
                 raise worker.WorkerError("planted")
             return {"passed": name != f"correctness.{wrong}"}
@@ -344,8 +335,8 @@ def test_a_check_that_fails_or_breaks_fails_correctness() -> None:
     assert found(broken="straight")["checks"]["resumed"] == {"passed": False, "error": "planted"}
 
 
-def test_time_that_is_over_says_nothing_of_correctness() -> None:
-    def jobs(*_: Any, **__: Any) -> dict[str, Any]:
+def test_time_that_is_over_says_nothing_of_correctness():
+    def jobs(*_, **__):
         raise worker.LateError("planted")
 
     with pytest.raises(worker.LateError):
@@ -353,7 +344,7 @@ def test_time_that_is_over_says_nothing_of_correctness() -> None:
 
 
 # ------------------------------------------------------------------------------------------------------------- jobs
-def test_a_job_that_fails_or_is_late_says_so(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_job_that_fails_or_is_late_says_so(capfd):
     with pytest.raises(worker.WorkerError, match=r"idle\.nothing.* ended with status 1"):
         worker.once("idle.nothing", {}, 600)
     assert "has no attribute 'nothing'" in capfd.readouterr().err
@@ -362,7 +353,7 @@ def test_a_job_that_fails_or_is_late_says_so(capfd: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.slow
-def test_a_job_answers() -> None:
+def test_a_job_answers():
     assert worker.once("table.label", {"place": ["a", "b"]}, 600) == "a / b"
     about = worker.once("harness.about", {}, 600)
     assert about["stamp"]["platform"] == "cpu"
@@ -370,7 +361,7 @@ def test_a_job_answers() -> None:
 
 
 # ------------------------------------------------------------------------------------------------------ correctness
-def test_agents_with_other_actions_and_agents_that_drift_fail() -> None:
+def test_agents_with_other_actions_and_agents_that_drift_fail():
     for same, steps, passed in (
         (64, [1e-6] * 64, True),
         (60, [1e-6] * 60, True),
@@ -386,7 +377,7 @@ class State(struct.PyTreeNode):
     count: jax.Array = struct.field(default_factory=lambda: jnp.int32(5))
 
 
-def test_bits_that_differ_are_counted() -> None:
+def test_bits_that_differ_are_counted():
     one, equal, other = ({"w": jnp.float32([x, 1.0])} for x in (0.0, 0.0, -0.0))
     assert correctness.bits(State(one), State(equal))["arrays_differing"] == 0
     found = correctness.bits(State(one), State(other))  # -0 is equal and has other bits
@@ -401,7 +392,7 @@ def test_bits_that_differ_are_counted() -> None:
     )
 
 
-def test_a_replay_without_the_events_that_matter_says_nothing() -> None:
+def test_a_replay_without_the_events_that_matter_says_nothing():
     assert correctness.missing(Counter({"end_DAILY_LOSS": 1, "exit_LIQUIDATION": 2}), "strict") == [
         "end_STEP_LIMIT"
     ]

@@ -18,20 +18,18 @@ from tests.extras import needed
 
 
 @pytest.fixture(scope="module")
-def world() -> setting.World:
+def world():
     return setting.world(4)
 
 
-def test_every_legal_action_is_equally_likely() -> None:
+def test_every_legal_action_is_equally_likely():
     mask = jnp.array([True, False, False, True, False, True, True])
     chances = (jnp.arange(400) + 0.5) / 400
     chosen = np.asarray(jax.vmap(lambda chance: env_step.choose(mask, chance))(chances))
     np.testing.assert_array_equal(np.bincount(chosen, minlength=7), 100 * np.asarray(mask))
 
 
-def test_what_is_not_installed_is_left_out_and_named(
-    world: setting.World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_not_installed_is_left_out_and_named(world, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setattr(env_step, "not_confined", lambda: "this system cannot")
     scale = env_step.Scale()
@@ -44,14 +42,14 @@ def test_what_is_not_installed_is_left_out_and_named(
         assert expected in reason, name
 
 
-def test_the_twin_alone_is_work_to_repeat(world: setting.World) -> None:
+def test_the_twin_alone_is_work_to_repeat(world):
     with sb3.taped(world.config.env, world.params) as path:
         work = sb3.bare(path, 3_000)
         assert sum(itertools.islice(work, 3)) >= 4, "some sessions end"
 
 
 @pytest.mark.parametrize("kind", ["dummy", pytest.param("subproc", marks=pytest.mark.slow)])
-def test_stable_baselines_steps_the_twin(world: setting.World, kind: str) -> None:
+def test_stable_baselines_steps_the_twin(world, kind):
     for name in ("stable_baselines3", "sb3_contrib"):
         needed(name)
     with (
@@ -62,7 +60,7 @@ def test_stable_baselines_steps_the_twin(world: setting.World, kind: str) -> Non
 
 
 @pytest.mark.slow
-def test_all_slots_are_consumed_in_each_way(world: setting.World) -> None:
+def test_all_slots_are_consumed_in_each_way(world):
     """A sum, a product with one weight a slot, and nothing; each call of a loop goes on."""
     _, refs, _ = jax.jit(env_step.started, static_argnums=(0, 2))(world.env, world.params, 32)
     observations = np.asarray(
@@ -81,7 +79,7 @@ def test_all_slots_are_consumed_in_each_way(world: setting.World) -> None:
 
 
 @pytest.mark.slow
-def test_a_quick_run_has_every_side_or_its_reason() -> None:
+def test_a_quick_run_has_every_side_or_its_reason():
     result = env_step.run(Options(quick=True))
     scale = env_step.QUICK
     kinds = {side["kind"] for side in result["sides"].values()}
@@ -107,7 +105,7 @@ def test_a_quick_run_has_every_side_or_its_reason() -> None:
     json.dumps(result)
 
 
-def test_xlas_analysis_counts_the_body_of_a_loop_once() -> None:
+def test_xlas_analysis_counts_the_body_of_a_loop_once():
     """What `Loop.cost` divides by."""
     program = jax.jit(lambda x: jax.lax.scan(lambda x, _: (x + 1, None), x, length=50)[0]).lower(
         jnp.ones(1_000)

@@ -25,7 +25,7 @@ LINES = (
 )
 
 
-def test_phases_last_from_their_first_line_to_the_next() -> None:
+def test_phases_last_from_their_first_line_to_the_next():
     """The clock is read at the start, at the first line of each phase, and at the end."""
     times = iter([0.0, 1.5, 4.0, 14.0, 24.0, 25.0])
     found = first_result.phases(LINES, lambda: next(times))
@@ -39,18 +39,18 @@ def test_phases_last_from_their_first_line_to_the_next() -> None:
 
 
 @pytest.mark.parametrize("name", first_result.PHASES)
-def test_a_phase_that_is_not_announced_is_an_error(name: str) -> None:
+def test_a_phase_that_is_not_announced_is_an_error(name):
     lines = [line for line in LINES if not line.startswith(f"{name}:")]
     with pytest.raises(DataError, match=f"begins with '{name}:'"):
         first_result.phases(lines, itertools.count().__next__)
 
 
-def test_a_command_that_fails_is_no_measurement(tmp_path) -> None:
+def test_a_command_that_fails_is_no_measurement(tmp_path):
     with pytest.raises(subprocess.CalledProcessError):
         harness.called((sys.executable, "-c", "import sys; sys.exit(3)"), cwd=tmp_path, env={})
 
 
-def test_it_measures_the_readme_s_first_command() -> None:
+def test_it_measures_the_readme_s_first_command():
     text = (first_result.ROOT / "README.md").read_text(encoding="utf-8")
     command = f"{first_result.VENV} .venv && .venv/bin/{first_result.INSTALL} && .venv/bin/{first_result.TRAIN}"
     assert command in text

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -13,12 +11,12 @@ from bench import harness, idle
 from bench.idle import Ledger, Ticks
 
 
-def counter(*seen: Ticks | None) -> Callable[[], Ticks | None]:
+def counter(*seen):
     values = iter(seen)
     return lambda: next(values)
 
 
-def test_the_kernels_line_is_read(tmp_path: Path) -> None:
+def test_the_kernels_line_is_read(tmp_path):
     stat = tmp_path / "stat"
     assert idle.ticks(stat) is None
     #                 user nice system idle iowait irq softirq steal guest guest_nice
@@ -32,8 +30,8 @@ def test_the_kernels_line_is_read(tmp_path: Path) -> None:
     assert idle.ticks(stat) is None
 
 
-def test_a_system_that_cannot_say_its_load(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unobtainable() -> tuple[float, float, float]:
+def test_a_system_that_cannot_say_its_load(monkeypatch):
+    def unobtainable():
         raise OSError("Load averages are unobtainable")
 
     monkeypatch.setattr(os, "getloadavg", unobtainable, raising=False)
@@ -42,13 +40,13 @@ def test_a_system_that_cannot_say_its_load(monkeypatch: pytest.MonkeyPatch) -> N
     assert idle.load() is None
 
 
-def test_the_share_is_of_the_time_that_was_wanted() -> None:
+def test_the_share_is_of_the_time_that_was_wanted():
     assert Ticks(98, 2).share == 0.02
     assert Ticks(3, 1).share == 0.0  # a single tick may be rounding
     assert Ticks(0, 0).share == 0.0
 
 
-def test_the_worst_side_is_named_and_a_comparison_counts_by_itself() -> None:
+def test_the_worst_side_is_named_and_a_comparison_counts_by_itself():
     #                        a: 100 busy, 1 stolen       b: 97, 3 stolen           a again: 50, 0
     ledger = Ledger(
         counter(
@@ -75,7 +73,7 @@ def test_the_worst_side_is_named_and_a_comparison_counts_by_itself() -> None:
     assert ledger.worst() == {"unknown": idle.UNTIMED}  # forgotten
 
 
-def test_a_childs_sides_are_taken_over() -> None:
+def test_a_childs_sides_are_taken_over():
     child, parent = Ledger(counter(Ticks(0, 0), Ticks(60, 40))), Ledger(counter())
     child.begin()
     with child.during("theirs"):
@@ -85,14 +83,14 @@ def test_a_childs_sides_are_taken_over() -> None:
     assert parent.worst() == {"share": 0.4, "side": "theirs"}
 
 
-def test_a_system_without_steal_time_says_so() -> None:
+def test_a_system_without_steal_time_says_so():
     ledger = Ledger(counter(None, None))
     with ledger.during("a"):
         pass
     assert ledger.worst() == {"unknown": idle.UNKNOWN_STEAL}
 
 
-def test_sides_that_take_turns_are_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sides_that_take_turns_are_watched(monkeypatch):
     # two sides, two repeats, in the order a b b a; b loses 10 of 30 ticks in its second turn
     seen = [
         Ticks(0, 0),
@@ -107,7 +105,7 @@ def test_sides_that_take_turns_are_watched(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(idle, "LEDGER", Ledger(counter(*seen)))
     calls: list[str] = []
 
-    def work(name: str) -> Callable[[], int]:
+    def work(name):
         return lambda: calls.append(name) or len(calls)
 
     assert harness.take_turns({"a": work("a"), "b": work("b")}, 2) == {"a": [1, 4], "b": [2, 3]}
@@ -128,11 +126,11 @@ def test_sides_that_take_turns_are_watched(monkeypatch: pytest.MonkeyPatch) -> N
         ),
     ],
 )
-def test_reasons(load: float | None, steal: dict | None, expected: list[str]) -> None:
+def test_reasons(load, steal, expected):
     assert idle.reasons(load, steal) == expected
 
 
-def test_the_next_bench_waits_for_the_load_of_the_last(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_next_bench_waits_for_the_load_of_the_last(capsys):
     loads, naps = iter([1.2, 0.7, 0.2]), []
     idle.settle(lambda: next(loads), naps.append)
     assert naps == [idle.NAP, idle.NAP]
@@ -147,7 +145,7 @@ def test_the_next_bench_waits_for_the_load_of_the_last(capsys: pytest.CaptureFix
     assert naps == []
 
 
-def test_the_interval_of_paired_repeats_by_hand() -> None:
+def test_the_interval_of_paired_repeats_by_hand():
     """Ratios e, e and 1: logarithms 1, 1, 0 with mean 2/3, deviation 0.5774, and t of 2 degrees of
     freedom 2.92: 2/3 +- 0.9733.
     """

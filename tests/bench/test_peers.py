@@ -36,7 +36,7 @@ PPO = {
 STEPS = 2 * 4 * 32  # of two updates
 
 
-def test_the_adapter_looks_like_the_old_gymnax() -> None:
+def test_the_adapter_looks_like_the_old_gymnax():
     with offered(ENV, PARAMS) as name:
         env, params = gymnax.make(name)
     assert (name, params is PARAMS) == (OLD_ID, True)
@@ -82,7 +82,7 @@ T = 400
 
 
 @pytest.fixture
-def checkout(tmp_path: Path) -> Path:
+def checkout(tmp_path):
     """A learner that imports what PureJaxRL imports, and takes one action after the other."""
     (tmp_path / "purejaxrl").mkdir()
     for name, text in CHECKOUT.items():
@@ -91,13 +91,13 @@ def checkout(tmp_path: Path) -> Path:
 
 
 @jax.jit
-def _native(params: Any) -> Any:
+def _native(params):
     """The same actions by `TradingEnv`, HOLD for the illegal ones: observations, rewards, dones;
     illegal, truncated.
     """
     keys = jax.random.split(jax.random.key(SEED), NUM_ENVS)
 
-    def one(state: Any, ref: Any, action: Any) -> Any:
+    def one(state, ref, action):
         illegal = ~ref.mask[action]
         state, following, outcome = ENV.step(
             keys[0], state, jnp.where(illegal, Action.HOLD, action), params
@@ -117,7 +117,7 @@ def _native(params: Any) -> Any:
 
 
 @pytest.mark.slow
-def test_a_checkout_runs_unchanged_on_the_environment_without_masks(checkout: Path) -> None:
+def test_a_checkout_runs_unchanged_on_the_environment_without_masks(checkout):
     before, path = set(sys.modules), list(sys.path)
     config = setting.config(ppo=PPO | {"num_envs": NUM_ENVS, "num_steps": T})
     world = setting.World(config, ENV, PARAMS, None, None)  # pyright: ignore[reportArgumentType]
@@ -146,9 +146,7 @@ def test_a_checkout_runs_unchanged_on_the_environment_without_masks(checkout: Pa
     assert_equal_bits(train(jax.random.key(SEED), doubled)[1], 2.0 * reward, "reward")
 
 
-def test_what_cannot_run_is_left_out_with_the_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_run_is_left_out_with_the_reason(tmp_path, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     small = setting.config(ppo=PPO)
     reasons = peers.left_out(learning_of(small), Options())
@@ -170,12 +168,12 @@ def test_what_cannot_run_is_left_out_with_the_reason(
     )
 
 
-def test_a_path_that_is_no_checkout_is_an_error(tmp_path: Path) -> None:
+def test_a_path_that_is_no_checkout_is_an_error(tmp_path):
     with pytest.raises(ConfigError, match=r"has no purejaxrl/ppo\.py; expected"):
         peers.load(tmp_path)
 
 
-def test_the_page_says_how_to_fetch_what_is_no_package() -> None:
+def test_the_page_says_how_to_fetch_what_is_no_package():
     page = (Path(__file__).parents[2] / "docs" / "benchmarks.md").read_text(encoding="utf-8")
     for text in (page, peers.__doc__ or ""):
         assert "git clone https://github.com/luchris429/purejaxrl" in text
@@ -184,7 +182,7 @@ def test_the_page_says_how_to_fetch_what_is_no_package() -> None:
 
 
 @pytest.fixture(scope="module")
-def options() -> Options:
+def options():
     """With the PureJaxRL checkout that the environment variable names."""
     path = os.environ.get("JAXTRADE_PUREJAXRL")
     return Options(quick=True, repeats=1, purejaxrl=Path(path) if path else None)
@@ -192,7 +190,7 @@ def options() -> Options:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["purejaxrl", "rejax", "sbx"])
-def test_a_peer_trains(name: str, options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_trains(name, options, monkeypatch):
     world = setting.world(2, ppo=PPO)
     if reason := peers.left_out(learning_of(world.config), options).get(name):
         pytest.skip(f"{name}: {reason} (in tests: {INSTALL}; JAXTRADE_PUREJAXRL=purejaxrl)")
@@ -205,7 +203,7 @@ def test_a_peer_trains(name: str, options: Options, monkeypatch: pytest.MonkeyPa
         assert harness.compare(sides, 1)[name]["steps_per_cpu_second"] > 0
 
 
-def theirs(options: Options) -> Any:
+def theirs(options):
     """Its module, or the test is skipped."""
     if reason := peers.left_out(learning_of(setting.config(ppo=PPO)), options).get("purejaxrl"):
         pytest.skip(f"purejaxrl: {reason} (in tests: JAXTRADE_PUREJAXRL=purejaxrl)")
@@ -214,7 +212,7 @@ def theirs(options: Options) -> Any:
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
-def test_a_network_of_other_widths_is_theirs(options: Options, activation: str) -> None:
+def test_a_network_of_other_widths_is_theirs(options, activation):
     """At its own widths the class that takes its place has the same parameters and the same
     outputs, bit for bit.
     """
@@ -230,7 +228,7 @@ def test_a_network_of_other_widths_is_theirs(options: Options, activation: str) 
     assert_equal_bits(value, same, "value")
 
 
-def test_the_widths_are_the_configurations() -> None:
+def test_the_widths_are_the_configurations():
     needed("distrax")
     network: Any = peers.sized((9, 6, 4))(3, activation="relu")
     shapes = jax.tree.map(jnp.shape, network.init(jax.random.key(0), jnp.zeros(5))["params"])
@@ -247,7 +245,7 @@ def test_the_widths_are_the_configurations() -> None:
 
 
 @pytest.mark.slow
-def test_temporaries_are_those_of_the_compiled_program(options: Options) -> None:
+def test_temporaries_are_those_of_the_compiled_program(options):
     world = setting.world(2, ppo=PPO | {"num_envs": 64})
     found, left_out = peers.compiled_temporaries(world.config, world, options)
     assert set(found) == {"jaxtrade", "purejaxrl", "rejax"} - set(left_out)

@@ -10,7 +10,7 @@ from bench.learning import learning_of
 
 @pytest.mark.parametrize("quick", [False, True])
 @pytest.mark.parametrize("network", list(ppo_train.NETWORKS))
-def test_the_sides_do_the_same(network: str, quick: bool) -> None:
+def test_the_sides_do_the_same(network, quick):
     chosen = ppo_train.compared(quick, network)
     assert tuple(chosen) == (4, 16)
     for count, config in chosen.items():
@@ -24,7 +24,7 @@ def test_the_sides_do_the_same(network: str, quick: bool) -> None:
     assert len({ppo_train.update_steps(learning_of(config)) for config in chosen.values()}) == 1
 
 
-def test_ratios_pair_the_same_network_and_environments() -> None:
+def test_ratios_pair_the_same_network_and_environments():
     rates = {
         "small/ours/4": 100.0,
         "small/ours/16": 160.0,

@@ -7,7 +7,6 @@ import inspect
 import json
 import re
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -19,7 +18,7 @@ PAGES = ("README.md", "docs/benchmarks.md")
 
 
 @pytest.fixture
-def checkout(tmp_path: Path) -> Path:
+def checkout(tmp_path):
     """The pages and the results, in a folder of their own."""
     for name in PAGES:
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -28,11 +27,11 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_committed_pages_are_what_the_results_make() -> None:
+def test_the_committed_pages_are_what_the_results_make():
     assert render.stale() == {}, "run `python -m bench.render`"
 
 
-def test_every_result_that_the_page_links_is_there_and_of_a_clean_commit() -> None:
+def test_every_result_that_the_page_links_is_there_and_of_a_clean_commit():
     page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
     named = set(re.findall(r"\.\./bench/results/(\w+)\.json", page))
     assert named >= set(render.TABLES) | {"first_result", "startup", "compile", "data"}
@@ -44,7 +43,7 @@ def test_every_result_that_the_page_links_is_there_and_of_a_clean_commit() -> No
 
 
 @pytest.mark.parametrize(("ratio", "said"), [(0.5, "0.5x: **slower**"), (2.0, "2x: faster")])
-def test_a_slower_side_is_called_slower(checkout: Path, ratio: float, said: str) -> None:
+def test_a_slower_side_is_called_slower(checkout, ratio, said):
     path = checkout / "bench" / "results" / "ppo_train.json"
     result = json.loads(path.read_text())
     result["ratios"]["small/rejax/16"] = {"wall": ratio, "cpu": 1.0}
@@ -55,7 +54,7 @@ def test_a_slower_side_is_called_slower(checkout: Path, ratio: float, said: str)
 
 
 @pytest.mark.parametrize("change", [{"quick": True}, {"forced": True}])
-def test_what_shows_no_speed_is_refused(checkout: Path, change: dict[str, bool]) -> None:
+def test_what_shows_no_speed_is_refused(checkout, change):
     path = checkout / "bench" / "results" / "env_step.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(DataError, match=rf"env_step\.json.*{next(iter(change))}"):
@@ -66,13 +65,13 @@ def test_what_shows_no_speed_is_refused(checkout: Path, change: dict[str, bool])
 
 
 @pytest.mark.parametrize("text", ["", f"{render.BEGIN}\n", f"{render.END}\n{render.BEGIN}\n"])
-def test_markers_stand_once_and_in_order(text: str) -> None:
+def test_markers_stand_once_and_in_order(text):
     with pytest.raises(DataError, match=r"page\.md: expected one line"):
         render.inserted(text, ["x"], "page.md")
 
 
 @pytest.mark.parametrize("name", list(catalogue.BENCHES))
-def test_every_bench_is_a_module_that_runs(name: str) -> None:
+def test_every_bench_is_a_module_that_runs(name):
     module = importlib.import_module(f"bench.{name}")
     parameters = list(inspect.signature(module.run).parameters)
     assert parameters[0] == "options"

@@ -4,7 +4,6 @@ market paid.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 import gymnasium
@@ -71,7 +70,7 @@ WITHOUT_EFFECT = {"rnn_width", "gradient_rows", "adapter_freeze", "normalise_per
 
 
 @pytest.mark.parametrize("name", list(Learning.model_fields))
-def test_every_field_is_mapped_or_refused(name: str) -> None:
+def test_every_field_is_mapped_or_refused(name):
     changed = Learning(**{**BASE, name: OTHER[name]})
     if name in REFUSED:
         with pytest.raises(ConfigError, match=name):
@@ -81,23 +80,23 @@ def test_every_field_is_mapped_or_refused(name: str) -> None:
         assert same == (name in WITHOUT_EFFECT)
 
 
-def test_a_constant_rate_is_mapped() -> None:
+def test_a_constant_rate_is_mapped():
     rates = {"learning_rate": 1e-3, "learning_rate_end": 1e-3, "ent_coef_end": 0.01}
     chosen = sb3.arguments(Learning(**{**BASE, **rates}))
     assert (chosen["learning_rate"], chosen["ent_coef"]) == (1e-3, 0.01)
 
 
-def test_what_is_refused_is_reported_at_once() -> None:
+def test_what_is_refused_is_reported_at_once():
     with pytest.raises(ConfigError, match=r"normalise_observations = True.*vf_clip_eps = 0\.1"):
         sb3.arguments(Learning(**{**BASE, "normalise_observations": True, "vf_clip_eps": 0.1}))
 
 
-def test_counts_are_those_of_the_whole_rollout() -> None:
+def test_counts_are_those_of_the_whole_rollout():
     chosen = sb3.arguments(Learning(**BASE))
     assert (chosen["n_steps"], chosen["batch_size"]) == (64, 128)
 
 
-def test_the_faster_thread_count_is_taken() -> None:
+def test_the_faster_thread_count_is_taken():
     seconds = {1: iter([3.0, 2.0]), 2: iter([2.5, 9.0])}
     assert sb3.fastest(lambda count: next(seconds[count]), (1, 2), 2) == (1, {"1": 2.0, "2": 2.5})
     for two, chosen in ((1.7, 1), (1.6, 2)):  # twice the threads for a little is no bargain
@@ -109,7 +108,7 @@ def test_the_faster_thread_count_is_taken() -> None:
 
 # ---------------------------------------------------------------- with stable-baselines3
 @pytest.fixture(scope="module")
-def torch() -> Iterator[Any]:
+def torch():
     needed("sb3_contrib")
     found: Any = needed("torch")
     before = found.get_num_threads()
@@ -121,12 +120,12 @@ def torch() -> Iterator[Any]:
 class Spaces(gymnasium.Env):
     """Nothing but spaces: no step is made."""
 
-    def __init__(self, size: int, actions: int) -> None:
+    def __init__(self, size, actions):
         self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (size,), np.float32)
         self.action_space = gymnasium.spaces.Discrete(actions)
 
 
-def layers(policy: Any) -> dict[tuple[str, ...], Any]:
+def layers(policy):
     """Our parameter path of each layer -> torch's Linear."""
     found: dict[tuple[str, ...], Any] = {
         ("policy_head",): policy.action_net,
@@ -141,7 +140,7 @@ def layers(policy: Any) -> dict[tuple[str, ...], Any]:
     return found
 
 
-def updated(rollout: Rollout, changed: Mapping[str, Any]) -> dict[tuple[str, ...], np.ndarray]:
+def updated(rollout, changed):
     """Weights after MaskablePPO's own `train` on our rollout from our weights, [in, out] by our
     path. changed: over the arguments of the same mathematics (`sb3.arguments`)."""
     import torch  # pyright: ignore[reportMissingImports]
@@ -159,7 +158,7 @@ def updated(rollout: Rollout, changed: Mapping[str, Any]) -> dict[tuple[str, ...
             each.weight.copy_(torch.tensor(np.array(ours["kernel"]).T))
             each.bias.copy_(torch.tensor(np.array(ours["bias"])))
 
-    def values(observation: np.ndarray) -> Any:
+    def values(observation):
         with torch.no_grad():
             return model.policy.predict_values(torch.tensor(observation))
 
@@ -185,7 +184,7 @@ def updated(rollout: Rollout, changed: Mapping[str, Any]) -> dict[tuple[str, ...
     return {path: each.weight.detach().numpy().T for path, each in layers(model.policy).items()}
 
 
-def distance(rollout: Rollout, **changed: Any) -> float:
+def distance(rollout, **changed):
     """|our step - SB3's step| / |our step| over all weights, with some of SB3's arguments
     changed.
     """
@@ -193,7 +192,7 @@ def distance(rollout: Rollout, **changed: Any) -> float:
 
 
 @pytest.mark.slow
-def test_an_update_is_the_same_update(torch: Any) -> None:
+def test_an_update_is_the_same_update(torch):
     """Masks, advantages with bootstrapped truncations, losses, gradient norm and Adam, over three
     epochs.
     """
@@ -215,12 +214,12 @@ def test_an_update_is_the_same_update(torch: Any) -> None:
 
 
 @pytest.mark.slow
-def test_normalised_advantages_differ_by_the_kind_of_deviation_alone(torch: Any) -> None:
+def test_normalised_advantages_differ_by_the_kind_of_deviation_alone(torch):
     assert distance(Rollout()) < 0.02
 
 
 @pytest.fixture(scope="module")
-def tape_path(tmp_path_factory: pytest.TempPathFactory) -> str:
+def tape_path(tmp_path_factory):
     """Episodes of ten steps, so that many are truncated."""
     world = setting.world(2, episode={"max_steps": 10})
     path = tmp_path_factory.mktemp("twin") / "tape"
@@ -228,16 +227,16 @@ def tape_path(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-def test_rewards_are_the_markets_without_the_bootstrap(torch: Any, tape_path: str) -> None:
+def test_rewards_are_the_markets_without_the_bootstrap(torch, tape_path):
     from stable_baselines3.common.vec_env import VecEnvWrapper
 
     ppo, paid = Learning(**UPDATE), []
 
     class Till(VecEnvWrapper):
-        def reset(self) -> Any:
+        def reset(self):
             return self.venv.reset()
 
-        def step_wait(self) -> Any:
+        def step_wait(self):
             result = self.venv.step_wait()
             paid.append(result[1].copy())
             return result
@@ -248,14 +247,14 @@ def test_rewards_are_the_markets_without_the_bootstrap(torch: Any, tape_path: st
     assert abs(reported - learner._model.rollout_buffer.rewards.mean()) > 1e-4
 
 
-def test_a_seed_is_a_run(torch: Any, tape_path: str) -> None:
+def test_a_seed_is_a_run(torch, tape_path):
     ppo = Learning(**UPDATE)
     envs = sb3.vector_env(tape_path, "dummy", ppo.num_envs)
     first, again, other = (sb3.Learner(ppo, envs, seed)() for seed in (0, 0, 1))
     assert first == again != other
 
 
-def test_a_trainer_tells_its_threads_first(torch: Any, tape_path: str) -> None:
+def test_a_trainer_tells_its_threads_first(torch, tape_path):
     work = sb3.trainer(Learning(**UPDATE).model_dump(mode="json"), tape_path, [1])
     next(work)  # prepares
     assert next(work) == {"threads": 1, "trial_seconds": {}}

@@ -11,7 +11,7 @@ from bench.catalogue import Options
 
 
 @pytest.mark.slow
-def test_a_quick_run_has_every_side() -> None:
+def test_a_quick_run_has_every_side():
     """CPU time of one start may be below the clock's tick, so the wall clock is compared: importing
     takes time.
     """
@@ -24,6 +24,6 @@ def test_a_quick_run_has_every_side() -> None:
     )
 
 
-def test_a_start_that_fails_is_no_measurement() -> None:
+def test_a_start_that_fails_is_no_measurement():
     with pytest.raises(subprocess.CalledProcessError):
         startup.start(("-c", "import sys; sys.exit(3)"), 1)

@@ -26,7 +26,7 @@ from tests.bench.made_up import STAMP, env_step, side
         (0.0, "0"),
     ],
 )
-def test_numbers(value: float, shown: str) -> None:
+def test_numbers(value, shown):
     assert number(value) == shown
 
 
@@ -34,11 +34,11 @@ def test_numbers(value: float, shown: str) -> None:
     ("value", "shown"),
     [(212, "212 B"), (999.9, "1 kB"), (1_342, "1.34 kB"), (91_234_567, "91.2 MB")],
 )
-def test_sizes(value: float, shown: str) -> None:
+def test_sizes(value, shown):
     assert size(value) == shown
 
 
-def test_the_table_says_everything() -> None:
+def test_the_table_says_everything():
     shown = table.text(env_step())
     for fragment in (
         "env_step: environment steps",
@@ -59,14 +59,14 @@ def test_the_table_says_everything() -> None:
     assert "not to quote" in table.text(env_step(quick=True))
 
 
-def test_a_long_value_does_not_widen_the_table() -> None:
+def test_a_long_value_does_not_widen_the_table():
     words = "knows no action masks " * 10
     lines = table.text(env_step(differences=words)).splitlines()
     assert f"  differences: {words}" in lines
     assert max(len(line) for line in lines if words not in line) < 120
 
 
-def test_comparison() -> None:
+def test_comparison():
     old, new = env_step(1_000_000.0), env_step(2_000_000.0)
     new["sides"]["other"] = side(5.0)
     del new["sides"]["jaxtrade@64"]
@@ -81,7 +81,7 @@ def test_comparison() -> None:
     assert "  same device, commit, versions and configuration" in lines
 
 
-def test_comparison_tells_what_differs() -> None:
+def test_comparison_tells_what_differs():
     stamp = STAMP | {
         "device": "Another",
         "cores": 4,
@@ -109,7 +109,7 @@ def test_comparison_tells_what_differs() -> None:
         (700.0, "faster"),
     ],
 )
-def test_a_ratio_in_words(ratio: float, said: str) -> None:
+def test_a_ratio_in_words(ratio, said):
     assert table.compared(ratio) == said
 
 
@@ -117,5 +117,5 @@ def test_a_ratio_in_words(ratio: float, said: str) -> None:
     ("interval", "said"),
     [([0.98, 1.01], "level"), ([0.98, 0.999], "slower"), ([1.001, 1.02], "faster")],
 )
-def test_a_ratio_whose_interval_holds_one_is_level(interval: list[float], said: str) -> None:
+def test_a_ratio_whose_interval_holds_one_is_level(interval, said):
     assert table.compared(0.996, interval) == said

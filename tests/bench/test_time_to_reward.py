@@ -4,8 +4,6 @@ settings.
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from bench import sb3, time_to_reward
@@ -15,8 +13,8 @@ from bench.time_to_reward import compare, config_of, summary
 from bench.worker import Reply
 
 
-def runs(*steps: int, seconds_per_step: float = 0.01, compiling: float = 0.0) -> dict[str, Any]:
-    def reply(count: int) -> Reply:
+def runs(*steps, seconds_per_step=0.01, compiling=0.0):
+    def reply(count):
         answer = {"reached": True, "steps": count, "last": 0.5}
         return Reply(Sample(count * seconds_per_step, count * seconds_per_step * 2), 0, answer)
 
@@ -24,7 +22,7 @@ def runs(*steps: int, seconds_per_step: float = 0.01, compiling: float = 0.0) ->
     return summary([reply(count) for count in steps]) | told
 
 
-def test_ratios_on_hand_numbers() -> None:
+def test_ratios_on_hand_numbers():
     ours = runs(100, 300, 200, seconds_per_step=0.001, compiling=0.8)
     theirs = runs(200, 400, 300)
     assert ours["env_steps"] == 200
@@ -37,7 +35,7 @@ def test_ratios_on_hand_numbers() -> None:
 
 
 @pytest.mark.parametrize("count", time_to_reward.NUM_ENVS)
-def test_both_learners_get_the_same_settings(count: int) -> None:
+def test_both_learners_get_the_same_settings(count):
     ppo = learning_of(config_of(count))
     assert ppo.num_envs * ppo.num_steps == time_to_reward.ROLLOUT
     reported = sb3.arguments(ppo)  # raises where SB3 cannot do the same

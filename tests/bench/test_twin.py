@@ -11,7 +11,6 @@ import sys
 import textwrap
 import warnings
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,6 @@ from jaxtrade.env.state import (
     OFF,
     BracketParams,
     EndReason,
-    EnvParams,
     ExitReason,
     StopKind,
     Trailing,
@@ -58,11 +56,11 @@ ACCOUNTS = {  # on what the bench trades, or with small limits on a market made 
 
 
 @pytest.fixture(scope="module")
-def world() -> setting.World:
+def world():
     return setting.world(SESSIONS)
 
 
-def variant(world: setting.World, name: str) -> EnvParams:
+def variant(world, name):
     """The bench's own parameters, or with another account, several sessions, and data that end
     inside one; "static" with stops and targets so near that one bar touches both."""
     account = ACCOUNTS[name]
@@ -86,7 +84,7 @@ PLAY = jax.jit(correctness.play, static_argnums=(0, 5), compiler_options=compili
 
 
 @pytest.fixture(scope="module")
-def played(world: setting.World) -> Callable[[str], dict[str, np.ndarray]]:
+def played(world):
     """Variant -> `correctness.play` from starts all over the split, on the host."""
     return functools.cache(
         lambda name: correctness.played(world.env, variant(world, name), ENVS, STEPS, PLAY)
@@ -104,7 +102,7 @@ SEEN = {  # kinds of events that a variant must have had
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ACCOUNTS)
-def test_replays_the_environment(world: setting.World, played: Any, name: str) -> None:
+def test_replays_the_environment(world, played, name):
     """6,400 steps: masks, ends, exits and mills equal, every slot and the reward within 1e-5."""
     found = correctness.compare(
         twin.Twin(twin.make_tape(world.config.env, variant(world, name))), played(name)
@@ -123,7 +121,7 @@ FAULTS = {  # source of a step -> what is planted in its place, in the variant "
 
 @pytest.mark.slow
 @pytest.mark.parametrize("old", FAULTS)
-def test_a_planted_fault_is_found(world: setting.World, played: Any, old: str) -> None:
+def test_a_planted_fault_is_found(world, played, old):
     of_class = inspect.getsource(twin.Twin)
     assert of_class.count(old) == 1, "the planted fault has to follow the source"
     name = "step" if old in inspect.getsource(twin.Twin.step) else "_traded_bar"
@@ -137,7 +135,7 @@ def test_a_planted_fault_is_found(world: setting.World, played: Any, old: str) -
     assert differing.fault is not None
 
 
-def test_the_ids_are_the_environments() -> None:
+def test_the_ids_are_the_environments():
     assert (
         [
             Action[name]
@@ -165,11 +163,11 @@ def test_the_ids_are_the_environments() -> None:
 
 
 @pytest.fixture
-def env(world: setting.World) -> twin.Twin:
+def env(world):
     return twin.Twin(twin.make_tape(world.config.env, world.params))
 
 
-def test_gymnasiums_check_finds_nothing(env: twin.Twin) -> None:
+def test_gymnasiums_check_finds_nothing(env):
     made = gymnasium.make(
         EnvSpec("bench/Twin-v0", entry_point=lambda **_: env), disable_env_checker=True
     )
@@ -178,7 +176,7 @@ def test_gymnasiums_check_finds_nothing(env: twin.Twin) -> None:
         check_env(made.unwrapped)
 
 
-def test_starts_are_drawn_from_all_decision_bars(world: setting.World, env: twin.Twin) -> None:
+def test_starts_are_drawn_from_all_decision_bars(world, env):
     rows = [env.reset(seed=7)[1]["row"], *(env.reset()[1]["row"] for _ in range(199))]
     assert [env.reset(seed=7)[1]["row"], *(env.reset()[1]["row"] for _ in range(199))] == rows
     sessions = world.params.market.sessions
@@ -188,7 +186,7 @@ def test_starts_are_drawn_from_all_decision_bars(world: setting.World, env: twin
     assert len(set(rows)) > 150
 
 
-def test_what_it_refuses(world: setting.World, env: twin.Twin) -> None:
+def test_what_it_refuses(world, env):
     with pytest.raises(ResetNeeded):
         env.step(0)
     with pytest.raises(ResetNeeded):
@@ -210,7 +208,7 @@ def test_what_it_refuses(world: setting.World, env: twin.Twin) -> None:
         twin.make_tape(config, other)
 
 
-def test_an_order_is_cut_to_the_accounts_contracts(world: setting.World) -> None:
+def test_an_order_is_cut_to_the_accounts_contracts(world):
     account = world.params.account.replace(max_contracts=worlds.i32(2))
     config, params = (
         world.config.env.model_copy(update={"quantity": 5}),
@@ -219,7 +217,7 @@ def test_an_order_is_cut_to_the_accounts_contracts(world: setting.World) -> None
     assert twin.rules_of(config, params).worth == 2 * tick_mills(params.contract)
 
 
-def test_a_process_that_steps_it_has_no_jax(env: twin.Twin, tmp_path: Path) -> None:
+def test_a_process_that_steps_it_has_no_jax(env, tmp_path):
     path = tmp_path / "tape.npz"
     twin.save(env._tape, path)
     code = (

@@ -17,9 +17,7 @@ from tests.advisor.service_parts import until
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["bench", "jaxtrade"])
-def test_a_folder_here_does_not_stand_before_the_package(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], name: str
-) -> None:
+def test_a_folder_here_does_not_stand_before_the_package(tmp_path, monkeypatch, capfd, name):
     """As in a checkout, whose `jaxtrade/` is not the installed one: there is no `bench` in it."""
     (tmp_path / name).mkdir()
     (tmp_path / name / "__init__.py").write_text(
@@ -34,7 +32,7 @@ def test_a_folder_here_does_not_stand_before_the_package(
 
 
 @pytest.mark.slow
-def test_the_peak_of_a_process_is_its_own() -> None:
+def test_the_peak_of_a_process_is_its_own():
     """The kernel's `ru_maxrss` of a new process begins with that of the process that started it."""
     held = np.ones(1 << 27)  # 1 GiB
     code = "from bench.worker import peak_resident; print(peak_resident())"
@@ -44,7 +42,7 @@ def test_the_peak_of_a_process_is_its_own() -> None:
     assert 10e6 < int(said) < held.nbytes
 
 
-def _has_ended(process: int) -> bool:
+def _has_ended(process):
     """Whether it is gone, or dead and only waits for its parent to hear of it."""
     try:
         os.kill(process, 0)
@@ -56,7 +54,7 @@ def _has_ended(process: int) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no groups of processes there")
-def test_what_a_late_child_has_started_ends_with_it(tmp_path: Path) -> None:
+def test_what_a_late_child_has_started_ends_with_it(tmp_path):
     told = tmp_path / "pid"
     code = f"import os, time; open({str(told)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
     given = {"name": "startup.start", "arguments": {"words": ["-c", code], "times": 1}}

@@ -9,7 +9,6 @@ Python versions.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 from pathlib import Path
 
 from jaxtrade.cli.parser import build_parser, grouped
@@ -18,7 +17,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 BEGIN, END = "<!-- commands:begin -->\n", "<!-- commands:end -->"
 
 
-def below(parser: argparse.ArgumentParser) -> dict[str, tuple[argparse.ArgumentParser, str]]:
+def below(parser):
     """Subcommand -> (its parser, its line of help)."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -27,9 +26,7 @@ def below(parser: argparse.ArgumentParser) -> dict[str, tuple[argparse.ArgumentP
     return {}
 
 
-def leaves(
-    name: str, parser: argparse.ArgumentParser, said: str
-) -> Iterator[tuple[str, argparse.ArgumentParser, str]]:
+def leaves(name, parser, said):
     """(words, parser, line of help) of every command that can be run."""
     children = below(parser)
     if not children:
@@ -38,7 +35,7 @@ def leaves(
         yield from leaves(f"{name} {word}", child, text)
 
 
-def invocation(action: argparse.Action) -> str:
+def invocation(action):
     """A flag or positional as it is typed."""
     value = str(action.metavar or action.dest.upper())
     if not action.option_strings:
@@ -51,17 +48,17 @@ def invocation(action: argparse.Action) -> str:
     return f"{flag} {'{' + '|'.join(map(str, action.choices)) + '}' if action.choices else value}"
 
 
-def cell(text: str) -> str:
+def cell(text):
     """Text that may stand in a cell of a Markdown table."""
     return text.replace("|", "\\|").replace("<", "&lt;")
 
 
-def prose(text: str) -> str:
+def prose(text):
     """A flag's help in a cell. `[a][b]` would be a link in Markdown."""
     return cell(text.replace("%%", "%").replace("[", "\\["))
 
 
-def section(words: str, parser: argparse.ArgumentParser, said: str) -> list[str]:
+def section(words, parser, said):
     """Heading, help and table of one command."""
     actions = [action for action in parser._actions if not isinstance(action, argparse._HelpAction)]
     positional = [invocation(action) for action in actions if not action.option_strings]
@@ -80,7 +77,7 @@ def section(words: str, parser: argparse.ArgumentParser, said: str) -> list[str]
     ]
 
 
-def generated() -> str:
+def generated():
     """The generated part."""
     commands = below(build_parser())
     lines = []
@@ -92,7 +89,7 @@ def generated() -> str:
     return "\n".join(lines)
 
 
-def page(text: str) -> str:
+def page(text):
     """The page with its generated part replaced."""
     head, _, rest = text.partition(BEGIN)
     _, _, tail = rest.partition(END)

@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -25,7 +24,7 @@ NEEDED = pytest.mark.skipif(not shutil.which("bash"), reason="bash is not instal
 
 
 @pytest.fixture(scope="module")
-def scripts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def scripts(tmp_path_factory):
     """Shell -> its script."""
     pytest.importorskip("shtab", reason="shtab is not installed: pip install -e '.[completion]'")
     folder = tmp_path_factory.mktemp("scripts")
@@ -35,7 +34,7 @@ def scripts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return made
 
 
-def completed(script: Path, cwd: Path, *words: str) -> list[str]:
+def completed(script, cwd, *words):
     """What bash offers for the last of some words."""
     quoted = " ".join(f"'{word}'" for word in ("jaxtrade", *words))
     code = (
@@ -84,9 +83,7 @@ def completed(script: Path, cwd: Path, *words: str) -> list[str]:
         (("ablate", "advisor", "--time"), ["--timesteps"]),
     ],
 )
-def test_bash_completes(
-    words: tuple[str, ...], expected: list[str], scripts: dict[str, Path], tmp_path: Path
-) -> None:
+def test_bash_completes(words, expected, scripts, tmp_path):
     (tmp_path / "my_runs").mkdir()
     for name in ("my.yaml", "my.csv"):
         (tmp_path / name).write_text("", encoding="utf-8")
@@ -94,7 +91,7 @@ def test_bash_completes(
 
 
 @NEEDED
-def test_tab_in_a_real_bash(scripts: dict[str, Path]) -> None:
+def test_tab_in_a_real_bash(scripts):
     """A word is completed and a space follows; a key of --set is followed by its value at once."""
     ours, theirs = pty.openpty()
     own = os.environ | {"PS1": "ready> ", "TERM": "dumb", "INPUTRC": "/dev/null"}
@@ -109,7 +106,7 @@ def test_tab_in_a_real_bash(scripts: dict[str, Path]) -> None:
     os.close(theirs)
     seen = ""
 
-    def until(text: str) -> None:
+    def until(text):
         nonlocal seen
         end = time.monotonic() + 60
         while text not in seen:
@@ -129,9 +126,7 @@ def test_tab_in_a_real_bash(scripts: dict[str, Path]) -> None:
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_the_scripts_of_other_shells_have_commands_flags_and_names(
-    shell: str, scripts: dict[str, Path]
-) -> None:
+def test_the_scripts_of_other_shells_have_commands_flags_and_names(shell, scripts):
     """These shells are not at hand everywhere; docs/cli.md says with which versions the scripts
     were tried.
     """
@@ -141,9 +136,7 @@ def test_the_scripts_of_other_shells_have_commands_flags_and_names(
     ] == []
 
 
-def test_without_shtab_the_command_says_how_to_get_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_shtab_the_command_says_how_to_get_it(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "shtab", None)
     assert main(["completion", "bash"]) == 2
     said = capsys.readouterr()
@@ -151,7 +144,7 @@ def test_without_shtab_the_command_says_how_to_get_it(
     assert said.out == ""
 
 
-def test_an_unknown_shell_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_shell_is_a_usage_error(capsys):
     with pytest.raises(SystemExit) as stop:
         main(["completion", "cmd"])
     assert stop.value.code == 2

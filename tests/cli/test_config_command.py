@@ -19,7 +19,7 @@ from jaxtrade.config.yaml12 import parse_yaml
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def leaves(model: type[BaseModel], prefix: str = "") -> list[str]:
+def leaves(model, prefix=""):
     """Dotted keys of a model, found without JSON schema."""
     found = []
     for name, field in model.model_fields.items():
@@ -32,7 +32,7 @@ def leaves(model: type[BaseModel], prefix: str = "") -> list[str]:
     return found
 
 
-def shown(capsys: pytest.CaptureFixture[str], *argv: str) -> dict[str, str]:
+def shown(capsys, *argv):
     """Key -> origin, of what `config show ARGV` prints."""
     assert main(["config", "show", *argv]) == 0
     path: list[str] = []
@@ -49,11 +49,11 @@ def shown(capsys: pytest.CaptureFixture[str], *argv: str) -> dict[str, str]:
     return found
 
 
-def test_all_keys_are_listed_once() -> None:
+def test_all_keys_are_listed_once():
     assert list(all_keys()) == leaves(RunConfig)
 
 
-def test_what_show_prints_is_the_configuration(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_show_prints_is_the_configuration(capsys):
     argv = [
         "--market",
         "NQ",
@@ -71,9 +71,7 @@ def test_what_show_prints_is_the_configuration(capsys: pytest.CaptureFixture[str
     assert make_config(parse_yaml(printed, "printed")) == expected
 
 
-def test_every_value_says_where_it_is_from(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_value_says_where_it_is_from(tmp_path, capsys):
     file = tmp_path / "mine.yaml"
     file.write_text(
         "seed: 3\nrollout: {num_envs: 128, num_steps: 32}\nreward: {weights: {win: 0.5}}\n"
@@ -115,7 +113,7 @@ def test_every_value_says_where_it_is_from(
     }  # the whole section was replaced: network.kind has its default again
 
 
-def test_changed_keys_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_changed_keys_alone(capsys):
     origins = shown(capsys, "--changed", "--seed", "1", "--account", "rules_off_50k")
     assert origins["seed"] == "--seed"
     assert origins["account.preset"] == "--account"
@@ -136,14 +134,12 @@ def test_changed_keys_alone(capsys: pytest.CaptureFixture[str]) -> None:
         (["keys", "rolout"], "did you mean rollout?"),
     ],
 )
-def test_wrong_names_are_refused_with_a_hint(
-    argv: list[str], fragment: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_names_are_refused_with_a_hint(argv, fragment, capsys):
     assert main(["config", *argv]) == 2
     assert fragment in capsys.readouterr().err
 
 
-def test_explain_says_all_of_a_key(capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_says_all_of_a_key(capsys):
     assert main(["config", "explain", "rollout.num_envs"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "rollout.num_envs",
@@ -161,8 +157,8 @@ def test_explain_says_all_of_a_key(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_explain_names_shipped_configurations_with_another_value(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    capsys,
+):
     assert main(["config", "explain", "stop_atr"]) == 0
     assert (
         "  shipped     6 in advised, 6 in curriculum, 6 in quickstart"
@@ -189,18 +185,18 @@ def test_explain_names_shipped_configurations_with_another_value(
         ("reward.weights", "mapping of text to number"),
     ],
 )
-def test_types_and_ranges_in_words(name: str, kind: str) -> None:
+def test_types_and_ranges_in_words(name, kind):
     assert all_keys()[name].kind == kind
 
 
 def test_a_key_is_found_by_its_own_name_where_it_is_the_only_one(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    capsys,
+):
     assert main(["config", "explain", "gamma"]) == 0
     assert capsys.readouterr().out.startswith("ppo.gamma\n")
 
 
-def test_explain_a_section_lists_its_keys(capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_a_section_lists_its_keys(capsys):
     assert main(["config", "explain", "split"]) == 0
     printed = capsys.readouterr().out
     assert sections()["split"] in printed
@@ -211,7 +207,7 @@ def test_explain_a_section_lists_its_keys(capsys: pytest.CaptureFixture[str]) ->
     ]
 
 
-def test_every_key_has_a_description_a_type_and_a_page() -> None:
+def test_every_key_has_a_description_a_type_and_a_page():
     assert [name for name, key in all_keys().items() if not key.description] == []
     assert [name for name, key in all_keys().items() if "any value" in key.kind] == []
     pages = {
@@ -227,7 +223,7 @@ def test_every_key_has_a_description_a_type_and_a_page() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(all_keys()))
-def test_every_example_works(name: str) -> None:
+def test_every_example_works(name):
     """As it is printed, quotes and all: the words that a shell makes of it are accepted, and set
     the key.
     """
@@ -245,7 +241,7 @@ def test_every_example_works(name: str) -> None:
     load_config(started, overrides)
 
 
-def test_a_table_fits_its_width() -> None:
+def test_a_table_fits_its_width():
     keys = config_command.chosen_keys("advisor.")
     lines = config_command.key_table(keys, 80)
     assert len(lines) == 1 + len(keys)
@@ -276,6 +272,6 @@ def test_a_table_fits_its_width() -> None:
         "# no",
     ],
 )
-def test_a_written_value_is_read_back(value: object) -> None:
+def test_a_written_value_is_read_back(value):
     assert parse_yaml(f"key: {written(value)}", "written") == {"key": value}
     assert "\n" not in written(value)

@@ -13,11 +13,10 @@ from jaxtrade.cli import flags, main, shared, training
 from jaxtrade.cli.ablate import run as run_ablation
 from jaxtrade.cli.parser import build_parser
 from jaxtrade.config import RunConfig
-from jaxtrade.curriculum.config import Curriculum
 from jaxtrade.errors import ConfigError
 
 
-def resolved(*argv: str) -> RunConfig:
+def resolved(*argv):
     """What `jaxtrade train ARGV` trains."""
     return shared.resolve(build_parser().parse_args(["train", *argv]))
 
@@ -39,19 +38,19 @@ def resolved(*argv: str) -> RunConfig:
         ("9007199254740993", 9_007_199_254_740_993),  # a float64 cannot hold it
     ],
 )
-def test_a_count_is_read_as_people_write_it(text: str, value: int) -> None:
+def test_a_count_is_read_as_people_write_it(text, value):
     assert flags.count(text) == value
 
 
 @pytest.mark.parametrize(
     "text", ["", "0", "-5", "1.5", "1X", "M", "1e-3", "0.2k5", "nan", "one", "1e6.5", "1.0001k"]
 )
-def test_what_is_no_count_is_refused(text: str) -> None:
+def test_what_is_no_count_is_refused(text):
     with pytest.raises(argparse.ArgumentTypeError):
         flags.count(text)
 
 
-def test_each_flag_sets_its_key() -> None:
+def test_each_flag_sets_its_key():
     config = resolved(
         "--seed", "7", "--timesteps", "250k", "--envs", "64", "--account", "rules_off_50k"
     )
@@ -63,7 +62,7 @@ def test_each_flag_sets_its_key() -> None:
     ) == (7, 250_000, 64, "rules_off_50k")
 
 
-def test_file_then_test_then_flags_then_set(tmp_path: Path) -> None:
+def test_file_then_test_then_flags_then_set(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text(
         "seed: 1\nrollout: {num_envs: 128, num_steps: 32}\ntrain: {total_timesteps: 999_424}\n",
@@ -85,17 +84,13 @@ def test_file_then_test_then_flags_then_set(tmp_path: Path) -> None:
     assert resolved(str(file), *given[:5]).train.total_timesteps == 300_000  # the flag over --test
 
 
-def test_the_value_0_of_a_flag_counts_as_given(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_value_0_of_a_flag_counts_as_given(tmp_path, capsys):
     assert main(["train", "--resume", str(tmp_path), "--seed", "0"]) == 2
     assert capsys.readouterr().err.endswith("keeps its configuration; drop --seed\n")
 
 
 @pytest.mark.parametrize("command", ["train", "curriculum"])
-def test_resume_refuses_every_flag(
-    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_resume_refuses_every_flag(command, tmp_path, capsys):
     given = [
         "--seed",
         "1",
@@ -112,9 +107,7 @@ def test_resume_refuses_every_flag(
     assert capsys.readouterr().err.endswith("drop --seed, --timesteps, --envs, --account, --name\n")
 
 
-def test_continue_takes_the_flags_as_it_takes_set(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_continue_takes_the_flags_as_it_takes_set(tmp_path, monkeypatch):
     """They change single keys of the configuration of the run that is continued."""
     from jaxtrade.runs import rundir
 
@@ -125,7 +118,7 @@ def test_continue_takes_the_flags_as_it_takes_set(
     )
     begun: list[RunConfig] = []
 
-    def begin(args: argparse.Namespace, config: RunConfig, source: str | None) -> int:
+    def begin(args, config, source):
         begun.append(config)
         return 0
 
@@ -139,17 +132,15 @@ def test_continue_takes_the_flags_as_it_takes_set(
     )
 
 
-def test_a_curriculum_takes_the_flags_for_every_phase(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_curriculum_takes_the_flags_for_every_phase(monkeypatch, tmp_path):
     """A `--set` of one phase stands over a flag, as every `--set` does."""
     monkeypatch.chdir(tmp_path)
     phases: dict[str, tuple[int, int, int]] = {}
 
-    def stop() -> None:
+    def stop():
         raise ConfigError("far enough")
 
-    def seen(course: Curriculum) -> str:
+    def seen(course):
         phases.update(
             {
                 phase.name: (
@@ -188,13 +179,13 @@ def test_a_curriculum_takes_the_flags_for_every_phase(
     }
 
 
-def test_an_ablation_takes_flags_over_test(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_ablation_takes_flags_over_test(monkeypatch, tmp_path):
     from jaxtrade.runs import computing
 
     monkeypatch.chdir(tmp_path)
     found: list[RunConfig] = []
 
-    def stop(configs: list[RunConfig]) -> None:
+    def stop(configs):
         found.extend(configs)
         raise ConfigError("far enough")
 
@@ -231,13 +222,13 @@ def test_an_ablation_takes_flags_over_test(monkeypatch: pytest.MonkeyPatch, tmp_
     ],
 )
 def test_wrong_values_are_refused_before_anything_is_written(
-    argv: list[str],
-    given: list[str],
-    fragment: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    argv,
+    given,
+    fragment,
+    tmp_path,
+    monkeypatch,
+    capsys,
+):
     """Even an empty folder of that name is refused: its name is in use."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs" / "there").mkdir(parents=True)
@@ -246,7 +237,7 @@ def test_wrong_values_are_refused_before_anything_is_written(
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["there"]
 
 
-def test_two_flags_for_one_folder_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_flags_for_one_folder_are_refused(capsys):
     assert main(["train", "--name", "a", "--run-dir", "b"]) == 2
     assert "--name a and --run-dir b: both name the folder" in capsys.readouterr().err
     assert main(["ablate", "advisor", "--name", "a", "--out", "b"]) == 2
@@ -269,16 +260,14 @@ def test_two_flags_for_one_folder_are_refused(capsys: pytest.CaptureFixture[str]
         ("--devices", "many", "such as 8, 1000000, 1M, 250k or 1e6; or all, or auto"),
     ],
 )
-def test_a_value_that_is_no_number_is_a_usage_error(
-    flag: str, value: str, fragment: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_value_that_is_no_number_is_a_usage_error(flag, value, fragment, capsys):
     with pytest.raises(SystemExit) as stop:
         main(["train", flag, value])
     assert stop.value.code == 2
     assert fragment in capsys.readouterr().err
 
 
-def test_the_named_folder_is_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_named_folder_is_the_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     args = argparse.Namespace(name="first", run_dir=None)
     assert flags.new_folder(args, "ES", "manage") == Path("runs/first")

@@ -16,14 +16,14 @@ from tests.cli import reference
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_the_page_has_every_command_and_flag() -> None:
+def test_the_page_has_every_command_and_flag():
     text = reference.PAGE.read_text(encoding="utf-8")
     assert reference.page(text) == text, "run `python -m tests.cli.reference`"
     assert "#### `jaxtrade ablate advisor [CONFIG]`" in text
     assert "| `--timesteps N` |" in text
 
 
-def test_every_flag_has_a_help() -> None:
+def test_every_flag_has_a_help():
     silent = [
         f"{words} {reference.invocation(action)}"
         for name, child in reference.below(build_parser()).items()
@@ -34,14 +34,14 @@ def test_every_flag_has_a_help() -> None:
     assert silent == []
 
 
-def test_a_missing_flag_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_flag_would_be_seen(monkeypatch):
     parser = build_parser()
     reference.below(parser)["train"][0].add_argument("--planted", help="a flag that the page lacks")
     monkeypatch.setattr(reference, "build_parser", lambda: parser)
     assert "| `--planted PLANTED` | a flag that the page lacks |" in reference.generated()
 
 
-def test_every_command_can_be_run_and_is_in_one_group() -> None:
+def test_every_command_can_be_run_and_is_in_one_group():
     commands = reference.below(build_parser())
     assert set(commands) == set(entry.COMMANDS)
     groups = parser.grouped(commands)
@@ -50,9 +50,7 @@ def test_every_command_can_be_run_and_is_in_one_group() -> None:
     assert parser.grouped(["train", "brand_new"]) == {"train": ["train"], "tools": ["brand_new"]}
 
 
-def test_help_shows_the_groups_and_the_most_used_lines(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_help_shows_the_groups_and_the_most_used_lines(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     with pytest.raises(SystemExit) as stop:
         main(["--help"])
@@ -72,7 +70,7 @@ def test_help_shows_the_groups_and_the_most_used_lines(
     )
 
 
-def test_the_most_used_lines_are_commands() -> None:
+def test_the_most_used_lines_are_commands():
     lines = [
         line.split("   ")[0].split()
         for line in parser.EPILOG.splitlines()
@@ -83,7 +81,7 @@ def test_the_most_used_lines_are_commands() -> None:
     assert len(lines) == 3
 
 
-def test_python_m_jaxtrade_is_the_command() -> None:
+def test_python_m_jaxtrade_is_the_command():
     done = subprocess.run(
         [sys.executable, "-m", "jaxtrade", "--version"],
         capture_output=True,

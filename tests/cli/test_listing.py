@@ -7,7 +7,6 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -48,7 +47,7 @@ EXPECTED = {  # what is listed -> the names in its first column
 }
 
 
-def listed(capsys: pytest.CaptureFixture[str], *argv: str) -> dict[str, str]:
+def listed(capsys, *argv):
     """Name -> the rest of its row, of all tables that `list ARGV` prints."""
     assert main(["list", *argv]) == 0
     found = {}
@@ -62,17 +61,17 @@ def listed(capsys: pytest.CaptureFixture[str], *argv: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("what", list(EXPECTED))
-def test_every_name_is_listed_with_a_line(what: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_name_is_listed_with_a_line(what, capsys):
     found = listed(capsys, what)
     assert list(found) == list(dict.fromkeys(EXPECTED[what]))
     assert all(found.values())
 
 
-def test_every_template_is_described() -> None:
+def test_every_template_is_described():
     assert set(descriptions.TEMPLATES) == {*TEMPLATES, *CONTEXT_NAMES}
 
 
-def test_every_advisor_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_advisor_is_listed(capsys):
     found = listed(capsys, "advisors")
     kinds = {name.partition("/")[0].split(":")[1] for name in found if name.startswith("mock:")}
     assert kinds == set(MOCKS)
@@ -83,14 +82,14 @@ def test_every_advisor_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(found.values())
 
 
-def test_a_market_has_its_figures(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_market_has_its_figures(capsys):
     found = listed(capsys, "markets")
     assert found["ES"].split("  ")[0] == "E-mini S&P 500 future"
     assert found["ES"].endswith("$2.08  real, bundled")
     assert found["NQ"].endswith("synthetic")
 
 
-def test_an_account_has_its_rules(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_account_has_its_rules(capsys):
     found = listed(capsys, "accounts")
     assert " ".join(found["apex_like_50k_daily_fail_2025"].split()) == (
         "50,000 3,000 2,500 1,000 10 the floor trails live equity, up to target - drawdown; the daily loss ends it"
@@ -99,7 +98,7 @@ def test_an_account_has_its_rules(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.fixture
-def forgotten(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def forgotten(monkeypatch):
     """What the user's module registers is forgotten afterwards."""
     for registry in (
         parts.TASKS,
@@ -145,9 +144,7 @@ register_feature(FeatureSpec("body", "move", 1, "close - open"), lambda window, 
 
 
 @pytest.mark.usefixtures("forgotten")
-def test_parts_of_an_imported_module_are_listed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_parts_of_an_imported_module_are_listed(tmp_path, monkeypatch, capsys):
     (tmp_path / "my_parts.py").write_text(OWN, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     importlib.invalidate_caches()
@@ -159,12 +156,12 @@ def test_parts_of_an_imported_module_are_listed(
     assert listed(capsys, "features", *given)["body"].split() == ["move", "1", "close", "-", "open"]
 
 
-def test_an_unknown_module_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_module_is_refused(capsys):
     assert main(["list", "tasks", "--import", "no_such_module_of_mine"]) == 2
     assert "there is no module 'no_such_module_of_mine'" in capsys.readouterr().err
 
 
-def test_listing_loads_nothing_heavy() -> None:
+def test_listing_loads_nothing_heavy():
     code = (
         "import sys; from jaxtrade.cli import main\n"
         f"for what in {list(listing.LISTS)!r}: main(['list', what])\n"
@@ -175,7 +172,7 @@ def test_listing_loads_nothing_heavy() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_without_a_name_it_lists_what_can_be_listed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_name_it_lists_what_can_be_listed(capsys):
     assert main(["list"]) == 0
     said = capsys.readouterr().out
     assert [line.split()[0] for line in said.splitlines()[1:-2]] == list(listing.LISTS)

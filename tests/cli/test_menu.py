@@ -45,7 +45,7 @@ LEAVES = {
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch):
     """A working folder with a file of bars and a run."""
     run = tmp_path / "runs" / "mine"
     run.mkdir(parents=True)
@@ -56,15 +56,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def walked(
-    answers: str, monkeypatch: pytest.MonkeyPatch, codes: tuple[int, ...] = (0,)
-) -> tuple[int, list[str]]:
+def walked(answers, monkeypatch, codes=(0,)):
     """(exit code of the menu, the commands that it ran), for lines of input. codes: what the
     commands return.
     """
     ran: list[str] = []
 
-    def runner(words: list[str]) -> int:
+    def runner(words):
         ran.append(shlex.join(words))
         return codes[min(len(ran), len(codes)) - 1]
 
@@ -72,14 +70,12 @@ def walked(
     return menu.walk(runner), ran
 
 
-def test_every_leaf_is_walked() -> None:
+def test_every_leaf_is_walked():
     assert [keys for keys, (_, command) in MENU.items() if command] == list(LEAVES)
 
 
 @pytest.mark.parametrize("keys", list(LEAVES))
-def test_a_leaf_prints_its_command_and_runs_it(
-    keys: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_leaf_prints_its_command_and_runs_it(keys, folder, monkeypatch, capsys):
     answers, command = LEAVES[keys]
     lines = "\n".join([*keys, *answers.split(), ""])
     assert walked(lines, monkeypatch) == (0, [command])
@@ -87,12 +83,12 @@ def test_a_leaf_prints_its_command_and_runs_it(
     build_parser().parse_args(shlex.split(command))
 
 
-def test_enter_takes_the_default(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_enter_takes_the_default(folder, monkeypatch):
     assert walked("3\n1\n\n", monkeypatch)[1] == ["curriculum --test --market NQ"]
     assert walked("4\n1\n\n", monkeypatch)[1] == [f"evaluate {Path('runs/mine')}"]
 
 
-def test_the_newest_run_is_the_default(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_newest_run_is_the_default(folder, monkeypatch):
     newer = folder / "runs" / "later"
     newer.mkdir()
     (newer / "config.yaml").write_text("", encoding="utf-8")
@@ -111,12 +107,12 @@ def test_the_newest_run_is_the_default(folder: Path, monkeypatch: pytest.MonkeyP
     ],
 )
 def test_a_wrong_answer_is_asked_again(
-    answers: str,
-    said: str,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    answers,
+    said,
+    folder,
+    monkeypatch,
+    capsys,
+):
     assert walked(answers, monkeypatch) == (0, ["curriculum --test --market NQ"])
     assert said in capsys.readouterr().out
 
@@ -124,16 +120,12 @@ def test_a_wrong_answer_is_asked_again(
 @pytest.mark.parametrize(
     "answers", ["", "3\n", "3\n1\n", "9\n9\n9", "5\n1\n", "q\n1\n", "3\nq\n1\n", "3\n1\nQ\n1\n"]
 )
-def test_the_end_of_the_input_exit_and_q_leave(
-    answers: str, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_end_of_the_input_exit_and_q_leave(answers, folder, monkeypatch):
     """Lines after leaving are not read."""
     assert walked(answers, monkeypatch) == (0, [])
 
 
-def test_several_commands_and_the_code_of_the_last(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_several_commands_and_the_code_of_the_last(folder, monkeypatch):
     assert walked("1\n3\n1\nES\n5\n", monkeypatch, codes=(0, 1)) == (
         1,
         ["doctor", "curriculum --test --market ES"],
@@ -141,15 +133,11 @@ def test_several_commands_and_the_code_of_the_last(
     assert walked("1\n1\n", monkeypatch, codes=(2, 0)) == (0, ["doctor", "doctor"])
 
 
-def test_an_interrupted_command_ends_the_menu(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_command_ends_the_menu(folder, monkeypatch):
     assert walked("1\n1\n", monkeypatch, codes=(130,)) == (130, ["doctor"])
 
 
-def test_wrong_folders_files_dates_and_counts_are_asked_again(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_folders_files_dates_and_counts_are_asked_again(folder, monkeypatch, capsys):
     assert walked("4\n2\nnowhere\nruns/mine\nFriday\n2013-10-11\n", monkeypatch)[1] == [
         LEAVES["42"][1]
     ]
@@ -168,9 +156,7 @@ def test_wrong_folders_files_dates_and_counts_are_asked_again(
         assert fragment in said
 
 
-def test_non_interactive_never_asks(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_non_interactive_never_asks(monkeypatch, capsys):
     """Not even where the answers are there."""
     monkeypatch.setattr(sys, "stdin", io.StringIO("1\n"))
     assert main(["menu", "--non-interactive"]) == 2
@@ -179,7 +165,7 @@ def test_non_interactive_never_asks(
     assert said.out == ""
 
 
-def test_piped_answers_are_read_in_ci_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_piped_answers_are_read_in_ci_too(folder, monkeypatch):
     """Nobody is asked: the answers are there."""
     monkeypatch.setenv("CI", "1")
     monkeypatch.setattr(sys, "stdin", io.StringIO("5\n"))
@@ -189,7 +175,7 @@ def test_piped_answers_are_read_in_ci_too(folder: Path, monkeypatch: pytest.Monk
 class Terminal:
     """A process whose streams are a terminal."""
 
-    def __init__(self, *argv: str, **variables: str) -> None:
+    def __init__(self, *argv, **variables):
         self.ours, theirs = pty.openpty()
         own = (
             {name: value for name, value in os.environ.items() if name != "CI"}
@@ -207,17 +193,17 @@ class Terminal:
         os.close(theirs)
         self.seen = ""
 
-    def until(self, text: str, seconds: float = 60) -> None:
+    def until(self, text, seconds=60):
         """Read until `text` has been printed, or fail."""
         end = time.monotonic() + seconds
         while text not in self.seen:
             assert time.monotonic() < end, self.seen
             self.seen += os.read(self.ours, 4096).decode()
 
-    def type(self, text: str) -> None:
+    def type(self, text):
         os.write(self.ours, text.encode())
 
-    def end(self) -> int:
+    def end(self):
         """The exit code."""
         with contextlib.suppress(OSError):  # Linux says so when the other end is closed
             while read := os.read(self.ours, 4096):
@@ -226,7 +212,7 @@ class Terminal:
         return self.process.wait(60)
 
 
-def test_bare_on_a_terminal_opens_the_menu_and_exit_is_0() -> None:
+def test_bare_on_a_terminal_opens_the_menu_and_exit_is_0():
     terminal = Terminal()
     terminal.until("Your choice")
     terminal.type("5\n")
@@ -234,7 +220,7 @@ def test_bare_on_a_terminal_opens_the_menu_and_exit_is_0() -> None:
     assert "1  Check this machine" in terminal.seen
 
 
-def test_ctrl_c_at_a_question_is_130() -> None:
+def test_ctrl_c_at_a_question_is_130():
     terminal = Terminal("menu")
     terminal.until("Your choice")
     terminal.type("3\n")
@@ -244,7 +230,7 @@ def test_ctrl_c_at_a_question_is_130() -> None:
     assert "Traceback" not in terminal.seen
 
 
-def test_ctrl_d_leaves_with_0() -> None:
+def test_ctrl_d_leaves_with_0():
     terminal = Terminal("menu")
     terminal.until("Your choice")
     terminal.type("\x04")
@@ -252,7 +238,7 @@ def test_ctrl_d_leaves_with_0() -> None:
 
 
 @pytest.mark.slow
-def test_ci_on_a_terminal_is_never_asked() -> None:
+def test_ci_on_a_terminal_is_never_asked():
     bare = Terminal(CI="1")
     assert bare.end() == 2
     assert "usage: jaxtrade" in bare.seen
@@ -261,7 +247,7 @@ def test_ci_on_a_terminal_is_never_asked() -> None:
     assert "the variable CI: nothing may be asked" in named.seen
 
 
-def test_bare_without_a_terminal_is_usage_and_2() -> None:
+def test_bare_without_a_terminal_is_usage_and_2():
     done = subprocess.run(
         [sys.executable, "-P", "-m", "jaxtrade"],
         stdin=subprocess.DEVNULL,
@@ -275,7 +261,7 @@ def test_bare_without_a_terminal_is_usage_and_2() -> None:
     assert done.stdout == ""
 
 
-def piped(answers: str, cwd: Path, seconds: float) -> subprocess.CompletedProcess[str]:
+def piped(answers, cwd, seconds):
     """`printf ANSWERS | jaxtrade menu`."""
     own = {name: value for name, value in os.environ.items() if name != "CI"}
     return subprocess.run(
@@ -291,7 +277,7 @@ def piped(answers: str, cwd: Path, seconds: float) -> subprocess.CompletedProces
 
 
 @pytest.mark.slow
-def test_a_leaf_really_runs_its_command(tmp_path: Path) -> None:
+def test_a_leaf_really_runs_its_command(tmp_path):
     """The shortest: a file that is refused. Its exit code is the menu's."""
     (tmp_path / "bars.csv").write_text(
         "time,open\n2013-10-07T13:30:00Z,1676.75\n", encoding="utf-8"
@@ -304,7 +290,7 @@ def test_a_leaf_really_runs_its_command(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_old_keys_run_the_smoke_test(tmp_path: Path) -> None:
+def test_the_old_keys_run_the_smoke_test(tmp_path):
     done = piped("3\n1\nNQ\n", tmp_path, 900)
     assert "$ jaxtrade curriculum --test --market NQ" in done.stdout
     [course] = (tmp_path / "runs").glob("NQ-curriculum-*")

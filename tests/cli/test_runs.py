@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,11 +25,11 @@ OLD = ROOT / "tests" / "fixtures" / "run_0_1_0"
 
 
 def make(
-    folder: Path,
-    status: RunStatus | None = None,
-    summary: dict | None = None,
-    net: float | None = None,
-) -> Path:
+    folder,
+    status=None,
+    summary=None,
+    net=None,
+):
     folder.mkdir(parents=True)
     shutil.copy(OLD / "config.yaml", folder)
     shutil.copy(OLD / "manifest.json", folder)
@@ -45,7 +44,7 @@ def make(
     return folder
 
 
-def evaluation(net: float) -> dict:
+def evaluation(net):
     figures = {"net_profit": net, "return_pct": net / 500}
     return {
         "settings": {"sessions": 4},
@@ -53,7 +52,7 @@ def evaluation(net: float) -> dict:
     }
 
 
-def status(ago: float = 1, **changes) -> RunStatus:
+def status(ago=1, **changes):
     """Of this process, half through its training."""
     stamp = f"{datetime.now(UTC) - timedelta(seconds=ago):{STAMP}}"
     own = RunStatus(
@@ -74,7 +73,7 @@ def status(ago: float = 1, **changes) -> RunStatus:
     return own._replace(**changes)
 
 
-def gone() -> int:
+def gone():
     """The number of a process that has ended."""
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()

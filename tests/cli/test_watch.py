@@ -11,7 +11,7 @@ import pytest
 from jaxtrade.cli import watch
 
 
-def test_the_way_from_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_way_from_another_machine(monkeypatch):
     monkeypatch.setattr(getpass, "getuser", lambda: "ann")
     lines = watch.lines_of("http://127.0.0.1:4000/?token=x", 4000)
     assert lines[0] == "open http://127.0.0.1:4000/?token=x"
@@ -26,21 +26,19 @@ def test_the_way_from_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
         ModuleNotFoundError("No module named 'pwd'"),
     ],
 )
-def test_a_user_without_a_name_is_no_fault(
-    error: Exception, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_user_without_a_name_is_no_fault(error, monkeypatch):
     """What Python says of a container that runs under a number, before 3.13 and after, and of
     Windows.
     """
 
-    def unknown() -> str:
+    def unknown():
         raise error
 
     monkeypatch.setattr(getpass, "getuser", unknown)
     assert " YOU@" in watch.lines_of("http://127.0.0.1:4000/?token=x", 4000)[3]
 
 
-def test_the_secret_is_on_no_command_line() -> None:
+def test_the_secret_is_on_no_command_line():
     """A browser gets the name of a page that only this user can read."""
     with watch.page_that_leads_to("http://127.0.0.1:4000/?token=x&y") as page:
         assert "token" not in page.as_uri()

@@ -4,8 +4,6 @@ otherwise.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from jaxtrade import cli
@@ -20,7 +18,7 @@ from tests.curriculum.test_phases import TINY
 LINE = "LLM query rate: "
 
 
-def test_the_shipped_curriculum_asks_the_rules_in_its_last_phase() -> None:
+def test_the_shipped_curriculum_asks_the_rules_in_its_last_phase():
     phases = load_curriculum("curriculum", (), (), make_config).phases
     assert [phase.config.advisor.kind for phase in phases] == ["off", "off", "rules"]
 
@@ -39,11 +37,11 @@ def test_the_shipped_curriculum_asks_the_rules_in_its_last_phase() -> None:
         (["mine.yaml"], True),
     ],
 )
-def test_whose_choice_an_advisor_is(words: list[str], named: bool) -> None:
+def test_whose_choice_an_advisor_is(words, named):
     assert names_advisor(build_parser().parse_args(["curriculum", *words])) is named
 
 
-def phase(name: str, *overrides: str) -> Phase:
+def phase(name, *overrides):
     return Phase(
         name=name,
         config=load_config("quickstart", ["split.validation_sessions=1", *overrides]),
@@ -52,7 +50,7 @@ def phase(name: str, *overrides: str) -> Phase:
 
 
 @pytest.mark.slow
-def test_rules_that_cannot_serve_the_bars_are_left_out_with_the_reason() -> None:
+def test_rules_that_cannot_serve_the_bars_are_left_out_with_the_reason():
     """EURUSD has no volume. The other phases stay as they are."""
     said: list[str] = []
     rules = ("advisor.kind=rules", "advisor.horizon=5")
@@ -69,10 +67,10 @@ def test_rules_that_cannot_serve_the_bars_are_left_out_with_the_reason() -> None
     assert "have no volume" in line
 
 
-def test_a_report_of_an_earlier_version_has_no_such_line() -> None:
+def test_a_report_of_an_earlier_version_has_no_such_line():
     assert LINE not in report_text({"phases": [], "enforced": True, "stopped": ""})
 
 
-def run(path: Path, *more: str) -> int:
+def run(path, *more):
     flags = [flag for override in (*TINY, "enforce_gates=false") for flag in ("--set", override)]
     return cli.main(["curriculum", *more, "--run-dir", str(path), "--non-interactive", *flags])

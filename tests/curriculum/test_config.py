@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from jaxtrade import cli
-from jaxtrade.config import RunConfig, make_config
+from jaxtrade.config import make_config
 from jaxtrade.config.legacy import IN_THOUSANDTHS, MOVED
 from jaxtrade.config.yaml12 import dump_yaml, parse_yaml
 from jaxtrade.curriculum.config import (
-    Curriculum,
     dump_curriculum,
     load_curriculum,
     read_curriculum,
@@ -32,24 +28,24 @@ phases:
 """
 
 
-def resolve(sections: Mapping[str, Any], where: str) -> RunConfig:
+def resolve(sections, where):
     return make_config(sections, where)
 
 
-def load(tmp_path: Path, text: str = TEXT, *overrides: str) -> Curriculum:
+def load(tmp_path, text=TEXT, *overrides):
     path = tmp_path / "course.yaml"
     path.write_text(text, encoding="utf-8")
     return load_curriculum(str(path), overrides, (), resolve)
 
 
-def test_phases_stand_over_the_base(tmp_path: Path) -> None:
+def test_phases_stand_over_the_base(tmp_path):
     first, second = load(tmp_path).phases
     assert (first.name, first.config.env.task, first.gate.min_trades) == ("first", "entry", 3)
     assert (first.config.ppo.learning_rate, second.config.ppo.learning_rate) == (0.001, 0.0005)
     assert first.config.rollout.num_envs == second.config.rollout.num_envs == 16
 
 
-def test_set_reaches_every_phase_or_one(tmp_path: Path) -> None:
+def test_set_reaches_every_phase_or_one(tmp_path):
     course = load(
         tmp_path,
         TEXT,
@@ -64,12 +60,12 @@ def test_set_reaches_every_phase_or_one(tmp_path: Path) -> None:
     assert not course.enforce_gates
 
 
-def test_written_out_it_is_the_same(tmp_path: Path) -> None:
+def test_written_out_it_is_the_same(tmp_path):
     course = load(tmp_path)
     assert load(tmp_path, dump_curriculum(course)).digest() == course.digest()
 
 
-def old_keys(sections: dict[str, Any]) -> dict[str, Any]:
+def old_keys(sections):
     """A run's sections as versions wrote them before `network` and `rollout` were sections of their
     own, and stops were in ATRs."""
     for old, new in MOVED.items():
@@ -86,8 +82,8 @@ def old_keys(sections: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_folder_of_an_earlier_version_is_read_and_its_digest_is_that_of_its_file(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     course = load(tmp_path)
     values = parse_yaml(dump_curriculum(course), "course", exact=True)
     (tmp_path / "curriculum.yaml").write_text(dump_yaml(values), encoding="utf-8")
@@ -113,9 +109,7 @@ def test_a_folder_of_an_earlier_version_is_read_and_its_digest_is_that_of_its_fi
     assert written_digest(tmp_path) != written
 
 
-def test_every_phase_is_trained_by_a_learner_that_can_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_phase_is_trained_by_a_learner_that_can_go_on(tmp_path, monkeypatch):
     monkeypatch.setattr(LEARNERS, "_added", {"own": object()})
     with pytest.raises(ConfigError, match="phase second: algorithm=own"):
         load(tmp_path, TEXT.replace("env: {task: manage}", "algorithm: own"))
@@ -142,7 +136,7 @@ def test_every_phase_is_trained_by_a_learner_that_can_go_on(
         ),
     ],
 )
-def test_faults_name_the_place(tmp_path: Path, text: str, message: str) -> None:
+def test_faults_name_the_place(tmp_path, text, message):
     with pytest.raises(ConfigError, match=message):
         load(tmp_path, text)
 
@@ -173,12 +167,12 @@ def test_faults_name_the_place(tmp_path: Path, text: str, message: str) -> None:
     ],
 )
 def test_the_command_refuses_with_the_fix(
-    argv: list[str],
-    fragment: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    argv,
+    fragment,
+    tmp_path,
+    monkeypatch,
+    capsys,
+):
     monkeypatch.chdir(tmp_path)
     assert cli.main(argv) == 2
     assert fragment in capsys.readouterr().err

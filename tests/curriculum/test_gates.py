@@ -16,11 +16,11 @@ RESULT: Any = SimpleNamespace(agent=lambda name: SimpleNamespace(account_figures
 ROWS = [{"approx_kl": kl} for kl in (9.0,) * 18 + (0.002, 0.004)]
 
 
-def judged(**gate: Any) -> dict[str, gates.Check]:
+def judged(**gate):
     return {check.name: check for check in gates.check_gate(GateConfig(**gate), RESULT, 0.5, ROWS)}
 
 
-def test_values_are_those_of_the_hand() -> None:
+def test_values_are_those_of_the_hand():
     found = judged(min_reward=0.0, max_breach_share=0.5)
     assert found["reward"].value == 0.5
     assert found["trades"].value == 7
@@ -37,24 +37,22 @@ def test_values_are_those_of_the_hand() -> None:
         ("kl", {"min_kl": 0.0029}, {"min_kl": 0.0031}),
     ],
 )
-def test_each_condition_can_fail_alone(
-    name: str, passing: dict[str, Any], failing: dict[str, Any]
-) -> None:
+def test_each_condition_can_fail_alone(name, passing, failing):
     assert all(check.passed for check in judged(**passing).values())
     found = judged(**failing)
     assert [check.name for check in found.values() if not check.passed] == [name]
     assert f"gate {name}:" in "\n".join(gates.lines(list(found.values())))
 
 
-def test_what_is_not_asked_is_not_judged() -> None:
+def test_what_is_not_asked_is_not_judged():
     assert set(judged()) == {"kl", "trades"}
 
 
-def test_a_dead_kl_fails_by_default() -> None:
+def test_a_dead_kl_fails_by_default():
     dead = gates.check_gate(GateConfig(), RESULT, 0.5, [{"approx_kl": 0.0}])
     assert not dead[0].passed
 
 
-def test_no_metrics_is_an_error() -> None:
+def test_no_metrics_is_an_error():
     with pytest.raises(ConfigError, match="run has no metrics"):
         gates.check_gate(GateConfig(), RESULT, 0.5, [])

@@ -6,11 +6,9 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
 import subprocess
 import time
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -32,7 +30,7 @@ TINY = (
 )
 
 
-def arguments(path: Path, *more: str) -> list[str]:
+def arguments(path, *more):
     """Without an advisor: a live one answers when its threads come to it, and these tests compare
     bits.
     """
@@ -43,14 +41,14 @@ def arguments(path: Path, *more: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(tmp_path_factory):
     path = tmp_path_factory.mktemp("runs") / "course"
     assert cli.main(arguments(path)) == 0
     return path
 
 
 @pytest.mark.slow
-def test_every_phase_is_handed_on_whole(whole: Path) -> None:
+def test_every_phase_is_handed_on_whole(whole):
     document = json.loads((whole / "curriculum.json").read_text(encoding="utf-8"))
     assert [row["task"] for row in document["phases"]] == ["entry", "manage", "advised"]
     for row in document["phases"][1:]:
@@ -63,9 +61,7 @@ def test_every_phase_is_handed_on_whole(whole: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_finished_curriculum_resumes_to_its_report(
-    whole: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_finished_curriculum_resumes_to_its_report(whole, capsys):
     assert cli.main(["curriculum", "--resume", str(whole)]) == 0
     shown, report = capsys.readouterr().out, (whole / "curriculum.txt").read_text(encoding="utf-8")
     assert report.strip() in shown
@@ -74,7 +70,7 @@ def test_a_finished_curriculum_resumes_to_its_report(
 
 
 @pytest.mark.slow
-def test_a_gate_stops_with_its_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_gate_stops_with_its_reason(tmp_path, capsys):
     path = tmp_path / "course"
     assert (
         cli.main(arguments(path, "enforce_gates=true", "phases.entry.gate.min_trades=100000")) == 1
@@ -85,7 +81,7 @@ def test_a_gate_stops_with_its_reason(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.slow
-def test_from_a_run_it_begins_after_that_runs_task(whole: Path, tmp_path: Path) -> None:
+def test_from_a_run_it_begins_after_that_runs_task(whole, tmp_path):
     path = tmp_path / "course"
     assert cli.main([*arguments(path), "--from", str(whole / "phases" / "2-manage")]) == 0
     assert [folder.name for folder in sorted((path / "phases").iterdir()) if folder.is_dir()] == [
@@ -97,19 +93,19 @@ def test_from_a_run_it_begins_after_that_runs_task(whole: Path, tmp_path: Path) 
         np.testing.assert_array_equal(x, y)  # the same source and seed: the same phase
 
 
-def leaves(path: Path) -> list[np.ndarray]:
+def leaves(path):
     source = load_source(path)
     return [
         np.asarray(x) for x in jax.tree.leaves((source.params, source.normaliser, source.opt_state))
     ]
 
 
-def written(path: Path) -> set[str]:
+def written(path):
     """The files in a folder that another process writes."""
     return {os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names}
 
 
-def killed(process: subprocess.Popen[bytes], path: Path, draw: random.Random, moment: str) -> bool:
+def killed(process, path, draw, moment):
     """Kill it at a moment of its own work; False where it came to its end before. Moments are
     counted in files, for seconds that hit training on one machine come after the end on a faster
     one."""
@@ -118,7 +114,7 @@ def killed(process: subprocess.Popen[bytes], path: Path, draw: random.Random, mo
         {"start": 0, "checkpoint": 1, "file": draw.randint(1, 12)}[moment],
     )
 
-    def happened() -> int:
+    def happened():
         new = written(path) - before
         return len(
             [name for name in new if name.endswith("manifest.json")]

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from jaxtrade.config import RunConfig, make_config
 from jaxtrade.data.bundled import bundled
 from jaxtrade.data.contracts import get_contract
-from jaxtrade.data.market import Market, build_market
-from jaxtrade.data.read.bars import Bars
+from jaxtrade.data.market import build_market
 
 HEADER = "time,open,high,low,close,volume"
 # ES around the cash open of 2013-10-07 (09:30 New York); prices on the quarter-point grid.
@@ -27,17 +23,15 @@ ROWS = (
 
 
 @pytest.fixture
-def rows() -> list[str]:
+def rows():
     return list(ROWS)
 
 
 @pytest.fixture
-def write(tmp_path: Path) -> Callable[..., Path]:
+def write(tmp_path):
     """write(rows, header=..., name=...) -> path of a CSV file."""
 
-    def _write(
-        rows: list[str] | tuple[str, ...] = ROWS, header: str = HEADER, name: str = "bars.csv"
-    ) -> Path:
+    def _write(rows=ROWS, header=HEADER, name="bars.csv"):
         path = tmp_path / name
         path.write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
         return path
@@ -46,17 +40,17 @@ def write(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture(scope="session")
-def es_bars() -> Bars:
+def es_bars():
     return bundled(get_contract("ES"))
 
 
 @pytest.fixture(scope="session")
-def es_market(es_bars: Bars) -> Market:
+def es_market(es_bars):
     return build_market(es_bars, RunConfig())
 
 
 @pytest.fixture(scope="session")
-def nq_market() -> Market:
+def nq_market():
     from jaxtrade.data.market import load_market
 
     return load_market(
@@ -64,5 +58,5 @@ def nq_market() -> Market:
     )
 
 
-def utc(text: str) -> int:
+def utc(text):
     return int(np.datetime64(text, "s").astype(np.int64))

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 import pandas as pd
 
 from jaxtrade.data.calendar.schedule import trade_dates
-from jaxtrade.data.read.bars import Bars, from_frame
+from jaxtrade.data.read.bars import from_frame
 
 FIELDS = ("open", "high", "low", "close")
 
 
-def as_share(bars: Bars, factor: int = 30) -> Bars:
+def as_share(bars, factor=30):
     """The same moves as a share with ticks of a cent, `factor` times as many of them."""
     contract = replace(
         bars.contract,
@@ -28,7 +27,7 @@ def as_share(bars: Bars, factor: int = 30) -> Bars:
     return replace(bars, contract=contract, **prices)
 
 
-def unadjusted(bars: Bars, date: str, ratio: Fraction, moved: float = 1.0) -> Bars:
+def unadjusted(bars, date, ratio, moved=1.0):
     """Prices as they traded before a split on `date`: times the ratio. moved: an overnight move on
     top.
     """
@@ -42,7 +41,7 @@ def unadjusted(bars: Bars, date: str, ratio: Fraction, moved: float = 1.0) -> Ba
     return replace(bars, **prices, volume=np.where(before, bars.volume / float(ratio), bars.volume))
 
 
-def with_ticks(bars: Bars, row: int, **prices: float) -> Bars:
+def with_ticks(bars, row, **prices):
     """One bar with some of its prices multiplied."""
     columns = {name: getattr(bars, name).copy() for name in prices}
     for name, factor in prices.items():
@@ -50,7 +49,7 @@ def with_ticks(bars: Bars, row: int, **prices: float) -> Bars:
     return replace(bars, **columns)
 
 
-def with_rows(bars: Bars, to: int, source: int, count: int, volume: bool = True) -> Bars:
+def with_rows(bars, to, source, count, volume=True):
     """`count` bars from `to` on take the prices of those from `source` on."""
     names = (*FIELDS, "volume") if volume else FIELDS
     columns = {name: getattr(bars, name).copy() for name in names}
@@ -59,7 +58,7 @@ def with_rows(bars: Bars, to: int, source: int, count: int, volume: bool = True)
     return replace(bars, **columns)
 
 
-def standing(bars: Bars, first: int, count: int) -> Bars:
+def standing(bars, first, count):
     """`count` bars from `first` on are the one at `first`."""
     columns = {name: getattr(bars, name).copy() for name in FIELDS}
     for column in columns.values():
@@ -67,7 +66,7 @@ def standing(bars: Bars, first: int, count: int) -> Bars:
     return replace(bars, **columns)
 
 
-def frame_of(bars: Bars, time_zone: str | None = None) -> pd.DataFrame:
+def frame_of(bars, time_zone=None):
     """The bars as a file has them: prices in points. time_zone: stamps without offset, in that
     zone.
     """
@@ -82,7 +81,7 @@ def frame_of(bars: Bars, time_zone: str | None = None) -> pd.DataFrame:
     return pd.DataFrame({"time": time, **prices, "volume": bars.volume})
 
 
-def read_again(bars: Bars, keep: np.ndarray | None = None) -> Bars:
+def read_again(bars, keep=None):
     """The bars as the reader makes them of a frame with some of their rows: its bar length is the
     usual step.
     """
@@ -91,14 +90,14 @@ def read_again(bars: Bars, keep: np.ndarray | None = None) -> Bars:
     )
 
 
-def regular_hours(bars: Bars) -> Bars:
+def regular_hours(bars):
     """The bars of 09:30-16:00 New York time."""
     local = pd.to_datetime(bars.time, unit="s", utc=True).tz_convert("America/New_York")
     minute = np.asarray(local.hour * 60 + local.minute)
     return bars.rows((minute >= 570) & (minute < 960))
 
 
-def longer(bars: Bars, seconds: int) -> Bars:
+def longer(bars, seconds):
     """The bars joined to longer ones."""
     frame = frame_of(bars)
     parts = frame.groupby(frame.time // seconds * seconds, as_index=False)

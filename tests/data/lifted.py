@@ -15,7 +15,7 @@ import pandas as pd
 from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar.schedule import trade_dates
 from jaxtrade.data.contracts import get_contract
-from jaxtrade.data.read.bars import Bars, from_frame
+from jaxtrade.data.read.bars import from_frame
 
 ES = get_contract("ES")
 SPLICE = "2013-10-10"
@@ -23,7 +23,7 @@ LIFT = 100.0  # points
 PRICES = ("open", "high", "low", "close")
 
 
-def lifted_bars() -> Bars:
+def lifted_bars():
     bars = bundled(ES)
     later = trade_dates(bars.time, ES) >= np.datetime64(SPLICE)
     prices: dict[str, Any] = {name: getattr(bars, name) * 0.25 + LIFT * later for name in PRICES}

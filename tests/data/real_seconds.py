@@ -5,12 +5,11 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from pathlib import Path
 
 import pandas as pd
 
 from jaxtrade.data.contracts import Contract, get_contract
-from jaxtrade.data.read.bars import Bars, from_frame, load_bars
+from jaxtrade.data.read.bars import from_frame, load_bars
 
 # An exchange-traded fund as a future of 100 shares: a cent is a dollar, half a cent per share and
 # side.
@@ -28,7 +27,7 @@ BID = {"time": "ts_utc", "volume": "bid_size"} | {
 }
 
 
-def spy(shared: Path) -> tuple[Bars, Bars]:
+def spy(shared):
     """(minutes, seconds) of 2013-10-07..11; the file's one day of 2023 has prices off the cent and
     no seconds.
     """
@@ -41,7 +40,7 @@ def spy(shared: Path) -> tuple[Bars, Bars]:
     return minutes, load_bars(folder / "spy_second_trade_x10000.csv.gz", SPY, **SPY_KEYS)
 
 
-def eurusd(shared: Path) -> tuple[Bars, Bars]:
+def eurusd(shared):
     """(minutes, seconds) of the bid side, 2014-05-01..15."""
     folder = shared / "data" / "lean_fx_oanda"
     minutes, seconds = (

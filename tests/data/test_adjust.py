@@ -4,16 +4,14 @@ seconds.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from jaxtrade.config import RunConfig, ShareSplit, dump_config, load_config, make_config
+from jaxtrade.config import RunConfig, dump_config, load_config, make_config
 from jaxtrade.config.yaml12 import parse_yaml
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.intrabar import first_passages
@@ -28,7 +26,7 @@ DATE = "2013-10-09"
 QUOTES = "time,bid_open,bid_high,bid_low,bid_close,ask_open,ask_high,ask_low,ask_close"
 
 
-def stated(*splits: tuple[str, object]) -> tuple[ShareSplit, ...]:
+def stated(*splits):
     return make_config(
         {"data": {"splits": [{"date": date, "ratio": ratio} for date, ratio in splits]}}
     ).data.splits
@@ -83,7 +81,7 @@ def test_splits_go_with_a_file_of_one_share():
 # --- prices -----------------------------------------------------------------------------------------------------------
 
 
-def five(prices: list[int]) -> Bars:
+def five(prices):
     """Bars of 2013-10-08 with these prices in ticks, all four the same."""
     column = np.array(prices, np.int32)
     time = np.datetime64("2013-10-08T14:00", "s").astype(np.int64) + 60 * np.arange(len(column))
@@ -156,7 +154,7 @@ def test_the_notes_count_bars_and_rounded_prices():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ratio", ["4:1", "7:1", "1:5"])
-def test_a_stated_split_gives_back_the_series_bit_by_bit(es_bars, ratio, tmp_path: Path):
+def test_a_stated_split_gives_back_the_series_bit_by_bit(es_bars, ratio, tmp_path):
     """The file's prices are the series' times the ratio; read with data.splits, the market is the
     series' own.
     """
@@ -187,7 +185,7 @@ def test_rounding_keeps_bars_valid_and_seconds_agree(es_bars):
     assert not first_passages(bars, fine, 0.0).mismatched.any()
 
 
-def test_quotes_are_adjusted_alike(write: Callable[..., Path]):
+def test_quotes_are_adjusted_alike(write):
     rows = [
         f"2013-10-08T14:{minute:02d}:00Z,10.01,10.03,10.01,10.02,10.02,10.04,10.01,10.03"
         for minute in range(6)
@@ -211,7 +209,7 @@ def test_a_split_that_the_file_allows_for_already_is_refused(es_bars):
         )
 
 
-def test_every_file_of_a_market_is_adjusted(es_bars, tmp_path: Path):
+def test_every_file_of_a_market_is_adjusted(es_bars, tmp_path):
     """Bars of five minutes with their minutes: market and path are those of the adjusted files."""
     share = as_share(es_bars, 4)
     before = unadjusted(share, DATE, Fraction(4))

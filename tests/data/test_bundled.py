@@ -11,30 +11,29 @@ from jaxtrade.config import make_config
 from jaxtrade.data.bundled import bundled
 from jaxtrade.data.contracts import BUNDLED, get_contract
 from jaxtrade.data.market import load_market
-from jaxtrade.data.read.bars import Bars
 from tests.data.conftest import utc
 
 PAIRS = ("GBPUSD", "USDJPY", "USDCHF")
 
 
 @pytest.fixture(scope="module")
-def pairs() -> dict[str, Bars]:
+def pairs():
     return {symbol: bundled(get_contract(symbol)) for symbol in PAIRS}
 
 
-def row(bars: Bars, stamp: str) -> int:
+def row(bars, stamp):
     """The row whose bar opens at `stamp` (UTC)."""
     found = np.flatnonzero(bars.time == utc(stamp))
     assert len(found) == 1
     return int(found[0])
 
 
-def points(bars: Bars, ticks: int) -> float:
+def points(bars, ticks):
     return round(int(ticks) * float(bars.contract.tick_size), bars.contract.decimals)
 
 
 @pytest.mark.slow
-def test_every_pair_is_bundled_with_the_bars_of_its_source(pairs: dict[str, Bars]) -> None:
+def test_every_pair_is_bundled_with_the_bars_of_its_source(pairs):
     assert set(PAIRS) < set(BUNDLED)
     for symbol, bars in pairs.items():
         assert (len(bars), bars.bar_seconds, bars.ask, bars.contract.symbol) == (
@@ -47,7 +46,7 @@ def test_every_pair_is_bundled_with_the_bars_of_its_source(pairs: dict[str, Bars
         assert bars.volume.min() > 0
 
 
-def test_the_franc_lost_its_floor_at_half_past_nine_utc(pairs: dict[str, Bars]) -> None:
+def test_the_franc_lost_its_floor_at_half_past_nine_utc(pairs):
     """The Swiss National Bank announced it on 2015-01-15 at 09:30 UTC, 11:30 in server time."""
     bars = pairs["USDCHF"]
     at = row(bars, "2015-01-15T09:00:00")
@@ -57,7 +56,7 @@ def test_the_franc_lost_its_floor_at_half_past_nine_utc(pairs: dict[str, Bars]) 
     assert points(bars, bars.low[at - 1]) > 1.01
 
 
-def test_the_pound_fell_when_the_referendum_was_counted(pairs: dict[str, Bars]) -> None:
+def test_the_pound_fell_when_the_referendum_was_counted(pairs):
     """Votes were counted in the night of 2016-06-24; sterling's low came at 03:00 to 05:00 UTC. Its
     other shock is the fall of 2016-10-06 at 23:07 UTC, and its low of these years that of March
     2020."""
@@ -77,9 +76,7 @@ def test_the_pound_fell_when_the_referendum_was_counted(pairs: dict[str, Bars]) 
     ("symbol", "least", "most"),
     [("GBPUSD", 1.14098, 1.71898), ("USDJPY", 81.082, 125.853), ("USDCHF", 0.81889, 1.03433)],
 )
-def test_prices_are_whole_ticks_although_the_file_has_float_noise(
-    pairs, symbol: str, least: float, most: float
-) -> None:
+def test_prices_are_whole_ticks_although_the_file_has_float_noise(pairs, symbol, least, most):
     """GBPUSD's lowest price is written as 114097.99999999999."""
     bars = pairs[symbol]
     assert bars.low.dtype == np.int32
@@ -88,7 +85,7 @@ def test_prices_are_whole_ticks_although_the_file_has_float_noise(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("symbol", PAIRS)
-def test_a_market_of_bundled_bars_needs_no_other_key(symbol: str) -> None:
+def test_a_market_of_bundled_bars_needs_no_other_key(symbol):
     config = make_config({"data": {"market": symbol, "start": "2021-01-01", "end": "2021-03-31"}})
     market = load_market(config)
     assert (market.contract.symbol, market.has_volume, market.synthetic) == (symbol, True, False)

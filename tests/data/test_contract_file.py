@@ -36,7 +36,7 @@ def contract_file(tmp_path):
     out).
     """
 
-    def _write(**changes: str | None):
+    def _write(**changes):
         path = tmp_path / "foo.yaml"
         values = {key: value for key, value in (GOOD | changes).items() if value is not None}
         path.write_text(

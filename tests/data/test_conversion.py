@@ -14,7 +14,7 @@ import pytest
 
 from jaxtrade.config import make_config
 from jaxtrade.data.contract_file import load_contract
-from jaxtrade.data.contracts import Contract, get_contract
+from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.conversion import describe_conversion, dollars_per_tick, load_rates, tick_values
 from jaxtrade.data.market import load_market
 from jaxtrade.data.read.bars import Bars
@@ -25,7 +25,7 @@ EURGBP = load_contract("EURGBP")
 TUESDAY = utc("2013-10-08T13:00:00")
 
 
-def bars_at(contract: Contract, first: int, closes: list[int], seconds: int = 3600) -> Bars:
+def bars_at(contract, first, closes, seconds=3600):
     """Bars whose open, high, low and close are one price each."""
     time = first + seconds * np.arange(len(closes))
     price = np.asarray(closes, np.int32)
@@ -42,7 +42,7 @@ def bars_at(contract: Contract, first: int, closes: list[int], seconds: int = 36
     )
 
 
-def mills(bars: Bars, rates: Bars | None = None) -> list[Fraction]:
+def mills(bars, rates=None):
     value = tick_values(bars, rates)
     assert value is not None
     assert value.times.dtype == value.over.dtype == np.int32
@@ -122,7 +122,7 @@ def test_dates_without_a_rate_are_left_out_by_the_keys_that_do_it():
     rates = bars_at(gbp, TUESDAY, [160_000] * len(hours))
     rates = replace(rates, time=hours)
 
-    def advised(first: int, days: int, of: Bars) -> list[str]:
+    def advised(first, days, of):
         with pytest.raises(DataError) as caught:
             tick_values(bars_at(EURGBP, first + 3600, [84_000] * days, seconds=day), of)
         return re.findall(r"data\.\w+=\S+", str(caught.value).partition("Fix: ")[2])

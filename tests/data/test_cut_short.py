@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,9 +15,8 @@ from jaxtrade.data.contract_file import load_contract
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.describe import check_text, describe_text
 from jaxtrade.data.market import build_market, load_market
-from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.read.stamps import iso
-from jaxtrade.data.whole import CutShort, cut_short
+from jaxtrade.data.whole import cut_short
 from tests import vendors
 from tests.data.damaged import regular_hours
 from tests.messages import missing
@@ -26,21 +24,19 @@ from tests.messages import missing
 OVERNIGHT = make_config({"session": {"overnight": True}})
 
 
-def cuts(
-    bars: Bars, config: RunConfig | None = None, calendar: str = "table"
-) -> tuple[CutShort, ...]:
+def cuts(bars, config=None, calendar="table"):
     schedule = schedule_for(calendar, bars.contract, bars.time, bars.bar_seconds)
     return cut_short(bars, schedule, trade_dates(bars.time, bars.contract), config or RunConfig())
 
 
-def until(bars: Bars, stamp: str) -> Bars:
+def until(bars, stamp):
     """The bars that open before a UTC stamp, as an export of that moment has them."""
     return bars.rows(
         slice(0, int(np.searchsorted(bars.time, np.datetime64(stamp, "s").astype(np.int64))))
     )
 
 
-def since(bars: Bars, stamp: str) -> Bars:
+def since(bars, stamp):
     return bars.rows(
         slice(int(np.searchsorted(bars.time, np.datetime64(stamp, "s").astype(np.int64))), None)
     )
@@ -153,7 +149,7 @@ def test_the_notes_of_every_command(es_bars):
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(tmp_path, monkeypatch):
     """The working directory."""
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -24,7 +24,7 @@ from jaxtrade.errors import ConfigError
 
 
 @pytest.mark.parametrize("days", range(40))
-def test_weekdays_are_counted(days: int) -> None:
+def test_weekdays_are_counted(days):
     first = date(2024, 2, 24) + timedelta(days=days % 7)
     last = first + timedelta(days=days - 1)
     assert weekdays(first, last) == sum(
@@ -33,7 +33,7 @@ def test_weekdays_are_counted(days: int) -> None:
 
 
 @pytest.mark.slow
-def test_the_dates_of_the_bundled_bars() -> None:
+def test_the_dates_of_the_bundled_bars():
     for symbol, dates in BUNDLED_DATES.items():
         contract = get_contract(symbol)
         bars = bundled(contract, roll="volume" if symbol == "ES" else "off")
@@ -43,7 +43,7 @@ def test_the_dates_of_the_bundled_bars() -> None:
 
 
 @pytest.mark.parametrize("expiry", [None, ES_EXPIRY])
-def test_dates_select_among_those_of_one_contract(expiry: str | None) -> None:
+def test_dates_select_among_those_of_one_contract(expiry):
     """Without data.roll the reader takes one contract, so later bars of the file are out of
     reach.
     """
@@ -85,7 +85,7 @@ def test_dates_select_among_those_of_one_contract(expiry: str | None) -> None:
         (["data.source=file", "data.file=a.csv"], None),
     ],
 )
-def test_the_largest_number_of_sessions(overrides: list[str], most: int | None) -> None:
+def test_the_largest_number_of_sessions(overrides, most):
     data = load_config(None, overrides).data
     assert most_sessions(data, data.market) == most
 
@@ -93,14 +93,14 @@ def test_the_largest_number_of_sessions(overrides: list[str], most: int | None) 
 @pytest.mark.parametrize(
     "overrides", [[], ["data.source=synthetic", "data.market=NQ", "data.synthetic_sessions=8"]]
 )
-def test_it_is_a_limit_of_what_is_read(overrides: list[str]) -> None:
+def test_it_is_a_limit_of_what_is_read(overrides):
     config = load_config(None, overrides)
     most = most_sessions(config.data, config.data.market)
     assert most is not None
     assert load_market(config).num_sessions == most
 
 
-def test_a_copy_needs_bundled_bars() -> None:
+def test_a_copy_needs_bundled_bars():
     data = load_config(
         None, ["data.source=synthetic", "data.synthetic=phase_randomised", "data.market=NQ"]
     ).data
@@ -118,7 +118,7 @@ def test_a_copy_needs_bundled_bars() -> None:
         (SplitConfig(validation_sessions=2, test_sessions=0, embargo_sessions=4), 7),
     ],
 )
-def test_a_split_needs_a_training_session(split: SplitConfig, need: int) -> None:
+def test_a_split_needs_a_training_session(split, need):
     check_split(need, split)
     with pytest.raises(ConfigError, match=rf" {need} sessions, .*at most {need - 1};"):
         check_split(need - 1, split, at_most=True)

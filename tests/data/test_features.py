@@ -45,9 +45,7 @@ ALL = (
 PAGE = Path(__file__).parents[2] / "docs" / "features.md"
 
 
-def window(
-    n: int = 400, seed: int = 0, tick_size: float = 0.25, volume: bool = True, level: int = 6000
-) -> Window:
+def window(n=400, seed=0, tick_size=0.25, volume=True, level=6000):
     rng = np.random.default_rng(seed)
     close = level + np.cumsum(rng.integers(-8, 9, n))
     open_ = close + rng.integers(-4, 5, n)
@@ -58,7 +56,7 @@ def window(
     return Window(open_, high, low, close, traded, np.arange(n) // 150, minute, tick_size)
 
 
-def of_closes(closes, **fields) -> Window:
+def of_closes(closes, **fields):
     close = np.asarray(closes)
     full = {
         "open": close,
@@ -159,11 +157,11 @@ def test_volume_mean_over_twenty_bars():
     assert mean[29] == volume[10:].mean()
 
 
-def of_bars(highs, lows, closes, **fields) -> Window:
+def of_bars(highs, lows, closes, **fields):
     return of_closes(closes, high=np.asarray(highs), low=np.asarray(lows), **fields)
 
 
-def ramp(n: int, up: int = 2, down: int = 1) -> Window:
+def ramp(n, up=2, down=1):
     """Highs rise by `up`, lows fall by `down` a bar; closes stay at 100: every true range is its
     high - low.
     """

@@ -8,7 +8,6 @@ import re
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,9 +18,9 @@ from jaxtrade.data.calendar.schedule import schedule_for, trade_dates
 from jaxtrade.data.contract_file import load_contract
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.describe import check, check_text, describe_text
-from jaxtrade.data.findings import BarFinding, bar_findings
+from jaxtrade.data.findings import bar_findings
 from jaxtrade.data.market import build_market
-from jaxtrade.data.read.bars import Bars, from_frame, load_bars
+from jaxtrade.data.read.bars import from_frame, load_bars
 from jaxtrade.data.read.stamps import iso
 from jaxtrade.data.read.validate import NO_VOLUME_COLUMN
 from jaxtrade.errors import DataError
@@ -44,17 +43,17 @@ LOW_STOP = make_config(
 )  # int32 holds them across a jump
 
 
-def found(bars: Bars, **keys: object) -> tuple[BarFinding, ...]:
+def found(bars, **keys):
     schedule = schedule_for("table", bars.contract, bars.time, bars.bar_seconds)
     return bar_findings(bars, schedule, trade_dates(bars.time, bars.contract), **keys)
 
 
-def only(bars: Bars) -> BarFinding:
+def only(bars):
     (one,) = found(bars)
     return one
 
 
-def first_of(bars: Bars, date: str) -> int:
+def first_of(bars, date):
     return int(np.argmax(trade_dates(bars.time, bars.contract) >= np.datetime64(date)))
 
 
@@ -168,7 +167,7 @@ def test_the_real_split_of_aapl(shared):
 # --- two levels in one date -------------------------------------------------------------------------------------------
 
 
-def mixed(bars: Bars, rows: np.ndarray, ticks: int) -> Bars:
+def mixed(bars, rows, ticks):
     """The chosen rows at another level."""
     return replace(
         bars,
@@ -452,7 +451,7 @@ def test_real_futures_have_no_findings_but_bad_prints(shared, kind, expiry):
 # --- where they are told ----------------------------------------------------------------------------------------------
 
 
-def test_findings_come_first_in_check_describe_and_notes(es_bars, tmp_path: Path):
+def test_findings_come_first_in_check_describe_and_notes(es_bars, tmp_path):
     path, config = tmp_path / "es.csv", make_config({"data": {"stamp": "open"}})
     frame_of(with_ticks(es_bars, 3000, high=1.3)).to_csv(path, index=False)
     bars = load_bars(path, replace(es_bars.contract, price_ranges=()), stamp="open")
@@ -465,7 +464,7 @@ def test_findings_come_first_in_check_describe_and_notes(es_bars, tmp_path: Path
     assert told in describe_text(market, config)
 
 
-def test_check_refuses_a_split_as_training_does(es_bars, tmp_path: Path):
+def test_check_refuses_a_split_as_training_does(es_bars, tmp_path):
     path, contract = tmp_path / "shr.csv", tmp_path / "shr.yaml"
     frame_of(unadjusted(as_share(es_bars, 4), DATE, Fraction(4))).to_csv(path, index=False)
     contract.write_text(

@@ -7,7 +7,6 @@ guessed.
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,7 @@ from jaxtrade.data.bundled import bundled
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.formats.recognise import head_of, recognise
 from jaxtrade.data.read import tabular
-from jaxtrade.data.read.bars import Bars, from_frame, load_bars
+from jaxtrade.data.read.bars import from_frame, load_bars
 from jaxtrade.data.read.tabular import table_of_frame
 from jaxtrade.errors import DataError
 from tests import vendors
@@ -32,20 +31,20 @@ FIELDS = ("time", "open", "high", "low", "close", "volume")
 
 
 @pytest.fixture(scope="module")
-def es(es_bars: Bars) -> Bars:
+def es(es_bars):
     """Two sessions of minutes."""
     return es_bars.between("2013-10-07", "2013-10-08")
 
 
 @pytest.fixture(scope="module")
-def eurusd() -> Bars:
+def eurusd():
     """Hours with bid and ask, over the change of New York's clock on 2013-11-03."""
     return bundled(EURUSD, start="2013-10-28", end="2013-11-08")
 
 
 @pytest.fixture
-def put(tmp_path: Path) -> Callable[..., Path]:
-    def _put(content: bytes, name: str = "bars.csv") -> Path:
+def put(tmp_path):
+    def _put(content, name="bars.csv"):
         path = tmp_path / name
         path.write_bytes(content)
         return path
@@ -53,7 +52,7 @@ def put(tmp_path: Path) -> Callable[..., Path]:
     return _put
 
 
-def assert_same(found: Bars, expected: Bars, volume: bool = True) -> None:
+def assert_same(found, expected, volume=True):
     for name in FIELDS[: 6 if volume else 5]:
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), err_msg=name)
     assert found.bar_seconds == expected.bar_seconds
@@ -63,7 +62,7 @@ def assert_same(found: Bars, expected: Bars, volume: bool = True) -> None:
             np.testing.assert_array_equal(mine, theirs)
 
 
-def refusal(path: Path, contract: object = ES, **options: object) -> str:
+def refusal(path, contract=ES, **options):
     with pytest.raises(DataError) as error:
         load_bars(path, contract, **options)  # type: ignore[arg-type]
     return str(error.value)
@@ -211,7 +210,7 @@ def test_files_without_spreads_say_nothing_of_them(es, put, name):
 def test_common_vendors_are_read_fast(es, put, name, monkeypatch):
     """No cell becomes a Python string: text stays with pyarrow, and no line is looked at alone."""
 
-    def never(*_: object) -> None:
+    def never(*_):
         raise AssertionError("read by lines")
 
     monkeypatch.setattr(tabular, "_check_lines", never)
@@ -307,7 +306,7 @@ def test_a_day_above_12_shows_which_number_is_the_month(eurusd, put):
         assert any(shown in note for note in bars.notes)
 
 
-def vendors_header() -> str:
+def vendors_header():
     """Names of our own: no vendor's layout says in which order their dates are."""
     return "time,bid_open,bid_high,bid_low,bid_close,ask_open,ask_high,ask_low,ask_close"
 

@@ -5,8 +5,6 @@ truth.
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -16,13 +14,13 @@ import pytest
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.examine import price_step
 from jaxtrade.data.read.bars import from_frame, load_bars
-from jaxtrade.data.read.grammar import BROKEN, UNREAD, Stamps, has_offset, read_stamps
+from jaxtrade.data.read.grammar import BROKEN, UNREAD, has_offset, read_stamps
 from jaxtrade.errors import DataError
 
 ES = get_contract("ES")
 
 
-def said(texts: list[str], order: Literal["mdy", "dmy"] | None = None) -> Stamps:
+def said(texts, order=None):
     return read_stamps(pa.chunked_array([texts], pa.large_string()), order)
 
 
@@ -225,7 +223,7 @@ def test_a_frame_of_text_is_read_as_a_file_is(text):
 # --- numbers, lines before the header, columns that nobody reads ------------------------------------------------------
 
 
-def refusal(tmp_path: Path, text: str) -> str:
+def refusal(tmp_path, text):
     path = tmp_path / "bars.csv"
     path.write_text(text)
     with pytest.raises(DataError) as caught:

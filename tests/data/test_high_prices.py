@@ -4,21 +4,19 @@ a base.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtrade.config import RunConfig, make_config
+from jaxtrade.config import make_config
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.features.view import price_base
-from jaxtrade.data.market import Market, build_market
-from jaxtrade.data.read.bars import Bars, load_bars
+from jaxtrade.data.market import build_market
+from jaxtrade.data.read.bars import load_bars
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
@@ -38,11 +36,11 @@ SHIFT_FREE = [
 FIELDS = ("open", "high", "low", "close")
 
 
-def config(**env: object) -> RunConfig:
+def config(**env):
     return make_config({"env": {"features": SHIFT_FREE, **env}})
 
 
-def at(es_bars: Bars, points: int) -> Bars:
+def at(es_bars, points):
     """The real week with moves of 7 thousandths a tick, so that odd prices appear, around a level
     in points.
     """
@@ -55,7 +53,7 @@ def at(es_bars: Bars, points: int) -> Bars:
     return replace(es_bars, contract=CFD, **prices)
 
 
-def observations(market: Market, chosen: RunConfig) -> np.ndarray:
+def observations(market, chosen):
     """What is seen in 40 steps of the first session, with a position from the first one on.
     float32[40, D].
     """
@@ -73,7 +71,7 @@ def test_the_problem_is_real():
     assert int(np.float32(20_000_123)) != 20_000_123
 
 
-def test_three_decimals_at_twenty_thousand_are_read(write: Callable[..., Path]):
+def test_three_decimals_at_twenty_thousand_are_read(write):
     rows = [
         f"2013-10-07T13:{minute}:00Z,20000.123,20001.001,19999.999,20000.{100 + minute},7"
         for minute in range(30, 40)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from jaxtrade.config import RunConfig, make_config
 from jaxtrade.data.contracts import get_contract
-from jaxtrade.data.intrabar import FALLS, Passages, first_passages, market_path
+from jaxtrade.data.intrabar import FALLS, first_passages, market_path
 from jaxtrade.data.market import build_market, load_market
 from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.sources import seconds_of
@@ -20,10 +18,9 @@ from jaxtrade.data.splits import split_sessions
 from jaxtrade.data.synthetic import synthetic_bars
 from jaxtrade.env.params import make_params
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.types import IntrabarPath
 from tests.data import real_seconds
 from tests.messages import missing
-from tests.paths import Fall, Inside, falls
+from tests.paths import Inside, falls
 
 START = 1_381_152_600  # 2013-10-07 13:30 UTC
 PAIRS = 60_000  # random level pairs per market
@@ -31,7 +28,7 @@ PAIRS = 60_000  # random level pairs per market
 Second = tuple[int, int, int, int]
 
 
-def bars_from(rows: list[Second], times: list[int], length: int) -> Bars:
+def bars_from(rows, times, length):
     table = np.asarray(rows, np.int32)
     return Bars(
         np.asarray(times, np.int64),
@@ -43,7 +40,7 @@ def bars_from(rows: list[Second], times: list[int], length: int) -> Bars:
     )
 
 
-def minute_of(*minutes: list[Second]) -> tuple[Bars, Bars]:
+def minute_of(*minutes):
     """Minutes and their seconds, from seconds' (open, high, low, close)."""
     whole = [(m[0][0], max(s[1] for s in m), min(s[2] for s in m), m[-1][3]) for m in minutes]
     times = [START + 60 * i + j for i, m in enumerate(minutes) for j in range(len(m))]
@@ -53,12 +50,12 @@ def minute_of(*minutes: list[Second]) -> tuple[Bars, Bars]:
     )
 
 
-def flat(*prices: int) -> list[Second]:
+def flat(*prices):
     """Seconds of one price each."""
     return [(p, p, p, p) for p in prices]
 
 
-def found(passages: Passages, row: int = 0) -> tuple[list[Fall], list[Fall]]:
+def found(passages, row=0):
     """The falls of a row as (before, turn, end), for a long and for a short."""
     long, short = (
         [tuple(fall) for fall in side.T.tolist() if any(fall)] for side in passages.path.falls[row]
@@ -90,13 +87,13 @@ def found(passages: Passages, row: int = 0) -> tuple[list[Fall], list[Fall]]:
         ([(100, 104, 103, 104), (104, 104, 102, 102)], [(0, 4, 3), (4, 4, 2)], [(0, 0, -4)]),
     ],
 )
-def test_falls_by_hand(seconds: list[Second], long: list[Fall], short: list[Fall]) -> None:
+def test_falls_by_hand(seconds, long, short):
     passages = first_passages(*minute_of(seconds))
     assert found(passages) == (long, short)
     assert not passages.path.ambiguous[0].any()
 
 
-def test_falls_equal_those_of_plain_python() -> None:
+def test_falls_equal_those_of_plain_python():
     """Random minutes of 1 to 40 seconds; beyond K falls a side is ambiguous."""
     rng = np.random.default_rng(0)
     minutes: list[list[Second]] = []
@@ -123,7 +120,7 @@ def test_falls_equal_those_of_plain_python() -> None:
     assert overflows >= 50
 
 
-def test_too_many_falls_are_ambiguous_for_their_side() -> None:
+def test_too_many_falls_are_ambiguous_for_their_side():
     zigzag = [100]
     for k in range(1, FALLS + 1):
         zigzag += [100 + 10 * k, 100 + 10 * k - k - 2]
@@ -133,14 +130,14 @@ def test_too_many_falls_are_ambiguous_for_their_side() -> None:
     assert path.falls[0, 0].T.tolist() == [[10 * k, 10 * k, 9 * k - 2] for k in range(1, FALLS + 1)]
 
 
-def test_offsets_are_not_cut() -> None:
+def test_offsets_are_not_cut():
     path = first_passages(*minute_of(flat(100_000, 80_000, 132_769))).path
     assert path.ambiguous.tolist() == [[False, False]]
     assert path.falls[0, 0].T.tolist()[0] == [0, 0, -20_000]
     assert path.falls[0, 1].T.tolist()[0] == [20_000, 20_000, -32_769]
 
 
-def test_a_market_keeps_as_many_falls_as_one_of_its_bars_has() -> None:
+def test_a_market_keeps_as_many_falls_as_one_of_its_bars_has():
     one, three = flat(100, 90, 95), flat(100, 99, 105, 103, 109, 106)
     kept = market_path((first_passages(*minute_of(one, three)),))
     assert kept is not None
@@ -153,7 +150,7 @@ def test_a_market_keeps_as_many_falls_as_one_of_its_bars_has() -> None:
     np.testing.assert_array_equal(kept.falls[:1, ..., : alone.falls.shape[-1]], alone.falls)
 
 
-def test_a_minute_without_seconds_is_ambiguous_and_counted() -> None:
+def test_a_minute_without_seconds_is_ambiguous_and_counted():
     bars, fine = minute_of(flat(100, 101), flat(101, 102), flat(102, 103))
     passages = first_passages(bars, fine.rows([0, 1, 4, 5]))
     assert passages.covered.tolist() == [True, False, True]
@@ -164,7 +161,7 @@ def test_a_minute_without_seconds_is_ambiguous_and_counted() -> None:
 
 
 @pytest.mark.parametrize("field", ["open", "high", "low", "close"])
-def test_seconds_must_rebuild_the_bars(field: str) -> None:
+def test_seconds_must_rebuild_the_bars(field):
     """One of 1,000 is a note and ambiguous; two are an error that shows what was found."""
     minutes = [flat(100, 103, 98, 101) for _ in range(1_000)]
     bars, fine = minute_of(*minutes)
@@ -180,7 +177,7 @@ def test_seconds_must_rebuild_the_bars(field: str) -> None:
         first_passages(replace(bars, **good), fine)
 
 
-def test_seconds_must_be_finer_and_overlap() -> None:
+def test_seconds_must_be_finer_and_overlap():
     bars, fine = minute_of(flat(100, 101), flat(101, 102))
     with pytest.raises(DataError, match="cannot order prices"):
         first_passages(fine, bars)
@@ -191,9 +188,7 @@ def test_seconds_must_be_finer_and_overlap() -> None:
 # ---- real seconds against brute force
 
 
-def read(
-    path: IntrabarPath, row: int, long: bool, target: int, stop: int, trail: int, mark: int
-) -> tuple[str, int]:
+def read(path, row, long, target, stop, trail, mark):
     """What the environment reads off a path, level by level: see `played`."""
     for before, turn, end in path.falls[row, 0 if long else 1].T.tolist():
         level = max(stop, max(mark, min(turn, target)) - trail)
@@ -202,9 +197,7 @@ def read(
     return "none", 0
 
 
-def played(
-    seconds: list[tuple[int, int]], target: int, stop: int, trail: int, mark: int
-) -> tuple[str, int]:
+def played(seconds, target, stop, trail, mark):
     """Brute force over (high, low) of every second, in ticks from the open: a level that is `stop`,
     or lies `trail` below the highest mark (which starts at `mark`, and is capped at the target);
     inside a second the high, the level, the target. -> ("out", level), ("target", target) or
@@ -222,9 +215,7 @@ def played(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("market", ["spy", "eurusd"])
-def test_paths_equal_a_scan_of_every_real_second(
-    market: str, shared: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_paths_equal_a_scan_of_every_real_second(market, shared, capsys):
     """Random stops, targets, trailing distances and earlier marks on either side of the open, longs
     and shorts: which was met first, and the level of a floor that trails the highs of this very
     bar."""
@@ -282,7 +273,7 @@ def test_paths_equal_a_scan_of_every_real_second(
 
 
 @pytest.fixture(scope="module")
-def generated() -> tuple[Bars, Bars]:
+def generated():
     """Synthetic minutes and seconds that rebuild them: open, the extremes in a random order,
     close.
     """
@@ -300,8 +291,8 @@ def generated() -> tuple[Bars, Bars]:
 
 
 def test_the_market_carries_the_paths_and_its_fingerprint_covers_them(
-    generated: tuple[Bars, Bars],
-) -> None:
+    generated,
+):
     bars, fine = generated
     config = make_config({"data": {"source": "synthetic"}})
     plain, with_path = build_market(bars, config), build_market(bars, config, fine)
@@ -323,7 +314,7 @@ def test_the_market_carries_the_paths_and_its_fingerprint_covers_them(
     assert params.market.path is not None
 
 
-def test_path_without_seconds_is_a_configuration_error(generated: tuple[Bars, Bars]) -> None:
+def test_path_without_seconds_is_a_configuration_error(generated):
     config = make_config({"env": {"intrabar": "path"}})
     with pytest.raises(ConfigError, match="--seconds FILE"):
         load_market(config)
@@ -334,14 +325,12 @@ def test_path_without_seconds_is_a_configuration_error(generated: tuple[Bars, Ba
         make_params(plain, split_sessions(plain, config.split)["train"], config)
 
 
-def test_seconds_beside_synthetic_bars_are_refused() -> None:
+def test_seconds_beside_synthetic_bars_are_refused():
     with pytest.raises(ConfigError, match="synthetic"):
         load_market(make_config({"data": {"source": "synthetic", "seconds": "x.csv"}}))
 
 
-def test_seconds_are_read_with_the_keys_of_the_bars(
-    write: Callable[..., Path], es_bars: Bars
-) -> None:
+def test_seconds_are_read_with_the_keys_of_the_bars(write, es_bars):
     """Stamp side, columns and scale apply to both files; a second off the tick grid is named with
     its line.
     """

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +25,7 @@ from tests.messages import missing
 PAIRS = ("EURUSD", "USDJPY")
 
 
-def config(**data: Any) -> RunConfig:
+def config(**data):
     return make_config({"data": data})
 
 
@@ -83,9 +82,7 @@ def config(**data: Any) -> RunConfig:
         ({"markets": [f"A{i}" for i in range(128)]}, ("at most 127",)),
     ],
 )
-def test_keys_that_contradict_each_other_are_refused_before_anything_is_read(
-    data: dict[str, Any], facts: tuple[str, ...]
-) -> None:
+def test_keys_that_contradict_each_other_are_refused_before_anything_is_read(data, facts):
     with pytest.raises(ConfigFaultsError) as caught:
         config(**data)
     assert not missing(str(caught.value), *facts)
@@ -119,15 +116,13 @@ def test_keys_that_contradict_each_other_are_refused_before_anything_is_read(
         ),
     ],
 )
-def test_faults_of_a_symbol_are_found_before_jax_starts(
-    data: dict[str, Any], facts: tuple[str, ...]
-) -> None:
+def test_faults_of_a_symbol_are_found_before_jax_starts(data, facts):
     with pytest.raises((ConfigError, DataError)) as caught:
         check(config(**data))
     assert not missing(str(caught.value), *facts)
 
 
-def test_an_advisor_is_refused_with_a_set() -> None:
+def test_an_advisor_is_refused_with_a_set():
     with pytest.raises(ConfigError, match=r"mock:skilled:0\.6.* data\.markets.* 2"):
         make_config(
             {
@@ -137,7 +132,7 @@ def test_an_advisor_is_refused_with_a_set() -> None:
         )
 
 
-def test_symbols_may_be_written_small_and_keys_of_one_symbol_replace_the_common_ones() -> None:
+def test_symbols_may_be_written_small_and_keys_of_one_symbol_replace_the_common_ones():
     members = member_configs(
         config(
             markets=["eurusd", "usdjpy"],
@@ -152,7 +147,7 @@ def test_symbols_may_be_written_small_and_keys_of_one_symbol_replace_the_common_
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """Two pairs in files named after them, and a file of neither."""
     made = tmp_path_factory.mktemp("bars")
     for symbol, name in (("EURUSD", "eurusd_hours.csv.gz"), ("USDJPY", "USDJPY.csv.gz")):
@@ -163,7 +158,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_a_folder_has_one_file_for_each_symbol(folder: Path) -> None:
+def test_a_folder_has_one_file_for_each_symbol(folder):
     chosen = config(source="file", folder=str(folder), markets=["USDJPY", "EURUSD"], stamp="open")
     assert [Path(str(member.data.file)).name for member in member_configs(chosen)] == [
         "USDJPY.csv.gz",
@@ -177,9 +172,7 @@ def test_a_folder_has_one_file_for_each_symbol(folder: Path) -> None:
     assert market.members[0].fingerprint == own.fingerprint
 
 
-def test_a_symbol_without_a_file_names_the_files_that_were_found(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_a_symbol_without_a_file_names_the_files_that_were_found(folder, tmp_path):
     chosen = config(source="file", folder=str(folder), markets=["EURUSD", "GBPUSD"], stamp="open")
     with pytest.raises(DataError, match="after GBPUSD") as caught:
         check(chosen)
@@ -198,9 +191,7 @@ def test_a_symbol_without_a_file_names_the_files_that_were_found(
         )
 
 
-def test_the_files_of_a_set_are_recorded_and_found_again_after_a_move(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_the_files_of_a_set_are_recorded_and_found_again_after_a_move(folder, tmp_path):
     run, old, new = tmp_path / "run", tmp_path / "old", tmp_path / "new"
     run.mkdir()
     shutil.copytree(folder, old)
@@ -220,7 +211,7 @@ def test_the_files_of_a_set_are_recorded_and_found_again_after_a_move(
 
 
 @pytest.mark.slow
-def test_a_set_holds_the_members_one_after_the_other() -> None:
+def test_a_set_holds_the_members_one_after_the_other():
     chosen = make_config(
         {
             "data": {
@@ -261,7 +252,7 @@ def test_a_set_holds_the_members_one_after_the_other() -> None:
     assert all(note.split(": ")[0] in market.symbols for note in market.notes)
 
 
-def test_a_set_depends_on_the_order_and_the_content_of_its_members() -> None:
+def test_a_set_depends_on_the_order_and_the_content_of_its_members():
     made = {
         symbol: load_market(config(market=symbol, source="synthetic", synthetic_sessions=3))
         for symbol in ("ES", "NQ")
@@ -274,6 +265,6 @@ def test_a_set_depends_on_the_order_and_the_content_of_its_members() -> None:
         join([made["ES"], made["ES"]], RunConfig())
 
 
-def test_a_command_for_one_symbol_refuses_a_set() -> None:
+def test_a_command_for_one_symbol_refuses_a_set():
     with pytest.raises(ConfigError, match=r"names 2 symbols \(EURUSD, USDJPY\)"):
         load_market(config(markets=list(PAIRS)))

@@ -5,7 +5,6 @@ checked.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import jax
 import numpy as np
@@ -19,7 +18,7 @@ from jaxtrade.data.calendar.schedule import local_seconds, trade_dates
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.features.indicators import true_ranges
 from jaxtrade.data.intrabar import first_passages, market_path
-from jaxtrade.data.market import Market, build_market, load_market
+from jaxtrade.data.market import build_market, load_market
 from jaxtrade.data.nulls.market import (
     MAKERS,
     anchors,
@@ -45,7 +44,7 @@ ES, EURUSD, NQ = get_contract("ES"), get_contract("EURUSD"), get_contract("NQ")
 OPENING = 1_704_205_800  # 2024-01-02 09:30 New York
 
 
-def bars_of_rows(rows: Any, ask: Any = None, seconds: int = 60, days: int = 1, **kept: Any) -> Bars:
+def bars_of_rows(rows, ask=None, seconds=60, days=1, **kept):
     """Bars of ES with given open, high, low, close [T, 4], spread over `days` trade dates."""
     prices = np.asarray(rows, np.int32)
     count = len(prices)
@@ -67,7 +66,7 @@ def bars_of_rows(rows: Any, ask: Any = None, seconds: int = 60, days: int = 1, *
     )
 
 
-def random_rows(seed: int, count: int) -> np.ndarray:
+def random_rows(seed, count):
     rng = np.random.default_rng(seed)
     close = 20_000 + np.cumsum(rng.integers(-9, 10, count))
     open_ = np.concatenate([[20_000], close[:-1]]) + rng.integers(-4, 5, count)
@@ -77,11 +76,11 @@ def random_rows(seed: int, count: int) -> np.ndarray:
     )
 
 
-def two_sided(rows: np.ndarray, seed: int) -> np.ndarray:
+def two_sided(rows, seed):
     return np.stack(random_ask(seed, *rows.T.tolist()), axis=1)
 
 
-def valid(bars: Bars) -> None:
+def valid(bars):
     for side in bars.sides:
         assert (side.low <= np.minimum(side.open, side.close)).all()
         assert (side.high >= np.maximum(side.open, side.close)).all()
@@ -93,7 +92,7 @@ def valid(bars: Bars) -> None:
         )
 
 
-def same(a: Bars, b: Bars) -> None:
+def same(a, b):
     for name in ("time", *PRICES, "volume"):
         np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
     assert (a.ask is None) == (b.ask is None)
@@ -104,7 +103,7 @@ def same(a: Bars, b: Bars) -> None:
 # --- sign -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_mirrored_bar_by_hand() -> None:
+def test_a_mirrored_bar_by_hand():
     """The second bar: gap +2, body -5, high 3 and low 6 from its previous close 100. Upside down:
     gap -2, body +5.
     """
@@ -122,7 +121,7 @@ def test_a_mirrored_bar_by_hand() -> None:
     assert first.open[1:].tolist() == [98, 92], "the rest moves by what its close has moved"
 
 
-def test_a_mirrored_bar_with_two_sides_by_hand() -> None:
+def test_a_mirrored_bar_with_two_sides_by_hand():
     """Previous close 100 x 103, so S = 203. The bid is what the ask was, upside down: open 203 -
     105 = 98.
     """
@@ -139,7 +138,7 @@ def test_a_mirrored_bar_with_two_sides_by_hand() -> None:
     assert (made.ask.close - made.close).tolist() == [3, 2]
 
 
-def test_a_spliced_series_begins_anew() -> None:
+def test_a_spliced_series_begins_anew():
     """Each contract is mirrored by itself and begins at its real open."""
     bars = bars_of_rows(
         random_rows(3, 40), days=4, legs=(Leg("a", "start"), Leg("b", "2024-01-04"))
@@ -162,8 +161,8 @@ def test_a_spliced_series_begins_anew() -> None:
     spliced=st.booleans(),
 )
 def test_sign_twice_with_one_mask_is_the_identity_and_keeps_magnitudes(
-    seed: int, count: int, masked: int, sides: bool, spliced: bool
-) -> None:
+    seed, count, masked, sides, spliced
+):
     rows = random_rows(seed, count)
     legs = (Leg("a", "start"), Leg("b", "2024-01-04")) if spliced else ()
     bars = bars_of_rows(rows, two_sided(rows, seed) if sides else None, days=3, legs=legs)
@@ -179,7 +178,7 @@ def test_sign_twice_with_one_mask_is_the_identity_and_keeps_magnitudes(
     np.testing.assert_array_equal(steps, np.where(mask[1:][~start[1:]], -real, real))
 
 
-def keeps(made: Bars, bars: Bars) -> None:
+def keeps(made, bars):
     """What `sign` keeps in every bar: stamp, volume, spread, and the true range of one side or from
     bid to ask.
     """
@@ -199,13 +198,13 @@ def keeps(made: Bars, bars: Bars) -> None:
 
 
 @pytest.fixture(scope="module")
-def eurusd_market() -> Market:
+def eurusd_market():
     config = make_config({"data": {"market": "EURUSD"}})
     return build_market(bundled(EURUSD).rows(slice(0, 6_000)), config)
 
 
 @pytest.mark.slow
-def test_sign_on_the_bundled_bars(es_market: Market, eurusd_market: Market) -> None:
+def test_sign_on_the_bundled_bars(es_market, eurusd_market):
     for market in (es_market, eurusd_market):
         mask = random_signs(len(market.bars), np.random.default_rng(7))
         made = sign_flipped(market.bars, mask)
@@ -216,7 +215,7 @@ def test_sign_on_the_bundled_bars(es_market: Market, eurusd_market: Market) -> N
     assert eurusd_market.bars.ask is not None
 
 
-def test_a_null_market_of_es_has_the_stops_and_shapes_of_the_real_one(es_market: Market) -> None:
+def test_a_null_market_of_es_has_the_stops_and_shapes_of_the_real_one(es_market):
     null = null_markets(es_market, RunConfig(), "sign", 0)(0)
     np.testing.assert_array_equal(null.data.tr_sum, es_market.data.tr_sum)
     np.testing.assert_array_equal(null.data.bars_to_flat, es_market.data.bars_to_flat)
@@ -232,7 +231,7 @@ def test_a_null_market_of_es_has_the_stops_and_shapes_of_the_real_one(es_market:
     assert not np.array_equal(null.table, es_market.table)
 
 
-def test_the_draws_are_fair_seeded_and_apart(es_market: Market) -> None:
+def test_the_draws_are_fair_seeded_and_apart(es_market):
     source = null_markets(es_market, RunConfig(), "sign", 0).source
     first, again, next_, other = (
         null_bars(source, "sign", seed, draw)[0].close
@@ -247,7 +246,7 @@ def test_the_draws_are_fair_seeded_and_apart(es_market: Market) -> None:
         assert abs((signs[a] == signs[b]).mean() - 0.5) < 4 * 0.5 / np.sqrt(len(signs[a]))
 
 
-def test_rows_before_after_stay_real(es_market: Market, eurusd_market: Market) -> None:
+def test_rows_before_after_stay_real(es_market, eurusd_market):
     for market, config in (
         (es_market, RunConfig()),
         (eurusd_market, make_config({"data": {"market": "EURUSD"}})),
@@ -263,14 +262,14 @@ def test_rows_before_after_stay_real(es_market: Market, eurusd_market: Market) -
 # --- intrabar paths ---------------------------------------------------------------------------------------------------
 
 
-def bars_and_seconds(seed: int, minutes: int, sides: bool) -> tuple[Bars, Bars]:
+def bars_and_seconds(seed, minutes, sides):
     """Minutes of 60 one-second bars each; with two sides, minutes are made of the seconds of each
     side.
     """
     rows = random_rows(seed, 60 * minutes)
     fine = bars_of_rows(rows, two_sided(rows, seed) if sides else None, seconds=1)
 
-    def folded(side: Bars) -> np.ndarray:
+    def folded(side):
         open_, high, low, close = (getattr(side, name).reshape(minutes, 60) for name in PRICES)
         return np.stack([open_[:, 0], high.max(axis=1), low.min(axis=1), close[:, -1]], axis=1)
 
@@ -279,7 +278,7 @@ def bars_and_seconds(seed: int, minutes: int, sides: bool) -> tuple[Bars, Bars]:
 
 
 @pytest.mark.parametrize("sides", [False, True])
-def test_the_path_of_mirrored_bars_is_that_of_mirrored_seconds(sides: bool) -> None:
+def test_the_path_of_mirrored_bars_is_that_of_mirrored_seconds(sides):
     """Independent of the swap: mirror every second bar about its minute's mirror, then read the
     falls of each side.
     """
@@ -293,7 +292,7 @@ def test_the_path_of_mirrored_bars_is_that_of_mirrored_seconds(sides: bool) -> N
     wide, moved, turned = (np.repeat(each, 60) for each in (centre, shift, mask))
     low_and_high = {"open": "open", "high": "low", "low": "high", "close": "close"}
 
-    def side(own: Bars, other: Bars) -> dict[str, np.ndarray]:
+    def side(own, other):
         return {
             name: (
                 np.where(turned, wide - getattr(other, swapped), getattr(own, name)) + moved
@@ -330,11 +329,11 @@ SESSIONS = make_config({"data": {"market": "NQ", "source": "synthetic", "synthet
 
 
 @pytest.fixture(scope="module")
-def nq() -> Market:
+def nq():
     return load_market(SESSIONS)
 
 
-def moved_by(market: Market, made: Bars) -> dict[np.datetime64, np.datetime64]:
+def moved_by(market, made):
     """New trade date -> old one, found by the volumes, which move with their session."""
     old = market.bars
     days = np.unique(trade_dates(old.time, NQ))
@@ -342,7 +341,7 @@ def moved_by(market: Market, made: Bars) -> dict[np.datetime64, np.datetime64]:
     return {day: volumes[bytes(made.volume[trade_dates(made.time, NQ) == day])] for day in days}
 
 
-def test_sessions_move_whole_within_their_class(nq: Market) -> None:
+def test_sessions_move_whole_within_their_class(nq):
     markets = null_markets(nq, SESSIONS, "sessions", 0)
     made = markets(0)
     valid(made.bars)
@@ -369,7 +368,7 @@ def test_sessions_move_whole_within_their_class(nq: Market) -> None:
     assert places[first] == first
 
 
-def test_sessions_keep_their_returns_times_and_volume(nq: Market) -> None:
+def test_sessions_keep_their_returns_times_and_volume(nq):
     made = null_markets(nq, SESSIONS, "sessions", 0)(1).bars
     old, places = nq.bars, moved_by(nq, made)
     for new, before in places.items():
@@ -391,7 +390,7 @@ def test_sessions_keep_their_returns_times_and_volume(nq: Market) -> None:
             np.testing.assert_allclose(*gap, atol=1.5 / old.low.min())
 
 
-def test_sessions_carry_their_paths(nq: Market) -> None:
+def test_sessions_carry_their_paths(nq):
     """Falls are the prices they stand for, scaled like all prices: the deepest is the bar's low
     where it is a fall.
     """
@@ -410,7 +409,7 @@ def test_sessions_carry_their_paths(nq: Market) -> None:
     assert not np.asarray(moved.falls[..., 1]).any(), "padding stays padding"
 
 
-def test_too_few_sessions_are_refused(es_market: Market) -> None:
+def test_too_few_sessions_are_refused(es_market):
     with pytest.raises(
         DataError,
         match=r"null market 0 .*sessions .* 5 ",
@@ -421,7 +420,7 @@ def test_too_few_sessions_are_refused(es_market: Market) -> None:
 # --- phase and martingale ---------------------------------------------------------------------------------------------
 
 
-def test_phase_keeps_the_spectrum_and_wicks_of_any_bars(nq: Market, eurusd_market: Market) -> None:
+def test_phase_keeps_the_spectrum_and_wicks_of_any_bars(nq, eurusd_market):
     made = null_bars(null_markets(nq, SESSIONS, "phase", 0).source, "phase", 0, 0)[0]
     valid(made)
     real, new = (np.abs(np.fft.rfft(np.diff(np.log(each.close)))) for each in (nq.bars, made))
@@ -445,7 +444,7 @@ def test_phase_keeps_the_spectrum_and_wicks_of_any_bars(nq: Market, eurusd_marke
     )
 
 
-def test_phase_randomises_each_contract_by_itself() -> None:
+def test_phase_randomises_each_contract_by_itself():
     bars = bars_of_rows(
         random_rows(1, 400), days=4, legs=(Leg("a", "start"), Leg("b", "2024-01-04"))
     )
@@ -461,7 +460,7 @@ def test_phase_randomises_each_contract_by_itself() -> None:
 
 
 @pytest.mark.slow
-def test_the_martingale_has_the_volatility_of_each_minute(nq: Market) -> None:
+def test_the_martingale_has_the_volatility_of_each_minute(nq):
     source = null_markets(nq, SESSIONS, "martingale", 0).source
     made = [null_bars(source, "martingale", 0, draw)[0] for draw in range(30)]
     for each in made[:3]:
@@ -478,7 +477,7 @@ def test_the_martingale_has_the_volatility_of_each_minute(nq: Market) -> None:
     assert abs(np.corrcoef(moves[1:], moves[:-1])[0, 1]) < 4 / np.sqrt(len(moves))
 
 
-def test_the_martingale_over_two_sides_keeps_the_spread(eurusd_market: Market) -> None:
+def test_the_martingale_over_two_sides_keeps_the_spread(eurusd_market):
     bars = eurusd_market.bars
     made = martingale_bars(bars, trade_dates(bars.time, EURUSD), np.random.default_rng(0))
     valid(made)
@@ -491,7 +490,7 @@ def test_the_martingale_over_two_sides_keeps_the_spread(eurusd_market: Market) -
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 
-def test_prices_below_a_tick_are_refused_with_a_fix() -> None:
+def test_prices_below_a_tick_are_refused_with_a_fix():
     """A series that rose from 2 ticks by 5 a bar: upside down it falls below zero."""
     close = 7 + 5 * np.arange(30)
     bars = bars_of_rows(np.stack([close - 5, close, close - 5, close], axis=1))
@@ -499,7 +498,7 @@ def test_prices_below_a_tick_are_refused_with_a_fix() -> None:
         sign_flipped(bars, np.ones(30, bool))
 
 
-def test_prices_beyond_int32_are_refused() -> None:
+def test_prices_beyond_int32_are_refused():
     close = np.full(4, (1 << 31) - 100)
     close[1] -= 400
     bars = bars_of_rows(np.stack([close, close, close, close], axis=1).astype(np.int32))
@@ -507,7 +506,7 @@ def test_prices_beyond_int32_are_refused() -> None:
         sign_flipped(bars, np.array([False, True, False, False]))
 
 
-def test_a_failed_null_says_which_one_it_is_and_what_to_do() -> None:
+def test_a_failed_null_says_which_one_it_is_and_what_to_do():
     config = make_config(
         {
             "data": {
@@ -531,7 +530,7 @@ def test_a_failed_null_says_which_one_it_is_and_what_to_do() -> None:
         null_markets(lowered, config, "sign", 3)(4)
 
 
-def test_path_needs_a_kind_that_knows_the_order_of_prices(nq: Market) -> None:
+def test_path_needs_a_kind_that_knows_the_order_of_prices(nq):
     config = SESSIONS.model_copy(
         update={"env": SESSIONS.env.model_copy(update={"intrabar": "path"})}
     )
@@ -540,7 +539,7 @@ def test_path_needs_a_kind_that_knows_the_order_of_prices(nq: Market) -> None:
             null_markets(nq, config, kind, 0)
 
 
-def test_specs() -> None:
+def test_specs():
     assert parse_null_spec("sign:19") == NullSpec("sign", 19)
     assert parse_null_spec("phase", 99) == NullSpec("phase", 99)
     assert NullSpec("sign", 19).floor == 0.05
@@ -558,7 +557,7 @@ def test_specs() -> None:
             parse_null_spec(text)
 
 
-def test_synthetic_bars_as_nulls_change_nothing_of_their_source() -> None:
+def test_synthetic_bars_as_nulls_change_nothing_of_their_source():
     """Bars are never changed in place."""
     bars = synthetic_bars(NQ, 6, 0)
     before = bars.close.copy()

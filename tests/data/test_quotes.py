@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -329,7 +328,7 @@ def test_describe_says_how_many_sides_and_what_the_spread_costs(hourly, es_marke
 # ---- real quotes
 
 
-def es_quotes(shared: Path, expiry: str):
+def es_quotes(shared, expiry):
     path = shared / "data" / "lean_es_1m" / "es_1m_quote.csv.gz"
     return load_bars(path, ES, stamp="open", expiry=expiry, missing=1.0)
 

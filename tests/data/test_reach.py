@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from jaxtrade.config import RunConfig, load_config
+from jaxtrade.config import load_config
 from jaxtrade.data.features.schema import _SEED
 from jaxtrade.data.market import Market, build_market, load_market
 from jaxtrade.data.walks import (
@@ -59,17 +59,17 @@ class Planted(NamedTuple):
     after: np.ndarray
 
 
-def configured(*features: str) -> RunConfig:
+def configured(*features):
     return load_config("quickstart", [*HOURLY, f"env.features=[{', '.join(features)}]"])
 
 
-def rows_of(market: Market) -> tuple[np.ndarray, np.ndarray]:
+def rows_of(market):
     """First and last decision bar of each session."""
     return np.asarray(market.data.sessions.first), np.asarray(market.data.sessions.last)
 
 
 @pytest.fixture(scope="module")
-def planted() -> Planted:
+def planted():
     """The tested block is moved up by 3 % of the price and has thrice the volume."""
     config = configured(*ALL)
     bars = load_market(configured("close")).bars
@@ -95,9 +95,7 @@ def planted() -> Planted:
     )
 
 
-def seen_in_training(
-    planted: Planted, config: RunConfig
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def seen_in_training(planted, config):
     """(bars that observations of training sessions show, those of them after the test, first bar of
     the test). All sessions are candidates, so the purge alone keeps bars from training."""
     first, last = rows_of(planted.market)
@@ -109,9 +107,7 @@ def seen_in_training(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
-def test_no_training_observation_outside_the_purge_sees_a_test_bar(
-    planted: Planted, name: str
-) -> None:
+def test_no_training_observation_outside_the_purge_sees_a_test_bar(planted, name):
     config, column = configured(name), ALL.index(name)
     before, after = planted.before[:, column], planted.after[:, column]
     changed = np.abs(after - before) > SMALL * np.abs(before).max()
@@ -124,13 +120,13 @@ def test_no_training_observation_outside_the_purge_sees_a_test_bar(
 
 
 @pytest.mark.parametrize("alpha", [1 / 2, 1 / 14, 2 / 27, 2 / 201, 1 / 9999])
-def test_a_smoothed_value_has_forgotten_what_lies_beyond_its_reach(alpha: float) -> None:
+def test_a_smoothed_value_has_forgotten_what_lies_beyond_its_reach(alpha):
     """The weight of everything older, and one bar less would be too few."""
     bars = smoothed_bars(alpha)
     assert (1 - alpha) ** bars <= LEFT_OVER < (1 - alpha) ** (bars - 1)
 
 
-def test_the_reach_of_each_kind() -> None:
+def test_the_reach_of_each_kind():
     assert [
         reach_bars(name) for name in ("close", "sma_50", "rsi", "atr", "adx", "vwap", "ema_1")
     ] == [1, 50, 15, 15, 28, 1, 1]
@@ -143,7 +139,7 @@ def test_the_reach_of_each_kind() -> None:
     assert reach_bars("vol_percentile") == 14 + 252 * 390
 
 
-def test_a_feature_of_the_trade_date_reaches_to_its_first_bar() -> None:
+def test_a_feature_of_the_trade_date_reaches_to_its_first_bar():
     """Trade dates of 10 bars: 6 decisions, the flat bar, 3 bars more. A look-back of 2 bars stays
     behind the flat bar of the session before; the average of those 2 bars begins with their trade
     date. A look-back of 0 does not leave the own one."""
@@ -154,7 +150,7 @@ def test_a_feature_of_the_trade_date_reaches_to_its_first_bar() -> None:
         assert np.flatnonzero(touches(first, last, test, reach)).tolist() == touched
 
 
-def test_the_folds_of_a_market_are_purged_by_the_reach_on_it(planted: Planted) -> None:
+def test_the_folds_of_a_market_are_purged_by_the_reach_on_it(planted):
     config = configured("macd")
     first, last = rows_of(planted.market)
     for fold in folds_of(planted.market, config)[TESTED : TESTED + 2]:
@@ -168,12 +164,12 @@ def test_the_folds_of_a_market_are_purged_by_the_reach_on_it(planted: Planted) -
         assert len(own.purged) >= 270 // 24
 
 
-def test_which_configurations_reach_to_the_start_of_a_trade_date() -> None:
+def test_which_configurations_reach_to_the_start_of_a_trade_date():
     """By a window of the observation, or by the bar that is decided on, whose context the task
     `advised` shows.
     """
 
-    def date_back(*keys: str) -> int | None:
+    def date_back(*keys):
         return reach_of(load_config("quickstart", ["env.window=8", *keys])).date_back
 
     assert [date_back(f"env.features=[close, {name}]") for name in OF_DATE] == [8, 8]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,8 +15,8 @@ from jaxtrade.data.calendar.schedule import schedule_for, trade_dates
 from jaxtrade.data.calendar.sessions import window_ages
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.intrabar import FIELDS
-from jaxtrade.data.market import Market, build_market, feature_windows, load_market
-from jaxtrade.data.read.bars import Bars, from_frame, load_bars
+from jaxtrade.data.market import build_market, feature_windows, load_market
+from jaxtrade.data.read.bars import from_frame, load_bars
 from jaxtrade.data.read.roll import expiry_month, splice_dates
 from jaxtrade.data.sources import bars_of, seconds_of
 from jaxtrade.errors import ConfigError, DataError
@@ -31,17 +30,17 @@ NEEDED = (
 )  # bars of one contract before a decision: the window and the default features' warm-up
 
 
-def market_of(roll: object, **data: object) -> Market:
+def market_of(roll, **data):
     return load_market(make_config({"data": {"roll": roll, **data}}))
 
 
 @pytest.fixture(scope="module")
-def rolled() -> Market:
+def rolled():
     return market_of(EXPLICIT)
 
 
 @pytest.fixture(scope="module")
-def raw() -> pd.DataFrame:
+def raw():
     """The bundled file as pandas reads it, with its trade dates."""
     path = Path(__file__).parents[2] / "jaxtrade/data/bundled/es_1m_trade.csv.gz"
     frame = pd.read_csv(path, dtype={"expiry": str})
@@ -53,12 +52,12 @@ def raw() -> pd.DataFrame:
     return frame
 
 
-def expected_rows(raw: pd.DataFrame, front: Callable[[str], str]) -> pd.DataFrame:
+def expected_rows(raw, front):
     """Rows of the contract that is front on each trade date, straight from the file."""
     return raw[raw.expiry == raw.day.astype(str).map(front)].sort_values("time")
 
 
-def assert_same_bars(bars: Bars, rows: pd.DataFrame) -> None:
+def assert_same_bars(bars, rows):
     np.testing.assert_array_equal(bars.time, rows.time)
     for name in FIELDS:
         np.testing.assert_array_equal(getattr(bars, name) * 0.25, rows[name])
@@ -68,7 +67,7 @@ def assert_same_bars(bars: Bars, rows: pd.DataFrame) -> None:
 # --- which contract ---------------------------------------------------------------------------------------------------
 
 
-def test_rows_come_from_the_contract_that_is_front(rolled: Market, raw: pd.DataFrame) -> None:
+def test_rows_come_from_the_contract_that_is_front(rolled, raw):
     """December's until 2013-12-17, March's from 2013-12-18 on, though both trade on both sides of
     it.
     """
@@ -81,7 +80,7 @@ def test_rows_come_from_the_contract_that_is_front(rolled: Market, raw: pd.DataF
     ]
 
 
-def test_the_splice_is_reported_with_its_difference(rolled: Market, raw: pd.DataFrame) -> None:
+def test_the_splice_is_reported_with_its_difference(rolled, raw):
     before = raw[raw.day.astype(str) < "2013-12-18"]
     both = before[before.expiry == "201403"].merge(before[before.expiry == "201312"], on="time")
     step = both.close_x.iloc[-1] - both.close_y.iloc[-1]
@@ -92,7 +91,7 @@ def test_the_splice_is_reported_with_its_difference(rolled: Market, raw: pd.Data
     )
 
 
-def test_volume_of_the_date_before_decides(raw: pd.DataFrame) -> None:
+def test_volume_of_the_date_before_decides(raw):
     """March traded 8 times December's volume on 2013-12-18: it is front on the next trade date, not
     on that one.
     """
@@ -119,7 +118,7 @@ def test_volume_of_the_date_before_decides(raw: pd.DataFrame) -> None:
 
 
 @pytest.mark.parametrize("cut", ["2013-12-17", "2013-12-18", "2013-12-19"])
-def test_the_roll_by_volume_does_not_depend_on_later_volumes(raw: pd.DataFrame, cut: str) -> None:
+def test_the_roll_by_volume_does_not_depend_on_later_volumes(raw, cut):
     """Other volumes after a trade date change no row up to and with the next one."""
     file = raw[(raw.day.astype(str) > "2013-12-03") & (raw.day.astype(str) < "2014")].reset_index(
         drop=True
@@ -138,7 +137,7 @@ def test_the_roll_by_volume_does_not_depend_on_later_volumes(raw: pd.DataFrame, 
         np.testing.assert_array_equal(getattr(ours, name)[keep], getattr(changed, name)[kept])
 
 
-def test_a_file_sorted_by_contract_reads_the_same(raw: pd.DataFrame) -> None:
+def test_a_file_sorted_by_contract_reads_the_same(raw):
     file = raw[(raw.day.astype(str) > "2013-12-01") & (raw.day.astype(str) < "2014")]
     frame = (
         file.sort_values(["expiry", "time"]).drop(columns=["time", "day"]).reset_index(drop=True)
@@ -164,19 +163,19 @@ def test_a_file_sorted_by_contract_reads_the_same(raw: pd.DataFrame) -> None:
         ("FRONT", None),
     ],
 )
-def test_months_of_contract_codes(code: str, month: str | None) -> None:
+def test_months_of_contract_codes(code, month):
     assert expiry_month(code, 2013) == month
 
 
 # --- what restarts ----------------------------------------------------------------------------------------------------
 
 
-def splice_row(market: Market) -> int:
+def splice_row(market):
     days = trade_dates(market.bars.time, market.contract)
     return int(np.searchsorted(days, splice_dates(market.bars.legs)[0]))
 
 
-def windows_of(market: Market) -> np.ndarray:
+def windows_of(market):
     schedule = schedule_for("table", market.contract, market.bars.time, 60)
     return feature_windows(
         market.bars, schedule, trade_dates(market.bars.time, market.contract), make_config({})
@@ -184,13 +183,11 @@ def windows_of(market: Market) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def lifted() -> Market:
+def lifted():
     return build_market(lifted_bars(), make_config({}))
 
 
-def test_no_window_true_range_or_session_crosses_a_splice(
-    lifted: Market, es_market: Market
-) -> None:
+def test_no_window_true_range_or_session_crosses_a_splice(lifted, es_market):
     row, sessions = splice_row(lifted), lifted.data.sessions
     ids = windows_of(lifted)
     assert np.flatnonzero(np.diff(ids)).tolist() == [row - 1]
@@ -215,16 +212,14 @@ def test_no_window_true_range_or_session_crosses_a_splice(
     ).sum() == 2 * 433  # the evening's bars of the new contract are enough: no decision is lost
 
 
-def test_features_after_a_splice_are_those_of_the_contract_alone(lifted: Market) -> None:
+def test_features_after_a_splice_are_those_of_the_contract_alone(lifted):
     """The rows of each contract, as a market of its own, give the same bytes."""
     row = splice_row(lifted)
     alone = replace(lifted.bars.rows(slice(row, None)), legs=())
     np.testing.assert_array_equal(build_market(alone, make_config({})).table, lifted.table[row:])
 
 
-def test_a_planted_leak_over_the_splice_is_caught(
-    lifted: Market, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_planted_leak_over_the_splice_is_caught(lifted, monkeypatch):
     """Windows that ignore the splice: the two tests above fail on them."""
     from jaxtrade.data import market as market_module
 
@@ -236,7 +231,7 @@ def test_a_planted_leak_over_the_splice_is_caught(
         test_features_after_a_splice_are_those_of_the_contract_alone(leaky)
 
 
-def test_finer_bars_follow_the_splices_of_the_bars(raw: pd.DataFrame, tmp_path: Path) -> None:
+def test_finer_bars_follow_the_splices_of_the_bars(raw, tmp_path):
     """The volume of the seconds is not asked: they are read with the splices that the bars
     found.
     """
@@ -261,12 +256,12 @@ def test_finer_bars_follow_the_splices_of_the_bars(raw: pd.DataFrame, tmp_path: 
 
 
 @pytest.fixture(scope="module")
-def around_the_roll() -> Bars:
+def around_the_roll():
     """December's contract until 2013-12-18, March's on the 19th and 20th."""
     return bundled(ES, roll="volume", start="2013-12-02", end="2013-12-20")
 
 
-def read_beside(bars: Bars, frame: pd.DataFrame, path: Path) -> Bars:
+def read_beside(bars, frame, path):
     """A frame as the file that `data.seconds` names, beside `bars`."""
     frame.drop(columns=["time", "day"]).to_csv(path, index=False)
     fine = seconds_of(
@@ -280,8 +275,8 @@ def read_beside(bars: Bars, frame: pd.DataFrame, path: Path) -> Bars:
     ("absent", "when"), [("201312", "until 2013-12-18"), ("201403", "from 2013-12-19 on")]
 )
 def test_finer_bars_without_a_contract_that_is_spliced(
-    around_the_roll: Bars, raw: pd.DataFrame, tmp_path: Path, absent: str, when: str
-) -> None:
+    around_the_roll, raw, tmp_path, absent, when
+):
     """The splices are the bars' own: what is missing is named, with its dates, and data.roll is not
     to be changed.
     """
@@ -292,25 +287,19 @@ def test_finer_bars_without_a_contract_that_is_spliced(
         read_beside(around_the_roll, raw[raw.expiry != absent], tmp_path / "part.csv")
 
 
-def test_finer_bars_of_another_contract_than_the_one_left(
-    around_the_roll: Bars, raw: pd.DataFrame, tmp_path: Path
-) -> None:
+def test_finer_bars_of_another_contract_than_the_one_left(around_the_roll, raw, tmp_path):
     march = around_the_roll.between("2013-12-19", None)
     with pytest.raises(DataError, match=r"no row .*'201403'.* every "):
         read_beside(march, raw[raw.expiry == "201312"], tmp_path / "part.csv")
 
 
-def test_finer_bars_without_a_column_of_contracts(
-    around_the_roll: Bars, raw: pd.DataFrame, tmp_path: Path
-) -> None:
+def test_finer_bars_without_a_column_of_contracts(around_the_roll, raw, tmp_path):
     one = raw[raw.expiry == "201312"].drop(columns="expiry")
     with pytest.raises(DataError, match=r"no expiry .*ES bars"):
         read_beside(around_the_roll, one, tmp_path / "part.csv")
 
 
-def test_finer_bars_only_outside_the_dates_of_a_contract(
-    around_the_roll: Bars, raw: pd.DataFrame, tmp_path: Path
-) -> None:
+def test_finer_bars_only_outside_the_dates_of_a_contract(around_the_roll, raw, tmp_path):
     day = raw.day.astype(str)
     early = raw[raw.expiry.isin(["201312", "201403"]) & (day == "2013-12-18")]
     with pytest.raises(
@@ -320,9 +309,7 @@ def test_finer_bars_only_outside_the_dates_of_a_contract(
         read_beside(around_the_roll, early, tmp_path / "part.csv")
 
 
-def test_finer_bars_may_begin_after_a_splice(
-    around_the_roll: Bars, raw: pd.DataFrame, tmp_path: Path
-) -> None:
+def test_finer_bars_may_begin_after_a_splice(around_the_roll, raw, tmp_path):
     """As without a roll: bars that have no finer ones are counted, and resolved stop_first."""
     day = raw.day.astype(str)
     fine = read_beside(
@@ -337,7 +324,7 @@ def test_finer_bars_may_begin_after_a_splice(
     assert fine.legs[-1].first == "2013-12-19"
 
 
-def test_quotes_follow_the_splices_of_the_bars(shared: Path) -> None:
+def test_quotes_follow_the_splices_of_the_bars(shared):
     """The quotes file has no volume: it is spliced where the trades are. March lies 6 points under
     December.
     """
@@ -386,7 +373,7 @@ REFUSED_CONFIG = {
 @pytest.mark.parametrize(
     ("text", "message"), list(REFUSED_CONFIG.values()), ids=list(REFUSED_CONFIG)
 )
-def test_a_roll_that_cannot_be_is_a_configuration_error(text: str, message: str) -> None:
+def test_a_roll_that_cannot_be_is_a_configuration_error(text, message):
     with pytest.raises(ConfigError, match=message):
         load_config(None, [f"data.roll={text}"])
 
@@ -402,7 +389,7 @@ def test_a_roll_that_cannot_be_is_a_configuration_error(text: str, message: str)
         ({"roll": "volume", "source": "synthetic"}, r"data\.source = synthetic"),
     ],
 )
-def test_keys_that_contradict_a_roll(keys: dict, message: str) -> None:
+def test_keys_that_contradict_a_roll(keys, message):
     with pytest.raises(ConfigError, match=message):
         load_market(make_config({"data": keys}))
 
@@ -432,12 +419,12 @@ REFUSED_DATA = {
 
 
 @pytest.mark.parametrize(("roll", "message"), list(REFUSED_DATA.values()), ids=list(REFUSED_DATA))
-def test_a_roll_that_the_file_does_not_carry(roll: dict[str, str], message: str) -> None:
+def test_a_roll_that_the_file_does_not_carry(roll, message):
     with pytest.raises(DataError, match=rf"(?s)es_1m_trade\.csv\.gz: .*{message}"):
         market_of(roll)
 
 
-def frame_of(rows: list[tuple], columns: str) -> pd.DataFrame:
+def frame_of(rows, columns):
     return pd.DataFrame(rows, columns=columns.split())
 
 
@@ -484,22 +471,20 @@ BAR = (1676.75, 1677.25, 1676.50, 1677.0)
         ),
     ],
 )
-def test_files_that_cannot_be_rolled_by_volume(
-    rows: list[tuple], columns: str, message: str
-) -> None:
+def test_files_that_cannot_be_rolled_by_volume(rows, columns, message):
     with pytest.raises(DataError, match=message):
         from_frame(
             frame_of(rows, f"time open high low close {columns}"), ES, stamp="open", roll="volume"
         )
 
 
-def test_several_contracts_without_a_roll_name_both_ways_out() -> None:
+def test_several_contracts_without_a_roll_name_both_ways_out():
     path = Path(__file__).parents[2] / "jaxtrade/data/bundled/es_1m_trade.csv.gz"
     with pytest.raises(DataError, match=r"8 contracts.*\.expiry=201312.*data\.roll"):
         load_bars(path, ES, stamp="open")
 
 
-def test_a_resolved_roll_is_written_out_and_read_again(tmp_path: Path) -> None:
+def test_a_resolved_roll_is_written_out_and_read_again(tmp_path):
     from jaxtrade.config import dump_config
 
     config = load_config(None, ["data.roll={201312: start, 201403: 2013-12-18}"])
@@ -509,7 +494,7 @@ def test_a_resolved_roll_is_written_out_and_read_again(tmp_path: Path) -> None:
     assert config.data.roll == EXPLICIT
 
 
-def test_one_contract_and_a_splice_of_several_exclude_each_other(raw: pd.DataFrame) -> None:
+def test_one_contract_and_a_splice_of_several_exclude_each_other(raw):
     with pytest.raises(ConfigError, match=r"expiry=201312 .* roll "):
         from_frame(
             raw, ES, columns={"time": "ts_utc"}, stamp="open", expiry="201312", roll=EXPLICIT

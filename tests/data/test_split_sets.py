@@ -4,8 +4,6 @@ another one's test.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -21,15 +19,13 @@ DAY = np.datetime64("2020-01-06")
 ONE_DAY = np.timedelta64(1, "D")
 
 
-def table(histories: Mapping[str, list[int]]) -> tuple[np.ndarray, np.ndarray]:
+def table(histories):
     """(dates, symbols) of a session table. histories: symbol -> day numbers of its sessions."""
     dates = np.concatenate([DAY + np.array(days, "timedelta64[D]") for days in histories.values()])
     return dates, np.repeat(np.arange(len(histories)), [len(days) for days in histories.values()])
 
 
-def leaks(
-    dates: np.ndarray, symbols: np.ndarray, ids: Mapping[str, np.ndarray], embargo: int = 0
-) -> list[str]:
+def leaks(dates, symbols, ids, embargo=0):
     """Each training session on or after the first date that any symbol holds out (`embargo` shared
     dates before it count), and each held-out date that is in two splits. An independent rule: it
     compares dates one by one."""
@@ -59,7 +55,7 @@ UNEQUAL = {
 }
 
 
-def test_held_out_sessions_are_the_last_dates_that_all_share() -> None:
+def test_held_out_sessions_are_the_last_dates_that_all_share():
     """Shared: 2, 3, 4, 9, 10, 11. Test 10 and 11, validation 9. A, B and C lack 7 or 8 somewhere; B
     goes on to 15.
     """
@@ -83,7 +79,7 @@ def test_held_out_sessions_are_the_last_dates_that_all_share() -> None:
     assert leaks(dates, symbols, ids) == []
 
 
-def test_an_embargo_counts_shared_dates_and_takes_the_others_between_them_too() -> None:
+def test_an_embargo_counts_shared_dates_and_takes_the_others_between_them_too():
     dates, symbols = table(UNEQUAL)
     split = SplitConfig(test_sessions=2, validation_sessions=1, embargo_sessions=1)
     ids = split_ids_by_date(dates, symbols, split)
@@ -94,7 +90,7 @@ def test_an_embargo_counts_shared_dates_and_takes_the_others_between_them_too() 
     assert leaks(dates, symbols, ids, embargo=1) == []
 
 
-def test_a_planted_leak_is_found() -> None:
+def test_a_planted_leak_is_found():
     """A session of one symbol on the first date of another one's validation is put back into the
     training split.
     """
@@ -140,9 +136,7 @@ histories = st.lists(
 @pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(histories, st.integers(0, 4), st.integers(0, 3), st.integers(0, 2))
-def test_no_symbol_trains_on_a_date_that_another_holds_out(
-    days, test: int, validation: int, embargo: int
-) -> None:
+def test_no_symbol_trains_on_a_date_that_another_holds_out(days, test, validation, embargo):
     dates, symbols = table({str(i): sorted(each) for i, each in enumerate(days)})
     config = SplitConfig(
         test_sessions=test, validation_sessions=validation, embargo_sessions=embargo
@@ -164,9 +158,7 @@ def test_no_symbol_trains_on_a_date_that_another_holds_out(
 @given(
     st.integers(4, 40), st.integers(2, 4), st.integers(0, 2), st.integers(0, 2), st.integers(0, 1)
 )
-def test_symbols_with_equal_dates_are_split_as_each_alone(
-    length: int, count: int, test: int, validation: int, embargo: int
-) -> None:
+def test_symbols_with_equal_dates_are_split_as_each_alone(length, count, test, validation, embargo):
     config = SplitConfig(
         test_sessions=test, validation_sessions=validation, embargo_sessions=embargo
     )
@@ -179,7 +171,7 @@ def test_symbols_with_equal_dates_are_split_as_each_alone(
         )
 
 
-def test_symbols_without_a_common_date_are_refused() -> None:
+def test_symbols_without_a_common_date_are_refused():
     dates, symbols = table({"A": [0, 1, 2], "B": [5, 6, 7]})
     with pytest.raises(ConfigError, match=r"data\.markets: .*trade date"):
         split_ids_by_date(dates, symbols, SplitConfig())
@@ -189,7 +181,7 @@ def test_symbols_without_a_common_date_are_refused() -> None:
 
 
 @pytest.mark.slow
-def test_the_real_pairs_share_dates_and_leak_nothing() -> None:
+def test_the_real_pairs_share_dates_and_leak_nothing():
     """EURUSD ends with 2018, GBPUSD later: nothing after 2018 is in any split, and the test is the
     end of 2018.
     """
@@ -218,7 +210,7 @@ def test_the_real_pairs_share_dates_and_leak_nothing() -> None:
         assert all((symbols[ids[offsets[m] : offsets[m + 1]]] == m).all() for m in range(2))
 
 
-def test_a_set_of_one_is_a_market_and_split_as_before() -> None:
+def test_a_set_of_one_is_a_market_and_split_as_before():
     config = make_config(
         {"data": {"markets": ["NQ"], "source": "synthetic", "synthetic_sessions": 4}}
     )

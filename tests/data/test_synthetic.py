@@ -25,7 +25,7 @@ def kind(name, contract=ES, **keys):
     return bars_of_kind(contract, DataConfig(synthetic=name, **keys))
 
 
-def digest(bars) -> str:
+def digest(bars):
     names = ("time", "open", "high", "low", "close", "volume")
     return hashlib.sha256(b"".join(getattr(bars, name).tobytes() for name in names)).hexdigest()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import re
 from csv import reader
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -96,7 +95,7 @@ ODD_STAMPS = (
 
 
 @st.composite
-def stamp_column(draw: Any) -> list[str]:
+def stamp_column(draw):
     """Stamps of one form, and perhaps some of any other form."""
     form = draw(
         st.sampled_from(
@@ -149,7 +148,7 @@ ODD_LINES = ("", " ", '"1",2,3', "time,open,close", "1,2", "1,2,3,4", "\u2028", 
 
 
 @st.composite
-def csv_bytes(draw: Any) -> bytes:
+def csv_bytes(draw):
     """Files that are almost always plain, and sometimes have a fault of form."""
     separator = draw(st.sampled_from([",", ";", "\t", "|"]))
     end = draw(st.sampled_from(["\n", "\r\n", "\r"]))
@@ -161,7 +160,7 @@ def csv_bytes(draw: Any) -> bytes:
     return draw(st.sampled_from([b"", b"\xef\xbb\xbf"])) + text.encode()
 
 
-def by_lines(raw: bytes) -> list[list[str]] | str:
+def by_lines(raw):
     """The cells of all lines below the header by Python's reader, or the line that is wrong."""
     lines = re.split("\r\n|\r|\n", raw.decode("utf-8-sig"))
     while not lines[-1].strip(" \t"):

@@ -5,14 +5,13 @@ with their counts.
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from jaxtrade.cli.entry import main
-from jaxtrade.config import RunConfig, load_config, make_config
+from jaxtrade.config import load_config, make_config
 from jaxtrade.data.calendar.schedule import check_stamps, findings, schedule_for, table_schedule
 from jaxtrade.data.contract_file import load_contract
 from jaxtrade.data.contracts import get_contract
@@ -30,7 +29,7 @@ FIELDS = ("open", "high", "low", "close")
 
 
 @pytest.fixture
-def pair(es_bars, tmp_path: Path) -> tuple[Path, Path, int]:
+def pair(es_bars, tmp_path):
     """Bars of five minutes, of which six have a high that their minutes never saw; the minutes; how
     many bars.
     """
@@ -42,7 +41,7 @@ def pair(es_bars, tmp_path: Path) -> tuple[Path, Path, int]:
     return tmp_path / "five.csv", tmp_path / "minutes.csv", len(coarse)
 
 
-def config_of(pair: tuple[Path, Path, int], *more: str) -> RunConfig:
+def config_of(pair, *more):
     return load_config(
         "quickstart",
         [
@@ -97,7 +96,7 @@ def test_seconds_of_another_file_get_no_limit(pair, es_bars):
 
 
 @pytest.fixture
-def quoted(es_bars, tmp_path: Path) -> tuple[Path, Path]:
+def quoted(es_bars, tmp_path):
     """Trade bars of a week, and their quotes, of which every fiftieth is missing (2 %)."""
     trades = frame_of(es_bars)
     quotes = pd.DataFrame(

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from jaxtrade.config import WalkConfig, load_config
 from jaxtrade.data.expected import check_walk_length
 from jaxtrade.data.market import build_market, load_market
-from jaxtrade.data.walks import Fold, Reach, fold_of, paths_of, reach_of, touches, walk_folds
+from jaxtrade.data.walks import Reach, fold_of, paths_of, reach_of, touches, walk_folds
 from jaxtrade.errors import ConfigError
 
 DAY = 10  # bars from one session's first decision bar to the next one's in the hand-worked tests
 
 
-def sessions(count: int, decisions: int = 6) -> tuple[np.ndarray, np.ndarray]:
+def sessions(count, decisions=6):
     """Sessions of `decisions` decision bars, each followed by its flat bar and bars without
     decisions.
     """
@@ -30,15 +30,15 @@ def sessions(count: int, decisions: int = 6) -> tuple[np.ndarray, np.ndarray]:
     return first, first + decisions - 1
 
 
-def walk(**keys: object) -> WalkConfig:
+def walk(**keys):
     return WalkConfig.model_validate({"on": True, "embargo": 1} | keys)
 
 
-def ids(*parts: range) -> list[int]:
+def ids(*parts):
     return [i for part in parts for i in part]
 
 
-def test_rolling_by_hand() -> None:
+def test_rolling_by_hand():
     """20 sessions, the newest three blocks of 4 tested; 5 are trained on, one is left out before
     each block.
     """
@@ -52,7 +52,7 @@ def test_rolling_by_hand() -> None:
     ]
 
 
-def test_anchored_by_hand() -> None:
+def test_anchored_by_hand():
     folds = walk_folds(*sessions(20), walk(mode="anchored", train=5, test=4), Reach(0))
     assert [(fold.train[[0, -1]].tolist(), fold.test[[0, -1]].tolist()) for fold in folds] == [
         ([0, 6], [8, 11]),
@@ -61,7 +61,7 @@ def test_anchored_by_hand() -> None:
     ]
 
 
-def test_cpcv_by_hand() -> None:
+def test_cpcv_by_hand():
     """12 sessions in 4 blocks of 3, two of them tested. A look-back of 8 bars reaches the flat bar
     of the day before (5 bars), so the session after each tested block is purged, and the one beyond
     it is the embargo."""
@@ -83,7 +83,7 @@ def test_cpcv_by_hand() -> None:
     ) == ([3, 4, 5, 9, 10, 11], [6], [2, 7, 8], [0, 1])
 
 
-def test_a_look_back_within_the_gap_between_sessions_purges_nothing() -> None:
+def test_a_look_back_within_the_gap_between_sessions_purges_nothing():
     """The flat bar of a session lies 4 bars before the next session's first decision bar."""
     first, last = sessions(4)
     test = np.array([1])
@@ -92,7 +92,7 @@ def test_a_look_back_within_the_gap_between_sessions_purges_nothing() -> None:
     assert touches(first, last, test, Reach(14)).tolist() == [False, True, True, True]
 
 
-def test_episodes_and_labels_purge_before_a_test() -> None:
+def test_episodes_and_labels_purge_before_a_test():
     first, last = sessions(6)
     test = np.array([4])
     assert np.flatnonzero(touches(first, last, test, Reach(0, episode=3))).tolist() == [2, 3, 4]
@@ -100,7 +100,7 @@ def test_episodes_and_labels_purge_before_a_test() -> None:
     assert np.flatnonzero(touches(first, last, test, Reach(0, look_ahead=5))).tolist() == [3, 4]
 
 
-def test_paths_test_every_block_once() -> None:
+def test_paths_test_every_block_once():
     """C(5, 1) = 5 paths of 6 blocks of which 2 are tested (Lopez de Prado 2018, section 12.4)."""
     folds = walk_folds(*sessions(60), walk(mode="cpcv", groups=6, test_groups=2), Reach(3))
     paths = paths_of(folds, 6)
@@ -113,7 +113,7 @@ def test_paths_test_every_block_once() -> None:
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, WalkConfig, Reach]:
+def cases(draw):
     count = draw(st.integers(6, 26))
     lengths = np.array(draw(st.lists(st.integers(1, 5), min_size=count, max_size=count)))
     gaps = np.array(draw(st.lists(st.integers(2, 4), min_size=count, max_size=count)))
@@ -131,9 +131,7 @@ def cases(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, WalkConfig, Reach]:
     return first, first + lengths - 1, chosen, reach
 
 
-def leaks(
-    first: np.ndarray, last: np.ndarray, train: np.ndarray, test: np.ndarray, reach: Reach
-) -> list[int]:
+def leaks(first, last, train, test, reach):
     """The training sessions of which some decision reaches into a test session, bar by bar: an
     independent reading.
     """
@@ -151,7 +149,7 @@ def leaks(
     return found
 
 
-def folds_or_none(case: tuple[np.ndarray, np.ndarray, WalkConfig, Reach]) -> list[Fold]:
+def folds_or_none(case):
     try:
         return walk_folds(*case)
     except ConfigError:
@@ -161,7 +159,7 @@ def folds_or_none(case: tuple[np.ndarray, np.ndarray, WalkConfig, Reach]) -> lis
 @pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(cases())
-def test_no_training_session_reaches_into_a_test_and_every_purged_one_does(case) -> None:
+def test_no_training_session_reaches_into_a_test_and_every_purged_one_does(case):
     first, last, chosen, reach = case
     for fold in folds_or_none(case):
         assert leaks(first, last, fold.train, fold.test, reach) == []
@@ -176,7 +174,7 @@ def test_no_training_session_reaches_into_a_test_and_every_purged_one_does(case)
 
 @settings(max_examples=100, deadline=None)
 @given(cases())
-def test_sessions_are_tested_once_and_the_newest_always(case) -> None:
+def test_sessions_are_tested_once_and_the_newest_always(case):
     """cpcv: each in C(N - 1, k - 1) folds. Forward folds train only before their test, rolling ones
     equally long.
     """
@@ -200,13 +198,13 @@ def test_sessions_are_tested_once_and_the_newest_always(case) -> None:
         )
 
 
-def test_a_fold_keeps_only_its_candidates() -> None:
+def test_a_fold_keeps_only_its_candidates():
     first, last = sessions(10)
     fold = fold_of(first, last, np.arange(5), np.array([7, 8]), Reach(0), 3)
     assert (fold.train.tolist(), fold.embargoed.tolist()) == ([0, 1, 2, 3], [4])
 
 
-def test_too_few_sessions_are_refused_with_the_number_that_is_needed() -> None:
+def test_too_few_sessions_are_refused_with_the_number_that_is_needed():
     with pytest.raises(
         ConfigError,
         match=r"walk\.train=60 .* 73 .*purge 2.* embargo 1.* 40",
@@ -227,7 +225,7 @@ def test_too_few_sessions_are_refused_with_the_number_that_is_needed() -> None:
         walk_folds(*sessions(6), walk(mode="cpcv", groups=3, test_groups=1, embargo=5), Reach(0))
 
 
-def test_the_automatic_embargo() -> None:
+def test_the_automatic_embargo():
     """One session; of cpcv one in a hundred, rounded up (Lopez de Prado 2018, section 7.4.2)."""
     assert [
         walk(mode=mode, embargo="auto").embargo_of(count)
@@ -242,7 +240,7 @@ def test_the_automatic_embargo() -> None:
     assert WalkConfig(mode="cpcv", embargo=3).embargo_of(2500) == 3
 
 
-def test_the_reach_of_a_configuration() -> None:
+def test_the_reach_of_a_configuration():
     config = load_config(
         "quickstart", ["env.features=[close, sma_50]", "env.window=8", "episode.sessions=3"]
     )
@@ -251,7 +249,7 @@ def test_the_reach_of_a_configuration() -> None:
     assert reach_of(ranked).look_back == 8 + 14 + 252 * 390 - 1
 
 
-def test_no_observation_looks_further_back_than_the_reach() -> None:
+def test_no_observation_looks_further_back_than_the_reach():
     """Real bars, shifted up to a bar: observations further than the look-back behind it keep their
     bits, and the one just before does not, so the figure is not too large either."""
     config = load_config(

@@ -5,18 +5,17 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from importlib import resources
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from jaxtrade.config import make_config
 from jaxtrade.data.bundled import bundled
-from jaxtrade.data.calendar.schedule import Schedule, file_schedule, schedule_for, trade_dates
+from jaxtrade.data.calendar.schedule import file_schedule, schedule_for, trade_dates
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.describe import check_text
-from jaxtrade.data.findings import BarFinding, bar_findings, require_stated
-from jaxtrade.data.read.bars import Bars, load_bars
+from jaxtrade.data.findings import bar_findings, require_stated
+from jaxtrade.data.read.bars import load_bars
 from jaxtrade.data.read.stamps import OWN_OFFSET
 from tests.messages import missing
 
@@ -25,16 +24,16 @@ HOUR = 3600
 
 
 @pytest.fixture(scope="module")
-def fx() -> Bars:
+def fx():
     """Five weeks of hours in winter."""
     return bundled(EURUSD, start="2014-01-06", end="2014-02-07")
 
 
-def moved(bars: Bars, hours: float) -> Bars:
+def moved(bars, hours):
     return replace(bars, time=bars.time + int(hours * HOUR), places=None)
 
 
-def found(bars: Bars, schedule: Schedule | None = None) -> tuple[BarFinding, ...]:
+def found(bars, schedule=None):
     schedule = schedule or schedule_for("table", bars.contract, bars.time, bars.bar_seconds)
     return bar_findings(bars, schedule, trade_dates(bars.time, bars.contract))
 
@@ -79,7 +78,7 @@ def test_one_week_suffices(fx, hours):
     assert f"all bars look {abs(hours)} h" in one.size
 
 
-def with_rows(bars: Bars, stamps: list[str]) -> Bars:
+def with_rows(bars, stamps):
     """The bars and further ones at these UTC stamps, each a copy of the bar before it."""
     times = np.array([np.datetime64(stamp, "s").astype(np.int64) for stamp in stamps])
     order = np.concatenate([np.arange(len(bars)), np.searchsorted(bars.time, times) - 1])
@@ -88,7 +87,7 @@ def with_rows(bars: Bars, stamps: list[str]) -> Bars:
     return replace(bars.rows(order[place]), time=time[place], places=None)
 
 
-def read_as(tmp_path: Path, symbol: str, zone: str) -> BarFinding:
+def read_as(tmp_path, symbol, zone):
     """The finding of the bundled hours of a broker, which stand on New York plus seven hours, read
     in another zone.
     """
@@ -179,7 +178,7 @@ def test_weekends_full_of_quotes_are_another_cause(fx):
     assert one.bars == 60
 
 
-def test_a_calendar_with_weekends_has_none(fx, tmp_path: Path):
+def test_a_calendar_with_weekends_has_none(fx, tmp_path):
     """A market that trades every day has no weekend."""
     path = tmp_path / "always.csv"
     days = np.arange(np.datetime64("2013-12-28"), np.datetime64("2014-02-15"))

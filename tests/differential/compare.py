@@ -8,11 +8,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from jaxtrade.config import EnvConfig
-from jaxtrade.env.state import EnvParams, ExitReason
-from jaxtrade.types import TickValue
+from jaxtrade.env.state import ExitReason
 from tests.differential import ours, reference
-from tests.differential.reference import Fill, Fine, Log, Terms
+from tests.differential.reference import Fill
 
 
 @dataclass
@@ -28,7 +26,7 @@ class Tally:
     spreads: int = 0  # ... at the open of their entry bar: a spread as wide as the stop
     turns: list[Fill] = field(default_factory=list)
 
-    def add(self, other: Tally) -> None:
+    def add(self, other):
         self.trades += other.trades
         self.same_bar += other.same_bar
         self.allowed += other.allowed
@@ -38,7 +36,7 @@ class Tally:
         self.spreads += other.spreads
         self.turns += other.turns
 
-    def __str__(self) -> str:
+    def __str__(self):
         kinds = ", ".join(f"{name} {count}" for name, count in sorted(self.reasons.items()))
         return (
             f"{self.trades} trades identical, equity equal at {self.equity_bars} bars; {kinds}; "
@@ -47,7 +45,7 @@ class Tally:
         )
 
 
-def slipped(fill: Fill, ticks: int, enters: np.ndarray) -> Fill:
+def slipped(fill, ticks, enters):
     """The round turn entered at the open of its own side, and with every market and stop fill
     `ticks` against us; a target fill is not slipped."""
     exit_ticks = 0 if fill.reason == ExitReason.TARGET else ticks
@@ -58,7 +56,7 @@ def slipped(fill: Fill, ticks: int, enters: np.ndarray) -> Fill:
     )
 
 
-def at_the_open(fill: Fill, log: Log) -> Fill:
+def at_the_open(fill, log):
     """Our booking of the allowed difference: the target, at the open that had already passed it."""
     if not fill.open_beyond_target:
         return fill
@@ -70,9 +68,7 @@ def at_the_open(fill: Fill, log: Log) -> Fill:
     )
 
 
-def expected(
-    log: Log, terms: Terms, theirs: list[Fill], cents: np.ndarray
-) -> tuple[list[Fill], np.ndarray]:
+def expected(log, terms, theirs, cents):
     """Round turns and equity (cents at each row, int64[T]) as we must have them, from the
     reference's.
     """
@@ -90,7 +86,7 @@ def expected(
     return wanted, cents + np.cumsum(moved)
 
 
-def in_dollars(ticks: np.ndarray, turns: list[Fill], value: TickValue) -> np.ndarray:
+def in_dollars(ticks, turns, value):
     """Equity in ticks less commission in cents -> mills, int64[T]: each exit at its bar's rate, the
     open position at each bar's own, rounded half-even."""
     times, over = (np.asarray(x).tolist() for x in (value.times, value.over))
@@ -109,12 +105,12 @@ def in_dollars(ticks: np.ndarray, turns: list[Fill], value: TickValue) -> np.nda
 
 
 def compare(
-    config: EnvConfig,
-    params: EnvParams,
-    logits: np.ndarray,
-    terms: Terms | None = None,
-    fine: Fine | None = None,
-) -> Tally:
+    config,
+    params,
+    logits,
+    terms=None,
+    fine=None,
+):
     """Play both engines on the same decisions; every trade and the equity at every bar must be
     equal.
 
@@ -149,7 +145,7 @@ def compare(
     return total
 
 
-def tally(log: Log, theirs: list[Fill], wanted: list[Fill]) -> Tally:
+def tally(log, theirs, wanted):
     """Counted on the reference's unslipped prices; reasons as we book them."""
     by_level = {ExitReason.STOP, ExitReason.BREAKEVEN, ExitReason.TRAIL, ExitReason.TARGET}
     gaps = [f for f in theirs if f.reason in by_level and f.exit_price == log.bars[f.exit_row, 0]]
@@ -164,12 +160,12 @@ def tally(log: Log, theirs: list[Fill], wanted: list[Fill]) -> Tally:
 
 
 def compare_random(
-    config: EnvConfig,
-    params: EnvParams,
-    seed: int,
-    reversals: bool = False,
-    fine: Fine | None = None,
-) -> Tally:
+    config,
+    params,
+    seed,
+    reversals=False,
+    fine=None,
+):
     """`compare` on random masked actions, mostly HOLD."""
     choices = ours.choices_of(config, reversals)
     return compare(config, params, ours.random_logits(params, seed, choices), fine=fine)

@@ -22,12 +22,12 @@ from tests.quotes import random_ask
 START_PRICE = 40_000  # ticks, far above any walk below
 
 
-def unseen(count: int) -> MarketView:
+def unseen(count):
     """A float view of `count` bars for runs that never look."""
     return MarketView(value=jnp.zeros((count, 1)), level=None, now=jnp.zeros((count, 4)))
 
 
-def bars(rng: np.random.Generator, count: int, volatility: float, close: int) -> np.ndarray:
+def bars(rng, count, volatility, close):
     """int64[count, 4] open, high, low, close in ticks, following a bar that closed at `close`.
 
     One bar in eight opens away from the last close, and half of those turn round inside the bar;
@@ -46,7 +46,7 @@ def bars(rng: np.random.Generator, count: int, volatility: float, close: int) ->
     return out
 
 
-def _session(rng: np.random.Generator, start: int) -> tuple[list[int], dict[str, int]]:
+def _session(rng, start):
     """One session -> (bars to flat of each of its rows, its row of the session table). Minutes may
     be missing, so the flat bar may come early: a position can then open in it."""
     before, window, after = rng.integers(0, 20), rng.integers(20, 70), rng.integers(0, 4)
@@ -65,9 +65,7 @@ def _session(rng: np.random.Generator, start: int) -> tuple[list[int], dict[str,
     return np.maximum(flat_minute - minutes, 0).tolist(), row
 
 
-def market(
-    seed: int, sessions: int, two_sided: bool = False, converted: bool = False
-) -> MarketData:
+def market(seed, sessions, two_sided=False, converted=False):
     """A market of many short sessions, each with its own volatility. The true-range window starts
     anew at every tenth, and the data end inside the last one where `seed` is odd.
 
@@ -114,17 +112,17 @@ def market(
 
 
 def rules_off(
-    data: MarketData,
+    data,
     *,
-    tick_mills: int = 5_000,
-    commission: int = 2_040,
-    slippage: int = 0,
-    min_stop: int = 1,
-    be_ticks: int = 1,
-    stop_atr: int = 1500,
-    target_multiple: int = 3,
-    trail_atr: int = 1000,
-) -> EnvParams:
+    tick_mills=5_000,
+    commission=2_040,
+    slippage=0,
+    min_stop=1,
+    be_ticks=1,
+    stop_atr=1500,
+    target_multiple=3,
+    trail_atr=1000,
+):
     """Parameters without account rules. Money in mills, multiples in thousandths of ATR."""
     sessions = data.sessions.first.shape[0]
     return EnvParams(

@@ -12,14 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtrade.config import EnvConfig
 from jaxtrade.env import orders
 from jaxtrade.env.actions import Action
 from jaxtrade.env.dynamics import TradingEnv, next_session
 from jaxtrade.env.leg import select
-from jaxtrade.env.state import EnvParams, EnvState, Event, ExitReason, Order
-from jaxtrade.types import Array, MarketData, Quotes
-from tests.differential.reference import REVERSE, SIDE, Fill, Fine, Log, Terms
+from jaxtrade.env.state import ExitReason, Order
+from tests.differential.reference import REVERSE, SIDE, Fill, Log, Terms
 
 # Odds of each legal action. Mostly HOLD, so that stops, targets and the flat bar get their share of
 # exits.
@@ -35,7 +33,7 @@ ODDS: Mapping[int, float] = {
 }
 
 
-def decision_rows(params: EnvParams) -> np.ndarray:
+def decision_rows(params):
     """Every decision bar of the split, in time order."""
     table = params.market.sessions
     ids = np.asarray(params.sessions.ids)[: int(params.sessions.count)]
@@ -43,13 +41,13 @@ def decision_rows(params: EnvParams) -> np.ndarray:
     return np.concatenate([np.arange(first[i], last[i] + 1) for i in ids])
 
 
-def choices_of(config: EnvConfig, reversals: bool) -> tuple[int, ...]:
+def choices_of(config, reversals):
     """The columns of logits: the task's actions, and REVERSE."""
     actions = tuple(range(TradingEnv(config).num_actions))
     return (*actions, REVERSE) if reversals else actions
 
 
-def random_logits(params: EnvParams, seed: int, choices: tuple[int, ...]) -> np.ndarray:
+def random_logits(params, seed, choices):
     """float32[steps, A]: log odds plus Gumbel noise, so the best legal column is a draw from the
     legal odds.
     """
@@ -58,7 +56,7 @@ def random_logits(params: EnvParams, seed: int, choices: tuple[int, ...]) -> np.
     return (odds + noise).astype(np.float32)
 
 
-def chosen_logits(actions: list[int], choices: tuple[int, ...]) -> np.ndarray:
+def chosen_logits(actions, choices):
     """float32[steps, A] by which each action is taken where it is legal, HOLD where not."""
     logits = np.full((len(actions), len(choices)), -10.0, np.float32)
     logits[:, 0] = 0
@@ -67,13 +65,11 @@ def chosen_logits(actions: list[int], choices: tuple[int, ...]) -> np.ndarray:
 
 
 @partial(jax.jit, static_argnums=0)
-def _rollout(
-    env: TradingEnv, params: EnvParams, logits: Array
-) -> tuple[Array, Array, Event, Array, Array]:
+def _rollout(env, params, logits):
     """`step` over the whole split in one episode; `logits`: float32[steps, A], noise included."""
     start = env.reset_at(params, 0, params.market.sessions.first[params.sessions.ids[0]])
 
-    def body(state: EnvState, row_logits: Array):
+    def body(state, row_logits):
         action = jnp.argmax(jnp.where(env.mask(state, params), row_logits, -jnp.inf))
         after, _, outcome = env.step(jax.random.key(0), state, action, params)
         return after, (
@@ -88,15 +84,13 @@ def _rollout(
 
 
 @partial(jax.jit, static_argnums=0)
-def _rollout_of_orders(
-    env: TradingEnv, params: EnvParams, logits: Array
-) -> tuple[Array, Array, Event, Array, Array]:
+def _rollout_of_orders(env, params, logits):
     """The same with `transition` and Orders, the way of baselines: one more choice, REVERSE, in the
     last column.
     """
     start = env.reset_at(params, 0, params.market.sessions.first[params.sessions.ids[0]])
 
-    def body(state: EnvState, row_logits: Array):
+    def body(state, row_logits):
         can_reverse = (state.position.quantity != 0) & (params.market.bars_to_flat[state.row] >= 2)
         legal = jnp.append(env.mask(state, params), can_reverse)
         action = jnp.argmax(jnp.where(legal, row_logits, -jnp.inf))
@@ -117,15 +111,13 @@ def _rollout_of_orders(
     return jax.lax.scan(body, start, logits)[1]
 
 
-def forget_compiled() -> None:
+def forget_compiled():
     """Trace the environment anew at the next call (a planted fault would otherwise not be seen)."""
     _rollout.clear_cache()
     _rollout_of_orders.clear_cache()
 
 
-def play(
-    config: EnvConfig, params: EnvParams, logits: np.ndarray, fine: Fine | None = None
-) -> tuple[Log, list[Fill], np.ndarray]:
+def play(config, params, logits, fine=None):
     """Steps the whole split once; with one column more than the task has actions, through Orders
     (REVERSE).
 
@@ -158,7 +150,7 @@ def play(
     return log, round_turns(row + 1, event, int(params.contract.commission) // 10), series
 
 
-def ohlc(prices: MarketData | Quotes) -> np.ndarray:
+def ohlc(prices):
     """int64[T, 4] open, high, low, close in ticks."""
     return np.stack(
         [np.asarray(x, np.int64) for x in (prices.open, prices.high, prices.low, prices.close)],
@@ -166,7 +158,7 @@ def ohlc(prices: MarketData | Quotes) -> np.ndarray:
     )
 
 
-def by_side(log: Log, market: MarketData, turns: list[Fill]) -> list[Log]:
+def by_side(log, market, turns):
     """The log itself, or of two-sided bars one of the longs on the bid and one of the shorts on the
     ask.
 
@@ -196,12 +188,12 @@ def by_side(log: Log, market: MarketData, turns: list[Fill]) -> list[Log]:
     return logs
 
 
-def round_turns(rows: np.ndarray, event: Event, commission_cents: int) -> list[Fill]:
+def round_turns(rows, event, commission_cents):
     """Events, one per row, as round turns. Fails where an exit has no entry or another size."""
     turns: list[Fill] = []
     held: tuple[int, int, int] | None = None  # quantity, row, price
 
-    def leave(row: int, quantity: int, price: int, reason: int) -> None:
+    def leave(row, quantity, price, reason):
         assert held is not None, "an exit that matches no entry"
         assert held[0] == quantity, "an exit of another size"
         turns.append(
@@ -245,7 +237,7 @@ def round_turns(rows: np.ndarray, event: Event, commission_cents: int) -> list[F
     return turns
 
 
-def reference_terms(params: EnvParams, contracts: int) -> Terms:
+def reference_terms(params, contracts):
     """The same figures in the reference engine's units; a tick is a cent where profits are
     converted. Fails where they are not whole cents."""
     converted = params.market.tick_value is not None

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtrade.config import EnvConfig
-from jaxtrade.env.state import EnvParams
 from tests.differential.compare import Tally, compare_random
-from tests.differential.reference import Fine
 
 
 @dataclass(frozen=True)
@@ -28,7 +24,7 @@ class Setting:
     slippage: int = 0
     commission: int = 208
 
-    def apply(self, params: EnvParams) -> EnvParams:
+    def apply(self, params):
         values = {name: jnp.int32(value) for name, value in asdict(self).items()}
         brackets = params.brackets.replace(
             **{k: values[k] for k in ("stop_atr", "target_multiple", "trail_atr")}
@@ -50,7 +46,7 @@ SLIPPED = Setting(
 WIDE = Setting(stop_atr=3100, target_multiple=2, trail_atr=2300, min_stop=20, slippage=1)
 
 
-def drawn(seed: int) -> Setting:
+def drawn(seed):
     """A random setting; odd seeds slip."""
     rng = np.random.default_rng(seed)
     return Setting(
@@ -65,12 +61,12 @@ def drawn(seed: int) -> Setting:
 
 
 def run_passes(
-    config: EnvConfig,
-    params: EnvParams,
-    settings: Iterable[Setting],
-    first_seed: int,
-    fine: Fine | None = None,
-) -> Tally:
+    config,
+    params,
+    settings,
+    first_seed,
+    fine=None,
+):
     """Every setting once with the task's actions and once with reversals, each with a seed of its
     own.
     """

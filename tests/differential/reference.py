@@ -110,7 +110,7 @@ class Fill:
     open_beyond_target: bool = False
 
 
-def true_ranges(bars: np.ndarray) -> np.ndarray:
+def true_ranges(bars):
     """int64[T]; row 0 has no previous close and is left 0 (no decision comes within 14 bars of
     it).
     """
@@ -118,7 +118,7 @@ def true_ranges(bars: np.ndarray) -> np.ndarray:
     return np.concatenate([[0], np.maximum(high, previous) - np.minimum(low, previous)])
 
 
-def atr_ticks(thousandths: int, sum_of_14: int, least: int) -> int:
+def atr_ticks(thousandths, sum_of_14, least):
     """max(least, ceil(multiple x mean true range)) in Python integers."""
     return max(least, -(-thousandths * int(sum_of_14) // 14_000))
 
@@ -135,7 +135,7 @@ class Replay(Strategy):
     row_of: np.ndarray | None = None  # bar of the engine -> row of the time axis
     decides: np.ndarray | None = None  # the last bar of the engine in its row, and not inserted
 
-    def init(self) -> None:
+    def init(self):
         self.tr_sum = np.convolve(true_ranges(self.log.mid), np.ones(14, np.int64))[
             : len(self.log.bars)
         ]
@@ -144,7 +144,7 @@ class Replay(Strategy):
         self.kinds: list[int] = []  # of each closed trade: what its stop was when it left
         self.out_of_step: list[int] = []  # rows whose decision does not fit this engine's position
 
-    def next(self) -> None:
+    def next(self):
         self.kinds += [self.kind] * (len(self._broker.closed_trades) - len(self.kinds))
         bar = len(self.data) - 1
         if not self.decides[bar]:
@@ -159,7 +159,7 @@ class Replay(Strategy):
             self._ratchet(trade, row)
         self._act(trade, int(self.log.action[row]), row)
 
-    def _act(self, trade: backtesting.Trade | None, action: int, row: int) -> None:
+    def _act(self, trade, action, row):
         if action > 0 and (action in SIDE) != (trade is None):
             self.out_of_step.append(
                 row
@@ -180,7 +180,7 @@ class Replay(Strategy):
             else:
                 self.trailing = action == Action.ENABLE_TRAIL
 
-    def _enter(self, side: int, row: int) -> None:
+    def _enter(self, side, row):
         terms = self.terms
         stop = atr_ticks(terms.stop_atr, self.tr_sum[row], terms.min_stop)
         size = terms.contracts * terms.tick_cents
@@ -191,7 +191,7 @@ class Replay(Strategy):
         )
         self.trailing, self.kind = False, ExitReason.STOP
 
-    def _ratchet(self, trade: backtesting.Trade, row: int) -> None:
+    def _ratchet(self, trade, row):
         side = 1 if trade.is_long else -1
         level = float(
             self.log.bars[row, 3] - side * atr_ticks(self.terms.trail_atr, self.tr_sum[row], 1)
@@ -201,7 +201,7 @@ class Replay(Strategy):
             self.kind = ExitReason.TRAIL
 
 
-def run(log: Log, terms: Terms) -> tuple[list[Fill], np.ndarray, list[int]]:
+def run(log, terms):
     """Replay a log.
 
     -> (round turns in order of exit, unslipped; equity at each row in cents relative to the start, int64[T]; rows whose
@@ -216,7 +216,7 @@ def run(log: Log, terms: Terms) -> tuple[list[Fill], np.ndarray, list[int]]:
     table = fine.bars[source].astype(float)
     table[inserted] = table[inserted, 3:]
 
-    def commission(size: float, price: float) -> float:
+    def commission(size, price):
         del price
         return abs(size) / terms.tick_cents * terms.commission_cents
 
@@ -243,13 +243,13 @@ def run(log: Log, terms: Terms) -> tuple[list[Fill], np.ndarray, list[int]]:
 
 
 def _fill(
-    trade: backtesting.Trade,
-    kind: int,
-    log: Log,
-    terms: Terms,
-    row_of: np.ndarray,
-    inserted: np.ndarray,
-) -> Fill:
+    trade,
+    kind,
+    log,
+    terms,
+    row_of,
+    inserted,
+):
     side = 1 if trade.is_long else -1
     row, price = int(row_of[trade.exit_bar]), trade.exit_price
     beyond = False
@@ -276,7 +276,7 @@ def _fill(
     )
 
 
-def whole(value: float | np.ndarray) -> np.ndarray:
+def whole(value):
     """int64 of floats that must be whole numbers."""
     rounded = np.round(value)
     assert np.array_equal(rounded, value), "the engine's figures are not whole ticks or cents"

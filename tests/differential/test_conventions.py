@@ -17,7 +17,7 @@ import pytest
 
 from jaxtrade.config import EnvConfig
 from jaxtrade.env.actions import Action
-from jaxtrade.env.state import EnvParams, ExitReason
+from jaxtrade.env.state import ExitReason
 from jaxtrade.types import MarketData, SessionTable
 from tests.differential import generated, ours, reference
 from tests.differential.compare import compare
@@ -85,7 +85,7 @@ CASES: dict[str, tuple[list[tuple[int, int, int, int]], list[int], tuple[int, in
 }
 
 
-def market(offsets: list[tuple[int, int, int, int]], side: int) -> EnvParams:
+def market(offsets, side):
     """24 bars, decisions at rows 15..22, flat bar 23; the mirror image for side -1."""
     bars = np.array([QUIET] * (FIRST + 1) + offsets + [QUIET] * (ROWS - FIRST - 1 - len(offsets)))
     if side < 0:
@@ -93,7 +93,7 @@ def market(offsets: list[tuple[int, int, int, int]], side: int) -> EnvParams:
     bars = bars + BASE
     tr_sum = np.convolve(true_ranges(bars), np.ones(14, np.int64))[:ROWS]
 
-    def one(value: int):
+    def one(value):
         return jnp.asarray([value], jnp.int32)
 
     table = SessionTable(
@@ -116,13 +116,13 @@ def market(offsets: list[tuple[int, int, int, int]], side: int) -> EnvParams:
     )
 
 
-def logits(side: int, actions: list[int]) -> np.ndarray:
+def logits(side, actions):
     entry = int(Action.BUY if side > 0 else Action.SELL)
     plan = [entry, *actions] + [HOLD] * (ROWS - 2 - FIRST - len(actions))
     return ours.chosen_logits(plan, ours.choices_of(CONFIG, reversals=False))
 
 
-def turn(side: int, exit_row: int, offset: int, reason: int) -> Fill:
+def turn(side, exit_row, offset, reason):
     """The round turn of a case: two contracts, $2.04 a side each."""
     return Fill(side, 2, 16, BASE, exit_row, BASE + side * offset, int(reason), 2 * 2 * 204)
 
@@ -130,7 +130,7 @@ def turn(side: int, exit_row: int, offset: int, reason: int) -> Fill:
 @pytest.mark.slow
 @pytest.mark.parametrize("side", [1, -1], ids=["long", "short"])
 @pytest.mark.parametrize("name", CASES)
-def test_convention(name: str, side: int):
+def test_convention(name, side):
     offsets, actions, (exit_row, offset, reason) = CASES[name]
     params = market(offsets, side)
     _, turns, equity = ours.play(CONFIG, params, logits(side, actions))
@@ -142,7 +142,7 @@ def test_convention(name: str, side: int):
 @pytest.mark.slow
 @pytest.mark.parametrize("side", [1, -1], ids=["long", "short"])
 @pytest.mark.parametrize("opens", [18, 20], ids=["on the target", "beyond it"])
-def test_the_one_allowed_difference(opens: int, side: int):
+def test_the_one_allowed_difference(opens, side):
     """An open at or beyond the target, the stop touched later in that bar: the target at the open
     here, because the open is the bar's first trade; backtesting.py looks at stop orders first and
     books the stop."""

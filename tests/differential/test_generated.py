@@ -25,7 +25,7 @@ REASONS = ("ORDER", "STOP", "BREAKEVEN", "TRAIL", "TARGET", "FLAT", "END_OF_DATA
         ),
     ],
 )
-def test_trades_and_equity_are_identical(kind: dict[str, bool]):
+def test_trades_and_equity_are_identical(kind):
     """Headline, tight, slipped and wide brackets; every kind of exit, gaps, and the one allowed
     difference.
     """
@@ -49,7 +49,7 @@ def test_trades_and_equity_are_identical(kind: dict[str, bool]):
         pytest.param("advised", "full", marks=pytest.mark.slow),
     ],
 )
-def test_the_other_tasks_are_identical(task: str, actions: str):
+def test_the_other_tasks_are_identical(task, actions):
     """Fewer actions, and `mark=close`: without account rules it changes neither trades nor equity
     at the closes.
     """

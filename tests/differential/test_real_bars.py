@@ -3,24 +3,21 @@ data are at hand two-sided minutes and a pair whose profits are converted."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from jaxtrade.config import RunConfig, make_config
+from jaxtrade.config import make_config
 from jaxtrade.data.calendar.schedule import trade_dates
 from jaxtrade.data.market import build_market
 from jaxtrade.data.read.roll import splice_dates
 from jaxtrade.data.sources import bars_of
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.env.params import make_params
-from jaxtrade.env.state import EnvParams
-from tests.differential.compare import Tally, compare_random
-from tests.differential.passes import HEADLINE, SLIPPED, TIGHT, WIDE, Setting, drawn, run_passes
+from tests.differential.compare import compare_random
+from tests.differential.passes import HEADLINE, SLIPPED, TIGHT, WIDE, drawn, run_passes
 
 LEVEL_REASONS = ("ORDER", "STOP", "BREAKEVEN", "TRAIL", "TARGET", "FLAT")
 MINUTES, YEN = "lean_fx_oanda/eurusd_minute_bidask.csv.gz", "ejtrader_fx_h1/USDJPY_h1.csv.gz"
@@ -76,7 +73,7 @@ SLOW = {
 }
 
 
-def real(case: Case, shared: Path | None) -> tuple[RunConfig, EnvParams, np.ndarray]:
+def real(case, shared):
     """Every session of a case, account rules off, commission in whole cents, no slippage; and the
     rows at which another contract begins."""
     data = {"market": case.market, **case.data}
@@ -99,9 +96,7 @@ def real(case: Case, shared: Path | None) -> tuple[RunConfig, EnvParams, np.ndar
     return config, make_params(market, split_sessions(market, config.split)["all"], config), splices
 
 
-def played(
-    case: Case, settings: Iterable[Setting], seed: int, request: pytest.FixtureRequest
-) -> Tally:
+def played(case, settings, seed, request):
     """As configured, then under each setting. No round turn crosses a splice, and there are some on
     either side.
     """
@@ -125,7 +120,7 @@ def played(
     "name",
     [pytest.param(name, marks=[pytest.mark.slow] * (name.startswith("EURUSD"))) for name in QUICK],
 )
-def test_trades_and_equity_are_identical(name: str, request: pytest.FixtureRequest):
+def test_trades_and_equity_are_identical(name, request):
     """As configured, other brackets, and slippage."""
     total = played(QUICK[name], (TIGHT, SLIPPED), 10, request)
     assert total.trades >= QUICK[name].trades
@@ -133,7 +128,7 @@ def test_trades_and_equity_are_identical(name: str, request: pytest.FixtureReque
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(SLOW))
-def test_many_settings_are_identical(name: str, request: pytest.FixtureRequest):
+def test_many_settings_are_identical(name, request):
     """Headline, tight, slipped and wide brackets, and random ones."""
     settings = (HEADLINE, TIGHT, SLIPPED, WIDE, *(drawn(i) for i in range(4)))
     total = played(SLOW[name], settings, 50, request)

@@ -10,29 +10,25 @@ A bar whose seconds do not tell is one bar there too.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from jaxtrade.config import EnvConfig, make_config
 from jaxtrade.data.market import build_market
-from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.env.params import make_params
-from jaxtrade.env.state import EnvParams
 from tests.data import real_seconds
 from tests.differential import generated
 from tests.differential.compare import Tally, compare_random
 from tests.differential.passes import HEADLINE, SLIPPED, TIGHT, run_passes
 from tests.differential.reference import Fine
-from tests.paths import Inside, path_arrays, random_paths
+from tests.paths import path_arrays, random_paths
 
 CONFIG = EnvConfig(task="manage", actions="full", quantity=3, random_start=False, intrabar="path")
 REASONS = ("ORDER", "STOP", "BREAKEVEN", "TRAIL", "TARGET", "FLAT")
 
 
-def joined(bars: np.ndarray, row: np.ndarray, fine: np.ndarray) -> Fine:
+def joined(bars, row, fine):
     """Seconds (int64[F, 4]) of the rows of `bars`, each made to begin where the one before
     ended.
     """
@@ -44,7 +40,7 @@ def joined(bars: np.ndarray, row: np.ndarray, fine: np.ndarray) -> Fine:
     return Fine(table, row)
 
 
-def from_inside(bars: np.ndarray, paths: tuple[Inside, ...], seed: int) -> Fine:
+def from_inside(bars, paths, seed):
     """Seconds of generated paths; each but the last closes anywhere in its range."""
     rng = np.random.default_rng(seed)
     row, fine = [], []
@@ -57,7 +53,7 @@ def from_inside(bars: np.ndarray, paths: tuple[Inside, ...], seed: int) -> Fine:
     return joined(bars, np.array(row), np.array(fine))
 
 
-def from_seconds(bars: Bars, seconds: Bars, ambiguous: np.ndarray) -> Fine:
+def from_seconds(bars, seconds, ambiguous):
     """Real seconds; bars that they do not tell are played whole."""
     table = np.stack([bars.open, bars.high, bars.low, bars.close], axis=1).astype(np.int64)
     row = np.searchsorted(bars.time, seconds.time, "right") - 1
@@ -73,7 +69,7 @@ def from_seconds(bars: Bars, seconds: Bars, ambiguous: np.ndarray) -> Fine:
     return joined(table, rows[order], fine[order])
 
 
-def made(seed: int, sessions: int) -> tuple[EnvParams, Fine]:
+def made(seed, sessions):
     data = generated.market(seed, sessions)
     bars = np.stack(
         [np.asarray(x, np.int64) for x in (data.open, data.high, data.low, data.close)], axis=1
@@ -83,7 +79,7 @@ def made(seed: int, sessions: int) -> tuple[EnvParams, Fine]:
     return params, from_inside(bars, paths, seed)
 
 
-def real(name: str, shared: Path, days: int | None = None) -> tuple[EnvParams, Fine]:
+def real(name, shared, days=None):
     """SPY (a week) or EURUSD (two weeks, or the first `days`), account rules off, built by the data
     layer.
     """
@@ -105,7 +101,7 @@ def real(name: str, shared: Path, days: int | None = None) -> tuple[EnvParams, F
     return params, from_seconds(bars, seconds, np.asarray(market.data.path.ambiguous).any(axis=1))
 
 
-def differs_without_the_path(params: EnvParams, fine: Fine) -> None:
+def differs_without_the_path(params, fine):
     """The seconds matter: under the other orders the same comparison fails, in one of a few
     passes.
     """
@@ -121,7 +117,7 @@ def differs_without_the_path(params: EnvParams, fine: Fine) -> None:
 
 
 @pytest.mark.slow
-def test_trades_and_equity_are_identical_on_generated_seconds() -> None:
+def test_trades_and_equity_are_identical_on_generated_seconds():
     params, fine = made(1, sessions=40)
     total = Tally()
     for seed, setting in enumerate((HEADLINE, TIGHT, SLIPPED)):
@@ -133,7 +129,7 @@ def test_trades_and_equity_are_identical_on_generated_seconds() -> None:
 
 
 @pytest.mark.slow
-def test_trades_and_equity_are_identical_on_spy_seconds(shared: Path) -> None:
+def test_trades_and_equity_are_identical_on_spy_seconds(shared):
     params, fine = real("spy", shared)
     total = compare_random(CONFIG, TIGHT.apply(params), 2, fine=fine)
     print(f"SPY: {len(fine.row)} seconds, {total}")

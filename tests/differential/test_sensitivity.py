@@ -28,7 +28,7 @@ BRACKETS = {"one side": {}, OTHER: {"stop_atr": 800, "target_multiple": 2}}
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def params(request: pytest.FixtureRequest):
+def params(request):
     setting = Setting(slippage=2, trail_atr=600, commission=52, **BRACKETS[request.param])
     return setting.apply(
         generated.rules_off(generated.market(3, sessions=60, **KINDS[request.param]))
@@ -51,7 +51,7 @@ def params(request: pytest.FixtureRequest):
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_another_figure_is_seen(params, change: dict[str, int]):
+def test_another_figure_is_seen(params, change):
     terms = replace(ours.reference_terms(params, CONFIG.quantity), **change)
     logits = ours.random_logits(params, 3, ours.choices_of(CONFIG, reversals=False))
     with pytest.raises(AssertionError):
@@ -149,7 +149,7 @@ QUICK = (enters_where_it_leaves, rate_of_the_bar_before)
     "params", ["one side", pytest.param(OTHER, marks=pytest.mark.slow)], indirect=True
 )
 @pytest.mark.parametrize(("name", "fault"), FAULTS, ids=[fault.__name__ for _, fault in FAULTS])
-def test_a_fault_of_ours_is_seen(params, monkeypatch, name: str, fault):
+def test_a_fault_of_ours_is_seen(params, monkeypatch, name, fault):
     assert dynamics.fill_leg is execution.fill_leg
     is_seen(params, monkeypatch, execution, name, fault)
 
@@ -163,12 +163,12 @@ def test_a_fault_of_ours_is_seen(params, monkeypatch, name: str, fault):
         for row in OTHER_FAULTS
     ],
 )
-def test_a_fault_in_sides_or_rates_is_seen(params, monkeypatch, owner, name: str, fault):
+def test_a_fault_in_sides_or_rates_is_seen(params, monkeypatch, owner, name, fault):
     assert dynamics.rules is rules
     is_seen(params, monkeypatch, owner, name, fault)
 
 
-def is_seen(params, monkeypatch, owner, name: str, fault):
+def is_seen(params, monkeypatch, owner, name, fault):
     monkeypatch.setattr(owner, name, fault)
     ours.forget_compiled()
     try:

@@ -16,7 +16,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 INSTRUCTIONS = {"FROM", "ENV", "RUN", "WORKDIR", "COPY", "USER", "ENTRYPOINT", "CMD"}
 
 
-def stages() -> dict[str, tuple[str, list[tuple[str, str]]]]:
+def stages():
     """Name of a stage -> (its base, instructions with their arguments)."""
     text = re.sub(r"\\\n\s*", " ", (ROOT / "Dockerfile").read_text())
     found: dict[str, tuple[str, list[tuple[str, str]]]] = {}
@@ -35,7 +35,7 @@ def stages() -> dict[str, tuple[str, list[tuple[str, str]]]]:
     return found
 
 
-def test_targets_and_pinned_base() -> None:
+def test_targets_and_pinned_base():
     found = stages()
     assert list(found) == ["base", "cuda", "cpu"]  # the last is what `docker build .` makes
     image, _, tag = found["base"][0].partition(":")
@@ -47,7 +47,7 @@ def test_targets_and_pinned_base() -> None:
 
 
 @pytest.mark.parametrize("target", ["cpu", "cuda"])
-def test_installs_are_those_of_pyproject(target: str) -> None:
+def test_installs_are_those_of_pyproject(target):
     runs = [shlex.split(rest) for word, rest in stages()[target][1] if word == "RUN"]
     (install,) = runs
     assert install[:3] == ["pip", "install", "--no-cache-dir"]
@@ -58,7 +58,7 @@ def test_installs_are_those_of_pyproject(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["cpu", "cuda"])
-def test_runs_as_a_user_and_shows_the_machine(target: str) -> None:
+def test_runs_as_a_user_and_shows_the_machine(target):
     body = dict(stages()[target][1])
     assert body["USER"] == "1000"  # a number: orchestrators can tell that it is not root
     assert f"useradd --create-home --uid {body['USER']} trader" in dict(stages()["base"][1])["RUN"]
@@ -67,7 +67,7 @@ def test_runs_as_a_user_and_shows_the_machine(target: str) -> None:
     assert body["CMD"].startswith('["doctor"')
 
 
-def test_what_is_copied_exists_is_not_ignored_and_is_all_that_a_build_needs() -> None:
+def test_what_is_copied_exists_is_not_ignored_and_is_all_that_a_build_needs():
     sources = [
         name for word, rest in stages()["base"][1] if word == "COPY" for name in rest.split()[:-1]
     ]

@@ -15,7 +15,6 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -41,7 +40,7 @@ VERSIONS = {name: least for name, (least, _) in facts.requirements().items()}
 CUDA = {"jax-cuda13-plugin": "0.10.2", "jax-cuda13-pjrt": "0.10.2"}
 
 
-def healthy(**changes: object) -> Machine:
+def healthy(**changes):
     host = Machine(
         system="Linux",
         release="6.8.0-generic",
@@ -61,23 +60,21 @@ def healthy(**changes: object) -> Machine:
     return dataclasses.replace(host, **changes)  # type: ignore[arg-type]
 
 
-def refuse(number: int) -> Callable[[Path], float]:
-    def attempt(_: Path) -> float:
+def refuse(number):
+    def attempt(_):
         raise OSError(number, os.strerror(number))
 
     return attempt
 
 
-def run_folder(
-    host: Machine, free: int, attempt: Callable[[Path], float] = facts.try_folder
-) -> Finding:
+def run_folder(host, free, attempt=facts.try_folder):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(facts, "try_folder", attempt)
         patch.setattr(facts.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(0, 0, free))
         return finding("run-folder", facts.check_run_folder(host))
 
 
-def cache(host: Machine) -> Finding:
+def cache(host):
     return finding("compile-cache", facts.check_cache(host))
 
 
@@ -211,11 +208,11 @@ FAULTS = {  # fault: (host, verdict, name of the finding, part of what was measu
 }
 
 
-def found(host: Machine) -> list[Finding]:
+def found(host):
     return [finding(name, check(host)) for name, check in facts.CHECKS.items()]
 
 
-def test_a_healthy_machine_has_no_finding() -> None:
+def test_a_healthy_machine_has_no_finding():
     assert {finding.verdict for finding in found(healthy())} == {Status.OK}
     assert {f.verdict for f in found(healthy(gpu_seen=True, versions=VERSIONS | CUDA))} == {
         Status.OK
@@ -224,7 +221,7 @@ def test_a_healthy_machine_has_no_finding() -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_named_with_its_fix(fault: str) -> None:
+def test_a_fault_is_named_with_its_fix(fault):
     changes, verdict, name, measured, fix = FAULTS[fault]
     bad = [finding for finding in found(healthy(**changes)) if finding.verdict is not Status.OK]
     assert [finding.name for finding in bad] == [name], bad
@@ -233,8 +230,8 @@ def test_a_fault_is_named_with_its_fix(fault: str) -> None:
     assert fix in bad[0].fix
 
 
-def test_missing_time_zones(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(key: str) -> None:
+def test_missing_time_zones(monkeypatch):
+    def absent(key):
         raise facts.zoneinfo.ZoneInfoNotFoundError(f"No time zone found with key {key}")
 
     monkeypatch.setattr(facts.zoneinfo, "ZoneInfo", absent)
@@ -253,9 +250,7 @@ def test_missing_time_zones(monkeypatch: pytest.MonkeyPatch) -> None:
         (errno.ENOLCK, "locks", "local disk"),
     ],
 )
-def test_run_folder_that_cannot_be_used(
-    number: int, measured: str, fix: str, tmp_path: Path
-) -> None:
+def test_run_folder_that_cannot_be_used(number, measured, fix, tmp_path):
     host = healthy(run_folder=tmp_path / "runs")
     bad = run_folder(host, 0, refuse(number))
     assert bad.verdict is Status.FAIL
@@ -263,7 +258,7 @@ def test_run_folder_that_cannot_be_used(
     assert fix in bad.fix
 
 
-def test_run_folder_good_full_slow_or_a_file(tmp_path: Path) -> None:
+def test_run_folder_good_full_slow_or_a_file(tmp_path):
     host = healthy(run_folder=tmp_path / "a" / "runs")
     assert run_folder(host, 5 * GIB).verdict is Status.OK
     assert list(tmp_path.iterdir()) == []  # nothing is left behind
@@ -273,7 +268,7 @@ def test_run_folder_good_full_slow_or_a_file(tmp_path: Path) -> None:
     assert run_folder(healthy(run_folder=tmp_path / "file"), 0).verdict is Status.FAIL
 
 
-def test_the_module_runs_without_pydantic(tmp_path: Path) -> None:
+def test_the_module_runs_without_pydantic(tmp_path):
     code = (
         "import sys; sys.modules['pydantic'] = None; from pathlib import Path;"
         "from jaxtrade.doctor.checks import check_run_folder, here;"
@@ -291,7 +286,7 @@ def test_the_module_runs_without_pydantic(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="mode bits are POSIX")
-def test_cache_that_others_can_write(tmp_path: Path) -> None:
+def test_cache_that_others_can_write(tmp_path):
     host = healthy(env={"JAX_COMPILATION_CACHE_DIR": str(tmp_path)})
     tmp_path.chmod(0o700)
     assert cache(host).verdict is Status.OK
@@ -304,26 +299,26 @@ def test_cache_that_others_can_write(tmp_path: Path) -> None:
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o777  # looks, changes nothing
 
 
-def one(program: str, timeout: float = 20) -> Finding:
+def one(program, timeout=20):
     return finding_of(Layer("fake", program, "do this"), run_child(program, timeout))
 
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
 @pytest.mark.parametrize("name", ["SIGSEGV", "SIGABRT", "SIGILL", "SIGBUS", "SIGKILL"])
-def test_a_child_that_dies_is_a_finding(name: str) -> None:
+def test_a_child_that_dies_is_a_finding(name):
     assert one(f"import os, signal; os.kill(os.getpid(), signal.{name})") == Finding(
         "fake", Status.FAIL, f"died by {name}", "do this"
     )
 
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
-def test_a_crash_names_where() -> None:
+def test_a_crash_names_where():
     measured = one("import ctypes\nctypes.string_at(0)").measured
     assert measured.startswith("died by SIGSEGV in __init__.py:")
     assert "string_at" in measured
 
 
-def test_children_that_hang_raise_or_say_nothing() -> None:
+def test_children_that_hang_raise_or_say_nothing():
     start = time.monotonic()
     hang = one("import time; time.sleep(60)", timeout=1)
     assert time.monotonic() - start < 30
@@ -336,15 +331,15 @@ def test_children_that_hang_raise_or_say_nothing() -> None:
     assert one('print(\'{"numpy": "2.4"}\')').measured.startswith("numpy 2.4 (")
 
 
-def test_a_process_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    def forked(*_: object, **__: object) -> None:
+def test_a_process_that_cannot_be_started(monkeypatch):
+    def forked(*_, **__):
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 
     monkeypatch.setattr(subprocess, "Popen", forked)
     assert "could not start a process" in one("pass").measured
 
 
-def test_names_of_crashes() -> None:
+def test_names_of_crashes():
     assert [crash_name(code) for code in (0, 1, -11, 139, 137, 0xC0000005, -1073741819)] == [
         None,
         None,
@@ -356,8 +351,8 @@ def test_names_of_crashes() -> None:
     ]
 
 
-def test_a_layer_that_hangs_does_not_hide_the_others_or_break_the_budget(tmp_path: Path) -> None:
-    def run(program: str, timeout: float, env: object) -> Ended:
+def test_a_layer_that_hangs_does_not_hide_the_others_or_break_the_budget(tmp_path):
+    def run(program, timeout, env):
         if program == "hang":
             time.sleep(timeout)
             return Ended("hang", timeout, {}, f"no answer in {timeout:.0f} s")
@@ -384,7 +379,7 @@ def test_a_layer_that_hangs_does_not_hide_the_others_or_break_the_budget(tmp_pat
     assert {"name", "verdict", "measured", "fix"} == set(data["findings"][0])
 
 
-def test_a_finding_without_fix_cannot_be_made() -> None:
+def test_a_finding_without_fix_cannot_be_made():
     for verdict in (Status.WARN, Status.FAIL):
         with pytest.raises(ValueError, match="no fix"):
             Finding("x", verdict, "bad", " ")
@@ -409,17 +404,17 @@ CGROUP1 = {
 }
 
 
-def test_cgroup_limits_of_both_versions() -> None:
+def test_cgroup_limits_of_both_versions():
     assert facts.cgroup_limits(CGROUP2.get) == MachineLimits(cpus=1.5, memory=1 << 30, pids=99)
     assert facts.cgroup_limits(CGROUP1.get) == MachineLimits(cpus=0.5, memory=1 << 29, pids=None)
     assert facts.cgroup_limits(lambda _: None) == MachineLimits()  # macOS, Windows
 
 
-def test_platforms_without_posix_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_platforms_without_posix_calls(monkeypatch):
     """Windows has neither `resource` nor sched_getaffinity nor sysconf; macOS no affinity."""
     real = builtins.__import__
 
-    def without(name: str, *args: object, **kwargs: object) -> object:
+    def without(name, *args, **kwargs):
         if name == "resource":
             raise ImportError(name)
         return real(name, *args, **kwargs)  # type: ignore[arg-type]
@@ -434,7 +429,7 @@ def test_platforms_without_posix_calls(monkeypatch: pytest.MonkeyPatch) -> None:
 
     class Kernel:
         @staticmethod
-        def GlobalMemoryStatusEx(_: object) -> int:  # noqa: N802
+        def GlobalMemoryStatusEx(_):  # noqa: N802
             return 1
 
     monkeypatch.setattr(ctypes, "windll", type("Dlls", (), {"kernel32": Kernel}), raising=False)
@@ -442,8 +437,8 @@ def test_platforms_without_posix_calls(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_required_is_read_from_the_installed_package(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     stated = ["jax<0.12,>=0.10.2", "PyYAML>=6.0.2", 'h11<0.17,>=0.16; extra == "advisor"']
     monkeypatch.setattr(facts.metadata, "requires", lambda _: stated)
     jax = ("0.10.2", "0.12")
@@ -451,9 +446,9 @@ def test_what_is_required_is_read_from_the_installed_package(
 
 
 def test_without_an_installed_package_the_versions_are_unknown(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def absent(name: str) -> None:
+    monkeypatch,
+):
+    def absent(name):
         raise facts.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(facts.metadata, "requires", absent)
@@ -463,7 +458,7 @@ def test_without_an_installed_package_the_versions_are_unknown(
 
 
 @pytest.mark.slow
-def test_the_command_runs_here_in_time_and_loads_no_native_library(tmp_path: Path) -> None:
+def test_the_command_runs_here_in_time_and_loads_no_native_library(tmp_path):
     code = (
         "import sys; from jaxtrade.cli import main; rc = main(sys.argv[1:]);"
         "print(rc, sorted({'jax', 'numpy', 'pandas'} & set(sys.modules)), file=sys.stderr)"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -10,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtrade.config import RunConfig, make_config
+from jaxtrade.config import make_config
 from jaxtrade.data.market_set import MarketSet, load_markets
 from jaxtrade.data.splits import session_set
 from jaxtrade.env.dynamics import TradingEnv
@@ -33,7 +32,7 @@ SYNTHETIC = {
 }
 
 
-def synthetic(symbols: Sequence[str], **sections: Any) -> RunConfig:
+def synthetic(symbols, **sections):
     """A configuration of generated bars of these symbols, each with its own length and seed."""
     own = {
         symbol: {
@@ -61,7 +60,7 @@ class World(NamedTuple):
     slots: np.ndarray  # int64[M + 1]
 
 
-def world(config: RunConfig) -> World:
+def world(config):
     """The environment over all sessions, whether the symbols share their dates or not."""
     market = load_markets(config)
     several = isinstance(market, MarketSet)
@@ -89,20 +88,20 @@ class Walk(NamedTuple):
 
 
 def _walk(
-    env: TradingEnv,
-    params: EnvParams,
-    slot: jax.Array,
-    row: jax.Array,
-    first: jax.Array,
-    first_slot: jax.Array,
-    uniforms: jax.Array,
-) -> Walk:
+    env,
+    params,
+    slot,
+    row,
+    first,
+    first_slot,
+    uniforms,
+):
     """Random legal actions from one bar on, without auto-reset: after its end, an episode stays
     where it ended.
     """
     start = env.reset_at(params, slot + first_slot, row + first)
 
-    def body(carry: tuple[EnvState, jax.Array], uniform: jax.Array) -> tuple[Any, Walk]:
+    def body(carry, uniform):
         state, over = carry
         mask = env.mask(state, params)
         seen = env.observe(env.ref(state, params), params)
@@ -130,21 +129,21 @@ def _walk(
 
 @partial(jax.jit, static_argnums=0, compiler_options=compiling.fast())
 def walks(
-    env: TradingEnv,
-    params: EnvParams,
-    slots: jax.Array,
-    rows: jax.Array,
-    first: jax.Array,
-    first_slot: jax.Array,
-    uniforms: jax.Array,
-) -> Walk:
+    env,
+    params,
+    slots,
+    rows,
+    first,
+    first_slot,
+    uniforms,
+):
     """B walks at once. slots, rows: int32[B], counted from the first of the symbol. uniforms:
     float32[B, steps].
     """
     return jax.vmap(partial(_walk, env, params))(slots, rows, first, first_slot, uniforms)
 
 
-def starts(world: World, number: int, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def starts(world, number, count, seed):
     """(slots, rows) of `count` decision bars of symbol `number`, counted from its first. One is in
     its last session.
     """
@@ -161,11 +160,11 @@ def starts(world: World, number: int, count: int, seed: int) -> tuple[np.ndarray
 
 
 def walk_symbols(
-    world: World,
-    numbers: Sequence[int],
-    at: Sequence[tuple[np.ndarray, np.ndarray]],
-    uniforms: np.ndarray,
-) -> Walk:
+    world,
+    numbers,
+    at,
+    uniforms,
+):
     """Walks of the symbols `numbers`, [symbols x starts, steps, ...]. at: their starts. uniforms:
     [symbols, starts, steps]."""
     count = len(at[0][0])

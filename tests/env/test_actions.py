@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax.numpy as jnp
 import pytest
 
@@ -11,7 +9,7 @@ from jaxtrade.config import EnvConfig
 from jaxtrade.env.actions import Action
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.episode import start
-from jaxtrade.env.state import KEEP_STOP, EnvParams, EnvState, Position
+from jaxtrade.env.state import KEEP_STOP, Position
 from tests.env import worlds
 from tests.env.worlds import i32, make_market, make_params
 
@@ -19,21 +17,21 @@ MANAGE = EnvConfig()
 HOLD, BUY, SELL, BE, ON, OFF_TRAIL, CLOSE = Action
 
 
-def world(close: int) -> EnvParams:
+def world(close):
     """Flat bars at `close`; S = 112: a stop of 12 ticks."""
     bars = worlds.bars_of([(close,) * 4] * 40)
     return make_params(make_market(bars, [worlds.Session(0, 40, 21, 37)], tr_sum=112))
 
 
-def state_with(params: EnvParams, position: Position, row: int = 25) -> EnvState:
+def state_with(params, position, row=25):
     return start(params, i32(0), i32(row), jnp.uint32(0), i32(0)).replace(position=position)
 
 
-def position(side: int, entry: int, stop: int, trailing: int = 0, quantity: int = 1) -> Position:
+def position(side, entry, stop, trailing=0, quantity=1):
     return Position(*map(i32, (side * quantity, entry, stop, entry + side * 40, 0, trailing, 22)))
 
 
-def legal(close: int, held: Position, config: EnvConfig = MANAGE, row: int = 25) -> set[int]:
+def legal(close, held, config=MANAGE, row=25):
     params = world(close)
     mask = TradingEnv(config).mask(state_with(params, held, row), params)
     return {Action(i) for i, yes in enumerate(mask.tolist()) if yes}
@@ -53,13 +51,13 @@ def legal(close: int, held: Position, config: EnvConfig = MANAGE, row: int = 25)
         ({"task": "advised"}, Action.__members__.keys()),
     ],
 )
-def test_a_task_has_a_prefix_of_the_actions(values: dict[str, Any], names: set[str]) -> None:
+def test_a_task_has_a_prefix_of_the_actions(values, names):
     actions = TradingEnv(EnvConfig(**values)).actions
     assert set(actions) == names
     assert [Action[name] for name in actions] == list(range(len(actions)))
 
 
-def test_ids_never_change() -> None:
+def test_ids_never_change():
     """Saved policies rest on them."""
     assert {a.name: int(a) for a in Action} == {
         "HOLD": 0,
@@ -72,12 +70,12 @@ def test_ids_never_change() -> None:
     }
 
 
-def test_flat() -> None:
+def test_flat():
     assert legal(100, Position.flat()) == {HOLD, BUY, SELL}
     assert legal(100, Position.flat(), EnvConfig(task="entry")) == {HOLD, BUY, SELL}
 
 
-def test_the_last_bars_before_the_flat_bar() -> None:
+def test_the_last_bars_before_the_flat_bar():
     """Flat bar 38: a decision at 36 fills at 37, one at 37 would fill in the flat bar itself."""
     assert BUY in legal(100, Position.flat(), row=36)
     assert legal(100, Position.flat(), row=37) == {HOLD}
@@ -104,7 +102,7 @@ def test_the_last_bars_before_the_flat_bar() -> None:
         (-1, 80, 90, False),
     ],
 )
-def test_break_even(side: int, close: int, stop: int, allowed: bool) -> None:
+def test_break_even(side, close, stop, allowed):
     assert (BE in legal(close, position(side, 101, stop))) is allowed
 
 
@@ -122,13 +120,13 @@ def test_break_even(side: int, close: int, stop: int, allowed: bool) -> None:
         (-1, 101, 101, 0, False),
     ],
 )
-def test_enable_trail(side: int, close: int, stop: int, trailing: int, allowed: bool) -> None:
+def test_enable_trail(side, close, stop, trailing, allowed):
     found = legal(close, position(side, 101, stop, trailing))
     assert (ON in found) is allowed
     assert (OFF_TRAIL in found) is bool(trailing)
 
 
-def test_in_position_nothing_new_opens_and_close_is_there_unless_seed6() -> None:
+def test_in_position_nothing_new_opens_and_close_is_there_unless_seed6():
     found = legal(100, position(1, 101, 90))
     assert found == {HOLD, CLOSE}
     assert legal(100, position(1, 101, 90), EnvConfig(actions="seed6")) == {HOLD}
@@ -151,9 +149,7 @@ def test_in_position_nothing_new_opens_and_close_is_there_unless_seed6() -> None
         (OFF_TRAIL, position(1, 101, 102, 1, quantity=2), (2, KEEP_STOP, 0)),
     ],
 )
-def test_what_an_action_asks_for(
-    action: Action, held: Position, wanted: tuple[int, int, int]
-) -> None:
+def test_what_an_action_asks_for(action, held, wanted):
     params = world(100)
     order = TradingEnv(EnvConfig(quantity=2)).decode(i32(action), state_with(params, held), params)
     assert (int(order.quantity), int(order.move_stop), int(order.trail)) == wanted

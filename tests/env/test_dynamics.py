@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,11 +16,10 @@ from jaxtrade.config import EnvConfig
 from jaxtrade.env import episode
 from jaxtrade.env.dynamics import TradingEnv, next_session
 from jaxtrade.env.rewards import StepEvent, weighted_terms
-from jaxtrade.env.state import EndReason, EnvParams, EnvState, Position
+from jaxtrade.env.state import EndReason, Position
 from tests import compiling
 from tests.env import worlds
 from tests.env.worlds import (
-    Trace,
     contract,
     i32,
     leaves_differ,
@@ -36,7 +34,7 @@ CONFIG = EnvConfig(quantity=2)
 KEY = jax.random.key(0)
 
 
-def make(seed: int = 3, scaling: str = "relative", **kwargs: Any) -> EnvParams:
+def make(seed=3, scaling="relative", **kwargs):
     limits = rules(drawdown=1_000_000, daily_loss=700_000, target=1_200_000, floor_cap=100_000)
     market = walk_market(seed, step=8, scaling=scaling)
     cut = market.sessions.complete.at[5].set(False)
@@ -47,28 +45,28 @@ def make(seed: int = 3, scaling: str = "relative", **kwargs: Any) -> EnvParams:
 
 
 @functools.cache
-def sample() -> tuple[TradingEnv, EnvParams, Trace]:
+def sample():
     env, params = TradingEnv(CONFIG), make()
     return env, params, run_random(env, params, 4, ENVS, STEPS)
 
 
-def flat_rows(tree: Any, rows: np.ndarray) -> Any:
+def flat_rows(tree, rows):
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[rows], tree)
 
 
-def end_rows(per_end: int = 12) -> np.ndarray:
+def end_rows(per_end=12):
     """Steps of every kind of end that the sample holds, and as many without one."""
     end = np.asarray(sample()[2].outcome.info.end).reshape(-1)
     return np.concatenate([np.flatnonzero(end == reason)[:per_end] for reason in EndReason])
 
 
 @pytest.mark.slow
-def test_the_sample_has_every_kind_of_end() -> None:
+def test_the_sample_has_every_kind_of_end():
     ends = set(np.unique(sample()[2].outcome.info.end).tolist())
     assert ends >= set(EndReason) - {EndReason.DAILY_LOSS}
 
 
-def spelled_out(env: TradingEnv, state: EnvState, action: jax.Array, params: EnvParams) -> tuple:
+def spelled_out(env, state, action, params):
     """One step in plain Python control flow, from the public parts."""
     order = env.decode(action, state, params)
     moved, event = env.transition(state, order, params)
@@ -89,7 +87,7 @@ def spelled_out(env: TradingEnv, state: EnvState, action: jax.Array, params: Env
 
 
 @pytest.mark.slow
-def test_step_is_transition_ends_jump_and_reset() -> None:
+def test_step_is_transition_ends_jump_and_reset():
     env, params, trace = sample()
     for row in end_rows(3):
         state, action, out = (flat_rows(x, row) for x in (trace.state, trace.action, trace.outcome))
@@ -106,7 +104,7 @@ def test_step_is_transition_ends_jump_and_reset() -> None:
 
 
 @pytest.mark.slow
-def test_vmap_equals_single() -> None:
+def test_vmap_equals_single():
     env, params, trace = sample()
     rows = end_rows()
     state, action = flat_rows(trace.state, rows), flat_rows(trace.action, rows)
@@ -122,7 +120,7 @@ def test_vmap_equals_single() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scaling", ["relative", "seed"])
-def test_an_observation_has_the_same_bits_wherever_it_is_made(scaling: str) -> None:
+def test_an_observation_has_the_same_bits_wherever_it_is_made(scaling):
     """In a rollout over environments, again in a minibatch in another order, and one at a time."""
     env, params = TradingEnv(CONFIG.model_copy(update={"scaling": scaling})), make(scaling=scaling)
     rows = np.random.default_rng(0).permutation(ENVS * STEPS)[:96]
@@ -145,7 +143,7 @@ def test_an_observation_has_the_same_bits_wherever_it_is_made(scaling: str) -> N
     assert one.tobytes() == at_once.tobytes()
 
 
-def test_one_trace_serves_every_market_account_cost_and_split() -> None:
+def test_one_trace_serves_every_market_account_cost_and_split():
     """Everything a user varies between runs is traced data: after the first call nothing compiles
     again.
     """
@@ -153,17 +151,17 @@ def test_one_trace_serves_every_market_account_cost_and_split() -> None:
     traces: list[str] = []
 
     @functools.partial(jax.jit, static_argnums=0)
-    def step(env: TradingEnv, state: EnvState, action: jax.Array, params: EnvParams) -> Any:
+    def step(env, state, action, params):
         traces.append("step")
         return env.step(KEY, state, action, params)
 
     @functools.partial(jax.jit, static_argnums=0)
-    def reset(env: TradingEnv, key: jax.Array, params: EnvParams) -> Any:
+    def reset(env, key, params):
         traces.append("reset")
         return env.reset(key, params)
 
     @functools.partial(jax.jit, static_argnums=0)
-    def observe(env: TradingEnv, ref: Any, params: EnvParams) -> Any:
+    def observe(env, ref, params):
         traces.append("observe")
         return env.observe(ref, params)
 
@@ -186,7 +184,7 @@ def test_one_trace_serves_every_market_account_cost_and_split() -> None:
 
 
 @pytest.mark.slow
-def test_a_step_returns_the_types_it_takes() -> None:
+def test_a_step_returns_the_types_it_takes():
     """A scan carry must not change: dtypes, shapes and weak types of state and reference."""
     env, params, _ = sample()
     state, ref = env.reset(KEY, params)
@@ -199,7 +197,7 @@ def test_a_step_returns_the_types_it_takes() -> None:
     assert size <= 40
 
 
-def test_the_program_has_no_silent_promotion_and_no_double() -> None:
+def test_the_program_has_no_silent_promotion_and_no_double():
     """Traced with strict rank promotion; every value inside is 32 bits wide or less."""
     env, params, _ = sample()
     state, _ = env.reset(KEY, params)
@@ -217,7 +215,7 @@ def test_the_program_has_no_silent_promotion_and_no_double() -> None:
 # ---- references and sessions
 
 
-def test_the_final_reference_is_from_before_the_reset() -> None:
+def test_the_final_reference_is_from_before_the_reset():
     """Where an episode ends: row t+1 with the position as it then is; elsewhere it is simply the
     next reference.
     """
@@ -245,7 +243,7 @@ def test_the_final_reference_is_from_before_the_reset() -> None:
 
 
 @pytest.mark.slow
-def test_a_multi_session_episode_jumps_flat_with_daily_resets() -> None:
+def test_a_multi_session_episode_jumps_flat_with_daily_resets():
     """Three sessions in a row: from flat bar to first decision bar, balance and high-water mark
     carried over.
     """
@@ -290,7 +288,7 @@ def test_a_multi_session_episode_jumps_flat_with_daily_resets() -> None:
     assert jumps in ([1], [1, 2])
 
 
-def test_the_episode_ends_where_the_split_does() -> None:
+def test_the_episode_ends_where_the_split_does():
     """Three sessions are wanted, the split has one more: SESSION_END at its flat bar,
     terminated.
     """
@@ -303,7 +301,7 @@ def test_the_episode_ends_where_the_split_does() -> None:
     assert not bool(out.truncated)
 
 
-def test_the_end_of_the_data_truncates_and_leaves_the_position() -> None:
+def test_the_end_of_the_data_truncates_and_leaves_the_position():
     params = make_params(walk_market(0))
     incomplete = params.market.sessions.complete.at[2].set(False)
     market = params.market.replace(sessions=params.market.sessions.replace(complete=incomplete))
@@ -318,7 +316,7 @@ def test_the_end_of_the_data_truncates_and_leaves_the_position() -> None:
     assert int(out.final_ref.legs[0, 0]) == 0
 
 
-def test_environments_with_other_keys_start_elsewhere_and_the_same_key_the_same() -> None:
+def test_environments_with_other_keys_start_elsewhere_and_the_same_key_the_same():
     env, params = TradingEnv(CONFIG), make()
     reset = jax.jit(jax.vmap(env.reset, (0, None)))
     keys = jax.random.split(KEY, 256)
@@ -327,6 +325,6 @@ def test_environments_with_other_keys_start_elsewhere_and_the_same_key_the_same(
     assert np.unique(np.asarray(first[0].row)).size > 150
 
 
-def test_the_env_is_frozen() -> None:
+def test_the_env_is_frozen():
     with pytest.raises(dataclasses.FrozenInstanceError):
         TradingEnv(CONFIG).config = EnvConfig()  # type: ignore[misc]

@@ -13,7 +13,7 @@ from jaxtrade.config import EnvConfig
 from jaxtrade.env import episode
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.execution import empty_event
-from jaxtrade.env.state import OFF, Account, EndReason, Event, Position
+from jaxtrade.env.state import OFF, Account, EndReason, Position
 from tests.env import worlds
 from tests.env.worlds import COMMISSION, contract, i32, make_params, rules
 
@@ -23,7 +23,7 @@ MARKET = worlds.walk_market(0, sessions=5)
 # ---- drawn starts
 
 
-def lowbias32(x: int) -> int:
+def lowbias32(x):
     """The published hash in Python integers."""
     x ^= x >> 16
     x = x * 0x7FEB352D % 2**32
@@ -32,13 +32,13 @@ def lowbias32(x: int) -> int:
     return x ^ x >> 16
 
 
-def test_mix_is_the_published_hash() -> None:
+def test_mix_is_the_published_hash():
     values = [0, 1, 2, 0xFFFFFFFF, 0x12345678, 2**31]
     assert [int(episode.mix(jnp.uint32(x))) for x in values] == [lowbias32(x) for x in values]
 
 
-def test_draw_is_deterministic_and_depends_on_every_argument() -> None:
-    def word(seed: int, counter: int, stream: int) -> int:
+def test_draw_is_deterministic_and_depends_on_every_argument():
+    def word(seed, counter, stream):
         return int(episode.draw(jnp.uint32(seed), i32(counter), stream))
 
     base = word(3, 4, 1)
@@ -47,7 +47,7 @@ def test_draw_is_deterministic_and_depends_on_every_argument() -> None:
     assert len({base, word(4, 4, 1), word(3, 5, 1), word(3, 4, 2)}) == 4
 
 
-def chi_squared(values: np.ndarray, cells: int) -> np.ndarray:
+def chi_squared(values, cells):
     """Pearson's statistic of each row against the uniform distribution on `cells` cells."""
     expected = values.shape[1] / cells
     observed = np.stack([np.bincount(row, minlength=cells) for row in values])
@@ -56,7 +56,7 @@ def chi_squared(values: np.ndarray, cells: int) -> np.ndarray:
 
 @pytest.mark.parametrize("along", ["seed", "episode"])
 @pytest.mark.parametrize("stream", [1, 2])
-def test_draw_is_uniform(along: str, stream: int) -> None:
+def test_draw_is_uniform(along, stream):
     """Along seeds and along an environment's episodes, 200 series of 4,000 draws on 16 cells:
     Pearson's statistic has the mean (15) and the spread (sqrt(30)) of chi-squared, within five
     standard errors.
@@ -70,7 +70,7 @@ def test_draw_is_uniform(along: str, stream: int) -> None:
     assert 0.7 < found.std() / np.sqrt(30) < 1.3
 
 
-def test_session_and_row_are_drawn_independently() -> None:
+def test_session_and_row_are_drawn_independently():
     """The pairs (stream 1, stream 2) of 64,000 starts fill an 8 x 8 table evenly."""
     seeds = jnp.asarray(np.random.default_rng(5).integers(0, 2**32, 64_000, dtype=np.uint32))
     slot, row = (
@@ -79,12 +79,12 @@ def test_session_and_row_are_drawn_independently() -> None:
     assert abs(chi_squared((slot * 8 + row)[None], 64)[0] - 63) < 5 * np.sqrt(2 * 63)
 
 
-def test_below_stays_in_range_for_the_largest_words() -> None:
+def test_below_stays_in_range_for_the_largest_words():
     words = jnp.asarray([0, 1, 2**31 - 1, 2**31, 2**32 - 1], jnp.uint32)
     np.testing.assert_array_equal(episode.below(words, i32(10)), [0, 1, 7, 8, 5])
 
 
-def test_drawn_starts_cover_every_decision_bar_of_the_split_and_no_other() -> None:
+def test_drawn_starts_cover_every_decision_bar_of_the_split_and_no_other():
     params = make_params(MARKET, ids=[1, 3])
     start = jax.jit(jax.vmap(lambda seed: episode.start_drawn(params, seed, i32(0), True)))
     states = start(jnp.arange(20_000, dtype=jnp.uint32))
@@ -100,7 +100,7 @@ def test_drawn_starts_cover_every_decision_bar_of_the_split_and_no_other() -> No
     assert set(np.asarray(fixed.row).tolist()) == {first[1], first[3]}
 
 
-def test_a_start_is_a_new_account() -> None:
+def test_a_start_is_a_new_account():
     params = make_params(MARKET, episode_sessions=3)
     state = episode.start(params, i32(2), i32(400), jnp.uint32(9), i32(5))
     assert worlds.leaves_differ(state.account, Account.new()) == []
@@ -113,20 +113,20 @@ def test_a_start_is_a_new_account() -> None:
 
 
 def end(
-    at_flat: bool = False,
-    complete: bool = True,
-    left: int = 0,
-    slot: int = 0,
-    equity: int = 0,
-    floor: int = -OFF,
-    balance: int | None = None,
-    days: int = 1,
-    time: int = 1,
-    max_steps: int = 0,
-    quantity: int = 0,
-    ids: list[int] | None = None,
-    **limits: Any,
-) -> EndReason:
+    at_flat=False,
+    complete=True,
+    left=0,
+    slot=0,
+    equity=0,
+    floor=-OFF,
+    balance=None,
+    days=1,
+    time=1,
+    max_steps=0,
+    quantity=0,
+    ids=None,
+    **limits,
+):
     if floor != -OFF:  # the high-water mark of a new account is 0
         limits["drawdown"] = -floor
     params = make_params(MARKET, account=rules(**limits), max_steps=max_steps, ids=ids)
@@ -146,7 +146,7 @@ def end(
     return EndReason(int(episode.end_reason(state, params)))
 
 
-def test_each_reason_alone() -> None:
+def test_each_reason_alone():
     assert end() == EndReason.NONE
     assert end(equity=-100, floor=-100) == EndReason.BUST
     assert end(equity=-99, floor=-100) == EndReason.NONE
@@ -164,7 +164,7 @@ def test_each_reason_alone() -> None:
     assert end(time=6_000, max_steps=0) == EndReason.NONE
 
 
-def test_sessions_that_are_left_and_splits_that_are_not() -> None:
+def test_sessions_that_are_left_and_splits_that_are_not():
     assert end(at_flat=True, left=1) == EndReason.NONE
     assert (
         end(at_flat=True, left=1, slot=4) == EndReason.SESSION_END
@@ -173,7 +173,7 @@ def test_sessions_that_are_left_and_splits_that_are_not() -> None:
     assert end(at_flat=True, left=1, complete=False) == EndReason.END_OF_DATA
 
 
-def test_precedence() -> None:
+def test_precedence():
     """BUST > DAILY_LOSS > TARGET > SESSION_END / END_OF_DATA > STEP_LIMIT."""
     every: dict[str, Any] = {
         "equity": 500,
@@ -194,7 +194,7 @@ def test_precedence() -> None:
     assert end(**rest | {"at_flat": False}) == EndReason.STEP_LIMIT
 
 
-def test_only_the_step_limit_and_the_end_of_data_truncate() -> None:
+def test_only_the_step_limit_and_the_end_of_data_truncate():
     truncating = {reason for reason in EndReason if bool(episode.is_truncation(i32(reason)))}
     assert truncating == {EndReason.STEP_LIMIT, EndReason.END_OF_DATA}
 
@@ -202,11 +202,11 @@ def test_only_the_step_limit_and_the_end_of_data_truncate() -> None:
 # ---- counts
 
 
-def event(**values: int) -> Event:
+def event(**values):
     return empty_event(i32(0)).replace(**{name: i32(value) for name, value in values.items()})
 
 
-def test_wins_are_net_of_two_commissions() -> None:
+def test_wins_are_net_of_two_commissions():
     costs = contract(commission=2_080, tick_mills=4_160)
     won = event(exit_quantity=2, exit_price=102, commission=4_160)
     even = event(
@@ -222,7 +222,7 @@ def test_wins_are_net_of_two_commissions() -> None:
     ]
 
 
-def test_a_flip_and_a_round_turn_in_one_bar() -> None:
+def test_a_flip_and_a_round_turn_in_one_bar():
     """Left 1 long at 110 (in at 100), sold 1 at 110, stopped at 115: one win, one loss, three
     sides.
     """
@@ -239,7 +239,7 @@ def test_a_flip_and_a_round_turn_in_one_bar() -> None:
     assert [int(x) for x in (stats.trades, stats.wins, stats.sides)] == [2, 1, 3]
 
 
-def test_drawdown_of_close_marked_equity() -> None:
+def test_drawdown_of_close_marked_equity():
     stats = episode.new_stats(make_params(MARKET))
     for equity in (100, -50, 300, 180, 310, 309):
         stats = episode.count_step(
@@ -255,7 +255,7 @@ def test_drawdown_of_close_marked_equity() -> None:
 
 
 @pytest.mark.slow
-def test_days_count_trade_dates_with_a_fill_once() -> None:
+def test_days_count_trade_dates_with_a_fill_once():
     """Entry and exit in session one: one day; nothing in session two; a fill in session three: two
     days.
     """

@@ -6,8 +6,7 @@ A long at 101 (open 100 plus a tick), stop 90, target 130; a short at 99, stop 1
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -23,7 +22,6 @@ from jaxtrade.env.state import (
     KEEP_STOP,
     NO_LEVEL,
     Account,
-    EnvParams,
     Event,
     ExitReason,
     Marks,
@@ -31,7 +29,6 @@ from jaxtrade.env.state import (
     Position,
 )
 from jaxtrade.env.state import StopKind as Kind
-from jaxtrade.types import IntrabarPath
 from tests.env import worlds
 from tests.env.worlds import COMMISSION, TICK_MILLS, bars_of, i32, make_market, make_params, rules
 from tests.paths import Inside, mirrored, path_arrays
@@ -42,7 +39,7 @@ LIMITS = {"drawdown": 100_000}  # eight ticks: see the liquidation tests below
 QUIET = (100, 100, 100, 100)
 
 
-def params_for(rows: list[tuple[int, int, int, int]] | None = None, **kwargs: Any) -> EnvParams:
+def params_for(rows=None, **kwargs):
     """Bars in one session; S = 112 everywhere: 8 ticks of ATR, a stop of 12 and a trail of 8
     ticks.
     """
@@ -53,33 +50,31 @@ def params_for(rows: list[tuple[int, int, int, int]] | None = None, **kwargs: An
     return make_params(make_market(bars, sessions, tr_sum=112, table=table), **kwargs)
 
 
-def long_at(
-    entry: int = 101, stop: int = 90, target: int = 130, quantity: int = 1, kind: int = 0
-) -> Position:
+def long_at(entry=101, stop=90, target=130, quantity=1, kind=0):
     return Position(*map(i32, (quantity, entry, stop, target, kind, 0, 0)))
 
 
-def short_at(entry: int = 99, stop: int = 110, target: int = 70, quantity: int = 1) -> Position:
+def short_at(entry=99, stop=110, target=70, quantity=1):
     return Position(*map(i32, (-quantity, entry, stop, target, 0, 0, 0)))
 
 
-def bar(open_: int, high: int, low: int, close: int) -> Bar:
+def bar(open_, high, low, close):
     return Bar(*map(i32, (open_, high, low, close)))
 
 
-def leg_of(position: Position) -> LegInBar:
+def leg_of(position):
     """The leg as a bar begins that opens at 100."""
     return LegInBar(position, i32(0), i32(0), empty_event(i32(100)))
 
 
 def bar_of(
-    prices: tuple[int, int, int, int] = QUIET,
-    row: int = 7,
-    may_open: bool = True,
-    largest: int = 1_000,
-    forced: int = 0,
-    trail: int = 8,
-) -> LegBar:
+    prices=QUIET,
+    row=7,
+    may_open=True,
+    largest=1_000,
+    forced=0,
+    trail=8,
+):
     return LegBar(
         i32(row),
         Quote(bar(*prices), None),
@@ -104,13 +99,13 @@ class Played(NamedTuple):
 
 
 def played(
-    function: Callable[..., LegInBar],
-    position: Position,
-    *prices: Any,
-    limits: dict[str, int] | None = None,
-    high_water: int = 0,
-    marked_inside: bool = True,
-) -> Played:
+    function,
+    position,
+    *prices,
+    limits=None,
+    high_water=0,
+    marked_inside=True,
+):
     """What one function of `execution` makes of a position, held by an account that has paid its
     entry.
 
@@ -168,7 +163,7 @@ BUY = Order(*map(i32, (1, 12, 36, KEEP_STOP, -1)))
         (Position.flat(), 0, None),
     ],
 )
-def test_opening_print(position: Position, price: int, wanted: tuple | None) -> None:
+def test_opening_print(position, price, wanted):
     result = played(execution.opening_print, position, i32(price))
     assert result.exited == (wanted or (0, 0, 0, -C))
     assert int(result.position.quantity) == (0 if wanted else int(position.quantity))
@@ -205,14 +200,12 @@ def test_opening_print(position: Position, price: int, wanted: tuple | None) -> 
         (Position.flat(), (100, 200, 1, 100), None),
     ],
 )
-def test_stop_first(
-    position: Position, prices: tuple[int, int, int, int], wanted: tuple | None
-) -> None:
+def test_stop_first(position, prices, wanted):
     result = played(execution.stop_first, position, bar(*prices))
     assert result.exited == (wanted or (0, 0, 0, -C))
 
 
-def test_marks_of_a_bar_are_capped_at_the_exit() -> None:
+def test_marks_of_a_bar_are_capped_at_the_exit():
     """Favourable: the high, at most the target. Adverse: the stop that was hit, else the low; flat:
     the open.
     """
@@ -227,7 +220,7 @@ def test_marks_of_a_bar_are_capped_at_the_exit() -> None:
 # ---- the liquidation level is a second stop
 
 
-def test_liquidation_level_above_the_stop_takes_the_position() -> None:
+def test_liquidation_level_above_the_stop_takes_the_position():
     """Drawdown $100 = 8 ticks. Long at 101, balance -2.08: equity net of exit costs is at the floor
     at floor((-100 + 2.08 + 2.08) / 12.50) = -8 ticks: 93, nearer than the stop at 90.
     """
@@ -239,7 +232,7 @@ def test_liquidation_level_above_the_stop_takes_the_position() -> None:
     assert opened.exited == (1, 87, ExitReason.LIQUIDATION, -C - 14 * V - C)
 
 
-def test_short_liquidation_mirrors_the_long_one() -> None:
+def test_short_liquidation_mirrors_the_long_one():
     assert played(
         execution.stop_first, short_at(), bar(100, 106, 99, 100), limits=LIMITS
     ).exited == (0, 0, 0, -C)
@@ -247,14 +240,14 @@ def test_short_liquidation_mirrors_the_long_one() -> None:
     assert gone.exited == (-1, 108, ExitReason.LIQUIDATION, -C - 9 * V - C)
 
 
-def test_a_tie_of_stop_and_liquidation_liquidates() -> None:
+def test_a_tie_of_stop_and_liquidation_liquidates():
     gone = played(execution.stop_first, long_at(stop=93), bar(100, 101, 93, 100), limits=LIMITS)
     assert gone.exited[2] == ExitReason.LIQUIDATION
     nearer = played(execution.stop_first, long_at(stop=94), bar(100, 101, 93, 100), limits=LIMITS)
     assert nearer.exited[1:3] == (93, ExitReason.STOP)
 
 
-def test_the_favourable_extreme_raises_the_floor_before_the_adverse_one_is_tested() -> None:
+def test_the_favourable_extreme_raises_the_floor_before_the_adverse_one_is_tested():
     """High 121: mark -2.08 + 20 ticks = 247.92; floor 147.92; level 101 + floor((147.92 + 4.16) /
     12.5) = 113.
     """
@@ -265,14 +258,14 @@ def test_the_favourable_extreme_raises_the_floor_before_the_adverse_one_is_teste
     assert held.exited[2] == ExitReason.NONE
 
 
-def test_a_target_and_a_breach_in_one_bar_is_a_breach() -> None:
+def test_a_target_and_a_breach_in_one_bar_is_a_breach():
     gone = played(execution.stop_first, long_at(), bar(115, 130, 113, 130), limits=LIMITS)
     assert gone.exited[2] == ExitReason.LIQUIDATION
     # the favourable mark is capped at the target: 29 ticks
     assert gone.high_water == 29 * V - C
 
 
-def test_close_marks_do_not_liquidate_inside_a_bar() -> None:
+def test_close_marks_do_not_liquidate_inside_a_bar():
     held = played(
         execution.stop_first, long_at(), bar(100, 121, 91, 100), limits=LIMITS, marked_inside=False
     )
@@ -308,9 +301,7 @@ def test_close_marks_do_not_liquidate_inside_a_bar() -> None:
         (Position.flat(), (100, 500, 1, 100), None),
     ],
 )
-def test_nearer_extreme(
-    position: Position, prices: tuple[int, int, int, int], wanted: tuple | None
-) -> None:
+def test_nearer_extreme(position, prices, wanted):
     result = played(execution.nearer_extreme, position, bar(*prices))
     assert result.exited == (wanted or (0, 0, 0, -C))
 
@@ -330,9 +321,7 @@ def test_nearer_extreme(
         ((128, 131, 113, 115), (1, 130, ExitReason.TARGET, -C + 29 * V - C), 29),
     ],
 )
-def test_nearer_extreme_raises_the_floor_in_its_order(
-    prices: tuple, wanted: tuple, mark: int
-) -> None:
+def test_nearer_extreme_raises_the_floor_in_its_order(prices, wanted, mark):
     result = played(execution.nearer_extreme, long_at(), bar(*prices), limits=LIMITS)
     assert result.exited == wanted
     assert result.high_water == mark * V - C
@@ -350,9 +339,7 @@ def test_nearer_extreme_raises_the_floor_in_its_order(
         (6 * V + 2 * C + 1, (0, 0, 0, -C)),
     ],
 )
-def test_a_low_exactly_at_the_floor_leaves_one_mill_above_it_stays(
-    drawdown: int, wanted: tuple, order: Any
-) -> None:
+def test_a_low_exactly_at_the_floor_leaves_one_mill_above_it_stays(drawdown, wanted, order):
     """At 95 equity net of both commissions is -(6 x 12.50 + 2 x 2.08)."""
     assert (
         played(order, long_at(), bar(100, 100, 95, 98), limits={"drawdown": drawdown}).exited
@@ -363,14 +350,14 @@ def test_a_low_exactly_at_the_floor_leaves_one_mill_above_it_stays(
 # ---- the path of second bars
 
 
-def path_of(inside: Inside, open_: int = 100) -> IntrabarPath:
+def path_of(inside, open_=100):
     """The path of a market of one bar."""
     made = path_arrays([open_], [inside])
     assert made is not None
     return made
 
 
-def prices_of(*prices: int, known: bool = True) -> Inside:
+def prices_of(*prices, known=True):
     """Seconds of one price each."""
     return Inside(tuple((p, p) for p in prices), known)
 
@@ -463,7 +450,7 @@ HELD = (0, 0, 0, -C)
         ),
     ],
 )
-def test_path(inside: Inside, limits: dict, wanted: tuple, mark: int) -> None:
+def test_path(inside, limits, wanted, mark):
     """Marks in ticks above the entry at 101; the same upside down for a short at 99."""
     opened = inside.seconds[0][0]
     prices = (
@@ -486,7 +473,7 @@ def test_path(inside: Inside, limits: dict, wanted: tuple, mark: int) -> None:
         assert int(getattr(result.event, name)) == 200 - int(getattr(short.event, name))
 
 
-def test_a_fall_that_raised_no_mark_meets_the_old_level() -> None:
+def test_a_fall_that_raised_no_mark_meets_the_old_level():
     """The mark stood at 15 ticks (level 108); 115 is 14 ticks up. A fall of 7 from there ends at
     the level.
     """
@@ -505,7 +492,7 @@ def test_a_fall_that_raised_no_mark_meets_the_old_level() -> None:
         assert result.exited == wanted
 
 
-def test_a_cap_on_the_floor_holds_its_level() -> None:
+def test_a_cap_on_the_floor_holds_its_level():
     """A floor that stops rising at the start balance: 114 to 140 and back to 102 is a fall, and no
     breach.
     """
@@ -523,7 +510,7 @@ def test_a_cap_on_the_floor_holds_its_level() -> None:
         assert result.exited == wanted
 
 
-def test_close_marks_walk_without_floors() -> None:
+def test_close_marks_walk_without_floors():
     path = path_of(prices_of(114, 110, 121, 113, 118), 114)
     held = played(
         execution.traded_path,
@@ -538,7 +525,7 @@ def test_close_marks_walk_without_floors() -> None:
     assert held.high_water == 0
 
 
-def test_the_transition_reads_the_path_of_the_bar_it_plays() -> None:
+def test_the_transition_reads_the_path_of_the_bar_it_plays():
     """Two bars with the same prices, paths of either order: the bar after the decision decides."""
     whole = (100, 140, 80, 100)
     params = params_for([QUIET, whole, whole, QUIET, QUIET])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +18,6 @@ from jaxtrade.env.state import (
     KEEP_STOP,
     NO_LEVEL,
     Account,
-    EnvState,
-    Event,
     ExitReason,
     Order,
     Position,
@@ -48,7 +45,7 @@ from tests.paths import path_arrays
 # ---- orders at the open
 
 
-def test_entry_fills_slipped_with_the_bracket_around_the_unslipped_open() -> None:
+def test_entry_fills_slipped_with_the_bracket_around_the_unslipped_open():
     order = Order(*map(i32, (1, 12, 36, KEEP_STOP, -1)))
     result = execution.enter(leg_of(Position.flat()), order, bar_of(row=7), i32(100), COSTS)
     position = {name: int(value) for name, value in vars(result.position).items()}
@@ -73,7 +70,7 @@ def test_entry_fills_slipped_with_the_bracket_around_the_unslipped_open() -> Non
     ]
 
 
-def test_entry_without_a_bracket_has_no_levels_and_trail_may_start_on() -> None:
+def test_entry_without_a_bracket_has_no_levels_and_trail_may_start_on():
     order = Order(*map(i32, (-2, 0, 0, KEEP_STOP, 1)))
     result = execution.enter(leg_of(Position.flat()), order, bar_of(), i32(100), COSTS)
     assert int(result.position.stop) == NO_LEVEL
@@ -82,7 +79,7 @@ def test_entry_without_a_bracket_has_no_levels_and_trail_may_start_on() -> None:
     assert int(result.cash) == -2 * C
 
 
-def test_entry_is_capped_refused_and_never_added_to() -> None:
+def test_entry_is_capped_refused_and_never_added_to():
     order = Order(*map(i32, (5, 12, 36, KEEP_STOP, -1)))
     capped = execution.enter(leg_of(Position.flat()), order, bar_of(largest=2), i32(100), COSTS)
     assert int(capped.position.quantity) == int(capped.event.entry_quantity) == 2
@@ -95,7 +92,7 @@ def test_entry_is_capped_refused_and_never_added_to() -> None:
     assert int(kept.event.entry_quantity) == 0
 
 
-def test_order_exit_pays_slippage_and_commission() -> None:
+def test_order_exit_pays_slippage_and_commission():
     for wanted in (0, -1):
         order = KEEP.replace(quantity=i32(wanted))
         result = execution.exit_by_order(leg_of(long_at()), order, i32(105), COSTS)
@@ -109,7 +106,7 @@ def test_order_exit_pays_slippage_and_commission() -> None:
     assert int(kept.position.quantity) == 1
 
 
-def test_amend_moves_the_stop_and_switches_the_trail() -> None:
+def test_amend_moves_the_stop_and_switches_the_trail():
     moved = execution.amend(long_at(), KEEP.replace(move_stop=i32(102), trail=i32(1)))
     assert [int(moved.stop), int(moved.stop_kind), int(moved.trailing)] == [102, Kind.BREAKEVEN, 1]
     off = execution.amend(moved, KEEP.replace(trail=i32(0)))
@@ -133,7 +130,7 @@ def test_amend_moves_the_stop_and_switches_the_trail() -> None:
         (1_000, 108, 72),
     ],
 )
-def test_stop_and_trail_distances(tr_sum: int, stop: int, trail: int) -> None:
+def test_stop_and_trail_distances(tr_sum, stop, trail):
     """max(8, ceil(3 S / 28)) and max(1, ceil(S / 14)) ticks."""
     assert int(execution.stop_distance(i32(tr_sum), params_for())) == stop
     assert int(execution.trail_distance(i32(tr_sum), params_for())) == trail
@@ -149,7 +146,7 @@ def test_stop_and_trail_distances(tr_sum: int, stop: int, trail: int) -> None:
         (short_at(), 102, 110, Kind.INITIAL),
     ],
 )
-def test_ratchet_tightens_only(position: Position, close: int, stop: int, kind: int) -> None:
+def test_ratchet_tightens_only(position, close, stop, kind):
     on = position.replace(trailing=i32(1))
     result = execution.ratchet(on, i32(close), i32(8))
     assert (int(result.stop), int(result.stop_kind)) == (stop, kind)
@@ -157,7 +154,7 @@ def test_ratchet_tightens_only(position: Position, close: int, stop: int, kind: 
     assert worlds.leaves_differ(off, position) == []
 
 
-def test_force_exit_pays_slippage_and_only_where_asked() -> None:
+def test_force_exit_pays_slippage_and_only_where_asked():
     flat, end = i32(ExitReason.FLAT), i32(ExitReason.END_OF_DATA)
     left = execution.force_exit(leg_of(short_at()), jnp.bool_(True), i32(95), flat, COSTS)
     event = left.event
@@ -175,11 +172,11 @@ def test_force_exit_pays_slippage_and_only_where_asked() -> None:
 
 
 def run(
-    rows: list[tuple[int, int, int, int]],
-    orders: list[Order],
-    config: EnvConfig | None = None,
-    **kwargs: Any,
-) -> list[tuple[EnvState, Event]]:
+    rows,
+    orders,
+    config=None,
+    **kwargs,
+):
     """States and events after each order, from flat at the close of row 0."""
     params = params_for([QUIET, *rows, QUIET, QUIET], **kwargs)
     state = start(params, i32(0), i32(0), jnp.uint32(0), i32(0))
@@ -195,7 +192,7 @@ SELL = BUY.replace(quantity=i32(-1))
 CLOSE = BUY.replace(quantity=i32(0))
 
 
-def test_a_stop_in_the_entry_bar() -> None:
+def test_a_stop_in_the_entry_bar():
     """Buy at 101; the same bar falls to 88 = 100 - 12: out at 87. Two sides: 14 ticks and 4.16
     lost.
     """
@@ -209,7 +206,7 @@ def test_a_stop_in_the_entry_bar() -> None:
     assert int(event.commission) == 2 * C
 
 
-def test_a_moved_stop_is_tested_at_the_next_open() -> None:
+def test_a_moved_stop_is_tested_at_the_next_open():
     """Bar 2 opens through the stop moved at its eve: the fill is the open, not the stop."""
     moved = BUY.replace(move_stop=i32(103))
     (_, _), (state, event) = run([(100, 110, 99, 108), (101, 101, 101, 101)], [BUY, moved])
@@ -217,7 +214,7 @@ def test_a_moved_stop_is_tested_at_the_next_open() -> None:
     assert int(state.account.balance) == -V - 2 * C
 
 
-def test_the_trail_is_live_from_the_bar_after_the_ratchet() -> None:
+def test_the_trail_is_live_from_the_bar_after_the_ratchet():
     """Close 120 ratchets the stop to 112 after bar 1. Bar 1 itself traded at 99, bar 2 opens at 115
     and touches 112.
     """
@@ -229,7 +226,7 @@ def test_the_trail_is_live_from_the_bar_after_the_ratchet() -> None:
     assert (int(last.exit_price), int(last.exit_reason)) == (111, ExitReason.TRAIL)
 
 
-def test_a_flip_closes_and_opens_in_one_bar() -> None:
+def test_a_flip_closes_and_opens_in_one_bar():
     (_, _), (state, event) = run([(100, 102, 98, 100), (105, 106, 104, 105)], [BUY, SELL])
     assert [int(x) for x in (event.order_exit_quantity, event.order_exit_price)] == [1, 104]
     assert [int(x) for x in (event.entry_quantity, event.entry_price)] == [-1, 104]
@@ -239,18 +236,18 @@ def test_a_flip_closes_and_opens_in_one_bar() -> None:
     assert [int(state.position.stop), int(state.position.target)] == [117, 69]
 
 
-def test_order_exit_precedes_a_gap_through_the_stop() -> None:
+def test_order_exit_precedes_a_gap_through_the_stop():
     (_, _), (_, event) = run([(100, 102, 98, 100), (80, 81, 79, 80)], [BUY, CLOSE])
     assert (int(event.order_exit_price), int(event.exit_reason)) == (79, ExitReason.NONE)
 
 
-def test_the_open_is_marked_before_the_order_exit() -> None:
+def test_the_open_is_marked_before_the_order_exit():
     """High-water mark: the open of the exit bar counts, its later high does not."""
     (_, _), (state, _) = run([(100, 102, 98, 100), (111, 140, 110, 120)], [BUY, CLOSE])
     assert int(state.account.high_water) == 10 * V - C
 
 
-def test_fill_at_the_close_brackets_around_it_and_still_meets_the_open() -> None:
+def test_fill_at_the_close_brackets_around_it_and_still_meets_the_open():
     """Optimistic preset: entry at close[t] = 100, slipped to 101; the next open at 87 is through
     the stop at 88.
     """
@@ -264,7 +261,7 @@ def test_fill_at_the_close_brackets_around_it_and_still_meets_the_open() -> None
     assert int(state.account.high_water) == 0
 
 
-def test_a_close_mark_below_the_floor_leaves_at_the_close() -> None:
+def test_a_close_mark_below_the_floor_leaves_at_the_close():
     """mark=close, drawdown $100: close 93 leaves -2.08 - 8 x 12.50 - 2.08 <= -100: out at 92 by
     liquidation.
     """
@@ -279,9 +276,7 @@ def test_a_close_mark_below_the_floor_leaves_at_the_close() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("drawdown", "held"), [(7 * V + 2 * C, 0), (7 * V + 2 * C + 1, 1)])
-def test_a_close_mark_exactly_at_the_floor_leaves_one_mill_above_it_stays(
-    drawdown: int, held: int
-) -> None:
+def test_a_close_mark_exactly_at_the_floor_leaves_one_mill_above_it_stays(drawdown, held):
     """Bought at 101: at a close of 94 equity net of both commissions is -(7 x 12.50 + 2 x 2.08)."""
     ((state, event),) = run(
         [(100, 102, 93, 94)], [BUY], EnvConfig(mark="close"), account=rules(drawdown=drawdown)
@@ -290,7 +285,7 @@ def test_a_close_mark_exactly_at_the_floor_leaves_one_mill_above_it_stays(
     assert int(event.exit_reason) == (ExitReason.NONE if held else ExitReason.LIQUIDATION)
 
 
-def test_the_flat_bar_leaves_at_its_close_after_its_stop() -> None:
+def test_the_flat_bar_leaves_at_its_close_after_its_stop():
     rows = [(100, 102, 98, 100), (100, 101, 99, 100)]
     results = run(rows, [BUY, BUY, BUY, BUY])
     assert int(results[-1][0].row) == 4
@@ -304,9 +299,7 @@ def test_the_flat_bar_leaves_at_its_close_after_its_stop() -> None:
 
 @pytest.mark.parametrize(("held", "wanted", "price"), [(long_at(), -2, 98), (short_at(), 2, 104)])
 @pytest.mark.parametrize(("fill", "mark"), [("next_open", "extreme"), ("close", "close")])
-def test_a_flip_sells_twice_at_the_bid_or_buys_twice_at_the_ask(
-    held: Position, wanted: int, price: int, fill: Any, mark: Any
-) -> None:
+def test_a_flip_sells_twice_at_the_bid_or_buys_twice_at_the_ask(held, wanted, price, fill, mark):
     """Bid 99, ask 103, a tick of slippage: leaving and entering are the same side of the market."""
     params = params_for([(99, 99, 99, 99)] * 4)
     ask = jnp.full(4, 103, jnp.int32)
@@ -341,7 +334,7 @@ CONTRACTS = [
 ]
 
 
-def stacked(trees: Any) -> Any:
+def stacked(trees):
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
 
 
@@ -356,7 +349,7 @@ def stacked(trees: Any) -> Any:
     ],
     ids=lambda config: f"{config.intrabar}-{config.mark}",
 )
-def test_three_legs_are_one_leg_three_times(config: EnvConfig) -> None:
+def test_three_legs_are_one_leg_three_times(config):
     """Without a stop level a leg needs no account: legs of three contracts side by side do what
     each does alone.
     """

@@ -16,7 +16,7 @@ from jaxtrade.config import EnvConfig
 from jaxtrade.env import episode, rules, summary
 from jaxtrade.env.actions import Action
 from jaxtrade.env.dynamics import TradingEnv, forced_entry
-from jaxtrade.env.state import EndReason, EnvParams, EnvState
+from jaxtrade.env.state import EndReason, EnvState
 from tests import compiling
 from tests.env import worlds
 from tests.env.test_dynamics import ENVS, STEPS
@@ -32,12 +32,12 @@ ALWAYS = jnp.float32(1)
 
 
 @functools.partial(jax.jit, compiler_options=compiling.fast())
-def starts(seeds: jax.Array, probability: jax.Array, params: EnvParams) -> dict[str, Any]:
+def starts(seeds, probability, params):
     """Of one episode per seed: where it was drawn, what it begins as, and what an agent makes of
     the drawn place.
     """
 
-    def one(seed: jax.Array) -> dict[str, Any]:
+    def one(seed):
         drawn = episode.start_drawn(params, seed, i32(0), True)
         side = episode.forced_side(drawn, ALWAYS, params)
         chosen = jnp.where(side > 0, Action.BUY, jnp.where(side < 0, Action.SELL, Action.HOLD))
@@ -57,7 +57,7 @@ def starts(seeds: jax.Array, probability: jax.Array, params: EnvParams) -> dict[
 
 
 @functools.cache
-def sample(drawdown: int = 260_000, probability: float = 1.0) -> Any:
+def sample(drawdown=260_000, probability=1.0):
     """2,000 starts with near stops, of an account that some entries ruin within their bar."""
     params = make_params(
         MARKET,
@@ -71,7 +71,7 @@ def sample(drawdown: int = 260_000, probability: float = 1.0) -> Any:
     return jax.tree.map(np.asarray, starts(seeds, jnp.float32(probability), params))
 
 
-def some(tree: Any, which: np.ndarray) -> Any:
+def some(tree, which):
     return jax.tree.map(lambda x: x[which], tree)
 
 
@@ -96,9 +96,7 @@ HAND = bars_of(
         (-1, 8000, 8016, 7956, 2 * (-4 * 12_500 - 2_080), 0, 104_160),
     ],
 )
-def test_by_hand(
-    side: int, entry: int, stop: int, target: int, equity: int, peak: int, fall: int
-) -> None:
+def test_by_hand(side, entry, stop, target, equity, peak, fall):
     params = make_params(worlds.make_market(HAND, [Session(0, 4, 0, 2)], tr_sum=140))
     seed = next(
         seed
@@ -131,7 +129,7 @@ def test_by_hand(
 
 
 @pytest.mark.slow
-def test_it_is_the_bar_of_an_agent_that_chose_it() -> None:
+def test_it_is_the_bar_of_an_agent_that_chose_it():
     """In every integer; but nobody chose it: no step, no reward, no time."""
     made = sample()
     ended = made["outcome"].info.end
@@ -160,7 +158,7 @@ def test_it_is_the_bar_of_an_agent_that_chose_it() -> None:
 
 
 @pytest.mark.slow
-def test_only_where_an_entry_is_legal_and_the_account_survives_it() -> None:
+def test_only_where_an_entry_is_legal_and_the_account_survives_it():
     made = sample()
     sessions = MARKET.sessions
     last = np.asarray(sessions.last)[made["drawn"].slot]
@@ -174,7 +172,7 @@ def test_only_where_an_entry_is_legal_and_the_account_survives_it() -> None:
         assert leaves_differ(some(made["begun"], which), some(made["drawn"], which)) == []
 
 
-def test_a_hole_before_the_flat_bar_forbids_it() -> None:
+def test_a_hole_before_the_flat_bar_forbids_it():
     """The calendar still sees an hour to go, and the next bar that exists is the flat bar."""
     market = MARKET.replace(bars_to_flat=MARKET.bars_to_flat + 60)
     params = make_params(market)
@@ -188,14 +186,14 @@ def test_a_hole_before_the_flat_bar_forbids_it() -> None:
 
 
 @pytest.mark.parametrize("probability", [0.0, 0.1, 0.7, 1.0])
-def test_as_often_as_asked_and_to_both_sides_alike(probability: float) -> None:
+def test_as_often_as_asked_and_to_both_sides_alike(probability):
     """20,000 legal starts, within five standard deviations of the binomial; neither side nor place
     sways the draw.
     """
     params = make_params(MARKET)
     seeds = jnp.asarray(np.random.default_rng(1).integers(0, 2**32, 20_000, dtype=np.uint32))
 
-    def sides(seed: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def sides(seed):
         state = episode.start(params, i32(1), i32(200), seed, i32(3))
         row = episode.start_drawn(params, seed, i32(3), True).row
         return episode.forced_side(state, jnp.float32(probability), params), row
@@ -214,7 +212,7 @@ def test_as_often_as_asked_and_to_both_sides_alike(probability: float) -> None:
 
 
 @functools.cache
-def trace(probability: float | None) -> worlds.Trace:
+def trace(probability):
     """Random play of `test_dynamics.sample`: sessions that end early and late, several of them to
     an episode.
     """
@@ -226,7 +224,7 @@ def trace(probability: float | None) -> worlds.Trace:
 
 
 @pytest.mark.slow
-def test_probability_zero_changes_no_bit() -> None:
+def test_probability_zero_changes_no_bit():
     none, zero = trace(None), trace(0.0)
     assert none.outcome.info.forced is None
     assert not zero.outcome.info.forced.any()
@@ -235,7 +233,7 @@ def test_probability_zero_changes_no_bit() -> None:
 
 
 @pytest.mark.slow
-def test_a_step_tells_the_forced_starts_that_follow_it() -> None:
+def test_a_step_tells_the_forced_starts_that_follow_it():
     some_forced = trace(0.5)
     info, following = some_forced.outcome.info, some_forced.state
     ended = info.end != EndReason.NONE
@@ -254,8 +252,8 @@ def test_a_step_tells_the_forced_starts_that_follow_it() -> None:
 
 
 @pytest.mark.slow
-def test_the_share_of_forced_starts_is_measured() -> None:
-    def shares(probability: float | None) -> dict[str, np.ndarray]:
+def test_the_share_of_forced_starts_is_measured():
+    def shares(probability):
         steps: Any = trace(
             probability
         ).outcome  # `collect` reads no more of a transition than its `info`

@@ -8,7 +8,7 @@ has to find it.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtrade.config import EnvConfig, RunConfig, make_config
+from jaxtrade.config import EnvConfig, make_config
 from jaxtrade.data.bundled import bundled
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.features import columns as features
@@ -28,21 +28,19 @@ from jaxtrade.data.features.schema import (
     context_features,
     table_columns,
 )
-from jaxtrade.data.market import Market, build_market
-from jaxtrade.data.read.bars import Bars
+from jaxtrade.data.market import build_market
 from jaxtrade.data.read.quotes import Side
 from jaxtrade.data.synthetic import synthetic_bars
 from jaxtrade.env import dynamics
 from jaxtrade.env.actions import Action
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.reference import ObservationRef
 from jaxtrade.env.reward_presets import of_one_symbol
-from jaxtrade.env.state import EnvParams, EnvState, Order, Trailing
+from jaxtrade.env.state import EnvParams, Trailing
 from jaxtrade.types import TickValue
 from tests import compiling
 from tests.env import worlds
 from tests.env.worlds import i32, leaves_differ, make_params, rules
-from tests.paths import Inside, random_paths
+from tests.paths import random_paths
 from tests.quotes import random_ask
 
 ALL_FEATURES = (
@@ -58,14 +56,14 @@ KNOWN_AT_CLOSE = ("tr_sum", "bars_to_flat")  # integer columns besides the bar i
 # ---- the market's columns
 
 
-def config_for(market: str) -> RunConfig:
+def config_for(market):
     symbol = market.removesuffix("-roll").removesuffix("-advised")
     env = {"task": "advised"} if market.endswith("-advised") else {"features": list(ALL_FEATURES)}
     return make_config({"data": {"market": symbol}, "env": env})
 
 
 @functools.cache
-def real_bars(market: str) -> Bars:
+def real_bars(market):
     market = market.removesuffix("-advised")
     contract = get_contract(market.removesuffix("-roll"))
     if market in ("NQ", "USDJPY"):
@@ -76,11 +74,11 @@ def real_bars(market: str) -> Bars:
     return bars.rows(slice(0, 5_000))
 
 
-def truncated(bars: Bars, cut: int) -> Bars:
+def truncated(bars, cut):
     return bars.rows(slice(0, cut + 1))
 
 
-def perturbed(bars: Bars, cut: int, seed: int = 0) -> Bars:
+def perturbed(bars, cut, seed=0):
     """The same stamps; after `cut` other prices (on another level) and other volumes."""
     rng = np.random.default_rng([seed, cut])
     later = len(bars) - cut - 1
@@ -110,14 +108,14 @@ def perturbed(bars: Bars, cut: int, seed: int = 0) -> Bars:
     return replace(made, ask=Side(*later_ask))
 
 
-def thinned(bars: Bars, cut: int, seed: int = 0) -> Bars:
+def thinned(bars, cut, seed=0):
     """A third of the minutes after `cut` never happens."""
     keep = np.random.default_rng([seed, cut]).random(len(bars)) > 1 / 3
     keep[: cut + 1] = True
     return bars.rows(keep)
 
 
-def columns_of(market: Market) -> dict[str, np.ndarray]:
+def columns_of(market):
     named = {name: market.table[:, i] for i, name in enumerate(market.columns)}
     if market.data.view.context is not None:  # as it is shown, in place of what that was made from
         named |= {
@@ -131,17 +129,17 @@ def columns_of(market: Market) -> dict[str, np.ndarray]:
 
 
 @functools.cache
-def real_columns(market: str) -> dict[str, np.ndarray]:
+def real_columns(market):
     return columns_of(build_market(real_bars(market), config_for(market)))
 
 
 def leaking_columns(
-    full: dict[str, np.ndarray],
-    bars: Bars,
-    config: RunConfig,
-    cuts: list[int],
-    change: Callable[[Bars, int], Bars],
-) -> set[str]:
+    full,
+    bars,
+    config,
+    cuts,
+    change,
+):
     """Columns whose bytes at rows <= cut differ from those of the `full` market once the bars after
     the cut are changed."""
     found = set()
@@ -156,12 +154,12 @@ def leaking_columns(
 
 
 @functools.cache
-def first_decision(market: str) -> int:
+def first_decision(market):
     bars = real_bars(market)
     return int(build_market(bars, config_for(bars.contract.symbol)).data.sessions.first[0])
 
 
-def cuts_of(market: str, count: int, seed: int = 0) -> list[int]:
+def cuts_of(market, count, seed=0):
     """Rows after the first decisions, drawn at random."""
     start, end = first_decision(market) + 3, len(real_bars(market)) - 2
     return sorted(np.random.default_rng(seed).integers(start, end, count).tolist())
@@ -173,7 +171,7 @@ CHANGES = {"truncated": truncated, "perturbed": perturbed, "thinned": thinned}
 @pytest.mark.slow
 @pytest.mark.parametrize("change", list(CHANGES))
 @pytest.mark.parametrize("market", ["ES", "ES-roll", "EURUSD", "NQ", "USDJPY", "NQ-advised"])
-def test_columns_do_not_depend_on_later_bars(market: str, change: str) -> None:
+def test_columns_do_not_depend_on_later_bars(market, change):
     """Every feature and clock column, the true-range sums, the calendar's bars-to-flat and the
     money of a tick: byte-equal prefixes."""
     bars, config, full = real_bars(market), config_for(market), real_columns(market)
@@ -195,13 +193,11 @@ def test_columns_do_not_depend_on_later_bars(market: str, change: str) -> None:
         ("vol_percentile", {"feature.vol_percentile"}),
     ],
 )
-def test_a_planted_feature_leak_is_found(
-    monkeypatch: pytest.MonkeyPatch, name: str, leaks: set[str], change: str
-) -> None:
+def test_a_planted_feature_leak_is_found(monkeypatch, name, leaks, change):
     """A feature that is its own value one bar later (`shift(-1)`)."""
     honest = features._COMPUTE[name]
 
-    def early(*args: Any) -> np.ndarray:
+    def early(*args):
         values = np.asarray(honest(*args), np.float64)
         return np.concatenate([values[1:], values[-1:]])
 
@@ -218,7 +214,7 @@ def test_a_planted_feature_leak_is_found(
 class LeakyMaskEnv(TradingEnv):
     """Forbids buying before a bar that closes lower."""
 
-    def mask(self, state: EnvState, params: EnvParams) -> jax.Array:
+    def mask(self, state, params):
         falls = params.market.close[state.row + 1] < params.market.close[state.row]
         is_buy = jnp.arange(self.num_actions) == Action.BUY
         return super().mask(state, params) & ~(is_buy & falls)
@@ -228,7 +224,7 @@ class LeakyMaskEnv(TradingEnv):
 class LeakyAskEnv(TradingEnv):
     """Forbids selling before the ask rises."""
 
-    def mask(self, state: EnvState, params: EnvParams) -> jax.Array:
+    def mask(self, state, params):
         ask = params.market.ask
         assert ask is not None
         is_sell = jnp.arange(self.num_actions) == Action.SELL
@@ -241,7 +237,7 @@ class LeakyAskEnv(TradingEnv):
 class LeakyWindowEnv(TradingEnv):
     """Shows the window one bar too late."""
 
-    def observe(self, ref: ObservationRef, params: EnvParams) -> jax.Array:
+    def observe(self, ref, params):
         return super().observe(ref.replace(row=ref.row + 1), params)
 
 
@@ -249,7 +245,7 @@ class LeakyWindowEnv(TradingEnv):
 class LeakyStopEnv(TradingEnv):
     """Trails the stop with the close of the bar after."""
 
-    def transition(self, state: EnvState, order: Order, params: EnvParams) -> tuple:
+    def transition(self, state, order, params):
         late = params.market.replace(close=jnp.roll(params.market.close, -1))
         moved, event = dynamics.transition(self.config, state, order, params)
         stop = jnp.where(
@@ -262,7 +258,7 @@ class LeakyStopEnv(TradingEnv):
 class LeakyTrailEnv(TradingEnv):
     """Tightens a trailing stop by the range of the bar after."""
 
-    def transition(self, state: EnvState, order: Order, params: EnvParams) -> tuple:
+    def transition(self, state, order, params):
         ranges = jnp.roll(params.market.tr_sum, -1)
         return dynamics.transition(
             self.config, state, order, params.replace(market=params.market.replace(tr_sum=ranges))
@@ -273,7 +269,7 @@ class LeakyTrailEnv(TradingEnv):
 class LeakyBracketEnv(TradingEnv):
     """Sizes a bracket by the range of the bar after."""
 
-    def decode(self, action: jax.Array, state: EnvState, params: EnvParams) -> Order:
+    def decode(self, action, state, params):
         ranges = jnp.roll(params.market.tr_sum, -1)
         return super().decode(
             action, state, params.replace(market=params.market.replace(tr_sum=ranges))
@@ -284,7 +280,7 @@ class LeakyBracketEnv(TradingEnv):
 class LeakyPathEnv(TradingEnv):
     """Plays every bar in the order of the seconds of the bar after it."""
 
-    def transition(self, state: EnvState, order: Order, params: EnvParams) -> tuple:
+    def transition(self, state, order, params):
         late = jax.tree.map(lambda leaf: jnp.roll(leaf, -1, axis=0), params.market.path)
         return dynamics.transition(
             self.config, state, order, params.replace(market=params.market.replace(path=late))
@@ -295,7 +291,7 @@ class LeakyPathEnv(TradingEnv):
 class LeakyRewardEnv(TradingEnv):
     """Pays for what the position will make in the bar after."""
 
-    def advance(self, state: EnvState, action: jax.Array, params: EnvParams) -> tuple:
+    def advance(self, state, action, params):
         going_on, outcome = super().advance(state, action, params)
         close = params.market.close
         ahead = (close[going_on.row + 1] - close[going_on.row]) * going_on.position.quantity
@@ -303,12 +299,12 @@ class LeakyRewardEnv(TradingEnv):
 
 
 @functools.partial(jax.jit, static_argnums=0, compiler_options=compiling.fast())
-def walk(env: TradingEnv, params: EnvParams, start: EnvState, uniform: jax.Array) -> dict[str, Any]:
+def walk(env, params, start, uniform):
     """States, masks, observations and what each action would order along one run of random legal
     actions from `start`, and the reward of the step that led to each (0 for the first), leaves
     [steps, ...]."""
 
-    def body(carry: tuple, u: jax.Array) -> tuple:
+    def body(carry, u):
         state, reward = carry
         ref = env.ref(state, params)
         orders = jax.vmap(env.decode, (0, None, None))(jnp.arange(env.num_actions), state, params)
@@ -351,19 +347,19 @@ HAND_BARS = worlds.random_bars(31, 640)
 
 
 @functools.cache
-def inside_hand_bars(seed: int) -> tuple[Inside, ...]:
+def inside_hand_bars(seed):
     return random_paths(seed, *HAND_BARS)
 
 
 def hand_params(
-    bars: worlds.Bars,
-    paths: Sequence[Inside] = (),
-    tight: bool = False,
-    ask: worlds.Bars | None = None,
-    ask_paths: Sequence[Inside] = (),
-    scaling: str = "relative",
-    context: bool = False,
-) -> EnvParams:
+    bars,
+    paths=(),
+    tight=False,
+    ask=None,
+    ask_paths=(),
+    scaling="relative",
+    context=False,
+):
     """tight: stops and targets so near that most bars touch both."""
     market = (
         worlds.make_market(bars, SESSIONS, paths=paths, scaling=scaling, context=context)
@@ -383,25 +379,23 @@ def hand_params(
     )
 
 
-def ask_of(bars: worlds.Bars, seed: int) -> worlds.Bars:
+def ask_of(bars, seed):
     return worlds.Bars(*random_ask(seed, *bars))
 
 
 @functools.cache
-def inside_hand_ask(seed: int) -> tuple[Inside, ...]:
+def inside_hand_ask(seed):
     return random_paths(seed, *ask_of(HAND_BARS, 1))
 
 
-def other_inside_after(
-    cut: int, inside: tuple[Inside, ...], later: worlds.Bars
-) -> tuple[Inside, ...]:
+def other_inside_after(cut, inside, later):
     return (
         *inside[: cut + 1],
         *random_paths(cut, *(prices[cut + 1 :].tolist() for prices in later)),
     )
 
 
-def changed_after(cut: int, env: TradingEnv, two_sided: bool) -> tuple[EnvParams, EnvParams]:
+def changed_after(cut, env, two_sided):
     """The hand-made market, and the same with other bars after `cut`."""
     config = env.config
     return two_markets(
@@ -410,9 +404,7 @@ def changed_after(cut: int, env: TradingEnv, two_sided: bool) -> tuple[EnvParams
 
 
 @functools.cache  # the same for many environments, which are tested at the same cuts
-def two_markets(
-    cut: int, has_path: bool, scaling: str, context: bool, two_sided: bool
-) -> tuple[EnvParams, EnvParams]:
+def two_markets(cut, has_path, scaling, context, two_sided):
     other = worlds.random_bars(1_000 + cut, 640, price=20_300, step=9)
     later = worlds.replace_after(HAND_BARS, cut, other)
     if two_sided:
@@ -439,7 +431,7 @@ def two_markets(
     )
 
 
-def other_seconds_after(cut: int, two_sided: bool) -> tuple[EnvParams, EnvParams]:
+def other_seconds_after(cut, two_sided):
     """The same bars; after `cut` something else was traded inside them."""
     bid = inside_hand_bars(1), (*inside_hand_bars(1)[: cut + 1], *inside_hand_bars(2)[cut + 1 :])
     if not two_sided:
@@ -453,7 +445,7 @@ def other_seconds_after(cut: int, two_sided: bool) -> tuple[EnvParams, EnvParams
     return full, changed
 
 
-def at_own_price(params: EnvParams) -> EnvParams:
+def at_own_price(params):
     """Profits in another currency, converted at the market's own price as USDJPY is: later bars
     have other rates.
     """
@@ -462,11 +454,11 @@ def at_own_price(params: EnvParams) -> EnvParams:
     return params.replace(market=market, contract=params.contract.replace(tick_mills=None))
 
 
-def with_trailing(params: EnvParams, trailing: Trailing) -> EnvParams:
+def with_trailing(params, trailing):
     return params.replace(account=params.account.replace(trailing=i32(trailing)))
 
 
-def with_every_term(params: EnvParams) -> EnvParams:
+def with_every_term(params):
     return params.replace(
         reward_weights={name: jnp.float32(0.1 * i) for i, name in enumerate(of_one_symbol(), 1)}
     )
@@ -480,19 +472,19 @@ ALTERED: dict[str, Callable[[EnvParams], EnvParams]] = {
 }
 
 
-def as_it_is(params: EnvParams) -> EnvParams:
+def as_it_is(params):
     return params
 
 
 def paths_differ(
-    env: TradingEnv,
-    cut: int,
-    slot: int = 1,
-    seed: int = 0,
-    two_sided: bool = False,
-    only_seconds: bool = False,
-    alter: Callable[[EnvParams], EnvParams] = as_it_is,
-) -> set[str]:
+    env,
+    cut,
+    slot=1,
+    seed=0,
+    two_sided=False,
+    only_seconds=False,
+    alter=as_it_is,
+):
     """Parts of a run (what `walk` gives) whose bytes at rows <= cut change with the bars after
     it.
     """
@@ -521,7 +513,7 @@ def paths_differ(
     }
 
 
-def hand_cuts(count: int) -> list[int]:
+def hand_cuts(count):
     first, last = SESSIONS[1].first, SESSIONS[1].last
     return np.linspace(first + 2, last, count).astype(int).tolist()
 
@@ -533,7 +525,7 @@ def hand_cuts(count: int) -> list[int]:
         for name in ENVIRONMENTS | ALTERED
     ],
 )
-def test_masks_observations_states_and_rewards_do_not_depend_on_later_bars(name: str) -> None:
+def test_masks_observations_states_and_rewards_do_not_depend_on_later_bars(name):
     env = TradingEnv(ENVIRONMENTS.get(name, EnvConfig()))
     for seed, cut in enumerate(hand_cuts(25)):
         found = paths_differ(env, cut, seed=seed, alter=ALTERED.get(name, as_it_is))
@@ -544,7 +536,7 @@ def test_masks_observations_states_and_rewards_do_not_depend_on_later_bars(name:
 class LeakyRateEnv(TradingEnv):
     """Converts at the rate of the bar after."""
 
-    def transition(self, state: EnvState, order: Order, params: EnvParams) -> tuple:
+    def transition(self, state, order, params):
         value = jax.tree.map(lambda x: jnp.roll(x, -1), params.market.tick_value)
         return dynamics.transition(
             self.config,
@@ -555,7 +547,7 @@ class LeakyRateEnv(TradingEnv):
 
 
 @pytest.mark.slow
-def test_a_planted_leak_of_the_rate_is_found() -> None:
+def test_a_planted_leak_of_the_rate_is_found():
     """Most cuts fall where no position is open; where one is, its equity betrays the rate."""
     found = [
         paths_differ(LeakyRateEnv(EnvConfig()), cut, seed=seed, alter=at_own_price)
@@ -565,7 +557,7 @@ def test_a_planted_leak_of_the_rate_is_found() -> None:
 
 
 @pytest.mark.slow
-def test_seconds_of_later_bars_change_nothing_those_of_the_played_bar_do() -> None:
+def test_seconds_of_later_bars_change_nothing_those_of_the_played_bar_do():
     """The same bars, other seconds after the cut: nothing up to it changes. Read a bar early they
     do.
     """
@@ -582,7 +574,7 @@ def test_seconds_of_later_bars_change_nothing_those_of_the_played_bar_do() -> No
 
 
 @pytest.mark.slow
-def test_two_sided_bars_tell_nothing_of_later_ones() -> None:
+def test_two_sided_bars_tell_nothing_of_later_ones():
     env = TradingEnv(EnvConfig())
     for seed, cut in enumerate(hand_cuts(10)):
         assert paths_differ(env, cut, seed=seed, two_sided=True) == set(), (
@@ -611,7 +603,7 @@ def test_two_sided_bars_tell_nothing_of_later_ones() -> None:
         ),
     ],
 )
-def test_a_planted_leak_along_a_run_is_found(leaky: type[TradingEnv], seen: str) -> None:
+def test_a_planted_leak_along_a_run_is_found(leaky, seen):
     env = leaky(EnvConfig())
     found = [paths_differ(env, cut, seed=seed) for seed, cut in enumerate(hand_cuts(25))]
     assert sum(seen in parts for parts in found) >= 5

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -15,9 +14,8 @@ from jaxtrade.data.market import build_market
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.record import AccountSeen
 from jaxtrade.env.reference import ObservationRef, bits_of
-from jaxtrade.env.state import NO_LEVEL, EnvParams, EnvState, Position
-from jaxtrade.networks.normalize import RunningStats, init_stats, merge, normalise
-from jaxtrade.types import MarketView
+from jaxtrade.env.state import NO_LEVEL, Position
+from jaxtrade.networks.normalize import init_stats, merge, normalise
 from tests.env import worlds
 from tests.env.test_lookahead import (
     ALL_FEATURES,
@@ -38,7 +36,7 @@ from tests.env.test_lookahead import (
 from tests.env.worlds import i32, leaves_differ, make_params
 
 
-def trailing_position(env: TradingEnv, params: EnvParams, row: int, side: int) -> EnvState:
+def trailing_position(env, params, row, side):
     """At the close of `row` in a position whose stop trails, and has not moved yet: the next bar
     tightens it.
     """
@@ -49,7 +47,7 @@ def trailing_position(env: TradingEnv, params: EnvParams, row: int, side: int) -
     )
 
 
-def trails_differ(env: TradingEnv, cut: int, side: int, before: int) -> bool:
+def trails_differ(env, cut, side, before):
     """Does a stop that trails from `before` bars before `cut` on depend on bars after it? Nothing
     else is decided.
     """
@@ -66,7 +64,7 @@ def trails_differ(env: TradingEnv, cut: int, side: int, before: int) -> bool:
 
 
 @pytest.mark.parametrize("side", [1, -1])
-def test_a_trailing_stop_does_not_depend_on_later_bars(side: int) -> None:
+def test_a_trailing_stop_does_not_depend_on_later_bars(side):
     """Held from one or two bars before each cut, so that the last known bar moves the stop, or
     may.
     """
@@ -77,7 +75,7 @@ def test_a_trailing_stop_does_not_depend_on_later_bars(side: int) -> None:
     assert sum(trails_differ(LeakyTrailEnv(env.config), cut, side, 1) for cut in hand_cuts(12)) >= 6
 
 
-def nothing_seen(task: str, *shape: int) -> AccountSeen | None:
+def nothing_seen(task, *shape):
     """An account's part of references that show a new account."""
     return AccountSeen(*[jnp.zeros(shape, jnp.int32)] * 8) if task == "advised" else None
 
@@ -85,7 +83,7 @@ def nothing_seen(task: str, *shape: int) -> AccountSeen | None:
 @pytest.mark.slow
 @pytest.mark.parametrize("scaling", ["relative", "seed"])
 @pytest.mark.parametrize("task", ["manage", "advised"])
-def test_observations_of_real_bars_do_not_depend_on_later_bars(task: str, scaling: str) -> None:
+def test_observations_of_real_bars_do_not_depend_on_later_bars(task, scaling):
     """From bars through features to the observation, over the bundled ES week."""
     bars = real_bars("ES")
     features = {"features": list(ALL_FEATURES)} if task == "manage" else {}
@@ -123,7 +121,7 @@ def test_observations_of_real_bars_do_not_depend_on_later_bars(task: str, scalin
 
 @pytest.mark.slow
 @pytest.mark.parametrize("market", ["ES", "ES-roll", "EURUSD", "NQ"])
-def test_every_decision_has_its_whole_window_in_the_past(market: str) -> None:
+def test_every_decision_has_its_whole_window_in_the_past(market):
     """`observe` slices [t - window, t]: a decision nearer the start of the data than that would be
     shifted forward.
     """
@@ -134,7 +132,7 @@ def test_every_decision_has_its_whole_window_in_the_past(market: str) -> None:
 # ---- the Jacobian of the observation
 
 
-def jacobian_rows(env: TradingEnv, row: int) -> np.ndarray:
+def jacobian_rows(env, row):
     """bool[T]: rows of the float view on which the observation at `row` depends, by automatic
     differentiation.
     """
@@ -159,7 +157,7 @@ def jacobian_rows(env: TradingEnv, row: int) -> np.ndarray:
         env.num_actions,
     )
 
-    def observe(view: MarketView) -> jax.Array:
+    def observe(view):
         return env.observe(ref, params.replace(market=params.market.replace(view=view)))
 
     parts = [
@@ -173,7 +171,7 @@ def jacobian_rows(env: TradingEnv, row: int) -> np.ndarray:
 
 @pytest.mark.parametrize("scaling", ["relative", "seed"])
 @pytest.mark.parametrize("task", ["entry", "manage", "advised"])
-def test_jacobian_is_zero_after_the_decision_bar(task: str, scaling: str) -> None:
+def test_jacobian_is_zero_after_the_decision_bar(task, scaling):
     env = TradingEnv(EnvConfig(task=task, scaling=scaling))  # type: ignore[arg-type]
     for row in (30, 41, 60):
         depends = jacobian_rows(env, row)
@@ -183,7 +181,7 @@ def test_jacobian_is_zero_after_the_decision_bar(task: str, scaling: str) -> Non
 
 
 @pytest.mark.parametrize("scaling", ["relative", "seed"])
-def test_the_jacobian_finds_a_planted_leak(scaling: str) -> None:
+def test_the_jacobian_finds_a_planted_leak(scaling):
     depends = jacobian_rows(LeakyWindowEnv(EnvConfig(scaling=scaling)), 41)  # type: ignore[arg-type]
     assert depends[42]
     assert not depends[43:].any()
@@ -192,7 +190,7 @@ def test_the_jacobian_finds_a_planted_leak(scaling: str) -> None:
 # ---- the normaliser
 
 
-def running(observations: np.ndarray, batch: int = 10) -> np.ndarray:
+def running(observations, batch=10):
     """Each batch normalised with the statistics of the batches up to and with it, as a learner
     does.
     """
@@ -203,14 +201,14 @@ def running(observations: np.ndarray, batch: int = 10) -> np.ndarray:
     return np.concatenate(out)
 
 
-def running_over_everything(observations: np.ndarray) -> np.ndarray:
+def running_over_everything(observations):
     """The planted leak: statistics of the whole series, later rows included."""
     stats = merge(init_stats(observations.shape[1]), jnp.asarray(observations))
     return np.asarray(normalise(stats, jnp.asarray(observations)))
 
 
 @functools.cache
-def training_statistics() -> RunningStats:
+def training_statistics():
     env = TradingEnv(EnvConfig())
     params = hand_params(worlds.random_bars(77, 640))
     start = env.reset_at(params, 0, int(params.market.sessions.first[0]))
@@ -218,13 +216,13 @@ def training_statistics() -> RunningStats:
     return merge(init_stats(env.observation_size), seen)
 
 
-def frozen(observations: np.ndarray) -> np.ndarray:
+def frozen(observations):
     """Evaluation: the statistics of training, whatever is observed now."""
     return np.asarray(normalise(training_statistics(), jnp.asarray(observations)))
 
 
 @functools.cache
-def observed(cut: int | None) -> np.ndarray:
+def observed(cut):
     """What a run over the hand-made market sees, with other bars after `cut`."""
     other = HAND_BARS if cut is None else worlds.random_bars(500 + cut, 640, price=20_200, step=12)
     env, params = (
@@ -240,9 +238,7 @@ def observed(cut: int | None) -> np.ndarray:
     return np.asarray(run["observation"])
 
 
-def normalised_prefix_differs(
-    apply: Callable[[np.ndarray], np.ndarray], cut: int, batch: int = 10
-) -> bool:
+def normalised_prefix_differs(apply, cut, batch=10):
     first = int(SESSIONS[1].first)
     seen = [apply(observed(None)), apply(observed(cut))]
     known = (
@@ -256,15 +252,15 @@ def normalised_prefix_differs(
 @pytest.mark.slow
 @pytest.mark.parametrize("apply", [running, frozen])
 def test_normalised_observations_do_not_depend_on_later_bars(
-    apply: Callable[[np.ndarray], np.ndarray],
-) -> None:
+    apply,
+):
     first = SESSIONS[1].first
     assert not any(
         normalised_prefix_differs(apply, first + offset) for offset in (15, 28, 44, 61, 90)
     )
 
 
-def test_a_normaliser_fitted_on_later_rows_is_found() -> None:
+def test_a_normaliser_fitted_on_later_rows_is_found():
     first = SESSIONS[1].first
     assert all(
         normalised_prefix_differs(running_over_everything, first + offset)

@@ -12,7 +12,6 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from jaxtrade.env.money import ceil_div, money_of, muldiv, muldiv_host, ticks_within
-from jaxtrade.env.state import ContractParams
 from tests.env import worlds
 
 LOW, HIGH = -(2**31), 2**31 - 1
@@ -24,7 +23,7 @@ divisors = st.one_of(st.integers(1, HIGH), st.sampled_from([1, 2, 3, 65_535, 65_
 compiled = jax.jit(muldiv)
 
 
-def half_even(a: int, b: int, c: int) -> int:
+def half_even(a, b, c):
     """round() of a Fraction rounds half to even."""
     return round(Fraction(a * b, c))
 
@@ -41,7 +40,7 @@ def half_even(a: int, b: int, c: int) -> int:
 @example(-3, 1, 2)
 @example(5, 1, 2)
 @example(-5, 1, 2)
-def test_muldiv_is_exact(a: int, b: int, c: int) -> None:
+def test_muldiv_is_exact(a, b, c):
     wanted = half_even(a, b, c)
     assume(LOW <= wanted <= HIGH)
     assert int(compiled(a, b, c)) == wanted
@@ -64,7 +63,7 @@ def test_muldiv_is_exact(a: int, b: int, c: int) -> None:
         (2**30 + 3, 2, 4, 2**29 + 2),
     ],
 )
-def test_ties_are_half_even(a: int, b: int, c: int, wanted: int) -> None:
+def test_ties_are_half_even(a, b, c, wanted):
     assert int(compiled(a, b, c)) == wanted
 
 
@@ -73,7 +72,7 @@ def test_ties_are_half_even(a: int, b: int, c: int, wanted: int) -> None:
 @given(
     st.integers(0, HIGH), st.integers(1, 2**30 - 1), st.integers(-2, 2), st.sampled_from([-1, 1])
 )
-def test_ties_and_their_neighbours_are_exact(whole: int, half: int, away: int, sign: int) -> None:
+def test_ties_and_their_neighbours_are_exact(whole, half, away, sign):
     """a / 2 with a = 2 whole + 1 is a tie; `away` moves it by up to two units of the last place of
     a large product.
     """
@@ -85,7 +84,7 @@ def test_ties_and_their_neighbours_are_exact(whole: int, half: int, away: int, s
     assert int(compiled(a + away, b, c)) == wanted
 
 
-def numpy_half_even(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+def numpy_half_even(a, b, c):
     """Independent reference in uint64, which holds every product of magnitudes up to 2^31."""
     product, divisor = (
         np.abs(a).astype(np.uint64) * np.abs(b).astype(np.uint64),
@@ -101,11 +100,11 @@ def numpy_half_even(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(
     "kind", ["any size", "near int32's ends", "quotient near 2^31", "small divisor", "half"]
 )
-def test_a_million_quotients_equal_those_in_64_bits(kind: str) -> None:
+def test_a_million_quotients_equal_those_in_64_bits(kind):
     rng = np.random.default_rng(len(kind))
     n = 1_000_000
 
-    def sized() -> np.ndarray:
+    def sized():
         """Magnitudes whose number of bits is drawn evenly from 0 to 31."""
         return rng.integers(0, 2**31, n) >> rng.integers(0, 32, n)
 
@@ -129,7 +128,7 @@ def test_a_million_quotients_equal_those_in_64_bits(kind: str) -> None:
     np.testing.assert_array_equal(found[fits], wanted[fits])
 
 
-def test_muldiv_compiles_without_a_loop_and_without_64_bits() -> None:
+def test_muldiv_compiles_without_a_loop_and_without_64_bits():
     lanes = jax.ShapeDtypeStruct((128,), jnp.int32)
     text = jax.jit(muldiv).lower(lanes, lanes, lanes).compile().as_text()
     assert "while" not in text
@@ -137,7 +136,7 @@ def test_muldiv_compiles_without_a_loop_and_without_64_bits() -> None:
     assert "u64" not in text
 
 
-def test_products_far_past_int32() -> None:
+def test_products_far_past_int32():
     assert int(compiled(2_000_000_000, 1_999_999_999, 2_000_000_000)) == 1_999_999_999
     assert int(compiled(-2_000_000_000, 2_000_000_000, 2_000_000_001)) == -1_999_999_999
     assert int(compiled(LOW, 1, 1)) == LOW
@@ -146,15 +145,15 @@ def test_products_far_past_int32() -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.integers(LOW + 1, HIGH), st.integers(1, HIGH), divisors)
-def test_muldiv_on_the_host_is_exact(a: int, b: int, c: int) -> None:
+def test_muldiv_on_the_host_is_exact(a, b, c):
     assert int(muldiv_host(a, b, c)) == half_even(a, b, c)
 
 
-def converted(times: int, over: int) -> ContractParams:
+def converted(times, over):
     return worlds.contract().replace(tick_mills=jnp.int32(times), tick_over=jnp.int32(over))
 
 
-def test_money_is_a_product_or_a_rounded_quotient() -> None:
+def test_money_is_a_product_or_a_rounded_quotient():
     assert int(money_of(jnp.int32(-3), worlds.contract())) == -37_500
     # 153 ticks of USDJPY at 110.000: 153 x 100 JPY = 15,300 JPY = $139.0909...
     assert int(money_of(jnp.int32(153), converted(100_000_000, 110_000))) == 139_091
@@ -187,9 +186,7 @@ WITHIN = jax.jit(
 @example(1, 1, (3, 2))  # 1.5 mills a tick: one tick is 2 mills, and too much
 @example(-1, 1, (3, 2))
 @example(-2, 3, (5, 4))
-def test_the_last_tick_within_a_sum_by_brute_force(
-    room: int, size: int, rate: tuple[int, int]
-) -> None:
+def test_the_last_tick_within_a_sum_by_brute_force(room, size, rate):
     """Every neighbour is tried: the answer makes at most `room`, the next tick more."""
     times, over = rate
     found = int(WITHIN(room, size, times, over))
@@ -197,7 +194,7 @@ def test_the_last_tick_within_a_sum_by_brute_force(
 
 
 @pytest.mark.slow
-def test_muldiv_broadcasts_and_keeps_int32() -> None:
+def test_muldiv_broadcasts_and_keeps_int32():
     rng = np.random.default_rng(0)
     a, b = rng.integers(-(10**6), 10**6, (5, 1)), rng.integers(-(10**6), 10**6, (1, 7))
     out = muldiv(jnp.asarray(a, jnp.int32), jnp.asarray(b, jnp.int32), 1_000_003)
@@ -208,14 +205,14 @@ def test_muldiv_broadcasts_and_keeps_int32() -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.integers(LOW + 1, HIGH), st.integers(1, HIGH))
-def test_ceil_div_is_the_smallest_integer_not_below(a: int, b: int) -> None:
+def test_ceil_div_is_the_smallest_integer_not_below(a, b):
     assert int(ceil_div(jnp.int32(a), b)) == -(-a // b)
 
 
 @pytest.mark.parametrize(
     ("sum_of_ranges", "stop"), [(0, 0), (1, 1), (9, 1), (10, 2), (28, 3), (29, 4), (280, 30)]
 )
-def test_ceil_div_gives_one_and_a_half_atr(sum_of_ranges: int, stop: int) -> None:
+def test_ceil_div_gives_one_and_a_half_atr(sum_of_ranges, stop):
     """1500 S / 14000 rounded up is ceil(3 S / 28)."""
     assert (
         int(ceil_div(jnp.int32(1_500 * sum_of_ranges), 14_000))

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,6 @@ from jaxtrade.env.monitor import FIGURES, close, keep, kept, monitored, picked
 from jaxtrade.env.summary import summarise
 from jaxtrade.storage.monitor import LOST, ROWS
 from tests.env.worlds import (
-    Trace,
     contract,
     i32,
     leaves_differ,
@@ -41,7 +40,7 @@ ENV = TradingEnv(EnvConfig())
 
 
 @functools.cache
-def played() -> Trace:
+def played():
     """Random actions with the monitor; episodes end by the step limit, a bust and the session."""
     return jax.tree.map(np.asarray, run_random(ENV, PARAMS.replace(monitor=True), 1, ENVS, STEPS))
 
@@ -49,7 +48,7 @@ def played() -> Trace:
 # ---- by hand
 
 
-def stats_after(equities: list[int]) -> Any:
+def stats_after(equities):
     stats, before = episode.new_stats(PARAMS.replace(monitor=True)), 0
     for equity in equities:
         stats = episode.count_step(
@@ -59,7 +58,7 @@ def stats_after(equities: list[int]) -> Any:
     return stats
 
 
-def test_an_episode_by_hand() -> None:
+def test_an_episode_by_hand():
     """Equity 3000, 1000, 5000, 4000 mills: changes 3000, -2000, 4000, -1000; mean 1000, squared
     differences 4 + 9 + 9 + 4 = 26 million, so the deviation is sqrt(26e6 / 3) and the ratio 1000 /
     2943.92 = 0.339683."""
@@ -68,7 +67,7 @@ def test_an_episode_by_hand() -> None:
     assert float(found.sharpe) == pytest.approx(0.339683, rel=1e-5)
 
 
-def test_notional_by_hand() -> None:
+def test_notional_by_hand():
     """Left 2 at 4,000 ticks, bought 3 at 4,001, sold 1 at 3,990: (8,000 + 12,003 + 3,990) ticks at
     12,500 mills.
     """
@@ -91,14 +90,14 @@ def test_notional_by_hand() -> None:
 
 
 @pytest.mark.parametrize("equities", [[], [700], [0, 0, 0], [2500, 5000, 7500, 10_000]])
-def test_a_sharpe_ratio_without_variance_is_undefined(equities: list[int]) -> None:
+def test_a_sharpe_ratio_without_variance_is_undefined(equities):
     """No step, one step, no change, and equal changes: the variance is 0 exactly, not a rounding
     error.
     """
     assert np.isnan(kept(stats_after(equities), i32(equities[-1] if equities else 0)).sharpe)
 
 
-def test_without_the_monitor_the_statistics_are_those_of_before() -> None:
+def test_without_the_monitor_the_statistics_are_those_of_before():
     stats = episode.new_stats(PARAMS)
     assert stats.monitor is None
     assert episode.count_change(stats, i32(5)) is stats
@@ -109,8 +108,8 @@ def test_without_the_monitor_the_statistics_are_those_of_before() -> None:
 # ---- properties
 
 
-def _welford(changes: jax.Array) -> jax.Array:
-    def add(now: Any, change: jax.Array) -> Any:
+def _welford(changes):
+    def add(now, change):
         counted, steps = now
         return (monitor.add_change(counted, change, steps + 1), steps + 1), None
 
@@ -128,9 +127,7 @@ WELFORD = jax.jit(_welford)
     st.integers(1, 3_000_000),
     st.floats(0, 1),
 )
-def test_float32_moments_agree_with_float64(
-    seed: int, drift: int, spread: int, quiet: float
-) -> None:
+def test_float32_moments_agree_with_float64(seed, drift, spread, quiet):
     """2,000 changes with a drift of up to $20,000 a bar, large against their spread or not, and
     bars without any.
     """
@@ -149,9 +146,7 @@ def test_float32_moments_agree_with_float64(
 @pytest.mark.slow
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 100), st.integers(0, 2**31))
 @settings(max_examples=40, deadline=None)
-def test_the_first_entries_are_picked_in_their_order(
-    steps: int, envs: int, size: int, seed: int
-) -> None:
+def test_the_first_entries_are_picked_in_their_order(steps, envs, size, seed):
     ended = np.random.default_rng(seed).random((steps, envs)) < 0.3
     places = np.flatnonzero(ended)[:size]
     expected = np.full(size, steps * envs)
@@ -171,7 +166,7 @@ class Reference(NamedTuple):
     env: np.ndarray
 
 
-def reference(trace: Trace) -> Reference:
+def reference(trace):
     """Every figure from the fills and the equity of the single steps, episode by episode."""
     info, params = trace.outcome.info, PARAMS
     event, start, tick = (
@@ -209,9 +204,7 @@ def reference(trace: Trace) -> Reference:
     return Reference(np.array(found), np.array(places))
 
 
-def closed(
-    rows: int, trace: Trace, symbols: tuple[str, ...] = SYMBOLS, params: Any = PARAMS
-) -> dict[str, np.ndarray]:
+def closed(rows, trace, symbols=SYMBOLS, params=PARAMS):
     seen = SimpleNamespace(
         terminated=jnp.asarray(trace.outcome.terminated),
         info=keep(trace.outcome),
@@ -222,7 +215,7 @@ def closed(
 
 
 @pytest.mark.slow
-def test_each_ended_episode_has_its_row() -> None:
+def test_each_ended_episode_has_its_row():
     expected, found = reference(played()).figures, closed(500, played())
     rows = found[ROWS]
     assert len(expected) > 50
@@ -235,7 +228,7 @@ def test_each_ended_episode_has_its_row() -> None:
 
 
 @pytest.mark.slow
-def test_means_are_over_all_ended_episodes_though_rows_are_lost() -> None:
+def test_means_are_over_all_ended_episodes_though_rows_are_lost():
     """The buffer has room for four: these are the first four, the rest is counted, and no mean
     changes.
     """
@@ -253,14 +246,14 @@ def test_means_are_over_all_ended_episodes_though_rows_are_lost() -> None:
 
 
 @pytest.mark.slow
-def test_a_rollout_without_an_end_has_no_means() -> None:
+def test_a_rollout_without_an_end_has_no_means():
     first = jax.tree.map(lambda x: x[:3], played())
     found = closed(5, first)
     assert all(np.isnan(found[f"monitor/{name}"]) for name in FIGURES)
     assert (found[ROWS] == 0).all()
 
 
-def test_symbols_are_told_apart_by_the_row_of_the_market() -> None:
+def test_symbols_are_told_apart_by_the_row_of_the_market():
     """The first session is one symbol, the others another; each episode lies in one session."""
     rows = len(PARAMS.market.close)
     number = jnp.asarray(np.arange(rows) >= rows // 3, jnp.int8)
@@ -281,13 +274,13 @@ def test_symbols_are_told_apart_by_the_row_of_the_market() -> None:
 
 
 @pytest.mark.slow
-def test_the_monitor_changes_nothing_else() -> None:
+def test_the_monitor_changes_nothing_else():
     """States, references, rewards and the other statistics have the same bits with it and without
     it.
     """
     plain = run_random(ENV, PARAMS, 1, ENVS, STEPS)
 
-    def without(trace: Trace) -> Trace:
+    def without(trace):
         state, outcome = trace.state, trace.outcome
         return trace._replace(
             state=state.replace(stats=state.stats.replace(monitor=None)),
@@ -299,7 +292,7 @@ def test_the_monitor_changes_nothing_else() -> None:
     assert leaves_differ(without(played()), plain) == []
 
 
-def test_the_summary_stays_the_same() -> None:
+def test_the_summary_stays_the_same():
     """Sums and figures are those of the summary that the monitor is added to."""
     found = monitored(summarise, 8, SYMBOLS)
     assert found[:3] == summarise[:3]

@@ -85,7 +85,7 @@ ADVICE = (
 
 
 @pytest.mark.parametrize("scaling", ["seed", "relative"])
-def test_every_slot_by_name(scaling: str) -> None:
+def test_every_slot_by_name(scaling):
     window = [f"{name}[t-{back}]" for back in range(20, 0, -1) for name in WINDOW]
     assert list(BEHIND) == list(range(len(window), 261))
     everything = [*window, *BEHIND.values()]
@@ -105,7 +105,7 @@ def test_every_slot_by_name(scaling: str) -> None:
 
 
 @pytest.mark.slow
-def test_advice_is_absent() -> None:
+def test_advice_is_absent():
     """Zeros behind the 261 slots, which are the same bits with and without them."""
     params = make_params(walk_market(1, sessions=2, context=True))
     plain, advised = (
@@ -120,7 +120,7 @@ def test_advice_is_absent() -> None:
 
 
 @pytest.mark.parametrize(("quantity", "bars"), [(2, 3), (-1, 3), (0, 0)])
-def test_bars_in_position_count_the_entry_bar_and_the_present_one(quantity: int, bars: int) -> None:
+def test_bars_in_position_count_the_entry_bar_and_the_present_one(quantity, bars):
     """Opened in bar 58, seen at the close of bar 60."""
     params = make_params(walk_market(1, sessions=2))
     env = TradingEnv(EnvConfig())
@@ -132,13 +132,13 @@ def test_bars_in_position_count_the_entry_bar_and_the_present_one(quantity: int,
     assert shown["bars_in_position"] == np.float32(bars / 390)
 
 
-def test_the_table_of_contexts_is_that_of_the_tasks() -> None:
+def test_the_table_of_contexts_is_that_of_the_tasks():
     """Data read the table; the observation reads the task."""
     for name in ("entry", "manage", "advised"):
         assert context_features(name) == TASKS[name].context
 
 
-def test_a_market_without_context_is_an_error() -> None:
+def test_a_market_without_context_is_an_error():
     params = make_params(walk_market(1, sessions=2))
     env = TradingEnv(EnvConfig(task="advised"))
     with pytest.raises(ConfigError, match="no features of context"):
@@ -147,7 +147,7 @@ def test_a_market_without_context_is_an_error() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("actions", [1, 5, 7, 8, 9, 17])
-def test_a_reference_keeps_the_mask_in_bits(actions: int) -> None:
+def test_a_reference_keeps_the_mask_in_bits(actions):
     mask = np.random.default_rng(actions).random((3, 4, actions)) < 0.5
     bits = bits_of(jnp.asarray(mask))
     assert bits.dtype == jnp.uint8

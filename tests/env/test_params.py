@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
 from jaxtrade.config import RunConfig, make_config
 from jaxtrade.data.contracts import get_contract
-from jaxtrade.data.market import Market, build_market
+from jaxtrade.data.market import build_market
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.data.synthetic import synthetic_bars
 from jaxtrade.env.params import contract_params, make_params
-from jaxtrade.env.state import OFF, EnvParams
+from jaxtrade.env.state import OFF
 from jaxtrade.errors import ConfigError
 
 
 @functools.cache
-def market_of(symbol: str, lift: int = 0) -> Market:
+def market_of(symbol, lift=0):
     """Four synthetic sessions, the later two `lift` ticks higher."""
     bars = synthetic_bars(get_contract(symbol), 4, seed=1)
     days = np.diff(bars.time, prepend=bars.time[0]) > 1_800  # the daily break
@@ -35,13 +34,13 @@ def market_of(symbol: str, lift: int = 0) -> Market:
     return build_market(bars, RunConfig())
 
 
-def params_of(symbol: str = "ES", lift: int = 0, **values: Any) -> EnvParams:
+def params_of(symbol="ES", lift=0, **values):
     config = make_config(values)
     market = market_of(symbol, lift)
     return make_params(market, split_sessions(market, config.split)["all"], config)
 
 
-def test_defaults_of_es() -> None:
+def test_defaults_of_es():
     params = params_of()
     contract = params.contract
     assert [
@@ -68,7 +67,7 @@ def test_defaults_of_es() -> None:
     }
 
 
-def test_what_a_user_sets_wins() -> None:
+def test_what_a_user_sets_wins():
     params = params_of(
         costs={"commission": 1.5, "slippage": 0},
         reward={"weights": {"equity_change": 0.5, "win": 2}},
@@ -93,26 +92,24 @@ def test_what_a_user_sets_wins() -> None:
 @pytest.mark.parametrize(
     ("symbol", "ticks"), [("ES", 1), ("NQ", 1), ("YM", 1), ("RTY", 3), ("EURUSD", 1)]
 )
-def test_seed_scaling_breakeven_is_a_quarter_point_and_its_least_stop_one_tick(
-    symbol: str, ticks: int
-) -> None:
+def test_seed_scaling_breakeven_is_a_quarter_point_and_its_least_stop_one_tick(symbol, ticks):
     contract = contract_params(get_contract(symbol), make_config({"env": {"scaling": "seed"}}))
     assert (int(contract.be_ticks), int(contract.min_stop)) == (ticks, 1)
 
 
-def test_micros_count_a_tenth() -> None:
+def test_micros_count_a_tenth():
     assert int(params_of("MES").account.max_contracts) == 100
     with pytest.raises(ConfigError, match=r"env\.quantity = 11: .*10 ES"):
         params_of(env={"quantity": 11})
     params_of("MES", env={"quantity": 11})
 
 
-def test_a_position_must_fit_int32_within_a_session() -> None:
+def test_a_position_must_fit_int32_within_a_session():
     with pytest.raises(ConfigError, match=r"env.quantity = 100000.*int32 mills"):
         params_of(env={"quantity": 100_000}, account={"max_contracts": 100_000})
 
 
-def test_prices_far_apart_in_different_sessions_are_fine() -> None:
+def test_prices_far_apart_in_different_sessions_are_fine():
     """Positions do not survive a session, so years of data may span more than one position
     could.
     """
@@ -122,12 +119,12 @@ def test_prices_far_apart_in_different_sessions_are_fine() -> None:
 
 
 @pytest.mark.parametrize("dollars", [2.0801, 1e-4])
-def test_a_commission_is_whole_mills(dollars: float) -> None:
+def test_a_commission_is_whole_mills(dollars):
     with pytest.raises(ConfigError, match=r"costs\.commission = .*mills"):
         params_of(costs={"commission": dollars})
 
 
-def test_costs_must_fit_int32_too() -> None:
+def test_costs_must_fit_int32_too():
     with pytest.raises(ConfigError, match=r"env.quantity = 4.*costs included"):
         params_of(
             costs={"commission": 600_000.0},
@@ -136,7 +133,7 @@ def test_costs_must_fit_int32_too() -> None:
         )
 
 
-def test_an_account_without_ends_is_bounded_by_its_sessions() -> None:
+def test_an_account_without_ends_is_bounded_by_its_sessions():
     ten = {"env": {"quantity": 10}, "account": {"preset": "rules_off_50k"}}
     params_of(**ten, episode={"sessions": 1})
     with pytest.raises(ConfigError, match=r"episode.sessions = 4: .*int32 mills"):
@@ -144,7 +141,7 @@ def test_an_account_without_ends_is_bounded_by_its_sessions() -> None:
     params_of(env={"quantity": 10}, episode={"sessions": 4})  # drawdown and target end it first
 
 
-def test_an_account_with_minimum_days_may_pass_its_target_before_them() -> None:
+def test_an_account_with_minimum_days_may_pass_its_target_before_them():
     """So its target is no bound of its money."""
     ten = {"env": {"quantity": 10}, "episode": {"sessions": 4}}
     params_of(**ten, account={"min_days": 1})
@@ -152,7 +149,7 @@ def test_an_account_with_minimum_days_may_pass_its_target_before_them() -> None:
         params_of(**ten, account={"min_days": 2})
 
 
-def test_orders_are_cut_to_what_int32_holds() -> None:
+def test_orders_are_cut_to_what_int32_holds():
     params = params_of(account={"preset": "rules_off_50k"})
     span = max(
         int(params.market.high[a:b].max() - params.market.low[a:b].min())
@@ -161,7 +158,7 @@ def test_orders_are_cut_to_what_int32_holds() -> None:
     assert int(params.account.max_contracts) * span * 12_500 < OFF
 
 
-def test_a_market_without_its_conversion_is_refused() -> None:
+def test_a_market_without_its_conversion_is_refused():
     market = replace(market_of("ES"), contract=replace(get_contract("ES"), currency="CHF"))
     with pytest.raises(ConfigError, match="CHF"):
         make_params(market, split_sessions(market, make_config({}).split)["all"], make_config({}))

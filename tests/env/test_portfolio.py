@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import isqrt
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -37,7 +36,7 @@ FLAT_ROW = (1_000, 1_000, 1_000, 1_000)
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-def test_names_and_targets_of_the_tables() -> None:
+def test_names_and_targets_of_the_tables():
     assert table.names(AllocateConfig(), PAIR)[:4] == (
         "FLAT_EURUSD_FLAT_USDJPY",
         "FLAT_EURUSD_LONG_USDJPY",
@@ -66,14 +65,14 @@ def test_names_and_targets_of_the_tables() -> None:
     assert table.wanted(AllocateConfig(), units, jnp.int32(1)).tolist()[5] == [1, -1]
 
 
-def test_one_symbol_has_three_targets() -> None:
+def test_one_symbol_has_three_targets():
     assert table.names(AllocateConfig(), ("ES",)) == ("FLAT_ES", "LONG_ES", "SHORT_ES")
 
 
 # --- masks ------------------------------------------------------------------------------------------------------------
 
 
-def masked(chosen: Settings, held: tuple[int, int], row: int, **state: Any) -> list[bool]:
+def masked(chosen, held, row, **state):
     """The mask at a bar of a session of 12 bars."""
     env = portfolio_env(chosen, ("A", "B"))
     params = portfolio_params(join([symbol_of([FLAT_ROW] * 12)] * 2), chosen)
@@ -88,7 +87,7 @@ PRODUCT = Settings(actions="product")
 NINE = [True] * 9
 
 
-def only(*ids: int) -> list[bool]:
+def only(*ids):
     return [i in ids for i in range(9)]
 
 
@@ -125,18 +124,16 @@ def only(*ids: int) -> list[bool]:
         (replace(PRODUCT, size=(2, 3), max_contracts=3), (0, 0), 2, {}, only(0, 1, 2, 3, 6)),
     ],
 )
-def test_masks_by_hand(
-    chosen: Settings, held: tuple[int, int], row: int, state: dict, mask: list[bool]
-) -> None:
+def test_masks_by_hand(chosen, held, row, state, mask):
     assert masked(chosen, held, row, **state) == mask
 
 
-def test_an_increment_stops_at_the_cap() -> None:
+def test_an_increment_stops_at_the_cap():
     chosen = Settings(actions="increment", max_units=2)
     assert masked(chosen, (2, -2), 2) == [True, False, True, True, False]
 
 
-def test_a_locked_account_may_only_reduce() -> None:
+def test_a_locked_account_may_only_reduce():
     env = portfolio_env(PRODUCT, ("A", "B"))
     params = portfolio_params(join([symbol_of([FLAT_ROW] * 12)] * 2), PRODUCT)
     state = env.reset_at(params, 0, 2)
@@ -152,18 +149,18 @@ def test_a_locked_account_may_only_reduce() -> None:
 
 @given(st.integers(0, 2_000_000_000))
 @settings(deadline=None, max_examples=200)
-def test_the_root_is_exact(value: int) -> None:
+def test_the_root_is_exact(value):
     assert int(root_of(jnp.int32(value))) == isqrt(value)
 
 
 @pytest.mark.parametrize(
     "value", [0, 1, 2, 3, 4, 46_340**2 - 1, 2_000_000_000, 44_721**2, 44_721**2 - 1]
 )
-def test_the_root_at_its_edges(value: int) -> None:
+def test_the_root_at_its_edges(value):
     assert int(root_of(jnp.int32(value))) == isqrt(value)
 
 
-def costs(fee: int = 0, rate: int | None = None, impact: int | None = None) -> CostParams:
+def costs(fee=0, rate=None, impact=None):
     return CostParams(
         jnp.int32(fee),
         None if rate is None else jnp.int32(rate),
@@ -173,7 +170,7 @@ def costs(fee: int = 0, rate: int | None = None, impact: int | None = None) -> C
 
 
 @pytest.mark.slow
-def test_costs_by_hand() -> None:
+def test_costs_by_hand():
     """$100,000 at 0.5 bp are $5.00. At an impact of 2 bp per $100,000, $100,000 pay $20 and
     $400,000 pay $160.
     """
@@ -192,7 +189,7 @@ def test_costs_by_hand() -> None:
 @pytest.mark.slow
 @given(st.integers(0, 1_900_000_000), st.integers(0, 10_000), st.integers(0, 1_000))
 @settings(deadline=None, max_examples=200)
-def test_a_share_is_rounded_once(value: int, hundredths: int, tenths: int) -> None:
+def test_a_share_is_rounded_once(value, hundredths, tenths):
     """Against Python's integers, half to even."""
     found = int(share_of(jnp.int32(value), costs(rate=1000 * hundredths, impact=tenths)))
     root = isqrt(half_even(value * 10**8, 100_000_000))
@@ -203,11 +200,11 @@ def test_a_share_is_rounded_once(value: int, hundredths: int, tenths: int) -> No
 
 
 def liquidated(
-    second: tuple[int, int, int, int],
-    drawdown: int,
-    want: tuple[int, int] = (1, -1),
-    first: tuple[int, int, int, int] = (1000, 1000, 990, 995),
-) -> Any:
+    second,
+    drawdown,
+    want=(1, -1),
+    first=(1000, 1000, 990, 995),
+):
     """Long A, short B at 1,000; the next bars are A's, `first`, and B's, `second`."""
     chosen = Settings(actions="product", drawdown=drawdown, commission=(0, 0), slippage=(1, 0))
     env = portfolio_env(chosen, ("A", "B"))
@@ -220,7 +217,7 @@ def liquidated(
 
 
 @pytest.mark.slow
-def test_both_legs_leave_at_the_first_step_that_meets_the_floor() -> None:
+def test_both_legs_leave_at_the_first_step_that_meets_the_floor():
     """A falls 10 ticks and B rises 5: D = 10. After A's entry slippage of one tick the account is
     down one tick, and the drawdown is 9: at step 5 A has lost 5 and B ceil(2.5) = 3, together 8 and
     with the slippage 9."""
@@ -232,7 +229,7 @@ def test_both_legs_leave_at_the_first_step_that_meets_the_floor() -> None:
     assert int(state.account.equity) == -10 * TICK
 
 
-def test_a_leg_in_profit_leaves_with_the_others() -> None:
+def test_a_leg_in_profit_leaves_with_the_others():
     """B falls with A, but its favourable extreme and A's adverse one are taken to come together
     with B's adverse one: B stays at its open of 1,000 at worst."""
     state, event = liquidated((1000, 1000, 980, 985), 9 * TICK)
@@ -246,7 +243,7 @@ def test_a_leg_in_profit_leaves_with_the_others() -> None:
     assert int(state.account.high_water) == 19 * TICK
 
 
-def test_a_floor_that_the_worst_prices_just_reach_is_met() -> None:
+def test_a_floor_that_the_worst_prices_just_reach_is_met():
     """1 tick of slippage, 10 of A and 5 of B are 16: the last step reaches the floor, and no step
     passes it.
     """
@@ -255,14 +252,14 @@ def test_a_floor_that_the_worst_prices_just_reach_is_met() -> None:
     assert event.exit_price.tolist() == [1000 - 10 - 1, 1000 + 5]
 
 
-def test_a_floor_that_the_opens_just_reach_is_met_before_any_favourable_price() -> None:
+def test_a_floor_that_the_opens_just_reach_is_met_before_any_favourable_price():
     """The same 16 ticks at the opens: what A gains later in the bar raises no high-water mark."""
     state, event = liquidated((1005, 1005, 1005, 1005), 16 * TICK, first=(990, 1020, 990, 990))
     assert event.exit_price.tolist() == [990 - 1, 1005]
     assert int(state.account.high_water) == 0
 
 
-def test_without_a_floor_in_reach_nothing_leaves() -> None:
+def test_without_a_floor_in_reach_nothing_leaves():
     state, event = liquidated((1000, 1005, 1000, 1000), 17 * TICK)
     assert event.exit_quantity.tolist() == [0, 0]
     assert int(state.account.equity) == (-1 - 5 - 0) * TICK
@@ -272,7 +269,7 @@ def test_without_a_floor_in_reach_nothing_leaves() -> None:
 # --- the join ---------------------------------------------------------------------------------------------------------
 
 
-def test_skipped_bars_lose_no_extreme() -> None:
+def test_skipped_bars_lose_no_extreme():
     """B lacks the second bar; A's second and third bars are one shared bar."""
     a = symbol_of([(10, 11, 9, 10), (10, 30, 10, 12), (12, 13, 2, 8), (8, 9, 7, 8)])
     b = replace(
@@ -291,7 +288,7 @@ def test_skipped_bars_lose_no_extreme() -> None:
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 
-def values(**sections: Any) -> dict[str, Any]:
+def values(**sections):
     data = {"source": "synthetic", "markets": ["MES", "MNQ"], "synthetic_sessions": 3}
     return {"data": data, "env": {"task": "allocate"}} | sections
 
@@ -322,26 +319,26 @@ def values(**sections: Any) -> dict[str, Any]:
         ({"allocate": {"gates": 2}}, "'allocate.gate'"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_the_reason(given: dict[str, Any], text: str) -> None:
+def test_what_makes_no_sense_is_refused_with_the_reason(given, text):
     with pytest.raises(ConfigError) as raised:
         make_config(values(**given), "test")
     assert text in str(raised.value)
 
 
-def test_terms_of_several_symbols_are_refused_for_one() -> None:
+def test_terms_of_several_symbols_are_refused_for_one():
     config = make_config({"reward": {"preset": "jules_v2"}}, "test")
     with pytest.raises(ConfigError, match=r"turnover_squared, return_squared: "):
         one_symbol_weights(config.reward)
 
 
-def test_terms_that_need_brackets_are_refused() -> None:
+def test_terms_that_need_brackets_are_refused():
     config = make_config(values(reward={"preset": "seed_phase2"}), "test")
     with pytest.raises(ConfigError, match="breakeven_moved, trail_enabled: "):
         portfolio_weights(config.reward)
 
 
 @pytest.fixture(scope="module")
-def market() -> Any:
+def market():
     return load_portfolio(make_config(values(), "test"))
 
 
@@ -354,9 +351,7 @@ def market() -> Any:
         ({"size": [9]}, None),
     ],
 )
-def test_money_that_could_pass_int32_is_refused(
-    market: Any, given: dict[str, Any], text: str | None
-) -> None:
+def test_money_that_could_pass_int32_is_refused(market, given, text):
     config = make_config(values(allocate=given), "test")
     if text is None:
         assert make_portfolio_params(market, None, config).limits.size.tolist() == [9, 9]  # type: ignore[arg-type]
@@ -365,7 +360,7 @@ def test_money_that_could_pass_int32_is_refused(
         make_portfolio_params(market, None, config)  # type: ignore[arg-type]  # the limits come first
 
 
-def test_bars_of_other_years_have_no_shared_session() -> None:
+def test_bars_of_other_years_have_no_shared_session():
     data = {
         "source": "synthetic",
         "markets": ["MES", "MNQ"],
@@ -383,7 +378,7 @@ def test_bars_of_other_years_have_no_shared_session() -> None:
         join_markets([shared.members[0], late])
 
 
-def test_the_parameters_of_one_symbol_are_refused() -> None:
+def test_the_parameters_of_one_symbol_are_refused():
     config = load_config(
         None,
         [

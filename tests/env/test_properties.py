@@ -20,15 +20,13 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import (
     KEEP_STOP,
     EndReason,
-    EnvParams,
-    EnvState,
     ExitReason,
     Order,
     Trailing,
 )
 from tests import compiling
 from tests.env import worlds
-from tests.env.worlds import Trace, contract, i32, make_params, rules, run_random, walk_market
+from tests.env.worlds import contract, i32, make_params, rules, run_random, walk_market
 from tests.paths import mirrored, random_paths
 from tests.quotes import random_ask
 
@@ -51,7 +49,7 @@ CASES = {
 
 
 @functools.cache
-def sample(case: str) -> tuple[TradingEnv, EnvParams, Trace]:
+def sample(case):
     """A run of random legal actions; leaves as numpy arrays [STEPS, ENVS]."""
     config, limits = CASES[case]
     env = TradingEnv(config)
@@ -74,34 +72,34 @@ QUICK = ("headline", "converted")  # the others compile for as long
         for case in CASES
     ]
 )
-def run(request: pytest.FixtureRequest) -> tuple[TradingEnv, EnvParams, Trace]:
+def run(request):
     return sample(request.param)
 
 
 class Ledger:
     """An account kept in Python integers from the events alone. rates: per row, mills of a tick."""
 
-    def __init__(self, rates: list[Fraction], commission: int) -> None:
+    def __init__(self, rates, commission):
         self.rates, self.commission = rates, commission
         self.balance = self.quantity = self.entry = self.sides = self.paid = 0
 
-    def _worth(self, price: int, row: int) -> int:
+    def _worth(self, price, row):
         return round(
             (price - self.entry) * self.quantity * self.rates[row]
         )  # of a fraction: half to even
 
-    def _leave(self, quantity: int, price: int, row: int) -> None:
+    def _leave(self, quantity, price, row):
         assert quantity == self.quantity != 0
         self.balance += self._worth(price, row)
         self._pay(quantity)
         self.quantity = self.entry = 0
 
-    def _pay(self, quantity: int) -> None:
+    def _pay(self, quantity):
         self.balance -= abs(quantity) * self.commission
         self.paid += abs(quantity) * self.commission
         self.sides += abs(quantity)
 
-    def book(self, event: dict[str, int], row: int) -> None:
+    def book(self, event, row):
         before = self.paid
         if event["order_exit_quantity"]:
             self._leave(event["order_exit_quantity"], event["order_exit_price"], row)
@@ -114,11 +112,11 @@ class Ledger:
             assert event["exit_reason"] != ExitReason.NONE
         assert self.paid - before == event["commission"]
 
-    def equity(self, close: int, row: int) -> int:
+    def equity(self, close, row):
         return self.balance + self._worth(close, row)
 
 
-def rates_of(params: EnvParams) -> list[Fraction]:
+def rates_of(params):
     """Mills of a tick in each row."""
     value = params.market.tick_value
     if value is None:
@@ -127,7 +125,7 @@ def rates_of(params: EnvParams) -> list[Fraction]:
 
 
 @pytest.mark.slow
-def test_accounting_is_exact_in_mills(run: tuple[TradingEnv, EnvParams, Trace]) -> None:
+def test_accounting_is_exact_in_mills(run):
     """start + profit of fills - commissions == balance, and equity marks the rest at the close, in
     Python integers.
     """
@@ -158,7 +156,7 @@ def test_accounting_is_exact_in_mills(run: tuple[TradingEnv, EnvParams, Trace]) 
 
 
 @pytest.mark.slow
-def test_fills_lie_where_the_bar_traded(run: tuple[TradingEnv, EnvParams, Trace]) -> None:
+def test_fills_lie_where_the_bar_traded(run):
     """Exits fill between a bar's low and high, slipped ones up to that tick beyond; so do both
     marks. Of two-sided bars from the bid's low to the ask's high."""
     _, params, trace = run
@@ -179,7 +177,7 @@ def test_fills_lie_where_the_bar_traded(run: tuple[TradingEnv, EnvParams, Trace]
 
 
 @pytest.mark.slow
-def test_fills_at_an_open_or_a_flat_bar_are_on_the_side_that_is_traded() -> None:
+def test_fills_at_an_open_or_a_flat_bar_are_on_the_side_that_is_traded():
     """Two-sided bars: buys at the ask, sells at the bid, a tick of slippage on top, whoever it is
     that trades.
     """
@@ -203,7 +201,7 @@ def test_fills_at_an_open_or_a_flat_bar_are_on_the_side_that_is_traded() -> None
 
 
 @pytest.mark.slow
-def test_no_breach_without_an_end(run: tuple[TradingEnv, EnvParams, Trace]) -> None:
+def test_no_breach_without_an_end(run):
     """At or below the drawdown floor the account ends; at or below the daily floor it locks or
     fails; never in position below a floor at a bar's end.
     """
@@ -237,7 +235,7 @@ def test_no_breach_without_an_end(run: tuple[TradingEnv, EnvParams, Trace]) -> N
 
 
 @pytest.mark.parametrize("case", ["headline", "end_of_day", "static"])
-def test_a_floor_never_falls_and_an_end_of_day_floor_is_fixed_during_a_session(case: str) -> None:
+def test_a_floor_never_falls_and_an_end_of_day_floor_is_fixed_during_a_session(case):
     _, _, trace = sample(case)
     floor, end, slot = trace.outcome.info.event.floor, trace.outcome.info.end, trace.state.slot
     going_on = end[:-1] == EndReason.NONE
@@ -255,7 +253,7 @@ def test_a_floor_never_falls_and_an_end_of_day_floor_is_fixed_during_a_session(c
         np.testing.assert_array_equal(after, np.maximum(before, closing))
 
 
-def test_on_the_same_path_the_intraday_floor_is_the_highest_and_the_static_one_the_lowest() -> None:
+def test_on_the_same_path_the_intraday_floor_is_the_highest_and_the_static_one_the_lowest():
     """A drawdown so large that no floor is reached: three accounts live the same trades."""
     env, market = TradingEnv(EnvConfig(quantity=2)), walk_market(3, step=8)
     runs = []
@@ -273,7 +271,7 @@ def test_on_the_same_path_the_intraday_floor_is_the_highest_and_the_static_one_t
     assert (intraday.event.floor > end_of_day.event.floor).sum() > 100
 
 
-def test_flat_at_every_flat_bar(run: tuple[TradingEnv, EnvParams, Trace]) -> None:
+def test_flat_at_every_flat_bar(run):
     """No position survives a session: the flat bar's event leaves it, and every session and episode
     starts flat.
     """
@@ -293,8 +291,8 @@ def test_flat_at_every_flat_bar(run: tuple[TradingEnv, EnvParams, Trace]) -> Non
 
 
 def test_hold_is_always_legal_and_nothing_opens_late(
-    run: tuple[TradingEnv, EnvParams, Trace],
-) -> None:
+    run,
+):
     _, params, trace = run
     assert trace.ref.mask[..., Action.HOLD].all()
     left = np.asarray(params.market.bars_to_flat)[trace.state.row]
@@ -306,7 +304,7 @@ def test_hold_is_always_legal_and_nothing_opens_late(
     )
 
 
-def test_reward_terms_sum_and_rewards_telescope(run: tuple[TradingEnv, EnvParams, Trace]) -> None:
+def test_reward_terms_sum_and_rewards_telescope(run):
     """The reward is the sum of its terms; over an episode it is (final - start) / risk_unit up to
     float order.
     """
@@ -327,7 +325,7 @@ def test_reward_terms_sum_and_rewards_telescope(run: tuple[TradingEnv, EnvParams
     )
 
 
-def test_terminated_and_truncated_are_never_both(run: tuple[TradingEnv, EnvParams, Trace]) -> None:
+def test_terminated_and_truncated_are_never_both(run):
     _, _, trace = run
     outcome = trace.outcome
     assert not (outcome.terminated & outcome.truncated).any()
@@ -335,7 +333,7 @@ def test_terminated_and_truncated_are_never_both(run: tuple[TradingEnv, EnvParam
 
 
 @pytest.mark.slow
-def test_million_masked_samples_hold_no_illegal_action() -> None:
+def test_million_masked_samples_hold_no_illegal_action():
     """10^6 environment steps in one vmapped program: the mask that the sampler used is the mask
     that `step` checks.
     """
@@ -344,11 +342,11 @@ def test_million_masked_samples_hold_no_illegal_action() -> None:
     envs, steps = 4_096, 250
 
     @jax.jit
-    def count(key: jax.Array, params: EnvParams) -> tuple[jax.Array, jax.Array]:
+    def count(key, params):
         key_reset, key_act = jax.random.split(key)
         start = jax.vmap(env.reset, (0, None))(jax.random.split(key_reset, envs), params)
 
-        def body(carry: tuple, key: jax.Array) -> tuple:
+        def body(carry, key):
             (state, ref), illegal, taken = carry
             logits = jnp.where(ref.mask, 0.0, -1e9)
             action = jax.random.categorical(key, logits).astype(jnp.int32)
@@ -368,7 +366,7 @@ def test_million_masked_samples_hold_no_illegal_action() -> None:
 
 
 @pytest.mark.slow
-def test_an_illegal_action_is_a_hold_and_counted() -> None:
+def test_an_illegal_action_is_a_hold_and_counted():
     env, params, trace = sample("headline")
     flat = {
         name: np.flatnonzero(~trace.ref.mask[..., action].reshape(-1))
@@ -395,7 +393,7 @@ def test_an_illegal_action_is_a_hold_and_counted() -> None:
 # ---- the same orders under other costs, rules off
 
 
-def random_orders(seed: int, count: int) -> Order:
+def random_orders(seed, count):
     """Orders of every kind: flips, odd sizes, with and without brackets, stops moved, trail on and
     off. [count]
     """
@@ -413,15 +411,13 @@ def random_orders(seed: int, count: int) -> Order:
 Intrabar = Literal["stop_first", "nearer_extreme", "path"]
 
 
-def equity_path(
-    params: EnvParams, state: EnvState, orders: Order, intrabar: Intrabar = "stop_first"
-) -> tuple[jax.Array, jax.Array]:
+def equity_path(params, state, orders, intrabar="stop_first"):
     """int32[steps] equity at every bar and the sides filled, for orders through the public
     transition.
     """
     env = TradingEnv(EnvConfig(intrabar=intrabar))
 
-    def body(state: EnvState, order: Order) -> tuple:
+    def body(state, order):
         state, _ = env.transition(state, order, params)
         return state, (state.account.equity, state.stats.sides, state.position.quantity)
 
@@ -429,7 +425,7 @@ def equity_path(
 
 
 @pytest.fixture(scope="module")
-def recorded_actions() -> list[tuple[EnvState, Order]]:
+def recorded_actions():
     """Orders of random legal actions of `manage` over whole sessions, rules off: (start, orders)
     per session.
     """
@@ -438,8 +434,8 @@ def recorded_actions() -> list[tuple[EnvState, Order]]:
     steps = 110
 
     @functools.partial(jax.jit, compiler_options=compiling.fast())
-    def record(state: EnvState, uniform: jax.Array) -> Order:
-        def body(state: EnvState, u: jax.Array) -> tuple:
+    def record(state, uniform):
+        def body(state, u):
             order = env.decode(worlds.pick(env.mask(state, params), u), state, params)
             return env.transition(state, order, params)[0], order
 
@@ -452,12 +448,12 @@ def recorded_actions() -> list[tuple[EnvState, Order]]:
     return runs
 
 
-def cost_grid(base: EnvParams, values: list[int], name: str) -> EnvParams:
+def cost_grid(base, values, name):
     """`base` with one contract figure as a leading axis."""
     return base.replace(contract=base.contract.replace(**{name: i32(values)}))
 
 
-def in_axes(name: str) -> EnvParams:
+def in_axes(name):
     base = make_params(walk_market(11, paths=True))
     axes = jax.tree.map(lambda _: None, base)
     return axes.replace(contract=axes.contract.replace(**{name: 0}))
@@ -468,9 +464,7 @@ def in_axes(name: str) -> EnvParams:
     ("intrabar", "name"),
     [("stop_first", "commission"), ("nearer_extreme", "commission"), ("path", "slippage")],
 )
-def test_equity_never_rises_with_costs(
-    recorded_actions: list[tuple[EnvState, Order]], name: str, intrabar: Intrabar
-) -> None:
+def test_equity_never_rises_with_costs(recorded_actions, name, intrabar):
     """Same orders, rules off: equity at every bar is non-increasing in commission and slippage, and
     each extra cent of commission takes exactly ten mills per contract side from the final equity.
     """
@@ -510,9 +504,7 @@ def test_equity_never_rises_with_costs(
         ("close", "stop_first", False),
     ],
 )
-def test_long_and_short_are_mirror_images(
-    mark: Literal["extreme", "close"], intrabar: Intrabar, two_sided: bool
-) -> None:
+def test_long_and_short_are_mirror_images(mark, intrabar, two_sided):
     """Bars upside down and BUY for SELL: the same masks, equity, rewards and ends, fill prices
     mirrored. Of two-sided bars the ask upside down is the bid, and the other way round.
     """
@@ -527,7 +519,7 @@ def test_long_and_short_are_mirror_images(
     )  # of one side for both: a mid rounds down, its mirror image up
     sessions = worlds.even_sessions(8, 160)
 
-    def params_of(bid: worlds.Bars, ask: worlds.Bars, paths: tuple, ask_paths: tuple) -> EnvParams:
+    def params_of(bid, ask, paths, ask_paths):
         market = (
             worlds.two_sided_market(bid, ask, sessions, sums, paths, ask_paths)
             if two_sided
@@ -543,8 +535,8 @@ def test_long_and_short_are_mirror_images(
     swapped = jnp.asarray([0, 2, 1, 3, 4, 5, 6], jnp.int32)[trace.action]
 
     @functools.partial(jax.jit, compiler_options=compiling.fast())
-    def replay(state: EnvState, actions: jax.Array, params: EnvParams) -> tuple:
-        def body(state: EnvState, action: jax.Array) -> tuple:
+    def replay(state, actions, params):
+        def body(state, action):
             mask = jax.vmap(env.mask, (0, None))(state, params)
             state, _, out = jax.vmap(env.step, (None, 0, 0, None))(
                 jax.random.key(0), state, action, params
@@ -577,7 +569,7 @@ def test_long_and_short_are_mirror_images(
 
 
 @pytest.mark.slow
-def test_orders_without_brackets_are_never_stopped() -> None:
+def test_orders_without_brackets_are_never_stopped():
     """No stop, no target: with rules off only an order or the flat bar can end the position."""
     market = walk_market(13, sessions=2)
     params = make_params(market, costs=contract(slippage=0))

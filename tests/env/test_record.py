@@ -15,7 +15,7 @@ from jaxtrade.config import EnvConfig
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.execution import empty_event
 from jaxtrade.env.record import RISK_SLOTS, account_seen, add_bar, new_record, risk_slots
-from jaxtrade.env.state import KEEP_STOP, EnvParams, EnvState, Order, TradeRecord
+from jaxtrade.env.state import KEEP_STOP, Order, TradeRecord
 from tests import compiling
 from tests.env import worlds
 from tests.env.worlds import i32, make_market, make_params, rules, run_random, walk_market
@@ -24,7 +24,7 @@ ENV = TradingEnv(EnvConfig(task="advised"))
 ROW = 25  # the first decision of the hand-worked bars
 
 
-def world(*after: tuple[int, int, int, int]) -> EnvParams:
+def world(*after):
     """Flat bars at 100 up to and with row 25, then `after`. A tick is a dollar, and so is a
     commission.
     """
@@ -36,31 +36,31 @@ def world(*after: tuple[int, int, int, int]) -> EnvParams:
     )
 
 
-def order(quantity: int, stop: int = 50, target: int = 50) -> Order:
+def order(quantity, stop=50, target=50):
     return Order(*map(i32, (quantity, stop, target, KEEP_STOP, -1)))
 
 
 TRANSITION = jax.jit(ENV.transition, compiler_options=compiling.fast())
 
 
-def play(params: EnvParams, *orders: Order) -> EnvState:
+def play(params, *orders):
     state = ENV.reset_at(params, 0, ROW)
     for wanted in orders:
         state, _ = TRANSITION(state, wanted, params)
     return state
 
 
-def kept(state: EnvState) -> dict[str, int]:
+def kept(state):
     record: Any = state.record
     return {name: int(getattr(record, name)) for name in TradeRecord.__dataclass_fields__}
 
 
-def slots(state: EnvState, params: EnvParams, scaling: str) -> list[float]:
+def slots(state, params, scaling):
     seen: Any = account_seen(state)
     return np.asarray(risk_slots(scaling, seen, params.account), np.float64).tolist()
 
 
-def test_an_open_position_by_hand() -> None:
+def test_an_open_position_by_hand():
     """Bought at 100: marked at 97..104 and closed at 103, then at 99..106: 3 ticks against, 6 for
     it.
     """
@@ -87,13 +87,13 @@ def test_an_open_position_by_hand() -> None:
     )
 
 
-def test_a_short_position_by_hand() -> None:
+def test_a_short_position_by_hand():
     """Sold at 100: a high of 104 is 4 against it, a low of 97 is 3 for it."""
     state = play(world((100, 104, 97, 103)), order(-1))
     assert (kept(state)["adverse"], kept(state)["favourable"]) == (4, 3)
 
 
-def test_a_position_that_was_never_ahead() -> None:
+def test_a_position_that_was_never_ahead():
     """The seed's ratio is then 1, whatever it lost; the other one says that all of it was
     adverse.
     """
@@ -103,7 +103,7 @@ def test_a_position_that_was_never_ahead() -> None:
     assert [slots(state, params, scaling)[4] for scaling in ("seed", "relative")] == [1.0, 1.0]
 
 
-def test_a_win_then_a_loss_in_one_bar() -> None:
+def test_a_win_then_a_loss_in_one_bar():
     """Bought at 100, turned at 110: 10 - 2 dollars; the short is stopped at 115 in the same bar: -5
     - 2 dollars.
     """
@@ -123,7 +123,7 @@ def test_a_win_then_a_loss_in_one_bar() -> None:
     assert slots(state, params, "relative") == pytest.approx([0.0, 0.0, 0.1, 0.5, 0.5])
 
 
-def test_a_loss_then_a_win_in_one_bar() -> None:
+def test_a_loss_then_a_win_in_one_bar():
     """Bought at 100, turned at 95: -5 - 2 dollars; the short's target 10 below is reached in the
     same bar.
     """
@@ -140,14 +140,14 @@ def test_a_loss_then_a_win_in_one_bar() -> None:
     }
 
 
-def test_a_position_opened_by_a_flip_starts_its_own_excursion() -> None:
+def test_a_position_opened_by_a_flip_starts_its_own_excursion():
     """The long was 6 ticks ahead; the short that follows it at 105 knows nothing of that."""
     params = world((100, 106, 97, 103), (105, 107, 104, 105))
     state = play(params, order(1), order(-1))
     assert (kept(state)["adverse"], kept(state)["favourable"]) == (2, 1)
 
 
-def test_the_drawdown_is_that_of_the_realised_balance() -> None:
+def test_the_drawdown_is_that_of_the_realised_balance():
     """+8 dollars, then -7: the peak stays; open profit moves neither."""
     params = world(
         (100, 110, 100, 110), (110, 110, 110, 110), (110, 110, 104, 104), (104, 104, 104, 104)
@@ -158,7 +158,7 @@ def test_the_drawdown_is_that_of_the_realised_balance() -> None:
     assert slots(state, params, "relative")[1] == pytest.approx(7_000 / 500_000, rel=1e-6)
 
 
-def test_streaks_and_the_window_of_ten() -> None:
+def test_streaks_and_the_window_of_ten():
     """Thirty trades one after the other against a list of their results; a win must pay both
     commissions.
     """
@@ -185,7 +185,7 @@ def test_streaks_and_the_window_of_ten() -> None:
         )
 
 
-def test_before_anything_happened() -> None:
+def test_before_anything_happened():
     params = world()
     state = ENV.reset_at(params, 0, ROW)
     assert slots(state, params, "seed") == [0.0, 0.0, 0.0, 0.5, 1.0]
@@ -193,7 +193,7 @@ def test_before_anything_happened() -> None:
     assert len(RISK_SLOTS) == 5
 
 
-def test_only_advised_keeps_a_record() -> None:
+def test_only_advised_keeps_a_record():
     """Its reference is 51 bytes, of 96 allowed; the other tasks' state and reference have no part
     of it.
     """
@@ -212,7 +212,7 @@ def test_only_advised_keeps_a_record() -> None:
 
 
 @pytest.mark.slow
-def test_the_record_agrees_with_the_episodes_other_figures() -> None:
+def test_the_record_agrees_with_the_episodes_other_figures():
     """Random legal actions over episodes of two sessions: the record begins with each, and outlasts
     the first one.
     """

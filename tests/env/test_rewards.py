@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from types import SimpleNamespace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +17,7 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.leg import empty_event
 from jaxtrade.env.reward_presets import REWARDS, of_one_symbol, resolve_reward
 from jaxtrade.env.rewards import StepEvent, weighted_terms
-from jaxtrade.env.state import EndReason, EnvParams, EnvState, ExitReason, StepInfo
+from jaxtrade.env.state import EndReason, ExitReason
 from jaxtrade.env.summary import summarise
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import REWARD_TERMS
@@ -28,14 +27,14 @@ MARKET = walk_market(3, sessions=2, length=80, step=8)
 ENV = TradingEnv(EnvConfig())
 
 
-def params_of(weights: dict[str, float]) -> EnvParams:
+def params_of(weights):
     params = make_params(MARKET, account=rules(drawdown=500_000))
     return params.replace(
         reward_weights={name: jnp.float32(weight) for name, weight in weights.items()}
     )
 
 
-def test_a_preset_with_weights_over_it() -> None:
+def test_a_preset_with_weights_over_it():
     assert resolve_reward(RewardConfig()) == {"equity_change": 1.0}
     changed = load_config(
         None,
@@ -56,7 +55,7 @@ def test_a_preset_with_weights_over_it() -> None:
 
 
 @pytest.mark.parametrize("name", list(REWARDS))
-def test_presets_are_made_of_known_terms(name: str) -> None:
+def test_presets_are_made_of_known_terms(name):
     weights = resolve_reward(RewardConfig(preset=name))
     assert set(weights) <= set(REWARD_TERMS.names)
     assert all(weights.values())
@@ -76,20 +75,20 @@ def test_presets_are_made_of_known_terms(name: str) -> None:
         ({"weights": {"equity_change": 0.0}}, "every term .*weight 0"),
     ],
 )
-def test_rewards_that_cannot_be(values: dict[str, Any], text: str) -> None:
+def test_rewards_that_cannot_be(values, text):
     with pytest.raises(ConfigError, match=text):
         resolve_reward(RewardConfig(**values))
 
 
-def test_the_old_key_of_the_weight_names_its_new_place() -> None:
+def test_the_old_key_of_the_weight_names_its_new_place():
     with pytest.raises(ConfigError, match=r"reward\.equity_change'.*\.weights"):
         load_config(None, ["reward.equity_change=0.5"])
 
 
-def test_only_the_terms_of_the_composition_are_compiled() -> None:
+def test_only_the_terms_of_the_composition_are_compiled():
     """The names are part of the program, the weights are not; the default has one term."""
 
-    def program(weights: dict[str, float]) -> str:
+    def program(weights):
         params = params_of(weights)
         state = ENV.reset_at(params, 0, 40)
         return str(jax.make_jaxpr(ENV.step)(jax.random.key(0), state, i32(0), params))
@@ -118,22 +117,20 @@ RICH = {"quantity": 1, "balance": 0, "equity": 500_001}  # open profit above 1 %
 LEVELS = {"return_level": -2_080 / 50e6}  # of HELD, in every bar
 
 
-def terms_of(
-    prev: dict[str, int], next: dict[str, int], action: Action, illegal: bool, **event: int
-) -> dict[str, float]:
+def terms_of(prev, next, action, illegal, **event):
     """Every term but those that are 0, each with weight 1. One long of one contract, $2.08 a side,
     risk unit $500.
     """
     params = params_of(dict.fromkeys(of_one_symbol(), 1.0))
 
     def state(
-        quantity: int = 0,
-        trailing: int = 0,
-        balance: int = 0,
-        equity: int = 0,
-        trades: int = 0,
-        wins: int = 0,
-    ) -> EnvState:
+        quantity=0,
+        trailing=0,
+        balance=0,
+        equity=0,
+        trades=0,
+        wins=0,
+    ):
         new = ENV.reset_at(params, 0, 40)
         return new.replace(
             position=new.position.replace(quantity=i32(quantity), trailing=i32(trailing)),
@@ -264,9 +261,7 @@ EXIT = {"exit_quantity": 1, "commission": 2_080}
         ),
     ],
 )
-def test_terms_by_hand(
-    prev: dict, next: dict, action: Action, illegal: bool, event: dict, expected: dict
-) -> None:
+def test_terms_by_hand(prev, next, action, illegal, event, expected):
     assert terms_of(prev, next, action, illegal, **event) == pytest.approx(expected, rel=1e-6)
 
 
@@ -281,22 +276,20 @@ def test_terms_by_hand(
         (1, Action.DISABLE_TRAIL, True, True),
     ],
 )
-def test_a_win_is_the_trails_where_it_was_on(
-    trailing: int, action: Action, illegal: bool, counts: bool
-) -> None:
+def test_a_win_is_the_trails_where_it_was_on(trailing, action, illegal, counts):
     found = terms_of(HELD | {"trailing": trailing}, WON, action, illegal, **EXIT)
     assert ("trail_win" in found) is counts
     assert found["win"] == 1.0
 
 
-def figures_of(info: StepInfo) -> Any:
+def figures_of(info):
     """`info` of T steps in N environments, collected step by step."""
     steps = jax.vmap(lambda info: summarise.collect(SimpleNamespace(info=info)))(info)  # type: ignore[arg-type]
     return summarise.figures(jax.tree.map(lambda x: x.sum(axis=(0, 1)), steps), info.end.size)
 
 
 @pytest.mark.slow
-def test_each_terms_sum_is_logged() -> None:
+def test_each_terms_sum_is_logged():
     """Sums over ended episodes, mean per episode; nothing to add where the reward is one term."""
     trace = jax.tree.map(np.asarray, run_random(ENV, params_of(REWARDS["seed_phase2"]), 1, 16, 120))
     info, ended = trace.outcome.info, trace.outcome.info.end != EndReason.NONE
@@ -323,7 +316,7 @@ def test_each_terms_sum_is_logged() -> None:
 
 
 @pytest.mark.slow
-def test_what_a_rollout_tells_of_trading() -> None:
+def test_what_a_rollout_tells_of_trading():
     """Each figure against plain NumPy over all steps at once."""
     trace = jax.tree.map(np.asarray, run_random(ENV, params_of({"equity_change": 1.0}), 2, 16, 120))
     info, reported = trace.outcome.info, jax.tree.map(np.asarray, figures_of(trace.outcome.info))
@@ -344,7 +337,7 @@ def test_what_a_rollout_tells_of_trading() -> None:
         np.testing.assert_allclose(reported[name], value, rtol=1e-5, err_msg=name)
 
 
-def test_every_row_of_the_table_is_a_term() -> None:
+def test_every_row_of_the_table_is_a_term():
     """... and every term of the module has a row."""
     terms = [REWARD_TERMS[name] for name in REWARD_TERMS.names]
     assert [term.__name__ for term in terms] == list(REWARD_TERMS.names)

@@ -5,7 +5,6 @@ to mills.
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import jax.numpy as jnp
 import pytest
@@ -39,7 +38,7 @@ from tests.env.worlds import COMMISSION, TICK_MILLS, contract, i32, make_params,
 from tests.messages import missing
 
 
-def account(**values: Any) -> Account:
+def account(**values):
     leaves = {name: jnp.bool_(x) if isinstance(x, bool) else i32(x) for name, x in values.items()}
     return Account.new().replace(**leaves)
 
@@ -60,14 +59,12 @@ def account(**values: Any) -> Account:
         (9_000_000, 500_000, 500_000),
     ],
 )
-def test_drawdown_floor_trails_until_its_freeze(
-    high_water: int, cap: int | None, floor: int
-) -> None:
+def test_drawdown_floor_trails_until_its_freeze(high_water, cap, floor):
     limits = rules(drawdown=2_500_000, floor_cap=cap)
     assert int(account_rules.drawdown_floor(account(high_water=high_water), limits)) == floor
 
 
-def test_floors_that_are_off_are_below_everything() -> None:
+def test_floors_that_are_off_are_below_everything():
     off = rules()
     mine = account(high_water=5_000_000, session_equity=1_000_000)
     assert (
@@ -79,7 +76,7 @@ def test_floors_that_are_off_are_below_everything() -> None:
     assert int(account_rules.highest_floor(mine, capped_only)) == -OFF
 
 
-def test_the_daily_floor_starts_at_the_sessions_opening_equity() -> None:
+def test_the_daily_floor_starts_at_the_sessions_opening_equity():
     limits = rules(drawdown=2_500_000, daily_loss=1_000_000)
     assert int(account_rules.daily_floor(account(session_equity=300_000), limits)) == -700_000
     assert int(account_rules.highest_floor(account(session_equity=300_000), limits)) == -700_000
@@ -98,7 +95,7 @@ def test_the_daily_floor_starts_at_the_sessions_opening_equity() -> None:
         (-699_999, False, False),
     ],
 )
-def test_equity_at_a_floor_has_reached_it(equity: int, bust: bool, daily: bool) -> None:
+def test_equity_at_a_floor_has_reached_it(equity, bust, daily):
     limits, mine = (
         rules(drawdown=2_500_000, daily_loss=1_000_000),
         account(equity=equity, session_equity=300_000),
@@ -112,7 +109,7 @@ def test_equity_at_a_floor_has_reached_it(equity: int, bust: bool, daily: bool) 
 @pytest.mark.parametrize(
     ("freeze", "cap"), [("never", OFF), ("at_start_plus_100", 100_000), ("at_target", 500_000)]
 )
-def test_freezes_in_mills(freeze: str, cap: int) -> None:
+def test_freezes_in_mills(freeze, cap):
     preset = resolve_account(AccountConfig(preset="apex_like_50k_2025", freeze=freeze))  # type: ignore[arg-type]
     assert int(account_params(preset, micro=False).floor_cap) == cap
 
@@ -144,9 +141,7 @@ CONTRACT = contract()
         ),  # profit in hand moves it away: (-100 + 2.08 - 500) / 12.5 = -47.8
     ],
 )
-def test_liquidation_level_by_hand(
-    side: int, quantity: int, balance: int, drawdown: int, level: int
-) -> None:
+def test_liquidation_level_by_hand(side, quantity, balance, drawdown, level):
     position, limits = (
         Position.flat().replace(quantity=i32(side * quantity), entry=i32(101)),
         rules(drawdown=drawdown),
@@ -157,7 +152,7 @@ def test_liquidation_level_by_hand(
     )
 
 
-def test_no_floor_gives_no_level() -> None:
+def test_no_floor_gives_no_level():
     for side in (1, -1):
         position = Position.flat().replace(quantity=i32(side), entry=i32(101))
         assert (
@@ -173,9 +168,7 @@ def test_no_floor_gives_no_level() -> None:
     st.integers(1, 3_000_000),
     st.sampled_from([1, -1]),
 )
-def test_the_level_is_the_first_price_at_or_below_the_floor(
-    quantity: int, balance: int, drawdown: int, side: int
-) -> None:
+def test_the_level_is_the_first_price_at_or_below_the_floor(quantity, balance, drawdown, side):
     """At the level equity net of the exit commission is at or below the floor; one tick nearer it
     is above.
     """
@@ -186,7 +179,7 @@ def test_the_level_is_the_first_price_at_or_below_the_floor(
         )
     )
 
-    def net(price: int) -> int:
+    def net(price):
         return balance + (price - 20_000) * side * quantity * TICK_MILLS - quantity * COMMISSION
 
     assert net(level) <= -drawdown < net(level + side)
@@ -209,7 +202,7 @@ MARKET = worlds.walk_market(0, sessions=3)
         (50, 100, True, False),
     ],
 )
-def test_who_may_open(left: int, tr_sum: int, locked: bool, allowed: bool) -> None:
+def test_who_may_open(left, tr_sum, locked, allowed):
     count = len(MARKET.close)
     market = MARKET.replace(
         bars_to_flat=jnp.full(count, left, jnp.int32), tr_sum=jnp.full(count, tr_sum, jnp.int32)
@@ -223,7 +216,7 @@ def test_who_may_open(left: int, tr_sum: int, locked: bool, allowed: bool) -> No
     assert mask.tolist() == [True, allowed, allowed, False, False, False, False]
 
 
-def test_open_profit_never_reaches_a_target() -> None:
+def test_open_profit_never_reaches_a_target():
     limits = rules(target=1_000_000, min_days=2)
     rich = account(balance=1_000_000, equity=1_000_000, days=2)
     held = Position.flat().replace(quantity=i32(1))
@@ -242,7 +235,7 @@ def test_open_profit_never_reaches_a_target() -> None:
     ("trailing", "live", "next_day"),
     [(Trailing.INTRADAY, 12, 12), (Trailing.END_OF_DAY, 9, 11), (Trailing.STATIC, 9, 9)],
 )
-def test_who_raises_the_high_water_mark(trailing: Trailing, live: int, next_day: int) -> None:
+def test_who_raises_the_high_water_mark(trailing, live, next_day):
     """From 9: a live mark of 12 in the session, then its closing equity of 11."""
     limits = rules(drawdown=100, trailing=trailing)
     old = account(balance=11, equity=11, high_water=9)
@@ -257,7 +250,7 @@ def test_who_raises_the_high_water_mark(trailing: Trailing, live: int, next_day:
     assert int(account_rules.open_session(low, limits).high_water) == 9
 
 
-def test_a_new_session_resets_the_daily_rules_and_nothing_else() -> None:
+def test_a_new_session_resets_the_daily_rules_and_nothing_else():
     old = account(
         balance=5, equity=7, high_water=9, session_equity=1, locked=True, days=3, traded=True
     )
@@ -271,7 +264,7 @@ def test_a_new_session_resets_the_daily_rules_and_nothing_else() -> None:
 # ---- the daily loss along a session
 
 
-def falling_bars() -> worlds.Bars:
+def falling_bars():
     """Two sessions of 40 bars, each bar two ticks below the last."""
     return worlds.bars_of(
         [(1_000 - 2 * i, 1_000 - 2 * i, 998 - 2 * i, 998 - 2 * i) for i in range(80)]
@@ -281,7 +274,7 @@ def falling_bars() -> worlds.Bars:
 BUY = Order(*map(i32, (1, 0, 0, KEEP_STOP, -1)))
 
 
-def daily_params(**limits: Any) -> Any:
+def daily_params(**limits):
     sessions = [worlds.Session(0, 40, 2, 36), worlds.Session(40, 80, 42, 76)]
     market = worlds.make_market(falling_bars(), sessions, tr_sum=28)
     return make_params(
@@ -292,7 +285,7 @@ def daily_params(**limits: Any) -> Any:
     )
 
 
-def test_a_daily_loss_locks_until_the_next_session() -> None:
+def test_a_daily_loss_locks_until_the_next_session():
     """Daily loss $100 = 8 ticks: bought at 994, liquidated at 986, no entry until the second
     session opens.
     """
@@ -315,7 +308,7 @@ def test_a_daily_loss_locks_until_the_next_session() -> None:
     assert env.mask(opened, params).tolist()[:3] == [True, True, True]
 
 
-def test_a_daily_loss_that_fails_ends_the_account() -> None:
+def test_a_daily_loss_that_fails_ends_the_account():
     env, params = TradingEnv(EnvConfig()), daily_params(daily_loss=100_000, fail_on_daily_loss=True)
     state = env.reset_at(params, 0, 2)
     for action, end in [(1, EndReason.NONE), *[(0, EndReason.NONE)] * 2, (0, EndReason.DAILY_LOSS)]:
@@ -327,7 +320,7 @@ def test_a_daily_loss_that_fails_ends_the_account() -> None:
 # ---- presets
 
 
-def test_presets_resolve_to_mills() -> None:
+def test_presets_resolve_to_mills():
     params = account_params(resolve_account(AccountConfig()), micro=False)
     assert [
         int(x)
@@ -364,9 +357,7 @@ def test_presets_resolve_to_mills() -> None:
         ),  # nothing to trail: the mark is live equity
     ],
 )
-def test_trailing_by_preset_and_key(
-    preset: str, changes: dict[str, Any], trailing: Trailing
-) -> None:
+def test_trailing_by_preset_and_key(preset, changes, trailing):
     resolved = resolve_account(AccountConfig(preset=preset, **changes))
     assert int(account_params(resolved, micro=False).trailing) == trailing
 
@@ -383,9 +374,7 @@ def test_trailing_by_preset_and_key(
         ("300k", 20_000, 7_500, 35, 307_600),
     ],
 )
-def test_sizes_against_the_published_table(
-    size: str, target: float, drawdown: float, contracts: int, safety: float
-) -> None:
+def test_sizes_against_the_published_table(size, target, drawdown, contracts, safety):
     """Figures typed again from the references; the safety-net balance is start + drawdown + $100
     throughout.
     """
@@ -403,7 +392,7 @@ def test_sizes_against_the_published_table(
         assert preset.start_balance + drawdown + 100 == safety
 
 
-def test_off_switches_a_limit_off() -> None:
+def test_off_switches_a_limit_off():
     preset = resolve_account(AccountConfig(drawdown="off", profit_target=100.5))
     assert (preset.drawdown, preset.profit_target, preset.freeze) == (None, 100.5, "never")
     assert int(account_params(preset, micro=False).target) == 100_500
@@ -422,7 +411,7 @@ def test_off_switches_a_limit_off() -> None:
         ),
     ],
 )
-def test_accounts_that_cannot_be(values: dict[str, Any], text: str) -> None:
+def test_accounts_that_cannot_be(values, text):
     with pytest.raises(ConfigError, match=text):
         resolve_account(AccountConfig(**values))
 
@@ -485,9 +474,7 @@ CONTRADICTIONS = [
 
 
 @pytest.mark.parametrize(("values", "texts"), CONTRADICTIONS)
-def test_rules_that_contradict_each_other_are_refused_all_at_once(
-    values: dict[str, Any], texts: list[str]
-) -> None:
+def test_rules_that_contradict_each_other_are_refused_all_at_once(values, texts):
     """A run of an earlier version may hold them, and is still read."""
     with pytest.raises(ConfigError) as caught:
         check_account(AccountConfig(**values))
@@ -499,7 +486,7 @@ def test_rules_that_contradict_each_other_are_refused_all_at_once(
 
 
 @pytest.mark.parametrize("name", list(PRESETS))
-def test_no_preset_contradicts_itself(name: str) -> None:
+def test_no_preset_contradicts_itself(name):
     assert check_account(AccountConfig(preset=name)) == resolve_account(AccountConfig(preset=name))
     for changes in (
         {"min_days": 0},
@@ -512,7 +499,7 @@ def test_no_preset_contradicts_itself(name: str) -> None:
 
 
 @pytest.mark.parametrize(("micro", "most"), [(False, 10), (True, 100)])
-def test_an_order_must_fit_the_cap(micro: bool, most: int) -> None:
+def test_an_order_must_fit_the_cap(micro, most):
     preset = resolve_account(AccountConfig())
     check_quantity(most, preset, "apex_like_50k_2025", "ES", micro)
     with pytest.raises(
@@ -524,7 +511,7 @@ def test_an_order_must_fit_the_cap(micro: bool, most: int) -> None:
 @pytest.mark.parametrize(
     ("dollars", "text"), [(2.0801, "whole number of mills"), (1_073_742.0, "must stay below")]
 )
-def test_money_that_mills_cannot_hold(dollars: float, text: str) -> None:
+def test_money_that_mills_cannot_hold(dollars, text):
     with pytest.raises(ConfigError, match=text):
         whole_mills(dollars, "costs.commission")
     assert whole_mills(2.08, "costs.commission") == 2_080
@@ -532,7 +519,7 @@ def test_money_that_mills_cannot_hold(dollars: float, text: str) -> None:
 
 
 @pytest.mark.parametrize("name", list(PRESETS))
-def test_every_preset_has_a_floor_below_its_start(name: str) -> None:
+def test_every_preset_has_a_floor_below_its_start(name):
     params = account_params(resolve_account(AccountConfig(preset=name)), micro=False)
     fresh = Account.new()
     assert int(account_rules.highest_floor(fresh, params)) < 0

@@ -4,8 +4,6 @@ chi-square.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -28,7 +26,7 @@ ENVS, EPISODES = 512, 64
 SMALLEST = 1e-4  # of a p-value; the draws are fixed, so the tests cannot fail by chance later
 
 
-def sessions(several: bool = True) -> SessionSet:
+def sessions(several=True):
     return SessionSet(
         jnp.arange(TOTAL, dtype=jnp.int32),
         jnp.int32(TOTAL),
@@ -36,37 +34,35 @@ def sessions(several: bool = True) -> SessionSet:
     )
 
 
-def slots(
-    sampler: Callable, weights: jax.Array | None = None, split: SessionSet | None = None
-) -> np.ndarray:
+def slots(sampler, weights=None, split=None):
     """int[ENVS, EPISODES]: the slots of the first episodes of some environments."""
     split = sessions() if split is None else split
     seeds = jax.random.bits(jax.random.key(0), (ENVS,))
 
-    def one(seed: jax.Array, episode: jax.Array) -> jax.Array:
+    def one(seed, episode):
         return sampler(weights, seed, episode, split)
 
     grid = jax.jit(jax.vmap(jax.vmap(one, (None, 0)), (0, None)))
     return np.asarray(grid(seeds, jnp.arange(EPISODES, dtype=jnp.int32)))
 
 
-def symbols_of(found: np.ndarray) -> np.ndarray:
+def symbols_of(found):
     return np.searchsorted(OFFSETS, found, side="right") - 1
 
 
-def p_value(found: np.ndarray, shares: np.ndarray) -> float:
+def p_value(found, shares):
     counts = np.bincount(found.reshape(-1), minlength=len(shares))
     return stats.chisquare(counts, shares / shares.sum() * counts.sum()).pvalue
 
 
-def test_uniform_draws_every_session_equally_often_with_the_words_of_before() -> None:
+def test_uniform_draws_every_session_equally_often_with_the_words_of_before():
     found = slots(uniform)
     assert p_value(found, np.ones(TOTAL)) > SMALLEST
     seed, episode = jax.random.bits(jax.random.key(0), (ENVS,))[7], jnp.int32(5)
     assert found[7, 5] == int(below(draw(seed, episode, 1), jnp.int32(TOTAL)))
 
 
-def test_balanced_draws_every_symbol_and_every_session_of_it_equally_often() -> None:
+def test_balanced_draws_every_symbol_and_every_session_of_it_equally_often():
     found = slots(balanced)
     assert p_value(symbols_of(found), np.ones(4)) > SMALLEST
     for number, count in enumerate(COUNTS[:3]):
@@ -75,7 +71,7 @@ def test_balanced_draws_every_symbol_and_every_session_of_it_equally_often() -> 
     assert set(found.reshape(-1)) == set(range(TOTAL))  # every session is drawn
 
 
-def test_round_robin_takes_the_symbols_in_turn_from_a_start_of_each_environment() -> None:
+def test_round_robin_takes_the_symbols_in_turn_from_a_start_of_each_environment():
     found = symbols_of(slots(round_robin))
     assert (np.diff(found, axis=1) % 4 == 1).all()
     assert p_value(found[:, 0], np.ones(4)) > SMALLEST
@@ -88,7 +84,7 @@ def test_round_robin_takes_the_symbols_in_turn_from_a_start_of_each_environment(
 @pytest.mark.parametrize(
     "weights", [(1, 1, 1, 1), (8, 4, 2, 1), (0, 3, 0, 1), (1, 0, 0, 0), (2, 5, 1, 0)]
 )
-def test_prioritised_draws_symbols_by_their_weights(weights: tuple[int, ...]) -> None:
+def test_prioritised_draws_symbols_by_their_weights(weights):
     found = symbols_of(slots(prioritised, jnp.float32(weights)))
     wanted = np.array(weights, float)
     assert not np.isin(found, np.flatnonzero(wanted == 0)).any()
@@ -98,18 +94,18 @@ def test_prioritised_draws_symbols_by_their_weights(weights: tuple[int, ...]) ->
         assert p_value(places[found], wanted[drawn]) > SMALLEST
 
 
-def test_prioritised_without_weights_is_balanced() -> None:
+def test_prioritised_without_weights_is_balanced():
     np.testing.assert_array_equal(slots(prioritised), slots(balanced))
 
 
 @pytest.mark.parametrize("sampler", [balanced, round_robin, prioritised])
-def test_with_one_symbol_every_sampler_is_uniform(sampler: Callable) -> None:
+def test_with_one_symbol_every_sampler_is_uniform(sampler):
     np.testing.assert_array_equal(
         slots(sampler, split=sessions(False)), slots(uniform, split=sessions(False))
     )
 
 
-def test_with_one_symbol_no_sampler_adds_an_operation() -> None:
+def test_with_one_symbol_no_sampler_adds_an_operation():
     """The text of a step is the same, whatever the sampler."""
     params = world(synthetic(("NQ",))).params
     texts = {
@@ -121,7 +117,7 @@ def test_with_one_symbol_no_sampler_adds_an_operation() -> None:
     assert len(texts) == 1
 
 
-def test_episodes_start_in_the_session_that_the_sampler_draws() -> None:
+def test_episodes_start_in_the_session_that_the_sampler_draws():
     """Two environments of one set: rows, sessions and symbols agree, in the order of a round."""
     both = world(synthetic(("NQ", "USDJPY")))
     params = both.params
@@ -135,7 +131,7 @@ def test_episodes_start_in_the_session_that_the_sampler_draws() -> None:
     assert ((rows >= np.asarray(table.first)[ids]) & (rows <= np.asarray(table.last)[ids])).all()
 
 
-def test_a_sampler_of_ones_own_is_chosen_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sampler_of_ones_own_is_chosen_by_name(monkeypatch):
     monkeypatch.setattr(SAMPLERS, "_added", {})
 
     @register_sampler
@@ -151,7 +147,7 @@ def test_a_sampler_of_ones_own_is_chosen_by_name(monkeypatch: pytest.MonkeyPatch
         SAMPLERS.register("uniform", always_the_last)
 
 
-def test_a_result_of_another_type_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_of_another_type_is_named(monkeypatch):
     monkeypatch.setattr(
         SAMPLERS, "_added", {"halves": lambda weights, seed, episode, sessions: jnp.float32(0.5)}
     )
@@ -165,6 +161,6 @@ def test_a_result_of_another_type_is_named(monkeypatch: pytest.MonkeyPatch) -> N
         )
 
 
-def test_a_mistyped_sampler_has_a_suggestion() -> None:
+def test_a_mistyped_sampler_has_a_suggestion():
     with pytest.raises(ConfigError, match=r"'ballanced' .*'balanced'"):
         make_config({"sampler": {"kind": "ballanced"}})

@@ -5,7 +5,6 @@ alone.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -30,7 +29,7 @@ from jaxtrade.env.shared.impact import (
     under,
     with_impact,
 )
-from jaxtrade.env.state import NO_LEVEL, EndReason, EnvParams, EnvState, Position
+from jaxtrade.env.state import NO_LEVEL, EndReason, EnvState, Position
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import AGENTS
 from tests import compiling
@@ -44,12 +43,12 @@ STRICT = worlds.rules(drawdown=700_000, daily_loss=500_000, target=600_000, fail
 WORLD_FIELDS = ("row", "slot", "sessions_left", "seed", "episode")
 
 
-def impact(kappa: int, eta: int, decay: int) -> ImpactParams:
+def impact(kappa, eta, decay):
     return ImpactParams(i32(kappa), i32(decay), jnp.asarray(table_of(eta, 2 * 2 * A)))
 
 
 @functools.cache
-def parameters(strict: bool = True) -> EnvParams:
+def parameters(strict=True):
     """A random walk without impact. strict: accounts often end inside a session."""
     market = worlds.walk_market(3, sessions=6, length=110, step=8)
     return worlds.make_params(
@@ -65,9 +64,7 @@ class Seen(NamedTuple):
     outcome: Any
 
 
-def act(
-    env: TradingEnv, params: EnvParams, state: EnvState, uniform: jax.Array
-) -> tuple[EnvState, Seen]:
+def act(env, params, state, uniform):
     """One step of an agent in all its worlds; state [E], uniform float32[E]."""
     action = jax.vmap(worlds.pick)(jax.vmap(env.mask, (0, None))(state, params), uniform)
     following, _, outcome = jax.vmap(env.step, (None, 0, 0, None))(
@@ -76,24 +73,24 @@ def act(
     return following, Seen(state, action, outcome)
 
 
-def together(params: EnvParams, state: EnvState, uniform: jax.Array) -> tuple[EnvState, Seen]:
+def together(params, state, uniform):
     """One step of all agents, in the same worlds; state [A, E], uniform [A, E]."""
     return jax.vmap(functools.partial(act, ENV, params), axis_name=AGENTS)(state, uniform)
 
 
-def apart(params: EnvParams, state: EnvState, uniform: jax.Array) -> tuple[EnvState, Seen]:
+def apart(params, state, uniform):
     """The same, each agent alone in worlds of its own."""
     lone = jax.vmap(jax.vmap(functools.partial(act, ENV, params), axis_name=AGENTS))
     done = lone(*jax.tree.map(lambda x: x[:, None], (state, uniform)))
     return jax.tree.map(lambda x: x[:, 0], done)
 
 
-def historical(params: EnvParams, state: EnvState, uniform: jax.Array) -> tuple[EnvState, Seen]:
+def historical(params, state, uniform):
     """The same in `TradingEnv`, which knows no other agents."""
     return jax.vmap(functools.partial(act, TradingEnv(CONFIG), params))(state, uniform)
 
 
-def _play(step: Callable[..., Any], params: EnvParams, state: EnvState, uniform: jax.Array) -> Seen:
+def _play(step, params, state, uniform):
     return jax.lax.scan(lambda state, now: step(params, state, now), state, uniform)[1]
 
 
@@ -101,21 +98,21 @@ play = jax.jit(_play, static_argnums=0, compiler_options=compiling.fast())
 
 
 @jax.jit
-def begin(params: EnvParams, keys: jax.Array) -> EnvState:
+def begin(params, keys):
     """States [A, E] of agents with these keys."""
 
-    def one(key: jax.Array) -> EnvState:
+    def one(key):
         return jax.vmap(ENV.reset, (0, None))(jax.random.split(key, E), params)[0]
 
     return jax.vmap(one, axis_name=AGENTS)(keys)
 
 
-def keys_and_uniform(seed: int) -> tuple[jax.Array, jax.Array]:
+def keys_and_uniform(seed):
     key, drawn = jax.random.split(jax.random.key(seed))
     return jax.random.split(key, A), jax.random.uniform(drawn, (T, A, E))
 
 
-def played(kappa: int, eta: int, decay: int, seed: int = 0) -> Seen:
+def played(kappa, eta, decay, seed=0):
     """Random legal actions, as numpy arrays."""
     params = parameters().replace(impact=impact(kappa, eta, decay))
     keys, uniform = keys_and_uniform(seed)
@@ -128,7 +125,7 @@ run = functools.cache(played)
 # --- money ------------------------------------------------------------------------------------------------------------
 
 
-def assert_conserved(seen: Seen) -> None:
+def assert_conserved(seen):
     """Every agent's change of equity, as its account books it, plus commissions, is what the market
     maker lost.
     """
@@ -151,7 +148,7 @@ def assert_conserved(seen: Seen) -> None:
     decay=st.integers(0, 1000),
     seed=st.integers(0, 1000),
 )
-def test_money_is_conserved_in_every_step(kappa: int, eta: int, decay: int, seed: int) -> None:
+def test_money_is_conserved_in_every_step(kappa, eta, decay, seed):
     seen = played(kappa, eta, decay, seed)
     assert_conserved(seen)
     moved = bool(seen.outcome.info.event.offset.any())
@@ -164,7 +161,7 @@ def test_money_is_conserved_in_every_step(kappa: int, eta: int, decay: int, seed
 
 
 @pytest.mark.slow
-def test_permuted_agents_give_permuted_results_bit_for_bit() -> None:
+def test_permuted_agents_give_permuted_results_bit_for_bit():
     params = parameters().replace(impact=impact(700, 900, 930))
     keys, uniform = keys_and_uniform(0)
     order = np.array([3, 0, 4, 1, 2])
@@ -175,7 +172,7 @@ def test_permuted_agents_give_permuted_results_bit_for_bit() -> None:
     )
 
 
-def test_a_world_is_the_same_for_all_its_agents_and_differs_from_the_others() -> None:
+def test_a_world_is_the_same_for_all_its_agents_and_differs_from_the_others():
     state = run(700, 900, 930).state
     for name in WORLD_FIELDS:
         value = getattr(state, name)
@@ -186,7 +183,7 @@ def test_a_world_is_the_same_for_all_its_agents_and_differs_from_the_others() ->
     assert len(np.unique(state.slot)) == 6
 
 
-def test_an_account_that_ends_is_followed_by_a_new_one_at_the_same_bar() -> None:
+def test_an_account_that_ends_is_followed_by_a_new_one_at_the_same_bar():
     """The world goes on for the others; every account is new where the world is over."""
     seen, params = run(700, 900, 930), parameters()
     state, end = seen.state, seen.outcome.info.end[:-1]
@@ -215,7 +212,7 @@ def test_an_account_that_ends_is_followed_by_a_new_one_at_the_same_bar() -> None
 
 
 @pytest.mark.slow
-def test_without_impact_agents_are_alone_bit_for_bit() -> None:
+def test_without_impact_agents_are_alone_bit_for_bit():
     """The same seeds of worlds, the same actions; accounts end and are renewed in both."""
     params = parameters()
     keys, uniform = keys_and_uniform(0)
@@ -227,7 +224,7 @@ def test_without_impact_agents_are_alone_bit_for_bit() -> None:
 
 
 @pytest.mark.slow
-def test_without_impact_the_market_is_the_historical_one_bit_for_bit() -> None:
+def test_without_impact_the_market_is_the_historical_one_bit_for_bit():
     """Accounts without limits end with their session, so `TradingEnv` draws the same sessions
     too.
     """
@@ -241,10 +238,10 @@ def test_without_impact_the_market_is_the_historical_one_bit_for_bit() -> None:
     )
 
 
-def _without_crowd(seen: Seen) -> Seen:
+def _without_crowd(seen):
     """The step without what only a shared market has."""
 
-    def plain(part: Any, names: tuple[str, ...], kind: type) -> Any:
+    def plain(part, names, kind):
         return kind(**{name: value for name, value in vars(part).items() if name not in names})
 
     info = seen.outcome.info
@@ -259,7 +256,7 @@ def _without_crowd(seen: Seen) -> Seen:
 # --- by hand ----------------------------------------------------------------------------------------------------------
 
 
-def test_two_buyers_and_a_seller_by_hand() -> None:
+def test_two_buyers_and_a_seller_by_hand():
     """On bars that stand still at 20,000, so that only the agents move the price. Slippage is one
     tick.
 
@@ -325,9 +322,7 @@ def test_two_buyers_and_a_seller_by_hand() -> None:
     st.integers(-16, 16),
     st.integers(1, 40),
 )
-def test_no_round_trip_gains_from_its_own_impact(
-    kappa: int, eta: int, decay: int, net: int, bars: int
-) -> None:
+def test_no_round_trip_gains_from_its_own_impact(kappa, eta, decay, net, bars):
     """All agents enter at one open and leave at another: on still bars neither the mark nor the
     exit is a gain.
     """
@@ -345,7 +340,7 @@ def test_no_round_trip_gains_from_its_own_impact(
 # --- integers ---------------------------------------------------------------------------------------------------------
 
 
-def test_offsets_are_rounded_once_and_return_to_zero() -> None:
+def test_offsets_are_rounded_once_and_return_to_zero():
     assert [int(in_ticks(i32(x))) for x in (0, 499, 500, 1499, 1500, -499, -500, -1500)] == [
         0,
         0,
@@ -374,7 +369,7 @@ def test_offsets_are_rounded_once_and_return_to_zero() -> None:
     assert int(next_offset(World(i32(-1_001), i32(3), i32(0)), impact(600, 0, 500))) == -500 + 1800
 
 
-def test_levels_that_do_not_exist_stay_where_they_are() -> None:
+def test_levels_that_do_not_exist_stay_where_they_are():
     held = Position(i32(-2), i32(100), i32(NO_LEVEL), i32(90), i32(0), i32(0), i32(7))
     assert [int(x) for x in jax.tree.leaves(under(held, i32(3)))] == [-2, 97, NO_LEVEL, 87, 0, 0, 7]
     flat = Position.flat()
@@ -384,7 +379,7 @@ def test_levels_that_do_not_exist_stay_where_they_are() -> None:
 # --- refused ----------------------------------------------------------------------------------------------------------
 
 
-def test_what_a_shared_market_cannot_be() -> None:
+def test_what_a_shared_market_cannot_be():
     shared = load_config("quickstart", ["shared.on=true", "train.num_seeds=2"])
     rated = parameters().replace(market=worlds.with_rates(parameters().market))
     with pytest.raises(ConfigError, match=r"shared\.on=true: .*ES"):
@@ -396,7 +391,7 @@ def test_what_a_shared_market_cannot_be() -> None:
         ENV.reset(jax.random.key(0), parameters())
 
 
-def test_a_state_holds_its_world() -> None:
+def test_a_state_holds_its_world():
     state = ENV.reset_at(parameters(), 0, 40, seed=3, episode=2)
     assert isinstance(state, SharedState)
     assert (int(state.seed), int(state.episode), jax.tree.leaves(state.world)) == (3, 2, [0, 0, 0])

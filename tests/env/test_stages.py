@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from jaxtrade.config import StageConfig
 from jaxtrade.env.stages import describe, make_stages, ramp, share_of
-from jaxtrade.env.state import EnvParams
 from tests.env.worlds import contract, leaves_differ, make_params, walk_market
 from tests.messages import missing
 
@@ -25,9 +24,7 @@ BOTH = StageConfig(
 PARAMS = make_params(walk_market(0, sessions=2), costs=contract(commission=2_080))
 
 
-def at(
-    config: StageConfig, fraction: float, params: EnvParams = PARAMS
-) -> tuple[EnvParams, dict[str, jax.Array]]:
+def at(config, fraction, params=PARAMS):
     stage = make_stages(config)
     assert stage is not None
     return stage(params, jnp.float32(fraction))
@@ -43,9 +40,7 @@ def at(
         (1.0, 1.0, 2_080),
     ],
 )
-def test_commission_rises_in_a_line_and_is_whole_from_there_on(
-    fraction: float, share: float, mills: int
-) -> None:
+def test_commission_rises_in_a_line_and_is_whole_from_there_on(fraction, share, mills):
     staged, reported = at(COMMISSION, fraction)
     assert reported.keys() == {"commission_share"}
     assert float(reported["commission_share"]) == pytest.approx(share, abs=1e-7)
@@ -60,7 +55,7 @@ def test_commission_rises_in_a_line_and_is_whole_from_there_on(
     ("fraction", "probability"),
     [(0.0, 0.7), (0.2, 0.55), (0.4, 0.4), (0.8, 0.1), (0.9, 0.1), (1.0, 0.1)],
 )
-def test_forced_starts_fade_in_a_line_to_their_end(fraction: float, probability: float) -> None:
+def test_forced_starts_fade_in_a_line_to_their_end(fraction, probability):
     staged, reported = at(FORCED, fraction)
     assert reported.keys() == {"forced_start"}
     assert float(reported["forced_start"]) == pytest.approx(probability, abs=1e-7)
@@ -69,7 +64,7 @@ def test_forced_starts_fade_in_a_line_to_their_end(fraction: float, probability:
     assert leaves_differ(staged.replace(forced_start=None), PARAMS) == []
 
 
-def test_both_at_once_and_none() -> None:
+def test_both_at_once_and_none():
     staged, reported = at(BOTH, 0.0)
     assert reported.keys() == {"commission_share", "forced_start"}
     assert (int(staged.contract.commission), float(staged.forced_start)) == (
@@ -83,11 +78,11 @@ def test_both_at_once_and_none() -> None:
 @pytest.mark.parametrize(
     ("commission", "half"), [(0, 0), (1, 0), (3, 2), (5, 2), (7, 4), (2_080, 1_040)]
 )
-def test_half_a_mill_goes_to_the_even_one(commission: int, half: int) -> None:
+def test_half_a_mill_goes_to_the_even_one(commission, half):
     assert int(share_of(jnp.int32(commission), jnp.float32(0.5))) == half
 
 
-def test_the_whole_of_a_commission_that_no_float_holds() -> None:
+def test_the_whole_of_a_commission_that_no_float_holds():
     assert int(share_of(jnp.int32(2**24 + 1), jnp.float32(1))) == 2**24 + 1
 
 
@@ -97,9 +92,7 @@ SHARE = st.floats(0, 1, width=32, allow_subnormal=False)
 
 @settings(deadline=None)
 @given(start=SHARE, end=SHARE, until=st.floats(2**-10, 1, width=32))
-def test_a_ramp_stays_between_its_ends_and_never_turns(
-    start: float, end: float, until: float
-) -> None:
+def test_a_ramp_stays_between_its_ends_and_never_turns(start, end, until):
     fractions = np.sort(np.append(np.linspace(0, 1, 41, dtype=np.float32), np.float32(until)))
     values = np.asarray(RAMP(start, end, until, fractions))
     assert values.dtype == np.float32
@@ -113,13 +106,13 @@ def test_a_ramp_stays_between_its_ends_and_never_turns(
 
 @settings(deadline=None)
 @given(commission=st.integers(0, 2**20), share=SHARE)
-def test_a_share_of_a_commission_is_within_half_a_mill(commission: int, share: float) -> None:
+def test_a_share_of_a_commission_is_within_half_a_mill(commission, share):
     part = int(SHARE_OF(np.int32(commission), np.float32(share)))
     assert 0 <= part <= commission
     assert abs(part - share * commission) <= 0.5 + 2**-23 * commission
 
 
-def test_a_run_says_which_stages_are_on() -> None:
+def test_a_run_says_which_stages_are_on():
     assert list(describe(StageConfig())) == []
     commission, forced = describe(BOTH)
     assert not missing(commission, "10 %", "50 %")

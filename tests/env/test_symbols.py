@@ -9,24 +9,24 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtrade.config import RunConfig, make_config
+from jaxtrade.config import make_config
 from jaxtrade.data.members import member_configs
 from jaxtrade.env import rules
 from jaxtrade.env.params import params_of_symbol
 from jaxtrade.env.state import EndReason
 from tests.env import worlds
-from tests.env.sets import World, starts, synthetic, walk_symbols, walks, world
+from tests.env.sets import starts, synthetic, walk_symbols, walks, world
 
 STARTS, STEPS = 3, 120
 EPISODE = {"episode": {"sessions": 2}, "account": {"drawdown": "off", "profit_target": "off"}}
 
 
-def both(config: RunConfig) -> tuple[World, list[World]]:
+def both(config):
     """The set, and each of its symbols alone."""
     return world(config), [world(each) for each in member_configs(config)]
 
 
-def same_alone(together: World, alone: list[World], seed: int) -> None:
+def same_alone(together, alone, seed):
     """Assert that the same actions from the same bars leave the same states, observations and
     outcomes.
     """
@@ -45,17 +45,17 @@ def same_alone(together: World, alone: list[World], seed: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def two() -> tuple[World, list[World]]:
+def two():
     return both(synthetic(("NQ", "USDJPY"), **EPISODE))
 
 
 @pytest.mark.slow
-def test_each_of_two_symbols_trades_as_alone(two) -> None:
+def test_each_of_two_symbols_trades_as_alone(two):
     """NQ pays dollars and USDJPY yen, so NQ's money goes through the conversion of the set."""
     same_alone(*two, seed=0)
 
 
-def test_one_symbol_has_the_program_of_its_market_alone() -> None:
+def test_one_symbol_has_the_program_of_its_market_alone():
     """The text of the whole step, and the parameters' bits."""
     alone = make_config(
         {
@@ -79,7 +79,7 @@ def test_one_symbol_has_the_program_of_its_market_alone() -> None:
     )
 
 
-def _step_text(world: World) -> str:
+def _step_text(world):
     state, _ = jax.eval_shape(world.env.reset, jax.random.key(0), world.params)
     return (
         jax.jit(world.env.step)
@@ -89,7 +89,7 @@ def _step_text(world: World) -> str:
 
 
 @pytest.mark.slow
-def test_other_symbols_cannot_be_seen(two) -> None:
+def test_other_symbols_cannot_be_seen(two):
     """The rows of USDJPY are overwritten, and NQ's walks keep their bits; and the other way
     round.
     """
@@ -121,7 +121,7 @@ def test_other_symbols_cannot_be_seen(two) -> None:
         assert np.isnan(np.asarray(other.observation)).any()
 
 
-def test_a_whole_window_of_its_own_bars_precedes_every_decision(two) -> None:
+def test_a_whole_window_of_its_own_bars_precedes_every_decision(two):
     together, _ = two
     table, market = together.params.market.sessions, together.params.market
     first = np.asarray(table.first)
@@ -134,7 +134,7 @@ def test_a_whole_window_of_its_own_bars_precedes_every_decision(two) -> None:
 
 
 @pytest.mark.slow
-def test_no_walk_of_a_set_compiles_again(two) -> None:
+def test_no_walk_of_a_set_compiles_again(two):
     """Other actions, starts and symbols are data."""
     together, _ = two
     uniforms = np.random.default_rng(6).random((2, STARTS, STEPS))
@@ -153,7 +153,7 @@ def test_no_walk_of_a_set_compiles_again(two) -> None:
 
 
 @pytest.mark.slow
-def test_the_contract_of_a_bar_is_that_of_its_symbol(two) -> None:
+def test_the_contract_of_a_bar_is_that_of_its_symbol(two):
     together, alone = two
     assert together.params.contract.commission.shape == (2,)
     for number, own in enumerate(alone):
@@ -171,7 +171,7 @@ def test_the_contract_of_a_bar_is_that_of_its_symbol(two) -> None:
         assert int(scalar.account.max_contracts) == int(found.cap)
 
 
-def test_each_symbol_has_its_own_cap_on_contracts() -> None:
+def test_each_symbol_has_its_own_cap_on_contracts():
     """Ten micros count as one mini: the account's 10 contracts are 100 MES."""
     params = world(synthetic(("ES", "MES"))).params
     assert params.contract.cap is not None
@@ -180,7 +180,7 @@ def test_each_symbol_has_its_own_cap_on_contracts() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, rules.COMPARED, rules.COMPARED + 1, 127])
-def test_an_entry_is_found_by_comparison_or_look_up(count: int) -> None:
+def test_an_entry_is_found_by_comparison_or_look_up(count):
     table = jnp.arange(count, dtype=jnp.int32) * 7 - 3
     found = jax.vmap(lambda number: rules.entry_of(table, number))(
         jnp.arange(count, dtype=jnp.int32)

@@ -6,7 +6,6 @@ check.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +15,6 @@ import numpy as np
 from jaxtrade.config import EnvConfig
 from jaxtrade.data.features.schema import CONTEXT_FEATURES, FIXED_COLUMNS, table_columns
 from jaxtrade.data.features.view import host_view
-from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import (
     OFF,
     AccountParams,
@@ -25,9 +23,9 @@ from jaxtrade.env.state import (
     EnvParams,
     Trailing,
 )
-from jaxtrade.types import MarketData, MarketView, Quotes, SessionSet, SessionTable, TickValue
+from jaxtrade.types import MarketData, Quotes, SessionSet, SessionTable, TickValue
 from tests import compiling
-from tests.paths import Inside, path_arrays, random_paths
+from tests.paths import path_arrays, random_paths
 from tests.quotes import random_ask
 
 FEATURES = EnvConfig().features
@@ -35,7 +33,7 @@ TICK_MILLS = 12_500  # ES: $12.50 a tick
 COMMISSION = 2_080
 
 
-def i32(x: Any) -> jax.Array:
+def i32(x):
     return jnp.asarray(x, jnp.int32)
 
 
@@ -56,9 +54,7 @@ class Session(NamedTuple):
     complete: bool = True
 
 
-def random_bars(
-    seed: int, count: int, step: int = 6, wick: int = 5, gap: int = 2, price: int = 20_000
-) -> Bars:
+def random_bars(seed, count, step=6, wick=5, gap=2, price=20_000):
     """A walk of up to +-step ticks a bar, with wicks and small gaps between a close and the next
     open.
     """
@@ -70,7 +66,7 @@ def random_bars(
     return Bars(open_, high, low, close)
 
 
-def bars_of(rows: Sequence[tuple[int, int, int, int]]) -> Bars:
+def bars_of(rows):
     """Bars from (open, high, low, close) tuples; high and low are checked."""
     bars = Bars(*np.asarray(rows, np.int64).T)
     assert (bars.high >= np.maximum(bars.open, bars.close)).all()
@@ -78,7 +74,7 @@ def bars_of(rows: Sequence[tuple[int, int, int, int]]) -> Bars:
     return bars
 
 
-def mirror(bars: Bars, around: int = 20_000) -> Bars:
+def mirror(bars, around=20_000):
     """The same bars upside down."""
     return Bars(
         2 * around - bars.open,
@@ -88,14 +84,14 @@ def mirror(bars: Bars, around: int = 20_000) -> Bars:
     )
 
 
-def replace_after(bars: Bars, row: int, other: Bars) -> Bars:
+def replace_after(bars, row, other):
     """`bars` up to and with `row`, then `other`."""
     return Bars(
         *(np.concatenate([a[: row + 1], b[row + 1 :]]) for a, b in zip(bars, other, strict=True))
     )
 
 
-def true_range_sums(bars: Bars) -> np.ndarray:
+def true_range_sums(bars):
     """Sum of the last 14 true ranges, -1 until there are 14 (the first bar has none)."""
     sums = np.full(len(bars.close), -1)
     ranges = [0] + [
@@ -107,7 +103,7 @@ def true_range_sums(bars: Bars) -> np.ndarray:
     return sums
 
 
-def make_table(bars: Bars, sums: np.ndarray, to_flat: np.ndarray, seed: int = 7) -> np.ndarray:
+def make_table(bars, sums, to_flat, seed=7):
     """float32[T, C] in the order of the schema; features are simple causal functions of the
     bars.
     """
@@ -138,18 +134,18 @@ def make_table(bars: Bars, sums: np.ndarray, to_flat: np.ndarray, seed: int = 7)
     return np.stack([columns[name] for name in table_columns(FEATURES)], axis=1).astype(np.float32)
 
 
-def make_view(table: np.ndarray, scaling: str = "relative") -> MarketView:
+def make_view(table, scaling="relative"):
     """The float view of a table, in quarter-point ticks."""
     return jax.tree.map(jnp.asarray, host_view(table, FEATURES, scaling, 0.25))
 
 
-def make_context(bars: Bars) -> np.ndarray:
+def make_context(bars):
     """float32[T, 28] each column another mixture of the bar's own prices."""
     mixtures = np.random.default_rng(3).integers(1, 9, (4, len(CONTEXT_FEATURES)))
     return ((np.stack(bars, axis=1) - 20_000) @ mixtures).astype(np.float32)
 
 
-def even_sessions(count: int, length: int, warm: int = 40, tail: int = 10) -> list[Session]:
+def even_sessions(count, length, warm=40, tail=10):
     """`count` sessions of `length` bars: decisions start after `warm` bars, `tail` bars follow the
     last one.
     """
@@ -159,7 +155,7 @@ def even_sessions(count: int, length: int, warm: int = 40, tail: int = 10) -> li
     ]
 
 
-def bars_to_flat(sessions: Sequence[Session], count: int) -> np.ndarray:
+def bars_to_flat(sessions, count):
     """Bars left until the flat bar `last + 1`, as a calendar would give them: the bars play no
     part.
     """
@@ -171,14 +167,14 @@ def bars_to_flat(sessions: Sequence[Session], count: int) -> np.ndarray:
 
 
 def make_market(
-    bars: Bars,
-    sessions: Sequence[Session],
-    tr_sum: np.ndarray | int | None = None,
-    table: np.ndarray | None = None,
-    paths: Sequence[Inside] = (),
-    scaling: str = "relative",
-    context: bool = False,
-) -> MarketData:
+    bars,
+    sessions,
+    tr_sum=None,
+    table=None,
+    paths=(),
+    scaling="relative",
+    context=False,
+):
     """Market data around bars. `tr_sum`: a constant or a column instead of the true one. scaling:
     of the float view.
     context: with the slots that `advised` shows.
@@ -204,14 +200,14 @@ def make_market(
 
 
 def two_sided_market(
-    bid: Bars,
-    ask: Bars,
-    sessions: Sequence[Session],
-    tr_sum: np.ndarray | int | None = None,
-    paths: Sequence[Inside] = (),
-    ask_paths: Sequence[Inside] = (),
-    scaling: str = "relative",
-) -> MarketData:
+    bid,
+    ask,
+    sessions,
+    tr_sum=None,
+    paths=(),
+    ask_paths=(),
+    scaling="relative",
+):
     """Market data of bid and ask; ranges and the float table are those of the mid."""
     mid = Bars(*((b + a) // 2 for b, a in zip(bid, ask, strict=True)))
     seen = make_market(mid, sessions, tr_sum, scaling=scaling)
@@ -222,7 +218,7 @@ def two_sided_market(
     )
 
 
-def with_rates(market: MarketData, seed: int = 0) -> MarketData:
+def with_rates(market, seed=0):
     """The market with profits in another currency: a tick of about $12.50 whose money moves in
     every bar.
     """
@@ -233,15 +229,15 @@ def with_rates(market: MarketData, seed: int = 0) -> MarketData:
 
 
 def walk_market(
-    seed: int = 0,
-    sessions: int = 8,
-    length: int = 160,
-    paths: bool = False,
-    two_sided: bool = False,
-    scaling: str = "relative",
-    context: bool = False,
-    **walk: int,
-) -> MarketData:
+    seed=0,
+    sessions=8,
+    length=160,
+    paths=False,
+    two_sided=False,
+    scaling="relative",
+    context=False,
+    **walk,
+):
     """A random walk; `paths`: with random orders of prices inside its bars; `two_sided`: with a
     random ask.
     """
@@ -269,17 +265,17 @@ def walk_market(
 
 
 def rules(
-    drawdown: int | None = None,
-    daily_loss: int | None = None,
-    target: int | None = None,
-    floor_cap: int | None = None,
-    min_days: int = 0,
-    stop_at_target: bool = True,
-    fail_on_daily_loss: bool = False,
-    max_contracts: int = 1_000,
-    risk_unit: float = 500_000.0,
-    trailing: Trailing = Trailing.INTRADAY,
-) -> AccountParams:
+    drawdown=None,
+    daily_loss=None,
+    target=None,
+    floor_cap=None,
+    min_days=0,
+    stop_at_target=True,
+    fail_on_daily_loss=False,
+    max_contracts=1_000,
+    risk_unit=500_000.0,
+    trailing=Trailing.INTRADAY,
+):
     """Account rules in mills; None is off. All off by default."""
     limits = (i32(OFF if x is None else x) for x in (drawdown, daily_loss, target, floor_cap))
     return AccountParams(
@@ -295,12 +291,12 @@ def rules(
 
 
 def contract(
-    commission: int = COMMISSION,
-    slippage: int = 1,
-    tick_mills: int = TICK_MILLS,
-    min_stop: int = 8,
-    be_ticks: int = 1,
-) -> ContractParams:
+    commission=COMMISSION,
+    slippage=1,
+    tick_mills=TICK_MILLS,
+    min_stop=8,
+    be_ticks=1,
+):
     return ContractParams(
         i32(tick_mills),
         i32(commission),
@@ -312,15 +308,15 @@ def contract(
 
 
 def make_params(
-    market: MarketData,
+    market,
     *,
-    account: AccountParams | None = None,
-    costs: ContractParams | None = None,
-    brackets: tuple[int, int, int] = (1500, 3, 1000),
-    ids: Sequence[int] | None = None,
-    episode_sessions: int = 1,
-    max_steps: int = 0,
-) -> EnvParams:
+    account=None,
+    costs=None,
+    brackets=(1500, 3, 1000),
+    ids=None,
+    episode_sessions=1,
+    max_steps=0,
+):
     """EnvParams; `ids` are the sessions of the split (all by default)."""
     total = market.sessions.start.shape[0]
     chosen = list(range(total)) if ids is None else list(ids)
@@ -340,7 +336,7 @@ def make_params(
     )
 
 
-def pick(mask: jax.Array, uniform: jax.Array) -> jax.Array:
+def pick(mask, uniform):
     """int32[] HOLD in 7 of 10 cases, else a legal action, every one equally likely. uniform
     float32[] in [0, 1).
     """
@@ -361,27 +357,25 @@ class Trace(NamedTuple):
 
 
 def run_random(
-    env: TradingEnv,
-    params: EnvParams,
-    seed: int,
-    envs: int,
-    steps: int,
-    choose: Callable[[jax.Array, jax.Array], jax.Array] = pick,
-) -> Trace:
+    env,
+    params,
+    seed,
+    envs,
+    steps,
+    choose=pick,
+):
     """Random legal actions in `envs` environments with fused auto-reset, as one compiled
     program.
     """
     return _run_random(env, params, jax.random.key(seed), envs, steps, choose)
 
 
-def _run(
-    env: TradingEnv, params: EnvParams, key: jax.Array, envs: int, steps: int, choose: Any
-) -> Trace:
+def _run(env, params, key, envs, steps, choose):
     key_reset, key_act = jax.random.split(key)
     state, ref = jax.vmap(env.reset, (0, None))(jax.random.split(key_reset, envs), params)
     uniform = jax.random.uniform(key_act, (steps, envs))
 
-    def body(carry: tuple, u: jax.Array) -> tuple:
+    def body(carry, u):
         state, ref = carry
         action = jax.vmap(choose)(ref.mask, u)
         next_state, next_ref, outcome = jax.vmap(env.step, (None, 0, 0, None))(
@@ -395,7 +389,7 @@ def _run(
 _run_random = jax.jit(_run, static_argnums=(0, 3, 4, 5), compiler_options=compiling.fast())
 
 
-def leaves_differ(a: Any, b: Any) -> list[str]:
+def leaves_differ(a, b):
     """Paths of the leaves that are not byte-equal (NaN equals the same NaN)."""
     flat_a, flat_b = jax.tree_util.tree_leaves_with_path(a), jax.tree_util.tree_leaves_with_path(b)
     assert len(flat_a) == len(flat_b)

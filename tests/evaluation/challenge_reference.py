@@ -4,17 +4,12 @@ equal.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from jaxtrade.env.state import OFF, AccountParams, EndReason, Trailing
-from jaxtrade.evaluation.challenge_accounts import SessionPaths
+from jaxtrade.env.state import OFF, EndReason, Trailing
 
 
-def slow_ends(
-    paths: SessionPaths, rules: AccountParams, order: Sequence[int]
-) -> list[tuple[int, bool]]:
+def slow_ends(paths, rules, order):
     """(EndReason, whether the target was reached before the end) in each session of `order`.
 
     After an end, a new account opens at the next session.

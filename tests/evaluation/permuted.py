@@ -5,18 +5,16 @@ equal.
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxtrade.env.dynamics import TradingEnv, next_session
+from jaxtrade.env.dynamics import next_session
 from jaxtrade.env.episode import end_reason
 from jaxtrade.env.leg import select
-from jaxtrade.env.state import Account, EndReason, EnvParams, EnvState
-from jaxtrade.evaluation.baselines import Agent
+from jaxtrade.env.state import Account, EndReason, EnvState
 from jaxtrade.types import Array, PyTree, SessionSet
 
 BY_RULE = (EndReason.BUST, EndReason.DAILY_LOSS, EndReason.TARGET)
@@ -31,19 +29,19 @@ class Stepped(struct.PyTreeNode):
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def _ends(
-    env: TradingEnv,
-    act: Any,
-    forget: Any,
-    length: int,
-    carry: PyTree,
-    params: EnvParams,
-    key: Array,
-    orders: Array,
-) -> tuple[Array, Array]:
-    def one(ids: Array) -> tuple[Array, Array]:
+    env,
+    act,
+    forget,
+    length,
+    carry,
+    params,
+    key,
+    orders,
+):
+    def one(ids):
         own = params.replace(sessions=SessionSet(ids, jnp.int32(len(ids))))
 
-        def bar(at: Stepped, _: None) -> tuple[Stepped, tuple[Array, Array]]:
+        def bar(at, _):
             state, ref = at.state, env.ref(at.state, own)
             memory, order, action = act(
                 forget(at.carry, at.first), state, ref, own, jax.random.fold_in(key, state.row)
@@ -79,9 +77,7 @@ def _ends(
     return jax.vmap(one)(orders)
 
 
-def environment_ends(
-    env: TradingEnv, agent: Agent, params: EnvParams, orders: np.ndarray, key: Array
-) -> np.ndarray:
+def environment_ends(env, agent, params, orders, key):
     """int[n, N]: by which EndReason an account of the environment ended in each session of n
     orders, else NONE.
 

@@ -7,19 +7,16 @@ It is the plain scan that the evaluator once was, kept as its reference.
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.state import OFF, EnvParams
-from jaxtrade.evaluation.baselines import Agent
-from jaxtrade.evaluation.record import DecisionBars, Pass, Record, checked, without_rules
+from jaxtrade.env.state import OFF
+from jaxtrade.evaluation.record import checked, without_rules
 from jaxtrade.evaluation.side_by_side import Progress, begin, settle_bar
-from jaxtrade.types import Array, PyTree
+from jaxtrade.types import PyTree
 
 
 class Loop(struct.PyTreeNode):
@@ -29,17 +26,17 @@ class Loop(struct.PyTreeNode):
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
 def scan(
-    env: TradingEnv,
-    act: Any,
-    forget: Any,
-    length: int,
-    rewarded: bool,
-    carry: PyTree,
-    params: EnvParams,
-    key: Array,
-    renew: Array,
-) -> Record:
-    def step(loop: Loop, _: None) -> tuple[Loop, Record]:
+    env,
+    act,
+    forget,
+    length,
+    rewarded,
+    carry,
+    params,
+    key,
+    renew,
+):
+    def step(loop, _):
         state = loop.at.state
         ref = env.ref(state, params)
         carry = forget(loop.carry, loop.at.first)
@@ -53,14 +50,14 @@ def scan(
 
 
 def in_sequence(
-    env: TradingEnv,
-    agent: Agent,
-    params: EnvParams,
-    decisions: DecisionBars,
-    which: Pass,
-    key: Array,
-    rewarded: bool = False,
-) -> Record:
+    env,
+    agent,
+    params,
+    decisions,
+    which,
+    key,
+    rewarded=False,
+):
     """As `backtest`, by the plain scan."""
     account = params.account if which == "account" else without_rules(params.account)
     renew = bool(np.asarray(account.drawdown) >= OFF and np.asarray(account.target) >= OFF)

@@ -4,8 +4,6 @@ what it says of little evidence."""
 from __future__ import annotations
 
 import math
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,9 +23,7 @@ from tests.evaluation.test_pictures import overlaps, titles
 BINS, HORIZON = 5, 30
 
 
-def rows(
-    updates: int = 20, trust: float | None = 0.4, suffixes: tuple[str, ...] = ("",)
-) -> list[dict[str, Any]]:
+def rows(updates=20, trust=0.4, suffixes=("",)):
     """Metrics in which advice begins at update 5."""
     return [
         {"update": i, "steps": 2048 * i}
@@ -40,9 +36,7 @@ def rows(
     ]
 
 
-def advisor(
-    number: int, rate: float = 0.6, suffix: str = "", name: str = "rules", seed: int = 0
-) -> Advisor:
+def advisor(number, rate=0.6, suffix="", name="rules", seed=0):
     """Independent answers on bars that are a horizon apart."""
     rng = np.random.default_rng(seed)
     return Advisor(
@@ -55,7 +49,7 @@ def advisor(
     )
 
 
-def test_wilson_by_hand() -> None:
+def test_wilson_by_hand():
     """The interval of 10 hits in 10 trials is 72.2 % to 100 %, that of 5 in 10 is 23.7 % to 76.3
     %.
     """
@@ -63,12 +57,12 @@ def test_wilson_by_hand() -> None:
     assert wilson(0.5, 10) == pytest.approx((0.2366, 0.7634), abs=1e-4)
 
 
-def test_answers_that_do_not_overlap_are_counted() -> None:
+def test_answers_that_do_not_overlap_are_counted():
     assert apart(np.array([0, 29, 30, 31, 60, 60, 100]), 30) == 4
     assert apart(np.zeros(0, int), 30) == 0
 
 
-def test_points_by_hand() -> None:
+def test_points_by_hand():
     """Two answers in the middle range, with mean confidence 0.45 and one hit, three at the top; the
     others are empty.
     """
@@ -90,7 +84,7 @@ def test_points_by_hand() -> None:
     assert (top.confidence, top.rate, top.scored) == (pytest.approx(0.95), 1.0, 3)
 
 
-def test_independent_answers_are_worth_their_number() -> None:
+def test_independent_answers_are_worth_their_number():
     """On average within 15 % of it (the variance is never below that of independence), and never
     more.
     """
@@ -100,7 +94,7 @@ def test_independent_answers_are_worth_their_number() -> None:
     assert np.mean(found) > 0.85 * 2000
 
 
-def test_answers_that_repeat_each_other_are_worth_their_runs() -> None:
+def test_answers_that_repeat_each_other_are_worth_their_runs():
     """Hits that persist over 60 bars: 2,000 answers on 2,000 bars are worth a few dozen. Coverage
     of the interval over 300 draws of the true rate 1/2 is above 90 %, where counting every answer
     has it below 60 %."""
@@ -115,12 +109,12 @@ def test_answers_that_repeat_each_other_are_worth_their_runs() -> None:
     assert naive < 180
 
 
-def test_few_windows_count_what_does_not_overlap() -> None:
+def test_few_windows_count_what_does_not_overlap():
     assert effective(np.arange(50), np.arange(50) % 2 == 0, HORIZON) == 2.0
     assert effective(np.arange(3000), np.ones(3000, bool), HORIZON) == 100.0
 
 
-def test_one_advisor() -> None:
+def test_one_advisor():
     figure = advice_figure([advisor(300)], rows(), BINS, HORIZON, "Advice on ES")
     trust, agreement, left = figure.axes
     assert titles(figure)[-1].startswith("Hit rate")
@@ -135,7 +129,7 @@ def test_one_advisor() -> None:
     assert overlaps(figure) == []
 
 
-def test_several_advisors_have_their_own_colours_and_metrics() -> None:
+def test_several_advisors_have_their_own_colours_and_metrics():
     suffixes = ("/0", "/1", "/2")
     each = [
         advisor(
@@ -157,7 +151,7 @@ def test_several_advisors_have_their_own_colours_and_metrics() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [2, 4, 8])
-def test_the_legend_of_a_panel_covers_nothing(number: int) -> None:
+def test_the_legend_of_a_panel_covers_nothing(number):
     suffixes = tuple(f"/{i}" for i in range(number))
     each = [
         advisor(200, suffix=suffix, name="http://127.0.0.1:8000/v1/of-some-length-and-more", seed=i)
@@ -182,13 +176,13 @@ def test_the_legend_of_a_panel_covers_nothing(number: int) -> None:
         (300, "confidence"),
     ],
 )
-def test_little_evidence_is_said(number: int, said: str) -> None:
+def test_little_evidence_is_said(number, said):
     figure = advice_figure([advisor(number)], rows(), BINS, HORIZON, "Advice on ES")
     assert titles(figure)[-1].endswith(said)
     assert overlaps(figure) == []
 
 
-def test_a_weak_point_is_hollow() -> None:
+def test_a_weak_point_is_hollow():
     figure = advice_figure([advisor(60)], rows(), BINS, HORIZON, "Advice on ES")
     worth = [point.effective for point in points(advisor(60), BINS, HORIZON)]
     marks = [
@@ -200,7 +194,7 @@ def test_a_weak_point_is_hollow() -> None:
     assert white == [value < LITTLE for value in worth]
 
 
-def test_a_run_without_rows_or_advice_has_no_picture(tmp_path: Path) -> None:
+def test_a_run_without_rows_or_advice_has_no_picture(tmp_path):
     path = tmp_path / "advice.png"
     assert not training.draw_advice([advisor(9)], [], BINS, HORIZON, "t", path)
     assert not training.draw_advice([], rows(), BINS, HORIZON, "t", path)
@@ -209,7 +203,7 @@ def test_a_run_without_rows_or_advice_has_no_picture(tmp_path: Path) -> None:
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
-def test_trust_that_stays_zero_has_an_axis() -> None:
+def test_trust_that_stays_zero_has_an_axis():
     figure = advice_figure([advisor(9)], rows(trust=0.0), BINS, HORIZON, "t")
     low, high = figure.axes[0].get_ylim()
     assert (low, high) == (-0.5, 0.5)

@@ -19,7 +19,6 @@ from jaxtrade.data.features.view import host_view
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation import grids
 from jaxtrade.evaluation.attribution import (
-    SlotAttribution,
     SlotGroup,
     attribute,
     changed_shares,
@@ -41,7 +40,7 @@ from tests.evaluation.tiny import WALK, rule, setup
 FEATURES = RunConfig().env.features
 
 
-def lively_market() -> Any:
+def lively_market():
     """WALK with features that vary, each by itself."""
     columns = table_columns(FEATURES)
     values = (
@@ -65,7 +64,7 @@ SECTIONS: dict[str, Any] = {
 LEARNERS = {"ppo": {"num_minibatches": 1}, "pqn": {"num_minibatches": 1}, "dqn": {"batch_size": 8}}
 
 
-def made(algorithm: str = "ppo", **network: Any) -> Any:
+def made(algorithm="ppo", **network):
     """(environment, params, config, algorithm, untrained policy whose normaliser is not the
     identity).
     """
@@ -86,12 +85,12 @@ def made(algorithm: str = "ppo", **network: Any) -> Any:
     return env, params, config, make_algorithm(config, env, 1), policy.replace(normaliser=stats)
 
 
-def found_by(parts: Any, policy: Any) -> SlotAttribution:
+def found_by(parts, policy):
     env, params, config, algorithm, _ = parts
     return attribute(env, params, [greedy(algorithm, policy, env)], MARKET, SESSIONS, config)
 
 
-def values(found: SlotAttribution, method: str) -> dict[str, float | None]:
+def values(found, method):
     chosen = next(each for each in found.methods if each.name == method)
     return {name: value for (name, _), value in zip(found.groups, chosen.values, strict=True)}
 
@@ -103,11 +102,11 @@ WEIGHTS = np.array(
 )  # logits of HOLD, BUY, SELL
 
 
-def linear(observation: Any, mask: Any) -> Any:
+def linear(observation, mask):
     return jnp.asarray(WEIGHTS) @ observation, mask
 
 
-def test_the_margin_is_the_best_legal_logit_less_the_second() -> None:
+def test_the_margin_is_the_best_legal_logit_less_the_second():
     logits = jnp.array([1.0, 5.0, 3.0])
     assert margin(logits, jnp.array([True, True, True])) == 2.0
     assert margin(logits, jnp.array([True, False, True])) == 2.0
@@ -116,7 +115,7 @@ def test_the_margin_is_the_best_legal_logit_less_the_second() -> None:
     np.testing.assert_array_equal(alone, [0, 0, 0])
 
 
-def test_gradients_of_a_linear_policy() -> None:
+def test_gradients_of_a_linear_policy():
     observations = jnp.array(
         [
             [1.0, 0.0, 0.0],  # BUY 2, HOLD 0, SELL -1: slope of BUY - HOLD = (2, 1, 0)
@@ -135,7 +134,7 @@ def test_gradients_of_a_linear_policy() -> None:
     assert gradient_shares(np.zeros(3), groups) is None
 
 
-def test_permutations_stay_in_their_half_hour_and_are_those_of_the_seed() -> None:
+def test_permutations_stay_in_their_half_hour_and_are_those_of_the_seed():
     strata = np.array([2, 1, 2, 1, 2, 7])
     order = permuted_within(strata, np.random.default_rng(3))
     assert sorted(order) == list(range(6))
@@ -147,7 +146,7 @@ def test_permutations_stay_in_their_half_hour_and_are_those_of_the_seed() -> Non
     assert len(seen) == 6  # every order of three rows is drawn
 
 
-def test_the_share_of_changed_actions_of_a_threshold() -> None:
+def test_the_share_of_changed_actions_of_a_threshold():
     # The action is the sign of slot 0. In stratum 0 both signs are equally frequent, in stratum 1
     # only one occurs.
     observations = np.zeros((400, 2), np.float32)
@@ -156,7 +155,7 @@ def test_the_share_of_changed_actions_of_a_threshold() -> None:
     observations[:, 1] = np.arange(400)
     strata = (np.arange(400) >= 200).astype(int)
 
-    def choose(seen: np.ndarray) -> np.ndarray:
+    def choose(seen):
         return (seen[:, 0] > 0).astype(int)
 
     groups = [SlotGroup("sign", np.array([0])), SlotGroup("other", np.array([1]))]
@@ -170,7 +169,7 @@ def test_the_share_of_changed_actions_of_a_threshold() -> None:
     assert shares != changed_shares(choose, observations, groups, strata, 1, 50)
 
 
-def test_the_slots_of_a_feature_are_one_group() -> None:
+def test_the_slots_of_a_feature_are_one_group():
     groups = slot_groups(
         ["close[t-2]", "atr[t-2]", "close[t-1]", "atr[t-1]", "position", "close[t]"]
     )
@@ -184,7 +183,7 @@ def test_the_slots_of_a_feature_are_one_group() -> None:
 # --- planted ---------------------------------------------------------------------------------------------------------
 
 
-def planted(parts: Any, slot: str) -> Any:
+def planted(parts, slot):
     """The policy whose BUY logit is 3 tanh of one normalised slot; every other input has a weight
     of 1e-6.
     """
@@ -201,12 +200,12 @@ def planted(parts: Any, slot: str) -> Any:
 
 
 @pytest.fixture(scope="module")
-def ppo() -> Any:
+def ppo():
     return made()
 
 
 @pytest.mark.slow
-def test_a_policy_that_is_planted_on_one_slot_is_found_by_every_method(ppo: Any) -> None:
+def test_a_policy_that_is_planted_on_one_slot_is_found_by_every_method(ppo):
     slot = next(
         name
         for name in ppo[0].spec.names
@@ -229,7 +228,7 @@ def test_a_policy_that_is_planted_on_one_slot_is_found_by_every_method(ppo: Any)
 
 
 @pytest.mark.slow
-def test_an_ablated_group_changes_the_profit_to_that_of_a_policy_without_it(ppo: Any) -> None:
+def test_an_ablated_group_changes_the_profit_to_that_of_a_policy_without_it(ppo):
     env, params, config, algorithm, _ = ppo
     slot = f"{FEATURES[1]}[t-1]"
     policy = planted(ppo, slot)
@@ -264,7 +263,7 @@ def test_an_ablated_group_changes_the_profit_to_that_of_a_policy_without_it(ppo:
 
 
 @pytest.mark.slow
-def test_a_q_learner_is_attributed_by_its_q_values() -> None:
+def test_a_q_learner_is_attributed_by_its_q_values():
     parts = made("pqn")
     found = found_by(parts, parts[-1])
     slopes = values(found, "gradient")
@@ -273,7 +272,7 @@ def test_a_q_learner_is_attributed_by_its_q_values() -> None:
 
 
 @pytest.mark.slow
-def test_a_policy_with_a_memory_has_only_the_ablation() -> None:
+def test_a_policy_with_a_memory_has_only_the_ablation():
     parts = made(kind="gru", rnn_width=4)
     found = found_by(parts, parts[-1])
     for method in found.methods[:2]:
@@ -286,7 +285,7 @@ def test_a_policy_with_a_memory_has_only_the_ablation() -> None:
 
 
 @pytest.mark.slow
-def test_a_policy_that_looks_at_nothing_has_no_gradient(ppo: Any) -> None:
+def test_a_policy_that_looks_at_nothing_has_no_gradient(ppo):
     blind = ppo[-1].replace(parameters=jax.tree.map(jnp.zeros_like, ppo[-1].parameters))
     found = found_by(ppo, blind)
     assert set(found.methods[0].values) == {None}
@@ -296,7 +295,7 @@ def test_a_policy_that_looks_at_nothing_has_no_gradient(ppo: Any) -> None:
 
 
 @pytest.mark.slow
-def test_without_statistics_those_of_the_decisions_are_used(ppo: Any) -> None:
+def test_without_statistics_those_of_the_decisions_are_used(ppo):
     parts = made(normalise_observations=False)
     found = found_by(parts, parts[-1])
     assert "does not normalise" in found.notes[1]
@@ -304,14 +303,14 @@ def test_without_statistics_those_of_the_decisions_are_used(ppo: Any) -> None:
 
 
 @pytest.mark.slow
-def test_it_needs_a_policy(ppo: Any) -> None:
+def test_it_needs_a_policy(ppo):
     env, params, config, *_ = ppo
     with pytest.raises(ConfigError, match="greedy policy; found flat"):
         attribute(env, params, [rule("flat", env)], MARKET, SESSIONS, config)
 
 
 @pytest.mark.slow
-def test_text_and_json(ppo: Any) -> None:
+def test_text_and_json(ppo):
     found = found_by(ppo, ppo[-1])
     text = grids.shown({"ES": [found]}, False)
     lines = text.splitlines()

@@ -31,7 +31,7 @@ from tests.evaluation.tiny import hand_market, setup, tiny_market, walk
 from tests.messages import missing
 
 
-def trades_of(net: list[int], session: list[int]) -> Trades:
+def trades_of(net, session):
     """Trades with a profit (dollars) and a session, and nothing else."""
     columns = {field.name: np.zeros(len(net), np.int64) for field in fields(Trades)}
     return Trades(
@@ -39,7 +39,7 @@ def trades_of(net: list[int], session: list[int]) -> Trades:
     )
 
 
-def test_a_cell_by_hand() -> None:
+def test_a_cell_by_hand():
     """Twelve days of two trades: one makes 30 dollars, the other 8, or -16 on every third day. 360
     in all, 15 each.
     """
@@ -52,7 +52,7 @@ def test_a_cell_by_hand() -> None:
     assert 0 < cell.p < 0.05
 
 
-def test_the_days_are_drawn_not_the_trades() -> None:
+def test_the_days_are_drawn_not_the_trades():
     """A hundred equal trades on a day tell no more than one: the interval is that of the days'
     results.
     """
@@ -68,7 +68,7 @@ def test_the_days_are_drawn_not_the_trades() -> None:
 
 
 @pytest.mark.slow
-def test_a_fair_cell_is_called_significant_one_time_in_twenty() -> None:
+def test_a_fair_cell_is_called_significant_one_time_in_twenty():
     """400 cells of 30 days without any profit, three trades a day that share the day's luck."""
     rng = np.random.default_rng(4)
     session = np.repeat(np.arange(30), 3)
@@ -89,16 +89,14 @@ def test_a_fair_cell_is_called_significant_one_time_in_twenty() -> None:
         ([5] * 12, list(range(12)), ("same mean",)),
     ],
 )
-def test_what_cannot_be_known_says_why(
-    net: list[int], session: list[int], why: tuple[str, ...]
-) -> None:
+def test_what_cannot_be_known_says_why(net, session, why):
     cell = trade_cell("x", trades_of(net, session))
     assert (cell.interval, cell.p) == (None, None)
     assert not missing(cell.why or "", *why)
     assert (cell.mean is None) == (cell.total is None) == (len(net) < 10)
 
 
-def test_p_values_of_a_table_are_corrected_together() -> None:
+def test_p_values_of_a_table_are_corrected_together():
     rng = np.random.default_rng(0)
     net = rng.normal(8, 20, 120).round().astype(int).tolist()
     names = [f"{i % 4}" for i in range(120)]
@@ -118,7 +116,7 @@ def test_p_values_of_a_table_are_corrected_together() -> None:
 
 
 @pytest.mark.slow
-def test_kinds_of_hand_worked_trades() -> None:
+def test_kinds_of_hand_worked_trades():
     """Twelve sessions of HAND_BARS from 2024-01-02, a Tuesday: bought in the bar after 09:30, out
     at the flat bar.
     """
@@ -166,7 +164,7 @@ def test_kinds_of_hand_worked_trades() -> None:
 
 
 @pytest.mark.slow
-def test_volatility_is_known_at_the_entry() -> None:
+def test_volatility_is_known_at_the_entry():
     """Changes of later true ranges, the entry bar's own included, change no tercile of an earlier
     trade.
     """
@@ -185,7 +183,7 @@ def test_volatility_is_known_at_the_entry() -> None:
     )
     trades = result.agents[0].trades
 
-    def terciles(sums: np.ndarray) -> list[str]:
+    def terciles(sums):
         return volatility_terciles(
             result, market.data.replace(tr_sum=jnp.asarray(sums, jnp.int32)), trades
         )
@@ -204,7 +202,7 @@ def test_volatility_is_known_at_the_entry() -> None:
 
 
 @pytest.mark.slow
-def test_bundled_es() -> None:
+def test_bundled_es():
     config = load_config("quickstart")
     market = load_market(config)
     count = len(market.data.sessions.first)

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import json
 import math
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +14,7 @@ from hypothesis import strategies as st
 
 from jaxtrade.cli import main
 from jaxtrade.env import orders
-from jaxtrade.env.state import AccountParams, EndReason
+from jaxtrade.env.state import EndReason
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation import baselines, challenge
 from jaxtrade.evaluation.account_draws import AccountDraws, check_draws
@@ -35,7 +33,7 @@ FEW = AccountDraws(horizon=10, draws=100, accounts=50)
 Bar = tuple[int, int, int | None]
 
 
-def paths_of(bars: list[list[Bar]], daily: list[bool] | None = None) -> SessionPaths:
+def paths_of(bars, daily=None):
     """Sessions of bars (high, low, balance if flat at its end, else None), in mills. daily: whose
     last bar reached the daily limit."""
     every = [bar for each in bars for bar in each]
@@ -64,7 +62,7 @@ def paths_of(bars: list[list[Bar]], daily: list[bool] | None = None) -> SessionP
     )
 
 
-def rules(**keys: Any) -> AccountParams:
+def rules(**keys):
     """Rules with money in mills instead of dollars."""
     money = {"drawdown", "target", "floor_cap"}
     base = account(drawdown=1000.0, profit_target=1000.0, freeze="never")
@@ -80,7 +78,7 @@ moves = st.integers(-6, 6)
 
 
 @st.composite
-def sessions(draw: st.DrawFn) -> list[Bar]:
+def sessions(draw):
     count = draw(st.integers(0, 5))
     found: list[Bar] = []
     for i in range(count):
@@ -92,7 +90,7 @@ def sessions(draw: st.DrawFn) -> list[Bar]:
 
 @pytest.mark.slow
 @given(st.lists(sessions(), min_size=1, max_size=5), st.data())
-def test_accounts_end_as_one_after_the_other(bars: list[list[Bar]], data: st.DataObject) -> None:
+def test_accounts_end_as_one_after_the_other(bars, data):
     daily = data.draw(st.lists(st.booleans(), min_size=len(bars), max_size=len(bars)))
     off = 1 << 30
     chosen = rules(
@@ -118,7 +116,7 @@ def test_accounts_end_as_one_after_the_other(bars: list[list[Bar]], data: st.Dat
     assert one.daily.tolist() == [ended + 1 if found[ended][0] == EndReason.DAILY_LOSS else 0]
 
 
-def test_the_favourable_mark_comes_first() -> None:
+def test_the_favourable_mark_comes_first():
     """One bar up by 4 and down to -2: an intraday floor rises to -1 first, and is met; a static one
     stays at -5.
     """
@@ -130,7 +128,7 @@ def test_the_favourable_mark_comes_first() -> None:
     ]
 
 
-def test_an_account_ends_inside_a_session_and_the_next_one_opens_at_the_next() -> None:
+def test_an_account_ends_inside_a_session_and_the_next_one_opens_at_the_next():
     """Session 0 earns 3 and then falls by 9: an account that needs 3 has passed by then, and a new
     one starts at 0.
     """
@@ -146,7 +144,7 @@ def test_an_account_ends_inside_a_session_and_the_next_one_opens_at_the_next() -
     )  # passed, and lost later in the same session
 
 
-def fair_walk(count: int, steps: int, step: int, seed: int) -> SessionPaths:
+def fair_walk(count, steps, step, seed):
     """Sessions of a walk of +-step mills, flat at each step. Each comes with its mirror image: no
     drift in the pool.
     """
@@ -176,7 +174,7 @@ def fair_walk(count: int, steps: int, step: int, seed: int) -> SessionPaths:
         ("at_start_plus_100", math.exp(-2600 / 2500) * 2500 / 2900),
     ],
 )
-def test_a_fair_walk_passes_as_often_as_the_formula_says(freeze: str, expected: float) -> None:
+def test_a_fair_walk_passes_as_often_as_the_formula_says(freeze, expected):
     """P(a fair walk gains 3,000 before it falls 2,500 from its highest) = exp(-1.2): its rises
     above the record before a fall of d are exponential with mean d."""
     assert round(expected, 4) == {"never": 0.3012, "at_start_plus_100": 0.3047}[freeze]
@@ -189,7 +187,7 @@ def test_a_fair_walk_passes_as_often_as_the_formula_says(freeze: str, expected: 
     assert np.all((found.passed > 0) | (found.bust > 0))  # none is out of time
 
 
-def test_blocks_are_consecutive_days_in_a_circle() -> None:
+def test_blocks_are_consecutive_days_in_a_circle():
     drawn = day_blocks(np.random.default_rng(0), 1000, 7, 10, 3)
     assert drawn.shape == (1000, 7)
     inside = [0, 1, 3, 4]  # pairs of one block
@@ -197,7 +195,7 @@ def test_blocks_are_consecutive_days_in_a_circle() -> None:
     assert np.all(np.abs(np.bincount(drawn.ravel()) / drawn.size - 0.1) < 0.01)
 
 
-def test_both_errors() -> None:
+def test_both_errors():
     """The Monte Carlo error is that of a share of 4,000 accounts. Days that differ more spread the
     draws more.
     """
@@ -228,7 +226,7 @@ def test_both_errors() -> None:
     assert spread[0] > 2 * spread[1]
 
 
-def test_equal_days_leave_no_error_of_the_days() -> None:
+def test_equal_days_leave_no_error_of_the_days():
     """Every day is a gain of $600: each account passes on its fifth day, and no draw of the days
     differs.
     """
@@ -240,7 +238,7 @@ def test_equal_days_leave_no_error_of_the_days() -> None:
     assert "every draw" in odds.passed.why
 
 
-def test_days_to_pass_count_minimum_days() -> None:
+def test_days_to_pass_count_minimum_days():
     paths = paths_of([[(600_000, 600_000, 600_000)]] * 12)
     odds = account_odds(
         Challenge(paths, account(profit_target=3000.0, drawdown=2500.0, min_days=8)), FEW
@@ -248,14 +246,14 @@ def test_days_to_pass_count_minimum_days() -> None:
     assert odds.days_to_pass == 8.0
 
 
-def test_four_days_have_no_interval() -> None:
+def test_four_days_have_no_interval():
     odds = account_odds(Challenge(fair_walk(4, 60, 150_000, seed=2), account()), FEW)
     assert odds.passed is not None
     assert (odds.passed.days, odds.passed.interval) == (None, None)
     assert not missing(odds.passed.why or "", "4 days", "5")
 
 
-def evaluated(agents: list[Any], **sections: Any) -> tuple[Any, ...]:
+def evaluated(agents, **sections):
     held = MARKET.sessions(*range(N))
     env, params, config = setup(MARKET, held, **sections)
     made = [agent(env) for agent in agents]
@@ -263,7 +261,7 @@ def evaluated(agents: list[Any], **sections: Any) -> tuple[Any, ...]:
 
 
 @pytest.mark.slow
-def test_what_is_reported_of_an_evaluation() -> None:
+def test_what_is_reported_of_an_evaluation():
     result, env, params = evaluated(
         [baselines.buy_and_hold, lambda _: baselines.flat()],
         account={"drawdown": 1000.0, "profit_target": 800.0, "freeze": "never"},
@@ -300,15 +298,15 @@ def test_what_is_reported_of_an_evaluation() -> None:
 
 
 @pytest.mark.slow
-def test_an_agent_that_sees_its_account_has_no_odds() -> None:
+def test_an_agent_that_sees_its_account_has_no_odds():
     """It stops to trade while its account is below the start: the strategy pass cannot tell what it
     does.
     """
 
-    def wary(env: Any) -> Agent:
+    def wary(env):
         held = baselines.buy_and_hold(env)
 
-        def act(carry: Any, state: Any, ref: Any, params: Any, key: Any) -> Any:
+        def act(carry, state, ref, params, key):
             carry, order, action = held.act(carry, state, ref, params, key)
             bold = (state.account.balance >= 0) | (params.account.drawdown >= 1 << 30)
             return carry, orders.hold(state).replace(quantity=order.quantity * bold), action * bold
@@ -326,7 +324,7 @@ def test_an_agent_that_sees_its_account_has_no_odds() -> None:
     assert challenge.to_json(found)["agents"]["wary"]["passed"]["why"] == found.why["wary"]
 
 
-def test_refusals() -> None:
+def test_refusals():
     market = hand_market(2)
     env, params, _ = setup(
         market, market.sessions(0, 1), env={"task": "advised"}, episode={"sessions": 2}
@@ -344,7 +342,7 @@ def test_refusals() -> None:
         check_draws(AccountDraws(draws=10))
 
 
-def test_an_account_without_target_only_survives_or_not() -> None:
+def test_an_account_without_target_only_survives_or_not():
     odds = account_odds(
         Challenge(fair_walk(20, 60, 150_000, seed=3), account(preset="apex_like_50k_funded_2025")),
         FEW,
@@ -363,17 +361,13 @@ def test_an_account_without_target_only_survives_or_not() -> None:
         (["--pass-probability", "--cost-grid"], ("one by one",)),
     ],
 )
-def test_flags_that_do_not_go_together(
-    flags: list[str], facts: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_flags_that_do_not_go_together(flags, facts, tmp_path, capsys):
     assert main(["evaluate", str(tmp_path), *flags]) == 2
     assert not missing(capsys.readouterr().err, *facts)
 
 
 @pytest.mark.slow
-def test_the_command_on_a_run_of_bundled_es(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_on_a_run_of_bundled_es(tmp_path, capsys):
     run = tmp_path / "es"
     assert (
         main(

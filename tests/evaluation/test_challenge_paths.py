@@ -15,10 +15,9 @@ from jaxtrade.config import make_config
 from jaxtrade.config.accounts import resolve_account
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import account_params
-from jaxtrade.env.state import AccountParams, EndReason, EnvParams
+from jaxtrade.env.state import EndReason
 from jaxtrade.evaluation import baselines
 from jaxtrade.evaluation.backtest import backtest
-from jaxtrade.evaluation.baselines import Agent
 from jaxtrade.evaluation.challenge_accounts import (
     Challenge,
     SessionPaths,
@@ -26,7 +25,7 @@ from jaxtrade.evaluation.challenge_accounts import (
     session_paths,
 )
 from jaxtrade.evaluation.record import decision_bars
-from jaxtrade.types import Quotes, SessionSet, TickValue
+from jaxtrade.types import Quotes, TickValue
 from tests.evaluation.permuted import environment_ends
 from tests.evaluation.tiny import HAND_BARS, hand_market, setup, tiny_market, walk
 from tests.paths import path_arrays, random_paths
@@ -70,23 +69,23 @@ ACCOUNTS: dict[str, dict[str, Any]] = {
 }
 
 
-def account(**keys: Any) -> AccountParams:
+def account(**keys):
     return account_params(resolve_account(make_config({"account": keys}).account), micro=False)
 
 
-def orders_of(sessions: int, count: int, seed: int = 0) -> np.ndarray:
+def orders_of(sessions, count, seed=0):
     rng = np.random.default_rng(seed)
     return np.stack([rng.permutation(sessions) for _ in range(count)])
 
 
 def both_ends(
-    env: TradingEnv,
-    agent: Agent,
-    params: EnvParams,
-    sessions: SessionSet,
-    rules: AccountParams,
-    orders: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
+    env,
+    agent,
+    params,
+    sessions,
+    rules,
+    orders,
+):
     """Ends by session of the simulated accounts, and of the environment's."""
     decisions, params = decision_bars(params.market, sessions), params.replace(account=rules)
     strategy = backtest(env, agent, params, decisions, "strategy", KEY)
@@ -95,13 +94,13 @@ def both_ends(
 
 
 def made(
-    task: str = "manage",
-    intrabar: str = "stop_first",
-    two_sided: bool = False,
-    converted: bool = False,
-    quantity: int = 1,
-    **keys: Any,
-) -> tuple[TradingEnv, EnvParams]:
+    task="manage",
+    intrabar="stop_first",
+    two_sided=False,
+    converted=False,
+    quantity=1,
+    **keys,
+):
     """An environment over MARKET, whose bars may have an ask and a rate of their own."""
     env, params, _ = setup(
         MARKET, MARKET.sessions(*range(N)), env={"task": task, "quantity": quantity} | keys
@@ -130,7 +129,7 @@ def made(
     )
 
 
-def agent_of(name: str, env: TradingEnv) -> Agent:
+def agent_of(name, env):
     return {
         "random": lambda: baselines.random_masked(env),
         "buy_hold": lambda: baselines.buy_and_hold(env),
@@ -138,7 +137,7 @@ def agent_of(name: str, env: TradingEnv) -> Agent:
     }[name]()
 
 
-def check_ends(env: TradingEnv, agent: Agent, params: EnvParams, names: list[str]) -> set[int]:
+def check_ends(env, agent, params, names):
     """Compare both ends under each account -> the reasons that occurred."""
     reasons: set[int] = set()
     for name in names:
@@ -158,7 +157,7 @@ def check_ends(env: TradingEnv, agent: Agent, params: EnvParams, names: list[str
 
 
 @pytest.mark.slow
-def test_buy_and_hold_by_hand() -> None:
+def test_buy_and_hold_by_hand():
     """In at 8002 (one tick of slippage), $12.50 a tick and $2.08 a side; out at the flat bar at
     8006.
     """
@@ -195,7 +194,7 @@ def test_buy_and_hold_by_hand() -> None:
         (45.0, -1, 45_840),
     ],
 )
-def test_a_daily_limit_closes_the_day(limit: float, bar: int, result: int) -> None:
+def test_a_daily_limit_closes_the_day(limit, bar, result):
     market = hand_market(1)
     sessions = market.sessions(0)
     env, params, _ = setup(market, sessions, account={"daily_loss": limit})
@@ -212,7 +211,7 @@ def test_a_daily_limit_closes_the_day(limit: float, bar: int, result: int) -> No
         )
 
 
-def test_a_bar_that_opens_through_the_daily_limit_fills_at_its_open() -> None:
+def test_a_bar_that_opens_through_the_daily_limit_fills_at_its_open():
     """The third bar opens at 7990: out at 7989, 13 ticks below the entry; its high of 8011 never
     counted.
     """
@@ -229,7 +228,7 @@ def test_a_bar_that_opens_through_the_daily_limit_fills_at_its_open() -> None:
 
 
 @pytest.mark.slow
-def test_ends_are_those_of_the_environment_on_1000_orders_manage() -> None:
+def test_ends_are_those_of_the_environment_on_1000_orders_manage():
     env, params = made()
     assert check_ends(
         env, agent_of("sma_cross", env), params, ["intraday", "min_days", "end_of_day", "locked"]
@@ -237,7 +236,7 @@ def test_ends_are_those_of_the_environment_on_1000_orders_manage() -> None:
 
 
 @pytest.mark.slow
-def test_an_order_of_sessions_matters() -> None:
+def test_an_order_of_sessions_matters():
     """Else the comparison above would compare nothing."""
     env, params = made()
     found, _ = both_ends(
@@ -255,7 +254,7 @@ def test_an_order_of_sessions_matters() -> None:
 
 
 @pytest.mark.slow
-def test_every_account_ends_as_in_the_environment() -> None:
+def test_every_account_ends_as_in_the_environment():
     env, params = made("manage")
     reasons = check_ends(env, agent_of("random", env), params, list(ACCOUNTS))
     assert {0, EndReason.BUST, EndReason.DAILY_LOSS} <= reasons
@@ -268,7 +267,7 @@ def test_every_account_ends_as_in_the_environment() -> None:
         ({"two_sided": True, "converted": True, "quantity": 2, "intrabar": "path"}, "sma_cross"),
     ],
 )
-def test_every_way_of_marking_ends_as_in_the_environment(keys: dict[str, Any], agent: str) -> None:
+def test_every_way_of_marking_ends_as_in_the_environment(keys, agent):
     env, params = made(**keys)
     check_ends(
         env, agent_of(agent, env), params, ["intraday", "frozen", "end_of_day", "locked", "failed"]
@@ -276,7 +275,7 @@ def test_every_way_of_marking_ends_as_in_the_environment(keys: dict[str, Any], a
 
 
 @pytest.mark.slow
-def test_no_trades_have_no_path() -> None:
+def test_no_trades_have_no_path():
     market = hand_market(2)
     sessions = market.sessions(0, 1)
     env, params, _ = setup(market, sessions)

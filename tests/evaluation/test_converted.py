@@ -15,11 +15,11 @@ from jaxtrade.data.contracts import get_contract
 from jaxtrade.env.state import ExitReason
 from jaxtrade.evaluation.evaluate import evaluate
 from jaxtrade.types import TickValue
-from tests.evaluation.tiny import WALK, TinyMarket, hand_market, setup
+from tests.evaluation.tiny import WALK, hand_market, setup
 from tests.messages import missing
 
 
-def in_francs(market: TinyMarket, times: int, over: np.ndarray) -> TinyMarket:
+def in_francs(market, times, over):
     value = TickValue(jnp.full(len(over), times, jnp.int32), jnp.asarray(over, jnp.int32))
     return dataclasses.replace(
         market,

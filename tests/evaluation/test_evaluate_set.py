@@ -5,7 +5,6 @@ unequal histories.
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import jax
 import numpy as np
@@ -43,12 +42,12 @@ SMALL = (
 
 
 @pytest.fixture(scope="module")
-def setup() -> Any:
+def setup():
     return prepare(load_config("quickstart", SMALL))
 
 
 @pytest.fixture(scope="module")
-def policy(setup) -> Any:
+def policy(setup):
     """An untrained policy whose statistics differ between the symbols, with outputs lively enough
     to trade.
     """
@@ -61,7 +60,7 @@ def policy(setup) -> Any:
 
 
 @pytest.fixture(scope="module")
-def result(setup, policy) -> Any:
+def result(setup, policy):
     return jt.evaluate(
         setup.env,
         setup.params,
@@ -314,7 +313,7 @@ def test_nothing_is_traced_after_the_first_symbol(setup, policy, monkeypatch):
     """On other sessions than those of `result`, so that the first symbol does trace."""
     traces, settle = [], side_by_side.settle_bar
 
-    def counted(*given: Any) -> Any:
+    def counted(*given):
         traces.append(1)
         return settle(*given)
 

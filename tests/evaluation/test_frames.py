@@ -147,7 +147,7 @@ def test_a_file_of_another_kind_is_refused(tmp_path):
         read_equity(tmp_path / "equity.csv", ZONE)
 
 
-def test_the_columns_of_the_trades_are_documented() -> None:
+def test_the_columns_of_the_trades_are_documented():
     """Each of them, in their order, and each reason for an exit. `session` is the trade date."""
     page = (Path(__file__).parents[2] / "docs/run_folder.md").read_text(encoding="utf-8")
     table = page.split("columns of `trades.csv`")[1].splitlines()

@@ -16,7 +16,7 @@ SESSIONS = WALK.sessions(0, 1, 2, 3)
 
 
 @pytest.mark.slow
-def test_intrabar_rows_are_the_evaluations_under_each_order() -> None:
+def test_intrabar_rows_are_the_evaluations_under_each_order():
     env, params, config = setup(WALK, SESSIONS)
     agents = [rule("sma_cross", env), rule("flat", env)]
     paths = path_arrays(
@@ -39,7 +39,7 @@ def test_intrabar_rows_are_the_evaluations_under_each_order() -> None:
 
 
 @pytest.mark.slow
-def test_cost_rows_fall_with_costs_and_the_spread_is_their_range() -> None:
+def test_cost_rows_fall_with_costs_and_the_spread_is_their_range():
     env, params, config = setup(WALK, SESSIONS)
     grid = grids.cost_grid(env, params, [rule("buy_hold", env)], WALK, SESSIONS, config)  # type: ignore[arg-type]
     profit = grid.profit.reshape(3, 4)
@@ -61,7 +61,7 @@ def test_cost_rows_fall_with_costs_and_the_spread_is_their_range() -> None:
 
 
 @pytest.mark.slow
-def test_costs_are_multiples_of_the_runs_own() -> None:
+def test_costs_are_multiples_of_the_runs_own():
     """Three ticks of slippage: the rows have 0, 3, 6 and 12 ticks."""
     env, params, config = setup(WALK, SESSIONS, costs={"commission": 1.5, "slippage": 3})
     grid = grids.cost_grid(env, params, [rule("buy_hold", env)], WALK, SESSIONS, config)  # type: ignore[arg-type]
@@ -71,7 +71,7 @@ def test_costs_are_multiples_of_the_runs_own() -> None:
     assert not missing(grid.notes[0], "$37.50 per market", "(3 ticks, $12.50 per tick)")
 
 
-def test_a_cost_that_is_zero_has_no_multiples() -> None:
+def test_a_cost_that_is_zero_has_no_multiples():
     """Slippage is then shown in ticks, so that its weight is still seen."""
     env, params, config = setup(WALK, SESSIONS, costs={"commission": 0.0, "slippage": 0})
     grid = grids.cost_grid(env, params, [rule("buy_hold", env)], WALK, SESSIONS, config)  # type: ignore[arg-type]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,17 +13,17 @@ from jaxtrade.evaluation import grids
 from jaxtrade.evaluation.backtest import backtest
 from jaxtrade.evaluation.baselines import NO_ACTION, Agent, PolicyAct, forget_episode, greedy
 from jaxtrade.evaluation.grids import LONGEST, TOO_LATE, delayed
-from jaxtrade.evaluation.record import Record, decision_bars
+from jaxtrade.evaluation.record import decision_bars
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.ppo.act import policy_of
-from tests.evaluation.tiny import WALK, TinyMarket, hand_market, rule, setup, tiny_market
+from tests.evaluation.tiny import WALK, hand_market, rule, setup, tiny_market
 
 KEY = jax.random.key(0)
 HAND = hand_market(2)
 H, B, S, C = Action.HOLD, Action.BUY, Action.SELL, Action.CLOSE
 
 
-def scripted(env: Any, actions: list[int], market: TinyMarket = HAND) -> Agent:
+def scripted(env, actions, market=HAND):
     """Decides `actions` at the decision bars of the market's sessions, as a policy without a
     network.
     """
@@ -36,17 +34,17 @@ def scripted(env: Any, actions: list[int], market: TinyMarket = HAND) -> Agent:
     return Agent("scripted", PolicyAct(env, read_column, False), (column, None), "", forget_episode)
 
 
-def read_column(policy: Any, memory: Any, ref: Any, params: Any, key: Any, explore: bool) -> Any:
+def read_column(policy, memory, ref, params, key, explore):
     return memory, policy[ref.row[0]], None
 
 
-def run(env: Any, params: Any, agent: Agent, bars: int | None, market: TinyMarket = HAND) -> Record:
+def run(env, params, agent, bars, market=HAND):
     late = agent if bars is None else delayed(agent, env, bars)
     decisions = decision_bars(market.data, params.sessions)
     return backtest(env, late, params, decisions, "strategy", KEY)
 
 
-def entries(record: Record) -> list[tuple[int, int, int]]:
+def entries(record):
     """(decision bar, quantity, price) of every fill that opened a position."""
     at = np.flatnonzero(record.event.entry_quantity)
     return [
@@ -54,18 +52,18 @@ def entries(record: Record) -> list[tuple[int, int, int]]:
     ]
 
 
-def assert_equal_records(one: Record, other: Record) -> None:
+def assert_equal_records(one, other):
     for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
 @pytest.fixture(scope="module")
-def hand() -> Any:
+def hand():
     return setup(HAND, HAND.sessions(0, 1), env={"task": "manage"}, brackets={"stop_atr": 5.0})[:2]
 
 
 @pytest.mark.slow
-def test_a_decision_fills_that_many_bars_later_and_the_price_is_that_bars(hand: Any) -> None:
+def test_a_decision_fills_that_many_bars_later_and_the_price_is_that_bars(hand):
     env, params = hand
     buy = scripted(env, [B, H, H, H, H, H, H, H, H, H])
     slip = 1
@@ -79,8 +77,8 @@ def test_a_decision_fills_that_many_bars_later_and_the_price_is_that_bars(hand: 
 
 @pytest.mark.slow
 def test_a_repeat_comes_too_late_and_so_does_an_order_for_a_position_that_is_gone(
-    hand: Any,
-) -> None:
+    hand,
+):
     env, params = hand
     # One bar late: BUY fills; the second BUY, decided before the fill was seen, finds a position:
     # too late.
@@ -94,7 +92,7 @@ def test_a_repeat_comes_too_late_and_so_does_an_order_for_a_position_that_is_gon
 
 
 @pytest.mark.slow
-def test_a_decision_does_not_touch_a_position_it_was_not_made_for(hand: Any) -> None:
+def test_a_decision_does_not_touch_a_position_it_was_not_made_for(hand):
     env, params = hand
     # Two bars late. Bar 2: BUY of bar 0, filled in bar 3. Bar 3: CLOSE of bar 1, made while flat.
     record = run(env, params, scripted(env, [B, C, H, H, H] * 2), 2)
@@ -115,14 +113,14 @@ def test_a_decision_does_not_touch_a_position_it_was_not_made_for(hand: Any) -> 
     assert record.mask[7, C]
 
 
-def test_nothing_waits_from_one_session_to_the_next(hand: Any) -> None:
+def test_nothing_waits_from_one_session_to_the_next(hand):
     env, params = hand
     record = run(env, params, scripted(env, [H, H, H, B, B, H, H, H, H, H]), 3)
     assert not entries(record)
     assert record.action.tolist() == [H] * 10
 
 
-def test_the_queue_is_emptied_where_an_episode_starts(hand: Any) -> None:
+def test_the_queue_is_emptied_where_an_episode_starts(hand):
     env, _ = hand
     late = delayed(scripted(env, [B] * 10), env, 2)
     full = late.carry.replace(
@@ -132,7 +130,7 @@ def test_the_queue_is_emptied_where_an_episode_starts(hand: Any) -> None:
     assert (late.forget(full, jnp.bool_(False)).waiting.session == 0).all()
 
 
-def test_stops_are_those_of_the_bar_of_execution(hand: Any) -> None:
+def test_stops_are_those_of_the_bar_of_execution(hand):
     env, params = hand
     rows = decision_bars(HAND.data, params.sessions).rows
     ranges = HAND.data.tr_sum.at[int(rows[1])].set(280)  # the ATR at bar 1 is twice that of bar 0
@@ -145,7 +143,7 @@ def test_stops_are_those_of_the_bar_of_execution(hand: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def lively() -> Any:
+def lively():
     """An untrained policy that takes many different actions, and its environment."""
     env, params, config = setup(
         WALK,
@@ -173,7 +171,7 @@ def lively() -> Any:
         *(pytest.param(which, marks=pytest.mark.slow) for which in ("random", "buy_hold", "flat")),
     ],
 )
-def test_without_a_latency_every_bit_is_the_evaluators(lively: Any, which: str) -> None:
+def test_without_a_latency_every_bit_is_the_evaluators(lively, which):
     env, params, _, policy = lively
     agent = policy if which == "policy" else rule(which, env)
     plain, late = run(env, params, agent, None, WALK), run(env, params, agent, 0, WALK)
@@ -183,7 +181,7 @@ def test_without_a_latency_every_bit_is_the_evaluators(lively: Any, which: str) 
 
 
 @pytest.mark.slow
-def test_the_grid_counts_what_came_too_late(lively: Any) -> None:
+def test_the_grid_counts_what_came_too_late(lively):
     env, params, config, policy = lively
     agents = [policy, rule("sma_cross", env), rule("flat", env)]
     grid = grids.latency_grid(env, params, agents, WALK, WALK.sessions(0, 1, 2, 3), config)  # type: ignore[arg-type]
@@ -205,7 +203,7 @@ def test_the_grid_counts_what_came_too_late(lively: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_flip_of_a_baseline_is_late_as_a_whole(lively: Any) -> None:
+def test_a_flip_of_a_baseline_is_late_as_a_whole(lively):
     env, params, *_ = lively
     at_once = run(env, params, rule("sma_cross", env), 0, WALK)
     late = run(env, params, rule("sma_cross", env), 1, WALK)
@@ -216,7 +214,7 @@ def test_a_flip_of_a_baseline_is_late_as_a_whole(lively: Any) -> None:
     assert not (late.event.exit_reason == ExitReason.STOP).any()  # its orders still have no bracket
 
 
-def test_a_latency_that_the_queue_cannot_hold_is_refused(hand: Any) -> None:
+def test_a_latency_that_the_queue_cannot_hold_is_refused(hand):
     env, _ = hand
     for bars in (-1, LONGEST + 1):
         with pytest.raises(ValueError, match=r"expected 0 \.\. 3"):

@@ -4,9 +4,7 @@ known answers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,8 +13,8 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from jaxtrade.config import RunConfig, load_config, make_config
-from jaxtrade.data.market import Market, build_market, host_market, load_market, market_of
+from jaxtrade.config import load_config, make_config
+from jaxtrade.data.market import build_market, host_market, load_market, market_of
 from jaxtrade.data.nulls.market import (
     null_bars,
     null_markets,
@@ -25,7 +23,6 @@ from jaxtrade.data.nulls.market import (
     sign_flipped_path,
 )
 from jaxtrade.data.nulls.spec import NullSpec
-from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.read.quotes import PRICES
 from jaxtrade.data.sources import bars_of
 from jaxtrade.data.splits import session_set
@@ -36,7 +33,6 @@ from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.baselines import greedy
 from jaxtrade.evaluation.evaluate import evaluate, standard_agents
 from jaxtrade.evaluation.nulls import (
-    NullResult,
     daily_net,
     pooled_statistic,
     rule_agents,
@@ -54,7 +50,7 @@ RULES = ("buy_hold", "sma_cross")
 NO_RULES = {"drawdown": "off", "daily_loss": "off", "profit_target": "off"}
 
 
-def small(seed: int, kind: str = "martingale", sessions: int = 3) -> RunConfig:
+def small(seed, kind="martingale", sessions=3):
     return make_config(
         {
             "data": {
@@ -71,14 +67,14 @@ def small(seed: int, kind: str = "martingale", sessions: int = 3) -> RunConfig:
     )
 
 
-def parts(config: RunConfig, *ids: int) -> tuple[TradingEnv, Any, Market, Any]:
+def parts(config, *ids):
     market = load_market(config)
     sessions = session_set(np.array(ids), market.num_sessions)
     return TradingEnv(config.env), make_params(market, sessions, config), market, sessions
 
 
 @pytest.mark.slow
-def test_all_nulls_pass_through_one_executable() -> None:
+def test_all_nulls_pass_through_one_executable():
     """The market is a traced argument: 16 null markets, four kinds of agent, not one compilation
     after the first.
     """
@@ -101,7 +97,7 @@ def test_all_nulls_pass_through_one_executable() -> None:
 
 
 @pytest.mark.slow
-def test_the_statistics_are_those_of_the_evaluator() -> None:
+def test_the_statistics_are_those_of_the_evaluator():
     config = small(1)
     env, params, market, sessions = parts(config, 1, 2)
     result = evaluate(env, params, market, sessions, config)
@@ -119,7 +115,7 @@ def test_the_statistics_are_those_of_the_evaluator() -> None:
 
 
 @pytest.mark.slow
-def test_a_mirrored_market_mirrors_buy_and_hold() -> None:
+def test_a_mirrored_market_mirrors_buy_and_hold():
     """Before costs, the buyer of a market loses what it gains in the market upside down."""
     config = small(2).model_copy(
         update={"costs": small(2).costs.model_copy(update={"commission": 0.0, "slippage": 0})}
@@ -137,16 +133,14 @@ def test_a_mirrored_market_mirrors_buy_and_hold() -> None:
     assert net.any()
 
 
-def always(
-    policy: Any, carry: Any, ref: Any, params: Any, key: Any, explore: bool
-) -> tuple[Any, Any, None]:
+def always(policy, carry, ref, params, key, explore):
     """The policy is the action that it takes wherever that is legal."""
     return carry, jnp.where(ref.mask[policy], policy, 0), None
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("intrabar", ["stop_first", "path"])
-def test_with_every_bar_mirrored_a_seller_earns_what_a_buyer_earned(intrabar: str) -> None:
+def test_with_every_bar_mirrored_a_seller_earns_what_a_buyer_earned(intrabar):
     """Brackets, stops inside bars and costs included: stops keep their distance, and falls inside
     bars change sides.
     """
@@ -181,21 +175,21 @@ def test_with_every_bar_mirrored_a_seller_earns_what_a_buyer_earned(intrabar: st
 class Scripted:
     """Statistics of draw 0, 1, ... by name, and the draws that were asked for."""
 
-    def __init__(self, **values: list[float]) -> None:
+    def __init__(self, **values):
         self.values, self.asked = values, list[int]()
 
-    def market(self, draw: int) -> Any:
+    def market(self, draw):
         self.asked.append(draw)
         return draw
 
-    def measure(self, market: Any) -> Mapping[str, float]:
+    def measure(self, market):
         return {name: values[market] for name, values in self.values.items()}
 
 
 REAL = {"good": 5.0, "bad": 0.0}
 
 
-def test_it_stops_when_every_agent_is_decided() -> None:
+def test_it_stops_when_every_agent_is_decided():
     script = Scripted(good=[6.0, *[1.0] * 8, *[7.0] * 90], bad=[1.0] * 99)
     results = run_nulls(script.measure, script.market, REAL, NullSpec("sign", 99), 0)
     assert (results["bad"].p, results["bad"].made) == (1.0, 10)
@@ -203,7 +197,7 @@ def test_it_stops_when_every_agent_is_decided() -> None:
     assert script.asked == list(range(18))
 
 
-def test_a_test_that_was_killed_goes_on(tmp_path: Path) -> None:
+def test_a_test_that_was_killed_goes_on(tmp_path):
     """Killed after each number of draws: the same results, and no draw twice."""
     values = np.random.default_rng(0).normal(size=(2, 19)).tolist()
     spec, facts = NullSpec("sign", 19), {"kind": "sign"}
@@ -234,7 +228,7 @@ def test_a_test_that_was_killed_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_money_is_checked_for_each_null() -> None:
+def test_money_is_checked_for_each_null():
     """The real chain stays between two levels, its nulls wander: 100 contracts fit into int32 there
     and not here.
     """
@@ -273,7 +267,7 @@ def test_money_is_checked_for_each_null() -> None:
 
 
 @pytest.mark.slow
-def test_an_order_that_a_null_market_cuts_is_refused() -> None:
+def test_an_order_that_a_null_market_cuts_is_refused():
     """Agents of the package order `env.quantity`, which every null holds or refuses; one from
     Python may order more.
     """
@@ -282,7 +276,7 @@ def test_an_order_that_a_null_market_cuts_is_refused() -> None:
     params = params.replace(account=params.account.replace(max_contracts=jnp.int32(8)))
     [rule] = [agent for agent in standard_agents(env, market, config) if agent.name == "buy_hold"]
 
-    def tested(cap: int) -> dict[str, NullResult]:
+    def tested(cap):
         """A buyer of 6 contracts. cap: of the null market; 8 are allowed on the real one."""
         few = config.model_copy(
             update={"account": config.account.model_copy(update={"max_contracts": cap})}
@@ -306,14 +300,14 @@ def test_an_order_that_a_null_market_cuts_is_refused() -> None:
         tested(5)
 
 
-def trend(bars: Bars) -> float:
+def trend(bars):
     """Ticks that a follower of the last bar's move earns."""
     moves = np.diff(bars.close).astype(np.int64)
     return float((np.sign(moves[:-1]) * moves[1:]).sum())
 
 
 @pytest.mark.slow
-def test_p_is_uniform_on_martingales() -> None:
+def test_p_is_uniform_on_martingales():
     """200 martingales, 19 nulls each: p is uniform on 1/20, 2/20, ..., 1. A uniform draw from the
     step below it makes it continuous, as the test of Kolmogorov and Smirnov needs.
     """
@@ -329,7 +323,7 @@ def test_p_is_uniform_on_martingales() -> None:
 
 
 @pytest.mark.slow
-def test_the_policies_of_several_seeds_are_pooled() -> None:
+def test_the_policies_of_several_seeds_are_pooled():
     config = small(4)
     env, params, market, sessions = parts(config, 1, 2)
     made = rule_agents(env, config)
@@ -351,7 +345,7 @@ def test_the_policies_of_several_seeds_are_pooled() -> None:
 
 
 @pytest.fixture(scope="module")
-def es() -> tuple[Any, ...]:
+def es():
     setup = prepare(load_config("quickstart"))
     return setup.env, setup.params, setup.single, setup.splits["test"], setup.config
 

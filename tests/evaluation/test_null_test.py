@@ -5,7 +5,6 @@ journal.
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,7 +20,7 @@ from jaxtrade.storage.null_journal import NullJournal
 SIGN_19 = NullSpec("sign", 19)
 
 
-def test_p_by_hand() -> None:
+def test_p_by_hand():
     """Two of 19 nulls reach 5.0, one of them exactly: p = 3 / 20."""
     nulls = [4.0] * 10 + [5.0, 6.0] + [1.0] * 7
     result = null_test("rule", 5.0, nulls, SIGN_19, seed=3)
@@ -39,7 +38,7 @@ def test_p_by_hand() -> None:
     assert p_text(result) == "0.1500"
 
 
-def test_the_early_stop_by_hand() -> None:
+def test_the_early_stop_by_hand():
     """The tenth null that reaches 0 is draw 12: p = 10 / 12, and later draws do not matter."""
     nulls = [1.0] * 5 + [-1.0, -1.0] + [0.0] * 5
     result = null_test("rule", 0.0, [*nulls, -1.0, -1.0], SIGN_19, seed=0)
@@ -54,7 +53,7 @@ def test_the_early_stop_by_hand() -> None:
     assert (whole.p, whole.made) == (11 / 20, 19)
 
 
-def test_missing_draws_and_numbers_are_refused() -> None:
+def test_missing_draws_and_numbers_are_refused():
     with pytest.raises(DataError, match="3 of 19 null"):
         null_test("rule", 5.0, [1.0] * 3, SIGN_19, seed=0)
     with pytest.raises(DataError, match="null market 1 is nan"):
@@ -64,9 +63,7 @@ def test_missing_draws_and_numbers_are_refused() -> None:
 
 
 @given(st.lists(st.integers(-3, 3), min_size=19, max_size=19), st.integers(-3, 3))
-def test_p_is_between_its_floor_and_one_and_falls_with_the_result(
-    nulls: list[int], real: int
-) -> None:
+def test_p_is_between_its_floor_and_one_and_falls_with_the_result(nulls, real):
     values = [float(null) for null in nulls]
     result, better = (
         null_test("rule", float(each), values, SIGN_19, seed=0) for each in (real, real + 1)
@@ -76,7 +73,7 @@ def test_p_is_between_its_floor_and_one_and_falls_with_the_result(
 
 
 @pytest.mark.parametrize("stop", [None, 10])
-def test_under_the_null_p_keeps_its_level(stop: int | None) -> None:
+def test_under_the_null_p_keeps_its_level(stop):
     """Real and null statistics from one distribution: P(p <= a) = a where p can take the value
     a.
     """
@@ -91,7 +88,7 @@ def test_under_the_null_p_keeps_its_level(stop: int | None) -> None:
         assert abs((p <= level + 1e-12).mean() - level) < 4 * np.sqrt(level * (1 - level) / count)
 
 
-def test_the_statistic_is_the_iqm_over_seeds_of_the_mean_day() -> None:
+def test_the_statistic_is_the_iqm_over_seeds_of_the_mean_day():
     net = np.array([[10.0, 20.0], [0.0, 2.0], [3.0, 5.0], [-50.0, -70.0]])  # means 15, 1, 4, -60
     assert pooled_statistic(net) == pytest.approx(2.5)
     assert pooled_statistic(net[:1]) == 15.0
@@ -102,7 +99,7 @@ def test_the_statistic_is_the_iqm_over_seeds_of_the_mean_day() -> None:
             pooled_statistic(bad)
 
 
-def test_the_table_prints_floor_draws_and_what_is_too_few() -> None:
+def test_the_table_prints_floor_draws_and_what_is_too_few():
     result = null_test("rule", 7.0, [1.0] * 9, NullSpec("phase", 9), seed=4)
     text = null_table([result], ["a note"])
     assert "p = (1 + nulls >= real) / (9 + 1), at least 0.1000" in text
@@ -116,7 +113,7 @@ def test_the_table_prints_floor_draws_and_what_is_too_few() -> None:
 FACTS = {"kind": "sign", "seed": 0, "data": "ab"}
 
 
-def test_the_journal_goes_on_where_it_was_killed(tmp_path: Path) -> None:
+def test_the_journal_goes_on_where_it_was_killed(tmp_path):
     path = tmp_path / "walk" / "nulls.jsonl"
     journal = NullJournal(path, FACTS)
     journal.append({"policy": 0.1, "rule": 1 / 3})
@@ -134,7 +131,7 @@ def test_the_journal_goes_on_where_it_was_killed(tmp_path: Path) -> None:
     assert path.read_bytes() == lines[0]
 
 
-def test_a_journal_of_another_test_is_refused(tmp_path: Path) -> None:
+def test_a_journal_of_another_test_is_refused(tmp_path):
     path = tmp_path / "nulls.jsonl"
     NullJournal(path, FACTS).append({"policy": 1.0})
     with pytest.raises(
@@ -145,7 +142,7 @@ def test_a_journal_of_another_test_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["{", "[]", '{"draw": 5, "statistics": {}}', '{"draw": 0}'])
-def test_a_damaged_journal_names_its_line(tmp_path: Path, line: str) -> None:
+def test_a_damaged_journal_names_its_line(tmp_path, line):
     path = tmp_path / "nulls.jsonl"
     NullJournal(path, FACTS)
     with path.open("a") as file:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,7 +16,7 @@ from jaxtrade.evaluation.baselines import Agent
 from jaxtrade.evaluation.members import in_one_shape
 from jaxtrade.evaluation.record import Steps, decision_bars, longest
 from jaxtrade.types import Quotes, TickValue
-from tests.evaluation.tiny import TinyMarket, setup, tiny_market, walk
+from tests.evaluation.tiny import setup, tiny_market, walk
 
 LENGTHS = ([60, 60, 40], [50, 30])
 MARKETS = [
@@ -30,12 +28,12 @@ SECTIONS = sections_of(
 KEY = jax.random.key(3)
 
 
-def all_sessions(market: TinyMarket) -> Any:
+def all_sessions(market):
     return market.sessions(*range(market.num_sessions))
 
 
 @pytest.fixture(scope="module")
-def made() -> Any:
+def made():
     """(environment, parameters of each market alone): the second market is two-sided and converts
     its profits.
     """
@@ -58,7 +56,7 @@ def test_no_market_is_traced_again(made):
     steps = longest([decision_bars(each.market, each.sessions) for each in alone])
     traces = []
 
-    def counted(carry: Any, state: Any, ref: Any, params: Any, key: Any) -> Any:
+    def counted(carry, state, ref, params, key):
         traces.append(1)
         return carry, orders.hold(state), jnp.int32(0)
 

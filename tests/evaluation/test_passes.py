@@ -4,8 +4,6 @@ wrong is noticed.
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,10 +11,9 @@ import pytest
 
 from jaxtrade.env.state import KEEP_STOP, Order
 from jaxtrade.evaluation import passes
-from jaxtrade.evaluation.backtest import Lane, run_lanes, run_sessions
+from jaxtrade.evaluation.backtest import run_lanes, run_sessions
 from jaxtrade.evaluation.baselines import Agent
 from jaxtrade.evaluation.passes import account_starts, run_passes
-from jaxtrade.runs.setup import Setup
 from tests.evaluation.sequential import in_sequence
 from tests.evaluation.test_side_by_side import agents_of, assert_same, lanes_of, made
 
@@ -29,13 +26,11 @@ WEEKS = (
 )
 
 
-def check(
-    setup: Setup, lanes: list[Lane], monkeypatch: pytest.MonkeyPatch, in_turn: int = 0
-) -> dict[Any, Any]:
+def check(setup, lanes, monkeypatch, in_turn=0):
     """Both passes equal the plain scan. in_turn: the number of agents that need it."""
     scanned = []
 
-    def counted(env: Any, lanes: Any, *rest: Any) -> Any:
+    def counted(env, lanes, *rest):
         scanned.append(len(lanes))
         return run_lanes(env, lanes, *rest)
 
@@ -53,7 +48,7 @@ def check(
 
 
 @pytest.mark.slow
-def test_an_account_that_ends_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_account_that_ends_and_goes_on(monkeypatch):
     """A floor so near that accounts end again and again; the agents are a policy that draws, and
     random trades.
     """
@@ -76,12 +71,12 @@ def test_an_account_that_ends_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> No
         ("network.kind=gru", "network.rnn_width=8", "account.drawdown=500"),
     ],
 )
-def test_rules_tasks_and_networks(keys: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rules_tasks_and_networks(keys, monkeypatch):
     setup, policies = made(*WEEKS, *keys)
     check(setup, lanes_of(setup, agents_of(setup, policies[:1])), monkeypatch)
 
 
-def careful(carry: Any, state: Any, ref: Any, params: Any, key: Any) -> Any:
+def careful(carry, state, ref, params, key):
     """Trades by chance, as long as its account has not lost money."""
     del ref, params
     drawn = jax.random.randint(key, (), -1, 2)
@@ -91,7 +86,7 @@ def careful(carry: Any, state: Any, ref: Any, params: Any, key: Any) -> Any:
 
 
 @pytest.mark.slow
-def test_an_agent_that_sees_its_account_is_stepped_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agent_that_sees_its_account_is_stepped_in_turn(monkeypatch):
     setup, _ = made(*DAYS)
     agent = Agent("careful", careful, None, "trades while its account has lost nothing")
     check(setup, lanes_of(setup, [agent]), monkeypatch, in_turn=1)
@@ -105,7 +100,7 @@ def test_an_agent_that_sees_its_account_is_stepped_in_turn(monkeypatch: pytest.M
         pytest.param("high_water", marks=pytest.mark.slow),
     ],
 )
-def test_a_wrong_start_is_no_record(column: str) -> None:
+def test_a_wrong_start_is_no_record(column):
     setup, policies = made(*DAYS)
     [lane] = lanes_of(setup, agents_of(setup, policies[:1])[3:4])
     [strategy] = run_lanes(setup.env, [lane], "strategy")
@@ -121,7 +116,7 @@ def test_a_wrong_start_is_no_record(column: str) -> None:
 
 
 @pytest.mark.slow
-def test_episodes_of_several_sessions_are_refused() -> None:
+def test_episodes_of_several_sessions_are_refused():
     setup, policies = made("network.hidden=[16]", "episode.sessions=2")
     [lane] = lanes_of(setup, agents_of(setup, policies[:1])[:1])
     zero = np.zeros(5, np.int64)

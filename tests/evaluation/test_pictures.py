@@ -7,8 +7,6 @@ from __future__ import annotations
 import datetime
 import re
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -17,37 +15,36 @@ import pytest
 from jaxtrade.evaluation import baselines
 from jaxtrade.evaluation.evaluate import evaluate
 from jaxtrade.evaluation.pictures import equity, style, training
-from jaxtrade.evaluation.report import EvaluationResult
 from tests.evaluation.tiny import LENGTHS, WALK, hand_market, rule, setup
 from tests.messages import missing
 
 MINUS = style.MINUS
 
 
-def result_of(market: Any, agents: Any, **sections: Any) -> EvaluationResult:
+def result_of(market, agents, **sections):
     sessions = market.sessions(*range(market.num_sessions))
     env, params, config = setup(market, sessions, **sections)
     return evaluate(env, params, market, sessions, config, agents(env))
 
 
 @pytest.fixture(scope="module")
-def walked() -> EvaluationResult:
+def walked():
     """Four sessions of a random walk. `random` wins and loses."""
     return result_of(
         WALK, lambda env: [rule(name, env) for name in ("random", "flat", "buy_hold", "sma_cross")]
     )
 
 
-def titles(figure: Any) -> list[str]:
+def titles(figure):
     return [axis.get_title(loc="left") for axis in figure.axes]
 
 
-def legend(axis: Any) -> list[str]:
+def legend(axis):
     found = axis.get_legend()
     return [] if found is None else [text.get_text() for text in found.get_texts()]
 
 
-def marks(axis: Any, label: str) -> int:
+def marks(axis, label):
     """Number of points of the marks whose legend entry begins with `label`."""
     return sum(
         len(each.get_offsets())
@@ -56,7 +53,7 @@ def marks(axis: Any, label: str) -> int:
     )
 
 
-def overlaps(figure: Any) -> list[tuple[str, str]]:
+def overlaps(figure):
     """Pairs of texts of a figure that cover each other when it is drawn."""
     figure.canvas.draw()
     texts = [*figure.texts]
@@ -82,7 +79,7 @@ def overlaps(figure: Any) -> list[tuple[str, str]]:
 
 
 @pytest.mark.slow
-def test_the_headline_has_the_figures_of_the_evaluation(walked: EvaluationResult) -> None:
+def test_the_headline_has_the_figures_of_the_evaluation(walked):
     agent = walked.agent("random")
     title, about = equity.headline(walked, agent)
     found = agent.strategy_figures
@@ -100,7 +97,7 @@ def test_the_headline_has_the_figures_of_the_evaluation(walked: EvaluationResult
 
 
 @pytest.mark.slow
-def test_winners_and_losers_are_told_apart(walked: EvaluationResult) -> None:
+def test_winners_and_losers_are_told_apart(walked):
     agent = walked.agent("random")
     won = int((agent.trades.net > 0).sum())
     lost = len(agent.trades) - won
@@ -128,7 +125,7 @@ def test_winners_and_losers_are_told_apart(walked: EvaluationResult) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["random", "flat", "buy_hold", "sma_cross"])
-def test_no_text_covers_another(walked: EvaluationResult, name: str) -> None:
+def test_no_text_covers_another(walked, name):
     """Winners and losers, no trade at all, one trade a day: titles, legends and marks of the axes
     stay apart.
     """
@@ -136,7 +133,7 @@ def test_no_text_covers_another(walked: EvaluationResult, name: str) -> None:
         assert overlaps(drawn(walked, walked.agent(name))) == []
 
 
-def with_random(result: EvaluationResult, mills: np.ndarray) -> EvaluationResult:
+def with_random(result, mills):
     """The same result, but the equity of `random` is `mills` from the start balance."""
     changed = [
         replace(agent, strategy=replace(agent.strategy, equity=mills))
@@ -157,9 +154,7 @@ def with_random(result: EvaluationResult, mills: np.ndarray) -> EvaluationResult
         (-10, 0, None),
     ],
 )
-def test_a_ruinous_random_does_not_flatten_the_others(
-    walked: EvaluationResult, ends: int, lowest: int, said: str | None
-) -> None:
+def test_a_ruinous_random_does_not_flatten_the_others(walked, ends, lowest, said):
     """It runs off the edge, where a mark and a text say so. Where it fits, it counts as any
     other.
     """
@@ -189,7 +184,7 @@ def test_a_ruinous_random_does_not_flatten_the_others(
     assert overlaps(figure) == []
 
 
-def test_a_random_agent_has_the_axis_of_its_own_picture(walked: EvaluationResult) -> None:
+def test_a_random_agent_has_the_axis_of_its_own_picture(walked):
     """Neither where it is the one that is shown, nor where nothing else moves."""
     length = len(walked.agents[0].strategy.equity)
     result = with_random(walked, np.linspace(0, -50_000_000, length).astype(np.int64))
@@ -203,9 +198,7 @@ def test_a_random_agent_has_the_axis_of_its_own_picture(walked: EvaluationResult
         assert not curves.texts
 
 
-def test_many_trades_are_counted_and_not_marked(
-    walked: EvaluationResult, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_trades_are_counted_and_not_marked(walked, monkeypatch):
     agent = walked.agent("random")
     monkeypatch.setattr(equity, "MOST_MARKS", len(agent.trades) - 1)
     prices = equity.figure_of(walked, agent).axes[0]
@@ -213,7 +206,7 @@ def test_many_trades_are_counted_and_not_marked(
     assert marks(prices, "won") == 0
 
 
-def test_drawdown_is_the_distance_from_the_highest_equity() -> None:
+def test_drawdown_is_the_distance_from_the_highest_equity():
     """The start counts as 0: a first loss of 2 dollars is a drawdown of 2."""
     assert equity.drawdown_of(np.array([-2000, 3000, 1000, 4000])).tolist() == [
         -2.0,
@@ -223,7 +216,7 @@ def test_drawdown_is_the_distance_from_the_highest_equity() -> None:
     ]
 
 
-def test_the_day_is_that_with_most_trades(walked: EvaluationResult) -> None:
+def test_the_day_is_that_with_most_trades(walked):
     agent = walked.agent("random")
     counts = np.bincount(agent.trades.session, minlength=4)
     shown = equity.busiest(walked, agent)
@@ -236,7 +229,7 @@ def test_the_day_is_that_with_most_trades(walked: EvaluationResult) -> None:
     assert f"net {style.dollars(profit)}" in equity.day_headline(walked, agent, shown)[1]
 
 
-def test_a_day_without_trades_is_the_last_one_and_says_so(walked: EvaluationResult) -> None:
+def test_a_day_without_trades_is_the_last_one_and_says_so(walked):
     agent = walked.agent("flat")
     shown = equity.busiest(walked, agent)
     assert (shown.number, len(shown.trades)) == (3, 0)
@@ -244,7 +237,7 @@ def test_a_day_without_trades_is_the_last_one_and_says_so(walked: EvaluationResu
     assert legend(equity.day_figure(walked, agent).axes[0]) == []
 
 
-def test_the_levels_of_a_day_are_those_of_the_positions(walked: EvaluationResult) -> None:
+def test_the_levels_of_a_day_are_those_of_the_positions(walked):
     """A stop is on the losing side of the close, a target on the winning side, in every bar of a
     position.
     """
@@ -265,7 +258,7 @@ def test_the_levels_of_a_day_are_those_of_the_positions(walked: EvaluationResult
     }  # it has no bracket
 
 
-def test_a_level_is_one_line_as_long_as_it_holds() -> None:
+def test_a_level_is_one_line_as_long_as_it_holds():
     """A line for each bar would begin its dashes anew in each, and look solid."""
     assert equity.joined([(3, 8), (4, 8), (5, 9), (6, 9), (8, 9)]) == [
         (3, 4, 8),
@@ -275,7 +268,7 @@ def test_a_level_is_one_line_as_long_as_it_holds() -> None:
     assert equity.joined([]) == []
 
 
-def test_targets_are_dashed_and_stops_are_solid(walked: EvaluationResult) -> None:
+def test_targets_are_dashed_and_stops_are_solid(walked):
     agent = walked.agent("random")
     top = equity.day_figure(walked, agent).axes[0]
     drawn = {
@@ -297,7 +290,7 @@ def test_targets_are_dashed_and_stops_are_solid(walked: EvaluationResult) -> Non
 
 
 @pytest.mark.slow
-def test_candles_group_bars() -> None:
+def test_candles_group_bars():
     """One hand-worked session: 8000 8002 7998 ..., in candles of one bar."""
     result = result_of(hand_market(1), lambda env: [baselines.buy_and_hold(env)])
     top, _ = equity.day_figure(result, result.agents[0]).axes
@@ -310,9 +303,7 @@ def test_candles_group_bars() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "count"), [("random", None), ("flat", 0), ("buy_hold", 4)])
-def test_files_are_pictures(
-    walked: EvaluationResult, tmp_path: Path, name: str, count: int | None
-) -> None:
+def test_files_are_pictures(walked, tmp_path, name, count):
     agent = walked.agent(name)
     assert count is None or len(agent.trades) == count
     for draw in (equity.draw, equity.draw_day):
@@ -333,9 +324,7 @@ NEW_YORK = ZoneInfo("America/New_York")
         ((10, 0), 2, 5, ["10:00", "10:05"]),
     ],
 )
-def test_times_are_round(
-    first: tuple[int, int], bars: int, minutes: int, expected: list[str]
-) -> None:
+def test_times_are_round(first, bars, minutes, expected):
     start = datetime.datetime(2013, 10, 10, *first, tzinfo=NEW_YORK)
     times = [start + datetime.timedelta(minutes=minutes * i) for i in range(bars)]
     at, labels = style.time_marks(times)
@@ -343,7 +332,7 @@ def test_times_are_round(
     assert [f"{times[i]:%H:%M}" for i in at] == expected
 
 
-def test_dates_name_the_year_where_it_changes() -> None:
+def test_dates_name_the_year_where_it_changes():
     days = [datetime.date(2023, 12, 28), datetime.date(2023, 12, 29), datetime.date(2024, 1, 2)]
     assert style.date_marks(days) == (
         [0, 1, 2],
@@ -357,7 +346,7 @@ def test_dates_name_the_year_where_it_changes() -> None:
 # --- training ---------------------------------------------------------------------------------------------------------
 
 
-def row(update: int, **changes: Any) -> dict[str, Any]:
+def row(update, **changes):
     return {
         "update": update,
         "steps": update * 1000,
@@ -368,7 +357,7 @@ def row(update: int, **changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def test_the_training_shows_what_the_learner_reports() -> None:
+def test_the_training_shows_what_the_learner_reports():
     rows = [row(i, explained_variance=-5.0 if i == 1 else 0.5) for i in range(1, 6)]
     figure = training.figure_of(rows, ["entropy", "explained_variance", "absent"], "Training on ES")
     assert [title.partition(",")[0] for title in titles(figure)] == [
@@ -387,7 +376,7 @@ def test_the_training_shows_what_the_learner_reports() -> None:
     assert overlaps(figure) == []
 
 
-def test_a_learner_of_ones_own_gets_its_own_panels(tmp_path: Path) -> None:
+def test_a_learner_of_ones_own_gets_its_own_panels(tmp_path):
     rows = [
         {"update": 1, "steps": 10, "steps_per_second": 1.0, "my_loss": None},
         {"update": 2, "steps": 20, "steps_per_second": 1.0, "my_loss": 3.0},
@@ -401,7 +390,7 @@ def test_a_learner_of_ones_own_gets_its_own_panels(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["none.png"]
 
 
-def test_seeds_are_a_median_and_a_band() -> None:
+def test_seeds_are_a_median_and_a_band():
     rows = [
         row(i, **{"entropy/each": [1.0, 2.0, 9.0], "episode_reward/each": [i, i, i]})
         for i in (1, 2)
@@ -414,13 +403,13 @@ def test_seeds_are_a_median_and_a_band() -> None:
     assert any("3 seeds: line = median" in text.get_text() for text in figure.texts)
 
 
-def test_scores_on_validation_sessions_have_a_panel() -> None:
+def test_scores_on_validation_sessions_have_a_panel():
     axis = training.figure_of([row(1), row(4)], [], "t", [(1, -0.5), (2, 0.25), (4, 0.1)]).axes[2]
     assert list(axis.lines[0].get_xdata()) == [1000, 2000, 4000]
     assert [axis.lines[1].get_xdata()[0], axis.lines[1].get_ydata()[0]] == [2000, 0.25]
 
 
-def test_the_best_checkpoint_is_marked_in_every_panel() -> None:
+def test_the_best_checkpoint_is_marked_in_every_panel():
     """It is the one that the run has kept. A higher score that is no improvement worth the name is
     not.
     """
@@ -448,7 +437,7 @@ def test_the_best_checkpoint_is_marked_in_every_panel() -> None:
         (9_000_000, ["0", "2M", "4M", "6M", "8M"]),
     ],
 )
-def test_steps_are_marked_at_round_numbers(steps: int, expected: list[str]) -> None:
+def test_steps_are_marked_at_round_numbers(steps, expected):
     figure = training.figure_of(
         [row(i, steps=i * steps // 4) for i in range(1, 5)], ["entropy"], "t"
     )
@@ -464,7 +453,7 @@ def test_steps_are_marked_at_round_numbers(steps: int, expected: list[str]) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("updates", [1, 2, 3])
-def test_a_run_of_few_updates_does_not_look_broken(updates: int) -> None:
+def test_a_run_of_few_updates_does_not_look_broken(updates):
     """Each update is a point that the edge does not cut off, and the areas of the actions begin at
     0.
     """
@@ -477,7 +466,7 @@ def test_a_run_of_few_updates_does_not_look_broken(updates: int) -> None:
     assert overlaps(figure) == []
 
 
-def test_a_small_change_looks_small() -> None:
+def test_a_small_change_looks_small():
     """The axis of a share or a rate begins at 0; an entropy below 0 (of densities) is shown as it
     is.
     """
@@ -491,14 +480,14 @@ def test_a_small_change_looks_small() -> None:
     assert below.get_ylim()[0] < -2
 
 
-def test_long_runs_are_averaged_in_groups() -> None:
+def test_long_runs_are_averaged_in_groups():
     values = np.array([[1.0], [3.0], [np.nan], [5.0], [np.nan], [np.nan]])
     assert training.thinned(values, 3)[:2].tolist() == [[2.0], [5.0]]
     assert np.isnan(training.thinned(values, 3)[2, 0])
     assert len(training.thinned(np.zeros((100_000, 1)))) == training.MOST_POINTS
 
 
-def test_steps_are_short() -> None:
+def test_steps_are_short():
     assert [training.short(value) for value in (0, 500, 50_000, 1_500_000, 2e9)] == [
         "0",
         "500",
@@ -508,7 +497,7 @@ def test_steps_are_short() -> None:
     ]
 
 
-def test_money_has_its_minus_before_the_dollar() -> None:
+def test_money_has_its_minus_before_the_dollar():
     assert [style.dollars(value) for value in (1234.5, -2, -0.001)] == [
         "$1,234.50",
         f"{MINUS}$2.00",

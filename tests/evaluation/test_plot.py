@@ -8,7 +8,7 @@ from jaxtrade.evaluation.plot import draw_equity
 from tests.messages import missing
 
 
-def equity(*days: str, bars: int = 433) -> pd.DataFrame:
+def equity(*days, bars=433):
     """Minutes from 09:32 on each day, equity constant."""
     index = pd.DatetimeIndex(
         [
@@ -24,7 +24,7 @@ def equity(*days: str, bars: int = 433) -> pd.DataFrame:
     )
 
 
-def marks(frame: pd.DataFrame) -> list[tuple[float, str]]:
+def marks(frame):
     lower = draw_equity(frame, "title").axes[1]
     return [
         (at, label.get_text())
@@ -32,18 +32,18 @@ def marks(frame: pd.DataFrame) -> list[tuple[float, str]]:
     ]
 
 
-def test_one_session_is_marked_at_full_hours() -> None:
+def test_one_session_is_marked_at_full_hours():
     assert marks(equity("2013-10-11")) == [(28 + 60 * k, f"{10 + k}:00") for k in range(7)]
 
 
-def test_sessions_are_marked_by_their_dates() -> None:
+def test_sessions_are_marked_by_their_dates():
     assert marks(equity("2013-10-10", "2013-10-11", bars=100)) == [
         (0, "Thu 10 Oct 2013"),
         (100, "Fri 11 Oct"),
     ]
 
 
-def test_the_label_names_day_and_zone() -> None:
+def test_the_label_names_day_and_zone():
     assert not missing(
         draw_equity(equity("2013-10-11"), "t").axes[1].get_xlabel(),
         "Fri 11 Oct 2013",

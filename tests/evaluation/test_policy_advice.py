@@ -18,7 +18,7 @@ from jaxtrade.advisor.table import AdviceTable, make_view, session_starts
 from jaxtrade.evaluation.backtest import backtest
 from jaxtrade.evaluation.baselines import sampled
 from jaxtrade.evaluation.loaded import panel_seen
-from jaxtrade.evaluation.policy import LoadedPolicy, load_policy, save_policy_bundle
+from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
 from jaxtrade.evaluation.record import decision_bars
 from jaxtrade.networks import distributions
 from jaxtrade.networks.normalize import RunningStats
@@ -49,7 +49,7 @@ class Decisions(NamedTuple):
     actions: np.ndarray
 
 
-def view() -> Any:
+def view():
     """Random advice about two of three bars, one bar late."""
     rng, size = np.random.default_rng(3), MARKET.data.close.shape[0]
     rows = rng.uniform(0.0, 1.0, (size, 6)).astype(np.float32)
@@ -66,11 +66,11 @@ Made = Callable[..., tuple[Path, Decisions]]
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+def made(tmp_path_factory):
     """`make`, once for each fusion and its keys."""
     known: dict[str, tuple[Path, Decisions]] = {}
 
-    def of(fusion: str, **keys: Any) -> tuple[Path, Decisions]:
+    def of(fusion, **keys):
         name = f"{fusion} {keys}"
         if name not in known:
             known[name] = make(tmp_path_factory.mktemp("policy"), fusion, **keys)
@@ -79,7 +79,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     return of
 
 
-def make(folder: Path, fusion: str, **keys: Any) -> tuple[Path, Decisions]:
+def make(folder, fusion, **keys):
     """An untrained policy with lively outputs, saved as a run would; and an evaluation of it with
     advice.
     """
@@ -140,7 +140,7 @@ def make(folder: Path, fusion: str, **keys: Any) -> tuple[Path, Decisions]:
     )
 
 
-def advice_at(found: Decisions, i: int) -> dict[str, float] | None:
+def advice_at(found, i):
     return (
         {name: float(values[i]) for name, values in found.advice.items()}
         if found.given[i]
@@ -148,15 +148,13 @@ def advice_at(found: Decisions, i: int) -> dict[str, float] | None:
     )
 
 
-def side_at(found: Decisions, i: int) -> int | None:
+def side_at(found, i):
     return int(found.sides[i]) if found.given[i] else None
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fusion", ["trust", "gate", "rules"])
-def test_with_the_same_advice_it_has_the_probabilities_of_the_evaluation(
-    made: Made, fusion: str
-) -> None:
+def test_with_the_same_advice_it_has_the_probabilities_of_the_evaluation(made, fusion):
     path, found = made(fusion)
     loaded = load_policy(path)
     assert loaded.listens
@@ -183,7 +181,7 @@ def test_with_the_same_advice_it_has_the_probabilities_of_the_evaluation(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fusion", ["trust", "gate"])
-def test_advice_matters_and_a_batch_is_its_rows(made: Made, fusion: str) -> None:
+def test_advice_matters_and_a_batch_is_its_rows(made, fusion):
     path, found = made(fusion)
     loaded, rows = load_policy(path), np.flatnonzero(found.given)
     advice = {name: values[rows] for name, values in found.advice.items()}
@@ -209,7 +207,7 @@ def test_advice_matters_and_a_batch_is_its_rows(made: Made, fusion: str) -> None
 
 
 @pytest.mark.slow
-def test_the_veto_acts_in_a_loaded_policy(made: Made) -> None:
+def test_the_veto_acts_in_a_loaded_policy(made):
     path, found = made("none", veto=0.5)
     loaded = load_policy(path)
     flat = int(np.flatnonzero(found.masks[:, 1])[0])
@@ -224,7 +222,7 @@ def test_the_veto_acts_in_a_loaded_policy(made: Made) -> None:
 
 
 @pytest.fixture(scope="module")
-def trusting(made: Made) -> LoadedPolicy:
+def trusting(made):
     return load_policy(made("trust")[0])
 
 
@@ -260,16 +258,14 @@ GOOD = {"direction": 1, "confidence": 0.7}
         (GOOD, 2, "side is 2, .* -1 to 1"),
     ],
 )
-def test_wrong_advice_is_refused(
-    trusting: LoadedPolicy, advice: dict[str, Any], side: Any, message: str
-) -> None:
+def test_wrong_advice_is_refused(trusting, advice, side, message):
     size, actions = len(trusting.observation_names), len(trusting.action_names)
     with pytest.raises(ValueError, match=message):
         trusting.act(np.zeros(size), np.ones(actions, bool), advice=advice, side=side)
 
 
 @pytest.mark.slow
-def test_a_policy_that_takes_none_refuses_advice(made: Made) -> None:
+def test_a_policy_that_takes_none_refuses_advice(made):
     loaded = load_policy(made("none")[0])
     assert not loaded.listens
     with pytest.raises(ValueError, match=r"no advice beside"):
@@ -277,7 +273,7 @@ def test_a_policy_that_takes_none_refuses_advice(made: Made) -> None:
 
 
 @pytest.mark.slow
-def test_a_list_is_for_a_panel(trusting: LoadedPolicy) -> None:
+def test_a_list_is_for_a_panel(trusting):
     with pytest.raises(ValueError, match="advice is a list"):
         trusting.act(
             np.zeros(len(trusting.observation_names)), np.ones(7, bool), advice=[GOOD, None], side=0
@@ -285,7 +281,7 @@ def test_a_list_is_for_a_panel(trusting: LoadedPolicy) -> None:
 
 
 @pytest.mark.slow
-def test_advice_of_a_panel_is_a_list_with_every_member() -> None:
+def test_advice_of_a_panel_is_a_list_with_every_member():
     seen = panel_seen([GOOD, None, {"direction": [-1, 1], "confidence": 0.5}], 3, (2,))
     assert seen.each is not None
     assert seen.each.version.tolist() == [[1, 0, 1]] * 2
@@ -299,9 +295,7 @@ def test_advice_of_a_panel_is_a_list_with_every_member() -> None:
             panel_seen(wrong, 3, ())
 
 
-def test_a_bundle_from_before_advisors_acts_as_before(
-    tmp_path: Path, trusting: LoadedPolicy
-) -> None:
+def test_a_bundle_from_before_advisors_acts_as_before(tmp_path, trusting):
     """It names no advisor and holds no trust."""
     schema = {name: part for name, part in trusting.schema.items() if name != "advisor"}
     checkpoint.save_policy(tmp_path / "policy", trusting.policy.replace(fusion=None), schema)

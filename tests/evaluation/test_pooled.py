@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from jaxtrade.evaluation.set_report import by_date, pooled, total_equity, trade_dates
 
 
-def evaluated(times: list[int], dates: list[str], *agents: str) -> Any:
+def evaluated(times, dates, *agents):
     """As much of an evaluation as is read: bars of 60 seconds, decisions at all bars but the last
     of `times`.
     """
@@ -24,14 +23,14 @@ def evaluated(times: list[int], dates: list[str], *agents: str) -> Any:
     )
 
 
-def test_between_its_marks_a_symbol_keeps_the_latest_one() -> None:
+def test_between_its_marks_a_symbol_keeps_the_latest_one():
     one, other = evaluated([0, 60, 120, 300], []), evaluated([0, 120, 180], [])
     # Marks at closes: the first symbol at 120, 180, 360, the other at 180, 240.
     total = total_equity([one, other], [np.array([5, -3, 7]), np.array([10, 20])])
     np.testing.assert_array_equal(total, [5, -3 + 10, -3 + 20, 7 + 20])
 
 
-def test_profit_by_date_is_over_all_symbols_that_traded_then() -> None:
+def test_profit_by_date_is_over_all_symbols_that_traded_then():
     one, other = (
         evaluated([0], ["2024-01-02", "2024-01-04"]),
         evaluated([0], ["2024-01-03", "2024-01-04"]),
@@ -46,6 +45,6 @@ def test_profit_by_date_is_over_all_symbols_that_traded_then() -> None:
     )
 
 
-def test_symbols_with_other_agents_are_not_pooled() -> None:
+def test_symbols_with_other_agents_are_not_pooled():
     with pytest.raises(ValueError, match="evaluated with different agents"):
         pooled([evaluated([0], [], "greedy", "flat"), evaluated([0], [], "flat", "greedy")])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -17,11 +16,11 @@ from jaxtrade.config import make_config
 from jaxtrade.env.state import EndReason
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.joint_backtest import NAMES, joint_agents
-from jaxtrade.evaluation.joint_result import FILES, JointResult, evaluate_joint, fill_rows, write
+from jaxtrade.evaluation.joint_result import FILES, evaluate_joint, fill_rows, write
 from jaxtrade.evaluation.validation import mean_reward
 from jaxtrade.rl.state import finished
 from jaxtrade.runs.evaluate import evaluate_run, grid_run, replay_run
-from jaxtrade.runs.setup import Setup, policies_of, prepare
+from jaxtrade.runs.setup import policies_of, prepare
 from jaxtrade.runs.stored import StoredJoint, open_run
 from jaxtrade.runs.train import resume, run
 from tests import uncounted
@@ -47,17 +46,17 @@ VALUES = {
 
 
 @pytest.fixture(scope="module")
-def setup() -> Setup:
+def setup():
     return prepare(make_config(VALUES, "test"))
 
 
 @pytest.fixture(scope="module")
-def policy(setup: Setup) -> Any:
+def policy(setup):
     return finished(policies_of(setup, setup.algorithm.init(jax.random.key(1), setup.params))[0])
 
 
 @pytest.fixture(scope="module")
-def result(setup: Setup, policy: Any) -> JointResult:
+def result(setup, policy):
     parts: Any = (setup.env, setup.params, setup.market)
     agents = joint_agents(parts[0], parts[2], parts[1], setup.config, setup.algorithm, policy)
     return evaluate_joint(
@@ -65,7 +64,7 @@ def result(setup: Setup, policy: Any) -> JointResult:
     )
 
 
-def test_the_policy_stands_beside_the_baselines(result: JointResult) -> None:
+def test_the_policy_stands_beside_the_baselines(result):
     assert tuple(agent.name for agent in result.agents) == ("greedy", "sampled", *NAMES)
     (label,) = result.labels
     assert label.startswith("synthetic: ")
@@ -82,7 +81,7 @@ def test_the_policy_stands_beside_the_baselines(result: JointResult) -> None:
     assert result.agent("random").strategy_figures["illegal_actions"] == 0
 
 
-def test_profits_of_the_symbols_sum_to_the_net(result: JointResult) -> None:
+def test_profits_of_the_symbols_sum_to_the_net(result):
     for agent in result.agents:
         figures = agent.strategy_figures
         assert figures["net_profit"] == pytest.approx(
@@ -90,7 +89,7 @@ def test_profits_of_the_symbols_sum_to_the_net(result: JointResult) -> None:
         )
 
 
-def test_buy_and_hold_by_hand(result: JointResult, setup: Setup) -> None:
+def test_buy_and_hold_by_hand(result, setup):
     """Bought at the open after each session's first decision bar, sold at the flat bar's close,
     both slipped.
     """
@@ -110,7 +109,7 @@ def test_buy_and_hold_by_hand(result: JointResult, setup: Setup) -> None:
     assert found == expected
 
 
-def test_an_account_that_ends_is_followed_by_a_new_one(result: JointResult) -> None:
+def test_an_account_that_ends_is_followed_by_a_new_one(result):
     """Random trading in large sizes busts; the rest of the session is idle, and the next session
     has a new account.
     """
@@ -130,7 +129,7 @@ def test_an_account_that_ends_is_followed_by_a_new_one(result: JointResult) -> N
         assert abs(int(record.equity[follows[0]])) < 400_000
 
 
-def test_files_add_up(result: JointResult, tmp_path: Path) -> None:
+def test_files_add_up(result, tmp_path):
     write(result, tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {*FILES, "digests.json"}
     document = json.loads((tmp_path / "evaluation.json").read_text())
@@ -160,7 +159,7 @@ def test_files_add_up(result: JointResult, tmp_path: Path) -> None:
         stored.plot()
 
 
-def test_the_verdict_names_each_rival_and_says_whether_it_can_be_luck(result: JointResult) -> None:
+def test_the_verdict_names_each_rival_and_says_whether_it_can_be_luck(result):
     said = result.verdict()
     assert not missing(said, "3 held-out sessions", "'greedy'")
     assert all(f"{name} (" in said for name in NAMES)
@@ -168,7 +167,7 @@ def test_the_verdict_names_each_rival_and_says_whether_it_can_be_luck(result: Jo
     assert not missing(said, "skill from luck", "split.test_sessions")
 
 
-def test_an_order_has_the_time_of_the_bar_at_whose_open_it_is_filled(result: JointResult) -> None:
+def test_an_order_has_the_time_of_the_bar_at_whose_open_it_is_filled(result):
     """The first bar that is joined in its symbol; here one bar was missing in the other symbol."""
     market: Any = result.market
     late = replace(result, market=replace(market, opens=market.opens - np.array([0, 60])))
@@ -180,9 +179,7 @@ def test_an_order_has_the_time_of_the_bar_at_whose_open_it_is_filled(result: Joi
         assert moved.total_seconds() == expected
 
 
-def test_the_validation_score_is_the_account_pass(
-    result: JointResult, setup: Setup, policy: Any
-) -> None:
+def test_the_validation_score_is_the_account_pass(result, setup, policy):
     env: Any = setup.env
     score = mean_reward(env, setup.params, setup.splits["test"], setup.algorithm, [policy])
     reward = result.agent("greedy").account.reward
@@ -190,7 +187,7 @@ def test_the_validation_score_is_the_account_pass(
 
 
 @pytest.mark.slow
-def test_a_run_trains_evaluates_resumes_and_is_read_again(tmp_path: Path) -> None:
+def test_a_run_trains_evaluates_resumes_and_is_read_again(tmp_path):
     values = VALUES | {
         "network": {"hidden": [8]},
         "split": {"test_sessions": 1, "validation_sessions": 1},

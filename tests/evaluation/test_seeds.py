@@ -17,13 +17,11 @@ from jaxtrade.evaluation.seeds import _spread, interquartile_mean
         ([8.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0, -1000.0], 4.5),
     ],
 )
-def test_interquartile_mean_drops_a_quarter_on_each_side(
-    values: list[float], expected: float
-) -> None:
+def test_interquartile_mean_drops_a_quarter_on_each_side(values, expected):
     assert interquartile_mean(values) == expected
 
 
-def test_what_is_undefined_is_left_out_and_shown() -> None:
+def test_what_is_undefined_is_left_out_and_shown():
     assert _spread([3, None, 1]) == {
         "median": 2.0,
         "IQM": 2.0,

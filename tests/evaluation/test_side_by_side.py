@@ -4,8 +4,6 @@ evaluated beside it.
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,18 +13,18 @@ from jaxtrade.config import load_config
 from jaxtrade.data.splits import session_set
 from jaxtrade.evaluation import backtest, baselines, side_by_side
 from jaxtrade.evaluation.backtest import Lane, plan_of, run_lanes
-from jaxtrade.evaluation.baselines import Agent, greedy, sampled
+from jaxtrade.evaluation.baselines import greedy, sampled
 from jaxtrade.evaluation.evaluate import agent_key
 from jaxtrade.evaluation.passes import run_passes
-from jaxtrade.evaluation.record import Pass, Record, decision_bars
-from jaxtrade.runs.setup import Setup, prepare
+from jaxtrade.evaluation.record import Pass, decision_bars
+from jaxtrade.runs.setup import prepare
 from tests.evaluation.sequential import in_sequence
 
 PASSES: tuple[Pass, ...] = ("account", "strategy")
 KEY = jax.random.key(7)
 
 
-def made(*keys: str) -> tuple[Setup, list[Any]]:
+def made(*keys):
     """A run's parts, and three policies: untrained ones whose outputs were made lively, so that
     they do act.
     """
@@ -41,7 +39,7 @@ def made(*keys: str) -> tuple[Setup, list[Any]]:
     return setup, policies
 
 
-def agents_of(setup: Setup, policies: list[Any]) -> list[Agent]:
+def agents_of(setup, policies):
     own = [
         agent._replace(name=f"{agent.name} {i}")
         for i, policy in enumerate(policies)
@@ -59,7 +57,7 @@ def agents_of(setup: Setup, policies: list[Any]) -> list[Agent]:
     return [*own, *rules]
 
 
-def lanes_of(setup: Setup, agents: list[Agent], split: str = "all") -> list[Lane]:
+def lanes_of(setup, agents, split="all"):
     sessions = setup.splits[split]
     decisions = decision_bars(setup.single.data, sessions)
     return [
@@ -68,14 +66,14 @@ def lanes_of(setup: Setup, agents: list[Agent], split: str = "all") -> list[Lane
     ]
 
 
-def assert_same(found: Record, expected: Record, what: str) -> None:
+def assert_same(found, expected, what):
     for (path, one), other in zip(
         jax.tree_util.tree_leaves_with_path(found), jax.tree.leaves(expected), strict=True
     ):
         np.testing.assert_array_equal(one, other, err_msg=f"{what}: {jax.tree_util.keystr(path)}")
 
 
-def check(setup: Setup, agents: list[Agent], split: str = "all", alone: bool = True) -> None:
+def check(setup, agents, split="all", alone=True):
     for which in PASSES:
         lanes = lanes_of(setup, agents, split)
         for lane, record in zip(lanes, run_lanes(setup.env, lanes, which, True), strict=True):
@@ -93,7 +91,7 @@ def check(setup: Setup, agents: list[Agent], split: str = "all", alone: bool = T
 
 
 @pytest.mark.slow
-def test_days_of_real_bars() -> None:
+def test_days_of_real_bars():
     """A policy that draws its actions, and a rule, on three days."""
     setup, policies = made("network.hidden=[16]", "data.start=2013-10-09")
     agents = agents_of(setup, policies[:1])
@@ -102,9 +100,7 @@ def test_days_of_real_bars() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 3, 4])
-def test_parts_in_threads_have_the_bits_of_the_whole(
-    count: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parts_in_threads_have_the_bits_of_the_whole(count, monkeypatch):
     """Five sessions in two, three and four parts: of the last ones some lanes, or all, are
     copies.
     """
@@ -120,8 +116,8 @@ def test_parts_in_threads_have_the_bits_of_the_whole(
 
 
 def test_an_evaluation_has_as_many_parts_as_cores_but_whole_blocks(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     monkeypatch.setenv("NPROC", "6")
     assert [backtest._part_count([episodes]) for episodes in (1, 4, 8, 23, 24, 500)] == [
         1,
@@ -137,7 +133,7 @@ def test_an_evaluation_has_as_many_parts_as_cores_but_whole_blocks(
 
 
 @pytest.mark.slow
-def test_lanes_may_have_other_sessions_accounts_and_costs() -> None:
+def test_lanes_may_have_other_sessions_accounts_and_costs():
     setup, policies = made("network.hidden=[16]")
     data, size = setup.single.data, setup.single.num_sessions
     lanes = []
@@ -168,7 +164,7 @@ def test_lanes_may_have_other_sessions_accounts_and_costs() -> None:
 
 
 @pytest.mark.slow
-def test_the_market_and_the_weights_are_held_once() -> None:
+def test_the_market_and_the_weights_are_held_once():
     setup, policies = made()
     lanes = lanes_of(setup, agents_of(setup, policies))
     plan = plan_of(setup.env, lanes, "strategy")
@@ -205,7 +201,7 @@ def test_the_market_and_the_weights_are_held_once() -> None:
 
 
 @pytest.mark.slow
-def test_a_block_has_one_width() -> None:
+def test_a_block_has_one_width():
     """Whatever the number of lanes, a policy's products have `WIDTH` rows."""
     setup, policies = made("network.hidden=[16]")
     for count in (1, 2, 3):
@@ -225,7 +221,7 @@ def test_a_block_has_one_width() -> None:
             assert rows == {str(side_by_side.WIDTH)}
 
 
-def plan_step(plan: Any, inputs: Any) -> Any:
+def plan_step(plan, inputs):
     from jaxtrade.evaluation.side_by_side import step_all
 
     return step_all(plan.shape, inputs)

@@ -13,14 +13,14 @@ import pytest
 from jaxtrade.config import make_config
 from jaxtrade.data.bundled import bundled
 from jaxtrade.data.contracts import get_contract
-from jaxtrade.data.market import Market, build_market
+from jaxtrade.data.market import build_market
 from jaxtrade.data.splits import session_set
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
 from jaxtrade.evaluation import baselines
 from jaxtrade.evaluation.backtest import backtest
 from jaxtrade.evaluation.figures import coverage
-from jaxtrade.evaluation.record import Record, decision_bars
+from jaxtrade.evaluation.record import decision_bars
 from tests.data.lifted import PRICES, lifted_bars
 
 CONFIG = make_config({})
@@ -28,7 +28,7 @@ ENV = TradingEnv(CONFIG.env)
 DECISIONS = 433  # a session: 09:30 to 16:57 without the halt
 
 
-def record_of(market: Market) -> tuple[Record, float]:
+def record_of(market):
     """(record of random legal actions with the account rules off, coverage)."""
     sessions = session_set(np.arange(market.num_sessions), market.num_sessions)
     decisions = decision_bars(market.data, sessions)
@@ -44,7 +44,7 @@ def record_of(market: Market) -> tuple[Record, float]:
 
 
 @pytest.mark.slow
-def test_a_jump_between_contracts_earns_nothing() -> None:
+def test_a_jump_between_contracts_earns_nothing():
     """Positions, brackets and marks are those of the week as one contract, to the mill."""
     week = bundled(get_contract("ES"))
     market = build_market(week, CONFIG)

@@ -9,19 +9,19 @@ import pytest
 from jaxtrade.evaluation import threads
 
 
-def test_results_keep_the_order_of_the_items(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_keep_the_order_of_the_items(monkeypatch):
     """Each of two items waits until both have begun, so they do run at once."""
     monkeypatch.setenv("NPROC", "2")
     both = threading.Barrier(2, timeout=60)
 
-    def doubled(item: int) -> int:
+    def doubled(item):
         both.wait()
         return 2 * item
 
     assert threads.each(doubled, iter([1, 2])) == [2, 4]
 
 
-def test_one_core_needs_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_core_needs_no_thread(monkeypatch):
     monkeypatch.setenv("NPROC", "1")
     assert set(threads.each(lambda _: threading.current_thread(), range(3))) == {
         threading.main_thread()
@@ -29,15 +29,13 @@ def test_one_core_needs_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     assert threads.each(str, []) == []
 
 
-def test_an_error_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_is_raised(monkeypatch):
     monkeypatch.setenv("NPROC", "2")
     with pytest.raises(ZeroDivisionError):
         threads.each(lambda item: 1 // item, [1, 0, 2])
 
 
 @pytest.mark.parametrize("given", ["", "0", "many"])
-def test_without_a_number_the_cores_of_the_process_count(
-    given: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_number_the_cores_of_the_process_count(given, monkeypatch):
     monkeypatch.setenv("NPROC", given)
     assert threads.cores() >= 1

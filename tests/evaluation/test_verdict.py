@@ -12,7 +12,7 @@ from jaxtrade.evaluation.report import Standing, compared, key_of, listed, mean_
 from tests.messages import missing
 
 
-def agent(name: str, *dollars: float, trades: int = 3) -> Any:
+def agent(name, *dollars, trades=3):
     """An agent whose equity rises by `dollars`, one number per session of one bar."""
     equity = (1000 * np.cumsum(dollars)).astype(np.int64)
     return SimpleNamespace(
@@ -23,13 +23,13 @@ def agent(name: str, *dollars: float, trades: int = 3) -> Any:
     )
 
 
-def said(*agents: Any, kind: str = "held-out") -> str:
+def said(*agents, kind="held-out"):
     count = len(agents[0].strategy.equity)
     decisions = cast("Any", SimpleNamespace(ids=np.arange(count), last=np.arange(count)))
     return sentence(agents, decisions, kind)
 
 
-def test_one_session_is_luck() -> None:
+def test_one_session_is_luck():
     text = said(
         agent("greedy", -1.5),
         agent("sampled", 9.0),
@@ -53,7 +53,7 @@ def test_one_session_is_luck() -> None:
     )
 
 
-def test_too_few_sessions_name_the_key_to_raise() -> None:
+def test_too_few_sessions_name_the_key_to_raise():
     few, enough = (
         [Standing("greedy", float(days), 3, 1000 * np.ones(days, np.int64))] for days in (4, 5)
     )
@@ -73,7 +73,7 @@ def test_too_few_sessions_name_the_key_to_raise() -> None:
     assert "split." not in compared(few, "4 dates", "trade date", key_of("train"))
 
 
-def test_few_sessions_are_luck_too() -> None:
+def test_few_sessions_are_luck_too():
     text = said(agent("greedy", 1.0, 1.0), agent("flat", 0.0, 0.0), kind="training")
     assert not missing(
         text,
@@ -84,7 +84,7 @@ def test_few_sessions_are_luck_too() -> None:
     )
 
 
-def test_the_interval_is_students() -> None:
+def test_the_interval_is_students():
     """P&L of 1, 2, 3, 4 and 5: mean 3, standard error sqrt(2.5 / 5), t(4, 0.975) = 2.776445."""
     mean, half = mean_interval(np.array([1.0, 2.0, 3.0, 4.0, 5.0]))
     assert mean == 3.0
@@ -95,7 +95,7 @@ def test_the_interval_is_students() -> None:
     assert "within noise" in said(agent("greedy", 1, -2, 3, -4, 5), agent("flat", 0, 0, 0, 0, 0))
 
 
-def test_a_policy_that_never_trades() -> None:
+def test_a_policy_that_never_trades():
     never = said(agent("greedy", 0.0, trades=0), agent("flat", 0.0, trades=0), kind="")
     assert not missing(never, "1 session", "'greedy' never traded", "as much as flat ($0.00)")
     assert "luck" not in never
@@ -104,7 +104,7 @@ def test_a_policy_that_never_trades() -> None:
     )
 
 
-def test_lists() -> None:
+def test_lists():
     assert [listed(names) for names in (["a"], ["a", "b"], ["a", "b", "c"])] == [
         "a",
         "a and b",

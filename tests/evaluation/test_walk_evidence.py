@@ -14,7 +14,7 @@ from tests.messages import missing
 DAYS, SEEDS = 60, 6
 
 
-def made_days(gain: float, days: int = DAYS, seeds: int = SEEDS) -> WalkDays:
+def made_days(gain, days=DAYS, seeds=SEEDS):
     """A market whose days deviate by 100 dollars about 0, which `buy_hold` earns and on top of
     which each seed makes
     `gain` a day, give or take 20."""
@@ -35,7 +35,7 @@ def made_days(gain: float, days: int = DAYS, seeds: int = SEEDS) -> WalkDays:
     )
 
 
-def test_the_figures_are_those_of_the_statistics() -> None:
+def test_the_figures_are_those_of_the_statistics():
     days = made_days(gain=5)
     found, market = evidence_of(days), days.baseline_net[0]
     assert found["spa"]["p"] == spa(days.net.T, market).consistent
@@ -48,13 +48,13 @@ def test_the_figures_are_those_of_the_statistics() -> None:
         ]
 
 
-def test_skill_is_found_and_luck_is_not() -> None:
+def test_skill_is_found_and_luck_is_not():
     skilled, poor = evidence_of(made_days(gain=20)), evidence_of(made_days(gain=-20))
     assert skilled["spa"]["p"] < 0.01 < 0.5 < poor["spa"]["p"]
     assert skilled["improvement"]["buy_hold"]["low"] > 0.5 > poor["improvement"]["buy_hold"]["high"]
 
 
-def test_a_day_that_several_folds_test_counts_once() -> None:
+def test_a_day_that_several_folds_test_counts_once():
     """The same record in each of two folds is no longer record."""
     once = made_days(gain=5)
     twice = replace(
@@ -68,7 +68,7 @@ def test_a_day_that_several_folds_test_counts_once() -> None:
     assert evidence_of(twice) == evidence_of(once)
 
 
-def test_too_few_days_and_one_seed_are_said() -> None:
+def test_too_few_days_and_one_seed_are_said():
     few, one = evidence_of(made_days(5, days=4)), evidence_of(made_days(5, seeds=1))
     why = "it needs 5 days, there are 4"
     assert few["spa"] == {"p": None, "lower": None, "upper": None, "why": why}
@@ -84,7 +84,7 @@ def test_too_few_days_and_one_seed_are_said() -> None:
     assert "one seed" not in single[2]
 
 
-def test_the_printed_lines_have_the_figures() -> None:
+def test_the_printed_lines_have_the_figures():
     found = evidence_of(made_days(gain=60))
     lines = list(evidence_lines(found | {"independent_days": DAYS}))
     each, least = found["psr"]["of_mean"], [seed["value"] for seed in found["psr"]["by_seed"]]
@@ -102,7 +102,7 @@ def test_the_printed_lines_have_the_figures() -> None:
 
 
 @pytest.mark.parametrize("gain", [5, -20])
-def test_a_record_without_an_end_says_so(gain: float) -> None:
+def test_a_record_without_an_end_says_so(gain):
     """A small gain may be 0 in truth, so no number of days is the upper end; below 0 no number is
     enough.
     """

@@ -16,9 +16,7 @@ from jaxtrade.data.features.schema import table_columns
 from jaxtrade.data.features.view import host_view
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
-from jaxtrade.env.state import EnvParams
 from jaxtrade.evaluation import baselines
-from jaxtrade.evaluation.baselines import Agent
 from jaxtrade.types import MarketData, SessionSet, SessionTable
 
 WARM = 22  # bars before the first session's first decision
@@ -35,11 +33,11 @@ class TinyBars:
     ask: None = None  # one-sided, as `jaxtrade.data.read.bars.Bars` has it
 
     @property
-    def sides(self) -> tuple[TinyBars, TinyBars]:
+    def sides(self):
         return self, self
 
     @property
-    def mid(self) -> TinyBars:
+    def mid(self):
         return self
 
 
@@ -55,19 +53,19 @@ class TinyMarket:
     has_volume: bool = True
 
     @property
-    def num_sessions(self) -> int:
+    def num_sessions(self):
         return len(self.data.sessions.first)
 
     @property
-    def members(self) -> tuple[TinyMarket, ...]:
+    def members(self):
         return (self,)
 
-    def sessions(self, *ids: int) -> SessionSet:
+    def sessions(self, *ids):
         padded = list(ids) + [ids[0] if ids else 0] * (self.num_sessions - len(ids))
         return SessionSet(ids=jnp.asarray(padded, jnp.int32), count=jnp.int32(len(ids)))
 
 
-def tiny_market(bars: np.ndarray, lengths: list[int], tr_sum: int = 140) -> TinyMarket:
+def tiny_market(bars, lengths, tr_sum=140):
     """Sessions of `lengths` bars each (the last one the flat bar) after WARM bars at the first
     open.
 
@@ -114,7 +112,7 @@ def tiny_market(bars: np.ndarray, lengths: list[int], tr_sum: int = 140) -> Tiny
     return TinyMarket(data, TinyBars(time.astype(np.int64), *prices.T), get_contract("ES"))
 
 
-def walk(lengths: list[int], seed: int = 0, scale: float = 3.0) -> np.ndarray:
+def walk(lengths, seed=0, scale=3.0):
     """int[sum(lengths), 4]: a random walk of bars around tick 8,000."""
     rng = np.random.default_rng(seed)
     n = sum(lengths)
@@ -125,9 +123,7 @@ def walk(lengths: list[int], seed: int = 0, scale: float = 3.0) -> np.ndarray:
     return np.stack([open_, high, low, close], axis=1)
 
 
-def setup(
-    market: TinyMarket, sessions: SessionSet, **sections: dict
-) -> tuple[TradingEnv, EnvParams, RunConfig]:
+def setup(market, sessions, **sections):
     """Environment, parameters and configuration; `sections` as in a YAML file."""
     config = make_config(sections)
     return TradingEnv(config.env), make_params(market, sessions, config), config  # type: ignore[arg-type]
@@ -145,7 +141,7 @@ HAND_BARS = np.array(
 )
 
 
-def hand_market(sessions: int) -> TinyMarket:
+def hand_market(sessions):
     """`sessions` sessions of HAND_BARS, five decision bars each."""
     return tiny_market(np.tile(HAND_BARS, (sessions, 1)), [6] * sessions)
 
@@ -154,7 +150,7 @@ LENGTHS = [60, 60, 40, 60]
 WALK = tiny_market(walk(LENGTHS, scale=6.0), LENGTHS)
 
 
-def rule(name: str, env: TradingEnv, market: TinyMarket = WALK) -> Agent:
+def rule(name, env, market=WALK):
     """A baseline by name."""
     agents = [
         baselines.flat(),

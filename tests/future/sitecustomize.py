@@ -12,7 +12,7 @@ refuses every option, and no release of jaxlib counts as tried.
 import os
 import sys
 from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import PathFinder
 
 # Asked for by tests of several devices, and no option of speed.
 NEEDED = ("--xla_force_host_platform_device_count=",)
@@ -65,7 +65,7 @@ CHANGES = {
 class Changing(MetaPathFinder):
     """Finds the modules of `CHANGES` as Python does, and changes each once it is loaded."""
 
-    def find_spec(self, fullname, path=None, target=None) -> ModuleSpec | None:
+    def find_spec(self, fullname, path=None, target=None):
         """The spec of a module, with a loader that changes it. None for any other module."""
         if (
             fullname not in CHANGES

@@ -5,7 +5,7 @@ several.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -36,12 +36,12 @@ class Step(NamedTuple):
 
 
 def play(
-    engine: str,
-    bars: Sequence[Rows],
-    wants: Sequence[Sequence[int]],
-    commission: int = 0,
-    slippage: int = 0,
-) -> list[Step]:
+    engine,
+    bars,
+    wants,
+    commission=0,
+    slippage=0,
+):
     """bars: per symbol (open, high, low, close), one session. wants[t]: contracts from the open of
     bar t + 1 on. The last bar is the flat bar. Account rules are off."""
     return (
@@ -52,16 +52,14 @@ def play(
 
 
 @jax.jit
-def _one_bar(state: Any, want: Any, params: Any) -> Any:
+def _one_bar(state, want, params):
     zero = jnp.int32(0)
     return TradingEnv(EnvConfig(task="entry")).transition(
         state, Order(want, zero, zero, jnp.int32(KEEP_STOP), jnp.int32(-1)), params
     )
 
 
-def _single(
-    rows: Rows, wants: Sequence[Sequence[int]], commission: int, slippage: int
-) -> list[Step]:
+def _single(rows, wants, commission, slippage):
     bars, count = worlds.bars_of(rows), len(rows)
     market = worlds.make_market(bars, [worlds.Session(0, count, 0, count - 2)], tr_sum=100)
     params = worlds.make_params(market, costs=worlds.contract(commission, slippage, TICK))
@@ -88,7 +86,7 @@ def _single(
     return steps
 
 
-def symbol_of(rows: Rows) -> Symbol:
+def symbol_of(rows):
     side, count = Side(*(list(column) for column in zip(*rows, strict=True))), len(rows)
     return Symbol(
         [60 * i for i in range(count)],
@@ -101,9 +99,7 @@ def symbol_of(rows: Rows) -> Symbol:
     )
 
 
-def _joint(
-    bars: Sequence[Rows], wants: Sequence[Sequence[int]], commission: int, slippage: int
-) -> list[Step]:
+def _joint(bars, wants, commission, slippage):
     settings = Settings(
         actions="increment", max_units=9, commission=(commission,), slippage=(slippage,)
     )
@@ -131,7 +127,7 @@ def _joint(
     return steps
 
 
-def walk(seed: int, count: int, price: int = 20_000) -> list[tuple[int, int, int, int]]:
+def walk(seed, count, price=20_000):
     """A random walk as (open, high, low, close)."""
     return [
         tuple(int(x) for x in row)

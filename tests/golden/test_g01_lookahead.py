@@ -13,10 +13,9 @@ import jax
 import numpy as np
 import pytest
 
-from tests.golden.engines import ENGINES, Rows, play
+from tests.golden.engines import ENGINES, play
 from tests.oracle.portfolio import Side
 from tests.oracle.portfolio_worlds import (
-    Trace,
     joined,
     portfolio_env,
     portfolio_params,
@@ -26,7 +25,7 @@ from tests.oracle.portfolio_worlds import (
 from tests.oracle.test_portfolio import CASES
 
 
-def moves(count: int) -> tuple[Rows, list[int]]:
+def moves(count):
     """Bars that move inside even bars and stand still in odd ones, and the sign of each bar's
     move.
     """
@@ -42,7 +41,7 @@ def moves(count: int) -> tuple[Rows, list[int]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
-def test_acting_on_a_return_already_known_earns_nothing(engine: str) -> None:
+def test_acting_on_a_return_already_known_earns_nothing(engine):
     rows, signs = moves(60)
     known = [[signs[t]] for t in range(59)]  # the move of the bar that has just closed
     steps = play(engine, [rows], known)
@@ -52,14 +51,14 @@ def test_acting_on_a_return_already_known_earns_nothing(engine: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
-def test_the_same_bars_pay_who_knows_the_next_move(engine: str) -> None:
+def test_the_same_bars_pay_who_knows_the_next_move(engine):
     """Otherwise the test above could not fail: these signs are one bar ahead."""
     rows, signs = moves(60)
     ahead = [[signs[t + 1]] for t in range(59)]
     assert play(engine, [rows], ahead)[-1].equity > 1_000_000
 
 
-def leaves(trace: Trace, steps: int) -> list[bytes]:
+def leaves(trace, steps):
     kept = (
         trace.mask,
         trace.action,
@@ -73,7 +72,7 @@ def leaves(trace: Trace, steps: int) -> list[bytes]:
 
 
 @pytest.mark.slow
-def test_later_bars_change_nothing_before() -> None:
+def test_later_bars_change_nothing_before():
     """`allocate`: bars after a row are replaced; masks, rewards, fills and accounts up to it keep
     their bits.
     """
@@ -83,7 +82,7 @@ def test_later_bars_change_nothing_before() -> None:
     symbols = [random_symbol(1, 12, missing=0.0), random_symbol(2, 12, 9_000, missing=0.0)]
     at = 300
 
-    def other(side: Side) -> Side:
+    def other(side):
         tail = [p + 37 for p in side.close[at + 1 :]]
         return Side(
             *([*getattr(side, name)[: at + 1], *tail] for name in ("open", "high", "low", "close"))

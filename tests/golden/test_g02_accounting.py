@@ -11,12 +11,12 @@ import itertools
 import numpy as np
 import pytest
 
-from tests.golden.engines import ENGINES, TICK, Step, play, walk
+from tests.golden.engines import ENGINES, TICK, play, walk
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_short_on_a_flat_price_earns_nothing(engine: str) -> None:
+def test_a_short_on_a_flat_price_earns_nothing(engine):
     rows = [(20_000, 20_000, 20_000, 20_000)] * 12
     wants = [[q] for q in (-1, -1, -3, 0, 2, -2, 1, 1, 0, -1, -1)]
     if engine == "single":  # it opens from flat only, so the size stays
@@ -26,7 +26,7 @@ def test_a_short_on_a_flat_price_earns_nothing(engine: str) -> None:
     assert [step.equity for step in steps] == [0] * 11
 
 
-def ledger(steps: list[Step], closes: list[list[int]]) -> list[int]:
+def ledger(steps, closes):
     """Equity by a ledger of its own: cash paid and received for contracts, and what they are worth
     at the close.
     """
@@ -42,7 +42,7 @@ def ledger(steps: list[Step], closes: list[list[int]]) -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("engine", "seed"), [("single", 1), ("joint", 2), ("joint", 3)])
-def test_equity_is_cash_plus_holdings_at_each_step(engine: str, seed: int) -> None:
+def test_equity_is_cash_plus_holdings_at_each_step(engine, seed):
     """Random positions, flips and parts of positions, with commission and slippage; the flat bar
     closes them all.
     """

@@ -11,7 +11,7 @@ from tests.golden.engines import play, walk
 
 
 @pytest.mark.slow
-def test_shuffling_the_bars_of_b_changes_the_profit_of_b_alone() -> None:
+def test_shuffling_the_bars_of_b_changes_the_profit_of_b_alone():
     a, b = walk(1, 60), walk(2, 60, 9_000)
     order = np.random.default_rng(5).permutation(60)
     rng = np.random.default_rng(6)

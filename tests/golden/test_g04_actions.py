@@ -7,7 +7,6 @@ what the environment does.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -19,7 +18,7 @@ from jaxtrade.config import make_config
 from jaxtrade.errors import CheckpointError
 from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
 from jaxtrade.rl.state import finished
-from jaxtrade.runs.setup import Setup, policies_of, prepare
+from jaxtrade.runs.setup import policies_of, prepare
 
 SMALL = {
     "network": {"hidden": [8]},
@@ -34,7 +33,7 @@ SINGLE = SMALL | {
 }
 
 
-def joint(actions: str) -> dict[str, Any]:
+def joint(actions):
     return SMALL | {
         "data": {
             "source": "synthetic",
@@ -54,7 +53,7 @@ CASES = {
 
 
 @pytest.fixture(scope="module", params=CASES)
-def exported(request: Any, tmp_path_factory: Any) -> tuple[Setup, Any, Path]:
+def exported(request, tmp_path_factory):
     """(setup, the policy in memory, the folder of its bundle)."""
     setup = prepare(make_config(CASES[request.param], "test"))
     state = setup.algorithm.init(jax.random.key(7), setup.params)
@@ -67,7 +66,7 @@ def exported(request: Any, tmp_path_factory: Any) -> tuple[Setup, Any, Path]:
     )
 
 
-def meant(name: str, held: dict[str, int]) -> dict[str, int]:
+def meant(name, held):
     """The positions after an action, from its name alone. One contract per unit."""
     words, side = name.split("_"), {"FLAT": 0, "LONG": 1, "SHORT": -1}
     if name == "HOLD":
@@ -81,8 +80,8 @@ def meant(name: str, held: dict[str, int]) -> dict[str, int]:
 
 @pytest.mark.slow
 def test_the_exported_policy_names_the_actions_of_the_environment(
-    exported: tuple[Setup, Any, Path],
-) -> None:
+    exported,
+):
     setup, _, folder = exported
     loaded = load_policy(folder)
     assert tuple(loaded.action_names) == setup.env.actions
@@ -97,8 +96,8 @@ def test_the_exported_policy_names_the_actions_of_the_environment(
 
 @pytest.mark.slow
 def test_what_the_policy_chooses_is_what_the_environment_does(
-    exported: tuple[Setup, Any, Path],
-) -> None:
+    exported,
+):
     """Twenty steps: the loaded policy and the one in memory choose the same id, and the position is
     the one named.
     """
@@ -130,7 +129,7 @@ def test_what_the_policy_chooses_is_what_the_environment_does(
 
 
 @pytest.mark.slow
-def test_every_legal_action_does_what_its_name_says(exported: tuple[Setup, Any, Path]) -> None:
+def test_every_legal_action_does_what_its_name_says(exported):
     setup, _, _ = exported
     if setup.config.env.task != "allocate":
         pytest.skip("the names of one symbol's actions are tested in tests/env/test_actions.py")
@@ -147,9 +146,7 @@ def test_every_legal_action_does_what_its_name_says(exported: tuple[Setup, Any, 
 
 
 @pytest.mark.slow
-def test_a_bundle_with_other_names_is_refused(
-    exported: tuple[Setup, Any, Path], tmp_path: Path
-) -> None:
+def test_a_bundle_with_other_names_is_refused(exported, tmp_path):
     import json
     import shutil
 

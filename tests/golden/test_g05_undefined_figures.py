@@ -18,7 +18,7 @@ from tests.oracle.portfolio_worlds import joined, portfolio_env, portfolio_param
 from tests.oracle.test_portfolio import CASES
 
 
-def test_without_variance_or_trades_nothing_is_divided() -> None:
+def test_without_variance_or_trades_nothing_is_divided():
     """The functions of both engines' reports."""
     nothing, same = np.zeros(30, np.int64), np.full(30, 5_000)
     none = np.zeros(0, np.int64)
@@ -35,7 +35,7 @@ def test_without_variance_or_trades_nothing_is_divided() -> None:
     assert metrics.max_drawdown(nothing) == 0
 
 
-def test_an_agent_that_never_trades_has_a_whole_report() -> None:
+def test_an_agent_that_never_trades_has_a_whole_report():
     settings = CASES["product"]
     env, shared = (
         portfolio_env(settings, ("A", "B")),

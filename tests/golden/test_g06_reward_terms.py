@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import operator
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -49,12 +48,12 @@ NEVER_NEGATIVE = (
 )
 
 
-def total(terms: dict[str, jax.Array]) -> np.ndarray:
+def total(terms):
     return functools.reduce(operator.add, (np.asarray(terms[name]) for name in sorted(terms)))
 
 
 @pytest.fixture(scope="module")
-def joint() -> worlds.Trace:
+def joint():
     settings = CASES["product"]
     params = portfolio_params(joined(random_symbol(1, 12), random_symbol(2, 12, 9_000)), settings)
     weights = {name: jnp.float32(1) for name in (*SHARED, *OF_SEVERAL)}
@@ -64,7 +63,7 @@ def joint() -> worlds.Trace:
 
 
 @pytest.mark.slow
-def test_the_terms_of_several_symbols_sum_to_the_reward(joint: worlds.Trace) -> None:
+def test_the_terms_of_several_symbols_sum_to_the_reward(joint):
     terms = joint.outcome.info.terms
     np.testing.assert_array_equal(np.asarray(joint.outcome.reward), total(terms))
     for name, values in terms.items():
@@ -73,7 +72,7 @@ def test_the_terms_of_several_symbols_sum_to_the_reward(joint: worlds.Trace) -> 
 
 
 @pytest.mark.slow
-def test_costs_and_risks_are_positive_amounts(joint: worlds.Trace) -> None:
+def test_costs_and_risks_are_positive_amounts(joint):
     terms = joint.outcome.info.terms
     for name in NEVER_NEGATIVE:
         assert np.asarray(terms[name]).min() >= 0, name
@@ -83,7 +82,7 @@ def test_costs_and_risks_are_positive_amounts(joint: worlds.Trace) -> None:
 
 
 @pytest.mark.slow
-def test_the_terms_of_one_symbol_sum_to_the_reward() -> None:
+def test_the_terms_of_one_symbol_sum_to_the_reward():
     env = TradingEnv(EnvConfig(task="manage", window=2))
     params = worlds.make_params(worlds.walk_market(1), account=worlds.rules(drawdown=900_000))
     names = (

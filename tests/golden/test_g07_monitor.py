@@ -39,7 +39,7 @@ class Run(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def run(tmp_path_factory):
     """Two agents on real E-mini minutes, episodes of at most 40 bars."""
     path = tmp_path_factory.mktemp("run")
     config = load_config(
@@ -77,7 +77,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     )
 
 
-def test_the_columns_are_those_of_the_seed_and_of_sb3(run: Run) -> None:
+def test_the_columns_are_those_of_the_seed_and_of_sb3(run):
     first = (run.path / "monitor.csv").read_bytes().partition(b"\n")[0]
     assert json.loads(first[1:]).keys() == {"t_start", "env_id"}
     assert list(run.frame.columns) == [
@@ -94,7 +94,7 @@ def test_the_columns_are_those_of_the_seed_and_of_sb3(run: Run) -> None:
     ]
 
 
-def test_each_ended_episode_has_a_row(run: Run) -> None:
+def test_each_ended_episode_has_a_row(run):
     """As many as the learner itself counts, by agent and update, in the order of the updates."""
     counts = run.frame.groupby(["update", "agent"]).size()
     assert [
@@ -104,7 +104,7 @@ def test_each_ended_episode_has_a_row(run: Run) -> None:
     assert run.frame["update"].is_monotonic_increasing
 
 
-def test_each_row_has_real_values(run: Run) -> None:
+def test_each_row_has_real_values(run):
     frame = run.frame
     assert frame.drop(columns="sharpe_ratio").notna().all(axis=None)
     assert frame["l"].between(1, 40).all()
@@ -120,7 +120,7 @@ def test_each_row_has_real_values(run: Run) -> None:
     assert set(frame["symbol"]) == {"ES"}
 
 
-def test_returns_and_lengths_are_the_learners_own(run: Run) -> None:
+def test_returns_and_lengths_are_the_learners_own(run):
     """`episode_reward` and `episode_length` are summed by the learner, without the environment's
     statistics.
     """
@@ -133,7 +133,7 @@ def test_returns_and_lengths_are_the_learners_own(run: Run) -> None:
                 assert length == pytest.approx(row["episode_length/each"][agent], rel=1e-6)
 
 
-def test_the_means_of_an_update_are_those_of_its_rows(run: Run) -> None:
+def test_the_means_of_an_update_are_those_of_its_rows(run):
     for row in run.rows:
         mine = run.frame[run.frame["update"] == row["update"]]
         for figure in FIGURES:
@@ -149,7 +149,7 @@ def test_the_means_of_an_update_are_those_of_its_rows(run: Run) -> None:
     )
 
 
-def test_tensorboard_shows_the_means(run: Run) -> None:
+def test_tensorboard_shows_the_means(run):
     data = next((run.path / "tensorboard").iterdir()).read_bytes()
     for figure in FIGURES:
         assert f"monitor/{figure}".encode() in data

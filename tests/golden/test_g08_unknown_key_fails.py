@@ -4,7 +4,6 @@ ignored.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,22 +30,20 @@ TYPOS: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("config", "said"), TYPOS)
-def test_through_the_adapter(config: dict[str, Any], said: str) -> None:
+def test_through_the_adapter(config, said):
     for door in (TrainerAgent, lambda config: build_vec_env(["EURUSD"], None, config)):
         with pytest.raises(jt.ConfigError) as caught:
             door(config)
         assert said in str(caught.value)
 
 
-def test_all_typos_are_told_at_once() -> None:
+def test_all_typos_are_told_at_once():
     with pytest.raises(jt.ConfigError) as caught:
         TrainerAgent({"training": {"total_timestep": 5, "log_intervall": 3}})
     assert len(str(caught.value).splitlines()) == 2
 
 
-def test_through_the_commands_and_python(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_through_the_commands_and_python(tmp_path, capsys):
     foreign, ours = tmp_path / "foreign.yaml", tmp_path / "ours.yaml"
     foreign.write_text("training: {total_timestep: 5}\n")
     ours.write_text("train: {total_timestep: 5}\n")
@@ -71,7 +68,7 @@ def test_through_the_commands_and_python(
         ({"dqn": {"buffer": 1}}, ""),
     ],
 )
-def test_in_our_own_configuration(values: dict[str, Any], near: str) -> None:
+def test_in_our_own_configuration(values, near):
     with pytest.raises(jt.ConfigError, match="unknown key") as raised:
         make_config(values, "test")
     assert near in str(raised.value)

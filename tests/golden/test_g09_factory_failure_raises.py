@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 import jaxtrade as jt
@@ -13,23 +11,23 @@ from jaxtrade.runs import setup
 CONFIG = {"algorithm": "PPO"}
 
 
-def test_no_folder(tmp_path: Path) -> None:
+def test_no_folder(tmp_path):
     with pytest.raises(jt.DataError, match="no such folder"):
         build_vec_env(["EURUSD", "GBPUSD"], tmp_path / "nowhere", CONFIG)
 
 
-def test_a_file_that_is_missing(tmp_path: Path) -> None:
+def test_a_file_that_is_missing(tmp_path):
     (tmp_path / "EURUSD.csv").write_text("time,open,high,low,close\n")
     with pytest.raises(jt.DataError, match="after GBPUSD"):
         build_vec_env(["EURUSD", "GBPUSD"], tmp_path, CONFIG)
 
 
-def test_an_unknown_symbol() -> None:
+def test_an_unknown_symbol():
     with pytest.raises(jt.ConfigError, match=r"GBPUSX.*'GBPUSD'"):
         build_vec_env(["EURUSD", "GBPUSX"], None, CONFIG)
 
 
-def test_a_file_that_cannot_be_read_stops_training(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_stops_training(tmp_path):
     for symbol in ("EURUSD", "GBPUSD"):
         (tmp_path / f"{symbol}.csv").write_text("time,open,high,low,close\nyesterday,1,1,1,1\n")
     agent = TrainerAgent(CONFIG, path=tmp_path / "run")
@@ -39,8 +37,8 @@ def test_a_file_that_cannot_be_read_stops_training(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_an_error_inside_is_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*given: object, **more: object) -> None:
+def test_an_error_inside_is_not_swallowed(monkeypatch):
+    def broken(*given, **more):
         raise RuntimeError("a bug in the factory")
 
     monkeypatch.setattr(setup, "load_markets", broken)

@@ -5,7 +5,6 @@ target network follows when it should."""
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 import jax
 import numpy as np
@@ -28,7 +27,7 @@ DQN = {
 }
 
 
-def flat(tree: Any) -> np.ndarray:
+def flat(tree):
     return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])
 
 
@@ -41,7 +40,7 @@ def flat(tree: Any) -> np.ndarray:
         pytest.param("ppo", "value_loss", marks=pytest.mark.slow),
     ],
 )
-def test_an_update_is_no_empty_work(learner: str, loss: str) -> None:
+def test_an_update_is_no_empty_work(learner, loss):
     config = make_config(
         {
             "algorithm": learner,

@@ -5,7 +5,6 @@ value that follows.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -26,7 +25,7 @@ from tests.oracle.portfolio_worlds import (
 from tests.oracle.test_portfolio import CASES
 
 
-def single() -> Any:
+def single():
     """Ends by step limit, by bust and by the session."""
     env = TradingEnv(EnvConfig(task="entry", window=2))
     params = worlds.make_params(
@@ -35,7 +34,7 @@ def single() -> Any:
     return worlds.run_random(env, params, 3, 8, 400).outcome
 
 
-def joint() -> Any:
+def joint():
     settings = replace(CASES["product"], max_steps=15, episode_sessions=2, drawdown=60_000)
     params = portfolio_params(joined(random_symbol(1, 12), random_symbol(2, 12, 9_000)), settings)
     return run(portfolio_env(settings, ("A", "B")), params, 5, 2_000).outcome
@@ -43,7 +42,7 @@ def joint() -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [single, joint])
-def test_a_truncation_is_no_termination(make: Any) -> None:
+def test_a_truncation_is_no_termination(make):
     outcome = make()
     end, terminated, truncated = (
         np.asarray(x) for x in (outcome.info.end, outcome.terminated, outcome.truncated)
@@ -60,7 +59,7 @@ def test_a_truncation_is_no_termination(make: Any) -> None:
     assert not truncated[over].any()
 
 
-def test_only_a_termination_zeroes_the_bootstrap_by_hand() -> None:
+def test_only_a_termination_zeroes_the_bootstrap_by_hand():
     """Reward 1, values 10, gamma 0.5: a truncated step adds half of V(final) = 8, a terminated one
     nothing.
     """

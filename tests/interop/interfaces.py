@@ -19,7 +19,7 @@ NUM_ENVS, STEPS, SEED = 8, 500, 11
 ENDS = (EndReason.BUST, EndReason.SESSION_END, EndReason.STEP_LIMIT, EndReason.END_OF_DATA)
 
 
-def make_params() -> Any:
+def make_params():
     """Eight sessions of 110 bars, the fourth cut short; a drawdown of $300, a limit of 60 steps,
     every reward term.
     """
@@ -54,13 +54,13 @@ class Trajectory(NamedTuple):
 
 
 @jax.jit
-def _native(params: Any) -> Trajectory:
+def _native(params):
     state, ref = jax.vmap(lambda seed: ENV.reset(jax.random.key(seed), params))(
         SEED + jnp.arange(NUM_ENVS)
     )
     uniform = jax.random.uniform(jax.random.key(5), (STEPS, NUM_ENVS))
 
-    def one(state: Any, ref: Any, u: jax.Array) -> Any:
+    def one(state, ref, u):
         # Now and then an action that the mask forbids: every interface counts it.
         action = jnp.where(u > 0.97, jnp.int32(u * 1e4) % ENV.num_actions, worlds.pick(ref.mask, u))
         next_state, next_ref, outcome = ENV.step(jax.random.key(0), state, action, params)
@@ -81,12 +81,12 @@ def _native(params: Any) -> Trajectory:
     return jax.lax.scan(lambda carry, u: jax.vmap(one)(*carry, u), (state, ref), uniform)[1]
 
 
-def native() -> Trajectory:
+def native():
     """The trajectory of `TradingEnv.step` itself."""
     return jax.tree.map(np.asarray, _native(PARAMS))
 
 
-def assert_equal_bits(ours: Any, theirs: Any, name: str) -> None:
+def assert_equal_bits(ours, theirs, name):
     ours, theirs = np.asarray(ours), np.asarray(theirs)
     assert ours.shape == theirs.shape, name
     assert ours.astype(theirs.dtype).tobytes() == theirs.tobytes(), f"{name} differs"

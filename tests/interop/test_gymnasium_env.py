@@ -24,12 +24,12 @@ FIRST = (
 
 
 @pytest.fixture
-def env() -> gymnasium.Env:
+def env():
     return to_gymnasium(ENV, PARAMS)
 
 
 @pytest.mark.slow
-def test_gymnasiums_check_finds_nothing() -> None:
+def test_gymnasiums_check_finds_nothing():
     """Made by name, so that the spec is checked too; a warning is an error."""
     register_envs()
     made = gymnasium.make(ENV_ID, overrides=("env.window=5",))
@@ -42,7 +42,7 @@ def test_gymnasiums_check_finds_nothing() -> None:
 
 
 @pytest.mark.slow
-def test_importing_the_door_registers_it() -> None:
+def test_importing_the_door_registers_it():
     code = (
         f"import gymnasium\ntry:\n    gymnasium.spec('{ENV_ID}')\n    raise SystemExit('known before')\n"
         "except gymnasium.error.NamespaceNotFound:\n    pass\n"
@@ -51,7 +51,7 @@ def test_importing_the_door_registers_it() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
-def test_the_same_seed_is_the_same_episode(env: gymnasium.Env) -> None:
+def test_the_same_seed_is_the_same_episode(env):
     first, info = env.reset(seed=4)
     second, again = env.reset(seed=4)
     np.testing.assert_array_equal(first, second)
@@ -64,7 +64,7 @@ def test_the_same_seed_is_the_same_episode(env: gymnasium.Env) -> None:
 
 
 @pytest.mark.slow
-def test_arrays_are_the_callers(env: gymnasium.Env) -> None:
+def test_arrays_are_the_callers(env):
     observation, info = env.reset(seed=0)
     assert observation.dtype == np.float32
     assert observation.flags.writeable
@@ -84,7 +84,7 @@ def test_arrays_are_the_callers(env: gymnasium.Env) -> None:
         ({"session": "2013-10-23"}, 110 + FIRST),  # worlds: sessions are days from 16,000 on
     ],
 )
-def test_a_place_to_start(env: gymnasium.Env, options: dict, row: int) -> None:
+def test_a_place_to_start(env, options, row):
     assert env.reset(seed=1, options=options)[1]["row"] == row
     assert env.reset(options=options)[1]["row"] == row
     vector = to_gymnasium_vec(ENV, PARAMS, NUM_ENVS)
@@ -103,7 +103,7 @@ def test_a_place_to_start(env: gymnasium.Env, options: dict, row: int) -> None:
         ({"row": 5}, r"decision bar .*8 sessions"),
     ],
 )
-def test_a_place_that_is_none_is_refused(env: gymnasium.Env, options: dict, words: str) -> None:
+def test_a_place_that_is_none_is_refused(env, options, words):
     env.reset(seed=1)
     before = env.action_masks()
     with pytest.raises(ConfigError, match=words):
@@ -112,7 +112,7 @@ def test_a_place_that_is_none_is_refused(env: gymnasium.Env, options: dict, word
 
 
 @pytest.mark.slow
-def test_steps_that_have_no_meaning_are_refused(env: gymnasium.Env) -> None:
+def test_steps_that_have_no_meaning_are_refused(env):
     for call in (lambda: env.step(0), env.action_masks):
         with pytest.raises(ResetNeeded):
             call()
@@ -130,7 +130,7 @@ def test_steps_that_have_no_meaning_are_refused(env: gymnasium.Env) -> None:
     env.close()
 
 
-def test_vector_steps_that_have_no_meaning_are_refused() -> None:
+def test_vector_steps_that_have_no_meaning_are_refused():
     env = to_gymnasium_vec(ENV, PARAMS, NUM_ENVS)
     with pytest.raises(ResetNeeded):
         env.step(np.zeros(NUM_ENVS, int))
@@ -151,7 +151,7 @@ def test_vector_steps_that_have_no_meaning_are_refused() -> None:
         to_gymnasium_vec(ENV, PARAMS, 0)
 
 
-def test_worlds_that_do_not_exist_are_refused() -> None:
+def test_worlds_that_do_not_exist_are_refused():
     with pytest.raises(ConfigError, match=r"'tests': .*train, validation, test"):
         load_world(split="tests")
     with pytest.raises(ConfigError, match=r"split.validation_sessions = 0"):

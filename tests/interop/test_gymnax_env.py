@@ -19,7 +19,7 @@ from tests.interop.interfaces import ENV, PARAMS
 DOOR = to_gymnax(ENV, PARAMS)
 
 
-def test_registered_and_made_by_name() -> None:
+def test_registered_and_made_by_name():
     register_envs()
     register_envs()  # harmless
     assert gymnax.registered_envs.count(ENV_ID) == 1
@@ -35,7 +35,7 @@ def test_registered_and_made_by_name() -> None:
 
 
 @pytest.mark.slow
-def test_spaces_hold_what_they_describe() -> None:
+def test_spaces_hold_what_they_describe():
     observation, state = DOOR.reset(jax.random.key(0), PARAMS)
     space = DOOR.observation_space(PARAMS)
     assert (space.shape, space.dtype) == (observation.shape, observation.dtype)
@@ -51,7 +51,7 @@ def test_spaces_hold_what_they_describe() -> None:
 
 
 @pytest.mark.slow
-def test_gymnaxs_wrappers_count_the_episodes() -> None:
+def test_gymnaxs_wrappers_count_the_episodes():
     """Flatten and Log around it, vmapped and jitted: the log equals the environment's own count."""
     env = LogWrapper(FlattenObservationWrapper(DOOR))  # pyright: ignore[reportArgumentType]
 
@@ -87,7 +87,7 @@ def test_gymnaxs_wrappers_count_the_episodes() -> None:
 
 
 @pytest.mark.slow
-def test_gymnaxs_gym_wrapper_runs() -> None:
+def test_gymnaxs_gym_wrapper_runs():
     env = GymnaxToGymWrapper(DOOR, seed=3)
     observation, _ = env.reset()
     assert env.observation_space.contains(np.asarray(observation))
@@ -98,7 +98,7 @@ def test_gymnaxs_gym_wrapper_runs() -> None:
 
 
 @pytest.mark.slow
-def test_without_auto_reset_the_ended_state_says_so() -> None:
+def test_without_auto_reset_the_ended_state_says_so():
     """`step_env` leaves an ended episode as it is; until then both steps lead to the same state."""
     step_env = jax.jit(DOOR.step_env)
     ends = jax.jit(

@@ -10,10 +10,10 @@ from jaxtrade.interop.host import HostEnv
 from tests.interop.interfaces import ENV, PARAMS
 
 
-def test_without_a_cpu_backend_the_fix_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_cpu_backend_the_fix_is_named(monkeypatch):
     """What JAX does under JAX_PLATFORMS=cuda."""
 
-    def only_cuda(backend: str | None = None) -> list[object]:
+    def only_cuda(backend=None):
         raise RuntimeError(f"Unknown backend {backend}. Available backends are ['cuda']")
 
     monkeypatch.setattr(jax, "devices", only_cuda)

@@ -27,21 +27,21 @@ from tests.interop.interfaces import (
 
 
 @pytest.fixture(scope="module")
-def truth() -> Trajectory:
+def truth():
     return native()
 
 
-def assert_same(interface: Trajectory, truth: Trajectory) -> None:
+def assert_same(interface, truth):
     for name, ours, theirs in zip(Trajectory._fields, interface, truth, strict=True):
         assert_equal_bits(ours, theirs, name)
 
 
-def stacked(rows: list[list]) -> Trajectory:
+def stacked(rows):
     return Trajectory(*(np.stack(column) for column in zip(*rows, strict=True)))
 
 
 @pytest.mark.slow
-def test_the_trajectory_is_worth_comparing(truth: Trajectory) -> None:
+def test_the_trajectory_is_worth_comparing(truth):
     """4000 steps, every kind of end, forbidden actions, positions taken."""
     assert truth.reward.size == STEPS * NUM_ENVS == 4000
     assert all((truth.end == end).sum() >= 3 for end in ENDS), np.bincount(truth.end.ravel())
@@ -55,7 +55,7 @@ def test_the_trajectory_is_worth_comparing(truth: Trajectory) -> None:
 
 
 @pytest.mark.slow
-def test_gymnax_is_equal(truth: Trajectory) -> None:
+def test_gymnax_is_equal(truth):
     interface = to_gymnax(ENV, PARAMS)
 
     @jax.jit
@@ -96,7 +96,7 @@ def test_gymnax_is_equal(truth: Trajectory) -> None:
 
 
 @pytest.mark.slow
-def test_gymnasium_env_is_equal(truth: Trajectory) -> None:
+def test_gymnasium_env_is_equal(truth):
     env, columns = to_gymnasium(ENV, PARAMS), []
     for i in range(NUM_ENVS):
         observation, info = env.reset(seed=SEED + i)
@@ -124,7 +124,7 @@ def test_gymnasium_env_is_equal(truth: Trajectory) -> None:
 
 
 @pytest.mark.slow
-def test_gymnasium_vector_env_is_equal(truth: Trajectory) -> None:
+def test_gymnasium_vector_env_is_equal(truth):
     env, rows = to_gymnasium_vec(ENV, PARAMS, NUM_ENVS), []
     observation, infos = env.reset(seed=SEED)
     for actions in truth.action:
@@ -158,7 +158,7 @@ def test_gymnasium_vector_env_is_equal(truth: Trajectory) -> None:
     assert_same(stacked(rows), truth)
 
 
-def same_info(ours: dict, theirs: dict) -> None:
+def same_info(ours, theirs):
     assert ours.keys() == theirs.keys()
     for key, value in theirs.items():
         if isinstance(value, dict):
@@ -171,7 +171,7 @@ def same_info(ours: dict, theirs: dict) -> None:
 
 
 @pytest.mark.slow
-def test_vector_env_packs_as_gymnasiums_own(truth: Trajectory) -> None:
+def test_vector_env_packs_as_gymnasiums_own(truth):
     """Observations, ends and every entry of the infos equal those of SyncVectorEnv(SAME_STEP) over
     our Env.
     """
@@ -202,7 +202,7 @@ def test_vector_env_packs_as_gymnasiums_own(truth: Trajectory) -> None:
 
 
 @pytest.mark.slow
-def test_gymnasiums_wrappers_run_on_the_vector_env() -> None:
+def test_gymnasiums_wrappers_run_on_the_vector_env():
     env = gymnasium.wrappers.vector.RecordEpisodeStatistics(to_gymnasium_vec(ENV, PARAMS, NUM_ENVS))
     env.reset(seed=0)
     lengths = []

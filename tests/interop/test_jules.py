@@ -65,7 +65,7 @@ benchmarks: {single_threaded: {steps_per_second: 45000}}
 PRICES = {"EURUSD": (1.3, 5), "GBPUSD": (1.6, 5), "USDJPY": (105.0, 3), "USDCHF": (0.92, 5)}
 
 
-def write_hours(folder: Path, symbol: str, weeks: int = 5) -> None:
+def write_hours(folder, symbol, weeks=5):
     """A random walk of hourly bars, Sunday 22:00 to Friday 21:00 UTC, from 2014-06-01 on."""
     price, digits = PRICES[symbol]
     first = np.datetime64("2014-06-01T22:00", "s")
@@ -86,7 +86,7 @@ def write_hours(folder: Path, symbol: str, weeks: int = 5) -> None:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(tmp_path, monkeypatch):
     """A working directory with `data/forex`; no key has been explained yet."""
     for symbol in PRICES:
         write_hours(tmp_path / "data" / "forex", symbol)
@@ -107,17 +107,17 @@ SMALL = (
 )
 
 
-def small(monkeypatch: pytest.MonkeyPatch, *more_keys: str) -> None:
+def small(monkeypatch, *more_keys):
     """Make what the quick start trains small: `TrainerAgent` has no other way in."""
     real = jules.build_vec_env
 
-    def build(*given: Any, set: Any = (), **more: Any) -> jules.VectorizedEnv:
+    def build(*given, set=(), **more):
         return real(*given, **more, set=[*set, *SMALL, *more_keys])
 
     monkeypatch.setattr(jules, "build_vec_env", build)
 
 
-def test_the_number_of_environments_is_auto_and_keys_are_explained_once(here: Path) -> None:
+def test_the_number_of_environments_is_auto_and_keys_are_explained_once(here):
     config = {"algorithm": "PPO", "training": {"log_interval": 1000}}
     with pytest.warns(UserWarning, match="has no meaning here") as told:
         env = build_vec_env(
@@ -142,7 +142,7 @@ def test_the_number_of_environments_is_auto_and_keys_are_explained_once(here: Pa
         )
 
 
-def test_the_recommended_number_is_measured(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_recommended_number_is_measured(here, monkeypatch):
     monkeypatch.setattr(jules, "_measured", lambda env: len(env.symbols) * 64)
     assert get_optimal_n_envs(["EURUSD", "GBPUSD"]) == 128
     agent = TrainerAgent({"algorithm": "PPO"})
@@ -151,7 +151,7 @@ def test_the_recommended_number_is_measured(here: Path, monkeypatch: pytest.Monk
     assert (info["num_workers"], info["expected_speedup"]) == (None, None)
 
 
-def test_the_run_of_a_policy_is_found(tmp_path: Path) -> None:
+def test_the_run_of_a_policy_is_found(tmp_path):
     for name in ("run/config.yaml", "run/manifest.json", "run/policy/manifest.json"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
@@ -162,7 +162,7 @@ def test_the_run_of_a_policy_is_found(tmp_path: Path) -> None:
     )
 
 
-def test_an_environment_is_needed_and_must_be_ours() -> None:
+def test_an_environment_is_needed_and_must_be_ours():
     agent = TrainerAgent({"algorithm": "PPO"})
     with pytest.raises(ConfigError, match=r"call create_vectorized_env"):
         agent.train()
@@ -176,7 +176,7 @@ def test_an_environment_is_needed_and_must_be_ours() -> None:
 
 
 @pytest.mark.parametrize("learner", ["PPO", "PQN", "RecurrentPPO", "DQN"])
-def test_every_key_of_the_schema_has_a_fate(learner: str) -> None:
+def test_every_key_of_the_schema_has_a_fate(learner):
     values = parse_yaml(SCHEMA.replace("LEARNER", learner), "schema")
     found = imported(values)
     assert [fate.key for fate in found.fates] == [
@@ -201,7 +201,7 @@ def test_every_key_of_the_schema_has_a_fate(learner: str) -> None:
     assert config.network.kind == ("gru" if learner == "RecurrentPPO" else "mlp")
 
 
-def flat(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+def flat(values, prefix=""):
     found = list[tuple[str, Any]]()
     for name, value in values.items():
         found += (
@@ -210,7 +210,7 @@ def flat(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     return found
 
 
-def test_a_balance_that_is_not_given_means_no_rules_too() -> None:
+def test_a_balance_that_is_not_given_means_no_rules_too():
     found = imported({"algorithm": "PPO", "training": {"seed": 2}})
     account = found.config().account
     assert (account.drawdown, account.profit_target, account.freeze, account.min_days) == (
@@ -224,13 +224,13 @@ def test_a_balance_that_is_not_given_means_no_rules_too() -> None:
     )
 
 
-def test_the_monitor_can_be_turned_off() -> None:
+def test_the_monitor_can_be_turned_off():
     for on in (True, False):
         values = {"training": {"vectorized_training": {"monitor": {"enabled": on}}}}
         assert imported(values).config().monitor.on is on
 
 
-def test_the_replay_ratio_of_sb3_is_samples_per_environment_step() -> None:
+def test_the_replay_ratio_of_sb3_is_samples_per_environment_step():
     values = {
         "algorithm": "DQN",
         "training": {"algo_params": {"train_freq": 4, "gradient_steps": 2, "batch_size": 64}},
@@ -243,7 +243,7 @@ def test_the_replay_ratio_of_sb3_is_samples_per_environment_step() -> None:
         imported(values)
 
 
-def test_priorities_are_taken_only_where_draws_are_prioritised() -> None:
+def test_priorities_are_taken_only_where_draws_are_prioritised():
     given = {"prioritized_replay_alpha": 0.7}
     off = imported({"algorithm": "DQN", "training": {"algo_params": given}})
     on = imported(
@@ -256,7 +256,7 @@ def test_priorities_are_taken_only_where_draws_are_prioritised() -> None:
     assert (on.config().dqn.replay, on.config().dqn.priority_alpha) == ("prioritised", 0.7)
 
 
-def test_each_key_of_the_tables_has_one_fate_and_a_plain_one_is_ours() -> None:
+def test_each_key_of_the_tables_has_one_fate_and_a_plain_one_is_ours():
     tables = [
         set(jules_keys.PLAIN),
         set(jules_keys.MADE),
@@ -292,14 +292,12 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("values", "said"), WRONG)
-def test_a_value_that_cannot_be_used_fails(values: dict[str, Any], said: str) -> None:
+def test_a_value_that_cannot_be_used_fails(values, said):
     with pytest.raises(ConfigError, match=said):
         imported(values)
 
 
-def test_the_command_writes_ours_and_says_what_became_of_each_key(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_writes_ours_and_says_what_became_of_each_key(tmp_path, capsys):
     file, out = tmp_path / "jules.yaml", tmp_path / "ours.yaml"
     file.write_text("algorithm: PPO\n" + SNIPPET)
     assert main(["config", "import", str(file)]) == 0
@@ -319,11 +317,11 @@ def test_the_command_writes_ours_and_says_what_became_of_each_key(
         assert said in capsys.readouterr().err
 
 
-def test_nested_sections_by_hand() -> None:
+def test_nested_sections_by_hand():
     assert nested({"a.b": 1, "a.c": 2, "d": 3}) == {"a": {"b": 1, "c": 2}, "d": 3}
 
 
-def test_a_folder_that_is_missing_is_named_with_what_was_expected(here: Path) -> None:
+def test_a_folder_that_is_missing_is_named_with_what_was_expected(here):
     with pytest.raises(DataError) as caught:
         build_vec_env(["EURUSD"], "data/fx", {"algorithm": "DQN"})
     assert not missing(
@@ -337,7 +335,7 @@ def test_a_folder_that_is_missing_is_named_with_what_was_expected(here: Path) ->
     )
 
 
-def test_a_file_that_is_missing_is_named_with_its_pattern(here: Path) -> None:
+def test_a_file_that_is_missing_is_named_with_its_pattern(here):
     (here / "data" / "forex" / "GBPUSD_H1.csv").rename(here / "data" / "forex" / "cable.csv")
     with pytest.raises(DataError, match="after GBPUSD") as caught:
         build_vec_env(["EURUSD", "GBPUSD"], "data/forex", {"algorithm": "DQN"})

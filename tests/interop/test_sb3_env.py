@@ -17,7 +17,7 @@ from tests.extras import needed
 from tests.interop.interfaces import ENV, NUM_ENVS, PARAMS
 
 
-def test_without_stable_baselines_the_fix_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_stable_baselines_the_fix_is_named(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install .*sb3"):
         jaxtrade.to_sb3(ENV, PARAMS, 2)
@@ -33,7 +33,7 @@ def contrib(sb3):
     return needed("sb3_contrib")
 
 
-def test_sb3s_check_finds_nothing(sb3) -> None:
+def test_sb3s_check_finds_nothing(sb3):
     from stable_baselines3.common.env_checker import check_env
 
     register_envs()
@@ -43,7 +43,7 @@ def test_sb3s_check_finds_nothing(sb3) -> None:
         check_env(made.unwrapped)
 
 
-def test_equals_dummy_vec_env(sb3) -> None:
+def test_equals_dummy_vec_env(sb3):
     """Observations, rewards, dones, infos and masks equal those of SB3's own DummyVecEnv over our
     gymnasium Env.
     """
@@ -80,7 +80,7 @@ def test_equals_dummy_vec_env(sb3) -> None:
     assert [info["row"] for info in ours.reset_infos] == [240] * NUM_ENVS
 
 
-def test_what_rows_of_arrays_have_not_is_refused(sb3) -> None:
+def test_what_rows_of_arrays_have_not_is_refused(sb3):
     env = to_sb3(ENV, PARAMS, NUM_ENVS)
     with pytest.raises(RuntimeError, match="before reset"):
         env.env_method("action_masks")
@@ -99,7 +99,7 @@ def test_what_rows_of_arrays_have_not_is_refused(sb3) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("interface", ["gymnasium", "vec_env"])
-def test_maskable_ppo_trains(contrib, interface: str) -> None:
+def test_maskable_ppo_trains(contrib, interface):
     """10,000 steps on the bundled bars: parameters move, and no step ever executed a masked
     action.
     """
@@ -108,7 +108,7 @@ def test_maskable_ppo_trains(contrib, interface: str) -> None:
     class Illegal(BaseCallback):
         steps = illegal = 0
 
-        def _on_step(self) -> bool:
+        def _on_step(self):
             self.steps += len(self.locals["infos"])
             self.illegal += sum(info["illegal"] for info in self.locals["infos"])
             return True

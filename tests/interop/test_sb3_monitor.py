@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -16,14 +14,14 @@ def sb3():
     return needed("stable_baselines3")
 
 
-def episodes(update: int) -> Episodes:
+def episodes(update):
     rows = np.array(
         [[0.5, 10, 0.25, 3.5, np.nan, 0.5, 0], [-1.5, 20, 0, 0, 0.125, 0.75, 1]], np.float32
     )
     return Episodes(update, rows, np.arange(2))
 
 
-def test_load_results_reads_our_file(sb3, tmp_path: Path) -> None:
+def test_load_results_reads_our_file(sb3, tmp_path):
     from stable_baselines3.common.monitor import Monitor, load_results
     from stable_baselines3.common.results_plotter import X_TIMESTEPS, ts2xy
 
@@ -45,7 +43,7 @@ def test_load_results_reads_our_file(sb3, tmp_path: Path) -> None:
     assert (steps[-1], rewards.sum()) == (60, -2.0)
 
 
-def test_load_results_reads_what_a_kill_left(sb3, tmp_path: Path) -> None:
+def test_load_results_reads_what_a_kill_left(sb3, tmp_path):
     """A torn last line: SB3 takes what is left of it for a row, and reads the whole lines as they
     are.
     """

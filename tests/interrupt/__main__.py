@@ -15,10 +15,10 @@ import signal
 import statistics
 import sys
 
-from tests.interrupt.tries import CODES, COMMANDS, RESUMABLE, Command, Try, random_tries
+from tests.interrupt.tries import CODES, COMMANDS, RESUMABLE, random_tries
 
 
-def table(tries: list[Try], commands: tuple[Command, ...], sent: signal.Signals) -> str:
+def table(tries, commands, sent):
     """Exit codes, faults and reaction times by command."""
     lines = [
         f"{'command':<12}{'tries':>6}{f'code {CODES[sent]}':>10}{'by signal':>11}{'faults':>8}{'median s':>10}"
@@ -38,7 +38,7 @@ def table(tries: list[Try], commands: tuple[Command, ...], sent: signal.Signals)
     )
 
 
-def main() -> int:
+def main():
     """Run the tries. Returns 1 if one had a fault."""
     parser = argparse.ArgumentParser(prog="python -m tests.interrupt", description=__doc__)
     parser.add_argument("--tries", type=int, default=50)

@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -113,12 +112,12 @@ atexit.register(after)
 
 
 def command(
-    tmp_path: Path,
-    work: str,
-    signals: int = 1,
-    options: str = "",
-    sent: signal.Signals = signal.SIGINT,
-) -> tuple[int, list[str], list[str]]:
+    tmp_path,
+    work,
+    signals=1,
+    options="",
+    sent=signal.SIGINT,
+):
     """Exit code and the lines of stdout and stderr of a command that gets Ctrl-C, or the signal
     `sent`, when it is ready."""
     code = f"{HEAD}{work}\nsys.exit(interrupt.run(work{options}))"
@@ -138,39 +137,39 @@ def command(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("work", [DEAF, SWALLOWED, TURNED])
-def test_130_and_one_line_whatever_the_main_thread_does(tmp_path: Path, work: str) -> None:
+def test_130_and_one_line_whatever_the_main_thread_does(tmp_path, work):
     code, _, said = command(tmp_path, work)
     assert (code, said) == (130, ["interrupted"])
 
 
 @pytest.mark.slow
-def test_its_line_is_the_last_one(tmp_path: Path) -> None:
+def test_its_line_is_the_last_one(tmp_path):
     code, _, said = command(tmp_path, NOISY)
     assert (code, said[-1]) == (130, "interrupted")
     assert set(said[:-1]) == {"progress"}
 
 
-def test_an_import_is_not_interrupted_by_an_exception(tmp_path: Path) -> None:
+def test_an_import_is_not_interrupted_by_an_exception(tmp_path):
     """The module would see it before it is whole: NumPy and JAX print a traceback then, or crash in
     their C code.
     """
     assert command(tmp_path, IMPORTING) == (130, ["ready"], ["interrupted; how to continue"])
 
 
-def test_a_second_ctrl_c_waits_for_nothing(tmp_path: Path) -> None:
+def test_a_second_ctrl_c_waits_for_nothing(tmp_path):
     """Here the main thread would have an hour: the process ends, so nobody has waited."""
     code, _, said = command(tmp_path, DEAF, signals=2, options=", grace_s=3600.0")
     assert (code, said) == (130, ["interrupted"])
 
 
-def test_the_outermost_hint_is_printed(tmp_path: Path) -> None:
+def test_the_outermost_hint_is_printed(tmp_path):
     assert command(tmp_path, HINTED) == (130, ["ready"], ["interrupted; outer"])
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 @pytest.mark.parametrize("wait", ["time.sleep(1000)", "in_c()"])
-def test_no_child_is_left(tmp_path: Path, wait: str) -> None:
+def test_no_child_is_left(tmp_path, wait):
     """A child in a session of its own, which gets no signal of the terminal: with and without
     cleaning up in time.
     """
@@ -178,16 +177,16 @@ def test_no_child_is_left(tmp_path: Path, wait: str) -> None:
     assert alive(str(tmp_path)) == []
 
 
-def test_a_quiet_command_leaves_the_line_to_its_parent(tmp_path: Path) -> None:
+def test_a_quiet_command_leaves_the_line_to_its_parent(tmp_path):
     assert command(tmp_path, HINTED, options=", quiet=True")[::2] == (130, [])
 
 
-def test_a_command_that_has_finished_keeps_its_exit_code(tmp_path: Path) -> None:
+def test_a_command_that_has_finished_keeps_its_exit_code(tmp_path):
     code, _, said = command(tmp_path, DONE)
     assert (code, said) == (0, [])
 
 
-def test_a_signal_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
+def test_a_signal_that_is_ignored_stays_ignored(tmp_path):
     """A shell starts background commands so."""
     code = f"{HEAD}\ndef work():\n    ready()\n    time.sleep(1)\n    return 0\nsys.exit(interrupt.run(work))"
     words = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, "-c", code]
@@ -212,49 +211,45 @@ def work():
 """
 
 
-def terminated(
-    tmp_path: Path, work: str, options: str = ", resumable=True"
-) -> tuple[int, list[str], list[str]]:
+def terminated(tmp_path, work, options=", resumable=True"):
     return command(tmp_path, work, options=options, sent=signal.SIGTERM)
 
 
 @pytest.mark.parametrize(
     "work", [DEAF, IMPORTING, TRAINING.format(where="with signals.no_border()", what="in_c()")]
 )
-def test_a_resumable_command_with_nothing_to_save_ends_at_once_with_75(
-    tmp_path: Path, work: str
-) -> None:
+def test_a_resumable_command_with_nothing_to_save_ends_at_once_with_75(tmp_path, work):
     code, _, said = terminated(tmp_path, work)
     assert code == 75
     assert said[0].startswith("stopped by SIGTERM; ")
     assert len(said) == 1
 
 
-def test_its_hint_says_how_to_go_on(tmp_path: Path) -> None:
+def test_its_hint_says_how_to_go_on(tmp_path):
     assert terminated(tmp_path, HINTED)[::2] == (75, ["stopped by SIGTERM; outer"])
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-def test_sigterm_leaves_no_child(tmp_path: Path) -> None:
+def test_sigterm_leaves_no_child(tmp_path):
     assert terminated(tmp_path, CHILD.format(wait="in_c()"))[0] == 75
     assert alive(str(tmp_path)) == []
 
 
-def test_training_with_something_to_save_goes_on_to_its_border(tmp_path: Path) -> None:
+def test_training_with_something_to_save_goes_on_to_its_border(tmp_path):
     code, out, said = terminated(tmp_path, TRAINING.format(where="if True", what="time.sleep(1)"))
     assert (code, out[-1], said) == (3, str(signal.SIGTERM), [])
 
 
-def test_a_command_with_nothing_to_resume_ends_by_the_signal(tmp_path: Path) -> None:
+def test_a_command_with_nothing_to_resume_ends_by_the_signal(tmp_path):
     assert terminated(tmp_path, DEAF, options="")[0] == -signal.SIGTERM
 
 
-def test_the_exit_code_of_a_command_that_has_ended_is_the_truth(tmp_path: Path) -> None:
+def test_the_exit_code_of_a_command_that_has_ended_is_the_truth(tmp_path):
     work = "import atexit\ndef work():\n    atexit.register(lambda: (ready(), time.sleep(1)))\n    return 0"
     assert terminated(tmp_path, work)[0] == 0
 
 
-def test_a_shell_s_background_commands_obey_sigterm_too(tmp_path: Path) -> None:
+def test_a_shell_s_background_commands_obey_sigterm_too(tmp_path):
     """They ignore SIGINT."""
     code = f"{HEAD}{DEAF}\nsys.exit(interrupt.run(work, resumable=True))"
     words = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, "-c", code]
@@ -265,7 +260,7 @@ def test_a_shell_s_background_commands_obey_sigterm_too(tmp_path: Path) -> None:
         assert process.wait(300) == 75
 
 
-def test_an_unfinished_entry_of_jax_s_cache_is_removed(tmp_path: Path) -> None:
+def test_an_unfinished_entry_of_jax_s_cache_is_removed(tmp_path):
     old, new, other = (tmp_path / name for name in ("a-cache", "b-cache", "c.program"))
     for path in (old, new, other):
         path.write_bytes(b"half")
@@ -274,7 +269,7 @@ def test_an_unfinished_entry_of_jax_s_cache_is_removed(tmp_path: Path) -> None:
     assert [path.exists() for path in (old, new, other)] == [True, False, True]
 
 
-def test_the_judge_of_tries_sees_faults(tmp_path: Path) -> None:
+def test_the_judge_of_tries_sees_faults(tmp_path):
     assert not [*faults_of(130, ["x", "interrupted"]), *left_behind(tmp_path)]
     assert list(faults_of(139, ["interrupted"])) == ["exit code 139"]
     assert list(faults_of(130, ["Traceback (most recent call last):", "interrupted"])) == [
@@ -290,7 +285,7 @@ def test_the_judge_of_tries_sees_faults(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_training_saves_if_the_border_is_near(tmp_path: Path) -> None:
+def test_training_saves_if_the_border_is_near(tmp_path):
     """Chunks of milliseconds: the run stops at the next border, and says how to go on."""
     out, env = tmp_path / "out", environment(tmp_path / "cache")
     words = [*argv(COMMANDS[0], out, out), "--set", "train.total_timesteps=100_000_000"]

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -85,7 +84,7 @@ class Try(NamedTuple):
     faults: tuple[str, ...]
 
 
-def environment(cache: Path, mark: str = "") -> dict[str, str]:
+def environment(cache, mark=""):
     """The variables of a command. cache: folder of its compiled programs."""
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     return os.environ | {
@@ -96,7 +95,7 @@ def environment(cache: Path, mark: str = "") -> dict[str, str]:
     }
 
 
-def argv(command: Command, run: Path, out: Path) -> list[str]:
+def argv(command, run, out):
     """The process's arguments."""
     return [
         sys.executable,
@@ -106,7 +105,7 @@ def argv(command: Command, run: Path, out: Path) -> list[str]:
     ]
 
 
-def finished_run(folder: Path, cache: Path) -> Path:
+def finished_run(folder, cache):
     """A small finished run for the commands that read one."""
     run = folder / "finished"
     subprocess.run(
@@ -121,7 +120,7 @@ def finished_run(folder: Path, cache: Path) -> Path:
     return run
 
 
-def duration(command: Command, run: Path, folder: Path, cache: Path) -> float:
+def duration(command, run, folder, cache):
     """Seconds that the command takes if nobody interrupts it. Raises AssertionError if it fails."""
     start = time.monotonic()
     done = subprocess.run(
@@ -139,9 +138,7 @@ def duration(command: Command, run: Path, folder: Path, cache: Path) -> float:
 
 
 @contextmanager
-def started(
-    words: Sequence[str], env: Mapping[str, str], folder: Path
-) -> Iterator[subprocess.Popen[str]]:
+def started(words, env, folder):
     """A command in a session of its own, whose output goes to files: a pipe that nobody reads would
     stop it.
     """
@@ -166,13 +163,13 @@ def started(
 
 
 def one(
-    command: Command,
-    run: Path,
-    cache: Path,
-    delay: float,
-    terminal: bool,
-    sent: signal.Signals = signal.SIGINT,
-) -> Try | float:
+    command,
+    run,
+    cache,
+    delay,
+    terminal,
+    sent=signal.SIGINT,
+):
     """Start the command, send one signal after `delay` seconds -> what came of it, or the seconds
     that the command took if it had ended before.
 
@@ -206,9 +203,7 @@ def one(
         return Try(command.name, delay, code, seconds, lines[-1] if lines else "", tuple(faults))
 
 
-def faults_of(
-    code: int, lines: Sequence[str], sent: signal.Signals = signal.SIGINT
-) -> Iterator[str]:
+def faults_of(code, lines, sent=signal.SIGINT):
     """What is wrong with the exit code and the messages."""
     if code == -sent:  # Python itself had not started: a shell calls this 130 or 143
         return
@@ -227,7 +222,7 @@ def faults_of(
         yield f"a later line: {lines[-1]}"
 
 
-def alive(mark: str) -> list[int]:
+def alive(mark):
     """Processes that carry the mark, except those that are ending (Linux). A killed one needs a
     moment to end.
     """
@@ -239,7 +234,7 @@ def alive(mark: str) -> list[int]:
     return found
 
 
-def _marked(mark: str) -> Iterator[int]:
+def _marked(mark):
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             if f"{MARK}={mark}".encode() in (folder / "environ").read_bytes().split(b"\0"):
@@ -248,7 +243,7 @@ def _marked(mark: str) -> Iterator[int]:
             continue
 
 
-def left_behind(out: Path) -> Iterator[str]:
+def left_behind(out):
     """What is half-written in a folder: a file that is torn, or a lock that is held."""
     for path in out.rglob("*.json"):
         try:
@@ -266,11 +261,11 @@ def left_behind(out: Path) -> Iterator[str]:
 
 
 def random_tries(
-    count: int,
-    seed: int,
-    commands: Sequence[Command] = COMMANDS,
-    sent: signal.Signals = signal.SIGINT,
-) -> Iterator[Try]:
+    count,
+    seed,
+    commands=COMMANDS,
+    sent=signal.SIGINT,
+):
     """`count` signals at moments that are uniform over each command, in turn. Half of them with an
     empty cache of programs, half go to the command alone."""
     chance = random.Random(seed)

@@ -10,13 +10,12 @@ import argparse
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
 
-from tests.mutation.faults import Fault, read_faults
+from tests.mutation.faults import read_faults
 from tests.mutation.runner import BaselineError, audit
 
 
-def chosen(ids: Sequence[str], package: str | None) -> list[Fault]:
+def chosen(ids, package):
     """The faults that were asked for, all by default. Raises SystemExit for an unknown id."""
     faults = [
         fault for fault in read_faults() if fault.caught_by and package in (None, fault.package)
@@ -29,7 +28,7 @@ def chosen(ids: Sequence[str], package: str | None) -> list[Fault]:
     return [fault for fault in faults if not ids or fault.id in ids]
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv=None):
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("ids", nargs="*", metavar="ID", help="mutations to try; all by default")
     parser.add_argument("--package", help="only those of one package")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +23,7 @@ class Symbol(NamedTuple):
     end: int
 
 
-def _symbols(text: str) -> list[Symbol]:
+def _symbols(text):
     """Words, strings and signs of a piece of Python, which need not be whole.
 
     Layout, comments and the comma before a closing bracket are left out: a formatter may change
@@ -40,7 +39,7 @@ def _symbols(text: str) -> list[Symbol]:
     ]
 
 
-def _functions(node: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.AST]]:
+def _functions(node, prefix=""):
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield prefix + child.name, child
@@ -49,7 +48,7 @@ def _functions(node: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.AST]]
             yield from _functions(child, prefix)
 
 
-def _span(text: str, name: str) -> tuple[int, int]:
+def _span(text, name):
     """Where the function or class `name` (dotted where nested) stands. Raises ValueError where it
     does not.
     """
@@ -81,7 +80,7 @@ class Fault:
     caught_by: tuple[str, ...]
     oracle: str | None
 
-    def applied(self, root: Path) -> str:
+    def applied(self, root):
         """The text of the file with the fault in it. Raises ValueError where `old` does not stand
         there once.
         """
@@ -105,7 +104,7 @@ class Fault:
         return text[: places[0][0].start] + self.new + text[places[0][-1].end :]
 
 
-def read_faults(path: Path = LIST) -> tuple[Fault, ...]:
+def read_faults(path=LIST):
     """Every fault of the list, in its order."""
     files: list[dict[str, Any]] = yaml.safe_load(path.read_text(encoding="utf-8"))
     return tuple(

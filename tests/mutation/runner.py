@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,7 +49,7 @@ class Verdict(NamedTuple):
     seconds: float
 
     @property
-    def line(self) -> str:
+    def line(self):
         return f"{self.outcome:<9}  {self.fault.package:<10}  {self.fault.id:<44}  {self.seconds:6.1f} s  {self.by}"
 
 
@@ -60,7 +59,7 @@ class BaselineError(Exception):
     """
 
 
-def _skipped(folder: str, names: list[str]) -> set[str]:
+def _skipped(folder, names):
     """What is not copied. `runs` at the top holds runs; `jaxtrade/runs` is a package."""
     return SKIPPED(folder, names) | ({"runs"} if Path(folder) == ROOT else set())
 
@@ -68,7 +67,7 @@ def _skipped(folder: str, names: list[str]) -> set[str]:
 class Tree:
     """A copy of the repository whose package and tests are the ones that get imported."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root):
         self.root = root = root.resolve()
         shutil.copytree(ROOT, root, ignore=_skipped)
         for name in OUTSIDE:  # an editable install would find these in the repository
@@ -83,7 +82,7 @@ class Tree:
                 f"{', '.join(names)} are imported from {found}, not from the copy in {root}"
             )
 
-    def _python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def _python(self, *arguments):
         env = {
             **os.environ,
             "PYTHONPATH": str(self.root),
@@ -104,12 +103,12 @@ class Tree:
             timeout=SECONDS,
         )
 
-    def test(self, names: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    def test(self, names):
         """Run the quick tests `names` up to the first failure."""
         return self._python("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *names)
 
     @contextmanager
-    def holding(self, fault: Fault) -> Iterator[None]:
+    def holding(self, fault):
         """The tree with `fault` in it. Raises ValueError where its old text is not found once."""
         path = self.root / fault.path
         before, after = path.read_text(encoding="utf-8"), fault.applied(self.root)
@@ -119,14 +118,14 @@ class Tree:
         finally:
             self._write(path, before)
 
-    def _write(self, path: Path, text: str) -> None:
+    def _write(self, path, text):
         path.write_text(text, encoding="utf-8")
         # Compiled code is found by time in whole seconds and by size: a change within a second
         # could go unseen.
         for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
             compiled.unlink()
 
-    def verdict_on(self, fault: Fault) -> Verdict:
+    def verdict_on(self, fault):
         """What the tests make of a fault."""
         start = time.perf_counter()
         try:
@@ -152,7 +151,7 @@ class Tree:
         return Verdict(fault, "caught", failed[1] if failed else "?", seconds)
 
 
-def check_baseline(tree: Tree, faults: Sequence[Fault]) -> float:
+def check_baseline(tree, faults):
     """Seconds that all tests named by `faults` take on the unchanged copy. Raises BaselineError
     where they fail.
     """
@@ -165,7 +164,7 @@ def check_baseline(tree: Tree, faults: Sequence[Fault]) -> float:
     return time.perf_counter() - start
 
 
-def audit(faults: Sequence[Fault], jobs: int) -> Iterator[Verdict]:
+def audit(faults, jobs):
     """Verdicts as they come, after the tests have passed without any fault. Raises
     BaselineError.
     """
@@ -177,7 +176,7 @@ def audit(faults: Sequence[Fault], jobs: int) -> Iterator[Verdict]:
         for i in range(1, jobs):
             trees.put(Tree(Path(folder) / str(i) / "tree"))
 
-        def verdict_on(fault: Fault) -> Verdict:
+        def verdict_on(fault):
             tree = trees.get()
             try:
                 return tree.verdict_on(fault)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +15,7 @@ FAULTS = read_faults()
 PACKAGES = {"env", "rl", "networks", "evaluation", "data", "transfer", "advisor", "runs"}
 
 
-def test_every_fault_has_one_place_in_the_source() -> None:
+def test_every_fault_has_one_place_in_the_source():
     lost = []
     for fault in FAULTS:
         try:
@@ -33,7 +32,7 @@ def test_every_fault_has_one_place_in_the_source() -> None:
     assert lost == []
 
 
-def test_names_are_unique_and_every_package_is_audited() -> None:
+def test_names_are_unique_and_every_package_is_audited():
     assert [
         name for name, count in Counter(fault.id for fault in FAULTS).items() if count > 1
     ] == []
@@ -43,7 +42,7 @@ def test_names_are_unique_and_every_package_is_audited() -> None:
     assert len(FAULTS) >= 70
 
 
-def test_every_fault_names_tests_that_exist() -> None:
+def test_every_fault_names_tests_that_exist():
     names = {name.partition("::")[::2] for fault in FAULTS for name in fault.caught_by}
     missing = []
     for path, node in sorted(names):
@@ -57,7 +56,7 @@ def test_every_fault_names_tests_that_exist() -> None:
     assert all(fault.caught_by or fault.oracle for fault in FAULTS)
 
 
-def test_a_fault_is_found_whatever_the_layout(tmp_path: Path) -> None:
+def test_a_fault_is_found_whatever_the_layout(tmp_path):
     text = (
         "def first(a):\n    return a + 1\n\n\n"
         "def second(a):\n    return g(\n        a,  # why\n        a + 1,\n    )\n"

@@ -26,7 +26,7 @@ def logits_and_mask(draw, low=-30.0, high=30.0):
     return np.array(logits + [50.0] * pad, np.float32), np.array(mask + [False] * pad)
 
 
-def reference(logits, mask) -> np.ndarray:
+def reference(logits, mask):
     """Probabilities in float64; illegal actions are simply left out."""
     z = logits[mask].astype(np.float64)
     p = np.exp(z - z.max())

@@ -4,9 +4,6 @@ thread pool.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import flax.linen as nn
 import jax
 import jax.extend
@@ -20,14 +17,14 @@ from jaxtrade.networks.torso import orthogonal
 QR = ("geqrf", "qr", "householder_product", "geqp3")
 
 
-def equations(jaxpr: Any) -> Iterator[Any]:
+def equations(jaxpr):
     for equation in jaxpr.eqns:
         yield equation
         for inner in jax.extend.core.jaxprs_in_params(equation.params):
             yield from equations(inner)
 
 
-def decompositions(init: Any) -> list[int]:
+def decompositions(init):
     """Numbers of axes of the matrices that are decomposed."""
     jaxpr = jax.make_jaxpr(jax.vmap(init))(jax.random.split(jax.random.key(0), 3)).jaxpr
     return [
@@ -37,7 +34,7 @@ def decompositions(init: Any) -> list[int]:
     ]
 
 
-def test_several_agents_are_made_one_matrix_at_a_time() -> None:
+def test_several_agents_are_made_one_matrix_at_a_time():
     network = ActorCritic(num_actions=5, hidden=(8,), memory=8)
     made = decompositions(lambda key: network.init(key, network.first_carry(), jnp.zeros(11)))
     assert len(made) >= 5
@@ -49,7 +46,7 @@ def test_several_agents_are_made_one_matrix_at_a_time() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", [(11, 4), (4, 11), (4, 4)])
-def test_agents_get_what_each_would_get_alone(shape: tuple[int, int]) -> None:
+def test_agents_get_what_each_would_get_alone(shape):
     keys = jax.random.split(jax.random.key(1), 3)
     made = jax.jit(jax.vmap(lambda key: orthogonal(0.5)(key, shape)))(keys)
     for key, matrix in zip(keys, made, strict=True):

@@ -22,9 +22,9 @@ from jaxtrade.networks.precision import (
     product,
     products,
 )
-from jaxtrade.rl.listening.state import AdviceState, start_advice
+from jaxtrade.rl.listening.state import start_advice
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.runs.setup import Setup, prepare
+from jaxtrade.runs.setup import prepare
 
 SMALL = (
     "rollout.num_envs=16",
@@ -41,7 +41,7 @@ PRESETS = {
 
 
 @functools.cache
-def setup(*overrides: str) -> Setup:
+def setup(*overrides):
     return prepare(load_config("quickstart", (*SMALL, *overrides)))
 
 
@@ -115,14 +115,14 @@ def test_a_platform_with_such_products_uses_them():
     assert dot_general_of("bfloat16", "cpu") == DotGeneral(mantissa=7)
 
 
-def advice_of(made: Setup) -> AdviceState:
+def advice_of(made):
     bars, config = len(made.market.bars), made.config.advisor
     return start_advice(
         made.params.advice, jnp.zeros(bars, jnp.int8), jnp.zeros(bars, bool), config
     )
 
 
-def algorithms_of(jaxpr) -> list:
+def algorithms_of(jaxpr):
     """The precision of every matrix product in a traced function, also inside loops and calls."""
     found = [
         equation.params["precision"]

@@ -13,13 +13,12 @@ expected money still to be made, undiscounted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from jaxtrade.data.synthetic import RANGE, bar_between, level_of, transitions
-from tests.oracle.model import BUY, SELL, Account, Bars, Position, Session, Settings, Stats
+from tests.oracle.model import BUY, SELL, Account, Bars, Position, Session, Stats
 from tests.oracle.oracle import OracleEnv
 
 FLAT = (0, 0, 0, 0, False)
@@ -28,7 +27,7 @@ Row = tuple[Key, tuple[int, int], int, Key, int]
 IMPOSSIBLE = -1e18
 
 
-def edges(pull: float) -> list[tuple[int, int, float]]:
+def edges(pull):
     """(state, next state, probability) of every possible move of the chain."""
     matrix = transitions(pull)
     return [(i, j, float(matrix[i, j])) for i, j in np.argwhere(matrix > 0).tolist()]
@@ -37,7 +36,7 @@ def edges(pull: float) -> list[tuple[int, int, float]]:
 class OneBar:
     """The oracle at any state of the chain, with any position, for one bar to any next state."""
 
-    def __init__(self, moves: list[tuple[int, int, float]], settings: Settings) -> None:
+    def __init__(self, moves, settings):
         rows = []
         for i, j, _ in moves:
             before, after = level_of(i), level_of(j)
@@ -62,7 +61,7 @@ class OneBar:
         self.env.tr_sum = [14 * RANGE] * count
         self.row = {(i, j): 2 * k for k, (i, j, _) in enumerate(moves)}
 
-    def place(self, move: tuple[int, int], key: Key, bars_left: int) -> None:
+    def place(self, move, key, bars_left):
         """At the close of the first bar of a move: `bars_left` 1 means that the next bar is the
         flat bar.
         """
@@ -79,13 +78,11 @@ class OneBar:
             flat_time=[closes + 60 * bars_left] * len(env.bars.close),
         )
 
-    def mask(self, move: tuple[int, int], key: Key, bars_left: int) -> list[bool]:
+    def mask(self, move, key, bars_left):
         self.place(move, key, bars_left)
         return self.env.mask()
 
-    def after(
-        self, move: tuple[int, int], key: Key, bars_left: int, action: int
-    ) -> tuple[Key, int]:
+    def after(self, move, key, bars_left, action):
         """-> (position after the bar, cash in mills that the bar brought)."""
         self.place(move, key, bars_left)
         self.env.step(action)
@@ -112,7 +109,7 @@ class Optimum:
     action: np.ndarray
 
 
-def _enumerate(bar: OneBar, moves: list[tuple[int, int, float]]) -> Iterator[Row]:
+def _enumerate(bar, moves):
     """(position, move, action, next position, cash) of every legal action of every reachable
     position.
     """
@@ -131,7 +128,7 @@ def _enumerate(bar: OneBar, moves: list[tuple[int, int, float]]) -> Iterator[Row
                     todo.append((j, following))
 
 
-def solve(settings: Settings, pull: float, bars: int) -> Optimum:
+def solve(settings, pull, bars):
     """Backward induction from the flat bar over `bars` decisions."""
     moves = edges(pull)
     bar = OneBar(moves, settings)
@@ -167,9 +164,7 @@ def solve(settings: Settings, pull: float, bars: int) -> Optimum:
     return Optimum(positions, value, best)
 
 
-def _last_bar(
-    bar: OneBar, found: list, index: dict, edge_of: dict, shape: tuple, legal: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _last_bar(bar, found, index, edge_of, shape, legal):
     """Cash of the flat bar, where every position leaves, and what may be done before it (opening
     may not).
     """

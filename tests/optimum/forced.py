@@ -10,14 +10,12 @@ import numpy as np
 
 from jaxtrade.config import load_config
 from jaxtrade.env.actions import Action
-from jaxtrade.env.reference import ObservationRef, bits_of
-from jaxtrade.env.state import EnvParams, EnvState
+from jaxtrade.env.reference import bits_of
 from jaxtrade.evaluation.backtest import backtest
-from jaxtrade.evaluation.baselines import Act, Agent
+from jaxtrade.evaluation.baselines import Act
 from jaxtrade.evaluation.record import decision_bars
-from jaxtrade.evaluation.trades import Trades, assemble_trades
-from jaxtrade.runs.setup import Setup, prepare
-from jaxtrade.types import Array, PyTree
+from jaxtrade.evaluation.trades import assemble_trades
+from jaxtrade.runs.setup import prepare
 
 MARTINGALE = (
     "data.source=synthetic",
@@ -35,22 +33,20 @@ class Forced:
 
     inner: Act
 
-    def __call__(
-        self, carry: PyTree, state: EnvState, ref: ObservationRef, params: EnvParams, key: Array
-    ) -> tuple:
+    def __call__(self, carry, state, ref, params, key):
         mask = ref.mask.at[Action.HOLD].set(~ref.mask[Action.BUY])
         return self.inner(carry, state, ref.replace(legal=bits_of(mask)), params, key)
 
 
-def forced(agent: Agent) -> Agent:
+def forced(agent):
     return agent._replace(name=f"forced {agent.name}", act=Forced(agent.act))
 
 
-def martingale(seed: int, *overrides: str) -> Setup:
+def martingale(seed, *overrides):
     return prepare(load_config(None, [*MARTINGALE, f"data.synthetic_seed={seed}", *overrides]))
 
 
-def trades_of(setup: Setup, agent: Agent, key: int = 0) -> Trades:
+def trades_of(setup, agent, key=0):
     """Every round turn of an agent over all sessions, through the evaluator's strategy pass."""
     decisions = decision_bars(setup.market.data, setup.splits["all"])
     params = setup.params.replace(sessions=setup.splits["all"])
@@ -75,12 +71,12 @@ class Null(NamedTuple):
     trades: int
 
     @property
-    def z(self) -> float:
+    def z(self):
         """Distance from minus the cost in standard errors."""
         return (self.net + self.cost) / (self.half_width / SCORE)
 
 
-def null_of(trades: list[Trades]) -> Null:
+def null_of(trades):
     """Of the trades of several seeds together."""
     net = np.concatenate([t.net for t in trades]).astype(float)
     cost = np.concatenate([t.commission + t.slippage for t in trades]).astype(float)

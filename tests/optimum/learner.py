@@ -11,15 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtrade.config import RunConfig, load_config
+from jaxtrade.config import load_config
 from jaxtrade.data.market import load_market
 from jaxtrade.data.synthetic import LEVELS, REVERSION_PULL
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.state import EnvParams, EnvState
-from jaxtrade.evaluation.baselines import Act, Agent
-from jaxtrade.runs.setup import Setup, prepare
-from jaxtrade.types import Array, PyTree
-from tests.optimum.dp import Optimum, solve
+from jaxtrade.evaluation.baselines import Agent
+from jaxtrade.runs.setup import prepare
+from tests.optimum.dp import solve
 from tests.oracle.model import Settings
 
 # Task, observation, brackets, costs and fills are the defaults; only the market and the account
@@ -36,11 +34,11 @@ WANTED = {"cartpole": 475.0, "acrobot": -100.0, "chain": 0.85}
 FRESH_SEED, FRESH_SESSIONS = 1_000_003, 100  # never trained on
 
 
-def chain_config(task: str, *overrides: str) -> RunConfig:
+def chain_config(task, *overrides):
     return load_config(None, [*CHAIN, f"env.task={task}", *overrides])
 
 
-def fresh(config: RunConfig) -> Setup:
+def fresh(config):
     """The same run on a path that no training has seen."""
     data = config.data.model_copy(
         update={"synthetic_seed": FRESH_SEED, "synthetic_sessions": FRESH_SESSIONS}
@@ -48,7 +46,7 @@ def fresh(config: RunConfig) -> Setup:
     return prepare(config.model_copy(update={"data": data}))
 
 
-def settings(task: str) -> Settings:
+def settings(task):
     """The oracle's settings of `chain_config(task)`: ES, every rule off."""
     return Settings(task=task, drawdown=None, target=None, risk_unit=500_000.0)
 
@@ -63,7 +61,7 @@ class Sessions(NamedTuple):
     state: np.ndarray
 
 
-def sessions_of(setup: Setup) -> Sessions:
+def sessions_of(setup):
     table, close = setup.market.data.sessions, np.asarray(setup.market.bars.close)
     first = np.asarray(table.first)
     level = np.searchsorted(LEVELS, close - close.min())
@@ -75,13 +73,13 @@ def sessions_of(setup: Setup) -> Sessions:
     )
 
 
-def optimum_of(task: str, sessions: Sessions) -> tuple[Optimum, np.ndarray]:
+def optimum_of(task, sessions):
     """The solved task, and float64[n] mills that its optimum expects of each session."""
     solved = solve(settings(task), REVERSION_PULL, int(sessions.bars.max()))
     return solved, solved.value[sessions.bars, sessions.state, 0]
 
 
-def reward_per_step(config: RunConfig) -> float:
+def reward_per_step(config):
     """Reward per step, in risk units, of the optimum over random starts: the expected reward of all
     training episodes over their expected steps."""
     market, task = load_market(config), config.env.task
@@ -101,7 +99,7 @@ def reward_per_step(config: RunConfig) -> float:
     return mills / steps / settings(task).risk_unit
 
 
-def profits(env: TradingEnv, agent: Agent, params: EnvParams, sessions: Sessions) -> np.ndarray:
+def profits(env, agent, params, sessions):
     """int64[n] mills that an agent makes in each session, all of them side by side through
     `env.transition`.
     """
@@ -110,11 +108,11 @@ def profits(env: TradingEnv, agent: Agent, params: EnvParams, sessions: Sessions
     )
 
 
-def _profits(env: TradingEnv, act: Act, length: int, carry: PyTree, params: EnvParams) -> Array:
+def _profits(env, act, length, carry, params):
     table = params.market.sessions
 
-    def one(slot: Array) -> Array:
-        def decide(loop: tuple[PyTree, EnvState], _: None) -> tuple[tuple[PyTree, EnvState], None]:
+    def one(slot):
+        def decide(loop, _):
             carry, state = loop
             after, order, _ = act(
                 carry,
@@ -144,9 +142,7 @@ class OptimalAct:
 
     env: TradingEnv
 
-    def __call__(
-        self, carry: PyTree, state: EnvState, ref: PyTree, params: EnvParams, key: Array
-    ) -> tuple:
+    def __call__(self, carry, state, ref, params, key):
         del ref, key
         actions, positions, levels, base = carry
         p, session = state.position, params.sessions.ids[state.slot]
@@ -164,7 +160,7 @@ class OptimalAct:
         return carry, order.replace(quantity=jnp.where(unknown, 10**6, order.quantity)), action
 
 
-def optimal(setup: Setup, solved: Optimum) -> Agent:
+def optimal(setup, solved):
     """The optimum as an agent of the evaluator. The quantities of the enumerated positions are
     sides: 1 contract.
     """

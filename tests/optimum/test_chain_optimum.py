@@ -68,7 +68,7 @@ def test_true_ranges_are_constant():
     assert set(sums[14:]) == {14 * RANGE}
 
 
-def _best(bar: OneBar, moves: list, state: int, key: tuple, left: int) -> float:
+def _best(bar, moves, state, key, left):
     """The value by trying everything: no table, no induction."""
     if left == 0:
         return 0.0

@@ -13,8 +13,7 @@ from jaxtrade.env import orders
 from jaxtrade.env.actions import Action
 from jaxtrade.env.state import ExitReason
 from jaxtrade.evaluation.baselines import Agent, random_masked
-from jaxtrade.runs.setup import Setup
-from tests.optimum.forced import Null, forced, martingale, null_of, trades_of
+from tests.optimum.forced import forced, martingale, null_of, trades_of
 
 SEEDS = range(8)
 LEAST = 200  # trades per seed
@@ -27,12 +26,12 @@ EXITS = {  # met by agents that act at random: in `manage` they close long befor
 LEAN = ("env.features=[close]", "env.window=1")  # random entries look at nothing
 
 
-def setups(task: str, *overrides: str) -> list[Setup]:
+def setups(task, *overrides):
     size = f"data.synthetic_sessions={SESSIONS[task]}"
     return [martingale(seed, f"env.task={task}", size, *LEAN, *overrides) for seed in SEEDS]
 
 
-def check(nulls: list[Null], pooled: Null) -> None:
+def check(nulls, pooled):
     assert min(null.trades for null in nulls) >= LEAST
     assert pooled.half_width <= pooled.cost
     assert abs(pooled.net + pooled.cost) <= pooled.half_width

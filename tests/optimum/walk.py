@@ -16,11 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.state import EnvParams, EnvState
 from jaxtrade.evaluation.baselines import Agent
-from jaxtrade.types import Array, PyTree
 from tests.optimum.dp import FLAT, IMPOSSIBLE, Key
-from tests.oracle.model import Account, Bars, Position, Session, Settings, Stats
+from tests.oracle.model import Account, Bars, Position, Session, Stats
 from tests.oracle.oracle import OracleEnv
 
 BASE = 10_000  # the close from which a bar is computed
@@ -30,7 +28,7 @@ MOVES = (-1, 1)
 class OneStep:
     """The oracle at the close `BASE`, with any position, for one bar down or up."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings):
         rows = [
             row
             for move in MOVES
@@ -55,7 +53,7 @@ class OneStep:
         self.env = OracleEnv(bars, settings)
         self.env.tr_sum = [14] * count  # every true range is one tick
 
-    def place(self, move: int, key: Key, bars_left: int) -> None:
+    def place(self, move, key, bars_left):
         """Before the bar `move` (0 or 1), holding `key`; `bars_left` 1 means that this bar is the
         flat bar.
         """
@@ -74,11 +72,11 @@ class OneStep:
             flat_time=[closes + 60 * bars_left] * count,
         )
 
-    def mask(self, key: Key, bars_left: int) -> list[bool]:
+    def mask(self, key, bars_left):
         self.place(0, key, bars_left)
         return self.env.mask()
 
-    def after(self, move: int, key: Key, bars_left: int, action: int) -> tuple[Key, int]:
+    def after(self, move, key, bars_left, action):
         """-> (position after the bar, relative to its close; cash in mills that the bar
         brought).
         """
@@ -98,7 +96,7 @@ class OneStep:
         ), self.env.account.balance
 
 
-def _reachable(bar: OneStep) -> list[Key]:
+def _reachable(bar):
     found, todo = [FLAT], [FLAT]
     while todo:
         key = todo.pop()
@@ -120,7 +118,7 @@ class Solved(NamedTuple):
     action: np.ndarray
 
 
-def solve_walk(settings: Settings, drift: float, bars: int) -> Solved:
+def solve_walk(settings, drift, bars):
     """Backward induction from the flat bar over `bars` decisions."""
     bar = OneStep(settings)
     keys = _reachable(bar)
@@ -143,9 +141,7 @@ class WalkAct:
 
     env: TradingEnv
 
-    def __call__(
-        self, carry: PyTree, state: EnvState, ref: PyTree, params: EnvParams, key: Array
-    ) -> tuple:
+    def __call__(self, carry, state, ref, params, key):
         del ref, key
         actions, positions = carry
         p, session, close = (
@@ -165,7 +161,7 @@ class WalkAct:
         return carry, order.replace(quantity=jnp.where(unknown, 10**6, order.quantity)), action
 
 
-def optimal_walker(env: TradingEnv, solved: Solved) -> Agent:
+def optimal_walker(env, solved):
     """The optimum as an agent of the evaluator."""
     carry = (
         jnp.asarray(solved.action),
@@ -174,9 +170,7 @@ def optimal_walker(env: TradingEnv, solved: Solved) -> Agent:
     return Agent("optimum", WalkAct(env), carry, "exact dynamic programming")
 
 
-def _table(
-    bar: OneStep, keys: list[Key], index: dict[Key, int], actions: int, left: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _table(bar, keys, index, actions, left):
     """(next position int[A, moves, P], cash float64[A, moves, P], legal bool[A, P])."""
     following, cash = (
         np.zeros((actions, len(MOVES), len(keys)), int),

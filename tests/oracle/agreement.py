@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -17,7 +16,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.env.state import EnvParams
-from jaxtrade.types import MarketView
 from tests import compiling
 from tests.oracle.engines import env_config
 from tests.oracle.events import habit_logits
@@ -49,18 +47,16 @@ class Comparison:
     kinds: Counter[str]
 
 
-def both_scalings(params: EnvParams, seed: MarketView) -> Both:
+def both_scalings(params, seed):
     """`params`, and the same for the environment with `env.scaling=seed`."""
     return params, params.replace(market=params.market.replace(view=seed))
 
 
-def stack(trees: Sequence[Tree]) -> Tree:
+def stack(trees):
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
 
 
-def make_rollout(
-    settings: Settings, env_class: Any, look: bool = True, optimise: bool = True
-) -> Any:
+def make_rollout(settings, env_class, look=True, optimise=True):
     """jit of (both[E], keys[E], logits[E, A], noise[T, E, A], wild[T, E]) -> (last states, trace of
     T steps).
 
@@ -69,13 +65,13 @@ def make_rollout(
     env, seed_env = env_class(env_config(settings)), env_class(env_config(settings, "seed"))
 
     def one(
-        state: Tree,
-        both: Both,
-        key: jax.Array,
-        logits: jax.Array,
-        noise: jax.Array,
-        wild: jax.Array,
-    ) -> tuple[Tree, Tree]:
+        state,
+        both,
+        key,
+        logits,
+        noise,
+        wild,
+    ):
         params, raw = both
         ref, mask = env.ref(state, params), env.mask(state, params)
         action = jnp.where(wild >= 0, wild, jnp.argmax(jnp.where(mask, logits + noise, -jnp.inf)))
@@ -100,12 +96,10 @@ def make_rollout(
             }
         return following, trace
 
-    def rollout(
-        both: Both, keys: jax.Array, logits: jax.Array, noise: jax.Array, wild: jax.Array
-    ) -> tuple[Tree, Tree]:
+    def rollout(both, keys, logits, noise, wild):
         states, _ = jax.vmap(env.reset)(keys, both[0])
 
-        def body(states: Tree, inputs: tuple[jax.Array, jax.Array]) -> tuple[Tree, Tree]:
+        def body(states, inputs):
             return jax.vmap(one)(states, both, keys, logits, *inputs)
 
         return jax.lax.scan(body, states, (noise, wild))
@@ -113,7 +107,7 @@ def make_rollout(
     return jax.jit(rollout, compiler_options=None if optimise else compiling.fast())
 
 
-def draw(lanes: Sequence[Lane], steps: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def draw(lanes, steps, seed):
     """Preferences, Gumbel noise and wild actions (-1: none) for a rollout."""
     rng, actions = np.random.default_rng(seed), lanes[0].settings.num_actions
     noise = rng.gumbel(size=(steps, len(lanes), actions)).astype(np.float32)
@@ -122,9 +116,7 @@ def draw(lanes: Sequence[Lane], steps: int, seed: int) -> tuple[np.ndarray, np.n
     return habit_logits([lane.habit for lane in lanes], actions), noise, wild
 
 
-def compare(
-    lanes: Sequence[Lane], steps: int, seed: int, rollout: Any, params: Both | None = None
-) -> Comparison:
+def compare(lanes, steps, seed, rollout, params=None):
     """Roll the JAX environment, replay in the oracle, compare everything. All lanes share the
     static settings.
     """
@@ -197,7 +189,7 @@ STATS = (
 )
 
 
-def oracle_ints(env: OracleEnv) -> list[int]:
+def oracle_ints(env):
     p, a = env.position, env.account
     return [
         env.row,
@@ -221,7 +213,7 @@ def oracle_ints(env: OracleEnv) -> list[int]:
     ]
 
 
-def jax_ints(state: Tree) -> np.ndarray:
+def jax_ints(state):
     """int64[..., len(INTS)] in the oracle's order."""
     p, a = state.position, state.account
     leaves = [
@@ -247,9 +239,7 @@ def jax_ints(state: Tree) -> np.ndarray:
     return np.stack([np.asarray(leaf, np.int64) for leaf in leaves], -1)
 
 
-def compare_lane(
-    lane: Lane, trace: Tree, last: Tree, steps: int, kinds: Counter[str]
-) -> tuple[str | None, int]:
+def compare_lane(lane, trace, last, steps, kinds):
     """-> (first fault or None, steps played)."""
     env, info = OracleEnv(lane.bars, lane.settings), trace["info"]
     states, end_state = jax_ints(trace["state"]), jax_ints(last)
@@ -318,20 +308,18 @@ def compare_lane(
     return fault or far("reward, terms", np.stack(reported, -1).astype(np.float64), rewards), steps
 
 
-def look_at(env: OracleEnv, step: int, into: dict[str, np.ndarray], prefix: str) -> None:
+def look_at(env, step, into, prefix):
     """Write both observations into the arrays, where there are any."""
     for scaling in ("relative", "seed"):
         if prefix + scaling in into:
             into[prefix + scaling][step] = env.observation(scaling)
 
 
-def is_half_day(env: OracleEnv) -> bool:
+def is_half_day(env):
     return env.bars.flat_time[env.row] - env.bars.window_open[env.row] < 60 * 300
 
 
-def differing(
-    where: str, names: Sequence[str], jax_values: Sequence[Any], oracle_values: Sequence[Any]
-) -> str | None:
+def differing(where, names, jax_values, oracle_values):
     """The first field in which two lists of integers differ."""
     theirs = jax_values.tolist() if isinstance(jax_values, np.ndarray) else jax_values
     if theirs == oracle_values:
@@ -342,7 +330,7 @@ def differing(
     return None
 
 
-def far(where: str, jax_values: np.ndarray, oracle_values: np.ndarray) -> str | None:
+def far(where, jax_values, oracle_values):
     """The first number that is off by more than the tolerance (or is not a number)."""
     off = ~(
         np.abs(jax_values - oracle_values) <= TOLERANCE * np.maximum(1.0, np.abs(oracle_values))

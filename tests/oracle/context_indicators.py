@@ -46,35 +46,35 @@ NAMES = [
 ]
 
 
-def mean_slope(tape: Tape, i: int, of: int, over: int) -> float:
+def mean_slope(tape, i, of, over):
     now, then = (sum(last(tape.bars.close, j, of)) / of for j in (i, i - over))
     return (now - then) / over / now
 
 
-def adx_slope(tape: Tape) -> Values:
+def adx_slope(tape):
     found = [
         seed_indicators.adx(tape, i) if age >= 28 else math.nan for i, age in enumerate(tape.ages)
     ]
     return tape.rows(lambda i: (found[i] - found[i - 5]) / 5 / found[i] if found[i] else 0.0, 33)
 
 
-def against(value: float, level: float) -> float:
+def against(value, level):
     """More than a thousandth above (1) or below (-1) a level."""
     if value * 1000 > level * 1001:
         return 1.0
     return -1.0 if value * 1000 < level * 999 else 0.0
 
 
-def quiet(tape: Tape, i: int) -> bool:
+def quiet(tape, i):
     closes = last(tape.bars.close, i, 20)
     return statistics.stdev(closes) / statistics.fmean(closes) < 0.02
 
 
-def top(tape: Tape, i: int, n: int) -> float:
+def top(tape, i, n):
     return max(last(tape.bars.high, i, n))
 
 
-def bottom(tape: Tape, i: int, n: int) -> float:
+def bottom(tape, i, n):
     return min(last(tape.bars.low, i, n))
 
 

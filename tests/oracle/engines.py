@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -13,7 +13,6 @@ from jaxtrade.config import EnvConfig
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import NO_LEVEL
 from tests.oracle.markets import env_params, pad_bars
-from tests.oracle.model import Bars, Settings
 from tests.oracle.oracle import OracleEnv
 
 Record = dict[str, Any]
@@ -31,7 +30,7 @@ EVENT_FIELDS = (
 )
 
 
-def env_config(settings: Settings, scaling: str = "relative") -> EnvConfig:
+def env_config(settings, scaling="relative"):
     return EnvConfig.model_validate(
         {
             "task": settings.task,
@@ -48,9 +47,7 @@ def env_config(settings: Settings, scaling: str = "relative") -> EnvConfig:
     )
 
 
-def play_oracle(
-    bars: Bars, settings: Settings, actions: Sequence[int], slot: int = 0
-) -> list[Record]:
+def play_oracle(bars, settings, actions, slot=0):
     env = OracleEnv(bars, settings)
     env.reset(slot, env.bars.sessions[env.slots[slot]].first)
     records = []
@@ -81,13 +78,13 @@ def play_oracle(
 
 
 @functools.cache
-def compiled(config: EnvConfig) -> Callable[..., Any]:
+def compiled(config):
     """jit of (state, action, params) -> mask before, state and event of the bar alone, next state,
     outcome.
     """
     env = TradingEnv(config)
 
-    def play(state: Any, action: jax.Array, params: Any) -> tuple[Any, ...]:
+    def play(state, action, params):
         after, event = env.transition(state, env.decode(action, state, params), params)
         following, _, outcome = env.step(jax.random.key(0), state, action, params)
         return env.mask(state, params), after, event, following, outcome
@@ -95,7 +92,7 @@ def compiled(config: EnvConfig) -> Callable[..., Any]:
     return jax.jit(play)
 
 
-def play_jax(bars: Bars, settings: Settings, actions: Sequence[int], slot: int = 0) -> list[Record]:
+def play_jax(bars, settings, actions, slot=0):
     """The same facts: the account from `transition` (before a session jump or reset), the ends from
     `step`.
     """
@@ -137,7 +134,7 @@ def play_jax(bars: Bars, settings: Settings, actions: Sequence[int], slot: int =
     return records
 
 
-def _level(level: jax.Array, quantity: jax.Array) -> int | None:
+def _level(level, quantity):
     return None if int(quantity) == 0 or abs(int(level)) >= NO_LEVEL else int(level)
 
 

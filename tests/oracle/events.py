@@ -32,12 +32,12 @@ HABITS = {
 }
 
 
-def eastern(day: dt.date, hour: int, minute: int) -> int:
+def eastern(day, hour, minute):
     """UTC seconds of a New York wall-clock time."""
     return int(dt.datetime(day.year, day.month, day.day, hour, minute, tzinfo=NEW_YORK).timestamp())
 
 
-def weekdays(start: dt.date, count: int) -> list[dt.date]:
+def weekdays(start, count):
     days, day = [], start
     while len(days) < count:
         if day.weekday() < 5:
@@ -47,21 +47,21 @@ def weekdays(start: dt.date, count: int) -> list[dt.date]:
 
 
 def random_market(
-    seed: int,
-    sessions: int = 8,
+    seed,
+    sessions=8,
     *,
-    incomplete: bool = False,
-    half_days: tuple[int, ...] = (2, 5),
-    bar_seconds: int = 600,
-    missing: float = 0.03,
-    volatility: float = 4.0,
-    drift: float = 2.5,
-    gaps: float = 0.12,
-    tall: float = 0.08,
-    level: int = 6_800,
-    start: dt.date = dt.date(2013, 10, 7),
-    warm_up: int = WARM_UP,
-) -> Bars:
+    incomplete=False,
+    half_days=(2, 5),
+    bar_seconds=600,
+    missing=0.03,
+    volatility=4.0,
+    drift=2.5,
+    gaps=0.12,
+    tall=0.08,
+    level=6_800,
+    start=dt.date(2013, 10, 7),
+    warm_up=WARM_UP,
+):
     """A market of `sessions` sessions (10/7/2013 on, so a change of clocks comes with enough of
     them), less those that end before row `warm_up`, the first that may be decided on."""
     rng = np.random.default_rng(seed)
@@ -126,12 +126,12 @@ def random_market(
     )
 
 
-def habit_logits(names: list[str], num_actions: int) -> np.ndarray:
+def habit_logits(names, num_actions):
     """float32[len(names), num_actions] log preferences."""
     return np.log(np.array([HABITS[name][:num_actions] for name in names], np.float32))
 
 
-def habits_of(count: int) -> list[str]:
+def habits_of(count):
     """That many names of habits, in turn."""
     names = list(HABITS)
     return [names[i % len(names)] for i in range(count)]

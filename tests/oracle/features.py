@@ -7,13 +7,12 @@ from __future__ import annotations
 import datetime as dt
 import functools
 import math
-from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from tests.oracle import context_indicators, indicators, seed_indicators
-from tests.oracle.model import Bars, Settings
+from tests.oracle.model import Bars
 
 NEW_YORK = ZoneInfo("America/New_York")
 OLD = seed_indicators.COLUMNS | context_indicators.COLUMNS
@@ -24,7 +23,7 @@ _CONTEXTS: dict[
 ] = {}  # by the identity of bars, which are kept with them
 
 
-def is_level(name: str) -> bool:
+def is_level(name):
     """A feature that is a price."""
     return name in seed_indicators.LEVELS or (
         name not in OLD and name.partition("_")[0] in ("close", "sma", "ema", "vwap")
@@ -34,7 +33,7 @@ def is_level(name: str) -> bool:
 class Features:
     """Feature columns of every bar, float64, and the window block of an observation."""
 
-    def __init__(self, bars: Bars, settings: Settings) -> None:
+    def __init__(self, bars, settings):
         self.settings, self.bars = settings, bars
         ages = indicators.window_ages(len(bars.close), bars.restarts)
         ranges = indicators.true_ranges(bars.high, bars.low, bars.close, ages)
@@ -60,12 +59,10 @@ class Features:
         }
 
     @functools.cached_property
-    def tape(self) -> seed_indicators.Tape:
+    def tape(self):
         return seed_indicators.Tape(self.bars, self.settings.tick_size)
 
-    def _column(
-        self, name: str, bars: Bars, ages: list[int], ranges: list[int | None]
-    ) -> np.ndarray:
+    def _column(self, name, bars, ages, ranges):
         """One feature in ticks (or its own unit): prices as levels, volume raw, RSI 0..100,
         momentum as a change.
         """
@@ -104,11 +101,11 @@ class Features:
             raise ValueError(f"the oracle does not know feature '{name}'")
         return np.array(values, np.float64)
 
-    def atr_at(self, row: int) -> float:
+    def atr_at(self, row):
         """ATR in ticks at `row`, never under one tick."""
         return max(self.tr_sum[row] / 14, 1.0)
 
-    def window(self, row: int, scaling: str) -> np.ndarray:
+    def window(self, row, scaling):
         """Bars row-W..row-1, oldest first, features then three times each, flattened."""
         past = slice(row - self.settings.window, row)
         raw, tick, atr = self.columns[past], self.settings.tick_size, self.atr_at(row)
@@ -136,7 +133,7 @@ class Features:
         block[:, -3], block[:, -2], block[:, -1] = self.hour[past], since[past], until[past]
         return block.ravel()
 
-    def context_columns(self) -> np.ndarray:
+    def context_columns(self):
         """float64[T, 28] what `advised` shows of each bar, in ticks (or its own unit)."""
         if id(self.bars) not in _CONTEXTS:
             columns = [
@@ -145,7 +142,7 @@ class Features:
             _CONTEXTS[id(self.bars)] = self.bars, np.stack(columns, 1)
         return _CONTEXTS[id(self.bars)][1]
 
-    def context(self, row: int, scaling: str) -> np.ndarray:
+    def context(self, row, scaling):
         """The 28 slots of bar `row`."""
         slots = []
         for name, x in zip(context_indicators.NAMES, self.context_columns()[row], strict=True):
@@ -155,7 +152,7 @@ class Features:
                 slots.append(self._seed_slot(name, x, row, row, scaling))
         return np.array(slots)
 
-    def _seed_slot(self, name: str, x: Any, past: slice | int, row: int, scaling: str) -> Any:
+    def _seed_slot(self, name, x, past, row, scaling):
         """One of `OLD` as observed, of one bar or of several."""
         tick, atr = self.settings.tick_size, self.atr_at(row)
         if name in seed_indicators.LEVELS:

@@ -9,12 +9,11 @@ formula is not free of scale.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 NAN = math.nan
 
 
-def window_ages(count: int, restarts: Sequence[int]) -> list[int]:
+def window_ages(count, restarts):
     """Bars of the same window up to and with each bar: 1 at a restart."""
     begins, ages, age = {0, *restarts}, [], 0
     for i in range(count):
@@ -23,9 +22,7 @@ def window_ages(count: int, restarts: Sequence[int]) -> list[int]:
     return ages
 
 
-def true_ranges(
-    high: Sequence[int], low: Sequence[int], close: Sequence[int], ages: Sequence[int]
-) -> list[int | None]:
+def true_ranges(high, low, close, ages):
     """max(high, previous close) - min(low, previous close) in ticks; None at the first bar of a
     window.
     """
@@ -35,7 +32,7 @@ def true_ranges(
     ]
 
 
-def range_sums(ranges: Sequence[int | None], ages: Sequence[int], length: int = 14) -> list[int]:
+def range_sums(ranges, ages, length=14):
     """Sum of the last `length` true ranges; -1 until that many exist."""
     return [
         sum(ranges[i - length + 1 : i + 1]) if ages[i] > length else -1  # type: ignore[arg-type]
@@ -43,14 +40,14 @@ def range_sums(ranges: Sequence[int | None], ages: Sequence[int], length: int = 
     ]
 
 
-def mean_of_last(values: Sequence[float], ages: Sequence[int], length: int) -> list[float]:
+def mean_of_last(values, ages, length):
     return [
         math.fsum(values[i - length + 1 : i + 1]) / length if ages[i] >= length else NAN
         for i in range(len(values))
     ]
 
 
-def running_mean(values: Sequence[float], ages: Sequence[int], span: int) -> list[float]:
+def running_mean(values, ages, span):
     """Exponential mean of weight 2/(span+1) that starts at the window's first value (pandas
     `adjust=False`).
     """
@@ -61,9 +58,7 @@ def running_mean(values: Sequence[float], ages: Sequence[int], span: int) -> lis
     return out
 
 
-def seeded_mean(
-    values: Sequence[float | None], ages: Sequence[int], length: int, weight: float
-) -> list[float]:
+def seeded_mean(values, ages, length, weight):
     """Exponential mean that starts as the simple mean of the window's first `length` values; None
     values come first.
 
@@ -84,7 +79,7 @@ def seeded_mean(
     return out
 
 
-def wilder_strength(close: Sequence[int], ages: Sequence[int], length: int) -> list[float]:
+def wilder_strength(close, ages, length):
     """The textbook's RSI: 100 G/(G+L) with Wilder's means of rises and falls; 0 where nothing moved
     (as TA-Lib).
     """
@@ -98,9 +93,7 @@ def wilder_strength(close: Sequence[int], ages: Sequence[int], length: int) -> l
     return [0.0 if g + x == 0 else 100.0 * g / (g + x) for g, x in zip(gains, losses, strict=True)]
 
 
-def relative_strength(
-    close: Sequence[int], ages: Sequence[int], length: int, tick: float
-) -> list[float]:
+def relative_strength(close, ages, length, tick):
     """100 - 100/(1 + mean gain/(mean loss + 1e-8)) over `length` changes in points, simple means
     (not Wilder's).
     """
@@ -117,13 +110,13 @@ def relative_strength(
 
 
 def day_vwap(
-    high: Sequence[int],
-    low: Sequence[int],
-    close: Sequence[int],
-    volume: Sequence[float],
-    dates: Sequence[int],
-    has_volume: bool,
-) -> list[float]:
+    high,
+    low,
+    close,
+    volume,
+    dates,
+    has_volume,
+):
     """sum(close * volume)/sum(volume) since the trade date began; the mean of (high+low+close)/3
     before any volume.
     """

@@ -8,8 +8,6 @@ computes them from real bars is tested where `jaxtrade.data` builds the market).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -24,20 +22,20 @@ from jaxtrade.env.state import (
     EnvParams,
     Trailing,
 )
-from jaxtrade.types import MarketData, MarketView, Quotes, SessionSet, SessionTable, TickValue
+from jaxtrade.types import MarketData, Quotes, SessionSet, SessionTable, TickValue
 from tests.oracle.context_indicators import NAMES
 from tests.oracle.features import Features, is_level
-from tests.oracle.model import Ask, Bars, Settings
+from tests.oracle.model import Ask
 from tests.paths import path_arrays
 
 
-def pad_bars(bars: Bars, count: int) -> Bars:
+def pad_bars(bars, count):
     """The same market with copies of its last bar behind the end, where no session looks: equal
     shapes for vmap.
     """
     extra = count - len(bars.close)
 
-    def longer(values: Sequence[Any]) -> list[Any]:
+    def longer(values):
         return [*values, *[values[-1]] * extra]
 
     names = ("open", "high", "low", "close", "volume", "window_open", "flat_time", "trade_date")
@@ -63,7 +61,7 @@ def pad_bars(bars: Bars, count: int) -> Bars:
     )
 
 
-def tick_value(bars: Bars, settings: Settings) -> TickValue | None:
+def tick_value(bars, settings):
     """Rates as the environment holds them; None where profits arise in dollars."""
     return (
         TickValue(*(ints(column) for column in zip(*bars.rates, strict=True)))
@@ -72,18 +70,18 @@ def tick_value(bars: Bars, settings: Settings) -> TickValue | None:
     )
 
 
-def ask_arrays(ask: Ask | None) -> Quotes | None:
+def ask_arrays(ask):
     """The other side as the environment holds it; None where there is none."""
     if ask is None:
         return None
     return Quotes(ints(ask.open), ints(ask.high), ints(ask.low), ints(ask.close))
 
 
-def ints(values: object) -> jnp.ndarray:
+def ints(values):
     return jnp.asarray(values, jnp.int32)
 
 
-def session_table(bars: Bars) -> SessionTable:
+def session_table(bars):
     rows = {
         name: ints([getattr(s, name) for s in bars.sessions])
         for name in ("start", "end", "first", "last")
@@ -95,7 +93,7 @@ def session_table(bars: Bars) -> SessionTable:
     )
 
 
-def view_of(bars: Bars, settings: Settings, scaling: str) -> MarketView:
+def view_of(bars, settings, scaling):
     """The table columns in the package's order: base columns, then one per feature (gaps to
     close).
     """
@@ -119,7 +117,7 @@ def view_of(bars: Bars, settings: Settings, scaling: str) -> MarketView:
     )
 
 
-def market_data(bars: Bars, settings: Settings) -> MarketData:
+def market_data(bars, settings):
     """Everything but the account and the costs."""
     tr_sum = Features(bars.mid, settings).tr_sum
     closes = np.array(bars.stamps) + bars.bar_seconds
@@ -142,16 +140,16 @@ def market_data(bars: Bars, settings: Settings) -> MarketData:
     )
 
 
-def session_set(bars: Bars, settings: Settings) -> SessionSet:
+def session_set(bars, settings):
     ids = list(settings.session_slots) or list(range(len(bars.sessions)))
     padded = ids + ids[:1] * (len(bars.sessions) - len(ids))
     return SessionSet(ids=ints(padded), count=ints(len(ids)))
 
 
-def env_params(bars: Bars, settings: Settings, market: MarketData | None = None) -> EnvParams:
+def env_params(bars, settings, market=None):
     """The traced half of the environment, straight from the oracle's settings."""
 
-    def limit(value: int | None) -> jnp.ndarray:
+    def limit(value):
         return ints(OFF if value is None else value)
 
     contract = ContractParams(

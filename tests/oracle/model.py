@@ -62,7 +62,7 @@ class Bars:
     ask: Ask | None = None
 
     @property
-    def mid(self) -> Bars:
+    def mid(self):
         """What features and observations see: the middle of bid and ask, rounded down."""
         ask = self.ask
         if ask is None:
@@ -130,7 +130,7 @@ class Settings:
     ] = ()  # the split: rows of the session list; all of them where empty
 
     @property
-    def num_actions(self) -> int:
+    def num_actions(self):
         return 3 if self.task == "entry" else (6 if self.actions == "seed6" else 7)
 
 
@@ -156,7 +156,7 @@ class Position:
     opened: int = 0
 
     @property
-    def side(self) -> int:
+    def side(self):
         return (self.quantity > 0) - (self.quantity < 0)
 
 

@@ -30,17 +30,12 @@ from tests.oracle.model import (
     MOVE_STOP_TO_BREAKEVEN,
     SELL,
     Account,
-    Ask,
-    Bars,
     Event,
     Order,
     Position,
     Result,
-    Session,
-    Settings,
     Stats,
 )
-from tests.paths import Inside
 
 REASON_OF_KIND = {
     StopKind.INITIAL: ExitReason.STOP,
@@ -49,14 +44,14 @@ REASON_OF_KIND = {
 }
 
 
-def ceil_div(numerator: int, denominator: int) -> int:
+def ceil_div(numerator, denominator):
     return -((-numerator) // denominator)
 
 
 class OracleEnv:
     """One environment over `bars`; the caller resets it, no automatic reset."""
 
-    def __init__(self, bars: Bars, settings: Settings) -> None:
+    def __init__(self, bars, settings):
         self.bars, self.settings = bars, settings
         self.slots = list(settings.session_slots) or list(range(len(bars.sessions)))
         self.mid = bars.mid
@@ -70,10 +65,10 @@ class OracleEnv:
 
     # ------------------------------------------------------------------ state
     @property
-    def session(self) -> Session:
+    def session(self):
         return self.bars.sessions[self.slots[self.slot]]
 
-    def reset(self, slot: int, row: int) -> None:
+    def reset(self, slot, row):
         """A fresh account, flat, deciding at the close of bar `row` of the split's session number
         `slot`.
         """
@@ -83,7 +78,7 @@ class OracleEnv:
         self.done = False
         self._forget()
 
-    def _forget(self) -> None:
+    def _forget(self):
         """The episode's record: results of its trades in order, highest balance, marks of the open
         position.
         """
@@ -91,35 +86,35 @@ class OracleEnv:
         self.best_balance = 0
         self.marks: list[tuple[int, int]] = []
 
-    def leaving(self, side: int) -> Ask | Bars:
+    def leaving(self, side):
         """The prices at which a position of `side` leaves and is marked: a short buys back at the
         ask.
         """
         return self.bars.ask if side < 0 and self.bars.ask is not None else self.bars
 
-    def bars_to_flat(self, row: int) -> int:
+    def bars_to_flat(self, row):
         closes = self.bars.stamps[row] + self.bars.bar_seconds
         return (self.bars.flat_time[row] - closes) // self.bars.bar_seconds
 
-    def drawdown_floor(self) -> int | None:
+    def drawdown_floor(self):
         settings = self.settings
         if settings.drawdown is None:
             return None
         floor = self.account.high_water - settings.drawdown
         return floor if settings.floor_cap is None else min(floor, settings.floor_cap)
 
-    def daily_floor(self) -> int | None:
+    def daily_floor(self):
         loss = self.settings.daily_loss
         return None if loss is None else self.account.session_equity - loss
 
-    def highest_floor(self) -> int | None:
+    def highest_floor(self):
         floors = [
             floor for floor in (self.drawdown_floor(), self.daily_floor()) if floor is not None
         ]
         return max(floors, default=None)
 
     # ---------------------------------------------------------------- actions
-    def may_enter(self) -> bool:
+    def may_enter(self):
         """Calendar, range and lock; says nothing about being flat."""
         return (
             self.bars_to_flat(self.row) >= 2
@@ -127,10 +122,10 @@ class OracleEnv:
             and not self.account.locked
         )
 
-    def breakeven_stop(self) -> int:
+    def breakeven_stop(self):
         return self.position.entry + self.position.side * self.settings.be_ticks
 
-    def mask(self) -> list[bool]:
+    def mask(self):
         """Legal actions at the close of the present bar."""
         position, side = self.position, self.position.side
         close = self.leaving(side).close[self.row]
@@ -150,14 +145,14 @@ class OracleEnv:
             legal[CLOSE] = True
         return legal[: self.settings.num_actions]
 
-    def stop_distance(self, row: int) -> int:
+    def stop_distance(self, row):
         settings = self.settings
         return max(settings.min_stop, ceil_div(settings.stop_atr * self.tr_sum[row], 14_000))
 
-    def trail_distance(self, row: int) -> int:
+    def trail_distance(self, row):
         return max(1, ceil_div(self.settings.trail_atr * self.tr_sum[row], 14_000))
 
-    def decode(self, action: int) -> Order:
+    def decode(self, action):
         """The order of a legal action."""
         held = self.position.quantity
         if action in (BUY, SELL):
@@ -169,14 +164,14 @@ class OracleEnv:
             return Order(held, trail=action == ENABLE_TRAIL)
         return Order(0 if action == CLOSE else held)
 
-    def step(self, action: int) -> Result:
+    def step(self, action):
         """Act; an illegal action is counted and executed as HOLD."""
         legal = self.mask()[action]
         self.stats.illegal += not legal
         return self.step_order(self.decode(action if legal else HOLD), action, legal)
 
     # ------------------------------------------------------------------ fills
-    def _pay(self, quantity: int, event: Event) -> None:
+    def _pay(self, quantity, event):
         """Commission of one fill, and the day it makes a trading day."""
         cost = self.settings.commission * abs(quantity)
         self.account.balance -= cost
@@ -187,7 +182,7 @@ class OracleEnv:
             self.account.traded = True
             self.account.days += 1
 
-    def _worth(self, ticks: int) -> int:
+    def _worth(self, ticks):
         """Mills of price change times contracts in the present bar, rounded half to even where they
         are converted.
         """
@@ -195,12 +190,12 @@ class OracleEnv:
             return round(ticks * Fraction(*self.bars.rates[self.bar]))
         return ticks * self.settings.tick_mills
 
-    def _marked(self, price: int) -> int:
+    def _marked(self, price):
         """Equity with the present position at `price`, no exit costs."""
         position = self.position
         return self.account.balance + self._worth((price - position.entry) * position.quantity)
 
-    def _leave(self, price: int, event: Event) -> int:
+    def _leave(self, price, event):
         """Close the position at fill `price` -> the signed quantity that left."""
         quantity = self.position.quantity
         gain = self._worth((price - self.position.entry) * quantity)
@@ -213,7 +208,7 @@ class OracleEnv:
         self.position = Position()
         return quantity
 
-    def _exit(self, price: int, reason: ExitReason, event: Event) -> None:
+    def _exit(self, price, reason, event):
         event.exit_quantity, event.exit_price, event.exit_reason = (
             self._leave(price, event),
             price,
@@ -221,12 +216,12 @@ class OracleEnv:
         )
         event.kinds.add(reason.name.lower())
 
-    def _raise_high_water(self, equity: int) -> None:
+    def _raise_high_water(self, equity):
         """Live equity: only an intraday trail looks at it."""
         if self.settings.trailing == "intraday":
             self.account.high_water = max(self.account.high_water, equity)
 
-    def _second_stop(self) -> int | None:
+    def _second_stop(self):
         """The price at which equity net of exit commission meets the higher floor: a second stop
         (5e, 5f).
         """
@@ -242,7 +237,7 @@ class OracleEnv:
             ticks -= 1
         return self.position.entry + side * ticks
 
-    def _nearest_stop(self) -> tuple[int | None, ExitReason]:
+    def _nearest_stop(self):
         """The stop or the liquidation level, whichever the market meets first; a tie is a
         liquidation.
         """
@@ -254,7 +249,7 @@ class OracleEnv:
         return position.stop, REASON_OF_KIND[position.kind]
 
     # ------------------------------------------------------------------- step
-    def step_order(self, order: Order, action: int = HOLD, legal: bool = True) -> Result:
+    def step_order(self, order, action=HOLD, legal=True):
         """One bar under `order`, then session jump or end. `action`, as chosen, is for reward terms
         about actions.
         """
@@ -335,7 +330,7 @@ class OracleEnv:
         truncated = end in (EndReason.STEP_LIMIT, EndReason.END_OF_DATA)
         return Result(reward, terms, self.done and not truncated, truncated, end, event)
 
-    def _leave_by_order(self, carried: Ask | Bars, event: Event) -> None:
+    def _leave_by_order(self, carried, event):
         """Leave the whole position at the fill bar's open, or at the decision bar's close."""
         base = (
             carried.open[self.bar]
@@ -346,7 +341,7 @@ class OracleEnv:
         event.order_exit_quantity, event.order_exit_price = self._leave(fill, event), fill
         event.kinds.add("order")
 
-    def _enter(self, order: Order, event: Event) -> None:
+    def _enter(self, order, event):
         """Enter what `order` wants, with its stop and target around the price before slippage."""
         wanted = (order.quantity > 0) - (order.quantity < 0)
         entered = self.leaving(-wanted)  # a buyer pays what a short would pay to leave
@@ -366,7 +361,7 @@ class OracleEnv:
         event.entry_quantity, event.entry_price = order.quantity, self.position.entry
         self._pay(order.quantity, event)
 
-    def _end_of_step(self, end: EndReason, at_flat_bar: bool, data_end: bool) -> EndReason:
+    def _end_of_step(self, end, at_flat_bar, data_end):
         """Why the episode ends here, or a jump to the next session."""
         jump = False
         if end == EndReason.NONE and at_flat_bar:
@@ -383,7 +378,7 @@ class OracleEnv:
             self._next_session()
         return end
 
-    def _rewarded(self, facts: rewards.Facts) -> tuple[dict[str, float], float]:
+    def _rewarded(self, facts):
         """The reward of a step, by term and in all, which the statistics count."""
         terms = {
             name: weight * rewards.TERMS[name](facts, self.settings)
@@ -397,7 +392,7 @@ class OracleEnv:
         stats.max_drawdown = max(stats.max_drawdown, stats.peak - self.account.equity)
         return terms, reward
 
-    def _opening_print(self, open_: int, event: Event) -> None:
+    def _opening_print(self, open_, event):
         """5e: the open against the nearer stop, then against the target."""
         side, target = self.position.side, self.position.target
         level, reason = self._nearest_stop()
@@ -410,7 +405,7 @@ class OracleEnv:
             event.kinds.add("gap_target")
             self._exit(open_, ExitReason.TARGET, event)
 
-    def _intrabar(self, row: int, bars: Ask | Bars, event: Event) -> None:
+    def _intrabar(self, row, bars, event):
         """5f, by the order of prices that is assumed or known."""
         mode = self.settings.intrabar
         open_, high, low, close = bars.open[row], bars.high[row], bars.low[row], bars.close[row]
@@ -426,7 +421,7 @@ class OracleEnv:
         else:
             self._second_by_second(open_, bars.paths[row], event)
 
-    def _second_by_second(self, open_: int, inside: Inside, event: Event) -> None:
+    def _second_by_second(self, open_, inside, event):
         """Each second its favourable extreme, then stop or floor against its adverse extreme, then
         the target. A level fills at itself: a bar that opened behind it has left at the opening
         print."""
@@ -455,7 +450,7 @@ class OracleEnv:
                 self._exit(best, ExitReason.TARGET, event)
                 return
 
-    def _in_order(self, open_: int, prices: list[int], event: Event) -> None:
+    def _in_order(self, open_, prices, event):
         """Prices one after the other: a step our way may reach the target, one against us the
         nearer stop.
         """
@@ -465,7 +460,7 @@ class OracleEnv:
             event.kinds.add("walked_out")
             self._exit(fill, reason, event)
 
-    def _walked(self, open_: int, prices: list[int], event: Event) -> tuple[int, ExitReason] | None:
+    def _walked(self, open_, prices, event):
         """-> (fill, reason) of the first exit; marks the high-water mark on the way."""
         side, target = self.position.side, self.position.target
         before = event.favourable = event.adverse = open_
@@ -489,7 +484,7 @@ class OracleEnv:
             before = price
         return None
 
-    def _stop_first(self, open_: int, high: int, low: int, event: Event) -> None:
+    def _stop_first(self, open_, high, low, event):
         """5f: favourable extreme, floor, adverse extreme, target: stop first."""
         side, target, stop = self.position.side, self.position.target, self.position.stop
         best, worst = (high, low) if side > 0 else (low, high)
@@ -508,7 +503,7 @@ class OracleEnv:
         elif touched and target is not None:
             self._exit(target, ExitReason.TARGET, event)
 
-    def _mark_at_close(self, close: int, event: Event) -> None:
+    def _mark_at_close(self, close, event):
         """With mark=close, high-water mark and liquidation know bar closes and realised fills only
         (at 5h).
         """
@@ -524,7 +519,7 @@ class OracleEnv:
             )
             self.account.equity = self.account.balance
 
-    def _end_of_bar(self, event: Event) -> EndReason:
+    def _end_of_bar(self, event):
         """5i and 5j: breach of the drawdown floor, of the daily floor, then the target; what ends
         the account.
         """
@@ -558,13 +553,13 @@ class OracleEnv:
             event.kinds.add("target_reached")
         return EndReason.TARGET if reached and settings.stop_at_target else EndReason.NONE
 
-    def _ratchet(self, bar: int, close: int) -> None:
+    def _ratchet(self, bar, close):
         position = self.position
         level = close - position.side * self.trail_distance(bar)
         if position.stop is None or position.side * (level - position.stop) > 0:
             position.stop, position.kind = level, StopKind.TRAIL
 
-    def _next_session(self) -> None:
+    def _next_session(self):
         assert self.position.quantity == 0
         self.slot, self.sessions_left = self.slot + 1, self.sessions_left - 1
         self.row = self.session.first
@@ -574,7 +569,7 @@ class OracleEnv:
         self.account = replace(self.account, session_equity=closing, locked=False, traded=False)
 
     # ------------------------------------------------------------ observation
-    def observation(self, scaling: str) -> np.ndarray:
+    def observation(self, scaling):
         """float64[D] at the close of the present bar: window, position, flags, and of `advised`
         context and advice.
         """
@@ -597,7 +592,7 @@ class OracleEnv:
             slots += [0.0] * 7
         return np.concatenate([self.features.window(row, scaling), np.array(slots, np.float64)])
 
-    def risk(self, scaling: str) -> list[float]:
+    def risk(self, scaling):
         """Open profit, fall from the highest balance, losses in a row, share of wins, adverse
         against favourable.
         """

@@ -13,7 +13,7 @@ from math import isqrt
 from typing import Any
 
 
-def half_even(numerator: int, denominator: int) -> int:
+def half_even(numerator, denominator):
     """numerator / denominator > 0, rounded half to even."""
     quotient, rest = divmod(abs(numerator), denominator)
     if 2 * rest > denominator or (2 * rest == denominator and quotient % 2):
@@ -60,7 +60,7 @@ class Shared:
     rows: Sequence[Sequence[int]]  # [symbol][shared bar]: the symbol's own row
 
 
-def join(symbols: Sequence[Symbol]) -> Shared:
+def join(symbols):
     """Points 1 to 4."""
     dates = sorted(set.intersection(*(set(s.sessions) for s in symbols)))
     columns: list[dict[str, list[Any]]] = [
@@ -182,11 +182,11 @@ class Bar:
 class PortfolioOracle:
     """One environment; `reset` before `step`, no automatic reset."""
 
-    def __init__(self, market: Shared, settings: Settings) -> None:
+    def __init__(self, market, settings):
         self.market, self.settings, self.count = market, settings, len(market.symbols)
         self.reset(0, market.sessions[0][0])
 
-    def reset(self, session: int, row: int) -> None:
+    def reset(self, session, row):
         self.session, self.row, self.time = session, row, 0
         self.left = self.settings.episode_sessions - 1
         self.legs = [Leg() for _ in range(self.count)]
@@ -196,30 +196,30 @@ class PortfolioOracle:
         self.last_order: int | None = None
 
     # ------------------------------------------------------------------------------------------------------- figures
-    def size(self, s: int) -> int:
+    def size(self, s):
         return self.settings.size[s] if len(self.settings.size) > 1 else self.settings.size[0]
 
-    def of(self, values: Sequence[int], s: int) -> int:
+    def of(self, values, s):
         return values[s] if len(values) > 1 else values[0]
 
-    def money(self, s: int, row: int, ticks: int) -> int:
+    def money(self, s, row, ticks):
         times, over = self.market.symbols[s].rates[row]
         return half_even(ticks * times, over)
 
-    def worth(self, s: int, row: int, price: int) -> int:
+    def worth(self, s, row, price):
         leg = self.legs[s]
         return self.money(s, row, leg.quantity * price - leg.paid)
 
-    def leaving(self, s: int, side: int) -> Side:
+    def leaving(self, s, side):
         symbol = self.market.symbols[s]
         return symbol.ask if side < 0 else symbol.bid
 
-    def price(self, s: int, name: str) -> int:
+    def price(self, s, name):
         """A price of the bar `row` at which the leg is marked."""
         side = (self.legs[s].quantity > 0) - (self.legs[s].quantity < 0)
         return getattr(self.leaving(s, side), name)[self.row]
 
-    def cost(self, s: int, row: int, contracts: int, price: int) -> int:
+    def cost(self, s, row, contracts, price):
         """Points 8 and 9."""
         if contracts == 0:
             return 0
@@ -233,10 +233,10 @@ class PortfolioOracle:
             + half_even(notional * rate, 10**9)
         )
 
-    def notional(self, s: int, row: int, contracts: int, price: int) -> int:
+    def notional(self, s, row, contracts, price):
         return abs(self.money(s, row, contracts * price))
 
-    def floor(self) -> int | None:
+    def floor(self):
         settings = self.settings
         floors = []
         if settings.drawdown is not None:
@@ -246,14 +246,14 @@ class PortfolioOracle:
             floors.append(self.session_equity - settings.daily_loss)
         return max(floors, default=None)
 
-    def drawdown_floor(self) -> int | None:
+    def drawdown_floor(self):
         if self.settings.drawdown is None:
             return None
         mark = self.high_water - self.settings.drawdown
         return mark if self.settings.floor_cap is None else min(mark, self.settings.floor_cap)
 
     # ------------------------------------------------------------------------------------------------------- actions
-    def wanted(self, action: int) -> list[int]:
+    def wanted(self, action):
         """Units of each symbol after an action."""
         settings = self.settings
         now = [leg.quantity // self.size(s) for s, leg in enumerate(self.legs)]
@@ -271,15 +271,15 @@ class PortfolioOracle:
         return digits[::-1]
 
     @property
-    def num_actions(self) -> int:
+    def num_actions(self):
         return {"product": 3**self.count, "increment": 2 * self.count + 1, "table": 3}[
             self.settings.actions
         ]
 
-    def mask(self) -> list[bool]:
+    def mask(self):
         return [self.legal(action) for action in range(self.num_actions)]
 
-    def legal(self, action: int) -> bool:
+    def legal(self, action):
         settings, first = self.settings, self.market.sessions[self.session][0]
         want = [u * self.size(s) for s, u in enumerate(self.wanted(action))]
         held = [leg.quantity for leg in self.legs]
@@ -308,9 +308,7 @@ class PortfolioOracle:
         return ready and not self.locked and within
 
     # ---------------------------------------------------------------------------------------------------------- fills
-    def fill(
-        self, bar: Bar, s: int, change: int, price: int, why: str, cost: int | None = None
-    ) -> None:
+    def fill(self, bar, s, change, price, why, cost=None):
         """A fill of `change` signed contracts that only opens or only closes."""
         leg, row = self.legs[s], self.row
         if change == 0:
@@ -330,7 +328,7 @@ class PortfolioOracle:
         bar.turnover += self.notional(s, row, abs(change), price)
         bar.fills.append((s, change, price, why))
 
-    def trade(self, bar: Bar, s: int, want: int) -> None:
+    def trade(self, bar, s, want):
         """Point 6."""
         held, row = self.legs[s].quantity, self.row
         side = (held > 0) - (held < 0)
@@ -348,12 +346,12 @@ class PortfolioOracle:
             "order",
         )
 
-    def leave(self, bar: Bar, s: int, price: int, why: str, cost: int | None = None) -> None:
+    def leave(self, bar, s, price, why, cost=None):
         held = self.legs[s].quantity
         side = (held > 0) - (held < 0)
         self.fill(bar, s, -held, price - side * self.of(self.settings.slippage, s), why, cost)
 
-    def net(self, bar: Bar, prices: Sequence[int], exits: Sequence[int]) -> int:
+    def net(self, bar, prices, exits):
         return (
             self.balance
             + sum(bar.cash)
@@ -361,11 +359,11 @@ class PortfolioOracle:
             - sum(exits)
         )
 
-    def rise(self, equity: int) -> None:
+    def rise(self, equity):
         if self.settings.trailing == "intraday" or self.settings.drawdown is None:
             self.high_water = max(self.high_water, equity)
 
-    def liquidate(self, bar: Bar) -> None:
+    def liquidate(self, bar):
         """Points 11 to 14."""
         everyone = range(self.count)
         opens = [self.price(s, "open") for s in everyone]
@@ -397,7 +395,7 @@ class PortfolioOracle:
             self.leave(bar, s, at[s], "liquidation", exits[s])
 
     # ----------------------------------------------------------------------------------------------------------- step
-    def step(self, action: int) -> dict[str, Any]:
+    def step(self, action):
         """One decision -> reward, end, terminated, truncated, bar."""
         settings, everyone = self.settings, range(self.count)
         legal = self.legal(action)
@@ -433,7 +431,7 @@ class PortfolioOracle:
             self._next_session()
         return result
 
-    def _settle(self, bar: Bar, marks: Sequence[int]) -> None:
+    def _settle(self, bar, marks):
         settings = self.settings
         for s, leg in enumerate(self.legs):
             leg.mark = self.worth(s, self.row, self.price(s, "close"))
@@ -451,7 +449,7 @@ class PortfolioOracle:
         bar.breach = self.busted or (self.at_daily and not self.locked)
         self.locked |= self.at_daily
 
-    def _end(self, flat: bool) -> str:
+    def _end(self, flat):
         settings = self.settings
         still = not any(leg.quantity for leg in self.legs)
         if self.busted:
@@ -469,7 +467,7 @@ class PortfolioOracle:
             return "session"
         return "steps" if settings.max_steps and self.time >= settings.max_steps else ""
 
-    def _next_session(self) -> None:
+    def _next_session(self):
         self.session, self.left = self.session + 1, self.left - 1
         self.row = self.market.sessions[self.session][0]
         if self.settings.trailing == "end_of_day" and self.settings.drawdown is not None:

@@ -4,7 +4,6 @@ bars on the device.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -26,7 +25,7 @@ from jaxtrade.env.portfolio.state import (
 from jaxtrade.env.state import OFF, AccountParams, ContractParams, EndReason, ExitReason, Trailing
 from jaxtrade.types import MarketView, Quotes, SessionSet, SessionTable, TickValue
 from tests import compiling
-from tests.oracle.portfolio import PortfolioOracle, Settings, Shared, Side, Symbol, join
+from tests.oracle.portfolio import PortfolioOracle, Side, Symbol, join
 
 ENDS = {
     "": EndReason.NONE,
@@ -40,7 +39,7 @@ REASONS = {"liquidation": ExitReason.LIQUIDATION, "flat": ExitReason.FLAT}
 PRICES = ("open", "high", "low", "close")
 
 
-def random_side(rng: np.random.Generator, count: int, price: int, step: int) -> Side:
+def random_side(rng, count, price, step):
     close = price + np.cumsum(rng.integers(-step, step + 1, count))
     open_ = np.concatenate([[price], close[:-1]]) + rng.integers(-2, 3, count)
     high = np.maximum(open_, close) + rng.integers(0, step, count)
@@ -49,14 +48,14 @@ def random_side(rng: np.random.Generator, count: int, price: int, step: int) -> 
 
 
 def random_symbol(
-    seed: int,
-    days: int,
-    price: int = 20_000,
-    step: int = 12,
-    rates: tuple[int, int, int] = (1000, 1, 0),
-    two_sided: bool = False,
-    missing: float = 0.1,
-) -> Symbol:
+    seed,
+    days,
+    price=20_000,
+    step=12,
+    rates=(1000, 1, 0),
+    two_sided=False,
+    missing=0.1,
+):
     """`days` sessions of 30 bars, of which some are missing. rates: numerator, denominator, and how
     far it wanders.
     """
@@ -93,10 +92,10 @@ def random_symbol(
     )
 
 
-def only(symbol: Symbol, rows: Sequence[int]) -> Symbol:
+def only(symbol, rows):
     """The chosen rows of a symbol."""
 
-    def cut(side: Side) -> Side:
+    def cut(side):
         return Side(*([getattr(side, name)[i] for i in rows] for name in PRICES))
 
     at = {row: i for i, row in enumerate(rows)}
@@ -112,13 +111,13 @@ def only(symbol: Symbol, rows: Sequence[int]) -> Symbol:
     )
 
 
-def stack(columns: Sequence[Sequence[int]]) -> jax.Array:
+def stack(columns):
     return jnp.asarray(
         np.stack([np.asarray(c, np.int64) for c in columns], axis=1).astype(np.int32)
     )
 
 
-def joint_market(shared: Shared) -> JointMarket:
+def joint_market(shared):
     """The oracle's shared bars as the environment holds them. Features are of no interest here: all
     are 0.
     """
@@ -160,17 +159,15 @@ def joint_market(shared: Shared) -> JointMarket:
     )
 
 
-def leaves(values: Sequence[int], count: int) -> jax.Array:
+def leaves(values, count):
     return jnp.asarray(list(values) * (count if len(values) == 1 else 1), jnp.int32)
 
 
-def limit(value: int | None) -> jax.Array:
+def limit(value):
     return jnp.int32(OFF if value is None else value)
 
 
-def portfolio_params(
-    shared: Shared, settings: Settings, market: JointMarket | None = None
-) -> PortfolioParams:
+def portfolio_params(shared, settings, market=None):
     """The traced half of the environment, straight from the oracle's settings."""
     count, sessions = len(shared.symbols), len(shared.sessions)
     market = joint_market(shared) if market is None else market
@@ -231,7 +228,7 @@ def portfolio_params(
     )
 
 
-def portfolio_env(settings: Settings, symbols: Sequence[str]) -> PortfolioEnv:
+def portfolio_env(settings, symbols):
     allocate = AllocateConfig(actions=settings.actions, max_units=settings.max_units)  # type: ignore[arg-type]
     return PortfolioEnv(EnvConfig(task="allocate", features=()), allocate, tuple(symbols))
 
@@ -248,7 +245,7 @@ class Trace(NamedTuple):
     outcome: Any
 
 
-def pick(mask: jax.Array, uniform: jax.Array) -> jax.Array:
+def pick(mask, uniform):
     """Any action, legal or not, in 1 of 20 cases; else a legal one, every one equally likely."""
     count = mask.shape[-1]
     legal = jnp.argmax(jnp.cumsum(mask) > jnp.floor(uniform * 20 % 1 * mask.sum())).astype(
@@ -257,15 +254,15 @@ def pick(mask: jax.Array, uniform: jax.Array) -> jax.Array:
     return jnp.where(uniform < 0.05, (uniform * 20 * count).astype(jnp.int32), legal)
 
 
-def run(env: PortfolioEnv, params: PortfolioParams, seed: int, steps: int) -> Trace:
+def run(env, params, seed, steps):
     """Random actions with auto-reset, as one compiled program."""
     return _run(env, params, jax.random.key(seed), steps)
 
 
-def _play(env: PortfolioEnv, params: PortfolioParams, key: jax.Array, steps: int) -> Trace:
+def _play(env, params, key, steps):
     state, ref = env.reset(key, params)
 
-    def body(carry: tuple[Any, Any], uniform: jax.Array) -> tuple[Any, Trace]:
+    def body(carry, uniform):
         state, ref = carry
         action = pick(ref.mask, uniform)
         after, next_ref, outcome = env.step(key, state, action, params)
@@ -277,7 +274,7 @@ def _play(env: PortfolioEnv, params: PortfolioParams, key: jax.Array, steps: int
 _run = jax.jit(_play, static_argnums=(0, 3), compiler_options=compiling.fast())
 
 
-def assert_same_account(state: Any, oracle: PortfolioOracle) -> None:
+def assert_same_account(state, oracle):
     """Every figure of the account and of its legs is the oracle's."""
     account, legs = state.account, state.legs
     assert (legs.quantity.tolist(), legs.paid.tolist(), legs.mark.tolist()) == (
@@ -304,7 +301,7 @@ def assert_same_account(state: Any, oracle: PortfolioOracle) -> None:
     )
 
 
-def compare(trace: Trace, shared: Shared, settings: Settings) -> dict[str, int]:
+def compare(trace, shared, settings):
     """Play the trace's actions in the oracle; every figure of every step must be equal. Returns
     counts of events.
     """
@@ -365,7 +362,7 @@ def compare(trace: Trace, shared: Shared, settings: Settings) -> dict[str, int]:
     return counts
 
 
-def fills_of(event: Any) -> list[tuple[int, int, int, str]]:
+def fills_of(event):
     """(symbol, signed change, price, why) of a bar, sorted as the oracle's."""
     found = []
     for kind in ("close", "open", "exit"):
@@ -380,5 +377,5 @@ def fills_of(event: Any) -> list[tuple[int, int, int, str]]:
     return sorted(found)
 
 
-def joined(*symbols: Symbol) -> Shared:
+def joined(*symbols):
     return join(symbols)

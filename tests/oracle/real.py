@@ -8,9 +8,7 @@ again here, for dates whose few exceptions the caller writes down.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
 
-from jaxtrade.data.market import Market
 from tests.oracle.events import NEW_YORK, eastern
 from tests.oracle.model import Ask, Bars, Session
 
@@ -18,15 +16,15 @@ EPOCH = dt.date(1970, 1, 1)
 
 
 def oracle_bars(
-    market: Market,
-    warm_up: int,
+    market,
+    warm_up,
     *,
-    fx: bool = False,
-    overnight: bool = False,
-    shares: bool = False,
-    restarts: tuple[dt.date, ...] = (),
-    flat_times: Mapping[dt.date, tuple[int, int]] | None = None,
-) -> Bars:
+    fx=False,
+    overnight=False,
+    shares=False,
+    restarts=(),
+    flat_times=None,
+):
     """The market's bars with sessions found again.
 
     warm_up: rows of the feature window before a row that may be decided on. restarts: trade dates
@@ -45,7 +43,7 @@ def oracle_bars(
     first_rows = {day: days.index(day) for day in sorted(set(days))}
     window_starts = [0, *(first_rows[day] for day in restarts)]
 
-    def opening(day: dt.date) -> int:
+    def opening(day):
         return (
             eastern(day - dt.timedelta(days=1), turn, 0) if fx or overnight else eastern(day, 9, 30)
         )

@@ -26,11 +26,11 @@ class Facts:
     held: bool  # at the bar's close
 
 
-def acted(facts: Facts, action: int) -> bool:
+def acted(facts, action):
     return facts.legal and facts.action == action
 
 
-def enabled_in_profit(facts: Facts, settings: Settings) -> float:
+def enabled_in_profit(facts, settings):
     if not acted(facts, ENABLE_TRAIL):
         return 0.0
     return 1.0 if facts.open_profit > settings.start_balance / 100 else -1.0

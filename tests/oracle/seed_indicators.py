@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from zoneinfo import ZoneInfo
 
 from tests.oracle import indicators
-from tests.oracle.model import Bars
 
 Values = Sequence[float]
 
@@ -23,7 +22,7 @@ Values = Sequence[float]
 class Tape:
     """The bars of a market with what the figures below have in common."""
 
-    def __init__(self, bars: Bars, tick: float) -> None:
+    def __init__(self, bars, tick):
         self.bars, self.tick = bars, tick
         self.ages = indicators.window_ages(len(bars.close), bars.restarts)
         self.volume = [float(v) if bars.has_volume else 0.0 for v in bars.volume]
@@ -35,38 +34,38 @@ class Tape:
         self.atr = [s / 14 if s >= 0 else math.nan for s in sums]
 
     @functools.cached_property
-    def dx(self) -> list[float]:
+    def dx(self):
         """100 |+DI - -DI| / (+DI + -DI) of every bar, 0 where nothing moved."""
 
-        def of(i: int) -> float:
+        def of(i):
             plus, minus = directional(self, i)
             return 100.0 * abs(plus - minus) / (plus + minus) if plus + minus else 0.0
 
         return self.rows(of, 15)
 
-    def rows(self, figure: Callable[[int], float], need: int) -> list[float]:
+    def rows(self, figure, need):
         """figure(i) where the window holds at least `need` bars up to and with i."""
         return [figure(i) if age >= need else math.nan for i, age in enumerate(self.ages)]
 
 
-def last(values: Values, i: int, n: int) -> Values:
+def last(values, i, n):
     return values[i - n + 1 : i + 1]
 
 
-def percent_k(tape: Tape, i: int) -> float:
+def percent_k(tape, i):
     top, bottom = max(last(tape.bars.high, i, 14)), min(last(tape.bars.low, i, 14))
     return 50.0 if top == bottom else 100.0 * (tape.bars.close[i] - bottom) / (top - bottom)
 
 
-def cci(tape: Tape, i: int) -> float:
-    def away(j: int) -> float:
+def cci(tape, i):
+    def away(j):
         return tape.typical[j] - math.fsum(last(tape.typical, j, 20)) / 20
 
     deviation = math.fsum(abs(away(j)) for j in range(i - 19, i + 1)) / 20
     return away(i) / (0.015 * deviation) if deviation > 1e-9 else 0.0
 
 
-def directional(tape: Tape, i: int) -> tuple[float, float]:
+def directional(tape, i):
     high, low = tape.bars.high, tape.bars.low
     up = sum(max(high[j] - high[j - 1], 0) for j in range(i - 13, i + 1))
     down = sum(max(low[j - 1] - low[j], 0) for j in range(i - 13, i + 1))
@@ -74,11 +73,11 @@ def directional(tape: Tape, i: int) -> tuple[float, float]:
     return (100.0 * up / ranges, 100.0 * down / ranges) if ranges else (0.0, 0.0)
 
 
-def adx(tape: Tape, i: int) -> float:
+def adx(tape, i):
     return sum(last(tape.dx, i, 14)) / 14
 
 
-def mfi(tape: Tape, i: int) -> float:
+def mfi(tape, i):
     inflow = outflow = 0.0
     for j in range(i - 13, i + 1):
         flow = tape.typical[j] * tape.volume[j]
@@ -87,17 +86,17 @@ def mfi(tape: Tape, i: int) -> float:
     return 100.0 * inflow / (inflow + outflow) if inflow + outflow else 50.0
 
 
-def ratio(tape: Tape, i: int, n: int) -> float:
+def ratio(tape, i, n):
     mean = math.fsum(last(tape.volume, i, n)) / n
     return tape.volume[i] / mean if mean else 1.0
 
 
-def efficiency(tape: Tape, i: int) -> float:
+def efficiency(tape, i):
     path = math.fsum(last(tape.atr, i, 20))
     return abs(tape.bars.close[i] - tape.bars.close[i - 20]) / path if path else 0.0
 
 
-def percentile(tape: Tape) -> list[float]:
+def percentile(tape):
     """Rank among the ATRs of the window so far (the last 98,280 of them), ties at their mean
     rank.
     """
@@ -116,8 +115,8 @@ def percentile(tape: Tape) -> list[float]:
     return out
 
 
-def session(tape: Tape, name: str) -> list[float]:
-    def of(stamp: int) -> str:
+def session(tape, name):
+    def of(stamp):
         moment = dt.datetime.fromtimestamp(stamp, ZoneInfo("America/New_York"))
         clock = moment.hour, moment.minute
         if (9, 30) <= clock < (11, 0):
@@ -129,14 +128,14 @@ def session(tape: Tape, name: str) -> list[float]:
     return [float(of(stamp) == name) for stamp in tape.bars.stamps]
 
 
-def vwap(tape: Tape) -> list[float]:
+def vwap(tape):
     bars = tape.bars
     return indicators.day_vwap(
         bars.high, bars.low, bars.close, bars.volume, bars.trade_date, bars.has_volume
     )
 
 
-def back(tape: Tape, n: int) -> list[float]:
+def back(tape, n):
     close = tape.bars.close
     return tape.rows(lambda i: (close[i] - close[i - n]) / close[i - n], n + 1)
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -21,14 +20,14 @@ import numpy as np
 
 from jaxtrade.env.shared.dynamics import SharedEnv
 from jaxtrade.env.shared.impact import ImpactParams
-from jaxtrade.env.state import EndReason, EnvParams
+from jaxtrade.env.state import EndReason
 from jaxtrade.types import AGENTS
 from tests import compiling
 from tests.oracle.agreement import EVENTS, INTS, WILD, differing, jax_ints, oracle_ints
 from tests.oracle.engines import env_config
 from tests.oracle.events import habit_logits, habits_of
 from tests.oracle.markets import ints
-from tests.oracle.model import HOLD, Ask, Bars, Event, Result, Session, Settings
+from tests.oracle.model import HOLD, Ask
 from tests.oracle.oracle import OracleEnv
 
 PRICES = ("open", "high", "low", "close")
@@ -45,7 +44,7 @@ class Impact:
     decay: int = 1000
 
 
-def rounded(thousandths: int) -> int:
+def rounded(thousandths):
     """The nearest whole tick, a half away from zero."""
     ticks = math.floor(abs(thousandths) / 1000 + 0.5)
     return ticks if thousandths >= 0 else -ticks
@@ -59,7 +58,7 @@ class SharedOracle:
         this episode.
     """
 
-    def __init__(self, bars: Bars, settings: Settings, count: int, impact: Impact) -> None:
+    def __init__(self, bars, settings, count, impact):
         self.bars, self.settings, self.rules = bars, settings, impact
         prices = {name: list(getattr(bars, name)) for name in PRICES}
         ask = bars.ask and Ask(
@@ -74,10 +73,10 @@ class SharedOracle:
         self.cash = self.contracts = self.paid = self.ended = 0
 
     @property
-    def session(self) -> Session:
+    def session(self):
         return self.bars.sessions[self.agents[0].slots[self.slot]]
 
-    def reset(self, slot: int, row: int) -> None:
+    def reset(self, slot, row):
         """A new world, at historical prices; nobody holds anything."""
         for agent in self.agents:
             self.ended += agent.account.equity
@@ -85,18 +84,18 @@ class SharedOracle:
         self.left = self.settings.episode_sessions - 1
         self._open(slot, row)
 
-    def _open(self, slot: int, row: int) -> None:
+    def _open(self, slot, row):
         self.slot, self.row = slot, row
         self.offset = self.flow = self.impact = 0
         self._place(row, 0)
 
-    def _place(self, row: int, ticks: int) -> None:
+    def _place(self, row, ticks):
         """The prices of a bar under an offset."""
         for side, source in ((self.world, self.bars), (self.world.ask, self.bars.ask)):
             for name in PRICES if side is not None else ():
                 getattr(side, name)[row] = getattr(source, name)[row] + ticks
 
-    def maker(self) -> int:
+    def maker(self):
         """Mills: cash of the market maker and its contracts, at the prices at which the agents
         would leave.
         """
@@ -106,7 +105,7 @@ class SharedOracle:
         )
         return (self.cash - marks) * self.settings.tick_mills
 
-    def money(self) -> int:
+    def money(self):
         """Mills: equity of all accounts, open or ended, and of the market maker, plus all
         commissions.
         """
@@ -117,7 +116,7 @@ class SharedOracle:
             + self.paid
         )
 
-    def step(self, actions: Sequence[int]) -> list[Result]:
+    def step(self, actions):
         """One bar. Accounts that end are renewed by `renew`, after the caller has looked at
         them.
         """
@@ -145,7 +144,7 @@ class SharedOracle:
         self._book([result.event for result in results])
         return results
 
-    def _book(self, events: Sequence[Event]) -> None:
+    def _book(self, events):
         """The market maker takes the other side of every fill."""
         self.flow = 0
         for event in events:
@@ -159,7 +158,7 @@ class SharedOracle:
                 self.cash += quantity * price
             self.paid += event.commission
 
-    def renew(self) -> bool:
+    def renew(self):
         """Go on to the next bar: a new account at the same place for each that has ended. True if
         the world is over.
         """
@@ -181,7 +180,7 @@ class SharedOracle:
         return False
 
 
-def _bought_at_open(agent: OracleEnv, wanted: int) -> int:
+def _bought_at_open(agent, wanted):
     held, side = agent.position.quantity, (wanted > 0) - (wanted < 0)
     closes = -held if held and side != agent.position.side else 0
     return closes + (wanted if held + closes == 0 and side and agent.may_enter() else 0)
@@ -190,7 +189,7 @@ def _bought_at_open(agent: OracleEnv, wanted: int) -> int:
 # --- the JAX side -----------------------------------------------------------------------------------------------------
 
 
-def impact_arrays(impact: Impact, settings: Settings, count: int) -> ImpactParams:
+def impact_arrays(impact, settings, count):
     """The table is made again here: float square roots, which are exact enough for small
     numbers.
     """
@@ -202,34 +201,28 @@ def impact_arrays(impact: Impact, settings: Settings, count: int) -> ImpactParam
     )
 
 
-def make_rollout(settings: Settings) -> Any:
+def make_rollout(settings):
     """jit of (params, keys[A], logits[A, K], noise[T, A, E, K], wild[T, A, E]) -> trace [T, A, E]
     of E worlds.
     """
     env = SharedEnv(env_config(settings))
 
-    def one(
-        state: Tree, params: EnvParams, logits: jax.Array, noise: jax.Array, wild: jax.Array
-    ) -> tuple[Tree, Tree]:
+    def one(state, params, logits, noise, wild):
         mask = env.mask(state, params)
         action = jnp.where(wild >= 0, wild, jnp.argmax(jnp.where(mask, logits + noise, -jnp.inf)))
         following, _, outcome = env.step(jax.random.key(0), state, action, params)
         return following, {"state": state, "mask": mask, "action": action, "info": outcome.info}
 
-    def rollout(
-        params: EnvParams, keys: jax.Array, logits: jax.Array, noise: jax.Array, wild: jax.Array
-    ) -> Tree:
+    def rollout(params, keys, logits, noise, wild):
         worlds = wild.shape[2]
 
-        def start(key: jax.Array) -> Tree:
+        def start(key):
             return jax.vmap(env.reset, (0, None))(jax.random.split(key, worlds), params)[0]
 
-        def agent(
-            states: Tree, logits: jax.Array, noise: jax.Array, wild: jax.Array
-        ) -> tuple[Tree, Tree]:
+        def agent(states, logits, noise, wild):
             return jax.vmap(one, (0, None, None, 0, 0))(states, params, logits, noise, wild)
 
-        def body(states: Tree, inputs: tuple[jax.Array, jax.Array]) -> tuple[Tree, Tree]:
+        def body(states, inputs):
             return jax.vmap(agent, axis_name=AGENTS)(states, logits, *inputs)
 
         return jax.lax.scan(body, jax.vmap(start, axis_name=AGENTS)(keys), (noise, wild))[1]
@@ -238,14 +231,14 @@ def make_rollout(settings: Settings) -> Any:
 
 
 def play(
-    rollout: Any,
-    params: EnvParams,
-    settings: Settings,
-    count: int,
-    worlds: int,
-    steps: int,
-    seed: int,
-) -> Tree:
+    rollout,
+    params,
+    settings,
+    count,
+    worlds,
+    steps,
+    seed,
+):
     """A trace of random, mostly legal actions; every agent has a habit of its own."""
     rng, actions = np.random.default_rng(seed), settings.num_actions
     shape = (steps, count, worlds)
@@ -267,7 +260,7 @@ EVENT_PRICES = {
 WORLD = ("offset", "impact", "maker", "inventory")
 
 
-def compare(trace: Tree, bars: Bars, settings: Settings, impact: Impact) -> Counter[str]:
+def compare(trace, bars, settings, impact):
     """Replay every world in the oracle -> kinds of events. Raises AssertionError at the first
     difference.
     """
@@ -283,7 +276,7 @@ def compare(trace: Tree, bars: Bars, settings: Settings, impact: Impact) -> Coun
     return kinds
 
 
-def _compare_world(trace: Tree, oracle: SharedOracle, kinds: Counter[str], where: str) -> None:
+def _compare_world(trace, oracle, kinds, where):
     state, event, over = trace["state"], trace["info"].event, True
     states, events = _states(state), _events(event)
     for i in range(len(trace["action"])):
@@ -333,7 +326,7 @@ def _compare_world(trace: Tree, oracle: SharedOracle, kinds: Counter[str], where
         kinds["over"] += over
 
 
-def _states(state: Tree) -> np.ndarray:
+def _states(state):
     """int64[T, A, len(INTS)]: levels as prices, without the offset taken away."""
     offset = np.vectorize(rounded)(state.world.offset)
     values = jax_ints(state)
@@ -342,7 +335,7 @@ def _states(state: Tree) -> np.ndarray:
     return values
 
 
-def _events(event: Tree) -> np.ndarray:
+def _events(event):
     """int64[T, A, len(EVENTS)]: prices with the offset added."""
     columns = []
     for name in EVENTS:

@@ -22,10 +22,10 @@ from jaxtrade.env.params import account_params
 from jaxtrade.env.reward_presets import REWARDS, of_one_symbol
 from jaxtrade.env.state import OFF as OFF_LIMIT
 from jaxtrade.env.state import Trailing
-from tests.oracle.agreement import Comparison, Lane, compare, make_rollout
+from tests.oracle.agreement import Lane, compare, make_rollout
 from tests.oracle.events import habits_of, random_market
 from tests.oracle.markets import pad_bars
-from tests.oracle.model import Ask, Bars, Settings
+from tests.oracle.model import Ask, Settings
 from tests.paths import random_paths
 from tests.quotes import random_ask
 
@@ -106,7 +106,7 @@ PRESETS: dict[str, Settings] = {
 }
 
 
-def shipped(name: str) -> Settings:
+def shipped(name):
     """A preset of the package, by its own conversion to mills, as the oracle's settings."""
     rules = account_params(resolve_account(AccountConfig(preset=name)), micro=False)
     limits = {
@@ -190,11 +190,11 @@ TWO_SIDED = ("drawdown_frozen_at_target", "rules_off_two_sessions", "daily_loss_
 MONEY = ("drawdown", "daily_loss", "target", "floor_cap")
 
 
-def trailing_of(index: int) -> str:
+def trailing_of(index):
     return {1: "end_of_day", 5: "end_of_day", 3: "static"}.get(index % 8, "intraday")
 
 
-def lanes_of(settings: Settings, unit: str) -> list[Lane]:
+def lanes_of(settings, unit):
     """16 markets and habits (some units: 8). Three of eight lanes of hand-made rules trail another
     way; shipped presets say how themselves.
     """
@@ -214,7 +214,7 @@ def lanes_of(settings: Settings, unit: str) -> list[Lane]:
     ]
 
 
-def names_of(unit: str) -> tuple[str, ...]:
+def names_of(unit):
     if unit.startswith("two_sided"):
         return TWO_SIDED
     if unit == "advised/full":
@@ -222,7 +222,7 @@ def names_of(unit: str) -> tuple[str, ...]:
     return CONVERTED if (UNITS | SLOW_UNITS)[unit].get("converted") else tuple(PRESETS)
 
 
-def presets_of(unit: str) -> list[Settings]:
+def presets_of(unit):
     """The account rules that a unit plays: the hand-made ones (of two-sided bars a few), or shipped
     ones.
     """
@@ -246,7 +246,7 @@ def presets_of(unit: str) -> list[Settings]:
     return [scaled(PRESETS[name], **(UNITS | SLOW_UNITS)[unit]) for name in names_of(unit)]
 
 
-def scaled(settings: Settings, **changes: object) -> Settings:
+def scaled(settings, **changes):
     """The preset for a unit; limits grow with the contracts so that the same events happen."""
     quantity = int(str(changes.get("quantity", 1)))
     limits = {
@@ -256,7 +256,7 @@ def scaled(settings: Settings, **changes: object) -> Settings:
 
 
 @functools.cache
-def markets(count: int = LANES, two_sided: bool = False, long: bool = False) -> tuple[Bars, ...]:
+def markets(count=LANES, two_sided=False, long=False):
     """long: decisions begin with the 220th bar, after the longest warm-up of the context."""
     more = {"sessions": 12, "warm_up": 219} if long else {}
     bars = [
@@ -277,7 +277,7 @@ def markets(count: int = LANES, two_sided: bool = False, long: bool = False) -> 
     return tuple(pad_bars(b, length) for b in bars)
 
 
-def random_rates(seed: int, count: int) -> list[tuple[int, int]]:
+def random_rates(seed, count):
     """A tick of about $12.50 that moves by up to 1 % a bar: fractions by a rate, or (every second
     market) over one.
     """
@@ -290,7 +290,7 @@ def random_rates(seed: int, count: int) -> list[tuple[int, int]]:
     return [(100_000_000, x) if seed % 2 else (25 * x, 16) for x in rate]
 
 
-def ask_of(seed: int, bars: Bars) -> Ask:
+def ask_of(seed, bars):
     """A random ask side with its own order of prices."""
     prices = [
         side.tolist() for side in random_ask(seed, bars.open, bars.high, bars.low, bars.close)
@@ -298,13 +298,13 @@ def ask_of(seed: int, bars: Bars) -> Ask:
     return Ask(*prices, paths=random_paths(seed + 1_000, *prices))
 
 
-def split_of(index: int) -> tuple[int, ...]:
+def split_of(index):
     """Every third lane plays a split with holes."""
     return (0, 1, 3, 4, 7) if index % 3 == 2 else ()
 
 
 @functools.cache
-def played(unit: str) -> Comparison:
+def played(unit):
     """All presets of one static configuration in one compiled program."""
     quick = unit in BLIND + SLOW_TO_COMPILE or unit.startswith("two_sided")
     lanes = [lane for settings in presets_of(unit) for lane in lanes_of(settings, unit)]

@@ -33,12 +33,12 @@ RULES = (
 )
 
 
-def word(seed: int, stream: int) -> int:
+def word(seed, stream):
     """Episode 0's random word of a stream, in Python integers."""
     return lowbias32((lowbias32(seed ^ stream * 0x9E3779B9 % 2**32)) % 2**32)
 
 
-def begin(env: OracleEnv, seed: int) -> str:
+def begin(env, seed):
     """Start episode 0 with a forced entry wherever it is legal -> what became of it."""
     slot = word(seed, 1) % len(env.slots)
     session = env.bars.sessions[env.slots[slot]]

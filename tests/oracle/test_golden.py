@@ -10,13 +10,11 @@ expected numbers were worked out by hand, as the comments show.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
 from jaxtrade.env.state import EndReason, ExitReason
-from tests.oracle.engines import ENGINES, Record
+from tests.oracle.engines import ENGINES
 from tests.oracle.events import WARM_UP, eastern
 from tests.oracle.model import (
     BUY,
@@ -35,9 +33,7 @@ QUIET: Bar = (1000, 1004, 996, 1000)
 DAY = dt.date(2013, 10, 7)
 
 
-def market(
-    *sessions: Sequence[Bar], tail: int = 4, complete: bool = True, quiet: Bar = QUIET
-) -> Bars:
+def market(*sessions, tail=4, complete=True, quiet=QUIET):
     """Ten-minute bars from 09:30, one list of bars a session; the last bar of each list is the flat
     bar.
 
@@ -73,12 +69,12 @@ def market(
 
 
 def check(
-    engine: str,
-    bars: Bars,
-    settings: Settings,
-    actions: Sequence[int],
-    expected: Sequence[dict[str, Any]],
-) -> list[Record]:
+    engine,
+    bars,
+    settings,
+    actions,
+    expected,
+):
     records = ENGINES[engine](bars, settings, actions)
     for step, (record, wanted) in enumerate(zip(records, expected, strict=True)):
         found = {key: record[key] for key in wanted}

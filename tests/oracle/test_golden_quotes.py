@@ -21,7 +21,6 @@ from tests.oracle.model import (
     MOVE_STOP_TO_BREAKEVEN,
     SELL,
     Ask,
-    Bars,
     Settings,
 )
 from tests.oracle.test_golden import QUIET, Bar, both_engines, check, market
@@ -30,11 +29,11 @@ Both = tuple[Bar, Bar]  # bid, ask
 COSTS = Settings(slippage=0)
 
 
-def up(bar: Bar, ticks: int = 2) -> Bar:
+def up(bar, ticks=2):
     return (bar[0] + ticks, bar[1] + ticks, bar[2] + ticks, bar[3] + ticks)
 
 
-def quoted(*story: Both) -> Bars:
+def quoted(*story):
     """A session of (bid, ask) bars after the quiet ones."""
     bids = market([bid for bid, _ in story])
     asks = [up(row) for row in zip(bids.open, bids.high, bids.low, bids.close, strict=True)]

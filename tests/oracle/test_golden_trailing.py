@@ -33,7 +33,7 @@ from tests.oracle.test_golden import (
 )
 
 
-def trailing(how: str, **changes: Any) -> Settings:
+def trailing(how, **changes):
     values = {
         "drawdown": 200_000,
         "target": None,

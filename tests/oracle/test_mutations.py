@@ -13,14 +13,13 @@ import importlib
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import jaxtrade.env
 import jaxtrade.parts
-from tests.mutation.faults import Fault, read_faults
-from tests.oracle.agreement import Comparison, Lane, both_scalings, compare, make_rollout, stack
+from tests.mutation.faults import read_faults
+from tests.oracle.agreement import Lane, both_scalings, compare, make_rollout, stack
 from tests.oracle.events import habits_of
 from tests.oracle.markets import env_params, view_of
 from tests.oracle.model import Settings
@@ -44,7 +43,7 @@ ROOT = SOURCE.parents[1]
 MUTATIONS = {fault.id: fault for fault in read_faults() if fault.oracle}
 
 
-def load_mutant(folder: Path, mutation: Fault | None) -> Any:
+def load_mutant(folder, mutation):
     """`TradingEnv` of a changed copy of the environment; `state` stays the package's own, so that
     pytrees match.
     """
@@ -70,7 +69,7 @@ def load_mutant(folder: Path, mutation: Fault | None) -> Any:
 
 
 @functools.cache
-def batch(unit: str) -> tuple[tuple[Lane, ...], Any]:
+def batch(unit):
     """A few lanes of every preset, and their parameters. Other ways to trail are in the unit
     `rewards` alone.
     """
@@ -95,7 +94,7 @@ def batch(unit: str) -> tuple[tuple[Lane, ...], Any]:
     )
 
 
-def outcome_of(env_class: Any, unit: str, look: bool) -> Comparison:
+def outcome_of(env_class, unit, look):
     lanes, params = batch(unit)
     settings: Settings = lanes[0].settings
     return compare(lanes, STEPS, 7, make_rollout(settings, env_class, look, optimise=False), params)

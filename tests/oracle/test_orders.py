@@ -5,7 +5,6 @@ stops, any trail.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,26 +12,26 @@ import numpy as np
 import pytest
 
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.state import KEEP_STOP, NO_LEVEL, EnvParams, EnvState
+from jaxtrade.env.state import KEEP_STOP, NO_LEVEL
 from jaxtrade.env.state import Order as JaxOrder
 from tests import compiling
 from tests.oracle.agreement import EVENTS, INTS, differing, jax_ints, stack
 from tests.oracle.engines import env_config
 from tests.oracle.markets import env_params
-from tests.oracle.model import Order, Settings
+from tests.oracle.model import Order
 from tests.oracle.oracle import OracleEnv
 from tests.oracle.test_agreement import PRESETS, markets
 
 STEPS = 45  # the longest session has fewer decision bars
 
 
-def draw(lanes: int, seed: int) -> dict[str, np.ndarray]:
+def draw(lanes, seed):
     """int32[STEPS, lanes] each: what is wanted, contracts, bracket distances, where to move the
     stop, the trail.
     """
     rng, shape = np.random.default_rng(seed), (STEPS, lanes)
 
-    def some(values: np.ndarray, share: float, otherwise: int) -> np.ndarray:
+    def some(values, share, otherwise):
         return np.where(rng.random(shape) < share, values, otherwise).astype(np.int32)
 
     return {
@@ -45,10 +44,10 @@ def draw(lanes: int, seed: int) -> dict[str, np.ndarray]:
     }
 
 
-def make_rollout(settings: Settings) -> Any:
+def make_rollout(settings):
     env = TradingEnv(env_config(settings))
 
-    def one(state: EnvState, params: EnvParams, x: dict[str, jax.Array]) -> tuple[EnvState, Any]:
+    def one(state, params, x):
         held = state.position.quantity
         wanted = jnp.stack([held, jnp.int32(0), x["size"], -x["size"]])[x["choice"]]
         close, side = params.market.close[state.row], jnp.sign(held)
@@ -57,15 +56,13 @@ def make_rollout(settings: Settings) -> Any:
         following, event = env.transition(state, order, params)
         return following, (state, order, event)
 
-    def rollout(states: EnvState, params: EnvParams, inputs: dict[str, jax.Array]) -> Any:
+    def rollout(states, params, inputs):
         return jax.lax.scan(lambda s, x: jax.vmap(one)(s, params, x), states, inputs)[1]
 
     return jax.jit(rollout, compiler_options=compiling.fast())
 
 
-def replay(
-    env: OracleEnv, slot: int, states: np.ndarray, orders: np.ndarray, events: np.ndarray
-) -> tuple[str | None, int]:
+def replay(env, slot, states, orders, events):
     """-> (first disagreement or None, bars compared) of one lane, until its session or account
     ends.
     """

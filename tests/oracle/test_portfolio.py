@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.oracle.portfolio import Settings, Shared
+from tests.oracle.portfolio import Settings
 from tests.oracle.portfolio_worlds import (
     compare,
     joined,
@@ -29,7 +29,7 @@ COSTS = {
 
 
 @pytest.fixture(scope="module")
-def mixed() -> Shared:
+def mixed():
     """Two symbols, one of them two-sided and in another currency, with bars missing in each."""
     return joined(
         random_symbol(1, 12),
@@ -38,7 +38,7 @@ def mixed() -> Shared:
 
 
 @pytest.fixture(scope="module")
-def dollars() -> Shared:
+def dollars():
     """Two one-sided symbols in dollars."""
     return joined(
         random_symbol(3, 12, 2_000, rates=(12_500, 1, 0)),
@@ -75,7 +75,7 @@ CASES = {
 
 
 @pytest.mark.slow
-def test_every_mill_with_mixed_currencies_and_sides(mixed: Shared) -> None:
+def test_every_mill_with_mixed_currencies_and_sides(mixed):
     settings = CASES["increment"]
     trace = run(portfolio_env(settings, ("A", "B")), portfolio_params(mixed, settings), 5, STEPS)
     counts = compare(trace, mixed, settings)

@@ -12,14 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtrade.config import EnvConfig, RunConfig, make_config
+from jaxtrade.config import EnvConfig, make_config
 from jaxtrade.data.conversion import ACCOUNT
-from jaxtrade.data.market import Market
 from jaxtrade.env import rules
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
 from jaxtrade.env.portfolio.dynamics import PortfolioEnv
-from jaxtrade.env.portfolio.market import Portfolio, join_markets, load_portfolio, split_portfolio
+from jaxtrade.env.portfolio.market import join_markets, load_portfolio, split_portfolio
 from jaxtrade.env.portfolio.params import make_portfolio_params
 from jaxtrade.env.state import KEEP_STOP, Order
 from tests.oracle.portfolio import Settings, Side, Symbol, join
@@ -30,7 +29,7 @@ DATA = {"source": "bundled", "start": "2014-01-02", "end": "2015-06-30"}
 RULES = {"preset": "rules_off_50k", "drawdown": 900.0, "daily_loss": 500.0, "freeze": "never"}
 
 
-def config_of(actions: str, **allocate: Any) -> RunConfig:
+def config_of(actions, **allocate):
     return make_config(
         {
             "data": DATA | {"markets": ["EURUSD", "USDJPY"]},
@@ -43,11 +42,11 @@ def config_of(actions: str, **allocate: Any) -> RunConfig:
     )
 
 
-def side_of(bars: Any) -> Side:
+def side_of(bars):
     return Side(*(getattr(bars, name).tolist() for name in PRICES))
 
 
-def symbol_of(market: Market) -> Symbol:
+def symbol_of(market):
     """A symbol's own bars, as the oracle is given them."""
     data, sessions = market.data, market.data.sessions
     bid, ask = market.bars.sides
@@ -76,12 +75,12 @@ def symbol_of(market: Market) -> Symbol:
 
 
 @pytest.fixture(scope="module")
-def pairs() -> Portfolio:
+def pairs():
     return load_portfolio(config_of("product"))
 
 
 @pytest.mark.slow
-def test_shared_bars_are_those_of_the_semantics(pairs: Portfolio) -> None:
+def test_shared_bars_are_those_of_the_semantics(pairs):
     """Every price, rate and row of the device against a join that knows nothing of NumPy."""
     shared, data = join([symbol_of(member) for member in pairs.members]), pairs.data
     assert data.ask is not None
@@ -113,7 +112,7 @@ CASES = {
 
 
 @pytest.mark.slow
-def test_real_bars_agree_in_every_mill(pairs: Portfolio) -> None:
+def test_real_bars_agree_in_every_mill(pairs):
     """A two-sided pair in dollars and a one-sided pair in yen, every cost on, floors reached."""
     config = config_of("product", cost_bp=0.37, impact_bp=0.6, fee=0.25, **CASES["product"])
     shared = join([symbol_of(member) for member in pairs.members])
@@ -152,12 +151,10 @@ class Seen(NamedTuple):
     end: Any
 
 
-def single_leg(
-    env: TradingEnv, params: Any, orders: jax.Array, first: jax.Array, slot: jax.Array
-) -> Seen:
+def single_leg(env, params, orders, first, slot):
     """Bracket-free orders in the engine of one symbol, a new account at each session."""
 
-    def body(state: Any, seen: tuple[jax.Array, ...]) -> tuple[Any, Seen]:
+    def body(state, seen):
         want, opens, number = seen
         row = params.market.sessions.first[params.sessions.ids[number]]
         state = jax.tree.map(
@@ -190,13 +187,11 @@ def single_leg(
     return jax.lax.scan(body, env.reset_at(params, 0, 0), (orders, first, slot))[1]
 
 
-def joint_leg(
-    env: PortfolioEnv, params: Any, leg: int, wants: jax.Array, first: jax.Array, slot: jax.Array
-) -> Seen:
+def joint_leg(env, params, leg, wants, first, slot):
     """The same positions wanted in one leg of the joint engine; the other one stays flat."""
     count = len(env.symbols)
 
-    def body(state: Any, seen: tuple[jax.Array, ...]) -> tuple[Any, Seen]:
+    def body(state, seen):
         want, opens, number = seen
         row = params.market.sessions.first[params.sessions.ids[number]]
         state = jax.tree.map(
@@ -225,7 +220,7 @@ def joint_leg(
         ("USDJPY", 0, "intraday"),
     ],
 )
-def test_one_leg_alone_is_the_single_leg_engine(symbol: str, leg: int, trailing: str) -> None:
+def test_one_leg_alone_is_the_single_leg_engine(symbol, leg, trailing):
     """Same fills, cash, floors, liquidations and account as TradingEnv with bracket-free orders, on
     real bars.
     """
@@ -263,7 +258,7 @@ def test_one_leg_alone_is_the_single_leg_engine(symbol: str, leg: int, trailing:
 
 
 @pytest.mark.slow
-def test_a_planted_difference_is_found(pairs: Portfolio) -> None:
+def test_a_planted_difference_is_found(pairs):
     """The comparison sees one mill: an oracle with another commission disagrees."""
     config = config_of("table")
     shared = join([symbol_of(member) for member in pairs.members])

@@ -17,18 +17,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtrade.config import RunConfig, make_config
+from jaxtrade.config import make_config
 from jaxtrade.data.features.view import host_view
-from jaxtrade.data.market import Market, load_market
-from jaxtrade.data.read.bars import Bars as FileBars
+from jaxtrade.data.market import load_market
 from jaxtrade.data.sources import seconds_of
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
-from jaxtrade.env.state import EnvParams
-from tests.oracle.agreement import Both, Lane, both_scalings, compare, make_rollout, stack
+from tests.oracle.agreement import Lane, both_scalings, compare, make_rollout, stack
 from tests.oracle.events import habits_of
 from tests.oracle.markets import env_params, session_set
-from tests.oracle.model import Bars, Settings
+from tests.oracle.model import Settings
 from tests.oracle.real import oracle_bars
 from tests.paths import Inside
 
@@ -58,7 +56,7 @@ class Case:
     calendar: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
-    def overnight(self) -> bool:
+    def overnight(self):
         return bool(self.calendar.get("overnight"))
 
 
@@ -98,7 +96,7 @@ CASES = {
 }
 
 
-def config_of(name: str, features: tuple[str, ...], window: int) -> RunConfig:
+def config_of(name, features, window):
     case = CASES[name]
     return make_config(
         {
@@ -110,19 +108,19 @@ def config_of(name: str, features: tuple[str, ...], window: int) -> RunConfig:
 
 
 @functools.cache
-def market_of(name: str, features: tuple[str, ...], window: int) -> Market:
+def market_of(name, features, window):
     return load_market(config_of(name, features, window))
 
 
 @functools.cache
-def bars_of(name: str, features: tuple[str, ...], window: int) -> Bars:
+def bars_of(name, features, window):
     warm_up = (
         window + (104 if "macd" in features else 50) - 1
     )  # macd asks for 4 * 26 bars, sma_50 for 50
     return oracle_bars(market_of(name, features, window), warm_up, **CASES[name].calendar)
 
 
-def both(market: Market, params: EnvParams) -> Both:
+def both(market, params):
     """`params` of this market in relative scaling, and with `env.scaling=seed`."""
     seed = host_view(
         market.table, market.data.view.features, "seed", float(market.contract.tick_size)
@@ -301,7 +299,7 @@ def test_every_step_agrees_on_shares_with_seconds(shared):
     assert {kind for kind in ("stop", "breakeven", "order") if comparison.kinds[kind] == 0} == set()
 
 
-def inside_of(bars: FileBars, seconds: FileBars | None) -> tuple[Inside, ...]:
+def inside_of(bars, seconds):
     """The seconds of one side as the oracle holds them; a bar that has none, or that they do not
     rebuild, is untold.
     """

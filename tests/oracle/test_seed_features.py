@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtrade.config import RunConfig, make_config
+from jaxtrade.config import make_config
 from jaxtrade.data.features.schema import CONTEXT_FEATURES, NO_VOLUME, SEED_FEATURES
-from jaxtrade.data.market import Market, build_market, load_market
+from jaxtrade.data.market import build_market, load_market
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
 from jaxtrade.env.record import AccountSeen
@@ -44,7 +44,7 @@ CASES = {
 }
 
 
-def config_of(name: str, scaling: str = "relative") -> RunConfig:
+def config_of(name, scaling="relative"):
     return make_config(
         {
             "data": CASES[name][0],
@@ -54,7 +54,7 @@ def config_of(name: str, scaling: str = "relative") -> RunConfig:
 
 
 @functools.cache
-def market_of(name: str, scaling: str = "relative") -> Market:
+def market_of(name, scaling="relative"):
     market = load_market(config_of(name, scaling))
     if name != "ES-no-volume":
         return market
@@ -63,13 +63,13 @@ def market_of(name: str, scaling: str = "relative") -> Market:
 
 
 @functools.cache
-def oracle_of(name: str) -> Features:
+def oracle_of(name):
     _, tick, calendar = CASES[name]
     settings = Settings(tick_size=tick, features=FEATURES)
     return Features(oracle_bars(market_of(name), WARM_UP, **calendar).mid, settings)
 
 
-def test_the_oracle_has_its_own_list_of_the_42() -> None:
+def test_the_oracle_has_its_own_list_of_the_42():
     others = {
         "close",
         "volume",
@@ -95,7 +95,7 @@ def test_the_oracle_has_its_own_list_of_the_42() -> None:
         pytest.param("ES-no-volume", "relative", marks=pytest.mark.slow),
     ],
 )
-def test_every_slot_of_the_window_agrees(name: str, scaling: str) -> None:
+def test_every_slot_of_the_window_agrees(name, scaling):
     market, oracle = market_of(name, scaling), oracle_of(name)
     config = config_of(name, scaling)
     count = market.num_sessions
@@ -137,7 +137,7 @@ def test_every_slot_of_the_window_agrees(name: str, scaling: str) -> None:
         )
 
 
-def test_slots_without_volume_are_marked_absent() -> None:
+def test_slots_without_volume_are_marked_absent():
     env = config_of("ES").env
     assert absent_slots(env, market_of("ES")) == []
     names = (

@@ -5,13 +5,12 @@ of the market maker.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import pytest
 
 from tests.oracle.events import random_market
 from tests.oracle.markets import env_params
-from tests.oracle.model import Ask, Bars, Settings
+from tests.oracle.model import Ask, Settings
 from tests.oracle.shared import Impact, compare, impact_arrays, make_rollout, play
 from tests.oracle.test_real_bars import DEFAULT, bars_of, market_of
 from tests.quotes import random_ask
@@ -38,18 +37,18 @@ IMPACTS = {
 
 
 @pytest.fixture(scope="module")
-def rollout() -> Any:
+def rollout():
     return make_rollout(TIGHT)
 
 
 @pytest.fixture(scope="module")
-def bars() -> Bars:
+def bars():
     return random_market(11, 8, incomplete=True)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", IMPACTS)
-def test_every_fill_offset_and_mill(name: str, rollout: Any, bars: Bars) -> None:
+def test_every_fill_offset_and_mill(name, rollout, bars):
     impact, settings = IMPACTS[name], TIGHT if name != "permanent" else LOCKS
     params = env_params(bars, settings).replace(impact=impact_arrays(impact, settings, AGENTS))
     trace = play(rollout, params, settings, AGENTS, WORLDS, STEPS, seed=len(name))
@@ -62,7 +61,7 @@ def test_every_fill_offset_and_mill(name: str, rollout: Any, bars: Bars) -> None
 
 
 @pytest.mark.slow
-def test_real_bars(rollout: Any) -> None:
+def test_real_bars(rollout):
     """The bundled week of ES, as the package reads it; the oracle finds its sessions again."""
     settings, impact = dataclasses.replace(TIGHT, floor_cap=500_000), IMPACTS["strong"]
     bars = bars_of("ES", DEFAULT, 20)
@@ -82,7 +81,7 @@ def test_real_bars(rollout: Any) -> None:
     [{"intrabar": "nearer_extreme", "task": "entry", "quantity": 3}, {"mark": "close"}],
     ids=lambda changes: next(iter(changes)),
 )
-def test_two_sided_bars_and_other_orders_inside_a_bar(changes: dict[str, Any], bars: Bars) -> None:
+def test_two_sided_bars_and_other_orders_inside_a_bar(changes, bars):
     """The market maker's contracts are marked at the bid against longs and at the ask against
     shorts.
     """

@@ -10,8 +10,6 @@ import struct
 import subprocess
 import termios
 import time
-from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from rich.text import Text
@@ -32,12 +30,12 @@ class Recording(NamedTuple):
 
 
 def record(
-    argv: Sequence[str],
-    columns: int = COLUMNS,
-    rows: int = ROWS,
-    folder: Path | None = None,
-    environ: Mapping[str, str] | None = None,
-) -> Recording:
+    argv,
+    columns=COLUMNS,
+    rows=ROWS,
+    folder=None,
+    environ=None,
+):
     """Run a command in a pseudo-terminal. environ: changes to the environment. Raises OSError if it
     cannot start.
     """
@@ -60,7 +58,7 @@ def record(
     return Recording(reads, process.wait())
 
 
-def _read(terminal: int) -> bytes:
+def _read(terminal):
     try:
         return os.read(terminal, 65536)
     except OSError:  # EIO: the last process has closed the terminal
@@ -75,12 +73,12 @@ class Screenful:
     other sequence.
     """
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.lines, self.row = [""], 0
         self._rest = b""
         self._fresh = True  # the next text replaces the line
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data):
         """Take in bytes. A character or sequence that is cut off waits for the next bytes."""
         data = self._rest + data
         whole = (
@@ -97,13 +95,13 @@ class Screenful:
         for token in TOKEN.finditer(text):
             self._take(token)
 
-    def close(self) -> None:
+    def close(self):
         """Take in what still waits."""
         rest, self._rest = self._rest, b""
         for token in TOKEN.finditer(rest.decode(errors="replace")):
             self._take(token)
 
-    def _take(self, token: re.Match[str]) -> None:
+    def _take(self, token):
         match token[2]:
             case "A":
                 self.row = max(0, self.row - int(token[1] or 1))
@@ -123,12 +121,12 @@ class Screenful:
             case _:
                 raise ValueError(f"a sequence that this recorder does not know: {token[0]!r}")
 
-    def plain(self) -> list[str]:
+    def plain(self):
         """The lines without colours."""
         return [Text.from_ansi(line).plain for line in self.lines]
 
 
-def frames(recording: Recording) -> list[Screenful]:
+def frames(recording):
     """The screen in the middle of the training, and at the end. Without a training both are the
     last one.
     """

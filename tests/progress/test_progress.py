@@ -11,10 +11,8 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import TextIO, cast
 
 import pytest
 from rich.console import Console
@@ -33,7 +31,7 @@ NAMES = {"action_share": ["HOLD", "BUY", "SELL"]}
 TERMINAL = {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40"}
 
 
-def row(update: int, **changes: Any) -> dict[str, Any]:
+def row(update, **changes):
     return {
         "update": update,
         "total_updates": 4,
@@ -48,7 +46,7 @@ def row(update: int, **changes: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def tty(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[TextIO, int]]:
+def tty(monkeypatch):
     """The two ends of a pseudo-terminal: a text stream, and the descriptor from which what it shows
     is read.
     """
@@ -65,24 +63,24 @@ def tty(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[TextIO, int]]:
 class Lines(io.StringIO):
     """A stream that knows when a text was written to it."""
 
-    def __init__(self, awaited: str) -> None:
+    def __init__(self, awaited):
         super().__init__()
         self._awaited, self.came = awaited, threading.Event()
 
-    def write(self, text: str) -> int:
+    def write(self, text):
         count = super().write(text)
         if self._awaited in self.getvalue():
             self.came.set()
         return count
 
 
-def drawn(panel: PhasePanel) -> str:
+def drawn(panel):
     console = Console(file=io.StringIO(), width=100, color_system=None)
     console.print(panel.drawn())
     return cast("io.StringIO", console.file).getvalue()
 
 
-def run(screen: Screen) -> None:
+def run(screen):
     """What a training shows."""
     with screen:
         screen.phase("loading", "the market")
@@ -95,7 +93,7 @@ def run(screen: Screen) -> None:
         screen.step("flat")
 
 
-def test_plain_lines_name_each_phase_before_it_works() -> None:
+def test_plain_lines_name_each_phase_before_it_works():
     text = io.StringIO()
     run(Plain(text, NAMES, COLUMNS))
     assert text.getvalue().splitlines() == [
@@ -110,7 +108,7 @@ def test_plain_lines_name_each_phase_before_it_works() -> None:
     assert "\x1b" not in text.getvalue()
 
 
-def test_a_phase_that_goes_on_is_not_named_again() -> None:
+def test_a_phase_that_goes_on_is_not_named_again():
     text = io.StringIO()
     with Plain(text) as screen:
         screen.phase("loading", "JAX")
@@ -119,7 +117,7 @@ def test_a_phase_that_goes_on_is_not_named_again() -> None:
     assert text.getvalue() == "loading: JAX\n"
 
 
-def test_a_long_phase_says_what_it_does() -> None:
+def test_a_long_phase_says_what_it_does():
     """The heartbeat is due at once here. The test waits for it and does not measure it."""
     text = Lines("(train chunk of 5 updates)")
     with Plain(text, heartbeat=0.0) as screen:
@@ -130,7 +128,7 @@ def test_a_long_phase_says_what_it_does() -> None:
     assert not screen._thread.is_alive()
 
 
-def test_quiet_shows_warnings_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_shows_warnings_alone(capsys):
     told: list[str] = []
     quiet = Warnings(told.append)
     run(quiet)
@@ -142,8 +140,8 @@ def test_quiet_shows_warnings_alone(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_result_goes_to_stdout_and_the_rest_to_stderr(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    capsys,
+):
     screen = Plain(io.StringIO())
     screen.at_end(["old"])
     screen.at_end(["run r1", "next jaxtrade"])
@@ -162,13 +160,11 @@ def test_the_result_goes_to_stdout_and_the_rest_to_stderr(
         ({"LINES": "15"}, False),
     ],
 )
-def test_a_panel_needs_a_terminal_that_can_show_it(
-    tty: tuple[TextIO, int], changes: dict[str, str], live: bool
-) -> None:
+def test_a_panel_needs_a_terminal_that_can_show_it(tty, changes, live):
     assert open_screen("jaxtrade train", stream=tty[0], environ=TERMINAL | changes).live is live
 
 
-def test_no_panel_without_a_terminal_or_without_utf8(tty: tuple[TextIO, int]) -> None:
+def test_no_panel_without_a_terminal_or_without_utf8(tty):
     assert isinstance(open_screen("t", stream=io.StringIO(), environ=TERMINAL), Plain)
     with open(os.dup(tty[0].fileno()), "w", encoding="ascii") as ascii_only:
         assert isinstance(
@@ -177,7 +173,7 @@ def test_no_panel_without_a_terminal_or_without_utf8(tty: tuple[TextIO, int]) ->
     assert isinstance(open_screen("t", quiet=True, stream=tty[0], environ=TERMINAL), Warnings)
 
 
-def test_the_panel_shows_phases_and_the_figures_of_the_training(tty: tuple[TextIO, int]) -> None:
+def test_the_panel_shows_phases_and_the_figures_of_the_training(tty):
     panel = PhasePanel("jaxtrade train", tty[0])
     panel.describe(NAMES, COLUMNS)
     panel.write([row(1, episode_reward=7.0)])
@@ -194,14 +190,14 @@ def test_the_panel_shows_phases_and_the_figures_of_the_training(tty: tuple[TextI
     assert max(len(line) for line in text.splitlines()) <= 100
 
 
-def _phases() -> list[Any]:
+def _phases():
     screen = Screen()
     screen.phase("loading", "the market")
     screen.phase("training")
     return screen.phases
 
 
-def test_the_panel_shows_what_failed_and_where_a_step_is(tty: tuple[TextIO, int]) -> None:
+def test_the_panel_shows_what_failed_and_where_a_step_is(tty):
     panel = PhasePanel("jaxtrade train", tty[0])
     Screen.phase(panel, "evaluating", "2 agents", 2)
     panel.step("greedy")
@@ -212,7 +208,7 @@ def test_the_panel_shows_what_failed_and_where_a_step_is(tty: tuple[TextIO, int]
     assert "✗ evaluating" in drawn(panel)
 
 
-def test_chapters_begin_anew(tty: tuple[TextIO, int]) -> None:
+def test_chapters_begin_anew(tty):
     panel = PhasePanel("jaxtrade curriculum", tty[0])
     panel.chapter("phase entry")
     Screen.phase(panel, "training")
@@ -224,7 +220,7 @@ def test_chapters_begin_anew(tty: tuple[TextIO, int]) -> None:
     assert "return" not in text
 
 
-def all_of(shown: int, end: str) -> str:
+def all_of(shown, end):
     """What a terminal shows, up to `end`. One read of a terminal returns a part, so there may be
     several.
     """
@@ -234,7 +230,7 @@ def all_of(shown: int, end: str) -> str:
     return text.decode()
 
 
-def test_a_run_on_a_terminal_draws_and_leaves_it_usable(tty: tuple[TextIO, int]) -> None:
+def test_a_run_on_a_terminal_draws_and_leaves_it_usable(tty):
     stream, shown = tty
     with ThreadPoolExecutor(
         1
@@ -258,7 +254,7 @@ def test_a_run_on_a_terminal_draws_and_leaves_it_usable(tty: tuple[TextIO, int])
     assert threading.active_count() == before
 
 
-def test_restore_leaves_the_panel_once() -> None:
+def test_restore_leaves_the_panel_once():
     out, end = os.pipe()
     terminal.panel_opened(end)
     terminal.restore()
@@ -268,7 +264,7 @@ def test_restore_leaves_the_panel_once() -> None:
     os.close(out)
 
 
-def test_a_reader_that_goes_does_not_end_the_run() -> None:
+def test_a_reader_that_goes_does_not_end_the_run():
     out, end = os.pipe()
     os.close(out)
     with open(end, "w", encoding="utf-8") as stream:
@@ -286,7 +282,7 @@ def test_a_reader_that_goes_does_not_end_the_run() -> None:
     run(Plain(closed))
 
 
-def test_the_size_is_known_or_guessed() -> None:
+def test_the_size_is_known_or_guessed():
     plain = io.StringIO()
     assert terminal.size(plain, {"COLUMNS": "77", "LINES": "33"}) == (77, 33)
     shown, end = pty.openpty()
@@ -309,11 +305,11 @@ def test_the_size_is_known_or_guessed() -> None:
         ([float("nan")], 3, " "),
     ],
 )
-def test_sparkline(values: list[float], width: int, expected: str) -> None:
+def test_sparkline(values, width, expected):
     assert sparkline(values, width) == expected
 
 
-def test_durations() -> None:
+def test_durations():
     assert [duration(seconds) for seconds in (0.04, 59.9, 59.96, 65, 3661)] == [
         "0.0 s",
         "59.9 s",
@@ -323,7 +319,7 @@ def test_durations() -> None:
     ]
 
 
-def test_a_screen_needs_neither_jax_nor_rich_before_it_draws() -> None:
+def test_a_screen_needs_neither_jax_nor_rich_before_it_draws():
     """Help and the first line of a command appear before the heavy libraries are loaded."""
     script = (
         "import sys, jaxtrade.cli, jaxtrade.progress.choose\n"
@@ -354,7 +350,7 @@ TRAIN = [
 
 
 @pytest.mark.slow
-def test_a_whole_command_on_a_terminal(tmp_path: Path) -> None:
+def test_a_whole_command_on_a_terminal(tmp_path):
     """The panel is there, each phase is in it, messages scroll above it, and the table stands
     below.
     """
@@ -389,7 +385,7 @@ def test_a_whole_command_on_a_terminal(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_whole_command_without_colour(tmp_path: Path) -> None:
+def test_a_whole_command_without_colour(tmp_path):
     recording = record(TRAIN, folder=tmp_path, environ={"NO_COLOR": "1"})
     text = b"".join(data for _, data in recording.reads).decode()
     assert recording.code == 0
@@ -398,7 +394,7 @@ def test_a_whole_command_without_colour(tmp_path: Path) -> None:
     assert list(dict.fromkeys(named)) == ["loading", "compiling", "training", "evaluating"]
 
 
-def test_programs_say_what_is_compiled_now() -> None:
+def test_programs_say_what_is_compiled_now():
     """The name stands while the program is traced, and is gone once it is ready."""
     import jax
     import jax.numpy as jnp
@@ -407,7 +403,7 @@ def test_programs_say_what_is_compiled_now() -> None:
 
     seen: list[str] = []
 
-    def traced(x: Any) -> Any:
+    def traced(x):
         seen.append(programs.busy)
         return x + 1
 

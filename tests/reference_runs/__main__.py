@@ -22,11 +22,9 @@ import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from tests.reference_runs import digests
 
@@ -36,14 +34,14 @@ ROOT = HERE.parent.parent
 HASHES = HERE / "hashes.json"
 
 
-def _sha(*parts: bytes) -> str:
+def _sha(*parts):
     digest = hashlib.sha256()
     for part in parts:
         digest.update(len(part).to_bytes(8, "big") + part)
     return digest.hexdigest()[:32]
 
 
-def _arrays(path: Path) -> dict[str, bytes]:
+def _arrays(path):
     """Name -> dtype, shape and bytes of each array of an `.npz`."""
     import numpy as np
 
@@ -54,24 +52,24 @@ def _arrays(path: Path) -> dict[str, bytes]:
         }
 
 
-def _without_names(path: Path) -> str:
+def _without_names(path):
     """Of all arrays of an `.npz`, whatever they are called."""
     return _sha(*sorted(_arrays(path).values()))
 
 
-def _parameters(path: Path) -> str:
+def _parameters(path):
     found = {name: data for name, data in _arrays(path).items() if name.startswith("params/")}
     assert found, f"{path}: no parameters"
     return _sha(*(part for name in sorted(found) for part in (name.encode(), found[name])))
 
 
-def _evaluation(path: Path) -> str:
+def _evaluation(path):
     """The figures of every agent; the rest of the file says where and when they were made."""
     document = json.loads(path.read_text(encoding="utf-8"))
     return _sha(json.dumps(document["agents"], sort_keys=True).encode())
 
 
-def hashes_of(folder: Path) -> dict[str, str]:
+def hashes_of(folder):
     """Relative path and what -> hash, of every run at or below `folder`."""
     found = {}
     for path in sorted(folder.rglob("*")):
@@ -87,7 +85,7 @@ def hashes_of(folder: Path) -> dict[str, str]:
     return found
 
 
-def _machine() -> dict[str, Any]:
+def _machine():
     flags = ""
     if Path("/proc/cpuinfo").exists():
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -99,7 +97,7 @@ def _machine() -> dict[str, Any]:
     }
 
 
-def run_all(names: list[str], folder: Path) -> dict[str, dict[str, str]]:
+def run_all(names, folder):
     """Train the runs below `folder`, one process each; run -> digests."""
     from tests.reference_runs.runs import PREPARE, RUNS, write_files
 
@@ -114,7 +112,7 @@ def run_all(names: list[str], folder: Path) -> dict[str, dict[str, str]]:
         "JAX_COMPILATION_CACHE_DIR": str(folder / "cache"),
     }
 
-    def run(words: list[str]) -> None:
+    def run(words):
         command = [
             sys.executable,
             "-m",
@@ -142,7 +140,7 @@ def run_all(names: list[str], folder: Path) -> dict[str, dict[str, str]]:
 
 
 @contextmanager
-def _tree(revision: str, folder: Path) -> Iterator[Path]:
+def _tree(revision, folder):
     """A checkout of another commit."""
     tree = folder / "tree"
     git = ["git", "-C", str(ROOT), "worktree"]
@@ -153,7 +151,7 @@ def _tree(revision: str, folder: Path) -> Iterator[Path]:
         subprocess.run([*git, "remove", "--force", str(tree)], check=True)
 
 
-def _at(revision: str, names: list[str], folder: Path) -> dict[str, dict[str, str]]:
+def _at(revision, names, folder):
     """What another commit's own script computes."""
     out = folder / "hashes.json"
     with _tree(revision, folder) as tree:
@@ -166,7 +164,7 @@ def _at(revision: str, names: list[str], folder: Path) -> dict[str, dict[str, st
     return json.loads(out.read_text(encoding="utf-8"))["runs"]
 
 
-def _compare_programs(names: list[str], revision: str, scratch: Path) -> int:
+def _compare_programs(names, revision, scratch):
     """How many configurations have other programs than those of another commit."""
     jobs = os.cpu_count() or 1
     with _tree(revision, scratch) as tree:
@@ -175,7 +173,7 @@ def _compare_programs(names: list[str], revision: str, scratch: Path) -> int:
     return digests.compare(found, expected)
 
 
-def compare(found: dict[str, dict[str, str]], expected: dict[str, dict[str, str]]) -> int:
+def compare(found, expected):
     """Print what differs; the number of runs that do."""
     bad = 0
     for name, hashes in found.items():
@@ -195,7 +193,7 @@ def compare(found: dict[str, dict[str, str]], expected: dict[str, dict[str, str]
     return bad
 
 
-def main() -> int:
+def main():
     from tests.reference_runs.runs import RUNS, ordered
 
     programs = digests.commands()

@@ -16,7 +16,6 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
 from jax._src import compiler
 from jaxlib.mlir import ir
@@ -28,7 +27,7 @@ NAMES = re.compile(r'@("(\\.|[^"\\])*"|[\w.$-]+)')
 LABELS = re.compile(r'(, )?jax\.(result_info|arg_info) = "(\\.|[^"\\])*"')
 
 
-def normalised(text: str) -> str:
+def normalised(text):
     """A program's text without what renaming or moving its source changes: names of the module, of
     functions and of results. Locations are not printed in the first place.
     """
@@ -37,12 +36,12 @@ def normalised(text: str) -> str:
     return NAMES.sub(lambda name: "@" + numbers.setdefault(name[0], f"f{len(numbers)}"), text)
 
 
-def digest(text: str) -> str:
+def digest(text):
     """Of a program's text: equal where the programs compute the same bits in the same way."""
     return hashlib.sha256(normalised(text).encode()).hexdigest()[:16]
 
 
-def _filled(kind: ir.Type) -> ir.Value:
+def _filled(kind):
     if str(kind) == "!stablehlo.token":
         return stablehlo.AfterAllOp([]).result
     ranked = ir.RankedTensorType(kind)
@@ -54,12 +53,12 @@ def _filled(kind: ir.Type) -> ir.Value:
     return stablehlo.ConstantOp(ir.DenseElementsAttr.get_splat(ranked, value)).result
 
 
-def _is_main(operation: Any) -> bool:
+def _is_main(operation):
     named = operation.operation.name == "func.func"
     return named and ir.StringAttr(operation.attributes["sym_name"]).value == "main"
 
 
-def passing_through(module: ir.Module) -> ir.Module:
+def passing_through(module):
     """A program of the same types that returns its arguments, each result the next one of its type
     that is left, and zeros or True where none is.
     """
@@ -84,12 +83,12 @@ def passing_through(module: ir.Module) -> ir.Module:
     return copy
 
 
-def main() -> int:
+def main():
     out, words = Path(sys.argv[1]), sys.argv[2:]
     found: list[str] = []
     real = compiler.compile_or_get_cached
 
-    def compile_or_pass(backend: Any, computation: ir.Module, *rest: Any, **more: Any) -> Any:
+    def compile_or_pass(backend, computation, *rest, **more):
         text = str(computation)
         if len(text) >= LARGE:
             found.append(digest(text))

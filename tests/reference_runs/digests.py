@@ -78,12 +78,12 @@ SETTINGS: dict[str, Sequence[str]] = {
 }
 
 
-def _train(settings: Sequence[str]) -> list[str]:
+def _train(settings):
     given = [word for each in (*COMMON, *settings) for word in ("--set", each)]
     return ["train", "quickstart", "--test", *given]
 
 
-def commands() -> dict[str, list[str]]:
+def commands():
     """Name -> words of the command line, without its run folder."""
     runs = {name: words for name, words in RUNS.items() if words[0] == "train"}
     trained = runs | {name: _train(settings) for name, settings in SETTINGS.items()}
@@ -94,7 +94,7 @@ def commands() -> dict[str, list[str]]:
 FIRST = ("entry", "manage")
 
 
-def capture_all(tree: Path, names: Sequence[str], folder: Path, jobs: int) -> dict[str, list[str]]:
+def capture_all(tree, names, folder, jobs):
     """Name -> digests of its large programs, sorted, for the
     package of the checkout at `tree`. Raises SystemExit where a command fails before its end.
     """
@@ -109,7 +109,7 @@ def capture_all(tree: Path, names: Sequence[str], folder: Path, jobs: int) -> di
         "XLA_FLAGS": " ".join(FLAGS),
     }
 
-    def run(command: list[str]) -> str:
+    def run(command):
         done = subprocess.run(
             [sys.executable, *command],
             cwd=folder,
@@ -124,7 +124,7 @@ def capture_all(tree: Path, names: Sequence[str], folder: Path, jobs: int) -> di
             raise SystemExit(f"{words}\nended with {done.returncode}:\n{done.stderr[-3000:]}")
         return done.stdout
 
-    def capture(name: str) -> list[str]:
+    def capture(name):
         out = folder / f"{name}.json"
         words = [word.replace("{folder}", str(folder)) for word in every[name]]
         if words[0] == "train":
@@ -144,7 +144,7 @@ def capture_all(tree: Path, names: Sequence[str], folder: Path, jobs: int) -> di
     return {name: found[name] for name in names}
 
 
-def compare(found: dict[str, list[str]], expected: dict[str, list[str]]) -> int:
+def compare(found, expected):
     """Print what differs; how many configurations do."""
     bad = 0
     for name, its in found.items():

@@ -6,7 +6,6 @@ transfer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -38,15 +37,15 @@ TINY = (
 STATED = ("data.stamp=open",)
 
 
-def _settings(*settings: str) -> list[str]:
+def _settings(*settings):
     return [word for setting in settings for word in ("--set", setting)]
 
 
-def _train(*settings: str, flags: Iterable[str] = ()) -> list[str]:
+def _train(*settings, flags=()):
     return ["train", "quickstart", *flags, *_settings(*TINY, *settings)]
 
 
-def _advised(*settings: str) -> list[str]:
+def _advised(*settings):
     return [
         "train",
         "advised",
@@ -56,7 +55,7 @@ def _advised(*settings: str) -> list[str]:
     ]
 
 
-def _file(name: str, *settings: str, flags: Iterable[str] = ()) -> list[str]:
+def _file(name, *settings, flags=()):
     given = ["--market", "ES", "--data", f"{{folder}}/{name}", *flags]
     return _train("data.source=file", *STATED, *settings, flags=given)
 
@@ -136,18 +135,18 @@ RUNS: dict[str, list[str]] = {
 AFTER = {"transfer": "entry", "adapter": "manage"}  # run -> its source run
 
 
-def ordered(names: Iterable[str]) -> list[str]:
+def ordered(names):
     """The runs and their source runs, in the order of `RUNS`."""
     wanted = set(names)
     wanted |= {AFTER[name] for name in wanted & AFTER.keys()}
     return [name for name in RUNS if name in wanted]
 
 
-def _points(ticks: int) -> str:
+def _points(ticks):
     return f"{ticks / 4:.2f}"
 
 
-def write_files(folder: Path) -> None:
+def write_files(folder):
     """Five days of the bundled E-mini minutes: as they are, with an ask side, and with four seconds
     in each minute.
     """

@@ -6,8 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -18,30 +16,30 @@ from tests.reference_runs.capture import digest, passing_through
 from tests.reference_runs.digests import CAPTURE, commands, compare
 
 
-def program(name: str, helper: str, constant: float) -> Callable[[jax.Array], dict[str, jax.Array]]:
+def program(name, helper, constant):
     """A jitted function of this name that calls another one."""
 
-    def inner(x: jax.Array) -> jax.Array:
+    def inner(x):
         return jnp.sort(x) * constant
 
-    def outer(x: jax.Array) -> dict[str, jax.Array]:
+    def outer(x):
         return {f"of {name}": jax.jit(inner)(x) + 1.0}
 
     inner.__name__, outer.__name__ = helper, name
     return jax.jit(outer)
 
 
-def digest_of(name: str, helper: str, constant: float) -> str:
+def digest_of(name, helper, constant):
     return digest(program(name, helper, constant).lower(jnp.zeros(4)).as_text())
 
 
-def test_a_rename_keeps_the_digest_and_another_constant_does_not() -> None:
+def test_a_rename_keeps_the_digest_and_another_constant_does_not():
     found = digest_of("update", "loss", 0.5)
     assert digest_of("learn", "objective", 0.5) == found
     assert digest_of("update", "loss", 0.25) != found
 
 
-def test_a_chunk_that_passes_through_returns_its_state() -> None:
+def test_a_chunk_that_passes_through_returns_its_state():
     lowered = jax.jit(lambda x, n: (n + 1, x * 2, x > 0), donate_argnums=0).lower(jnp.zeros(3), 1)
     module = lowered.compiler_ir("stablehlo")
     assert isinstance(module, ir.Module)
@@ -51,12 +49,12 @@ def test_a_chunk_that_passes_through_returns_its_state() -> None:
     assert "multiply" not in text
 
 
-def test_what_differs_is_counted(capsys) -> None:
+def test_what_differs_is_counted(capsys):
     assert compare({"a": ["1"], "b": ["2", "3"], "c": []}, {"a": ["1"], "b": ["2"], "c": []}) == 2
     assert capsys.readouterr().out.splitlines()[-1].startswith("1 of 3 ")
 
 
-def test_every_task_learner_and_network_is_among_the_configurations() -> None:
+def test_every_task_learner_and_network_is_among_the_configurations():
     from jaxtrade.config import RunConfig
 
     words = {word for command in commands().values() for word in command}
@@ -72,7 +70,7 @@ def test_every_task_learner_and_network_is_among_the_configurations() -> None:
 
 
 @pytest.mark.slow
-def test_a_command_leaves_the_digests_of_its_programs(tmp_path: Path) -> None:
+def test_a_command_leaves_the_digests_of_its_programs(tmp_path):
     out = tmp_path / "found.json"
     command = [sys.executable, str(CAPTURE), str(out), "config", "show", "quickstart"]
     subprocess.run(command, env=os.environ, capture_output=True, check=True)

@@ -8,7 +8,6 @@ import csv
 import datetime
 import json
 from pathlib import Path
-from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -46,14 +45,12 @@ ESTIMATE = {"value": 12.5, "low": -40.25, "high": 61.0}
 SHARE = {"value": 0.62, "low": 0.31, "high": 0.87}
 
 
-def sessions_of(count: int) -> np.ndarray:
+def sessions_of(count):
     """datetime64[D][count]: business days from 2013-10-01 on."""
     return np.busday_offset("2013-10-01", np.arange(count), roll="forward").astype("datetime64[D]")
 
 
-def made_records(
-    sessions: int, each: int, trades: int, seed: int = 0
-) -> tuple[EvaluationRecords, dict[str, Any]]:
+def made_records(sessions, each, trades, seed=0):
     """Records of `sessions` sessions of `each` bars with `trades` trades in each, and the columns
     of the trades. The bars and the baselines are the same for each seed; the sides of the trades
     are not."""
@@ -130,9 +127,7 @@ def made_records(
     return EvaluationRecords(AGENTS, "greedy", dates, daily, daily, {}, bars), columns
 
 
-def _pass(
-    decision: np.ndarray, columns: dict[str, Any], entry: np.ndarray, held: np.ndarray, length: int
-) -> PassRecords:
+def _pass(decision, columns, entry, held, length):
     booked = np.zeros(int(decision[-1]) + 3, np.int64)
     np.add.at(booked, entry + held, columns["net"])
     equity = np.cumsum(booked)[decision + 1]
@@ -164,7 +159,7 @@ def _pass(
     )
 
 
-def _account(strategy: PassRecords) -> PassRecords:
+def _account(strategy):
     """The same equity in two accounts: the first one ends in the middle."""
     length = len(strategy.equity)
     half = length // 2
@@ -183,12 +178,12 @@ def _account(strategy: PassRecords) -> PassRecords:
     )
 
 
-def trade_lines(records: EvaluationRecords, columns: dict[str, Any]) -> list[tuple[Any, ...]]:
+def trade_lines(records, columns):
     """The lines of `trades.csv`."""
     bars, zone = records.bars, ZoneInfo(ZONE)
     assert bars is not None
 
-    def at(row: int, after: int = 0) -> str:
+    def at(row, after=0):
         return datetime.datetime.fromtimestamp(int(bars.time[row - 500]) + after, zone).isoformat()
 
     return [
@@ -214,7 +209,7 @@ def trade_lines(records: EvaluationRecords, columns: dict[str, Any]) -> list[tup
     ]
 
 
-def settings_of(symbol: str, records: EvaluationRecords) -> dict[str, Any]:
+def settings_of(symbol, records):
     return {
         "market": symbol,
         "sessions": len(records.dates),
@@ -250,12 +245,10 @@ def settings_of(symbol: str, records: EvaluationRecords) -> dict[str, Any]:
     }
 
 
-def document_of(
-    symbol: str, records: EvaluationRecords, trades: int, labels: tuple[str, ...] = ()
-) -> dict[str, Any]:
+def document_of(symbol, records, trades, labels=()):
     """`evaluation.json`."""
 
-    def strategy(i: int) -> dict[str, Any]:
+    def strategy(i):
         net = float(records.daily_net[i].sum())
         own = i == 0
         return {
@@ -323,7 +316,7 @@ NULLS = {
 }
 
 
-def optional_sections() -> dict[str, Any]:
+def optional_sections():
     """Sections that other commands compute, with figures of all kinds."""
     grid = {
         "rows": {"1x": dict.fromkeys(AGENTS, -12.5), "2x": dict.fromkeys(AGENTS, 7.25)},
@@ -384,7 +377,7 @@ def optional_sections() -> dict[str, Any]:
     }
 
 
-def metrics_rows(updates: int) -> list[dict[str, Any]]:
+def metrics_rows(updates):
     return [
         {
             "update": i,
@@ -401,16 +394,16 @@ def metrics_rows(updates: int) -> list[dict[str, Any]]:
 
 
 def made_run(
-    path: Path,
+    path,
     *,
-    sessions: int = 3,
-    each: int = 60,
-    trades: int = 4,
-    symbol: str = "NQ",
-    optional: bool = False,
-    labels: tuple[str, ...] = (),
-    seeds: int = 1,
-) -> Path:
+    sessions=3,
+    each=60,
+    trades=4,
+    symbol="NQ",
+    optional=False,
+    labels=(),
+    seeds=1,
+):
     """Write the folder of a run with an evaluation on its test sessions, by each of its seeds."""
     config = load_config("quickstart", [f"train.num_seeds={seeds}"])
     manifest = json.loads((OLD / "manifest.json").read_text(encoding="utf-8"))
@@ -450,15 +443,15 @@ def made_run(
 
 
 def _evaluation(
-    folder: Path,
-    seed: int,
-    sessions: int,
-    each: int,
-    trades: int,
-    symbol: str,
-    optional: bool,
-    labels: tuple[str, ...],
-) -> None:
+    folder,
+    seed,
+    sessions,
+    each,
+    trades,
+    symbol,
+    optional,
+    labels,
+):
     """The files of one policy's evaluation."""
     records, columns = made_records(sessions, each, trades, seed)
     document = document_of(symbol, records, len(columns["side"]), labels)
@@ -491,7 +484,7 @@ def _evaluation(
         csv.writer(file).writerows([TRADE_COLUMNS, *trade_lines(records, columns)])
 
 
-def logged(run: Path, times: int = 1, others: int = 0) -> Path:
+def logged(run, times=1, others=0):
     """Enter the evaluation of a made run in the trial log beside it, `times` times, and then that
     of `others` other policies, each with profits of its own. Returns the run."""
     records = evaluated_records(run)

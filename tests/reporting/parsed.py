@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
-from typing import Any
 
 VOID = {"meta", "input", "br", "col"}
 
@@ -20,7 +19,7 @@ class Table:
     head: list[str] = field(default_factory=list)
     rows: list[list[str]] = field(default_factory=list)
 
-    def about(self, words: str) -> list[str]:
+    def about(self, words):
         """The other cells of the row whose first has the words."""
         [found] = [row[1:] for row in self.rows if words in row[0]]
         return found
@@ -37,7 +36,7 @@ class Parsed:
     text: str = ""
 
     @property
-    def live(self) -> dict[str, Any]:
+    def live(self):
         """The data of the scripts."""
         return next(
             json.loads(content)
@@ -45,18 +44,18 @@ class Parsed:
             if attributes.get("id") == "live"
         )
 
-    def table(self, caption: str) -> Table:
+    def table(self, caption):
         """The one whose caption begins so."""
         [found] = [table for table in self.tables if table.caption.startswith(caption)]
         return found
 
 
 class _Reader(HTMLParser):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__(convert_charrefs=True)
         self.found, self.open, self.section = Parsed(), [], ""
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         attributes = dict(attrs)
         if tag == "section":
             self.section = attributes["id"] or ""
@@ -76,12 +75,12 @@ class _Reader(HTMLParser):
                 else self.found.tables[-1].head
             ).append("")
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag):
         assert self.open.pop() == tag, f"</{tag}> closes another element"
         if tag == "section":
             self.section = ""
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, data):
         if self.open and self.open[-1] in ("script", "style"):
             name, attributes, content = self.found.inline[-1]
             self.found.inline[-1] = name, attributes, content + data
@@ -95,7 +94,7 @@ class _Reader(HTMLParser):
             cells[-1] += data
 
 
-def parsed(html: str) -> Parsed:
+def parsed(html):
     """The content of a page. Fails if elements are not properly nested."""
     reader = _Reader()
     reader.feed(html)

@@ -7,8 +7,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +25,7 @@ LIMIT_MS = 20_000  # until it is ready: it takes about half a second on an idle 
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def page(tmp_path_factory):
     webdriver.skip_or_fail()
     run = made_run(
         tmp_path_factory.mktemp("runs") / "made",
@@ -44,7 +42,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory, page: Path) -> Iterator[webdriver.Browser]:
+def shown(tmp_path_factory, page):
     folder = tmp_path_factory.mktemp("profile")
     with webdriver.browser(folder) as made:
         yield made
@@ -52,13 +50,13 @@ def shown(tmp_path_factory: pytest.TempPathFactory, page: Path) -> Iterator[webd
 
 
 @pytest.fixture
-def opened(shown: webdriver.Browser, page: Path) -> webdriver.Browser:
+def opened(shown, page):
     """The page, loaded afresh."""
     shown.open(page)
     return shown
 
 
-def listed(browser: webdriver.Browser) -> list[list[str]]:
+def listed(browser):
     """The cells of the rows of the table of trades that are listed."""
     return browser.run(
         "return [...document.querySelectorAll('#trades tbody tr:not([hidden])')]"
@@ -66,7 +64,7 @@ def listed(browser: webdriver.Browser) -> list[list[str]]:
     )
 
 
-def current(browser: webdriver.Browser) -> str:
+def current(browser):
     """The number of the trade that is explained."""
     [found] = browser.run(
         "return [...document.querySelectorAll('[aria-current=true]')]"
@@ -75,7 +73,7 @@ def current(browser: webdriver.Browser) -> str:
     return found
 
 
-def choose(browser: webdriver.Browser, name: str, value: str) -> None:
+def choose(browser, name, value):
     browser.run(
         "const [name, value] = arguments; const box = document.querySelector(`select[name=${name}]`);"
         "box.value = value; box.dispatchEvent(new Event('change', {bubbles: true}));",
@@ -84,9 +82,7 @@ def choose(browser: webdriver.Browser, name: str, value: str) -> None:
     )
 
 
-def test_it_asks_for_nothing_and_reports_no_error(
-    opened: webdriver.Browser, page: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_asks_for_nothing_and_reports_no_error(opened, page, capsys):
     """One request, the file itself; an empty console; ready within a generous limit, which is
     printed.
     """
@@ -103,13 +99,13 @@ def test_it_asks_for_nothing_and_reports_no_error(
     assert page.stat().st_size <= 3_000_000
 
 
-def test_a_symbol_that_is_a_script_is_text(opened: webdriver.Browser) -> None:
+def test_a_symbol_that_is_a_script_is_text(opened):
     assert opened.run("return document.title") == f"{SYMBOL}, held-out test sessions"
     assert SYMBOL in opened.run("return document.querySelector('h1').textContent")
     assert opened.run("return document.querySelectorAll('main script').length") == 0
 
 
-def test_a_script_that_does_not_belong_to_the_page_is_refused(opened: webdriver.Browser) -> None:
+def test_a_script_that_does_not_belong_to_the_page_is_refused(opened):
     """The policy holds: an element that is added later does not run, and says so on the console."""
     opened.run(
         "const more = document.createElement('script'); more.textContent = 'window.owned = 1';"
@@ -119,7 +115,7 @@ def test_a_script_that_does_not_belong_to_the_page_is_refused(opened: webdriver.
     assert "Content Security Policy" in opened.log("browser")[0]["message"]
 
 
-def test_the_bars_are_unpacked_as_they_were_packed(opened: webdriver.Browser, page: Path) -> None:
+def test_the_bars_are_unpacked_as_they_were_packed(opened, page):
     """JavaScript reads the columns that Python wrote."""
     live = parsed(page.read_text(encoding="utf-8")).live
     expected = unpacked(live["bars"])
@@ -139,7 +135,7 @@ def test_the_bars_are_unpacked_as_they_were_packed(opened: webdriver.Browser, pa
         assert found[name] == values.tolist(), name
 
 
-def test_keys_go_through_the_trades_and_zoom(opened: webdriver.Browser) -> None:
+def test_keys_go_through_the_trades_and_zoom(opened):
     assert current(opened) == "1"
     opened.keys("jjj")
     assert current(opened) == "4"
@@ -160,7 +156,7 @@ def test_keys_go_through_the_trades_and_zoom(opened: webdriver.Browser) -> None:
     )
 
 
-def test_every_control_is_reached_by_the_keyboard(opened: webdriver.Browser) -> None:
+def test_every_control_is_reached_by_the_keyboard(opened):
     """Tab alone leads from the first link over each control to the charts; each shows where the
     focus is.
     """
@@ -192,7 +188,7 @@ def test_every_control_is_reached_by_the_keyboard(opened: webdriver.Browser) -> 
     assert opened.run("return getComputedStyle(document.activeElement).outlineStyle") == "solid"
 
 
-def test_filters_choose_the_trades(opened: webdriver.Browser) -> None:
+def test_filters_choose_the_trades(opened):
     every = listed(opened)
     assert len(every) == SESSIONS * TRADES
     choose(opened, "side", "short")
@@ -210,7 +206,7 @@ def test_filters_choose_the_trades(opened: webdriver.Browser) -> None:
     assert said.endswith(f"of {len(rows)} listed") if rows else said == "No trade is listed"
 
 
-def test_the_theme_changes_and_stays_readable(opened: webdriver.Browser) -> None:
+def test_the_theme_changes_and_stays_readable(opened):
     ground = "return getComputedStyle(document.body).backgroundColor"
     before = opened.run(ground)
     opened.run("document.getElementById('theme').click()")
@@ -219,9 +215,7 @@ def test_the_theme_changes_and_stays_readable(opened: webdriver.Browser) -> None
     assert opened.run(ground) == before
 
 
-def test_paper_has_every_table_in_full(
-    opened: webdriver.Browser, page: Path, tmp_path: Path
-) -> None:
+def test_paper_has_every_table_in_full(opened, page, tmp_path):
     """Each caption, and each cell of each table, is in the printed text; filtered trades too, and
     the dark theme's.
     """
@@ -252,12 +246,12 @@ def test_paper_has_every_table_in_full(
     assert numbers <= lines, "every trade has a line"
 
 
-def _bare(text: str) -> str:
+def _bare(text):
     """Without white space, which a layout changes."""
     return re.sub(r"\s+", "", text)
 
 
-def test_without_scripts_the_static_parts_remain(shown: webdriver.Browser, page: Path) -> None:
+def test_without_scripts_the_static_parts_remain(shown, page):
     """Tables and charts are visible; what needs a script is not."""
     shown.devtools("Emulation.setScriptExecutionDisabled", value=True)
     try:
@@ -279,11 +273,11 @@ def test_without_scripts_the_static_parts_remain(shown: webdriver.Browser, page:
         shown.devtools("Emulation.setScriptExecutionDisabled", value=False)
 
 
-def _element(browser: webdriver.Browser, selector: str) -> str:
+def _element(browser, selector):
     return browser.ask("element", {"using": "css selector", "value": selector})[webdriver.ELEMENT]
 
 
-def test_a_narrow_screen_does_not_scroll_sideways(shown: webdriver.Browser, page: Path) -> None:
+def test_a_narrow_screen_does_not_scroll_sideways(shown, page):
     shown.devtools(
         "Emulation.setDeviceMetricsOverride",
         width=390,
@@ -298,14 +292,14 @@ def test_a_narrow_screen_does_not_scroll_sideways(shown: webdriver.Browser, page
         shown.devtools("Emulation.clearDeviceMetricsOverride")
 
 
-def picture(browser: webdriver.Browser, selector: str) -> str:
+def picture(browser, selector):
     """The pixels of a canvas."""
     return browser.run(
         "return document.querySelector(arguments[0]).toDataURL()", f"{selector} canvas"
     )
 
 
-def test_zooming_one_chart_of_a_pair_zooms_the_other(opened: webdriver.Browser) -> None:
+def test_zooming_one_chart_of_a_pair_zooms_the_other(opened):
     """A drag over the equity changes both pictures; so do closer, wider and the arrows that of the
     prices.
     """

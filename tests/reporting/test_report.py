@@ -9,7 +9,6 @@ import io
 import itertools
 import json
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,7 +28,7 @@ from tests.evaluation.test_report import result_of
 from tests.evaluation.tiny import tiny_market, walk
 from tests.messages import missing
 from tests.reporting.made import AGENTS, OLD, logged, made_run
-from tests.reporting.parsed import Table, parsed
+from tests.reporting.parsed import parsed
 
 SECTIONS = [
     "honesty",
@@ -48,7 +47,7 @@ EVIL = "<script>alert(1)</script>"
 MARKET = tiny_market(walk([40] * 6, scale=6.0), [40] * 6)
 
 
-def report_of(run: Path, **choice) -> make.ReportFiles:
+def report_of(run, **choice):
     return make.make(collect.collect(collect.choose(run, **choice)))
 
 
@@ -199,7 +198,7 @@ def test_it_is_made_again_byte_for_byte(run, bare, tmp_path):
 PANEL = "What stands behind"
 
 
-def panel(report: make.ReportFiles) -> Table:
+def panel(report):
     """A row has a question, a figure, and what it says."""
     return parsed(report.html).table(PANEL)
 

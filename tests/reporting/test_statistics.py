@@ -8,8 +8,6 @@ import itertools
 import re
 import shlex
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +25,7 @@ DAYS, SEEDS, OTHERS = 40, 5, 11
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory) -> Path:
+def kept(tmp_path_factory):
     run = made_run(
         tmp_path_factory.mktemp("runs") / "made", sessions=DAYS, each=30, trades=2, seeds=SEEDS
     )
@@ -35,19 +33,19 @@ def kept(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def alone(tmp_path) -> Path:
+def alone(tmp_path):
     """A run of one policy over some days, without a log."""
     return made_run(tmp_path / "runs" / "made", sessions=8, each=30, trades=2)
 
 
-def data_of(run: Path, **choice) -> Any:
+def data_of(run, **choice):
     return collect.collect(collect.choose(run, **choice)).data
 
 
 # --- the figures -----------------------------------------------------------------------------------------------------
 
 
-def net_of(run: Path) -> np.ndarray:
+def net_of(run):
     """float64[S, A, D], from the files."""
     return np.stack([each.daily_net for each in evaluated_records(run).values()])
 
@@ -175,7 +173,7 @@ def test_openings_are_counted_when_the_report_is_made_and_it_is_none(alone):
     )
 
 
-def change(log: Path) -> None:
+def change(log):
     lines = log.read_bytes().splitlines(keepends=True)
     log.write_bytes(lines[0].replace(b'"agent":"greedy"', b'"agent":"other"') + b"".join(lines[1:]))
 
@@ -236,7 +234,7 @@ def test_a_report_with_a_log_is_made_again_byte_for_byte(kept, tmp_path):
 # --- the commands that it prints -------------------------------------------------------------------------------------
 
 
-def parses(line: str) -> None:
+def parses(line):
     program, *words = shlex.split(line)
     assert program == "jaxtrade"
     build_parser().parse_args(words)

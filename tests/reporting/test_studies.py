@@ -5,7 +5,6 @@ seed and of all.
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -20,25 +19,25 @@ from tests.reporting.made import NULLS, made_run
 SECTIONS = ("challenge", "costs", "intrabar", "latency", "breakdown", "attribution")
 
 
-def of_policy(folder: Path, sha: str) -> None:
+def of_policy(folder, sha):
     """Let the records of an evaluation name their policy."""
     records = read_records(folder / RECORDS)
     records.meta["policy_sha256"] = sha
     write_records(folder / RECORDS, records)
 
 
-def change(file: Path, **values: object) -> None:
+def change(file, **values):
     file.write_text(json.dumps(json.loads(file.read_text()) | values))
 
 
-def nulls(folder: Path, kind: str, policies: dict[str, str], p: float = 0.25) -> None:
+def nulls(folder, kind, policies, p=0.25):
     results = {name: each | {"kind": kind, "p": p} for name, each in NULLS["results"].items()}
     (folder / f"nulls_{kind}.json").write_text(
         json.dumps(NULLS | {"results": results, "policy_sha256": policies})
     )
 
 
-def data_of(run: Path, **which):
+def data_of(run, **which):
     return collect.collect(collect.choose(run, **which)).data
 
 

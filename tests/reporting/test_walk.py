@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +28,7 @@ EVIL = "<script>alert(1)</script>"
 PANEL = "What stands behind"
 
 
-def made_days(folds: int = 3, each: int = 8, seeds: int = 5) -> WalkDays:
+def made_days(folds=3, each=8, seeds=5):
     """Days of three agents' worth of noise about a small gain."""
     rng, count = np.random.default_rng(2), folds * each
     net = rng.normal(20, 100, (seeds, count))
@@ -46,7 +45,7 @@ def made_days(folds: int = 3, each: int = 8, seeds: int = 5) -> WalkDays:
     )
 
 
-def spread(values: np.ndarray) -> dict[str, Any]:
+def spread(values):
     return {
         "mean": float(values.mean()),
         "lowest": float(values.min()),
@@ -55,11 +54,11 @@ def spread(values: np.ndarray) -> dict[str, Any]:
     }
 
 
-def made_document(days: WalkDays, mode: str = "rolling") -> dict[str, Any]:
+def made_document(days, mode="rolling"):
     """What a walk-forward of these days writes, as far as the page reads it."""
     dates, names = days.date.astype("datetime64[D]").astype(str), days.baselines.tolist()
 
-    def fold(number: int) -> dict[str, Any]:
+    def fold(number):
         own = days.fold == number
         block = {"first": dates[own][0], "last": dates[own][-1], "sessions": int(own.sum())}
         return {
@@ -112,7 +111,7 @@ def made_document(days: WalkDays, mode: str = "rolling") -> dict[str, Any]:
     }
 
 
-def made_walk(path: Path, days: WalkDays, document: dict[str, Any]) -> Path:
+def made_walk(path, days, document):
     config = load_config("quickstart", ["walk.on=true"])
     rundir.create_run(path, config, rundir.provenance(config, "d" * 64))
     write_walk_days(days, path / DAILY)
@@ -120,22 +119,22 @@ def made_walk(path: Path, days: WalkDays, document: dict[str, Any]) -> Path:
     return path
 
 
-def dollars(cell: str) -> float:
+def dollars(cell):
     return float(cell.replace(MINUS, "-").replace("$", "").replace(",", ""))
 
 
 @pytest.fixture(scope="module")
-def walk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def walk(tmp_path_factory):
     days = made_days()
     return made_walk(tmp_path_factory.mktemp("runs") / "walk", days, made_document(days))
 
 
 @pytest.fixture(scope="module")
-def html(walk: Path) -> str:
+def html(walk):
     return page(collect(walk))
 
 
-def test_honesty_is_first_and_every_picture_has_a_table(html: str) -> None:
+def test_honesty_is_first_and_every_picture_has_a_table(html):
     found = parsed(html)
     sections = [attributes["id"] for name, attributes, _ in found.elements if name == "section"]
     assert sections == ["honesty", "folds", "sample", "baselines", "equity", "provenance"]
@@ -146,7 +145,7 @@ def test_honesty_is_first_and_every_picture_has_a_table(html: str) -> None:
     assert len(ids) == len(set(ids))
 
 
-def test_the_page_loads_nothing_and_its_policy_names_what_it_holds(html: str) -> None:
+def test_the_page_loads_nothing_and_its_policy_names_what_it_holds(html):
     found = parsed(html)
     [policy] = [
         attributes["content"] for _, attributes, _ in found.elements if "http-equiv" in attributes
@@ -161,7 +160,7 @@ def test_the_page_loads_nothing_and_its_policy_names_what_it_holds(html: str) ->
         assert attributes.get("href", "#").startswith("#")
 
 
-def test_the_panel_has_the_statistics_of_the_days(walk: Path, html: str) -> None:
+def test_the_panel_has_the_statistics_of_the_days(walk, html):
     panel = parsed(html).table(PANEL)
     evidence = evidence_of(made_days())
     assert panel.about("held out")[0] == "24"
@@ -181,7 +180,7 @@ def test_the_panel_has_the_statistics_of_the_days(walk: Path, html: str) -> None
     assert "a labelThe bars are synthetic." in parsed(html).text.replace("\n", "")
 
 
-def test_folds_days_and_baselines_are_those_of_the_files(walk: Path, html: str) -> None:
+def test_folds_days_and_baselines_are_those_of_the_files(walk, html):
     found, days, document = (
         parsed(html),
         made_days(),
@@ -211,9 +210,7 @@ def test_folds_days_and_baselines_are_those_of_the_files(walk: Path, html: str) 
     ]
 
 
-def test_the_command_writes_page_and_figures(
-    walk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_writes_page_and_figures(walk, tmp_path, capsys):
     assert main(["report", str(walk), "--out", str(tmp_path / "out")]) == 0
     assert "report.html" in capsys.readouterr().out
     data = json.loads((tmp_path / "out" / "report.json").read_text())
@@ -230,7 +227,7 @@ def test_the_command_writes_page_and_figures(
         assert fragment in capsys.readouterr().err
 
 
-def test_null_markets_and_paths_are_shown_where_there_are_any(tmp_path: Path) -> None:
+def test_null_markets_and_paths_are_shown_where_there_are_any(tmp_path):
     days = made_days()
     paths = [{"path": 0, "folds": [0, 1], "days": 24, "net_per_day": spread(days.net.mean(axis=1))}]
     walk = made_walk(tmp_path / "walk", days, made_document(days, "cpcv") | {"paths": paths})
@@ -252,7 +249,7 @@ def test_null_markets_and_paths_are_shown_where_there_are_any(tmp_path: Path) ->
     assert "a trader could have earned" in found.text
 
 
-def test_a_walk_forward_of_an_earlier_version_says_what_it_lacks(tmp_path: Path) -> None:
+def test_a_walk_forward_of_an_earlier_version_says_what_it_lacks(tmp_path):
     """It neither counted openings nor had labels."""
     days = made_days(seeds=1, folds=2, each=2)
     document = made_document(days)
@@ -266,7 +263,7 @@ def test_a_walk_forward_of_an_earlier_version_says_what_it_lacks(tmp_path: Path)
     assert not [question for question, *_ in panel.rows if "picked" in question]
 
 
-def test_what_has_not_ended_or_does_not_fit_is_refused(walk: Path, tmp_path: Path) -> None:
+def test_what_has_not_ended_or_does_not_fit_is_refused(walk, tmp_path):
     path = Path(shutil.copytree(walk, tmp_path / "walk"))
     write_walk_days(made_days(seeds=4), path / DAILY)
     with pytest.raises(

@@ -36,12 +36,12 @@ class ProbeParams(struct.PyTreeNode):
 
 
 def probe_params(
-    kind: int = 0,
-    length: int = 1,
-    truncates: bool = False,
-    shows_time: bool = True,
-    scale: float = 1.0,
-) -> ProbeParams:
+    kind=0,
+    length=1,
+    truncates=False,
+    shows_time=True,
+    scale=1.0,
+):
     return ProbeParams(
         jnp.int32(kind),
         jnp.int32(length),
@@ -65,7 +65,7 @@ class Probe:
     num_actions: int = 4
     observation_size: int = 2
 
-    def reset(self, key: Array, params: ProbeParams) -> tuple[ProbeRef, ProbeRef]:
+    def reset(self, key, params):
         ref = ProbeRef(
             jnp.where(jax.random.bernoulli(key), 1.0, -1.0),
             jnp.int32(0),
@@ -73,9 +73,7 @@ class Probe:
         )
         return ref, ref
 
-    def step(
-        self, key: Array, state: ProbeRef, action: Array, params: ProbeParams
-    ) -> tuple[ProbeRef, ProbeRef, Outcome]:
+    def step(self, key, state, action, params):
         following = state.replace(time=state.time + 1)
         done = following.time >= params.length
         fresh, _ = self.reset(key, params)
@@ -91,11 +89,11 @@ class Probe:
         )
         return state_next, state_next, outcome
 
-    def observe(self, ref: ProbeRef, params: ProbeParams) -> Array:
+    def observe(self, ref, params):
         del params
         return jnp.stack([ref.cue, ref.shown * ref.time / 10])
 
-    def action_mask(self, ref: ProbeRef) -> Array:
+    def action_mask(self, ref):
         legal = jnp.ones(self.num_actions, bool)
         if self.masked:
             legal = legal.at[0].set(ref.cue <= 0).at[-1].set(False)
@@ -107,10 +105,10 @@ class Recall(Probe):
     it.
     """
 
-    def observe(self, ref: ProbeRef, params: ProbeParams) -> Array:
+    def observe(self, ref, params):
         del params
         return jnp.stack([jnp.where(ref.time == 0, ref.cue, 0.0), ref.shown * ref.time / 10])
 
-    def action_mask(self, ref: ProbeRef) -> Array:
+    def action_mask(self, ref):
         """Action 0 is illegal at even times, action 3 always."""
         return jnp.ones(self.num_actions, bool).at[0].set(ref.time % 2 == 1).at[-1].set(False)

@@ -4,8 +4,6 @@ alone, in any order.
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -36,7 +34,7 @@ ORDER = np.random.default_rng(0).permutation(N)
 ROLLOUT = {"num_envs": 8, "num_steps": 8, "num_shards": 2}
 
 
-def learner(name: str) -> Any:
+def learner(name):
     if name == "ppo":
         return make_ppo(
             Learning(**ROLLOUT, num_minibatches=2, num_epochs=2, hidden=(8,)).run, ENV, UPDATES
@@ -57,7 +55,7 @@ def learner(name: str) -> Any:
     return (make_pqn if name == "pqn" else make_dqn)(config, ENV, UPDATES)
 
 
-def updated(algorithm: Any) -> Any:
+def updated(algorithm):
     """A compiled function (state, parameters) -> the states after one and after two updates, and
     the last metrics.
     """
@@ -70,7 +68,7 @@ def updated(algorithm: Any) -> Any:
     return jax.jit(run)
 
 
-def begun(algorithm: Any, keys: Any, params: Any, rates: Any) -> Any:
+def begun(algorithm, keys, params, rates):
     return set_hparams(jax.jit(algorithm.init)(keys, params), {"learning_rate": rates})
 
 

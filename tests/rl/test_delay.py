@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtrade.config import RunConfig, TrainConfig, make_config
+from jaxtrade.config import TrainConfig, make_config
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import LEARNERS
 from jaxtrade.rl.actor import Delayed, acting
@@ -42,9 +42,7 @@ KEY = jax.random.key(0)
 KNOWN: dict[Any, Any] = {}
 
 
-def config_of(
-    delay: int = DELAY, network: dict[str, Any] | None = None, **sections: Any
-) -> RunConfig:
+def config_of(delay=DELAY, network=None, **sections):
     ppo = {"num_minibatches": 2, "num_epochs": 2, "learning_rate": 1e-2}
     return make_config(
         {
@@ -57,7 +55,7 @@ def config_of(
     )
 
 
-def dqn_config(delay: int) -> RunConfig:
+def dqn_config(delay):
     return make_config(
         {
             "algorithm": "dqn",
@@ -83,7 +81,7 @@ ALGORITHMS = {
 
 
 @pytest.fixture(autouse=True)
-def compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def compiled_once(monkeypatch):
     monkeypatch.setattr(chunk, "compile_chunk", compile_once(KNOWN))
 
 
@@ -99,10 +97,10 @@ class Followed(NamedTuple):
 
 
 @functools.cache
-def follow_run(name: str, folder: Path) -> Followed:
+def follow_run(name, folder):
     algorithm, states = ALGORITHMS[name], [jax.jit(ALGORITHMS[name].init)(KEY, PARAMS)]
 
-    def follow(state: Any, update: int) -> Change:
+    def follow(state, update):
         states.append(copied(state))
         return Change()
 
@@ -114,7 +112,7 @@ def follow_run(name: str, folder: Path) -> Followed:
     return Followed(name, result, states, folder)
 
 
-def program_of(name: str) -> Any:
+def program_of(name):
     """The compiled update of a learner with a delay: (state, params) -> (state, metrics [1, ...],
     None).
     """
@@ -122,22 +120,22 @@ def program_of(name: str) -> Any:
 
 
 @pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("delay")
 
 
 @pytest.fixture
-def ppo(folder: Path) -> Followed:
+def ppo(folder):
     return follow_run("ppo", folder / "ppo")
 
 
 @pytest.fixture
-def dqn(folder: Path) -> Followed:
+def dqn(folder):
     return follow_run("dqn", folder / "dqn")
 
 
 @pytest.fixture(params=["ppo", pytest.param("dqn", marks=pytest.mark.slow)])
-def followed(request: pytest.FixtureRequest, folder: Path) -> Followed:
+def followed(request, folder):
     return follow_run(request.param, folder / request.param)
 
 
@@ -146,7 +144,7 @@ def followed(request: pytest.FixtureRequest, folder: Path) -> Followed:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("delay", [1, 2, 3])
-def test_the_policy_of_version_u_minus_d_acts(delay: int) -> None:
+def test_the_policy_of_version_u_minus_d_acts(delay):
     """Policy u has the parameter 10 u and the statistic 100 u."""
     delayed: Any = Delayed(
         jnp.full(delay, -7.0), jnp.full(delay, -7.0), jnp.zeros(delay, jnp.int32)
@@ -165,7 +163,7 @@ def test_the_policy_of_version_u_minus_d_acts(delay: int) -> None:
         assert float(acts.policy.epsilon) == update  # type: ignore  # schedules are those of today
 
 
-def test_without_a_delay_the_policy_itself_acts() -> None:
+def test_without_a_delay_the_policy_itself_acts():
     policy = Policy(jnp.float32(1))
     acts = acting(None, policy, jnp.int32(3))
     assert acts.policy is policy
@@ -177,7 +175,7 @@ def test_without_a_delay_the_policy_itself_acts() -> None:
 
 
 @pytest.mark.slow
-def test_the_recorded_lag_is_the_update_up_to_the_delay(followed: Followed) -> None:
+def test_the_recorded_lag_is_the_update_up_to_the_delay(followed):
     rows = followed.result.history
     assert [(row["lag_min"], row["lag_max"]) for row in rows] == [
         (min(u, DELAY),) * 2 for u in range(UPDATES)
@@ -185,7 +183,7 @@ def test_the_recorded_lag_is_the_update_up_to_the_delay(followed: Followed) -> N
     assert followed.result.state.actor.version.tolist() == [4, 5]
 
 
-def test_the_lag_is_read_from_the_versions(ppo: Followed) -> None:
+def test_the_lag_is_read_from_the_versions(ppo):
     """A policy that claims another version is reported with the lag of this version."""
     state = copied(ppo.states[3])
     false = state.replace(actor=state.actor.replace(version=jnp.array([-4, -4], jnp.int32)))
@@ -193,7 +191,7 @@ def test_the_lag_is_read_from_the_versions(ppo: Followed) -> None:
 
 
 @pytest.mark.slow
-def test_the_environments_see_the_actions_of_the_older_policy(followed: Followed) -> None:
+def test_the_environments_see_the_actions_of_the_older_policy(followed):
     """The rollout of update 4 is that of a learner without a delay that has the parameters and
     statistics of update 2, bit for bit."""
     make, config = (make_ppo, config_of(0)) if followed.name == "ppo" else (make_dqn, dqn_config(0))
@@ -208,13 +206,13 @@ def test_the_environments_see_the_actions_of_the_older_policy(followed: Followed
     assert int(metrics["lag_max"]) == 0
 
 
-def test_acting_and_learning_agree(followed: Followed) -> None:
+def test_acting_and_learning_agree(followed):
     error = {"ppo": "ratio_error", "dqn": "q_error"}[followed.name]
     assert max(row[error] for row in followed.result.history) <= 1e-5
     assert followed.result.health[error][0]
 
 
-def test_it_resumes_to_the_same_bits(followed: Followed, tmp_path: Path) -> None:
+def test_it_resumes_to_the_same_bits(followed, tmp_path):
     algorithm = ALGORITHMS[followed.name]
     like = jax.eval_shape(algorithm.init, KEY, PARAMS)
     half = checkpoint.restore(followed.folder / "update-00000003", like).state
@@ -223,7 +221,7 @@ def test_it_resumes_to_the_same_bits(followed: Followed, tmp_path: Path) -> None
     assert [row["lag_max"] for row in again.history] == [DELAY] * 3
 
 
-def test_a_run_that_begins_from_another_policy_acts_with_that_policy(ppo: Followed) -> None:
+def test_a_run_that_begins_from_another_policy_acts_with_that_policy(ppo):
     """Its beginning replaces the parameters of the first state alone. All slots then hold them."""
     begun = copied(ppo.states[0].replace(params=ppo.result.state.params))
     after = program_of("ppo")(begun, PARAMS)[0]
@@ -238,7 +236,7 @@ def test_a_run_that_begins_from_another_policy_acts_with_that_policy(ppo: Follow
 
 
 @pytest.mark.slow
-def test_v_trace_on_fresh_steps_learns_as_gae_does(ppo: Followed) -> None:
+def test_v_trace_on_fresh_steps_learns_as_gae_does(ppo):
     """In update 0 the policy that learns acts: the same step as without a delay, up to rounding."""
     result, states = ppo.result, ppo.states
     fresh, metrics = jax.jit(make_ppo(config_of(0), ENV, UPDATES).update)(
@@ -255,7 +253,7 @@ def test_v_trace_on_fresh_steps_learns_as_gae_does(ppo: Followed) -> None:
 
 
 @pytest.mark.slow
-def test_a_policy_with_a_memory_reads_the_rollout_with_its_own_memory() -> None:
+def test_a_policy_with_a_memory_reads_the_rollout_with_its_own_memory():
     """Before the first step its probabilities are those of the loss, and on fresh steps it learns
     as without a delay.
     """
@@ -275,7 +273,7 @@ def test_a_policy_with_a_memory_reads_the_rollout_with_its_own_memory() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["ppo", "dqn"])
-def test_two_agents_side_by_side_are_two_alone(name: str) -> None:
+def test_two_agents_side_by_side_are_two_alone(name):
     two = train(ALGORITHMS[name], PARAMS, config=TRAIN, key=Stack.of(2).keys(7), num_seeds=2)
     alone = train(ALGORITHMS[name], PARAMS, config=TRAIN, key=jax.random.key(8))
     assert two.history[-1]["lag_max/each"] == [2, 2]
@@ -292,7 +290,7 @@ def test_two_agents_side_by_side_are_two_alone(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_replay_keeps_the_version_that_acted(dqn: Followed) -> None:
+def test_the_replay_keeps_the_version_that_acted(dqn):
     """A ring of five rollouts of 12 rows: update 5 has written over the rows of update 0."""
     result = dqn.result
     assert np.asarray(result.state.own.replay.version[::12]).tolist() == [3, 0, 0, 1, 2]
@@ -325,12 +323,12 @@ def test_the_replay_keeps_the_version_that_acted(dqn: Followed) -> None:
         ({"actor": {"delay": -1}}, "actor.delay"),
     ],
 )
-def test_what_has_no_sound_meaning_is_refused(values: dict[str, Any], message: str) -> None:
+def test_what_has_no_sound_meaning_is_refused(values, message):
     with pytest.raises(ConfigError, match=message):
         make_config(values)
 
 
-def test_a_learner_of_the_users_own_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_learner_of_the_users_own_is_refused(monkeypatch):
     monkeypatch.setitem(LEARNERS._added, "own_learner", object())
     with pytest.raises(ConfigError, match="only ppo and dqn"):
         make_config({"algorithm": "own_learner", "actor": {"delay": 2}})

@@ -39,7 +39,7 @@ PARAMS = probe_params(length=5)
 N = 8
 
 
-def config_of(algorithm: str = "ppo", **evolving: Any) -> RunConfig:
+def config_of(algorithm="ppo", **evolving):
     rate = f"{algorithm}.learning_rate"
     return make_config(
         {
@@ -67,18 +67,18 @@ def config_of(algorithm: str = "ppo", **evolving: Any) -> RunConfig:
 
 
 @jax.jit
-def decided(scores: Any, finite: Any, floats: Any, key: Any) -> evolve.Decision:
+def decided(scores, finite, floats, key):
     return decide(scores, finite, floats, key, RULES)
 
 
-def floats_of(seed: int = 0) -> dict[str, np.ndarray]:
+def floats_of(seed=0):
     random = np.random.default_rng(seed)
     return {
         name: random.uniform(*bounds, N).astype(np.float32) for name, bounds in RULES.ranges.items()
     }
 
 
-def source_of(scores: list[float], finite: list[bool] | None = None, update: int = 1) -> list[int]:
+def source_of(scores, finite=None, update=1):
     alive = np.ones(N, bool) if finite is None else np.array(finite)
     return decided(
         np.asarray(scores, np.float32), alive, floats_of(), event_key(0, update)
@@ -89,7 +89,7 @@ def source_of(scores: list[float], finite: list[bool] | None = None, update: int
 
 
 @pytest.mark.slow
-def test_the_worst_two_of_eight_go_on_from_the_best_two() -> None:
+def test_the_worst_two_of_eight_go_on_from_the_best_two():
     """Agents 2 and 7 are the worst, 4 and 1 the best. Over many events each of the best is
     taken.
     """
@@ -100,14 +100,14 @@ def test_the_worst_two_of_eight_go_on_from_the_best_two() -> None:
     assert {source[2] for source in found} == {source[7] for source in found} == {4, 1}
 
 
-def test_ties_are_decided_by_the_index() -> None:
+def test_ties_are_decided_by_the_index():
     """All scores are equal: agents 0 and 1 count as the best, 6 and 7 as the worst."""
     source = source_of([1.0] * N)
     assert source[:6] == [0, 1, 2, 3, 4, 5]
     assert set(source[6:]) <= {0, 1}
 
 
-def test_an_agent_that_is_not_finite_is_always_replaced() -> None:
+def test_an_agent_that_is_not_finite_is_always_replaced():
     """Agent 4 has the best score and NaN among its parameters, 0, 1 and 2 have no score."""
     finite = [i != 4 for i in range(N)]
     source = source_of([np.nan, np.inf, -np.inf, 4, 9, 5, 6, 2], finite)
@@ -120,7 +120,7 @@ def test_an_agent_that_is_not_finite_is_always_replaced() -> None:
     ]  # the other four are the finite ones: all are kept
 
 
-def test_a_single_finite_agent_is_copied_by_all_and_without_one_nobody_is_replaced() -> None:
+def test_a_single_finite_agent_is_copied_by_all_and_without_one_nobody_is_replaced():
     assert source_of([np.nan] * 7 + [-3.0]) == [7] * N
     assert source_of([np.nan] * N) == list(range(N))
 
@@ -130,7 +130,7 @@ def test_a_single_finite_agent_is_copied_by_all_and_without_one_nobody_is_replac
     update=st.integers(0, 1000),
 )
 @settings(max_examples=80, deadline=None)
-def test_who_is_kept_and_who_is_copied(scores: list[float], update: int) -> None:
+def test_who_is_kept_and_who_is_copied(scores, update):
     """Against a reference in Python: the order by (-score, index), the share at its ends, settings
     in their ranges.
     """
@@ -148,7 +148,7 @@ def test_who_is_kept_and_who_is_copied(scores: list[float], update: int) -> None
             assert after == own if i not in gone else np.float32(low) <= after <= np.float32(high)
 
 
-def test_settings_are_perturbed_or_drawn_anew() -> None:
+def test_settings_are_perturbed_or_drawn_anew():
     """Of many replaced agents about a quarter draws anew; half of the others multiplies, half
     divides.
     """
@@ -174,13 +174,13 @@ def test_settings_are_perturbed_or_drawn_anew() -> None:
 # --- what is copied ---------------------------------------------------------------------------------------------------
 
 
-def filled(config: RunConfig) -> Any:
+def filled(config):
     """A first state of N agents, of which every array but keys and settings is filled with other
     numbers, as if they had trained."""
     agents, random = Stack.of(N).wrap(make_algorithm(config, ENV, 4)), np.random.default_rng(0)
     state = jax.jit(agents.init)(Stack.of(N).keys(5), PARAMS)
 
-    def other(x: Any) -> Any:
+    def other(x):
         if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
             return x
         drawn = (
@@ -192,7 +192,7 @@ def filled(config: RunConfig) -> Any:
 
 
 @pytest.fixture(scope="module", params=["ppo", "dqn"])
-def event(request: pytest.FixtureRequest) -> Any:
+def event(request):
     """(state before, state after, lineage) of an event."""
     config = config_of(request.param)
     state = filled(config)
@@ -202,7 +202,7 @@ def event(request: pytest.FixtureRequest) -> Any:
 
 
 @pytest.mark.slow
-def test_what_was_learnt_is_copied_and_the_rest_stays(event: Any) -> None:
+def test_what_was_learnt_is_copied_and_the_rest_stays(event):
     before, after, lineage = event
     source = lineage.decision.source.tolist()
     stack = Stack.of(N)
@@ -221,7 +221,7 @@ def test_what_was_learnt_is_copied_and_the_rest_stays(event: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_schedule_keeps_its_shape(event: Any) -> None:
+def test_a_schedule_keeps_its_shape(event):
     before, after, lineage = event
     np.testing.assert_allclose(
         after.hparams.learning_rate_end, after.hparams.learning_rate * np.float32(0.1), rtol=1e-6
@@ -233,7 +233,7 @@ def test_a_schedule_keeps_its_shape(event: Any) -> None:
     np.testing.assert_array_equal(after.hparams.gamma, before.hparams.gamma)
 
 
-def test_agents_begin_with_settings_of_their_own(event: Any) -> None:
+def test_agents_begin_with_settings_of_their_own(event):
     """Even in the logarithm, from the agent's seed: the same agent alone draws the same."""
     before, _, _ = event
     rates = np.asarray(before.hparams.learning_rate)
@@ -241,14 +241,14 @@ def test_agents_begin_with_settings_of_their_own(event: Any) -> None:
     assert ((rates >= np.float32(1e-4)) & (rates <= np.float32(1e-2))).all()
 
 
-def test_the_drawn_settings_fill_their_range() -> None:
+def test_the_drawn_settings_fill_their_range():
     chances = np.linspace(0, 1 - 2**-24, 1001, dtype=np.float32)
     found = np.asarray(evolve.log_uniform(jnp.asarray(chances), (1e-4, 1e-2)))
     np.testing.assert_allclose(found[[0, 500, 1000]], [1e-4, 1e-3, 1e-2], rtol=1e-4)
 
 
 @pytest.mark.slow
-def test_a_memory_begins_anew_and_older_policies_are_copied() -> None:
+def test_a_memory_begins_anew_and_older_policies_are_copied():
     values = config_of().model_dump(mode="json")
     values["network"] |= {"kind": "gru", "rnn_width": 4}
     values["actor"] |= {"delay": 1}
@@ -270,7 +270,7 @@ def test_a_memory_begins_anew_and_older_policies_are_copied() -> None:
 # --- the file ---------------------------------------------------------------------------------------------------------
 
 
-def rows_of(config: RunConfig, events: int = 3) -> list[dict[str, Any]]:
+def rows_of(config, events=3):
     random, rules = np.random.default_rng(0), evolve.rules_of(config)
     before: dict[str, Any] = {"learning_rate": random.uniform(1e-4, 1e-2, N).astype(np.float32)}
     rows = []
@@ -288,7 +288,7 @@ def rows_of(config: RunConfig, events: int = 3) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_the_file_gives_the_same_decisions_and_the_winner() -> None:
+def test_the_file_gives_the_same_decisions_and_the_winner():
     config = config_of()
     assert replay(rows_of(config), config) == 2
     with pytest.raises(DataError, match="no row 'final'"):
@@ -297,7 +297,7 @@ def test_the_file_gives_the_same_decisions_and_the_winner() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["source", "after", "scores"])
-def test_a_file_that_was_changed_is_found_out(fault: str) -> None:
+def test_a_file_that_was_changed_is_found_out(fault):
     config = config_of()
     rows = rows_of(config)
     if fault == "after":
@@ -311,7 +311,7 @@ def test_a_file_that_was_changed_is_found_out(fault: str) -> None:
         replay(rows, config)
 
 
-def test_the_winner_is_the_first_of_the_best() -> None:
+def test_the_winner_is_the_first_of_the_best():
     assert winner_of([1.0, 3.0, 3.0, float("nan")]) == 1
     assert winner_of([None, float("nan")]) is None
 
@@ -322,11 +322,11 @@ def test_the_winner_is_the_first_of_the_best() -> None:
 @pytest.mark.parametrize(
     ("algorithm", "floats"), [("ppo", PPOFloats), ("dqn", DQNFloats), ("pqn", PQNFloats)]
 )
-def test_the_floats_that_may_evolve_are_those_of_the_state(algorithm: str, floats: Any) -> None:
+def test_the_floats_that_may_evolve_are_those_of_the_state(algorithm, floats):
     assert set(tunable(getattr(RunConfig(), algorithm))) == set(floats.__dataclass_fields__)
 
 
-def test_both_ends_of_a_schedule_may_evolve_on_their_own() -> None:
+def test_both_ends_of_a_schedule_may_evolve_on_their_own():
     keys = {"ppo.learning_rate": [1e-4, 1e-2], "ppo.ent_coef": [1e-3, 0.1]}
     assert followers(config_of(keys=keys)) == {
         "learning_rate_end": ("learning_rate", pytest.approx(0.1)),
@@ -371,6 +371,6 @@ def test_both_ends_of_a_schedule_may_evolve_on_their_own() -> None:
         ),
     ],
 )
-def test_what_cannot_evolve_is_refused(values: dict[str, Any], message: str) -> None:
+def test_what_cannot_evolve_is_refused(values, message):
     with pytest.raises(ConfigError, match=message):
         make_config(values)

@@ -21,7 +21,7 @@ from jaxtrade.rl.flat import layout_of, map_parts
 from jaxtrade.rl.form import CPU, DEVICE, form_of
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.schedules import optimiser
-from jaxtrade.runs.setup import Setup, prepare
+from jaxtrade.runs.setup import prepare
 
 SMALL = (
     "rollout.num_envs=16",
@@ -42,7 +42,7 @@ KINDS = {
 
 
 @functools.cache
-def setup(kind: str) -> Setup:
+def setup(kind):
     return prepare(load_config("quickstart", (*SMALL, *KINDS[kind])))
 
 

@@ -4,9 +4,6 @@ are no metrics.
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import pytest
@@ -30,17 +27,15 @@ class Counting(struct.PyTreeNode):
     hparams: None = None
 
 
-def make(cured: bool) -> Algorithm:
+def make(cured):
     """A learner without an environment. In each update two episodes end; their reward tells the
     update and whether the run has gone back, their length the place of the row."""
 
-    def init(key: jax.Array, params: Any) -> Counting:
+    def init(key, params):
         del params
         return Counting(key, jnp.int32(0), jnp.int32(8), jnp.int32(0))
 
-    def update(
-        state: Counting, params: Any, inputs: Any = None
-    ) -> tuple[Counting, dict[str, jax.Array]]:
+    def update(state, params, inputs=None):
         del params, inputs
         number = state.update + 1
         rows = (
@@ -59,7 +54,7 @@ def make(cured: bool) -> Algorithm:
 CONFIG = TrainConfig(total_timesteps=80, chunk_updates=2, checkpoint_every=1)
 
 
-def test_a_rollback_leaves_the_rows_of_the_run_that_went_on(tmp_path: Path) -> None:
+def test_a_rollback_leaves_the_rows_of_the_run_that_went_on(tmp_path):
     """Chunks of two updates, a fault in update 5: updates 5 to 8 are of the second try, and no row
     is there twice.
     """
@@ -83,7 +78,7 @@ def test_a_rollback_leaves_the_rows_of_the_run_that_went_on(tmp_path: Path) -> N
     assert all(ROWS not in row for row in trained.history)
 
 
-def test_a_run_that_diverges_writes_its_last_chunk_once(tmp_path: Path) -> None:
+def test_a_run_that_diverges_writes_its_last_chunk_once(tmp_path):
     sink = MonitorSink(tmp_path / "monitor.csv", "none", ("ES",))
     with pytest.raises(DivergedError):
         train(
@@ -100,7 +95,7 @@ def test_a_run_that_diverges_writes_its_last_chunk_once(tmp_path: Path) -> None:
     ]
 
 
-def test_two_agents_are_told_apart(tmp_path: Path) -> None:
+def test_two_agents_are_told_apart(tmp_path):
     sink = MonitorSink(tmp_path / "monitor.csv", "none", ("ES",))
     train(
         make(cured=False),
@@ -116,6 +111,6 @@ def test_two_agents_are_told_apart(tmp_path: Path) -> None:
     assert frame["agent"].tolist() == [0, 0, 1, 1] * 8
 
 
-def test_without_a_sink_that_takes_them_nothing_happens() -> None:
+def test_without_a_sink_that_takes_them_nothing_happens():
     trained = train(make(cured=True), None, config=CONFIG, key=jax.random.key(0), max_rollbacks=1)
     assert [row["update"] for row in trained.history] == list(range(1, 9))

@@ -20,18 +20,18 @@ NEW = jnp.array([False, False, False, True, True])
 LOGITS = st.lists(st.floats(-20, 20, width=32), min_size=3, max_size=3)
 
 
-def opening(probability: float, fraction: float) -> Opening:
+def opening(probability, fraction):
     return Opening(NEW, jnp.float32(probability), jnp.float32(fraction))
 
 
 @jax.jit
-def probabilities(opening: object, logits: jax.Array, mask: jax.Array) -> jax.Array:
+def probabilities(opening, logits, mask):
     return distributions.probs(*opened(opening, logits, mask))
 
 
 @settings(deadline=None)
 @given(LOGITS, st.lists(st.booleans(), min_size=4, max_size=4))
-def test_begins_with_the_stated_probability(old: list[float], legal: list[bool]) -> None:
+def test_begins_with_the_stated_probability(old, legal):
     logits = jnp.array([*old, 0.0, 0.0], jnp.float32)
     mask = jnp.array([True, *legal])
     found = probabilities(opening(0.01, 0.0), logits, mask)
@@ -44,7 +44,7 @@ def test_begins_with_the_stated_probability(old: list[float], legal: list[bool])
     np.testing.assert_allclose(found[:3] * (1 + 0.01 * count), before, rtol=1e-4, atol=1e-7)
 
 
-def test_closed_is_the_old_distribution_bit_for_bit() -> None:
+def test_closed_is_the_old_distribution_bit_for_bit():
     logits = jnp.array([0.3, -1.2, 0.7, 5.0, -3.0])
     shut = closed(opening(0.01, 0.5))
     got, mask = opened(shut, logits, jnp.ones(5, bool))
@@ -56,7 +56,7 @@ def test_closed_is_the_old_distribution_bit_for_bit() -> None:
     assert np.isfinite(np.asarray(got)).all()
 
 
-def test_open_is_the_plain_network() -> None:
+def test_open_is_the_plain_network():
     logits, mask = (
         jnp.array([0.3, -1.2, 0.7, 5.0, -3.0]),
         jnp.array([True, True, False, True, False]),
@@ -67,7 +67,7 @@ def test_open_is_the_plain_network() -> None:
     assert opened(None, logits, mask) == (logits, mask)
 
 
-def test_rises_over_the_stated_part_of_the_run() -> None:
+def test_rises_over_the_stated_part_of_the_run():
     plan = OpeningPlan(NEW, jnp.float32(0.01), jnp.float32(0.1))
     logits, mask = jnp.zeros(5), jnp.ones(5, bool)
     found = [
@@ -85,25 +85,25 @@ def test_rises_over_the_stated_part_of_the_run() -> None:
 
 
 @pytest.mark.parametrize("z", [-5.0, 0.0, 10.0])
-def test_however_sure_the_source_is_it_begins_the_same_and_ends_as_the_network(z: float) -> None:
+def test_however_sure_the_source_is_it_begins_the_same_and_ends_as_the_network(z):
     plan = OpeningPlan(NEW, jnp.float32(0.01), jnp.float32(1.0))
     logits, mask = jnp.array([z, -60.0, -60.0, 0.0, 0.0]), jnp.ones(5, bool)
 
-    def new_at(fraction: float) -> float:
+    def new_at(fraction):
         return float(probabilities(opening_at(plan, jnp.float32(fraction)), logits, mask)[3])
 
     assert new_at(0.0) == pytest.approx(0.01 / 1.02, rel=1e-4)
     assert new_at(1.0) == pytest.approx(1.0 / (2.0 + math.exp(z)), rel=1e-4)
 
 
-def test_the_gradient_is_that_of_the_opened_policy() -> None:
+def test_the_gradient_is_that_of_the_opened_policy():
     """Against finite differences: the offset depends on the old logits, and the log-probability
     with it.
     """
     mask, action = jnp.ones(5, bool), jnp.int32(3)
 
     @jax.jit
-    def log_prob(logits: jax.Array) -> jax.Array:
+    def log_prob(logits):
         return distributions.log_prob(*opened(opening(0.01, 0.3), logits, mask), action)
 
     at = jnp.array([0.5, -0.3, 0.2, 0.1, -0.4])
@@ -116,8 +116,8 @@ def test_the_gradient_is_that_of_the_opened_policy() -> None:
     np.testing.assert_allclose(found, np.array(expected), atol=2e-4)
 
 
-def test_closed_sends_no_bad_gradient() -> None:
-    def total(logits: jax.Array) -> jax.Array:
+def test_closed_sends_no_bad_gradient():
+    def total(logits):
         return distributions.entropy(*opened(closed(opening(0.01, 0.0)), logits, jnp.ones(5, bool)))
 
     assert np.isfinite(np.asarray(jax.grad(total)(jnp.array([0.5, -0.3, 0.2, 0.1, -0.4])))).all()

@@ -251,7 +251,7 @@ def test_one_diverged_agent_is_named():
 # --- hooks that change agents
 
 
-def copied(state, best: int, worst: int):
+def copied(state, best, worst):
     """The state with the parameters of one agent in the place of another's."""
     return state.replace(params=jax.tree.map(lambda x: x.at[worst].set(x[best]), state.params))
 

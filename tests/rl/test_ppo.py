@@ -89,7 +89,7 @@ def trained(learner):
     return learner.run(learner.start())
 
 
-def assert_same(a, b) -> None:
+def assert_same(a, b):
     for (path, x), y in zip(
         jax.tree_util.tree_flatten_with_path(a)[0], jax.tree.leaves(b), strict=True
     ):

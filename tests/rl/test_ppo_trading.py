@@ -15,7 +15,7 @@ from jaxtrade.config import load_config
 from jaxtrade.env.summary import summarise
 from jaxtrade.rl import collecting
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.runs.setup import Setup, prepare
+from jaxtrade.runs.setup import prepare
 from jaxtrade.storage import checkpoint
 
 UPDATES = 4
@@ -31,7 +31,7 @@ SMALL = (
 
 
 @functools.cache
-def setup() -> Setup:
+def setup():
     """Environment, parameters and configuration; bars are read when the first test asks."""
     return prepare(load_config("quickstart", SMALL))
 

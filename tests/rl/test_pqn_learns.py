@@ -17,7 +17,7 @@ from tests.optimum.learner import WANTED
 EPISODES, LONGEST = 200, 500
 
 
-def greedy_returns(name: str) -> jax.Array:
+def greedy_returns(name):
     """float32[3, 200]: undiscounted returns of greedy episodes of three seeds, trained with the
     bench's settings.
     """

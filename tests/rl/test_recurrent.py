@@ -35,7 +35,7 @@ ENV = Recall(
 SEEDS = jax.random.split(jax.random.key(0), 3)
 
 
-def config(network: str, **keywords) -> Learning:
+def config(network, **keywords):
     return Learning(
         **{
             "kind": network,
@@ -54,7 +54,7 @@ def config(network: str, **keywords) -> Learning:
 
 
 @functools.cache
-def learner(network: str):
+def learner(network):
     """(algorithm, train): three seeds at once, -> (states, metrics [3, UPDATES])."""
     algorithm = make_ppo(config(network).run, ENV, UPDATES)
 

@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jaxtrade.rl import prioritised
-from jaxtrade.rl.replay import Ring, add, draw_uniform, empty_replay, ring_of, sample, starts
+from jaxtrade.rl.replay import add, draw_uniform, empty_replay, ring_of, sample, starts
 from jaxtrade.rl.returns import n_step
 from jaxtrade.types import Transition
 from tests.extras import needed
@@ -90,7 +90,7 @@ def rollout_of(rng, update):
     return seen, rows
 
 
-def ring(n_steps) -> Ring:
+def ring(n_steps):
     return ring_of(refs_of(np.zeros(ENVS)), ACTIONS, LENGTH, ENVS, STEPS, GROUPS, n_steps)
 
 

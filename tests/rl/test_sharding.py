@@ -5,7 +5,6 @@ divide.
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +24,7 @@ from tests.rl.probes import Probe, probe_params
 ENV = Probe((lambda ref, action: ref.cue * action,))
 
 
-def config(**sections: Any) -> Any:
+def config(**sections):
     return make_config(
         {
             "algorithm": "dqn",
@@ -54,11 +53,11 @@ def config(**sections: Any) -> Any:
         (4, 64, 1, (4, 1)),
     ],
 )
-def test_agents_come_first(devices: int, agents: int, groups: int, found: tuple[int, int]) -> None:
+def test_agents_come_first(devices, agents, groups, found):
     assert divided(devices, agents, groups) == found
 
 
-def test_groups_that_do_not_divide_are_refused_with_what_fits() -> None:
+def test_groups_that_do_not_divide_are_refused_with_what_fits():
     with pytest.raises(
         jt.ConfigError,
         match=r"devices=6: .*8 groups.*4 or 8",
@@ -73,7 +72,7 @@ def test_groups_that_do_not_divide_are_refused_with_what_fits() -> None:
         mesh_of(Layout(1, 64))
 
 
-def test_no_process_is_left_without_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_process_is_left_without_work(monkeypatch):
     monkeypatch.setattr(
         jax, "devices", lambda: [SimpleNamespace(platform="cpu", id=i) for i in range(16)]
     )
@@ -82,7 +81,7 @@ def test_no_process_is_left_without_work(monkeypatch: pytest.MonkeyPatch) -> Non
         mesh_of(Layout(1, 8))
 
 
-def test_a_part_has_its_share_of_every_count() -> None:
+def test_a_part_has_its_share_of_every_count():
     whole = config()
     part = part_of(whole, 4)
     assert (part.rollout.num_envs, part.rollout.num_shards) == (4, 2)
@@ -95,7 +94,7 @@ def test_a_part_has_its_share_of_every_count() -> None:
 
 
 @pytest.mark.slow
-def test_what_divides_and_that_a_checkpoint_has_one_form() -> None:
+def test_what_divides_and_that_a_checkpoint_has_one_form():
     whole, params = make_algorithm(config(), ENV, 4), probe_params()
     state = jax.jit(whole.init)(jax.random.key(0), params)
     kinds = kinds_of(state)
@@ -142,7 +141,7 @@ def test_what_divides_and_that_a_checkpoint_has_one_form() -> None:
         )
 
 
-def test_several_accelerators_have_their_memory_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_accelerators_have_their_memory_together(monkeypatch):
     device = SimpleNamespace(
         platform="gpu", device_kind="H200", memory_stats=lambda: {"bytes_limit": 100}
     )

@@ -5,7 +5,6 @@ them.
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,12 +18,12 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.stages import make_stages
 from jaxtrade.env.state import StepInfo
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.training.loop import TrainResult, train
+from jaxtrade.training.loop import train
 from jaxtrade.training.population import Stack
-from jaxtrade.types import Summary, Transition
+from jaxtrade.types import Summary
 from tests import compiling
 from tests.env.worlds import leaves_differ, make_params, walk_market
-from tests.rl.probes import Probe, ProbeParams, probe_params
+from tests.rl.probes import Probe, probe_params
 
 UPDATES = 3  # at fractions 0, 1/2 and 1 of the run
 CONFIG = Learning(num_envs=16, num_steps=32, num_minibatches=2, num_epochs=1, hidden=(8,))
@@ -36,7 +35,7 @@ ENV = TradingEnv(EnvConfig(window=2))
 PROBE = Probe((lambda ref, action: 1.0,))
 
 
-def collect(seen: Transition) -> dict[str, Any]:
+def collect(seen):
     """The figures of trading, and what its fills paid."""
     info: StepInfo = seen.info
     event = info.event
@@ -46,20 +45,20 @@ def collect(seen: Transition) -> dict[str, Any]:
     return summary.collect(seen) | {"paid": event.commission, "sides": sides}
 
 
-def start(params: Any) -> dict[str, Any]:
+def start(params):
     return summary.start(params) | {"paid": jnp.int32(0), "sides": jnp.int32(0)}
 
 
-def figures(sums: dict[str, Any], steps: int) -> dict[str, jax.Array]:
+def figures(sums, steps):
     return summary.figures(sums, steps) | {"paid": sums["paid"], "sides": sums["sides"]}
 
 
 @pytest.mark.slow
-def test_an_update_sees_the_parameters_of_its_time() -> None:
+def test_an_update_sees_the_parameters_of_its_time():
     """Episodes of one step pay the staged scale: 0, a half, 1, all by one program."""
     traces = []
 
-    def stage(params: ProbeParams, fraction: jax.Array) -> tuple[ProbeParams, dict[str, jax.Array]]:
+    def stage(params, fraction):
         traces.append(1)
         return params.replace(scale=params.scale * fraction), {"staged": fraction}
 
@@ -77,7 +76,7 @@ def test_an_update_sees_the_parameters_of_its_time() -> None:
 
 
 @pytest.mark.slow
-def test_a_stage_may_not_reuse_the_name_of_a_metric() -> None:
+def test_a_stage_may_not_reuse_the_name_of_a_metric():
     for name in ("entropy", "share"):
         clash = make_ppo(
             CONFIG.run,
@@ -102,7 +101,7 @@ ALGORITHM = make_ppo(
 
 
 @functools.cache
-def trained() -> TrainResult:
+def trained():
     steps = UPDATES * CONFIG.num_envs * CONFIG.num_steps
     return train(
         ALGORITHM,
@@ -113,7 +112,7 @@ def trained() -> TrainResult:
 
 
 @pytest.mark.slow
-def test_a_rollout_pays_the_share_of_its_update() -> None:
+def test_a_rollout_pays_the_share_of_its_update():
     """2,080 mills a side, from a quarter of it: 520; halfway 5/8: 1,300; in the last update the
     whole.
     """
@@ -124,7 +123,7 @@ def test_a_rollout_pays_the_share_of_its_update() -> None:
 
 
 @pytest.mark.slow
-def test_forced_starts_fade_and_their_share_is_measured() -> None:
+def test_forced_starts_fade_and_their_share_is_measured():
     rows = trained().history
     assert [row["forced_start"] for row in rows] == [1.0, 0.5, 0.0]
     first, middle, last = (row["forced_share"] for row in rows)
@@ -136,14 +135,14 @@ def test_forced_starts_fade_and_their_share_is_measured() -> None:
 
 
 @pytest.mark.slow
-def test_stages_compile_nothing_and_choose_nothing_illegal() -> None:
+def test_stages_compile_nothing_and_choose_nothing_illegal():
     health = trained().health
     assert health["recompiles"] == (True, 0)
     assert health["illegal"] == (True, 0)
 
 
 @pytest.mark.slow
-def test_the_first_episodes_begin_as_the_run_does() -> None:
+def test_the_first_episodes_begin_as_the_run_does():
     state = jax.jit(ALGORITHM.init)(jax.random.key(0), PARAMS)
     stats = state.env_state.stats
     assert (stats.sides > 0).mean() > 0.8
@@ -154,7 +153,7 @@ def test_the_first_episodes_begin_as_the_run_does() -> None:
 
 
 @pytest.mark.slow
-def test_an_update_returns_the_state_it_takes() -> None:
+def test_an_update_returns_the_state_it_takes():
     state = jax.eval_shape(ALGORITHM.init, jax.random.key(0), PARAMS)
     after, metrics = jax.eval_shape(ALGORITHM.update, state, PARAMS, ())
     assert after == state
@@ -162,7 +161,7 @@ def test_an_update_returns_the_state_it_takes() -> None:
 
 
 @pytest.mark.slow
-def test_several_agents_share_the_market_and_have_a_stage_each() -> None:
+def test_several_agents_share_the_market_and_have_a_stage_each():
     many = Stack.of(2).wrap(ALGORITHM)
     states = jax.eval_shape(many.init, Stack.of(2).keys(0), PARAMS)
     after, metrics = jax.eval_shape(many.update, states, PARAMS, None)

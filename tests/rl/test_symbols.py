@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from jaxtrade.config import SamplerConfig
 from jaxtrade.rl.symbols import follow, shares
-from jaxtrade.runs.setup import Setup, prepare
+from jaxtrade.runs.setup import prepare
 from tests.env.sets import synthetic
 
 SMALL = {
@@ -22,7 +22,7 @@ SMALL = {
 }
 
 
-def test_the_average_by_hand() -> None:
+def test_the_average_by_hand():
     """Symbol 0: mean (1 + 3) / 2 = 2, moved a quarter from 4 to it: 3.5. Symbol 1: never seen,
     takes its mean 5. Symbol 2 has no step: it keeps 7."""
     found = follow(
@@ -31,12 +31,12 @@ def test_the_average_by_hand() -> None:
     np.testing.assert_array_equal(found, np.float32([3.5, 5.0, 7.0]))
 
 
-def test_an_error_that_is_not_finite_changes_nothing() -> None:
+def test_an_error_that_is_not_finite_changes_nothing():
     found = follow(jnp.float32([4, 2]), jnp.float32([jnp.nan, 4.0]), jnp.int8([0, 1]), 0.5)
     np.testing.assert_array_equal(found, np.float32([4.0, 3.0]))
 
 
-def test_shares_by_hand() -> None:
+def test_shares_by_hand():
     """Errors 1 and 3, and one unknown that counts as their mean 2: 1/6, 3/6, 2/6; 0.3 of it spread
     evenly.
     """
@@ -54,18 +54,18 @@ def test_shares_by_hand() -> None:
 @pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.floats(0, 1e6, width=32), min_size=2, max_size=20), st.floats(0, 1))
-def test_shares_sum_to_one_and_keep_the_even_part(errors: list[float], even: float) -> None:
+def test_shares_sum_to_one_and_keep_the_even_part(errors, even):
     found = np.asarray(shares(jnp.float32(errors), even), np.float64)
     assert abs(found.sum() - 1) < 1e-5
     assert (found >= even / len(errors) - 1e-6).all()
 
 
-def setup(**sampler: object) -> Setup:
+def setup(**sampler):
     return prepare(synthetic(("NQ", "USDJPY"), sampler=sampler, **SMALL))
 
 
 @pytest.mark.slow
-def test_ppo_keeps_an_error_by_symbol_and_draws_by_it() -> None:
+def test_ppo_keeps_an_error_by_symbol_and_draws_by_it():
     """After one update the state holds the mean |advantage| of each symbol that was traded, and the
     next update's rollout uses the shares of them, which are a metric."""
     made = setup(kind="prioritised", even_share=0.5, rate=1.0)
@@ -84,7 +84,7 @@ def test_ppo_keeps_an_error_by_symbol_and_draws_by_it() -> None:
 
 
 @pytest.mark.slow
-def test_a_sampler_without_weights_leaves_no_trace_in_the_state() -> None:
+def test_a_sampler_without_weights_leaves_no_trace_in_the_state():
     for kind in ("uniform", "balanced", "round_robin"):
         made = setup(kind=kind)
         shape = jax.eval_shape(made.algorithm.init, jax.random.key(0), made.params)
@@ -92,5 +92,5 @@ def test_a_sampler_without_weights_leaves_no_trace_in_the_state() -> None:
         assert made.env.sampler == kind
 
 
-def test_the_defaults_are_those_of_the_section() -> None:
+def test_the_defaults_are_those_of_the_section():
     assert SamplerConfig() == SamplerConfig(kind="uniform", rate=0.1, even_share=0.2)

@@ -65,7 +65,7 @@ class Recorder:
         pass
 
 
-def assert_same(a, b) -> None:
+def assert_same(a, b):
     for (path, x), y in zip(
         jax.tree_util.tree_flatten_with_path(a)[0], jax.tree.leaves(b), strict=True
     ):
@@ -316,7 +316,7 @@ def test_a_repeated_training_compiles_nothing():
     """
     compiled: list[str] = []
 
-    def listen(event: str, duration_secs: float, **kwargs: str | int) -> None:
+    def listen(event, duration_secs, **kwargs):
         compiled.extend([event] if event == "/jax/core/compile/backend_compile_duration" else [])
 
     jax.monitoring.register_event_duration_secs_listener(listen)

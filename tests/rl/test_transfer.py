@@ -15,7 +15,7 @@ from flax import struct
 from jaxtrade.config import NetworkConfig, TransferConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks import distributions
-from jaxtrade.networks.normalize import RunningStats, init_stats, merge, normalise
+from jaxtrade.networks.normalize import init_stats, merge, normalise
 from jaxtrade.rl import coverage as coverage_report
 from jaxtrade.rl import transfer
 from jaxtrade.rl.listening.fusion import GATE, GATE_SLOTS
@@ -38,11 +38,11 @@ SMALL, LARGE = (
 class Fresh:
     """As much of a `TrainState` as a transfer reads."""
 
-    def __init__(self, layout: Layout, seed: int = 0) -> None:
+    def __init__(self, layout, seed=0):
         network = make_network(layout.config, len(layout.actions))
         draw = np.random.default_rng(seed)
 
-        def build(key: jax.Array) -> Any:
+        def build(key):
             return network.init(key, network.first_carry(), jnp.zeros(len(layout.slots)))["params"]
 
         # No weight is 0, so that nothing can be lost unseen.
@@ -60,14 +60,12 @@ class Fresh:
 MERGE = jax.jit(merge)
 
 
-def source(layout: Layout, seed: int = 1) -> Fresh:
+def source(layout, seed=1):
     """Another one."""
     return Fresh(layout, seed)
 
 
-def carry_over(
-    mine: Layout, theirs: Layout, moments: bool = False, seed: int = 1
-) -> tuple[Fresh, transfer.Carried]:
+def carry_over(mine, theirs, moments=False, seed=1):
     before = source(mine, seed)
     opt_state: Any = jax.tree.map(lambda x: x + 1, before.opt_state) if moments else None
     transfer.check_layouts(mine, theirs)
@@ -76,12 +74,12 @@ def carry_over(
     )
 
 
-def judged(layout: Layout, params: Any, stats: Any, carry: Any, observation: jax.Array) -> Any:
+def judged(layout, params, stats, carry, observation):
     network = make_network(layout.config, len(layout.actions))
     return network.apply({"params": params}, carry, normalise(stats, observation))
 
 
-def with_config(layout: Layout, config: NetworkConfig) -> Layout:
+def with_config(layout, config):
     return layout._replace(config=config)
 
 
@@ -94,7 +92,7 @@ def with_config(layout: Layout, config: NetworkConfig) -> Layout:
         (GRU, 4),
     ],
 )
-def test_closed_policy_is_the_source(config: NetworkConfig, seed: int) -> None:
+def test_closed_policy_is_the_source(config, seed):
     """Over a thousand random observations, masks and memories."""
     mine, theirs = with_config(SMALL, config), with_config(LARGE, config)
     before, carried = carry_over(mine, theirs, seed=seed)
@@ -102,7 +100,7 @@ def test_closed_policy_is_the_source(config: NetworkConfig, seed: int) -> None:
 
     @jax.jit
     @jax.vmap
-    def both(key: jax.Array) -> Any:
+    def both(key):
         key_seen, key_memory, key_mask = jax.random.split(key, 3)
         wide = 5 * jax.random.normal(key_seen, (len(SLOTS),))
         narrow = wide[jnp.array([SLOTS.index(name) for name in OLD_SLOTS])]
@@ -129,7 +127,7 @@ def test_closed_policy_is_the_source(config: NetworkConfig, seed: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("config", [CONFIG, GRU], ids=["mlp", "gru"])
-def test_report_accounts_for_every_number(config: NetworkConfig) -> None:
+def test_report_accounts_for_every_number(config):
     mine, theirs = with_config(SMALL, config), with_config(LARGE, config)
     before, carried = carry_over(mine, theirs, moments=True)
     coverage = carried.coverage
@@ -156,7 +154,7 @@ def test_report_accounts_for_every_number(config: NetworkConfig) -> None:
         )
 
 
-def test_rows_and_columns_stand_by_name() -> None:
+def test_rows_and_columns_stand_by_name():
     before, carried = carry_over(SMALL, LARGE)
     old, new = (
         before.params["policy_torso"]["Dense_0"]["kernel"],
@@ -170,8 +168,8 @@ def test_rows_and_columns_stand_by_name() -> None:
 
 @pytest.mark.parametrize("figure", ["count", "mean", "variance"])
 def test_statistics_of_shared_slots_are_the_sources_and_new_slots_start_their_own(
-    figure: str,
-) -> None:
+    figure,
+):
     before, carried = carry_over(SMALL, LARGE)
     theirs, fresh = (
         np.asarray(getattr(stats, figure)[0])
@@ -185,7 +183,7 @@ def test_statistics_of_shared_slots_are_the_sources_and_new_slots_start_their_ow
     assert not np.isin(theirs, fresh).any(), "the two must differ for this test to tell them apart"
 
 
-def test_numbers_move_by_name_in_whatever_order_the_target_has_them() -> None:
+def test_numbers_move_by_name_in_whatever_order_the_target_has_them():
     source, fill = jnp.arange(6.0).reshape(3, 2), np.full((4, 2), 9.0, np.float32)
     moved = transfer.widen(
         source, fill, (("a", "b", "c"), ("p", "q")), (("c", "new", "a", "b"), ("q", "p"))
@@ -204,7 +202,7 @@ class State(struct.PyTreeNode):
 
 
 @pytest.mark.parametrize("moments", [True, False])
-def test_a_run_begins_with_all_that_was_carried_over(moments: bool) -> None:
+def test_a_run_begins_with_all_that_was_carried_over(moments):
     _, carried = carry_over(SMALL, LARGE, moments)
     own = Fresh(LARGE)
     fresh = State(own.params, own.opt_state, own.normaliser, None, jnp.int32(0))
@@ -217,7 +215,7 @@ def test_a_run_begins_with_all_that_was_carried_over(moments: bool) -> None:
     assert state.opening.new.tolist() == [False, False, False, True, True]
 
 
-def test_a_gate_behind_an_adapter_still_reads_the_observation() -> None:
+def test_a_gate_behind_an_adapter_still_reads_the_observation():
     """Its rows go by the target's slots, in which two are new, and not by what the adapter makes of
     them.
     """
@@ -245,7 +243,7 @@ def test_a_gate_behind_an_adapter_still_reads_the_observation() -> None:
     np.testing.assert_array_equal(np.delete(kernel, rows, axis=0), np.zeros((2, 2)))
 
 
-def test_moments_move_with_their_parameters() -> None:
+def test_moments_move_with_their_parameters():
     before, carried = carry_over(SMALL, LARGE, moments=True)
     adam = carried.opt_state[1]
     assert int(adam.count) == 1
@@ -261,13 +259,13 @@ def test_moments_move_with_their_parameters() -> None:
     del before
 
 
-def test_a_population_is_widened_agent_by_agent() -> None:
+def test_a_population_is_widened_agent_by_agent():
     before, fresh = (
         [source(SMALL, seed) for seed in (1, 2)],
         [Fresh(LARGE, seed) for seed in (3, 4)],
     )
 
-    def stacked(parts: list[Any]) -> Any:
+    def stacked(parts):
         return jax.tree.map(lambda *x: jnp.stack(x), *parts)
 
     both = Fresh(LARGE)
@@ -294,7 +292,7 @@ def test_a_population_is_widened_agent_by_agent() -> None:
             np.testing.assert_array_equal(x[i], y)
 
 
-def test_what_finds_no_place_is_an_error() -> None:
+def test_what_finds_no_place_is_an_error():
     _, carried = carry_over(LARGE, SMALL)
     assert not carried.coverage.complete
     assert coverage_report.percent(carried.coverage) != "100 %"
@@ -321,14 +319,14 @@ def test_what_finds_no_place_is_an_error() -> None:
         ({"actions": ("FLAT", "LONG")}, r"\(HOLD, FLAT\)"),
     ],
 )
-def test_incompatible_layouts_are_refused(change: dict[str, Any], message: str) -> None:
+def test_incompatible_layouts_are_refused(change, message):
     with pytest.raises(ConfigError, match=message):
         transfer.check_layouts(SMALL, LARGE._replace(**change))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("config", [CONFIG, GRU], ids=["mlp", "gru"])
-def test_adapter_hands_the_old_slots_on(config: NetworkConfig) -> None:
+def test_adapter_hands_the_old_slots_on(config):
     mine = with_config(SMALL, config)
     theirs = with_config(
         LARGE, config.model_copy(update={"adapter": transfer.adapter_width(mine, "adapter")})
@@ -346,7 +344,7 @@ def test_adapter_hands_the_old_slots_on(config: NetworkConfig) -> None:
     np.testing.assert_allclose(new[2], old[2], atol=1e-5)
 
 
-def test_an_adapter_is_widened_again() -> None:
+def test_an_adapter_is_widened_again():
     adapted = with_config(LARGE, CONFIG.model_copy(update={"adapter": 3}))
     wider = adapted._replace(slots=(*SLOTS, "z"))
     assert transfer.adapter_width(adapted, "adapter") == 3
@@ -360,7 +358,7 @@ def test_an_adapter_is_widened_again() -> None:
         transfer.check_layouts(adapted, LARGE)
 
 
-def test_movement_names_what_stood_still_and_why() -> None:
+def test_movement_names_what_stood_still_and_why():
     fresh = Fresh(LARGE)
     stats = fresh.normaliser.replace(variance=fresh.normaliser.variance.at[0, 1].set(0.0))
     moved = jax.tree.map(lambda x: x + 1.0, fresh.params)
@@ -376,14 +374,14 @@ def test_movement_names_what_stood_still_and_why() -> None:
     assert {"a", "c", "y", "CLOSE", "value_head/kernel"} <= set(found["moved"])
 
 
-def of_symbols(layout: Layout, *groups: str) -> tuple[Layout, RunningStats]:
+def of_symbols(layout, *groups):
     """The layout with groups, and statistics that differ between them."""
     stats = init_stats(len(layout.slots), len(groups))
     rows = jnp.arange(len(groups), dtype=jnp.float32)[:, None]
     return layout._replace(groups=groups), jax.tree.map(lambda x: x + 10 * (rows + 1), stats)
 
 
-def test_statistics_move_by_the_names_of_symbols() -> None:
+def test_statistics_move_by_the_names_of_symbols():
     """From two symbols to three, in another order: each takes its own figures along, a new one
     starts afresh.
     """
@@ -401,7 +399,7 @@ def test_statistics_move_by_the_names_of_symbols() -> None:
     np.testing.assert_array_equal(carried.normaliser.mean[:, 1], own.mean[:, 1])
 
 
-def test_statistics_of_a_dropped_symbol_are_reported() -> None:
+def test_statistics_of_a_dropped_symbol_are_reported():
     mine, stats = of_symbols(SMALL, "EURUSD", "USDJPY")
     theirs, own = of_symbols(SMALL, "EURUSD")
     fresh = Fresh(theirs)

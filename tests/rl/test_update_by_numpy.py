@@ -7,15 +7,13 @@ Only the rows of the minibatches and the environment come from the package and t
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from bench.learning import Learning
-from bench.one_update import Steps, Weights, chosen, learned, masked_log_probs, value_of
+from bench.one_update import Steps, chosen, learned, masked_log_probs, value_of
 from jaxtrade.rl.epochs import minibatch_rows
 from jaxtrade.rl.ppo import make_ppo
 from tests.rl.probes import Probe, probe_params
@@ -43,7 +41,7 @@ UPDATES = 4
 ENV = Probe((lambda ref, action: ref.cue * action + 0.3 * ref.time,))
 
 
-def first_weights() -> Weights:
+def first_weights():
     """Far from the uniform policy that learning begins with, where an entropy without a mask has
     the same gradient.
     """
@@ -56,7 +54,7 @@ def first_weights() -> Weights:
     }
 
 
-def as_parameters(weights: Weights) -> dict[str, Any]:
+def as_parameters(weights):
     """The same weights as the package holds them."""
     layers = {
         "policy_head": {"kernel": weights["W"], "bias": weights["b"]},
@@ -66,11 +64,11 @@ def as_parameters(weights: Weights) -> dict[str, Any]:
 
 
 @jax.jit
-def stepped(keys: jax.Array, state: Any, action: jax.Array, params: Any) -> Any:
+def stepped(keys, state, action, params):
     return jax.vmap(ENV.step, (0, 0, 0, None))(keys, state, action, params)
 
 
-def rollout(weights: Weights, state: Any, params: Any, key: jax.Array) -> Steps:
+def rollout(weights, state, params, key):
     """Environment i draws from `fold_in(key, i)`: half of it for its actions, half for its
     steps.
     """
@@ -81,7 +79,7 @@ def rollout(weights: Weights, state: Any, params: Any, key: jax.Array) -> Steps:
     step_keys = jnp.stack([jax.random.split(of_steps, CONFIG.num_steps) for _, of_steps in keys], 1)
     env_state, rows = state.env_state, []
 
-    def seen(ref: Any) -> tuple[np.ndarray, np.ndarray]:
+    def seen(ref):
         return (
             np.asarray(jax.vmap(ENV.observe, (0, None))(ref, params), np.float64),
             np.asarray(jax.vmap(ENV.action_mask)(ref)),
@@ -111,7 +109,7 @@ def rollout(weights: Weights, state: Any, params: Any, key: jax.Array) -> Steps:
 
 
 @pytest.fixture(scope="module")
-def compiled() -> tuple[Any, Any]:
+def compiled():
     """(init, update)"""
     algorithm = make_ppo(CONFIG.run, ENV, UPDATES)
     return jax.jit(algorithm.init), jax.jit(algorithm.update)
@@ -119,9 +117,7 @@ def compiled() -> tuple[Any, Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("update", "truncates"), [(1, True), (3, False)])
-def test_an_update_is_what_numpy_computes(
-    compiled: tuple[Any, Any], update: int, truncates: bool
-) -> None:
+def test_an_update_is_what_numpy_computes(compiled, update, truncates):
     """In the first update, after a third of the schedules, and in the last; episodes of five
     steps.
     """

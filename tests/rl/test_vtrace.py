@@ -84,7 +84,7 @@ def test_nan_behind_a_termination_is_not_read():
     assert np.isfinite(np.stack(found)).all()
 
 
-def drawn(seed: int):
+def drawn(seed):
     """Rewards, values, the value after the last step, final values, ends and ratios, float64 of
     float32 bits.
     """
@@ -95,7 +95,7 @@ def drawn(seed: int):
     return (*floats[:2], floats[2, 0], floats[3], *ends, ratio)
 
 
-def computed(seed: int, gamma: float, weight: float, rho: float, c: float, ratio=None):
+def computed(seed, gamma, weight, rho, c, ratio=None):
     reward, value, last, final, terminated, truncated, drawn_ratio = drawn(seed)
     following = next_values(
         jnp.float32(value), jnp.float32(last), jnp.float32(final), jnp.asarray(truncated)
@@ -106,7 +106,7 @@ def computed(seed: int, gamma: float, weight: float, rho: float, c: float, ratio
     )
 
 
-def defined(seed: int, gamma: float, weight: float, rho: float, c: float):
+def defined(seed, gamma, weight, rho, c):
     """The sums and products of the definition, episode by episode, in float64."""
     reward, value, last, final, terminated, truncated, ratio = drawn(seed)
     target, advantage = np.zeros((T, N)), np.zeros((T, N))

@@ -8,7 +8,7 @@ from flax import struct
 
 from jaxtrade.rl.rollout import reset_all, unroll
 from jaxtrade.rl.state import Policy
-from jaxtrade.types import Algorithm, Array, Env, PyTree
+from jaxtrade.types import Algorithm, Array, PyTree
 
 
 class ToyState(struct.PyTreeNode):
@@ -21,7 +21,7 @@ class ToyState(struct.PyTreeNode):
     hparams: None = None
 
 
-def make_toy(env: Env, total_updates: int, num_envs: int = 4, num_steps: int = 8) -> Algorithm:
+def make_toy(env, total_updates, num_envs=4, num_steps=8):
     def act(policy, carry, ref, params, key, explore):
         logits = jnp.where(env.action_mask(ref), policy.parameters, -jnp.inf)
         return carry, jax.random.categorical(key, logits) if explore else logits.argmax(-1), None

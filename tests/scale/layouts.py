@@ -18,16 +18,15 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxtrade.config import RunConfig, make_config
+from jaxtrade.config import make_config
 from jaxtrade.networks.reductions import Reduce
 from jaxtrade.rl.algorithms import make_algorithm
 from jaxtrade.rl.parts import part_of
 from jaxtrade.rl.sharding import Spread, layout_of, mesh_of
 from jaxtrade.training.hooks import Change
-from jaxtrade.training.loop import TrainResult, train
-from jaxtrade.training.placing import ONE_DEVICE, Place
+from jaxtrade.training.loop import train
+from jaxtrade.training.placing import ONE_DEVICE
 from jaxtrade.training.population import Stack
-from jaxtrade.types import PyTree
 from tests.rl.probes import Probe, probe_params
 
 ENV = Probe((lambda ref, action: ref.cue * action + 0.1 * ref.time,))
@@ -62,7 +61,7 @@ LEARNERS: dict[str, dict[str, Any]] = {
 }
 
 
-def config_of(learner: str, agents: int) -> RunConfig:
+def config_of(learner, agents):
     own = LEARNERS[learner]
     return make_config(
         {
@@ -79,7 +78,7 @@ def config_of(learner: str, agents: int) -> RunConfig:
     )
 
 
-def place_of(config: RunConfig, layout: str) -> Place:
+def place_of(config, layout):
     if layout == "one":
         return ONE_DEVICE
     stack, devices = Stack.of(config.train.num_seeds), int(layout[1:])
@@ -88,7 +87,7 @@ def place_of(config: RunConfig, layout: str) -> Place:
     return Spread(found, mesh_of(found), part, stack, ENVS)
 
 
-def trained(learner: str, case: str) -> TrainResult:
+def trained(learner, case):
     agents, _, layouts = case.rpartition("x")
     config, state = config_of(learner, int(agents or 1)), None
     stack = Stack.of(config.train.num_seeds)
@@ -113,7 +112,7 @@ def trained(learner: str, case: str) -> TrainResult:
     return result
 
 
-def digest(tree: PyTree) -> str:
+def digest(tree):
     found = hashlib.sha256()
     for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
         data = (
@@ -125,7 +124,7 @@ def digest(tree: PyTree) -> str:
     return found.hexdigest()
 
 
-def figures(result: TrainResult) -> dict[str, Any]:
+def figures(result):
     """state: digest of the whole state. parameters: after the run. rows: metrics of the updates,
     without times.
     """
@@ -143,7 +142,7 @@ def figures(result: TrainResult) -> dict[str, Any]:
     }
 
 
-def unequal(reduce: Reduce, mean: PyTree, most: Any) -> tuple[PyTree, Any]:
+def unequal(reduce, mean, most):
     """`Reduce.joined` with a mistake: the share of the first device counts three times that of the
     second.
     """
@@ -153,7 +152,7 @@ def unequal(reduce: Reduce, mean: PyTree, most: Any) -> tuple[PyTree, Any]:
     ), reduce.max_of_parts(most)
 
 
-def main(learner: str, *cases: str) -> None:
+def main(learner, *cases):
     found = {}
     for case in cases:
         if case == "fault":

@@ -7,7 +7,6 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -37,7 +36,7 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe
 """
 
 
-def missing() -> str | None:
+def missing():
     """Why no SLURM can be started here; None if one can."""
     lacking = [
         name
@@ -52,22 +51,22 @@ def missing() -> str | None:
 class Cluster:
     """env: variables with which the commands find it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.folder, self.env = folder, os.environ | {"SLURM_CONF": str(folder / "slurm.conf")}
 
-    def run(self, *words: str) -> str:
+    def run(self, *words):
         """A command of SLURM -> its output. Raises RuntimeError with what it said."""
         done = subprocess.run(words, env=self.env, capture_output=True, text=True, timeout=60)
         if done.returncode:
             raise RuntimeError(f"{' '.join(words)}: {done.stderr.strip() or done.stdout.strip()}")
         return done.stdout.strip()
 
-    def state(self, job: str) -> dict[str, str]:
+    def state(self, job):
         """What `scontrol show job` says."""
         said = self.run("scontrol", "-o", "show", "job", job)
         return dict(word.split("=", 1) for word in said.split() if "=" in word)
 
-    def until(self, job: str, states: tuple[str, ...], seconds: float = 180.0) -> dict[str, str]:
+    def until(self, job, states, seconds=180.0):
         """Wait until a job is in one of the states. A job that was requeued is let go after 3 s,
         not 2 minutes; in the second in which it was killed, the node would refuse it."""
         end, let_go = time.monotonic() + seconds, set[str]()
@@ -88,7 +87,7 @@ class Cluster:
 
 
 @contextmanager
-def cluster(folder: Path) -> Iterator[Cluster]:
+def cluster(folder):
     """A cluster that is up; its daemons end with the block."""
     folder.chmod(0o755)
     for name in ("state", "spool", "munge"):
@@ -147,7 +146,7 @@ def cluster(folder: Path) -> Iterator[Cluster]:
                 daemon.kill()
 
 
-def until(condition: Callable[[], bool], said: Callable[[], str], seconds: float = 120.0) -> None:
+def until(condition, said, seconds=120.0):
     """Wait for something. Raises RuntimeError with what is said at the end of the time."""
     end = time.monotonic() + seconds
     while not condition():
@@ -156,7 +155,7 @@ def until(condition: Callable[[], bool], said: Callable[[], str], seconds: float
         time.sleep(0.1)
 
 
-def task(job: str, number: int) -> int:
+def task(job, number):
     """The process of a task of a job: the first of those that it has started."""
     wanted = {f"SLURM_JOB_ID={job}".encode(), f"SLURM_PROCID={number}".encode()}
     found = []
@@ -169,7 +168,7 @@ def task(job: str, number: int) -> int:
     return min(found)
 
 
-def _wait(made: Cluster) -> None:
+def _wait(made):
     end, said = time.monotonic() + 60, ""
     while time.monotonic() < end:
         try:
@@ -182,7 +181,7 @@ def _wait(made: Cluster) -> None:
     raise RuntimeError(f"SLURM does not come up: {said}")
 
 
-def free_port() -> int:
+def free_port():
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return found.getsockname()[1]

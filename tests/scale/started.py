@@ -10,10 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 LIMIT_S = (
     240.0  # a process that takes longer hangs; it is then killed, because SIGTERM may not reach it
@@ -50,7 +47,7 @@ TIMES = (
 )  # columns of a row that no two processes share
 
 
-def free_port(among: Iterable[int] = (0,)) -> int:
+def free_port(among=(0,)):
     """A port on which nothing listens now: the first such one of several, where 0 is any."""
     for port in among:
         with socket.socket() as probe:
@@ -62,7 +59,7 @@ def free_port(among: Iterable[int] = (0,)) -> int:
     raise AssertionError("something listens on all of these ports")
 
 
-def joined(port: int, index: int, count: int = 2) -> tuple[str, ...]:
+def joined(port, index, count=2):
     """The flags of process `index`."""
     return (
         "--coordinator",
@@ -75,9 +72,7 @@ def joined(port: int, index: int, count: int = 2) -> tuple[str, ...]:
 
 
 @contextmanager
-def started(
-    commands: Sequence[Sequence[str]], cache: Path, env: Sequence[Mapping[str, str]] | None = None
-) -> Iterator[list[subprocess.Popen[str]]]:
+def started(commands, cache, env=None):
     """Start `jaxtrade` once for each command, and kill what is left of them at the end.
 
     cache: of compiled programs, so that only the first test compiles. env: further variables of
@@ -109,7 +104,7 @@ def started(
             process.communicate()
 
 
-def ended(process: subprocess.Popen[str], seconds: float = LIMIT_S) -> tuple[int, str, str]:
+def ended(process, seconds=LIMIT_S):
     """(exit code, standard output, standard error) of a process. Raises TimeoutExpired if it goes
     on for longer.
     """
@@ -117,9 +112,7 @@ def ended(process: subprocess.Popen[str], seconds: float = LIMIT_S) -> tuple[int
     return process.returncode, out, err
 
 
-def until(
-    condition: Callable[[], bool], process: subprocess.Popen[str], seconds: float = LIMIT_S
-) -> None:
+def until(condition, process, seconds=LIMIT_S):
     """Wait for something that a process does. Fails if the process ends first."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -128,12 +121,12 @@ def until(
         time.sleep(0.05)
 
 
-def saved(run: Path) -> bool:
+def saved(run):
     """Whether the run has saved a checkpoint."""
     return any((run / "checkpoints").glob("update-*"))
 
 
-def result_of(run: Path) -> dict[str, Any]:
+def result_of(run):
     """What must be equal for two trainings: digests of the policy and of the rows of metrics
     without their times.
     """

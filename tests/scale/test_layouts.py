@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +17,7 @@ ENVIRONMENT = {"NPROC": "8", "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "8"}
 ROOT = Path(__file__).parents[2]
 
 
-def layouts(learner: str, *cases: str) -> dict[str, Any]:
+def layouts(learner, *cases):
     """Figures of the cases, of a process with eight devices on this CPU."""
     child = subprocess.run(
         [sys.executable, "-m", "tests.scale.layouts", learner, *cases],
@@ -32,7 +31,7 @@ def layouts(learner: str, *cases: str) -> dict[str, Any]:
     return json.loads(child.stdout)
 
 
-def close(one: dict[str, Any], other: dict[str, Any], rtol: float = 1e-3) -> None:
+def close(one, other, rtol=1e-3):
     """The same parameters to 1e-6, and the same metrics."""
     np.testing.assert_allclose(other["parameters"], one["parameters"], rtol=0, atol=1e-6)
     for row, like in zip(other["rows"], one["rows"], strict=True):
@@ -48,7 +47,7 @@ def close(one: dict[str, Any], other: dict[str, Any], rtol: float = 1e-3) -> Non
 
 
 @pytest.mark.slow
-def test_two_devices_compute_the_update_of_one_and_strict_sums_its_bits() -> None:
+def test_two_devices_compute_the_update_of_one_and_strict_sums_its_bits():
     found = layouts("ppo", "one", "p2", "s1", "s8", "fault")
     close(found["one"], found["p2"])
     close(found["one"], found["s1"])
@@ -58,7 +57,7 @@ def test_two_devices_compute_the_update_of_one_and_strict_sums_its_bits() -> Non
 
 
 @pytest.mark.slow
-def test_agents_over_devices() -> None:
+def test_agents_over_devices():
     """Two agents over four devices: each has two."""
     found = layouts("ppo", "2xone", "2xp4", "2xs1", "2xs4")
     close(found["2xone"], found["2xp4"])

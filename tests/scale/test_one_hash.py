@@ -5,9 +5,6 @@ another layout.
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -34,11 +31,11 @@ LARGE = (
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def cache(tmp_path_factory):
     return tmp_path_factory.mktemp("programs")
 
 
-def words(processes: int, devices: int, run: Path, length: Sequence[str] = SHORT) -> list[str]:
+def words(processes, devices, run, length=SHORT):
     """The command that trains on so many processes with so many devices each."""
     train = [*STRICT, *length, "--run-dir", str(run)]
     if processes == 1:
@@ -55,21 +52,19 @@ def words(processes: int, devices: int, run: Path, length: Sequence[str] = SHORT
     ]
 
 
-def trained(command: list[str], cache: Path, run: Path) -> dict[str, Any]:
+def trained(command, cache, run):
     with started([command], cache) as [process]:
         code, _, err = ended(process)
     assert code in (0, 1), err  # 1: the tiny policy may fail a check of its health
     return result_of(run)
 
 
-def same(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+def same(found, expected):
     for name, value in expected.items():
         assert found[name] == value, name
 
 
-def test_a_stopped_run_goes_on_in_another_layout_to_the_same_hash(
-    cache: Path, tmp_path: Path
-) -> None:
+def test_a_stopped_run_goes_on_in_another_layout_to_the_same_hash(cache, tmp_path):
     length = ("--timesteps", "32k")
     whole = trained(words(1, 1, tmp_path / "whole", length), cache, tmp_path / "whole")
     run, port = tmp_path / "run", free_port()

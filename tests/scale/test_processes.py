@@ -6,9 +6,6 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -29,12 +26,12 @@ UPDATES = 750
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def cache(tmp_path_factory):
     return tmp_path_factory.mktemp("programs")
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def uninterrupted(cache, tmp_path_factory):
     """The result of a run of two processes, by `launch local`, that nothing stopped."""
     run = tmp_path_factory.mktemp("whole") / "run"
     with started([["launch", "local", "-n", "2", "--", *TRAIN, "--run-dir", str(run)]], cache) as [
@@ -50,7 +47,7 @@ def uninterrupted(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> dict
     return result
 
 
-def finish(run: Path, cache: Path, uninterrupted: Mapping[str, Any]) -> list[str]:
+def finish(run, cache, uninterrupted):
     """The same command again, in new processes: it goes on, and reaches the uninterrupted result ->
     the command.
     """
@@ -63,9 +60,7 @@ def finish(run: Path, cache: Path, uninterrupted: Mapping[str, Any]) -> list[str
     return command
 
 
-def test_a_signal_to_one_process_stops_both_at_one_border(
-    cache: Path, tmp_path: Path, uninterrupted: dict[str, Any]
-) -> None:
+def test_a_signal_to_one_process_stops_both_at_one_border(cache, tmp_path, uninterrupted):
     run, port = tmp_path / "run", free_port()
     with started(
         [[*TRAIN, "--run-dir", str(run), *joined(port, i)] for i in range(2)], cache
@@ -86,7 +81,7 @@ def test_a_signal_to_one_process_stops_both_at_one_border(
     assert "has finished" in out
 
 
-def test_the_doctor_finds_both_processes_and_sums_over_their_devices(cache: Path) -> None:
+def test_the_doctor_finds_both_processes_and_sums_over_their_devices(cache):
     port = free_port()
     doctor = ("doctor", "--distributed", "--json", "--join-seconds", "60")
     env = [{"JAX_NUM_CPU_DEVICES": "2"}] * 2
@@ -100,7 +95,7 @@ def test_the_doctor_finds_both_processes_and_sums_over_their_devices(cache: Path
         assert measured["sum"].startswith("10 over 4 devices of 2 processes")
 
 
-def test_processes_that_do_not_meet_say_so(cache: Path, tmp_path: Path) -> None:
+def test_processes_that_do_not_meet_say_so(cache, tmp_path):
     port = free_port()
     commands = [
         [*TRAIN, "--run-dir", str(tmp_path / "run"), *joined(port, 1), "--join-seconds", "1"],

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ ENDED = ("COMPLETED", "FAILED")  # 1, so FAILED, if the tiny policy fails a chec
 
 
 @pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[slurm.Cluster]:
+def node(tmp_path_factory):
     if (why := slurm.missing()) is not None:
         if os.environ.get("JAXTRADE_SLURM") == "required":
             pytest.fail(why)
@@ -31,7 +30,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[slurm.Cluster]:
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def cache(tmp_path_factory):
     """Of compiled programs, for all runs but the one that must compile."""
     return tmp_path_factory.mktemp("programs")
 
@@ -41,7 +40,7 @@ class Submitted:
     starts printed.
     """
 
-    def __init__(self, node: slurm.Cluster, folder: Path, cache: Path, tasks: int) -> None:
+    def __init__(self, node, folder, cache, tasks):
         self.node, self.run, self.log = node, folder / "run", folder / "log"
         setup = (
             f"export PATH={Path(sys.executable).parent}:$PATH JAX_PLATFORMS=cpu",
@@ -73,7 +72,7 @@ class Submitted:
         )
         self.job = node.run(*self.submit)
 
-    def until(self, condition: Callable[[], bool]) -> None:
+    def until(self, condition):
         """Wait for something that the job does while it runs."""
         self.node.until(self.job, ("RUNNING",))
         slurm.until(
@@ -81,7 +80,7 @@ class Submitted:
             lambda: f"{self.node.state(self.job)['JobState']}: {self.log.read_text()[-2000:]}",
         )
 
-    def term(self, start: int) -> None:
+    def term(self, start):
         """SIGTERM, as before the end of the time and at a preemption; the script then has SLURM
         start it again.
         """
@@ -91,7 +90,7 @@ class Submitted:
             lambda: f"it was not requeued: {self.log.read_text()[-2000:]}",
         )
 
-    def end(self) -> None:
+    def end(self):
         """Wait for the end of the training. Between two starts, SLURM calls a job ended too."""
         slurm.until(
             lambda: (
@@ -102,7 +101,7 @@ class Submitted:
         )
 
 
-def whole(folder: Path, cache: Path, words: tuple[str, ...] = ()) -> dict[str, object]:
+def whole(folder, cache, words=()):
     """The result of the same training without SLURM, which nothing stopped."""
     with started([[*words, *TRAIN, "--run-dir", str(folder / "run")]], cache) as [process]:
         code, _, err = ended(process)
@@ -110,9 +109,7 @@ def whole(folder: Path, cache: Path, words: tuple[str, ...] = ()) -> dict[str, o
     return result_of(folder / "run")
 
 
-def test_it_is_stopped_while_it_compiles_and_while_it_trains(
-    node: slurm.Cluster, tmp_path: Path
-) -> None:
+def test_it_is_stopped_while_it_compiles_and_while_it_trains(node, tmp_path):
     submitted = Submitted(node, tmp_path, tmp_path / "empty", tasks=1)
     run = submitted.run
     submitted.until(lambda: (run / "run.log").is_file())  # what follows is the compilation
@@ -126,9 +123,7 @@ def test_it_is_stopped_while_it_compiles_and_while_it_trains(
     assert result_of(run) == whole(tmp_path / "whole", tmp_path / "empty")
 
 
-def test_a_killed_task_ends_the_other_and_the_same_script_goes_on(
-    node: slurm.Cluster, cache: Path, tmp_path: Path
-) -> None:
+def test_a_killed_task_ends_the_other_and_the_same_script_goes_on(node, cache, tmp_path):
     (tmp_path / "whole").mkdir()
     expected = whole(tmp_path / "whole", cache, ("launch", "local", "-n", "2", "--"))
     submitted = Submitted(node, tmp_path, cache, tasks=2)

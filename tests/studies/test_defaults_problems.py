@@ -10,8 +10,8 @@ import pytest
 from bench.studies import defaults_problems as problems
 from jaxtrade.data.synthetic import REVERSION_PULL
 from jaxtrade.env.state import EnvParams
-from jaxtrade.evaluation.baselines import Agent, random_masked
-from jaxtrade.runs.setup import Setup, prepare
+from jaxtrade.evaluation.baselines import random_masked
+from jaxtrade.runs.setup import prepare
 from tests.optimum.dp import solve
 from tests.optimum.learner import Sessions, optimal, profits, settings
 from tests.optimum.walk import OneStep, optimal_walker, solve_walk
@@ -19,7 +19,7 @@ from tests.optimum.walk import OneStep, optimal_walker, solve_walk
 MARKETS = [name for name, problem in problems.PROBLEMS.items() if problem.kind == "market"]
 
 
-def fresh(name: str) -> Setup:
+def fresh(name):
     """The path on which the problem is judged. None of these agents looks at the observation."""
     problem = problems.PROBLEMS[name]
     config = problems.config_of(
@@ -34,7 +34,7 @@ def fresh(name: str) -> Setup:
     return prepare(config.model_copy(update={"data": data}))
 
 
-def solved_agent(setup: Setup) -> Agent:
+def solved_agent(setup):
     """The optimum of the setup's market and task, as an agent."""
     data, task = setup.config.data, setup.config.env.task
     chosen, bars = settings("entry" if task == "entry" else "manage"), 449
@@ -45,7 +45,7 @@ def solved_agent(setup: Setup) -> Agent:
     return optimal_walker(setup.env, solve_walk(chosen, drift, bars))
 
 
-def dollars(setup: Setup, agent: Agent) -> float:
+def dollars(setup, agent):
     params: EnvParams = setup.params
     first, last = (
         np.asarray(x) for x in (params.market.sessions.first, params.market.sessions.last)

@@ -9,7 +9,7 @@ import pytest
 from bench.studies import evolution
 
 
-def test_the_interval_of_paired_differences_by_hand() -> None:
+def test_the_interval_of_paired_differences_by_hand():
     """Differences 1, 2, 3: mean 2, deviation 1, t of 2 degrees of freedom 4.3027: 2 +- 4.3027 /
     sqrt(3).
     """
@@ -18,7 +18,7 @@ def test_the_interval_of_paired_differences_by_hand() -> None:
     assert found["interval"] == pytest.approx([-0.4842, 4.484], abs=1e-3)
 
 
-def test_nothing_is_chosen_by_the_held_out_sessions() -> None:
+def test_nothing_is_chosen_by_the_held_out_sessions():
     config = evolution.config_of(4, 0)
     assert config.split.validation_sessions == config.split.test_sessions == 20
     assert config.evolve.keys.keys() == evolution.KEYS.keys()

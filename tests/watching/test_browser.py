@@ -9,9 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -41,7 +39,7 @@ SETTINGS = (
 )
 
 
-def train(folder: Path, *more: str) -> subprocess.Popen[bytes]:
+def train(folder, *more):
     words = [sys.executable, "-m", "jaxtrade", "train", *more]
     return subprocess.Popen(
         words,
@@ -52,13 +50,13 @@ def train(folder: Path, *more: str) -> subprocess.Popen[bytes]:
     )
 
 
-def kill(process: subprocess.Popen[bytes]) -> None:
+def kill(process):
     process.send_signal(signal.SIGKILL)
     process.wait()
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Path]]:
+def server(tmp_path_factory):
     webdriver.skip_or_fail()
     folder = tmp_path_factory.mktemp("watched")
     (folder / "runs").mkdir()
@@ -74,7 +72,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, P
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Browser]:
+def browser(tmp_path_factory):
     webdriver.skip_or_fail()
     profile = tmp_path_factory.mktemp("profile")
     with webdriver.browser(profile) as made:
@@ -82,7 +80,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Brow
     shutil.rmtree(profile, ignore_errors=True)
 
 
-def eventually(found: Callable[[], Any], what: str) -> Any:
+def eventually(found, what):
     limit = time.monotonic() + LIMIT
     while not (value := found()):
         assert time.monotonic() < limit, f"it did not happen: {what}"
@@ -90,7 +88,7 @@ def eventually(found: Callable[[], Any], what: str) -> Any:
     return value
 
 
-def update_shown(browser: webdriver.Browser) -> int:
+def update_shown(browser):
     """The newest update of the first curve that the page draws; 0 if it draws none."""
     return int(
         browser.run(
@@ -100,13 +98,11 @@ def update_shown(browser: webdriver.Browser) -> int:
     )
 
 
-def text(browser: webdriver.Browser, element: str) -> str:
+def text(browser, element):
     return browser.run("return document.getElementById(arguments[0]).textContent", element)
 
 
-def test_a_run_that_trains_is_killed_and_goes_on(
-    server: tuple[Server, Path], browser: webdriver.Browser
-) -> None:
+def test_a_run_that_trains_is_killed_and_goes_on(server, browser):
     made, folder = server
     browser.ask("url", {"url": made.address})
     assert browser.run("return [location.search, document.cookie]") == [
@@ -148,9 +144,7 @@ def test_a_run_that_trains_is_killed_and_goes_on(
     assert severe == []
 
 
-def test_the_page_is_used_by_the_keyboard_and_fits_a_narrow_screen(
-    server: tuple[Server, Path], browser: webdriver.Browser, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_page_is_used_by_the_keyboard_and_fits_a_narrow_screen(server, browser, monkeypatch):
     shutil.copytree(ROOT / "tests/fixtures/run_0_1_0", server[1] / "runs" / "old")
     browser.ask("url", {"url": server[0].address})
     eventually(
@@ -173,9 +167,7 @@ def test_the_page_is_used_by_the_keyboard_and_fits_a_narrow_screen(
     assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_without_the_token_the_page_says_how_to_get_in(
-    server: tuple[Server, Path], browser: webdriver.Browser
-) -> None:
+def test_without_the_token_the_page_says_how_to_get_in(server, browser):
     browser.ask("cookie", method="DELETE")
     browser.ask("url", {"url": f"http://127.0.0.1:{server[0].port}/"})
     shown = browser.run("return document.body.textContent")

@@ -5,21 +5,18 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from jaxtrade.watching import site
 from jaxtrade.watching.reader import Reader
-from jaxtrade.watching.server import Answer, Route
 
 OLD = Path(__file__).parent.parent / "fixtures" / "run_0_1_0"
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     """Two runs, one of them in the folder of a sweep, and things that are no runs."""
     shutil.copytree(OLD, tmp_path / "runs" / "first")
     shutil.copytree(OLD, tmp_path / "runs" / "sweep" / "group_0")
@@ -31,25 +28,25 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def reader() -> Iterator[Reader]:
+def reader():
     found = Reader()
     yield found
     found.close()
 
 
 @pytest.fixture
-def routes(folder: Path, reader: Reader, monkeypatch: pytest.MonkeyPatch) -> dict[str, Route]:
+def routes(folder, reader, monkeypatch):
     monkeypatch.setattr(site, "FRESH", 0.0)
     return site.routes(folder, reader)
 
 
-def document(answer: Answer | None) -> Any:
+def document(answer):
     assert answer is not None
     assert answer.kind == "application/json"
     return json.loads(answer.content)
 
 
-def eventually(found: Callable[[], bool]) -> None:
+def eventually(found):
     """Wait until something holds that another thread does. The limit only ends a test that would
     never end.
     """
@@ -59,16 +56,14 @@ def eventually(found: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_the_list_of_runs(routes: dict[str, Route]) -> None:
+def test_the_list_of_runs(routes):
     found = document(routes["/api/runs"]({}))
     assert found["count"] == 2
     assert {run["name"] for run in found["runs"]} == {"first", "sweep/group_0"}
     assert all("task" in run["line"] and run["state"] == "done" for run in found["runs"])
 
 
-def test_the_chosen_run_is_listed_however_old_it_is(
-    routes: dict[str, Route], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_chosen_run_is_listed_however_old_it_is(routes, monkeypatch):
     names = [run["name"] for run in document(routes["/api/runs"]({}))["runs"]]
     monkeypatch.setattr(site, "MOST_RUNS", 1)
     for query, listed in (
@@ -81,9 +76,7 @@ def test_the_chosen_run_is_listed_however_old_it_is(
         assert (found["count"], [run["name"] for run in found["runs"]]) == (2, listed)
 
 
-def test_metrics_that_may_not_be_read_are_a_line_of_the_run(
-    routes: dict[str, Route], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_metrics_that_may_not_be_read_are_a_line_of_the_run(routes, monkeypatch):
     monkeypatch.setattr(
         "jaxtrade.watching.metrics.Metrics.fault", "metrics.jsonl: Permission denied"
     )
@@ -92,7 +85,7 @@ def test_metrics_that_may_not_be_read_are_a_line_of_the_run(
     ]
 
 
-def test_a_curriculum_shows_its_phases(folder: Path, reader: Reader) -> None:
+def test_a_curriculum_shows_its_phases(folder, reader):
     course = folder / "course"
     shutil.copytree(OLD, course / "phases" / "1-entry")
     (course / "curriculum.yaml").write_text("")
@@ -104,12 +97,12 @@ def test_a_curriculum_shows_its_phases(folder: Path, reader: Reader) -> None:
 @pytest.mark.parametrize(
     "name", ["", "..", "../outside/hidden", "/etc", "first/../first", "missing"]
 )
-def test_a_request_names_a_run_and_never_a_path(routes: dict[str, Route], name: str) -> None:
+def test_a_request_names_a_run_and_never_a_path(routes, name):
     for path in ("/api/run", "/api/curves", "/api/validation"):
         assert routes[path]({"run": name}) is None
 
 
-def test_a_run_and_its_curves(folder: Path, routes: dict[str, Route]) -> None:
+def test_a_run_and_its_curves(folder, routes):
     rows = [json.loads(line) for line in (OLD / "metrics.jsonl").read_text().splitlines()]
     run = document(routes["/api/run"]({"run": "first"}))
     assert run["names"] != []  # the first answer holds the first piece of the file
@@ -139,11 +132,11 @@ def test_a_run_and_its_curves(folder: Path, routes: dict[str, Route]) -> None:
         ",".join(f"x{i}:0:0" for i in range(201)),
     ],
 )
-def test_a_request_for_curves_that_is_not_one(routes: dict[str, Route], curves: str) -> None:
+def test_a_request_for_curves_that_is_not_one(routes, curves):
     assert routes["/api/curves"]({"run": "first", "curves": curves}) is None
 
 
-def test_warnings_are_shown_word_for_word_and_once(folder: Path, routes: dict[str, Route]) -> None:
+def test_warnings_are_shown_word_for_word_and_once(folder, routes):
     with (folder / "first/run.log").open("a") as file:
         file.write(
             "2026-01-01T00:00:00Z warning: <script>alert(1)</script>\n" * 2
@@ -154,7 +147,7 @@ def test_warnings_are_shown_word_for_word_and_once(folder: Path, routes: dict[st
     assert not any("half" in line for line in run["log"])
 
 
-def test_a_validation_session_is_passed_on(folder: Path, routes: dict[str, Route]) -> None:
+def test_a_validation_session_is_passed_on(folder, routes):
     (folder / "first/validation").mkdir()
     written = folder / "first/validation/latest.json"
     written.write_text('{"update": 8, "score": 0.5}')

@@ -10,20 +10,19 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from jaxtrade.watching import guard
 from jaxtrade.watching import server as watching
-from jaxtrade.watching.server import Answer, Query, Server, as_json
+from jaxtrade.watching.server import Answer, Server, as_json
 from tests.messages import missing
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    def page(query: Query) -> Answer:
+def server():
+    def page(query):
         return Answer(b"<!doctype html>" + query.get("x", "").encode(), "text/html; charset=utf-8")
 
     found = Server(
@@ -43,13 +42,13 @@ def server() -> Iterator[Server]:
 
 
 def ask(
-    server: Server,
-    path: str = "/",
-    method: str = "GET",
-    host: str | None = None,
-    token: str | None = "right-token",
-    headers: dict[str, str] | None = None,
-) -> tuple[http.client.HTTPResponse, bytes]:
+    server,
+    path="/",
+    method="GET",
+    host=None,
+    token="right-token",
+    headers=None,
+):
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
     sent = {"Host": f"127.0.0.1:{server.port}" if host is None else host} | (headers or {})
     if token is not None:
@@ -61,7 +60,7 @@ def ask(
     return answer, content
 
 
-def test_it_listens_on_the_loopback_interface_alone(server: Server) -> None:
+def test_it_listens_on_the_loopback_interface_alone(server):
     assert server.server_address[0] == "127.0.0.1"
 
 
@@ -82,21 +81,21 @@ def test_it_listens_on_the_loopback_interface_alone(server: Server) -> None:
         ("127.0.0.1:80:80", 403),
     ],
 )
-def test_another_host_is_refused(server: Server, host: str, status: int) -> None:
+def test_another_host_is_refused(server, host, status):
     assert ask(server, host=host)[0].status == status
 
 
 @pytest.mark.parametrize(
     "token", [None, "", "wrong", "right-token2", "é".encode().decode("latin-1")]
 )
-def test_without_the_token_nothing_is_shown(server: Server, token: str | None) -> None:
+def test_without_the_token_nothing_is_shown(server, token):
     for path in ("/", "/api/long", "/none"):
         answer, content = ask(server, path, token=token)
         assert answer.status == 403
         assert b"jaxtrade watch" in content
 
 
-def test_the_printed_address_sets_a_cookie_that_no_script_reads(server: Server) -> None:
+def test_the_printed_address_sets_a_cookie_that_no_script_reads(server):
     answer, _ = ask(server, f"/?{server.address.partition('?')[2]}", token=None)
     assert (answer.status, answer.getheader("Location")) == (303, "/")
     cookie = answer.getheader("Set-Cookie") or ""
@@ -108,7 +107,7 @@ def test_the_printed_address_sets_a_cookie_that_no_script_reads(server: Server) 
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW"])
-def test_other_methods_are_refused(server: Server, method: str) -> None:
+def test_other_methods_are_refused(server, method):
     assert ask(server, method=method)[0].status == 405
 
 
@@ -126,13 +125,11 @@ def test_other_methods_are_refused(server: Server, method: str) -> None:
         "/.//",
     ],
 )
-def test_paths_are_looked_up_in_a_table(server: Server, path: str) -> None:
+def test_paths_are_looked_up_in_a_table(server, path):
     assert ask(server, path)[0].status == 404
 
 
-def test_what_no_browser_sends_is_answered_too(
-    server: Server, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_no_browser_sends_is_answered_too(server, capfd):
     assert ask(server, "http://[")[0].status == 400
     assert ask(server, "/?x=" + "9" * 5_000)[0].status == 200
     for sent in (
@@ -149,7 +146,7 @@ def test_what_no_browser_sends_is_answered_too(
     assert capfd.readouterr().err == ""
 
 
-def test_idle_connections_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_connections_give_way(monkeypatch):
     """Where all of them are taken, a new one is served, and the one that waited longest is
     closed.
     """
@@ -177,7 +174,7 @@ def test_idle_connections_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="it has no such limit")
-def test_connections_leave_files_for_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_leave_files_for_the_rest(monkeypatch):
     import resource
 
     for soft, most in (
@@ -190,15 +187,15 @@ def test_connections_leave_files_for_the_rest(monkeypatch: pytest.MonkeyPatch) -
         assert watching.most_connections() == most
 
 
-def test_two_hundred_viewers_at_once(server: Server) -> None:
-    def view(_: int) -> int:
+def test_two_hundred_viewers_at_once(server):
+    def view(_):
         return ask(server, "/api/long")[0].status
 
     with ThreadPoolExecutor(200) as viewers:
         assert set(viewers.map(view, range(200))) == {200}
 
 
-def test_every_answer_carries_the_policy(server: Server) -> None:
+def test_every_answer_carries_the_policy(server):
     for path, token in (("/", "right-token"), ("/none", "right-token"), ("/", None)):
         answer, _ = ask(server, path, token=token)
         policy = (answer.getheader("Content-Security-Policy") or "").split("; ")
@@ -208,7 +205,7 @@ def test_every_answer_carries_the_policy(server: Server) -> None:
         assert "unsafe" not in (answer.getheader("Content-Security-Policy") or "")
 
 
-def test_head_and_compression(server: Server) -> None:
+def test_head_and_compression(server):
     answer, content = ask(server, method="HEAD")
     assert (answer.status, content, answer.getheader("Content-Length")) == (200, b"", "15")
     answer, content = ask(server, "/api/long", headers={"Accept-Encoding": "gzip"})
@@ -217,7 +214,7 @@ def test_head_and_compression(server: Server) -> None:
     assert json.loads(ask(server, "/api/long")[1]) == list(range(5000))
 
 
-def test_the_cookies_of_two_servers_of_one_host_differ() -> None:
+def test_the_cookies_of_two_servers_of_one_host_differ():
     """A browser sends the cookies of all ports of a host: the second server must not overwrite the
     first one's.
     """
@@ -229,12 +226,12 @@ def test_the_cookies_of_two_servers_of_one_host_differ() -> None:
         assert token not in guard.cookie_name(token)
 
 
-def test_tokens_are_long_and_differ() -> None:
+def test_tokens_are_long_and_differ():
     tokens = {guard.new_token() for _ in range(100)}
     assert len(tokens) == 100
     assert min(map(len, tokens)) >= 43  # 256 bits in base64
 
 
-def test_a_number_that_is_not_finite_is_no_answer() -> None:
+def test_a_number_that_is_not_finite_is_no_answer():
     with pytest.raises(ValueError, match="JSON"):
         as_json({"loss": float("nan")})

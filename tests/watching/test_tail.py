@@ -16,11 +16,11 @@ from jaxtrade.watching.tail import Tail
 from jaxtrade.watching.thinning import Curve
 
 
-def lines(*rows: dict[str, object]) -> str:
+def lines(*rows):
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
-def test_rows_are_read_once_and_half_a_line_when_it_is_whole(tmp_path: Path) -> None:
+def test_rows_are_read_once_and_half_a_line_when_it_is_whole(tmp_path):
     path = tmp_path / "metrics.jsonl"
     found = Tail(path)
     assert found.read() == []
@@ -34,9 +34,7 @@ def test_rows_are_read_once_and_half_a_line_when_it_is_whole(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("replace", [True, False])
-def test_a_file_that_is_replaced_or_cut_is_read_from_its_start(
-    tmp_path: Path, replace: bool
-) -> None:
+def test_a_file_that_is_replaced_or_cut_is_read_from_its_start(tmp_path, replace):
     path, new = tmp_path / "metrics.jsonl", tmp_path / "new"
     path.write_text(lines({"update": 1}, {"update": 2}, {"update": 3}))
     found = Tail(path)
@@ -50,15 +48,13 @@ def test_a_file_that_is_replaced_or_cut_is_read_from_its_start(
     assert found.generation == 1
 
 
-def test_a_torn_line_in_the_middle_is_passed_over(tmp_path: Path) -> None:
+def test_a_torn_line_in_the_middle_is_passed_over(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"update": 1}\n{"upda{"update": 2}\n[3]\n{"update": 4}\n')
     assert [row["update"] for row in Tail(path).read()] == [1, 4]
 
 
-def test_pieces_are_small_and_long_lines_are_read_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pieces_are_small_and_long_lines_are_read_whole(tmp_path, monkeypatch):
     monkeypatch.setattr(tail, "PIECE", 40)
     path = tmp_path / "metrics.jsonl"
     rows = [{"update": i, "text": "x" * (100 if i == 2 else 1)} for i in range(6)]
@@ -70,15 +66,13 @@ def test_pieces_are_small_and_long_lines_are_read_whole(
     assert calls > 2
 
 
-def test_a_file_that_may_not_be_read_is_a_fault_until_it_may(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_may_not_be_read_is_a_fault_until_it_may(tmp_path, monkeypatch):
     """The rights are played: root, as whom tests may run, can read everything."""
     path = tmp_path / "metrics.jsonl"
     path.write_text(lines({"update": 1, "loss": 0.5}))
     metrics = Metrics(tmp_path)
 
-    def refuse(*args: object) -> None:
+    def refuse(*args):
         raise PermissionError(13, "Permission denied", str(path))
 
     with monkeypatch.context() as closed:
@@ -90,7 +84,7 @@ def test_a_file_that_may_not_be_read_is_a_fault_until_it_may(
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=300), st.integers(2, 12))
-def test_a_thinned_curve_keeps_extremes_means_and_counts(values: list[float], points: int) -> None:
+def test_a_thinned_curve_keeps_extremes_means_and_counts(values, points):
     curve = Curve(points)
     curve.add((float(i), value, value, value) for i, value in enumerate(values))
     shown = curve.shown()
@@ -104,7 +98,7 @@ def test_a_thinned_curve_keeps_extremes_means_and_counts(values: list[float], po
         assert mean == pytest.approx(math.fsum(part) / len(part), rel=1e-5, abs=1e-4)
 
 
-def test_a_reader_gets_what_it_lacks() -> None:
+def test_a_reader_gets_what_it_lacks():
     curve = Curve(4)
     curve.add((float(i), i, i, i) for i in range(3))
     assert curve.shown()["update"] == [0, 1, 2]
@@ -114,7 +108,7 @@ def test_a_reader_gets_what_it_lacks() -> None:
     assert (again["width"], again["start"], again["update"]) == (2, 0, [0, 2, 4])
 
 
-def test_agents_are_a_band_and_lists_are_curves_by_name(tmp_path: Path) -> None:
+def test_agents_are_a_band_and_lists_are_curves_by_name(tmp_path):
     (tmp_path / "metrics.jsonl").write_text(
         lines(
             {
@@ -143,7 +137,7 @@ def test_agents_are_a_band_and_lists_are_curves_by_name(tmp_path: Path) -> None:
     assert metrics.share_read == 1.0
 
 
-def test_a_rollback_takes_its_rows_out_of_the_curves(tmp_path: Path) -> None:
+def test_a_rollback_takes_its_rows_out_of_the_curves(tmp_path):
     path, new = tmp_path / "metrics.jsonl", tmp_path / "new"
     path.write_text(lines({"update": 1, "loss": 1.0}, {"update": 2, "loss": 99.0}))
     metrics = Metrics(tmp_path)

@@ -57,7 +57,7 @@ SPA = (
 )
 
 
-def matrix(shape: Shape, number: int) -> np.ndarray:
+def matrix(shape, number):
     """float64[D, N] of unit variance beside the part that all share. In every third one, a trial
     never trades.
     """
@@ -71,7 +71,7 @@ def matrix(shape: Shape, number: int) -> np.ndarray:
     return net
 
 
-def races(shape: Shape, number: int) -> tuple[np.ndarray, np.ndarray]:
+def races(shape, number):
     """float64[D, K] of policies and float64[D] of a baseline. In all differences, means of `block`
     days in a row spread by 1 / sqrt(block): `ask_arch` says why."""
     generator = np.random.default_rng([23, number, shape.days, shape.trials])
@@ -85,12 +85,12 @@ def races(shape: Shape, number: int) -> tuple[np.ndarray, np.ndarray]:
     ) / shape.days**0.5 + shape.skill, baseline
 
 
-def block(shape: Shape) -> int:
+def block(shape):
     """Days per block in both tests of superior ability."""
     return max(1, round(shape.days ** (1 / 3)))
 
 
-def ask_purgedcv() -> list[float]:
+def ask_purgedcv():
     """PBO by purgedcv for each of `PBO`. It takes trials x days, and accepts the transpose without
     a word.
     """
@@ -102,7 +102,7 @@ def ask_purgedcv() -> list[float]:
     ]
 
 
-def ask_arch() -> list[dict[str, float]]:
+def ask_arch():
     """lower, consistent and upper p by arch for each of `SPA`. It takes losses, and divides by no
     standard deviation whatever `studentize` says, which makes no difference where all are the
     same."""
@@ -124,7 +124,7 @@ def ask_arch() -> list[dict[str, float]]:
     return found
 
 
-def main() -> None:
+def main():
     """Write the answers, with the versions that gave them."""
     answers: dict[str, Any] = {
         "versions": {name: importlib.metadata.version(name) for name in ("arch", "purgedcv")},

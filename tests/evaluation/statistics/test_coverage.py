@@ -32,9 +32,7 @@ VARIED = {
 }
 
 
-def made(
-    generator: np.random.Generator, fold: np.ndarray, seeds: int, varied: tuple[float, ...]
-) -> np.ndarray:
+def made(generator, fold, seeds, varied):
     """float64[S, D] of an experiment whose truth is 0."""
     of_day, of_seed, of_fold, of_both = varied
     days = len(fold)
@@ -133,7 +131,7 @@ def test_sharpe_and_psr(days):
             assert sure / (2 * EXPERIMENTS) <= (0.085 if days > 20 else 0.11)
 
 
-def following(generator: np.random.Generator, records: int, days: int, memory: float) -> np.ndarray:
+def following(generator, records, days, memory):
     """float64[records, days] of a stationary AR(1) with mean 0 and deviation 1."""
     net = generator.standard_normal((records, days))
     for day in range(1, days):

@@ -21,7 +21,7 @@ NOISE = np.random.default_rng(3).standard_normal((120, 6))
 FLAT = np.zeros(120)
 
 
-def close(answers: list[dict[str, float]]) -> list[str]:
+def close(answers):
     """The p-values of an oracle that are further than 0.05 from ours."""
     found = []
     for number, (shape, answer) in enumerate(zip(oracles.SPA, answers, strict=True)):
@@ -41,7 +41,7 @@ def test_the_p_values_of_arch():
     assert close(answers) == []
 
 
-def hansen(difference: np.ndarray, studentised: bool, draws: int = 3000) -> dict[str, float]:
+def hansen(difference, studentised, draws=3000):
     """Hansen (2005), section 2, in loops: his three p-values of float[D, K] differences. The terms
     of T are taken from Student's t to the normal distribution, as `spa` says."""
     days, count = difference.shape
