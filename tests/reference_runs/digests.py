@@ -73,7 +73,12 @@ SETTINGS: dict[str, Sequence[str]] = {
         "advisor.kind=mock:skilled:0.6",
         "advisor.transport=callback",
     ),
-    "live_dqn": (*DQN, "env.task=advised", "advisor.kind=mock:skilled:0.6"),
+    "live_dqn": (
+        *DQN,
+        "env.task=advised",
+        "advisor.kind=mock:skilled:0.6",
+        "advisor.fusion=slots",
+    ),
     "synthetic": ("data.source=synthetic", "account.preset=none"),
 }
 
