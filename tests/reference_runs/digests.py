@@ -76,6 +76,7 @@ SETTINGS: dict[str, Sequence[str]] = {
     "live_dqn": (
         *DQN,
         "env.task=advised",
+        "env.advice=true",
         "advisor.kind=mock:skilled:0.6",
         "advisor.fusion=slots",
     ),
