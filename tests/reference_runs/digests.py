@@ -80,7 +80,7 @@ SETTINGS: dict[str, Sequence[str]] = {
         "advisor.kind=mock:skilled:0.6",
         "advisor.fusion=slots",
     ),
-    "synthetic": ("data.source=synthetic", "account.preset=none"),
+    "synthetic": ("data.source=synthetic", "account.preset=rules_off_50k"),
 }
 
 
