@@ -270,7 +270,7 @@ def test_answers_without_loading_jax(argv):
         "import sys; from jaxtrade.cli import main\n"
         "try: main(sys.argv[1:])\n"
         "except SystemExit: pass\n"
-        "heavy = {'jax', 'pandas', 'numpy', 'flax', 'matplotlib', 'gymnax', 'torch'} & set(sys.modules)\n"
+        "heavy = {'jax', 'pandas', 'numpy', 'flax', 'matplotlib', 'jinja2', 'gymnax', 'torch'} & set(sys.modules)\n"
         "sys.exit(f'loaded {heavy}' if heavy else 0)"
     )
     done = subprocess.run(

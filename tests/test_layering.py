@@ -11,7 +11,7 @@ import pytest
 
 from tests.structure import ROOT, floor, imports, modules, own_imports, picture, room
 
-HOST_ONLY = {"pandas", "gymnax", "gymnasium", "matplotlib"}
+HOST_ONLY = {"pandas", "gymnax", "gymnasium", "jinja2", "matplotlib"}
 TEST_ONLY = {"backtesting", "talib", "pytest", "hypothesis"}
 TRAINING = ("env", "networks", "rl", "training")
 UNSAFE = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}

@@ -76,7 +76,7 @@ def _of_walk(args: argparse.Namespace) -> dict[str, Path]:
     all.
     """
     from jaxtrade.errors import ConfigError
-    from jaxtrade.reporting import walk
+    from jaxtrade.reporting import make, walk
 
     given = [f"--{name}" for name in ("seed", "agent", "symbol") if getattr(args, name) is not None]
     given += ["--split"] if args.split != "test" else []
@@ -85,6 +85,5 @@ def _of_walk(args: argparse.Namespace) -> dict[str, Path]:
             f"{args.run}: the page of a walk-forward shows all seeds on the test days of all folds: drop "
             f"{', '.join(given)}"
         )
-    return walk.write(
-        walk.collect(Path(args.run)), args.out or Path(args.run) / "report", args.max_mb
-    )
+    run = Path(args.run)
+    return make.write(walk.make(walk.collect(run), args.max_mb), args.out or run / "report")

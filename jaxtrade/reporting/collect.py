@@ -21,7 +21,7 @@ from jaxtrade.evaluation.records import ABSENT, RECORDS, BarRecords, read_record
 from jaxtrade.evaluation.report import rules_text
 from jaxtrade.reporting import schema, studies, svg
 from jaxtrade.reporting.bars import PageClock, PlacedTrade, placed
-from jaxtrade.reporting.markup import chosen_on, read_json, trained_on
+from jaxtrade.reporting.studies import chosen_on, read_json, trained_on
 from jaxtrade.reporting.svg import Marked
 from jaxtrade.runs import rundir
 from jaxtrade.storage import digests

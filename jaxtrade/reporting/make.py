@@ -30,15 +30,15 @@ EQUITY_POINTS = 6_000  # of the chart that zooms
 
 @dataclass(frozen=True)
 class ReportFiles:
-    """The three files as text. bars: number of bars that the page holds; dropped: of older ones
-    that it leaves out.
+    """The files as text. trades: None in the report of a walk-forward. bars: number of bars that the
+    page holds; dropped: of older ones that it leaves out.
     """
 
     html: str
     json: str
-    trades: str
-    bars: int
-    dropped: int
+    trades: str | None = None
+    bars: int = 0
+    dropped: int = 0
 
 
 def make(found: Collected, max_mb: float = 3.0) -> ReportFiles:
@@ -49,10 +49,7 @@ def make(found: Collected, max_mb: float = 3.0) -> ReportFiles:
     sessions at a time, and the page says so. Raises ConfigError if it is larger without any bars,
     or `max_mb` is not above 0.
     """
-    if not 0 < max_mb < math.inf:
-        raise ConfigError(
-            f"max_mb (--max-mb) {max_mb:g}: expected a size above 0, in millions of bytes"
-        )
+    check_limit(max_mb)
     shown = found.trades[-MOST_ROWS:]
     first_trade = len(found.trades) - len(shown)
     limit = round(max_mb * MB)
@@ -85,8 +82,7 @@ def make(found: Collected, max_mb: float = 3.0) -> ReportFiles:
             f"{size + 0.1:.1f} or more"
         )
     data, html = document(first)
-    figures = json.dumps(data, indent=2, allow_nan=False) + "\n"
-    return ReportFiles(html, figures, _csv(found), len(found.bars.row) - first, first)
+    return ReportFiles(html, json_text(data), _csv(found), len(found.bars.row) - first, first)
 
 
 def _fitting(bars: BarRecords, limit: int, size_of: Callable[[int], int]) -> int | None:
@@ -225,11 +221,24 @@ def _csv(found: Collected) -> str:
     return out.getvalue()
 
 
+def check_limit(max_mb: float) -> None:
+    """Raises ConfigError for a largest size of the page that is none."""
+    if not 0 < max_mb < math.inf:
+        raise ConfigError(
+            f"max_mb (--max-mb) {max_mb:g}: expected a size above 0, in millions of bytes"
+        )
+
+
+def json_text(data: Any) -> str:
+    """The content of `report.json`."""
+    return json.dumps(data, indent=2, allow_nan=False) + "\n"
+
+
 def write(report: ReportFiles, folder: Path) -> dict[str, Path]:
-    """Write the three files into a folder, all or none of them -> their paths. Raises OSError
-    (disk).
-    """
-    texts = {"report.html": report.html, "report.json": report.json, "trades.csv": report.trades}
+    """Write the files into a folder, all or none of them -> their paths. Raises OSError (disk)."""
+    texts = {"report.html": report.html, "report.json": report.json}
+    if report.trades is not None:
+        texts["trades.csv"] = report.trades
     with staged(folder, noted=False) as new:
         for name, text in texts.items():
             (new / name).write_bytes(text.encode("utf-8"))

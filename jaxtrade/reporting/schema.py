@@ -12,6 +12,13 @@ from typing import Any, NotRequired, TypedDict
 
 FORMAT = 1
 
+SPLITS = {
+    "test": "held-out test sessions",
+    "validation": "validation sessions",
+    "train": "training sessions",
+    "all": "all sessions",
+}
+
 # Section -> the flags of `jaxtrade evaluate RUN` that compute it.
 FLAGS = {
     "in_sample": "--split train",

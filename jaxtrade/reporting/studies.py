@@ -7,7 +7,7 @@ looked at.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxtrade.data.nulls.spec import NULL_KINDS
+from jaxtrade.evaluation.metrics import CHOSEN_HERE
 from jaxtrade.evaluation.openings import PREFIX, HeldOutDays, SplitHistory, with_policy, with_trials
 from jaxtrade.evaluation.run_days import bars_of, evaluated_records
 from jaxtrade.evaluation.statistics import (
@@ -29,11 +30,30 @@ from jaxtrade.evaluation.statistics import (
     spa,
 )
 from jaxtrade.reporting import schema
-from jaxtrade.reporting.markup import read_json
 from jaxtrade.reporting.schema import Estimate, StatisticsFigures, TrialFigures
 from jaxtrade.runs.openings import counted_until_now
+from jaxtrade.storage import digests
 
 NULLS = "nulls"
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON file as it was written. Raises DataError if it cannot be read, or has changed
+    since.
+    """
+    return digests.read_json(path, "evaluate the run again: jaxtrade evaluate RUN")
+
+
+def trained_on(split: str, labels: Sequence[str]) -> bool:
+    """Whether the policy was trained on some of the sessions. labels: of the evaluation."""
+    return split not in ("test", "validation") or any(
+        label.startswith("in sample") for label in labels
+    )
+
+
+def chosen_on(labels: Sequence[str]) -> bool:
+    """Whether the policy was chosen by its scores on the sessions. labels: of the evaluation."""
+    return any(CHOSEN_HERE in label for label in labels)
 
 
 class Studied(NamedTuple):
@@ -297,9 +317,9 @@ def figures(days: SeedDays, history: SplitHistory | None, why: str | None) -> St
         "daily": agents[days.agents[0]],
         "agents": agents,
         "improvement": {days.agents[i]: _improvement(days, i) for i in days.rules},
-        "psr": _estimate(psr(days.record)),
-        "dsr": _estimate(deflated),
-        "min_trl": _estimate(min_trl(days.record)),
+        "psr": estimate(psr(days.record)),
+        "dsr": estimate(deflated),
+        "min_trl": estimate(min_trl(days.record)),
         "spa": _spa(days),
         "pbo": {"value": overfitted.value, "why": overfitted.why},
         "trials": trials,
@@ -308,7 +328,8 @@ def figures(days: SeedDays, history: SplitHistory | None, why: str | None) -> St
     }
 
 
-def _estimate(found: IntervalEstimate) -> Estimate:
+def estimate(found: IntervalEstimate) -> Estimate:
+    """An estimate as a report has it."""
     return {"value": found.value, "low": found.low, "high": found.high, "why": found.why}
 
 
@@ -340,7 +361,7 @@ def _daily(days: SeedDays, agent: int) -> Estimate:
     """
     net = days.net[:, agent]
     rule = agent in days.rules and _same(net)
-    return _estimate(iqm_estimate(net[:1] if rule else net, rule=rule))
+    return estimate(iqm_estimate(net[:1] if rule else net, rule=rule))
 
 
 def _improvement(days: SeedDays, agent: int) -> Estimate:
@@ -351,7 +372,7 @@ def _improvement(days: SeedDays, agent: int) -> Estimate:
     found = probability_of_improvement(days.net[:, 0], rival, rule=_same(rival))
     if len(days.net) == 1:
         return {"value": None, "why": ONE_POLICY}
-    return _estimate(found)
+    return estimate(found)
 
 
 def _same(net: np.ndarray) -> bool:

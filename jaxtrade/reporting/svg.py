@@ -1,5 +1,5 @@
-"""Charts as SVG that a browser shows without a script. Colours come from the classes of the style
-sheet.
+"""The shapes of charts, which `templates/parts.html` writes as SVG: a browser shows them without a
+script. Colours come from the classes of the style sheet.
 
 A chart is a picture for those who see it; each has a table with the same figures beside it. Where a
 narrow screen would shrink its text too much, it is drawn twice, and the style sheet shows the one
@@ -11,29 +11,29 @@ Also the curves of the shown agent: equity, drawdown, sessions, accounts and the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from jaxtrade.reporting.bars import PageClock, extremes
-from jaxtrade.reporting.markup import Markup, joined, tag
 from jaxtrade.reporting.schema import AccountRow, SessionRow
+from jaxtrade.reporting.words import shown
 
 WIDTH, NARROW = 760, 360
-LEFT, RIGHT, TOP, BOTTOM = (
-    76,
-    14,
-    26,
-    30,
-)  # around the plot of `lines`; TOP holds the names of several lines
+# Around the plot of `lines`; TOP holds the names of several lines.
+LEFT, RIGHT, TOP, BOTTOM = 76, 14, 26, 30
 ROW, LABELS, VALUES = 26, 190, 120  # of `dots`: height of a row, widths beside the plot
-TALL_ROW, SIDE = (
-    42,
-    22,
-)  # of narrow `dots`: a row has its text above the plot; room beside the plot for its axis
-Form = Callable[[float], str]
+# Of narrow `dots`: a row has its text above the plot; room beside the plot for its axis.
+TALL_ROW, SIDE = 42, 22
+POINTS = 700  # of a picture
+MARKS = 6  # of an x axis
+NAME = 26  # letters of a label beside a plot
+TABLE_ROWS = 8  # of the table of training curves
+
+Marks = Sequence[tuple[float, str]]  # (x, label)
+DotRow = tuple[str, Mapping[str, Any], str]  # label, `Estimate`, class in the style sheet
 
 
 @dataclass(frozen=True)
@@ -49,18 +49,62 @@ class Line:
     filled: bool = False  # down to the axis of 0
 
 
-@dataclass(frozen=True)
-class Dot:
-    """A row of `dots`: a value with its interval. text: written at the right. kind: its class in
-    the style sheet.
+@dataclass
+class Picture:
+    """A picture. kind: `wide` or `narrow` for one that only such screens show. shapes: name,
+    attributes and text of its elements.
     """
 
-    label: str
-    value: float | None
-    text: str
-    kind: str
-    low: float | None = None
-    high: float | None = None
+    width: float
+    height: float
+    kind: str = ""
+    shapes: list[tuple[str, dict[str, str | None], str]] = field(default_factory=list)
+
+    def add(self, name: str, kind: str | None, text: str = "", **attributes: str | float) -> None:
+        """Add an element. kind: its class. Numbers are rounded to a tenth."""
+        known = {
+            key.replace("_", "-"): each if isinstance(each, str) else f"{round(each, 1):g}"
+            for key, each in attributes.items()
+        }
+        self.shapes.append((name, {**known, "class": kind}, text))
+
+    def rule(self, x1: float, y1: float, x2: float, y2: float, kind: str) -> None:
+        """Add a straight line."""
+        self.add("line", kind, x1=x1, y1=y1, x2=x2, y2=y2)
+
+    def text(self, x: float, y: float, content: str, anchor: str, kind: str = "axis") -> None:
+        """Add a text."""
+        self.add("text", kind, content, x=x, y=y, text_anchor=anchor)
+
+    def disc(self, x: float, y: float, r: float, kind: str) -> None:
+        """Add a circle."""
+        self.add("circle", kind, cx=x, cy=y, r=r)
+
+    def scale(self, axis: Axis, bottom: float, form: str, most: int = 5) -> None:
+        """Add the upright lines of an x axis and their values below them."""
+        for value in ticks(axis.low, axis.high, most):
+            at = axis(value)
+            self.rule(at, 4, at, bottom, "zero" if value == 0 else "grid")
+            self.text(at, bottom + 17, axis_text(value, form), "middle")
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Places of values: `low` is at `start`, `high` at `stop`."""
+
+    low: float
+    high: float
+    start: float
+    stop: float
+
+    def __call__(self, value: float) -> float:
+        share = (value - self.low) / (self.high - self.low) if self.high > self.low else 0.5
+        return self.start + (self.stop - self.start) * share
+
+
+def axis_text(value: float, form: str) -> str:
+    """A value beside an axis: a form of `words.shown`, in few digits."""
+    return shown(value, form, None if form == "number" else 0)
 
 
 def ticks(low: float, high: float, most: int = 5) -> list[float]:
@@ -89,254 +133,129 @@ def bounds(values: Sequence[float | None], zero: bool) -> tuple[float, float]:
     )
 
 
-def text(
-    x: float, y: float, content: str, anchor: str = "start", kind: str | None = None
-) -> Markup:
-    return tag("text", content, x=round(x, 1), y=round(y, 1), text_anchor=anchor, class_=kind)
-
-
-def rule(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
-    return tag(
-        "line", x1=round(x1, 1), y1=round(y1, 1), x2=round(x2, 1), y2=round(y2, 1), class_=kind
-    )
-
-
-def frame(
-    label: str, height: float, *children: Markup, width: float = WIDTH, kind: str = ""
-) -> Markup:
-    """The picture. label: what it shows, for a screen reader. kind: `wide` or `narrow` for one that
-    only such screens show."""
-    picture = tag(
-        "svg",
-        *children,
-        viewBox=f"0 0 {width:g} {height:g}",
-        role="img",
-        aria_label=label,
-        class_="chart",
-    )
-    return tag("div", picture, class_=f"figure {kind}".rstrip())
-
-
 def lines(
-    label: str,
     x: Sequence[float],
     drawn: Sequence[Line],
-    form: Form,
-    marks: Sequence[tuple[float, str]],
-    *,
+    marks: Marks,
+    form: str = "money",
     height: float = 240,
     zero: bool = False,
-) -> Markup:
-    """Lines over a common x, for wide and for narrow screens. form: labels of the y axis. marks:
-    (x, label) of the x axis. zero: 0 is on the y axis."""
-    return joined(
-        [
-            small_lines(
-                label, x, drawn, form, marks, height=height, zero=zero, width=WIDTH, kind="wide"
-            ),
-            small_lines(
-                label,
-                x,
-                drawn,
-                form,
-                marks[::2],
-                height=height,
-                zero=zero,
-                width=NARROW,
-                kind="narrow",
-            ),
-        ]
-    )
+) -> list[Picture]:
+    """Lines over a common x, for wide and for narrow screens. form: of the y axis. marks: of the x
+    axis. zero: 0 is on the y axis."""
+    return [
+        small_lines(x, drawn, marks, form, height, width, kind, zero)
+        for width, kind, marks in ((WIDTH, "wide", marks), (NARROW, "narrow", marks[::2]))
+    ]
 
 
 def small_lines(
-    label: str,
     x: Sequence[float],
     drawn: Sequence[Line],
-    form: Form,
-    marks: Sequence[tuple[float, str]],
-    *,
+    marks: Marks,
+    form: str,
     height: float,
-    zero: bool = False,
     width: float,
     kind: str = "",
-) -> Markup:
+    zero: bool = False,
+) -> Picture:
     """`lines` in one width, for all screens or those of a `kind`."""
     low, high = bounds([each for line in drawn for each in line.values], zero)
-    left, right = min(x, default=0), max(x, default=1)
-    top = TOP if len(drawn) > 1 else 8
-    wide, tall = width - LEFT - RIGHT, height - top - BOTTOM
-
-    def px(value: float) -> float:
-        return LEFT + wide * ((value - left) / (right - left) if right > left else 0.5)
-
-    def py(value: float) -> float:
-        return top + tall * (high - value) / (high - low)
-
-    parts = []
+    picture, top = Picture(width, height, kind), TOP if len(drawn) > 1 else 8
+    px = Axis(min(x, default=0), max(x, default=1), LEFT, width - RIGHT)
+    py = Axis(low, high, height - BOTTOM, top)
+    if len(drawn) > 1:  # the caption names a single one
+        _legend(picture, drawn)
     for value in ticks(low, high):
-        parts += [
-            rule(LEFT, py(value), width - RIGHT, py(value), "zero" if value == 0 else "grid"),
-            text(LEFT - 8, py(value) + 4, form(value), "end", "axis"),
-        ]
+        y = py(value)
+        picture.rule(LEFT, y, width - RIGHT, y, "zero" if value == 0 else "grid")
+        picture.text(LEFT - 8, y + 4, axis_text(value, form), "end")
     for at, name in marks:
-        parts += [
-            rule(px(at), height - BOTTOM, px(at), height - BOTTOM + 4, "tick"),
-            text(px(at), height - BOTTOM + 18, name, "middle", "axis"),
-        ]
+        picture.rule(px(at), height - BOTTOM, px(at), height - BOTTOM + 4, "tick")
+        picture.text(px(at), height - BOTTOM + 18, name, "middle")
+    base = py(0.0 if low <= 0 <= high else low)
     for line in drawn:
-        points = [
-            None if each is None else (px(at), py(each))
-            for at, each in zip(x, line.values, strict=True)
-        ]
-        parts += _line(points, line, py(0.0) if low <= 0 <= high else py(low))
-    return frame(label, height, *_legend(drawn), *parts, width=width, kind=kind)
+        pieces: list[list[tuple[float, float]]] = [[]]
+        for at, each in zip(x, line.values, strict=True):
+            if each is None:
+                pieces.append([])
+            else:
+                pieces[-1].append((px(at), py(each)))
+        for piece in filter(None, pieces):
+            _piece(picture, piece, line, base)
+    return picture
 
 
-def _line(points: Sequence[tuple[float, float] | None], line: Line, base: float) -> list[Markup]:
-    """The pieces of a line between its gaps. A piece of a single point is a disc."""
-    pieces: list[list[tuple[float, float]]] = [[]]
-    for point in points:
-        if point is None:
-            pieces.append([])
-        else:
-            pieces[-1].append(point)
-    found = []
-    for piece in filter(None, pieces):
-        if len(piece) == 1:
-            found.append(
-                tag(
-                    "circle",
-                    cx=round(piece[0][0], 1),
-                    cy=round(piece[0][1], 1),
-                    r=3,
-                    class_=f"dot {line.kind}",
-                )
-            )
-            continue
-        (x0, y0), path = piece[0], []
-        for x, y in piece[1:]:
-            path.append(f"H{x:.1f}V{y:.1f}" if line.steps else f"L{x:.1f} {y:.1f}")
-        way = f"M{x0:.1f} {y0:.1f}{''.join(path)}"
-        if line.filled:
-            found.append(tag("path", d=f"{way}V{base:.1f}H{x0:.1f}Z", class_=f"area {line.kind}"))
-        found.append(tag("path", d=way, class_=f"line {line.kind}"))
-    return found
+def _piece(picture: Picture, piece: list[tuple[float, float]], line: Line, base: float) -> None:
+    """A line between two gaps. A single point is a disc."""
+    (x0, y0), *rest = piece
+    if not rest:
+        picture.disc(x0, y0, 3, f"dot {line.kind}")
+        return
+    path = [f"H{x:.1f}V{y:.1f}" if line.steps else f"L{x:.1f} {y:.1f}" for x, y in rest]
+    way = f"M{x0:.1f} {y0:.1f}{''.join(path)}"
+    if line.filled:
+        picture.add("path", f"area {line.kind}", d=f"{way}V{base:.1f}H{x0:.1f}Z")
+    picture.add("path", f"line {line.kind}", d=way)
 
 
-def _legend(drawn: Sequence[Line]) -> list[Markup]:
-    """The names of the lines above the plot; nothing for a single one, which the caption names."""
-    if len(drawn) < 2:
-        return []
-    parts, x = [], float(LEFT)
+def _legend(picture: Picture, drawn: Sequence[Line]) -> None:
+    """The names of the lines above the plot."""
+    x = float(LEFT)
     for line in drawn:
-        parts += [
-            rule(x, 11, x + 18, 11, f"line {line.kind}"),
-            text(x + 24, 15, line.name, kind="axis"),
-        ]
+        picture.rule(x, 11, x + 18, 11, f"line {line.kind}")
+        picture.text(x + 24, 15, line.name, "start")
         x += 48 + 6.6 * len(line.name)
-    return parts
 
 
 def dots(
-    label: str,
-    rows: Sequence[Dot],
-    form: Form,
-    *,
-    low: float | None = None,
-    high: float | None = None,
-) -> Markup:
-    """One row per value: a disc, its interval as a bar, its text at the right. low, high: ends of
-    the axis.
+    rows: Sequence[DotRow],
+    form: str = "signed",
+    digits: int | None = None,
+    axis: str = "money",
+    ends: tuple[float, float] | None = None,
+) -> list[Picture]:
+    """One row per estimate: a disc, its interval as a bar, its figure at the right.
 
-    For wide and for narrow screens: there the label and the text of a row stand above its disc."""
-    every = [each for row in rows for each in (row.value, row.low, row.high)]
-    found = bounds(every, True)
-    ends = (found[0] if low is None else low), (found[1] if high is None else high)
-    return joined(
-        [
-            _dots(label, rows, form, ends, "wide", (LABELS, WIDTH - VALUES, WIDTH - 4), ROW),
-            _dots(label, rows, form, ends, "narrow", (SIDE, NARROW - SIDE, NARROW - 2), TALL_ROW),
-        ]
-    )
+    form, digits: of the figure; axis: form of the axis; ends: of the axis.
+    For wide and for narrow screens: there the label and the figure of a row stand above its disc."""
+    every = [each.get(end) for _, each, _ in rows for end in ("value", "low", "high")]
+    low, high = ends or bounds(every, True)
+    texts = [shown(each["value"], form, digits) for _, each, _ in rows]
+    pictures = []
+    for narrow in (False, True):
+        tall, edge = (TALL_ROW, NARROW - 2) if narrow else (ROW, WIDTH - 4)
+        start, stop = (SIDE, NARROW - SIDE) if narrow else (LABELS, WIDTH - VALUES)
+        px, bottom = Axis(low, high, start, stop), 8 + tall * len(rows)
+        picture = Picture(NARROW if narrow else WIDTH, bottom + 26, "narrow" if narrow else "wide")
+        picture.scale(px, bottom, axis, 3 if narrow else 5)
+        for i, ((label, each, kind), text) in enumerate(zip(rows, texts, strict=True)):
+            middle = 8 + tall * (i + (0.62 if narrow else 0.5))
+            base = 8 + tall * i + 15 if narrow else middle + 4
+            side, anchor = (2, "start") if narrow else (start - 14, "end")
+            picture.text(side, base, shortened(label), anchor, "label")
+            if each.get("low") is not None and each.get("high") is not None:
+                picture.rule(px(each["low"]), middle, px(each["high"]), middle, f"range {kind}")
+            if each["value"] is not None:
+                picture.disc(px(each["value"]), middle, 5, f"dot {kind}")
+            picture.text(edge, base, text, "end", "value")
+        pictures.append(picture)
+    return pictures
 
 
-def _dots(
-    label: str,
-    rows: Sequence[Dot],
-    form: Form,
-    ends: tuple[float, float],
-    kind: str,
-    sides: tuple[float, float, float],
-    tall: float,
-) -> Markup:
-    """`dots` for one kind of screen. sides: left and right end of the plot, and that of the text.
-    tall: of a row.
+def strip(values: Sequence[float], own: float) -> list[Picture]:
+    """Many values in dollars as open discs on one axis, and one of them all, `own`, as a full one
+    with a line.
     """
-    (left, right), (start, stop, edge), narrow = ends, sides, kind == "narrow"
-    bottom = 8 + tall * len(rows)
-
-    def px(value: float) -> float:
-        return start + (stop - start) * (value - left) / (right - left)
-
-    parts = []
-    for value in ticks(left, right, 3 if narrow else 5):
-        parts += [
-            rule(px(value), 4, px(value), bottom, "zero" if value == 0 else "grid"),
-            text(px(value), bottom + 17, form(value), "middle", "axis"),
-        ]
-    for i, row in enumerate(rows):
-        middle = 8 + tall * (i + (0.62 if narrow else 0.5))
-        base = 8 + tall * i + 15 if narrow else middle + 4
-        parts.append(
-            text(
-                2 if narrow else start - 14,
-                base,
-                shortened(row.label),
-                "start" if narrow else "end",
-                "label",
-            )
-        )
-        if row.low is not None and row.high is not None:
-            parts.append(rule(px(row.low), middle, px(row.high), middle, f"range {row.kind}"))
-        if row.value is not None:
-            parts.append(
-                tag(
-                    "circle",
-                    cx=round(px(row.value), 1),
-                    cy=round(middle, 1),
-                    r=5,
-                    class_=f"dot {row.kind}",
-                )
-            )
-        parts.append(text(edge, base, row.text, "end", "value"))
-    return frame(label, bottom + 26, *parts, width=edge + (2 if narrow else 4), kind=kind)
-
-
-def strip(label: str, values: Sequence[float], own: float, form: Form) -> Markup:
-    """Many values as open discs on one axis, and one of them all, `own`, as a full one with a
-    line.
-    """
-    left, right = bounds([*values, own], zero=True)
-    wide, bottom = WIDTH - 2 * RIGHT - LEFT, 46
-
-    def px(value: float) -> float:
-        return LEFT + wide * (value - left) / (right - left)
-
-    parts = []
-    for value in ticks(left, right, 6):
-        parts += [
-            rule(px(value), 4, px(value), bottom, "zero" if value == 0 else "grid"),
-            text(px(value), bottom + 17, form(value), "middle", "axis"),
-        ]
-    parts += [
-        tag("circle", cx=round(px(value), 1), cy=25, r=5, class_="ring s2") for value in values
-    ]
-    parts += [
-        rule(px(own), 4, px(own), bottom, "line s0"),
-        tag("circle", cx=round(px(own), 1), cy=25, r=6, class_="dot s0"),
-    ]
-    return frame(label, bottom + 24, *parts)
+    bottom = 46
+    px = Axis(*bounds([*values, own], zero=True), LEFT, WIDTH - 2 * RIGHT)
+    picture = Picture(WIDTH, bottom + 24)
+    picture.scale(px, bottom, "money", 6)
+    for value in values:
+        picture.disc(px(value), 25, 5, "ring s2")
+    picture.rule(px(own), 4, px(own), bottom, "line s0")
+    picture.disc(px(own), 25, 6, "dot s0")
+    return [picture]
 
 
 def shortened(name: str) -> str:
@@ -344,9 +263,21 @@ def shortened(name: str) -> str:
     return name if len(name) <= NAME else f"{name[: NAME - 1]}…"
 
 
-POINTS = 700  # of a picture
-MARKS = 6  # of an x axis
-NAME = 26  # letters of a label beside a plot
+def step_marks(last: float) -> list[tuple[float, str]]:
+    """Marks of an axis of steps, in few characters: `250k`, `1.5M`."""
+    return [(at, short(at)) for at in ticks(0, last, 4)]
+
+
+def short(value: float) -> str:
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:g}{unit}"
+    return f"{value:g}"
+
+
+def some_of(count: int) -> list[int]:
+    """At most `TABLE_ROWS` of the numbers 0 .. count - 1, the first and the last among them."""
+    return sorted({round(i * (count - 1) / (TABLE_ROWS - 1)) for i in range(TABLE_ROWS)})
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import pytest
 
 from jaxtrade.reporting import collect, make
 from jaxtrade.reporting.bars import unpacked
-from jaxtrade.reporting.figures import MINUS
+from jaxtrade.reporting.words import MINUS
 from tests import webdriver
 from tests.reporting.made import made_run
 from tests.reporting.parsed import parsed

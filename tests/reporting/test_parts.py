@@ -12,15 +12,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from markupsafe import Markup
 
 from jaxtrade.evaluation.records import ABSENT
-from jaxtrade.reporting import bars, figures, svg
+from jaxtrade.reporting import bars, svg, words
 from jaxtrade.reporting.bars import PageClock, extremes, placed
-from jaxtrade.reporting.figures import MINUS
-from jaxtrade.reporting.markup import Markup, joined, table, tag
+from jaxtrade.reporting.page import environment
 from jaxtrade.reporting.svg import Marked
+from jaxtrade.reporting.words import MINUS
 from tests.reporting.made import ACTIONS, made_records, trade_lines
 from tests.reporting.parsed import parsed
+
+PARTS = environment().get_template("parts.html").module
 
 # --- text ---------------------------------------------------------------------------------------------------------
 
@@ -30,7 +33,7 @@ from tests.reporting.parsed import parsed
     [(1234.5, "$1,234.50"), (-3, f"{MINUS}$3.00"), (0, "$0.00"), (-0.004, "$0.00"), (None, "n/a")],
 )
 def test_money_as_text(value, text):
-    assert figures.plain_money(value) == text
+    assert words.shown(value, "money") == text
 
 
 @pytest.mark.parametrize(
@@ -43,13 +46,13 @@ def test_money_as_text(value, text):
     ],
 )
 def test_losses_are_as_visible_as_gains(value, html):
-    assert figures.signed(value) == html
+    assert PARTS.figure(value, "signed") == html
 
 
 def test_shares_and_numbers_as_text():
-    assert figures.plain_share(0.3158) == "31.6 %"
-    assert figures.plain_share(None) == "n/a"
-    assert figures.plain_number(-1234.567) == f"{MINUS}1,234.57"
+    assert words.shown(0.3158, "share") == "31.6 %"
+    assert words.shown(None, "share") == "n/a"
+    assert words.shown(-1234.567, "number") == f"{MINUS}1,234.57"
 
 
 @pytest.mark.parametrize(
@@ -61,44 +64,36 @@ def test_shares_and_numbers_as_text():
             "1.50 (fewer than 5 days)",
         ),
         ({"value": None, "why": "below 10 trials"}, "n/a (below 10 trials)"),
-        ({"value": 1.5}, "1.50"),
-        (None, "n/a"),
+        ({"value": 1.5, "low": None}, "1.50"),
     ],
 )
 def test_an_estimate_has_its_interval_or_its_reason(estimate, text):
-    assert parsed(f"<p>{figures.interval(estimate)}</p>").text == text
+    assert parsed(f"<p>{PARTS.interval(estimate, 'number')}</p>").text == text
 
 
 @given(st.text())
 def test_text_stays_text(text):
     """Whatever it is, it comes back from the page as it went in."""
-    found = parsed(tag("p", text, title=text))
-    assert found.text == text
-    assert [name for name, _, _ in found.elements] == ["p"]
+    [found] = parsed(PARTS.table(text, ("a", text), [(text, text)])).tables
+    assert (found.caption, found.head, found.rows) == (text, ["a", text], [[text, text]])
 
 
 def test_markup_is_not_escaped_twice():
-    assert tag("b", Markup("<i>x</i>"), "<") == "<b><i>x</i>&lt;</b>"
-    assert joined(["a&b", Markup("&amp;")]) == "a&amp;b&amp;"
-    assert tag("input", disabled=True, value=None, size=2.0) == '<input disabled size="2">'
-
-
-@pytest.mark.parametrize("name", ["style", "onclick"])
-def test_attributes_that_the_policy_refuses_are_refused(name):
-    with pytest.raises(ValueError, match=name):
-        tag("p", **{name: "x"})
+    assert PARTS.notes([Markup("<i>x</i>"), "<"]) == (
+        '<ul class="notes"><li><i>x</i></li><li>&lt;</li></ul>'
+    )
 
 
 def test_a_table_names_its_rows_and_columns():
     [found] = parsed(
-        table("What it is", ("Name", "Value"), [("a", "1"), ("b", "2")], marked=(1,))
+        PARTS.table("What it is", ("Name", "Value"), [("a", "1"), ("b", "2")], marked=1)
     ).tables
     assert (found.caption, found.head, found.rows) == (
         "What it is",
         ["Name", "Value"],
         [["a", "1"], ["b", "2"]],
     )
-    html = table("What it is", ("Name", "Value"), [("a", "1"), ("b", "2")], marked=(1,))
+    html = PARTS.table("What it is", ("Name", "Value"), [("a", "1"), ("b", "2")], marked=1)
     assert html.count('scope="row"') == 2
     assert html.count('scope="col"') == 2
     assert html.count('class="own"') == 1
@@ -172,15 +167,9 @@ def test_marks_of_an_axis_are_few_and_inside(low, span):
 
 
 def test_a_gap_in_a_line_is_not_drawn():
-    drawn = svg.small_lines(
-        "label",
-        [0, 1, 2, 3, 4],
-        [svg.Line("a", [1.0, 2.0, None, 3.0, None], "s0")],
-        str,
-        [],
-        height=100,
-        width=300,
-    )
+    line = svg.Line("a", [1.0, 2.0, None, 3.0, None], "s0")
+    picture = svg.small_lines([0, 1, 2, 3, 4], [line], [], "number", height=100, width=300)
+    drawn = PARTS.chart("label", [picture])
     assert drawn.count('class="line s0"') == 1
     assert drawn.count("<circle") == 1, "a single point is a disc"
     assert drawn.count("M") == 1
@@ -188,9 +177,8 @@ def test_a_gap_in_a_line_is_not_drawn():
 
 def test_a_row_without_a_value_has_no_disc_but_its_text():
     """In the picture for wide screens, and in that for narrow ones."""
-    drawn = svg.dots(
-        "label", [svg.Dot("a", 1.0, "one", "s0", 0.5, 2.0), svg.Dot("b", None, "n/a", "s1")], str
-    )
+    known = {"value": 1.0, "low": 0.5, "high": 2.0}
+    drawn = PARTS.chart("label", svg.dots([("a", known, "s0"), ("b", {"value": None}, "s1")]))
     wide, narrow = drawn.split("</svg>")[:2]
     for each in (wide, narrow):
         assert each.count("<circle") == 1
@@ -203,23 +191,25 @@ def test_a_picture_for_each_width_shows_the_same():
     axis.
     """
     rows = [
-        svg.Dot("a_name", -3.0, "-$3", "s0", -5.0, 2.0),
-        svg.Dot("other", 2.5, "+$2.50", "s1", 0.0, 4.0),
+        ("a_name", {"value": -3.0, "low": -5.0, "high": 2.0}, "s0"),
+        ("other", {"value": 2.5, "low": 0.0, "high": 4.0}, "s1"),
     ]
     values: list[float | None] = [1.0, 5.0, 2.0]
     marks = [(float(i), f"day {i}") for i in range(3)]
-    for drawn, words, fewer in (
-        (svg.dots("label", rows, str), ("a_name", "other", "-$3", "+$2.50"), ()),
+    for drawn, labels, fewer in (
+        (svg.dots(rows), ("a_name", "other", f"{MINUS}$3.00", "+$2.50"), ()),
         (
-            svg.lines("label", [0, 1, 2], [svg.Line("a", values, "s0")], str, marks),
+            svg.lines([0, 1, 2], [svg.Line("a", values, "s0")], marks),
             ("day 0", "day 2"),
             ("day 1",),
         ),
     ):
-        wide, narrow = re.findall(r'<div class="figure (?:wide|narrow)">.*?</div>', drawn)
+        wide, narrow = re.findall(
+            r'<div class="figure (?:wide|narrow)">.*?</div>', PARTS.chart("label", drawn)
+        )
         for each, width in ((wide, svg.WIDTH), (narrow, svg.NARROW)):
             assert f'viewBox="0 0 {width} ' in each
-            assert all(f">{word}<" in each for word in words)
+            assert all(f">{word}<" in each for word in labels)
             places = [float(value) for value in re.findall(r' (?:x|x1|x2|cx)="([-\d.]+)"', each)]
             assert places
             assert 0 <= min(places) <= max(places) <= width
@@ -233,15 +223,16 @@ def test_reasons_are_said_once_with_the_names_that_they_hold_for():
         "c": {"value": None, "why": "few days"},
         "d": {"value": 1.0, "why": "flat"},
     }
-    assert figures.reasons("net", found) == ["net (a, c): few days", "net (d): flat"]
-    assert "few" not in figures.bare(found["a"])
-    assert "[1.00, 3.00]" in figures.bare(found["b"])
-    assert figures.bare(None) == ""
+    assert words.reasons("net", found) == ["net (a, c): few days", "net (d): flat"]
+    assert "few" not in PARTS.bare(found["a"], "number")
+    assert "[1.00, 3.00]" in PARTS.bare(found["b"], "number")
+    assert PARTS.bare(None, "number") == ""
 
 
 def test_charts_of_nothing_and_of_one_value_stand():
     for values in ([], [5.0], [None]):
-        drawn = svg.lines("label", list(range(len(values))), [svg.Line("a", values, "s0")], str, [])
+        found = svg.lines(range(len(values)), [svg.Line("a", values, "s0")], [])
+        drawn = PARTS.chart("label", found)
         assert "nan" not in drawn
         assert "inf" not in drawn
 

@@ -18,10 +18,10 @@ from jaxtrade.config import load_config
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.evaluate import write
 from jaxtrade.evaluation.trades import TRADE_COLUMNS
-from jaxtrade.reporting import collect, figures, make, page
+from jaxtrade.reporting import collect, make, page
 from jaxtrade.reporting.bars import unpacked
-from jaxtrade.reporting.figures import MINUS
 from jaxtrade.reporting.schema import OPTIONAL, command
+from jaxtrade.reporting.words import MINUS, shown
 from jaxtrade.runs import rundir
 from jaxtrade.web.assets import source_hash
 from tests.evaluation.test_report import result_of
@@ -230,9 +230,7 @@ def test_what_was_not_computed_says_how_to_compute_it(bare, found, full):
 
 def test_the_panel_says_what_the_statistics_say(full):
     rows, found = panel(full), json.loads(full.json)["statistics"]
-    value, low, high = (
-        figures.plain_money(found["daily"][name], plus=True) for name in ("value", "low", "high")
-    )
+    value, low, high = (shown(found["daily"][name], "signed") for name in ("value", "low", "high"))
     earned, says = rows.about("earn")
     assert earned == f"{value} [{low}, {high}]"
     assert "over 5 seeds" in says
@@ -262,7 +260,7 @@ def test_the_table_of_baselines_has_the_figures_of_its_picture(full):
     assert [row[0] for row in table.rows] == list(AGENTS)
     for row in table.rows:
         each = found["agents"][row[0]]
-        assert row[1].startswith(figures.plain_money(each["value"], plus=True))
+        assert row[1].startswith(shown(each["value"], "signed"))
         assert ("[" in row[1]) == (each["why"] is None)
     chances = {row[0]: row[2] for row in table.rows}
     assert chances["greedy"] == chances["sampled"] == ""
@@ -360,9 +358,9 @@ def test_the_json_has_the_figures_of_the_page(full):
         ]
     agents = {row[0]: row[1] for row in found.table("Figures of all agents").rows}
     assert list(agents) == list(AGENTS)
-    for name, shown in agents.items():
+    for name, cell in agents.items():
         net = data["agents"][name]["strategy"]["net_profit"]
-        assert shown == (f"{MINUS if net < 0 else '+'}${abs(net):,.2f}" if net else "$0.00")
+        assert cell == (f"{MINUS if net < 0 else '+'}${abs(net):,.2f}" if net else "$0.00")
     assert data["explorer"]["trades"] == len(found.table("Trades").rows)
 
 

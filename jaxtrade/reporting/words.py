@@ -1,0 +1,100 @@
+"""Figures and names as text, as the templates of the pages show them.
+
+A figure that is undefined is `n/a`, never 0; losses are as visible as gains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+MINUS, NONE = "\u2212", "n/a"
+DIGITS = {"money": 2, "signed": 2, "number": 2, "share": 1, "count": 0}  # form -> its decimals
+
+
+def shown(value: float | None, form: str, digits: int | None = None) -> str:
+    """A figure as text, with a true minus sign.
+
+    form: `money` (`$1,234.50`), `signed` (`+$3.00`), `number` (`1,234.50`), `share` (of 0..1,
+        `31.6 %`), `count` (`1,235`), or `metric`, four significant digits.
+    digits: decimals in place of those of `DIGITS`.
+    """
+    if value is None:
+        return NONE
+    if form == "metric":
+        return f"{value:.4g}".replace("-", MINUS)
+    digits = DIGITS[form] if digits is None else digits
+    rounded = round(100 * value if form == "share" else value, digits)
+    sign = MINUS if rounded < 0 else "+" if form == "signed" and rounded > 0 else ""
+    dollar = "$" if form in ("money", "signed") else ""
+    return f"{sign}{dollar}{abs(rounded):,.{digits}f}{' %' if form == 'share' else ''}"
+
+
+def reasons(what: str, estimates: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Why figures or intervals are absent: one line for each reason, with the names that it holds
+    for.
+    """
+    by_reason: dict[str, list[str]] = {}
+    for name, each in estimates.items():
+        if each.get("why"):
+            by_reason.setdefault(each["why"], []).append(name)
+    return [f"{what} ({', '.join(names)}): {why}" for why, names in by_reason.items()]
+
+
+_KINDS = {"sampled": "s1", "flat": "s2", "random": "s3", "buy_hold": "s4", "sma_cross": "s5"}
+
+
+def kinds(agents: Iterable[str]) -> dict[str, str]:
+    """Agent -> class of its colour. The first agent is the one that the report is about."""
+    return {
+        name: "s0" if i == 0 else _KINDS.get(name.rstrip("_0123456789"), f"s{1 + (i - 1) % 5}")
+        for i, name in enumerate(agents)
+    }
+
+
+def spoken(key: str) -> str:
+    """A key as words: `daily_loss` -> `daily loss`."""
+    return key.replace("_", " ")
+
+
+def times(number: int) -> str:
+    """`once`, `twice`, `7 times`."""
+    return {1: "once", 2: "twice"}.get(number, f"{number:,} times")
+
+
+def ordinal(number: int) -> str:
+    """`1st`, `2nd`, `11th`, `23rd`."""
+    ending = (
+        "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    )
+    return f"{number:,}{ending}"
+
+
+def capital(text: str) -> str:
+    """The text with a capital letter at its start."""
+    return f"{text[:1].upper()}{text[1:]}"
+
+
+def sentence(reason: str) -> str:
+    """A reason as a sentence of its own: a capital letter and a full stop."""
+    return f"{capital(reason)}{'' if reason.endswith('.') else '.'}"
+
+
+def clock_of(stamp: str) -> str:
+    """The time of day of an ISO 8601 stamp, in the zone of the exchange: `09:32`, with seconds if
+    it has any.
+    """
+    return stamp[11:19].removesuffix(":00")
+
+
+def flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+    """(name, value) of nested facts, in the order given."""
+    plain = {None: "none", True: "yes", False: "no"}
+    for key, value in values.items():
+        name = f"{before}{spoken(str(key))}"
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{name}: ")
+        elif isinstance(value, (list, tuple)):
+            yield name, ", ".join(map(str, value)) or "none"
+        else:
+            yield name, plain[value] if value is None or isinstance(value, bool) else str(value)
