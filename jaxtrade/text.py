@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 NOTE, WARNING = "note: ", "WARNING: "
 _NUMBER = re.compile(r"\d[\d.,:-]*")
@@ -86,6 +88,11 @@ def short_repr(name: str, *facts: str, limit: int = REPR_LIMIT) -> str:
 def several(count: int, noun: str) -> str:
     """A count with its noun: `1 trade`, `2,000 trades`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def json_text(document: Any) -> str:
+    """A document as JSON for people: indented, without NaN, without an end of line."""
+    return json.dumps(document, indent=2, allow_nan=False)
 
 
 def in_dollars(value: float) -> str:

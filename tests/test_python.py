@@ -309,7 +309,7 @@ def test_a_finished_run_is_read_from_its_folder():
     assert run.policy.action_names[0] == "HOLD"
     assert "greedy on ES" in run.plot().axes[0].get_title(loc="left")
     page = run._repr_html_()
-    assert run.evaluation.verdict.replace("'", "&#x27;") in page
+    assert run.evaluation.verdict.replace("'", "&#39;") in page
 
 
 def test_several_seeds_and_splits_have_their_names(tmp_path):

@@ -4,7 +4,6 @@ it as files.
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
@@ -30,7 +29,7 @@ from jaxtrade.evaluation.pictures import equity, style
 from jaxtrade.evaluation.record import DecisionBars, Record, Steps, decision_bars
 from jaxtrade.evaluation.recorded import NOTHING, Also, records_of, set_records
 from jaxtrade.evaluation.records import RECORDS, write_records
-from jaxtrade.evaluation.report import EvaluationResult
+from jaxtrade.evaluation.report import EvaluationResult, write_texts
 from jaxtrade.evaluation.set_report import SetResult
 from jaxtrade.evaluation.trades import BarClock
 from jaxtrade.storage.compiling import Programs
@@ -333,9 +332,7 @@ def write_set(result: SetResult, directory: Path, also: Also = NOTHING) -> None:
     for symbol, own in result.symbols.items():
         write(own, directory / symbol)
     with staged(directory) as new:
-        document = json.dumps(result.to_json(), indent=2, allow_nan=False)
-        (new / "evaluation.json").write_text(document + "\n", encoding="utf-8")
-        (new / "evaluation.txt").write_text(result.table() + "\n", encoding="utf-8")
+        write_texts(new, "evaluation", result.to_json(), result.table())
         write_records(new / RECORDS, set_records(result, also))
 
 
@@ -349,41 +346,25 @@ def write(
     agent: its name; default: the first agent. also: further entries of the records' `meta`. Returns
         the paths.
     """
-    names = (
-        "evaluation.json",
-        "evaluation.txt",
-        "trades.csv",
-        "equity.csv",
-        "equity.png",
-        "day.png",
-        RECORDS,
-    )
     shown = result.agents[0] if agent is None else result.agent(agent)
     with staged(directory) as new:
-        _write(result, shown, {name: new / name for name in names}, also)
-    return [directory / name for name in names]
-
-
-def _write(
-    result: EvaluationResult, shown: AgentResult, paths: dict[str, Path], also: Also
-) -> None:
-    document = json.dumps(result.to_json(), indent=2, allow_nan=False)
-    paths["evaluation.json"].write_text(document + "\n", encoding="utf-8")
-    paths["evaluation.txt"].write_text(result.table() + "\n", encoding="utf-8")
-    trades.write_csv(
-        paths["trades.csv"],
-        trades.TRADE_COLUMNS,
-        trades.trade_rows(
-            shown.trades, result.decisions, result.clock, result.close, result.settings["fill"]
-        ),
-    )
-    trades.write_csv(
-        paths["equity.csv"],
-        trades.EQUITY_COLUMNS,
-        trades.equity_rows(
-            shown.strategy, shown.account, result.decisions, result.clock, result.start_balance
-        ),
-    )
-    equity.draw(result, shown, paths["equity.png"])
-    equity.draw_day(result, shown, paths["day.png"])
-    write_records(paths[RECORDS], records_of(result, shown, also))
+        write_texts(new, "evaluation", result.to_json(), result.table())
+        trades.write_csv(
+            new / "trades.csv",
+            trades.TRADE_COLUMNS,
+            trades.trade_rows(
+                shown.trades, result.decisions, result.clock, result.close, result.settings["fill"]
+            ),
+        )
+        trades.write_csv(
+            new / "equity.csv",
+            trades.EQUITY_COLUMNS,
+            trades.equity_rows(
+                shown.strategy, shown.account, result.decisions, result.clock, result.start_balance
+            ),
+        )
+        equity.draw(result, shown, new / "equity.png")
+        equity.draw_day(result, shown, new / "day.png")
+        write_records(new / RECORDS, records_of(result, shown, also))
+    names = "evaluation.json", "evaluation.txt", "trades.csv", "equity.csv", "equity.png", "day.png"
+    return [directory / name for name in (*names, RECORDS)]

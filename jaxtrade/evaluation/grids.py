@@ -20,7 +20,6 @@ executed.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -45,7 +44,7 @@ from jaxtrade.evaluation.evaluate import EvaluationResult, agent_key, evaluate
 from jaxtrade.evaluation.record import Steps, decision_bars
 from jaxtrade.evaluation.report import costs_text
 from jaxtrade.evaluation.side_by_side import order_is_legal
-from jaxtrade.text import aligned, in_dollars, several
+from jaxtrade.text import aligned, in_dollars, json_text, several
 from jaxtrade.types import Array, PyTree, SessionSet
 
 if TYPE_CHECKING:
@@ -407,11 +406,7 @@ def shown(found: Mapping[str, Sequence[Grid | SlotAttribution]], as_json: bool) 
     """
     if as_json:
         documents = documents_of(found)
-        return json.dumps(
-            documents if len(found) > 1 else next(iter(documents.values())),
-            indent=2,
-            allow_nan=False,
-        )
+        return json_text(documents if len(found) > 1 else next(iter(documents.values())))
     texts = {symbol: "\n\n".join(_text(each) for each in own) for symbol, own in found.items()}
     return "\n\n".join(
         f"{symbol}\n{text}" if len(texts) > 1 else text for symbol, text in texts.items()

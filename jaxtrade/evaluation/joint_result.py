@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -45,6 +44,7 @@ from jaxtrade.evaluation.report import (
     money,
     ratio,
     share,
+    write_texts,
 )
 from jaxtrade.evaluation.trades import write_csv
 from jaxtrade.storage.staged import staged
@@ -404,9 +404,7 @@ def write(result: JointResult, directory: Path, also: Also = NOTHING) -> None:
     further entries of the records' `meta`."""
     shown = result.agents[0]
     with staged(directory) as new:
-        document = json.dumps(result.to_json(), indent=2, allow_nan=False)
-        (new / "evaluation.json").write_text(document + "\n", encoding="utf-8")
-        (new / "evaluation.txt").write_text(result.table() + "\n", encoding="utf-8")
+        write_texts(new, "evaluation", result.to_json(), result.table())
         write_csv(new / "trades.csv", FILL_COLUMNS, fill_rows(result, shown))
         write_csv(new / "equity.csv", equity_columns(result), equity_rows(result, shown))
         write_records(new / RECORDS, joint_records(result, also))

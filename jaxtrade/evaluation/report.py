@@ -8,7 +8,7 @@ import base64
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ from jaxtrade.evaluation.openings import SplitHistory, history_json, history_lin
 from jaxtrade.evaluation.record import DecisionBars
 from jaxtrade.evaluation.trades import BarClock
 from jaxtrade.parts import REPORT_SECTIONS
-from jaxtrade.text import aligned, in_dollars, in_mills, ruled, several, short_repr
+from jaxtrade.text import aligned, in_dollars, in_mills, json_text, ruled, several, short_repr
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,11 +40,6 @@ class Standing(NamedTuple):
     net: float
     trades: int
     pnl: np.ndarray
-
-
-def signed_dollars(value: float) -> str:
-    """`$1,234.50`, or `-$1,234.50`."""
-    return f"{'-' if value < 0 else ''}${abs(value):,.2f}"
 
 
 def listed(names: Sequence[str]) -> str:
@@ -89,7 +84,7 @@ def noise(agent: Standing, unit: str = "session", key: str = "") -> str:
         else f"outside noise, though past {unit}s prove nothing about others"
     )
     return (
-        f"per {unit} {signed_dollars(mean)} +- {signed_dollars(half)} ({100 * CONFIDENCE:.0f} % interval): the "
+        f"per {unit} {in_dollars(mean)} +- {in_dollars(half)} ({100 * CONFIDENCE:.0f} % interval): the "
         f"distance from flat is {within}"
     )
 
@@ -116,13 +111,13 @@ def compared(agents: Sequence[Standing], span: str, unit: str = "session", key: 
     `noise`. key: the key to raise where they are too few (`key_of`)."""
     first, *others = agents
     net = first.net
-    made = f"made {signed_dollars(net)} after costs" if first.trades else "never traded"
+    made = f"made {in_dollars(net)} after costs" if first.trades else "never traded"
     groups: dict[str, list[str]] = {"more than": [], "as much as": [], "less than": []}
     for other in others:
         if other.name.startswith("sampled"):
             continue
         word = "more than" if net > other.net else "less than" if net < other.net else "as much as"
-        groups[word].append(f"{other.name} ({signed_dollars(other.net)})")
+        groups[word].append(f"{other.name} ({in_dollars(other.net)})")
     ranks = ", ".join(f"{word} {listed(names)}" for word, names in groups.items() if names)
     parts = [
         ranks,
@@ -138,48 +133,19 @@ def compared(agents: Sequence[Standing], span: str, unit: str = "session", key: 
     )
 
 
-CELL = "text-align:right;padding:1px 8px;white-space:nowrap"
-WORD = "text-align:left;padding:1px 8px;white-space:nowrap"
-HEAD = "text-align:left;padding:6px 8px 1px;font-weight:bold"
-
-
-def html_table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of cells as a table. The first row has the names of the columns.
-
-    A row with fewer cells than the first one is a heading, or a remark that spans the other
-    columns.
+def notebook(title: str, png: Path | None = None, **parts: Any) -> str:
+    """A result as HTML for a notebook. parts: see `templates/notebook.html`. png: of the run's
+    advice.
     """
-    width = len(rows[0])
-    head = "".join(f'<th style="{CELL}">{escape(cell)}</th>' for cell in rows[0])
-    body = "".join(_row(row, width) for row in rows[1:])
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    from jaxtrade.web.templates import environment
 
-
-def _row(row: Sequence[str], width: int) -> str:
-    first, *rest = (escape(cell.strip()) for cell in row)
-    if not rest:
-        return f'<tr><td colspan="{width}" style="{HEAD}">{first}</td></tr>'
-    span = f' colspan="{width - 1}"' if len(row) < width else ""
-    cells = "".join(f'<td{span} style="{CELL}">{cell}</td>' for cell in rest)
-    return f'<tr><td style="{WORD}">{first}</td>{cells}</tr>'
-
-
-def paragraphs(lines: Sequence[str]) -> str:
-    """One small paragraph for each line."""
-    return "".join(f'<p style="margin:2px 0;font-size:90%">{escape(line)}</p>' for line in lines)
-
-
-def picture(png: bytes, alt: str) -> str:
-    """A PNG inside the page."""
-    data = base64.b64encode(png).decode("ascii")
-    return f'<img alt="{escape(alt, quote=True)}" style="max-width:100%" src="data:image/png;base64,{data}"/>'
-
-
-def html_block(title: str, *parts: str) -> str:
-    """A title and parts of HTML in one element."""
-    return (
-        f'<div><p style="margin:2px 0;font-weight:bold">{escape(title)}</p>{"".join(parts)}</div>'
-    )
+    template = environment("jaxtrade.evaluation").get_template("notebook.html")
+    picture = None
+    if png is not None and png.is_file():
+        data = base64.b64encode(png.read_bytes()).decode("ascii")
+        picture = data, "hit rate by stated confidence, trust and agreement"
+    empty = {"lines": (), "rows": (), "verdict": "", "blocks": ()}
+    return template.render({**empty, **parts}, title=title, picture=picture)
 
 
 NOT_AVAILABLE = "n/a"
@@ -542,9 +508,13 @@ def to_html(document: Mapping[str, Any]) -> str:
 
 def page_of(document: Mapping[str, Any], header: Sequence[str], cells: list[list[str]]) -> str:
     """Header, table and verdict as HTML."""
-    return html_block(
-        header[0], paragraphs(header[1:]), html_table(cells), paragraphs([document["verdict"]])
-    )
+    return notebook(header[0], lines=header[1:], rows=cells, verdict=document["verdict"])
+
+
+def write_texts(folder: Path, name: str, document: Mapping[str, Any], table: str) -> None:
+    """Write the document of a result and its console table, `NAME.json` and `NAME.txt`."""
+    for ending, text in (("json", json_text(document)), ("txt", table)):
+        (folder / f"{name}.{ending}").write_text(text + "\n", encoding="utf-8")
 
 
 def repr_of(name: str, document: Mapping[str, Any]) -> str:

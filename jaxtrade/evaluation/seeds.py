@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -297,21 +296,11 @@ def to_json(results: Results) -> dict[str, Any]:
     first = next(iter(results.values()))
     if len(results) > 1 and is_swept(results):
         return sweep_json(results)
-    if isinstance(first, JointResult):
-        if len(results) == 1:
-            return first.to_json()
-        return {
-            "format": report.FORMAT,
-            "seeds": {str(seed): each.to_json() for seed, each in results.items()},
-        }
     if len(results) == 1:
         return first.to_json()
-    return {
-        "format": report.FORMAT,
-        "agent": POLICY,
-        "spread": spread(results),
-        "seeds": {str(seed): result.to_json() for seed, result in results.items()},
-    }
+    pooled = {} if isinstance(first, JointResult) else {"agent": POLICY, "spread": spread(results)}
+    seeds = {str(seed): result.to_json() for seed, result in results.items()}
+    return {"format": report.FORMAT, **pooled, "seeds": seeds}
 
 
 def write(results: Results, folder: Path) -> None:
@@ -321,7 +310,6 @@ def write(results: Results, folder: Path) -> None:
     if len(results) == 1:
         return
     name = "sweep" if is_swept(results) else "seeds"
-    document = json.dumps(to_json(results), indent=2, allow_nan=False)
+    document, text = to_json(results), table(results)
     with staged(folder) as new:
-        (new / f"{name}.json").write_text(document + "\n", encoding="utf-8")
-        (new / f"{name}.txt").write_text(table(results) + "\n", encoding="utf-8")
+        report.write_texts(new, name, document, text)

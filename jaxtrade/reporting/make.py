@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import functools
 import io
-import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from jaxtrade.reporting.bars import PageClock, PlacedTrade, extremes, packed
 from jaxtrade.reporting.collect import Collected
 from jaxtrade.reporting.page import page
 from jaxtrade.storage.staged import staged
-from jaxtrade.text import several
+from jaxtrade.text import json_text, several
 
 MB = 1_000_000
 MOST_ROWS = 1_000  # trades in the table of the page
@@ -82,7 +81,9 @@ def make(found: Collected, max_mb: float = 3.0) -> ReportFiles:
             f"{size + 0.1:.1f} or more"
         )
     data, html = document(first)
-    return ReportFiles(html, json_text(data), _csv(found), len(found.bars.row) - first, first)
+    return ReportFiles(
+        html, json_text(data) + "\n", _csv(found), len(found.bars.row) - first, first
+    )
 
 
 def _fitting(bars: BarRecords, limit: int, size_of: Callable[[int], int]) -> int | None:
@@ -227,11 +228,6 @@ def check_limit(max_mb: float) -> None:
         raise ConfigError(
             f"max_mb (--max-mb) {max_mb:g}: expected a size above 0, in millions of bytes"
         )
-
-
-def json_text(data: Any) -> str:
-    """The content of `report.json`."""
-    return json.dumps(data, indent=2, allow_nan=False) + "\n"
 
 
 def write(report: ReportFiles, folder: Path) -> dict[str, Path]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
@@ -21,7 +21,7 @@ from jaxtrade.reporting.schema import ReportData
 from jaxtrade.reporting.studies import chosen_on, trained_on
 from jaxtrade.text import several
 from jaxtrade.version import __version__
-from jaxtrade.web import assets
+from jaxtrade.web import assets, templates
 
 FILTERS = (
     words.shown,
@@ -51,17 +51,8 @@ FUNCTIONS = (
 
 @functools.cache
 def environment() -> Environment:
-    """The templates, with what they may call. All text is escaped; a name that is not there is an
-    error.
-    """
-    found = Environment(
-        loader=PackageLoader("jaxtrade.reporting"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        extensions=["jinja2.ext.do"],
-    )
+    """The templates, with what they may call."""
+    found = templates.environment("jaxtrade.reporting")
     found.filters.update({each.__name__: each for each in FILTERS})
     found.globals.update({each.__name__: each for each in FUNCTIONS})
     found.globals.update(

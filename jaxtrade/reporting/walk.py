@@ -13,11 +13,12 @@ from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.run_days import WALK
 from jaxtrade.evaluation.statistics import iqm_estimate
 from jaxtrade.evaluation.walk_days import DAILY, WalkDays, evidence_of, read_walk_days
-from jaxtrade.reporting.make import MB, ReportFiles, check_limit, json_text
+from jaxtrade.reporting.make import MB, ReportFiles, check_limit
 from jaxtrade.reporting.page import document
 from jaxtrade.reporting.schema import Estimate, NullFigures
 from jaxtrade.reporting.studies import estimate, read_json
 from jaxtrade.runs import rundir
+from jaxtrade.text import json_text
 
 FORMAT = 1
 NULLS = "nulls.json"  # of `--nulls`, in the folder of the walk-forward
@@ -131,4 +132,4 @@ def make(data: WalkReportData, max_mb: float = 3.0) -> ReportFiles:
         raise ConfigError(
             f"max_mb (--max-mb) {max_mb:g}: the page takes {size:.2f} MB; give {size + 0.1:.1f} or more"
         )
-    return ReportFiles(html, json_text(data))
+    return ReportFiles(html, json_text(data) + "\n")

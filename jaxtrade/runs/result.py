@@ -13,7 +13,7 @@ from jaxtrade.evaluation import report, seeds
 from jaxtrade.evaluation.evaluate import EvaluationResult
 from jaxtrade.evaluation.seeds import Results
 from jaxtrade.evaluation.set_report import SetResult
-from jaxtrade.runs.stored import advice_html, episodes_frame, metrics_frame
+from jaxtrade.runs.stored import ADVICE, episodes_frame, metrics_frame
 from jaxtrade.text import several, short_repr
 from jaxtrade.training.loop import TrainResult
 
@@ -102,11 +102,8 @@ class RunResult:
         )
 
     def _repr_html_(self) -> str:
-        return report.html_block(
-            str(self.path),
-            *(each._repr_html_() for each in self.evaluations.values()),
-            *advice_html(self.path),
-        )
+        blocks = [each._repr_html_() for each in self.evaluations.values()]
+        return report.notebook(str(self.path), self.path / ADVICE, blocks=blocks)
 
 
 @dataclass(frozen=True, repr=False)

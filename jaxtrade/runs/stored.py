@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 METRICS = "metrics.jsonl"
+ADVICE = "advice.png"  # the picture of a run's advice
 FIRST = ("test", "validation", "train")  # the order in which the evaluation of a run is chosen
 
 
@@ -290,20 +291,9 @@ class StoredRun:
         )
 
     def _repr_html_(self) -> str:
-        parts = [each._repr_html_() for each in self.evaluations.values()] or [
-            report.paragraphs(["no evaluation yet"])
-        ]
-        return report.html_block(str(self.path), *parts, *advice_html(self.path))
-
-
-def advice_html(path: Path) -> list[str]:
-    """The picture of a run's advice, `advice.png`, as HTML; nothing for a run without one."""
-    picture = path / "advice.png"
-    return (
-        [report.picture(picture.read_bytes(), "hit rate by stated confidence, trust and agreement")]
-        if picture.is_file()
-        else []
-    )
+        blocks = [each._repr_html_() for each in self.evaluations.values()]
+        lines = [] if blocks else ["no evaluation yet"]
+        return report.notebook(str(self.path), self.path / ADVICE, lines=lines, blocks=blocks)
 
 
 def open_run(path: Path | str, trust_imports: bool = False) -> StoredRun:
