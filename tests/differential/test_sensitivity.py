@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxtrade.config import EnvConfig
-from jaxtrade.env import dynamics, execution, rules
+from jaxtrade.env import execution, rules
 from jaxtrade.env.leg import Quote
 from jaxtrade.env.state import ExitReason
 from tests.differential import generated, ours
@@ -27,7 +27,7 @@ KINDS = {"one side": {}, OTHER: {"two_sided": True, "converted": True}}
 BRACKETS = {"one side": {}, OTHER: {"stop_atr": 800, "target_multiple": 2}}
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module")
 def params(request):
     setting = Setting(slippage=2, trail_atr=600, commission=52, **BRACKETS[request.param])
     return setting.apply(
@@ -36,6 +36,7 @@ def params(request):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("params", ["one side"], indirect=True)
 @pytest.mark.parametrize(
     "change",
     [
@@ -68,22 +69,6 @@ def target_first(leg, bar, contract, stop_level):
     return STOP_FIRST(leg, bar, contract, stop_level)
 
 
-def not_in_the_entry_bar(leg, bar, contract, stop_level):
-    """Stop and target live from the second bar on."""
-    fresh = leg.event.entry_quantity != 0
-    return execution.select(fresh, leg, STOP_FIRST(leg, bar, contract, stop_level))
-
-
-def no_gaps(leg, price, contract, stop_level):
-    """A bar that opens past a level is not treated apart."""
-    return leg
-
-
-def flat_at_the_open(leg, when, price, reason, contract):
-    """The forced exit one tick away from the close."""
-    return FORCE_EXIT(leg, when, price + 1, reason, contract)
-
-
 def loose_trail(position, close, distance):
     """The trail also loosens."""
     side = jnp.sign(position.quantity)
@@ -103,12 +88,9 @@ def bracket_around_the_fill(leg, order, bar, price, contract):
     return after._replace(position=position)
 
 
-STOP_FIRST, FORCE_EXIT, ENTER = execution.stop_first, execution.force_exit, execution.enter
+STOP_FIRST, ENTER = execution.stop_first, execution.enter
 FAULTS = [
     ("stop_first", target_first),
-    ("stop_first", not_in_the_entry_bar),
-    ("opening_print", no_gaps),
-    ("force_exit", flat_at_the_open),
     ("ratchet", loose_trail),
     ("enter", bracket_around_the_fill),
 ]
@@ -119,16 +101,6 @@ def enters_where_it_leaves(quote, side):
     return quote.leaving(side)
 
 
-def always_the_bid(quote, side):
-    """A short leaves, and a long enters, at the bid too."""
-    return quote.bid
-
-
-def the_other_side(quote, side):
-    """Left at the side that is entered at, and entered at the side that is left at."""
-    return execution.select(side < 0, quote.bid, quote.ask)
-
-
 def rate_of_the_bar_before(params, row):
     """Converted at the rate of the bar decided on."""
     return CONTRACT_AT(params, row - 1)
@@ -137,34 +109,23 @@ def rate_of_the_bar_before(params, row):
 CONTRACT_AT = rules.contract_at
 OTHER_FAULTS = [
     (Quote, "entering", enters_where_it_leaves),
-    (Quote, "leaving", always_the_bid),
-    (Quote, "leaving", the_other_side),
     (rules, "contract_at", rate_of_the_bar_before),
 ]
-QUICK = (enters_where_it_leaves, rate_of_the_bar_before)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "params", ["one side", pytest.param(OTHER, marks=pytest.mark.slow)], indirect=True
-)
+@pytest.mark.parametrize("params", ["one side"], indirect=True)
 @pytest.mark.parametrize(("name", "fault"), FAULTS, ids=[fault.__name__ for _, fault in FAULTS])
 def test_a_fault_of_ours_is_seen(params, monkeypatch, name, fault):
-    assert dynamics.fill_leg is execution.fill_leg
     is_seen(params, monkeypatch, execution, name, fault)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("params", [OTHER], indirect=True)
 @pytest.mark.parametrize(
-    ("owner", "name", "fault"),
-    [
-        pytest.param(*row, id=row[-1].__name__, marks=[pytest.mark.slow] * (row[-1] not in QUICK))
-        for row in OTHER_FAULTS
-    ],
+    ("owner", "name", "fault"), OTHER_FAULTS, ids=[row[-1].__name__ for row in OTHER_FAULTS]
 )
 def test_a_fault_in_sides_or_rates_is_seen(params, monkeypatch, owner, name, fault):
-    assert dynamics.rules is rules
     is_seen(params, monkeypatch, owner, name, fault)
 
 
@@ -179,6 +140,7 @@ def is_seen(params, monkeypatch, owner, name, fault):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("params", ["one side"], indirect=True)
 def test_no_trade_is_no_success(params):
     """HOLD only: nothing is compared, and the tally says so."""
     choices = ours.choices_of(CONFIG, reversals=False)

@@ -9,9 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtrade.config import EnvConfig
 from jaxtrade.env import episode
-from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.execution import empty_event
 from jaxtrade.env.state import OFF, Account, EndReason, Position
 from tests.env import worlds
@@ -252,26 +250,3 @@ def test_drawdown_of_close_marked_equity():
         1,
     ]
     assert float(stats.reward) == float(stats.terms["equity_change"]) == 1.5
-
-
-@pytest.mark.slow
-def test_days_count_trade_dates_with_a_fill_once():
-    """Entry and exit in session one: one day; nothing in session two; a fill in session three: two
-    days.
-    """
-    env = TradingEnv(EnvConfig())
-    params = make_params(MARKET, episode_sessions=3, costs=contract(commission=0))
-    state = env.reset_at(params, 0, int(MARKET.sessions.first[0]))
-    step = jax.jit(env.step)
-    key = jax.random.key(0)
-    days = []
-    for n in range(3):
-        for k in range(int(MARKET.sessions.last[n] - MARKET.sessions.first[n]) + 1):
-            action = {0: 1, 1: 6, 5: 2}.get(k, 0) if n != 1 else 0
-            before = state
-            state, _, out = step(key, state, i32(action), params)
-        days.append(int(state.account.days))
-        assert bool(out.terminated) == (n == 2)
-        assert int(before.row) == int(MARKET.sessions.last[n])
-    assert days == [1, 1, 0]  # the third is a fresh account after the end
-    assert int(out.info.stats.trades) > 0

@@ -199,64 +199,46 @@ def test_a_share_is_rounded_once(value, hundredths, tenths):
 # --- joint liquidation ------------------------------------------------------------------------------------------------
 
 
-def liquidated(
-    second,
-    drawdown,
-    want=(1, -1),
-    first=(1000, 1000, 990, 995),
-):
+FALL = (1000, 1000, 990, 995)
+
+
+def liquidated(second, drawdown, first=FALL):
     """Long A, short B at 1,000; the next bars are A's, `first`, and B's, `second`."""
     chosen = Settings(actions="product", drawdown=drawdown, commission=(0, 0), slippage=(1, 0))
     env = portfolio_env(chosen, ("A", "B"))
-    bars = [FLAT_ROW, FLAT_ROW], [first, second]
-    rows = [[FLAT_ROW, FLAT_ROW, after, after, after] for after in bars[1]]
+    rows = [[FLAT_ROW, FLAT_ROW, after, after, after] for after in (first, second)]
     params = portfolio_params(join([symbol_of(each) for each in rows]), chosen)
-    state = env.reset_at(params, 0, 0)
-    state, _ = env.transition(state, jnp.array(want, jnp.int32), params)
-    return jax.tree.map(np.asarray, env.transition(state, jnp.array(want, jnp.int32), params))
+    state, want = env.reset_at(params, 0, 0), jnp.array([1, -1], jnp.int32)
+    state, _ = env.transition(state, want, params)
+    return jax.tree.map(np.asarray, env.transition(state, want, params))
 
 
-@pytest.mark.slow
-def test_both_legs_leave_at_the_first_step_that_meets_the_floor():
-    """A falls 10 ticks and B rises 5: D = 10. After A's entry slippage of one tick the account is
-    down one tick, and the drawdown is 9: at step 5 A has lost 5 and B ceil(2.5) = 3, together 8 and
-    with the slippage 9."""
-    state, event = liquidated((1000, 1005, 1000, 1000), 9 * TICK)
+@pytest.mark.parametrize(
+    ("second", "floor", "first", "prices", "high_water"),
+    [
+        # A falls 10 ticks and B rises 5: D = 10. After A's entry slippage of one tick the account is
+        # down one tick, and the drawdown is 9: at step 5 A has lost 5 and B ceil(2.5) = 3, together 8
+        # and with the slippage 9. A's exit is slipped by one tick.
+        ((1000, 1005, 1000, 1000), 9, FALL, [1000 - 5 - 1, 1000 + 3], 0),
+        # B falls with A, but its favourable extreme and A's adverse one are taken to come together
+        # with B's adverse one: B stays at its open of 1,000 at worst. Both favourable extremes raise
+        # the mark to +19: the floor is at +10, met at the opens already: step 0.
+        ((1000, 1000, 980, 985), 9, FALL, [1000 - 0 - 1, 1000], 19),
+        # The worst prices just reach the floor: 1 tick of slippage, 10 of A and 5 of B are 16.
+        ((1000, 1005, 1000, 1000), 16, FALL, [1000 - 10 - 1, 1000 + 5], 0),
+        # The same 16 ticks at the opens: what A gains later in the bar raises no high-water mark.
+        ((1005, 1005, 1005, 1005), 16, (990, 1020, 990, 990), [990 - 1, 1005], 0),
+    ],
+)
+def test_both_legs_leave_at_the_first_step_that_meets_the_floor(
+    second, floor, first, prices, high_water
+):
+    state, event = liquidated(second, floor * TICK, first)
     assert event.exit_quantity.tolist() == [-1, 1]
-    assert event.exit_price.tolist() == [1000 - 5 - 1, 1000 + 3]  # A's exit is slipped by one tick
     assert event.exit_reason.tolist() == [ExitReason.LIQUIDATION] * 2
+    assert event.exit_price.tolist() == prices
     assert bool(event.breach)
-    assert int(state.account.equity) == -10 * TICK
-
-
-def test_a_leg_in_profit_leaves_with_the_others():
-    """B falls with A, but its favourable extreme and A's adverse one are taken to come together
-    with B's adverse one: B stays at its open of 1,000 at worst."""
-    state, event = liquidated((1000, 1000, 980, 985), 9 * TICK)
-    # Both favourable extremes raise the mark to +19 (one tick of slippage paid): the floor is at
-    # +10.
-    assert event.exit_reason.tolist() == [ExitReason.LIQUIDATION] * 2
-    assert event.exit_price.tolist() == [
-        1000 - 0 - 1,
-        1000,
-    ]  # the floor is met at the opens already: step 0
-    assert int(state.account.high_water) == 19 * TICK
-
-
-def test_a_floor_that_the_worst_prices_just_reach_is_met():
-    """1 tick of slippage, 10 of A and 5 of B are 16: the last step reaches the floor, and no step
-    passes it.
-    """
-    _, event = liquidated((1000, 1005, 1000, 1000), 16 * TICK)
-    assert event.exit_reason.tolist() == [ExitReason.LIQUIDATION] * 2
-    assert event.exit_price.tolist() == [1000 - 10 - 1, 1000 + 5]
-
-
-def test_a_floor_that_the_opens_just_reach_is_met_before_any_favourable_price():
-    """The same 16 ticks at the opens: what A gains later in the bar raises no high-water mark."""
-    state, event = liquidated((1005, 1005, 1005, 1005), 16 * TICK, first=(990, 1020, 990, 990))
-    assert event.exit_price.tolist() == [990 - 1, 1005]
-    assert int(state.account.high_water) == 0
+    assert int(state.account.high_water) == high_water * TICK
 
 
 def test_without_a_floor_in_reach_nothing_leaves():

@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 
 from tests.golden.engines import ENGINES, play
-from tests.oracle.portfolio import Side
+from tests.oracle.portfolio import Side, join
 from tests.oracle.portfolio_worlds import (
-    joined,
     portfolio_env,
     portfolio_params,
     random_symbol,
@@ -90,7 +89,7 @@ def test_later_bars_change_nothing_before():
 
     changed = [replace(s, bid=other(s.bid), ask=other(s.ask)) for s in symbols]
     env = portfolio_env(settings, ("A", "B"))
-    both = [portfolio_params(joined(*pair), settings) for pair in (symbols, changed)]
+    both = [portfolio_params(join(pair), settings) for pair in (symbols, changed)]
     seed = next(
         seed for seed in range(50) if int(env.reset(jax.random.key(seed), both[0])[0].row) < 100
     )

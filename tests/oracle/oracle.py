@@ -20,7 +20,7 @@ import numpy as np
 
 from jaxtrade.env.state import EndReason, ExitReason, StopKind
 from tests.oracle import rewards
-from tests.oracle.features import Features
+from tests.oracle.features import features_of
 from tests.oracle.model import (
     BUY,
     CLOSE,
@@ -55,7 +55,7 @@ class OracleEnv:
         self.bars, self.settings = bars, settings
         self.slots = list(settings.session_slots) or list(range(len(bars.sessions)))
         self.mid = bars.mid
-        self.features = Features(self.mid, settings)
+        self.features = features_of(self.mid, settings)
         self.tr_sum = self.features.tr_sum
         self.position, self.account, self.stats = Position(), Account(), Stats()
         self.row = self.slot = self.time = self.sessions_left = self.bar = 0
@@ -246,7 +246,7 @@ class OracleEnv:
             position.stop is None or position.side * (level - position.stop) >= 0
         ):
             return level, ExitReason.LIQUIDATION
-        return position.stop, REASON_OF_KIND[position.kind]
+        return position.stop, REASON_OF_KIND[position.stop_kind]
 
     # ------------------------------------------------------------------- step
     def step_order(self, order, action=HOLD, legal=True):
@@ -274,7 +274,7 @@ class OracleEnv:
                 self._enter(order, event)
         else:  # 5d
             if order.move_stop is not None:
-                self.position.stop, self.position.kind = order.move_stop, StopKind.BREAKEVEN
+                self.position.stop, self.position.stop_kind = order.move_stop, StopKind.BREAKEVEN
             if order.trail is not None:
                 self.position.trailing = order.trail
 
@@ -557,7 +557,7 @@ class OracleEnv:
         position = self.position
         level = close - position.side * self.trail_distance(bar)
         if position.stop is None or position.side * (level - position.stop) > 0:
-            position.stop, position.kind = level, StopKind.TRAIL
+            position.stop, position.stop_kind = level, StopKind.TRAIL
 
     def _next_session(self):
         assert self.position.quantity == 0

@@ -4,7 +4,6 @@ bars on the device.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -22,10 +21,11 @@ from jaxtrade.env.portfolio.state import (
     PortfolioParams,
     PortfolioState,
 )
-from jaxtrade.env.state import OFF, AccountParams, ContractParams, EndReason, ExitReason, Trailing
+from jaxtrade.env.state import OFF, ContractParams, EndReason, ExitReason, Trailing
 from jaxtrade.types import MarketView, Quotes, SessionSet, SessionTable, TickValue
 from tests import compiling
-from tests.oracle.portfolio import PortfolioOracle, Side, Symbol, join
+from tests.env import worlds
+from tests.oracle.portfolio import PortfolioOracle, Side, Symbol
 
 ENDS = {
     "": EndReason.NONE,
@@ -89,25 +89,6 @@ def random_symbol(
         [29 - slot % 1000 for slot in slots],
         [i >= 14 for i in range(len(slots))],
         sessions,
-    )
-
-
-def only(symbol, rows):
-    """The chosen rows of a symbol."""
-
-    def cut(side):
-        return Side(*([getattr(side, name)[i] for i in rows] for name in PRICES))
-
-    at = {row: i for i, row in enumerate(rows)}
-    return replace(
-        symbol,
-        stamps=[symbol.stamps[i] for i in rows],
-        bid=cut(symbol.bid),
-        ask=cut(symbol.ask),
-        rates=[symbol.rates[i] for i in rows],
-        to_flat=[symbol.to_flat[i] for i in rows],
-        warm=[symbol.warm[i] for i in rows],
-        sessions={date: (at[a], at[b]) for date, (a, b) in symbol.sessions.items()},
     )
 
 
@@ -184,22 +165,18 @@ def portfolio_params(shared, settings, market=None):
         leaves([0], count),
         jnp.ones(count),
     )
-    account = AccountParams(
-        drawdown=limit(settings.drawdown),
-        daily_loss=limit(settings.daily_loss),
-        target=limit(settings.target),
-        floor_cap=limit(settings.floor_cap),
-        min_days=jnp.int32(settings.min_days),
-        stop_at_target=jnp.bool_(True),
-        fail_on_daily_loss=jnp.bool_(settings.fail_on_daily_loss),
-        max_contracts=jnp.int32(settings.max_contracts),
-        risk_unit=jnp.float32(settings.risk_unit),
-        start_balance=jnp.float32(50_000_000),
-        trailing=jnp.int32(
-            Trailing[settings.trailing.upper()]
-            if settings.drawdown is not None
-            else Trailing.INTRADAY
-        ),
+    account = worlds.rules(
+        settings.drawdown,
+        settings.daily_loss,
+        settings.target,
+        settings.floor_cap,
+        settings.min_days,
+        fail_on_daily_loss=settings.fail_on_daily_loss,
+        max_contracts=settings.max_contracts,
+        risk_unit=settings.risk_unit,
+        trailing=Trailing.INTRADAY
+        if settings.drawdown is None
+        else Trailing[settings.trailing.upper()],
     )
     costs = CostParams(
         jnp.int32(settings.fee),
@@ -375,7 +352,3 @@ def fills_of(event):
                 )
                 found.append((s, quantity, int(getattr(event, f"{kind}_price")[s]), why))
     return sorted(found)
-
-
-def joined(*symbols):
-    return join(symbols)

@@ -204,22 +204,6 @@ def test_a_spread_wider_than_the_stop_stops_at_the_opening_print(engine, action,
 
 
 @both_engines
-def test_slippage_is_charged_on_top_where_it_is_set(engine):
-    # entry 1002 + 3, the bracket around 1002; out at the bid of 1006 - 3: -2 * 12,500 - 4,160
-    bars = quoted(START, OPEN, ((1006, 1009, 1003, 1004), (1009, 1012, 1005, 1006)))
-    check(
-        engine,
-        bars,
-        Settings(slippage=3),
-        [BUY, CLOSE],
-        [
-            {"entry_price": 1005, "stop": 990, "target": 1038},
-            {"order_exit_price": 1003, "balance": -29_160},
-        ],
-    )
-
-
-@both_engines
 @pytest.mark.parametrize(
     ("action", "bid", "ask", "legal"),
     [
