@@ -4,14 +4,11 @@ missing bars.
 
 from __future__ import annotations
 
-import jax.numpy as jnp
 import numpy as np
 
-from jaxtrade.types import TickValue
 from tests.differential.reference import true_ranges
 from tests.env import worlds
 from tests.env.worlds import Session
-from tests.quotes import random_ask
 
 START_PRICE = 40_000  # ticks, far above any walk below
 
@@ -50,11 +47,10 @@ def _session(rng, start):
     return np.maximum(flat_minute - minutes, 0).tolist(), row
 
 
-def market(seed, sessions, two_sided=False, converted=False):
+def market(seed, sessions):
     """A market of many short sessions, each with its own volatility. The true-range window starts
     anew at every tenth, and the data end inside the last one where `seed` is odd.
 
-    converted: profits arise in another currency, at the market's own price: about $5 a tick.
     """
     rng = np.random.default_rng(seed)
     to_flat: list[int] = []
@@ -71,18 +67,10 @@ def market(seed, sessions, two_sided=False, converted=False):
         close = int(pieces[-1][-1, 3]) if pieces else START_PRICE
         pieces.append(bars(rng, row.end - row.start, volatility, close))
     ohlc = np.concatenate(pieces)
-    ask = np.stack(random_ask(seed, *ohlc.T.tolist()), axis=1) if two_sided else ohlc
-    tr_sum = np.convolve(true_ranges((ohlc + ask) // 2), np.ones(14, np.int64))[: len(ohlc)]
+    tr_sum = np.convolve(true_ranges(ohlc), np.ones(14, np.int64))[: len(ohlc)]
     for row in table[::10]:
         tr_sum[row.start : row.start + 14] = -1
-    bid = worlds.Bars(*ohlc.T)
-    if two_sided:
-        made = worlds.two_sided_market(bid, worlds.Bars(*ask.T), table, tr_sum)
-    else:
-        made = worlds.make_market(bid, table, tr_sum)
-    if converted:
-        times = jnp.full_like(made.open, 5_000 * START_PRICE)
-        made = made.replace(tick_value=TickValue(times, made.open))
+    made = worlds.make_market(worlds.Bars(*ohlc.T), table, tr_sum)
     return made.replace(bars_to_flat=worlds.i32(to_flat))
 
 

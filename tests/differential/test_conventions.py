@@ -75,7 +75,7 @@ def market(offsets, side):
 def logits(side, actions):
     entry = int(Action.BUY if side > 0 else Action.SELL)
     plan = [entry, *actions] + [HOLD] * (ROWS - 2 - FIRST - len(actions))
-    return ours.chosen_logits(plan, ours.choices_of(CONFIG, reversals=False))
+    return ours.chosen_logits(plan, ours.choices_of(CONFIG))
 
 
 def turn(side, exit_row, offset, reason):

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from jaxtrade.config import EnvConfig
-from jaxtrade.env import execution, rules
-from jaxtrade.env.leg import Quote
+from jaxtrade.env import execution
 from jaxtrade.env.state import ExitReason
 from tests.differential import generated, ours
 from tests.differential.compare import compare, compare_random
@@ -19,24 +18,14 @@ from tests.differential.passes import Setting
 CONFIG = EnvConfig(task="manage", actions="full", quantity=3, random_start=False)
 
 
-OTHER = "two sides, converted"
-KINDS = {"one side": {}, OTHER: {"two_sided": True, "converted": True}}
-
-# Spreads take their share of the exits: on two sides, stop and target must be near for one bar to
-# hold both.
-BRACKETS = {"one side": {}, OTHER: {"stop_atr": 800, "target_multiple": 2}}
-
-
 @pytest.fixture(scope="module")
-def params(request):
-    setting = Setting(slippage=2, trail_atr=600, commission=52, **BRACKETS[request.param])
-    return setting.apply(
-        generated.rules_off(generated.market(3, sessions=60, **KINDS[request.param]))
-    )
+def params():
+    # near enough for one bar to hold stop and target
+    near = Setting(stop_atr=800, target_multiple=2, slippage=2, trail_atr=600, commission=52)
+    return near.apply(generated.rules_off(generated.market(3, sessions=60)))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("params", ["one side"], indirect=True)
 @pytest.mark.parametrize(
     "change",
     [
@@ -46,7 +35,7 @@ def params(request):
         {"slippage": 1},
         {"min_stop": 30},
         {"be_ticks": 2},
-        {"stop_atr": 1550},
+        {"stop_atr": 850},
         {"target_multiple": 4},
         {"trail_atr": 700},
     ],
@@ -54,7 +43,7 @@ def params(request):
 )
 def test_another_figure_is_seen(params, change):
     terms = replace(ours.reference_terms(params, CONFIG.quantity), **change)
-    logits = ours.random_logits(params, 3, ours.choices_of(CONFIG, reversals=False))
+    logits = ours.random_logits(CONFIG, params, 3, reversals=False)
     with pytest.raises(AssertionError):
         compare(CONFIG, params, logits, terms)
 
@@ -96,54 +85,22 @@ FAULTS = [
 ]
 
 
-def enters_where_it_leaves(quote, side):
-    """No spread is paid at the entry."""
-    return quote.leaving(side)
-
-
-def rate_of_the_bar_before(params, row):
-    """Converted at the rate of the bar decided on."""
-    return CONTRACT_AT(params, row - 1)
-
-
-CONTRACT_AT = rules.contract_at
-OTHER_FAULTS = [
-    (Quote, "entering", enters_where_it_leaves),
-    (rules, "contract_at", rate_of_the_bar_before),
-]
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("params", ["one side"], indirect=True)
 @pytest.mark.parametrize(("name", "fault"), FAULTS, ids=[fault.__name__ for _, fault in FAULTS])
 def test_a_fault_of_ours_is_seen(params, monkeypatch, name, fault):
-    is_seen(params, monkeypatch, execution, name, fault)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("params", [OTHER], indirect=True)
-@pytest.mark.parametrize(
-    ("owner", "name", "fault"), OTHER_FAULTS, ids=[row[-1].__name__ for row in OTHER_FAULTS]
-)
-def test_a_fault_in_sides_or_rates_is_seen(params, monkeypatch, owner, name, fault):
-    is_seen(params, monkeypatch, owner, name, fault)
-
-
-def is_seen(params, monkeypatch, owner, name, fault):
-    monkeypatch.setattr(owner, name, fault)
-    ours.forget_compiled()
+    monkeypatch.setattr(execution, name, fault)
+    ours._rollout.clear_cache()
     try:
         with pytest.raises(AssertionError, match=r"trade \d+: ours|equity differs"):
             compare_random(CONFIG, params, seed=3)
     finally:
-        ours.forget_compiled()
+        ours._rollout.clear_cache()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("params", ["one side"], indirect=True)
 def test_no_trade_is_no_success(params):
     """HOLD only: nothing is compared, and the tally says so."""
-    choices = ours.choices_of(CONFIG, reversals=False)
+    choices = ours.choices_of(CONFIG)
     rows = len(ours.decision_rows(params))
     total = compare(CONFIG, params, ours.chosen_logits([0] * rows, choices))
     assert total.trades == 0

@@ -24,6 +24,7 @@ from jaxtrade.storage.monitor import LOST, ROWS
 from tests.env.worlds import (
     contract,
     i32,
+    ints,
     leaves_differ,
     make_params,
     rules,
@@ -62,7 +63,7 @@ def test_an_episode_by_hand():
     differences 4 + 9 + 9 + 4 = 26 million, so the deviation is sqrt(26e6 / 3) and the ratio 1000 /
     2943.92 = 0.339683."""
     found = kept(stats_after([3000, 1000, 5000, 4000]), i32(4000))
-    assert (int(found.length), int(found.drawdown), int(found.max_drawdown)) == (4, 1000, 2000)
+    assert ints(found, "length", "drawdown", "max_drawdown") == [4, 1000, 2000]
     assert float(found.sharpe) == pytest.approx(0.339683, rel=1e-5)
 
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jaxtrade.config import load_config, make_config
@@ -72,18 +72,19 @@ def test_one_symbol_has_three_targets():
 # --- masks ------------------------------------------------------------------------------------------------------------
 
 
-def masked(chosen, held, row, **state):
+def masked(chosen, held, row, locked=False, **state):
     """The mask at a bar of a session of 12 bars."""
     env = portfolio_env(chosen, ("A", "B"))
     params = portfolio_params(join([symbol_of([FLAT_ROW] * 12)] * 2), chosen)
     start = env.reset_at(params, 0, row)
     legs = start.legs.replace(quantity=jnp.array(held, jnp.int32))
-    return env.mask(
-        start.replace(legs=legs, **{k: jnp.int32(v) for k, v in state.items()}), params
-    ).tolist()
+    account = start.account.replace(locked=jnp.bool_(locked))
+    counts = {name: jnp.int32(value) for name, value in state.items()}
+    return env.mask(start.replace(legs=legs, account=account, **counts), params).tolist()
 
 
 PRODUCT = Settings(actions="product")
+INCREMENT = Settings(actions="increment", max_units=2)
 NINE = [True] * 9
 
 
@@ -91,7 +92,6 @@ def only(*ids):
     return [i in ids for i in range(9)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("chosen", "held", "row", "state", "mask"),
     [
@@ -122,41 +122,26 @@ def only(*ids):
         ),  # one bar to the flat bar: nothing may be opened or turned round
         (replace(PRODUCT, max_total=1), (0, 0), 2, {}, only(0, 1, 2, 3, 6)),
         (replace(PRODUCT, size=(2, 3), max_contracts=3), (0, 0), 2, {}, only(0, 1, 2, 3, 6)),
+        # a locked account may only reduce
+        (PRODUCT, (1, 0), 2, {"locked": True}, only(0, 3)),
+        # an increment stops at the cap
+        (INCREMENT, (2, -2), 2, {}, [True, False, True, True, False]),
     ],
 )
 def test_masks_by_hand(chosen, held, row, state, mask):
     assert masked(chosen, held, row, **state) == mask
 
 
-def test_an_increment_stops_at_the_cap():
-    chosen = Settings(actions="increment", max_units=2)
-    assert masked(chosen, (2, -2), 2) == [True, False, True, True, False]
-
-
-def test_a_locked_account_may_only_reduce():
-    env = portfolio_env(PRODUCT, ("A", "B"))
-    params = portfolio_params(join([symbol_of([FLAT_ROW] * 12)] * 2), PRODUCT)
-    state = env.reset_at(params, 0, 2)
-    state = state.replace(
-        account=state.account.replace(locked=jnp.bool_(True)),
-        legs=state.legs.replace(quantity=jnp.array([1, 0])),
-    )
-    assert env.mask(state, params).tolist() == only(0, 3)
-
-
 # --- costs ------------------------------------------------------------------------------------------------------------
 
 
 @given(st.integers(0, 2_000_000_000))
+@example(3)
+@example(46_340**2 - 1)
+@example(44_721**2 - 1)
+@example(44_721**2)
 @settings(deadline=None, max_examples=200)
 def test_the_root_is_exact(value):
-    assert int(root_of(jnp.int32(value))) == isqrt(value)
-
-
-@pytest.mark.parametrize(
-    "value", [0, 1, 2, 3, 4, 46_340**2 - 1, 2_000_000_000, 44_721**2, 44_721**2 - 1]
-)
-def test_the_root_at_its_edges(value):
     assert int(root_of(jnp.int32(value))) == isqrt(value)
 
 

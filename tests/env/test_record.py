@@ -13,7 +13,7 @@ import pytest
 from jaxtrade.config import EnvConfig
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.execution import empty_event
-from jaxtrade.env.record import RISK_SLOTS, account_seen, add_bar, new_record, risk_slots
+from jaxtrade.env.record import account_seen, add_bar, new_record, risk_slots
 from jaxtrade.env.state import KEEP_STOP, Order, TradeRecord
 from tests import compiling
 from tests.env import worlds
@@ -116,23 +116,6 @@ def test_a_win_then_a_loss_in_one_bar():
     assert slots(state, params, "relative") == pytest.approx([0.0, 0.0, 0.1, 0.5, 0.5])
 
 
-def test_a_loss_then_a_win_in_one_bar():
-    """Bought at 100, turned at 95: -5 - 2 dollars; the short's target 10 below is reached in the
-    same bar.
-    """
-    params = world((100, 104, 97, 103), (95, 96, 84, 86))
-    state = play(params, order(1), order(-1, target=10))
-    assert kept(state) == {
-        "balance": 1_000,
-        "peak": 1_000,
-        "losses": 0,
-        "recent": 0b01,
-        "closed": 2,
-        "adverse": 0,
-        "favourable": 0,
-    }
-
-
 def test_a_position_opened_by_a_flip_starts_its_own_excursion():
     """The long was 6 ticks ahead; the short that follows it at 105 knows nothing of that."""
     params = world((100, 106, 97, 103), (105, 107, 104, 105))
@@ -176,14 +159,6 @@ def test_streaks_and_the_window_of_ten():
         assert relative[2:4].tolist() == pytest.approx(
             [min(losses, 10) / 10, sum(past[-10:]) / min(count, 10)]
         )
-
-
-def test_before_anything_happened():
-    params = world()
-    state = ENV.reset_at(params, 0, ROW)
-    assert slots(state, params, "seed") == [0.0, 0.0, 0.0, 0.5, 1.0]
-    assert slots(state, params, "relative") == [0.0, 0.0, 0.0, 0.5, 0.5]
-    assert len(RISK_SLOTS) == 5
 
 
 def test_only_advised_keeps_a_record():

@@ -120,18 +120,6 @@ def test_other_symbols_cannot_be_seen(two):
         assert np.isnan(np.asarray(other.observation)).any()
 
 
-def test_a_whole_window_of_its_own_bars_precedes_every_decision(two):
-    together, _ = two
-    table, market = together.params.market.sessions, together.params.market
-    first = np.asarray(table.first)
-    symbols = np.asarray(market.symbol)
-    assert (first - together.env.config.window >= together.offsets[symbols[first]]).all()
-    assert (
-        symbols[np.asarray(table.last) + 1] == symbols[first]
-    ).all()  # and its flat bar is its own
-    assert (np.diff(symbols) >= 0).all()
-
-
 def test_each_symbol_has_its_own_cap_on_contracts():
     """Ten micros count as one mini: the account's 10 contracts are 100 MES."""
     params = world(synthetic(("ES", "MES"))).params
