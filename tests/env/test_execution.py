@@ -332,13 +332,6 @@ def prices_of(*prices, known=True):
             STOPPED,
             29,
         ),  # stop_first: the mark counts too
-        (
-            prices_of(100, 105, 91, 129, 90, 130),
-            {},
-            STOPPED,
-            28,
-        ),  # only the 129 was before the stop
-        (prices_of(100, 105, 91, 130, 125), {}, WON, 29),
         (prices_of(100, 129, 91, 100), {}, HELD, 28),
         # one second holds stop and target: the stop; the mark is capped at the target
         (Inside(((100, 100), (135, 90), (125, 125))), {}, STOPPED, 29),
@@ -346,7 +339,6 @@ def prices_of(*prices, known=True):
         # up to 121, whose level is 113; back to 113 or 114, which is no new low
         (prices_of(114, 110, 121, 113, 118), LIMITS, LIQUIDATED, 20),
         (prices_of(114, 110, 121, 114, 118), LIMITS, HELD, 20),
-        (prices_of(114, 121, 113, 118), LIMITS, LIQUIDATED, 20),  # the same fall as a new low
         (
             prices_of(114, 113, 121, 118),
             LIMITS,
@@ -360,32 +352,11 @@ def prices_of(*prices, known=True):
             29,
         ),  # the target, then a fall through every floor
         (
-            prices_of(114, 121, 114, 130, 100),
-            LIMITS,
-            WON,
-            29,
-        ),  # 7 ticks, the target, then a deeper fall
-        (
             prices_of(114, 121, 113, 130, 100),
             LIMITS,
             LIQUIDATED,
             20,
         ),  # 8 ticks, the target, then a deeper fall
-        (
-            prices_of(114, 121, 113, 129, 100),
-            LIMITS,
-            LIQUIDATED,
-            20,
-        ),  # of two falls deep enough the first
-        (
-            prices_of(114, 118, 111, 121, 114, 121, 113, 118),
-            LIMITS,
-            LIQUIDATED,
-            20,
-        ),  # the same high twice
-        # inside one second the high counts first, and the level fills at itself
-        (Inside(((114, 114), (121, 113), (118, 118))), LIMITS, LIQUIDATED, 20),
-        (Inside(((114, 114), (121, 114), (118, 118))), LIMITS, HELD, 20),
         (
             Inside(((114, 114), (140, 114), (118, 118))),
             LIMITS,

@@ -32,7 +32,7 @@ from tests.env.test_execution import (
     params_for,
     short_at,
 )
-from tests.env.worlds import i32, rules
+from tests.env.worlds import i32, ints, rules
 
 # ---- orders at the open
 
@@ -108,7 +108,7 @@ def test_stop_and_trail_distances(tr_sum, stop, trail):
 def test_ratchet_tightens_only(position, close, stop, kind):
     on = position.replace(trailing=i32(1))
     result = execution.ratchet(on, i32(close), i32(8))
-    assert (int(result.stop), int(result.stop_kind)) == (stop, kind)
+    assert ints(result, "stop", "stop_kind") == [stop, kind]
     off = execution.ratchet(position, i32(close), i32(8))
     assert worlds.leaves_differ(off, position) == []
 
@@ -142,11 +142,11 @@ def test_a_stop_in_the_entry_bar():
     lost.
     """
     ((state, event),) = run([(100, 102, 88, 95)], [BUY])
-    assert (int(event.entry_price), int(event.exit_price), int(event.exit_reason)) == (
+    assert ints(event, "entry_price", "exit_price", "exit_reason") == [
         101,
         87,
         ExitReason.STOP,
-    )
+    ]
     assert int(state.account.equity) == int(state.account.balance) == -14 * V - 2 * C
     assert int(event.commission) == 2 * C
 
@@ -155,7 +155,7 @@ def test_a_moved_stop_is_tested_at_the_next_open():
     """Bar 2 opens through the stop moved at its eve: the fill is the open, not the stop."""
     moved = BUY.replace(move_stop=i32(103))
     (_, _), (state, event) = run([(100, 110, 99, 108), (101, 101, 101, 101)], [BUY, moved])
-    assert (int(event.exit_price), int(event.exit_reason)) == (100, ExitReason.BREAKEVEN)
+    assert ints(event, "exit_price", "exit_reason") == [100, ExitReason.BREAKEVEN]
     assert int(state.account.balance) == -V - 2 * C
 
 
@@ -167,23 +167,23 @@ def test_the_trail_is_live_from_the_bar_after_the_ratchet():
     rows = [(100, 110, 99, 108), (108, 121, 99, 120), (115, 116, 112, 113)]
     (_, _), (second, event), (_, last) = run(rows, [BUY, on, BUY])
     assert int(event.exit_reason) == ExitReason.NONE
-    assert (int(second.position.stop), int(second.position.stop_kind)) == (112, Kind.TRAIL)
-    assert (int(last.exit_price), int(last.exit_reason)) == (111, ExitReason.TRAIL)
+    assert ints(second.position, "stop", "stop_kind") == [112, Kind.TRAIL]
+    assert ints(last, "exit_price", "exit_reason") == [111, ExitReason.TRAIL]
 
 
 def test_a_flip_closes_and_opens_in_one_bar():
     (_, _), (state, event) = run([(100, 102, 98, 100), (105, 106, 104, 105)], [BUY, SELL])
-    assert [int(x) for x in (event.order_exit_quantity, event.order_exit_price)] == [1, 104]
-    assert [int(x) for x in (event.entry_quantity, event.entry_price)] == [-1, 104]
+    assert ints(event, "order_exit_quantity", "order_exit_price") == [1, 104]
+    assert ints(event, "entry_quantity", "entry_price") == [-1, 104]
     assert int(event.commission) == 2 * C
     assert int(state.account.balance) == 3 * V - 3 * C
     assert int(state.account.equity) == 3 * V - 3 * C - V  # marked at 105
-    assert [int(state.position.stop), int(state.position.target)] == [117, 69]
+    assert ints(state.position, "stop", "target") == [117, 69]
 
 
 def test_order_exit_precedes_a_gap_through_the_stop():
     (_, _), (_, event) = run([(100, 102, 98, 100), (80, 81, 79, 80)], [BUY, CLOSE])
-    assert (int(event.order_exit_price), int(event.exit_reason)) == (79, ExitReason.NONE)
+    assert ints(event, "order_exit_price", "exit_reason") == [79, ExitReason.NONE]
 
 
 def test_the_open_is_marked_before_the_order_exit():
@@ -198,11 +198,11 @@ def test_fill_at_the_close_brackets_around_it_and_still_meets_the_open():
     """
     config = EnvConfig(fill="close", mark="close")
     ((state, event),) = run([(87, 90, 86, 89)], [BUY], config)
-    assert (int(event.entry_price), int(event.exit_price), int(event.exit_reason)) == (
+    assert ints(event, "entry_price", "exit_price", "exit_reason") == [
         101,
         86,
         ExitReason.STOP,
-    )
+    ]
     assert int(state.account.high_water) == 0
 
 
@@ -216,7 +216,7 @@ def test_a_close_mark_exactly_at_the_floor_leaves_one_mill_above_it_stays(drawdo
     assert int(state.position.quantity) == held
     assert bool(event.breach) == (not held)
     if not held:
-        assert (int(event.exit_price), int(event.exit_reason)) == (93, ExitReason.LIQUIDATION)
+        assert ints(event, "exit_price", "exit_reason") == [93, ExitReason.LIQUIDATION]
         assert int(state.account.equity) == -8 * V - 2 * C
 
 
@@ -225,7 +225,7 @@ def test_the_flat_bar_leaves_at_its_close_after_its_stop():
     results = run(rows, [BUY, BUY, BUY, BUY])
     assert int(results[-1][0].row) == 4
     event = results[-1][1]
-    assert (int(event.exit_price), int(event.exit_reason)) == (99, ExitReason.FLAT)
+    assert ints(event, "exit_price", "exit_reason") == [99, ExitReason.FLAT]
     assert int(results[-1][0].position.quantity) == 0
 
 
@@ -245,7 +245,7 @@ def test_a_flip_sells_twice_at_the_bid_or_buys_twice_at_the_ask(held, wanted, pr
     )
     order = Order(*map(i32, (wanted, 0, 0, KEEP_STOP, -1)))
     moved, event = transition(EnvConfig(fill=fill, mark=mark), state, order, params)
-    assert [int(x) for x in (event.order_exit_price, event.entry_price)] == [price, price]
+    assert ints(event, "order_exit_price", "entry_price") == [price, price]
     assert int(event.entry_quantity) == wanted
     # the new position is marked on the side it would leave at: four ticks of spread and one of
     # slippage, twice

@@ -20,7 +20,7 @@ from tests import compiling
 from tests.env import worlds
 from tests.env.test_dynamics import ENVS, STEPS
 from tests.env.test_dynamics import sample as dynamics_sample
-from tests.env.worlds import Session, bars_of, i32, leaves_differ, make_params
+from tests.env.worlds import Session, bars_of, i32, ints, leaves_differ, make_params
 
 CONFIG = EnvConfig(quantity=2)
 ENV = TradingEnv(CONFIG)
@@ -66,23 +66,23 @@ def test_by_hand(side, entry, stop, target, equity, peak, fall):
         CONFIG, episode.start(params, i32(0), i32(0), jnp.uint32(seed), i32(0)), ALWAYS, params
     )
     position, account, stats = state.position, state.account, state.stats
-    assert [
-        int(x)
-        for x in (
-            position.quantity,
-            position.entry,
-            position.stop,
-            position.target,
-            position.opened,
-        )
-    ] == [2 * side, entry, stop, target, 1]
+    assert ints(position, "quantity", "entry", "stop", "target", "opened") == [
+        2 * side,
+        entry,
+        stop,
+        target,
+        1,
+    ]
     assert [
         int(x) for x in (state.row, state.time, account.balance, account.equity, account.days)
     ] == [1, 0, -4_160, equity, 1]
-    assert [
-        int(x)
-        for x in (stats.length, stats.sides, stats.commission, stats.peak, stats.max_drawdown)
-    ] == [0, 2, 4_160, peak, fall]
+    assert ints(stats, "length", "sides", "commission", "peak", "max_drawdown") == [
+        0,
+        2,
+        4_160,
+        peak,
+        fall,
+    ]
     assert float(stats.reward) == 0
     assert ENV.mask(state, params).tolist()[:3] == [True, False, False]
 

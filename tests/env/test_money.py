@@ -145,15 +145,3 @@ def test_the_last_tick_within_a_sum_by_brute_force(room, size, rate):
 @given(st.integers(LOW + 1, HIGH), st.integers(1, HIGH))
 def test_ceil_div_is_the_smallest_integer_not_below(a, b):
     assert int(ceil_div(jnp.int32(a), b)) == -(-a // b)
-
-
-@pytest.mark.parametrize(
-    ("sum_of_ranges", "stop"), [(0, 0), (1, 1), (9, 1), (10, 2), (28, 3), (29, 4), (280, 30)]
-)
-def test_ceil_div_gives_one_and_a_half_atr(sum_of_ranges, stop):
-    """1500 S / 14000 rounded up is ceil(3 S / 28)."""
-    assert (
-        int(ceil_div(jnp.int32(1_500 * sum_of_ranges), 14_000))
-        == stop
-        == -(-3 * sum_of_ranges // 28)
-    )

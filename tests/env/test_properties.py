@@ -1,6 +1,4 @@
-"""Properties of whole runs: exact accounting, monotone costs, symmetry, legality, ends, rewards,
-flat at flat bars.
-"""
+"""Properties of whole runs: exact accounting, monotone costs, mirror symmetry."""
 
 from __future__ import annotations
 
@@ -37,28 +35,6 @@ CASES = {
     "converted": (EnvConfig(quantity=2), STRICT),
     "two_sided": (EnvConfig(intrabar="path", quantity=2), STRICT),
 }
-
-
-@functools.cache
-def sample(case):
-    """A run of random legal actions; leaves as numpy arrays [STEPS, ENVS]."""
-    config, limits = CASES[case]
-    env = TradingEnv(config)
-    market = walk_market(3, paths=config.intrabar == "path", two_sided=case == "two_sided", step=8)
-    if case == "converted":
-        market = worlds.with_rates(market)
-    params = make_params(market, account=rules(**limits), episode_sessions=2)
-    return env, params, jax.tree.map(np.asarray, run_random(env, params, 1, ENVS, STEPS))
-
-
-QUICK = ("headline", "converted")  # the others compile for as long
-
-
-@pytest.fixture(
-    params=[pytest.param(case, marks=[pytest.mark.slow] * (case not in QUICK)) for case in CASES]
-)
-def run(request):
-    return sample(request.param)
 
 
 class Ledger:
@@ -110,12 +86,18 @@ def rates_of(params):
 
 
 @pytest.mark.slow
-def test_accounting_is_exact_in_mills(run):
+@pytest.mark.parametrize("case", list(CASES))
+def test_accounting_is_exact_in_mills(case):
     """start + profit of fills - commissions == balance, and equity marks the rest at the close, in
     Python integers.
     """
-    _, params, trace = run
-    market = params.market
+    config, limits = CASES[case]
+    two_sided = case == "two_sided"
+    market = walk_market(3, paths=config.intrabar == "path", two_sided=two_sided, step=8)
+    if case == "converted":
+        market = worlds.with_rates(market)
+    params = make_params(market, account=rules(**limits), episode_sessions=2)
+    trace = jax.tree.map(np.asarray, run_random(TradingEnv(config), params, 1, ENVS, STEPS))
     bid, ask = (np.asarray(side.close) for side in (market, market.ask or market))
     info = trace.outcome.info
     rows = trace.state.row + 1
@@ -138,67 +120,6 @@ def test_accounting_is_exact_in_mills(run):
             elif t + 1 < STEPS:
                 assert ledger.balance == trace.state.account.balance[t + 1, e]
     assert fills > 1_000
-
-
-@pytest.mark.slow
-def test_fills_lie_where_the_bar_traded(run):
-    """Exits fill between a bar's low and high, slipped ones up to that tick beyond; so do both
-    marks. Of two-sided bars from the bid's low to the ask's high."""
-    _, params, trace = run
-    market = params.market
-    top = market.high if market.ask is None else market.ask.high
-    low, high = (np.asarray(x)[trace.state.row + 1] for x in (market.low, top))
-    event = trace.outcome.info.event
-    for name in ("favourable", "adverse"):
-        price = getattr(event, name)
-        assert ((price >= low) & (price <= high)).all(), name
-    out, side = event.exit_quantity != 0, np.sign(event.exit_quantity)
-    slipped = np.where(
-        event.exit_reason == ExitReason.TARGET, 0, side * int(params.contract.slippage)
-    )
-    traded = event.exit_price + slipped
-    assert ((traded >= low) & (traded <= high))[out].all()
-    assert out.sum() > 500
-
-
-def test_flat_at_every_flat_bar(run):
-    """No position survives a session: the flat bar's event leaves it, and every session and episode
-    starts flat.
-    """
-    _, params, trace = run
-    sessions = params.market.sessions
-    last = np.asarray(sessions.last)[np.asarray(params.sessions.ids)[trace.state.slot]]
-    at_flat_bar = trace.state.row == last
-    assert at_flat_bar.sum() > 50
-    new = (trace.state.slot[1:] != trace.state.slot[:-1]) | (
-        trace.outcome.info.end[:-1] != EndReason.NONE
-    )
-    assert (new | ~at_flat_bar[:-1]).all()
-    assert (trace.state.position.quantity[1:][new] == 0).all()
-    forced = trace.outcome.info.event.exit_reason == ExitReason.FLAT
-    assert forced.sum() > 5
-    assert at_flat_bar[forced].all()
-
-
-def test_reward_terms_sum_and_rewards_telescope(run):
-    """The reward is the sum of its terms; over an episode it is (final - start) / risk_unit up to
-    float order.
-    """
-    _, params, trace = run
-    info, outcome = trace.outcome.info, trace.outcome
-    np.testing.assert_array_equal(outcome.reward, info.terms["equity_change"])
-    unit = float(params.account.risk_unit)
-    before = trace.state.account.equity
-    np.testing.assert_array_equal(
-        outcome.reward,
-        (info.equity - before).astype(np.float32) * (np.float32(1) / np.float32(unit)),
-    )
-    done = info.end != EndReason.NONE
-    assert done.sum() > 20
-    np.testing.assert_allclose(info.stats.reward[done], info.equity[done] / unit, rtol=0, atol=2e-5)
-    np.testing.assert_allclose(
-        info.stats.terms["equity_change"], info.stats.reward, rtol=0, atol=1e-6
-    )
 
 
 # ---- the same orders under other costs, rules off
