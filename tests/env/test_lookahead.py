@@ -409,8 +409,8 @@ PLANTED = [
     (LeakyRewardEnv(EnvConfig()), "reward", 5, {}),
     (LeakyBracketEnv(EnvConfig()), "orders", 5, {}),
     (LeakyAskEnv(EnvConfig()), "mask", 5, {"two_sided": True}),
-    (LeakyTrailEnv(EnvConfig(), "tick_value"), "state", 3, {"alter": at_own_price}),
-    (LeakyTrailEnv(PATH, "path"), "state", 2, {"only_seconds": True}),
+    (LeakyTrailEnv(EnvConfig(), column="tick_value"), "state", 3, {"alter": at_own_price}),
+    (LeakyTrailEnv(PATH, column="path"), "state", 2, {"only_seconds": True}),
 ]
 
 

@@ -330,13 +330,14 @@ class OracleEnv:
         truncated = end in (EndReason.STEP_LIMIT, EndReason.END_OF_DATA)
         return Result(reward, terms, self.done and not truncated, truncated, end, event)
 
+    def _base(self, bars):
+        """The price of an order before slippage and impact."""
+        bar = self.bar
+        return bars.open[bar] if self.settings.fill == "next_open" else bars.close[bar - 1]
+
     def _leave_by_order(self, carried, event):
         """Leave the whole position at the fill bar's open, or at the decision bar's close."""
-        base = (
-            carried.open[self.bar]
-            if self.settings.fill == "next_open"
-            else carried.close[self.bar - 1]
-        )
+        base = self._base(carried)
         fill = base + self.impact - self.position.side * self.settings.slippage
         event.order_exit_quantity, event.order_exit_price = self._leave(fill, event), fill
         event.kinds.add("order")
@@ -345,11 +346,7 @@ class OracleEnv:
         """Enter what `order` wants, with its stop and target around the price before slippage."""
         wanted = (order.quantity > 0) - (order.quantity < 0)
         entered = self.leaving(-wanted)  # a buyer pays what a short would pay to leave
-        base = (
-            entered.open[self.bar]
-            if self.settings.fill == "next_open"
-            else entered.close[self.bar - 1]
-        )
+        base = self._base(entered)
         self.position = Position(
             quantity=order.quantity,
             entry=base + self.impact + wanted * self.settings.slippage,

@@ -4,8 +4,6 @@ bars on the device.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,11 +17,9 @@ from jaxtrade.env.portfolio.state import (
     JointMarket,
     LimitParams,
     PortfolioParams,
-    PortfolioState,
 )
 from jaxtrade.env.state import OFF, ContractParams, EndReason, ExitReason, Trailing
 from jaxtrade.types import MarketView, Quotes, SessionSet, SessionTable, TickValue
-from tests import compiling
 from tests.env import worlds
 from tests.oracle.portfolio import PortfolioOracle, Side, Symbol
 
@@ -39,14 +35,6 @@ REASONS = {"liquidation": ExitReason.LIQUIDATION, "flat": ExitReason.FLAT}
 PRICES = ("open", "high", "low", "close")
 
 
-def random_side(rng, count, price, step):
-    close = price + np.cumsum(rng.integers(-step, step + 1, count))
-    open_ = np.concatenate([[price], close[:-1]]) + rng.integers(-2, 3, count)
-    high = np.maximum(open_, close) + rng.integers(0, step, count)
-    low = np.minimum(open_, close) - rng.integers(0, step, count)
-    return Side(*(values.tolist() for values in (open_, high, low, close)))
-
-
 def random_symbol(
     seed,
     days,
@@ -59,14 +47,15 @@ def random_symbol(
     """`days` sessions of 30 bars, of which some are missing. rates: numerator, denominator, and how
     far it wanders.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng([seed, 1])
     slots = [
         day * 1000 + minute
         for day in range(days)
         for minute in range(30)
         if minute in (0, 1, 29) or rng.random() > missing
     ]
-    bid = random_side(rng, len(slots), price, step)
+    bars = worlds.random_bars(seed, len(slots), step, step - 1, price=price)
+    bid = Side(*(prices.tolist() for prices in bars))
     ask = bid
     if two_sided:
         spread = rng.integers(0, 4, len(slots))
@@ -210,18 +199,6 @@ def portfolio_env(settings, symbols):
     return PortfolioEnv(EnvConfig(task="allocate", features=()), allocate, tuple(symbols))
 
 
-class Trace(NamedTuple):
-    """A run of one environment, leaves [steps, ...]: what stood before a step, what was done, what
-    came out.
-    """
-
-    state: PortfolioState
-    mask: jax.Array
-    action: jax.Array
-    after: PortfolioState
-    outcome: Any
-
-
 def pick(mask, uniform):
     """Any action, legal or not, in 1 of 20 cases; else a legal one, every one equally likely."""
     count = mask.shape[-1]
@@ -232,23 +209,9 @@ def pick(mask, uniform):
 
 
 def run(env, params, seed, steps):
-    """Random actions with auto-reset, as one compiled program."""
-    return _run(env, params, jax.random.key(seed), steps)
-
-
-def _play(env, params, key, steps):
-    state, ref = env.reset(key, params)
-
-    def body(carry, uniform):
-        state, ref = carry
-        action = pick(ref.mask, uniform)
-        after, next_ref, outcome = env.step(key, state, action, params)
-        return (after, next_ref), Trace(state, ref.mask, action, after, outcome)
-
-    return jax.lax.scan(body, (state, ref), jax.random.uniform(key, (steps,)))[1]
-
-
-_run = jax.jit(_play, static_argnums=(0, 3), compiler_options=compiling.fast())
+    """Random actions of one environment with auto-reset; leaves [steps, ...]."""
+    trace = worlds.run_random(env, params, seed, 1, steps, pick)
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[:, 0], trace)
 
 
 def assert_same_account(state, oracle):
@@ -282,55 +245,40 @@ def compare(trace, shared, settings):
     """Play the trace's actions in the oracle; every figure of every step must be equal. Returns
     counts of events.
     """
-    trace = jax.tree.map(np.asarray, trace)
-    oracle, counts = (
-        PortfolioOracle(shared, settings),
-        dict.fromkeys((*ENDS, "liquidation", "breach", "illegal", "orders"), 0),
-    )
+    oracle = PortfolioOracle(shared, settings)
+    counts = dict.fromkeys((*ENDS, "liquidation", "breach", "illegal", "orders"), 0)
     fresh = True
     for t in range(len(trace.action)):
-        state, after, event = (
-            jax.tree.map(lambda x, t=t: x[t], each)
-            for each in (trace.state, trace.after, trace.outcome.info.event)
+        state, ref, outcome = (
+            jax.tree.map(lambda leaf, t=t: leaf[t], each)
+            for each in (trace.state, trace.ref, trace.outcome)
         )
+        info, event = outcome.info, outcome.info.event
         if fresh:
             oracle.reset(int(state.slot), int(state.row))
-        assert trace.mask[t].tolist() == oracle.mask(), t
+        assert_same_account(state, oracle)
+        assert ref.mask.tolist() == oracle.mask(), t
         result = oracle.step(int(trace.action[t]))
         bar, end = result["bar"], result["end"]
-        assert ENDS[end] == int(trace.outcome.info.end[t]), (t, end)
-        found = {
-            "cash": event.cash.tolist(),
-            "cost": event.cost.tolist(),
-            "profit": event.profit.tolist(),
+        assert ENDS[end] == int(info.end), (t, end)
+        found = {name: getattr(event, name).tolist() for name in ("cash", "cost", "profit")} | {
             "turnover": int(event.turnover),
             "breach": bool(event.breach),
             "fills": fills_of(event),
             "floor": None if settings.drawdown is None else int(event.floor),
-            "equity": int(trace.outcome.info.equity[t]),
-            "illegal": bool(trace.outcome.info.illegal[t]),
+            "equity": int(info.equity),
+            "illegal": bool(info.illegal),
         }
-        expected = {
-            "cash": bar.cash,
-            "cost": bar.cost,
-            "profit": bar.profit,
-            "turnover": bar.turnover,
-            "breach": bar.breach,
-            "fills": sorted(bar.fills),
-            "floor": bar.floor,
-            "illegal": result["illegal"],
-            "equity": oracle.equity,
-        }
+        expected = vars(bar) | {"fills": sorted(bar.fills), "equity": oracle.equity}
+        expected["illegal"] = result["illegal"]
         assert found == expected, (
             t,
             {k: (found[k], expected[k]) for k in found if found[k] != expected[k]},
         )
-        np.testing.assert_allclose(trace.outcome.reward[t], result["reward"], rtol=1e-6, atol=1e-9)
-        assert bool(trace.outcome.terminated[t]) == result["terminated"]
-        assert bool(trace.outcome.truncated[t]) == result["truncated"]
+        np.testing.assert_allclose(outcome.reward, result["reward"], rtol=1e-6, atol=1e-9)
+        assert bool(outcome.terminated) == result["terminated"]
+        assert bool(outcome.truncated) == result["truncated"]
         fresh = bool(end)
-        if not end:
-            assert_same_account(after, oracle)
         counts[end] += 1
         counts["liquidation"] += any(fill[3] == "liquidation" for fill in bar.fills)
         counts["breach"] += bar.breach

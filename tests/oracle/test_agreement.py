@@ -134,14 +134,14 @@ UNITS: dict[str, dict[str, object]] = {
     "shipped": {},  # the package's account presets
     "two_sided/entry/nearer_extreme": {"task": "entry", "intrabar": "nearer_extreme"},
     "two_sided/advised/close": {"task": "advised", "mark": "close"},
+    "full/path/converted": {"intrabar": "path", "quantity": 3, "converted": True},
     # three times the usual tick: floors within reach of one bar
     "full/path": {"intrabar": "path", "tick_mills": 37_500},
     "full/nearer_extreme": {"intrabar": "nearer_extreme"},
     "full/open/close": {"mark": "close"},
     "full/close/close": {"mark": "close", "fill": "close"},
-    "full/path/converted": {"intrabar": "path", "quantity": 3, "converted": True},
 }
-PLAYED = list(UNITS)[:7]
+PLAYED = list(UNITS)[:8]
 COUNTED = PLAYED[:4]  # these have every kind of event
 BLIND = (
     "shipped",

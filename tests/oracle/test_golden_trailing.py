@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,11 +20,9 @@ from tests.oracle.model import (
 )
 from tests.oracle.test_golden import (
     LONG_BAR,
-    NEAR,
     QUIET,
     RISING_BAR,
     SHORT_BAR,
-    TIGHT,
     Bar,
     both_engines,
     check,
@@ -146,41 +143,6 @@ def test_a_static_floor_never_moves(engine):
     )
 
 
-@pytest.mark.slow
-@both_engines
-def test_end_of_day_with_marks_at_the_close(engine):
-    # Session 1: long at 1001; the close of 1015 (172,920) raises nothing; out at the flat bar: 1010
-    # - 1 = 1009: 100,000 - 4,160 = 95,840, so floor -4,160. Session 2: long at 1001, balance
-    # 93,760. Close 994: net of the exit side 93,760 - 87,500 - 2,080 = 4,180: held, though the low
-    # of 990 was below. Close 993: -8,320: out at 992: 93,760 - 112,500 - 2,080 = -20,820.
-    first = [QUIET, (1000, 1002, 999, 1001), (1001, 1016, 1000, 1015), (1015, 1016, 1009, 1010)]
-    second = [QUIET, (1000, 1002, 999, 1001), (1000, 1001, 990, 994), (994, 995, 989, 993), QUIET]
-    check(
-        engine,
-        market(first, second, tail=0),
-        trailing("end_of_day", mark="close", drawdown=100_000),
-        [BUY, HOLD, HOLD, BUY, HOLD, HOLD],
-        [
-            {"floor": -100_000, "high_water": 0},
-            {"floor": -100_000, "high_water": 0, "equity": 172_920},
-            {
-                "exit_reason": ExitReason.FLAT,
-                "balance": 95_840,
-                "floor": -100_000,
-                "high_water": 95_840,
-            },
-            {"balance": 93_760, "floor": -4_160},
-            {"quantity": 1, "floor": -4_160, "end": EndReason.NONE},
-            {
-                "exit_price": 992,
-                "exit_reason": ExitReason.LIQUIDATION,
-                "balance": -20_820,
-                "end": EndReason.BUST,
-            },
-        ],
-    )
-
-
 @both_engines
 def test_a_daily_loss_beside_an_end_of_day_floor(engine):
     # Session 2 opens at 433,340: daily floor 333,340 above the drawdown floor of 233,340. k =
@@ -277,20 +239,4 @@ def test_reward_presets_by_hand(engine, preset):
         settings,
         actions,
         [{"reward": reward} for reward in rewards],
-    )
-
-
-@pytest.mark.slow
-@both_engines
-def test_the_old_systems_breach_costs_ten_and_the_loss(engine):
-    # as in test_liquidation_at_the_drawdown_floor: -104.16 net
-    settings = dataclasses.replace(
-        TIGHT, reward=dict.fromkeys(of_one_symbol(), 0.0) | REWARDS["seed_phase1"]
-    )
-    check(
-        engine,
-        market([QUIET, NEAR, (1000, 1001, 990, 995)]),
-        settings,
-        [BUY, HOLD],
-        [{"reward": -0.01}, {"reward": -1.0416 - 10, "end": EndReason.BUST}],
     )
