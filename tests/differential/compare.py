@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 
 import numpy as np
 
@@ -23,7 +22,6 @@ class Tally:
     equity_bars: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
     gaps: int = 0  # stop or target filled at an open that had passed it
-    spreads: int = 0  # ... at the open of their entry bar: a spread as wide as the stop
     turns: list[Fill] = field(default_factory=list)
 
     def add(self, other):
@@ -33,25 +31,23 @@ class Tally:
         self.equity_bars += other.equity_bars
         self.reasons += other.reasons
         self.gaps += other.gaps
-        self.spreads += other.spreads
         self.turns += other.turns
 
     def __str__(self):
         kinds = ", ".join(f"{name} {count}" for name, count in sorted(self.reasons.items()))
         return (
             f"{self.trades} trades identical, equity equal at {self.equity_bars} bars; {kinds}; "
-            f"same-bar {self.same_bar}, filled at a gap {self.gaps}, of those at a spread "
-            f"{self.spreads}, allowed difference {self.allowed}"
+            f"same-bar {self.same_bar}, filled at a gap {self.gaps}, allowed difference {self.allowed}"
         )
 
 
-def slipped(fill, ticks, enters):
-    """The round turn entered at the open of its own side, and with every market and stop fill
-    `ticks` against us; a target fill is not slipped."""
+def slipped(fill, ticks):
+    """The round turn with every market and stop fill `ticks` against us; a target fill is not
+    slipped."""
     exit_ticks = 0 if fill.reason == ExitReason.TARGET else ticks
     return replace(
         fill,
-        entry_price=int(enters[fill.entry_row]) + fill.side * ticks,
+        entry_price=fill.entry_price + fill.side * ticks,
         exit_price=fill.exit_price - fill.side * exit_ticks,
     )
 
@@ -75,7 +71,7 @@ def expected(log, terms, theirs, cents):
     assert all(fill.entry_price == log.bars[fill.entry_row, 0] for fill in theirs), (
         "an entry away from the open"
     )
-    wanted = [slipped(at_the_open(fill, log), terms.slippage, log.enters) for fill in theirs]
+    wanted = [slipped(at_the_open(fill, log), terms.slippage) for fill in theirs]
     moved = np.zeros(
         len(cents), np.int64
     )  # cents by which our equity must differ, from each row on
@@ -84,24 +80,6 @@ def expected(log, terms, theirs, cents):
         moved[fill.entry_row] -= tick * (want.entry_price - fill.entry_price)
         moved[fill.exit_row] += tick * (want.exit_price - fill.exit_price)
     return wanted, cents + np.cumsum(moved)
-
-
-def in_dollars(ticks, turns, value):
-    """Equity in ticks less commission in cents -> mills, int64[T]: each exit at its bar's rate, the
-    open position at each bar's own, rounded half-even."""
-    times, over = (np.asarray(x).tolist() for x in (value.times, value.over))
-    paid, realised, booked = np.zeros((3, len(ticks)), np.int64)
-    for turn in turns:
-        made = turn.side * turn.contracts * (turn.exit_price - turn.entry_price)
-        realised[turn.exit_row] += made
-        booked[turn.exit_row] += round(Fraction(made * times[turn.exit_row], over[turn.exit_row]))
-        for row in (turn.entry_row, turn.exit_row):
-            paid[row] += turn.commission // 2
-    paid, realised, booked = np.cumsum((paid, realised, booked), axis=1)
-    still_open = ticks + paid - realised
-    for row in np.flatnonzero(still_open).tolist():
-        booked[row] += round(Fraction(int(still_open[row]) * times[row], over[row]))
-    return booked - 10 * paid
 
 
 def compare(
@@ -114,20 +92,13 @@ def compare(
     """Play both engines on the same decisions; every trade and the equity at every bar must be
     equal.
 
-    `terms` replaces the reference's figures (a planted fault), `fine` the bars that it plays. Two-sided bars are
-    played by the reference once for each side. Raises AssertionError at the first difference.
+    `terms` replaces the reference's figures (a planted fault), `fine` the bars that it plays.
+    Raises AssertionError at the first difference.
     """
     log, turns, equity = ours.play(config, params, logits, fine)
     terms = ours.reference_terms(params, config.quantity) if terms is None else terms
-    total, wanted, cents, out_of_step = Tally(equity_bars=len(equity), turns=turns), [], 0, []
-    for part in ours.by_side(log, params.market, turns):
-        theirs, their_cents, astray = reference.run(part, terms)
-        fills, own_cents = expected(part, terms, theirs, their_cents)
-        total.add(tally(part, theirs, fills))
-        wanted, cents, out_of_step = wanted + fills, cents + own_cents, out_of_step + astray
-    wanted.sort(key=lambda fill: fill.entry_row)
-    value = params.market.tick_value
-    wanted_equity = 10 * cents if value is None else in_dollars(cents, wanted, value)
+    theirs, their_cents, out_of_step = reference.run(log, terms)
+    wanted, cents = expected(log, terms, theirs, their_cents)
     for number, (turn, want) in enumerate(zip(turns, wanted, strict=False)):
         bars = log.bars[want.entry_row : want.exit_row + 1].tolist()
         assert turn == want, (
@@ -137,15 +108,15 @@ def compare(
     assert not out_of_step, (
         f"decisions of rows {out_of_step[:5]} did not fit the reference's position"
     )
-    different = np.flatnonzero(equity != wanted_equity)
+    different = np.flatnonzero(equity != 10 * cents)
     assert different.size == 0, (
         f"equity differs first at row {different[0]}: ours {equity[different[0]]}, expected "
-        f"{wanted_equity[different[0]]} mills; largest difference {np.abs(equity - wanted_equity).max()}"
+        f"{10 * cents[different[0]]} mills"
     )
-    return total
+    return tally(log, theirs, wanted, turns)
 
 
-def tally(log, theirs, wanted):
+def tally(log, theirs, wanted, turns):
     """Counted on the reference's unslipped prices; reasons as we book them."""
     by_level = {ExitReason.STOP, ExitReason.BREAKEVEN, ExitReason.TRAIL, ExitReason.TARGET}
     gaps = [f for f in theirs if f.reason in by_level and f.exit_price == log.bars[f.exit_row, 0]]
@@ -155,7 +126,8 @@ def tally(log, theirs, wanted):
         allowed=sum(f.open_beyond_target for f in theirs),
         reasons=Counter(ExitReason(f.reason).name for f in wanted),
         gaps=len(gaps),
-        spreads=sum(f.entry_row == f.exit_row for f in gaps),
+        turns=turns,
+        equity_bars=len(log.bars),
     )
 
 
@@ -167,5 +139,5 @@ def compare_random(
     fine=None,
 ):
     """`compare` on random masked actions, mostly HOLD."""
-    choices = ours.choices_of(config, reversals)
-    return compare(config, params, ours.random_logits(params, seed, choices), fine=fine)
+    logits = ours.random_logits(config, params, seed, reversals)
+    return compare(config, params, logits, fine=fine)

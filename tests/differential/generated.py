@@ -4,27 +4,13 @@ missing bars.
 
 from __future__ import annotations
 
-import jax.numpy as jnp
 import numpy as np
 
-from jaxtrade.env.state import (
-    OFF,
-    AccountParams,
-    BracketParams,
-    ContractParams,
-    EnvParams,
-    Trailing,
-)
-from jaxtrade.types import MarketData, MarketView, Quotes, SessionSet, SessionTable, TickValue
 from tests.differential.reference import true_ranges
-from tests.quotes import random_ask
+from tests.env import worlds
+from tests.env.worlds import Session
 
 START_PRICE = 40_000  # ticks, far above any walk below
-
-
-def unseen(count):
-    """A float view of `count` bars for runs that never look."""
-    return MarketView(value=jnp.zeros((count, 1)), level=None, now=jnp.zeros((count, 4)))
 
 
 def bars(rng, count, volatility, close):
@@ -56,94 +42,40 @@ def _session(rng, start):
     present[[0, before, before + 1]] = True
     minutes = minutes[present]
     inside = np.flatnonzero((minutes >= before) & (minutes <= flat_minute))
-    row = {
-        "start": start,
-        "end": start + len(minutes),
-        "first": start + int(inside[0]),
-        "last": start + int(inside[-2]),
-    }
+    first, last = start + int(inside[0]), start + int(inside[-2])
+    row = Session(start, start + len(minutes), first, last)
     return np.maximum(flat_minute - minutes, 0).tolist(), row
 
 
-def market(seed, sessions, two_sided=False, converted=False):
+def market(seed, sessions):
     """A market of many short sessions, each with its own volatility. The true-range window starts
     anew at every tenth, and the data end inside the last one where `seed` is odd.
 
-    converted: profits arise in another currency, at the market's own price: about $5 a tick.
     """
     rng = np.random.default_rng(seed)
     to_flat: list[int] = []
-    table: list[dict[str, int]] = []
+    table: list[Session] = []
     for _ in range(sessions):
         part, row = _session(rng, len(to_flat))
         to_flat += part
         table.append(row)
-    table[0]["first"] = max(table[0]["first"], 1)  # the reference engine takes no decision on bar 0
+    # the reference engine takes no decision on bar 0
+    table[0] = table[0]._replace(first=max(table[0].first, 1))
+    table[-1] = table[-1]._replace(complete=seed % 2 == 0)
     pieces = []
     for row, volatility in zip(table, rng.choice([1.2, 3.0, 9.0], sessions), strict=True):
         close = int(pieces[-1][-1, 3]) if pieces else START_PRICE
-        pieces.append(bars(rng, row["end"] - row["start"], volatility, close))
+        pieces.append(bars(rng, row.end - row.start, volatility, close))
     ohlc = np.concatenate(pieces)
-    ask = np.stack(random_ask(seed, *ohlc.T.tolist()), axis=1) if two_sided else ohlc
-    tr_sum = np.convolve(true_ranges((ohlc + ask) // 2), np.ones(14, np.int64))[: len(ohlc)]
+    tr_sum = np.convolve(true_ranges(ohlc), np.ones(14, np.int64))[: len(ohlc)]
     for row in table[::10]:
-        tr_sum[row["start"] : row["start"] + 14] = -1
-    complete = np.ones(sessions, bool)
-    complete[-1] = seed % 2 == 0
-    ints = {
-        name: jnp.asarray([row[name] for row in table], jnp.int32)
-        for name in ("start", "end", "first", "last")
-    }
-    column, other = ([jnp.asarray(side[:, i], jnp.int32) for i in range(4)] for side in (ohlc, ask))
-    return MarketData(
-        *column,
-        tr_sum=jnp.asarray(tr_sum, jnp.int32),
-        bars_to_flat=jnp.asarray(to_flat, jnp.int32),
-        sessions=SessionTable(
-            **ints, date=jnp.arange(sessions, dtype=jnp.int32), complete=jnp.asarray(complete)
-        ),
-        view=unseen(len(ohlc)),
-        fingerprint=jnp.zeros(8, jnp.uint32),
-        ask=Quotes(*other) if two_sided else None,
-        tick_value=TickValue(jnp.full_like(column[0], 5_000 * START_PRICE), column[0])
-        if converted
-        else None,
-    )
+        tr_sum[row.start : row.start + 14] = -1
+    made = worlds.make_market(worlds.Bars(*ohlc.T), table, tr_sum)
+    return made.replace(bars_to_flat=worlds.i32(to_flat))
 
 
-def rules_off(
-    data,
-    *,
-    tick_mills=5_000,
-    commission=2_040,
-    slippage=0,
-    min_stop=1,
-    be_ticks=1,
-    stop_atr=1500,
-    target_multiple=3,
-    trail_atr=1000,
-):
-    """Parameters without account rules. Money in mills, multiples in thousandths of ATR."""
+def rules_off(data):
+    """Parameters without account rules: all sessions in one episode, $5 a tick, $2.04 a side."""
     sessions = data.sessions.first.shape[0]
-    return EnvParams(
-        market=data,
-        sessions=SessionSet(jnp.arange(sessions, dtype=jnp.int32), jnp.int32(sessions)),
-        contract=ContractParams(
-            None if data.tick_value is not None else jnp.int32(tick_mills),
-            *map(jnp.int32, (commission, slippage, min_stop, be_ticks)),
-            tick_size=jnp.float32(0.25),
-        ),
-        account=AccountParams(
-            *map(jnp.int32, (OFF, OFF, OFF, OFF, 0)),
-            stop_at_target=jnp.bool_(False),
-            fail_on_daily_loss=jnp.bool_(False),
-            max_contracts=jnp.int32(100),
-            risk_unit=jnp.float32(500_000),
-            start_balance=jnp.float32(50_000_000),
-            trailing=jnp.int32(Trailing.INTRADAY),
-        ),
-        brackets=BracketParams(*map(jnp.int32, (stop_atr, target_multiple, trail_atr))),
-        reward_weights={"equity_change": jnp.float32(1)},
-        episode_sessions=jnp.int32(sessions),
-        max_steps=jnp.int32(0),
-    )
+    costs = worlds.contract(2_040, 0, 5_000, min_stop=1)
+    return worlds.make_params(data, costs=costs, episode_sessions=sessions)

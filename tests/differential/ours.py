@@ -5,7 +5,6 @@ turns.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 
 import jax
@@ -17,7 +16,7 @@ from jaxtrade.env.actions import Action
 from jaxtrade.env.dynamics import TradingEnv, next_session
 from jaxtrade.env.leg import select
 from jaxtrade.env.state import ExitReason, Order
-from tests.differential.reference import REVERSE, SIDE, Fill, Log, Terms
+from tests.differential.reference import REVERSE, Fill, Log, Terms
 
 # Odds of each legal action. Mostly HOLD, so that stops, targets and the flat bar get their share of
 # exits.
@@ -41,17 +40,18 @@ def decision_rows(params):
     return np.concatenate([np.arange(first[i], last[i] + 1) for i in ids])
 
 
-def choices_of(config, reversals):
+def choices_of(config):
     """The columns of logits: the task's actions, and REVERSE."""
-    actions = tuple(range(TradingEnv(config).num_actions))
-    return (*actions, REVERSE) if reversals else actions
+    return (*range(TradingEnv(config).num_actions), REVERSE)
 
 
-def random_logits(params, seed, choices):
-    """float32[steps, A]: log odds plus Gumbel noise, so the best legal column is a draw from the
+def random_logits(config, params, seed, reversals):
+    """float32[steps, A + 1]: log odds plus Gumbel noise, so the best legal column is a draw from the
     legal odds.
     """
+    choices = choices_of(config)
     odds = np.log(np.array([ODDS[choice] for choice in choices]))
+    odds[-1] = odds[-1] if reversals else -np.inf
     noise = np.random.default_rng(seed).gumbel(size=(len(decision_rows(params)), len(choices)))
     return (odds + noise).astype(np.float32)
 
@@ -66,27 +66,8 @@ def chosen_logits(actions, choices):
 
 @partial(jax.jit, static_argnums=0)
 def _rollout(env, params, logits):
-    """`step` over the whole split in one episode; `logits`: float32[steps, A], noise included."""
-    start = env.reset_at(params, 0, params.market.sessions.first[params.sessions.ids[0]])
-
-    def body(state, row_logits):
-        action = jnp.argmax(jnp.where(env.mask(state, params), row_logits, -jnp.inf))
-        after, _, outcome = env.step(jax.random.key(0), state, action, params)
-        return after, (
-            state.row,
-            action,
-            outcome.info.event,
-            outcome.info.equity,
-            outcome.info.stats.illegal,
-        )
-
-    return jax.lax.scan(body, start, logits)[1]
-
-
-@partial(jax.jit, static_argnums=0)
-def _rollout_of_orders(env, params, logits):
-    """The same with `transition` and Orders, the way of baselines: one more choice, REVERSE, in the
-    last column.
+    """The whole split in one episode, by Orders: the task's actions and, in the last column, REVERSE.
+    logits: float32[steps, A + 1], noise included.
     """
     start = env.reset_at(params, 0, params.market.sessions.first[params.sessions.ids[0]])
 
@@ -104,35 +85,25 @@ def _rollout_of_orders(env, params, logits):
             jnp.where(reverse, REVERSE, action),
             event,
             after.account.equity,
-            jnp.int32(0),
         )
         return select(over, next_session(after, params), after), seen
 
     return jax.lax.scan(body, start, logits)[1]
 
 
-def forget_compiled():
-    """Trace the environment anew at the next call (a planted fault would otherwise not be seen)."""
-    _rollout.clear_cache()
-    _rollout_of_orders.clear_cache()
-
-
 def play(config, params, logits, fine=None):
-    """Steps the whole split once; with one column more than the task has actions, through Orders
-    (REVERSE).
+    """Steps the whole split once.
 
-    `fine` is for the log alone; of two-sided bars the log holds the bid (see `by_side`).
+    `fine` is for the log alone.
     -> (decision log, our round turns with slipped prices, equity mills at each row, int64[T]). Equity outside the
     stepped bars is the last one known (the account is flat there).
     """
     env = TradingEnv(config)
     rows = decision_rows(params)
-    rollout = _rollout_of_orders if logits.shape[1] > env.num_actions else _rollout
     everything = params.replace(episode_sessions=params.sessions.count)
-    seen = jax.tree.map(np.asarray, rollout(env, everything, jnp.asarray(logits)))
-    row, action, event, equity, illegal = seen
+    seen = jax.tree.map(np.asarray, _rollout(env, everything, jnp.asarray(logits)))
+    row, action, event, equity = seen
     assert np.array_equal(row, rows), "not every decision bar was visited once"
-    assert illegal.max() == 0
 
     market = jax.tree.map(np.asarray, params.market)
     bars = ohlc(market)
@@ -146,7 +117,7 @@ def play(config, params, logits, fine=None):
     known[rows + 1] = np.arange(len(rows))
     known = np.maximum.accumulate(known)
     series = np.where(known >= 0, equity[known], 0).astype(np.int64)
-    log = Log(bars, bars[:, 0], bars, taken, flat_reason, fine)
+    log = Log(bars, taken, flat_reason, fine)
     return log, round_turns(row + 1, event, int(params.contract.commission) // 10), series
 
 
@@ -156,36 +127,6 @@ def ohlc(prices):
         [np.asarray(x, np.int64) for x in (prices.open, prices.high, prices.low, prices.close)],
         axis=1,
     )
-
-
-def by_side(log, market, turns):
-    """The log itself, or of two-sided bars one of the longs on the bid and one of the shorts on the
-    ask.
-
-    A BUY or SELL goes to its side whether or not we filled it; what was done to a position, to the
-    side that we held (`turns`) then; of a REVERSE each side has its half.
-    """
-    if market.ask is None:
-        return [log]
-    bid, ask = log.bars, ohlc(market.ask)
-    held = np.zeros(len(bid), int)
-    for turn in turns:
-        held[turn.entry_row : turn.exit_row] = turn.side
-    decided = log.action
-    managed = (decided > 0) & ~np.isin(decided, list(SIDE))
-    assert np.all(held[managed] != 0), "an action that needs a position was taken without one"
-    ended = np.where(decided == REVERSE, int(Action.CLOSE), decided)
-    logs = []
-    for side, entry, bars, other in ((1, Action.BUY, bid, ask), (-1, Action.SELL, ask, bid)):
-        action = np.select(
-            [decided < 0, decided == entry, managed & (held == side), decided == REVERSE],
-            [decided, decided, ended, int(entry)],
-            int(Action.HOLD),
-        )
-        logs.append(
-            replace(log, bars=bars, enters=other[:, 0], mid=(bid + ask) // 2, action=action)
-        )
-    return logs
 
 
 def round_turns(rows, event, commission_cents):
@@ -238,13 +179,8 @@ def round_turns(rows, event, commission_cents):
 
 
 def reference_terms(params, contracts):
-    """The same figures in the reference engine's units; a tick is a cent where profits are
-    converted. Fails where they are not whole cents."""
-    converted = params.market.tick_value is not None
-    tick, commission = (
-        10 if converted else int(params.contract.tick_mills),
-        int(params.contract.commission),
-    )
+    """The same figures in the reference engine's units. Fails where they are not whole cents."""
+    tick, commission = int(params.contract.tick_mills), int(params.contract.commission)
     assert tick % 10 == 0, "the comparison is in whole cents"
     assert commission % 10 == 0, "the comparison is in whole cents"
     return Terms(

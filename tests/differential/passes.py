@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 import jax.numpy as jnp
-import numpy as np
 
 from tests.differential.compare import Tally, compare_random
 
@@ -44,20 +43,6 @@ SLIPPED = Setting(
     stop_atr=1000, target_multiple=2, slippage=2, be_ticks=3, min_stop=4, commission=52
 )
 WIDE = Setting(stop_atr=3100, target_multiple=2, trail_atr=2300, min_stop=20, slippage=1)
-
-
-def drawn(seed):
-    """A random setting; odd seeds slip."""
-    rng = np.random.default_rng(seed)
-    return Setting(
-        stop_atr=int(rng.integers(300, 4000)),
-        target_multiple=int(rng.integers(1, 5)),
-        trail_atr=int(rng.integers(200, 3000)),
-        be_ticks=int(rng.integers(0, 5)),
-        min_stop=int(rng.integers(1, 30)),
-        slippage=int(rng.integers(1, 4)) if seed % 2 else 0,
-        commission=int(rng.integers(0, 500)),
-    )
 
 
 def run_passes(

@@ -24,11 +24,6 @@ session rows and the decisions. How each trait of the engine is met:
   and exit and equity are read back as the flat bar's. `finalize_trades` stays off (it would exit at
   an *open*).
 - `spread` is relative, so slippage is not simulated: see `Replay.slippage`.
-- It has one price for buying and selling. Two-sided bars are replayed twice, longs on the bid and shorts on the ask,
-  where they leave; the price that an entry is made at (`Log.enters`) is known to the strategy only,
-  which puts bracket and break-even stop around it. The entry is booked at the open of the bars
-  played; whoever compares adds the spread.
-- It has one currency. Where profits are converted it counts ticks (a cent each), and whoever compares converts them.
 - An open beyond the target in a bar that later touches the stop is booked as the stop, because stop orders come first.
   We book the target at the open. That is the one allowed difference; `Fill.open_beyond_target`
   marks it.
@@ -71,15 +66,9 @@ class Terms:
 class Log:
     """Bars (int64[T, 4], ticks), the action taken at each row (-1 where none was), flat rows and
     their reason.
-
-    Of two-sided bars `bars` are the side that positions leave at; `enters` (int64[T]) is the open
-    of the other, and
-    `mid` (int64[T, 4]) the bars that true ranges are of. For one-sided bars all three are the same.
     """
 
     bars: np.ndarray
-    enters: np.ndarray
-    mid: np.ndarray
     action: np.ndarray
     flat_reason: np.ndarray  # int[T]: 0, or the forced exit's ExitReason at a flat bar
     fine: Fine | None = None  # what is played in place of the bars
@@ -136,7 +125,7 @@ class Replay(Strategy):
     decides: np.ndarray | None = None  # the last bar of the engine in its row, and not inserted
 
     def init(self):
-        self.tr_sum = np.convolve(true_ranges(self.log.mid), np.ones(14, np.int64))[
+        self.tr_sum = np.convolve(true_ranges(self.log.bars), np.ones(14, np.int64))[
             : len(self.log.bars)
         ]
         self.trailing = False
@@ -174,7 +163,7 @@ class Replay(Strategy):
             elif action == Action.CLOSE:
                 trade.close()
             elif action == Action.MOVE_STOP_TO_BREAKEVEN:
-                entry = float(self.log.enters[self.row_of[trade.entry_bar]])
+                entry = trade.entry_price
                 trade.sl = entry + side * (self.terms.slippage + self.terms.be_ticks)
                 self.kind = ExitReason.BREAKEVEN
             else:
@@ -185,7 +174,7 @@ class Replay(Strategy):
         stop = atr_ticks(terms.stop_atr, self.tr_sum[row], terms.min_stop)
         size = terms.contracts * terms.tick_cents
         order = self.buy(size=size) if side > 0 else self.sell(size=size)
-        opens_at = float(self.log.enters[row + 1])
+        opens_at = float(self.log.bars[row + 1, 0])
         order._replace(
             sl_price=opens_at - side * stop, tp_price=opens_at + side * terms.target_multiple * stop
         )

@@ -11,17 +11,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxtrade.config import EnvConfig
 from jaxtrade.env.actions import Action
 from jaxtrade.env.state import ExitReason
-from jaxtrade.types import MarketData, SessionTable
 from tests.differential import generated, ours, reference
 from tests.differential.compare import compare
 from tests.differential.reference import Fill, true_ranges
+from tests.env import worlds
 
 CONFIG = EnvConfig(task="manage", actions="full", quantity=2, random_start=False)
 BASE, ROWS, FIRST = 40_000, 24, 15
@@ -32,41 +31,17 @@ HOLD, BREAKEVEN, TRAIL, CLOSE = (
 
 # name: (bars from row 16 on, actions from row 16 on, (exit row, exit price offset, reason))
 CASES: dict[str, tuple[list[tuple[int, int, int, int]], list[int], tuple[int, int, ExitReason]]] = {
-    "stop inside a bar": ([QUIET, (0, 2, -7, -5)], [], (17, -6, ExitReason.STOP)),
-    "target inside a bar": ([QUIET, (0, 19, -2, 17)], [], (17, 18, ExitReason.TARGET)),
-    "both in one bar: the stop": ([QUIET, (0, 20, -8, 0)], [], (17, -6, ExitReason.STOP)),
-    "gap below the stop": ([QUIET, (-10, -9, -12, -11)], [], (17, -10, ExitReason.STOP)),
     "gap below the stop, then the target": (
         [QUIET, (-10, 20, -12, 19)],
         [],
         (17, -10, ExitReason.STOP),
     ),
     "gap above the target": ([QUIET, (21, 22, 19, 20)], [], (17, 21, ExitReason.TARGET)),
-    "open on the target": ([QUIET, (18, 22, 17, 20)], [], (17, 18, ExitReason.TARGET)),
-    "open on the stop": ([QUIET, (-6, 0, -7, 0)], [], (17, -6, ExitReason.STOP)),
-    "stop in the entry bar": ([(0, 2, -6, -3)], [], (16, -6, ExitReason.STOP)),
-    "target in the entry bar": ([(0, 18, -2, 9)], [], (16, 18, ExitReason.TARGET)),
     "both in the entry bar: the stop": ([(0, 25, -25, 9)], [], (16, -6, ExitReason.STOP)),
-    "stop missed by a tick": (
-        [QUIET, (0, 2, -5, 0), (0, 18, -5, 0)],
-        [],
-        (18, 18, ExitReason.TARGET),
-    ),
-    "target missed by a tick": (
-        [QUIET, (0, 17, -5, 0), (0, 2, -6, 0)],
-        [],
-        (18, -6, ExitReason.STOP),
-    ),
-    "close before stop and target": ([QUIET, (5, 30, -30, 0)], [CLOSE], (17, 5, ExitReason.ORDER)),
     "close at a gap through the stop": (
         [QUIET, (-12, 30, -30, 0)],
         [CLOSE],
         (17, -12, ExitReason.ORDER),
-    ),
-    "break-even, next bar": (
-        [(0, 6, -1, 5), (4, 6, 1, 3)],
-        [BREAKEVEN],
-        (17, 1, ExitReason.BREAKEVEN),
     ),
     "break-even opened through": (
         [(0, 6, -1, 5), (-3, 6, -4, 3)],
@@ -93,33 +68,14 @@ def market(offsets, side):
     bars = bars + BASE
     tr_sum = np.convolve(true_ranges(bars), np.ones(14, np.int64))[:ROWS]
 
-    def one(value):
-        return jnp.asarray([value], jnp.int32)
-
-    table = SessionTable(
-        start=one(0),
-        end=one(ROWS),
-        first=one(FIRST),
-        last=one(ROWS - 2),
-        date=one(0),
-        complete=jnp.asarray([True]),
-    )
-    return generated.rules_off(
-        MarketData(
-            *(jnp.asarray(bars[:, i], jnp.int32) for i in range(4)),
-            tr_sum=jnp.asarray(tr_sum, jnp.int32),
-            bars_to_flat=jnp.arange(ROWS - 1, -1, -1, dtype=jnp.int32),
-            sessions=table,
-            view=generated.unseen(ROWS),
-            fingerprint=jnp.zeros(8, jnp.uint32),
-        )
-    )
+    session = worlds.Session(0, ROWS, FIRST, ROWS - 2)
+    return generated.rules_off(worlds.make_market(worlds.Bars(*bars.T), [session], tr_sum))
 
 
 def logits(side, actions):
     entry = int(Action.BUY if side > 0 else Action.SELL)
     plan = [entry, *actions] + [HOLD] * (ROWS - 2 - FIRST - len(actions))
-    return ours.chosen_logits(plan, ours.choices_of(CONFIG, reversals=False))
+    return ours.chosen_logits(plan, ours.choices_of(CONFIG))
 
 
 def turn(side, exit_row, offset, reason):

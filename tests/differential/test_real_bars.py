@@ -1,5 +1,4 @@
-"""Against backtesting.py on real bars, built by the data layer: the bundled ones, and where shared
-data are at hand two-sided minutes and a pair whose profits are converted."""
+"""Against backtesting.py on real bars, built by the data layer: the bundled ones."""
 
 from __future__ import annotations
 
@@ -17,69 +16,45 @@ from jaxtrade.data.sources import bars_of
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.env.params import make_params
 from tests.differential.compare import compare_random
-from tests.differential.passes import HEADLINE, SLIPPED, TIGHT, WIDE, drawn, run_passes
+from tests.differential.passes import HEADLINE, SLIPPED, TIGHT, WIDE, Setting, run_passes
 
 LEVEL_REASONS = ("ORDER", "STOP", "BREAKEVEN", "TRAIL", "TARGET", "FLAT")
-MINUTES, YEN = "lean_fx_oanda/eurusd_minute_bidask.csv.gz", "ejtrader_fx_h1/USDJPY_h1.csv.gz"
-YEN_KEYS = {
-    "file": YEN,
-    "time_zone": "America/New_York+7h",
-    "price_scale": 0.001,
-    "columns": {"volume": "tick_volume"},
-}
-AUTUMN, WINTER = (
-    {"start": "2013-10-01", "end": "2013-12-31"},
-    {"start": "2013-12-02", "end": "2013-12-20"},
-)
 
 
 @dataclass(frozen=True)
 class Case:
-    """Bars of one market. data: keys of the configuration, `file` below the shared data. trades: at
-    least so many in all passes. bid_only: as if the bid were the only side."""
+    """Bars of one market; of two-sided ones the bid. data: keys of the configuration. trades: at
+    least so many in all passes."""
 
     market: str
     trades: int
     data: dict[str, Any] = field(default_factory=dict)
     contracts: int = 1
     overnight: bool = False
-    bid_only: bool = False
+    settings: tuple[Setting, ...] = (TIGHT, SLIPPED)
 
 
-QUICK = {
+CASES = {
+    # Overnight windows, halts, thin bars; every kind of brackets
+    "ES 201312 overnight": Case(
+        "ES",
+        9_000,
+        {"expiry": "201312", "start": "2013-10-01", "end": "2013-12-31"},
+        overnight=True,
+        settings=(HEADLINE, TIGHT, SLIPPED, WIDE),
+    ),
     "ES week": Case("ES", 1_000, contracts=2),
     "ES with a roll": Case(
         "ES", 100, {"roll": "volume", "start": "2013-12-16", "end": "2013-12-20"}, contracts=2
     ),
-    "EURUSD bid": Case(
-        "EURUSD", 2_000, {"start": "2012-01-01", "end": "2012-05-31"}, bid_only=True
-    ),
-    "EURUSD two-sided": Case("EURUSD", 1_500, {"start": "2012-01-01", "end": "2012-04-30"}),
-    "USDJPY": Case("USDJPY", 1_500, {**YEN_KEYS, "start": "2015-01-02", "end": "2015-04-30"}),
-}
-# Three expiries, day and overnight windows, halts, thin bars; twelve years of hours
-SLOW = {
-    "ES 201312 overnight": Case("ES", 20_000, {"expiry": "201312", **AUTUMN}, overnight=True),
-    "ES 202003 overnight": Case(
-        "ES",
-        2_000,
-        {"expiry": "202003", "start": "2020-01-01", "end": "2020-12-31"},
-        4,
-        overnight=True,
-    ),
-    "ES with a roll, overnight": Case("ES", 6_000, {"roll": "volume", **WINTER}, overnight=True),
-    "EURUSD two-sided minutes": Case("EURUSD", 22_000, {"file": MINUTES, "end": "2014-05-08"}),
-    "USDJPY": Case("USDJPY", 30_000, {**YEN_KEYS, "start": "2014-01-01", "end": "2016-06-30"}),
+    "EURUSD bid": Case("EURUSD", 2_000, {"start": "2012-01-01", "end": "2012-05-31"}),
 }
 
 
-def real(case, shared):
+def real(case):
     """Every session of a case, account rules off, commission in whole cents, no slippage; and the
     rows at which another contract begins."""
     data = {"market": case.market, **case.data}
-    if "file" in data:
-        assert shared is not None
-        data |= {"source": "file", "stamp": "open", "file": str(shared / "data" / data["file"])}
     config = make_config(
         {
             "data": data,
@@ -90,46 +65,26 @@ def real(case, shared):
         }
     )
     bars = bars_of(config)
-    market = build_market(bars.sides[0] if case.bid_only else bars, config)
+    market = build_market(bars.sides[0], config)
     splices = np.searchsorted(trade_dates(bars.time, bars.contract), splice_dates(bars.legs))
     splices = splices[(splices > 0) & (splices < len(bars))]
     return config, make_params(market, split_sessions(market, config.split)["all"], config), splices
 
 
-def played(case, settings, seed, request):
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(CASES))
+def test_trades_and_equity_are_identical(name):
     """As configured, then under each setting. No round turn crosses a splice, and there are some on
     either side.
     """
-    shared = request.getfixturevalue("shared") if "file" in case.data else None
-    config, params, splices = real(case, shared)
-    assert (params.market.ask is None) == (case.bid_only or case.market != "EURUSD")
-    assert (params.market.tick_value is None) == (case.market != "USDJPY")
+    case = CASES[name]
+    config, params, splices = real(case)
     assert len(splices) == ("roll" in case.data)
-    total = compare_random(config.env, params, seed)
-    total.add(run_passes(config.env, params, settings, first_seed=seed + 1))
-    print(f"{request.node.name}: {total}")
+    total = compare_random(config.env, params, 10)
+    total.add(run_passes(config.env, params, case.settings, first_seed=11))
+    print(f"{name}: {total}")
     for row in splices:
         sides = {(turn.entry_row >= row, turn.exit_row >= row) for turn in total.turns}
         assert sides == {(False, False), (True, True)}, f"a trade across row {row}"
     assert all(total.reasons[reason] for reason in LEVEL_REASONS), total
-    return total
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[pytest.mark.slow] * (name.startswith("EURUSD"))) for name in QUICK],
-)
-def test_trades_and_equity_are_identical(name, request):
-    """As configured, other brackets, and slippage."""
-    total = played(QUICK[name], (TIGHT, SLIPPED), 10, request)
-    assert total.trades >= QUICK[name].trades
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", list(SLOW))
-def test_many_settings_are_identical(name, request):
-    """Headline, tight, slipped and wide brackets, and random ones."""
-    settings = (HEADLINE, TIGHT, SLIPPED, WIDE, *(drawn(i) for i in range(4)))
-    total = played(SLOW[name], settings, 50, request)
-    assert total.trades >= SLOW[name].trades
+    assert total.trades >= case.trades

@@ -20,6 +20,7 @@ from jaxtrade.env.params import make_params
 from tests.data import real_seconds
 from tests.differential import generated
 from tests.differential.compare import Tally, compare_random
+from tests.differential.ours import ohlc
 from tests.differential.passes import HEADLINE, SLIPPED, TIGHT, run_passes
 from tests.differential.reference import Fine
 from tests.paths import path_arrays, random_paths
@@ -71,25 +72,18 @@ def from_seconds(bars, seconds, ambiguous):
 
 def made(seed, sessions):
     data = generated.market(seed, sessions)
-    bars = np.stack(
-        [np.asarray(x, np.int64) for x in (data.open, data.high, data.low, data.close)], axis=1
-    )
+    bars = ohlc(data)
     paths = random_paths(seed, *bars.T.tolist())
     params = generated.rules_off(data.replace(path=path_arrays(bars[:, 0].tolist(), paths)))
     return params, from_inside(bars, paths, seed)
 
 
-def real(name, shared, days=None):
-    """SPY (a week) or EURUSD (two weeks, or the first `days`), account rules off, built by the data
-    layer.
-    """
-    bars, seconds = getattr(real_seconds, name)(shared)
-    if days:
-        bars = bars.rows(bars.time < bars.time[0] + 86_400 * days)
-    own = {"market": "EURUSD"} if name == "eurusd" else {"market": "ES", "calendar": "infer"}
+def real(shared):
+    """A week of SPY, account rules off, built by the data layer."""
+    bars, seconds = real_seconds.spy(shared)
     config = make_config(
         {
-            "data": own,
+            "data": {"market": "ES", "calendar": "infer"},
             "env": {"intrabar": "path"},
             "account": {"preset": "rules_off_50k"},
             "costs": {"commission": 2.08, "slippage": 0},
@@ -130,7 +124,7 @@ def test_trades_and_equity_are_identical_on_generated_seconds():
 
 @pytest.mark.slow
 def test_trades_and_equity_are_identical_on_spy_seconds(shared):
-    params, fine = real("spy", shared)
+    params, fine = real(shared)
     total = compare_random(CONFIG, TIGHT.apply(params), 2, fine=fine)
     print(f"SPY: {len(fine.row)} seconds, {total}")
     assert total.trades >= 150

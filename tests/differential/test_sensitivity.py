@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from jaxtrade.config import EnvConfig
-from jaxtrade.env import dynamics, execution, rules
-from jaxtrade.env.leg import Quote
+from jaxtrade.env import execution
 from jaxtrade.env.state import ExitReason
 from tests.differential import generated, ours
 from tests.differential.compare import compare, compare_random
@@ -19,20 +18,11 @@ from tests.differential.passes import Setting
 CONFIG = EnvConfig(task="manage", actions="full", quantity=3, random_start=False)
 
 
-OTHER = "two sides, converted"
-KINDS = {"one side": {}, OTHER: {"two_sided": True, "converted": True}}
-
-# Spreads take their share of the exits: on two sides, stop and target must be near for one bar to
-# hold both.
-BRACKETS = {"one side": {}, OTHER: {"stop_atr": 800, "target_multiple": 2}}
-
-
-@pytest.fixture(scope="module", params=KINDS)
-def params(request):
-    setting = Setting(slippage=2, trail_atr=600, commission=52, **BRACKETS[request.param])
-    return setting.apply(
-        generated.rules_off(generated.market(3, sessions=60, **KINDS[request.param]))
-    )
+@pytest.fixture(scope="module")
+def params():
+    # near enough for one bar to hold stop and target
+    near = Setting(stop_atr=800, target_multiple=2, slippage=2, trail_atr=600, commission=52)
+    return near.apply(generated.rules_off(generated.market(3, sessions=60)))
 
 
 @pytest.mark.slow
@@ -45,7 +35,7 @@ def params(request):
         {"slippage": 1},
         {"min_stop": 30},
         {"be_ticks": 2},
-        {"stop_atr": 1550},
+        {"stop_atr": 850},
         {"target_multiple": 4},
         {"trail_atr": 700},
     ],
@@ -53,7 +43,7 @@ def params(request):
 )
 def test_another_figure_is_seen(params, change):
     terms = replace(ours.reference_terms(params, CONFIG.quantity), **change)
-    logits = ours.random_logits(params, 3, ours.choices_of(CONFIG, reversals=False))
+    logits = ours.random_logits(CONFIG, params, 3, reversals=False)
     with pytest.raises(AssertionError):
         compare(CONFIG, params, logits, terms)
 
@@ -66,22 +56,6 @@ def target_first(leg, bar, contract, stop_level):
     hit = side * (best - position.target) >= 0
     leg = execution._exit(leg, hit, position.target, jnp.int32(ExitReason.TARGET), contract)
     return STOP_FIRST(leg, bar, contract, stop_level)
-
-
-def not_in_the_entry_bar(leg, bar, contract, stop_level):
-    """Stop and target live from the second bar on."""
-    fresh = leg.event.entry_quantity != 0
-    return execution.select(fresh, leg, STOP_FIRST(leg, bar, contract, stop_level))
-
-
-def no_gaps(leg, price, contract, stop_level):
-    """A bar that opens past a level is not treated apart."""
-    return leg
-
-
-def flat_at_the_open(leg, when, price, reason, contract):
-    """The forced exit one tick away from the close."""
-    return FORCE_EXIT(leg, when, price + 1, reason, contract)
 
 
 def loose_trail(position, close, distance):
@@ -103,85 +77,30 @@ def bracket_around_the_fill(leg, order, bar, price, contract):
     return after._replace(position=position)
 
 
-STOP_FIRST, FORCE_EXIT, ENTER = execution.stop_first, execution.force_exit, execution.enter
+STOP_FIRST, ENTER = execution.stop_first, execution.enter
 FAULTS = [
     ("stop_first", target_first),
-    ("stop_first", not_in_the_entry_bar),
-    ("opening_print", no_gaps),
-    ("force_exit", flat_at_the_open),
     ("ratchet", loose_trail),
     ("enter", bracket_around_the_fill),
 ]
 
 
-def enters_where_it_leaves(quote, side):
-    """No spread is paid at the entry."""
-    return quote.leaving(side)
-
-
-def always_the_bid(quote, side):
-    """A short leaves, and a long enters, at the bid too."""
-    return quote.bid
-
-
-def the_other_side(quote, side):
-    """Left at the side that is entered at, and entered at the side that is left at."""
-    return execution.select(side < 0, quote.bid, quote.ask)
-
-
-def rate_of_the_bar_before(params, row):
-    """Converted at the rate of the bar decided on."""
-    return CONTRACT_AT(params, row - 1)
-
-
-CONTRACT_AT = rules.contract_at
-OTHER_FAULTS = [
-    (Quote, "entering", enters_where_it_leaves),
-    (Quote, "leaving", always_the_bid),
-    (Quote, "leaving", the_other_side),
-    (rules, "contract_at", rate_of_the_bar_before),
-]
-QUICK = (enters_where_it_leaves, rate_of_the_bar_before)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "params", ["one side", pytest.param(OTHER, marks=pytest.mark.slow)], indirect=True
-)
 @pytest.mark.parametrize(("name", "fault"), FAULTS, ids=[fault.__name__ for _, fault in FAULTS])
 def test_a_fault_of_ours_is_seen(params, monkeypatch, name, fault):
-    assert dynamics.fill_leg is execution.fill_leg
-    is_seen(params, monkeypatch, execution, name, fault)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("params", [OTHER], indirect=True)
-@pytest.mark.parametrize(
-    ("owner", "name", "fault"),
-    [
-        pytest.param(*row, id=row[-1].__name__, marks=[pytest.mark.slow] * (row[-1] not in QUICK))
-        for row in OTHER_FAULTS
-    ],
-)
-def test_a_fault_in_sides_or_rates_is_seen(params, monkeypatch, owner, name, fault):
-    assert dynamics.rules is rules
-    is_seen(params, monkeypatch, owner, name, fault)
-
-
-def is_seen(params, monkeypatch, owner, name, fault):
-    monkeypatch.setattr(owner, name, fault)
-    ours.forget_compiled()
+    monkeypatch.setattr(execution, name, fault)
+    ours._rollout.clear_cache()
     try:
         with pytest.raises(AssertionError, match=r"trade \d+: ours|equity differs"):
             compare_random(CONFIG, params, seed=3)
     finally:
-        ours.forget_compiled()
+        ours._rollout.clear_cache()
 
 
 @pytest.mark.slow
 def test_no_trade_is_no_success(params):
     """HOLD only: nothing is compared, and the tally says so."""
-    choices = ours.choices_of(CONFIG, reversals=False)
+    choices = ours.choices_of(CONFIG)
     rows = len(ours.decision_rows(params))
     total = compare(CONFIG, params, ours.chosen_logits([0] * rows, choices))
     assert total.trades == 0

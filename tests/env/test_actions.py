@@ -11,7 +11,7 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.episode import start
 from jaxtrade.env.state import KEEP_STOP, Position
 from tests.env import worlds
-from tests.env.worlds import i32, make_market, make_params
+from tests.env.worlds import i32, ints, make_market, make_params
 
 MANAGE = EnvConfig()
 HOLD, BUY, SELL, BE, ON, OFF_TRAIL, CLOSE = Action
@@ -153,4 +153,4 @@ def test_what_an_action_asks_for(action, held, wanted):
     params = world(100)
     order = TradingEnv(EnvConfig(quantity=2)).decode(i32(action), state_with(params, held), params)
     assert (int(order.quantity), int(order.move_stop), int(order.trail)) == wanted
-    assert (int(order.stop_ticks), int(order.target_ticks)) == (12, 36)
+    assert ints(order, "stop_ticks", "target_ticks") == [12, 36]

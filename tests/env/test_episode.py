@@ -9,13 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtrade.config import EnvConfig
 from jaxtrade.env import episode
-from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.execution import empty_event
-from jaxtrade.env.state import OFF, Account, EndReason, Position
+from jaxtrade.env.state import OFF, EndReason, Position
 from tests.env import worlds
-from tests.env.worlds import COMMISSION, contract, i32, make_params, rules
+from tests.env.worlds import contract, i32, ints, make_params, rules
 
 MARKET = worlds.walk_market(0, sessions=5)
 
@@ -98,15 +96,6 @@ def test_drawn_starts_cover_every_decision_bar_of_the_split_and_no_other():
         jnp.arange(64, dtype=jnp.uint32)
     )
     assert set(np.asarray(fixed.row).tolist()) == {first[1], first[3]}
-
-
-def test_a_start_is_a_new_account():
-    params = make_params(MARKET, episode_sessions=3)
-    state = episode.start(params, i32(2), i32(400), jnp.uint32(9), i32(5))
-    assert worlds.leaves_differ(state.account, Account.new()) == []
-    assert worlds.leaves_differ(state.position, Position.flat()) == []
-    figures = (state.row, state.slot, state.sessions_left, state.time, state.episode)
-    assert [int(x) for x in figures] == [400, 2, 2, 0, 5]
 
 
 # ---- ends
@@ -214,64 +203,9 @@ def test_wins_are_net_of_two_commissions():
     )  # one tick pays two commissions exactly
     stats = episode.count_fills(episode.new_stats(make_params(MARKET)), won, i32(100), costs)
     stats = episode.count_fills(stats, even, i32(100), costs)
-    assert [int(x) for x in (stats.trades, stats.wins, stats.sides, stats.commission)] == [
+    assert ints(stats, "trades", "wins", "sides", "commission") == [
         2,
         1,
         4,
         8_320,
     ]
-
-
-def test_a_flip_and_a_round_turn_in_one_bar():
-    """Left 1 long at 110 (in at 100), sold 1 at 110, stopped at 115: one win, one loss, three
-    sides.
-    """
-    both = event(
-        order_exit_quantity=1,
-        order_exit_price=110,
-        entry_quantity=-1,
-        entry_price=110,
-        exit_quantity=-1,
-        exit_price=115,
-        commission=3 * COMMISSION,
-    )
-    stats = episode.count_fills(episode.new_stats(make_params(MARKET)), both, i32(100), contract())
-    assert [int(x) for x in (stats.trades, stats.wins, stats.sides)] == [2, 1, 3]
-
-
-def test_drawdown_of_close_marked_equity():
-    stats = episode.new_stats(make_params(MARKET))
-    for equity in (100, -50, 300, 180, 310, 309):
-        stats = episode.count_step(
-            stats, i32(equity), {"equity_change": jnp.float32(0.25)}, jnp.bool_(equity < 0)
-        )
-    assert [int(x) for x in (stats.length, stats.peak, stats.max_drawdown, stats.illegal)] == [
-        6,
-        310,
-        150,
-        1,
-    ]
-    assert float(stats.reward) == float(stats.terms["equity_change"]) == 1.5
-
-
-@pytest.mark.slow
-def test_days_count_trade_dates_with_a_fill_once():
-    """Entry and exit in session one: one day; nothing in session two; a fill in session three: two
-    days.
-    """
-    env = TradingEnv(EnvConfig())
-    params = make_params(MARKET, episode_sessions=3, costs=contract(commission=0))
-    state = env.reset_at(params, 0, int(MARKET.sessions.first[0]))
-    step = jax.jit(env.step)
-    key = jax.random.key(0)
-    days = []
-    for n in range(3):
-        for k in range(int(MARKET.sessions.last[n] - MARKET.sessions.first[n]) + 1):
-            action = {0: 1, 1: 6, 5: 2}.get(k, 0) if n != 1 else 0
-            before = state
-            state, _, out = step(key, state, i32(action), params)
-        days.append(int(state.account.days))
-        assert bool(out.terminated) == (n == 2)
-        assert int(before.row) == int(MARKET.sessions.last[n])
-    assert days == [1, 1, 0]  # the third is a fresh account after the end
-    assert int(out.info.stats.trades) > 0

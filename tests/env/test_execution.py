@@ -129,44 +129,57 @@ def played(
     return Played(exited, int(after.high_water), leg.position, event)
 
 
-KEEP = Order(*map(i32, (1, 0, 0, KEEP_STOP, -1)))
+def upside_down(value):
+    """A price, a bar or a position, mirrored at 100 ticks: longs become shorts."""
+    if isinstance(value, Bar):
+        return Bar(*(200 - getattr(value, name) for name in ("open", "low", "high", "close")))
+    if not isinstance(value, Position):
+        return 200 - value
+    levels = {name: 200 - getattr(value, name) for name in ("entry", "stop", "target")}
+    return value.replace(quantity=-value.quantity, **levels)
+
+
+def both_sides(function, *values, **more):
+    """`played` of a long. The short upside down has the same exit, money and mark."""
+    found = played(function, *values, **more)
+    short = played(function, *map(upside_down, values), **more)
+    quantity, price, reason, balance = found.exited
+    assert short.exited == (-quantity, 200 - price if quantity else 0, reason, balance)
+    assert short.high_water == found.high_water
+    return found
+
+
 BUY = Order(*map(i32, (1, 12, 36, KEEP_STOP, -1)))
 
 
 # ---- the opening print
 
 
+STOPPED = (1, 89, ExitReason.STOP, -C - 12 * V - C)
+WON = (1, 130, ExitReason.TARGET, -C + 29 * V - C)
+LIQUIDATED = (1, 112, ExitReason.LIQUIDATION, -C + 11 * V - C)
+HELD = (0, 0, 0, -C)
+
+
 @pytest.mark.parametrize(
     ("position", "price", "wanted"),
     [
-        (long_at(), 91, None),
-        (
-            long_at(),
-            90,
-            (1, 89, ExitReason.STOP, -C - 12 * V - C),
-        ),  # touch: at the open, one tick worse
-        (
-            long_at(),
-            80,
-            (1, 79, ExitReason.STOP, -C - 22 * V - C),
-        ),  # gap: at the open, not at the stop
-        (long_at(), 129, None),
-        (long_at(), 130, (1, 130, ExitReason.TARGET, -C + 29 * V - C)),  # no slippage at a target
+        (long_at(), 91, HELD),
+        (long_at(), 90, STOPPED),  # touch: at the open, one tick worse
+        # gap: at the open, not at the stop
+        (long_at(), 80, (1, 79, ExitReason.STOP, -C - 22 * V - C)),
+        (long_at(), 129, HELD),
+        (long_at(), 130, WON),  # no slippage at a target
         (long_at(), 140, (1, 140, ExitReason.TARGET, -C + 39 * V - C)),  # the gap is ours
-        (short_at(), 109, None),
-        (short_at(), 110, (-1, 111, ExitReason.STOP, -C - 12 * V - C)),
-        (short_at(), 120, (-1, 121, ExitReason.STOP, -C - 22 * V - C)),
-        (short_at(), 70, (-1, 70, ExitReason.TARGET, -C + 29 * V - C)),
-        (short_at(), 60, (-1, 60, ExitReason.TARGET, -C + 39 * V - C)),
         (long_at(kind=Kind.BREAKEVEN), 90, (1, 89, ExitReason.BREAKEVEN, -C - 12 * V - C)),
         (long_at(kind=Kind.TRAIL), 90, (1, 89, ExitReason.TRAIL, -C - 12 * V - C)),
-        (Position.flat(), 0, None),
+        (Position.flat(), 0, HELD),
     ],
 )
 def test_opening_print(position, price, wanted):
-    result = played(execution.opening_print, position, i32(price))
-    assert result.exited == (wanted or (0, 0, 0, -C))
-    assert int(result.position.quantity) == (0 if wanted else int(position.quantity))
+    result = both_sides(execution.opening_print, position, i32(price))
+    assert result.exited == wanted
+    assert int(result.position.quantity) == (0 if wanted[0] else int(position.quantity))
 
 
 # ---- stop first, then target
@@ -175,34 +188,17 @@ def test_opening_print(position, price, wanted):
 @pytest.mark.parametrize(
     ("position", "prices", "wanted"),
     [
-        (long_at(), (100, 129, 91, 100), None),
-        (
-            long_at(),
-            (100, 129, 90, 100),
-            (1, 89, ExitReason.STOP, -C - 12 * V - C),
-        ),  # touch fills at the stop, slipped
-        (
-            long_at(),
-            (100, 130, 91, 100),
-            (1, 130, ExitReason.TARGET, -C + 29 * V - C),
-        ),  # touch fills at the target
-        (long_at(), (100, 150, 91, 140), (1, 130, ExitReason.TARGET, -C + 29 * V - C)),
-        (
-            long_at(),
-            (100, 130, 90, 125),
-            (1, 89, ExitReason.STOP, -C - 12 * V - C),
-        ),  # both in one bar: the stop
-        (short_at(), (100, 109, 71, 100), None),
-        (short_at(), (100, 110, 71, 100), (-1, 111, ExitReason.STOP, -C - 12 * V - C)),
-        (short_at(), (100, 109, 70, 100), (-1, 70, ExitReason.TARGET, -C + 29 * V - C)),
-        (short_at(), (100, 110, 70, 80), (-1, 111, ExitReason.STOP, -C - 12 * V - C)),
+        (long_at(), (100, 129, 91, 100), HELD),
+        (long_at(), (100, 129, 90, 100), STOPPED),  # touch fills at the stop, slipped
+        (long_at(), (100, 130, 91, 100), WON),  # touch fills at the target
+        (long_at(), (100, 150, 91, 140), WON),
+        (long_at(), (100, 130, 90, 125), STOPPED),  # both in one bar: the stop
         (long_at(quantity=3), (100, 101, 85, 100), (3, 89, ExitReason.STOP, -C - 36 * V - 3 * C)),
-        (Position.flat(), (100, 200, 1, 100), None),
+        (Position.flat(), (100, 200, 1, 100), HELD),
     ],
 )
 def test_stop_first(position, prices, wanted):
-    result = played(execution.stop_first, position, bar(*prices))
-    assert result.exited == (wanted or (0, 0, 0, -C))
+    assert both_sides(execution.stop_first, position, bar(*prices)).exited == wanted
 
 
 def test_marks_of_a_bar_are_capped_at_the_exit():
@@ -224,20 +220,12 @@ def test_liquidation_level_above_the_stop_takes_the_position():
     """Drawdown $100 = 8 ticks. Long at 101, balance -2.08: equity net of exit costs is at the floor
     at floor((-100 + 2.08 + 2.08) / 12.50) = -8 ticks: 93, nearer than the stop at 90.
     """
-    still = played(execution.stop_first, long_at(), bar(100, 101, 94, 100), limits=LIMITS)
-    assert still.exited == (0, 0, 0, -C)
-    gone = played(execution.stop_first, long_at(), bar(100, 101, 93, 100), limits=LIMITS)
+    still = both_sides(execution.stop_first, long_at(), bar(100, 101, 94, 100), limits=LIMITS)
+    assert still.exited == HELD
+    gone = both_sides(execution.stop_first, long_at(), bar(100, 101, 93, 100), limits=LIMITS)
     assert gone.exited == (1, 92, ExitReason.LIQUIDATION, -C - 9 * V - C)
-    opened = played(execution.opening_print, long_at(), i32(88), limits=LIMITS)
+    opened = both_sides(execution.opening_print, long_at(), i32(88), limits=LIMITS)
     assert opened.exited == (1, 87, ExitReason.LIQUIDATION, -C - 14 * V - C)
-
-
-def test_short_liquidation_mirrors_the_long_one():
-    assert played(
-        execution.stop_first, short_at(), bar(100, 106, 99, 100), limits=LIMITS
-    ).exited == (0, 0, 0, -C)
-    gone = played(execution.stop_first, short_at(), bar(100, 107, 99, 100), limits=LIMITS)
-    assert gone.exited == (-1, 108, ExitReason.LIQUIDATION, -C - 9 * V - C)
 
 
 def test_a_tie_of_stop_and_liquidation_liquidates():
@@ -277,58 +265,28 @@ def test_close_marks_do_not_liquidate_inside_a_bar():
 
 
 @pytest.mark.parametrize(
-    ("position", "prices", "wanted"),
+    ("prices", "limits", "wanted", "mark"),
     [
-        (long_at(), (100, 129, 91, 100), None),
-        (
-            long_at(),
-            (100, 130, 90, 125),
-            (1, 89, ExitReason.STOP, -C - 12 * V - C),
-        ),  # the low is nearer
-        (
-            long_at(),
-            (100, 130, 65, 70),
-            (1, 130, ExitReason.TARGET, -C + 29 * V - C),
-        ),  # the high is nearer
-        (
-            long_at(),
-            (100, 130, 70, 100),
-            (1, 89, ExitReason.STOP, -C - 12 * V - C),
-        ),  # as near: the adverse one
-        (short_at(), (100, 110, 70, 80), (-1, 111, ExitReason.STOP, -C - 12 * V - C)),
-        (short_at(), (100, 135, 70, 130), (-1, 70, ExitReason.TARGET, -C + 29 * V - C)),
-        (short_at(), (100, 130, 70, 100), (-1, 111, ExitReason.STOP, -C - 12 * V - C)),
-        (Position.flat(), (100, 500, 1, 100), None),
-    ],
-)
-def test_nearer_extreme(position, prices, wanted):
-    result = played(execution.nearer_extreme, position, bar(*prices))
-    assert result.exited == (wanted or (0, 0, 0, -C))
-
-
-@pytest.mark.parametrize(
-    ("prices", "wanted", "mark"),
-    [
+        ((100, 129, 91, 100), {}, HELD, 28),
+        ((100, 130, 90, 125), {}, STOPPED, -1),  # the low is nearer
+        ((100, 130, 65, 70), {}, WON, 29),  # the high is nearer
+        ((100, 130, 70, 100), {}, STOPPED, -1),  # as near: the adverse one
         # low 113 before high 121: the floor then comes from the open, 13 ticks up, and its level is
         # 106
-        ((114, 121, 113, 118), (0, 0, 0, -C), 20),
+        ((114, 121, 113, 118), LIMITS, HELD, 20),
         # ... but the close comes after the high, whose level is 113
-        ((114, 121, 113, 113), (1, 112, ExitReason.LIQUIDATION, -C + 11 * V - C), 20),
+        ((114, 121, 113, 113), LIMITS, LIQUIDATED, 20),
         # high first: its level 113 meets the low
-        ((119, 121, 113, 118), (1, 112, ExitReason.LIQUIDATION, -C + 11 * V - C), 20),
+        ((119, 121, 113, 118), LIMITS, LIQUIDATED, 20),
         # the target, then a fall of 17 ticks: out before it, no breach; the mark is capped at the
         # target
-        ((128, 131, 113, 115), (1, 130, ExitReason.TARGET, -C + 29 * V - C), 29),
+        ((128, 131, 113, 115), LIMITS, WON, 29),
     ],
 )
-def test_nearer_extreme_raises_the_floor_in_its_order(prices, wanted, mark):
-    result = played(execution.nearer_extreme, long_at(), bar(*prices), limits=LIMITS)
+def test_nearer_extreme(prices, limits, wanted, mark):
+    result = both_sides(execution.nearer_extreme, long_at(), bar(*prices), limits=limits)
     assert result.exited == wanted
-    assert result.high_water == mark * V - C
-    mirrored = tuple(200 - prices[i] for i in (0, 2, 1, 3))
-    result = played(execution.nearer_extreme, short_at(), bar(*mirrored), limits=LIMITS)
-    assert result.exited == (-wanted[0], 200 - wanted[1] if wanted[0] else 0, *wanted[2:])
-    assert result.high_water == mark * V - C
+    assert result.high_water == max(0, mark * V - C)
 
 
 @pytest.mark.parametrize("order", [execution.stop_first, execution.nearer_extreme])
@@ -362,12 +320,6 @@ def prices_of(*prices, known=True):
     return Inside(tuple((p, p) for p in prices), known)
 
 
-STOPPED = (1, 89, ExitReason.STOP, -C - 12 * V - C)
-WON = (1, 130, ExitReason.TARGET, -C + 29 * V - C)
-LIQUIDATED = (1, 112, ExitReason.LIQUIDATION, -C + 11 * V - C)
-HELD = (0, 0, 0, -C)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("inside", "limits", "wanted", "mark"),
@@ -380,13 +332,6 @@ HELD = (0, 0, 0, -C)
             STOPPED,
             29,
         ),  # stop_first: the mark counts too
-        (
-            prices_of(100, 105, 91, 129, 90, 130),
-            {},
-            STOPPED,
-            28,
-        ),  # only the 129 was before the stop
-        (prices_of(100, 105, 91, 130, 125), {}, WON, 29),
         (prices_of(100, 129, 91, 100), {}, HELD, 28),
         # one second holds stop and target: the stop; the mark is capped at the target
         (Inside(((100, 100), (135, 90), (125, 125))), {}, STOPPED, 29),
@@ -394,7 +339,6 @@ HELD = (0, 0, 0, -C)
         # up to 121, whose level is 113; back to 113 or 114, which is no new low
         (prices_of(114, 110, 121, 113, 118), LIMITS, LIQUIDATED, 20),
         (prices_of(114, 110, 121, 114, 118), LIMITS, HELD, 20),
-        (prices_of(114, 121, 113, 118), LIMITS, LIQUIDATED, 20),  # the same fall as a new low
         (
             prices_of(114, 113, 121, 118),
             LIMITS,
@@ -408,32 +352,11 @@ HELD = (0, 0, 0, -C)
             29,
         ),  # the target, then a fall through every floor
         (
-            prices_of(114, 121, 114, 130, 100),
-            LIMITS,
-            WON,
-            29,
-        ),  # 7 ticks, the target, then a deeper fall
-        (
             prices_of(114, 121, 113, 130, 100),
             LIMITS,
             LIQUIDATED,
             20,
         ),  # 8 ticks, the target, then a deeper fall
-        (
-            prices_of(114, 121, 113, 129, 100),
-            LIMITS,
-            LIQUIDATED,
-            20,
-        ),  # of two falls deep enough the first
-        (
-            prices_of(114, 118, 111, 121, 114, 121, 113, 118),
-            LIMITS,
-            LIQUIDATED,
-            20,
-        ),  # the same high twice
-        # inside one second the high counts first, and the level fills at itself
-        (Inside(((114, 114), (121, 113), (118, 118))), LIMITS, LIQUIDATED, 20),
-        (Inside(((114, 114), (121, 114), (118, 118))), LIMITS, HELD, 20),
         (
             Inside(((114, 114), (140, 114), (118, 118))),
             LIMITS,
@@ -464,9 +387,9 @@ def test_path(inside, limits, wanted, mark):
     )
     assert result.exited == wanted
     assert result.high_water == max(0, mark * V - C)
-    upside_down = bar(*(200 - prices[i] for i in (0, 2, 1, 3)))
     path = path_of(mirrored([inside], 100)[0], 200 - opened)
-    short = played(execution.traded_path, short_at(), upside_down, path, 0, limits=limits)
+    flipped = upside_down(bar(*prices))
+    short = played(execution.traded_path, short_at(), flipped, path, 0, limits=limits)
     assert short.exited == (-wanted[0], 200 - wanted[1] if wanted[0] else 0, *wanted[2:])
     assert short.high_water == max(0, mark * V - C)
     for name in ("favourable", "adverse"):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import pytest
@@ -12,11 +10,8 @@ from jaxtrade.config import EnvConfig
 from jaxtrade.env import execution
 from jaxtrade.env.dynamics import transition
 from jaxtrade.env.episode import start
-from jaxtrade.env.leg import LegBar
-from jaxtrade.env.settle import settle
 from jaxtrade.env.state import (
     KEEP_STOP,
-    NO_LEVEL,
     Account,
     ExitReason,
     Order,
@@ -28,7 +23,6 @@ from tests.env import worlds
 from tests.env.test_execution import (
     BUY,
     COSTS,
-    KEEP,
     QUIET,
     C,
     V,
@@ -36,11 +30,9 @@ from tests.env.test_execution import (
     leg_of,
     long_at,
     params_for,
-    prices_of,
     short_at,
 )
-from tests.env.worlds import i32, rules
-from tests.paths import path_arrays
+from tests.env.worlds import i32, ints, rules
 
 # ---- orders at the open
 
@@ -70,15 +62,6 @@ def test_entry_fills_slipped_with_the_bracket_around_the_unslipped_open():
     ]
 
 
-def test_entry_without_a_bracket_has_no_levels_and_trail_may_start_on():
-    order = Order(*map(i32, (-2, 0, 0, KEEP_STOP, 1)))
-    result = execution.enter(leg_of(Position.flat()), order, bar_of(), i32(100), COSTS)
-    assert int(result.position.stop) == NO_LEVEL
-    assert int(result.position.target) == -NO_LEVEL
-    assert int(result.position.trailing) == 1
-    assert int(result.cash) == -2 * C
-
-
 def test_entry_is_capped_refused_and_never_added_to():
     order = Order(*map(i32, (5, 12, 36, KEEP_STOP, -1)))
     capped = execution.enter(leg_of(Position.flat()), order, bar_of(largest=2), i32(100), COSTS)
@@ -90,30 +73,6 @@ def test_entry_is_capped_refused_and_never_added_to():
     kept = execution.enter(leg_of(long_at()), order, bar_of(), i32(100), COSTS)
     assert int(kept.position.quantity) == 1
     assert int(kept.event.entry_quantity) == 0
-
-
-def test_order_exit_pays_slippage_and_commission():
-    for wanted in (0, -1):
-        order = KEEP.replace(quantity=i32(wanted))
-        result = execution.exit_by_order(leg_of(long_at()), order, i32(105), COSTS)
-        event = result.event
-        assert (int(event.order_exit_quantity), int(event.order_exit_price)) == (1, 104)
-        assert int(result.cash) == 3 * V - C
-        assert int(event.commission) == C
-    kept = execution.exit_by_order(
-        leg_of(long_at()), KEEP.replace(quantity=i32(4)), i32(105), COSTS
-    )
-    assert int(kept.position.quantity) == 1
-
-
-def test_amend_moves_the_stop_and_switches_the_trail():
-    moved = execution.amend(long_at(), KEEP.replace(move_stop=i32(102), trail=i32(1)))
-    assert [int(moved.stop), int(moved.stop_kind), int(moved.trailing)] == [102, Kind.BREAKEVEN, 1]
-    off = execution.amend(moved, KEEP.replace(trail=i32(0)))
-    assert [int(off.stop), int(off.stop_kind), int(off.trailing)] == [102, Kind.BREAKEVEN, 0]
-    assert worlds.leaves_differ(execution.amend(long_at(), KEEP), long_at()) == []
-    flat = execution.amend(Position.flat(), KEEP.replace(move_stop=i32(102), trail=i32(1)))
-    assert worlds.leaves_differ(flat, Position.flat()) == []
 
 
 # ---- distances and the ratchet
@@ -149,23 +108,9 @@ def test_stop_and_trail_distances(tr_sum, stop, trail):
 def test_ratchet_tightens_only(position, close, stop, kind):
     on = position.replace(trailing=i32(1))
     result = execution.ratchet(on, i32(close), i32(8))
-    assert (int(result.stop), int(result.stop_kind)) == (stop, kind)
+    assert ints(result, "stop", "stop_kind") == [stop, kind]
     off = execution.ratchet(position, i32(close), i32(8))
     assert worlds.leaves_differ(off, position) == []
-
-
-def test_force_exit_pays_slippage_and_only_where_asked():
-    flat, end = i32(ExitReason.FLAT), i32(ExitReason.END_OF_DATA)
-    left = execution.force_exit(leg_of(short_at()), jnp.bool_(True), i32(95), flat, COSTS)
-    event = left.event
-    assert [int(x) for x in (event.exit_quantity, event.exit_price, event.exit_reason)] == [
-        -1,
-        96,
-        ExitReason.FLAT,
-    ]
-    assert int(left.cash) == 3 * V - C
-    kept = execution.force_exit(leg_of(short_at()), jnp.bool_(False), i32(95), end, COSTS)
-    assert worlds.leaves_differ(kept, leg_of(short_at())) == []
 
 
 # ---- one bar through the public transition
@@ -197,11 +142,11 @@ def test_a_stop_in_the_entry_bar():
     lost.
     """
     ((state, event),) = run([(100, 102, 88, 95)], [BUY])
-    assert (int(event.entry_price), int(event.exit_price), int(event.exit_reason)) == (
+    assert ints(event, "entry_price", "exit_price", "exit_reason") == [
         101,
         87,
         ExitReason.STOP,
-    )
+    ]
     assert int(state.account.equity) == int(state.account.balance) == -14 * V - 2 * C
     assert int(event.commission) == 2 * C
 
@@ -210,7 +155,7 @@ def test_a_moved_stop_is_tested_at_the_next_open():
     """Bar 2 opens through the stop moved at its eve: the fill is the open, not the stop."""
     moved = BUY.replace(move_stop=i32(103))
     (_, _), (state, event) = run([(100, 110, 99, 108), (101, 101, 101, 101)], [BUY, moved])
-    assert (int(event.exit_price), int(event.exit_reason)) == (100, ExitReason.BREAKEVEN)
+    assert ints(event, "exit_price", "exit_reason") == [100, ExitReason.BREAKEVEN]
     assert int(state.account.balance) == -V - 2 * C
 
 
@@ -222,23 +167,23 @@ def test_the_trail_is_live_from_the_bar_after_the_ratchet():
     rows = [(100, 110, 99, 108), (108, 121, 99, 120), (115, 116, 112, 113)]
     (_, _), (second, event), (_, last) = run(rows, [BUY, on, BUY])
     assert int(event.exit_reason) == ExitReason.NONE
-    assert (int(second.position.stop), int(second.position.stop_kind)) == (112, Kind.TRAIL)
-    assert (int(last.exit_price), int(last.exit_reason)) == (111, ExitReason.TRAIL)
+    assert ints(second.position, "stop", "stop_kind") == [112, Kind.TRAIL]
+    assert ints(last, "exit_price", "exit_reason") == [111, ExitReason.TRAIL]
 
 
 def test_a_flip_closes_and_opens_in_one_bar():
     (_, _), (state, event) = run([(100, 102, 98, 100), (105, 106, 104, 105)], [BUY, SELL])
-    assert [int(x) for x in (event.order_exit_quantity, event.order_exit_price)] == [1, 104]
-    assert [int(x) for x in (event.entry_quantity, event.entry_price)] == [-1, 104]
+    assert ints(event, "order_exit_quantity", "order_exit_price") == [1, 104]
+    assert ints(event, "entry_quantity", "entry_price") == [-1, 104]
     assert int(event.commission) == 2 * C
     assert int(state.account.balance) == 3 * V - 3 * C
     assert int(state.account.equity) == 3 * V - 3 * C - V  # marked at 105
-    assert [int(state.position.stop), int(state.position.target)] == [117, 69]
+    assert ints(state.position, "stop", "target") == [117, 69]
 
 
 def test_order_exit_precedes_a_gap_through_the_stop():
     (_, _), (_, event) = run([(100, 102, 98, 100), (80, 81, 79, 80)], [BUY, CLOSE])
-    assert (int(event.order_exit_price), int(event.exit_reason)) == (79, ExitReason.NONE)
+    assert ints(event, "order_exit_price", "exit_reason") == [79, ExitReason.NONE]
 
 
 def test_the_open_is_marked_before_the_order_exit():
@@ -253,36 +198,26 @@ def test_fill_at_the_close_brackets_around_it_and_still_meets_the_open():
     """
     config = EnvConfig(fill="close", mark="close")
     ((state, event),) = run([(87, 90, 86, 89)], [BUY], config)
-    assert (int(event.entry_price), int(event.exit_price), int(event.exit_reason)) == (
+    assert ints(event, "entry_price", "exit_price", "exit_reason") == [
         101,
         86,
         ExitReason.STOP,
-    )
+    ]
     assert int(state.account.high_water) == 0
 
 
-def test_a_close_mark_below_the_floor_leaves_at_the_close():
-    """mark=close, drawdown $100: close 93 leaves -2.08 - 8 x 12.50 - 2.08 <= -100: out at 92 by
-    liquidation.
-    """
-    config = EnvConfig(mark="close")
-    ((state, event),) = run([(100, 102, 93, 93)], [BUY], config, account=rules(drawdown=100_000))
-    assert (int(event.exit_price), int(event.exit_reason)) == (92, ExitReason.LIQUIDATION)
-    assert bool(event.breach)
-    assert int(state.account.equity) == -9 * V - 2 * C
-    ((kept, _),) = run([(100, 102, 93, 94)], [BUY], config, account=rules(drawdown=100_000))
-    assert int(kept.position.quantity) == 1
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(("drawdown", "held"), [(7 * V + 2 * C, 0), (7 * V + 2 * C + 1, 1)])
 def test_a_close_mark_exactly_at_the_floor_leaves_one_mill_above_it_stays(drawdown, held):
-    """Bought at 101: at a close of 94 equity net of both commissions is -(7 x 12.50 + 2 x 2.08)."""
-    ((state, event),) = run(
-        [(100, 102, 93, 94)], [BUY], EnvConfig(mark="close"), account=rules(drawdown=drawdown)
-    )
+    """Bought at 101: at a close of 94 equity net of both commissions is -(7 x 12.50 + 2 x 2.08). Out
+    at 93.
+    """
+    config, limits = EnvConfig(mark="close"), rules(drawdown=drawdown)
+    ((state, event),) = run([(100, 102, 93, 94)], [BUY], config, account=limits)
     assert int(state.position.quantity) == held
-    assert int(event.exit_reason) == (ExitReason.NONE if held else ExitReason.LIQUIDATION)
+    assert bool(event.breach) == (not held)
+    if not held:
+        assert ints(event, "exit_price", "exit_reason") == [93, ExitReason.LIQUIDATION]
+        assert int(state.account.equity) == -8 * V - 2 * C
 
 
 def test_the_flat_bar_leaves_at_its_close_after_its_stop():
@@ -290,7 +225,7 @@ def test_the_flat_bar_leaves_at_its_close_after_its_stop():
     results = run(rows, [BUY, BUY, BUY, BUY])
     assert int(results[-1][0].row) == 4
     event = results[-1][1]
-    assert (int(event.exit_price), int(event.exit_reason)) == (99, ExitReason.FLAT)
+    assert ints(event, "exit_price", "exit_reason") == [99, ExitReason.FLAT]
     assert int(results[-1][0].position.quantity) == 0
 
 
@@ -310,7 +245,7 @@ def test_a_flip_sells_twice_at_the_bid_or_buys_twice_at_the_ask(held, wanted, pr
     )
     order = Order(*map(i32, (wanted, 0, 0, KEEP_STOP, -1)))
     moved, event = transition(EnvConfig(fill=fill, mark=mark), state, order, params)
-    assert [int(x) for x in (event.order_exit_price, event.entry_price)] == [price, price]
+    assert ints(event, "order_exit_price", "entry_price") == [price, price]
     assert int(event.entry_quantity) == wanted
     # the new position is marked on the side it would leave at: four ticks of spread and one of
     # slippage, twice
@@ -318,84 +253,3 @@ def test_a_flip_sells_twice_at_the_bid_or_buys_twice_at_the_ask(held, wanted, pr
 
 
 # ---- several legs
-
-
-BARS = [(100, 112, 88, 105), (100, 131, 95, 130), (100, 101, 99, 100)]
-HELD_LEGS = [long_at(), short_at(quantity=2), Position.flat()]
-ORDERS = [
-    KEEP,
-    KEEP.replace(quantity=i32(1), stop_ticks=i32(12), target_ticks=i32(30)),
-    KEEP.replace(quantity=i32(-3), stop_ticks=i32(5), trail=i32(1)),
-]
-CONTRACTS = [
-    worlds.contract(),
-    worlds.contract(commission=500, slippage=2, tick_mills=5_000),
-    worlds.contract(commission=1_000, slippage=0, tick_mills=1_250),
-]
-
-
-def stacked(trees):
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "config",
-    [
-        EnvConfig(),
-        EnvConfig(intrabar="nearer_extreme"),
-        EnvConfig(mark="close"),
-        EnvConfig(intrabar="path"),
-    ],
-    ids=lambda config: f"{config.intrabar}-{config.mark}",
-)
-def test_three_legs_are_one_leg_three_times(config):
-    """Without a stop level a leg needs no account: legs of three contracts side by side do what
-    each does alone.
-    """
-    inside = [
-        prices_of(100, 112, 88, 105),
-        prices_of(100, 95, 131, 130),
-        prices_of(100, 101, 99, 100),
-    ]
-    path = path_arrays([100] * 3, inside)
-    bars = [
-        bar_of(prices, row=i, forced=ExitReason.FLAT if i == 2 else 0)._replace(path=path)
-        for i, prices in enumerate(BARS)
-    ]
-    alone = [
-        execution.fill_leg(config, *each)
-        for each in zip(HELD_LEGS, ORDERS, bars, CONTRACTS, strict=True)
-    ]
-
-    axes = LegBar(*[0] * 7, path=None)  # the path is one for all rows
-    batched = jax.vmap(partial(execution.fill_leg, config), in_axes=(0, 0, axes, 0))
-    legs = stacked([bar._replace(path=None) for bar in bars])._replace(path=path)
-    together = batched(stacked(HELD_LEGS), stacked(ORDERS), legs, stacked(CONTRACTS))
-
-    assert worlds.leaves_differ(together, stacked(alone)) == []
-    exits = [int(leg.event.exit_reason) for leg in alone]
-    assert exits == [ExitReason.STOP, ExitReason.TARGET, ExitReason.FLAT], (
-        "the legs differ, and none does nothing"
-    )
-    # what the account is paid is what the fills say: profit of each round turn less commission of
-    # each side
-    profits = [
-        (89 - 101) * 12_500,
-        2 * (99 - 102) * 5_000 + (130 - 102) * 5_000,
-        (100 - 100) * 3 * 1_250,
-    ]
-    commissions = [2_080, (2 + 1 + 1) * 500, 6 * 1_000]
-    assert [int(leg.event.commission) for leg in alone] == commissions
-    assert [int(leg.cash) for leg in alone] == [
-        p - c for p, c in zip(profits, commissions, strict=True)
-    ]
-
-    before = Account.new().replace(balance=i32(7_000))
-    marks = jax.tree.map(jnp.sum, together.marks)
-    after, breach = settle(
-        before, together.cash.sum(), marks, jnp.bool_(True), rules(drawdown=100_000)
-    )
-    assert int(after.balance) == int(after.equity) == 7_000 + sum(profits) - sum(commissions)
-    assert int(after.days) == 1
-    assert bool(breach) is (int(after.equity) <= int(after.high_water) - 100_000)

@@ -14,14 +14,13 @@ import pytest
 
 from jaxtrade.config import EnvConfig
 from jaxtrade.env import episode, rules, summary
-from jaxtrade.env.actions import Action
 from jaxtrade.env.dynamics import TradingEnv, forced_entry
 from jaxtrade.env.state import EndReason, EnvState
 from tests import compiling
 from tests.env import worlds
 from tests.env.test_dynamics import ENVS, STEPS
 from tests.env.test_dynamics import sample as dynamics_sample
-from tests.env.worlds import Session, bars_of, i32, leaves_differ, make_params
+from tests.env.worlds import Session, bars_of, i32, ints, leaves_differ, make_params
 
 CONFIG = EnvConfig(quantity=2)
 ENV = TradingEnv(CONFIG)
@@ -29,46 +28,6 @@ MARKET = worlds.make_market(
     worlds.random_bars(3, 480, step=8), worlds.even_sessions(3, 160, warm=5)
 )
 ALWAYS = jnp.float32(1)
-
-
-@functools.partial(jax.jit, compiler_options=compiling.fast())
-def starts(seeds, probability, params):
-    """Of one episode per seed: where it was drawn, what it begins as, and what an agent makes of
-    the drawn place.
-    """
-
-    def one(seed):
-        drawn = episode.start_drawn(params, seed, i32(0), True)
-        side = episode.forced_side(drawn, ALWAYS, params)
-        chosen = jnp.where(side > 0, Action.BUY, jnp.where(side < 0, Action.SELL, Action.HOLD))
-        acted, outcome = ENV.advance(drawn, chosen, params)
-        legal = ENV.mask(drawn, params)
-        return {
-            "drawn": drawn,
-            "side": side,
-            "acted": acted,
-            "outcome": outcome,
-            "legal": legal,
-            "may_open": rules.may_open(drawn, params),
-            "begun": forced_entry(CONFIG, drawn, probability, params),
-        }
-
-    return jax.vmap(one)(seeds)
-
-
-@functools.cache
-def sample(drawdown=260_000, probability=1.0):
-    """2,000 starts with near stops, of an account that some entries ruin within their bar."""
-    params = make_params(
-        MARKET,
-        account=worlds.rules(drawdown=drawdown),
-        costs=worlds.contract(min_stop=4),
-        brackets=(500, 3, 1000),
-        episode_sessions=2,
-        max_steps=1,
-    )
-    seeds = jnp.asarray(np.random.default_rng(0).integers(0, 2**32, 2_000, dtype=np.uint32))
-    return jax.tree.map(np.asarray, starts(seeds, jnp.float32(probability), params))
 
 
 def some(tree, which):
@@ -107,69 +66,25 @@ def test_by_hand(side, entry, stop, target, equity, peak, fall):
         CONFIG, episode.start(params, i32(0), i32(0), jnp.uint32(seed), i32(0)), ALWAYS, params
     )
     position, account, stats = state.position, state.account, state.stats
-    assert [
-        int(x)
-        for x in (
-            position.quantity,
-            position.entry,
-            position.stop,
-            position.target,
-            position.opened,
-        )
-    ] == [2 * side, entry, stop, target, 1]
+    assert ints(position, "quantity", "entry", "stop", "target", "opened") == [
+        2 * side,
+        entry,
+        stop,
+        target,
+        1,
+    ]
     assert [
         int(x) for x in (state.row, state.time, account.balance, account.equity, account.days)
     ] == [1, 0, -4_160, equity, 1]
-    assert [
-        int(x)
-        for x in (stats.length, stats.sides, stats.commission, stats.peak, stats.max_drawdown)
-    ] == [0, 2, 4_160, peak, fall]
+    assert ints(stats, "length", "sides", "commission", "peak", "max_drawdown") == [
+        0,
+        2,
+        4_160,
+        peak,
+        fall,
+    ]
     assert float(stats.reward) == 0
     assert ENV.mask(state, params).tolist()[:3] == [True, False, False]
-
-
-@pytest.mark.slow
-def test_it_is_the_bar_of_an_agent_that_chose_it():
-    """In every integer; but nobody chose it: no step, no reward, no time."""
-    made = sample()
-    ended = made["outcome"].info.end
-    unlimited = (ended == EndReason.NONE) | (
-        ended == EndReason.STEP_LIMIT
-    )  # the agent's one step used up the limit
-    forced = (made["side"] != 0) & unlimited
-    begun, acted = some(made["begun"], forced), some(made["acted"], forced)
-    assert forced.sum() > 1_000
-    assert (begun.stats.sides == 2 * np.where(begun.position.quantity == 0, 2, 1)).all()
-    assert {-2, 0, 2} == set(
-        begun.position.quantity.tolist()
-    )  # 0: the entry's own bar reached stop or target
-    for state in (
-        begun.stats.length,
-        begun.stats.reward,
-        begun.stats.terms["equity_change"],
-        begun.time,
-    ):
-        assert (state == 0).all()
-    no_step = acted.stats.replace(
-        length=begun.stats.length, reward=begun.stats.reward, terms=begun.stats.terms
-    )
-    assert leaves_differ(acted.replace(stats=no_step, time=begun.time), begun) == []
-    assert (begun.account.days == 1).all()
-
-
-@pytest.mark.slow
-def test_only_where_an_entry_is_legal_and_the_account_survives_it():
-    made = sample()
-    sessions = MARKET.sessions
-    last = np.asarray(sessions.last)[made["drawn"].slot]
-    np.testing.assert_array_equal(made["side"] != 0, made["may_open"] & (made["drawn"].row < last))
-    np.testing.assert_array_equal(made["legal"][:, Action.BUY], made["may_open"])
-    refused = ~made["may_open"]
-    ruined = (made["side"] != 0) & (made["outcome"].info.end == EndReason.BUST)
-    assert refused.sum() > 20  # no range yet, or too near the flat bar
-    assert ruined.sum() > 20
-    for which in (refused, ruined, made["side"] == 0):
-        assert leaves_differ(some(made["begun"], which), some(made["drawn"], which)) == []
 
 
 def test_a_hole_before_the_flat_bar_forbids_it():

@@ -6,7 +6,6 @@ from fractions import Fraction
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
@@ -84,63 +83,12 @@ def test_ties_and_their_neighbours_are_exact(whole, half, away, sign):
     assert int(compiled(a + away, b, c)) == wanted
 
 
-def numpy_half_even(a, b, c):
-    """Independent reference in uint64, which holds every product of magnitudes up to 2^31."""
-    product, divisor = (
-        np.abs(a).astype(np.uint64) * np.abs(b).astype(np.uint64),
-        c.astype(np.uint64),
-    )
-    quotient = product // divisor
-    twice = 2 * (product - quotient * divisor)
-    quotient += (twice > divisor) | ((twice == divisor) & (quotient % 2 == 1))
-    return np.where((a < 0) ^ (b < 0), -quotient.astype(np.int64), quotient.astype(np.int64))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "kind", ["any size", "near int32's ends", "quotient near 2^31", "small divisor", "half"]
-)
-def test_a_million_quotients_equal_those_in_64_bits(kind):
-    rng = np.random.default_rng(len(kind))
-    n = 1_000_000
-
-    def sized():
-        """Magnitudes whose number of bits is drawn evenly from 0 to 31."""
-        return rng.integers(0, 2**31, n) >> rng.integers(0, 32, n)
-
-    a, b, c = (sized() * rng.choice([-1, 1], n) for _ in range(3))
-    if kind == "near int32's ends":
-        a, b = rng.integers(HIGH - 40, HIGH + 1, n), rng.integers(LOW, LOW + 40, n)
-        c = rng.integers(HIGH - 40, HIGH + 1, n)
-    elif kind == "quotient near 2^31":
-        b = np.clip(np.abs(c) + rng.integers(-3, 4, n), 1, HIGH)
-        a = rng.integers(HIGH - 60, HIGH + 1, n)
-    elif kind == "small divisor":
-        c = rng.integers(1, 8, n)
-    elif kind == "half":
-        b = np.maximum(np.abs(b) >> 1, 1)
-        c = 2 * b
-    c = np.maximum(np.abs(c), 1)
-    wanted = numpy_half_even(a, b, c)
-    fits = (wanted >= LOW) & (wanted <= HIGH)
-    assert fits.mean() > 0.3
-    found = np.asarray(compiled(*(jnp.asarray(x, jnp.int32) for x in (a, b, c))))
-    np.testing.assert_array_equal(found[fits], wanted[fits])
-
-
 def test_muldiv_compiles_without_a_loop_and_without_64_bits():
     lanes = jax.ShapeDtypeStruct((128,), jnp.int32)
     text = jax.jit(muldiv).lower(lanes, lanes, lanes).compile().as_text()
     assert "while" not in text
     assert "s64" not in text
     assert "u64" not in text
-
-
-def test_products_far_past_int32():
-    assert int(compiled(2_000_000_000, 1_999_999_999, 2_000_000_000)) == 1_999_999_999
-    assert int(compiled(-2_000_000_000, 2_000_000_000, 2_000_000_001)) == -1_999_999_999
-    assert int(compiled(LOW, 1, 1)) == LOW
-    assert int(compiled(HIGH, HIGH, HIGH)) == HIGH
 
 
 @settings(max_examples=300, deadline=None)
@@ -193,29 +141,7 @@ def test_the_last_tick_within_a_sum_by_brute_force(room, size, rate):
     assert half_even(found * size, times, over) <= room < half_even((found + 1) * size, times, over)
 
 
-@pytest.mark.slow
-def test_muldiv_broadcasts_and_keeps_int32():
-    rng = np.random.default_rng(0)
-    a, b = rng.integers(-(10**6), 10**6, (5, 1)), rng.integers(-(10**6), 10**6, (1, 7))
-    out = muldiv(jnp.asarray(a, jnp.int32), jnp.asarray(b, jnp.int32), 1_000_003)
-    assert (out.shape, out.dtype) == ((5, 7), jnp.int32)
-    wanted = [[half_even(int(x), int(y), 1_000_003) for y in b[0]] for x in a[:, 0]]
-    np.testing.assert_array_equal(out, wanted)
-
-
 @settings(max_examples=300, deadline=None)
 @given(st.integers(LOW + 1, HIGH), st.integers(1, HIGH))
 def test_ceil_div_is_the_smallest_integer_not_below(a, b):
     assert int(ceil_div(jnp.int32(a), b)) == -(-a // b)
-
-
-@pytest.mark.parametrize(
-    ("sum_of_ranges", "stop"), [(0, 0), (1, 1), (9, 1), (10, 2), (28, 3), (29, 4), (280, 30)]
-)
-def test_ceil_div_gives_one_and_a_half_atr(sum_of_ranges, stop):
-    """1500 S / 14000 rounded up is ceil(3 S / 28)."""
-    assert (
-        int(ceil_div(jnp.int32(1_500 * sum_of_ranges), 14_000))
-        == stop
-        == -(-3 * sum_of_ranges // 28)
-    )

@@ -19,12 +19,12 @@ from jaxtrade.config import EnvConfig
 from jaxtrade.env import episode, monitor
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.leg import empty_event
-from jaxtrade.env.monitor import FIGURES, close, keep, kept, monitored, picked
-from jaxtrade.env.summary import summarise
+from jaxtrade.env.monitor import FIGURES, close, keep, kept
 from jaxtrade.storage.monitor import LOST, ROWS
 from tests.env.worlds import (
     contract,
     i32,
+    ints,
     leaves_differ,
     make_params,
     rules,
@@ -36,7 +36,7 @@ STEPS, ENVS, SYMBOLS = 150, 12, ("ES",)
 PARAMS = make_params(
     walk_market(3, sessions=3, length=80, step=8), account=rules(drawdown=700_000), max_steps=25
 )
-ENV = TradingEnv(EnvConfig())
+ENV = TradingEnv(EnvConfig(task="entry", mark="close"))  # a small program
 
 
 @functools.cache
@@ -63,7 +63,7 @@ def test_an_episode_by_hand():
     differences 4 + 9 + 9 + 4 = 26 million, so the deviation is sqrt(26e6 / 3) and the ratio 1000 /
     2943.92 = 0.339683."""
     found = kept(stats_after([3000, 1000, 5000, 4000]), i32(4000))
-    assert (int(found.length), int(found.drawdown), int(found.max_drawdown)) == (4, 1000, 2000)
+    assert ints(found, "length", "drawdown", "max_drawdown") == [4, 1000, 2000]
     assert float(found.sharpe) == pytest.approx(0.339683, rel=1e-5)
 
 
@@ -141,17 +141,6 @@ def test_float32_moments_agree_with_float64(seed, drift, spread, quiet):
         assert np.isnan(found)
     else:
         np.testing.assert_allclose(found, exact.mean() / exact.std(ddof=1), rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.slow
-@given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 100), st.integers(0, 2**31))
-@settings(max_examples=40, deadline=None)
-def test_the_first_entries_are_picked_in_their_order(steps, envs, size, seed):
-    ended = np.random.default_rng(seed).random((steps, envs)) < 0.3
-    places = np.flatnonzero(ended)[:size]
-    expected = np.full(size, steps * envs)
-    expected[: len(places)] = places
-    np.testing.assert_array_equal(picked(jnp.asarray(ended), size), expected)
 
 
 # ---- whole rollouts
@@ -290,10 +279,3 @@ def test_the_monitor_changes_nothing_else():
         )
 
     assert leaves_differ(without(played()), plain) == []
-
-
-def test_the_summary_stays_the_same():
-    """Sums and figures are those of the summary that the monitor is added to."""
-    found = monitored(summarise, 8, SYMBOLS)
-    assert found[:3] == summarise[:3]
-    assert found.keep is keep

@@ -16,6 +16,7 @@ from jaxtrade.data.synthetic import synthetic_bars
 from jaxtrade.env.params import contract_params, make_params
 from jaxtrade.env.state import OFF
 from jaxtrade.errors import ConfigError
+from tests.env.worlds import ints
 
 
 @functools.cache
@@ -43,25 +44,22 @@ def params_of(symbol="ES", lift=0, **values):
 def test_defaults_of_es():
     params = params_of()
     contract = params.contract
-    assert [
-        int(x)
-        for x in (
-            contract.tick_mills,
-            contract.commission,
-            contract.slippage,
-            contract.min_stop,
-            contract.be_ticks,
-        )
-    ] == [12_500, 2_080, 1, 8, 1]
+    assert ints(contract, "tick_mills", "commission", "slippage", "min_stop", "be_ticks") == [
+        12_500,
+        2_080,
+        1,
+        8,
+        1,
+    ]
     assert float(contract.tick_size) == 0.25
     brackets = params.brackets
-    assert [int(x) for x in (brackets.stop_atr, brackets.target_multiple, brackets.trail_atr)] == [
+    assert ints(brackets, "stop_atr", "target_multiple", "trail_atr") == [
         1_500,
         3,
         1_000,
     ]
-    assert (int(params.account.drawdown), int(params.account.max_contracts)) == (2_500_000, 10)
-    assert [int(params.episode_sessions), int(params.max_steps)] == [1, 0]
+    assert ints(params.account, "drawdown", "max_contracts") == [2_500_000, 10]
+    assert ints(params, "episode_sessions", "max_steps") == [1, 0]
     assert {name: float(weight) for name, weight in params.reward_weights.items()} == {
         "equity_change": 1.0
     }
@@ -76,13 +74,10 @@ def test_what_a_user_sets_wins():
         episode={"sessions": 2, "max_steps": 50},
     )
     contract = params.contract
-    assert [
-        int(x)
-        for x in (contract.commission, contract.slippage, contract.min_stop, contract.be_ticks)
-    ] == [1_500, 0, 4, 2]
+    assert ints(contract, "commission", "slippage", "min_stop", "be_ticks") == [1_500, 0, 4, 2]
     assert (int(params.brackets.stop_atr), int(params.account.drawdown)) == (2_000, 1_000_000)
     assert float(params.account.risk_unit) == 1_000_000
-    assert [int(params.episode_sessions), int(params.max_steps)] == [2, 50]
+    assert ints(params, "episode_sessions", "max_steps") == [2, 50]
     assert {name: float(weight) for name, weight in params.reward_weights.items()} == {
         "equity_change": 0.5,
         "win": 2.0,
@@ -94,7 +89,7 @@ def test_what_a_user_sets_wins():
 )
 def test_seed_scaling_breakeven_is_a_quarter_point_and_its_least_stop_one_tick(symbol, ticks):
     contract = contract_params(get_contract(symbol), make_config({"env": {"scaling": "seed"}}))
-    assert (int(contract.be_ticks), int(contract.min_stop)) == (ticks, 1)
+    assert ints(contract, "be_ticks", "min_stop") == [ticks, 1]
 
 
 def test_micros_count_a_tenth():

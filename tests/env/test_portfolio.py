@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jaxtrade.config import load_config, make_config
@@ -72,18 +72,19 @@ def test_one_symbol_has_three_targets():
 # --- masks ------------------------------------------------------------------------------------------------------------
 
 
-def masked(chosen, held, row, **state):
+def masked(chosen, held, row, locked=False, **state):
     """The mask at a bar of a session of 12 bars."""
     env = portfolio_env(chosen, ("A", "B"))
     params = portfolio_params(join([symbol_of([FLAT_ROW] * 12)] * 2), chosen)
     start = env.reset_at(params, 0, row)
     legs = start.legs.replace(quantity=jnp.array(held, jnp.int32))
-    return env.mask(
-        start.replace(legs=legs, **{k: jnp.int32(v) for k, v in state.items()}), params
-    ).tolist()
+    account = start.account.replace(locked=jnp.bool_(locked))
+    counts = {name: jnp.int32(value) for name, value in state.items()}
+    return env.mask(start.replace(legs=legs, account=account, **counts), params).tolist()
 
 
 PRODUCT = Settings(actions="product")
+INCREMENT = Settings(actions="increment", max_units=2)
 NINE = [True] * 9
 
 
@@ -91,7 +92,6 @@ def only(*ids):
     return [i in ids for i in range(9)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("chosen", "held", "row", "state", "mask"),
     [
@@ -122,41 +122,26 @@ def only(*ids):
         ),  # one bar to the flat bar: nothing may be opened or turned round
         (replace(PRODUCT, max_total=1), (0, 0), 2, {}, only(0, 1, 2, 3, 6)),
         (replace(PRODUCT, size=(2, 3), max_contracts=3), (0, 0), 2, {}, only(0, 1, 2, 3, 6)),
+        # a locked account may only reduce
+        (PRODUCT, (1, 0), 2, {"locked": True}, only(0, 3)),
+        # an increment stops at the cap
+        (INCREMENT, (2, -2), 2, {}, [True, False, True, True, False]),
     ],
 )
 def test_masks_by_hand(chosen, held, row, state, mask):
     assert masked(chosen, held, row, **state) == mask
 
 
-def test_an_increment_stops_at_the_cap():
-    chosen = Settings(actions="increment", max_units=2)
-    assert masked(chosen, (2, -2), 2) == [True, False, True, True, False]
-
-
-def test_a_locked_account_may_only_reduce():
-    env = portfolio_env(PRODUCT, ("A", "B"))
-    params = portfolio_params(join([symbol_of([FLAT_ROW] * 12)] * 2), PRODUCT)
-    state = env.reset_at(params, 0, 2)
-    state = state.replace(
-        account=state.account.replace(locked=jnp.bool_(True)),
-        legs=state.legs.replace(quantity=jnp.array([1, 0])),
-    )
-    assert env.mask(state, params).tolist() == only(0, 3)
-
-
 # --- costs ------------------------------------------------------------------------------------------------------------
 
 
 @given(st.integers(0, 2_000_000_000))
+@example(3)
+@example(46_340**2 - 1)
+@example(44_721**2 - 1)
+@example(44_721**2)
 @settings(deadline=None, max_examples=200)
 def test_the_root_is_exact(value):
-    assert int(root_of(jnp.int32(value))) == isqrt(value)
-
-
-@pytest.mark.parametrize(
-    "value", [0, 1, 2, 3, 4, 46_340**2 - 1, 2_000_000_000, 44_721**2, 44_721**2 - 1]
-)
-def test_the_root_at_its_edges(value):
     assert int(root_of(jnp.int32(value))) == isqrt(value)
 
 
@@ -199,64 +184,46 @@ def test_a_share_is_rounded_once(value, hundredths, tenths):
 # --- joint liquidation ------------------------------------------------------------------------------------------------
 
 
-def liquidated(
-    second,
-    drawdown,
-    want=(1, -1),
-    first=(1000, 1000, 990, 995),
-):
+FALL = (1000, 1000, 990, 995)
+
+
+def liquidated(second, drawdown, first=FALL):
     """Long A, short B at 1,000; the next bars are A's, `first`, and B's, `second`."""
     chosen = Settings(actions="product", drawdown=drawdown, commission=(0, 0), slippage=(1, 0))
     env = portfolio_env(chosen, ("A", "B"))
-    bars = [FLAT_ROW, FLAT_ROW], [first, second]
-    rows = [[FLAT_ROW, FLAT_ROW, after, after, after] for after in bars[1]]
+    rows = [[FLAT_ROW, FLAT_ROW, after, after, after] for after in (first, second)]
     params = portfolio_params(join([symbol_of(each) for each in rows]), chosen)
-    state = env.reset_at(params, 0, 0)
-    state, _ = env.transition(state, jnp.array(want, jnp.int32), params)
-    return jax.tree.map(np.asarray, env.transition(state, jnp.array(want, jnp.int32), params))
+    state, want = env.reset_at(params, 0, 0), jnp.array([1, -1], jnp.int32)
+    state, _ = env.transition(state, want, params)
+    return jax.tree.map(np.asarray, env.transition(state, want, params))
 
 
-@pytest.mark.slow
-def test_both_legs_leave_at_the_first_step_that_meets_the_floor():
-    """A falls 10 ticks and B rises 5: D = 10. After A's entry slippage of one tick the account is
-    down one tick, and the drawdown is 9: at step 5 A has lost 5 and B ceil(2.5) = 3, together 8 and
-    with the slippage 9."""
-    state, event = liquidated((1000, 1005, 1000, 1000), 9 * TICK)
+@pytest.mark.parametrize(
+    ("second", "floor", "first", "prices", "high_water"),
+    [
+        # A falls 10 ticks and B rises 5: D = 10. After A's entry slippage of one tick the account is
+        # down one tick, and the drawdown is 9: at step 5 A has lost 5 and B ceil(2.5) = 3, together 8
+        # and with the slippage 9. A's exit is slipped by one tick.
+        ((1000, 1005, 1000, 1000), 9, FALL, [1000 - 5 - 1, 1000 + 3], 0),
+        # B falls with A, but its favourable extreme and A's adverse one are taken to come together
+        # with B's adverse one: B stays at its open of 1,000 at worst. Both favourable extremes raise
+        # the mark to +19: the floor is at +10, met at the opens already: step 0.
+        ((1000, 1000, 980, 985), 9, FALL, [1000 - 0 - 1, 1000], 19),
+        # The worst prices just reach the floor: 1 tick of slippage, 10 of A and 5 of B are 16.
+        ((1000, 1005, 1000, 1000), 16, FALL, [1000 - 10 - 1, 1000 + 5], 0),
+        # The same 16 ticks at the opens: what A gains later in the bar raises no high-water mark.
+        ((1005, 1005, 1005, 1005), 16, (990, 1020, 990, 990), [990 - 1, 1005], 0),
+    ],
+)
+def test_both_legs_leave_at_the_first_step_that_meets_the_floor(
+    second, floor, first, prices, high_water
+):
+    state, event = liquidated(second, floor * TICK, first)
     assert event.exit_quantity.tolist() == [-1, 1]
-    assert event.exit_price.tolist() == [1000 - 5 - 1, 1000 + 3]  # A's exit is slipped by one tick
     assert event.exit_reason.tolist() == [ExitReason.LIQUIDATION] * 2
+    assert event.exit_price.tolist() == prices
     assert bool(event.breach)
-    assert int(state.account.equity) == -10 * TICK
-
-
-def test_a_leg_in_profit_leaves_with_the_others():
-    """B falls with A, but its favourable extreme and A's adverse one are taken to come together
-    with B's adverse one: B stays at its open of 1,000 at worst."""
-    state, event = liquidated((1000, 1000, 980, 985), 9 * TICK)
-    # Both favourable extremes raise the mark to +19 (one tick of slippage paid): the floor is at
-    # +10.
-    assert event.exit_reason.tolist() == [ExitReason.LIQUIDATION] * 2
-    assert event.exit_price.tolist() == [
-        1000 - 0 - 1,
-        1000,
-    ]  # the floor is met at the opens already: step 0
-    assert int(state.account.high_water) == 19 * TICK
-
-
-def test_a_floor_that_the_worst_prices_just_reach_is_met():
-    """1 tick of slippage, 10 of A and 5 of B are 16: the last step reaches the floor, and no step
-    passes it.
-    """
-    _, event = liquidated((1000, 1005, 1000, 1000), 16 * TICK)
-    assert event.exit_reason.tolist() == [ExitReason.LIQUIDATION] * 2
-    assert event.exit_price.tolist() == [1000 - 10 - 1, 1000 + 5]
-
-
-def test_a_floor_that_the_opens_just_reach_is_met_before_any_favourable_price():
-    """The same 16 ticks at the opens: what A gains later in the bar raises no high-water mark."""
-    state, event = liquidated((1005, 1005, 1005, 1005), 16 * TICK, first=(990, 1020, 990, 990))
-    assert event.exit_price.tolist() == [990 - 1, 1005]
-    assert int(state.account.high_water) == 0
+    assert int(state.account.high_water) == high_water * TICK
 
 
 def test_without_a_floor_in_reach_nothing_leaves():

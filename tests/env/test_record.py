@@ -7,18 +7,17 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxtrade.config import EnvConfig
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.execution import empty_event
-from jaxtrade.env.record import RISK_SLOTS, account_seen, add_bar, new_record, risk_slots
+from jaxtrade.env.record import account_seen, add_bar, new_record, risk_slots
 from jaxtrade.env.state import KEEP_STOP, Order, TradeRecord
 from tests import compiling
 from tests.env import worlds
-from tests.env.worlds import i32, make_market, make_params, rules, run_random, walk_market
+from tests.env.worlds import i32, make_market, make_params
 
 ENV = TradingEnv(EnvConfig(task="advised"))
 ROW = 25  # the first decision of the hand-worked bars
@@ -87,12 +86,6 @@ def test_an_open_position_by_hand():
     )
 
 
-def test_a_short_position_by_hand():
-    """Sold at 100: a high of 104 is 4 against it, a low of 97 is 3 for it."""
-    state = play(world((100, 104, 97, 103)), order(-1))
-    assert (kept(state)["adverse"], kept(state)["favourable"]) == (4, 3)
-
-
 def test_a_position_that_was_never_ahead():
     """The seed's ratio is then 1, whatever it lost; the other one says that all of it was
     adverse.
@@ -121,23 +114,6 @@ def test_a_win_then_a_loss_in_one_bar():
     assert int(state.stats.wins) == 1
     assert slots(state, params, "seed") == [0.0, 0.0, 1.0, 0.5, 1.0]
     assert slots(state, params, "relative") == pytest.approx([0.0, 0.0, 0.1, 0.5, 0.5])
-
-
-def test_a_loss_then_a_win_in_one_bar():
-    """Bought at 100, turned at 95: -5 - 2 dollars; the short's target 10 below is reached in the
-    same bar.
-    """
-    params = world((100, 104, 97, 103), (95, 96, 84, 86))
-    state = play(params, order(1), order(-1, target=10))
-    assert kept(state) == {
-        "balance": 1_000,
-        "peak": 1_000,
-        "losses": 0,
-        "recent": 0b01,
-        "closed": 2,
-        "adverse": 0,
-        "favourable": 0,
-    }
 
 
 def test_a_position_opened_by_a_flip_starts_its_own_excursion():
@@ -185,14 +161,6 @@ def test_streaks_and_the_window_of_ten():
         )
 
 
-def test_before_anything_happened():
-    params = world()
-    state = ENV.reset_at(params, 0, ROW)
-    assert slots(state, params, "seed") == [0.0, 0.0, 0.0, 0.5, 1.0]
-    assert slots(state, params, "relative") == [0.0, 0.0, 0.0, 0.5, 0.5]
-    assert len(RISK_SLOTS) == 5
-
-
 def test_only_advised_keeps_a_record():
     """Its reference is 51 bytes, of 96 allowed; the other tasks' state and reference have no part
     of it.
@@ -209,30 +177,3 @@ def test_only_advised_keeps_a_record():
             jax.tree.leaves((again[0], again[1])), jax.tree.leaves((state, ref)), strict=True
         ):
             assert (a.shape, a.dtype, a.weak_type) == (b.shape, b.dtype, b.weak_type)
-
-
-@pytest.mark.slow
-def test_the_record_agrees_with_the_episodes_other_figures():
-    """Random legal actions over episodes of two sessions: the record begins with each, and outlasts
-    the first one.
-    """
-    params = make_params(
-        walk_market(3, step=8), account=rules(drawdown=1_000_000), episode_sessions=2
-    )
-    trace = jax.tree.map(np.asarray, run_random(ENV, params, 1, 16, 300))
-    record, stats, account = trace.state.record, trace.state.stats, trace.state.account
-    np.testing.assert_array_equal(record.balance, account.balance)
-    np.testing.assert_array_equal(record.closed, np.minimum(stats.trades, 10))
-    few = stats.trades <= 10
-    won = np.asarray(jax.lax.population_count(jnp.asarray(record.recent)))
-    np.testing.assert_array_equal(won[few], stats.wins[few])
-    assert (record.peak >= np.maximum(record.balance, 0)).all()
-    flat = trace.state.position.quantity == 0
-    assert not record.adverse[flat].any()
-    assert not record.favourable[flat].any()
-    assert (stats.trades > 10).any()
-    assert ((trace.state.sessions_left == 0) & (record.closed > 0)).any()
-    ends = trace.outcome.terminated | trace.outcome.truncated
-    assert ends[:-1].any()
-    assert not any(leaf[1:][ends[:-1]].any() for leaf in jax.tree.leaves(record))
-    np.testing.assert_array_equal(trace.ref.account.unrealised, account.equity - account.balance)

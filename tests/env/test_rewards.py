@@ -265,23 +265,6 @@ def test_terms_by_hand(prev, next, action, illegal, event, expected):
     assert terms_of(prev, next, action, illegal, **event) == pytest.approx(expected, rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("trailing", "action", "illegal", "counts"),
-    [
-        (1, Action.HOLD, False, True),
-        (0, Action.HOLD, False, False),
-        (0, Action.ENABLE_TRAIL, False, True),
-        (0, Action.ENABLE_TRAIL, True, False),
-        (1, Action.DISABLE_TRAIL, False, False),
-        (1, Action.DISABLE_TRAIL, True, True),
-    ],
-)
-def test_a_win_is_the_trails_where_it_was_on(trailing, action, illegal, counts):
-    found = terms_of(HELD | {"trailing": trailing}, WON, action, illegal, **EXIT)
-    assert ("trail_win" in found) is counts
-    assert found["win"] == 1.0
-
-
 def figures_of(info):
     """`info` of T steps in N environments, collected step by step."""
     steps = jax.vmap(lambda info: summarise.collect(SimpleNamespace(info=info)))(info)  # type: ignore[arg-type]

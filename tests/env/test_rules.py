@@ -24,7 +24,6 @@ from jaxtrade.env.dynamics import TradingEnv, next_session
 from jaxtrade.env.params import account_params, whole_mills
 from jaxtrade.env.state import (
     KEEP_STOP,
-    NO_LEVEL,
     OFF,
     Account,
     EndReason,
@@ -34,7 +33,7 @@ from jaxtrade.env.state import (
 )
 from jaxtrade.errors import ConfigError
 from tests.env import worlds
-from tests.env.worlds import COMMISSION, TICK_MILLS, contract, i32, make_params, rules
+from tests.env.worlds import COMMISSION, TICK_MILLS, contract, i32, ints, make_params, rules
 from tests.messages import missing
 
 
@@ -62,27 +61,6 @@ def account(**values):
 def test_drawdown_floor_trails_until_its_freeze(high_water, cap, floor):
     limits = rules(drawdown=2_500_000, floor_cap=cap)
     assert int(account_rules.drawdown_floor(account(high_water=high_water), limits)) == floor
-
-
-def test_floors_that_are_off_are_below_everything():
-    off = rules()
-    mine = account(high_water=5_000_000, session_equity=1_000_000)
-    assert (
-        int(account_rules.drawdown_floor(mine, off))
-        == int(account_rules.daily_floor(mine, off))
-        == -OFF
-    )
-    capped_only = rules(floor_cap=100_000)
-    assert int(account_rules.highest_floor(mine, capped_only)) == -OFF
-
-
-def test_the_daily_floor_starts_at_the_sessions_opening_equity():
-    limits = rules(drawdown=2_500_000, daily_loss=1_000_000)
-    assert int(account_rules.daily_floor(account(session_equity=300_000), limits)) == -700_000
-    assert int(account_rules.highest_floor(account(session_equity=300_000), limits)) == -700_000
-    assert (
-        int(account_rules.highest_floor(account(session_equity=-1_600_000), limits)) == -2_500_000
-    )
 
 
 @pytest.mark.parametrize(
@@ -150,15 +128,6 @@ def test_liquidation_level_by_hand(side, quantity, balance, drawdown, level):
         int(account_rules.liquidation_level(position, account(balance=balance), limits, CONTRACT))
         == level
     )
-
-
-def test_no_floor_gives_no_level():
-    for side in (1, -1):
-        position = Position.flat().replace(quantity=i32(side), entry=i32(101))
-        assert (
-            int(account_rules.liquidation_level(position, account(), rules(), CONTRACT))
-            == -side * NO_LEVEL
-        )
 
 
 @settings(max_examples=200, deadline=None)
@@ -322,17 +291,9 @@ def test_a_daily_loss_that_fails_ends_the_account():
 
 def test_presets_resolve_to_mills():
     params = account_params(resolve_account(AccountConfig()), micro=False)
-    assert [
-        int(x)
-        for x in (
-            params.drawdown,
-            params.daily_loss,
-            params.target,
-            params.floor_cap,
-            params.min_days,
-            params.max_contracts,
-        )
-    ] == [2_500_000, OFF, 3_000_000, 500_000, 1, 10]
+    assert ints(
+        params, "drawdown", "daily_loss", "target", "floor_cap", "min_days", "max_contracts"
+    ) == [2_500_000, OFF, 3_000_000, 500_000, 1, 10]
     assert float(params.risk_unit) == 2_500_000
     assert int(account_params(resolve_account(AccountConfig()), micro=True).max_contracts) == 100
     off = account_params(resolve_account(AccountConfig(preset="rules_off_50k")), micro=False)
@@ -390,12 +351,6 @@ def test_sizes_against_the_published_table(size, target, drawdown, contracts, sa
             trailing,
         )
         assert preset.start_balance + drawdown + 100 == safety
-
-
-def test_off_switches_a_limit_off():
-    preset = resolve_account(AccountConfig(drawdown="off", profit_target=100.5))
-    assert (preset.drawdown, preset.profit_target, preset.freeze) == (None, 100.5, "never")
-    assert int(account_params(preset, micro=False).target) == 100_500
 
 
 @pytest.mark.parametrize(
@@ -488,6 +443,8 @@ def test_rules_that_contradict_each_other_are_refused_all_at_once(values, texts)
 @pytest.mark.parametrize("name", list(PRESETS))
 def test_no_preset_contradicts_itself(name):
     assert check_account(AccountConfig(preset=name)) == resolve_account(AccountConfig(preset=name))
+    params = account_params(resolve_account(AccountConfig(preset=name)), micro=False)
+    assert int(account_rules.highest_floor(Account.new(), params)) < 0 < float(params.risk_unit)
     for changes in (
         {"min_days": 0},
         {"drawdown": "off"},
@@ -516,14 +473,6 @@ def test_money_that_mills_cannot_hold(dollars, text):
         whole_mills(dollars, "costs.commission")
     assert whole_mills(2.08, "costs.commission") == 2_080
     assert whole_mills(0.001, "costs.commission") == 1
-
-
-@pytest.mark.parametrize("name", list(PRESETS))
-def test_every_preset_has_a_floor_below_its_start(name):
-    params = account_params(resolve_account(AccountConfig(preset=name)), micro=False)
-    fresh = Account.new()
-    assert int(account_rules.highest_floor(fresh, params)) < 0
-    assert float(params.risk_unit) > 0
 
 
 def test_an_account_without_room_for_one_trade_is_named():

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from jaxtrade.config import EnvConfig, load_config
 from jaxtrade.env.actions import Action
-from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.shared.dynamics import SharedEnv
 from jaxtrade.env.shared.impact import (
     ImpactParams,
@@ -48,12 +47,11 @@ def impact(kappa, eta, decay):
 
 
 @functools.cache
-def parameters(strict=True):
-    """A random walk without impact. strict: accounts often end inside a session."""
+def parameters():
+    """A random walk without impact; accounts often end inside a session."""
     market = worlds.walk_market(3, sessions=6, length=110, step=8)
-    return worlds.make_params(
-        market, account=STRICT if strict else worlds.rules(), episode_sessions=2
-    ).replace(impact=impact(0, 0, 1000))
+    params = worlds.make_params(market, account=STRICT, episode_sessions=2)
+    return params.replace(impact=impact(0, 0, 1000))
 
 
 class Seen(NamedTuple):
@@ -83,11 +81,6 @@ def apart(params, state, uniform):
     lone = jax.vmap(jax.vmap(functools.partial(act, ENV, params), axis_name=AGENTS))
     done = lone(*jax.tree.map(lambda x: x[:, None], (state, uniform)))
     return jax.tree.map(lambda x: x[:, 0], done)
-
-
-def historical(params, state, uniform):
-    """The same in `TradingEnv`, which knows no other agents."""
-    return jax.vmap(functools.partial(act, TradingEnv(CONFIG), params))(state, uniform)
 
 
 def _play(step, params, state, uniform):
@@ -164,6 +157,7 @@ def test_money_is_conserved_in_every_step(kappa, eta, decay, seed):
 def test_permuted_agents_give_permuted_results_bit_for_bit():
     params = parameters().replace(impact=impact(700, 900, 930))
     keys, uniform = keys_and_uniform(0)
+    assert_one_world(run(700, 900, 930).state)
     order = np.array([3, 0, 4, 1, 2])
     permuted = jax.device_get(play(together, params, begin(params, keys[order]), uniform[:, order]))
     assert (
@@ -172,40 +166,15 @@ def test_permuted_agents_give_permuted_results_bit_for_bit():
     )
 
 
-def test_a_world_is_the_same_for_all_its_agents_and_differs_from_the_others():
-    state = run(700, 900, 930).state
-    for name in WORLD_FIELDS:
-        value = getattr(state, name)
-        assert (value == value[:, :1]).all(), name
-    for leaf in jax.tree.leaves(state.world):
-        assert (leaf == leaf[:, :1]).all()
+def assert_one_world(state):
+    """Leaves [..., A, E]: agents see the same, and every world is another."""
+    for part in (*(getattr(state, name) for name in WORLD_FIELDS), *jax.tree.leaves(state.world)):
+        assert (part == part[..., :1, :]).all()
     assert len(np.unique(state.seed)) == E
-    assert len(np.unique(state.slot)) == 6
 
 
-def test_an_account_that_ends_is_followed_by_a_new_one_at_the_same_bar():
-    """The world goes on for the others; every account is new where the world is over."""
-    seen, params = run(700, 900, 930), parameters()
-    state, end = seen.state, seen.outcome.info.end[:-1]
-    last = np.asarray(params.market.sessions.last)[np.asarray(params.sessions.ids)[state.slot[:-1]]]
-    inside = (end != EndReason.NONE) & (state.row[:-1] < last)
-    assert {EndReason(reason).name for reason in np.unique(end[inside])} == {
-        "BUST",
-        "DAILY_LOSS",
-        "TARGET",
-    }
-    after: Any = jax.tree.map(lambda x: x[1:][inside], state)
-    before: Any = jax.tree.map(lambda x: x[:-1][inside], state)
-    np.testing.assert_array_equal(after.row, before.row + 1)
-    for name in ("slot", "sessions_left", "seed", "episode"):
-        np.testing.assert_array_equal(getattr(after, name), getattr(before, name), err_msg=name)
-    for part in (after.account, after.position, after.stats, after.time):
-        assert all((leaf == 0).all() for leaf in jax.tree.leaves(part))
-    over = (end == EndReason.SESSION_END).any(1)
-    assert over.any()
-    np.testing.assert_array_equal((state.episode[1:] > state.episode[:-1]).all(1), over)
-    assert not state.account.equity[1:].transpose(0, 2, 1)[over].any()
-    assert not np.asarray(state.world.offset)[1:].transpose(0, 2, 1)[over].any()
+def test_a_world_is_the_same_for_all_its_agents_and_differs_from_the_others():
+    assert_one_world(begin(parameters(), keys_and_uniform(0)[0]))
 
 
 # --- without impact ---------------------------------------------------------------------------------------------------
@@ -221,21 +190,6 @@ def test_without_impact_agents_are_alone_bit_for_bit():
     found = worlds.leaves_differ(_without_crowd(crowd), _without_crowd(alone))
     assert found == []
     assert (crowd.outcome.info.end == EndReason.DAILY_LOSS).any()
-
-
-@pytest.mark.slow
-def test_without_impact_the_market_is_the_historical_one_bit_for_bit():
-    """Accounts without limits end with their session, so `TradingEnv` draws the same sessions
-    too.
-    """
-    params = parameters(strict=False)
-    keys, uniform = keys_and_uniform(1)
-    state = begin(params, keys)
-    crowd = _without_crowd(jax.device_get(play(together, params, state, uniform)))
-    plain = EnvState(**{name: value for name, value in vars(state).items() if name != "world"})
-    assert (
-        worlds.leaves_differ(crowd, jax.device_get(play(historical, params, plain, uniform))) == []
-    )
 
 
 def _without_crowd(seen):

@@ -12,10 +12,9 @@ import pytest
 from jaxtrade.config import make_config
 from jaxtrade.data.members import member_configs
 from jaxtrade.env import rules
-from jaxtrade.env.params import params_of_symbol
 from jaxtrade.env.state import EndReason
 from tests.env import worlds
-from tests.env.sets import starts, synthetic, walk_symbols, walks, world
+from tests.env.sets import starts, synthetic, walk_symbols, world
 
 STARTS, STEPS = 3, 120
 EPISODE = {"episode": {"sessions": 2}, "account": {"drawdown": "off", "profit_target": "off"}}
@@ -119,56 +118,6 @@ def test_other_symbols_cannot_be_seen(two):
         )
         assert worlds.leaves_differ(own, others) == []
         assert np.isnan(np.asarray(other.observation)).any()
-
-
-def test_a_whole_window_of_its_own_bars_precedes_every_decision(two):
-    together, _ = two
-    table, market = together.params.market.sessions, together.params.market
-    first = np.asarray(table.first)
-    symbols = np.asarray(market.symbol)
-    assert (first - together.env.config.window >= together.offsets[symbols[first]]).all()
-    assert (
-        symbols[np.asarray(table.last) + 1] == symbols[first]
-    ).all()  # and its flat bar is its own
-    assert (np.diff(symbols) >= 0).all()
-
-
-@pytest.mark.slow
-def test_no_walk_of_a_set_compiles_again(two):
-    """Other actions, starts and symbols are data."""
-    together, _ = two
-    uniforms = np.random.default_rng(6).random((2, STARTS, STEPS))
-    walk_symbols(
-        together, [0, 1], [starts(together, number, STARTS, 6) for number in (0, 1)], uniforms
-    )
-    before = walks._cache_size()
-    for first, second in ((1, 0), (1, 1)):
-        walk_symbols(
-            together,
-            [first, second],
-            [starts(together, number, STARTS, 7) for number in (first, second)],
-            uniforms[::-1],
-        )
-    assert walks._cache_size() == before
-
-
-@pytest.mark.slow
-def test_the_contract_of_a_bar_is_that_of_its_symbol(two):
-    together, alone = two
-    assert together.params.contract.commission.shape == (2,)
-    for number, own in enumerate(alone):
-        row = jnp.int32(int(together.offsets[number]) + 50)
-        found = rules.contract_at(together.params, row)
-        other = rules.contract_at(own.params, jnp.int32(50))
-        assert int(found.tick_mills) * int(
-            other.tick_over if other.tick_over is not None else 1
-        ) == int(other.tick_mills) * int(found.tick_over)
-        for name in ("commission", "slippage", "min_stop", "be_ticks", "tick_size"):
-            assert getattr(found, name) == getattr(other, name)
-        assert int(found.cap) == int(own.params.account.max_contracts)
-        scalar = params_of_symbol(together.params, number)
-        assert worlds.leaves_differ(rules.contract_at(scalar, row), found) == []
-        assert int(scalar.account.max_contracts) == int(found.cap)
 
 
 def test_each_symbol_has_its_own_cap_on_contracts():

@@ -37,6 +37,10 @@ def i32(x):
     return jnp.asarray(x, jnp.int32)
 
 
+def ints(tree, *names):
+    return [int(getattr(tree, name)) for name in names]
+
+
 class Bars(NamedTuple):
     """int64[T] ticks."""
 

@@ -79,22 +79,6 @@ def meant(name, held):
 
 
 @pytest.mark.slow
-def test_the_exported_policy_names_the_actions_of_the_environment(
-    exported,
-):
-    setup, _, folder = exported
-    loaded = load_policy(folder)
-    assert tuple(loaded.action_names) == setup.env.actions
-    assert tuple(loaded.observation_names) == setup.env.spec.names
-    if setup.config.allocate.preset == "dual_26":
-        assert setup.env.observation_size == 26
-        assert (
-            setup.env.num_actions
-            == {"product": 9, "increment": 5, "table": 3}[setup.config.allocate.actions]
-        )
-
-
-@pytest.mark.slow
 def test_what_the_policy_chooses_is_what_the_environment_does(
     exported,
 ):
@@ -103,6 +87,10 @@ def test_what_the_policy_chooses_is_what_the_environment_does(
     """
     setup, policy, folder = exported
     env, params, loaded = setup.env, setup.params, load_policy(folder)
+    assert tuple(loaded.action_names) == env.actions
+    assert tuple(loaded.observation_names) == env.spec.names
+    if setup.config.allocate.preset == "dual_26":
+        assert env.observation_size == 26
     step, observe = jax.jit(env.step), jax.jit(env.observe)
     act = jax.jit(
         lambda ref: setup.algorithm.act(policy, setup.algorithm.carry, ref, params, None, False)[1]

@@ -14,7 +14,8 @@ from jaxtrade.evaluation import metrics
 from jaxtrade.evaluation.figures import account_outcome
 from jaxtrade.evaluation.joint_backtest import JointRecord, strategy_figures
 from jaxtrade.evaluation.record import DecisionBars
-from tests.oracle.portfolio_worlds import joined, portfolio_env, portfolio_params, random_symbol
+from tests.oracle.portfolio import join
+from tests.oracle.portfolio_worlds import portfolio_env, portfolio_params, random_symbol
 from tests.oracle.test_portfolio import CASES
 
 
@@ -39,7 +40,7 @@ def test_an_agent_that_never_trades_has_a_whole_report():
     settings = CASES["product"]
     env, shared = (
         portfolio_env(settings, ("A", "B")),
-        joined(random_symbol(1, 2), random_symbol(2, 2)),
+        join([random_symbol(1, 2), random_symbol(2, 2)]),
     )
     params = portfolio_params(shared, settings)
     _, event = jax.eval_shape(

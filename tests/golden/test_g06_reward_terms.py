@@ -19,8 +19,8 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.portfolio.params import SHARED
 from jaxtrade.env.reward_presets import OF_SEVERAL
 from tests.env import worlds
+from tests.oracle.portfolio import join
 from tests.oracle.portfolio_worlds import (
-    joined,
     portfolio_env,
     portfolio_params,
     random_symbol,
@@ -55,7 +55,7 @@ def total(terms):
 @pytest.fixture(scope="module")
 def joint():
     settings = CASES["product"]
-    params = portfolio_params(joined(random_symbol(1, 12), random_symbol(2, 12, 9_000)), settings)
+    params = portfolio_params(join([random_symbol(1, 12), random_symbol(2, 12, 9_000)]), settings)
     weights = {name: jnp.float32(1) for name in (*SHARED, *OF_SEVERAL)}
     return run(
         portfolio_env(settings, ("A", "B")), params.replace(reward_weights=weights), 5, 2_000

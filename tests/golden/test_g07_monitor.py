@@ -11,23 +11,16 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from jaxtrade.config import load_config
-from jaxtrade.env.monitor import FIGURES
 from jaxtrade.runs.monitoring import monitor_sink
 from jaxtrade.runs.setup import prepare
-from jaxtrade.storage.sinks import JsonlSink, TensorBoardSink, read_rows
+from jaxtrade.storage.sinks import JsonlSink, read_rows
 from jaxtrade.training.loop import train
 from jaxtrade.training.population import Stack
 
-COLUMNS = {
-    "return": "r",
-    "length": "l",
-    "sharpe": "sharpe_ratio",
-}  # of a figure, where it is not the figure's name
 AGENTS, UPDATES = 2, 6
 pytestmark = pytest.mark.slow  # a whole training
 
@@ -60,7 +53,6 @@ def run(tmp_path_factory):
     setup = prepare(config)
     sinks = [
         JsonlSink(path / "metrics.jsonl"),
-        TensorBoardSink(path / "tensorboard"),
         monitor_sink(path, config, setup.market, None),
     ]
     train(
@@ -131,26 +123,3 @@ def test_returns_and_lengths_are_the_learners_own(run):
                 r, length = means.loc[(row["update"], agent)]
                 assert r == pytest.approx(row["episode_reward/each"][agent], rel=1e-4, abs=1e-6)
                 assert length == pytest.approx(row["episode_length/each"][agent], rel=1e-6)
-
-
-def test_the_means_of_an_update_are_those_of_its_rows(run):
-    for row in run.rows:
-        mine = run.frame[run.frame["update"] == row["update"]]
-        for figure in FIGURES:
-            column = mine[COLUMNS.get(figure, figure)]
-            for agent in range(AGENTS):
-                value = row[f"monitor/{figure}/each"][agent]
-                expected = column[mine["agent"] == agent].mean()
-                assert (value is None) == np.isnan(expected)
-                assert value is None or value == pytest.approx(expected, rel=1e-4, abs=1e-6)
-    assert all(row["monitor/lost"] == 0 for row in run.rows)
-    assert not [name for row in run.rows for name in row if "rows" in name], (
-        "the rows themselves are no metric"
-    )
-
-
-def test_tensorboard_shows_the_means(run):
-    data = next((run.path / "tensorboard").iterdir()).read_bytes()
-    for figure in FIGURES:
-        assert f"monitor/{figure}".encode() in data
-    assert b"train/monitor" not in data

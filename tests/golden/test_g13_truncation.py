@@ -15,8 +15,8 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import EndReason
 from jaxtrade.rl.returns import gae, next_values
 from tests.env import worlds
+from tests.oracle.portfolio import join
 from tests.oracle.portfolio_worlds import (
-    joined,
     portfolio_env,
     portfolio_params,
     random_symbol,
@@ -36,7 +36,7 @@ def single():
 
 def joint():
     settings = replace(CASES["product"], max_steps=15, episode_sessions=2, drawdown=60_000)
-    params = portfolio_params(joined(random_symbol(1, 12), random_symbol(2, 12, 9_000)), settings)
+    params = portfolio_params(join([random_symbol(1, 12), random_symbol(2, 12, 9_000)]), settings)
     return run(portfolio_env(settings, ("A", "B")), params, 5, 2_000).outcome
 
 

@@ -56,11 +56,11 @@ def stack(trees):
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
 
 
-def make_rollout(settings, env_class, look=True, optimise=True):
+def make_rollout(settings, env_class, look=True):
     """jit of (both[E], keys[E], logits[E, A], noise[T, E, A], wild[T, E]) -> (last states, trace of
     T steps).
 
-    look: rebuild observations as well. optimise: False compiles twice as fast.
+    look: rebuild observations as well.
     """
     env, seed_env = env_class(env_config(settings)), env_class(env_config(settings, "seed"))
 
@@ -104,7 +104,7 @@ def make_rollout(settings, env_class, look=True, optimise=True):
 
         return jax.lax.scan(body, states, (noise, wild))
 
-    return jax.jit(rollout, compiler_options=None if optimise else compiling.fast())
+    return jax.jit(rollout, compiler_options=compiling.fast())
 
 
 def draw(lanes, steps, seed):
@@ -143,26 +143,10 @@ def compare(lanes, steps, seed, rollout, params=None):
     return Comparison(None, counted, kinds)
 
 
-INTS = (
-    "row",
-    "slot",
-    "sessions_left",
-    "time",
-    "quantity",
-    "entry",
-    "stop",
-    "target",
-    "stop_kind",
-    "trailing",
-    "opened",
-    "balance",
-    "equity",
-    "high_water",
-    "session_equity",
-    "locked",
-    "days",
-    "traded",
-)
+STATE = ("row", "slot", "sessions_left", "time")
+POSITION = ("quantity", "entry", "stop", "target", "stop_kind", "trailing", "opened")
+ACCOUNT = ("balance", "equity", "high_water", "session_equity", "locked", "days", "traded")
+INTS = STATE + POSITION + ACCOUNT
 EVENTS = (
     "order_exit_quantity",
     "order_exit_price",
@@ -189,54 +173,19 @@ STATS = (
 )
 
 
+def fields_of(state):
+    """The values of INTS, in either engine."""
+    parts = ((state, STATE), (state.position, POSITION), (state.account, ACCOUNT))
+    return [getattr(part, name) for part, names in parts for name in names]
+
+
 def oracle_ints(env):
-    p, a = env.position, env.account
-    return [
-        env.row,
-        env.slot,
-        env.sessions_left,
-        env.time,
-        p.quantity,
-        p.entry,
-        p.stop or 0,
-        p.target or 0,
-        p.kind,
-        p.trailing,
-        p.opened,
-        a.balance,
-        a.equity,
-        a.high_water,
-        a.session_equity,
-        a.locked,
-        a.days,
-        a.traded,
-    ]
+    return [value or 0 for value in fields_of(env)]
 
 
 def jax_ints(state):
-    """int64[..., len(INTS)] in the oracle's order."""
-    p, a = state.position, state.account
-    leaves = [
-        state.row,
-        state.slot,
-        state.sessions_left,
-        state.time,
-        p.quantity,
-        p.entry,
-        p.stop,
-        p.target,
-        p.stop_kind,
-        p.trailing,
-        p.opened,
-        a.balance,
-        a.equity,
-        a.high_water,
-        a.session_equity,
-        a.locked,
-        a.days,
-        a.traded,
-    ]
-    return np.stack([np.asarray(leaf, np.int64) for leaf in leaves], -1)
+    """int64[..., len(INTS)]"""
+    return np.stack([np.asarray(leaf, np.int64) for leaf in fields_of(state)], -1)
 
 
 def compare_lane(lane, trace, last, steps, kinds):

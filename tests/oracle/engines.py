@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jaxtrade.config import EnvConfig
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import NO_LEVEL
+from tests import compiling
 from tests.oracle.markets import env_params, pad_bars
 from tests.oracle.oracle import OracleEnv
 
@@ -47,95 +48,68 @@ def env_config(settings, scaling="relative"):
     )
 
 
+def facts(mask, event, end, account, position, row):
+    """What golden episodes may ask of a step. end: reward, reason, terminated, truncated."""
+    record: Record = {name: int(getattr(event, name)) for name in EVENT_FIELDS}
+    for name, value in zip(("reward", "end", "terminated", "truncated"), end, strict=True):
+        record[name] = float(value) if name == "reward" else int(value)
+    for name in ("balance", "equity", "high_water", "locked", "days"):
+        record[name] = int(getattr(account, name))
+    for name in ("stop", "target"):
+        record[name] = _level(getattr(position, name), position.quantity)
+    return record | {
+        "mask": [bool(legal) for legal in mask],
+        "breach": bool(event.breach),
+        "floor": None if event.floor is None else int(event.floor),
+        "quantity": int(position.quantity),
+        "row": int(row),
+    }
+
+
+def _level(level, quantity):
+    return None if not int(quantity) or level is None or abs(int(level)) >= NO_LEVEL else int(level)
+
+
 def play_oracle(bars, settings, actions, slot=0):
-    env = OracleEnv(bars, settings)
+    env, records = OracleEnv(bars, settings), []
     env.reset(slot, env.bars.sessions[env.slots[slot]].first)
-    records = []
     for action in actions:
         mask = env.mask()
         result = env.step(action)
-        record: Record = {name: int(getattr(result.event, name)) for name in EVENT_FIELDS}
-        record |= {
-            "mask": mask,
-            "reward": result.reward,
-            "end": int(result.end),
-            "terminated": result.terminated,
-            "truncated": result.truncated,
-            "breach": result.event.breach,
-            "floor": result.event.floor,
-            "balance": env.account.balance,
-            "equity": env.account.equity,
-            "high_water": env.account.high_water,
-            "locked": env.account.locked,
-            "days": env.account.days,
-            "quantity": env.position.quantity,
-            "stop": env.position.stop,
-            "target": env.position.target,
-            "row": env.row,
-        }
-        records.append(record)
+        end = result.reward, result.end, result.terminated, result.truncated
+        records.append(facts(mask, result.event, end, env.account, env.position, env.row))
     return records
 
 
 @functools.cache
 def compiled(config):
-    """jit of (state, action, params) -> mask before, state and event of the bar alone, next state,
+    """jit of (state, action, params) -> mask before, state after the bar alone, next state,
     outcome.
     """
     env = TradingEnv(config)
 
     def play(state, action, params):
-        after, event = env.transition(state, env.decode(action, state, params), params)
+        after, _ = env.transition(state, env.decode(action, state, params), params)
         following, _, outcome = env.step(jax.random.key(0), state, action, params)
-        return env.mask(state, params), after, event, following, outcome
+        return env.mask(state, params), after, following, outcome
 
-    return jax.jit(play)
+    return jax.jit(play, compiler_options=compiling.fast())
 
 
 def play_jax(bars, settings, actions, slot=0):
-    """The same facts: the account from `transition` (before a session jump or reset), the ends from
-    `step`.
-    """
+    """The same facts: where an episode ends, the account from `transition`, before the reset."""
     config, params = env_config(settings), env_params(pad_bars(bars, 64), settings)
     first = int(params.market.sessions.first[params.sessions.ids[slot]])
     state = TradingEnv(config).reset_at(params, jnp.int32(slot), jnp.int32(first))
     records = []
     for action in actions:
-        mask, after, event, state, outcome = compiled(config)(state, jnp.int32(action), params)
-        found = outcome.info.event
-        record: Record = {name: int(getattr(found, name)) for name in EVENT_FIELDS}
-        assert record == {name: int(getattr(event, name)) for name in EVENT_FIELDS}, (
-            "step and transition differ"
-        )
-        jumped = not bool(outcome.terminated | outcome.truncated)
-        account, position = (
-            (state if jumped else after).account,
-            (state if jumped else after).position,
-        )
-        record |= {
-            "mask": [bool(m) for m in mask],
-            "reward": float(outcome.reward),
-            "end": int(outcome.info.end),
-            "terminated": bool(outcome.terminated),
-            "truncated": bool(outcome.truncated),
-            "breach": bool(found.breach),
-            "floor": int(found.floor) if settings.drawdown is not None else None,
-            "balance": int(account.balance),
-            "equity": int(account.equity),
-            "high_water": int(account.high_water),
-            "locked": bool(account.locked),
-            "days": int(account.days),
-            "quantity": int(position.quantity),
-            "stop": _level(position.stop, position.quantity),
-            "target": _level(position.target, position.quantity),
-            "row": int((state if jumped else after).row),
-        }
-        records.append(record)
+        mask, after, state, outcome = compiled(config)(state, jnp.int32(action), params)
+        over, info = outcome.terminated | outcome.truncated, outcome.info
+        shown = after if bool(over) else state
+        end = outcome.reward, info.end, outcome.terminated, outcome.truncated
+        record = facts(mask, info.event, end, shown.account, shown.position, shown.row)
+        records.append(record if settings.drawdown is not None else record | {"floor": None})
     return records
-
-
-def _level(level, quantity):
-    return None if int(quantity) == 0 or abs(int(level)) >= NO_LEVEL else int(level)
 
 
 ENGINES: dict[str, Callable[..., list[Record]]] = {"oracle": play_oracle, "jax": play_jax}

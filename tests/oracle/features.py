@@ -12,15 +12,20 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from tests.oracle import context_indicators, indicators, seed_indicators
-from tests.oracle.model import Bars
 
 NEW_YORK = ZoneInfo("America/New_York")
 OLD = seed_indicators.COLUMNS | context_indicators.COLUMNS
 OF_PRICE = seed_indicators.OF_PRICE + context_indicators.OF_PRICE
 CENTRED = seed_indicators.CENTRED | context_indicators.CENTRED
-_CONTEXTS: dict[
-    int, tuple[Bars, np.ndarray]
-] = {}  # by the identity of bars, which are kept with them
+_MADE: dict[tuple, Features] = {}  # by the identity of bars, which are kept with them
+
+
+def features_of(bars, settings):
+    """Of one market many accounts ask for the same."""
+    key = (id(bars), settings.features, settings.tick_size, settings.window)
+    if key not in _MADE:
+        _MADE[key] = Features(bars, settings)
+    return _MADE[key]
 
 
 def is_level(name):
@@ -133,19 +138,17 @@ class Features:
         block[:, -3], block[:, -2], block[:, -1] = self.hour[past], since[past], until[past]
         return block.ravel()
 
+    @functools.cached_property
     def context_columns(self):
         """float64[T, 28] what `advised` shows of each bar, in ticks (or its own unit)."""
-        if id(self.bars) not in _CONTEXTS:
-            columns = [
-                np.array(OLD[name](self.tape), np.float64) for name in context_indicators.NAMES
-            ]
-            _CONTEXTS[id(self.bars)] = self.bars, np.stack(columns, 1)
-        return _CONTEXTS[id(self.bars)][1]
+        return np.stack(
+            [np.array(OLD[name](self.tape), np.float64) for name in context_indicators.NAMES], 1
+        )
 
     def context(self, row, scaling):
         """The 28 slots of bar `row`."""
         slots = []
-        for name, x in zip(context_indicators.NAMES, self.context_columns()[row], strict=True):
+        for name, x in zip(context_indicators.NAMES, self.context_columns[row], strict=True):
             if name.startswith("rsi"):
                 slots.append(x if scaling == "seed" else (x - 50) / 50)
             else:

@@ -4,6 +4,7 @@ prices in ticks.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -61,7 +62,7 @@ class Bars:
     rates: Sequence[tuple[int, int]] = ()  # per bar: mills of a tick as numerator and denominator
     ask: Ask | None = None
 
-    @property
+    @functools.cached_property
     def mid(self):
         """What features and observations see: the middle of bid and ask, rounded down."""
         ask = self.ask
@@ -151,7 +152,7 @@ class Position:
     entry: int = 0
     stop: int | None = None
     target: int | None = None
-    kind: StopKind = StopKind.INITIAL
+    stop_kind: StopKind = StopKind.INITIAL
     trailing: bool = False
     opened: int = 0
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from jaxtrade.env.state import EndReason, ExitReason, StopKind
 from tests.oracle import rewards
-from tests.oracle.features import Features
+from tests.oracle.features import features_of
 from tests.oracle.model import (
     BUY,
     CLOSE,
@@ -55,7 +55,7 @@ class OracleEnv:
         self.bars, self.settings = bars, settings
         self.slots = list(settings.session_slots) or list(range(len(bars.sessions)))
         self.mid = bars.mid
-        self.features = Features(self.mid, settings)
+        self.features = features_of(self.mid, settings)
         self.tr_sum = self.features.tr_sum
         self.position, self.account, self.stats = Position(), Account(), Stats()
         self.row = self.slot = self.time = self.sessions_left = self.bar = 0
@@ -246,7 +246,7 @@ class OracleEnv:
             position.stop is None or position.side * (level - position.stop) >= 0
         ):
             return level, ExitReason.LIQUIDATION
-        return position.stop, REASON_OF_KIND[position.kind]
+        return position.stop, REASON_OF_KIND[position.stop_kind]
 
     # ------------------------------------------------------------------- step
     def step_order(self, order, action=HOLD, legal=True):
@@ -274,7 +274,7 @@ class OracleEnv:
                 self._enter(order, event)
         else:  # 5d
             if order.move_stop is not None:
-                self.position.stop, self.position.kind = order.move_stop, StopKind.BREAKEVEN
+                self.position.stop, self.position.stop_kind = order.move_stop, StopKind.BREAKEVEN
             if order.trail is not None:
                 self.position.trailing = order.trail
 
@@ -330,13 +330,14 @@ class OracleEnv:
         truncated = end in (EndReason.STEP_LIMIT, EndReason.END_OF_DATA)
         return Result(reward, terms, self.done and not truncated, truncated, end, event)
 
+    def _base(self, bars):
+        """The price of an order before slippage and impact."""
+        bar = self.bar
+        return bars.open[bar] if self.settings.fill == "next_open" else bars.close[bar - 1]
+
     def _leave_by_order(self, carried, event):
         """Leave the whole position at the fill bar's open, or at the decision bar's close."""
-        base = (
-            carried.open[self.bar]
-            if self.settings.fill == "next_open"
-            else carried.close[self.bar - 1]
-        )
+        base = self._base(carried)
         fill = base + self.impact - self.position.side * self.settings.slippage
         event.order_exit_quantity, event.order_exit_price = self._leave(fill, event), fill
         event.kinds.add("order")
@@ -345,11 +346,7 @@ class OracleEnv:
         """Enter what `order` wants, with its stop and target around the price before slippage."""
         wanted = (order.quantity > 0) - (order.quantity < 0)
         entered = self.leaving(-wanted)  # a buyer pays what a short would pay to leave
-        base = (
-            entered.open[self.bar]
-            if self.settings.fill == "next_open"
-            else entered.close[self.bar - 1]
-        )
+        base = self._base(entered)
         self.position = Position(
             quantity=order.quantity,
             entry=base + self.impact + wanted * self.settings.slippage,
@@ -557,7 +554,7 @@ class OracleEnv:
         position = self.position
         level = close - position.side * self.trail_distance(bar)
         if position.stop is None or position.side * (level - position.stop) > 0:
-            position.stop, position.kind = level, StopKind.TRAIL
+            position.stop, position.stop_kind = level, StopKind.TRAIL
 
     def _next_session(self):
         assert self.position.quantity == 0

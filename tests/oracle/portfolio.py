@@ -7,18 +7,16 @@ section's points.
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from math import isqrt
-from typing import Any
 
 
 def half_even(numerator, denominator):
-    """numerator / denominator > 0, rounded half to even."""
-    quotient, rest = divmod(abs(numerator), denominator)
-    if 2 * rest > denominator or (2 * rest == denominator and quotient % 2):
-        quotient += 1
-    return quotient if numerator >= 0 else -quotient
+    """Python's own rounding of a fraction."""
+    return round(Fraction(numerator, denominator))
 
 
 @dataclass(frozen=True)
@@ -63,24 +61,7 @@ class Shared:
 def join(symbols):
     """Points 1 to 4."""
     dates = sorted(set.intersection(*(set(s.sessions) for s in symbols)))
-    columns: list[dict[str, list[Any]]] = [
-        {
-            name: []
-            for name in (
-                "stamps",
-                "rates",
-                "to_flat",
-                "warm",
-                "rows",
-                *(
-                    f"{side}.{price}"
-                    for side in ("bid", "ask")
-                    for price in ("open", "high", "low", "close")
-                ),
-            )
-        }
-        for _ in symbols
-    ]
+    columns = [collections.defaultdict(list) for _ in symbols]
     sessions, count = [], 0
     for date in dates:
         ranges = [s.sessions[date] for s in symbols]
@@ -237,13 +218,9 @@ class PortfolioOracle:
         return abs(self.money(s, row, contracts * price))
 
     def floor(self):
-        settings = self.settings
-        floors = []
-        if settings.drawdown is not None:
-            mark = self.high_water - settings.drawdown
-            floors.append(mark if settings.floor_cap is None else min(mark, settings.floor_cap))
-        if settings.daily_loss is not None:
-            floors.append(self.session_equity - settings.daily_loss)
+        loss = self.settings.daily_loss
+        daily = None if loss is None else self.session_equity - loss
+        floors = [floor for floor in (self.drawdown_floor(), daily) if floor is not None]
         return max(floors, default=None)
 
     def drawdown_floor(self):

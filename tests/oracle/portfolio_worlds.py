@@ -4,9 +4,6 @@ bars on the device.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, NamedTuple
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,12 +17,11 @@ from jaxtrade.env.portfolio.state import (
     JointMarket,
     LimitParams,
     PortfolioParams,
-    PortfolioState,
 )
-from jaxtrade.env.state import OFF, AccountParams, ContractParams, EndReason, ExitReason, Trailing
+from jaxtrade.env.state import OFF, ContractParams, EndReason, ExitReason, Trailing
 from jaxtrade.types import MarketView, Quotes, SessionSet, SessionTable, TickValue
-from tests import compiling
-from tests.oracle.portfolio import PortfolioOracle, Side, Symbol, join
+from tests.env import worlds
+from tests.oracle.portfolio import PortfolioOracle, Side, Symbol
 
 ENDS = {
     "": EndReason.NONE,
@@ -37,14 +33,6 @@ ENDS = {
 }
 REASONS = {"liquidation": ExitReason.LIQUIDATION, "flat": ExitReason.FLAT}
 PRICES = ("open", "high", "low", "close")
-
-
-def random_side(rng, count, price, step):
-    close = price + np.cumsum(rng.integers(-step, step + 1, count))
-    open_ = np.concatenate([[price], close[:-1]]) + rng.integers(-2, 3, count)
-    high = np.maximum(open_, close) + rng.integers(0, step, count)
-    low = np.minimum(open_, close) - rng.integers(0, step, count)
-    return Side(*(values.tolist() for values in (open_, high, low, close)))
 
 
 def random_symbol(
@@ -59,14 +47,15 @@ def random_symbol(
     """`days` sessions of 30 bars, of which some are missing. rates: numerator, denominator, and how
     far it wanders.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng([seed, 1])
     slots = [
         day * 1000 + minute
         for day in range(days)
         for minute in range(30)
         if minute in (0, 1, 29) or rng.random() > missing
     ]
-    bid = random_side(rng, len(slots), price, step)
+    bars = worlds.random_bars(seed, len(slots), step, step - 1, price=price)
+    bid = Side(*(prices.tolist() for prices in bars))
     ask = bid
     if two_sided:
         spread = rng.integers(0, 4, len(slots))
@@ -89,25 +78,6 @@ def random_symbol(
         [29 - slot % 1000 for slot in slots],
         [i >= 14 for i in range(len(slots))],
         sessions,
-    )
-
-
-def only(symbol, rows):
-    """The chosen rows of a symbol."""
-
-    def cut(side):
-        return Side(*([getattr(side, name)[i] for i in rows] for name in PRICES))
-
-    at = {row: i for i, row in enumerate(rows)}
-    return replace(
-        symbol,
-        stamps=[symbol.stamps[i] for i in rows],
-        bid=cut(symbol.bid),
-        ask=cut(symbol.ask),
-        rates=[symbol.rates[i] for i in rows],
-        to_flat=[symbol.to_flat[i] for i in rows],
-        warm=[symbol.warm[i] for i in rows],
-        sessions={date: (at[a], at[b]) for date, (a, b) in symbol.sessions.items()},
     )
 
 
@@ -184,22 +154,18 @@ def portfolio_params(shared, settings, market=None):
         leaves([0], count),
         jnp.ones(count),
     )
-    account = AccountParams(
-        drawdown=limit(settings.drawdown),
-        daily_loss=limit(settings.daily_loss),
-        target=limit(settings.target),
-        floor_cap=limit(settings.floor_cap),
-        min_days=jnp.int32(settings.min_days),
-        stop_at_target=jnp.bool_(True),
-        fail_on_daily_loss=jnp.bool_(settings.fail_on_daily_loss),
-        max_contracts=jnp.int32(settings.max_contracts),
-        risk_unit=jnp.float32(settings.risk_unit),
-        start_balance=jnp.float32(50_000_000),
-        trailing=jnp.int32(
-            Trailing[settings.trailing.upper()]
-            if settings.drawdown is not None
-            else Trailing.INTRADAY
-        ),
+    account = worlds.rules(
+        settings.drawdown,
+        settings.daily_loss,
+        settings.target,
+        settings.floor_cap,
+        settings.min_days,
+        fail_on_daily_loss=settings.fail_on_daily_loss,
+        max_contracts=settings.max_contracts,
+        risk_unit=settings.risk_unit,
+        trailing=Trailing.INTRADAY
+        if settings.drawdown is None
+        else Trailing[settings.trailing.upper()],
     )
     costs = CostParams(
         jnp.int32(settings.fee),
@@ -233,18 +199,6 @@ def portfolio_env(settings, symbols):
     return PortfolioEnv(EnvConfig(task="allocate", features=()), allocate, tuple(symbols))
 
 
-class Trace(NamedTuple):
-    """A run of one environment, leaves [steps, ...]: what stood before a step, what was done, what
-    came out.
-    """
-
-    state: PortfolioState
-    mask: jax.Array
-    action: jax.Array
-    after: PortfolioState
-    outcome: Any
-
-
 def pick(mask, uniform):
     """Any action, legal or not, in 1 of 20 cases; else a legal one, every one equally likely."""
     count = mask.shape[-1]
@@ -255,23 +209,9 @@ def pick(mask, uniform):
 
 
 def run(env, params, seed, steps):
-    """Random actions with auto-reset, as one compiled program."""
-    return _run(env, params, jax.random.key(seed), steps)
-
-
-def _play(env, params, key, steps):
-    state, ref = env.reset(key, params)
-
-    def body(carry, uniform):
-        state, ref = carry
-        action = pick(ref.mask, uniform)
-        after, next_ref, outcome = env.step(key, state, action, params)
-        return (after, next_ref), Trace(state, ref.mask, action, after, outcome)
-
-    return jax.lax.scan(body, (state, ref), jax.random.uniform(key, (steps,)))[1]
-
-
-_run = jax.jit(_play, static_argnums=(0, 3), compiler_options=compiling.fast())
+    """Random actions of one environment with auto-reset; leaves [steps, ...]."""
+    trace = worlds.run_random(env, params, seed, 1, steps, pick)
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[:, 0], trace)
 
 
 def assert_same_account(state, oracle):
@@ -305,55 +245,40 @@ def compare(trace, shared, settings):
     """Play the trace's actions in the oracle; every figure of every step must be equal. Returns
     counts of events.
     """
-    trace = jax.tree.map(np.asarray, trace)
-    oracle, counts = (
-        PortfolioOracle(shared, settings),
-        dict.fromkeys((*ENDS, "liquidation", "breach", "illegal", "orders"), 0),
-    )
+    oracle = PortfolioOracle(shared, settings)
+    counts = dict.fromkeys((*ENDS, "liquidation", "breach", "illegal", "orders"), 0)
     fresh = True
     for t in range(len(trace.action)):
-        state, after, event = (
-            jax.tree.map(lambda x, t=t: x[t], each)
-            for each in (trace.state, trace.after, trace.outcome.info.event)
+        state, ref, outcome = (
+            jax.tree.map(lambda leaf, t=t: leaf[t], each)
+            for each in (trace.state, trace.ref, trace.outcome)
         )
+        info, event = outcome.info, outcome.info.event
         if fresh:
             oracle.reset(int(state.slot), int(state.row))
-        assert trace.mask[t].tolist() == oracle.mask(), t
+        assert_same_account(state, oracle)
+        assert ref.mask.tolist() == oracle.mask(), t
         result = oracle.step(int(trace.action[t]))
         bar, end = result["bar"], result["end"]
-        assert ENDS[end] == int(trace.outcome.info.end[t]), (t, end)
-        found = {
-            "cash": event.cash.tolist(),
-            "cost": event.cost.tolist(),
-            "profit": event.profit.tolist(),
+        assert ENDS[end] == int(info.end), (t, end)
+        found = {name: getattr(event, name).tolist() for name in ("cash", "cost", "profit")} | {
             "turnover": int(event.turnover),
             "breach": bool(event.breach),
             "fills": fills_of(event),
             "floor": None if settings.drawdown is None else int(event.floor),
-            "equity": int(trace.outcome.info.equity[t]),
-            "illegal": bool(trace.outcome.info.illegal[t]),
+            "equity": int(info.equity),
+            "illegal": bool(info.illegal),
         }
-        expected = {
-            "cash": bar.cash,
-            "cost": bar.cost,
-            "profit": bar.profit,
-            "turnover": bar.turnover,
-            "breach": bar.breach,
-            "fills": sorted(bar.fills),
-            "floor": bar.floor,
-            "illegal": result["illegal"],
-            "equity": oracle.equity,
-        }
+        expected = vars(bar) | {"fills": sorted(bar.fills), "equity": oracle.equity}
+        expected["illegal"] = result["illegal"]
         assert found == expected, (
             t,
             {k: (found[k], expected[k]) for k in found if found[k] != expected[k]},
         )
-        np.testing.assert_allclose(trace.outcome.reward[t], result["reward"], rtol=1e-6, atol=1e-9)
-        assert bool(trace.outcome.terminated[t]) == result["terminated"]
-        assert bool(trace.outcome.truncated[t]) == result["truncated"]
+        np.testing.assert_allclose(outcome.reward, result["reward"], rtol=1e-6, atol=1e-9)
+        assert bool(outcome.terminated) == result["terminated"]
+        assert bool(outcome.truncated) == result["truncated"]
         fresh = bool(end)
-        if not end:
-            assert_same_account(after, oracle)
         counts[end] += 1
         counts["liquidation"] += any(fill[3] == "liquidation" for fill in bar.fills)
         counts["breach"] += bar.breach
@@ -375,7 +300,3 @@ def fills_of(event):
                 )
                 found.append((s, quantity, int(getattr(event, f"{kind}_price")[s]), why))
     return sorted(found)
-
-
-def joined(*symbols):
-    return join(symbols)

@@ -23,10 +23,10 @@ from jaxtrade.env.shared.impact import ImpactParams
 from jaxtrade.env.state import EndReason
 from jaxtrade.types import AGENTS
 from tests import compiling
+from tests.env.worlds import i32
 from tests.oracle.agreement import EVENTS, INTS, WILD, differing, jax_ints, oracle_ints
 from tests.oracle.engines import env_config
 from tests.oracle.events import habit_logits, habits_of
-from tests.oracle.markets import ints
 from tests.oracle.model import HOLD, Ask
 from tests.oracle.oracle import OracleEnv
 
@@ -195,9 +195,9 @@ def impact_arrays(impact, settings, count):
     """
     most = 2 * settings.quantity * count
     return ImpactParams(
-        ints(impact.kappa),
-        ints(impact.decay),
-        ints([math.floor(impact.eta * math.sqrt(n) + 1e-9) for n in range(most + 1)]),
+        i32(impact.kappa),
+        i32(impact.decay),
+        i32([math.floor(impact.eta * math.sqrt(n) + 1e-9) for n in range(most + 1)]),
     )
 
 

@@ -1,8 +1,8 @@
 """The oracle and the JAX environment agree: masks, ends, ticks and mills equal, observations and
 rewards to 1e-5.
 
-For every task x action set x marks x account preset at least 5,000 steps with random, mostly legal
-actions over random markets; then the events that happened are counted.
+Each account preset of each unit is played with random, mostly legal actions over random markets; then
+the events that happened are counted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.oracle.model import Ask, Settings
 from tests.paths import random_paths
 from tests.quotes import random_ask
 
-LANES, STEPS = 16, 320  # 5,120 steps a cell
+LANES, STEPS = 8, 320
 DRAWDOWN = 901_000  # mills: 72 ticks of one contract and a bit
 OFF = Settings(drawdown=None, daily_loss=None, target=None, risk_unit=500_000.0)
 PRESETS: dict[str, Settings] = {
@@ -125,56 +125,28 @@ def shipped(name):
     )
 
 
-UNITS = {
+# The static configurations. PLAYED are compared here; seeded faults name the others (`test_mutations`).
+UNITS: dict[str, dict[str, object]] = {
     "rewards": {},  # the package's reward presets
     "advised/full": {"task": "advised", "advice": True},
-}
-SLOW_UNITS = {
     "full/open/extreme": {},
-    "full/open/extreme, all lanes": {},
     "two_sided/full/path": {"intrabar": "path", "quantity": 2},
     "shipped": {},  # the package's account presets
-    "full/path": {
-        "intrabar": "path",
-        "tick_mills": 37_500,
-    },  # three times the usual: floors within reach of one bar
-    "entry/open/extreme": {"task": "entry"},
-    "seed6/close/close": {"actions": "seed6", "quantity": 2, "mark": "close", "fill": "close"},
+    "two_sided/entry/nearer_extreme": {"task": "entry", "intrabar": "nearer_extreme"},
+    "two_sided/advised/close": {"task": "advised", "mark": "close"},
+    "full/path/converted": {"intrabar": "path", "quantity": 3, "converted": True},
+    # three times the usual tick: floors within reach of one bar
+    "full/path": {"intrabar": "path", "tick_mills": 37_500},
     "full/nearer_extreme": {"intrabar": "nearer_extreme"},
     "full/open/close": {"mark": "close"},
     "full/close/close": {"mark": "close", "fill": "close"},
-    "seed6/path/close": {"actions": "seed6", "intrabar": "path", "mark": "close"},
-    "two_sided/full/stop_first": {},
-    "entry/open/close": {"task": "entry", "mark": "close"},
-    "seed6/open/extreme": {"actions": "seed6", "quantity": 2},
-    "seed6/open/close": {"actions": "seed6", "quantity": 2, "mark": "close"},
-    "entry/close/close": {"task": "entry", "mark": "close", "fill": "close"},
-    "entry/path": {"task": "entry", "intrabar": "path", "quantity": 2},
-    "full/path/converted": {"intrabar": "path", "quantity": 3, "converted": True},
-    "two_sided/entry/nearer_extreme": {"task": "entry", "intrabar": "nearer_extreme"},
-    "two_sided/seed6/close/close": {"actions": "seed6", "mark": "close", "fill": "close"},
-    "advised/seed6/path/converted": {
-        "task": "advised",
-        "actions": "seed6",
-        "intrabar": "path",
-        "quantity": 2,
-        "converted": True,
-    },
-    "two_sided/advised/close": {"task": "advised", "mark": "close"},
 }
-# Of the slow ones, a task, mode, mark and side each; the others are long.
-COUNTED = ("full/open/extreme", "two_sided/full/path")  # with UNITS they have every kind of event
-IN_CI = (*COUNTED, "shipped", "two_sided/entry/nearer_extreme", "two_sided/advised/close")
+PLAYED = list(UNITS)[:8]
+COUNTED = PLAYED[:4]  # these have every kind of event
 BLIND = (
     "shipped",
     "rewards",
 )  # units that say nothing new about observations, which are not rebuilt there
-SLOW_TO_COMPILE = (
-    "full/path/converted",
-    "advised/full",
-    "advised/seed6/path/converted",
-)  # fills and marks divide
-FEWER = ("full/open/extreme", "rewards", "advised/full")  # units of half the lanes
 # Profits in another currency change money alone: the presets in which money decides.
 CONVERTED = (
     "rules_off_two_sessions",
@@ -195,11 +167,11 @@ def trailing_of(index):
 
 
 def lanes_of(settings, unit):
-    """16 markets and habits (some units: 8). Three of eight lanes of hand-made rules trail another
-    way; shipped presets say how themselves.
+    """Markets and habits. Three of eight lanes of hand-made rules trail another way; shipped presets
+    say how themselves.
     """
-    own, count = unit == "shipped", LANES // 2 if unit in FEWER else LANES
-    chosen = markets(two_sided=unit.startswith("two_sided"), long="advised" in unit)[:count]
+    own = unit == "shipped"
+    chosen = markets(two_sided=unit.startswith("two_sided"), long="advised" in unit)
     return [
         Lane(
             bars,
@@ -210,7 +182,7 @@ def lanes_of(settings, unit):
             ),
             habit,
         )
-        for index, (bars, habit) in enumerate(zip(chosen, habits_of(count), strict=True))
+        for index, (bars, habit) in enumerate(zip(chosen, habits_of(LANES), strict=True))
     ]
 
 
@@ -219,7 +191,7 @@ def names_of(unit):
         return TWO_SIDED
     if unit == "advised/full":
         return ADVISED
-    return CONVERTED if (UNITS | SLOW_UNITS)[unit].get("converted") else tuple(PRESETS)
+    return CONVERTED if UNITS[unit].get("converted") else tuple(PRESETS)
 
 
 def presets_of(unit):
@@ -243,7 +215,7 @@ def presets_of(unit):
         ]
         unique = [row for i, row in enumerate(weights) if row not in weights[:i]]
         return [dataclasses.replace(rules[i % 2], reward=row) for i, row in enumerate(unique)]
-    return [scaled(PRESETS[name], **(UNITS | SLOW_UNITS)[unit]) for name in names_of(unit)]
+    return [scaled(PRESETS[name], **UNITS[unit]) for name in names_of(unit)]
 
 
 def scaled(settings, **changes):
@@ -256,12 +228,12 @@ def scaled(settings, **changes):
 
 
 @functools.cache
-def markets(count=LANES, two_sided=False, long=False):
+def markets(two_sided=False, long=False):
     """long: decisions begin with the 220th bar, after the longest warm-up of the context."""
     more = {"sessions": 12, "warm_up": 219} if long else {}
     bars = [
         random_market(seed, incomplete=seed % 2 == 1, volatility=(3.0, 5.0, 8.0)[seed % 3], **more)
-        for seed in range(count)
+        for seed in range(LANES)
     ]
     bars = [
         dataclasses.replace(
@@ -304,37 +276,29 @@ def split_of(index):
 
 
 @functools.cache
+def lanes(unit):
+    return [lane for settings in presets_of(unit) for lane in lanes_of(settings, unit)]
+
+
+@functools.cache
 def played(unit):
     """All presets of one static configuration in one compiled program."""
-    quick = unit in BLIND + SLOW_TO_COMPILE or unit.startswith("two_sided")
-    lanes = [lane for settings in presets_of(unit) for lane in lanes_of(settings, unit)]
-    rollout = make_rollout(
-        lanes[0].settings, TradingEnv, look=unit not in BLIND, optimise=not quick
-    )
-    return compare(lanes, STEPS, sum(map(ord, unit)), rollout)
+    rollout = make_rollout(lanes(unit)[0].settings, TradingEnv, look=unit not in BLIND)
+    return compare(lanes(unit), STEPS, sum(map(ord, unit)), rollout)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "unit",
-    [
-        *UNITS,
-        *(pytest.param(unit, marks=pytest.mark.slow) for unit in SLOW_UNITS if unit in IN_CI),
-    ],
-)
+@pytest.mark.parametrize("unit", PLAYED)
 def test_every_step_agrees(unit):
     comparison = played(unit)
     assert comparison.fault is None
-    assert comparison.steps == len(presets_of(unit)) * STEPS * (
-        LANES // 2 if unit in FEWER else LANES
-    )
+    assert comparison.steps == len(lanes(unit)) * STEPS
 
 
 @pytest.mark.slow
 def test_shipped_presets_are_played():
-    """Figures of the presets' page in mills; 5,120 steps of each."""
+    """Figures of the presets' page in mills."""
     assert len(presets_of("shipped")) == len(SHIPPED_PRESETS)
-    assert LANES * STEPS >= 5_000
     assert {preset.trailing for preset in presets_of("shipped")} == {
         "intraday",
         "end_of_day",
@@ -384,17 +348,10 @@ KINDS = (
 
 
 @pytest.mark.slow
-def test_every_kind_of_event_happened_often(capsys):
+def test_every_kind_of_event_happened_often():
     total: Counter[str] = Counter()
-    units = (*COUNTED, *UNITS)
-    for unit in units:
+    for unit in COUNTED:
         total += played(unit).kinds
-    with capsys.disabled():
-        steps = sum(played(unit).steps for unit in units)
-        print(
-            f"\nevents in {steps:,} compared steps: "
-            + ", ".join(f"{kind} {total[kind]:,}" for kind in KINDS)
-        )
     # A floor met by a fall that makes no new low, what only seconds can tell, takes bars like those
     # of full/path.
     least = {"retrace": 1}

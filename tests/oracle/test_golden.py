@@ -18,7 +18,6 @@ from tests.oracle.engines import ENGINES
 from tests.oracle.events import WARM_UP, eastern
 from tests.oracle.model import (
     BUY,
-    DISABLE_TRAIL,
     ENABLE_TRAIL,
     HOLD,
     MOVE_STOP_TO_BREAKEVEN,
@@ -151,31 +150,6 @@ def test_stop(engine):
     )
 
 
-@pytest.mark.slow
-@both_engines
-def test_stop_in_the_entry_bar(engine):
-    # 1001 -> 987 in the bar of the entry; high water at 1003: -2,080 + 2 * 12,500 = 22,920
-    bars = market([QUIET, (1000, 1003, 985, 990)])
-    check(
-        engine,
-        bars,
-        Settings(),
-        [BUY],
-        [
-            {
-                "entry_price": 1001,
-                "exit_price": 987,
-                "exit_reason": ExitReason.STOP,
-                "commission": 4_160,
-                "balance": -175_000 - 4_160,
-                "high_water": 22_920,
-                "quantity": 0,
-                "days": 1,
-            }
-        ],
-    )
-
-
 @both_engines
 def test_target(engine):
     # open mark (999 - 998) * 12,500 - 2,080; best price capped at the target 964: 35 * 12,500 -
@@ -227,51 +201,6 @@ def test_stop_and_target_in_one_bar_books_the_stop(engine):
     )
 
 
-@both_engines
-def test_gap_through_the_stop(engine):
-    # opens at 980, below 988: 980 - 1 = 979; -22 * 12,500 - 4,160; no later price of the bar counts
-    bars = market([QUIET, LONG_BAR, (980, 1030, 975, 990)])
-    check(
-        engine,
-        bars,
-        Settings(),
-        [BUY, HOLD],
-        [
-            OPENED,
-            {
-                "exit_price": 979,
-                "exit_reason": ExitReason.STOP,
-                "balance": -279_160,
-                "high_water": 47_920,
-                "favourable": 980,
-                "adverse": 980,
-            },
-        ],
-    )
-
-
-@both_engines
-def test_gap_beyond_the_target(engine):
-    # opens at 1040 >= 1036: filled there as a target, no slippage: 39 * 12,500 - 4,160 = 483,340.
-    # The open was marked (485,420), and the low of 985 below the stop comes too late.
-    bars = market([QUIET, LONG_BAR, (1040, 1045, 985, 1000)])
-    check(
-        engine,
-        bars,
-        Settings(),
-        [BUY, HOLD],
-        [
-            OPENED,
-            {
-                "exit_price": 1040,
-                "exit_reason": ExitReason.TARGET,
-                "balance": 483_340,
-                "high_water": 485_420,
-            },
-        ],
-    )
-
-
 RISING_BAR: Bar = (1000, 1010, 995, 1008)
 
 
@@ -309,23 +238,6 @@ def test_breakeven(engine):
 
 
 @both_engines
-def test_breakeven_stop_gapped_through_at_once(engine):
-    # the moved stop is live at the next open: 999 is through 1002, so 999 - 1 = 998: -3 * 12,500 -
-    # 4,160
-    bars = market([QUIET, RISING_BAR, (999, 1007, 990, 1005)])
-    check(
-        engine,
-        bars,
-        Settings(),
-        [BUY, MOVE_STOP_TO_BREAKEVEN],
-        [
-            {"entry_price": 1001},
-            {"exit_price": 998, "exit_reason": ExitReason.BREAKEVEN, "balance": -41_660},
-        ],
-    )
-
-
-@both_engines
 def test_trail(engine):
     # True ranges: b1 15, b2 8, b3 max(1020, 1012) - min(1008, 1012) = 12; S at b3 = 11 * 8 + 35 =
     # 123, distance ceil(123/14) = 9, stop 1018 - 9 = 1009. The low of b3 (1008) came before the
@@ -358,29 +270,6 @@ def test_trail(engine):
         ],
     )
     assert records[3]["mask"] == [True, False, False, False, False, True, True]
-
-
-@both_engines
-def test_trail_never_loosens_and_can_be_switched_off(engine):
-    # b4 closes at 1012: 1012 - 9 = 1003 would loosen, so 1009 stays; switched off, b5's close of
-    # 1030 moves nothing
-    bars = market(
-        [
-            QUIET,
-            RISING_BAR,
-            (1008, 1014, 1006, 1012),
-            (1012, 1020, 1008, 1018),
-            (1015, 1016, 1010, 1012),
-            (1012, 1031, 1011, 1030),
-        ]
-    )
-    check(
-        engine,
-        bars,
-        Settings(),
-        [BUY, MOVE_STOP_TO_BREAKEVEN, ENABLE_TRAIL, HOLD, DISABLE_TRAIL],
-        [{}, {"stop": 1002}, {"stop": 1009}, {"stop": 1009}, {"stop": 1009, "quantity": 1}],
-    )
 
 
 TIGHT = Settings(drawdown=100_000, risk_unit=100_000.0, target=None)

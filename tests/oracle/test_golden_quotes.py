@@ -204,44 +204,6 @@ def test_a_spread_wider_than_the_stop_stops_at_the_opening_print(engine, action,
 
 
 @both_engines
-def test_slippage_is_charged_on_top_where_it_is_set(engine):
-    # entry 1002 + 3, the bracket around 1002; out at the bid of 1006 - 3: -2 * 12,500 - 4,160
-    bars = quoted(START, OPEN, ((1006, 1009, 1003, 1004), (1009, 1012, 1005, 1006)))
-    check(
-        engine,
-        bars,
-        Settings(slippage=3),
-        [BUY, CLOSE],
-        [
-            {"entry_price": 1005, "stop": 990, "target": 1038},
-            {"order_exit_price": 1003, "balance": -29_160},
-        ],
-    )
-
-
-@both_engines
-@pytest.mark.parametrize(
-    ("action", "bid", "ask", "legal"),
-    [
-        (BUY, 1003, 1009, False),
-        (BUY, 1004, 1004, True),  # break-even at 1003: the bid is to lie one tick above it
-        (SELL, 991, 999, False),
-        (SELL, 998, 998, True),  # at 999: the ask one tick below
-    ],
-)
-def test_break_even_is_legal_by_the_close_of_the_side_that_leaves(engine, action, bid, ask, legal):
-    bars = quoted(
-        START,
-        ((1000, 1005, 991, bid), (1002 if action == BUY else 1000, 1009, 995, ask)),
-        ((1001, 1005, 1000, 1004), (1001, 1005, 1000, 1004)),
-    )
-    records = check(
-        engine, bars, COSTS, [action, HOLD], [{"quantity": 1 if action == BUY else -1}, {}]
-    )
-    assert records[1]["mask"][MOVE_STOP_TO_BREAKEVEN] is legal
-
-
-@both_engines
 @pytest.mark.parametrize(
     ("action", "bars", "level", "trailed"),
     [
@@ -305,20 +267,4 @@ def test_the_flat_bar_leaves_on_the_other_side(engine, action, price, balance):
                 "end": EndReason.SESSION_END,
             },
         ],
-    )
-
-
-@pytest.mark.slow
-@both_engines
-@pytest.mark.parametrize(("action", "entry", "stop"), [(BUY, 1002, 990), (SELL, 1000, 1012)])
-def test_fill_at_close_takes_the_close_of_the_side_traded(engine, action, entry, stop):
-    bars = quoted(
-        START, ((1005, 1006, 1004, 1005), (1006, 1007, 1005, 1006))
-    )  # START closes 1000 bid, 1002 ask
-    check(
-        engine,
-        bars,
-        replace(COSTS, fill="close", mark="close"),
-        [action],
-        [{"entry_price": entry, "stop": stop}],
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,11 +20,9 @@ from tests.oracle.model import (
 )
 from tests.oracle.test_golden import (
     LONG_BAR,
-    NEAR,
     QUIET,
     RISING_BAR,
     SHORT_BAR,
-    TIGHT,
     Bar,
     both_engines,
     check,
@@ -146,64 +143,6 @@ def test_a_static_floor_never_moves(engine):
     )
 
 
-@pytest.mark.slow
-@both_engines
-def test_an_end_of_day_floor_never_falls_and_stops_at_its_cap(engine):
-    # session 2 loses: 1000 - 1 = 999 at its flat bar (b2 now keeps above 985), 404,180 < 433,340:
-    # the mark stays. Its floor would be 233,340; the cap of 220,000 holds it in sessions 2 and 3.
-    quieter = [QUIET, LONG_BAR, (1000, 1001, 990, 995), QUIET]
-    check(
-        engine,
-        market(WINNING, quieter, [QUIET] * 3, tail=0),
-        trailing("end_of_day", floor_cap=220_000),
-        [*SHORT_THEN_LONG, HOLD, HOLD],
-        [
-            {"floor": -200_000},
-            {"floor": -200_000},
-            {"floor": -200_000, "high_water": 433_340},
-            {"floor": 220_000},
-            {"floor": 220_000, "quantity": 1},
-            {"floor": 220_000, "balance": 404_180, "high_water": 433_340, "row": WARM_UP + 8},
-            {"floor": 220_000, "high_water": 433_340, "equity": 404_180},
-        ],
-    )
-
-
-@pytest.mark.slow
-@both_engines
-def test_end_of_day_with_marks_at_the_close(engine):
-    # Session 1: long at 1001; the close of 1015 (172,920) raises nothing; out at the flat bar: 1010
-    # - 1 = 1009: 100,000 - 4,160 = 95,840, so floor -4,160. Session 2: long at 1001, balance
-    # 93,760. Close 994: net of the exit side 93,760 - 87,500 - 2,080 = 4,180: held, though the low
-    # of 990 was below. Close 993: -8,320: out at 992: 93,760 - 112,500 - 2,080 = -20,820.
-    first = [QUIET, (1000, 1002, 999, 1001), (1001, 1016, 1000, 1015), (1015, 1016, 1009, 1010)]
-    second = [QUIET, (1000, 1002, 999, 1001), (1000, 1001, 990, 994), (994, 995, 989, 993), QUIET]
-    check(
-        engine,
-        market(first, second, tail=0),
-        trailing("end_of_day", mark="close", drawdown=100_000),
-        [BUY, HOLD, HOLD, BUY, HOLD, HOLD],
-        [
-            {"floor": -100_000, "high_water": 0},
-            {"floor": -100_000, "high_water": 0, "equity": 172_920},
-            {
-                "exit_reason": ExitReason.FLAT,
-                "balance": 95_840,
-                "floor": -100_000,
-                "high_water": 95_840,
-            },
-            {"balance": 93_760, "floor": -4_160},
-            {"quantity": 1, "floor": -4_160, "end": EndReason.NONE},
-            {
-                "exit_price": 992,
-                "exit_reason": ExitReason.LIQUIDATION,
-                "balance": -20_820,
-                "end": EndReason.BUST,
-            },
-        ],
-    )
-
-
 @both_engines
 def test_a_daily_loss_beside_an_end_of_day_floor(engine):
     # Session 2 opens at 433,340: daily floor 333,340 above the drawdown floor of 233,340. k =
@@ -301,78 +240,3 @@ def test_reward_presets_by_hand(engine, preset):
         actions,
         [{"reward": reward} for reward in rewards],
     )
-
-
-@pytest.mark.slow
-@both_engines
-def test_the_old_systems_breach_costs_ten_and_the_loss(engine):
-    # as in test_liquidation_at_the_drawdown_floor: -104.16 net
-    settings = dataclasses.replace(
-        TIGHT, reward=dict.fromkeys(of_one_symbol(), 0.0) | REWARDS["seed_phase1"]
-    )
-    check(
-        engine,
-        market([QUIET, NEAR, (1000, 1001, 990, 995)]),
-        settings,
-        [BUY, HOLD],
-        [{"reward": -0.01}, {"reward": -1.0416 - 10, "end": EndReason.BUST}],
-    )
-
-
-@pytest.mark.slow
-@both_engines
-def test_marks_at_the_close_only(engine):
-    # b2: low 990, close 994: net equity -2,080 - 87,500 - 2,080 = -91,660 > -100,000: still held,
-    # high water 0. b3: close 993: -2,080 - 100,000 - 2,080 <= -100,000: out at 993 - 1 = 992:
-    # -112,500 - 4,160 = -116,660.
-    bars = market([QUIET, (1000, 1002, 999, 1001), (1000, 1001, 990, 994), (994, 995, 989, 993)])
-    settings = Settings(mark="close", drawdown=100_000, target=None, risk_unit=100_000.0)
-    check(
-        engine,
-        bars,
-        settings,
-        [BUY, HOLD, HOLD],
-        [
-            {"high_water": 0, "equity": -2_080},
-            {"equity": -89_580, "quantity": 1, "end": EndReason.NONE},
-            {
-                "exit_price": 992,
-                "exit_reason": ExitReason.LIQUIDATION,
-                "balance": -116_660,
-                "equity": -116_660,
-                "end": EndReason.BUST,
-            },
-        ],
-    )
-
-
-@pytest.mark.slow
-@both_engines
-def test_fill_at_the_decision_close(engine):
-    # bought at the close of b0 (1000 + 1), bracket around 1000; b1 opens at 985, through 988: 984
-    # in the entry bar
-    bars = market([QUIET, (985, 990, 980, 989)])
-    settings = Settings(fill="close", mark="close")
-    check(
-        engine,
-        bars,
-        settings,
-        [BUY],
-        [
-            {
-                "entry_price": 1001,
-                "exit_price": 984,
-                "exit_reason": ExitReason.STOP,
-                "balance": -17 * 12_500 - 4_160,
-            }
-        ],
-    )
-
-
-@both_engines
-def test_stop_distance_is_rounded_up_and_has_a_minimum(engine):
-    # quiet bars of range 7: S = 98, 1.5 * 7 = 10.5 -> 11, target 33; of range 4: 6 -> the minimum
-    # of 8, target 24
-    for bar, stop, target in (((1000, 1003, 996, 1000), 11, 33), ((1000, 1002, 998, 1000), 8, 24)):
-        bars = market([bar, (1000, 1001, 999, 1000)], quiet=bar)
-        check(engine, bars, Settings(), [BUY], [{"stop": 1000 - stop, "target": 1000 + target}])

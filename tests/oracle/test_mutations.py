@@ -8,7 +8,6 @@ of
 
 from __future__ import annotations
 
-import functools
 import importlib
 import re
 import sys
@@ -19,24 +18,12 @@ import pytest
 import jaxtrade.env
 import jaxtrade.parts
 from tests.mutation.faults import read_faults
-from tests.oracle.agreement import Lane, both_scalings, compare, make_rollout, stack
-from tests.oracle.events import habits_of
-from tests.oracle.markets import env_params, view_of
-from tests.oracle.model import Settings
-from tests.oracle.test_agreement import (
-    PRESETS,
-    SLOW_UNITS,
-    UNITS,
-    lanes_of,
-    markets,
-    names_of,
-    presets_of,
-    scaled,
-)
+from tests.oracle.agreement import compare, make_rollout
+from tests.oracle.test_agreement import lanes
 
 SOURCE = Path(jaxtrade.env.__file__).parent
 PARTS = Path(jaxtrade.parts.__file__)  # names the modules of tasks and reward terms
-LANES, STEPS = 8, 150
+STEPS = 150
 
 
 ROOT = SOURCE.parents[1]
@@ -68,36 +55,9 @@ def load_mutant(folder, mutation):
         sys.path.remove(str(folder))
 
 
-@functools.cache
-def batch(unit):
-    """A few lanes of every preset, and their parameters. Other ways to trail are in the unit
-    `rewards` alone.
-    """
-    lanes = (
-        tuple(lane for preset in presets_of(unit) for lane in lanes_of(preset, unit))
-        if unit == "rewards"
-        else tuple(
-            Lane(bars, scaled(preset, **(UNITS | SLOW_UNITS)[unit]), habit)
-            for preset in (PRESETS[name] for name in names_of(unit))
-            for bars, habit in zip(
-                markets(long="advised" in unit)[:LANES], habits_of(LANES), strict=True
-            )
-        )
-    )
-    return lanes, stack(
-        [
-            both_scalings(
-                env_params(lane.bars, lane.settings), view_of(lane.bars, lane.settings, "seed")
-            )
-            for lane in lanes
-        ]
-    )
-
-
 def outcome_of(env_class, unit, look):
-    lanes, params = batch(unit)
-    settings: Settings = lanes[0].settings
-    return compare(lanes, STEPS, 7, make_rollout(settings, env_class, look, optimise=False), params)
+    rollout = make_rollout(lanes(unit)[0].settings, env_class, look)
+    return compare(lanes(unit), STEPS, 7, rollout)
 
 
 @pytest.mark.slow

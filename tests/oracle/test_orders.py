@@ -15,7 +15,7 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import KEEP_STOP, NO_LEVEL
 from jaxtrade.env.state import Order as JaxOrder
 from tests import compiling
-from tests.oracle.agreement import EVENTS, INTS, differing, jax_ints, stack
+from tests.oracle.agreement import EVENTS, INTS, differing, jax_ints, oracle_ints, stack
 from tests.oracle.engines import env_config
 from tests.oracle.markets import env_params
 from tests.oracle.model import Order
@@ -68,30 +68,13 @@ def replay(env, slot, states, orders, events):
     """
     env.reset(slot, env.bars.sessions[slot].first)
     for i in range(STEPS):
-        p, a = env.position, env.account
+        p = env.position
         levels = [
             0 if p.side == 0 else (-p.side * NO_LEVEL if p.stop is None else p.stop),
             0 if p.side == 0 else (p.side * NO_LEVEL if p.target is None else p.target),
         ]
-        mine = [
-            env.row,
-            slot,
-            0,
-            i,
-            p.quantity,
-            p.entry,
-            *levels,
-            p.kind,
-            p.trailing,
-            p.opened,
-            a.balance,
-            a.equity,
-            a.high_water,
-            a.session_equity,
-            a.locked,
-            a.days,
-            a.traded,
-        ]
+        mine = oracle_ints(env)
+        mine[INTS.index("stop") : INTS.index("target") + 1] = levels
         fault = differing(f"step {i} state", INTS, states[i], mine)
         if fault:
             return fault, i

@@ -104,40 +104,41 @@ def test_shared_bars_are_those_of_the_semantics(pairs):
     )
 
 
-CASES = {
-    "product": {},
-    "increment": {"max_units": 2, "cooldown": 1, "gate": 2},
-    "table": {"trades_per_day": 8},
-}
-
-
-@pytest.mark.slow
-def test_real_bars_agree_in_every_mill(pairs):
-    """A two-sided pair in dollars and a one-sided pair in yen, every cost on, floors reached."""
-    config = config_of("product", cost_bp=0.37, impact_bp=0.6, fee=0.25, **CASES["product"])
-    shared = join([symbol_of(member) for member in pairs.members])
-    chosen = config.allocate
+def played(pairs, config, seed, steps):
+    """Random actions, and the oracle's bars and settings."""
+    chosen, costs = config.allocate, {"cost_hundredths": 37, "impact_tenths": 6, "fee": 250}
     settings = Settings(
-        actions="product",
-        max_units=chosen.max_units,
-        cooldown=chosen.cooldown,
-        gate=chosen.gate,
-        trades_per_day=chosen.trades_per_day or None,
+        actions=chosen.actions,
         max_contracts=1000,
         episode_sessions=5,
         risk_unit=900_000.0,
         commission=[c.commission_mills for c in pairs.contracts],
         slippage=[c.slippage_ticks for c in pairs.contracts],
-        cost_hundredths=37,
-        impact_tenths=6,
-        fee=250,
         drawdown=900_000,
         daily_loss=500_000,
+        **(costs if chosen.fee else {}),
     )
     params = make_portfolio_params(pairs, split_portfolio(pairs, config.split)["all"], config)
-    trace = run(PortfolioEnv(config.env, chosen, pairs.symbols), params, 11, STEPS)
-    counts = compare(trace, shared, settings)
+    trace = run(PortfolioEnv(config.env, chosen, pairs.symbols), params, seed, steps)
+    return trace, join([symbol_of(member) for member in pairs.members]), settings
+
+
+@pytest.mark.slow
+def test_real_bars_agree_in_every_mill(pairs):
+    """A two-sided pair in dollars and a one-sided pair in yen, every cost on, floors reached."""
+    config = config_of("product", cost_bp=0.37, impact_bp=0.6, fee=0.25)
+    counts = compare(*played(pairs, config, 11, STEPS))
     assert min(counts[what] for what in ("liquidation", "breach", "bust", "orders")) > 0, counts
+
+
+@pytest.mark.slow
+def test_a_planted_difference_is_found(pairs):
+    """The comparison sees one mill: an oracle with another commission disagrees."""
+    trace, shared, right = played(pairs, config_of("table"), 2, 300)
+    compare(trace, shared, right)
+    first, second = right.commission
+    with pytest.raises(AssertionError, match="cost"):
+        compare(trace, shared, replace(right, commission=[first + 1, second]))
 
 
 class Seen(NamedTuple):
@@ -213,18 +214,12 @@ def joint_leg(env, params, leg, wants, first, slot):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("symbol", "leg", "trailing"),
-    [
-        ("USDJPY", 1, "static"),
-        ("USDJPY", 0, "intraday"),
-    ],
-)
-def test_one_leg_alone_is_the_single_leg_engine(symbol, leg, trailing):
+def test_one_leg_alone_is_the_single_leg_engine():
     """Same fills, cash, floors, liquidations and account as TradingEnv with bracket-free orders, on
     real bars.
     """
-    account = RULES | {"trailing": trailing, "drawdown": 400.0, "daily_loss": 300.0}
+    symbol, leg = "USDJPY", 1
+    account = RULES | {"drawdown": 400.0, "daily_loss": 300.0}
     values = {"data": DATA | {"market": symbol}, "account": account}
     alone = make_config(values | {"env": {"task": "entry", "features": [], "window": 1}}, "test")
     twice = make_config(values | {"env": {"task": "allocate"}}, "test")
@@ -255,27 +250,3 @@ def test_one_leg_alone_is_the_single_leg_engine(symbol, leg, trailing):
     jax.tree.map(np.testing.assert_array_equal, one._replace(fills=None), two._replace(fills=None))
     assert int(one.breach.sum()) > 20
     assert set(np.unique(one.fills[-1])) >= {0, 6, 7}, "no liquidation, or no flat bar, was reached"
-
-
-@pytest.mark.slow
-def test_a_planted_difference_is_found(pairs):
-    """The comparison sees one mill: an oracle with another commission disagrees."""
-    config = config_of("table")
-    shared = join([symbol_of(member) for member in pairs.members])
-    right = Settings(
-        actions="table",
-        max_contracts=1000,
-        episode_sessions=5,
-        risk_unit=900_000.0,
-        commission=[c.commission_mills for c in pairs.contracts],
-        slippage=[c.slippage_ticks for c in pairs.contracts],
-        drawdown=900_000,
-        daily_loss=500_000,
-    )
-    params = make_portfolio_params(pairs, split_portfolio(pairs, config.split)["all"], config)
-    trace = run(PortfolioEnv(config.env, config.allocate, pairs.symbols), params, 2, 300)
-    compare(trace, shared, right)
-    with pytest.raises(AssertionError, match="cost"):
-        compare(
-            trace, shared, replace(right, commission=[right.commission[0] + 1, right.commission[1]])
-        )
