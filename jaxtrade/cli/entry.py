@@ -188,7 +188,7 @@ def _doctor(args: argparse.Namespace) -> int:
         ("coordinator", "num_processes", "process_id"),
         "these name the processes of --distributed",
     )
-    return examine.main([*(["--json"] if args.json else []), "--run-dir", args.run_dir])
+    return examine.examine(args.run_dir, args.json)
 
 
 def _bench(args: argparse.Namespace) -> int:
