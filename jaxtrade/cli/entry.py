@@ -197,6 +197,21 @@ def _bench(args: argparse.Namespace) -> int:
     return command.run(command.request(**{name: getattr(args, name) for name in names}))
 
 
+def _in_automation() -> bool:
+    """Whether the variable CI says that nobody is there to answer."""
+    return os.environ.get("CI", "").lower() not in ("", "0", "false")
+
+
+def _menu(args: argparse.Namespace) -> int:
+    if args.non_interactive or (_in_automation() and sys.stdin.isatty()):
+        why = "--non-interactive" if args.non_interactive else "the variable CI"
+        raise ConfigError(
+            f"{why}: nothing may be asked, and a menu asks; name a command, such as "
+            "'jaxtrade train --test --market NQ' (all: jaxtrade --help)"
+        )
+    return menu.walk(menu.run_command)
+
+
 def _launch(args: argparse.Namespace) -> int:
     return launch.run(args, build_parser().parse_args)
 
@@ -239,7 +254,7 @@ COMMANDS = {
     "ablate": ablate.run,
     "config": config_command.run,
     "list": listing.run,
-    "menu": menu.run,
+    "menu": _menu,
     "completion": _completion,
     "launch": _launch,
     "report": report.run,
@@ -257,8 +272,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     locked, 74 disk error, 69 another process of the run was lost, 71 out of memory, 75 preempted,
     76 diverged, 130 Ctrl-C.
     """
-    if argv is None and len(sys.argv) == 1 and menu.opens_by_itself():
-        argv = ["menu"]
+    terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    if argv is None and len(sys.argv) == 1 and terminal and not _in_automation():
+        argv = ["menu"]  # a person is there to answer
     parser = build_parser()
     refuse_empty(parser, sys.argv[1:] if argv is None else argv)
     args = parser.parse_args(argv)

@@ -18,7 +18,6 @@ from jaxtrade.cli import (
     init,
     launch,
     listing,
-    menu,
     report,
     runs,
     studying,
@@ -117,7 +116,7 @@ def build_parser() -> argparse.ArgumentParser:
         ablate.add_parser,
         config_command.add_parser,
         listing.add_parser,
-        menu.add_parser,
+        _add_menu,
         launch.add_parser,
         _add_bench,
         _add_doctor,
@@ -462,6 +461,13 @@ def _add_bench_groups(bench: argparse.ArgumentParser) -> None:
     suite.add_argument(
         "--again", action="store_true", help="measure parts too whose result is there already"
     )
+
+
+def _add_menu(commands: Any) -> None:
+    menu = commands.add_parser(
+        "menu", help="choose what to do from numbered lists; prints each command that it runs"
+    )
+    menu.add_argument("--non-interactive", action="store_true", help="refuse, because a menu asks")
 
 
 def _add_doctor(commands: Any) -> None:
