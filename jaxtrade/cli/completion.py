@@ -11,6 +11,7 @@ import importlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from jaxtrade.cli.usage import add_flags
 from jaxtrade.config.accounts import PRESETS
 from jaxtrade.config.keys import all_keys, sections
 from jaxtrade.config.load import shipped
@@ -36,9 +37,7 @@ def add_parser(commands: Any) -> None:
     completion = commands.add_parser(
         "completion", help="print a script that completes commands, flags and keys in a shell"
     )
-    completion.add_argument(
-        "shell", choices=SHELLS, metavar="SHELL", help=f"one of {', '.join(SHELLS)}"
-    )
+    add_flags(completion, f"SHELL  one of {', '.join(SHELLS)}", shell={"choices": SHELLS})
 
 
 def script(shell: str, parser: argparse.ArgumentParser) -> str:

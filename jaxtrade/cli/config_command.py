@@ -12,6 +12,7 @@ from typing import Any
 from jaxtrade.cli import flags
 from jaxtrade.cli.shared import ADVISOR, data_options, flag_overrides, resolve, say, with_absent
 from jaxtrade.cli.tables import columns, table
+from jaxtrade.cli.usage import add_flags
 from jaxtrade.config import RunConfig, config_path, overridden, read_values, shown
 from jaxtrade.config.faults import NO_KEYS
 from jaxtrade.config.keys import Key, all_keys, lookup, sections, written
@@ -96,24 +97,23 @@ def add_parser(commands: Any) -> None:
     show = actions.add_parser(
         "show", help="the resolved configuration as YAML; a comment says where each value is from"
     )
-    show.add_argument(
-        "config", nargs="?", help="a YAML file or a shipped configuration (default: quickstart)"
-    )
+    add_flags(show, "config?  a YAML file or a shipped configuration (default: quickstart)")
     data_options(show)
     flags.key_options(show)
-    show.add_argument("--test", action="store_true", help="as train --test resolves it")
-    show.add_argument("--advisor", metavar="KIND|URL", help=ADVISOR)
-    show.add_argument(
-        "--changed", action="store_true", help="leave out the keys that have their default"
+    add_flags(
+        show,
+        f"""
+        --test  as train --test resolves it
+        --advisor KIND|URL  {ADVISOR}
+        --changed  leave out the keys that have their default
+        """,
     )
     explain = actions.add_parser(
         "explain",
         help="type, range, default, meaning and an example of a key, or the keys of a section",
     )
-    explain.add_argument(
-        "key",
-        metavar="KEY",
-        help="section.key, a section, or a key's own name if only one section has it",
+    add_flags(
+        explain, "KEY  section.key, a section, or a key's own name if only one section has it"
     )
     keys = actions.add_parser("keys", help="a table of all keys")
     foreign = actions.add_parser(
@@ -121,21 +121,16 @@ def add_parser(commands: Any) -> None:
         help="turn a configuration of IntradayJules (Stable-Baselines3 keys) into "
         "one of ours; stderr says what became of each key",
     )
-    foreign.add_argument("file", type=Path, metavar="FILE", help="its YAML file")
-    foreign.add_argument(
-        "-o",
-        "--out",
-        type=Path,
-        metavar="FILE",
-        help="write ours there instead of to stdout; it must not exist",
+    add_flags(
+        foreign,
+        """
+        FILE  its YAML file
+        -o, --out FILE  write ours there instead of to stdout; it must not exist
+        """,
+        file=Path,
+        out=Path,
     )
-    keys.add_argument(
-        "prefix",
-        nargs="?",
-        default="",
-        metavar="PREFIX",
-        help="a section, or the beginning of a key",
-    )
+    add_flags(keys, "PREFIX?  a section, or the beginning of a key", prefix={"default": ""})
 
 
 def run(args: argparse.Namespace) -> int:

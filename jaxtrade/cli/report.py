@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from jaxtrade.cli.usage import add_flags
 from jaxtrade.text import show
 
 
@@ -14,35 +15,26 @@ def add_parser(commands: Any) -> None:
     report = commands.add_parser(
         "report", help="make one HTML page of a run's results, and the same figures as JSON"
     )
-    report.add_argument("run", metavar="RUN", help="the folder of a run or of a walk-forward")
-    report.add_argument(
-        "--split",
-        choices=("test", "validation", "train", "all"),
-        default="test",
-        help="sessions that the page is about (default: test); they must have been evaluated",
+    add_flags(
+        report,
+        """
+        RUN  the folder of a run or of a walk-forward
+        --split {test,validation,train,all}  sessions that the page is about (default: test); they
+            must have been evaluated
+        --seed SEED  one seed of a run with several (default: the first)
+        --agent N  one agent of a run with several, by its number in agents.json
+        --symbol SYMBOL  one symbol of a run with several
+        --out FOLDER  folder of the files (default: RUN/report)
+        --max-mb MB  largest size of the page; the oldest bars are left out beyond it, and the
+            page says so (default: 3)
+        --open  show the page in the browser
+        """,
+        split={"default": "test"},
+        seed=int,
+        agent=int,
+        out=Path,
+        max_mb={"type": float, "default": 3.0},
     )
-    report.add_argument(
-        "--seed", type=int, help="one seed of a run with several (default: the first)"
-    )
-    report.add_argument(
-        "--agent",
-        type=int,
-        metavar="N",
-        help="one agent of a run with several, by its number in agents.json",
-    )
-    report.add_argument("--symbol", help="one symbol of a run with several")
-    report.add_argument(
-        "--out", type=Path, metavar="FOLDER", help="folder of the files (default: RUN/report)"
-    )
-    report.add_argument(
-        "--max-mb",
-        type=float,
-        default=3.0,
-        metavar="MB",
-        help="largest size of the page; the oldest "
-        "bars are left out beyond it, and the page says so (default: 3)",
-    )
-    report.add_argument("--open", action="store_true", help="show the page in the browser")
 
 
 def run(args: argparse.Namespace) -> int:

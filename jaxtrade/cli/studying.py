@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from jaxtrade.cli.usage import add_flags
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.account_draws import ACCOUNTS, DRAWS, HORIZON, AccountDraws, check_draws
 from jaxtrade.progress.screen import Screen
@@ -14,37 +15,23 @@ OTHER_TABLES = ("intrabar_grid", "cost_grid", "latency_grid", "attribution", "nu
 
 def add_options(evaluate: argparse.ArgumentParser) -> None:
     """Add the flags to the parser of `evaluate`."""
-    evaluate.add_argument(
-        "--pass-probability",
-        action="store_true",
-        help="print the probability to pass the run's account, with its errors, instead of the table",
-    )
-    evaluate.add_argument(
-        "--horizon",
-        type=int,
-        metavar="SESSIONS",
-        help="with --pass-probability: sessions after "
-        f"which an account is out of time (default: {HORIZON})",
-    )
-    evaluate.add_argument(
-        "--draws",
-        type=int,
-        metavar="N",
-        help="with --pass-probability: how often the sessions "
-        f"themselves are drawn anew (default: {DRAWS})",
-    )
-    evaluate.add_argument(
-        "--accounts",
-        type=int,
-        metavar="N",
-        help="with --pass-probability: simulated accounts for "
-        f"each of these draws (default: {ACCOUNTS})",
-    )
-    evaluate.add_argument(
-        "--breakdown",
-        action="store_true",
-        help="print the profit by half hour, weekday, volatility "
-        "and exit reason, instead of the table",
+    add_flags(
+        evaluate,
+        f"""
+        --pass-probability  print the probability to pass the run's account, with its errors,
+            instead of the table
+        --horizon SESSIONS  with --pass-probability: sessions after which an account is out of
+            time (default: {HORIZON})
+        --draws N  with --pass-probability: how often the sessions themselves are drawn anew
+            (default: {DRAWS})
+        --accounts N  with --pass-probability: simulated accounts for each of these draws
+            (default: {ACCOUNTS})
+        --breakdown  print the profit by half hour, weekday, volatility and exit reason, instead
+            of the table
+        """,
+        horizon=int,
+        draws=int,
+        accounts=int,
     )
 
 
