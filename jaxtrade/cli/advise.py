@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxtrade.cli.shared import MARKET, data_options, resolve, trust_option
-from jaxtrade.cli.usage import add_flags
+from jaxtrade.cli.usage import add_command, add_flags
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import rundir
 from jaxtrade.runs.preflight import run_all
@@ -47,12 +47,13 @@ def _add_models(actions: Any) -> None:
 
 
 def _add_ask(actions: Any) -> None:
-    ask = actions.add_parser(
+    ask = add_command(
+        actions,
         "ask",
-        help="ask about one bar now, and show prompt, answer, verdict and cost; exit 1 if "
+        "ask about one bar now, and show prompt, answer, verdict and cost; exit 1 if "
         "the answer is no advice",
+        "config?  a YAML file or a shipped configuration (default: advised)",
     )
-    add_flags(ask, "config?  a YAML file or a shipped configuration (default: advised)")
     data_options(ask)
     add_flags(
         ask,
@@ -61,20 +62,20 @@ def _add_ask(actions: Any) -> None:
         --at TIME  the bar: an ISO time, in the exchange's zone if it names none (the last bar
             closed then), or a bar's index (default: the last one in training that may be asked
             about)
-        --repeat N  ask the same question N times (default: 1)
+        --repeat N [1]  ask the same question N times (default: 1)
         --json  print JSON instead of text
         """,
-        repeat={"type": int, "default": 1},
+        repeat=int,
     )
 
 
 def _add_precompute(actions: Any) -> None:
-    precompute = actions.add_parser(
+    precompute = add_command(
+        actions,
         "precompute",
-        help="ask about every bar of a split and write a snapshot, usable "
-        "with advisor.kind=table:FILE",
+        "ask about every bar of a split and write a snapshot, usable with advisor.kind=table:FILE",
+        "config?  a YAML file or a shipped configuration (default: quickstart)",
     )
-    add_flags(precompute, "config?  a YAML file or a shipped configuration (default: quickstart)")
     data_options(precompute)
     add_flags(
         precompute,
@@ -82,23 +83,21 @@ def _add_precompute(actions: Any) -> None:
         --advisor KIND|URL  {ASKED}
         --out FILE.npz  the snapshot; a server's answers are kept beside it, and running again
             goes on from them
-        --split {{train,validation,test,all}}  sessions whose bars are asked about (default: all)
-        --every N  every N-th of those bars (default: 1)
+        --split {{train,validation,test,all}} [all]  sessions whose bars are asked about (default: all)
+        --every N [1]  every N-th of those bars (default: 1)
         --plan  print what it would ask and cost at most, and stop
         --yes  confirm the plan's cost; required if prices are set
         """,
         out={"type": Path, "required": True},
-        split={"default": "all"},
-        every={"type": int, "default": 1},
+        every=int,
     )
 
 
 def _add_inspect(actions: Any) -> None:
-    inspect = actions.add_parser(
-        "inspect", help="rows, directions and confidence of a snapshot, a journal or a run"
-    )
-    add_flags(
-        inspect,
+    inspect = add_command(
+        actions,
+        "inspect",
+        "rows, directions and confidence of a snapshot, a journal or a run",
         """
         PATH  a snapshot (.npz), a journal (.jsonl) or a run
         config?  configuration of the snapshot's market, to print hit rates too (or name the
@@ -111,11 +110,13 @@ def _add_inspect(actions: Any) -> None:
 
 
 def _add_log(actions: Any) -> None:
-    log = actions.add_parser(
+    log = add_command(
+        actions,
         "log",
-        help="one line per answered bar of a run: direction, confidence, reason, and what followed",
+        "one line per answered bar of a run: direction, confidence, reason, and what followed",
+        "RUN  the run's folder",
+        run=Path,
     )
-    add_flags(log, "RUN  the run's folder", run=Path)
     trust_option(log)
     add_flags(
         log,
@@ -130,12 +131,14 @@ def _add_log(actions: Any) -> None:
 
 
 def _add_replay(actions: Any) -> None:
-    replay = actions.add_parser(
+    replay = add_command(
+        actions,
         "replay",
-        help="train a run again from its journal, without an advisor; exit 1 if "
+        "train a run again from its journal, without an advisor; exit 1 if "
         "any bit of the last state or any figure of the report differs",
+        "RUN  the run's folder",
+        run=Path,
     )
-    add_flags(replay, "RUN  the run's folder", run=Path)
     trust_option(replay)
     add_flags(replay, "--run-dir DIR  folder of the replay (default: RUN-replay)", run_dir=Path)
 

@@ -7,28 +7,25 @@ import json
 from pathlib import Path
 from typing import Any
 
-from jaxtrade.cli.usage import add_flags
+from jaxtrade.cli.usage import add_command
 from jaxtrade.errors import ConfigError
 from jaxtrade.text import show
 
 
 def add_parser(commands: Any) -> None:
     """Add the parser of `compare`."""
-    compare = commands.add_parser(
+    add_command(
+        commands,
         "compare",
-        help="runs against each other, paired by held-out day: differences with intervals",
-    )
-    add_flags(
-        compare,
+        "runs against each other, paired by held-out day: differences with intervals",
         """
         RUN+ -> runs  folders of runs or walk-forwards; the others are compared with the first
-        --split {test,validation,train,all}  whose days (default: test); each run must have been
+        --split {test,validation,train,all} [test]  whose days (default: test); each run must have been
             evaluated on it
         --shared-days  compare on the days that all have, although some have others too, as a run
             and a walk-forward
         --json  print JSON instead of the table
         """,
-        split={"default": "test"},
     )
 
 

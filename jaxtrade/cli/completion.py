@@ -11,7 +11,7 @@ import importlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from jaxtrade.cli.usage import add_flags
+from jaxtrade.cli.usage import add_command
 from jaxtrade.config.accounts import PRESETS
 from jaxtrade.config.keys import all_keys, sections
 from jaxtrade.config.load import shipped
@@ -34,10 +34,13 @@ complete -o bashdefault -F _jaxtrade_complete jaxtrade
 
 def add_parser(commands: Any) -> None:
     """Add the parser of `completion`."""
-    completion = commands.add_parser(
-        "completion", help="print a script that completes commands, flags and keys in a shell"
+    add_command(
+        commands,
+        "completion",
+        "print a script that completes commands, flags and keys in a shell",
+        f"SHELL  one of {', '.join(SHELLS)}",
+        shell={"choices": SHELLS},
     )
-    add_flags(completion, f"SHELL  one of {', '.join(SHELLS)}", shell={"choices": SHELLS})
 
 
 def script(shell: str, parser: argparse.ArgumentParser) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from jaxtrade.cli import flags
 from jaxtrade.cli.shared import ADVISOR, data_options, flag_overrides, resolve, say, with_absent
 from jaxtrade.cli.tables import columns, table
-from jaxtrade.cli.usage import add_flags
+from jaxtrade.cli.usage import add_command, add_flags
 from jaxtrade.config import RunConfig, config_path, overridden, read_values, shown
 from jaxtrade.config.faults import NO_KEYS
 from jaxtrade.config.keys import Key, all_keys, lookup, sections, written
@@ -108,12 +108,11 @@ def add_parser(commands: Any) -> None:
         --changed  leave out the keys that have their default
         """,
     )
-    explain = actions.add_parser(
+    add_command(
+        actions,
         "explain",
-        help="type, range, default, meaning and an example of a key, or the keys of a section",
-    )
-    add_flags(
-        explain, "KEY  section.key, a section, or a key's own name if only one section has it"
+        "type, range, default, meaning and an example of a key, or the keys of a section",
+        "KEY  section.key, a section, or a key's own name if only one section has it",
     )
     keys = actions.add_parser("keys", help="a table of all keys")
     foreign = actions.add_parser(

@@ -33,10 +33,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_flags(
         group,
         f"""
-        --heartbeat-seconds S  silence after which a process counts as dead, and the others end
+        --heartbeat-seconds S [{HEARTBEAT_S}]  silence after which a process counts as dead, and the others end
             (default: {HEARTBEAT_S})
         """,
-        heartbeat_seconds={"type": count, "default": HEARTBEAT_S},
+        heartbeat_seconds=count,
     )
 
 
@@ -53,11 +53,11 @@ def process_options(parser: argparse.ArgumentParser, join_seconds: int) -> Any:
         --num-processes N  how many processes train this run together; 1: this one alone, whatever
             the environment says
         --process-id I  the number of this process, from 0; process 0 writes the run's folder
-        --join-seconds S  how long processes wait for each other at the start (default: {join_seconds})
+        --join-seconds S [{join_seconds}]  how long processes wait for each other at the start (default: {join_seconds})
         """,
         num_processes=count,
         process_id=whole,
-        join_seconds={"type": count, "default": join_seconds},
+        join_seconds=count,
     )
     return group
 

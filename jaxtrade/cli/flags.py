@@ -126,7 +126,7 @@ def agent_options(parser: argparse.ArgumentParser) -> None:
         """
         --population N  agents trained side by side, from seed, seed+1, ... (key train.num_seeds);
             with --optuna: agents of a batch
-        --sweep KEY=V1,V2...  agents with different values of a key, e.g. --sweep
+        --sweep KEY=V1,V2 ...  agents with different values of a key, e.g. --sweep
             ppo.learning_rate=1e-3,3e-4 (repeatable: every combination; key sweep.keys)
         --seeds N  of a sweep: agents per setting (key sweep.seeds)
         --random N  of a sweep: draw N settings at random; --sweep then also takes ranges,

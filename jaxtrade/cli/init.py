@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxtrade.cli.asking import Question, ask, may_ask
 from jaxtrade.cli.shared import check_names
-from jaxtrade.cli.usage import add_flags
+from jaxtrade.cli.usage import add_command
 from jaxtrade.config import RunConfig, config_path, make_config, overridden, read_values
 from jaxtrade.config.protocol import ENOUGH
 from jaxtrade.config.yaml12 import dump_yaml
@@ -34,16 +34,15 @@ SUFFIXES = (".gz", ".csv", ".txt", ".zip", ".parquet")
 
 def add_parser(commands: Any) -> None:
     """Add the parser of `init`."""
-    init = commands.add_parser(
-        "init", help="look at your file of bars and write a configuration that reads it"
-    )
-    add_flags(
-        init,
+    add_command(
+        commands,
+        "init",
+        "look at your file of bars and write a configuration that reads it",
         """
         FILE  CSV, CSV.gz, zip or Parquet, or a folder of LEAN's daily zips
         --market MARKET  contract symbol, e.g. ES
         --contract FILE  your own contract instead of --market, or a shipped one such as SPY
-        --set KEY=VALUE... -> overrides  what you know, e.g. --set data.time_zone=UTC --set
+        --set KEY=VALUE ... -> overrides  what you know, e.g. --set data.time_zone=UTC --set
             data.stamp=open; any other key is written too (repeatable)
         --out YAML  the configuration (default: the file's name with .yaml, in this folder); an
             existing file is never overwritten

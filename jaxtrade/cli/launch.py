@@ -36,12 +36,12 @@ def add_parser(commands: Any) -> None:
     add_flags(
         here,
         f"""
-        -n, --processes N  how many (default: 2)
+        -n, --processes N [2]  how many (default: 2)
         --devices-per-process K  devices of each: its own GPUs, or host devices on a CPU (default:
             1)
         WORD* -> words  {WORDS}
         """,
-        processes={"type": count, "default": 2},
+        processes=count,
         devices_per_process=count,
     )
     for name, said in ENGINES.items():
@@ -54,24 +54,22 @@ def _add_engine(parser: argparse.ArgumentParser, name: str) -> None:
         parser,
         """
         --print -> printed  print the manifest; starting it is left to the engine's own tools
-        --name NAME  of the job (default: jaxtrade)
-        --nodes N  machines (default: 1)
-        --gpus-per-node N  GPUs of each machine; 0 trains on CPUs (default: 1)
+        --name NAME [jaxtrade]  of the job (default: jaxtrade)
+        --nodes N [1]  machines (default: 1)
+        --gpus-per-node N [1]  GPUs of each machine; 0 trains on CPUs (default: 1)
         """,
         printed={"required": True},
-        name={"default": "jaxtrade"},
-        nodes={"type": count, "default": 1},
-        gpus_per_node={"type": whole, "default": 1},
+        nodes=count,
+        gpus_per_node=whole,
     )
     if name == "slurm":
         add_flags(
             parser,
             """
-            --time HH:MM:SS  limit of each start; the job then goes on by itself (default:
+            --time HH:MM:SS [24:00:00]  limit of each start; the job then goes on by itself (default:
                 24:00:00)
             --partition NAME  partition of the cluster (default: the cluster's)
             """,
-            time={"default": "24:00:00"},
         )
     else:
         add_flags(
@@ -83,21 +81,19 @@ def _add_engine(parser: argparse.ArgumentParser, name: str) -> None:
                 if name == "sky"
                 else "volume claim for the runs, which all pods share"
             }
-            --mount DIR  where it is mounted; --run-dir must be below it (default: /runs)
+            --mount DIR [/runs]  where it is mounted; --run-dir must be below it (default: /runs)
             """,
-            mount={"default": "/runs"},
         )
     if name == "sky":
         add_flags(
             parser,
-            "--gpu-kind NAME  as SkyPilot calls it (default: H100)",
-            gpu_kind={"default": "H100"},
+            "--gpu-kind NAME [H100]  as SkyPilot calls it (default: H100)",
         )
     if name in ("slurm", "sky"):
         add_flags(
             parser,
             """
-            --setup LINE...  a shell line that comes first, e.g. 'source ~/venv/bin/activate'
+            --setup LINE ...  a shell line that comes first, e.g. 'source ~/venv/bin/activate'
                 (repeatable)
             """,
         )

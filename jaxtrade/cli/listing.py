@@ -14,7 +14,7 @@ from typing import Any
 from jaxtrade.advisor.host.prompts import BLOCKS, RAW_SLOTS
 from jaxtrade.cli import descriptions
 from jaxtrade.cli.tables import columns, table
-from jaxtrade.cli.usage import add_flags
+from jaxtrade.cli.usage import add_command
 from jaxtrade.config.accounts import PRESETS, AccountPreset
 from jaxtrade.config.load import shipped
 from jaxtrade.data.contracts import BUNDLED, CONTRACTS, Contract
@@ -28,14 +28,13 @@ OWN = "your own"
 
 def add_parser(commands: Any) -> None:
     """Add the parser of `list`."""
-    listing = commands.add_parser(
-        "list", help="the known markets, accounts, features, rewards, presets, ..."
-    )
-    add_flags(
-        listing,
+    add_command(
+        commands,
+        "list",
+        "the known markets, accounts, features, rewards, presets, ...",
         f"""
         WHAT?  one of {", ".join(LISTS)}; without it, what can be listed
-        --import MODULE... -> modules  import a module that registers parts of your own, to list
+        --import MODULE ... -> modules  import a module that registers parts of your own, to list
             them too (repeatable)
         """,
         what={"choices": tuple(LISTS)},

@@ -27,7 +27,7 @@ from jaxtrade.cli import (
 from jaxtrade.cli.flags import agent_options, count_or_all, key_options
 from jaxtrade.cli.shared import ADVISOR, data_options, quiet_option, tolerance_option, trust_option
 from jaxtrade.cli.suggesting import Parser
-from jaxtrade.cli.usage import add_flags
+from jaxtrade.cli.usage import add_command, add_flags
 from jaxtrade.version import __version__
 
 # Commands that read the folders of runs.
@@ -142,10 +142,12 @@ def refuse_empty(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
 
 
 def _add_train(commands: Any) -> None:
-    train = commands.add_parser(
-        "train", help="train a policy and evaluate it on the held-out sessions"
+    train = add_command(
+        commands,
+        "train",
+        "train a policy and evaluate it on the held-out sessions",
+        "config?  a YAML file or a shipped configuration (default: quickstart)",
     )
-    add_flags(train, "config?  a YAML file or a shipped configuration (default: quickstart)")
     data_options(train)
     key_options(train, "run")
     agent_options(train)
@@ -182,10 +184,12 @@ def _add_train(commands: Any) -> None:
 
 
 def _add_curriculum(commands: Any) -> None:
-    course = commands.add_parser(
-        "curriculum", help="train a policy through several tasks, each phase behind a gate"
+    course = add_command(
+        commands,
+        "curriculum",
+        "train a policy through several tasks, each phase behind a gate",
+        "config?  a YAML file or a shipped curriculum (default: curriculum)",
     )
-    add_flags(course, "config?  a YAML file or a shipped curriculum (default: curriculum)")
     data_options(course)
     key_options(course, "curriculum")
     add_flags(
@@ -210,12 +214,13 @@ def _add_curriculum(commands: Any) -> None:
 
 
 def _add_evaluate(commands: Any) -> None:
-    evaluate = commands.add_parser("evaluate", help="evaluate a run's policy against the baselines")
-    add_flags(
-        evaluate,
+    evaluate = add_command(
+        commands,
+        "evaluate",
+        "evaluate a run's policy against the baselines",
         """
         RUN  the run's folder
-        --split {train,validation,test,all}  sessions to evaluate on (default: test)
+        --split {train,validation,test,all} [test]  sessions to evaluate on (default: test)
         --intrabar-grid  print net profit by intrabar order, and its range, instead of the table
         --cost-grid  print net profit at multiples of the run's costs, and its range, instead of
             the table
@@ -226,7 +231,6 @@ def _add_evaluate(commands: Any) -> None:
         --attribution  print which parts of its observation the policy uses, by gradient,
             permutation and ablation, instead of the table
         """,
-        split={"default": "test"},
     )
     studying.add_options(evaluate)
     quiet_option(evaluate)
@@ -235,7 +239,7 @@ def _add_evaluate(commands: Any) -> None:
         """
         --json  print JSON instead of the table
         --advisor KIND|URL  the advisor, instead of the run's own
-        --set KEY=VALUE... -> overrides  a key of that advisor, e.g. --set
+        --set KEY=VALUE ... -> overrides  a key of that advisor, e.g. --set
             advisor.options.model=NAME (repeatable)
         --data FILE  the run's own bars at another place
         --seed SEED  one seed of a run with several (default: all; a grid needs one)
@@ -259,24 +263,25 @@ def _add_data(commands: Any) -> None:
         FILE+ -> files  bars: CSV, CSV.gz or Parquet
         --market MARKET  contract symbol (default: ES)
         --contract FILE  your own contract, instead of --market
-        --set KEY=VALUE... -> overrides  how to read the files, e.g. --set data.stamp=open --set
+        --set KEY=VALUE ... -> overrides  how to read the files, e.g. --set data.stamp=open --set
             data.time_zone=UTC
         """,
     )
     tolerance_option(check)
-    describe = actions.add_parser(
-        "describe", help="sessions, stops, costs and ambiguous bars of a market"
+    describe = add_command(
+        actions,
+        "describe",
+        "sessions, stops, costs and ambiguous bars of a market",
+        "config?  a YAML file or a shipped configuration (default: quickstart)",
     )
-    add_flags(describe, "config?  a YAML file or a shipped configuration (default: quickstart)")
     data_options(describe)
 
 
 def _add_replay(commands: Any) -> None:
-    replay = commands.add_parser(
-        "replay", help="one session bar by bar: seen, masked, chosen, filled"
-    )
-    add_flags(
-        replay,
+    add_command(
+        commands,
+        "replay",
+        "one session bar by bar: seen, masked, chosen, filled",
         """
         RUN  the run's folder
         --session DATE  trade date, YYYY-MM-DD
@@ -293,11 +298,10 @@ def _add_replay(commands: Any) -> None:
 
 
 def _add_bench(commands: Any) -> None:
-    bench = commands.add_parser(
-        "bench", help="measure speed and memory: a JSON line on stdout and a file per bench"
-    )
-    add_flags(
-        bench,
+    bench = add_command(
+        commands,
+        "bench",
+        "measure speed and memory: a JSON line on stdout and a file per bench",
         """
         NAME* -> names  benches (default: all, each in a process of its own); an unknown name
             prints the list
@@ -329,8 +333,8 @@ def _add_bench_groups(bench: argparse.ArgumentParser) -> None:
     add_flags(
         compiled,
         """
-        --target NAME... -> targets  a device: h200, v5e; may be repeated (default: all)
-        --shape NAME... -> shapes  a program: reference, tf32, bfloat16 (the reference in that
+        --target NAME ... -> targets  a device: h200, v5e; may be repeated (default: all)
+        --shape NAME ... -> shapes  a program: reference, tf32, bfloat16 (the reference in that
             precision), default, gru, env, evaluation, dqn, dqn_prioritised, pqn, divided, agents
             (both over eight devices); may be repeated (default: all)
         --install  put the compilers' packages into a folder of their own first
@@ -344,7 +348,7 @@ def _add_bench_groups(bench: argparse.ArgumentParser) -> None:
     add_flags(
         suite,
         """
-        --part NAME... -> parts  correctness, env_step, ppo_train, population, precision, compile,
+        --part NAME ... -> parts  correctness, env_step, ppo_train, population, precision, compile,
             command_buffers, determinism, memory; may be repeated (default: all)
         --again  measure parts too whose result is there already
         """,
@@ -352,24 +356,24 @@ def _add_bench_groups(bench: argparse.ArgumentParser) -> None:
 
 
 def _add_menu(commands: Any) -> None:
-    menu = commands.add_parser(
-        "menu", help="choose what to do from numbered lists; prints each command that it runs"
+    add_command(
+        commands,
+        "menu",
+        "choose what to do from numbered lists; prints each command that it runs",
+        "--non-interactive  refuse, because a menu asks",
     )
-    add_flags(menu, "--non-interactive  refuse, because a menu asks")
 
 
 def _add_doctor(commands: Any) -> None:
-    doctor = commands.add_parser(
-        "doctor", help="examine this machine; every problem comes with a fix"
-    )
-    add_flags(
-        doctor,
+    doctor = add_command(
+        commands,
+        "doctor",
+        "examine this machine; every problem comes with a fix",
         """
         --json  print JSON instead of the table
-        --run-dir DIR  folder of runs to examine (default: runs)
+        --run-dir DIR [runs]  folder of runs to examine (default: runs)
         --distributed  examine instead the processes that this one would join for a run: start it
             in all of them, as the run would be
         """,
-        run_dir={"default": "runs"},
     )
     distributed.process_options(doctor, 60)

@@ -6,34 +6,32 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from jaxtrade.cli.usage import add_flags
+from jaxtrade.cli.usage import add_command
 from jaxtrade.text import show
 
 
 def add_parser(commands: Any) -> None:
     """Add the command."""
-    report = commands.add_parser(
-        "report", help="make one HTML page of a run's results, and the same figures as JSON"
-    )
-    add_flags(
-        report,
+    add_command(
+        commands,
+        "report",
+        "make one HTML page of a run's results, and the same figures as JSON",
         """
         RUN  the folder of a run or of a walk-forward
-        --split {test,validation,train,all}  sessions that the page is about (default: test); they
+        --split {test,validation,train,all} [test]  sessions that the page is about (default: test); they
             must have been evaluated
         --seed SEED  one seed of a run with several (default: the first)
         --agent N  one agent of a run with several, by its number in agents.json
         --symbol SYMBOL  one symbol of a run with several
         --out FOLDER  folder of the files (default: RUN/report)
-        --max-mb MB  largest size of the page; the oldest bars are left out beyond it, and the
+        --max-mb MB [3.0]  largest size of the page; the oldest bars are left out beyond it, and the
             page says so (default: 3)
         --open  show the page in the browser
         """,
-        split={"default": "test"},
         seed=int,
         agent=int,
         out=Path,
-        max_mb={"type": float, "default": 3.0},
+        max_mb=float,
     )
 
 

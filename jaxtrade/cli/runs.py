@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxtrade.cli.tables import columns, table
-from jaxtrade.cli.usage import add_flags
+from jaxtrade.cli.usage import add_command
 from jaxtrade.text import printable, several
 
 if TYPE_CHECKING:
@@ -21,20 +21,18 @@ FIGURES = (5, 6, 7, 8)  # columns that are aligned to the right
 
 def add_parser(commands: Any) -> None:
     """Add the parser of `runs`."""
-    runs = commands.add_parser(
-        "runs", help="the runs in a folder, one line each: status, steps, held-out figures, age"
-    )
-    add_flags(
-        runs,
+    add_command(
+        commands,
+        "runs",
+        "the runs in a folder, one line each: status, steps, held-out figures, age",
         f"""
-        FOLDER?  the folder that holds the runs, or one run (default: runs)
-        --sort BY  one of {", ".join(ORDERS)} (default: age, the latest sign of life first; net, days and steps:
+        FOLDER? [runs]  the folder that holds the runs, or one run (default: runs)
+        --sort BY [age]  one of {", ".join(ORDERS)} (default: age, the latest sign of life first; net, days and steps:
             the largest first)
         --reverse  the other way round; what has no such figure stays last
         --json  print JSON instead of the table
         """,
-        folder={"default": "runs"},
-        sort={"choices": ORDERS, "default": "age"},
+        sort={"choices": ORDERS},
     )
 
 

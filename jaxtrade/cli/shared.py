@@ -77,9 +77,9 @@ def data_options(parser: argparse.ArgumentParser) -> None:
     add_flags(
         parser,
         f"""
-        --set KEY=VALUE... -> overrides  set a configuration key, e.g. --set rollout.num_envs=1024
+        --set KEY=VALUE ... -> overrides  set a configuration key, e.g. --set rollout.num_envs=1024
             (repeatable)
-        --import MODULE... -> modules  import a module that registers parts of your own (a task, a
+        --import MODULE ... -> modules  import a module that registers parts of your own (a task, a
             reward term, a feature, a network, ...) before the configuration is read (repeatable);
             the run remembers it
         --market MARKET  contract symbol, e.g. NQ; bars are bundled for {", ".join(BUNDLED)}, synthetic for others

@@ -8,7 +8,7 @@ from typing import Any
 
 _HEAD = re.compile(
     r"(?:(?P<short>-\w), )?(?P<name>[^\s?*+]+)(?P<nargs>[?*+]?)"
-    r"(?: (?P<value>\S+?))?(?P<many>\.\.\.)?(?: -> (?P<dest>\w+))?"
+    r"(?: (?P<value>[^\s\[]\S*?))?(?P<many> \.\.\.)?(?: \[(?P<default>.+)\])?(?: -> (?P<dest>\w+))?"
 )
 
 
@@ -19,14 +19,15 @@ def add_flags(parser: Any, text: str, **settings: Any) -> None:
         config?              an argument that may be missing; FILE+ is a list of at least one
         --quiet              a flag without a value
         --run-dir DIR        a flag with a value
-        --set KEY=VALUE...   a flag that may be repeated: a list
+        --set KEY=VALUE ...  a flag that may be repeated: a list
         --from RUN -> source with the name of its attribute, where that is another one
         --split {test,all}   a flag with one of some values
+        --port N [0]         a flag with a default, which is read as a value is
 
     settings: attribute -> the function that reads its value, or further settings of `add_argument`.
     """
     for option in re.split(r"\n(?! )", inspect.cleandoc(text)):
-        head, _, said = " ".join(re.sub(r"\n +", " ", option).split(" ")).partition("  ")
+        head, _, said = re.sub(r"\n +", " ", option).partition("  ")
         found = _HEAD.fullmatch(head)
         assert found is not None, head
         name, value = found["name"], found["value"]
@@ -48,6 +49,15 @@ def add_flags(parser: Any, text: str, **settings: Any) -> None:
             names = [dest]
             given |= {"nargs": found["nargs"]} if found["nargs"] else {}
             given |= {"metavar": name} if name != dest else {}
+        given |= {"default": found["default"]} if found["default"] else {}
         more = settings.pop(dest, {})
         parser.add_argument(*names, **given | ({"type": more} if callable(more) else more))
     assert not settings, settings
+
+
+def add_command(commands: Any, name: str, about: str, text: str = "", **settings: Any) -> Any:
+    """Add a command with what `add_flags` adds to it -> its parser. about: its line in the help."""
+    parser = commands.add_parser(name, help=about)
+    if text:
+        add_flags(parser, text, **settings)
+    return parser

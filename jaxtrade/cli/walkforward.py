@@ -19,7 +19,7 @@ from jaxtrade.cli.shared import (
     resolve,
     screen_of,
 )
-from jaxtrade.cli.usage import add_flags
+from jaxtrade.cli.usage import add_command, add_flags
 from jaxtrade.data.members import set_name, symbols_of
 from jaxtrade.data.nulls.spec import TRAINED_DRAWS, NullSpec, parse_null_spec
 from jaxtrade.runs import rundir
@@ -46,12 +46,10 @@ def embargo(text: str) -> int | str:
 
 def add_parser(commands: Any) -> None:
     """Add the parser of `walkforward`."""
-    walk = commands.add_parser(
+    walk = add_command(
+        commands,
         "walkforward",
-        help="train folds x seeds as one program, each fold tested on days that it has not seen",
-    )
-    add_flags(
-        walk,
+        "train folds x seeds as one program, each fold tested on days that it has not seen",
         """
         config?  a YAML file or a shipped configuration (default: quickstart)
         --mode {rolling,anchored,cpcv}  rolling: a training block of fixed length before each test
