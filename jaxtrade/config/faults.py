@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails
 
 from jaxtrade.config.learners import LEARNER, SECTIONS, chosen_key
 from jaxtrade.config.legacy import MOVED
-from jaxtrade.config.meant import accepted, described, foreign, hint
+from jaxtrade.config.meant import accepted, explained, foreign, hint
 from jaxtrade.errors import ConfigError
 
 # --- Settings by keyword: `total_timesteps=50_000` finds its key `train.total_timesteps`
@@ -128,7 +128,7 @@ def _whole_key(name: str, model: type[BaseModel], algorithm: Any) -> str:
     if found in own:
         raise ConfigError(
             f"{name}=...: unknown key '{name}'; did you mean '{found.rpartition('.')[2]}' ({found}: "
-            f"{described(found, model)})?"
+            f"{explained(found, model)})?"
         )
     names = list(dict.fromkeys(key.rpartition(".")[2] for key in own))
     near = difflib.get_close_matches(name, names, n=1)

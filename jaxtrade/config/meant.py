@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
+from jaxtrade.config.base import described
 from jaxtrade.config.learners import SECTIONS
 
 LIKE = 0.6  # least likeness of a suggestion
@@ -184,7 +185,7 @@ def hint(key: str, known: Iterable[str], algorithm: Any, model: type[BaseModel])
             if owners
             else ""
         )
-    means = f" ({described(found.key, model)})" if found.foreign else ""
+    means = f" ({explained(found.key, model)})" if found.foreign else ""
     needs = f" with algorithm={found.algorithm}" if found.algorithm else ""
     return f"; did you mean '{found.key}'{means}{needs}?"
 
@@ -195,13 +196,12 @@ def owners_of(key: str, known: Iterable[str]) -> list[str]:
     return [learner for learner in SECTIONS if section in SECTIONS and f"{learner}.{name}" in known]
 
 
-def described(key: str, model: type[BaseModel]) -> str:
+def explained(key: str, model: Any) -> str:
     """The description of a dotted key."""
     *path, last = key.split(".")
-    inner: Any = model
     for part in path:
-        inner = inner.model_fields[part].annotation
-    return inner.model_fields[last].description or ""
+        model = model.model_fields[part].annotation
+    return described(model).get(last, "")
 
 
 def _needed(key: str, algorithm: str) -> str | None:

@@ -59,12 +59,8 @@ _SHORT.maxstring = _SHORT.maxother = 80
 class RunConfig(Section, frozen=True):
     """The whole configuration of a run."""
 
-    seed: int = Field(
-        default=0,
-        ge=0,
-        lt=2**31,
-        description="seed of everything random: first parameters, episode starts, drawn actions",
-    )
+    seed: int = Field(default=0, ge=0, lt=2**31)
+    """seed of everything random: first parameters, episode starts, drawn actions"""
     data: DataConfig = DataConfig()
     sampler: SamplerConfig = SamplerConfig()
     session: SessionConfig = SessionConfig()
@@ -76,7 +72,8 @@ class RunConfig(Section, frozen=True):
     allocate: AllocateConfig = AllocateConfig()
     episode: EpisodeConfig = EpisodeConfig()
     reward: RewardConfig = RewardConfig()
-    algorithm: Annotated[str, name_in(LEARNERS)] = Field(default="ppo", description="the learner")
+    algorithm: Annotated[str, name_in(LEARNERS)] = "ppo"
+    """the learner"""
     network: NetworkConfig = NetworkConfig()
     rollout: RolloutConfig = RolloutConfig()
     actor: ActorConfig = ActorConfig()
@@ -96,12 +93,10 @@ class RunConfig(Section, frozen=True):
     evolve: EvolveConfig = EvolveConfig()
     walk: WalkConfig = WalkConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
-    imports: Names = Field(
-        default=(),
-        description="modules that register parts of your own (--import): tasks, reward "
-        "terms, features, networks, learners, advisors, report sections",
-        examples=["[my_module]"],
-    )
+    imports: Names = Field(default=(), examples=["[my_module]"])
+    """modules that register parts of your own (--import): tasks, reward terms, features, networks,
+    learners, advisors, report sections
+    """
 
     @model_validator(mode="after")
     def _validated_somewhere(self) -> RunConfig:
