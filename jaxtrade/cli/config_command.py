@@ -23,7 +23,7 @@ from jaxtrade.config.meant import alike, foreign, learners_of
 from jaxtrade.config.yaml12 import dump_yaml
 from jaxtrade.errors import ConfigError, StorageError
 from jaxtrade.interop.jules_config import imported, nested
-from jaxtrade.text import aligned
+from jaxtrade.text import aligned, pairs
 
 DEFAULT, FILE, SET = "default", "file", "--set"
 # Keys that `resolve` sets without an override: flag -> keys.
@@ -33,59 +33,64 @@ _PATHS = {
     "quotes": ("data.quotes",),
     "contract": ("data.contract", "data.market"),
 }
-PAGES = {  # the longest beginning of a key counts
-    "seed": "docs/training.md",
-    "imports": "docs/architecture.md",
-    "algorithm": "docs/training.md",
-    "data": "docs/data.md",
-    "data.synthetic": "docs/synthetic.md",
-    "sampler": "docs/symbols.md",
-    "data.markets": "docs/symbols.md",
-    "data.folder": "docs/symbols.md",
-    "data.per_market": "docs/symbols.md",
-    "session": "docs/semantics.md",
-    "split": "docs/training.md",
-    "env": "docs/semantics.md",
-    "env.features": "docs/features.md",
-    "account": "docs/accounts.md",
-    "allocate": "docs/allocate.md",
-    "costs": "docs/semantics.md",
-    "brackets": "docs/semantics.md",
-    "episode": "docs/semantics.md",
-    "reward": "docs/rewards.md",
-    "network": "docs/training.md",
-    "rollout": "docs/training.md",
-    "actor": "docs/learners.md",
-    "ppo": "docs/training.md",
-    "pqn": "docs/learners.md",
-    "dqn": "docs/learners.md",
-    "evolve": "docs/populations.md",
-    "compute": "docs/training.md",
-    "parallel": "docs/devices.md",
-    "monitor": "docs/training.md",
-    "shared": "docs/shared_market.md",
-    "stages": "docs/stages.md",
-    "train": "docs/training.md",
-    "sweep": "docs/agents.md",
-    "walk": "docs/walkforward.md",
-    "advisor": "docs/advisor.md",
-    "transfer": "docs/transfer.md",
-    "control": "docs/training.md",
-    "evaluation": "docs/training.md",
-}
+# The longest beginning of a key counts.
+PAGES = pairs(
+    """
+    seed  docs/training.md
+    imports  docs/architecture.md
+    algorithm  docs/training.md
+    data  docs/data.md
+    data.synthetic  docs/synthetic.md
+    sampler  docs/symbols.md
+    data.markets  docs/symbols.md
+    data.folder  docs/symbols.md
+    data.per_market  docs/symbols.md
+    session  docs/semantics.md
+    split  docs/training.md
+    env  docs/semantics.md
+    env.features  docs/features.md
+    account  docs/accounts.md
+    allocate  docs/allocate.md
+    costs  docs/semantics.md
+    brackets  docs/semantics.md
+    episode  docs/semantics.md
+    reward  docs/rewards.md
+    network  docs/training.md
+    rollout  docs/training.md
+    actor  docs/learners.md
+    ppo  docs/training.md
+    pqn  docs/learners.md
+    dqn  docs/learners.md
+    evolve  docs/populations.md
+    compute  docs/training.md
+    parallel  docs/devices.md
+    monitor  docs/training.md
+    shared  docs/shared_market.md
+    stages  docs/stages.md
+    train  docs/training.md
+    sweep  docs/agents.md
+    walk  docs/walkforward.md
+    advisor  docs/advisor.md
+    transfer  docs/transfer.md
+    control  docs/training.md
+    evaluation  docs/training.md
+    """
+)
 # Keys whose values are names of parts -> what `jaxtrade list` calls them.
-LISTS = {
-    "data.market": "markets",
-    "data.contract": "contracts",
-    "account.preset": "accounts",
-    "reward.preset": "rewards",
-    "reward.weights": "rewards",
-    "env.features": "features",
-    "env.task": "tasks",
-    "network.kind": "networks",
-    "algorithm": "learners",
-    "advisor.kind": "advisors",
-}
+LISTS = pairs(
+    """
+    data.market  markets
+    data.contract  contracts
+    account.preset  accounts
+    reward.preset  rewards
+    reward.weights  rewards
+    env.features  features
+    env.task  tasks
+    network.kind  networks
+    algorithm  learners
+    advisor.kind  advisors
+    """
+)
 
 
 def add_parser(commands: Any) -> None:

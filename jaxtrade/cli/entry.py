@@ -46,7 +46,7 @@ from jaxtrade.errors import (
 from jaxtrade.runs import rundir, trust
 from jaxtrade.runs.memory import first_line, is_exhausted
 from jaxtrade.runs.processes import layout_of
-from jaxtrade.text import printable, show
+from jaxtrade.text import pairs, printable, show
 from jaxtrade.version import __version__
 
 DISK_ERROR, INTERNAL_ERROR = 74, 70
@@ -60,16 +60,18 @@ DISK_FAULTS = {
     errno.EIO: "the disk has a fault",
 }
 # Command -> the flag that names where it writes. The others write beside what they read.
-PLACES = {
-    "train": "--run-dir",
-    "curriculum": "--run-dir",
-    "walkforward": "--run-dir",
-    "bench": "--out",
-    "advise": "--out",
-    "ablate": "--out",
-    "report": "--out",
-    "init": "--out",
-}
+PLACES = pairs(
+    """
+    train  --run-dir
+    curriculum  --run-dir
+    walkforward  --run-dir
+    bench  --out
+    advise  --out
+    ablate  --out
+    report  --out
+    init  --out
+    """
+)
 
 
 def _evaluate(args: argparse.Namespace) -> int:

@@ -13,14 +13,17 @@ from pydantic import BaseModel
 
 from jaxtrade.config.run import RunConfig
 from jaxtrade.config.yaml12 import dump_yaml, parse_yaml
+from jaxtrade.text import pairs
 
-_WORDS = {
-    "integer": "whole number",
-    "number": "number",
-    "string": "text",
-    "boolean": "true or false",
-    "null": "null",
-}
+_WORDS = pairs(
+    """
+    integer  whole number
+    number  number
+    string  text
+    boolean  true or false
+    null  null
+    """
+)
 _LIMITS = (
     ("minimum", "at least"),
     ("exclusiveMinimum", "above"),
@@ -28,14 +31,17 @@ _LIMITS = (
     ("exclusiveMaximum", "below"),
 )
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
-_SHAPES = {  # pydantic knows no type of these
-    "data.roll": "off, volume, or a mapping expiry: first trade date",
-    "data.splits": "list of {date: YYYY-MM-DD, ratio: NEW:OLD}",
-    "sweep.keys": "mapping of key to list of values, or ranges such as log:1e-4..1e-2",
-    "sweep.settings": "list of {key: value}",
-    "evolve.keys": "mapping of key to [low, high]",
-    "data.per_market": "mapping of symbol to keys of the section data",
-}
+# pydantic knows no type of these.
+_SHAPES = pairs(
+    """
+    data.roll  off, volume, or a mapping expiry: first trade date
+    data.splits  list of {date: YYYY-MM-DD, ratio: NEW:OLD}
+    sweep.keys  mapping of key to list of values, or ranges such as log:1e-4..1e-2
+    sweep.settings  list of {key: value}
+    evolve.keys  mapping of key to [low, high]
+    data.per_market  mapping of symbol to keys of the section data
+    """
+)
 
 
 class Key(NamedTuple):
