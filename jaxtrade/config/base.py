@@ -118,6 +118,11 @@ def _atrs(value: Any) -> Any:
     return value
 
 
+Share = Annotated[float, Field(ge=0, le=1)]
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+FromOne = Annotated[int, Field(ge=1)]
+FromZero = Annotated[int, Field(ge=0)]
 Count = Annotated[
     int, BeforeValidator(counted)
 ]  # a number of things; it may be written as 250k or 1M

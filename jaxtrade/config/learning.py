@@ -9,7 +9,21 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from jaxtrade.config.base import AUTO, AutoCount, Count, Seconds, Section, Widths, listed, whole
+from jaxtrade.config.base import (
+    AUTO,
+    AutoCount,
+    Count,
+    FromOne,
+    FromZero,
+    NotNegative,
+    Positive,
+    Seconds,
+    Section,
+    Share,
+    Widths,
+    listed,
+    whole,
+)
 from jaxtrade.config.learners import AUTO_MOST, AUTO_ROWS
 from jaxtrade.config.service import ContextConfig, ServiceOptions
 from jaxtrade.config.shortcuts import combined
@@ -41,7 +55,7 @@ class NetworkConfig(Section, frozen=True):
     """of the hidden layers"""
     rnn_width: Count = Field(default=64, ge=1)
     """gru: size of its memory (hidden units)"""
-    adapter: int = Field(default=0, ge=0)
+    adapter: FromZero = 0
     """width of a linear layer in front of the network; set by a transfer with
     transfer.mode=adapter, 0 otherwise
     """
@@ -64,7 +78,7 @@ class RolloutConfig(Section, frozen=True):
     """
     num_steps: Count = Field(default=32, ge=1)
     """steps of each environment between two updates"""
-    num_shards: int = Field(default=8, ge=1)
+    num_shards: FromOne = 8
     """fixed groups of environments; minibatches are shuffled inside each group"""
 
     @model_validator(mode="after")
@@ -99,39 +113,39 @@ class PPOConfig(Section, frozen=True):
         description="per epoch; gru: each holds whole rollouts of some envs; auto: as many as leave "
         f"{AUTO_ROWS} rows or more to each, at most {AUTO_MOST}",
     )
-    num_epochs: int = Field(default=4, ge=1)
+    num_epochs: FromOne = 4
     """passes over a rollout in each update"""
     gradient_rows: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
     """mlp: a larger minibatch computes its gradient in equal blocks, if it divides: less memory,
     another order of float sums; auto: 16384 on a CPU, 65536 on a GPU or TPU
     """
-    adapter_freeze: float = Field(default=0.0, ge=0)
+    adapter_freeze: NotNegative = 0.0
     """share of the run, below 1, in which only the adapter learns"""
     normalise_advantages: bool = True
     """in each minibatch: mean 0, deviation 1"""
     normalise_rewards: bool = True
     """divide rewards by the running standard deviation of the discounted return"""
-    learning_rate: float = Field(default=1.0e-3, gt=0)
+    learning_rate: Positive = 1.0e-3
     """of Adam, at the first update; it changes linearly"""
-    learning_rate_end: float = Field(default=1.0e-4, gt=0)
+    learning_rate_end: Positive = 1.0e-4
     """reached at the last update"""
-    gamma: float = Field(default=0.99, ge=0, le=1)
+    gamma: Share = 0.99
     """discount of rewards per step"""
-    gae_lambda: float = Field(default=0.95, ge=0, le=1)
+    gae_lambda: Share = 0.95
     """weight of longer returns in the advantages (GAE)"""
-    clip_eps: float = Field(default=0.2, gt=0)
+    clip_eps: Positive = 0.2
     """the policy's ratio is clipped to 1 - this and 1 + this"""
-    vf_clip_eps: float = Field(default=0.0, ge=0)
+    vf_clip_eps: NotNegative = 0.0
     """0: no value clipping"""
-    ent_coef: float = Field(default=0.01, ge=0)
+    ent_coef: NotNegative = 0.01
     """weight of the entropy bonus in the loss"""
     ent_coef_end: float | None = Field(default=None, ge=0, examples=["0.001"])
     """entropy bonus at the end of training; None: constant"""
-    vf_coef: float = Field(default=0.5, ge=0)
+    vf_coef: NotNegative = 0.5
     """weight of the value loss"""
-    max_grad_norm: float = Field(default=0.5, gt=0)
+    max_grad_norm: Positive = 0.5
     """gradients of a larger norm are scaled down to it"""
-    target_kl: float = Field(default=0.0, ge=0)
+    target_kl: NotNegative = 0.0
     """0: off; else epochs stop once KL passes it"""
 
     @model_validator(mode="after")
@@ -168,17 +182,13 @@ class StageConfig(Section, frozen=True):
     Keys that end in `_until` are fractions of the run. Evaluation uses no stage.
     """
 
-    commission_start: float = Field(
-        default=1.0, ge=0, le=1, examples=["0.2", "stages.commission_until=0.5"]
-    )
+    commission_start: Share = Field(default=1.0, examples=["0.2", "stages.commission_until=0.5"])
     """share of the commission charged in the first update; it rises linearly"""
-    commission_until: float = Field(
-        default=0.0, ge=0, le=1, examples=["0.5", "stages.commission_start=0.2"]
-    )
+    commission_until: Share = Field(default=0.0, examples=["0.5", "stages.commission_start=0.2"])
     """fraction of the run from which the whole commission is charged"""
-    forced_start: float = Field(default=0.0, ge=0, le=1, examples=["0.3"])
+    forced_start: Share = Field(default=0.0, examples=["0.3"])
     """probability that an episode of the first update starts in a position"""
-    forced_start_end: float = Field(default=0.0, ge=0, le=1, examples=["0.1"])
+    forced_start_end: Share = Field(default=0.0, examples=["0.1"])
     """that probability from forced_start_until on; it changes linearly until then"""
     forced_start_until: float = Field(
         default=1.0, gt=0, le=1, examples=["0.5", "stages.forced_start=0.3"]
@@ -271,33 +281,33 @@ class AdvisorConfig(Section, frozen=True):
     """
     latency_seed: int = Field(default=0, ge=0, lt=2**31)
     """seed of the drawn latencies"""
-    max_age: int = Field(default=30, ge=0)
+    max_age: FromZero = 30
     """age in bars up to which advice is used"""
     bins: int = Field(default=5, ge=1, le=100)
     """equal ranges of confidence, each with its own hit rate"""
     memory: Count = Field(default=2000, ge=10)
     """outcomes over which a hit rate fades (exponentially)"""
-    prior: float = Field(default=10.0, gt=0)
+    prior: Positive = 10.0
     """prior outcomes added per range, half of them hits"""
     evidence: Literal["blocks", "answers"] = "blocks"
     """how the evidence for trust is counted: blocks, outcomes of nearby bars as dependent and the
     market's drift as no skill; answers, every outcome as independent, as in earlier versions
     """
-    abstain: float = Field(default=2.5, ge=0)
+    abstain: NotNegative = 2.5
     """standard errors from one half within which a hit rate gives no trust; 0: every hit rate does
     """
-    cap: float = Field(default=2.0, gt=0)
+    cap: Positive = 2.0
     """largest log-odds that trust can have"""
-    weight: float = Field(default=0.3, ge=0, le=1)
+    weight: Share = 0.3
     """rules: weight of the advisor's confidence"""
-    gate_cost: float = Field(default=0.001, ge=0)
+    gate_cost: NotNegative = 0.001
     """gate: weight of its mean opening in the loss"""
-    veto: float = Field(default=2.0, ge=0)
+    veto: NotNegative = 2.0
     """entries are illegal if the advised risk is at least this; risk is at most 1, so 2 means never
     """
-    drop_episode: float = Field(default=0.1, ge=0, le=1)
+    drop_episode: Share = 0.1
     """share of training episodes without advice"""
-    drop_bar: float = Field(default=0.1, ge=0, le=1)
+    drop_bar: Share = 0.1
     """share of training bars without advice"""
     demand: int = Field(default=64, ge=1, le=1024)
     """bars asked about per update at most"""
@@ -313,7 +323,7 @@ class AdvisorConfig(Section, frozen=True):
         default_factory=dict, examples=["{model: NAME}"]
     )
     """options of this kind: model, key_env, seed, ..."""
-    evaluation_wait_s: float = Field(default=60.0, ge=0)
+    evaluation_wait_s: NotNegative = 60.0
     """seconds that an evaluation waits for answers"""
     service: ServiceOptions = ServiceOptions()
     context: ContextConfig = ContextConfig()
@@ -362,11 +372,11 @@ class TrainConfig(Section, frozen=True):
     num_seeds: Count = Field(default=1, ge=1, le=1024)
     """agents trained side by side as one program, from seed, seed+1, ...; each for total_timesteps
     """
-    chunk_updates: int = Field(default=20, ge=1)
+    chunk_updates: FromOne = 20
     """updates per compiled call; part of the run's identity"""
-    checkpoint_every: int = Field(default=10, ge=1)
+    checkpoint_every: FromOne = 10
     """chunks between checkpoints; the last has one"""
-    keep_checkpoints: int = Field(default=3, ge=1)
+    keep_checkpoints: FromOne = 3
     """newest checkpoints that stay on disk"""
     tensorboard: bool = True
     """write event files for TensorBoard"""
@@ -399,24 +409,24 @@ class ControlConfig(Section, frozen=True):
     """the policy that is saved and evaluated at the end: the best on the validation sessions, or
     the last; null: the best where evaluate_every is null and there is one, else the last
     """
-    patience: int = Field(default=0, ge=0, examples=["8", "control.evaluate_every"])
+    patience: FromZero = Field(default=0, examples=["8", "control.evaluate_every"])
     """evaluations without a new best before the run stops early; 0: it never does"""
-    min_evaluations: int = Field(default=0, ge=0)
+    min_evaluations: FromZero = 0
     """evaluations before the run may stop early"""
-    improvement: float = Field(default=0.0, ge=0)
+    improvement: NotNegative = 0.0
     """a score is a new best if it is higher by more than this, in mean reward per session"""
-    plateau_patience: int = Field(default=0, ge=0, examples=["4", "control.evaluate_every"])
+    plateau_patience: FromZero = Field(default=0, examples=["4", "control.evaluate_every"])
     """evaluations without a new best before learning rate and entropy bonus are adjusted; 0: never
     """
     plateau_lr_factor: float = Field(default=0.5, gt=0, lt=1)
     """learning rate (and its end) times this"""
-    plateau_lr_min: float = Field(default=1.0e-5, gt=0)
+    plateau_lr_min: Positive = 1.0e-5
     """adjustments lower no learning rate below this"""
     plateau_ent_factor: float = Field(default=2.0, ge=1)
     """entropy bonus, or a Q-learner's epsilon (and its end), times this"""
-    plateau_ent_max: float = Field(default=0.1, ge=0)
+    plateau_ent_max: NotNegative = 0.1
     """adjustments raise no entropy bonus and no epsilon above this"""
-    plateau_cooldown: int = Field(default=0, ge=0)
+    plateau_cooldown: FromZero = 0
     """evaluations after an adjustment that do not count towards the next"""
     wall_clock: Seconds = Field(default=None, examples=["2h"])
     """ends the run after the first chunk that passes this time, as 90s, 15m or 2h, compilation
@@ -453,9 +463,9 @@ class EvaluationConfig(Section, frozen=True):
     """Agents that are evaluated besides the greedy policy. `sma_*` are look-backs of the
     moving-average baseline, in bars."""
 
-    policy_samples: int = Field(default=1, ge=1)
+    policy_samples: FromOne = 1
     """sampled-policy passes beside the greedy one"""
-    sma_fast: int = Field(default=10, ge=1)
+    sma_fast: FromOne = 10
     """bars of the faster average"""
     sma_slow: int = Field(default=50, ge=2)
     """bars of the slower average"""

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, model_validator
 
-from jaxtrade.config.base import Atrs, Count, Names, Section
+from jaxtrade.config.base import Atrs, Count, FromZero, Names, Positive, Section
 from jaxtrade.config.symbols import Splits, capital_keys, capitals, check_set, of_symbols
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import TASKS
@@ -138,7 +138,7 @@ class DataConfig(Section, frozen=True):
     """of dates such as 10/07/2013: month or day first; None: a day above 12 in the file must show
     it
     """
-    price_scale: float = Field(default=1.0, gt=0)
+    price_scale: Positive = 1.0
     """points per unit of the file (0.0001 for x10000)"""
     expiry: Code | None = Field(default=None, examples=["201312"])
     """the one contract to use of a file with expiries"""
@@ -178,7 +178,7 @@ class DataConfig(Section, frozen=True):
     """the kind of synthetic market (source: synthetic)"""
     synthetic_sessions: Count = Field(default=40, ge=2, le=5000)
     """sessions; phase_randomised: fewer where the copied bars have fewer"""
-    synthetic_seed: int = Field(default=0, ge=0)
+    synthetic_seed: FromZero = 0
     """seed of the synthetic bars"""
     synthetic_drift: float | None = Field(default=None, examples=["0.1"])
     """trend: expected ticks per bar; None: 0.05"""

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from jaxtrade.config.base import Count, Section
+from jaxtrade.config.base import Count, Positive, Section, Share
 from jaxtrade.config.learning import name_in
 from jaxtrade.parts import SAMPLERS
 
@@ -90,9 +90,9 @@ class ActorConfig(Section, frozen=True):
     """updates by which the policy that acts is older than the one that learns; 0: it is the same
     one. Each takes the memory of one more policy
     """
-    rho_clip: float = Field(default=1.0, gt=0, examples=["2.0", "actor.delay=2"])
+    rho_clip: Positive = Field(default=1.0, examples=["2.0", "actor.delay=2"])
     """ppo with a delay: largest weight of a step in V-trace (rho-bar)"""
-    c_clip: float = Field(default=1.0, gt=0, examples=["2.0", "actor.delay=2"])
+    c_clip: Positive = Field(default=1.0, examples=["2.0", "actor.delay=2"])
     """ppo with a delay: largest factor by which V-trace passes a later error on to earlier steps
     (c-bar)
     """
@@ -141,7 +141,7 @@ class SamplerConfig(Section, frozen=True):
     """
     rate: float = Field(default=0.1, gt=0, le=1)
     """prioritised: weight of the newest update in the average error of a symbol"""
-    even_share: float = Field(default=0.2, ge=0, le=1)
+    even_share: Share = 0.2
     """prioritised: share of episodes that all symbols get equally, so that none is forgotten"""
 
 

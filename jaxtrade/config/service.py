@@ -6,7 +6,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from jaxtrade.config.base import Section, listed, whole
+from jaxtrade.config.base import (
+    FromOne,
+    FromZero,
+    NotNegative,
+    Positive,
+    Section,
+    Share,
+    listed,
+    whole,
+)
 
 
 class ServiceOptions(Section, frozen=True):
@@ -14,33 +23,33 @@ class ServiceOptions(Section, frozen=True):
 
     workers: int = Field(default=8, ge=1, le=64)
     """threads that ask, each one question at a time"""
-    deadline_s: float = Field(default=30.0, gt=0)
+    deadline_s: Positive = 30.0
     """seconds that one request may take in total"""
-    grace_s: float = Field(default=2.0, gt=0)
+    grace_s: Positive = 2.0
     """seconds past its request's deadline after which a stuck worker is replaced"""
-    queue_size: int = Field(default=1024, ge=1)
+    queue_size: FromOne = 1024
     """questions that wait at most; the least wanted is dropped first"""
-    ttl_chunks: int = Field(default=64, ge=1)
+    ttl_chunks: FromOne = 64
     """a waiting question expires after this many submissions that do not repeat it"""
-    ready_rows: int = Field(default=4096, ge=1)
+    ready_rows: FromOne = 4096
     """answers that may wait to be taken before asking pauses"""
     attempts: int = Field(default=3, ge=1, le=10)
     """attempts at a question before it has failed"""
-    retry_share: float = Field(default=0.1, ge=0, le=1)
+    retry_share: Share = 0.1
     """retries per request, over recent requests"""
-    retry_base_s: float = Field(default=0.5, gt=0)
+    retry_base_s: Positive = 0.5
     """shortest wait before a retry"""
-    retry_cap_s: float = Field(default=20.0, gt=0)
+    retry_cap_s: Positive = 20.0
     """longest wait before a retry, unless the server asks for a longer one"""
-    failed_for_s: float = Field(default=60.0, ge=0)
+    failed_for_s: NotNegative = 60.0
     """seconds before a failed question may be asked again"""
-    poison_after: int = Field(default=3, ge=1)
+    poison_after: FromOne = 3
     """equal faults after which a question is not asked again in this run"""
-    breaker_failures: int = Field(default=5, ge=1)
+    breaker_failures: FromOne = 5
     """failures in a row that open the circuit breaker"""
-    breaker_open_s: float = Field(default=30.0, gt=0)
+    breaker_open_s: Positive = 30.0
     """seconds of the breaker's first pause; every failed probe doubles it"""
-    breaker_longest_s: float = Field(default=600.0, gt=0)
+    breaker_longest_s: Positive = 600.0
     """seconds of the breaker's longest pause"""
     unusable_pause_after: int = Field(default=8, ge=2)
     """unusable answers in a row (prose, cut off, wrong form) after which asking pauses, as long as
@@ -68,9 +77,9 @@ class ServiceOptions(Section, frozen=True):
     """price of a million prompt tokens"""
     price_completion: float | None = Field(default=None, ge=0, examples=["0.60"])
     """price of a million answer tokens"""
-    completion_tokens: int = Field(default=256, ge=1)
+    completion_tokens: FromOne = 256
     """tokens that an answer has at most"""
-    overhead_tokens: int = Field(default=1024, ge=0)
+    overhead_tokens: FromZero = 1024
     """most tokens that a server adds to the prompt: chat template, answer schema"""
     same_model: bool = False
     """if the server reports another model than before: true rejects the answer and sends no more
@@ -80,7 +89,7 @@ class ServiceOptions(Section, frozen=True):
     """sqlite file of answers; runs may share it"""
     ledger: str | None = Field(default=None, examples=["spent.sqlite"])
     """sqlite file of what was spent; the caps count all of it"""
-    seed: int = Field(default=0, ge=0)
+    seed: FromZero = 0
     """seed of the random part of waits"""
 
     @model_validator(mode="after")

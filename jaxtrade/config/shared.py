@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from jaxtrade.config.base import Section
+from jaxtrade.config.base import Section, Share
 
 TASKS = ("entry", "manage")
 PARTS = 1000  # impact is counted in thousandths of a tick, decay in thousandths
@@ -32,7 +32,7 @@ class SharedConfig(Section, frozen=True):
     """thousandths of a tick, times the square root of the net contracts ordered at an open: what
     that open's fills move besides, against the net side
     """
-    decay: float = Field(default=0.99, ge=0, le=1, examples=["0.95", "shared.on"])
+    decay: Share = Field(default=0.99, examples=["0.95", "shared.on"])
     """share of the price offset that is left after a bar, at most three decimals; 1: impact is
     permanent within a session
     """

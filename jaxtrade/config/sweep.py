@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
-from jaxtrade.config.base import Section
+from jaxtrade.config.base import FromZero, Section, Share
 from jaxtrade.config.learners import SECTIONS
 
 MOST_AGENTS = 1024  # of one run, as `train.num_seeds`
@@ -315,9 +315,7 @@ class EvolveConfig(Section, frozen=True):
     """tunable floats of the learner and their ranges, above 0: {ppo.learning_rate: [1e-4, 1e-2]}.
     Each agent draws its own, evenly in the logarithm
     """
-    every: int = Field(
-        default=0, ge=0, examples=["5", "evolve.keys", "split.validation_sessions=1"]
-    )
+    every: FromZero = Field(default=0, examples=["5", "evolve.keys", "split.validation_sessions=1"])
     """chunks between events, in which the worst agents become copies of the best; 0: never, so the
     drawn settings stay (random search)
     """
@@ -325,7 +323,7 @@ class EvolveConfig(Section, frozen=True):
     """share of the agents that is replaced, and share that is copied; at least one agent each"""
     perturb: float = Field(default=1.2, gt=1, examples=["1.5", "evolve.every"])
     """a replaced agent multiplies or divides each of its settings by this, within the ranges"""
-    resample: float = Field(default=0.25, ge=0, le=1, examples=["0.0", "evolve.every"])
+    resample: Share = Field(default=0.25, examples=["0.0", "evolve.every"])
     """probability with which it draws a setting anew instead"""
 
     @property

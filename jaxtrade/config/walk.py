@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from jaxtrade.config.allocate import TASK
-from jaxtrade.config.base import Section
+from jaxtrade.config.base import FromOne, Section
 from jaxtrade.config.sweep import MOST_AGENTS
 from jaxtrade.errors import ConfigError
 
@@ -35,9 +35,9 @@ class WalkConfig(Section, frozen=True):
     block; anchored, all sessions before it; cpcv, every choice of test_groups out of groups blocks
     is tested, and the rest is trained on
     """
-    train: int = Field(default=60, ge=1)
+    train: FromOne = 60
     """training sessions of a fold: of rolling all, of anchored the least (not of cpcv)"""
-    test: int = Field(default=10, ge=1)
+    test: FromOne = 10
     """test sessions of a fold (not of cpcv)"""
     embargo: Annotated[int, Field(ge=0)] | Literal["auto"] = Field(
         default="auto",

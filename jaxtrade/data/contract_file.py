@@ -11,6 +11,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from jaxtrade.config import DataConfig, find_file, read_values, shown, validated
+from jaxtrade.config.base import NotNegative, Positive
 from jaxtrade.config.meant import suggest
 from jaxtrade.data.contracts import (
     CONTRACTS,
@@ -43,11 +44,11 @@ class ContractFile(BaseModel, frozen=True):
     kind: Kind
     currency: str = Field(pattern=r"^[A-Z]{3}$")
     """that prices are quoted in, e.g. USD"""
-    tick_size: float = Field(gt=0)
+    tick_size: Positive
     """points"""
-    tick_value: float = Field(gt=0)
+    tick_value: Positive
     """money of one tick of one contract, in `currency`"""
-    commission: float = Field(ge=0)
+    commission: NotNegative
     """dollars per side per contract, all-in"""
     slippage: int = Field(ge=0, le=10_000)
     """ticks against us per market or stop fill"""
