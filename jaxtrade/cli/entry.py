@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from jaxtrade import interrupt
 from jaxtrade.cli import (
@@ -34,7 +35,7 @@ from jaxtrade.cli import (
     watch,
 )
 from jaxtrade.cli.parser import build_parser, refuse_empty
-from jaxtrade.cli.shared import keep_programs, print_result, refuse, resolve, screen_of
+from jaxtrade.cli.shared import keep_programs, loading, print_result, refuse, resolve
 from jaxtrade.data.nulls.spec import parse_null_spec
 from jaxtrade.errors import (
     ConfigError,
@@ -93,53 +94,36 @@ def _evaluate(args: argparse.Namespace) -> int:
             f"--nulls {spec}: tests the run as it is",
         )
     rundir.read_run(Path(args.run))
-    with screen_of(args) as screen:
-        screen.phase("loading", "JAX")
-        keep_programs()
+    with loading(args) as screen:
         from jaxtrade.runs.evaluate import evaluate_run, grid_run
         from jaxtrade.runs.nulls import nulls_run
 
+        asked: dict[str, Any] = {
+            "path": Path(args.run),
+            "split": args.split,
+            "as_json": args.json,
+            "seed": args.seed,
+            "data": args.data,
+            "screen": screen,
+            "agent": args.agent,
+        }
+        advised = asked | {"advisor": args.advisor, "overrides": args.overrides}
         if studies:
-            text = studying.run(args, screen)
+            from jaxtrade.runs.studies import study_run
+
+            text = study_run(draws=studying.draws(args), broken_down=args.breakdown, **advised)
         elif spec is not None:
-            text = nulls_run(
-                Path(args.run),
-                spec,
-                args.split,
-                args.json,
-                args.seed,
-                args.data,
-                screen,
-                args.agent,
-            )
+            text = nulls_run(spec=spec, **asked)
         elif args.intrabar_grid or args.cost_grid or args.latency_grid or args.attribution:
             text = grid_run(
-                Path(args.run),
-                args.split,
-                args.intrabar_grid,
-                args.cost_grid,
-                args.json,
-                args.seed,
-                args.advisor,
-                args.overrides,
-                args.data,
-                screen,
-                args.agent,
-                args.latency_grid,
-                args.attribution,
+                intrabar=args.intrabar_grid,
+                costs=args.cost_grid,
+                latency=args.latency_grid,
+                attribution=args.attribution,
+                **advised,
             )
         else:
-            text = evaluate_run(
-                Path(args.run),
-                args.split,
-                as_json=args.json,
-                seed=args.seed,
-                advisor=args.advisor,
-                overrides=args.overrides,
-                data=args.data,
-                screen=screen,
-                agent=args.agent,
-            )
+            text = evaluate_run(**advised)
     print_result(text, screen)
     return 0
 

@@ -54,6 +54,8 @@ TEST_OVERRIDES = (
 # is lost by Ctrl-C.
 EAGER_OVERRIDES = ("compute.eager=true", "train.chunk_updates=1", "train.checkpoint_every=1")
 FATAL_ONLY = "3"  # of XLA's messages
+# Key of `data` -> the flag that sets it as it is.
+PATHS = {"file": "data", "seconds": "seconds", "quotes": "quotes", "contract": "contract"}
 _ABSENT = {
     "config": None,
     "overrides": (),
@@ -258,23 +260,9 @@ def _with_paths(chosen: RunConfig, args: argparse.Namespace) -> RunConfig:
     """The configuration with the paths from flags. Raises ConfigError if a file is needed and none
     is given.
     """
-    paths = {
-        "file": args.data,
-        "seconds": args.seconds,
-        "quotes": args.quotes,
-        "contract": args.contract,
-    }
-    _check_set(
-        chosen,
-        {
-            "market": args.market,
-            "data": args.data,
-            "seconds": args.seconds,
-            "quotes": args.quotes,
-            "contract": args.contract,
-        },
-    )
+    _check_set(chosen, args)
     # Paths are set directly and not as overrides, because YAML could misread them.
+    paths = {key: getattr(args, flag) for key, flag in PATHS.items()}
     chosen = _with_data(chosen, {key: path for key, path in paths.items() if path is not None})
     _check_market(chosen, args)
     if chosen.data.contract is not None:
@@ -290,10 +278,10 @@ def _with_paths(chosen: RunConfig, args: argparse.Namespace) -> RunConfig:
     return chosen
 
 
-def _check_set(chosen: RunConfig, flags: Mapping[str, object]) -> None:
+def _check_set(chosen: RunConfig, args: argparse.Namespace) -> None:
     """Raise ConfigError if a flag about one symbol meets a configuration that names several."""
     symbols = chosen.data.markets
-    given = [f"--{name}" for name, value in flags.items() if value is not None]
+    given = [f"--{name}" for name in ("market", *PATHS.values()) if getattr(args, name) is not None]
     if symbols and given:
         raise ConfigError(
             f"{', '.join(given)}: the configuration names the symbols {', '.join(symbols)} "
@@ -358,6 +346,15 @@ def screen_of(args: argparse.Namespace, silent: bool = False) -> Screen:
     if silent:
         return Screen()
     return open_screen(f"jaxtrade {args.command}", args.quiet)
+
+
+@contextmanager
+def loading(args: argparse.Namespace, silent: bool = False) -> Iterator[Screen]:
+    """`screen_of` a command that loads JAX next."""
+    with screen_of(args, silent) as screen:
+        screen.phase("loading", "JAX")
+        keep_programs()
+        yield screen
 
 
 def print_result(text: str, screen: Screen) -> None:

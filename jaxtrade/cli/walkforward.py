@@ -12,12 +12,11 @@ from jaxtrade.cli.flags import count, new_folder, whole
 from jaxtrade.cli.shared import (
     MARKET,
     data_options,
-    keep_programs,
+    loading,
     print_result,
     quiet_option,
     refuse,
     resolve,
-    screen_of,
 )
 from jaxtrade.cli.usage import add_command, add_flags
 from jaxtrade.data.members import set_name, symbols_of
@@ -105,9 +104,7 @@ def run(args: argparse.Namespace) -> int:
     )
     check_memory([config])
     path = new_folder(args, set_name(symbols_of(config)), args.command)
-    with screen_of(args) as screen:
-        screen.phase("loading", "JAX")
-        keep_programs()
+    with loading(args) as screen:
         from jaxtrade.runs.walkforward.run import walk_forward
 
         result = walk_forward(config, path, screen, nulls)
@@ -139,9 +136,7 @@ def _resume(args: argparse.Namespace, nulls: NullSpec | None) -> int:
     resumed_config(
         rundir.read_run(path)[0], args.overrides
     )  # a wrong value is told before JAX loads
-    with screen_of(args) as screen:
-        screen.phase("loading", "JAX")
-        keep_programs()
+    with loading(args) as screen:
         from jaxtrade.runs.walkforward.run import resume_walk
 
         result = resume_walk(

@@ -180,7 +180,7 @@ def described(section: type[BaseModel]) -> dict[str, str]:
     assert isinstance(tree, ast.ClassDef)
     inherited = [described(each) for each in section.__bases__ if issubclass(each, Section)]
     own = {
-        key.target.id: " ".join(text.value.value.split())
+        key.target.id: " ".join(str(text.value.value).split())
         for key, text in itertools.pairwise(tree.body)
         if isinstance(key, ast.AnnAssign) and isinstance(key.target, ast.Name)
         if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)

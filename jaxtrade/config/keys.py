@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
+from jaxtrade.config.faults import sections_of
 from jaxtrade.config.run import RunConfig
 from jaxtrade.config.yaml12 import dump_yaml, parse_yaml
 from jaxtrade.text import pairs
@@ -81,11 +82,10 @@ def sections() -> dict[str, str]:
     """Every section by its dotted name, with the first paragraph of what its class says of it."""
 
     def walk(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str]]:
-        for name, field in model.model_fields.items():
-            if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-                first = (field.annotation.__doc__ or "").strip().partition("\n\n")[0]
-                yield prefix + name, " ".join(first.split())
-                yield from walk(field.annotation, f"{prefix}{name}.")
+        for name, section in sections_of(model).items():
+            first = (section.__doc__ or "").strip().partition("\n\n")[0]
+            yield prefix + name, " ".join(first.split())
+            yield from walk(section, f"{prefix}{name}.")
 
     return dict(walk(RunConfig, ""))
 

@@ -199,20 +199,12 @@ class DataConfig(Section, frozen=True):
         return {key: path for key, path in known.items() if path is not None}
 
     @model_validator(mode="after")
-    def _set_of_symbols(self) -> DataConfig:
+    def _possible(self) -> DataConfig:
         check_set(self)
-        return self
-
-    @model_validator(mode="after")
-    def _in_order(self) -> DataConfig:
         if self.start is not None and self.end is not None and self.start > self.end:
             raise ValueError(
                 f"data.start = {self.start} is after data.end = {self.end}; no bar can lie between them"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _one_series(self) -> DataConfig:
         if self.roll != "off" and self.expiry is not None:
             raise ValueError(
                 f"data.expiry = {self.expiry} reads one contract and data.roll splices several; "
@@ -388,16 +380,12 @@ class EnvConfig(Section, frozen=True):
     """start training episodes anywhere in a session"""
 
     @model_validator(mode="after")
-    def _optimistic_pairs(self) -> EnvConfig:
+    def _possible(self) -> EnvConfig:
         if self.fill == "close" and self.mark != "close":
             raise ValueError(
                 "fill=close exists only together with mark=close (set env.mark=close); "
                 "reports label the pair 'optimistic'"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _shows_advice(self) -> EnvConfig:
         if self.advice and self.task in ("entry", "manage"):
             raise ValueError(
                 f"env.advice=true needs env.task=advised, found {self.task}: entry and manage show no "
