@@ -85,6 +85,12 @@ def short_repr(name: str, *facts: str, limit: int = REPR_LIMIT) -> str:
         shown.pop()
 
 
+def pairs(text: str) -> dict[str, str]:
+    """Lines of a name and what belongs to it, with two spaces between them, as a mapping."""
+    lines = (line.strip().partition("  ") for line in text.strip().splitlines())
+    return {name: said.strip() for name, _, said in lines}
+
+
 def several(count: int, noun: str) -> str:
     """A count with its noun: `1 trade`, `2,000 trades`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -192,7 +192,7 @@ def test_leaving_waits_as_long_as_it_makes_sense(code, seconds, ends, monkeypatc
 
 def found(**values):
     told = {"processes": 2, "sum": 10, "kind": "cpu", "devices": [2, 2]} | values
-    return [(each.name, each.verdict) for each in joined(Ended("ok", 1.0, told))]
+    return [(each.name, each.verdict) for each in joined(Ended(1.0, told))]
 
 
 def test_the_doctor_judges_devices_and_their_sum():
@@ -200,7 +200,7 @@ def test_the_doctor_judges_devices_and_their_sum():
     assert found(devices=[3, 1]) == [("devices", Status.FAIL), ("sum", Status.OK)]
     assert found(sum=9) == [("devices", Status.OK), ("sum", Status.FAIL)]
     said = "Terminating process\nerror: process 1 of 2: the processes did not meet"
-    [finding] = joined(Ended("error", 1.0, {}, "exit code 69", said))
+    [finding] = joined(Ended(1.0, {}, "exit code 69", said))
     assert (finding.verdict, finding.measured) == (
         Status.FAIL,
         "process 1 of 2: the processes did not meet",

@@ -17,6 +17,7 @@ from jaxtrade.cli.shared import (
     resolve,
     screen_of,
 )
+from jaxtrade.cli.usage import add_flags
 from jaxtrade.config import RunConfig
 from jaxtrade.config.learners import Q_FUSIONS, Q_LEARNERS, SECTIONS
 from jaxtrade.data.members import require_one
@@ -52,48 +53,33 @@ def add_parser(commands: Any) -> None:
         help="advisors x fusions x seeds, compared day by day with no advice and "
         "with the same advice of other days",
     )
-    advisor.add_argument(
-        "config",
-        nargs="?",
-        help="a YAML file or a shipped configuration (default: advisor_ablation)",
+    add_flags(
+        advisor, "config?  a YAML file or a shipped configuration (default: advisor_ablation)"
     )
     data_options(advisor)
     key_options(advisor, "ablation", seed=False)
-    advisor.add_argument(
-        "--kinds",
-        metavar="A,B,...",
-        help="advisors: rules, mock:KIND[:NUMBER][/OTHER], turn[:Q], "
-        "recorded:FILE, table:FILE; none is always among them (default: a matrix of known skill)",
-    )
-    advisor.add_argument(
-        "--fusions",
-        metavar="A,B,...",
-        help="how the policy uses advice: trust, slots, gate, rules, none (default: trust,slots)",
-    )
-    advisor.add_argument(
-        "--seeds",
-        type=int,
-        metavar="N",
-        dest="repeats",
-        help=f"agents of each kind and fusion (default: train.num_seeds, or {SEEDS} where it is 1)",
+    add_flags(
+        advisor,
+        f"""
+        --kinds A,B,...  advisors: rules, mock:KIND[:NUMBER][/OTHER], turn[:Q], recorded:FILE,
+            table:FILE; none is always among them (default: a matrix of known skill)
+        --fusions A,B,...  how the policy uses advice: trust, slots, gate, rules, none (default:
+            trust,slots)
+        --seeds N -> repeats  agents of each kind and fusion (default: train.num_seeds, or {SEEDS}
+            where it is 1)
+        """,
+        repeats=int,
     )
     quiet_option(advisor)
-    advisor.add_argument(
-        "--out",
-        type=Path,
-        metavar="DIR",
-        help="folder of ablation.json, .txt and .png (default: runs/<market-ablation-utc-id>)",
-    )
-    advisor.add_argument(
-        "--resume",
-        action="store_true",
-        help="go on with the ablation in --out (or --name), which "
-        "was killed; give the other flags again",
-    )
-    advisor.add_argument(
-        "--test",
-        action="store_true",
-        help="a small matrix on synthetic bars, to see that everything works",
+    add_flags(
+        advisor,
+        """
+        --out DIR  folder of ablation.json, .txt and .png (default: runs/<market-ablation-utc-id>)
+        --resume  go on with the ablation in --out (or --name), which was killed; give the other
+            flags again
+        --test  a small matrix on synthetic bars, to see that everything works
+        """,
+        out=Path,
     )
 
 

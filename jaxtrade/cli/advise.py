@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxtrade.cli.shared import MARKET, data_options, resolve, trust_option
+from jaxtrade.cli.usage import add_command, add_flags
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import rundir
 from jaxtrade.runs.preflight import run_all
@@ -33,128 +34,113 @@ def add_parser(commands: Any) -> None:
 
 def _add_models(actions: Any) -> None:
     models = actions.add_parser("models", help="list the models that a server offers")
-    models.add_argument(
-        "server",
-        metavar="URL",
-        help="the server's base URL, such as http://127.0.0.1:8080/v1, or ollama, openai, vllm:URL",
-    )
-    models.add_argument(
-        "--key-env", metavar="NAME", help="environment variable that holds the server's key"
-    )
-    models.add_argument("--key-file", metavar="FILE", help="file that holds the key (mode 0600)")
-    models.add_argument(
-        "--ca-file",
-        metavar="FILE",
-        help="PEM file of certificates to trust instead of the system's",
+    add_flags(
+        models,
+        """
+        URL -> server  the server's base URL, such as http://127.0.0.1:8080/v1, or ollama, openai,
+            vllm:URL
+        --key-env NAME  environment variable that holds the server's key
+        --key-file FILE  file that holds the key (mode 0600)
+        --ca-file FILE  PEM file of certificates to trust instead of the system's
+        """,
     )
 
 
 def _add_ask(actions: Any) -> None:
-    ask = actions.add_parser(
+    ask = add_command(
+        actions,
         "ask",
-        help="ask about one bar now, and show prompt, answer, verdict and cost; exit 1 if "
+        "ask about one bar now, and show prompt, answer, verdict and cost; exit 1 if "
         "the answer is no advice",
-    )
-    ask.add_argument(
-        "config", nargs="?", help="a YAML file or a shipped configuration (default: advised)"
+        "config?  a YAML file or a shipped configuration (default: advised)",
     )
     data_options(ask)
-    ask.add_argument("--advisor", metavar="KIND|URL", help=ASKED)
-    ask.add_argument(
-        "--at",
-        metavar="TIME",
-        help="the bar: an ISO time, in the exchange's zone if it names none (the "
-        "last bar closed then), or a bar's index (default: the last one in training that may be asked "
-        "about)",
+    add_flags(
+        ask,
+        f"""
+        --advisor KIND|URL  {ASKED}
+        --at TIME  the bar: an ISO time, in the exchange's zone if it names none (the last bar
+            closed then), or a bar's index (default: the last one in training that may be asked
+            about)
+        --repeat N [1]  ask the same question N times (default: 1)
+        --json  print JSON instead of text
+        """,
+        repeat=int,
     )
-    ask.add_argument(
-        "--repeat",
-        type=int,
-        default=1,
-        metavar="N",
-        help="ask the same question N times (default: 1)",
-    )
-    ask.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
 def _add_precompute(actions: Any) -> None:
-    precompute = actions.add_parser(
+    precompute = add_command(
+        actions,
         "precompute",
-        help="ask about every bar of a split and write a snapshot, usable "
-        "with advisor.kind=table:FILE",
-    )
-    precompute.add_argument(
-        "config", nargs="?", help="a YAML file or a shipped configuration (default: quickstart)"
+        "ask about every bar of a split and write a snapshot, usable with advisor.kind=table:FILE",
+        "config?  a YAML file or a shipped configuration (default: quickstart)",
     )
     data_options(precompute)
-    precompute.add_argument("--advisor", metavar="KIND|URL", help=ASKED)
-    precompute.add_argument(
-        "--out",
-        required=True,
-        type=Path,
-        metavar="FILE.npz",
-        help="the snapshot; a server's "
-        "answers are kept beside it, and running again goes on from them",
-    )
-    precompute.add_argument(
-        "--split",
-        choices=("train", "validation", "test", "all"),
-        default="all",
-        help="sessions whose bars are asked about (default: all)",
-    )
-    precompute.add_argument(
-        "--every", type=int, default=1, metavar="N", help="every N-th of those bars (default: 1)"
-    )
-    precompute.add_argument(
-        "--plan", action="store_true", help="print what it would ask and cost at most, and stop"
-    )
-    precompute.add_argument(
-        "--yes", action="store_true", help="confirm the plan's cost; required if prices are set"
+    add_flags(
+        precompute,
+        f"""
+        --advisor KIND|URL  {ASKED}
+        --out FILE.npz  the snapshot; a server's answers are kept beside it, and running again
+            goes on from them
+        --split {{train,validation,test,all}} [all]  sessions whose bars are asked about (default: all)
+        --every N [1]  every N-th of those bars (default: 1)
+        --plan  print what it would ask and cost at most, and stop
+        --yes  confirm the plan's cost; required if prices are set
+        """,
+        out={"type": Path, "required": True},
+        every=int,
     )
 
 
 def _add_inspect(actions: Any) -> None:
-    inspect = actions.add_parser(
-        "inspect", help="rows, directions and confidence of a snapshot, a journal or a run"
-    )
-    inspect.add_argument(
-        "path", type=Path, metavar="PATH", help="a snapshot (.npz), a journal (.jsonl) or a run"
-    )
-    inspect.add_argument(
-        "config",
-        nargs="?",
-        help="configuration of the snapshot's market, to print hit rates too "
-        "(or name the market by the flags)",
+    inspect = add_command(
+        actions,
+        "inspect",
+        "rows, directions and confidence of a snapshot, a journal or a run",
+        """
+        PATH  a snapshot (.npz), a journal (.jsonl) or a run
+        config?  configuration of the snapshot's market, to print hit rates too (or name the
+            market by the flags)
+        """,
+        path=Path,
     )
     data_options(inspect)
-    inspect.add_argument("--json", action="store_true", help="print JSON instead of the table")
+    add_flags(inspect, "--json  print JSON instead of the table")
 
 
 def _add_log(actions: Any) -> None:
-    log = actions.add_parser(
+    log = add_command(
+        actions,
         "log",
-        help="one line per answered bar of a run: direction, confidence, reason, and what followed",
+        "one line per answered bar of a run: direction, confidence, reason, and what followed",
+        "RUN  the run's folder",
+        run=Path,
     )
-    log.add_argument("run", type=Path, metavar="RUN", help="the run's folder")
     trust_option(log)
-    log.add_argument("--last", type=int, metavar="N", help="only the last N lines (default: all)")
-    log.add_argument(
-        "--data", type=Path, metavar="FILE", help="the run's own bars at another place"
+    add_flags(
+        log,
+        """
+        --last N  only the last N lines (default: all)
+        --data FILE  the run's own bars at another place
+        --json  print JSON instead of text
+        """,
+        last=int,
+        data=Path,
     )
-    log.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
 def _add_replay(actions: Any) -> None:
-    replay = actions.add_parser(
+    replay = add_command(
+        actions,
         "replay",
-        help="train a run again from its journal, without an advisor; exit 1 if "
+        "train a run again from its journal, without an advisor; exit 1 if "
         "any bit of the last state or any figure of the report differs",
+        "RUN  the run's folder",
+        run=Path,
     )
-    replay.add_argument("run", type=Path, metavar="RUN", help="the run's folder")
     trust_option(replay)
-    replay.add_argument(
-        "--run-dir", type=Path, metavar="DIR", help="folder of the replay (default: RUN-replay)"
-    )
+    add_flags(replay, "--run-dir DIR  folder of the replay (default: RUN-replay)", run_dir=Path)
 
 
 def run(args: argparse.Namespace) -> int:

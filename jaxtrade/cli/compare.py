@@ -7,35 +7,26 @@ import json
 from pathlib import Path
 from typing import Any
 
+from jaxtrade.cli.usage import add_command
 from jaxtrade.errors import ConfigError
 from jaxtrade.text import show
 
 
 def add_parser(commands: Any) -> None:
     """Add the parser of `compare`."""
-    compare = commands.add_parser(
+    add_command(
+        commands,
         "compare",
-        help="runs against each other, paired by held-out day: differences with intervals",
+        "runs against each other, paired by held-out day: differences with intervals",
+        """
+        RUN+ -> runs  folders of runs or walk-forwards; the others are compared with the first
+        --split {test,validation,train,all} [test]  whose days (default: test); each run must have been
+            evaluated on it
+        --shared-days  compare on the days that all have, although some have others too, as a run
+            and a walk-forward
+        --json  print JSON instead of the table
+        """,
     )
-    compare.add_argument(
-        "runs",
-        nargs="+",
-        metavar="RUN",
-        help="folders of runs or walk-forwards; the others are compared with the first",
-    )
-    compare.add_argument(
-        "--split",
-        choices=("test", "validation", "train", "all"),
-        default="test",
-        help="whose days (default: test); each run must have been evaluated on it",
-    )
-    compare.add_argument(
-        "--shared-days",
-        action="store_true",
-        help="compare on the days that all have, although some "
-        "have others too, as a run and a walk-forward",
-    )
-    compare.add_argument("--json", action="store_true", help="print JSON instead of the table")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -11,6 +11,7 @@ import importlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from jaxtrade.cli.usage import add_command
 from jaxtrade.config.accounts import PRESETS
 from jaxtrade.config.keys import all_keys, sections
 from jaxtrade.config.load import shipped
@@ -33,11 +34,12 @@ complete -o bashdefault -F _jaxtrade_complete jaxtrade
 
 def add_parser(commands: Any) -> None:
     """Add the parser of `completion`."""
-    completion = commands.add_parser(
-        "completion", help="print a script that completes commands, flags and keys in a shell"
-    )
-    completion.add_argument(
-        "shell", choices=SHELLS, metavar="SHELL", help=f"one of {', '.join(SHELLS)}"
+    add_command(
+        commands,
+        "completion",
+        "print a script that completes commands, flags and keys in a shell",
+        f"SHELL  one of {', '.join(SHELLS)}",
+        shell={"choices": SHELLS},
     )
 
 

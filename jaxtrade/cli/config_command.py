@@ -12,6 +12,7 @@ from typing import Any
 from jaxtrade.cli import flags
 from jaxtrade.cli.shared import ADVISOR, data_options, flag_overrides, resolve, say, with_absent
 from jaxtrade.cli.tables import columns, table
+from jaxtrade.cli.usage import add_command, add_flags
 from jaxtrade.config import RunConfig, config_path, overridden, read_values, shown
 from jaxtrade.config.faults import NO_KEYS
 from jaxtrade.config.keys import Key, all_keys, lookup, sections, written
@@ -22,7 +23,7 @@ from jaxtrade.config.meant import alike, foreign, learners_of
 from jaxtrade.config.yaml12 import dump_yaml
 from jaxtrade.errors import ConfigError, StorageError
 from jaxtrade.interop.jules_config import imported, nested
-from jaxtrade.text import aligned
+from jaxtrade.text import aligned, pairs
 
 DEFAULT, FILE, SET = "default", "file", "--set"
 # Keys that `resolve` sets without an override: flag -> keys.
@@ -32,59 +33,64 @@ _PATHS = {
     "quotes": ("data.quotes",),
     "contract": ("data.contract", "data.market"),
 }
-PAGES = {  # the longest beginning of a key counts
-    "seed": "docs/training.md",
-    "imports": "docs/architecture.md",
-    "algorithm": "docs/training.md",
-    "data": "docs/data.md",
-    "data.synthetic": "docs/synthetic.md",
-    "sampler": "docs/symbols.md",
-    "data.markets": "docs/symbols.md",
-    "data.folder": "docs/symbols.md",
-    "data.per_market": "docs/symbols.md",
-    "session": "docs/semantics.md",
-    "split": "docs/training.md",
-    "env": "docs/semantics.md",
-    "env.features": "docs/features.md",
-    "account": "docs/accounts.md",
-    "allocate": "docs/allocate.md",
-    "costs": "docs/semantics.md",
-    "brackets": "docs/semantics.md",
-    "episode": "docs/semantics.md",
-    "reward": "docs/rewards.md",
-    "network": "docs/training.md",
-    "rollout": "docs/training.md",
-    "actor": "docs/learners.md",
-    "ppo": "docs/training.md",
-    "pqn": "docs/learners.md",
-    "dqn": "docs/learners.md",
-    "evolve": "docs/populations.md",
-    "compute": "docs/training.md",
-    "parallel": "docs/devices.md",
-    "monitor": "docs/training.md",
-    "shared": "docs/shared_market.md",
-    "stages": "docs/stages.md",
-    "train": "docs/training.md",
-    "sweep": "docs/agents.md",
-    "walk": "docs/walkforward.md",
-    "advisor": "docs/advisor.md",
-    "transfer": "docs/transfer.md",
-    "control": "docs/training.md",
-    "evaluation": "docs/training.md",
-}
+# The longest beginning of a key counts.
+PAGES = pairs(
+    """
+    seed  docs/training.md
+    imports  docs/architecture.md
+    algorithm  docs/training.md
+    data  docs/data.md
+    data.synthetic  docs/synthetic.md
+    sampler  docs/symbols.md
+    data.markets  docs/symbols.md
+    data.folder  docs/symbols.md
+    data.per_market  docs/symbols.md
+    session  docs/semantics.md
+    split  docs/training.md
+    env  docs/semantics.md
+    env.features  docs/features.md
+    account  docs/accounts.md
+    allocate  docs/allocate.md
+    costs  docs/semantics.md
+    brackets  docs/semantics.md
+    episode  docs/semantics.md
+    reward  docs/rewards.md
+    network  docs/training.md
+    rollout  docs/training.md
+    actor  docs/learners.md
+    ppo  docs/training.md
+    pqn  docs/learners.md
+    dqn  docs/learners.md
+    evolve  docs/populations.md
+    compute  docs/training.md
+    parallel  docs/devices.md
+    monitor  docs/training.md
+    shared  docs/shared_market.md
+    stages  docs/stages.md
+    train  docs/training.md
+    sweep  docs/agents.md
+    walk  docs/walkforward.md
+    advisor  docs/advisor.md
+    transfer  docs/transfer.md
+    control  docs/training.md
+    evaluation  docs/training.md
+    """
+)
 # Keys whose values are names of parts -> what `jaxtrade list` calls them.
-LISTS = {
-    "data.market": "markets",
-    "data.contract": "contracts",
-    "account.preset": "accounts",
-    "reward.preset": "rewards",
-    "reward.weights": "rewards",
-    "env.features": "features",
-    "env.task": "tasks",
-    "network.kind": "networks",
-    "algorithm": "learners",
-    "advisor.kind": "advisors",
-}
+LISTS = pairs(
+    """
+    data.market  markets
+    data.contract  contracts
+    account.preset  accounts
+    reward.preset  rewards
+    reward.weights  rewards
+    env.features  features
+    env.task  tasks
+    network.kind  networks
+    algorithm  learners
+    advisor.kind  advisors
+    """
+)
 
 
 def add_parser(commands: Any) -> None:
@@ -96,24 +102,22 @@ def add_parser(commands: Any) -> None:
     show = actions.add_parser(
         "show", help="the resolved configuration as YAML; a comment says where each value is from"
     )
-    show.add_argument(
-        "config", nargs="?", help="a YAML file or a shipped configuration (default: quickstart)"
-    )
+    add_flags(show, "config?  a YAML file or a shipped configuration (default: quickstart)")
     data_options(show)
     flags.key_options(show)
-    show.add_argument("--test", action="store_true", help="as train --test resolves it")
-    show.add_argument("--advisor", metavar="KIND|URL", help=ADVISOR)
-    show.add_argument(
-        "--changed", action="store_true", help="leave out the keys that have their default"
+    add_flags(
+        show,
+        f"""
+        --test  as train --test resolves it
+        --advisor KIND|URL  {ADVISOR}
+        --changed  leave out the keys that have their default
+        """,
     )
-    explain = actions.add_parser(
+    add_command(
+        actions,
         "explain",
-        help="type, range, default, meaning and an example of a key, or the keys of a section",
-    )
-    explain.add_argument(
-        "key",
-        metavar="KEY",
-        help="section.key, a section, or a key's own name if only one section has it",
+        "type, range, default, meaning and an example of a key, or the keys of a section",
+        "KEY  section.key, a section, or a key's own name if only one section has it",
     )
     keys = actions.add_parser("keys", help="a table of all keys")
     foreign = actions.add_parser(
@@ -121,21 +125,16 @@ def add_parser(commands: Any) -> None:
         help="turn a configuration of IntradayJules (Stable-Baselines3 keys) into "
         "one of ours; stderr says what became of each key",
     )
-    foreign.add_argument("file", type=Path, metavar="FILE", help="its YAML file")
-    foreign.add_argument(
-        "-o",
-        "--out",
-        type=Path,
-        metavar="FILE",
-        help="write ours there instead of to stdout; it must not exist",
+    add_flags(
+        foreign,
+        """
+        FILE  its YAML file
+        -o, --out FILE  write ours there instead of to stdout; it must not exist
+        """,
+        file=Path,
+        out=Path,
     )
-    keys.add_argument(
-        "prefix",
-        nargs="?",
-        default="",
-        metavar="PREFIX",
-        help="a section, or the beginning of a key",
-    )
+    add_flags(keys, "PREFIX?  a section, or the beginning of a key", prefix={"default": ""})
 
 
 def run(args: argparse.Namespace) -> int:

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from jaxtrade.cli.flags import count, whole
+from jaxtrade.cli.usage import add_flags
 from jaxtrade.config import RunConfig
 from jaxtrade.runs.processes import HEARTBEAT_S, JOIN_S, Given, Layout, check_config, layout_of
 from jaxtrade.training.together import process_count
@@ -21,20 +22,21 @@ ENGINES = "SLURM, Open MPI, Kubernetes, Kubeflow Trainer and SkyPilot"
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the flags that name the processes of a run."""
-    parser.add_argument(
-        "--auto-resume",
-        action="store_true",
-        help="continue the run in --run-dir if there is one, "
-        "else start it; the same command again and again is right",
+    add_flags(
+        parser,
+        """
+        --auto-resume  continue the run in --run-dir if there is one, else start it; the same
+            command again and again is right
+        """,
     )
     group = process_options(parser, JOIN_S)
-    group.add_argument(
-        "--heartbeat-seconds",
-        type=count,
-        metavar="S",
-        default=HEARTBEAT_S,
-        help="silence after which "
-        f"a process counts as dead, and the others end (default: {HEARTBEAT_S})",
+    add_flags(
+        group,
+        f"""
+        --heartbeat-seconds S [{HEARTBEAT_S}]  silence after which a process counts as dead, and the others end
+            (default: {HEARTBEAT_S})
+        """,
+        heartbeat_seconds=count,
     )
 
 
@@ -43,31 +45,19 @@ def process_options(parser: argparse.ArgumentParser, join_seconds: int) -> Any:
     each other.
     """
     group = parser.add_argument_group("several processes (docs/distributed.md)")
-    group.add_argument(
-        "--coordinator",
-        metavar="HOST:PORT",
-        help="where process 0 listens, for runs of several "
-        f"processes (found by itself on {ENGINES})",
-    )
-    group.add_argument(
-        "--num-processes",
-        type=count,
-        metavar="N",
-        help="how many processes train this run together; "
-        "1: this one alone, whatever the environment says",
-    )
-    group.add_argument(
-        "--process-id",
-        type=whole,
-        metavar="I",
-        help="the number of this process, from 0; process 0 writes the run's folder",
-    )
-    group.add_argument(
-        "--join-seconds",
-        type=count,
-        metavar="S",
-        default=join_seconds,
-        help=f"how long processes wait for each other at the start (default: {join_seconds})",
+    add_flags(
+        group,
+        f"""
+        --coordinator HOST:PORT  where process 0 listens, for runs of several processes (found by
+            itself on {ENGINES})
+        --num-processes N  how many processes train this run together; 1: this one alone, whatever
+            the environment says
+        --process-id I  the number of this process, from 0; process 0 writes the run's folder
+        --join-seconds S [{join_seconds}]  how long processes wait for each other at the start (default: {join_seconds})
+        """,
+        num_processes=count,
+        process_id=whole,
+        join_seconds=count,
     )
     return group
 

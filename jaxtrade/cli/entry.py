@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from jaxtrade import interrupt
 from jaxtrade.cli import (
@@ -34,7 +35,7 @@ from jaxtrade.cli import (
     watch,
 )
 from jaxtrade.cli.parser import build_parser, refuse_empty
-from jaxtrade.cli.shared import keep_programs, print_result, refuse, resolve, screen_of
+from jaxtrade.cli.shared import keep_programs, loading, print_result, refuse, resolve
 from jaxtrade.data.nulls.spec import parse_null_spec
 from jaxtrade.errors import (
     ConfigError,
@@ -46,7 +47,7 @@ from jaxtrade.errors import (
 from jaxtrade.runs import rundir, trust
 from jaxtrade.runs.memory import first_line, is_exhausted
 from jaxtrade.runs.processes import layout_of
-from jaxtrade.text import printable, show
+from jaxtrade.text import pairs, printable, show
 from jaxtrade.version import __version__
 
 DISK_ERROR, INTERNAL_ERROR = 74, 70
@@ -60,16 +61,18 @@ DISK_FAULTS = {
     errno.EIO: "the disk has a fault",
 }
 # Command -> the flag that names where it writes. The others write beside what they read.
-PLACES = {
-    "train": "--run-dir",
-    "curriculum": "--run-dir",
-    "walkforward": "--run-dir",
-    "bench": "--out",
-    "advise": "--out",
-    "ablate": "--out",
-    "report": "--out",
-    "init": "--out",
-}
+PLACES = pairs(
+    """
+    train  --run-dir
+    curriculum  --run-dir
+    walkforward  --run-dir
+    bench  --out
+    advise  --out
+    ablate  --out
+    report  --out
+    init  --out
+    """
+)
 
 
 def _evaluate(args: argparse.Namespace) -> int:
@@ -91,53 +94,36 @@ def _evaluate(args: argparse.Namespace) -> int:
             f"--nulls {spec}: tests the run as it is",
         )
     rundir.read_run(Path(args.run))
-    with screen_of(args) as screen:
-        screen.phase("loading", "JAX")
-        keep_programs()
+    with loading(args) as screen:
         from jaxtrade.runs.evaluate import evaluate_run, grid_run
         from jaxtrade.runs.nulls import nulls_run
 
+        asked: dict[str, Any] = {
+            "path": Path(args.run),
+            "split": args.split,
+            "as_json": args.json,
+            "seed": args.seed,
+            "data": args.data,
+            "screen": screen,
+            "agent": args.agent,
+        }
+        advised = asked | {"advisor": args.advisor, "overrides": args.overrides}
         if studies:
-            text = studying.run(args, screen)
+            from jaxtrade.runs.studies import study_run
+
+            text = study_run(draws=studying.draws(args), broken_down=args.breakdown, **advised)
         elif spec is not None:
-            text = nulls_run(
-                Path(args.run),
-                spec,
-                args.split,
-                args.json,
-                args.seed,
-                args.data,
-                screen,
-                args.agent,
-            )
+            text = nulls_run(spec=spec, **asked)
         elif args.intrabar_grid or args.cost_grid or args.latency_grid or args.attribution:
             text = grid_run(
-                Path(args.run),
-                args.split,
-                args.intrabar_grid,
-                args.cost_grid,
-                args.json,
-                args.seed,
-                args.advisor,
-                args.overrides,
-                args.data,
-                screen,
-                args.agent,
-                args.latency_grid,
-                args.attribution,
+                intrabar=args.intrabar_grid,
+                costs=args.cost_grid,
+                latency=args.latency_grid,
+                attribution=args.attribution,
+                **advised,
             )
         else:
-            text = evaluate_run(
-                Path(args.run),
-                args.split,
-                as_json=args.json,
-                seed=args.seed,
-                advisor=args.advisor,
-                overrides=args.overrides,
-                data=args.data,
-                screen=screen,
-                agent=args.agent,
-            )
+            text = evaluate_run(**advised)
     print_result(text, screen)
     return 0
 
@@ -188,13 +174,28 @@ def _doctor(args: argparse.Namespace) -> int:
         ("coordinator", "num_processes", "process_id"),
         "these name the processes of --distributed",
     )
-    return examine.main([*(["--json"] if args.json else []), "--run-dir", args.run_dir])
+    return examine.examine(args.run_dir, args.json)
 
 
 def _bench(args: argparse.Namespace) -> int:
     command = bench_module("command")
     names = command.Options._fields
     return command.run(command.request(**{name: getattr(args, name) for name in names}))
+
+
+def _in_automation() -> bool:
+    """Whether the variable CI says that nobody is there to answer."""
+    return os.environ.get("CI", "").lower() not in ("", "0", "false")
+
+
+def _menu(args: argparse.Namespace) -> int:
+    if args.non_interactive or (_in_automation() and sys.stdin.isatty()):
+        why = "--non-interactive" if args.non_interactive else "the variable CI"
+        raise ConfigError(
+            f"{why}: nothing may be asked, and a menu asks; name a command, such as "
+            "'jaxtrade train --test --market NQ' (all: jaxtrade --help)"
+        )
+    return menu.walk(menu.run_command)
 
 
 def _launch(args: argparse.Namespace) -> int:
@@ -239,7 +240,7 @@ COMMANDS = {
     "ablate": ablate.run,
     "config": config_command.run,
     "list": listing.run,
-    "menu": menu.run,
+    "menu": _menu,
     "completion": _completion,
     "launch": _launch,
     "report": report.run,
@@ -257,8 +258,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     locked, 74 disk error, 69 another process of the run was lost, 71 out of memory, 75 preempted,
     76 diverged, 130 Ctrl-C.
     """
-    if argv is None and len(sys.argv) == 1 and menu.opens_by_itself():
-        argv = ["menu"]
+    terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    if argv is None and len(sys.argv) == 1 and terminal and not _in_automation():
+        argv = ["menu"]  # a person is there to answer
     parser = build_parser()
     refuse_empty(parser, sys.argv[1:] if argv is None else argv)
     args = parser.parse_args(argv)

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from jaxtrade.cli.usage import add_flags
 from jaxtrade.config.yaml12 import parse_yaml
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import rundir
@@ -101,72 +102,42 @@ def key_options(
     `--seed`.
     """
     if seed:
-        parser.add_argument(
-            "--seed", type=whole, metavar="N", help="seed of everything random (key seed)"
-        )
-    parser.add_argument(
-        "--timesteps",
-        type=count,
-        metavar="N",
-        help="environment steps to train, e.g. 250k, 1M, 1e6 (key train.total_timesteps)",
-    )
-    parser.add_argument(
-        "--envs",
-        type=count_or_auto,
-        metavar="N",
-        help="environments in parallel, or auto: as many as "
-        "train fastest here, measured first (key rollout.num_envs)",
-    )
-    parser.add_argument(
-        "--account",
-        metavar="PRESET",
-        help="account rules; `jaxtrade list accounts` shows them (key account.preset)",
-    )
-    parser.add_argument(
-        "--algorithm",
-        metavar="NAME",
-        help="the learner; `jaxtrade list learners` shows them (key algorithm)",
+        add_flags(parser, "--seed N  seed of everything random (key seed)", seed=whole)
+    add_flags(
+        parser,
+        """
+        --timesteps N  environment steps to train, e.g. 250k, 1M, 1e6 (key train.total_timesteps)
+        --envs N  environments in parallel, or auto: as many as train fastest here, measured first
+            (key rollout.num_envs)
+        --account PRESET  account rules; `jaxtrade list accounts` shows them (key account.preset)
+        --algorithm NAME  the learner; `jaxtrade list learners` shows them (key algorithm)
+        """,
+        timesteps=count,
+        envs=count_or_auto,
     )
     if what is not None:
-        parser.add_argument(
-            "--name", metavar="NAME", help=f"folder of the {what}: runs/NAME, which must not exist"
-        )
+        add_flags(parser, f"--name NAME  folder of the {what}: runs/NAME, which must not exist")
 
 
 def agent_options(parser: argparse.ArgumentParser) -> None:
     """Add the flags that say which agents a run trains side by side."""
-    parser.add_argument(
-        "--population",
-        type=count,
-        metavar="N",
-        help="agents trained side by side, from seed, seed+1, "
-        "... (key train.num_seeds); with --optuna: agents of a batch",
-    )
-    parser.add_argument(
-        "--sweep",
-        action="append",
-        default=[],
-        metavar="KEY=V1,V2",
-        help="agents with different "
-        "values of a key, e.g. --sweep ppo.learning_rate=1e-3,3e-4 (repeatable: every combination; key "
-        "sweep.keys)",
-    )
-    parser.add_argument(
-        "--seeds", type=count, metavar="N", help="of a sweep: agents per setting (key sweep.seeds)"
-    )
-    parser.add_argument(
-        "--random",
-        type=count,
-        metavar="N",
-        help="of a sweep: draw N settings at random; --sweep then "
-        "also takes ranges, KEY=1e-4..1e-2 or KEY=log:1e-4..1e-2 (key sweep.random)",
-    )
-    parser.add_argument(
-        "--optuna",
-        type=count,
-        metavar="N",
-        help="of a sweep: N settings proposed by Optuna, in "
-        "batches of --population agents (key sweep.optuna)",
+    add_flags(
+        parser,
+        """
+        --population N  agents trained side by side, from seed, seed+1, ... (key train.num_seeds);
+            with --optuna: agents of a batch
+        --sweep KEY=V1,V2 ...  agents with different values of a key, e.g. --sweep
+            ppo.learning_rate=1e-3,3e-4 (repeatable: every combination; key sweep.keys)
+        --seeds N  of a sweep: agents per setting (key sweep.seeds)
+        --random N  of a sweep: draw N settings at random; --sweep then also takes ranges,
+            KEY=1e-4..1e-2 or KEY=log:1e-4..1e-2 (key sweep.random)
+        --optuna N  of a sweep: N settings proposed by Optuna, in batches of --population agents
+            (key sweep.optuna)
+        """,
+        population=count,
+        seeds=count,
+        random=count,
+        optuna=count,
     )
 
 

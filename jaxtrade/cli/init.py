@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxtrade.cli.asking import Question, ask, may_ask
 from jaxtrade.cli.shared import check_names
+from jaxtrade.cli.usage import add_command
 from jaxtrade.config import RunConfig, config_path, make_config, overridden, read_values
 from jaxtrade.config.protocol import ENOUGH
 from jaxtrade.config.yaml12 import dump_yaml
@@ -33,41 +34,22 @@ SUFFIXES = (".gz", ".csv", ".txt", ".zip", ".parquet")
 
 def add_parser(commands: Any) -> None:
     """Add the parser of `init`."""
-    init = commands.add_parser(
-        "init", help="look at your file of bars and write a configuration that reads it"
-    )
-    init.add_argument(
-        "file",
-        type=Path,
-        metavar="FILE",
-        help="CSV, CSV.gz, zip or Parquet, or a folder of LEAN's daily zips",
-    )
-    init.add_argument("--market", help="contract symbol, e.g. ES")
-    init.add_argument(
-        "--contract",
-        metavar="FILE",
-        help="your own contract instead of --market, or a shipped one such as SPY",
-    )
-    init.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        dest="overrides",
-        help="what you know, e.g. --set data.time_zone=UTC --set data.stamp=open; any other key is "
-        "written too (repeatable)",
-    )
-    init.add_argument(
-        "--out",
-        type=Path,
-        metavar="YAML",
-        help="the configuration (default: the file's name with "
-        ".yaml, in this folder); an existing file is never overwritten",
-    )
-    init.add_argument(
-        "--non-interactive",
-        action="store_true",
-        help="never ask; say which flags are missing instead",
+    add_command(
+        commands,
+        "init",
+        "look at your file of bars and write a configuration that reads it",
+        """
+        FILE  CSV, CSV.gz, zip or Parquet, or a folder of LEAN's daily zips
+        --market MARKET  contract symbol, e.g. ES
+        --contract FILE  your own contract instead of --market, or a shipped one such as SPY
+        --set KEY=VALUE ... -> overrides  what you know, e.g. --set data.time_zone=UTC --set
+            data.stamp=open; any other key is written too (repeatable)
+        --out YAML  the configuration (default: the file's name with .yaml, in this folder); an
+            existing file is never overwritten
+        --non-interactive  never ask; say which flags are missing instead
+        """,
+        file=Path,
+        out=Path,
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxtrade.cli.flags import count, whole
+from jaxtrade.cli.usage import add_flags
 from jaxtrade.errors import ConfigError
 from jaxtrade.launching import local
 from jaxtrade.launching.job import Job, command_of
@@ -32,79 +33,71 @@ def add_parser(commands: Any) -> None:
     here = engines.add_parser(
         "local", help="start the processes on this machine, and stop all when one fails"
     )
-    here.add_argument(
-        "-n", "--processes", type=count, metavar="N", default=2, help="how many (default: 2)"
+    add_flags(
+        here,
+        f"""
+        -n, --processes N [2]  how many (default: 2)
+        --devices-per-process K  devices of each: its own GPUs, or host devices on a CPU (default:
+            1)
+        WORD* -> words  {WORDS}
+        """,
+        processes=count,
+        devices_per_process=count,
     )
-    here.add_argument(
-        "--devices-per-process",
-        type=count,
-        metavar="K",
-        help="devices of each: its own GPUs, or host devices on a CPU (default: 1)",
-    )
-    here.add_argument("words", nargs="*", metavar="WORD", help=WORDS)
     for name, said in ENGINES.items():
         _add_engine(engines.add_parser(name, help=said), name)
 
 
 def _add_engine(parser: argparse.ArgumentParser, name: str) -> None:
     """The flags of an engine whose manifest is printed."""
-    parser.add_argument(
-        "--print",
-        action="store_true",
-        required=True,
-        dest="printed",
-        help="print the manifest; starting it is left to the engine's own tools",
-    )
-    parser.add_argument("--name", default="jaxtrade", help="of the job (default: jaxtrade)")
-    parser.add_argument("--nodes", type=count, metavar="N", default=1, help="machines (default: 1)")
-    parser.add_argument(
-        "--gpus-per-node",
-        type=whole,
-        metavar="N",
-        default=1,
-        help="GPUs of each machine; 0 trains on CPUs (default: 1)",
+    add_flags(
+        parser,
+        """
+        --print -> printed  print the manifest; starting it is left to the engine's own tools
+        --name NAME [jaxtrade]  of the job (default: jaxtrade)
+        --nodes N [1]  machines (default: 1)
+        --gpus-per-node N [1]  GPUs of each machine; 0 trains on CPUs (default: 1)
+        """,
+        printed={"required": True},
+        nodes=count,
+        gpus_per_node=whole,
     )
     if name == "slurm":
-        parser.add_argument(
-            "--time",
-            default="24:00:00",
-            metavar="HH:MM:SS",
-            help="limit of each start; the job then goes on by itself (default: 24:00:00)",
-        )
-        parser.add_argument(
-            "--partition", metavar="NAME", help="partition of the cluster (default: the cluster's)"
+        add_flags(
+            parser,
+            """
+            --time HH:MM:SS [24:00:00]  limit of each start; the job then goes on by itself (default:
+                24:00:00)
+            --partition NAME  partition of the cluster (default: the cluster's)
+            """,
         )
     else:
-        parser.add_argument("--image", metavar="NAME", help="container image that holds jaxtrade")
-        parser.add_argument(
-            "--claim",
-            metavar="NAME",
-            help="the bucket for the runs, such as s3://my-runs"
-            if name == "sky"
-            else "volume claim for the runs, which all pods share",
-        )
-        parser.add_argument(
-            "--mount",
-            metavar="DIR",
-            default="/runs",
-            help="where it is mounted; --run-dir must be below it (default: /runs)",
+        add_flags(
+            parser,
+            f"""
+            --image NAME  container image that holds jaxtrade
+            --claim NAME  {
+                "the bucket for the runs, such as s3://my-runs"
+                if name == "sky"
+                else "volume claim for the runs, which all pods share"
+            }
+            --mount DIR [/runs]  where it is mounted; --run-dir must be below it (default: /runs)
+            """,
         )
     if name == "sky":
-        parser.add_argument(
-            "--gpu-kind",
-            metavar="NAME",
-            default="H100",
-            help="as SkyPilot calls it (default: H100)",
+        add_flags(
+            parser,
+            "--gpu-kind NAME [H100]  as SkyPilot calls it (default: H100)",
         )
     if name in ("slurm", "sky"):
-        parser.add_argument(
-            "--setup",
-            action="append",
-            default=[],
-            metavar="LINE",
-            help="a shell line that comes first, e.g. 'source ~/venv/bin/activate' (repeatable)",
+        add_flags(
+            parser,
+            """
+            --setup LINE ...  a shell line that comes first, e.g. 'source ~/venv/bin/activate'
+                (repeatable)
+            """,
         )
-    parser.add_argument("words", nargs="*", metavar="WORD", help=WORDS)
+    add_flags(parser, f"WORD* -> words  {WORDS}")
 
 
 def run(args: argparse.Namespace, parse: Callable[[tuple[str, ...]], object]) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 from jaxtrade.advisor.host.prompts import BLOCKS, RAW_SLOTS
 from jaxtrade.cli import descriptions
 from jaxtrade.cli.tables import columns, table
+from jaxtrade.cli.usage import add_command
 from jaxtrade.config.accounts import PRESETS, AccountPreset
 from jaxtrade.config.load import shipped
 from jaxtrade.data.contracts import BUNDLED, CONTRACTS, Contract
@@ -27,23 +28,16 @@ OWN = "your own"
 
 def add_parser(commands: Any) -> None:
     """Add the parser of `list`."""
-    listing = commands.add_parser(
-        "list", help="the known markets, accounts, features, rewards, presets, ..."
-    )
-    listing.add_argument(
-        "what",
-        nargs="?",
-        choices=tuple(LISTS),
-        metavar="WHAT",
-        help=f"one of {', '.join(LISTS)}; without it, what can be listed",
-    )
-    listing.add_argument(
-        "--import",
-        action="append",
-        default=[],
-        metavar="MODULE",
-        dest="modules",
-        help="import a module that registers parts of your own, to list them too (repeatable)",
+    add_command(
+        commands,
+        "list",
+        "the known markets, accounts, features, rewards, presets, ...",
+        f"""
+        WHAT?  one of {", ".join(LISTS)}; without it, what can be listed
+        --import MODULE ... -> modules  import a module that registers parts of your own, to list
+            them too (repeatable)
+        """,
+        what={"choices": tuple(LISTS)},
     )
 
 

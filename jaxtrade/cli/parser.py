@@ -18,7 +18,6 @@ from jaxtrade.cli import (
     init,
     launch,
     listing,
-    menu,
     report,
     runs,
     studying,
@@ -28,6 +27,7 @@ from jaxtrade.cli import (
 from jaxtrade.cli.flags import agent_options, count_or_all, key_options
 from jaxtrade.cli.shared import ADVISOR, data_options, quiet_option, tolerance_option, trust_option
 from jaxtrade.cli.suggesting import Parser
+from jaxtrade.cli.usage import add_command, add_flags
 from jaxtrade.version import __version__
 
 # Commands that read the folders of runs.
@@ -117,7 +117,7 @@ def build_parser() -> argparse.ArgumentParser:
         ablate.add_parser,
         config_command.add_parser,
         listing.add_parser,
-        menu.add_parser,
+        _add_menu,
         launch.add_parser,
         _add_bench,
         _add_doctor,
@@ -142,181 +142,112 @@ def refuse_empty(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
 
 
 def _add_train(commands: Any) -> None:
-    train = commands.add_parser(
-        "train", help="train a policy and evaluate it on the held-out sessions"
-    )
-    train.add_argument(
-        "config", nargs="?", help="a YAML file or a shipped configuration (default: quickstart)"
+    train = add_command(
+        commands,
+        "train",
+        "train a policy and evaluate it on the held-out sessions",
+        "config?  a YAML file or a shipped configuration (default: quickstart)",
     )
     data_options(train)
     key_options(train, "run")
     agent_options(train)
-    train.add_argument(
-        "--test", action="store_true", help="a run of about a minute, to see that everything works"
-    )
-    train.add_argument(
-        "--non-interactive",
-        action="store_true",
-        help="has no effect; accepted for scripts (the command never asks)",
+    add_flags(
+        train,
+        """
+        --test  a run of about a minute, to see that everything works
+        --non-interactive  has no effect; accepted for scripts (the command never asks)
+        """,
     )
     quiet_option(train)
-    train.add_argument(
-        "--run-dir",
-        metavar="DIR",
-        help="directory of the new run (default: runs/<market-task-utc-id>)",
-    )
-    train.add_argument(
-        "--from",
-        metavar="RUN",
-        dest="source",
-        help="start from another run's policy, widened to this "
-        "run's slots and actions by name (transfer.*)",
-    )
-    train.add_argument(
-        "--continue",
-        metavar="RUN",
-        dest="onward",
-        help="start from another run's policy, "
-        "optimiser state and configuration; --set changes its keys",
-    )
-    train.add_argument("--advisor", metavar="KIND|URL", help=ADVISOR)
-    train.add_argument(
-        "--resume",
-        metavar="RUN",
-        help="continue a run from its newest good checkpoint; of the keys, "
-        "--set takes control.wall_clock alone",
-    )
-    train.add_argument(
-        "--perf",
-        action="store_true",
-        help="also print what was measured of the run: steps per second, "
-        "seconds of compilation and of each phase, devices, bytes",
-    )
-    train.add_argument(
-        "--perf-one",
-        action="store_true",
-        help="as --perf, and time one update with a single environment too, to compare",
-    )
-    train.add_argument(
-        "--devices",
-        type=count_or_all,
-        metavar="N",
-        help="devices to train on, or all that JAX sees; a "
-        "CPU counts as N devices (key parallel.devices)",
-    )
-    train.add_argument(
-        "--eager",
-        action="store_true",
-        help="compile nothing, which is very slow: to find a fault with "
-        "print or a debugger (key compute.eager); each update is a chunk of its own",
+    add_flags(
+        train,
+        f"""
+        --run-dir DIR  directory of the new run (default: runs/<market-task-utc-id>)
+        --from RUN -> source  start from another run's policy, widened to this run's slots and
+            actions by name (transfer.*)
+        --continue RUN -> onward  start from another run's policy, optimiser state and
+            configuration; --set changes its keys
+        --advisor KIND|URL  {ADVISOR}
+        --resume RUN  continue a run from its newest good checkpoint; of the keys, --set takes
+            control.wall_clock alone
+        --perf  also print what was measured of the run: steps per second, seconds of compilation
+            and of each phase, devices, bytes
+        --perf-one  as --perf, and time one update with a single environment too, to compare
+        --devices N  devices to train on, or all that JAX sees; a CPU counts as N devices (key
+            parallel.devices)
+        --eager  compile nothing, which is very slow: to find a fault with print or a debugger
+            (key compute.eager); each update is a chunk of its own
+        """,
+        devices=count_or_all,
     )
     distributed.add_options(train)
 
 
 def _add_curriculum(commands: Any) -> None:
-    course = commands.add_parser(
-        "curriculum", help="train a policy through several tasks, each phase behind a gate"
-    )
-    course.add_argument(
-        "config", nargs="?", help="a YAML file or a shipped curriculum (default: curriculum)"
+    course = add_command(
+        commands,
+        "curriculum",
+        "train a policy through several tasks, each phase behind a gate",
+        "config?  a YAML file or a shipped curriculum (default: curriculum)",
     )
     data_options(course)
     key_options(course, "curriculum")
-    course.add_argument(
-        "--test",
-        action="store_true",
-        help="short phases whose gates are reported only, to see that everything works",
-    )
-    course.add_argument(
-        "--non-interactive",
-        action="store_true",
-        help="has no effect; accepted for scripts (the command never asks)",
+    add_flags(
+        course,
+        """
+        --test  short phases whose gates are reported only, to see that everything works
+        --non-interactive  has no effect; accepted for scripts (the command never asks)
+        """,
     )
     quiet_option(course)
-    course.add_argument(
-        "--run-dir",
-        metavar="DIR",
-        help="folder of the new curriculum (default: runs/<market-curriculum-utc-id>)",
-    )
-    course.add_argument(
-        "--from",
-        metavar="RUN",
-        dest="source",
-        help="start from an earlier run's policy, at the phase after that run's task",
-    )
-    course.add_argument(
-        "--advisor", metavar="KIND|URL", help=ADVISOR + "; applies to phases whose task is advised"
-    )
-    course.add_argument("--phase", metavar="NAME", help="with --from: the phase to begin with")
-    course.add_argument(
-        "--resume",
-        metavar="DIR",
-        help="continue a curriculum at the phase and update at which it stopped",
+    add_flags(
+        course,
+        f"""
+        --run-dir DIR  folder of the new curriculum (default: runs/<market-curriculum-utc-id>)
+        --from RUN -> source  start from an earlier run's policy, at the phase after that run's
+            task
+        --advisor KIND|URL  {ADVISOR}; applies to phases whose task is advised
+        --phase NAME  with --from: the phase to begin with
+        --resume DIR  continue a curriculum at the phase and update at which it stopped
+        """,
     )
 
 
 def _add_evaluate(commands: Any) -> None:
-    evaluate = commands.add_parser("evaluate", help="evaluate a run's policy against the baselines")
-    evaluate.add_argument("run", metavar="RUN", help="the run's folder")
-    evaluate.add_argument(
-        "--split",
-        choices=("train", "validation", "test", "all"),
-        default="test",
-        help="sessions to evaluate on (default: test)",
-    )
-    evaluate.add_argument(
-        "--intrabar-grid",
-        action="store_true",
-        help="print net profit by intrabar order, and its range, instead of the table",
-    )
-    evaluate.add_argument(
-        "--cost-grid",
-        action="store_true",
-        help="print net profit at multiples of the run's costs, and its range, instead of the table",
-    )
-    evaluate.add_argument(
-        "--nulls",
-        metavar="KIND:DRAWS",
-        help="print p-values against null markets instead of the "
-        "table: sign:99, sessions:99, phase:99 or martingale:99 (docs/nulls.md)",
-    )
-    evaluate.add_argument(
-        "--latency-grid",
-        action="store_true",
-        help="print net profit with decisions executed 0 to 3 "
-        "bars late, its range, and how many came too late, instead of the table",
-    )
-    evaluate.add_argument(
-        "--attribution",
-        action="store_true",
-        help="print which parts of its observation the policy "
-        "uses, by gradient, permutation and ablation, instead of the table",
+    evaluate = add_command(
+        commands,
+        "evaluate",
+        "evaluate a run's policy against the baselines",
+        """
+        RUN  the run's folder
+        --split {train,validation,test,all} [test]  sessions to evaluate on (default: test)
+        --intrabar-grid  print net profit by intrabar order, and its range, instead of the table
+        --cost-grid  print net profit at multiples of the run's costs, and its range, instead of
+            the table
+        --nulls KIND:DRAWS  print p-values against null markets instead of the table: sign:99,
+            sessions:99, phase:99 or martingale:99 (docs/nulls.md)
+        --latency-grid  print net profit with decisions executed 0 to 3 bars late, its range, and
+            how many came too late, instead of the table
+        --attribution  print which parts of its observation the policy uses, by gradient,
+            permutation and ablation, instead of the table
+        """,
     )
     studying.add_options(evaluate)
     quiet_option(evaluate)
-    evaluate.add_argument("--json", action="store_true", help="print JSON instead of the table")
-    evaluate.add_argument(
-        "--advisor", metavar="KIND|URL", help="the advisor, instead of the run's own"
-    )
-    evaluate.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        dest="overrides",
-        help="a key of that advisor, e.g. --set advisor.options.model=NAME (repeatable)",
-    )
-    evaluate.add_argument(
-        "--data", type=Path, metavar="FILE", help="the run's own bars at another place"
-    )
-    evaluate.add_argument(
-        "--seed", type=int, help="one seed of a run with several (default: all; a grid needs one)"
-    )
-    evaluate.add_argument(
-        "--agent",
-        type=int,
-        metavar="N",
-        help="one agent of a run with several, by its number in agents.json",
+    add_flags(
+        evaluate,
+        """
+        --json  print JSON instead of the table
+        --advisor KIND|URL  the advisor, instead of the run's own
+        --set KEY=VALUE ... -> overrides  a key of that advisor, e.g. --set
+            advisor.options.model=NAME (repeatable)
+        --data FILE  the run's own bars at another place
+        --seed SEED  one seed of a run with several (default: all; a grid needs one)
+        --agent N  one agent of a run with several, by its number in agents.json
+        """,
+        data=Path,
+        seed=int,
+        agent=int,
     )
 
 
@@ -326,94 +257,71 @@ def _add_data(commands: Any) -> None:
     check = actions.add_parser(
         "check", help="read and validate files; exit 2 if any of them has a fault"
     )
-    check.add_argument("files", nargs="+", metavar="FILE", help="bars: CSV, CSV.gz or Parquet")
-    check.add_argument("--market", help="contract symbol (default: ES)")
-    check.add_argument("--contract", metavar="FILE", help="your own contract, instead of --market")
-    check.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        dest="overrides",
-        help="how to read the files, e.g. --set data.stamp=open --set data.time_zone=UTC",
+    add_flags(
+        check,
+        """
+        FILE+ -> files  bars: CSV, CSV.gz or Parquet
+        --market MARKET  contract symbol (default: ES)
+        --contract FILE  your own contract, instead of --market
+        --set KEY=VALUE ... -> overrides  how to read the files, e.g. --set data.stamp=open --set
+            data.time_zone=UTC
+        """,
     )
     tolerance_option(check)
-    describe = actions.add_parser(
-        "describe", help="sessions, stops, costs and ambiguous bars of a market"
-    )
-    describe.add_argument(
-        "config", nargs="?", help="a YAML file or a shipped configuration (default: quickstart)"
+    describe = add_command(
+        actions,
+        "describe",
+        "sessions, stops, costs and ambiguous bars of a market",
+        "config?  a YAML file or a shipped configuration (default: quickstart)",
     )
     data_options(describe)
 
 
 def _add_replay(commands: Any) -> None:
-    replay = commands.add_parser(
-        "replay", help="one session bar by bar: seen, masked, chosen, filled"
+    add_command(
+        commands,
+        "replay",
+        "one session bar by bar: seen, masked, chosen, filled",
+        """
+        RUN  the run's folder
+        --session DATE  trade date, YYYY-MM-DD
+        --data FILE  the run's own bars at another place
+        --seed SEED  which policy, of a run with several
+        --agent N  which policy, by its number in agents.json
+        --symbol SYMBOL  which symbol, of a run with several
+        """,
+        session={"required": True},
+        data=Path,
+        seed=int,
+        agent=int,
     )
-    replay.add_argument("run", metavar="RUN", help="the run's folder")
-    replay.add_argument("--session", required=True, metavar="DATE", help="trade date, YYYY-MM-DD")
-    replay.add_argument(
-        "--data", type=Path, metavar="FILE", help="the run's own bars at another place"
-    )
-    replay.add_argument("--seed", type=int, help="which policy, of a run with several")
-    replay.add_argument(
-        "--agent", type=int, metavar="N", help="which policy, by its number in agents.json"
-    )
-    replay.add_argument("--symbol", help="which symbol, of a run with several")
 
 
 def _add_bench(commands: Any) -> None:
-    bench = commands.add_parser(
-        "bench", help="measure speed and memory: a JSON line on stdout and a file per bench"
-    )
-    bench.add_argument(
-        "names",
-        nargs="*",
-        metavar="NAME",
-        help="benches (default: all, each in a process of its "
-        "own); an unknown name prints the list",
-    )
-    bench.add_argument(
-        "--quick",
-        action="store_true",
-        help="small shapes and few repeats, to see that it works; "
-        "written to bench/results/quick unless --out is given",
-    )
-    bench.add_argument(
-        "--compare",
-        type=Path,
-        metavar="FILE",
-        help="an earlier result, or a folder of them: also "
-        "print new against old, and what else differs between the two",
-    )
-    bench.add_argument(
-        "--out", type=Path, metavar="DIR", help="folder of the results (default: bench/results)"
-    )
-    bench.add_argument(
-        "--repeats",
-        type=int,
-        metavar="N",
-        help="repeats of every side (default: 7, at least 5; with --quick default 2)",
-    )
-    bench.add_argument(
-        "--purejaxrl",
-        type=Path,
-        metavar="DIR",
-        help="your checkout of PureJaxRL (it is no "
-        "package; docs/benchmarks.md says how to fetch it); without it, that side is left out",
-    )
-    bench.add_argument(
-        "--force",
-        action="store_true",
-        help="write full results although the machine is not idle "
-        "(load average above 0.3, steal time above 1 %% during a side); they are marked",
-    )
-    bench.add_argument(
-        "--code",
-        type=Path,
-        metavar="DIR",
-        help="a checkout of another version, which `versions` compares with this one",
+    bench = add_command(
+        commands,
+        "bench",
+        "measure speed and memory: a JSON line on stdout and a file per bench",
+        """
+        NAME* -> names  benches (default: all, each in a process of its own); an unknown name
+            prints the list
+        --quick  small shapes and few repeats, to see that it works; written to
+            bench/results/quick unless --out is given
+        --compare FILE  an earlier result, or a folder of them: also print new against old, and
+            what else differs between the two
+        --out DIR  folder of the results (default: bench/results)
+        --repeats N  repeats of every side (default: 7, at least 5; with --quick default 2)
+        --purejaxrl DIR  your checkout of PureJaxRL (it is no package; docs/benchmarks.md says how
+            to fetch it); without it, that side is left out
+        --force  write full results although the machine is not idle (load average above 0.3,
+            steal time above 1 %% during a side); they are marked
+        --code DIR  a checkout of another version, which `versions` compares with this one
+        """,
+        compare=Path,
+        out=Path,
+        repeats=int,
+        purejaxrl=Path,
+        code=Path,
     )
     _add_bench_groups(bench)
 
@@ -422,60 +330,50 @@ def _add_bench_groups(bench: argparse.ArgumentParser) -> None:
     compiled = bench.add_argument_group(
         "of the bench `accelerator`, which compiles for devices that are not here"
     )
-    compiled.add_argument(
-        "--target",
-        action="append",
-        dest="targets",
-        default=[],
-        metavar="NAME",
-        help="a device: h200, v5e; may be repeated (default: all)",
-    )
-    compiled.add_argument(
-        "--shape",
-        action="append",
-        dest="shapes",
-        default=[],
-        metavar="NAME",
-        help="a program: reference, tf32, bfloat16 (the reference in that precision), default, gru, "
-        "env, evaluation, dqn, dqn_prioritised, pqn, divided, agents (both over eight devices); may be "
-        "repeated (default: all)",
-    )
-    compiled.add_argument(
-        "--install",
-        action="store_true",
-        help="put the compilers' packages into a folder of their "
-        "own first (JAXTRADE_COMPILERS, default in the cache folder; about 1.4 GB for all)",
+    add_flags(
+        compiled,
+        """
+        --target NAME ... -> targets  a device: h200, v5e; may be repeated (default: all)
+        --shape NAME ... -> shapes  a program: reference, tf32, bfloat16 (the reference in that
+            precision), default, gru, env, evaluation, dqn, dqn_prioritised, pqn, divided, agents
+            (both over eight devices); may be repeated (default: all)
+        --install  put the compilers' packages into a folder of their own first
+            (JAXTRADE_COMPILERS, default in the cache folder; about 1.4 GB for all)
+        """,
     )
     suite = bench.add_argument_group(
         "of the bench `device`, which measures a GPU or TPU part by part and goes on "
         "after an interruption"
     )
-    suite.add_argument(
-        "--part",
-        action="append",
-        dest="parts",
-        default=[],
-        metavar="NAME",
-        help="correctness, env_step, ppo_train, population, precision, compile, command_buffers, "
-        "determinism, memory; may be repeated (default: all)",
+    add_flags(
+        suite,
+        """
+        --part NAME ... -> parts  correctness, env_step, ppo_train, population, precision, compile,
+            command_buffers, determinism, memory; may be repeated (default: all)
+        --again  measure parts too whose result is there already
+        """,
     )
-    suite.add_argument(
-        "--again", action="store_true", help="measure parts too whose result is there already"
+
+
+def _add_menu(commands: Any) -> None:
+    add_command(
+        commands,
+        "menu",
+        "choose what to do from numbered lists; prints each command that it runs",
+        "--non-interactive  refuse, because a menu asks",
     )
 
 
 def _add_doctor(commands: Any) -> None:
-    doctor = commands.add_parser(
-        "doctor", help="examine this machine; every problem comes with a fix"
-    )
-    doctor.add_argument("--json", action="store_true", help="print JSON instead of the table")
-    doctor.add_argument(
-        "--run-dir", metavar="DIR", default="runs", help="folder of runs to examine (default: runs)"
-    )
-    doctor.add_argument(
-        "--distributed",
-        action="store_true",
-        help="examine instead the processes that this one would "
-        "join for a run: start it in all of them, as the run would be",
+    doctor = add_command(
+        commands,
+        "doctor",
+        "examine this machine; every problem comes with a fix",
+        """
+        --json  print JSON instead of the table
+        --run-dir DIR [runs]  folder of runs to examine (default: runs)
+        --distributed  examine instead the processes that this one would join for a run: start it
+            in all of them, as the run would be
+        """,
     )
     distributed.process_options(doctor, 60)

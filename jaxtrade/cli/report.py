@@ -6,43 +6,33 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from jaxtrade.cli.usage import add_command
 from jaxtrade.text import show
 
 
 def add_parser(commands: Any) -> None:
     """Add the command."""
-    report = commands.add_parser(
-        "report", help="make one HTML page of a run's results, and the same figures as JSON"
+    add_command(
+        commands,
+        "report",
+        "make one HTML page of a run's results, and the same figures as JSON",
+        """
+        RUN  the folder of a run or of a walk-forward
+        --split {test,validation,train,all} [test]  sessions that the page is about (default: test); they
+            must have been evaluated
+        --seed SEED  one seed of a run with several (default: the first)
+        --agent N  one agent of a run with several, by its number in agents.json
+        --symbol SYMBOL  one symbol of a run with several
+        --out FOLDER  folder of the files (default: RUN/report)
+        --max-mb MB [3.0]  largest size of the page; the oldest bars are left out beyond it, and the
+            page says so (default: 3)
+        --open  show the page in the browser
+        """,
+        seed=int,
+        agent=int,
+        out=Path,
+        max_mb=float,
     )
-    report.add_argument("run", metavar="RUN", help="the folder of a run or of a walk-forward")
-    report.add_argument(
-        "--split",
-        choices=("test", "validation", "train", "all"),
-        default="test",
-        help="sessions that the page is about (default: test); they must have been evaluated",
-    )
-    report.add_argument(
-        "--seed", type=int, help="one seed of a run with several (default: the first)"
-    )
-    report.add_argument(
-        "--agent",
-        type=int,
-        metavar="N",
-        help="one agent of a run with several, by its number in agents.json",
-    )
-    report.add_argument("--symbol", help="one symbol of a run with several")
-    report.add_argument(
-        "--out", type=Path, metavar="FOLDER", help="folder of the files (default: RUN/report)"
-    )
-    report.add_argument(
-        "--max-mb",
-        type=float,
-        default=3.0,
-        metavar="MB",
-        help="largest size of the page; the oldest "
-        "bars are left out beyond it, and the page says so (default: 3)",
-    )
-    report.add_argument("--open", action="store_true", help="show the page in the browser")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxtrade.cli.tables import columns, table
+from jaxtrade.cli.usage import add_command
 from jaxtrade.text import printable, several
 
 if TYPE_CHECKING:
@@ -20,30 +21,19 @@ FIGURES = (5, 6, 7, 8)  # columns that are aligned to the right
 
 def add_parser(commands: Any) -> None:
     """Add the parser of `runs`."""
-    runs = commands.add_parser(
-        "runs", help="the runs in a folder, one line each: status, steps, held-out figures, age"
+    add_command(
+        commands,
+        "runs",
+        "the runs in a folder, one line each: status, steps, held-out figures, age",
+        f"""
+        FOLDER? [runs]  the folder that holds the runs, or one run (default: runs)
+        --sort BY [age]  one of {", ".join(ORDERS)} (default: age, the latest sign of life first; net, days and steps:
+            the largest first)
+        --reverse  the other way round; what has no such figure stays last
+        --json  print JSON instead of the table
+        """,
+        sort={"choices": ORDERS},
     )
-    runs.add_argument(
-        "folder",
-        nargs="?",
-        default="runs",
-        metavar="FOLDER",
-        help="the folder that holds the runs, or one run (default: runs)",
-    )
-    runs.add_argument(
-        "--sort",
-        choices=ORDERS,
-        default="age",
-        metavar="BY",
-        help=f"one of {', '.join(ORDERS)} "
-        "(default: age, the latest sign of life first; net, days and steps: the largest first)",
-    )
-    runs.add_argument(
-        "--reverse",
-        action="store_true",
-        help="the other way round; what has no such figure stays last",
-    )
-    runs.add_argument("--json", action="store_true", help="print JSON instead of the table")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from jaxtrade.cli import flags
+from jaxtrade.cli.usage import add_flags
 from jaxtrade.config import RunConfig, load_config, make_config, origins_of, overridden
 from jaxtrade.data.contracts import BUNDLED
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
@@ -53,6 +54,8 @@ TEST_OVERRIDES = (
 # is lost by Ctrl-C.
 EAGER_OVERRIDES = ("compute.eager=true", "train.chunk_updates=1", "train.checkpoint_every=1")
 FATAL_ONLY = "3"  # of XLA's messages
+# Key of `data` -> the flag that sets it as it is.
+PATHS = {"file": "data", "seconds": "seconds", "quotes": "quotes", "contract": "contract"}
 _ABSENT = {
     "config": None,
     "overrides": (),
@@ -73,57 +76,27 @@ _WRITTEN = {
 
 def data_options(parser: argparse.ArgumentParser) -> None:
     """Add `--set` and the flags that name a market."""
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        dest="overrides",
-        help="set a configuration key, e.g. --set rollout.num_envs=1024 (repeatable)",
-    )
-    parser.add_argument(
-        "--import",
-        action="append",
-        default=[],
-        metavar="MODULE",
-        dest="modules",
-        help="import a module that registers parts of your own (a task, a reward term, a feature, a "
-        "network, ...) before the configuration is read (repeatable); the run remembers it",
-    )
-    parser.add_argument(
-        "--market",
-        help="contract symbol, e.g. NQ; bars are bundled for "
-        f"{', '.join(BUNDLED)}, synthetic for others unless --data is given",
-    )
-    parser.add_argument(
-        "--contract",
-        metavar="FILE",
-        help="your own contract instead of --market: a YAML file of its "
-        "figures, or a shipped one such as SPY",
-    )
-    parser.add_argument(
-        "--data",
-        metavar="FILE",
-        help="your bars: CSV, CSV.gz or Parquet; state the stamp side with "
-        "--set data.stamp=open (or close), and data.time_zone where stamps carry no offset",
-    )
-    parser.add_argument(
-        "--seconds",
-        metavar="FILE",
-        help="second bars of the same instrument, read with the same keys "
-        "as --data: they must rebuild its bars, and allow --set env.intrabar=path",
-    )
-    parser.add_argument(
-        "--quotes",
-        metavar="FILE",
-        help="bid and ask bars of the same instrument, read with the same "
-        "keys as --data: fills take the quotes, volume stays that of --data",
-    )
-    parser.add_argument(
-        "--seconds-tolerance",
-        metavar="FRACTION",
-        help="largest share of bars that their seconds may "
-        "fail to rebuild (default 0.001); these bars are resolved stop_first, and counted",
+    add_flags(
+        parser,
+        f"""
+        --set KEY=VALUE ... -> overrides  set a configuration key, e.g. --set rollout.num_envs=1024
+            (repeatable)
+        --import MODULE ... -> modules  import a module that registers parts of your own (a task, a
+            reward term, a feature, a network, ...) before the configuration is read (repeatable);
+            the run remembers it
+        --market MARKET  contract symbol, e.g. NQ; bars are bundled for {", ".join(BUNDLED)}, synthetic for others
+            unless --data is given
+        --contract FILE  your own contract instead of --market: a YAML file of its figures, or a
+            shipped one such as SPY
+        --data FILE  your bars: CSV, CSV.gz or Parquet; state the stamp side with --set
+            data.stamp=open (or close), and data.time_zone where stamps carry no offset
+        --seconds FILE  second bars of the same instrument, read with the same keys as --data:
+            they must rebuild its bars, and allow --set env.intrabar=path
+        --quotes FILE  bid and ask bars of the same instrument, read with the same keys as --data:
+            fills take the quotes, volume stays that of --data
+        --seconds-tolerance FRACTION  largest share of bars that their seconds may fail to rebuild
+            (default 0.001); these bars are resolved stop_first, and counted
+        """,
     )
     tolerance_option(parser)
 
@@ -132,11 +105,12 @@ def tolerance_option(parser: argparse.ArgumentParser) -> None:
     """Add `--quotes-tolerance`, which applies to a file with bid and ask as well as to
     `--quotes`.
     """
-    parser.add_argument(
-        "--quotes-tolerance",
-        metavar="FRACTION",
-        help="largest share of bars that may lack a bid or "
-        "an ask (default 0.01); these bars are left out, and counted",
+    add_flags(
+        parser,
+        """
+        --quotes-tolerance FRACTION  largest share of bars that may lack a bid or an ask (default
+            0.01); these bars are left out, and counted
+        """,
     )
 
 
@@ -286,23 +260,9 @@ def _with_paths(chosen: RunConfig, args: argparse.Namespace) -> RunConfig:
     """The configuration with the paths from flags. Raises ConfigError if a file is needed and none
     is given.
     """
-    paths = {
-        "file": args.data,
-        "seconds": args.seconds,
-        "quotes": args.quotes,
-        "contract": args.contract,
-    }
-    _check_set(
-        chosen,
-        {
-            "market": args.market,
-            "data": args.data,
-            "seconds": args.seconds,
-            "quotes": args.quotes,
-            "contract": args.contract,
-        },
-    )
+    _check_set(chosen, args)
     # Paths are set directly and not as overrides, because YAML could misread them.
+    paths = {key: getattr(args, flag) for key, flag in PATHS.items()}
     chosen = _with_data(chosen, {key: path for key, path in paths.items() if path is not None})
     _check_market(chosen, args)
     if chosen.data.contract is not None:
@@ -318,10 +278,10 @@ def _with_paths(chosen: RunConfig, args: argparse.Namespace) -> RunConfig:
     return chosen
 
 
-def _check_set(chosen: RunConfig, flags: Mapping[str, object]) -> None:
+def _check_set(chosen: RunConfig, args: argparse.Namespace) -> None:
     """Raise ConfigError if a flag about one symbol meets a configuration that names several."""
     symbols = chosen.data.markets
-    given = [f"--{name}" for name, value in flags.items() if value is not None]
+    given = [f"--{name}" for name in ("market", *PATHS.values()) if getattr(args, name) is not None]
     if symbols and given:
         raise ConfigError(
             f"{', '.join(given)}: the configuration names the symbols {', '.join(symbols)} "
@@ -355,21 +315,18 @@ def _with_data(config: RunConfig, values: dict[str, str]) -> RunConfig:
 
 def trust_option(parser: argparse.ArgumentParser) -> None:
     """Add `--trust-imports` to a command that reads runs."""
-    parser.add_argument(
-        "--trust-imports",
-        action="store_true",
-        help="import the modules that a run's configuration "
-        "names, although they are not known to be yours: they are code (docs/run_folder.md)",
+    add_flags(
+        parser,
+        """
+        --trust-imports  import the modules that a run's configuration names, although they are
+            not known to be yours: they are code (docs/run_folder.md)
+        """,
     )
 
 
 def quiet_option(parser: argparse.ArgumentParser) -> None:
     """Add `--quiet`."""
-    parser.add_argument(
-        "--quiet",
-        action="store_true",
-        help="show no progress, only warnings, errors and the result",
-    )
+    add_flags(parser, "--quiet  show no progress, only warnings, errors and the result")
 
 
 def screen_of(args: argparse.Namespace, silent: bool = False) -> Screen:
@@ -389,6 +346,15 @@ def screen_of(args: argparse.Namespace, silent: bool = False) -> Screen:
     if silent:
         return Screen()
     return open_screen(f"jaxtrade {args.command}", args.quiet)
+
+
+@contextmanager
+def loading(args: argparse.Namespace, silent: bool = False) -> Iterator[Screen]:
+    """`screen_of` a command that loads JAX next."""
+    with screen_of(args, silent) as screen:
+        screen.phase("loading", "JAX")
+        keep_programs()
+        yield screen
 
 
 def print_result(text: str, screen: Screen) -> None:

@@ -3,48 +3,34 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
+from jaxtrade.cli.usage import add_flags
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.account_draws import ACCOUNTS, DRAWS, HORIZON, AccountDraws, check_draws
-from jaxtrade.progress.screen import Screen
 
+USUAL = {"horizon": HORIZON, "draws": DRAWS, "accounts": ACCOUNTS}
 OTHER_TABLES = ("intrabar_grid", "cost_grid", "latency_grid", "attribution", "nulls")
 
 
 def add_options(evaluate: argparse.ArgumentParser) -> None:
     """Add the flags to the parser of `evaluate`."""
-    evaluate.add_argument(
-        "--pass-probability",
-        action="store_true",
-        help="print the probability to pass the run's account, with its errors, instead of the table",
-    )
-    evaluate.add_argument(
-        "--horizon",
-        type=int,
-        metavar="SESSIONS",
-        help="with --pass-probability: sessions after "
-        f"which an account is out of time (default: {HORIZON})",
-    )
-    evaluate.add_argument(
-        "--draws",
-        type=int,
-        metavar="N",
-        help="with --pass-probability: how often the sessions "
-        f"themselves are drawn anew (default: {DRAWS})",
-    )
-    evaluate.add_argument(
-        "--accounts",
-        type=int,
-        metavar="N",
-        help="with --pass-probability: simulated accounts for "
-        f"each of these draws (default: {ACCOUNTS})",
-    )
-    evaluate.add_argument(
-        "--breakdown",
-        action="store_true",
-        help="print the profit by half hour, weekday, volatility "
-        "and exit reason, instead of the table",
+    add_flags(
+        evaluate,
+        f"""
+        --pass-probability  print the probability to pass the run's account, with its errors,
+            instead of the table
+        --horizon SESSIONS  with --pass-probability: sessions after which an account is out of
+            time (default: {HORIZON})
+        --draws N  with --pass-probability: how often the sessions themselves are drawn anew
+            (default: {DRAWS})
+        --accounts N  with --pass-probability: simulated accounts for each of these draws
+            (default: {ACCOUNTS})
+        --breakdown  print the profit by half hour, weekday, volatility and exit reason, instead
+            of the table
+        """,
+        horizon=int,
+        draws=int,
+        accounts=int,
     )
 
 
@@ -52,16 +38,15 @@ def wanted(args: argparse.Namespace) -> bool:
     """Whether a study is asked for. Raises ConfigError (flags that do not go together, a number
     that is too small).
     """
-    given = [
-        f"--{name}" for name in ("horizon", "draws", "accounts") if getattr(args, name) is not None
-    ]
+    given = [f"--{name}" for name in _given(args)]
     if given and not args.pass_probability:
         raise ConfigError(
             f"{', '.join(given)}: belongs to --pass-probability; add it, or leave this out"
         )
     if not (args.pass_probability or args.breakdown):
         return False
-    check_draws(_draws(args))
+    if (asked := draws(args)) is not None:
+        check_draws(asked)
     grids = [f"--{name.replace('_', '-')}" for name in OTHER_TABLES if getattr(args, name)]
     if grids:
         asked = "--pass-probability" if args.pass_probability else "--breakdown"
@@ -71,33 +56,10 @@ def wanted(args: argparse.Namespace) -> bool:
     return True
 
 
-def run(args: argparse.Namespace, screen: Screen) -> str:
-    """The studies as text or JSON. Raises as `runs.studies.study_run`."""
-    from jaxtrade.runs.studies import study_run
-
-    return study_run(
-        Path(args.run),
-        args.split,
-        _draws(args) if args.pass_probability else None,
-        args.breakdown,
-        args.json,
-        args.seed,
-        args.advisor,
-        args.overrides,
-        args.data,
-        screen,
-        args.agent,
-    )
+def draws(args: argparse.Namespace) -> AccountDraws | None:
+    """What `--pass-probability` simulates; None without it."""
+    return AccountDraws(**USUAL | _given(args)) if args.pass_probability else None
 
 
-def _draws(args: argparse.Namespace) -> AccountDraws:
-    return AccountDraws(
-        *(
-            default if value is None else value
-            for value, default in (
-                (args.horizon, HORIZON),
-                (args.draws, DRAWS),
-                (args.accounts, ACCOUNTS),
-            )
-        )
-    )
+def _given(args: argparse.Namespace) -> dict[str, int]:
+    return {name: value for name in USUAL if (value := getattr(args, name)) is not None}

@@ -20,6 +20,7 @@ from jaxtrade.cli.shared import (
     completed,
     flag_overrides,
     keep_programs,
+    loading,
     named_too,
     print_result,
     refuse,
@@ -209,9 +210,7 @@ def _go_on(
 ) -> int:
     """Continue the run at `path`. overrides: what it may be given anew."""
     data = Path(args.data) if args.resume and args.data is not None else None
-    with screen_of(args, processes.process_id > 0) as screen:
-        screen.phase("loading", "JAX")
-        keep_programs()
+    with loading(args, processes.process_id > 0) as screen:
         distributed.join(args, processes, screen)
         from jaxtrade.runs.train import resume
 
@@ -267,9 +266,7 @@ def curriculum(args: argparse.Namespace) -> int:
         rundir.read_run(Path(args.source))
     check_memory([phase.config for phase in course.phases])
     path = new_folder(args, market_of(course), "curriculum")
-    with screen_of(args) as screen:
-        screen.phase("loading", "JAX")
-        keep_programs()
+    with loading(args) as screen:
         from jaxtrade.curriculum.phases import run_curriculum
 
         result = run_curriculum(
@@ -310,9 +307,7 @@ def _resume_curriculum(args: argparse.Namespace) -> int:
     from jaxtrade.curriculum.config import read_curriculum
 
     read_curriculum(Path(args.resume))
-    with screen_of(args) as screen:
-        screen.phase("loading", "JAX")
-        keep_programs()
+    with loading(args) as screen:
         from jaxtrade.curriculum.phases import resume_curriculum
 
         result = resume_curriculum(Path(args.resume), screen)

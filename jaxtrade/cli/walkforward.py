@@ -12,13 +12,13 @@ from jaxtrade.cli.flags import count, new_folder, whole
 from jaxtrade.cli.shared import (
     MARKET,
     data_options,
-    keep_programs,
+    loading,
     print_result,
     quiet_option,
     refuse,
     resolve,
-    screen_of,
 )
+from jaxtrade.cli.usage import add_command, add_flags
 from jaxtrade.data.members import set_name, symbols_of
 from jaxtrade.data.nulls.spec import TRAINED_DRAWS, NullSpec, parse_null_spec
 from jaxtrade.runs import rundir
@@ -45,81 +45,46 @@ def embargo(text: str) -> int | str:
 
 def add_parser(commands: Any) -> None:
     """Add the parser of `walkforward`."""
-    walk = commands.add_parser(
+    walk = add_command(
+        commands,
         "walkforward",
-        help="train folds x seeds as one program, each fold tested on days that it has not seen",
-    )
-    walk.add_argument(
-        "config", nargs="?", help="a YAML file or a shipped configuration (default: quickstart)"
-    )
-    walk.add_argument(
-        "--mode",
-        choices=("rolling", "anchored", "cpcv"),
-        help="rolling: a training block of fixed "
-        "length before each test block; anchored: all sessions before it; cpcv: combinatorial purged "
-        "cross-validation (default: rolling; key walk.mode)",
-    )
-    walk.add_argument(
-        "--train",
-        type=count,
-        metavar="N",
-        help="training sessions of a fold; of anchored the least (default: 60; key walk.train)",
-    )
-    walk.add_argument(
-        "--test",
-        type=count,
-        metavar="N",
-        help="test sessions of a fold (default: 10; key walk.test)",
-    )
-    walk.add_argument(
-        "--embargo",
-        type=embargo,
-        metavar="N",
-        help="sessions left out between training and test, "
-        "beside those that are purged; or auto (key walk.embargo)",
-    )
-    walk.add_argument(
-        "--groups",
-        type=count,
-        metavar="N",
-        help="of cpcv: blocks that the sessions form (default: 6; key walk.groups)",
-    )
-    walk.add_argument(
-        "--test-groups",
-        type=count,
-        metavar="K",
-        help="of cpcv: blocks that a fold tests (default: 2; key walk.test_groups)",
-    )
-    walk.add_argument(
-        "--seeds",
-        type=count,
-        metavar="N",
-        help="agents per fold, the same seeds in every fold (default: 10; key walk.seeds)",
+        "train folds x seeds as one program, each fold tested on days that it has not seen",
+        """
+        config?  a YAML file or a shipped configuration (default: quickstart)
+        --mode {rolling,anchored,cpcv}  rolling: a training block of fixed length before each test
+            block; anchored: all sessions before it; cpcv: combinatorial purged cross-validation
+            (default: rolling; key walk.mode)
+        --train N  training sessions of a fold; of anchored the least (default: 60; key
+            walk.train)
+        --test N  test sessions of a fold (default: 10; key walk.test)
+        --embargo N  sessions left out between training and test, beside those that are purged; or
+            auto (key walk.embargo)
+        --groups N  of cpcv: blocks that the sessions form (default: 6; key walk.groups)
+        --test-groups K  of cpcv: blocks that a fold tests (default: 2; key walk.test_groups)
+        --seeds N  agents per fold, the same seeds in every fold (default: 10; key walk.seeds)
+        """,
+        train=count,
+        test=count,
+        embargo=embargo,
+        groups=count,
+        test_groups=count,
+        seeds=count,
     )
     data_options(walk)
     flags.key_options(walk, "walk-forward")
-    walk.add_argument(
-        "--non-interactive",
-        action="store_true",
-        help="has no effect; accepted for scripts (the command never asks)",
+    add_flags(
+        walk, "--non-interactive  has no effect; accepted for scripts (the command never asks)"
     )
     quiet_option(walk)
-    walk.add_argument(
-        "--run-dir",
-        metavar="DIR",
-        help="folder of the new walk-forward (default: runs/<market-walkforward-utc-id>)",
-    )
-    walk.add_argument(
-        "--nulls",
-        metavar="KIND:DRAWS",
-        help="then train and test all of it again on null markets, and "
-        "print p-values: sign:19 (docs/nulls.md); give it again with --resume",
-    )
-    walk.add_argument(
-        "--resume",
-        metavar="PATH",
-        help="continue a walk-forward from its newest good checkpoint; of "
-        f"the keys, --set takes {FREE[0]} alone",
+    add_flags(
+        walk,
+        f"""
+        --run-dir DIR  folder of the new walk-forward (default: runs/<market-walkforward-utc-id>)
+        --nulls KIND:DRAWS  then train and test all of it again on null markets, and print
+            p-values: sign:19 (docs/nulls.md); give it again with --resume
+        --resume PATH  continue a walk-forward from its newest good checkpoint; of the keys, --set
+            takes {FREE[0]} alone
+        """,
     )
 
 
@@ -139,9 +104,7 @@ def run(args: argparse.Namespace) -> int:
     )
     check_memory([config])
     path = new_folder(args, set_name(symbols_of(config)), args.command)
-    with screen_of(args) as screen:
-        screen.phase("loading", "JAX")
-        keep_programs()
+    with loading(args) as screen:
         from jaxtrade.runs.walkforward.run import walk_forward
 
         result = walk_forward(config, path, screen, nulls)
@@ -173,9 +136,7 @@ def _resume(args: argparse.Namespace, nulls: NullSpec | None) -> int:
     resumed_config(
         rundir.read_run(path)[0], args.overrides
     )  # a wrong value is told before JAX loads
-    with screen_of(args) as screen:
-        screen.phase("loading", "JAX")
-        keep_programs()
+    with loading(args) as screen:
         from jaxtrade.runs.walkforward.run import resume_walk
 
         result = resume_walk(

@@ -17,26 +17,22 @@ from pathlib import Path
 from typing import Any
 
 from jaxtrade.cli.flags import whole
+from jaxtrade.cli.usage import add_command
 from jaxtrade.errors import ConfigError
 
 
 def add_parser(commands: Any) -> None:
     """Add `watch`."""
-    watch = commands.add_parser(
-        "watch", help="open a live page about runs while they train, for this machine alone"
-    )
-    watch.add_argument(
-        "folder",
-        nargs="?",
-        default="runs",
-        metavar="RUN|DIR",
-        help="a run's folder, or a folder of runs (default: runs)",
-    )
-    watch.add_argument(
-        "--port", type=whole, default=0, metavar="N", help="port to listen on (default: a free one)"
-    )
-    watch.add_argument(
-        "--open", action="store_true", dest="browse", help="also open the page in a browser"
+    add_command(
+        commands,
+        "watch",
+        "open a live page about runs while they train, for this machine alone",
+        """
+        RUN|DIR? [runs] -> folder  a run's folder, or a folder of runs (default: runs)
+        --port N [0]  port to listen on (default: a free one)
+        --open -> browse  also open the page in a browser
+        """,
+        port=whole,
     )
 
 

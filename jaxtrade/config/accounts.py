@@ -9,12 +9,12 @@ so does one standard FX lot.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from jaxtrade.config.market import AccountConfig
+from jaxtrade.config.meant import suggest
 from jaxtrade.errors import ConfigError, ConfigFaultsError
 
 LIMITS = ("drawdown", "daily_loss", "profit_target")  # keys in dollars, each of which may be off
@@ -107,10 +107,9 @@ def resolve_account(config: AccountConfig) -> AccountPreset:
     that is off.
     """
     if config.preset not in PRESETS:
-        near = difflib.get_close_matches(config.preset, PRESETS, n=1)
-        hint = f"; did you mean '{near[0]}'?" if near else ""
         raise ConfigError(
-            f"account.preset: unknown preset '{config.preset}' (known: {', '.join(PRESETS)}){hint}"
+            f"account.preset: unknown preset '{config.preset}' (known: {', '.join(PRESETS)})"
+            f"{suggest(config.preset, PRESETS)}"
         )
     changes = _changes(config)
     faults = [

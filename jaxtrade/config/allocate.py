@@ -16,86 +16,37 @@ class AllocateConfig(Section, frozen=True):
     """The task `allocate`: several symbols held jointly, in one account."""
 
     actions: Literal["product", "increment", "table"] = Field(
-        default="product",
-        description="product: every combination of flat, long and short; increment: one unit more "
-        "or less of one symbol, or hold; table: all symbols flat, long or short",
-        examples=["increment"],
+        default="product", examples=["increment"]
     )
-    preset: Literal["full", "dual_26"] = Field(
-        default="full",
-        description="the observation: dual_26: 12 features of the bar and the position of two symbols; "
-        "full: these, open profit and holding time of each symbol, and the account",
-        examples=["full"],
-    )
-    size: Widths = Field(
-        default=(1,),
-        description="contracts per unit: one number, or one for each symbol",
-        examples=["[2]"],
-    )
-    max_units: int = Field(
-        default=1,
-        ge=1,
-        le=100,
-        description="units that may be held in one symbol; a target of long or short is so many",
-        examples=["2"],
-    )
-    max_total: int | None = Field(
-        default=None,
-        ge=1,
-        description="units that may be held in all symbols together; null: no limit",
-        examples=["2"],
-    )
-    cooldown: int = Field(
-        default=0,
-        ge=0,
-        le=100_000,
-        description="bars that must pass after an order before the next",
-        examples=["5"],
-    )
-    trades_per_day: int = Field(
-        default=0,
-        ge=0,
-        le=100_000,
-        description="positions that orders may change in a session; 0: no limit",
-        examples=["50"],
-    )
-    gate: int = Field(
-        default=1,
-        ge=1,
-        le=100_000,
-        description="orders only at every so many bars of a session",
-        examples=["5"],
-    )
-    cost_bp: float = Field(
-        default=0.0,
-        ge=0,
-        le=1000,
-        description="cost of a fill in basis points of its notional, at most two decimals",
-        examples=["0.5"],
-    )
-    impact_bp: float = Field(
-        default=0.0,
-        ge=0,
-        le=1000,
-        description="cost in basis points of a fill with a notional "
-        "of allocate.impact_base; it grows with the square root of the notional. At most one "
-        "decimal",
-        examples=["1.5"],
-    )
-    impact_base: float = Field(
-        default=100_000.0,
-        gt=0,
-        le=1_000_000,
-        description="dollars; see allocate.impact_bp",
-        examples=["50000.0"],
-    )
-    fee: float = Field(
-        default=0.0,
-        ge=0,
-        le=10_000,
-        description="dollars per fill, whatever its size",
-        examples=["1.0"],
-    )
+    """product: every combination of flat, long and short; increment: one unit more or less of one
+    symbol, or hold; table: all symbols flat, long or short
+    """
+    preset: Literal["full", "dual_26"] = Field(default="full", examples=["full"])
+    """the observation: dual_26: 12 features of the bar and the position of two symbols; full:
+    these, open profit and holding time of each symbol, and the account
+    """
+    size: Widths = Field(default=(1,), examples=["[2]"])
+    """contracts per unit: one number, or one for each symbol"""
+    max_units: int = Field(default=1, ge=1, le=100, examples=["2"])
+    """units that may be held in one symbol; a target of long or short is so many"""
+    max_total: int | None = Field(default=None, ge=1, examples=["2"])
+    """units that may be held in all symbols together; null: no limit"""
+    cooldown: int = Field(default=0, ge=0, le=100_000, examples=["5"])
+    """bars that must pass after an order before the next"""
+    trades_per_day: int = Field(default=0, ge=0, le=100_000, examples=["50"])
+    """positions that orders may change in a session; 0: no limit"""
+    gate: int = Field(default=1, ge=1, le=100_000, examples=["5"])
+    """orders only at every so many bars of a session"""
+    cost_bp: float = Field(default=0.0, ge=0, le=1000, examples=["0.5"])
+    """cost of a fill in basis points of its notional, at most two decimals"""
+    impact_bp: float = Field(default=0.0, ge=0, le=1000, examples=["1.5"])
+    """cost in basis points of a fill with a notional of allocate.impact_base; it grows with the
+    square root of the notional. At most one decimal
+    """
+    impact_base: float = Field(default=100_000.0, gt=0, le=1_000_000, examples=["50000.0"])
+    """dollars; see allocate.impact_bp"""
+    fee: float = Field(default=0.0, ge=0, le=10_000, examples=["1.0"])
+    """dollars per fill, whatever its size"""
 
     @model_validator(mode="after")
     def _whole(self) -> AllocateConfig:

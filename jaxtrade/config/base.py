@@ -4,13 +4,26 @@ more than one way.
 
 from __future__ import annotations
 
+import ast
+import functools
+import inspect
+import itertools
 import math
 import re
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    PlainSerializer,
+    WithJsonSchema,
+)
+from pydantic_core import CoreSchema
 
 UNITS = {"k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
 _COUNT = re.compile(rf"([0-9][0-9_]*(?:\.[0-9]+)?)([{''.join(UNITS)}])", re.IGNORECASE)
@@ -105,6 +118,11 @@ def _atrs(value: Any) -> Any:
     return value
 
 
+Share = Annotated[float, Field(ge=0, le=1)]
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+FromOne = Annotated[int, Field(ge=1)]
+FromZero = Annotated[int, Field(ge=0)]
 Count = Annotated[
     int, BeforeValidator(counted)
 ]  # a number of things; it may be written as 250k or 1M
@@ -142,3 +160,29 @@ class Section(BaseModel, frozen=True):
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        schema = handler(core)
+        for name, text in described(cls).items():
+            handler.resolve_ref_schema(schema)["properties"][name]["description"] = text
+        return schema
+
+
+@functools.cache
+def described(section: type[BaseModel]) -> dict[str, str]:
+    """Key -> the text below it in the class. Read from the source when it is asked for: pydantic's
+    `use_attribute_docstrings` would do so at each start, for 0.1 s.
+    """
+    [tree] = ast.parse(inspect.getsource(section)).body
+    assert isinstance(tree, ast.ClassDef)
+    inherited = [described(each) for each in section.__bases__ if issubclass(each, Section)]
+    own = {
+        key.target.id: " ".join(str(text.value.value).split())
+        for key, text in itertools.pairwise(tree.body)
+        if isinstance(key, ast.AnnAssign) and isinstance(key.target, ast.Name)
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
+    }
+    return {key: text for each in (*inherited, own) for key, text in each.items()}

@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails
 
 from jaxtrade.config.learners import LEARNER, SECTIONS, chosen_key
 from jaxtrade.config.legacy import MOVED
-from jaxtrade.config.meant import accepted, described, foreign, hint
+from jaxtrade.config.meant import accepted, explained, foreign, hint
 from jaxtrade.errors import ConfigError
 
 # --- Settings by keyword: `total_timesteps=50_000` finds its key `train.total_timesteps`
@@ -34,10 +34,18 @@ def sections_of(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
 
 
 def keys_of(model: type[BaseModel], prefix: str = "") -> list[str]:
-    """The dotted keys of a model, in order, without its sections."""
-    sections, keys = sections_of(model), []
-    for name in model.model_fields:
-        keys += keys_of(sections[name], f"{prefix}{name}.") if name in sections else [prefix + name]
+    """The dotted keys of a model, in order, without its sections. `*` stands for a name that the
+    user chooses, as in `phases.*.gate.min_trades`.
+    """
+    keys = []
+    for name, field in model.model_fields.items():
+        kinds = {"": field.annotation, "*.": next(iter(get_args(field.annotation)[1:]), None)}
+        inner = [
+            keys_of(kind, f"{prefix}{name}.{star}")
+            for star, kind in kinds.items()
+            if isinstance(kind, type) and issubclass(kind, BaseModel)
+        ]
+        keys += inner[0] if inner else [prefix + name]
     return keys
 
 
@@ -128,7 +136,7 @@ def _whole_key(name: str, model: type[BaseModel], algorithm: Any) -> str:
     if found in own:
         raise ConfigError(
             f"{name}=...: unknown key '{name}'; did you mean '{found.rpartition('.')[2]}' ({found}: "
-            f"{described(found, model)})?"
+            f"{explained(found, model)})?"
         )
     names = list(dict.fromkeys(key.rpartition(".")[2] for key in own))
     near = difflib.get_close_matches(name, names, n=1)
@@ -179,22 +187,6 @@ NO_KEYS = {
     )
 }
 SECTION = ("model_type", "model_attributes_type", "dict_type")
-
-
-def _keys(model: type[BaseModel], prefix: str = "") -> list[str]:
-    """All dotted keys of a model. `*` stands for a name that the user chooses, as in
-    `phases.*.gate.min_trades`.
-    """
-    keys = []
-    for name, field in model.model_fields.items():
-        inner, named = field.annotation, get_args(field.annotation)[1:]
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
-            keys += _keys(inner, f"{prefix}{name}.")
-        elif named and isinstance(named[0], type) and issubclass(named[0], BaseModel):
-            keys += _keys(named[0], f"{prefix}{name}.*.")
-        else:
-            keys.append(prefix + name)
-    return keys
 
 
 def _chosen(known: Iterable[str], key: str) -> list[str]:
@@ -282,7 +274,7 @@ def faults_of(
     """
     unknown: list[tuple[str, str]] = []
     others: dict[tuple[str, str], list[str]] = {}
-    known, items = _keys(model), error.errors()
+    known, items = keys_of(model), error.errors()
     for item in items:
         key = ".".join(str(part) for part in _location(item["loc"]))
         if item["type"] == "extra_forbidden":

@@ -11,16 +11,20 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
+from jaxtrade.config.faults import sections_of
 from jaxtrade.config.run import RunConfig
 from jaxtrade.config.yaml12 import dump_yaml, parse_yaml
+from jaxtrade.text import pairs
 
-_WORDS = {
-    "integer": "whole number",
-    "number": "number",
-    "string": "text",
-    "boolean": "true or false",
-    "null": "null",
-}
+_WORDS = pairs(
+    """
+    integer  whole number
+    number  number
+    string  text
+    boolean  true or false
+    null  null
+    """
+)
 _LIMITS = (
     ("minimum", "at least"),
     ("exclusiveMinimum", "above"),
@@ -28,14 +32,17 @@ _LIMITS = (
     ("exclusiveMaximum", "below"),
 )
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
-_SHAPES = {  # pydantic knows no type of these
-    "data.roll": "off, volume, or a mapping expiry: first trade date",
-    "data.splits": "list of {date: YYYY-MM-DD, ratio: NEW:OLD}",
-    "sweep.keys": "mapping of key to list of values, or ranges such as log:1e-4..1e-2",
-    "sweep.settings": "list of {key: value}",
-    "evolve.keys": "mapping of key to [low, high]",
-    "data.per_market": "mapping of symbol to keys of the section data",
-}
+# pydantic knows no type of these.
+_SHAPES = pairs(
+    """
+    data.roll  off, volume, or a mapping expiry: first trade date
+    data.splits  list of {date: YYYY-MM-DD, ratio: NEW:OLD}
+    sweep.keys  mapping of key to list of values, or ranges such as log:1e-4..1e-2
+    sweep.settings  list of {key: value}
+    evolve.keys  mapping of key to [low, high]
+    data.per_market  mapping of symbol to keys of the section data
+    """
+)
 
 
 class Key(NamedTuple):
@@ -75,11 +82,10 @@ def sections() -> dict[str, str]:
     """Every section by its dotted name, with the first paragraph of what its class says of it."""
 
     def walk(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str]]:
-        for name, field in model.model_fields.items():
-            if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-                first = (field.annotation.__doc__ or "").strip().partition("\n\n")[0]
-                yield prefix + name, " ".join(first.split())
-                yield from walk(field.annotation, f"{prefix}{name}.")
+        for name, section in sections_of(model).items():
+            first = (section.__doc__ or "").strip().partition("\n\n")[0]
+            yield prefix + name, " ".join(first.split())
+            yield from walk(section, f"{prefix}{name}.")
 
     return dict(walk(RunConfig, ""))
 

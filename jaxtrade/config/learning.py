@@ -9,7 +9,21 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from jaxtrade.config.base import AUTO, AutoCount, Count, Seconds, Section, Widths, listed, whole
+from jaxtrade.config.base import (
+    AUTO,
+    AutoCount,
+    Count,
+    FromOne,
+    FromZero,
+    NotNegative,
+    Positive,
+    Seconds,
+    Section,
+    Share,
+    Widths,
+    listed,
+    whole,
+)
 from jaxtrade.config.learners import AUTO_MOST, AUTO_ROWS
 from jaxtrade.config.service import ContextConfig, ServiceOptions
 from jaxtrade.config.shortcuts import combined
@@ -33,30 +47,24 @@ def name_in(registry: Registry[Any]) -> AfterValidator:
 class NetworkConfig(Section, frozen=True):
     """The network of a policy. All learners share these keys."""
 
-    kind: Annotated[str, name_in(NETWORKS)] = Field(
-        default="mlp", description="mlp; gru: the policy remembers its episode; or one of your own"
-    )
-    hidden: Widths = Field(
-        default=(64, 64),
-        description="widths of the hidden layers, of the policy and of the value network",
-        examples=["[256, 128]"],
-    )
-    activation: Literal["tanh", "relu"] = Field(default="tanh", description="of the hidden layers")
-    rnn_width: Count = Field(default=64, ge=1, description="gru: size of its memory (hidden units)")
-    adapter: int = Field(
-        default=0,
-        ge=0,
-        description="width of a linear layer in front of the network; set by a "
-        "transfer with transfer.mode=adapter, 0 otherwise",
-    )
-    normalise_observations: bool = Field(
-        default=True, description="shift and scale every slot by its running mean and deviation"
-    )
-    normalise_per_symbol: bool = Field(
-        default=True,
-        description="several symbols: each has its own mean and deviation "
-        "of every slot; false: common ones, which also fit a symbol not trained on",
-    )
+    kind: Annotated[str, name_in(NETWORKS)] = "mlp"
+    """mlp; gru: the policy remembers its episode; or one of your own"""
+    hidden: Widths = Field(default=(64, 64), examples=["[256, 128]"])
+    """widths of the hidden layers, of the policy and of the value network"""
+    activation: Literal["tanh", "relu"] = "tanh"
+    """of the hidden layers"""
+    rnn_width: Count = Field(default=64, ge=1)
+    """gru: size of its memory (hidden units)"""
+    adapter: FromZero = 0
+    """width of a linear layer in front of the network; set by a transfer with
+    transfer.mode=adapter, 0 otherwise
+    """
+    normalise_observations: bool = True
+    """shift and scale every slot by its running mean and deviation"""
+    normalise_per_symbol: bool = True
+    """several symbols: each has its own mean and deviation of every slot; false: common ones, which
+    also fit a symbol not trained on
+    """
 
 
 class RolloutConfig(Section, frozen=True):
@@ -64,20 +72,14 @@ class RolloutConfig(Section, frozen=True):
     updates. Static.
     """
 
-    num_envs: AutoCount = Field(
-        default=64,
-        description="environments in parallel; auto: as many as train fastest "
-        "here, measured before the run, which writes the number into its config.yaml",
-        examples=["512"],
-    )
-    num_steps: Count = Field(
-        default=32, ge=1, description="steps of each environment between two updates"
-    )
-    num_shards: int = Field(
-        default=8,
-        ge=1,
-        description="fixed groups of environments; minibatches are shuffled inside each group",
-    )
+    num_envs: AutoCount = Field(default=64, examples=["512"])
+    """environments in parallel; auto: as many as train fastest here, measured before the run, which
+    writes the number into its config.yaml
+    """
+    num_steps: Count = Field(default=32, ge=1)
+    """steps of each environment between two updates"""
+    num_shards: FromOne = 8
+    """fixed groups of environments; minibatches are shuffled inside each group"""
 
     @model_validator(mode="after")
     def _equal_groups(self) -> Self:
@@ -111,50 +113,40 @@ class PPOConfig(Section, frozen=True):
         description="per epoch; gru: each holds whole rollouts of some envs; auto: as many as leave "
         f"{AUTO_ROWS} rows or more to each, at most {AUTO_MOST}",
     )
-    num_epochs: int = Field(default=4, ge=1, description="passes over a rollout in each update")
-    gradient_rows: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
-        default="auto",
-        description="mlp: a larger minibatch computes its gradient in equal blocks, if it divides: "
-        "less memory, another order of float sums; auto: 16384 on a CPU, 65536 on a GPU or TPU",
-    )
-    adapter_freeze: float = Field(
-        default=0.0, ge=0, description="share of the run, below 1, in which only the adapter learns"
-    )
-    normalise_advantages: bool = Field(
-        default=True, description="in each minibatch: mean 0, deviation 1"
-    )
-    normalise_rewards: bool = Field(
-        default=True,
-        description="divide rewards by the running standard deviation of the discounted return",
-    )
-    learning_rate: float = Field(
-        default=1.0e-3, gt=0, description="of Adam, at the first update; it changes linearly"
-    )
-    learning_rate_end: float = Field(default=1.0e-4, gt=0, description="reached at the last update")
-    gamma: float = Field(default=0.99, ge=0, le=1, description="discount of rewards per step")
-    gae_lambda: float = Field(
-        default=0.95, ge=0, le=1, description="weight of longer returns in the advantages (GAE)"
-    )
-    clip_eps: float = Field(
-        default=0.2, gt=0, description="the policy's ratio is clipped to 1 - this and 1 + this"
-    )
-    vf_clip_eps: float = Field(default=0.0, ge=0, description="0: no value clipping")
-    ent_coef: float = Field(
-        default=0.01, ge=0, description="weight of the entropy bonus in the loss"
-    )
-    ent_coef_end: float | None = Field(
-        default=None,
-        ge=0,
-        description="entropy bonus at the end of training; None: constant",
-        examples=["0.001"],
-    )
-    vf_coef: float = Field(default=0.5, ge=0, description="weight of the value loss")
-    max_grad_norm: float = Field(
-        default=0.5, gt=0, description="gradients of a larger norm are scaled down to it"
-    )
-    target_kl: float = Field(
-        default=0.0, ge=0, description="0: off; else epochs stop once KL passes it"
-    )
+    num_epochs: FromOne = 4
+    """passes over a rollout in each update"""
+    gradient_rows: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
+    """mlp: a larger minibatch computes its gradient in equal blocks, if it divides: less memory,
+    another order of float sums; auto: 16384 on a CPU, 65536 on a GPU or TPU
+    """
+    adapter_freeze: NotNegative = 0.0
+    """share of the run, below 1, in which only the adapter learns"""
+    normalise_advantages: bool = True
+    """in each minibatch: mean 0, deviation 1"""
+    normalise_rewards: bool = True
+    """divide rewards by the running standard deviation of the discounted return"""
+    learning_rate: Positive = 1.0e-3
+    """of Adam, at the first update; it changes linearly"""
+    learning_rate_end: Positive = 1.0e-4
+    """reached at the last update"""
+    gamma: Share = 0.99
+    """discount of rewards per step"""
+    gae_lambda: Share = 0.95
+    """weight of longer returns in the advantages (GAE)"""
+    clip_eps: Positive = 0.2
+    """the policy's ratio is clipped to 1 - this and 1 + this"""
+    vf_clip_eps: NotNegative = 0.0
+    """0: no value clipping"""
+    ent_coef: NotNegative = 0.01
+    """weight of the entropy bonus in the loss"""
+    ent_coef_end: float | None = Field(default=None, ge=0, examples=["0.001"])
+    """entropy bonus at the end of training; None: constant"""
+    vf_coef: NotNegative = 0.5
+    """weight of the value loss"""
+    max_grad_norm: Positive = 0.5
+    """gradients of a larger norm are scaled down to it"""
+    target_kl: NotNegative = 0.0
+    """0: off; else epochs stop once KL passes it"""
 
     @model_validator(mode="after")
     def _thaws(self) -> Self:
@@ -169,24 +161,18 @@ class PPOConfig(Section, frozen=True):
 class TransferConfig(Section, frozen=True):
     """How a run begins from the policy of a source run."""
 
-    mode: Literal["widen", "adapter"] = Field(
-        default="widen",
-        description="widen: new slots and actions are new rows "
-        "and columns; adapter: a linear layer maps the slots to the source's",
-    )
-    moments: bool = Field(default=False, description="also carry over the optimiser's moments")
-    open_probability: float = Field(
-        default=0.01,
-        gt=0,
-        le=0.5,
-        description="p: in the first update, each of n new actions has probability p / (1 + n p)",
-    )
-    open_until: float = Field(
-        default=0.1, gt=0, le=1, description="share of the run after which new actions are open"
-    )
-    allow_dropped: bool = Field(
-        default=False, description="train even if some of the source's parameters are dropped"
-    )
+    mode: Literal["widen", "adapter"] = "widen"
+    """widen: new slots and actions are new rows and columns; adapter: a linear layer maps the slots
+    to the source's
+    """
+    moments: bool = False
+    """also carry over the optimiser's moments"""
+    open_probability: float = Field(default=0.01, gt=0, le=0.5)
+    """p: in the first update, each of n new actions has probability p / (1 + n p)"""
+    open_until: float = Field(default=0.1, gt=0, le=1)
+    """share of the run after which new actions are open"""
+    allow_dropped: bool = False
+    """train even if some of the source's parameters are dropped"""
 
 
 class StageConfig(Section, frozen=True):
@@ -196,41 +182,18 @@ class StageConfig(Section, frozen=True):
     Keys that end in `_until` are fractions of the run. Evaluation uses no stage.
     """
 
-    commission_start: float = Field(
-        default=1.0,
-        ge=0,
-        le=1,
-        description="share of the commission charged in the first update; it rises linearly",
-        examples=["0.2", "stages.commission_until=0.5"],
-    )
-    commission_until: float = Field(
-        default=0.0,
-        ge=0,
-        le=1,
-        description="fraction of the run from which the whole commission is charged",
-        examples=["0.5", "stages.commission_start=0.2"],
-    )
-    forced_start: float = Field(
-        default=0.0,
-        ge=0,
-        le=1,
-        description="probability that an episode of the first update starts in a position",
-        examples=["0.3"],
-    )
-    forced_start_end: float = Field(
-        default=0.0,
-        ge=0,
-        le=1,
-        description="that probability from forced_start_until on; it changes linearly until then",
-        examples=["0.1"],
-    )
+    commission_start: Share = Field(default=1.0, examples=["0.2", "stages.commission_until=0.5"])
+    """share of the commission charged in the first update; it rises linearly"""
+    commission_until: Share = Field(default=0.0, examples=["0.5", "stages.commission_start=0.2"])
+    """fraction of the run from which the whole commission is charged"""
+    forced_start: Share = Field(default=0.0, examples=["0.3"])
+    """probability that an episode of the first update starts in a position"""
+    forced_start_end: Share = Field(default=0.0, examples=["0.1"])
+    """that probability from forced_start_until on; it changes linearly until then"""
     forced_start_until: float = Field(
-        default=1.0,
-        gt=0,
-        le=1,
-        description="fraction of the run at which forced_start_end is reached",
-        examples=["0.5", "stages.forced_start=0.3"],
+        default=1.0, gt=0, le=1, examples=["0.5", "stages.forced_start=0.3"]
     )
+    """fraction of the run at which forced_start_end is reached"""
 
     @model_validator(mode="after")
     def _whole_schedules(self) -> StageConfig:
@@ -266,14 +229,10 @@ class StageConfig(Section, frozen=True):
 class PanelMember(Section, frozen=True):
     """One advisor of a panel. In a list of members, its kind alone is enough."""
 
-    kind: str = Field(
-        description="as advisor.kind: rules; mock:KIND[:NUMBER]; recorded:FILE; the URL of a server; "
-        "table:FILE"
-    )
-    options: dict[str, str | int | float | bool] = Field(
-        default_factory=dict,
-        description="options of this member, besides those of advisor.options that its kind takes",
-    )
+    kind: str = Field()
+    """as advisor.kind: rules; mock:KIND[:NUMBER]; recorded:FILE; the URL of a server; table:FILE"""
+    options: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    """options of this member, besides those of advisor.options that its kind takes"""
 
 
 def _members(value: Any) -> Any:
@@ -290,111 +249,82 @@ class AdvisorConfig(Section, frozen=True):
     seconds.
     """
 
-    kind: str = Field(
-        default="off",
-        description="off: not compiled; none: compiled, without answers; rules; "
-        "mock:KIND[:NUMBER]; recorded:FILE; the URL of an OpenAI-compatible server, or ollama:NAME, "
-        "openai:NAME, vllm:URL; table:FILE, written by advise precompute; replay:JOURNAL of an earlier "
-        "run; panel: the advisors of advisor.panel",
-        examples=["mock:skilled:0.6"],
-    )
+    kind: str = Field(default="off", examples=["mock:skilled:0.6"])
+    """off: not compiled; none: compiled, without answers; rules; mock:KIND[:NUMBER]; recorded:FILE;
+    the URL of an OpenAI-compatible server, or ollama:NAME, openai:NAME, vllm:URL; table:FILE,
+    written by advise precompute; replay:JOURNAL of an earlier run; panel: the advisors of
+    advisor.panel
+    """
     panel: Annotated[
         tuple[PanelMember, ...], Field(strict=False, max_length=8), BeforeValidator(_members)
-    ] = Field(
-        default=(),
-        description="advisors that are asked about the same bars, each with its own trust: a list of "
-        "kinds, or of {kind, options}; needs advisor.kind=panel",
-        examples=["[rules,mock:skilled:0.6]", "advisor.kind=panel"],
-    )
+    ] = Field(default=(), examples=["[rules,mock:skilled:0.6]", "advisor.kind=panel"])
+    """advisors that are asked about the same bars, each with its own trust: a list of kinds, or of
+    {kind, options}; needs advisor.kind=panel
+    """
     fusion: Literal["trust", "slots", "gate", "rules", "none"] = Field(
-        default="trust",
-        description="how the policy uses advice: trust, by its measured hit rate; slots, in the "
-        "observation; gate, a learned share of trust; rules, RL-Trainer's; none, not at all (outcomes are counted)",
-        examples=["gate"],
+        default="trust", examples=["gate"]
     )
-    transport: Literal["exchange", "callback"] = Field(
-        default="exchange",
-        description="exchange: between compiled chunks; callback: by one host callback per update",
-    )
-    horizon: int = Field(default=30, ge=1, le=390, description="bars after which advice is scored")
+    """how the policy uses advice: trust, by its measured hit rate; slots, in the observation; gate,
+    a learned share of trust; rules, RL-Trainer's; none, not at all (outcomes are counted)
+    """
+    transport: Literal["exchange", "callback"] = "exchange"
+    """exchange: between compiled chunks; callback: by one host callback per update"""
+    horizon: int = Field(default=30, ge=1, le=390)
+    """bars after which advice is scored"""
     latency: Annotated[
         tuple[Annotated[int, Field(ge=0, le=100_000)], ...],
         Field(strict=False, min_length=1),
         listed(whole),
-    ] = Field(
-        default=(1,),
-        description="bars from a bar's close until its advice is known: one number, or several equally "
-        "likely ones, drawn per bar",
-    )
-    latency_seed: int = Field(default=0, ge=0, lt=2**31, description="seed of the drawn latencies")
-    max_age: int = Field(default=30, ge=0, description="age in bars up to which advice is used")
-    bins: int = Field(
-        default=5,
-        ge=1,
-        le=100,
-        description="equal ranges of confidence, each with its own hit rate",
-    )
-    memory: Count = Field(
-        default=2000, ge=10, description="outcomes over which a hit rate fades (exponentially)"
-    )
-    prior: float = Field(
-        default=10.0, gt=0, description="prior outcomes added per range, half of them hits"
-    )
-    evidence: Literal["blocks", "answers"] = Field(
-        default="blocks",
-        description="how the evidence for trust is counted: blocks, outcomes of nearby bars as "
-        "dependent and the market's drift as no skill; answers, every outcome as independent, as in earlier versions",
-    )
-    abstain: float = Field(
-        default=2.5,
-        ge=0,
-        description="standard errors from one half within which a hit rate gives "
-        "no trust; 0: every hit rate does",
-    )
-    cap: float = Field(default=2.0, gt=0, description="largest log-odds that trust can have")
-    weight: float = Field(
-        default=0.3, ge=0, le=1, description="rules: weight of the advisor's confidence"
-    )
-    gate_cost: float = Field(
-        default=0.001, ge=0, description="gate: weight of its mean opening in the loss"
-    )
-    veto: float = Field(
-        default=2.0,
-        ge=0,
-        description="entries are illegal if the advised risk is at least this; risk "
-        "is at most 1, so 2 means never",
-    )
-    drop_episode: float = Field(
-        default=0.1, ge=0, le=1, description="share of training episodes without advice"
-    )
-    drop_bar: float = Field(
-        default=0.1, ge=0, le=1, description="share of training bars without advice"
-    )
-    demand: int = Field(
-        default=64, ge=1, le=1024, description="bars asked about per update at most"
-    )
-    demand_per: Literal["update", "chunk"] = Field(
-        default="update",
-        description="exchange: what advisor.demand counts "
-        "for; chunk, as in runs of earlier versions, asks less",
-    )
-    rows: int = Field(
-        default=256, ge=1, le=1024, description="answers that become visible per update at most"
-    )
-    template: str = Field(
-        default="v1",
-        description="the prompt: v1 (bar), no_volume, anonymous, pipe, window, desk, "
-        "or a file of your own (.txt, .md)",
-        examples=["window"],
-    )
+    ] = (1,)
+    """bars from a bar's close until its advice is known: one number, or several equally likely
+    ones, drawn per bar
+    """
+    latency_seed: int = Field(default=0, ge=0, lt=2**31)
+    """seed of the drawn latencies"""
+    max_age: FromZero = 30
+    """age in bars up to which advice is used"""
+    bins: int = Field(default=5, ge=1, le=100)
+    """equal ranges of confidence, each with its own hit rate"""
+    memory: Count = Field(default=2000, ge=10)
+    """outcomes over which a hit rate fades (exponentially)"""
+    prior: Positive = 10.0
+    """prior outcomes added per range, half of them hits"""
+    evidence: Literal["blocks", "answers"] = "blocks"
+    """how the evidence for trust is counted: blocks, outcomes of nearby bars as dependent and the
+    market's drift as no skill; answers, every outcome as independent, as in earlier versions
+    """
+    abstain: NotNegative = 2.5
+    """standard errors from one half within which a hit rate gives no trust; 0: every hit rate does
+    """
+    cap: Positive = 2.0
+    """largest log-odds that trust can have"""
+    weight: Share = 0.3
+    """rules: weight of the advisor's confidence"""
+    gate_cost: NotNegative = 0.001
+    """gate: weight of its mean opening in the loss"""
+    veto: NotNegative = 2.0
+    """entries are illegal if the advised risk is at least this; risk is at most 1, so 2 means never
+    """
+    drop_episode: Share = 0.1
+    """share of training episodes without advice"""
+    drop_bar: Share = 0.1
+    """share of training bars without advice"""
+    demand: int = Field(default=64, ge=1, le=1024)
+    """bars asked about per update at most"""
+    demand_per: Literal["update", "chunk"] = "update"
+    """exchange: what advisor.demand counts for; chunk, as in runs of earlier versions, asks less"""
+    rows: int = Field(default=256, ge=1, le=1024)
+    """answers that become visible per update at most"""
+    template: str = Field(default="v1", examples=["window"])
+    """the prompt: v1 (bar), no_volume, anonymous, pipe, window, desk, or a file of your own (.txt,
+    .md)
+    """
     options: dict[str, str | int | float | bool] = Field(
-        default_factory=dict,
-        description="options of this kind: model, key_env, seed, ...",
-        examples=["{model: NAME}"],
+        default_factory=dict, examples=["{model: NAME}"]
     )
-    evaluation_wait_s: float = Field(
-        default=60.0, ge=0, description="seconds that an evaluation waits for answers"
-    )
+    """options of this kind: model, key_env, seed, ..."""
+    evaluation_wait_s: NotNegative = 60.0
+    """seconds that an evaluation waits for answers"""
     service: ServiceOptions = ServiceOptions()
     context: ContextConfig = ContextConfig()
 
@@ -437,39 +367,25 @@ class TrainConfig(Section, frozen=True):
     training.
     """
 
-    total_timesteps: Count = Field(
-        default=1_000_000,
-        ge=1,
-        le=10**15,
-        description="environment steps to train, over all environments, rounded up to whole chunks",
-    )
-    num_seeds: Count = Field(
-        default=1,
-        ge=1,
-        le=1024,
-        description="agents trained side by side as one program, from "
-        "seed, seed+1, ...; each for total_timesteps",
-    )
-    chunk_updates: int = Field(
-        default=20, ge=1, description="updates per compiled call; part of the run's identity"
-    )
-    checkpoint_every: int = Field(
-        default=10, ge=1, description="chunks between checkpoints; the last has one"
-    )
-    keep_checkpoints: int = Field(
-        default=3, ge=1, description="newest checkpoints that stay on disk"
-    )
-    tensorboard: bool = Field(default=True, description="write event files for TensorBoard")
-    tracker: Literal["none", "wandb", "trackio", "mlflow"] = Field(
-        default="none",
-        description="also log to this experiment tracker, offline unless tracker_online or a "
-        "variable of the tracker, such as WANDB_MODE, says where to send (needs the extra of its name)",
-    )
-    tracker_online: bool = Field(
-        default=False,
-        description="the tracker may send what it logs, and the run's whole "
-        "configuration, over the network",
-    )
+    total_timesteps: Count = Field(default=1_000_000, ge=1, le=10**15)
+    """environment steps to train, over all environments, rounded up to whole chunks"""
+    num_seeds: Count = Field(default=1, ge=1, le=1024)
+    """agents trained side by side as one program, from seed, seed+1, ...; each for total_timesteps
+    """
+    chunk_updates: FromOne = 20
+    """updates per compiled call; part of the run's identity"""
+    checkpoint_every: FromOne = 10
+    """chunks between checkpoints; the last has one"""
+    keep_checkpoints: FromOne = 3
+    """newest checkpoints that stay on disk"""
+    tensorboard: bool = True
+    """write event files for TensorBoard"""
+    tracker: Literal["none", "wandb", "trackio", "mlflow"] = "none"
+    """also log to this experiment tracker, offline unless tracker_online or a variable of the
+    tracker, such as WANDB_MODE, says where to send (needs the extra of its name)
+    """
+    tracker_online: bool = False
+    """the tracker may send what it logs, and the run's whole configuration, over the network"""
 
     def chunks(self, steps_per_update: int) -> int:
         """Chunks of the run: `total_timesteps` rounded up to whole ones. steps_per_update: over all
@@ -484,76 +400,43 @@ class ControlConfig(Section, frozen=True):
     """
 
     evaluate_every: int | None = Field(
-        default=None,
-        ge=0,
-        description="chunks between evaluations of the greedy "
-        "policy on the validation sessions; 0: never; null: a few times in the run "
-        "if the default protocol holds validation sessions out, else never",
-        examples=["5", "split.validation_sessions=1"],
+        default=None, ge=0, examples=["5", "split.validation_sessions=1"]
     )
-    keep: Literal["best", "last"] | None = Field(
-        default=None,
-        description="the policy that is saved and evaluated at "
-        "the end: the best on the validation sessions, or the last; null: the "
-        "best where evaluate_every is null and there is one, else the last",
-    )
-    patience: int = Field(
-        default=0,
-        ge=0,
-        description="evaluations without a new best before the run stops early; 0: it never does",
-        examples=["8", "control.evaluate_every"],
-    )
-    min_evaluations: int = Field(
-        default=0, ge=0, description="evaluations before the run may stop early"
-    )
-    improvement: float = Field(
-        default=0.0,
-        ge=0,
-        description="a score is a new best if it is higher by more than "
-        "this, in mean reward per session",
-    )
-    plateau_patience: int = Field(
-        default=0,
-        ge=0,
-        description="evaluations without a new best before learning rate "
-        "and entropy bonus are adjusted; 0: never",
-        examples=["4", "control.evaluate_every"],
-    )
-    plateau_lr_factor: float = Field(
-        default=0.5, gt=0, lt=1, description="learning rate (and its end) times this"
-    )
-    plateau_lr_min: float = Field(
-        default=1.0e-5, gt=0, description="adjustments lower no learning rate below this"
-    )
-    plateau_ent_factor: float = Field(
-        default=2.0,
-        ge=1,
-        description="entropy bonus, or a Q-learner's epsilon (and its end), times this",
-    )
-    plateau_ent_max: float = Field(
-        default=0.1,
-        ge=0,
-        description="adjustments raise no entropy bonus and no epsilon above this",
-    )
-    plateau_cooldown: int = Field(
-        default=0,
-        ge=0,
-        description="evaluations after an adjustment that do not count towards the next",
-    )
-    wall_clock: Seconds = Field(
-        default=None,
-        description="ends the run after the first chunk that passes this time, "
-        "as 90s, 15m or 2h, compilation included; it is saved and can be resumed, each resume "
-        "with the whole time again, or with another limit; null: no limit",
-        examples=["2h"],
-    )
-    max_rollbacks: int = Field(
-        default=2,
-        ge=0,
-        le=1000,
-        description="how often a run may go back to its last "
-        "checkpoint after a loss or gradient that is not finite; 0: it ends at once",
-    )
+    """chunks between evaluations of the greedy policy on the validation sessions; 0: never; null: a
+    few times in the run if the default protocol holds validation sessions out, else never
+    """
+    keep: Literal["best", "last"] | None = None
+    """the policy that is saved and evaluated at the end: the best on the validation sessions, or
+    the last; null: the best where evaluate_every is null and there is one, else the last
+    """
+    patience: FromZero = Field(default=0, examples=["8", "control.evaluate_every"])
+    """evaluations without a new best before the run stops early; 0: it never does"""
+    min_evaluations: FromZero = 0
+    """evaluations before the run may stop early"""
+    improvement: NotNegative = 0.0
+    """a score is a new best if it is higher by more than this, in mean reward per session"""
+    plateau_patience: FromZero = Field(default=0, examples=["4", "control.evaluate_every"])
+    """evaluations without a new best before learning rate and entropy bonus are adjusted; 0: never
+    """
+    plateau_lr_factor: float = Field(default=0.5, gt=0, lt=1)
+    """learning rate (and its end) times this"""
+    plateau_lr_min: Positive = 1.0e-5
+    """adjustments lower no learning rate below this"""
+    plateau_ent_factor: float = Field(default=2.0, ge=1)
+    """entropy bonus, or a Q-learner's epsilon (and its end), times this"""
+    plateau_ent_max: NotNegative = 0.1
+    """adjustments raise no entropy bonus and no epsilon above this"""
+    plateau_cooldown: FromZero = 0
+    """evaluations after an adjustment that do not count towards the next"""
+    wall_clock: Seconds = Field(default=None, examples=["2h"])
+    """ends the run after the first chunk that passes this time, as 90s, 15m or 2h, compilation
+    included; it is saved and can be resumed, each resume with the whole time again, or with another
+    limit; null: no limit
+    """
+    max_rollbacks: int = Field(default=2, ge=0, le=1000)
+    """how often a run may go back to its last checkpoint after a loss or gradient that is not
+    finite; 0: it ends at once
+    """
 
     @model_validator(mode="after")
     def _possible(self) -> ControlConfig:
@@ -580,11 +463,12 @@ class EvaluationConfig(Section, frozen=True):
     """Agents that are evaluated besides the greedy policy. `sma_*` are look-backs of the
     moving-average baseline, in bars."""
 
-    policy_samples: int = Field(
-        default=1, ge=1, description="sampled-policy passes beside the greedy one"
-    )
-    sma_fast: int = Field(default=10, ge=1, description="bars of the faster average")
-    sma_slow: int = Field(default=50, ge=2, description="bars of the slower average")
+    policy_samples: FromOne = 1
+    """sampled-policy passes beside the greedy one"""
+    sma_fast: FromOne = 10
+    """bars of the faster average"""
+    sma_slow: int = Field(default=50, ge=2)
+    """bars of the slower average"""
 
     @model_validator(mode="after")
     def _ordered(self) -> EvaluationConfig:

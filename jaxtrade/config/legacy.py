@@ -14,19 +14,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from jaxtrade.config.learners import SECTIONS
+from jaxtrade.text import pairs
 
 # Until 2026 the keys of the sections `network` and `rollout` were part of `ppo`.
-MOVED = {
-    "ppo.network": "network.kind",
-    "ppo.hidden": "network.hidden",
-    "ppo.activation": "network.activation",
-    "ppo.rnn_width": "network.rnn_width",
-    "ppo.adapter": "network.adapter",
-    "ppo.normalise_observations": "network.normalise_observations",
-    "ppo.num_envs": "rollout.num_envs",
-    "ppo.num_steps": "rollout.num_steps",
-    "ppo.num_shards": "rollout.num_shards",
-}
+MOVED = pairs(
+    """
+    ppo.network  network.kind
+    ppo.hidden  network.hidden
+    ppo.activation  network.activation
+    ppo.rnn_width  network.rnn_width
+    ppo.adapter  network.adapter
+    ppo.normalise_observations  network.normalise_observations
+    ppo.num_envs  rollout.num_envs
+    ppo.num_steps  rollout.num_steps
+    ppo.num_shards  rollout.num_shards
+    """
+)
 
 
 # Until 2026 these were whole thousandths of an ATR. Today they are ATRs, which a run folder always

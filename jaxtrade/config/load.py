@@ -315,128 +315,59 @@ def dump_config(config: RunConfig) -> str:
 # still open.
 
 
+def _largest(text: str) -> dict[str, float]:
+    """Key -> the number with a colon that stands before it."""
+    found, most = {}, 0
+    for word in text.split():
+        if word.endswith(":"):
+            most = parse_yaml(word[:-1], "bound")
+        else:
+            found[word] = most
+    return found
+
+
 # Key -> the largest value. A list or mapping of numbers: of each of them; a number below zero: of
-# its size.
-MOST: dict[str, float] = {
-    "data.price_scale": 1e9,
-    "data.synthetic_seed": 2**63 - 1,
-    "data.synthetic_drift": 1e4,
-    "data.synthetic_pull": 1,
-    "split.validation_sessions": 1e5,
-    "split.test_sessions": 1e5,
-    "split.embargo_sessions": 1e5,
-    "costs.commission": 1e6,
-    "brackets.stop_atr": 1e4,
-    "brackets.trail_atr": 1e4,
-    "account.drawdown": 1e9,
-    "account.daily_loss": 1e9,
-    "account.profit_target": 1e9,
-    "allocate.size": 1e5,
-    "allocate.max_total": 1e5,
-    "reward.weights": 1e6,
-    # far more than fits: `runs.memory` refuses less, and says what would fit
-    "network.hidden": 2**24,
-    "rollout.num_envs": 2**40,
-    "network.rnn_width": 16_384,
-    "network.adapter": 16_384,
-    "rollout.num_steps": 1e6,
-    "rollout.num_shards": 65_536,
-    "actor.rho_clip": 1e3,
-    "actor.c_clip": 1e3,
-    **{
-        f"{learner}.{key}": 1.0
-        for learner in ("ppo", "dqn", "pqn")
-        for key in ("learning_rate", "learning_rate_end")
-    },
-    **{f"{learner}.max_grad_norm": 1e6 for learner in ("ppo", "dqn", "pqn")},
-    "ppo.gradient_rows": 2**40,
-    "ppo.num_minibatches": 2**20,
-    "pqn.num_minibatches": 2**20,
-    "ppo.num_epochs": 1_000,
-    "pqn.num_epochs": 1_000,
-    "ppo.adapter_freeze": 1,
-    "ppo.clip_eps": 10,
-    "ppo.vf_clip_eps": 1e6,
-    "ppo.ent_coef": 10,
-    "ppo.ent_coef_end": 10,
-    "ppo.vf_coef": 100,
-    "ppo.target_kl": 10,
-    "dqn.batch_size": 2**20,
-    "dqn.replay_ratio": 1e3,
-    "dqn.target_every": 1e9,
-    "train.chunk_updates": 1e6,
-    "train.checkpoint_every": 1e6,
-    "train.keep_checkpoints": 1e6,
-    "advisor.max_age": 1e5,
-    "advisor.memory": 1e7,
-    "advisor.prior": 1e6,
-    "advisor.abstain": 1e3,
-    "advisor.cap": 1e3,
-    "advisor.gate_cost": 1e3,
-    "advisor.veto": 1e3,
-    "advisor.evaluation_wait_s": 86_400,
-    **{
-        f"advisor.service.{key}": 86_400
-        for key in (
-            "deadline_s",
-            "grace_s",
-            "retry_base_s",
-            "retry_cap_s",
-            "failed_for_s",
-            "breaker_open_s",
-            "breaker_longest_s",
-        )
-    },
-    **{
-        f"advisor.service.{key}": 1e6
-        for key in (
-            "queue_size",
-            "ttl_chunks",
-            "ready_rows",
-            "poison_after",
-            "breaker_failures",
-            "unusable_pause_after",
-            "price_prompt",
-            "price_completion",
-            "completion_tokens",
-            "overhead_tokens",
-        )
-    },
-    **{
-        f"advisor.service.{key}": 1e12
-        for key in (
-            "requests_per_minute",
-            "tokens_per_minute",
-            "max_calls",
-            "max_tokens",
-            "max_cost",
-        )
-    },
-    "advisor.service.seed": 2**63 - 1,
-    **{
-        f"control.{key}": 1e6
-        for key in (
-            "evaluate_every",
-            "patience",
-            "min_evaluations",
-            "plateau_patience",
-            "plateau_cooldown",
-        )
-    },
-    "control.improvement": 1e9,
-    "control.plateau_lr_min": 1,
-    "control.plateau_ent_factor": 1e3,
-    "control.plateau_ent_max": 10,
-    "control.wall_clock": 366 * 86_400,
-    "evolve.every": 1e6,
-    "evolve.perturb": 100,
-    "walk.embargo": 1e5,
-    "walk.train": 1e5,
-    "walk.test": 1e5,
-    "evaluation.policy_samples": 10_000,
-    "evaluation.sma_fast": 1e5,
-    "evaluation.sma_slow": 1e5,
-}
+# its size. Of environments and widths far more than fits: `runs.memory` refuses less, and says what
+# would fit.
+MOST = _largest(
+    """
+    1: data.synthetic_pull ppo.adapter_freeze control.plateau_lr_min ppo.learning_rate
+        ppo.learning_rate_end dqn.learning_rate dqn.learning_rate_end pqn.learning_rate
+        pqn.learning_rate_end
+    10: ppo.clip_eps ppo.ent_coef ppo.ent_coef_end ppo.target_kl control.plateau_ent_max
+    100: ppo.vf_coef evolve.perturb
+    1_000: actor.rho_clip actor.c_clip dqn.replay_ratio advisor.abstain advisor.cap
+        advisor.gate_cost advisor.veto control.plateau_ent_factor ppo.num_epochs pqn.num_epochs
+    10_000: data.synthetic_drift brackets.stop_atr brackets.trail_atr evaluation.policy_samples
+    16_384: network.rnn_width network.adapter
+    65_536: rollout.num_shards
+    86_400: advisor.evaluation_wait_s advisor.service.deadline_s advisor.service.grace_s
+        advisor.service.retry_base_s advisor.service.retry_cap_s advisor.service.failed_for_s
+        advisor.service.breaker_open_s advisor.service.breaker_longest_s
+    1e5: split.validation_sessions split.test_sessions split.embargo_sessions allocate.size
+        allocate.max_total advisor.max_age walk.embargo walk.train walk.test evaluation.sma_fast
+        evaluation.sma_slow
+    1e6: costs.commission reward.weights rollout.num_steps ppo.max_grad_norm dqn.max_grad_norm
+        pqn.max_grad_norm ppo.vf_clip_eps train.chunk_updates train.checkpoint_every
+        train.keep_checkpoints advisor.prior advisor.service.queue_size
+        advisor.service.ttl_chunks advisor.service.ready_rows advisor.service.poison_after
+        advisor.service.breaker_failures advisor.service.unusable_pause_after
+        advisor.service.price_prompt advisor.service.price_completion
+        advisor.service.completion_tokens advisor.service.overhead_tokens control.evaluate_every
+        control.patience control.min_evaluations control.plateau_patience
+        control.plateau_cooldown evolve.every
+    1_048_576: ppo.num_minibatches pqn.num_minibatches dqn.batch_size
+    1e7: advisor.memory
+    16_777_216: network.hidden
+    31_622_400: control.wall_clock
+    1e9: data.price_scale account.drawdown account.daily_loss account.profit_target
+        dqn.target_every control.improvement
+    1e12: advisor.service.requests_per_minute advisor.service.tokens_per_minute
+        advisor.service.max_calls advisor.service.max_tokens advisor.service.max_cost
+    1_099_511_627_776: rollout.num_envs ppo.gradient_rows
+    9223372036854775807: data.synthetic_seed advisor.service.seed
+    """
+)
 SEEDS = "keep one (for more seeds of each setting: sweep.seeds)"
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, model_validator
 
-from jaxtrade.config.base import Atrs, Count, Names, Section
+from jaxtrade.config.base import Atrs, Count, FromZero, Names, Positive, Section
 from jaxtrade.config.symbols import Splits, capital_keys, capitals, check_set, of_symbols
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import TASKS
@@ -84,156 +84,106 @@ class DataConfig(Section, frozen=True):
     guessed.
     """
 
-    market: str = Field(default="ES", description="contract symbol, e.g. ES, NQ, EURUSD")
-    markets: Annotated[Names, AfterValidator(capitals)] = Field(
-        default=(),
-        description="several symbols, one per environment (or all of them at once, env.task=allocate), "
-        "e.g. [EURUSD,USDJPY]; empty: data.market alone",
-    )
-    folder: str | None = Field(
-        default=None,
-        description="source: file: the folder that holds one file of bars per "
-        "symbol of data.markets, named after it (EURUSD*.csv.gz)",
-    )
+    market: str = "ES"
+    """contract symbol, e.g. ES, NQ, EURUSD"""
+    markets: Annotated[Names, AfterValidator(capitals)] = ()
+    """several symbols, one per environment (or all of them at once, env.task=allocate), e.g.
+    [EURUSD,USDJPY]; empty: data.market alone
+    """
+    folder: str | None = None
+    """source: file: the folder that holds one file of bars per symbol of data.markets, named after
+    it (EURUSD*.csv.gz)
+    """
     per_market: Annotated[
         dict[str, dict[str, str | int | float | bool | dict[str, str]]],
         BeforeValidator(of_symbols),
         AfterValidator(capital_keys),
-    ] = Field(
-        default_factory=dict,
-        description="symbol -> keys of this section for its bars alone, e.g. {USDJPY: "
-        "{price_scale: 0.001}}",
-    )
-    contract: str | None = Field(
-        default=None,
-        description="your own contract: a YAML file, or a shipped one such as "
-        "SPY; its symbol is the market, whatever data.market says",
-        examples=["SPY"],
-    )
-    source: Literal["bundled", "synthetic", "file"] = Field(
-        default="bundled",
-        description="bundled: the real bars that the package has; synthetic: generated bars; file: "
-        "yours (data.file)",
-    )
-    file: str | None = Field(
-        default=None,
-        description="CSV, CSV.gz or Parquet of bars (source: file)",
-        examples=["bars.csv", "data.source=file"],
-    )
-    seconds: str | None = Field(
-        default=None,
-        description="second bars of the same instrument, read with the same "
-        "keys; they tell the order of prices inside a bar (env.intrabar: path)",
-        examples=["seconds.csv"],
-    )
-    conversion: str | None = Field(
-        default=None,
-        description="bars of the rate to the dollar, for markets whose "
-        "profits arise in another currency; read with data.time_zone and data.stamp",
-        examples=["usdjpy.csv"],
-    )
-    quotes: str | None = Field(
-        default=None,
-        description="bid and ask bars of the same instrument, read with the same "
-        "keys; they give the prices, data.file gives the volume",
-        examples=["quotes.csv"],
-    )
+    ] = Field(default_factory=dict)
+    """symbol -> keys of this section for its bars alone, e.g. {USDJPY: {price_scale: 0.001}}"""
+    contract: str | None = Field(default=None, examples=["SPY"])
+    """your own contract: a YAML file, or a shipped one such as SPY; its symbol is the market,
+    whatever data.market says
+    """
+    source: Literal["bundled", "synthetic", "file"] = "bundled"
+    """bundled: the real bars that the package has; synthetic: generated bars; file: yours
+    (data.file)
+    """
+    file: str | None = Field(default=None, examples=["bars.csv", "data.source=file"])
+    """CSV, CSV.gz or Parquet of bars (source: file)"""
+    seconds: str | None = Field(default=None, examples=["seconds.csv"])
+    """second bars of the same instrument, read with the same keys; they tell the order of prices
+    inside a bar (env.intrabar: path)
+    """
+    conversion: str | None = Field(default=None, examples=["usdjpy.csv"])
+    """bars of the rate to the dollar, for markets whose profits arise in another currency; read
+    with data.time_zone and data.stamp
+    """
+    quotes: str | None = Field(default=None, examples=["quotes.csv"])
+    """bid and ask bars of the same instrument, read with the same keys; they give the prices,
+    data.file gives the volume
+    """
     columns: dict[str, str] = Field(
-        default_factory=dict,
-        description="field -> column name: time, open, high, low, "
-        "close, volume, expiry, symbol; bid_open .. ask_close of two-sided bars",
-        examples=["{time: Timestamp, close: Last}"],
+        default_factory=dict, examples=["{time: Timestamp, close: Last}"]
     )
-    time_zone: str | None = Field(
-        default=None,
-        description="IANA zone of stamps that carry no offset, with a "
-        "fixed shift where needed (America/New_York+7h)",
-        examples=["America/New_York"],
-    )
-    stamp: Literal["open", "close"] | None = Field(
-        default=None, description="the side of a bar that its stamp names"
-    )
-    date_order: Literal["mdy", "dmy"] | None = Field(
-        default=None,
-        description="of dates such as 10/07/2013: month or "
-        "day first; None: a day above 12 in the file must show it",
-        examples=["dmy"],
-    )
-    price_scale: float = Field(
-        default=1.0, gt=0, description="points per unit of the file (0.0001 for x10000)"
-    )
-    expiry: Code | None = Field(
-        default=None,
-        description="the one contract to use of a file with expiries",
-        examples=["201312"],
-    )
-    roll: Annotated[Roll, PlainValidator(_roll)] = Field(
-        default="off",
-        description="splice the expiries of a file: off, volume (the one that traded more on the trade "
-        "date before), or {201312: start, 201403: 2013-12-18} (expiry: first trade date)",
-        examples=["volume"],
-    )
-    splice: Literal["restart", "back_adjust"] = Field(
-        default="restart",
-        description="what feature windows do at a splice; back_adjust is refused: it is not built",
-        examples=["restart"],
-    )
-    splits: Splits = Field(
-        default=(),
-        description="share splits that the file's prices do not allow for yet: "
-        "[{date: 2020-08-31, ratio: 4}] divides the prices before that trade date by 4, and "
-        "multiplies the volumes",
-    )
-    allow_jumps: bool = Field(
-        default=False, description="accept overnight jumps that look like a share split"
-    )
-    seconds_tolerance: float = Field(
-        default=0.001,
-        ge=0,
-        lt=1,
-        description="largest share of bars that their seconds "
-        "may fail to rebuild; these bars are resolved stop_first, and counted",
-    )
-    quotes_tolerance: float = Field(
-        default=0.01,
-        ge=0,
-        lt=1,
-        description="largest share of bars that may lack a bid "
-        "or an ask; these bars are left out, and counted",
-    )
-    start: Day | None = Field(
-        default=None, description="first trade date, YYYY-MM-DD", examples=["2013-10-07"]
-    )
-    end: Day | None = Field(
-        default=None, description="last trade date, YYYY-MM-DD", examples=["2013-10-11"]
-    )
-    calendar: str = Field(default="table", description="'table', 'infer', or a calendar file")
-    windows: Literal["auto", "slices", "table"] = Field(
-        default="auto",
-        description="how observations find their windows of bars: slices of the features, or rows of a "
-        "table, the same values in far more memory (about 1 KB a bar); auto: a table on a TPU, slices elsewhere",
-    )
-    window_reset: Literal["hole", "session"] = Field(
-        default="hole",
-        description="feature windows restart after a hole "
-        "longer than one session, or with every trade date",
-    )
+    """field -> column name: time, open, high, low, close, volume, expiry, symbol; bid_open ..
+    ask_close of two-sided bars
+    """
+    time_zone: str | None = Field(default=None, examples=["America/New_York"])
+    """IANA zone of stamps that carry no offset, with a fixed shift where needed
+    (America/New_York+7h)
+    """
+    stamp: Literal["open", "close"] | None = None
+    """the side of a bar that its stamp names"""
+    date_order: Literal["mdy", "dmy"] | None = Field(default=None, examples=["dmy"])
+    """of dates such as 10/07/2013: month or day first; None: a day above 12 in the file must show
+    it
+    """
+    price_scale: Positive = 1.0
+    """points per unit of the file (0.0001 for x10000)"""
+    expiry: Code | None = Field(default=None, examples=["201312"])
+    """the one contract to use of a file with expiries"""
+    roll: Annotated[Roll, PlainValidator(_roll)] = Field(default="off", examples=["volume"])
+    """splice the expiries of a file: off, volume (the one that traded more on the trade date
+    before), or {201312: start, 201403: 2013-12-18} (expiry: first trade date)
+    """
+    splice: Literal["restart", "back_adjust"] = Field(default="restart", examples=["restart"])
+    """what feature windows do at a splice; back_adjust is refused: it is not built"""
+    splits: Splits = ()
+    """share splits that the file's prices do not allow for yet: [{date: 2020-08-31, ratio: 4}]
+    divides the prices before that trade date by 4, and multiplies the volumes
+    """
+    allow_jumps: bool = False
+    """accept overnight jumps that look like a share split"""
+    seconds_tolerance: float = Field(default=0.001, ge=0, lt=1)
+    """largest share of bars that their seconds may fail to rebuild; these bars are resolved
+    stop_first, and counted
+    """
+    quotes_tolerance: float = Field(default=0.01, ge=0, lt=1)
+    """largest share of bars that may lack a bid or an ask; these bars are left out, and counted"""
+    start: Day | None = Field(default=None, examples=["2013-10-07"])
+    """first trade date, YYYY-MM-DD"""
+    end: Day | None = Field(default=None, examples=["2013-10-11"])
+    """last trade date, YYYY-MM-DD"""
+    calendar: str = "table"
+    """'table', 'infer', or a calendar file"""
+    windows: Literal["auto", "slices", "table"] = "auto"
+    """how observations find their windows of bars: slices of the features, or rows of a table, the
+    same values in far more memory (about 1 KB a bar); auto: a table on a TPU, slices elsewhere
+    """
+    window_reset: Literal["hole", "session"] = "hole"
+    """feature windows restart after a hole longer than one session, or with every trade date"""
     synthetic: Literal["nq_like", "trend", "mean_reversion", "martingale", "phase_randomised"] = (
-        Field(default="nq_like", description="the kind of synthetic market (source: synthetic)")
+        "nq_like"
     )
-    synthetic_sessions: Count = Field(
-        default=40,
-        ge=2,
-        le=5000,
-        description="sessions; phase_randomised: fewer where the copied bars have fewer",
-    )
-    synthetic_seed: int = Field(default=0, ge=0, description="seed of the synthetic bars")
-    synthetic_drift: float | None = Field(
-        default=None, description="trend: expected ticks per bar; None: 0.05", examples=["0.1"]
-    )
-    synthetic_pull: float | None = Field(
-        default=None, description="mean_reversion: strength, in (0, 1]; None: 0.4", examples=["0.4"]
-    )
+    """the kind of synthetic market (source: synthetic)"""
+    synthetic_sessions: Count = Field(default=40, ge=2, le=5000)
+    """sessions; phase_randomised: fewer where the copied bars have fewer"""
+    synthetic_seed: FromZero = 0
+    """seed of the synthetic bars"""
+    synthetic_drift: float | None = Field(default=None, examples=["0.1"])
+    """trend: expected ticks per bar; None: 0.05"""
+    synthetic_pull: float | None = Field(default=None, examples=["0.4"])
+    """mean_reversion: strength, in (0, 1]; None: 0.4"""
 
     @property
     def files(self) -> dict[str, str]:
@@ -249,20 +199,12 @@ class DataConfig(Section, frozen=True):
         return {key: path for key, path in known.items() if path is not None}
 
     @model_validator(mode="after")
-    def _set_of_symbols(self) -> DataConfig:
+    def _possible(self) -> DataConfig:
         check_set(self)
-        return self
-
-    @model_validator(mode="after")
-    def _in_order(self) -> DataConfig:
         if self.start is not None and self.end is not None and self.start > self.end:
             raise ValueError(
                 f"data.start = {self.start} is after data.end = {self.end}; no bar can lie between them"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _one_series(self) -> DataConfig:
         if self.roll != "off" and self.expiry is not None:
             raise ValueError(
                 f"data.expiry = {self.expiry} reads one contract and data.roll splices several; "
@@ -284,9 +226,8 @@ class DataConfig(Section, frozen=True):
 class SessionConfig(Section, frozen=True):
     """The daily window of decisions, in exchange time (New York)."""
 
-    overnight: bool = Field(
-        default=False, description="futures: decide 18:00-16:59 instead of 09:30-16:59"
-    )
+    overnight: bool = False
+    """futures: decide 18:00-16:59 instead of 09:30-16:59"""
 
 
 class SplitConfig(Section, frozen=True):
@@ -297,27 +238,18 @@ class SplitConfig(Section, frozen=True):
         they are 0, 1 and 0.
     """
 
-    validation_sessions: int | None = Field(
-        default=None,
-        ge=0,
-        description="sessions that score the policy during "
-        "training (control.evaluate_every) and at gates; null: as the default "
-        "protocol chooses, or 0 where another key of this section is given",
-    )
-    test_sessions: int | None = Field(
-        default=None,
-        ge=0,
-        description="sessions for the evaluation at the end of a "
-        "run; null: as the default protocol chooses, or 1 where another key of this "
-        "section is given",
-    )
-    embargo_sessions: int | None = Field(
-        default=None,
-        ge=0,
-        description="sessions dropped before each held-out "
-        "block; null: as the default protocol chooses, or 0 where another key of "
-        "this section is given",
-    )
+    validation_sessions: int | None = Field(default=None, ge=0)
+    """sessions that score the policy during training (control.evaluate_every) and at gates; null:
+    as the default protocol chooses, or 0 where another key of this section is given
+    """
+    test_sessions: int | None = Field(default=None, ge=0)
+    """sessions for the evaluation at the end of a run; null: as the default protocol chooses, or 1
+    where another key of this section is given
+    """
+    embargo_sessions: int | None = Field(default=None, ge=0)
+    """sessions dropped before each held-out block; null: as the default protocol chooses, or 0
+    where another key of this section is given
+    """
 
     @property
     def automatic(self) -> bool:
@@ -349,69 +281,39 @@ class AccountConfig(Section, frozen=True):
     off.
     """
 
-    preset: str = Field(
-        default="apex_like_50k_2025",
-        description="the account's rules, by name; the keys below change "
-        "them, and null keeps the preset's own",
-    )
-    drawdown: float | Literal["off"] | None = Field(
-        default=None,
-        description="dollars that the floor stays below the high-water mark",
-        examples=["2000"],
-    )
-    trailing: Literal["intraday", "end_of_day", "static"] | None = Field(
-        default=None,
-        description="when the high-water mark, which the drawdown floor follows, may rise: "
-        "intraday with live equity, end_of_day at a session's end, static never",
-    )
-    daily_loss: float | Literal["off"] | None = Field(
-        default=None, description="dollars that a trade date may lose", examples=["1000"]
-    )
-    profit_target: float | Literal["off"] | None = Field(
-        default=None, description="dollars of profit that pass the account", examples=["3000"]
-    )
-    freeze: Literal["never", "at_start_plus_100", "at_target"] | None = Field(
-        default=None,
-        description="where the drawdown floor stops rising: never, at the start balance + $100, or at "
-        "the start balance + profit target - drawdown",
-    )
-    on_target: Literal["terminate", "continue"] | None = Field(
-        default=None, description="whether the episode ends when the profit target is reached"
-    )
-    on_daily_loss: Literal["lock_until_next_session", "fail"] | None = Field(
-        default=None,
-        description="what follows the daily loss: no entries until the next session, or the end of the "
-        "account",
-    )
-    min_days: int | None = Field(
-        default=None,
-        ge=0,
-        le=100_000,
-        description="trade dates with a trade before the profit target passes the account",
-        examples=["5"],
-    )
-    max_contracts: int | None = Field(
-        default=None,
-        ge=1,
-        le=100_000,
-        description="contracts that may be held at once; ten micros count as one",
-        examples=["2"],
-    )
+    preset: str = "apex_like_50k_2025"
+    """the account's rules, by name; the keys below change them, and null keeps the preset's own"""
+    drawdown: float | Literal["off"] | None = Field(default=None, examples=["2000"])
+    """dollars that the floor stays below the high-water mark"""
+    trailing: Literal["intraday", "end_of_day", "static"] | None = None
+    """when the high-water mark, which the drawdown floor follows, may rise: intraday with live
+    equity, end_of_day at a session's end, static never
+    """
+    daily_loss: float | Literal["off"] | None = Field(default=None, examples=["1000"])
+    """dollars that a trade date may lose"""
+    profit_target: float | Literal["off"] | None = Field(default=None, examples=["3000"])
+    """dollars of profit that pass the account"""
+    freeze: Literal["never", "at_start_plus_100", "at_target"] | None = None
+    """where the drawdown floor stops rising: never, at the start balance + $100, or at the start
+    balance + profit target - drawdown
+    """
+    on_target: Literal["terminate", "continue"] | None = None
+    """whether the episode ends when the profit target is reached"""
+    on_daily_loss: Literal["lock_until_next_session", "fail"] | None = None
+    """what follows the daily loss: no entries until the next session, or the end of the account"""
+    min_days: int | None = Field(default=None, ge=0, le=100_000, examples=["5"])
+    """trade dates with a trade before the profit target passes the account"""
+    max_contracts: int | None = Field(default=None, ge=1, le=100_000, examples=["2"])
+    """contracts that may be held at once; ten micros count as one"""
 
 
 class CostConfig(Section, frozen=True):
     """Trading costs. None uses the contract's own value."""
 
-    commission: float | None = Field(
-        default=None, ge=0, description="money per side per contract, all-in", examples=["2.50"]
-    )
-    slippage: int | None = Field(
-        default=None,
-        ge=0,
-        le=10_000,
-        description="ticks against us per market or stop fill",
-        examples=["1"],
-    )
+    commission: float | None = Field(default=None, ge=0, examples=["2.50"])
+    """money per side per contract, all-in"""
+    slippage: int | None = Field(default=None, ge=0, le=10_000, examples=["1"])
+    """ticks against us per market or stop fill"""
 
 
 class BracketConfig(Section, frozen=True):
@@ -419,26 +321,16 @@ class BracketConfig(Section, frozen=True):
     decimals.
     """
 
-    stop_atr: Atrs = Field(default=1.5, description="distance of the stop in ATRs, e.g. 1.5")
-    target_multiple: int = Field(
-        default=3, ge=1, le=10_000, description="target distance over stop distance"
-    )
-    trail_atr: Atrs = Field(default=1.0, description="distance of a trailing stop in ATRs")
-    min_stop_ticks: int | None = Field(
-        default=None,
-        ge=1,
-        le=1_000_000,
-        description="least distance of a stop in ticks; None: the contract's",
-        examples=["8"],
-    )
-    be_ticks: int | None = Field(
-        default=None,
-        ge=0,
-        le=1_000_000,
-        description="break-even stop past the entry; None: "
-        "1 tick (0.25 points with env.scaling=seed)",
-        examples=["1"],
-    )
+    stop_atr: Atrs = 1.5
+    """distance of the stop in ATRs, e.g. 1.5"""
+    target_multiple: int = Field(default=3, ge=1, le=10_000)
+    """target distance over stop distance"""
+    trail_atr: Atrs = 1.0
+    """distance of a trailing stop in ATRs"""
+    min_stop_ticks: int | None = Field(default=None, ge=1, le=1_000_000, examples=["8"])
+    """least distance of a stop in ticks; None: the contract's"""
+    be_ticks: int | None = Field(default=None, ge=0, le=1_000_000, examples=["1"])
+    """break-even stop past the entry; None: 1 tick (0.25 points with env.scaling=seed)"""
 
     @property
     def stop_thousandths(self) -> int:
@@ -454,64 +346,46 @@ class BracketConfig(Section, frozen=True):
 class EnvConfig(Section, frozen=True):
     """The static half of the environment. A change of these keys compiles a new program."""
 
-    task: Annotated[str, AfterValidator(_task)] = Field(
-        default="manage",
-        description="entry, manage, advised, allocate (several symbols in one account), or a "
-        "registered task; advised: the actions of manage, plus the bar's context and the account's record in the "
-        "observation",
-    )
-    advice: bool = Field(
-        default=False,
-        description="add seven slots of advice to the observation, one of which says "
-        "whether there is any; not with entry and manage",
-        examples=["true", "env.task=advised"],
-    )
-    actions: Literal["full", "seed6"] = Field(
-        default="full",
-        description="of manage and advised: full includes CLOSE; "
-        "seed6 leaves it out, as RL-Trainer does",
-    )
-    scaling: Literal["relative", "seed"] = Field(
-        default="relative",
-        description="relative, or seed: the raw values that RL-Trainer's observation shows",
-    )
+    task: Annotated[str, AfterValidator(_task)] = "manage"
+    """entry, manage, advised, allocate (several symbols in one account), or a registered task;
+    advised: the actions of manage, plus the bar's context and the account's record in the
+    observation
+    """
+    advice: bool = Field(default=False, examples=["true", "env.task=advised"])
+    """add seven slots of advice to the observation, one of which says whether there is any; not
+    with entry and manage
+    """
+    actions: Literal["full", "seed6"] = "full"
+    """of manage and advised: full includes CLOSE; seed6 leaves it out, as RL-Trainer does"""
+    scaling: Literal["relative", "seed"] = "relative"
+    """relative, or seed: the raw values that RL-Trainer's observation shows"""
     fill: Literal["next_open", "close"] = Field(
-        default="next_open",
-        description="price of market orders: the next open, or this close (optimistic; only with "
-        "env.mark=close)",
-        examples=["close", "env.mark=close"],
+        default="next_open", examples=["close", "env.mark=close"]
     )
-    mark: Literal["extreme", "close"] = Field(
-        default="extreme",
-        description="prices at which drawdown is marked: the bar's extremes, or its close "
-        "(optimistic)",
-    )
-    intrabar: Literal["stop_first", "nearer_extreme", "path"] = Field(
-        default="stop_first",
-        description="order of prices inside a bar: the stop before the target; the extreme "
-        "nearer to the open first; path: as the second bars say (data.seconds)",
-    )
-    window: int = Field(default=20, ge=1, le=512, description="bars of history in the observation")
-    features: Names = Field(
-        default=("close", "volume", "sma_5", "sma_20", "rsi", "macd", "momentum", "atr"),
-        description="feature columns of each window bar",
-    )
-    quantity: int = Field(default=1, ge=1, le=100_000, description="contracts per entry")
-    random_start: bool = Field(
-        default=True, description="start training episodes anywhere in a session"
-    )
+    """price of market orders: the next open, or this close (optimistic; only with env.mark=close)
+    """
+    mark: Literal["extreme", "close"] = "extreme"
+    """prices at which drawdown is marked: the bar's extremes, or its close (optimistic)"""
+    intrabar: Literal["stop_first", "nearer_extreme", "path"] = "stop_first"
+    """order of prices inside a bar: the stop before the target; the extreme nearer to the open
+    first; path: as the second bars say (data.seconds)
+    """
+    window: int = Field(default=20, ge=1, le=512)
+    """bars of history in the observation"""
+    features: Names = ("close", "volume", "sma_5", "sma_20", "rsi", "macd", "momentum", "atr")
+    """feature columns of each window bar"""
+    quantity: int = Field(default=1, ge=1, le=100_000)
+    """contracts per entry"""
+    random_start: bool = True
+    """start training episodes anywhere in a session"""
 
     @model_validator(mode="after")
-    def _optimistic_pairs(self) -> EnvConfig:
+    def _possible(self) -> EnvConfig:
         if self.fill == "close" and self.mark != "close":
             raise ValueError(
                 "fill=close exists only together with mark=close (set env.mark=close); "
                 "reports label the pair 'optimistic'"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _shows_advice(self) -> EnvConfig:
         if self.advice and self.task in ("entry", "manage"):
             raise ValueError(
                 f"env.advice=true needs env.task=advised, found {self.task}: entry and manage show no "
@@ -528,10 +402,10 @@ class EnvConfig(Section, frozen=True):
 class EpisodeConfig(Section, frozen=True):
     """How long an episode runs."""
 
-    sessions: int = Field(
-        default=1, ge=1, lt=2**31, description="sessions in a row that an episode lasts at most"
-    )
-    max_steps: int = Field(default=0, ge=0, lt=2**31, description="0: no step limit")
+    sessions: int = Field(default=1, ge=1, lt=2**31)
+    """sessions in a row that an episode lasts at most"""
+    max_steps: int = Field(default=0, ge=0, lt=2**31)
+    """0: no step limit"""
 
 
 class RewardConfig(Section, frozen=True):
@@ -541,11 +415,9 @@ class RewardConfig(Section, frozen=True):
     The default has one term: the change of equity in account risk units.
     """
 
-    preset: str = Field(
-        default="equity_change", description="a composition of reward terms, by name"
-    )
+    preset: str = "equity_change"
+    """a composition of reward terms, by name"""
     weights: dict[str, float] = Field(
-        default_factory=dict,
-        description="reward term -> weight, over the preset's",
-        examples=["{equity_change: 1.0, loss: -0.1}"],
+        default_factory=dict, examples=["{equity_change: 1.0, loss: -0.1}"]
     )
+    """reward term -> weight, over the preset's"""

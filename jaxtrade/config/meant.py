@@ -13,70 +13,86 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
+from jaxtrade.config.base import described
 from jaxtrade.config.learners import SECTIONS
+from jaxtrade.text import pairs
 
 LIKE = 0.6  # least likeness of a suggestion
 # Parameters of Stable-Baselines3, by learner -> the key of the learner's section that takes the
 # same value.
 PARAMETERS: Mapping[str, Mapping[str, str]] = {
-    "dqn": {
-        "gamma": "gamma",
-        "batch_size": "batch_size",
-        "buffer_size": "buffer_size",
-        "learning_starts": "learning_starts",
-        "target_update_interval": "target_every",
-        "n_steps": "n_steps",
-        "exploration_fraction": "epsilon_until",
-        "exploration_initial_eps": "epsilon",
-        "exploration_final_eps": "epsilon_end",
-        "max_grad_norm": "max_grad_norm",
-        "prioritized_replay_alpha": "priority_alpha",
-        "prioritized_replay_beta0": "priority_beta",
-    },
-    "pqn": {
-        "gamma": "gamma",
-        "exploration_fraction": "epsilon_until",
-        "exploration_initial_eps": "epsilon",
-        "exploration_final_eps": "epsilon_end",
-        "max_grad_norm": "max_grad_norm",
-        "n_epochs": "num_epochs",
-    },
-    "ppo": {
-        "gamma": "gamma",
-        "n_epochs": "num_epochs",
-        "gae_lambda": "gae_lambda",
-        "clip_range": "clip_eps",
-        "ent_coef": "ent_coef",
-        "vf_coef": "vf_coef",
-        "max_grad_norm": "max_grad_norm",
-        "target_kl": "target_kl",
-    },
+    "dqn": pairs(
+        """
+        gamma  gamma
+        batch_size  batch_size
+        buffer_size  buffer_size
+        learning_starts  learning_starts
+        target_update_interval  target_every
+        n_steps  n_steps
+        exploration_fraction  epsilon_until
+        exploration_initial_eps  epsilon
+        exploration_final_eps  epsilon_end
+        max_grad_norm  max_grad_norm
+        prioritized_replay_alpha  priority_alpha
+        prioritized_replay_beta0  priority_beta
+        """
+    ),
+    "pqn": pairs(
+        """
+        gamma  gamma
+        exploration_fraction  epsilon_until
+        exploration_initial_eps  epsilon
+        exploration_final_eps  epsilon_end
+        max_grad_norm  max_grad_norm
+        n_epochs  num_epochs
+        """
+    ),
+    "ppo": pairs(
+        """
+        gamma  gamma
+        n_epochs  num_epochs
+        gae_lambda  gae_lambda
+        clip_range  clip_eps
+        ent_coef  ent_coef
+        vf_coef  vf_coef
+        max_grad_norm  max_grad_norm
+        target_kl  target_kl
+        """
+    ),
 }
 # Names whose key is in another section, or takes a value of another meaning.
 RELATED: Mapping[str, Mapping[str, str]] = {
-    "dqn": {
-        "train_freq": "dqn.replay_ratio",
-        "gradient_steps": "dqn.replay_ratio",
-        "prioritized_replay": "dqn.replay",
-    },
-    "pqn": {
-        "n_steps": "rollout.num_steps",
-        "train_freq": "rollout.num_steps",
-        "batch_size": "pqn.num_minibatches",
-        "gradient_steps": "pqn.num_epochs",
-    },
-    "ppo": {
-        "n_steps": "rollout.num_steps",
-        "batch_size": "ppo.num_minibatches",
-        "clip_range_vf": "ppo.vf_clip_eps",
-        "normalize_advantage": "ppo.normalise_advantages",
-    },
+    "dqn": pairs(
+        """
+        train_freq  dqn.replay_ratio
+        gradient_steps  dqn.replay_ratio
+        prioritized_replay  dqn.replay
+        """
+    ),
+    "pqn": pairs(
+        """
+        n_steps  rollout.num_steps
+        train_freq  rollout.num_steps
+        batch_size  pqn.num_minibatches
+        gradient_steps  pqn.num_epochs
+        """
+    ),
+    "ppo": pairs(
+        """
+        n_steps  rollout.num_steps
+        batch_size  ppo.num_minibatches
+        clip_range_vf  ppo.vf_clip_eps
+        normalize_advantage  ppo.normalise_advantages
+        """
+    ),
 }
-ANY_LEARNER: Mapping[str, str] = {
-    "n_envs": "rollout.num_envs",
-    "net_arch": "network.hidden",
-    "activation_fn": "network.activation",
-}
+ANY_LEARNER = pairs(
+    """
+    n_envs  rollout.num_envs
+    net_arch  network.hidden
+    activation_fn  network.activation
+    """
+)
 
 
 class Meant(NamedTuple):
@@ -184,7 +200,7 @@ def hint(key: str, known: Iterable[str], algorithm: Any, model: type[BaseModel])
             if owners
             else ""
         )
-    means = f" ({described(found.key, model)})" if found.foreign else ""
+    means = f" ({explained(found.key, model)})" if found.foreign else ""
     needs = f" with algorithm={found.algorithm}" if found.algorithm else ""
     return f"; did you mean '{found.key}'{means}{needs}?"
 
@@ -195,13 +211,12 @@ def owners_of(key: str, known: Iterable[str]) -> list[str]:
     return [learner for learner in SECTIONS if section in SECTIONS and f"{learner}.{name}" in known]
 
 
-def described(key: str, model: type[BaseModel]) -> str:
+def explained(key: str, model: Any) -> str:
     """The description of a dotted key."""
     *path, last = key.split(".")
-    inner: Any = model
     for part in path:
-        inner = inner.model_fields[part].annotation
-    return inner.model_fields[last].description or ""
+        model = model.model_fields[part].annotation
+    return described(model).get(last, "")
 
 
 def _needed(key: str, algorithm: str) -> str | None:

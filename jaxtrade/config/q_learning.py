@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from jaxtrade.config.base import Count, Section
+from jaxtrade.config.base import Count, FromOne, Positive, Section, Share
 from jaxtrade.config.learning import RolloutConfig
 from jaxtrade.errors import ConfigError
 
@@ -17,43 +17,26 @@ class QLearningConfig(Section, frozen=True):
     sweep.
     """
 
-    layer_norm: bool = Field(
-        default=False,
-        description="normalise the outputs of each hidden layer over its units, "
-        "before the activation",
-    )
-    dueling: bool = Field(
-        default=False,
-        description="Q is a value plus the advantages of the actions minus their mean "
-        "over all actions",
-    )
-    normalise_rewards: bool = Field(
-        default=True,
-        description="divide rewards by the running standard deviation of the discounted return",
-    )
-    learning_rate: float = Field(
-        default=1.0e-3, gt=0, description="of Adam, at the first update; it changes linearly"
-    )
-    learning_rate_end: float = Field(default=1.0e-4, gt=0, description="reached at the last update")
-    gamma: float = Field(default=0.99, ge=0, le=1, description="discount of rewards per step")
-    max_grad_norm: float = Field(
-        default=10.0, gt=0, description="gradients of a larger norm are scaled down to it"
-    )
-    epsilon: float = Field(
-        default=1.0,
-        ge=0,
-        le=1,
-        description="probability of a random legal action, at the first update; it falls linearly",
-    )
-    epsilon_end: float = Field(
-        default=0.05,
-        ge=0,
-        le=1,
-        description="that probability from epsilon_until on; a sampled evaluation uses it too",
-    )
-    epsilon_until: float = Field(
-        default=0.5, gt=0, le=1, description="share of the run after which epsilon_end is reached"
-    )
+    layer_norm: bool = False
+    """normalise the outputs of each hidden layer over its units, before the activation"""
+    dueling: bool = False
+    """Q is a value plus the advantages of the actions minus their mean over all actions"""
+    normalise_rewards: bool = True
+    """divide rewards by the running standard deviation of the discounted return"""
+    learning_rate: Positive = 1.0e-3
+    """of Adam, at the first update; it changes linearly"""
+    learning_rate_end: Positive = 1.0e-4
+    """reached at the last update"""
+    gamma: Share = 0.99
+    """discount of rewards per step"""
+    max_grad_norm: Positive = 10.0
+    """gradients of a larger norm are scaled down to it"""
+    epsilon: Share = 1.0
+    """probability of a random legal action, at the first update; it falls linearly"""
+    epsilon_end: Share = 0.05
+    """that probability from epsilon_until on; a sampled evaluation uses it too"""
+    epsilon_until: float = Field(default=0.5, gt=0, le=1)
+    """share of the run after which epsilon_end is reached"""
 
 
 # --- The section `dqn` of a configuration
@@ -67,75 +50,38 @@ class DQNConfig(QLearningConfig, frozen=True):
     delta 1.
     """
 
-    buffer_size: Count = Field(
-        default=200_000,
-        ge=1,
-        lt=MOST,
-        description="transitions of the replay of one agent; rounded down to whole rollouts",
-    )
-    batch_size: Count = Field(
-        default=256,
-        ge=1,
-        description="samples of a gradient step; a multiple of rollout.num_shards",
-    )
-    replay_ratio: float = Field(
-        default=1.0,
-        gt=0,
-        description="samples trained per environment step; gradient steps "
-        "of an update = this * rollout.num_envs * rollout.num_steps / dqn.batch_size",
-    )
-    learning_starts: Count = Field(
-        default=10_000,
-        ge=0,
-        lt=MOST,
-        description="environment steps before the first gradient step",
-    )
-    n_steps: int = Field(
-        default=3,
-        ge=1,
-        le=64,
-        description="rewards of a sample before Q bootstraps it; fewer where the episode ends",
-    )
-    double: bool = Field(
-        default=True,
-        description="the online network chooses the action that the target network "
-        "values (double DQN)",
-    )
-    dueling: bool = Field(
-        default=True,
-        description="Q is a value plus the advantages of the actions minus their mean "
-        "over all actions",
-    )
-    target_every: Count = Field(
-        default=2_000,
-        ge=1,
-        description="with tau=0: the target network becomes the online "
-        "one whenever the environment steps cross a multiple of this",
-    )
-    tau: float = Field(
-        default=0.0,
-        ge=0,
-        le=1,
-        description="above 0: each gradient step moves the target network by "
-        "this share, and target_every is not used",
-    )
-    replay: Literal["uniform", "prioritised"] = Field(
-        default="uniform",
-        description="which transitions are drawn: all alike, or more often those of a large error",
-    )
-    priority_alpha: float = Field(
-        default=0.6, ge=0, le=1, description="prioritised: power of the error; 0 draws all alike"
-    )
-    priority_beta: float = Field(
-        default=0.4,
-        ge=0,
-        le=1,
-        description="prioritised: power of the importance weights at "
-        "the first update; it changes linearly",
-    )
-    priority_beta_end: float = Field(
-        default=1.0, ge=0, le=1, description="that power at the last update"
-    )
+    buffer_size: Count = Field(default=200_000, ge=1, lt=MOST)
+    """transitions of the replay of one agent; rounded down to whole rollouts"""
+    batch_size: Count = Field(default=256, ge=1)
+    """samples of a gradient step; a multiple of rollout.num_shards"""
+    replay_ratio: Positive = 1.0
+    """samples trained per environment step; gradient steps of an update = this * rollout.num_envs *
+    rollout.num_steps / dqn.batch_size
+    """
+    learning_starts: Count = Field(default=10_000, ge=0, lt=MOST)
+    """environment steps before the first gradient step"""
+    n_steps: int = Field(default=3, ge=1, le=64)
+    """rewards of a sample before Q bootstraps it; fewer where the episode ends"""
+    double: bool = True
+    """the online network chooses the action that the target network values (double DQN)"""
+    dueling: bool = True
+    """Q is a value plus the advantages of the actions minus their mean over all actions"""
+    target_every: Count = Field(default=2_000, ge=1)
+    """with tau=0: the target network becomes the online one whenever the environment steps cross a
+    multiple of this
+    """
+    tau: Share = 0.0
+    """above 0: each gradient step moves the target network by this share, and target_every is not
+    used
+    """
+    replay: Literal["uniform", "prioritised"] = "uniform"
+    """which transitions are drawn: all alike, or more often those of a large error"""
+    priority_alpha: Share = 0.6
+    """prioritised: power of the error; 0 draws all alike"""
+    priority_beta: Share = 0.4
+    """prioritised: power of the importance weights at the first update; it changes linearly"""
+    priority_beta_end: Share = 1.0
+    """that power at the last update"""
 
     def gradient_steps(self, rollout: RolloutConfig) -> int:
         """Gradient steps of an update. Raises ValueError if they are not whole; it names the
@@ -219,17 +165,15 @@ class DQNConfig(QLearningConfig, frozen=True):
 class PQNConfig(QLearningConfig, frozen=True):
     """PQN: Q(lambda) without a replay and without a target network (Gallici et al. 2024)."""
 
-    num_minibatches: Annotated[Count, Field(ge=1)] | Literal["auto"] = Field(
-        default="auto",
-        description="per epoch; gru: each holds whole rollouts of some envs; auto: as many as leave "
-        "512 rows or more to each, at most 32",
-    )
-    num_epochs: int = Field(default=2, ge=1, description="passes over a rollout in each update")
-    layer_norm: bool = Field(
-        default=True,
-        description="normalise the outputs of each hidden layer over its units, "
-        "before the activation; without it PQN may diverge",
-    )
-    q_lambda: float = Field(
-        default=0.65, ge=0, le=1, description="weight of longer returns in the targets"
-    )
+    num_minibatches: Annotated[Count, Field(ge=1)] | Literal["auto"] = "auto"
+    """per epoch; gru: each holds whole rollouts of some envs; auto: as many as leave 512 rows or
+    more to each, at most 32
+    """
+    num_epochs: FromOne = 2
+    """passes over a rollout in each update"""
+    layer_norm: bool = True
+    """normalise the outputs of each hidden layer over its units, before the activation; without it
+    PQN may diverge
+    """
+    q_lambda: Share = 0.65
+    """weight of longer returns in the targets"""

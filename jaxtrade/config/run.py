@@ -59,12 +59,8 @@ _SHORT.maxstring = _SHORT.maxother = 80
 class RunConfig(Section, frozen=True):
     """The whole configuration of a run."""
 
-    seed: int = Field(
-        default=0,
-        ge=0,
-        lt=2**31,
-        description="seed of everything random: first parameters, episode starts, drawn actions",
-    )
+    seed: int = Field(default=0, ge=0, lt=2**31)
+    """seed of everything random: first parameters, episode starts, drawn actions"""
     data: DataConfig = DataConfig()
     sampler: SamplerConfig = SamplerConfig()
     session: SessionConfig = SessionConfig()
@@ -76,7 +72,8 @@ class RunConfig(Section, frozen=True):
     allocate: AllocateConfig = AllocateConfig()
     episode: EpisodeConfig = EpisodeConfig()
     reward: RewardConfig = RewardConfig()
-    algorithm: Annotated[str, name_in(LEARNERS)] = Field(default="ppo", description="the learner")
+    algorithm: Annotated[str, name_in(LEARNERS)] = "ppo"
+    """the learner"""
     network: NetworkConfig = NetworkConfig()
     rollout: RolloutConfig = RolloutConfig()
     actor: ActorConfig = ActorConfig()
@@ -96,70 +93,40 @@ class RunConfig(Section, frozen=True):
     evolve: EvolveConfig = EvolveConfig()
     walk: WalkConfig = WalkConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
-    imports: Names = Field(
-        default=(),
-        description="modules that register parts of your own (--import): tasks, reward "
-        "terms, features, networks, learners, advisors, report sections",
-        examples=["[my_module]"],
-    )
+    imports: Names = Field(default=(), examples=["[my_module]"])
+    """modules that register parts of your own (--import): tasks, reward terms, features, networks,
+    learners, advisors, report sections
+    """
 
     @model_validator(mode="after")
-    def _validated_somewhere(self) -> RunConfig:
+    def _fits_together(self) -> RunConfig:
         why = self.split.without_validation
         if self.control.evaluate_every and why:
             raise ValueError(
                 f"control.evaluate_every ({self.control.evaluate_every}) evaluates on the validation "
                 f"sessions, and {why}: hold some out, e.g. split.validation_sessions=1"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _allocates_alone(self) -> RunConfig:
         check_allocate(self)
-        return self
-
-    @model_validator(mode="after")
-    def _shares_a_market(self) -> RunConfig:
         check_shared(self)
-        return self
-
-    @model_validator(mode="after")
-    def _advice_is_seen(self) -> RunConfig:
-        chosen = self.advisor
-        if chosen.on and chosen.fusion == "slots" and not self.env.advice:
+        advisor = self.advisor
+        if advisor.on and advisor.fusion == "slots" and not self.env.advice:
             raise ValueError(
                 "advisor.fusion=slots shows advice in the observation: set env.task=advised and "
                 "env.advice=true, or choose advisor.fusion=trust"
             )
-        if chosen.on and chosen.transport == "callback" and self.agents > 1:
+        if advisor.on and advisor.transport == "callback" and self.agents > 1:
             raise ValueError(
                 f"advisor.transport=callback serves one agent, and this run has {self.agents} "
                 "(train.num_seeds, sweep): set advisor.transport=exchange"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _sweeps(self) -> RunConfig:
         check_sweep(self.sweep, self.train.num_seeds)
-        return self
-
-    @model_validator(mode="after")
-    def _set_without_advisor(self) -> RunConfig:
-        if self.advisor.on and len(self.data.markets) > 1:
+        if advisor.on and len(self.data.markets) > 1:
             raise ValueError(
-                f"advisor.kind={self.advisor.kind[:60]} advises on one symbol, and data.markets names "
+                f"advisor.kind={advisor.kind[:60]} advises on one symbol, and data.markets names "
                 f"{len(self.data.markets)}: set advisor.kind=off, or train on one symbol (data.market)"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _devices_share(self) -> RunConfig:
         if isinstance(self.parallel.devices, int) and not self.rollout.auto and not self.sweep.on:
             divided(self.parallel.devices, self.train.num_seeds, self.rollout.shards)
-        return self
-
-    @model_validator(mode="after")
-    def _learner_fits(self) -> RunConfig:
         learners.check(self)
         check_actor(self)
         check_evolve(self)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from jaxtrade.config.base import Count, Section
+from jaxtrade.config.base import Count, Positive, Section, Share
 from jaxtrade.config.learning import name_in
 from jaxtrade.parts import SAMPLERS
 
@@ -18,27 +18,22 @@ Precision = Literal["float32", "tf32", "bfloat16"]
 class ComputeConfig(Section, frozen=True):
     """How a run computes."""
 
-    precision: Precision = Field(
-        default="float32",
-        description="operands of matrix products in training; everything "
-        "else, evaluation and export are float32. A device without such products rounds their "
-        "operands, which is slower than float32",
-    )
-    deterministic: bool = Field(
-        default=True,
-        description="on a GPU, XLA is asked for programs that repeat a run to "
-        "the same bits; false: the fastest programs, which XLA picks by timing them",
-    )
-    eager: bool = Field(
-        default=False,
-        description="compile nothing: every operation of training runs by itself, which "
-        "is very slow; to find a fault (train --eager)",
-    )
-    threads: Annotated[int, Field(ge=1, le=4096)] | Literal["auto"] = Field(
-        default="auto",
-        description="compute threads on a CPU; auto: one if minibatches are small, otherwise all "
-        "cores; eight with parallel.reduce=strict; the variable NPROC overrides both",
-    )
+    precision: Precision = "float32"
+    """operands of matrix products in training; everything else, evaluation and export are float32.
+    A device without such products rounds their operands, which is slower than float32
+    """
+    deterministic: bool = True
+    """on a GPU, XLA is asked for programs that repeat a run to the same bits; false: the fastest
+    programs, which XLA picks by timing them
+    """
+    eager: bool = False
+    """compile nothing: every operation of training runs by itself, which is very slow; to find a
+    fault (train --eager)
+    """
+    threads: Annotated[int, Field(ge=1, le=4096)] | Literal["auto"] = "auto"
+    """compute threads on a CPU; auto: one if minibatches are small, otherwise all cores; eight with
+    parallel.reduce=strict; the variable NPROC overrides both
+    """
 
 
 # --- The section `parallel` of a configuration: on which devices a run trains
@@ -47,17 +42,15 @@ class ComputeConfig(Section, frozen=True):
 class ParallelConfig(Section, frozen=True):
     """On which devices a run trains."""
 
-    devices: Annotated[int, Field(ge=1, le=65536)] | Literal["auto", "all"] = Field(
-        default="auto",
-        description="devices of all processes together (--devices): agents are spread over them, and "
-        "the environments of an agent where there are more devices than agents; on a CPU, as many devices are made; "
-        "all: those that JAX sees; auto: one in a run of one process, all in a run of several",
-    )
-    reduce: Literal["psum", "strict"] = Field(
-        default="psum",
-        description="how figures over several devices are added: psum, as fast as the devices can, the "
-        "same bits on the same devices; strict, by groups of environments, the same bits on any number of devices",
-    )
+    devices: Annotated[int, Field(ge=1, le=65536)] | Literal["auto", "all"] = "auto"
+    """devices of all processes together (--devices): agents are spread over them, and the
+    environments of an agent where there are more devices than agents; on a CPU, as many devices are
+    made; all: those that JAX sees; auto: one in a run of one process, all in a run of several
+    """
+    reduce: Literal["psum", "strict"] = "psum"
+    """how figures over several devices are added: psum, as fast as the devices can, the same bits
+    on the same devices; strict, by groups of environments, the same bits on any number of devices
+    """
 
 
 def divided(devices: int, agents: int, groups: int) -> tuple[int, int]:
@@ -93,27 +86,16 @@ class ActorConfig(Section, frozen=True):
     A delay is an experiment about old data. It makes no run faster.
     """
 
-    delay: int = Field(
-        default=0,
-        ge=0,
-        le=256,
-        description="updates by which the policy that acts is older than the "
-        "one that learns; 0: it is the same one. Each takes the memory of one more policy",
-        examples=["2"],
-    )
-    rho_clip: float = Field(
-        default=1.0,
-        gt=0,
-        description="ppo with a delay: largest weight of a step in V-trace (rho-bar)",
-        examples=["2.0", "actor.delay=2"],
-    )
-    c_clip: float = Field(
-        default=1.0,
-        gt=0,
-        description="ppo with a delay: largest factor by which V-trace passes a "
-        "later error on to earlier steps (c-bar)",
-        examples=["2.0", "actor.delay=2"],
-    )
+    delay: int = Field(default=0, ge=0, le=256, examples=["2"])
+    """updates by which the policy that acts is older than the one that learns; 0: it is the same
+    one. Each takes the memory of one more policy
+    """
+    rho_clip: Positive = Field(default=1.0, examples=["2.0", "actor.delay=2"])
+    """ppo with a delay: largest weight of a step in V-trace (rho-bar)"""
+    c_clip: Positive = Field(default=1.0, examples=["2.0", "actor.delay=2"])
+    """ppo with a delay: largest factor by which V-trace passes a later error on to earlier steps
+    (c-bar)
+    """
 
 
 def check_actor(config: Any) -> None:
@@ -153,24 +135,14 @@ def check_actor(config: Any) -> None:
 class SamplerConfig(Section, frozen=True):
     """How the symbol of an episode is chosen, in training on several symbols."""
 
-    kind: Annotated[str, name_in(SAMPLERS)] = Field(
-        default="uniform",
-        description="uniform: every session equally often; balanced: every symbol equally often; "
-        "round_robin: the symbols in turn; prioritised: a symbol as often as the policy's errors on it are large",
-    )
-    rate: float = Field(
-        default=0.1,
-        gt=0,
-        le=1,
-        description="prioritised: weight of the newest update in the average error of a symbol",
-    )
-    even_share: float = Field(
-        default=0.2,
-        ge=0,
-        le=1,
-        description="prioritised: share of episodes that all symbols "
-        "get equally, so that none is forgotten",
-    )
+    kind: Annotated[str, name_in(SAMPLERS)] = "uniform"
+    """uniform: every session equally often; balanced: every symbol equally often; round_robin: the
+    symbols in turn; prioritised: a symbol as often as the policy's errors on it are large
+    """
+    rate: float = Field(default=0.1, gt=0, le=1)
+    """prioritised: weight of the newest update in the average error of a symbol"""
+    even_share: Share = 0.2
+    """prioritised: share of episodes that all symbols get equally, so that none is forgotten"""
 
 
 # --- The section `monitor` of a configuration
@@ -179,17 +151,14 @@ class SamplerConfig(Section, frozen=True):
 class MonitorConfig(Section, frozen=True):
     """Statistics of every finished training episode, in `monitor.csv` and TensorBoard."""
 
-    on: bool = Field(
-        default=True,
-        description="count drawdown, turnover and Sharpe ratio of each training episode, "
-        "and report their means; the policy learns the same either way",
-    )
-    csv: bool = Field(
-        default=True,
-        description="write a row for each episode to monitor.csv, which Stable-Baselines3 can read",
-    )
-    rows: Literal["auto"] | Annotated[Count, Field(ge=1, le=1 << 22)] = Field(
-        default="auto",
-        description="episodes of one update and agent that monitor.csv has room for; more are counted "
-        "(monitor/lost) and miss their rows; auto: rollout.num_envs times an eighth of rollout.num_steps, at least 2",
-    )
+    on: bool = True
+    """count drawdown, turnover and Sharpe ratio of each training episode, and report their means;
+    the policy learns the same either way
+    """
+    csv: bool = True
+    """write a row for each episode to monitor.csv, which Stable-Baselines3 can read"""
+    rows: Literal["auto"] | Annotated[Count, Field(ge=1, le=1 << 22)] = "auto"
+    """episodes of one update and agent that monitor.csv has room for; more are counted
+    (monitor/lost) and miss their rows; auto: rollout.num_envs times an eighth of rollout.num_steps,
+    at least 2
+    """

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from jaxtrade.config.base import Section
+from jaxtrade.config.base import Section, Share
 
 TASKS = ("entry", "manage")
 PARTS = 1000  # impact is counted in thousandths of a tick, decay in thousandths
@@ -20,36 +20,22 @@ MOST_CONTRACTS = 65_536  # entries of the table of square roots
 class SharedConfig(Section, frozen=True):
     """One market for all agents of a run: their orders move its price."""
 
-    on: bool = Field(
-        default=False,
-        description="the agents (train.num_seeds) trade in the same worlds, so that each "
-        "moves the price of all; false: each has a market of its own",
-        examples=["true", "train.num_seeds=8"],
-    )
-    kappa: int = Field(
-        default=250,
-        ge=0,
-        le=1_000_000,
-        description="thousandths of a tick by which each contract that "
-        "all agents together buy (net) raises later prices, and the open at which it is ordered",
-        examples=["500", "shared.on"],
-    )
-    eta: int = Field(
-        default=300,
-        ge=0,
-        le=1_000_000,
-        description="thousandths of a tick, times the square root of the "
-        "net contracts ordered at an open: what that open's fills move besides, against the net side",
-        examples=["1000", "shared.on"],
-    )
-    decay: float = Field(
-        default=0.99,
-        ge=0,
-        le=1,
-        description="share of the price offset that is left after a bar, at "
-        "most three decimals; 1: impact is permanent within a session",
-        examples=["0.95", "shared.on"],
-    )
+    on: bool = Field(default=False, examples=["true", "train.num_seeds=8"])
+    """the agents (train.num_seeds) trade in the same worlds, so that each moves the price of all;
+    false: each has a market of its own
+    """
+    kappa: int = Field(default=250, ge=0, le=1_000_000, examples=["500", "shared.on"])
+    """thousandths of a tick by which each contract that all agents together buy (net) raises later
+    prices, and the open at which it is ordered
+    """
+    eta: int = Field(default=300, ge=0, le=1_000_000, examples=["1000", "shared.on"])
+    """thousandths of a tick, times the square root of the net contracts ordered at an open: what
+    that open's fills move besides, against the net side
+    """
+    decay: Share = Field(default=0.99, examples=["0.95", "shared.on"])
+    """share of the price offset that is left after a bar, at most three decimals; 1: impact is
+    permanent within a session
+    """
 
     @model_validator(mode="after")
     def _whole(self) -> SharedConfig:

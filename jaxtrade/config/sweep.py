@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
-from jaxtrade.config.base import Section
+from jaxtrade.config.base import FromZero, Section, Share
 from jaxtrade.config.learners import SECTIONS
 
 MOST_AGENTS = 1024  # of one run, as `train.num_seeds`
@@ -115,40 +115,38 @@ class SweepConfig(Section, frozen=True):
     """
 
     keys: Annotated[dict[str, Values], BeforeValidator(_listed)] = Field(
-        default_factory=dict,
-        description="key -> its values, e.g. {ppo.learning_rate: [1e-3, 3e-4]}: every "
-        "combination is a setting. With random or optuna also ranges: 1e-4..1e-2, log:1e-4..1e-2, 2..8 (whole numbers)",
-        examples=["{ppo.learning_rate: [1e-3, 3e-4]}"],
+        default_factory=dict, examples=["{ppo.learning_rate: [1e-3, 3e-4]}"]
     )
+    """key -> its values, e.g. {ppo.learning_rate: [1e-3, 3e-4]}: every combination is a setting.
+    With random or optuna also ranges: 1e-4..1e-2, log:1e-4..1e-2, 2..8 (whole numbers)
+    """
     settings: Annotated[
         tuple[dict[str, Any], ...], Field(strict=False), BeforeValidator(_dotted)
-    ] = Field(
-        default=(),
-        description="instead of keys: the settings themselves, a list of {key: value}",
-        examples=["[{ppo.learning_rate: 1e-3}, {ppo.learning_rate: 3e-4}]"],
-    )
+    ] = Field(default=(), examples=["[{ppo.learning_rate: 1e-3}, {ppo.learning_rate: 3e-4}]"])
+    """instead of keys: the settings themselves, a list of {key: value}"""
     random: int = Field(
         default=0,
         ge=0,
         le=MOST_AGENTS,
-        description="settings drawn at random from keys; 0: every combination",
         examples=["4", "sweep.keys={ppo.learning_rate: ['log:1e-4..1e-2']}"],
     )
+    """settings drawn at random from keys; 0: every combination"""
     seeds: int = Field(
         default=1,
         ge=1,
         le=MOST_AGENTS,
-        description="agents per setting, from seed, seed+1, ...; all settings have the same seeds",
         examples=["2", "sweep.keys={ppo.learning_rate: [1e-3, 3e-4]}"],
     )
+    """agents per setting, from seed, seed+1, ...; all settings have the same seeds"""
     optuna: int = Field(
         default=0,
         ge=0,
         le=1_000_000,
-        description="settings that Optuna proposes from keys, in "
-        "batches of train.num_seeds agents; 0: none (needs the extra jaxtrade[optuna])",
         examples=["32", "sweep.keys={ppo.learning_rate: ['log:1e-4..1e-2']}", "train.num_seeds=8"],
     )
+    """settings that Optuna proposes from keys, in batches of train.num_seeds agents; 0: none (needs
+    the extra jaxtrade[optuna])
+    """
 
     @property
     def on(self) -> bool:
@@ -312,41 +310,21 @@ class EvolveConfig(Section, frozen=True):
     worst go on from the best."""
 
     keys: dict[str, Bounds] = Field(
-        default_factory=dict,
-        description="tunable floats of the learner and their ranges, "
-        "above 0: {ppo.learning_rate: [1e-4, 1e-2]}. Each agent draws its own, evenly in "
-        "the logarithm",
-        examples=["{ppo.learning_rate: [1e-4, 1e-2]}", "train.num_seeds=8"],
+        default_factory=dict, examples=["{ppo.learning_rate: [1e-4, 1e-2]}", "train.num_seeds=8"]
     )
-    every: int = Field(
-        default=0,
-        ge=0,
-        description="chunks between events, in which the worst agents become copies of "
-        "the best; 0: never, so the drawn settings stay (random search)",
-        examples=["5", "evolve.keys", "split.validation_sessions=1"],
-    )
-    truncation: float = Field(
-        default=0.25,
-        gt=0,
-        le=0.5,
-        description="share of the agents that is replaced, and share "
-        "that is copied; at least one agent each",
-        examples=["0.5", "evolve.every"],
-    )
-    perturb: float = Field(
-        default=1.2,
-        gt=1,
-        description="a replaced agent multiplies or divides each of its settings "
-        "by this, within the ranges",
-        examples=["1.5", "evolve.every"],
-    )
-    resample: float = Field(
-        default=0.25,
-        ge=0,
-        le=1,
-        description="probability with which it draws a setting anew instead",
-        examples=["0.0", "evolve.every"],
-    )
+    """tunable floats of the learner and their ranges, above 0: {ppo.learning_rate: [1e-4, 1e-2]}.
+    Each agent draws its own, evenly in the logarithm
+    """
+    every: FromZero = Field(default=0, examples=["5", "evolve.keys", "split.validation_sessions=1"])
+    """chunks between events, in which the worst agents become copies of the best; 0: never, so the
+    drawn settings stay (random search)
+    """
+    truncation: float = Field(default=0.25, gt=0, le=0.5, examples=["0.5", "evolve.every"])
+    """share of the agents that is replaced, and share that is copied; at least one agent each"""
+    perturb: float = Field(default=1.2, gt=1, examples=["1.5", "evolve.every"])
+    """a replaced agent multiplies or divides each of its settings by this, within the ranges"""
+    resample: Share = Field(default=0.25, examples=["0.0", "evolve.every"])
+    """probability with which it draws a setting anew instead"""
 
     @property
     def on(self) -> bool:

@@ -158,12 +158,10 @@ def _ratio(value: object) -> str:
 class ShareSplit(Section, frozen=True):
     """One split. Prices of trade dates before `date` are divided by the ratio."""
 
-    date: Annotated[str, AfterValidator(_date)] = Field(
-        description="the first trade date at the new price"
-    )
-    ratio: Annotated[str, PlainValidator(_ratio)] = Field(
-        description="new shares for old ones: 4, or 3:2"
-    )
+    date: Annotated[str, AfterValidator(_date)] = Field()
+    """the first trade date at the new price"""
+    ratio: Annotated[str, PlainValidator(_ratio)] = Field()
+    """new shares for old ones: 4, or 3:2"""
 
     @property
     def fraction(self) -> Fraction:

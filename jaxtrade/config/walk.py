@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from jaxtrade.config.allocate import TASK
-from jaxtrade.config.base import Section
+from jaxtrade.config.base import FromOne, Section
 from jaxtrade.config.sweep import MOST_AGENTS
 from jaxtrade.errors import ConfigError
 
@@ -27,41 +27,29 @@ class WalkConfig(Section, frozen=True):
     `walkforward`.
     """
 
-    on: bool = Field(
-        default=False,
-        description="whether the run is a walk-forward; `jaxtrade walkforward` sets it, "
-        "and nothing else needs to",
-    )
-    mode: Mode = Field(
-        default="rolling",
-        description="how the sessions become folds: rolling, a training block of "
-        "fixed length before each test block; anchored, all sessions before it; cpcv, every choice of "
-        "test_groups out of groups blocks is tested, and the rest is trained on",
-    )
-    train: int = Field(
-        default=60,
-        ge=1,
-        description="training sessions of a fold: of rolling all, of anchored the "
-        "least (not of cpcv)",
-    )
-    test: int = Field(default=10, ge=1, description="test sessions of a fold (not of cpcv)")
+    on: bool = False
+    """whether the run is a walk-forward; `jaxtrade walkforward` sets it, and nothing else needs to
+    """
+    mode: Mode = "rolling"
+    """how the sessions become folds: rolling, a training block of fixed length before each test
+    block; anchored, all sessions before it; cpcv, every choice of test_groups out of groups blocks
+    is tested, and the rest is trained on
+    """
+    train: FromOne = 60
+    """training sessions of a fold: of rolling all, of anchored the least (not of cpcv)"""
+    test: FromOne = 10
+    """test sessions of a fold (not of cpcv)"""
     embargo: Annotated[int, Field(ge=0)] | Literal["auto"] = Field(
         default="auto",
         description="sessions left out between training and test, beside those that are purged; auto: "
         f"{FORWARD_EMBARGO}, and of cpcv one in {EMBARGO_SHARE} of all sessions, at least {FORWARD_EMBARGO}",
     )
-    groups: int = Field(
-        default=6, ge=2, le=50, description="of cpcv: blocks of equal length that the sessions form"
-    )
-    test_groups: int = Field(
-        default=2, ge=1, le=49, description="of cpcv: blocks that a fold tests"
-    )
-    seeds: int = Field(
-        default=10,
-        ge=1,
-        le=MOST_AGENTS,
-        description="agents per fold, from seed, seed+1, ...; all folds have the same seeds",
-    )
+    groups: int = Field(default=6, ge=2, le=50)
+    """of cpcv: blocks of equal length that the sessions form"""
+    test_groups: int = Field(default=2, ge=1, le=49)
+    """of cpcv: blocks that a fold tests"""
+    seeds: int = Field(default=10, ge=1, le=MOST_AGENTS)
+    """agents per fold, from seed, seed+1, ...; all folds have the same seeds"""
 
     def embargo_of(self, sessions: int) -> int:
         """The number of sessions that `embargo` stands for. sessions: of the data."""

@@ -23,7 +23,7 @@ from jaxtrade.config import (
     shown,
     validated,
 )
-from jaxtrade.config.base import Section
+from jaxtrade.config.base import FromZero, NotNegative, Section
 from jaxtrade.config.learners import SECTIONS
 from jaxtrade.config.legacy import migrated
 from jaxtrade.config.load import module_names
@@ -40,22 +40,14 @@ class GateConfig(Section, frozen=True):
     phase begins.
     """
 
-    min_reward: float | None = Field(
-        default=None, description="mean reward per session, account rules on; None: not asked"
-    )
-    min_trades: int = Field(default=1, ge=0, description="round turns over all validation sessions")
-    max_breach_share: float | None = Field(
-        default=None,
-        ge=0,
-        le=1,
-        description="accounts that ended at a loss limit over all accounts opened; None: not asked",
-    )
-    min_kl: float = Field(
-        default=0.0,
-        ge=0,
-        description="the mean KL of the run's last tenth must be above it; of "
-        "a Q-learner the mean change of Q",
-    )
+    min_reward: float | None = None
+    """mean reward per session, account rules on; None: not asked"""
+    min_trades: FromZero = 1
+    """round turns over all validation sessions"""
+    max_breach_share: float | None = Field(default=None, ge=0, le=1)
+    """accounts that ended at a loss limit over all accounts opened; None: not asked"""
+    min_kl: NotNegative = 0.0
+    """the mean KL of the run's last tenth must be above it; of a Q-learner the mean change of Q"""
 
 
 class PhaseConfig(Section, frozen=True):

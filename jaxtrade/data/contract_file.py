@@ -11,6 +11,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from jaxtrade.config import DataConfig, find_file, read_values, shown, validated
+from jaxtrade.config.base import NotNegative, Positive
 from jaxtrade.config.meant import suggest
 from jaxtrade.data.contracts import (
     CONTRACTS,
@@ -38,19 +39,27 @@ class ContractFile(BaseModel, frozen=True):
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
-    symbol: str = Field(pattern=r"^[A-Z0-9][A-Z0-9._]{0,15}$", description="capitals and digits")
+    symbol: str = Field(pattern=r"^[A-Z0-9][A-Z0-9._]{0,15}$")
+    """capitals and digits"""
     kind: Kind
-    currency: str = Field(pattern=r"^[A-Z]{3}$", description="that prices are quoted in, e.g. USD")
-    tick_size: float = Field(gt=0, description="points")
-    tick_value: float = Field(gt=0, description="money of one tick of one contract, in `currency`")
-    commission: float = Field(ge=0, description="dollars per side per contract, all-in")
-    slippage: int = Field(ge=0, le=10_000, description="ticks against us per market or stop fill")
+    currency: str = Field(pattern=r"^[A-Z]{3}$")
+    """that prices are quoted in, e.g. USD"""
+    tick_size: Positive
+    """points"""
+    tick_value: Positive
+    """money of one tick of one contract, in `currency`"""
+    commission: NotNegative
+    """dollars per side per contract, all-in"""
+    slippage: int = Field(ge=0, le=10_000)
+    """ticks against us per market or stop fill"""
     min_stop_ticks: int = Field(ge=1, le=1_000_000)
     calendar: Calendar
-    micro: bool = Field(default=False, description="ten of them count as one mini in contract caps")
+    micro: bool = False
+    """ten of them count as one mini in contract caps"""
     price_ranges: dict[Year, Annotated[tuple[Price, Price], Field(strict=False)]] = Field(
-        default_factory=dict, description="year -> [low, high] in points; bars outside are refused"
+        default_factory=dict
     )
+    """year -> [low, high] in points; bars outside are refused"""
 
     @model_validator(mode="after")
     def _consistent(self) -> ContractFile:

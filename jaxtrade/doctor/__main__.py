@@ -2,8 +2,17 @@
 without pydantic.
 """
 
+import argparse
 import sys
 
-from jaxtrade.doctor.examine import main
+from jaxtrade.doctor.examine import examine
 
-sys.exit(main(sys.argv[1:]))
+parser = argparse.ArgumentParser(
+    prog="jaxtrade doctor", description="Examine this machine; every problem comes with a fix"
+)
+parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
+parser.add_argument(
+    "--run-dir", metavar="DIR", default="runs", help="folder of runs to examine (default: runs)"
+)
+given = parser.parse_args()
+sys.exit(examine(given.run_dir, given.json))

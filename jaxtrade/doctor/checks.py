@@ -17,7 +17,7 @@ import tempfile
 import time
 import zoneinfo
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 
@@ -26,7 +26,6 @@ from jaxtrade.storage.programs import VARIABLE, cache_folder
 
 MIB, GIB = 1 << 20, 1 << 30
 THREADS = "OMP_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS VECLIB_MAXIMUM_THREADS NPROC"
-ZONES = ("America/New_York", "America/Chicago", "Europe/London")
 
 
 class Status(enum.StrEnum):
@@ -55,9 +54,38 @@ class Finding:
             raise ValueError(f"finding {self.name!r} is {self.verdict} and has no fix")
 
 
-def finding(name: str, found: Found) -> Finding:
-    """What a check has found, by its name."""
-    return Finding(name, OK, found) if isinstance(found, str) else Finding(name, *found)
+def usable_cpus() -> int:
+    """CPUs of the affinity mask if the system has one (Linux), else all."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def cpu_flags() -> frozenset[str] | None:
+    """The instruction sets of the CPU, as Linux names them."""
+    found = re.search(r"^flags.*?:(.*)", read_text("/proc/cpuinfo") or "", re.MULTILINE)
+    return frozenset(found[1].split()) if found else None
+
+
+def rlimit(name: str) -> int | None:
+    """A soft limit, such as "RLIMIT_NPROC"; None without one, and on Windows."""
+    try:
+        import resource
+
+        soft = resource.getrlimit(getattr(resource, name))[0]
+    except (ImportError, AttributeError):
+        return None
+    return None if soft in (resource.RLIM_INFINITY, -1) else soft
+
+
+def versions() -> dict[str, str]:
+    """Lower-case distribution name -> version. The first one of a name is the one imported."""
+    found = [(each.metadata["Name"], each.version) for each in metadata.distributions()]
+    return {name.lower().replace("_", "-"): version for name, version in found[::-1] if name}
+
+
+def sees_gpu() -> bool:
+    """Whether there is an NVIDIA GPU: a tool of its driver, or a device (the second is WSL2's)."""
+    devices = ("/dev/nvidiactl", "/dev/dxg")
+    return bool(shutil.which("nvidia-smi")) or any(map(os.path.exists, devices))
 
 
 @dataclass(frozen=True)
@@ -66,67 +94,25 @@ class Machine:
     None stands for no limit, or for what the platform does not tell.
     """
 
-    system: str
-    release: str
-    machine: str
-    python: tuple[int, ...]
-    env: Mapping[str, str]
-    cpus: int  # that this process may use
-    cpu_flags: frozenset[str] | None
-    memory: int | None
-    limits: MachineLimits
-    max_processes: int | None
-    max_files: int | None
-    versions: Mapping[str, str]  # lower-case distribution name -> version
-    gpu_seen: bool
     run_folder: Path
+    system: str = field(default_factory=platform.system)
+    release: str = field(default_factory=platform.release)
+    machine: str = field(default_factory=platform.machine)
+    python: tuple[int, ...] = tuple(sys.version_info[:3])
+    env: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    cpus: int = field(default_factory=usable_cpus)  # that this process may use
+    cpu_flags: frozenset[str] | None = field(default_factory=cpu_flags)
+    memory: int | None = field(default_factory=lambda: total_memory(platform.system()))
+    limits: MachineLimits = field(default_factory=cgroup_limits)
+    max_processes: int | None = field(default_factory=lambda: rlimit("RLIMIT_NPROC"))
+    max_files: int | None = field(default_factory=lambda: rlimit("RLIMIT_NOFILE"))
+    versions: Mapping[str, str] = field(default_factory=versions)
+    gpu_seen: bool = field(default_factory=sees_gpu)
 
     @property
     def usable(self) -> float:
         """The CPUs that the process may use, by its affinity and its cgroup."""
         return min(float(self.cpus), self.limits.cpus or float(self.cpus))
-
-
-def here(run_folder: Path) -> Machine:
-    """Describe this machine."""
-    lines = (read_text("/proc/cpuinfo") or "").splitlines()
-    flags = next((line.partition(":")[2] for line in lines if line.startswith("flags")), None)
-    names = [(each.metadata["Name"], each.version) for each in metadata.distributions()]
-    devices = ("/dev/nvidiactl", "/dev/dxg")  # the second one is the GPU under WSL2
-    return Machine(
-        system=platform.system(),
-        release=platform.release(),
-        machine=platform.machine(),
-        python=sys.version_info[:3],
-        env=dict(os.environ),
-        cpus=usable_cpus(),
-        cpu_flags=None if flags is None else frozenset(flags.split()),
-        memory=total_memory(platform.system()),
-        limits=cgroup_limits(),
-        max_processes=rlimit("RLIMIT_NPROC"),
-        max_files=rlimit("RLIMIT_NOFILE"),
-        # The first one of a name is the one that is imported.
-        versions={name.lower().replace("_", "-"): version for name, version in names[::-1] if name},
-        gpu_seen=bool(shutil.which("nvidia-smi")) or any(map(os.path.exists, devices)),
-        run_folder=run_folder,
-    )
-
-
-def usable_cpus() -> int:
-    """CPUs of the affinity mask if the system has one (Linux), else all."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def rlimit(name: str) -> int | None:
-    """A soft limit, such as "RLIMIT_NPROC"; None without one, and on Windows."""
-    try:
-        import resource
-    except ImportError:
-        return None
-    if not hasattr(resource, name):
-        return None
-    soft, _ = resource.getrlimit(getattr(resource, name))
-    return None if soft in (resource.RLIM_INFINITY, -1) else soft
 
 
 def version_key(text: str) -> tuple[int, ...]:
@@ -140,16 +126,14 @@ def gib(size: float) -> str:
     return f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / MIB:.0f} MiB"
 
 
-def check_python(host: Machine) -> Found:
-    """Check Python's version."""
+def _python(host: Machine) -> Found:
     text = ".".join(map(str, host.python))
-    if (3, 11) <= host.python[:2] < (3, 14):
-        return text
-    return FAIL, text, "install Python 3.11, 3.12 or 3.13 and make the environment anew with it"
+    fix = "install Python 3.11, 3.12 or 3.13 and make the environment anew with it"
+    return text if (3, 11) <= host.python[:2] < (3, 14) else (FAIL, text, fix)
 
 
-def check_platform(host: Machine) -> Found:
-    """Check that JAX has wheels for this system."""
+def _platform(host: Machine) -> Found:
+    """JAX has wheels for this system."""
     text = f"{host.system} {host.release} {host.machine}"
     if (host.system, host.machine) == ("Darwin", "x86_64"):
         fix = "use an Apple-silicon Mac, Linux or the container"
@@ -159,8 +143,8 @@ def check_platform(host: Machine) -> Found:
     return text
 
 
-def check_wsl(host: Machine) -> Found:
-    """Detect WSL1, which translates system calls. WSL2 has a kernel, 'microsoft-standard-WSL2'."""
+def _wsl(host: Machine) -> Found:
+    """WSL1 translates system calls. WSL2 has a kernel, 'microsoft-standard-WSL2'."""
     release, folder = host.release.lower(), host.run_folder.absolute()
     if host.system != "Linux" or "microsoft" not in release:
         return "not WSL"
@@ -168,13 +152,12 @@ def check_wsl(host: Machine) -> Found:
         fix = "convert it: wsl --set-version <distribution> 2 (in PowerShell)"
         return FAIL, f"WSL1 ({host.release})", fix
     if str(folder).startswith("/mnt/"):
-        fix = "keep runs in the Linux file system, e.g. under ~: locks and fsync are slow and weak"
-        return WARN, f"WSL2, run folder on a Windows drive ({folder})", f"{fix} on /mnt"
+        fix = "keep runs in the Linux file system, e.g. under ~: locks and fsync are slow and weak on /mnt"
+        return WARN, f"WSL2, run folder on a Windows drive ({folder})", fix
     return f"WSL2 ({host.release})"
 
 
-def check_cpu(host: Machine) -> Found:
-    """Compare the usable CPUs with what training needs."""
+def _cpu(host: Machine) -> Found:
     quota = host.limits.cpus
     text = f"{host.cpus} usable" + ("" if quota is None else f", cgroup limit {quota:g}")
     if host.usable < 2:
@@ -186,8 +169,8 @@ def check_cpu(host: Machine) -> Found:
     return text
 
 
-def check_cpu_flags(host: Machine) -> Found:
-    """Check for the vector instructions that jaxlib needs."""
+def _cpu_flags(host: Machine) -> Found:
+    """The vector instructions that jaxlib needs."""
     if host.machine.lower() not in ("x86_64", "amd64") or host.cpu_flags is None:
         instead = "the jax-cpu check runs the code instead"
         return f"not listed by this platform ({host.machine}); {instead}"
@@ -195,20 +178,18 @@ def check_cpu_flags(host: Machine) -> Found:
     if "avx" in missing:
         fix = "jaxlib needs AVX: enable it in the virtual machine (CPU type 'host')"
         return FAIL, "no AVX", fix
-    if missing:
-        fix = "training is slow here: use CPU type 'host' in the virtual machine, or a newer CPU"
-        return WARN, f"no {', '.join(sorted(missing))}", fix
-    return "avx, avx2, fma"
+    fix = "training is slow here: use CPU type 'host' in the virtual machine, or a newer CPU"
+    return (WARN, f"no {', '.join(sorted(missing))}", fix) if missing else "avx, avx2, fma"
 
 
-def check_memory(host: Machine) -> Found:
-    """Compare the memory, or its cgroup limit, with what the shipped configurations need."""
+def _memory(host: Machine) -> Found:
+    """What the shipped configurations need."""
     sizes = [size for size in (host.memory, host.limits.memory) if size is not None]
     if not sizes:
         fix = "look it up in the system's monitor; 4 GiB are enough for the shipped configurations"
         return WARN, "unknown", fix
-    size, text = min(sizes), gib(min(sizes))
-    fix = "close other programs or use a machine with more memory"
+    size, fix = min(sizes), "close other programs or use a machine with more memory"
+    text = gib(size)
     if host.limits.memory == size:
         text += " (cgroup limit)"
         fix = "raise the memory limit (docker run --memory, the batch system's request)"
@@ -216,28 +197,25 @@ def check_memory(host: Machine) -> Found:
     return text if size >= 4 * GIB else (verdict, text, f"{fix}, or lower rollout.num_envs")
 
 
-def check_threads(host: Machine) -> Found:
-    """Compare the thread variables of the environment with the usable CPUs."""
+def _threads(host: Machine) -> Found:
     stated = {key: host.env[key] for key in THREADS.split() if host.env.get(key)}
     text = ", ".join(f"{key}={value}" for key, value in stated.items()) or "no thread variable set"
     for key, value in stated.items():
         if not value.isdigit() or int(value) < 1:
             fix = f"{key} must be a whole number >= 1: unset it, or set {key}={host.cpus}"
             return FAIL, text, fix
-    low = [key for key, value in stated.items() if int(value) < int(host.usable)]
-    high = [key for key, value in stated.items() if int(value) > max(1, 2 * host.usable)]
+    low = ", ".join(key for key, value in stated.items() if int(value) < int(host.usable))
+    high = ", ".join(key for key, value in stated.items() if int(value) > max(1, 2 * host.usable))
     if low:
-        keep = "NPROC also changes the bits of a CPU run: keep it where a run has to be repeated"
-        fix = f"unset {', '.join(low)} to use all {host.usable:g} CPUs ({keep} exactly)"
-        return WARN, text, fix
-    if high:
-        fix = f"lower {', '.join(high)} to {int(max(1, host.usable))}: more threads than CPUs slow"
-        return WARN, text, f"{fix} everything down"
-    return text
+        keep = "NPROC also changes the bits of a CPU run: keep it where a run has to be repeated exactly"
+        return WARN, text, f"unset {low} to use all {host.usable:g} CPUs ({keep})"
+    most = int(max(1, host.usable))
+    fix = f"lower {high} to {most}: more threads than CPUs slow everything down"
+    return (WARN, text, fix) if high else text
 
 
-def check_pids(host: Machine) -> Found:
-    """Compare the limits on processes with the threads of XLA and BLAS, which count."""
+def _pids(host: Machine) -> Found:
+    """The threads of XLA and BLAS count as processes."""
     need = 64 + 8 * host.cpus
     limits = {"ulimit -u": host.max_processes, "cgroup pids": host.limits.pids}
     stated = [(limit, name) for name, limit in limits.items() if limit is not None]
@@ -250,12 +228,10 @@ def check_pids(host: Machine) -> Found:
     return (FAIL, text, f"raise it: {fix}") if limit < need else text
 
 
-def check_files(host: Machine) -> Found:
-    """Check the limit on open files."""
-    if host.max_files is None:
-        return "no limit"
-    text = str(host.max_files)
-    return (WARN, text, "raise it: ulimit -n 1024") if host.max_files < 256 else text
+def _open_files(host: Machine) -> Found:
+    if host.max_files is not None and host.max_files < 256:
+        return WARN, str(host.max_files), "raise it: ulimit -n 1024"
+    return "no limit" if host.max_files is None else str(host.max_files)
 
 
 def requirements() -> dict[str, tuple[str, str]]:
@@ -268,10 +244,9 @@ def requirements() -> dict[str, tuple[str, str]]:
         return {}
     found = {}
     for text in lines:
-        name = re.match(r"[\w.-]+", text)
         least, below = re.search(r">=([\w.]+)", text), re.search(r"<([\w.]+)", text)
-        if name is not None:
-            found[name[0].lower()] = (least[1] if least else "", below[1] if below else "")
+        name = re.split(r"[^\w.-]", text)[0].lower()
+        found[name] = (least[1] if least else "", below[1] if below else "")
     return {**found, "jaxlib": found["jax"]}
 
 
@@ -281,15 +256,11 @@ def stated(name: str, least: str = "", below: str = "") -> str:
     return f'"{name}{",".join(bounds)}"'
 
 
-def check_packages(host: Machine) -> Found:
-    """Compare the installed versions with those that the package requires."""
+def _packages(host: Machine) -> Found:
     wrong, wanted, needed = [], [], requirements()
     if not needed:
-        return (
-            WARN,
-            "jaxtrade is not installed: what it needs is unknown",
-            "python -m pip install -e .",
-        )
+        text = "jaxtrade is not installed: what it needs is unknown"
+        return WARN, text, "python -m pip install -e ."
     for name, (least, below) in needed.items():
         found = host.versions.get(name, "missing")
         late = bool(below) and version_key(found) >= version_key(below)
@@ -302,57 +273,47 @@ def check_packages(host: Machine) -> Found:
     return ", ".join(f"{name} {host.versions[name]}" for name in named)
 
 
-def check_time_zones(_: Machine) -> Found:
-    """Check that the time zones of the markets can be read."""
+def _time_zones(_: Machine) -> Found:
+    """The markets' time zones."""
+    zones = ("America/New_York", "America/Chicago", "Europe/London")
     try:
-        for name in ZONES:
-            zoneinfo.ZoneInfo(name)
+        return ", ".join(zoneinfo.ZoneInfo(name).key for name in zones)
     except (zoneinfo.ZoneInfoNotFoundError, OSError, ValueError) as error:
         return FAIL, f"{error}", "python -m pip install --force-reinstall tzdata"
-    return ", ".join(ZONES)
 
 
-def check_gpu_plugin(host: Machine) -> Found:
-    """Check the GPU plugin. Without it, JAX ignores the GPU silently. With one of another release,
-    JAX fails or crashes.
+def _gpu_plugin(host: Machine) -> Found:
+    """Without the plugin, JAX ignores the GPU silently. With one of another release, it fails or
+    crashes.
     """
     plugins, pjrt = (
         {name: v for name, v in host.versions.items() if re.fullmatch(rf"jax-cuda\d+-{kind}", name)}
         for kind in ("plugin", "pjrt")
     )
     wanted = stated("jax[cuda13]", *requirements().get("jax", ()))
-    install = f"python -m pip install {wanted}"
     if not plugins and not host.gpu_seen:
         return "no NVIDIA GPU seen; runs use the CPU"
     if not plugins and host.system == "Windows":
         fix = "use WSL2 for the GPU; CPU training works as it is"
         return WARN, "NVIDIA GPU, but JAX on Windows runs on the CPU", fix
     if not plugins:
-        return WARN, "NVIDIA GPU seen, no CUDA plugin: runs use the CPU", install
+        text = "NVIDIA GPU seen, no CUDA plugin: runs use the CPU"
+        return WARN, text, f"python -m pip install {wanted}"
     text = ", ".join(f"{name} {version}" for name, version in plugins.items())
     if len(plugins) > 1:
         fix = f"keep one: python -m pip uninstall {' '.join(sorted(plugins)[:-1])}"
         return FAIL, f"{len(plugins)} plugins: {text}", fix
-    jaxlib, upgrade = (
-        host.versions.get("jaxlib", ""),
-        install.replace("install", "install --upgrade"),
-    )
-
-    def differs(version: str) -> bool:
-        return version_key(version)[:3] != version_key(jaxlib)[:3]
-
-    if differs(next(iter(plugins.values()))):
-        fix = f"plugin and jaxlib must be of one release: {upgrade}"
-        return FAIL, f"{text}, jaxlib {jaxlib or 'missing'}", fix
-    odd = [version for version in pjrt.values() if differs(version)]
-    if odd or not pjrt:
-        fix = f"plugin and pjrt must be of one release: {upgrade}"
-        return FAIL, f"{text}, pjrt {', '.join(odd) or 'missing'}", fix
+    release = version_key(next(iter(plugins.values())))[:3]
+    others = {"jaxlib": [host.versions.get("jaxlib", "missing")], "pjrt": [*pjrt.values()]}
+    for name, found in others.items():
+        odd = [version for version in found if version_key(version)[:3] != release]
+        if odd or not found:
+            fix = f"plugin and {name} must be of one release: python -m pip install --upgrade {wanted}"
+            return FAIL, f"{text}, {name} {', '.join(odd) or 'missing'}", fix
     return text
 
 
-def check_gpu_visible(host: Machine) -> Found:
-    """Check that no environment variable hides the GPU."""
+def _gpu_visible(host: Machine) -> Found:
     if not host.gpu_seen:
         return "no NVIDIA GPU seen"
     if host.env.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1"):
@@ -379,11 +340,10 @@ def try_folder(folder: Path) -> float:
     return time.monotonic() - start
 
 
-def check_run_folder(host: Machine) -> Found:
-    """Check that runs can be written, locked and synced, and that there is space."""
-    folder = host.run_folder.absolute()
-    while not folder.exists():
-        folder = folder.parent
+def _run_folder(host: Machine) -> Found:
+    """Runs can be written, locked and synced, and there is space."""
+    wanted = host.run_folder.absolute()
+    folder = next(each for each in (wanted, *wanted.parents) if each.exists())
     if not folder.is_dir():
         fix = "move it away, or train with --run-dir in another folder"
         return FAIL, f"{folder} is a file", fix
@@ -399,10 +359,8 @@ def check_run_folder(host: Machine) -> Found:
             fix = f"free some space under {folder}, or train with --run-dir on another disk"
             return FAIL, f"{text}, {gib(free)} free", fix
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            fix = (
-                f"make {folder} writable for this user, or train with --run-dir in a folder that is"
-            )
-            return FAIL, text, fix
+            fix = "writable for this user, or train with --run-dir in a folder that is"
+            return FAIL, text, f"make {folder} {fix}"
         return FAIL, f"{folder}: {error}", "train with --run-dir on a local disk"
     text = f"{folder}: {gib(free)} free, lock + 1 MiB + fsync + rename in {seconds * 1000:.0f} ms"
     if free < GIB:
@@ -412,10 +370,8 @@ def check_run_folder(host: Machine) -> Found:
     return (WARN, text, slow) if seconds > 2 else text
 
 
-def check_cache(host: Machine) -> Found:
-    """Check who can write to the cache. Its programs are run unchecked, so a writer can run code as
-    this user.
-    """
+def _compile_cache(host: Machine) -> Found:
+    """The cache's programs are run unchecked, so who can write there can run code as this user."""
     own = f"set {VARIABLE} to a folder of your own"
     if "://" in (name := host.env.get(VARIABLE, "")):
         return WARN, f"{name} is remote", "use a local folder that only you can write"
@@ -439,19 +395,16 @@ def check_cache(host: Machine) -> Found:
     return text
 
 
-CHECKS: Mapping[str, Callable[[Machine], Found]] = {
-    "python": check_python,
-    "platform": check_platform,
-    "wsl": check_wsl,
-    "cpu": check_cpu,
-    "cpu-flags": check_cpu_flags,
-    "memory": check_memory,
-    "threads": check_threads,
-    "pids": check_pids,
-    "open-files": check_files,
-    "packages": check_packages,
-    "time-zones": check_time_zones,
-    "gpu-plugin": check_gpu_plugin,
-    "gpu-visible": check_gpu_visible,
+CHECKS: dict[str, Callable[[Machine], Found]] = {
+    function.__name__[1:].replace("_", "-"): function
+    for function in (
+        *(_python, _platform, _wsl, _cpu, _cpu_flags, _memory, _threads, _pids, _open_files),
+        *(_packages, _time_zones, _gpu_plugin, _gpu_visible, _run_folder, _compile_cache),
+    )
 }
-ON_DISK = {"run-folder": check_run_folder, "compile-cache": check_cache}
+
+
+def check(name: str, host: Machine) -> Finding:
+    """What a check finds."""
+    found = CHECKS[name](host)
+    return Finding(name, OK, found) if isinstance(found, str) else Finding(name, *found)

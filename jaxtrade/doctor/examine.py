@@ -6,9 +6,9 @@ the doctor. This process imports neither JAX, NumPy nor pandas.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -17,20 +17,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxtrade import interrupt
-from jaxtrade.doctor.checks import (
-    CHECKS,
-    FAIL,
-    OK,
-    ON_DISK,
-    Finding,
-    Machine,
-    Status,
-    finding,
-    here,
-)
+from jaxtrade.doctor.checks import CHECKS, FAIL, OK, Finding, Machine, Status, check
 from jaxtrade.text import several
 from jaxtrade.version import __version__
 
@@ -122,8 +112,6 @@ found = {"processes": jax.process_count(), "sum": int(total), "kind": jax.local_
 jax.distributed.shutdown()
 print(json.dumps(found))
 """
-FLAGS = "unset XLA_FLAGS, JAX_* variables and LD_PRELOAD, then reinstall: "
-PIP = "python -m pip install --force-reinstall"
 
 
 class Layer(NamedTuple):
@@ -139,14 +127,12 @@ class Layer(NamedTuple):
 
 
 CPU = {"JAX_PLATFORMS": "cpu"}
+FLAGS = "unset XLA_FLAGS, JAX_* variables and LD_PRELOAD, then reinstall: "
+PIP = "python -m pip install --force-reinstall"
+KERNEL = "set OPENBLAS_CORETYPE=Haswell (the kernel chosen for this CPU is at fault)"
 # The order matters: a failure of a lower layer explains failures of the layers above it.
 LAYERS = (
-    Layer(
-        "numpy-blas",
-        NUMPY,
-        f"{PIP} numpy; if it still fails set OPENBLAS_CORETYPE=Haswell (the kernel chosen for this "
-        "CPU is at fault)",
-    ),
+    Layer("numpy-blas", NUMPY, f"{PIP} numpy; if it still fails {KERNEL}"),
     Layer("pandas", PANDAS, f"{PIP} pandas pyarrow"),
     Layer(
         "jax-cpu",
@@ -167,15 +153,15 @@ LAYERS = (
 
 
 class Ended(NamedTuple):
-    """How a child ended. how: "ok" (exit code 0, and a JSON object on the last line of output),
-    "crash" (died from `cause`), "hang" (killed after `seconds`) or "error" (another exit code).
+    """How a child ended: with `values`, a JSON object on the last line of its output, or else why
+    it failed. hangs: it was killed after `seconds`.
     """
 
-    how: Literal["ok", "crash", "hang", "error"]
     seconds: float
     values: Mapping[str, Any] = {}
     cause: str = ""
     stderr: str = ""
+    hangs: bool = False
 
 
 Runner = Callable[[str, float, Mapping[str, str]], Ended]
@@ -194,6 +180,12 @@ def crash_name(code: int) -> str | None:
     return signal.Signals(number).name if known else f"signal {number}"
 
 
+def crashed_in(stderr: str) -> str:
+    """The innermost frame that faulthandler printed, as ' in file:line in name', if there is one."""
+    found = re.search(r'^ *File "(?!<string>)(.*?)", line (.*)', stderr, re.MULTILINE)
+    return f" in {os.path.basename(found[1])}:{found[2]}" if found else ""
+
+
 def last_line(text: str) -> str:
     """The last line of a child's output that is not blank, cut to 300 characters."""
     return text.strip().rpartition("\n")[2].strip()[:300]
@@ -204,63 +196,44 @@ def run_child(program: str, timeout: float, env: Mapping[str, str] = {}) -> Ende
     further variables. Ctrl-C, which reaches the main thread only, ends the child too.
     """
     start, path = time.monotonic(), os.pathsep.join(filter(None, sys.path))
-    words = [sys.executable, "-P", "-X", "faulthandler", "-c", program]
     try:
         process = subprocess.Popen(
-            words,
+            [sys.executable, "-P", "-X", "faulthandler", "-c", program],
             env={**os.environ, "PYTHONPATH": path, "PYTHONUTF8": "1", **env},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
             encoding="utf-8",
             errors="replace",
             start_new_session=True,
         )
     except OSError as error:  # process limit reached, or out of memory
-        return Ended("error", time.monotonic() - start, cause=f"could not start a process: {error}")
+        return Ended(0.0, cause=f"could not start a process: {error}")
     with process, interrupt.child(process):
         try:
             out, err = process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
             interrupt.kill(process)
-            err = process.communicate()[1]
-            return Ended("hang", time.monotonic() - start, {}, f"no answer in {timeout:.0f} s", err)
+            text = f"hangs: no answer in {timeout:.0f} s"
+            return Ended(timeout, {}, text, process.communicate()[1], hangs=True)
     seconds, code = time.monotonic() - start, process.returncode
-    if (cause := crash_name(code)) is not None:
-        return Ended("crash", seconds, {}, cause, err)
+    if cause := crash_name(code):
+        return Ended(seconds, {}, f"died by {cause}{crashed_in(err)}", err)
     if code:
-        return Ended("error", seconds, {}, last_line(err) or f"exit code {code}", err)
+        return Ended(seconds, {}, last_line(err) or f"exit code {code}", err)
     try:
-        values = json.loads(last_line(out))
-    except ValueError:
-        values = None
-    if not isinstance(values, dict):
-        return Ended("error", seconds, {}, "ended without a result", err)
-    return Ended("ok", seconds, values, "", err)
-
-
-def crashed_in(stderr: str) -> str:
-    """The innermost frame that faulthandler printed, as ' in file:line in name', if there is one."""
-    for line in stderr.splitlines():
-        if line.lstrip().startswith('File "') and "<string>" not in line:
-            parts = line.strip().split('"')
-            return f" in {os.path.basename(parts[1])}{parts[2].replace(', line ', ':')}"
-    return ""
+        return Ended(seconds, dict(json.loads(last_line(out))), "", err)
+    except (ValueError, TypeError):
+        return Ended(seconds, {}, "ended without a result", err)
 
 
 def finding_of(layer: Layer, ended: Ended) -> Finding:
     """Turn a child's end into a finding."""
-    if ended.how == "ok":
+    if ended.values:
         values = ", ".join(f"{key} {value}" for key, value in ended.values.items())
         return Finding(layer.name, OK, f"{values} ({ended.seconds:.1f} s)")
-    if ended.how == "crash":
-        text = f"died by {ended.cause}{crashed_in(ended.stderr)}"
-        return Finding(layer.name, FAIL, text, layer.fix)
-    if ended.how == "hang":
-        fix = f"if the machine is busy, repeat when it is idle; otherwise {layer.fix}"
-        return Finding(layer.name, FAIL, f"hangs: {ended.cause}", fix)
-    return Finding(layer.name, FAIL, ended.cause, layer.fix)
+    busy = "if the machine is busy, repeat when it is idle; otherwise " if ended.hangs else ""
+    return Finding(layer.name, FAIL, ended.cause, busy + layer.fix)
 
 
 def diagnose(
@@ -276,57 +249,37 @@ def diagnose(
     def examine(layer: Layer) -> Finding:
         left = deadline - time.monotonic()
         if left < 0.5:
-            late = Ended("hang", 0.0, cause=f"not reached within {budget:.0f} s")
-            return finding_of(layer, late)
+            late = f"hangs: not reached within {budget:.0f} s"
+            return finding_of(layer, Ended(0.0, cause=late, hangs=True))
         return finding_of(layer, run(layer.program, left, layer.env))
 
     gpu = any(name.startswith("jax-cuda") and name.endswith("-plugin") for name in host.versions)
     with ThreadPoolExecutor(max_workers=2) as pool:
         natives = [pool.submit(examine, layer) for layer in layers if gpu or not layer.gpu]
-        facts = [finding(name, check(host)) for name, check in {**CHECKS, **ON_DISK}.items()]
-        return facts + [native.result() for native in natives]
-
-
-def exit_code(findings: Sequence[Finding]) -> int:
-    """1 if any check failed, else 0. Warnings are not failures."""
-    return int(any(each.verdict is FAIL for each in findings))
-
-
-def to_json(findings: Sequence[Finding]) -> str:
-    """All findings as a JSON document."""
-    listed = [{**vars(each), "verdict": str(each.verdict)} for each in findings]
-    head = {"format": 1, "jaxtrade": __version__, "exit_code": exit_code(findings)}
-    return json.dumps({**head, "findings": listed}, indent=2)
-
-
-def to_text(findings: Sequence[Finding]) -> str:
-    """All findings as lines for the console, and their counts."""
-    lines = []
-    for each in findings:
-        lines.append(f"{each.verdict:<4}  {each.name:<14} {each.measured}")
-        if each.fix:
-            lines.append(f"      {'':<14} fix: {each.fix}")
-    verdicts = [each.verdict for each in findings]
-    return "\n".join([*lines, ", ".join(f"{verdicts.count(each)} {each}" for each in Status)])
+        return [*(check(name, host) for name in CHECKS), *(native.result() for native in natives)]
 
 
 def report(findings: Sequence[Finding], as_json: bool) -> int:
-    """Print the findings. Returns 0, or 1 if a check failed."""
-    print(to_json(findings) if as_json else to_text(findings))
-    return exit_code(findings)
+    """Print the findings as lines or as JSON. Returns 1 if a check failed (a warning does not), else
+    0.
+    """
+    verdicts = [each.verdict for each in findings]
+    code = int(FAIL in verdicts)
+    if as_json:
+        head = {"format": 1, "jaxtrade": __version__, "exit_code": code}
+        print(json.dumps({**head, "findings": [vars(each) for each in findings]}, indent=2))
+        return code
+    for each in findings:
+        print(f"{each.verdict:<4}  {each.name:<14} {each.measured}")
+        if each.fix:
+            print(f"      {'':<14} fix: {each.fix}")
+    print(", ".join(f"{verdicts.count(each)} {each}" for each in Status))
+    return code
 
 
-def main(argv: Sequence[str]) -> int:
-    """Entry point of `python -m jaxtrade.doctor`. Returns 0, or 1 if a check failed."""
-    parser = argparse.ArgumentParser(
-        prog="jaxtrade doctor", description="Examine this machine; every problem comes with a fix"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
-    parser.add_argument(
-        "--run-dir", metavar="DIR", default="runs", help="folder of runs to examine (default: runs)"
-    )
-    args = parser.parse_args(argv)
-    return report(diagnose(here(Path(os.path.expanduser(args.run_dir)))), args.json)
+def examine(run_folder: str, as_json: bool) -> int:
+    """Examine this machine and print the findings. Returns 0, or 1 if a check failed."""
+    return report(diagnose(Machine(Path(os.path.expanduser(run_folder)))), as_json)
 
 
 def join(layout: Layout, seconds: int) -> list[Finding]:
@@ -345,12 +298,12 @@ def join(layout: Layout, seconds: int) -> list[Finding]:
 
 def joined(ended: Ended) -> list[Finding]:
     """The findings about processes that have met, or about why they did not."""
-    if ended.how != "ok":
-        said = [line for line in ended.stderr.splitlines() if line.startswith("error: ")]
-        cause = said[-1].removeprefix("error: ") if said else ended.cause
-        fix = "start all processes with the same number and coordinator, and look at the output"
-        return [Finding("joining", FAIL, cause, f"{fix} of the others (docs/distributed.md)")]
     found = ended.values
+    if not found:
+        said = re.findall(r"^error: (.*)", ended.stderr, re.MULTILINE)
+        fix = "start all processes with the same number and coordinator, and look at the output"
+        fix = f"{fix} of the others (docs/distributed.md)"
+        return [Finding("joining", FAIL, said[-1] if said else ended.cause, fix)]
     devices, total = found["devices"], sum(found["devices"])
     counts = "by process " + ", ".join(f"{i}: {count}" for i, count in enumerate(devices))
     named = Finding("devices", OK, f"{total} ({found['kind']}), {counts}")
@@ -359,11 +312,10 @@ def joined(ended: Ended) -> list[Finding]:
     number, expected = found["processes"], total * (total + 1) // 2
     processes = "1 process" if number == 1 else f"{number} processes"
     text = f"{found['sum']} over {several(total, 'device')} of {processes} ({ended.seconds:.1f} s)"
-    summed = Finding("sum", OK, text)
-    if found["sum"] != expected:
-        fix = "update JAX and the driver; a collective is wrong"
-        summed = Finding("sum", FAIL, f"{found['sum']}, expected {expected}", fix)
-    return [named, summed]
+    if found["sum"] == expected:
+        return [named, Finding("sum", OK, text)]
+    fix = "update JAX and the driver; a collective is wrong"
+    return [named, Finding("sum", FAIL, f"{found['sum']}, expected {expected}", fix)]
 
 
 def answer(address: str, seconds: float) -> Finding:

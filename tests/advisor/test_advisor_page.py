@@ -26,6 +26,7 @@ from jaxtrade.advisor.host.registry import MOCKS, takes
 from jaxtrade.advisor.host.schema import parse_advice
 from jaxtrade.cli import build_parser
 from jaxtrade.config import AdvisorConfig, load_config
+from jaxtrade.config.base import described
 from jaxtrade.config.service import ContextConfig, ServiceOptions
 from tests.advisor.markets import book
 from tests.test_docs_tables import rows
@@ -60,16 +61,12 @@ def shown(value):
 )
 def test_keys(header, prefix, model):
     table, values = rows("advisor.md", header), model()
-    fields = {
-        f"{prefix}.{name}": field
-        for name, field in model.model_fields.items()
-        if name not in ("service", "context")
-    }
-    assert list(table) == list(fields)
-    for key, field in fields.items():
-        default, meaning = table[key]
-        assert default == shown(getattr(values, key.removeprefix(f"{prefix}."))), key
-        assert meaning == field.description or not field.description, key
+    names = [name for name in model.model_fields if name not in ("service", "context")]
+    assert list(table) == [f"{prefix}.{name}" for name in names]
+    for name in names:
+        default, meaning = table[f"{prefix}.{name}"]
+        assert default == shown(getattr(values, name)), name
+        assert meaning == described(model).get(name, meaning), name
 
 
 def test_mocks():

@@ -137,7 +137,7 @@ def test_a_curriculum_takes_the_flags_for_every_phase(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     phases: dict[str, tuple[int, int, int]] = {}
 
-    def stop():
+    def stop(_):
         raise ConfigError("far enough")
 
     def seen(course):
@@ -153,7 +153,7 @@ def test_a_curriculum_takes_the_flags_for_every_phase(monkeypatch, tmp_path):
         )
         return "ES"
 
-    monkeypatch.setattr(training, "keep_programs", stop)
+    monkeypatch.setattr(training, "loading", stop)
     monkeypatch.setattr(training, "market_of", seen)
     assert (
         main(

@@ -20,18 +20,16 @@ from pathlib import Path
 import pytest
 
 from jaxtrade.doctor import checks as facts
-from jaxtrade.doctor.checks import Finding, Machine, MachineLimits, Status, finding
+from jaxtrade.doctor.checks import CHECKS, Finding, Machine, MachineLimits, Status, check
 from jaxtrade.doctor.examine import (
     LAYERS,
     Ended,
     Layer,
     crash_name,
     diagnose,
-    exit_code,
     finding_of,
+    report,
     run_child,
-    to_json,
-    to_text,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -71,11 +69,11 @@ def run_folder(host, free, attempt=facts.try_folder):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(facts, "try_folder", attempt)
         patch.setattr(facts.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(0, 0, free))
-        return finding("run-folder", facts.check_run_folder(host))
+        return check("run-folder", host)
 
 
 def cache(host):
-    return finding("compile-cache", facts.check_cache(host))
+    return check("compile-cache", host)
 
 
 WSL2 = "5.15.167.4-microsoft-standard-WSL2"
@@ -209,7 +207,8 @@ FAULTS = {  # fault: (host, verdict, name of the finding, part of what was measu
 
 
 def found(host):
-    return [finding(name, check(host)) for name, check in facts.CHECKS.items()]
+    """All findings but those about this machine's own disk."""
+    return [check(name, host) for name in CHECKS if name not in ("run-folder", "compile-cache")]
 
 
 def test_a_healthy_machine_has_no_finding():
@@ -235,7 +234,7 @@ def test_missing_time_zones(monkeypatch):
         raise facts.zoneinfo.ZoneInfoNotFoundError(f"No time zone found with key {key}")
 
     monkeypatch.setattr(facts.zoneinfo, "ZoneInfo", absent)
-    verdict, measured, fix = facts.check_time_zones(healthy())
+    verdict, measured, fix = CHECKS["time-zones"](healthy())
     assert verdict is Status.FAIL
     assert "America/New_York" in measured
     assert "tzdata" in fix
@@ -271,8 +270,8 @@ def test_run_folder_good_full_slow_or_a_file(tmp_path):
 def test_the_module_runs_without_pydantic(tmp_path):
     code = (
         "import sys; sys.modules['pydantic'] = None; from pathlib import Path;"
-        "from jaxtrade.doctor.checks import check_run_folder, here;"
-        "print(check_run_folder(here(Path(sys.argv[1])))[1])"
+        "from jaxtrade.doctor.checks import Machine, check;"
+        "print(check('run-folder', Machine(Path(sys.argv[1]))).measured)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)],
@@ -351,12 +350,12 @@ def test_names_of_crashes():
     ]
 
 
-def test_a_layer_that_hangs_does_not_hide_the_others_or_break_the_budget(tmp_path):
+def test_a_layer_that_hangs_does_not_hide_the_others_or_break_the_budget(tmp_path, capsys):
     def run(program, timeout, env):
         if program == "hang":
             time.sleep(timeout)
-            return Ended("hang", timeout, {}, f"no answer in {timeout:.0f} s")
-        return Ended("ok", 0.0, {"x": "1"})
+            return Ended(timeout, cause=f"hangs: no answer in {timeout:.0f} s", hangs=True)
+        return Ended(0.0, {"x": "1"})
 
     layers = [
         Layer("a", "hang", "fix a"),
@@ -370,11 +369,12 @@ def test_a_layer_that_hangs_does_not_hide_the_others_or_break_the_budget(tmp_pat
         "a": "FAIL",
         "b": "OK",
     }
-    assert exit_code(findings) == 1
-    assert "fix: if the machine is busy, repeat when it is idle; otherwise fix a" in to_text(
-        findings
-    )
-    data = json.loads(to_json(findings))
+    capsys.readouterr()
+    assert report(findings, as_json=False) == 1
+    busy = "fix: if the machine is busy, repeat when it is idle; otherwise fix a"
+    assert busy in capsys.readouterr().out
+    assert report(findings, as_json=True) == 1
+    data = json.loads(capsys.readouterr().out)
     assert data["exit_code"] == 1
     assert {"name", "verdict", "measured", "fix"} == set(data["findings"][0])
 
