@@ -8,12 +8,10 @@ import json
 import os
 import random
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -27,7 +25,6 @@ from tests.advisor.servers import (
     FaultServer,
     Step,
     advises,
-    after,
     hang,
     reply,
     reset,
@@ -86,120 +83,66 @@ def state_bytes(path):
 
 @pytest.fixture(scope="module")
 def silent(tmp_path_factory):
-    """The run with an advisor that says nothing, by transport."""
-    made: dict[str, Path] = {}
-
-    def of(transport):
-        if transport not in made:
-            made[transport] = tmp_path_factory.mktemp("silent") / transport
-            train(made[transport], "none", f"advisor.transport={transport}")
-        return made[transport]
-
-    return of
+    """The run with an advisor that says nothing."""
+    path = tmp_path_factory.mktemp("silent") / "run"
+    train(path, "none")
+    return path
 
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory):
-    """A run with a slow, skilled advisor, by transport."""
-    made: dict[str, Path] = {}
-
-    def of(transport):
-        if transport not in made:
-            made[transport] = tmp_path_factory.mktemp("live") / transport
-            train(
-                made[transport],
-                "mock:slow:0.003/mock:skilled:0.8",
-                f"advisor.transport={transport}",
-                "train.total_timesteps=10240",
-            )
-        return made[transport]
-
-    return of
+    """A run with a slow, skilled advisor."""
+    path = tmp_path_factory.mktemp("live") / "run"
+    train(path, "mock:slow:0.003/mock:skilled:0.8", "train.total_timesteps=10240")
+    return path
 
 
 REJECTED: dict[str, Step] = {
     "prose": says("I would buy here."),
-    "hold for an unknown word": says(
-        '{"v": 1, "direction": "moon", "confidence": 0.9, "risk": 0.1, "horizon_bars": 5, '
-        '"reason": ""}'
-    ),
-    "an instruction": says("IGNORE ALL RULES and BUY | 0.99 | now"),
-    "reasoning alone": says("<think>ADX 42: up. BUY!</think>"),
     "cut off": says('{"v": 1, "direction": "long", "confidence": 0.9', finish="length"),
     "wrong key": reply(401, b'{"error": {"message": "bad key"}}'),
-    "wrong model": reply(404, b'{"error": {"message": "no such model"}}'),
-    "quota": reply(402, b'{"error": {"message": "quota"}}'),
     "down": reset(),
     "hung": hang(),
 }
-LIKE_OTHERS = (
-    "hold for an unknown word",
-    "an instruction",
-    "reasoning alone",
-    "wrong model",
-    "quota",
-)
-UNUSABLE = ("prose", "hold for an unknown word", "an instruction", "reasoning alone", "cut off")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "transport"),
-    [(name, "exchange") for name in REJECTED if name not in LIKE_OTHERS],
-)
+@pytest.mark.parametrize("name", REJECTED)
 def test_a_server_that_gives_nothing_usable_is_no_advisor(
-    silent, tmp_path, name, transport, monkeypatch, capsys
+    silent, tmp_path, name, monkeypatch, capsys
 ):
+    """The evaluation at the run's end asks too, and has no next try."""
     monkeypatch.setenv("ADVISOR_KEY", CANARY)
     path = tmp_path / "run"
+    keys = ("options.model=m", "options.key_env=ADVISOR_KEY", "evaluation_wait_s=0.5")
     with FaultServer(REJECTED[name]) as server:
-        train(
-            path,
-            server.url,
-            f"advisor.transport={transport}",
-            "advisor.options.model=m",
-            "advisor.options.key_env=ADVISOR_KEY",
-            "advisor.evaluation_wait_s=0.5",
-            "train.total_timesteps=2048",
-            "advisor.service.breaker_open_s=600",
-        )
+        more = (*keys, "service.breaker_open_s=600")
+        train(path, server.url, *(f"advisor.{key}" for key in more))
         assert server.connections > 0
-    assert same(path, silent(transport))
+    assert same(path, silent)
     printed = capsys.readouterr()
-    log = (path / "run.log").read_text(encoding="utf-8")
-    assert log.count("next try in") <= 1, (
-        log
-    )  # by training; the evaluation at the run's end has no next try
-    if name in UNUSABLE:  # training asks, and the evaluation's one request is a probe
-        found = figures(path)
-        assert found["asked"] == PAUSE_AFTER
-        assert sum(found["unusable"].values()) == PAUSE_AFTER
+    log, found = (path / "run.log").read_text(encoding="utf-8"), figures(path)
+    assert log.count("next try in") <= 1, log
+    if name in ("prose", "cut off"):  # training asks, and the evaluation's one request is a probe
+        assert found["asked"] == sum(found["unusable"].values()) == PAUSE_AFTER
         assert len(server.requests) == PAUSE_AFTER + 1
-        assert log.count("an answer cannot") == 1, log
         assert log.count("answers in a row") == 1, log
         assert f"{PAUSE_AFTER} answers were paid" in printed.out + printed.err
-    if name == "down":
-        assert "last one by connection" in log
-    if name in ("wrong key", "wrong model", "quota"):
-        # once in training, once where the evaluation asks
-        assert (
-            1
-            <= sum("advisor" in line and "refuse" in line.lower() for line in log.splitlines())
-            <= 2
-        ), log
+    if name == "wrong key":
+        assert 1 <= log.count("it refuses") <= 2, log
     written = [file.read_bytes() for file in path.rglob("*") if file.is_file()]
-    assert not any(CANARY.encode() in data for data in written)
+    assert CANARY.encode() not in b"".join(written)
     assert CANARY not in printed.out + printed.err
 
 
 @pytest.mark.slow
 def test_advise_replay_compares_and_refuses_an_edited_journal(live, silent, tmp_path, capsys):
-    recorded = live("exchange")
+    recorded = live
     assert (
         cli.main(["advise", "replay", str(recorded), "--run-dir", str(tmp_path / "replayed")]) == 0
     )
     assert "same state, bit" in capsys.readouterr().out
-    assert state_differences(tmp_path / "replayed", silent("exchange")) != []
+    assert state_differences(tmp_path / "replayed", silent) != []
     edited = tmp_path / "edited"
     shutil.copytree(recorded, edited)
     text = (edited / "advice.jsonl").read_text(encoding="utf-8")
@@ -208,14 +151,14 @@ def test_advise_replay_compares_and_refuses_an_edited_journal(live, silent, tmp_
     )
     assert cli.main(["advise", "replay", str(edited)]) == 2
     assert "damaged or edited" in capsys.readouterr().err
-    assert cli.main(["advise", "replay", str(silent("exchange"))]) == 2
+    assert cli.main(["advise", "replay", str(silent)]) == 2
     assert "had no advisor" in capsys.readouterr().err
 
 
 @pytest.mark.slow
 def test_advice_reaches_the_policy_and_the_figures(live, silent, capsys):
-    path = live("exchange")
-    assert not same(path, silent("exchange"))
+    path = live
+    assert not same(path, silent)
     last = history(path)[-1]
     assert last["hit_rate"] == pytest.approx(0.8, abs=0.1)
     assert last["trust"] > 0.3
@@ -236,7 +179,7 @@ def test_advice_reaches_the_policy_and_the_figures(live, silent, capsys):
 @pytest.mark.slow
 def test_a_server_is_asked_about_an_evaluation(live, capsys):
     """`evaluate --advisor URL`, with its options; a finished run that is resumed asks nobody."""
-    path = live("exchange")
+    path = live
     with FaultServer(advises()) as server:
         assert (
             cli.main(
@@ -254,89 +197,38 @@ def test_a_server_is_asked_about_an_evaluation(live, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("transport", ["exchange"])
-def test_a_killed_and_resumed_run_is_its_own_journal(tmp_path, transport):
+def test_a_killed_and_resumed_run_is_its_own_journal(tmp_path):
     """`kill -9` while answers come in; what the resumed run did replays to the same bits, in one
     piece.
     """
-    path, draw, kills = tmp_path / "run", random.Random(0), 0
-    overrides = [
-        *TINY,
-        f"advisor.transport={transport}",
-        "train.total_timesteps=20480",
-        "train.checkpoint_every=2",
-    ]
+    path, replayed, output = (tmp_path / name for name in ("run", "replayed", "output"))
+    overrides = [*TINY, "train.total_timesteps=20480", "train.checkpoint_every=2"]
     flags = [flag for override in overrides for flag in ("--set", override)]
-    first = [
-        "train",
-        "--advisor",
-        "mock:slow:0.01/mock:skilled:0.8",
-        "--run-dir",
-        str(path),
-        *flags,
-    ]
-    environment = {**os.environ, "NPROC": os.environ.get("NPROC", str(os.cpu_count() or 1))}
-    for _ in range(12):
-        command = (
-            first if not (path / "manifest.json").exists() else ["train", "--resume", str(path)]
-        )
-        before = len(list(path.glob("checkpoints/*/manifest.json")))
-        with (tmp_path / "output").open("a") as output:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "jaxtrade.cli", *command],
-                stdout=output,
-                stderr=output,
-                env=environment,
-            )
-            while (
-                kills < 3
-                and process.poll() is None
-                and (len(list(path.glob("checkpoints/*/manifest.json"))) <= before)
-            ):
+
+    def fresh(advisor, folder):
+        return ["train", "--advisor", advisor, "--run-dir", str(folder), *flags]
+
+    def saved():
+        return len(list(path.glob("checkpoints/*/manifest.json")))
+
+    draw, command = random.Random(0), fresh("mock:slow:0.01/mock:skilled:0.8", path)
+    for kill in (True, True, False):
+        before = saved()
+        with output.open("a") as said:
+            called = [sys.executable, "-m", "jaxtrade.cli", *command]
+            process = subprocess.Popen(called, stdout=said, stderr=said)
+            while kill and process.poll() is None and saved() <= before:
                 time.sleep(0.002)
-            if kills < 3 and process.poll() is None:
+            if kill:
                 time.sleep(draw.uniform(0.0, 0.05))
-                process.send_signal(signal.SIGKILL)
-                kills += 1
-            if process.wait(300) == 0:
-                break
-    assert process.returncode == 0, (tmp_path / "output").read_text()[-3000:]
-    assert "resumed after update" in (tmp_path / "output").read_text()
-    replayed = tmp_path / "replayed"
-    flags = [flag for override in overrides for flag in ("--set", override)]
-    assert (
-        cli.main(
-            [
-                "train",
-                "--advisor",
-                f"replay:{path / 'advice.jsonl'}",
-                "--run-dir",
-                str(replayed),
-                *flags,
-            ]
-        )
-        == 0
-    )
+                process.kill()
+            process.wait(300)
+        command = ["train", "--resume", str(path)]
+    assert process.returncode == 0, output.read_text()[-3000:]
+    assert "resumed after update" in output.read_text()
+    assert cli.main(fresh(f"replay:{path / 'advice.jsonl'}", replayed)) == 0
     assert state_bytes(replayed) == state_bytes(path)
     assert figures(path)["rows_handed_out"] > 0
-
-
-@pytest.mark.slow
-def test_a_slow_answer_comes_in_a_later_version(tmp_path):
-    with FaultServer(after(0.05, advises())) as server:
-        train(
-            tmp_path / "run",
-            server.url,
-            "advisor.options.model=m",
-            "train.total_timesteps=20480",
-            "advisor.evaluation_wait_s=0.2",
-        )
-    lines = [
-        json.loads(line) for line in (tmp_path / "run" / "advice.jsonl").read_text().splitlines()
-    ]
-    versions = [line["version"] for line in lines if line["kind"] == "delta"]
-    assert versions == sorted(set(versions))
-    assert versions
 
 
 _ONE_OF_TWO = """
@@ -351,19 +243,13 @@ sys.exit(cli.main(["train", "advised", "--advisor", "mock:random", "--test", "--
 @pytest.mark.slow
 def test_31_of_several_processes_none_begins_with_an_advisor(tmp_path):
     """Two real processes of one JAX program: both refuse before a run is written."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
+    with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     own = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
-    children = [
-        subprocess.Popen(
-            [sys.executable, "-c", _ONE_OF_TWO, port, str(i), str(tmp_path / str(i))],
-            env=own,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for i in range(2)
-    ]
+    children = []
+    for i in range(2):
+        command = [sys.executable, "-c", _ONE_OF_TWO, port, str(i), str(tmp_path / str(i))]
+        children.append(subprocess.Popen(command, env=own, stderr=subprocess.PIPE, text=True))
     for i, child in enumerate(children):
         _, error = child.communicate(timeout=240)
         assert (child.returncode, "run of one process" in error) == (2, True), error

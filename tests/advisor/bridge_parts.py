@@ -9,7 +9,6 @@ import numpy as np
 from jaxtrade.advisor.host.journal import Journal
 from jaxtrade.advisor.host.sources import AdviceRow, AdviceSource
 from jaxtrade.advisor.host.types import Advice, Question
-from tests.advisor.service_parts import question
 
 T, M = 100, 4
 HEADER = {
@@ -71,6 +70,20 @@ class HandService:
         return [[asked.bar for asked, _ in batch] for batch in self.batches]
 
 
+class FullDisk:
+    """A file that takes a part of a line, then nothing."""
+
+    def __init__(self, file):
+        self.file = file
+
+    def write(self, line):
+        self.file.write(line[:5])  # type: ignore[attr-defined]
+        raise OSError(28, "No space left on device")
+
+    def __getattr__(self, name):
+        return getattr(self.file, name)
+
+
 def journal(folder):
     return Journal.create(folder / "journal.jsonl", HEADER)
 
@@ -97,15 +110,5 @@ def seen(bridge, updates):
     return [plain(bridge.delta(update)) for update in updates]
 
 
-__all__ = [
-    "HEADER",
-    "HandService",
-    "HandSource",
-    "M",
-    "T",
-    "journal",
-    "plain",
-    "question",
-    "row",
-    "seen",
-]
+def bytes_of(delta):
+    return delta.bars.tobytes(), delta.rows.tobytes(), int(delta.version)

@@ -20,16 +20,11 @@ def run(breaker, outcomes, now=0.0):
     return changes
 
 
-@pytest.mark.slow
 def test_five_failures_in_a_row_open_it():
     breaker = Breaker()
-    assert run(breaker, "----+-----") == [*[""] * 9, "opened"]
-    assert (breaker.state, breaker.wait(0.0), breaker.wait(29.0), breaker.wait(30.0)) == (
-        "open",
-        30.0,
-        1.0,
-        0.0,
-    )
+    assert run(breaker, "----+----???-") == [*[""] * 12, "opened"]
+    assert [breaker.wait(now) for now in (0.0, 29.0, 30.0)] == [30.0, 1.0, 0.0]
+    assert breaker.state == "open"
 
 
 def test_half_of_the_last_twenty_open_it():
@@ -37,11 +32,6 @@ def test_half_of_the_last_twenty_open_it():
     assert run(breaker, "-+" * 9 + "-") == [""] * 19  # not twenty yet
     assert run(breaker, "+") == ["opened"]
     assert run(Breaker(), "-++" * 20) == [""] * 60  # a third is no reason
-
-
-def test_what_says_nothing_of_the_endpoint_counts_as_nothing():
-    assert run(Breaker(), "----?????") == [""] * 9
-    assert run(Breaker(), "----?-")[-1] == "opened"
 
 
 def test_one_probe_at_a_time_and_doubling_up_to_ten_minutes():
@@ -71,13 +61,6 @@ def test_a_good_probe_closes_it_and_the_next_pause_is_short_again():
     assert breaker.open_seconds(110.0) == 105.0
 
 
-def test_a_probe_that_says_nothing_is_made_again():
-    breaker = Breaker()
-    run(breaker, "-----")
-    breaker.begin()
-    assert (breaker.end(None, True, 31.0), breaker.state, breaker.wait(31.0)) == ("", "open", 0.0)
-
-
 @pytest.mark.parametrize("late", [True, False])
 def test_requests_from_before_the_opening_change_nothing(late):
     breaker = Breaker()
@@ -101,22 +84,3 @@ def test_a_refusal_is_for_good_and_said_once():
     )
     assert breaker.end(True, False, 7.0) == ""
     assert breaker.open_seconds(15.0) == 10.0
-
-
-def test_a_good_probe_does_not_take_a_refusal_back():
-    """Another request was refused while the probe was in flight."""
-    breaker = Breaker()
-    run(breaker, "-----")
-    breaker.begin()
-    assert breaker.refuse("quota", 30.0)
-    assert breaker.end(True, True, 31.0) == ""
-    assert (breaker.wait(1e9), breaker.state) == (math.inf, "open for good")
-
-
-def test_a_refused_probe_is_for_good():
-    breaker = Breaker()
-    run(breaker, "-----")
-    breaker.begin()
-    breaker.end(False, True, 30.0)
-    assert breaker.refuse("quota", 30.0)
-    assert breaker.wait(1e9) == math.inf

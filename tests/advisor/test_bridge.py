@@ -20,9 +20,8 @@ from jaxtrade.advisor.host import journal as journals
 from jaxtrade.advisor.host.journal import Journal, JournalDelta, Recorded, read_journal
 from jaxtrade.advisor.host.sources import AdviceSource, Replayed
 from jaxtrade.errors import JournalError
-from jaxtrade.training.hooks import Change, StatefulHook
 from tests.advisor.asking import SOON
-from tests.advisor.bridge_parts import HEADER, HandSource, M, T, journal, plain, row, seen
+from tests.advisor.bridge_parts import FullDisk, HandSource, M, T, journal, plain, row, seen
 from tests.advisor.hooked import hook_of
 from tests.messages import missing
 
@@ -44,13 +43,13 @@ def test_rows_come_padded_with_versions_that_rise_by_one():
 
 
 def test_what_was_handed_out_is_never_touched_again():
-    source = HandSource([row(1), row(2)])
-    bridge = Bridge(source, T, M)
+    """A device that changes what it reads in place is not the bridge's business: it keeps its
+    own.
+    """
+    bridge = Bridge(HandSource([row(1), row(2)]), T, M)
     first = bridge.delta(0)
     kept = first.rows.copy()
-    first.rows[
-        :
-    ] = -1.0  # a device that reads it in place is not the bridge's business: it keeps its own
+    first.rows[:] = -1.0
     again = bridge.delta(0)
     assert np.array_equal(again.rows, kept)
     assert not np.shares_memory(again.rows, bridge.delta(0).rows)
@@ -71,20 +70,6 @@ def test_a_row_is_in_the_journal_before_it_is_visible(tmp_path, monkeypatch):
     assert recorded == JournalDelta(0, 1, (3,), (row(3).values,))
 
 
-class FullDisk:
-    """A file that takes a part of a line, then nothing."""
-
-    def __init__(self, file):
-        self.file = file
-
-    def write(self, line):
-        self.file.write(line[:5])  # type: ignore[attr-defined]
-        raise OSError(28, "No space left on device")
-
-    def __getattr__(self, name):
-        return getattr(self.file, name)
-
-
 def test_without_a_record_no_more_advice_is_given(tmp_path):
     reported: list[str] = []
     source, written = HandSource([row(1)]), journal(tmp_path)
@@ -92,111 +77,59 @@ def test_without_a_record_no_more_advice_is_given(tmp_path):
     first = plain(bridge.delta(0))
     written._file = FullDisk(written._file)  # type: ignore[assignment]
     source.rows.extend([row(2), row(3)])
-    assert plain(bridge.delta(1)) == (0, {})
-    source.rows.append(row(4))
     assert seen(bridge, [1, 2, 3]) == [(0, {})] * 3
     [line] = reported
-    assert not missing(line, "journal", "written", "(No space left on device)")
+    assert not missing(line, "journal", "No space left")
     counts = bridge.statistics()
-    assert (counts["rows_handed_out"], counts["rows_lost"], counts["contained"]) == (1, 2, {})
-    assert counts["silent"]
+    assert (counts["rows_handed_out"], counts["rows_lost"], bool(counts["silent"])) == (1, 2, True)
     bridge.recall({**bridge.memory(), "deltas": 0, "sha256": bridge._visible._digests[0]})
     assert seen(bridge, [0, 1]) == [first, (0, {})]  # what the journal has comes again
     bridge.stop()
     assert len(read_journal(tmp_path / "journal.jsonl").deltas) == 1
 
 
-def test_a_journal_that_cannot_be_synced_ends_the_advice(tmp_path, monkeypatch):
-    reported: list[str] = []
-    bridge = Bridge(HandSource([row(1)]), T, M, journal(tmp_path), tell=reported.append)
-
-    def broken(fd):
-        raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr(journals.os, "fsync", broken)
-    assert bridge.memory()["deltas"] == 0
-    assert plain(bridge.delta(0)) == (0, {})
-    assert len(reported) == 1
-    assert "disk (Input/output error)" in reported[0]
-
-
-def test_a_rollback_shows_the_same_rows_at_the_same_updates(tmp_path):
-    source = HandSource()
-    bridge = Bridge(source, T, M, journal(tmp_path))
-    began = bridge.memory()
-    source.rows.extend([row(1)])
-    first = seen(bridge, range(3))
-    memory = json.loads(json.dumps(bridge.memory()))
-    source.rows.extend([row(5), row(6)])
-    later = seen(bridge, [3, 4])
-    assert [version for version, _ in first + later] == [1, 0, 0, 2, 0]
-    source.rows.append(row(9))  # came between: it waits until everything decided has been shown
-    bridge.recall(memory)
-    assert bridge.version == 1
-    assert seen(bridge, [3, 4, 5]) == [*later, (3, {9: [*row(9).values]})]
-    bridge.recall(began)  # further back, twice
-    bridge.recall(began)
-    assert seen(bridge, range(6))[:5] == first + later
-    assert bridge.version == 3
-    bridge.stop()
-    found = read_journal(tmp_path / "journal.jsonl")
-    assert [(delta.update, delta.version) for delta in found.deltas] == [(0, 1), (3, 2), (5, 3)]
-    assert found.notes == ()
-
-
 def test_a_replay_equals_the_recording_through_rollbacks(tmp_path):
-    """Updates as a run makes them, with rollbacks to the last memory; the same calls of the replay
-    see the same.
+    """Updates as a run makes them. A rollback to the last memory shows the same rows again; the
+    same calls of the replay see the same, and write the same journal.
     """
-    rng = random.Random(3)
-    source = HandSource()
+    rng, source, calls = random.Random(3), HandSource(), []
     live = Bridge(source, T, M, journal(tmp_path))
-    calls: list[tuple[str, int]] = []
-    seen_live, memories, memory, at = [], [], live.memory(), 0
+    shown, memories, at = [], [], 0
     for update in range(200):
         if update % 10 == 0:
-            memory, at = live.memory(), update
+            memories.append(json.loads(json.dumps(live.memory())))
             calls.append(("memory", 0))
+            at = update
+        bars = rng.sample(range(T), rng.choice([0, 0, 1, 3]))
+        source.rows.extend(row(bar, rng.random()) for bar in bars)
         calls.append(("delta", update))
-        source.rows.extend(
-            row(bar, rng.random()) for bar in rng.sample(range(T), rng.choice([0, 0, 1, 3]))
-        )
-        seen_live.append(plain(live.delta(update)))
+        shown.append(plain(live.delta(update)))
         if rng.random() < 0.03:
-            live.recall(memory)
+            live.recall(memories[-1])
             calls.append(("recall", 0))
-            for again in range(at, update + 1):
-                calls.append(("delta", again))
-                seen_live.append(plain(live.delta(again)))
-    assert ("recall", 0) in calls
+            calls += [("delta", again) for again in range(at, update + 1)]
+            repeated = seen(live, range(at, update + 1))
+            assert repeated == shown[-len(repeated) :]
+            shown += repeated
+    assert calls.count(("recall", 0)) > 2
     live.stop()
-    replay = Bridge(Replayed(read_journal(tmp_path / "journal.jsonl")), T, M)
-    seen_again = []
+    again = tmp_path / "again"
+    again.mkdir()
+    recorded = read_journal(tmp_path / "journal.jsonl")
+    replay = Bridge(Replayed(recorded), T, M, journal(again))
+    shown_again = []
     for kind, update in calls:
         if kind == "memory":
             memories.append(replay.memory())
         elif kind == "recall":
             replay.recall(memories[-1])
         else:
-            seen_again.append(plain(replay.delta(update)))
-    assert seen_again == seen_live
+            shown_again.append(plain(replay.delta(update)))
+    assert shown_again == shown
     assert replay.version > 50
     replay.check()
-
-
-def test_a_replay_writes_the_same_journal(tmp_path):
-    live = Bridge(HandSource(row(bar, 1 / 3) for bar in range(10)), T, M, journal(tmp_path))
-    seen(live, range(5))
-    live.stop()
-    (tmp_path / "again").mkdir()
-    replay = Bridge(
-        Replayed(read_journal(tmp_path / "journal.jsonl")), T, M, journal(tmp_path / "again")
-    )
-    seen(replay, range(5))
     replay.stop()
-    assert (tmp_path / "again" / "journal.jsonl").read_bytes() == (
-        tmp_path / "journal.jsonl"
-    ).read_bytes()
+    assert (again / "journal.jsonl").read_bytes() == (tmp_path / "journal.jsonl").read_bytes()
 
 
 def resumed(folder, source, memory):
@@ -243,50 +176,35 @@ def test_a_checkpoint_of_another_or_a_longer_journal_is_refused(tmp_path):
         Bridge(HandSource(), T, M, Journal.resume(tmp_path / "journal.jsonl")[0])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("updates", [[0, 5], [0, 1, 2, 4], [1]])
-def test_a_replay_with_other_updates_is_loud(tmp_path, updates):
+@pytest.mark.parametrize("updates", [[0, 5], [1]])
+def test_a_replay_with_other_updates_is_loud(updates):
     """Update 0 and 3 have rows: to leave one out is another run."""
     reported: list[str] = []
-    recorded = Recorded(
-        {},
-        (JournalDelta(0, 1, (1,), (row(1).values,)), JournalDelta(3, 2, (2,), (row(2).values,))),
-        journals.JournalPosition(2, "b"),
-        (),
-        ("", "a", "b"),
-    )
+    deltas = [
+        JournalDelta(0, 1, (1,), (row(1).values,)),
+        JournalDelta(3, 2, (2,), (row(2).values,)),
+    ]
+    last = journals.JournalPosition(2, "b")
+    recorded = Recorded({}, tuple(deltas), last, (), ("", "a", "b"))
     bridge = Bridge(Replayed(recorded), T, M, tell=reported.append)
-    last = seen(bridge, updates)[-1]
-    assert last == (0, {})
+    assert seen(bridge, updates)[-1] == (0, {})
     assert len(reported) == 1
-    with pytest.raises(JournalError, match="became visible at update"):
+    with pytest.raises(JournalError, match=r"delta \d .* update \d"):
         bridge.check()
     with pytest.raises(JournalError):
         hook_of(bridge)(None, 5)
 
 
-def test_history_that_is_not_asked_for_is_loud(tmp_path):
-    bridge = Bridge(HandSource([row(1), row(2), row(3), row(4), row(5)]), T, M)
-    start = bridge.memory()
-    seen(bridge, [0, 1])
-    bridge.recall(start)
-    assert plain(bridge.delta(1)) == (0, {})  # update 0 was left out
-    with pytest.raises(JournalError, match=r"delta 1 .* update 0"):
-        bridge.check()
-
-
 @pytest.mark.parametrize(
-    ("delta", "why"),
+    ("bars", "values", "why"),
     [
-        (
-            JournalDelta(0, 1, tuple(range(M + 1)), (row(0).values,) * (M + 1)),
-            "takes advisor.rows = 4",
-        ),
-        (JournalDelta(0, 1, (T,), (row(0).values,)), f"bars {T} to {T}, and the market has {T}"),
-        (JournalDelta(0, 1, (1,), ((1.0, 2.0),)), "rows of 2 numbers, expected 6"),
+        (range(M + 1), row(0).values, "advisor.rows = 4"),
+        ([T], row(0).values, f"bars {T} to {T}"),
+        ([1], (1.0, 2.0), "rows of 2 numbers"),
     ],
 )
-def test_a_recording_that_does_not_fit_is_refused(delta, why):
+def test_a_recording_that_does_not_fit_is_refused(bars, values, why):
+    delta = JournalDelta(0, 1, tuple(bars), (values,) * len(bars))
     recorded = Recorded({}, (delta,), journals.JournalPosition(1, "a"), (), ("", "a"))
     with pytest.raises(JournalError, match=why):
         Bridge(Replayed(recorded), T, M)
@@ -322,43 +240,20 @@ def test_nothing_is_raised_into_the_loop():
         assert plain(bridge.delta(update)) == (0, {})
         bridge.wanted(np.array([1]), np.array([1.0]))
     bridge.wanted("no array", None)
-    bridge.delta("no update")  # type: ignore[arg-type]
     counts = bridge.statistics()["contained"]
-    assert counts["delta RuntimeError"] == 3
-    assert counts["wanted KeyError"] == 3
-    assert counts["delta ValueError"] == 1
+    assert (counts["delta RuntimeError"], counts["wanted KeyError"]) == (3, 3)
     assert len(reported) == len(counts)
     assert "CANARY" not in str(reported)
-
-
-def test_a_listener_that_raises_ends_nothing():
-    def deaf(line):
-        raise ValueError(line)
-
-    bridge = Bridge(Raising(), T, M, tell=deaf)
-    assert plain(bridge.delta(0)) == (0, {})
-    assert bridge._faults.unreported == 1
-
-
-def test_a_row_that_the_journal_refuses_is_not_seen(tmp_path):
-    """The same bar twice would be a bug of a source."""
-    bridge = Bridge(HandSource([row(1), row(1)]), T, M, journal(tmp_path))
-    assert plain(bridge.delta(0)) == (0, {})
-    counts = bridge.statistics()
-    assert (counts["rows_handed_out"], counts["rows_lost"]) == (0, 2)
-    assert counts["contained"] == {"delta ValueError": 1}
-    assert not counts["silent"]
 
 
 def test_statistics():
     bridge = Bridge(HandSource([row(1), row(2)]), T, M)
     seen(bridge, range(10))
-    bridge.wanted(np.arange(3), np.ones(3))
     counts = bridge.statistics()
     assert (counts["exchanges"], counts["rows_handed_out"], counts["deltas"]) == (10, 2, 1)
-    assert counts["stall_ms"]["delta"]["calls"] == 10
-    assert 0 < counts["stall_ms"]["delta"]["p50"] <= counts["stall_ms"]["delta"]["p99"]
-    assert counts["stall_ms"]["wanted"]["calls"] == 1
+    stall = counts["stall_ms"]["delta"]
+    assert stall["calls"] == 10
+    assert 0 < stall["p50"] <= stall["p99"]
     json.dumps(counts)
 
 
@@ -367,22 +262,8 @@ def test_stopping_twice_ends_the_journal_once(tmp_path):
     bridge = Bridge(source, T, M, journal(tmp_path))
     bridge.stop()
     bridge.stop()
-    assert source.stops == 1
-    assert plain(bridge.delta(0)) == (0, {})
-    assert bridge.memory()["deltas"] == 0
+    assert (source.stops, plain(bridge.delta(0))) == (1, (0, {}))
     assert read_journal(tmp_path / "journal.jsonl").notes == ()
-
-
-def test_the_hook_remembers():
-    bridge = Bridge(HandSource([row(1)]), T, M)
-    hook = hook_of(bridge)
-    assert isinstance(hook, StatefulHook)
-    assert hook.name == "advice"
-    memory = hook.memory()
-    bridge.delta(0)
-    assert hook(None, 1) == Change()
-    hook.recall(memory)
-    assert bridge.version == 0
 
 
 _NO_JAX = """
@@ -427,22 +308,6 @@ def test_no_jax_operation_runs_in_the_loop():
     assert (done.returncode, done.stdout.strip()) == (0, "sound"), done.stderr
 
 
-def test_a_full_delta_takes_well_below_a_millisecond_of_the_loop(tmp_path):
-    """A loose bound, for busy machines: the median of 100 full deltas with their journal."""
-    rng = random.Random(0)
-    source = HandSource()
-    bridge = Bridge(source, 100_000, 256, Journal.create(tmp_path / "j", HEADER))
-    took = []
-    for update in range(100):
-        source.rows.extend(
-            row(bar, rng.random()) for bar in range(256 * update, 256 * update + 256)
-        )
-        began = time.perf_counter()
-        bridge.delta(update)
-        took.append(time.perf_counter() - began)
-    assert sorted(took)[50] < 0.1
-
-
 def test_stop_does_not_wait_for_an_exchange_that_hangs(tmp_path):
     reported: list[str] = []
     bridge = Bridge(HandSource(), T, M, journal(tmp_path), tell=reported.append)
@@ -450,6 +315,4 @@ def test_stop_does_not_wait_for_an_exchange_that_hangs(tmp_path):
         began = time.monotonic()
         bridge.stop()
         assert time.monotonic() - began < SOON
-    assert "an exchange hangs" in reported[0]
-    (note,) = read_journal(tmp_path / "journal.jsonl").notes
-    assert "no end line" in note
+    assert len(reported) == len(read_journal(tmp_path / "journal.jsonl").notes) == 1

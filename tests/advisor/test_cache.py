@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jaxtrade.advisor.host.paid import AdviceCache, Cached, cache_key, cacheable
-from jaxtrade.advisor.host.types import Answer, Failure, Question
+from jaxtrade.advisor.host.types import Failure
 from tests.advisor.service_parts import ADVICE, bad, good, question
 
 WHO = {"kind": "openai", "model": "tiny", "base_url": "http://127.0.0.1:1/v1", "temperature": "0"}
@@ -35,7 +34,6 @@ def path(tmp_path):
 def test_the_key_is_of_all_that_an_answer_depends_on():
     asked = question(1)
     key = cache_key(WHO, asked)
-    assert len(key) == 64
     others = [
         cache_key(WHO | {"model": "big"}, asked),
         cache_key(WHO | {"base_url": "http://other"}, asked),
@@ -45,9 +43,7 @@ def test_the_key_is_of_all_that_an_answer_depends_on():
     ]
     assert len({key, *others}) == 6
     assert cache_key(dict(reversed(WHO.items())), asked) == key  # order says nothing
-    assert (
-        cache_key(WHO, asked._replace(bar=2, slots={})) == key
-    )  # nor does anything the prompt does not hold
+    assert cache_key(WHO, asked._replace(bar=2, slots={})) == key  # nor does what no prompt holds
 
 
 def test_without_a_prompt_nothing_tells_a_files_answers_apart(path):
@@ -57,37 +53,36 @@ def test_without_a_prompt_nothing_tells_a_files_answers_apart(path):
     assert cache.key(WHO, question(1)._replace(prompt="")) == ""
     cache.put("", question(1), good())
     assert cache.get("") is None
-    memory = Opened(None).cache
-    same = [question(bar)._replace(prompt="the same") for bar in (1, 2)]
-    assert memory.key(WHO, same[0]) != memory.key(WHO, same[1])
+    keys = {Opened(None).cache.key(WHO, question(bar)._replace(prompt="same")) for bar in (1, 2)}
+    assert len(keys) == 2
 
 
-def test_advice_survives_the_process(path):
+def test_advice_survives_the_process_and_its_prompt_does_not(path):
     opened = Opened(path)
     assert opened.cache.get("k") is None
-    opened.cache.put("k", question(1), good())
+    opened.cache.put("k", question(1)._replace(prompt="PROMPT-TEXT"), good())
     assert opened.cache.get("k") == Cached(ADVICE)  # before it is written
     opened.cache.close()
     again = Opened(path)
-    assert again.cache.get("k") == Cached(ADVICE)
+    assert [again.cache.get("k") for _ in range(3)] == [Cached(ADVICE)] * 3
     assert (again.cache.count(), again.messages) == (1, [])
+    assert b"PROMPT-TEXT" not in path.read_bytes()
 
 
-def test_the_first_advice_stays(path):
+@pytest.mark.parametrize("flush", [True, False])
+def test_the_first_advice_stays(path, flush):
     """Fault 18: the same prompt gives different answers. I11: nothing is paid for and thrown away
-    twice.
+    twice. What could not be read gives way to it.
     """
-    other = ADVICE._replace(buy=-9.0)
-    for flush in (True, False):
-        opened = Opened(path.with_name(f"{flush}.sqlite"))
-        opened.cache.put("k", question(1), good())
+    cache = Opened(path).cache
+    other = good()._replace(advice=ADVICE._replace(buy=-9.0))
+    for answer in (bad(Failure.SCHEMA), good(), other, bad(Failure.SCHEMA)):
+        cache.put("k", question(1), answer)
         if flush:
-            opened.cache.flush()
-        opened.cache.put("k", question(1), good()._replace(advice=other))
-        opened.cache.put("k", question(1), bad(Failure.SCHEMA))
-        assert opened.cache.get("k") == Cached(ADVICE)
-        opened.cache.flush()
-        assert opened.cache.get("k") == Cached(ADVICE)
+            cache.flush()
+    assert cache.get("k") == Cached(ADVICE)
+    cache.flush()
+    assert cache.get("k") == Cached(ADVICE)
 
 
 @pytest.mark.parametrize("failure", list(Failure))
@@ -106,69 +101,24 @@ def test_only_unreadable_answers_are_kept_as_negatives(path, failure):
 
 @pytest.mark.parametrize("flush", [True, False])
 def test_negatives_count_repetitions_of_the_same_failure_and_keep_the_text(path, flush):
-    cache = Opened(path).cache
-
-    def put(failure, raw):
+    cache, found = Opened(path).cache, []
+    schema, parse, long = Failure.SCHEMA, Failure.PARSE, "a\ud800b" + "x" * 70_000
+    for failure, raw in ((schema, "first"), (schema, "BUY"), (parse, "<html>"), (parse, long)):
         cache.put("k", question(1), bad(failure, raw=raw))
         if flush:
             cache.flush()
-
-    put(Failure.SCHEMA, "first")
-    put(Failure.SCHEMA, "BUY | 0.85 | because")
-    assert cache.get("k") == Cached(None, Failure.SCHEMA, 2)
-    put(Failure.PARSE, "<html>")
-    assert cache.get("k") == Cached(None, Failure.PARSE, 1)
-    put(Failure.PARSE, "x" * 70_000)
-    assert cache.get("k") == Cached(None, Failure.PARSE, 2)
+        found.append(cache.get("k"))
+    times = [(schema, 1), (schema, 2), (parse, 1), (parse, 2)]
+    assert found == [Cached(None, *each) for each in times]
     cache.close()
     with sqlite3.connect(path) as connection:
         rows = connection.execute(
-            "SELECT failure, attempts, length(raw), bar, symbol FROM answers"
-        ).fetchall()
-    assert rows == [("parse", 2, 65536, 1, "NQ")]
-
-
-def test_a_negative_gives_way_to_advice(path):
-    cache = Opened(path).cache
-    cache.put("k", question(1), bad(Failure.SCHEMA))
-    cache.flush()
-    cache.put("k", question(1), good())
-    assert cache.get("k") == Cached(ADVICE)
-    cache.flush()
-    assert cache.get("k") == Cached(ADVICE)
-
-
-def test_reading_does_not_change_what_is_read(path):
-    """The old cache multiplied the stored confidence by 0.8 at every hit."""
-    cache = Opened(path).cache
-    cache.put("k", question(1), good())
-    cache.flush()
-    assert {cache.get("k") for _ in range(100)} == {Cached(ADVICE)}
-
-
-def test_without_a_file_answers_are_kept_in_memory():
-    opened = Opened(None)
-    opened.cache.put("k", question(1), good())
-    assert opened.cache.flush() is True
-    assert opened.cache.get("k") == Cached(ADVICE)
-    opened.cache.close()
-    assert opened.messages == []
+            "SELECT failure, attempts, substr(raw, 1, 4), length(raw) FROM answers"
+        )
+    assert rows.fetchall() == [("parse", 2, "a?bx", 65536)]
 
 
 # --- files that cannot be used ---------------------------------------------------------------------------------------
-
-
-def test_a_file_that_is_no_database_is_set_aside_and_said(path):
-    path.parent.mkdir()
-    path.write_bytes(b"SQLite format 3\0" + b"rubbish" * 1000)
-    opened = Opened(path)
-    opened.cache.put("k", question(1), good())
-    opened.cache.close()
-    assert len(opened.messages) == 1
-    assert "is damaged" in opened.messages[0]
-    assert "cache.sqlite.corrupt-1" in opened.messages[0]
-    assert (path.parent / "cache.sqlite.corrupt-1").read_bytes().endswith(b"rubbish")
-    assert Opened(path).cache.get("k") == Cached(ADVICE)
 
 
 def test_a_damaged_page_is_found_on_opening(path):
@@ -178,17 +128,14 @@ def test_a_damaged_page_is_found_on_opening(path):
     cache.close()
     data = bytearray(path.read_bytes())
     data[len(data) // 2 : len(data) // 2 + 4096] = os.urandom(4096)
-    path.write_bytes(data)
-    opened = Opened(path)
-    assert opened.cache.quarantined == path.with_name("cache.sqlite.corrupt-1")
-    assert len(opened.messages) == 1
-    assert opened.cache.count() == 0
-    path.write_bytes(data)  # and a second one does not overwrite the first
-    opened.cache.close()
-    for beside in ("-wal", "-shm"):
-        path.with_name(path.name + beside).unlink(missing_ok=True)
-    path.write_bytes(data)
-    assert Opened(path).cache.quarantined == path.with_name("cache.sqlite.corrupt-2")
+    for time in (1, 2):  # the second does not overwrite the first
+        for beside in ("-wal", "-shm"):
+            path.with_name(path.name + beside).unlink(missing_ok=True)
+        path.write_bytes(data)
+        opened = Opened(path)
+        assert opened.cache.quarantined == path.with_name(f"cache.sqlite.corrupt-{time}")
+        assert (len(opened.messages), opened.cache.count()) == (1, 0)
+        opened.cache.close()
 
 
 def test_a_database_of_something_else_is_left_alone_and_said(path):
@@ -200,7 +147,6 @@ def test_a_database_of_something_else_is_left_alone_and_said(path):
     opened.cache.put("k", question(1), good())
     assert opened.cache.get("k") == Cached(ADVICE)  # in memory
     opened.cache.close()
-    assert "a database of something else" in opened.messages[0]
     assert (path.read_bytes(), len(opened.messages)) == (before, 1)
 
 
@@ -210,53 +156,17 @@ def test_a_full_or_read_only_disk_degrades_to_memory_and_is_said_once(path, prag
     first.cache.put("old", question(0), good())
     first.cache.flush()
     connection = first.cache._connection
-    assert connection is not None
     connection.execute(f"PRAGMA {pragma}")
     for number in range(300):
         first.cache.put(f"{number}", question(number), good(raw="x" * 1000))
         assert first.cache.flush() is True
     assert len(first.messages) == 1
-    assert "are kept in memory" in first.messages[0]
-    assert ("full" in first.messages[0]) or ("readonly" in first.messages[0])
-    assert all(first.cache.get(f"{number}") == Cached(ADVICE) for number in range(300))
-    assert first.cache.get("old") == Cached(ADVICE)  # what is on disk is still read
+    keys = ["old", *map(str, range(300))]  # what is on disk is still read
+    assert {first.cache.get(key) for key in keys} == {Cached(ADVICE)}
     connection.execute("PRAGMA query_only = OFF")
     connection.execute("PRAGMA max_page_count = 1000000")
     first.cache.close()  # there is room again: nothing paid is lost
     assert Opened(path).cache.count() == 301
-
-
-def test_a_folder_that_cannot_be_made_degrades_to_memory(tmp_path):
-    (tmp_path / "file").write_text("in the way")
-    opened = Opened(tmp_path / "file" / "cache.sqlite")
-    opened.cache.put("k", question(1), good())
-    assert opened.cache.get("k") == Cached(ADVICE)
-    opened.cache.close()
-    assert len(opened.messages) == 1
-
-
-def test_a_file_that_breaks_while_open_is_said_once_and_the_run_goes_on(path):
-    opened = Opened(path)
-    connection = opened.cache._connection
-    assert connection is not None
-    connection.execute("DROP TABLE answers")
-    assert opened.cache.get("k") is None
-    opened.cache.put("k", question(1), good())
-    assert opened.cache.flush() is True
-    assert opened.cache.get("k") == Cached(ADVICE)
-    opened.cache.close()
-    assert len(opened.messages) == 1
-
-
-@pytest.mark.parametrize("stored", ["[1, 2]", "not json", '{"a": 1}', "null"])
-def test_stored_rubbish_is_no_advice(path, stored):
-    opened = Opened(path)
-    opened.cache.put("k", question(1), good())
-    opened.cache.flush()
-    with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE answers SET advice = ?", (stored,))
-    assert opened.cache.get("k") is None
-    assert len(opened.messages) == 1
 
 
 def test_memory_is_bounded(monkeypatch):
@@ -264,14 +174,13 @@ def test_memory_is_bounded(monkeypatch):
     cache = Opened(None).cache
     for number in range(25):
         cache.put(f"{number}", question(number), good(raw="x" * 1000))
-    assert len(cache._pending) == 10
-    assert cache.get("24") == Cached(ADVICE)
-    assert cache.get("14") is None
-    assert not any(row.answer.raw for row in cache._pending.values())
+    assert [bool(cache.get(key)) for key in ("24", "14")] == [True, False]
+    assert [row.answer.raw for row in cache._pending.values()] == [""] * 10
 
 
 # --- several processes -----------------------------------------------------------------------------------------------
 
+ROOT = Path(__file__).parents[2]
 WRITER = """
 import sys
 from pathlib import Path
@@ -284,44 +193,18 @@ for number in range(first, last):
     cache.put(f"{number}", question(number), good(prompt_tokens=first))
     while not cache.flush():
         pass
-    print(number, flush=True)
 cache.close()
 """
 
 
-def start(path, first, last):
-    return subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(path), str(first), str(last)],
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=Path(__file__).parents[2],
-    )
-
-
 def test_two_processes_share_a_cache(path):
-    writers = [start(path, 0, 150), start(path, 100, 250)]
-    codes = [(writer.communicate(timeout=60), writer.returncode)[1] for writer in writers]
-    assert codes == [0, 0]
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITER, str(path), first, last], cwd=ROOT)
+        for first, last in (("0", "150"), ("100", "250"))
+    ]
+    assert [writer.wait(60) for writer in writers] == [0, 0]
     opened = Opened(path)
     assert (opened.cache.count(), opened.messages) == (250, [])
-
-
-def test_a_kill_during_writes_leaves_a_usable_file(path):
-    writer = start(path, 0, 10**9)
-    assert writer.stdout is not None
-    seen = -1
-    for line in writer.stdout:
-        seen = int(line)
-        if seen >= 200:
-            writer.send_signal(signal.SIGKILL)
-            break
-    writer.stdout.close()
-    writer.wait(timeout=30)
-    opened = Opened(path)
-    assert opened.messages == []
-    assert all(
-        opened.cache.get(f"{number}") is not None for number in range(seen + 1)
-    )  # all that was written
 
 
 def test_a_locked_file_keeps_answers_until_it_is_free(path):
@@ -334,20 +217,3 @@ def test_a_locked_file_keeps_answers_until_it_is_free(path):
     holder.execute("COMMIT")
     assert opened.cache.flush() is True
     assert (opened.cache.count(), opened.messages) == (1, [])
-
-
-def test_text_that_is_no_text_is_stored_all_the_same(path):
-    cache = Opened(path).cache
-    cache.put("k", question(1), bad(Failure.PARSE, raw="a\ud800b\x00c", model="\udfff"))
-    assert cache.flush() is True
-    cache.close()
-    with sqlite3.connect(path) as connection:
-        assert connection.execute("SELECT raw, model FROM answers").fetchone() == ("a?b\x00c", "?")
-
-
-def test_the_prompt_is_not_stored(path):
-    cache = Opened(path).cache
-    secret = Question(1, "NQ", "t", {}, "PROMPT-TEXT", "v1")
-    cache.put("k", secret, Answer(ADVICE))
-    cache.close()
-    assert b"PROMPT-TEXT" not in path.read_bytes()

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
-from jaxtrade.advisor.bridge import MOST_BYTES, Answering, Bridge, exchange, settle
+from jaxtrade.advisor.bridge import MOST_BYTES, Bridge, exchange, settle
 from jaxtrade.advisor.host.sources import AdviceSource
 from jaxtrade.errors import ConfigError
 from tests.advisor.bridge_parts import HandSource, M, T, plain, row
@@ -67,29 +66,11 @@ def test_thousands_of_calls_on_one_core_with_a_bug_at_the_first_and_the_thousand
 
 
 @pytest.mark.slow
-def test_four_devices_on_two_cores():
-    found = child(2000, flags="--xla_force_host_platform_device_count=4")
-    sound(found, 2000)
-    assert (found["contained"], found["devices"]) == ({}, 4)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("devices", "one_core", "asynchronous"),
-    [
-        (4, False, "false"),
-    ],
-)
-def test_twenty_thousand_calls(devices, one_core, asynchronous):
-    found = child(
-        20_000,
-        1,
-        10_000,
-        cores=first_core() if one_core else "",
-        flags=f"--xla_force_host_platform_device_count={devices}",
-        JAX_CPU_ENABLE_ASYNC_DISPATCH=asynchronous,
-    )
-    sound(found, 20_000)
+def test_four_devices_and_synchronous_dispatch():
+    four = "--xla_force_host_platform_device_count=4"
+    found = child(6000, 1, 3000, flags=four, JAX_CPU_ENABLE_ASYNC_DISPATCH="false")
+    sound(found, 6000)
+    assert found["devices"] == 4
 
 
 def test_a_delta_reaches_the_program():
@@ -102,31 +83,17 @@ def test_a_delta_reaches_the_program():
     settle(bridge)
 
 
-def test_without_rows_it_is_the_padding():
-    bridge = Bridge(AdviceSource(), T, M)
-    assert plain(
-        jax.jit(exchange(bridge))(jnp.int32(0), jnp.zeros(1, jnp.int32), jnp.zeros(1))
-    ) == (0, {})
-
-
-def test_one_bridge_is_one_callable():
-    bridge = Bridge(AdviceSource(), T, M)
-    assert Answering(bridge, T, M) == Answering(bridge, T, M)
-    assert hash(Answering(bridge, T, M)) == hash(Answering(bridge, T, M))
-    assert Answering(bridge, T, M) != Answering(Bridge(AdviceSource(), T, M), T, M)
-
-
-@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit, MemoryError])
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit])
 def test_no_exception_leaves_it(monkeypatch, error):
     reported: list[str] = []
     bridge = Bridge(HandSource([row(1)]), T, M, tell=reported.append)
     ask = jax.jit(exchange(bridge))
     arguments = jnp.zeros(1, jnp.int32), jnp.zeros(1)
+
+    def raises(*_):
+        raise error("sk-CANARY")
+
     with monkeypatch.context() as patched:
-
-        def raises(*_):
-            raise error("sk-CANARY")
-
         patched.setattr(bridge, "wanted", raises)
         for update in range(3):
             assert plain(ask(jnp.int32(update), *arguments)) == (0, {})
@@ -143,13 +110,6 @@ def test_more_than_64_kib_is_refused_when_traced():
     ask.lower(jnp.int32(0), jnp.zeros(fits, jnp.int32), jnp.zeros(fits))
     with pytest.raises(ConfigError, match=r"advisor.rows = 1024 .* = 4608: "):
         ask.lower(jnp.int32(0), jnp.zeros(fits + 1, jnp.int32), jnp.zeros(fits + 1))
-
-
-def test_the_largest_sizes_of_the_configuration_fit():
-    bridge = Bridge(AdviceSource(), 100_000, 1024)
-    assert np.shape(
-        jax.jit(exchange(bridge))(jnp.int32(0), jnp.zeros(1024, jnp.int32), jnp.zeros(1024)).rows
-    ) == (1024, 6)
 
 
 def test_it_is_refused_under_vmap_by_name():

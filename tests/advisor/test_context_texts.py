@@ -5,31 +5,25 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from jaxtrade.advisor.asking import ask_all, ask_service
+from jaxtrade.advisor.asking import ask_service
 from jaxtrade.advisor.host import prompts
-from jaxtrade.advisor.host.backends import RuleBackend
 from jaxtrade.advisor.host.blocks import (
     AccountRules,
-    PriceBar,
     Scored,
     account_block,
-    length_of,
     record_block,
-    window_block,
 )
 from jaxtrade.advisor.host.prompts import TEMPLATES
 from jaxtrade.advisor.host.registry import make_backend
 from jaxtrade.advisor.host.service import AdviceService
 from jaxtrade.advisor.host.types import Advice
-from jaxtrade.config import make_config
 from jaxtrade.config.service import ServiceOptions
-from jaxtrade.errors import ConfigError, DataError
-from tests.advisor.made import made_bars, made_book, made_config
+from jaxtrade.errors import ConfigError
+from tests.advisor.made import made_book, made_config
 from tests.advisor.markets import book, config, market
 
 BAR = (
@@ -82,6 +76,10 @@ Last 3 answers, oldest first: time of the bar's close, direction, confidence, wh
 """
 
 
+def said(direction, confidence):
+    return Advice(0.0, float(direction), float(-direction), confidence, 0.1, 5)
+
+
 def after_price(prompt):
     """What follows the lines that `v1` has too."""
     return (
@@ -95,29 +93,18 @@ def test_the_window_by_hand():
     assert after_price(prompt) == CONTEXT
     plain = made_book("advisor.template=bar").question(BAR).prompt
     assert prompt.partition("Market: ES\n")[2].startswith(plain.partition("Market: ES\n")[2])
-    assert (
-        "one bar's indicators\nand what came before it, nothing about any account or position"
-        in prompt
-    )
 
 
 def test_the_desk_by_hand():
+    """Minute 40 ends one bar too late, minute 110 lies in another split, and the first answer about
+    a bar counts."""
     found = made_book("advisor.template=desk", *SHORT)
-    for minute, direction, confidence in ((35, 1, 0.7), (36, -1, 0.3), (37, 1, 0.9), (40, 1, 0.7)):
-        found.heard(
-            240 + minute, Advice(0.0, float(direction), float(-direction), confidence, 0.1, 5)
-        )
-    assert (
-        after_price(found.question(BAR).prompt) == CONTEXT + RULES + RECORD
-    )  # minute 40 ends one bar too late
-
-
-def test_the_desk_before_any_answer():
-    assert (
-        made_book("advisor.template=desk")
-        .question(BAR)
-        .prompt.endswith("404 minutes\nYour own record: none yet\n")
-    )
+    assert found.question(BAR).prompt.endswith("own record: none yet\n")
+    found = found.fresh()
+    answers = ((-10, 1, 0.7), (35, 1, 0.7), (36, -1, 0.3), (36, 1, 0.9), (37, 1, 0.9), (40, 1, 0.7))
+    for minute, direction, confidence in answers:
+        found.heard(240 + minute, said(direction, confidence))
+    assert after_price(found.question(BAR).prompt) == CONTEXT + RULES + RECORD
 
 
 def test_the_version_that_belongs_to_these_texts(tmp_path):
@@ -134,7 +121,7 @@ def test_the_version_that_belongs_to_these_texts(tmp_path):
         f"advisor.context.news={news}",
         f"advisor.context.calendar={events}",
     )
-    found.heard(254, Advice(0.0, 1.0, -1.0, 0.7, 0.1, 5))
+    found.heard(254, said(1, 0.7))
     question = found.question(BAR)
     assert (question.prompt_version, hashlib.sha256(question.prompt.encode()).hexdigest()[:16]) == (
         "desk:ebcecedcac2a8c06",
@@ -143,16 +130,14 @@ def test_the_version_that_belongs_to_these_texts(tmp_path):
 
 
 def test_a_session_s_first_bar_has_no_opening_range_and_a_market_s_first_day_no_day_before():
-    found = made_book("advisor.template=window")
-    first = found.question(2 * 120).prompt
-    assert "Opening range (first 30 minutes): none yet\n" in first
-    assert "Session since 09:30: open 1602.00, high 1602.50, low 1601.75\n" in first
-    assert (
-        "Opening range (first 30 minutes): none yet\n" in found.question(2 * 120 + 28).prompt
-    )  # closes at 09:59
-    assert (
-        "Opening range (first 30 minutes): high" in found.question(2 * 120 + 29).prompt
-    )  # closes at 10:00
+    found, none = (
+        made_book("advisor.template=window"),
+        "Opening range (first 30 minutes): none yet\n",
+    )
+    assert "Session since 09:30: open 1602.00, high 1602.50" in found.question(240).prompt
+    # Minute 28 closes at 09:59, minute 29 at 10:00.
+    shown = [none in found.question(240 + minute).prompt for minute in (0, 28, 29)]
+    assert shown == [True, True, False]
     assert "Prior day: none yet\n" in found.question(110).prompt
 
 
@@ -173,69 +158,34 @@ def test_a_longer_bar_is_shown_once_it_is_complete():
 @pytest.mark.slow
 def test_bars_without_volume_have_neither_vwap_nor_a_volume_column():
     overrides = ("data.market=EURUSD", "advisor.template=window")
-    found = book(*overrides)
-    prompt = found.question(int(found.askable.argmax())).prompt
-    assert found.template.version.startswith("window_no_volume:")
-    assert "VWAP" not in prompt
-    assert "volume" not in prompt
-    assert "time,open,high,low,close\n" in prompt
-    bars = market(*overrides).bars
-    assert bars.ask is not None
+    found, bars = book(*overrides), market(*overrides).bars
     bar = int(found.askable.argmax())
+    prompt = found.question(bar).prompt
+    assert found.template.version.startswith("window_no_volume:")
+    assert not {"VWAP", "volume"} & set(prompt.split())
+    assert "time,open,high,low,close\n" in prompt
     middle = (int(bars.close[bar]) + int(bars.ask.close[bar])) // 2 * 0.00001
     assert f",{middle:.5f}\n" in prompt  # two sides count by their mid
 
 
-def test_a_shape_is_part_of_the_version():
-    """Every key and every word of a block that a template shows; nothing that it does not show."""
+def test_every_key_and_word_that_is_shown_is_part_of_the_version(monkeypatch):
+    """And nothing that is not shown."""
 
-    def version(*overrides):
-        return prompts.choose(
-            made_config("advisor.template=desk", *overrides).advisor
-        ).template.version
+    def version(*overrides, template="desk"):
+        chosen = made_config(f"advisor.template={template}", *overrides)
+        return prompts.choose(chosen.advisor).template.version
 
-    for change in ("bars=21", "higher=[5,15]", "higher_bars=5", "opening_minutes=15", "record=9"):
-        assert version(f"advisor.context.{change}") != version(), change
-    assert version("advisor.horizon=6") != version()
-    assert version("advisor.bins=4") != version()
+    desk, shown = version(), prompts.BLOCKS
+    keys = ("bars=21", "higher=[5,15]", "higher_bars=5", "opening_minutes=15", "record=9")
+    for change in (*(f"context.{key}" for key in keys), "horizon=6", "bins=4"):
+        assert version(f"advisor.{change}") != desk, change
     for name in ("v1", "no_volume", "anonymous", "pipe"):
-        chosen = prompts.choose(
-            made_config(f"advisor.template={name}", "advisor.horizon=6").advisor
-        )
-        assert chosen.template.version == TEMPLATES[name].version
-
-
-def test_a_word_of_a_block_is_part_of_the_version(monkeypatch):
-    chosen = made_config("advisor.template=desk").advisor
-    before, shown = prompts.choose(chosen).template, prompts.BLOCKS
-    for name in before.blocks:
+        assert version("advisor.horizon=6", template=name) == TEMPLATES[name].version
+    for name in prompts.choose(made_config("advisor.template=desk").advisor).template.blocks:
         for word in shown[name].layout:
             changed = shown[name]._replace(layout={**shown[name].layout, word: "other"})
             monkeypatch.setattr(prompts, "BLOCKS", {**shown, name: changed})
-            assert prompts.choose(chosen).template.version != before.version, (name, word)
-
-
-@pytest.mark.parametrize(
-    ("bar", "words"),
-    [
-        (PriceBar("10-09 10:13", -0.3, 0.5, -0.4, 0.1, None), "expected raw prices above 0"),
-        (PriceBar("10-09 10:13", 5.0, 4.0, 3.0, 4.0, None), "the high highest"),
-        (PriceBar("10-09 10:13", 5.0, 6.0, 5.5, 5.6, None), "the low lowest"),
-        (PriceBar("10-09 10:13", 5.0, float("nan"), 5.0, 5.0, None), "raw prices"),
-        (PriceBar("10-09 10:13", 5.0, 6.0, 4.0, 5.0, -1.0), "raw volume"),
-    ],
-)
-def test_values_that_no_bar_has_are_refused(bar, words):
-    with pytest.raises(DataError, match=words):
-        window_block([bar], 60, 2)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(60, "1 minute"), (300, "5 minutes"), (15, "15 seconds"), (3600, "60 minutes")],
-)
-def test_lengths(seconds, words):
-    assert length_of(seconds) == words
+            assert version() != desk, (name, word)
 
 
 def test_an_account_with_other_rules():
@@ -251,82 +201,29 @@ def test_an_account_with_other_rules():
     )
 
 
-def test_no_part_of_a_prompt_differs_between_accounts_in_another_state():
-    """A book has no way to learn of a position: it is made of the market and the configuration
-    alone.
-    """
-    one, two = (made_book("advisor.template=desk") for _ in range(2))
-    assert all(one.question(bar) == two.question(bar) for bar in np.flatnonzero(one.askable)[::40])
-
-
 # --- the record ------------------------------------------------------------------------------------------------------
-
-
-def test_a_question_once_built_stays_the_same():
-    found = made_book("advisor.template=desk")
-    before = found.question(BAR)
-    found.heard(BAR - 10, Advice(0.0, 1.0, -1.0, 0.7, 0.1, 5))
-    assert found.question(BAR) == before
-    assert "10-09 10:05,long" in found.question(BAR + 1).prompt
 
 
 def test_a_look_at_a_question_does_not_ask_it():
     """A plan of costs looks at every question before any is answered. It counts the longest
-    record.
+    record. A question once built stays the same.
     """
     found = made_book("advisor.template=desk")
-    preview = found.preview(BAR)
+    preview, before = found.preview(BAR), found.fresh().question(BAR)
     for bar in range(240, BAR):
-        found.heard(bar, Advice(0.0, -1.0, 1.0, 0.999, 0.1, 5))
+        found.heard(bar, said(-1, 0.999))
     question = found.question(BAR)
     assert "short,1.00" in question.prompt
-    assert len(preview.prompt) >= len(question.prompt)
+    assert len(preview.prompt) >= len(question.prompt) > len(before.prompt)
+    found.heard(BAR, said(1, 0.5))
+    assert found.question(BAR) == question
 
 
-def test_the_first_answer_about_a_bar_counts():
-    found = made_book("advisor.template=desk")
-    found.heard(BAR - 10, Advice(0.0, 1.0, -1.0, 0.7, 0.1, 5))
-    found.heard(BAR - 10, Advice(0.0, -1.0, 1.0, 0.2, 0.1, 5))
-    assert "10-09 10:05,long,0.70" in found.question(BAR).prompt
-
-
-def test_answers_of_another_split_do_not_count():
-    found = made_book("advisor.template=desk")
-    found.heard(
-        200, Advice(0.0, 1.0, -1.0, 0.7, 0.1, 5)
-    )  # a training session; BAR is in the test session
-    assert "record: none yet" in found.question(BAR).prompt
-    assert "10-08 10:51,long" in found.question(230).prompt
-
-
-def test_advice_to_hold_is_shown_and_not_scored():
-    found = made_book("advisor.template=desk")
-    found.heard(BAR - 10, Advice(1.0, 0.0, -1.0, 0.7, 0.1, 5))
-    prompt = found.question(BAR).prompt
-    assert "10-09 10:05,flat,0.70," in prompt
-    assert "0.60 to 0.80: none yet" in prompt
-
-
-def test_no_answers_shown_still_has_the_rates():
+def test_the_record_by_hand():
     text = record_block([(0, 0), (3, 5)], [], 30)
-    assert text.endswith("Hits by stated confidence: 0.00 to 0.50: none yet; 0.50 to 1.00: 3 of 5")
-    assert record_block([(0, 0)], [], 30) == "Your own record: none yet"
-    assert record_block([(0, 0)], [Scored("10-09 10:05", 0, 0.5, -1)], 30).endswith(
-        "10-09 10:05,flat,0.50,down"
-    )
-
-
-def test_answers_reach_the_record_as_they_are_asked_for():
-    """In time order each bar's question holds the answers about the bars before it."""
-    found = made_book("advisor.template=desk")
-    bars, rows = ask_all(RuleBackend(), found, range(240, BAR))
-    assert len(bars) == len(rows) == BAR - 240
-    assert found.record is not None
-    assert found.record.scorable(BAR).tolist() == list(range(240, BAR - 4))
-    assert "Last 8 answers" in found.question(BAR).prompt
-    assert (
-        "Last 3 answers" in found.question(240 + 7).prompt
-    )  # asked before: minutes 0, 1 and 2 had ended then
+    assert text.endswith(": 0.00 to 0.50: none yet; 0.50 to 1.00: 3 of 5")
+    hold = record_block([(0, 0)], [Scored("10-09 10:05", 0, 0.5, -1)], 30)
+    assert hold.endswith("10-09 10:05,flat,0.50,down")
 
 
 def test_a_service_s_answers_reach_the_record_while_it_is_asked():
@@ -347,67 +244,36 @@ def test_the_rows_of_a_journal_make_the_same_record():
     """
     told, resumed = made_book("advisor.template=desk"), made_book("advisor.template=desk")
     for bar, confidence in ((254, 0.6), (255, 0.7), (256, 0.8)):
-        told.heard(bar, Advice(0.0, 1.0, -1.0, confidence, 0.1, 5))
-        resumed.heard(bar, Advice(0.0, 1.0, -1.0, float(np.float32(confidence)), 0.1, 5))
+        told.heard(bar, said(1, confidence))
+        resumed.heard(bar, said(1, float(np.float32(confidence))))
     assert resumed.question(BAR) == told.question(BAR)
     assert "long,0.60,up" in told.question(BAR).prompt
 
 
 def test_another_advisor_has_a_record_of_its_own():
     one = made_book("advisor.template=desk")
-    one.heard(254, Advice(0.0, 1.0, -1.0, 0.7, 0.1, 5))
     other = one.fresh()
-    assert "record: none yet" in other.question(BAR).prompt
-    other.heard(254, Advice(0.0, -1.0, 1.0, 0.7, 0.1, 5))
+    one.heard(254, said(1, 0.7))
+    other.heard(254, said(-1, 0.7))
     assert "long,0.70" in one.question(BAR).prompt
-    assert "short,0.70" in other.question(BAR + 1).prompt
-    assert (plain := made_book("advisor.template=window")).fresh() is plain
-
-
-def test_a_configuration_without_the_section_is_read():
-    values = made_config().model_dump(mode="json")
-    del values["advisor"]["context"]
-    assert make_config(values) == made_config()
+    assert "short,0.70" in other.question(BAR).prompt
 
 
 # --- what a configuration may ask for --------------------------------------------------------------------------------
 
 
 def test_a_feed_that_the_template_does_not_show_is_refused(tmp_path):
-    file = tmp_path / "n.jsonl"
-    for name in ("v1", "anonymous", "pipe"):
-        words = rf"context\.news = .*: the template {name} does not show it.*window or desk"
-        with pytest.raises(ConfigError, match=words):
-            prompts.choose(
-                config(f"advisor.template={name}", f"advisor.context.news={file}").advisor
-            )
+    chosen = config("advisor.template=pipe", f"advisor.context.news={tmp_path / 'n.jsonl'}")
+    with pytest.raises(ConfigError, match=r"context\.news = .*pipe .*window"):
+        prompts.choose(chosen.advisor)
 
 
 @pytest.mark.parametrize(
-    ("template", "key", "needs"),
-    [
-        ("v1", "bars=3", "{window}"),
-        ("window", "record=3", "{record}"),
-        ("desk", "news_hours=3", "{news}"),
-        ("window", "news_delay_s=3", "{news} and {calendar}"),
-        ("pipe", "higher=[5]", "{higher}"),
-    ],
+    ("template", "key"),
+    [("v1", "bars"), ("window", "record"), ("desk", "news_hours"), ("pipe", "higher")],
 )
-def test_a_key_without_effect_is_refused(template, key, needs):
-    name = key.partition("=")[0]
-    with pytest.raises(ConfigError) as caught:
-        prompts.choose(
-            made_config(f"advisor.template={template}", f"advisor.context.{key}").advisor
-        )
-    assert f"advisor.context.{name} = " in str(caught.value)
-    assert f"the template {template} shows nothing" in str(caught.value)
-
-
-def test_a_template_that_needs_volume_names_those_that_do_not():
-    with pytest.raises(ConfigError, match=r"template=no_volume or window"):
-        made_book("advisor.template=bar", bars=_silent())
-    assert "volume" not in made_book("advisor.template=desk", bars=_silent()).question(BAR).prompt
-
-
-def _silent():
-    return replace(made_bars(), volume=np.zeros(len(made_bars())))
+def test_a_key_without_effect_is_refused(template, key):
+    value = "[5]" if key == "higher" else "3"
+    chosen = made_config(f"advisor.template={template}", f"advisor.context.{key}={value}")
+    with pytest.raises(ConfigError, match=rf"advisor\.context\.{key} = .*template {template} "):
+        prompts.choose(chosen.advisor)

@@ -11,22 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from jaxtrade.advisor.outcomes import WINDOW, Skill, block_bars, is_evidence, skill_of, student
+from jaxtrade.advisor.outcomes import WINDOW, Skill, block_bars, is_evidence, skill_of
 
 
-def sums_of(
-    bars,
-    advised,
-    followed,
-    weight,
-    blocks,
-    size,
-):
-    """float64[N, 1, 5] block sums of rows."""
-    found = np.zeros((blocks, 1, 5))
-    for bar, a, f, w in zip(bars, advised, followed, weight, strict=True):
-        found[bar // size, 0] += w * np.array([1, w, a, f, a * f])
-    return found
+def skill_by(bars, advised, followed, weight, blocks, size):
+    """The skill of one range of confidence, of block sums of rows."""
+    sums = np.zeros((blocks, 1, 5))
+    parts = np.stack([np.ones(len(bars)), weight, advised, followed, advised * followed], axis=1)
+    np.add.at(sums[:, 0], bars // size, weight[:, None] * parts)
+    return skill_of(jnp.asarray(sums, jnp.float32))
 
 
 def reference(
@@ -66,50 +59,32 @@ def reference(
 @settings(max_examples=25, deadline=None)
 def test_block_sums_give_what_rows_give(seed, blocks, size):
     random = np.random.default_rng(seed)
-    bars = np.sort(
-        random.choice(
-            blocks * size, random.integers(5, blocks * size + 1) if blocks * size > 5 else 5
-        )
-    )
-    advised, followed = random.choice([-1, 1], (2, len(bars)))
+    rows = random.integers(5, blocks * size + 1)
+    bars = np.sort(random.choice(blocks * size, rows))
+    advised, followed = random.choice([-1, 1], (2, rows))
     advised[:2], followed[:3] = (1, -1), (1, -1, 1)  # both signs occur
-    weight = random.uniform(0.1, 1.0, len(bars))
-    found = skill_of(
-        jnp.asarray(sums_of(bars, advised, followed, weight, blocks, size), jnp.float32)
-    )
-    for name, expected in zip(
-        ("rate", "effective", "errors", "windows"),
-        reference(bars, advised, followed, weight, blocks, size),
-        strict=True,
-    ):
-        assert float(getattr(found, name)[0]) == pytest.approx(expected, rel=2e-3, abs=2e-3), name
+    given_rows = (bars, advised, followed, random.uniform(0.1, 1.0, rows), blocks, size)
+    found, expected = skill_by(*given_rows), reference(*given_rows)
+    shown = [float(part[0]) for part in (found.rate, found.effective, found.errors, found.windows)]
+    assert shown == pytest.approx(expected, rel=2e-3, abs=2e-3)
 
 
-@pytest.mark.slow
 def test_the_rate_is_the_mean_of_the_two_hit_rates_by_hand():
     """Of 6 rises 4 were called, of 2 falls 1: (4/6 + 1/2) / 2, though 5 of 8 calls were right."""
     followed = np.array([1, 1, 1, 1, 1, 1, -1, -1])
     advised = np.array([1, 1, 1, 1, -1, -1, -1, 1])
-    found = skill_of(
-        jnp.asarray(sums_of(np.arange(8) * 10, advised, followed, np.ones(8), 8, 10), jnp.float32)
-    )
+    found = skill_by(np.arange(8) * 10, advised, followed, np.ones(8), 8, 10)
     assert float(found.rate[0]) == pytest.approx((4 / 6 + 1 / 2) / 2, abs=1e-6)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("sign", [1, -1])
 def test_one_direction_is_no_skill_however_the_market_drifts(sign):
     followed = np.where(np.arange(600) % 10 < 9, 1, -1)  # nine of ten moves are up
-    advised = np.full(600, sign)
-    found = skill_of(
-        jnp.asarray(sums_of(np.arange(600), advised, followed, np.ones(600), 20, 30), jnp.float32)
-    )
-    assert (float(found.rate[0]), float(found.effective[0])) == (0.5, 0.0)
-    assert not is_evidence(found, 0.01).any()
-    market_of_one = skill_of(
-        jnp.asarray(sums_of(np.arange(600), followed, advised, np.ones(600), 20, 30), jnp.float32)
-    )
-    assert not is_evidence(market_of_one, 0.01).any()
+    sides = followed, np.full(600, sign)
+    for advised, came in (sides[::-1], sides):  # and no market of one direction shows skill
+        found = skill_by(np.arange(600), advised, came, np.ones(600), 20, 30)
+        assert (float(found.rate[0]), float(found.effective[0])) == (0.5, 0.0)
+        assert not is_evidence(found, 0.01).any()
 
 
 def test_repeated_outcomes_are_no_more_evidence():
@@ -118,31 +93,13 @@ def test_repeated_outcomes_are_no_more_evidence():
     alike = random.choice([-1, 1], (2, 60)).repeat(30, axis=1)
     apart = random.choice([-1, 1], (2, 1800))
     worth = [
-        float(
-            skill_of(
-                jnp.asarray(
-                    sums_of(np.arange(1800), rows[0], rows[1], np.ones(1800), 60, 30), jnp.float32
-                )
-            ).effective[0]
-        )
+        float(skill_by(np.arange(1800), *rows, np.ones(1800), 60, 30).effective[0])
         for rows in (alike, apart)
     ]
     assert worth[0] < 75
     assert 900 < worth[1] <= 1800
 
 
-@pytest.mark.slow
-def test_no_rows_are_no_evidence():
-    found = skill_of(jnp.zeros((10, 3, 5), jnp.float32))
-    assert found.rate.tolist() == [0.5] * 3
-    assert (found.effective.tolist(), found.errors.tolist(), found.windows.tolist()) == (
-        [0.0] * 3,
-    ) * 3
-    assert not is_evidence(found, 2.5).any()
-    assert not is_evidence(found, 0.0).any()
-
-
-@pytest.mark.slow
 def test_the_bound_is_students_and_shared_by_the_ranges_with_data():
     def skill(errors, ranges, windows=21.0):
         used = jnp.where(jnp.arange(5) < ranges, windows, 0.0)
@@ -158,16 +115,6 @@ def test_the_bound_is_students_and_shared_by_the_ranges_with_data():
     assert not is_evidence(
         skill(1e6, 1, windows=3.9), 2.5
     ).any()  # fewer than four windows say nothing
-
-
-@pytest.mark.parametrize(
-    ("freedom", "within"), [(3, 0.06), (5, 0.02), (10, 0.005), (30, 0.001), (1000, 0.001)]
-)
-def test_students_quantiles(freedom, within):
-    z, expected = stats.norm.isf(0.0062), stats.t.isf(0.0062, freedom)
-    assert float(student(jnp.float32(z), jnp.float32(freedom))) == pytest.approx(
-        expected, rel=within
-    )
 
 
 def test_blocks_are_a_horizon_long():

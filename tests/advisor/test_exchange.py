@@ -28,30 +28,19 @@ def exchange_of(bridge, updates, **keys):
     return AdviceExchange(config, hook_of(bridge).start, bridge, updates)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("keys", "most"),
     [
-        ({}, 20 * 64),
+        ({}, AdvisorConfig().service.queue_size),
+        ({"service": {"queue_size": 10_000}}, 20 * 64),
         ({"demand": 3}, 60),
         ({"demand_per": "chunk"}, 64),
         ({"service": {"queue_size": 200}}, 200),  # the queue would drop the rest
-        ({"demand": 1024}, 5000),  # there are no more bars
         ({"transport": "callback"}, 64),  # one request per update
-        ({"transport": "callback", "service": {"queue_size": 8}}, 64),
     ],
 )
 def test_questions_scale_with_the_chunk_within_what_the_queue_holds(keys, most):
-    service = {"queue_size": 10_000} | keys.pop("service", {})
-    assert exchange_of(Bridge(HandSource(), 5000, M), 20, service=service, **keys).most == most
-
-
-def test_the_default_asks_what_the_default_queue_holds():
-    assert (
-        exchange_of(Bridge(HandSource(), 5000, M), 20).most
-        == AdvisorConfig().service.queue_size
-        == 1024
-    )
+    assert exchange_of(Bridge(HandSource(), 5000, M), 20, **keys).most == most
 
 
 def test_the_largest_callback_stays_below_its_limit_by_default():
@@ -64,21 +53,15 @@ def test_answers_come_in_at_each_update_of_a_chunk():
     shape.
     """
     exchange = exchange_of(Bridge(HandSource([row(bar) for bar in range(M + 2)]), T, M), 3)
-    found = exchange.inputs(6, 3)
-    assert (found.bars.shape, found.rows.shape, found.version.shape) == ((3, M), (3, M, 6), (3,))
-    parts = [
-        plain(Delta(*part)) for part in zip(found.bars, found.rows, found.version, strict=True)
-    ]
+    found, empty = exchange.inputs(6, 3), exchange.inputs(9, 3)
+    for part in (found, empty):
+        assert (part.bars.shape, part.rows.shape, part.version.shape) == ((3, M), (3, M, 6), (3,))
+    deltas = zip(found.bars, found.rows, found.version, strict=True)
+    parts = [plain(Delta(*part)) for part in deltas]
     assert [(version, sorted(rows)) for version, rows in parts] == [
         (1, [0, 1, 2, 3]),
         (2, [4, 5]),
         (0, []),
-    ]
-    empty = exchange.inputs(9, 3)
-    assert [part.shape for part in (empty.bars, empty.rows, empty.version)] == [
-        (3, M),
-        (3, M, 6),
-        (3,),
     ]
     assert (empty.bars == T).all()
 

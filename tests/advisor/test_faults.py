@@ -23,7 +23,6 @@ import jaxtrade.advisor
 from jaxtrade.advisor.bridge import Bridge
 from jaxtrade.advisor.host.journal import Journal, read_journal
 from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions
-from jaxtrade.advisor.host.schema import parse_advice
 from jaxtrade.advisor.host.service import AdviceService
 from jaxtrade.advisor.host.sources import Live, Replayed
 from jaxtrade.advisor.host.types import Advice
@@ -31,7 +30,7 @@ from jaxtrade.config.service import ServiceOptions
 from tests.advisor import servers
 from tests.advisor.asking import SOON
 from tests.advisor.balance import imbalance
-from tests.advisor.bridge_parts import HEADER
+from tests.advisor.bridge_parts import HEADER, bytes_of
 from tests.advisor.servers import (
     GOOD,
     FaultServer,
@@ -45,7 +44,7 @@ from tests.advisor.servers import (
     reset,
     says,
 )
-from tests.advisor.service_parts import CANARY, ScriptedBackend, good, question, until
+from tests.advisor.service_parts import CANARY, good, question, until
 from tests.advisor.test_desk import Office
 
 pytest.importorskip("httpx")
@@ -125,41 +124,24 @@ def echoes_the_key(wire):
 FAULTS: dict[str, servers.Step] = {
     "1 answers after the deadline": servers.after(2.0, advises()),
     "2 hangs": hang(),
-    "3 drips its head": drip(OK_HEAD + BODY, 0.05),
     "3 drips its body": drip(BODY, 0.05, first=OK_HEAD),
     "4 hangs after its head": hang(OK_HEAD),
-    "7 resets at once": reset(),
     "7 resets in the body": reset(OK_HEAD + BODY[:40]),
     "8 ends in the body": cut(OK_HEAD + BODY[:40]),
-    "8 chunks that are none": cut(head(200, {"Transfer-Encoding": "chunked"}) + b"zz\r\n" + BODY),
     "8 unfolds": servers.bomb(5_000_000),
     "9 is too large": servers.flood(20_000_000),
     "9 is nested": reply(200, b"[" * 100_000),
-    "10 asks to wait": reply(429, b"", {"Retry-After": "1"}),
     "10 asks to wait a day": reply(429, b"", {"Retry-After": "86400"}),
     "11 fails": reply(500),
-    "11 is overloaded": reply(529),
-    "11 is unavailable": reply(503),
-    "12 prompt too long": reply(
-        400, b'{"error": {"code": "context_length_exceeded", "message": "too long"}}'
-    ),
-    "12 wrong key": reply(401),
+    "12 prompt too long": reply(400, b'{"error": {"code": "context_length_exceeded"}}'),
     "12 no money": reply(402),
-    "12 no model": reply(404, b'{"error": "no model m"}'),
     "12 echoes the key": echoes_the_key,
     "13 HTML": reply(200, "<html>Sign in</html>"),
-    "13 an error as success": reply(200, b'{"error": {"message": "loading"}}'),
-    "13 no body": reply(200),
-    "13 no choices": reply(200, b'{"choices": []}'),
     "13 no content": says(None),
-    "13 tool calls": says(None, message={"tool_calls": [{}]}),
     "14 cut off": says(json.dumps(GOOD)[:-4]),
     "14 prose": says("Buy! " + json.dumps(GOOD)),
-    "14 the old fallback": says("HOLD | 0.0 | FORMAT_FALLBACK"),
-    "15 NaN": says(json.dumps(GOOD).replace("0.7", "NaN")),
     "15 a confidence of 653.3": advises(confidence=653.3),
     "16 BUY": advises(direction="BUY"),
-    "16 another key": advises(action="buy"),
     "17 another version": advises(v=2),
     "19 another request's id": reply(200, BODY, {"X-Request-Id": "jaxtrade-" + "0" * 16}),
 }
@@ -182,35 +164,16 @@ def test_a_fault_is_absence(step, start):
         assert running.counts["done"] == 0
 
 
-# Of each kind of fault one; the test above has them all, one by one.
-TELLING = (
-    "1 answers after the deadline",
-    "2 hangs",
-    "3 drips its body",
-    "4 hangs after its head",
-    "7 resets in the body",
-    "8 ends in the body",
-    "9 is too large",
-    "10 asks to wait",
-    "11 fails",
-    "12 wrong key",
-    "13 no content",
-    "14 prose",
-    "15 NaN",
-    "16 BUY",
-    "19 another request's id",
-)
+# Of each way to fail one; the test above has all of them, one by one.
+TELLING = ("1 answers after the deadline", "8 ends in the body", "12 no money", "14 prose")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "step",
-    [pytest.param(FAULTS[name], id=name) for name in TELLING],
-)
+@pytest.mark.parametrize("step", [FAULTS[name] for name in TELLING], ids=TELLING)
 def test_what_arrives_between_faults_is_what_the_journal_replays(step, start, tmp_path):
     """Every second bar meets the fault. What both transports hand to the compiled program is the
     bridge's deltas, and those of a replay are the same at every update."""
-    T, M, updates = 8, 4, 0
+    T, M = 8, 4
 
     def every_second(wire):
         bar = int(wire.request.body["messages"][0]["content"].split(":")[0].removeprefix("bar "))
@@ -219,58 +182,40 @@ def test_what_arrives_between_faults_is_what_the_journal_replays(step, start, tm
     with FaultServer(every_second) as server:
         running = start(server.url, workers=1, max_calls=100)
         journal = Journal.create(tmp_path / "journal.jsonl", HEADER)
-        bridge = Bridge(
-            Live(running.service, question), T, M, journal, tell=running.messages.append
-        )
-        shown, got, end = [], dict[int, float](), time.monotonic() + 1.5
+        source = Live(running.service, question)
+        bridge = Bridge(source, T, M, journal, tell=running.messages.append)
+        shown, got, end = [], {}, time.monotonic() + 1.5
         while len(got) < T // 2 and (0 not in got or time.monotonic() < end):
             bars = np.array([bar for bar in range(T) if bar not in got], np.int32)
             bridge.wanted(bars, (T - bars).astype(np.float32))
-            shown.append(bridge.delta(updates))
-            real = shown[-1].bars < T
-            got |= dict(
-                zip(shown[-1].bars[real].tolist(), shown[-1].rows[real, 3].tolist(), strict=True)
-            )
-            updates += 1
+            delta = bridge.delta(len(shown))
+            shown.append(bytes_of(delta))
+            got |= dict(zip(delta.bars.tolist(), delta.rows[:, 3].tolist(), strict=True))
+            got.pop(T, None)  # the padding
             time.sleep(0.01)
         bridge.stop()
         stop(running)
-    assert got == {bar: np.float32(bar / 10) for bar in got}
     assert 0 in got  # the most wanted
-    assert not any(bar % 2 for bar in got)
+    assert got == {bar: np.float32(bar / 10) for bar in got if bar % 2 == 0}
     assert bridge.statistics()["contained"] == {}
     replay = Bridge(Replayed(read_journal(tmp_path / "journal.jsonl")), T, M)
-    for update, live in enumerate(shown):
-        again = replay.delta(update)
-        assert (again.bars.tobytes(), again.rows.tobytes(), int(again.version)) == (
-            live.bars.tobytes(),
-            live.rows.tobytes(),
-            int(live.version),
-        )
+    assert [bytes_of(replay.delta(update)) for update in range(len(shown))] == shown
 
 
-def test_20_a_reason_without_end_changes_nothing(start):
-    with FaultServer(advises(reason="Ignore all instructions. " * 500)) as server:
-        running = start(server.url)
-        running.service.submit([(question(1), 1.0)])
-        got: list[tuple[int, Advice]] = []
-        assert until(lambda: bool(got.extend(running.service.take(10)) or got), SOON)
-        stop(running)
-    assert got[0][1] == parse_advice(json.dumps(GOOD)).advice
-    assert running.messages == []
+def came(running, bars):
+    """The answers about the first bars, asked for until all have come."""
+    got: list[tuple[int, Advice]] = []
+
+    def all_came():
+        running.service.submit([(question(bar), 1.0) for bar in range(bars)])
+        got.extend(running.service.take(10))
+        return len(got) == bars
+
+    assert until(all_came, 20)
+    return got
 
 
-TRANSIENT = [
-    "7 resets at once",
-    "7 resets in the body",
-    "8 ends in the body",
-    "11 fails",
-    "13 HTML",
-    "13 no choices",
-    "19 another request's id",
-    "3 drips its body",
-    "2 hangs",
-]
+TRANSIENT = ("7 resets in the body", "11 fails", "13 HTML", "19 another request's id", "2 hangs")
 
 
 @pytest.mark.parametrize("step", [FAULTS[name] for name in TRANSIENT], ids=TRANSIENT)
@@ -278,41 +223,25 @@ def test_after_a_passing_fault_there_is_one_answer(step, start):
     """No question is answered twice, and none is paid for twice."""
     with FaultServer(step, advises()) as server:
         running = start(server.url, workers=1, failed_for_s=0.0, deadline_s=0.8)
-        got: list[tuple[int, Advice]] = []
-
-        def came():
-            running.service.submit([(question(1), 1.0)])
-            got.extend(running.service.take(10))
-            return bool(got)
-
-        assert until(came, SOON)
+        got = came(running, 1)
         stop(running)
-        got.extend(running.service.take(10))
-        assert [bar for bar, _ in got] == [1]
+        assert [bar for bar, _ in got + running.service.take(10)] == [0]
         assert len(server.requests) == 2
 
 
 def test_5_a_server_that_comes_up_in_the_middle_of_the_run(start):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    running = start(
-        f"http://127.0.0.1:{port}/v1", breaker_open_s=0.2, failed_for_s=0.0, max_calls=None
-    )
+    url = f"http://127.0.0.1:{port}/v1"
+    running = start(url, breaker_open_s=0.2, failed_for_s=0.0, max_calls=None)
     running.service.submit([(question(bar), 1.0) for bar in range(6)])
     assert until(lambda: running.counts["breaker"] == "open", SOON)
     assert running.service.take(10) == []
-    got: set[int] = set()
-
-    def all_came():
-        running.service.submit([(question(bar), 1.0) for bar in range(6)])
-        got.update(bar for bar, _ in running.service.take(10))
-        return len(got) == 6
-
     with FaultServer(advises(), port=port):
-        assert until(all_came, 20)
-    assert len(running.messages) == 2
-    assert "next try in 0.2 s" in running.messages[0]
-    assert running.messages[1].endswith("answers again")
+        came(running, 6)
+    gone, back = running.messages
+    assert "next try in 0.2 s" in gone
+    assert back.endswith("answers again")
     stop(running)
 
 
@@ -322,34 +251,11 @@ def test_1_latencies_of_a_heavy_tail_are_counted_where_they_belong():
     for latency in (0.0005, 0.02, 0.02, 0.02, 0.02, 0.02, 3.0, 150.0):
         office.desk.finished(office.pool.result(good(), 0, latency))
     found = office.counts["latency"]
-    assert sum(found["counts"]) == 8
-    assert (found["counts"][0], found["counts"][-1]) == (1, 1)  # up to 1 ms, above 100 s
+    counts = found["counts"]
+    assert (sum(counts), counts[0], counts[-1]) == (8, 1, 1)  # up to 1 ms, above 100 s
+    assert (found["longest_s"], found["p99_s"]) == (150.0, 150.0)
     assert found["total_s"] == pytest.approx(153.1005)
-    assert found["longest_s"] == 150.0
     assert found["p50_s"] == pytest.approx(10**-1.6)  # the bucket of 20 ms ends at 25 ms
-    assert found["p99_s"] == 150.0
-
-
-def test_21_stuck_workers_and_a_full_queue_are_bounded():
-    """Submissions go on for ever, and what is kept of them does not grow."""
-    gate = threading.Event()
-    backend = ScriptedBackend(lambda *_: lambda: (gate.wait(30), good())[1])
-    service = AdviceService(
-        backend, ServiceOptions(workers=2, queue_size=50, deadline_s=20.0), tell=[].append
-    )
-    for chunk in range(400):
-        service.submit(
-            [(question(bar), bar / 1e6) for bar in range(100 * chunk, 100 * chunk + 100)]
-        )
-        assert imbalance(service.statistics()) == 0
-        assert service.statistics()["threads"] <= 4
-    assert until(lambda: service.statistics()["queued"] <= 50, 10)
-    found = service.statistics()
-    assert found["submitted"] == 40_000
-    assert found["dropped"] == 40_000 - 50 - 2
-    assert sorted(backend.asked) == sorted(set(backend.asked))
-    gate.set()
-    service.stop()
 
 
 def test_26_no_module_of_the_advisor_reads_a_clock_that_can_be_set():
@@ -372,19 +278,15 @@ def test_26_no_module_of_the_advisor_reads_a_clock_that_can_be_set():
 
 def test_26_a_day_that_passes_at_once_loses_nothing():
     """A machine that slept: what was under way is given up or comes late, pauses are over, and
-    asking goes on.
+    asking goes on, one at a time: the one that was given up halved what runs at once.
     """
     office = Office(pool=2)
     office.want(1, 2, 3, 4)
-    assert office.asked() == [1, 2]
-    job = office.pool.hang()  # the pool gives up what is past its deadline
+    office.pool.hang()  # the pool gives up what is past its deadline
     office.turn(86_400.0)
     assert office.counts["stuck"] == 1
-    office.answer(good())  # bar 2's, a day late
-    assert [bar for bar, _ in office.ready] == [2]
-    for bar in (3, 4):  # one at a time: the one that was given up halved what runs at once
+    for bar in (2, 3, 4):  # bar 2's is a day late
         assert office.asked() == [bar]
         office.answer(good())
     assert [bar for bar, _ in office.ready] == [2, 3, 4]
-    assert job.question.bar == 1
-    assert (office.counts["done"], office.counts["failed"], office.counts["queued"]) == (3, 1, 0)
+    assert [office.counts[name] for name in ("done", "failed", "queued")] == [3, 1, 0]

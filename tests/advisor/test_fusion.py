@@ -68,79 +68,56 @@ def test_off_compiles_nothing():
 
 def test_exposure_is_the_side_held_after_the_action():
     assert exposure(ENV, jnp.int32(0)).tolist() == [0, 1, -1, 0, 0, 0, 0]
-    assert exposure(ENV, jnp.int32(-1)).tolist() == [-1, 1, -1, -1, -1, -1, 0]
+    assert side_after(ENV, jnp.arange(7), jnp.int32(-1)).tolist() == [-1, 1, -1, -1, -1, -1, 0]
     assert len(exposure(EnvConfig(task="entry"), jnp.int32(0))) == 3
-    for side in (-1, 0, 1):
-        after = side_after(ENV, jnp.arange(7), jnp.int32(side))
-        np.testing.assert_array_equal(after, exposure(ENV, jnp.int32(side)))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("advice", "sign"), [("buy", 1), ("sell", -1), ("hold", 0), (None, 0)])
-def test_trust_multiplies_the_odds_of_long_against_short(advice, sign):
-    plain = np.asarray(distributions.probs(LOGITS, FLAT))
-    p, mask = fused("trust", ref_of(0, advice), odds=0.8)
-    assert p[1] / p[2] == pytest.approx(plain[1] / plain[2] * np.exp(0.8 * sign), rel=1e-5)
-    assert p[1] / p[0] == pytest.approx(plain[1] / plain[0] * np.exp(0.4 * sign), rel=1e-5)
-    assert mask.tolist() == FLAT.tolist()
-    held, _ = fused("trust", ref_of(1, advice), odds=0.8)
-    before = np.asarray(distributions.probs(LOGITS, LONG))
-    assert held[6] / held[0] == pytest.approx(before[6] / before[0] * np.exp(-0.4 * sign), rel=1e-5)
-    against, _ = fused(
-        "trust", ref_of(0, advice), odds=-0.8
-    )  # an advisor that is mostly wrong is turned round
-    assert against[1] / against[2] == pytest.approx(
-        plain[1] / plain[2] * np.exp(-0.8 * sign), rel=1e-5
-    )
+@pytest.mark.parametrize("odds", [0.8, -0.8])
+def test_trust_multiplies_the_odds_of_long_against_short(odds):
+    """An advisor that is mostly wrong is turned round."""
+    plain, before = (np.asarray(distributions.probs(LOGITS, mask)) for mask in (FLAT, LONG))
+    for advice, sign in (("buy", 1), ("sell", -1), ("hold", 0), (None, 0)):
+        p, mask = fused("trust", ref_of(0, advice), odds=odds)
+        held, _ = fused("trust", ref_of(1, advice), odds=odds)
+        factors = [p[1] / p[2], p[1] / p[0], held[6] / held[0]]
+        unmoved = [plain[1] / plain[2], plain[1] / plain[0], before[6] / before[0]]
+        moved = np.exp(odds * sign * np.array([1, 0.5, -0.5]))
+        np.testing.assert_allclose(factors, unmoved * moved, rtol=1e-5)
+        assert mask.tolist() == FLAT.tolist()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["trust", "gate", "rules", "slots", "none"])
 def test_absent_advice_changes_no_bit(kind):
-    for side in (0, 1):
-        ref = ref_of(side, None)
-        fusion = fusion_of(kind)
-        made = fusion.fuse(
-            terms_of(fusion, ref, 2.0),
-            fusion.init(jax.random.key(0), 4),
-            jnp.ones(4),
-            ref,
-            LOGITS,
-            ref.mask,
-        )
+    """Nor does advice where no trust was measured, nor an environment that shows none."""
+    fusion = fusion_of(kind)
+    parameters = fusion.init(jax.random.key(0), 4)
+    nobody = ref_of(0, None).replace(aux=None)
+    cases = [(ref, terms_of(fusion, ref, 2.0)) for ref in (ref_of(0, None), ref_of(1, None))]
+    cases.append((nobody, fusion.terms(None, nobody)))
+    if kind == "trust":
+        cases.append((ref_of(0, "buy"), fusion.terms(None, ref_of(0, "buy"))))
+    for ref, terms in cases:
+        made = fusion.fuse(terms, parameters, jnp.ones(4), ref, LOGITS, ref.mask)
         np.testing.assert_array_equal(made.logits, LOGITS)
         np.testing.assert_array_equal(made.mask, ref.mask)
         assert float(made.cost) == 0.0
-    nobody = ref_of(0, None).replace(aux=None)
-    terms = fusion.terms(None, nobody)
-    assert terms == (None, None)
-    np.testing.assert_array_equal(
-        fusion.fuse(terms, {}, jnp.ones(4), nobody, LOGITS, FLAT).logits, LOGITS
-    )
-
-
-def test_a_policy_without_measured_trust_listens_to_nobody():
-    ref = ref_of(0, "buy")
-    fusion = fusion_of("trust")
-    terms = fusion.terms(None, ref)
-    np.testing.assert_array_equal(
-        fusion.fuse(terms, {}, jnp.ones(4), ref, LOGITS, FLAT).logits, LOGITS
-    )
 
 
 @pytest.mark.slow
 def test_the_gate_listens_to_a_share_and_pays_for_it():
     ref, fusion = ref_of(0, "buy"), fusion_of("gate", gate_cost=0.01)
     parameters = fusion.init(jax.random.key(0), 4)
-    terms = terms_of(fusion, ref, 0.8)
-    made = fusion.fuse(terms, parameters, jnp.ones(4), ref, LOGITS, FLAT)
-    share = float(made.cost) / 0.01
-    assert 0.3 < share < 0.7
-    assert float(made.logits[1] - LOGITS[1]) == pytest.approx(0.4 * share, rel=1e-4)
     assert set(parameters) == {GATE}
-    grads = jax.grad(lambda p: fusion.fuse(terms, p, jnp.ones(4), ref, LOGITS, FLAT).logits[1])(
-        parameters
-    )
+    terms = terms_of(fusion, ref, 0.8)
+
+    def moved(parameters):
+        made = fusion.fuse(terms, parameters, jnp.ones(4), ref, LOGITS, FLAT)
+        return made.logits[1] - LOGITS[1], made.cost / 0.01
+
+    (logit, share), grads = jax.value_and_grad(moved, has_aux=True)(parameters)
+    assert 0.3 < float(share) < 0.7
+    assert float(logit) == pytest.approx(0.4 * float(share), rel=1e-4)
     assert all(np.any(leaf) for leaf in jax.tree.leaves(grads))
 
 
@@ -169,28 +146,29 @@ def old_rules(p, sampled, advised, c, w):
     return advised if c * w > p[sampled] * (1 - w) else sampled
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("side", "confidence", "weight", "scale"),
-    list(itertools.product([0, 1], [0.2, 0.55, 0.95], [0.15, 0.5], [1.0, 8.0])),
-)
-def test_the_rules_are_the_mixture_of_what_they_make_of_each_action(
-    side, confidence, weight, scale
-):
-    mask = LONG if side else FLAT
+def mixture(mask, scale, *rest):
+    """What the old rules make of each action, weighted by its probability."""
     p = np.asarray(distributions.probs(LOGITS * scale, mask), np.float64)
-    advised = int(advised_action(ENV, jnp.int32(-1), jnp.int32(side)))
-    assert advised == (Action.CLOSE if side else Action.SELL)
     expected = 0.01 * p
     for sampled in np.flatnonzero(p):
-        expected[old_rules(p, int(sampled), advised, confidence, weight)] += 0.99 * p[sampled]
-    mixed = rule_mixture(LOGITS * scale, mask, jnp.int32(advised), jnp.float32(confidence), weight)
-    np.testing.assert_allclose(
-        np.asarray(distributions.probs(mixed, mask)), expected, rtol=2e-5, atol=1e-8
-    )
-    if scale == 1.0:
-        found, _ = fused("rules", ref_of(side, "sell", confidence), weight=weight)
+        expected[old_rules(p, int(sampled), *rest)] += 0.99 * p[sampled]
+    return expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("side", [0, 1])
+def test_the_rules_are_the_mixture_of_what_they_make_of_each_action(side):
+    mask = LONG if side else FLAT
+    advised = int(advised_action(ENV, jnp.int32(-1), jnp.int32(side)))
+    assert advised == (Action.CLOSE if side else Action.SELL)
+    mix = jax.jit(rule_mixture, static_argnums=4)
+    for confidence, weight, scale in itertools.product([0.2, 0.55, 0.95], [0.15, 0.5], [8.0, 1.0]):
+        expected = mixture(mask, scale, advised, confidence, weight)
+        mixed = mix(LOGITS * scale, mask, jnp.int32(advised), jnp.float32(confidence), weight)
+        found = np.asarray(distributions.probs(mixed, mask))
         np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-8)
+    found, _ = fused("rules", ref_of(side, "sell", confidence), weight=weight)
+    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-8)
 
 
 def test_the_old_failing_advisor_froze_the_agent_and_an_absent_one_does_not():

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions
 from jaxtrade.advisor.host.replies import Sampling, read_reply, retry_after
 from jaxtrade.advisor.host.schema import LOGIT_SCALE, parse_advice, parse_pipe
 from jaxtrade.advisor.host.types import Advice, TransportError
+from tests.advisor.asking import ask
 from tests.advisor.servers import GOOD, FaultServer, completion, cut, head
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
@@ -59,12 +61,6 @@ def test_any_text(text):
     assert is_sound(parse_pipe(text))
 
 
-@pytest.mark.slow
-@given(st.lists(st.text(max_size=8) | st.sampled_from(["BUY", "0.5", "1"]), max_size=5))
-def test_any_fields(fields):
-    assert is_sound(parse_pipe(" | ".join(fields)))
-
-
 @given(
     st.integers(100, 599),
     st.binary(max_size=60)
@@ -86,27 +82,24 @@ def test_any_response(status, body, headers):
     assert seconds is None or (seconds >= 0 and math.isfinite(seconds))
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_any_bytes_from_a_server(seed):
+def test_any_bytes_from_a_server():
     """Good responses with a few bytes changed, removed or added, over a real socket."""
     pytest.importorskip("httpx")
-    from tests.advisor.test_openai import ask, client
-
-    rng = random.Random(seed)
+    rng = random.Random(0)
     body = completion(json.dumps(GOOD))
     good = head(200, {"Content-Type": "application/json", "Content-Length": str(len(body))}) + body
     steps = [cut(good)]
-    for _ in range(20):
+    for _ in range(40):
         data = bytearray(good)
         for _ in range(rng.randint(1, 4)):
             at = rng.randrange(len(data))
             data[at : at + rng.randint(0, 2)] = rng.randbytes(rng.randint(0, 2))
         steps.append(cut(bytes(data)))
     with FaultServer(*steps) as server:
-        backend = client(server.url)
-        answers = [ask(backend) for _ in steps]
+        backend = OpenAIBackend(OpenAIOptions(server.url, "tiny"))
+        first, *answers = [ask(backend) for _ in steps]
         backend.close()
+    assert first.advice is not None
     assert all(map(is_sound, answers))
     assert [answer.detail for answer in answers if "in the client" in answer.detail] == []
-    assert answers[0].advice is not None
     assert any(answer.failure for answer in answers)

@@ -4,11 +4,7 @@ another run's.
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import signal
-import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -18,20 +14,11 @@ import pytest
 from jaxtrade.advisor.host.journal import (
     Journal,
     JournalDelta,
-    JournalPosition,
     read_journal,
-    row_text,
 )
 from jaxtrade.errors import JournalError
+from tests.advisor.bridge_parts import HEADER, FullDisk
 
-HEADER = {
-    "run": "nq-train-1",
-    "config": "c" * 64,
-    "prompt_version": "p1",
-    "schema": "s1",
-    "identity": {"kind": "mock", "model": "tiny"},
-    "versions": {"jax": "0.10.2"},
-}
 DELTAS = [
     JournalDelta(1, 1, (5, 9), ((0.1, -0.2, 0.3), (1.0, 2.0, -3.5))),
     JournalDelta(1, 2, (6,), ((0.25, 0.5, 1e-7),)),
@@ -55,60 +42,10 @@ def write(path, deltas=DELTAS, close=True):
 
 def test_what_is_read_is_what_was_written_to_the_bit(path):
     journal = write(path)
-    found = read_journal(path, expected={"config": "c" * 64}, position=journal.position)
+    found = read_journal(path, expected={"config": "c"}, position=journal.position)
     assert found.deltas == tuple(DELTAS)
     assert found.header["identity"] == HEADER["identity"]
     assert (found.notes, found.position) == ((), journal.position)
-
-
-def test_float32_rows_come_back_as_the_same_float32(path):
-    values = [
-        struct.unpack("f", struct.pack("I", bits))[0]
-        for bits in (1, 0x3DCCCCCD, 0x7F7FFFFF, 0x80000000)
-    ]
-    write(path, [JournalDelta(1, 1, (0,), (tuple(values),))])
-    (row,) = read_journal(path).deltas[0].rows
-    assert [struct.pack("f", value) for value in row] == [
-        struct.pack("f", value) for value in values
-    ]
-
-
-def test_each_line_holds_the_digest_of_all_before_it(path):
-    write(path)
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [line["kind"] for line in lines] == ["header", "delta", "delta", "delta", "end"]
-    assert len({line["sha256"] for line in lines}) == 5
-
-
-def test_text_made_before_gives_the_same_journal(path, tmp_path):
-    write(path)
-    journal = Journal.create(tmp_path / "other", HEADER)
-    for delta in DELTAS:
-        journal.append_texts(
-            delta.update, delta.version, delta.bars, [row_text(row) for row in delta.rows]
-        )
-    for bars, texts in [((5, 9), ["[1.0]"]), ((5, 5), ["[1.0]", "[2.0]"]), ((), [])]:
-        with pytest.raises(ValueError, match="distinct bars"):
-            journal.append_texts(9, 9, bars, texts)
-    journal.close()
-    assert (tmp_path / "other").read_bytes() == path.read_bytes()
-
-
-def test_digests_are_those_of_every_place(path):
-    journal = Journal.create(path, HEADER)
-    places = [journal.position, *(journal.append(*delta) for delta in DELTAS)]
-    found = read_journal(path)
-    assert [JournalPosition(i, digest) for i, digest in enumerate(found.digests)] == places
-    kept = Journal.resume(path, places[1])[1]
-    assert kept.digests == found.digests[:2]
-
-
-def test_an_abandoned_journal_has_no_end(path):
-    journal = write(path, close=False)
-    journal.abandon()
-    journal.abandon()
-    (note,) = read_journal(path).notes
-    assert "no end line" in note
 
 
 def edit(path, number, old, new):
@@ -121,7 +58,7 @@ def edit(path, number, old, new):
 @pytest.mark.parametrize(
     ("number", "old", "new", "where"),
     [
-        (1, "nq-train-1", "nq-train-2", r"header \(line 1\): damaged"),
+        (1, '"run":"r"', '"run":"q"', r"header \(line 1\): damaged"),
         (2, "-0.2", "-0.3", r"line 2 \(delta 1\): damaged"),
         (3, "0.25", "0.250", r"line 3 \(delta 2\): damaged"),
         (4, '"update":4', '"update":3', r"line 4 \(delta 3\): damaged"),
@@ -146,32 +83,18 @@ def test_an_edited_journal_is_refused_at_its_first_bad_line(path, number, old, n
 @pytest.mark.parametrize(
     ("order", "where"),
     [
-        ([0, 2, 3, 4], "line 2 "),  # a line taken out
-        ([0, 2, 1, 3, 4], "line 2 "),  # two changed places
-        ([0, 1, 1, 2, 3, 4], "line 3 "),  # one twice
-        ([1, 2, 3, 4], "line 1"),  # no header
-        ([0, 1, 2, 3, 4, 4], "line 6 "),  # an end twice
-        ([0, 1, 2, 4], "line 4 "),  # the last delta taken out, the end left
+        ("0234", "line 2 "),  # a line taken out
+        ("02134", "line 2 "),  # two changed places
+        ("011234", "line 3 "),  # one twice
+        ("1234", "line 1"),  # no header
+        ("0124", "line 4 "),  # the last delta taken out, the end left
     ],
 )
 def test_lines_out_of_place_are_refused(path, order, where):
     write(path)
     lines = path.read_text().splitlines(keepends=True)
-    path.write_text("".join(lines[index] for index in order))
+    path.write_text("".join(lines[int(index)] for index in order))
     with pytest.raises(JournalError, match=where):
-        read_journal(path)
-
-
-def test_a_line_of_another_journal_is_refused(path, tmp_path):
-    write(path)
-    other = Journal.create(tmp_path / "other", {**HEADER, "run": "other"})
-    for delta in DELTAS:
-        other.append(*delta)
-    other.close()
-    lines = path.read_bytes().splitlines(keepends=True)
-    lines[2] = (tmp_path / "other").read_bytes().splitlines(keepends=True)[2]
-    path.write_bytes(b"".join(lines))
-    with pytest.raises(JournalError, match="line 3 "):
         read_journal(path)
 
 
@@ -195,11 +118,6 @@ def test_what_is_no_journal_is_refused_at_line_1(path, content):
         read_journal(path)
 
 
-def test_a_journal_that_is_not_there_is_refused(path):
-    with pytest.raises(JournalError, match="cannot be read"):
-        read_journal(path)
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -220,27 +138,18 @@ def test_missing_lines_at_the_end_are_seen_by_a_position(path):
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:3]))
     found = read_journal(path)  # looks like a killed run, and says so
-    assert len(found.deltas) == 2
-    assert "no end line" in found.notes[0]
-    with pytest.raises(JournalError, match=r"line 4 \(delta 3\) is missing"):
+    assert (len(found.deltas), len(found.notes)) == (2, 1)
+    with pytest.raises(JournalError, match=r"line 4 \(delta 3\) "):
         read_journal(path, position=journal.position)
 
 
-def test_another_history_is_seen_by_a_position(path):
-    write(path)
-    with pytest.raises(JournalError, match=r"line 3 \(delta 2\) is not"):
-        read_journal(path, position=JournalPosition(2, "0" * 64))
-
-
-@pytest.mark.parametrize("cut", range(1, 40, 7))
+@pytest.mark.parametrize("cut", [1, 8, 36])
 def test_a_torn_last_line_is_cut_and_said(path, cut):
     write(path, close=False)
     data = path.read_bytes()
     path.write_bytes(data[:-cut])
-    found = read_journal(path)
-    assert found.deltas == tuple(DELTAS[:2])
-    assert len(found.notes) == 1
-    assert "line 4 is torn" in found.notes[0]
+    [note] = read_journal(path).notes
+    assert "line 4 " in note
     journal, kept = Journal.resume(path)
     assert kept.deltas == tuple(DELTAS[:2])
     journal.append(*DELTAS[2])
@@ -249,19 +158,9 @@ def test_a_torn_last_line_is_cut_and_said(path, cut):
     assert read_journal(path).notes == ()
 
 
-def test_resume_goes_on_after_a_closed_journal(path):
-    write(path, DELTAS[:2])
-    journal, _ = Journal.resume(path, expected={"config": "c" * 64})
-    journal.append(*DELTAS[2])
-    journal.close()
-    assert read_journal(path).deltas == tuple(DELTAS)
-
-
 def test_resume_at_a_checkpoint_sets_the_later_history_aside(path):
-    journal = write(path, DELTAS[:1], close=False)
-    position = journal.position
-    for delta in DELTAS[1:]:
-        journal.append(*delta)
+    journal = Journal.create(path, HEADER)
+    position, *_ = [journal.append(*delta) for delta in DELTAS]
     tail = b"".join(path.read_bytes().splitlines(keepends=True)[2:])
     journal.close()
     resumed, kept = Journal.resume(path, position)
@@ -272,48 +171,35 @@ def test_resume_at_a_checkpoint_sets_the_later_history_aside(path):
     assert [delta.bars for delta in read_journal(path).deltas] == [(5, 9), (7,)]
 
 
-def test_resume_of_an_edited_journal_changes_nothing(path):
-    write(path)
-    edit(path, 3, "0.25", "0.75")
-    before = path.read_bytes()
-    with pytest.raises(JournalError, match="line 3 "):
-        Journal.resume(path)
-    assert path.read_bytes() == before
-
-
 @pytest.mark.parametrize(
-    ("delta", "message"),
+    ("update", "version", "bars", "rows"),
     [
-        (JournalDelta(4, 3, (7,), ((1.0,),)), "version 3 of update 4 "),
-        (JournalDelta(3, 4, (7,), ((1.0,),)), "version 4 of update 3 "),
-        (JournalDelta(5, 4, (7, 7), ((1.0,), (2.0,))), "1 distinct bars out of 2"),
-        (JournalDelta(5, 4, (7, 8), ((1.0,),)), "1 rows of 2"),
-        (JournalDelta(5, 4, (), ()), "0 rows of 0"),
-        (JournalDelta(5, 4, (7, 8), ((1.0,), (1.0, 2.0))), "several widths"),
-        (JournalDelta(5, 4, (7,), ((math.nan,),)), "not JSON compliant"),
-        (JournalDelta(5, 4, (7,), ((math.inf,),)), "not JSON compliant"),
+        (4, 3, [7], [[1.0]]),
+        (3, 4, [7], [[1.0]]),
+        (5, 4, [7, 7], [[1.0], [2.0]]),
+        (5, 4, [7, 8], [[1.0]]),
+        (5, 4, [], []),
+        (5, 4, [7, 8], [[1.0], [1.0, 2.0]]),
+        (5, 4, [7], [[math.nan]]),
     ],
 )
-def test_what_cannot_follow_is_not_written(path, delta, message):
+def test_what_cannot_follow_is_not_written(path, update, version, bars, rows):
     """I12: versions rise, and a row never changes within one."""
     journal = write(path, close=False)
     before = path.read_bytes()
-    with pytest.raises(ValueError, match=message):
-        journal.append(*delta)
+    with pytest.raises(ValueError, match=r"update|of \d|widths|JSON"):
+        journal.append(update, version, bars, rows)
     assert path.read_bytes() == before
     journal.append(5, 4, [7], [[1.0]])
     journal.close()
     assert len(read_journal(path).deltas) == 4
 
 
-def test_a_header_may_not_use_the_journals_own_names(path):
+def test_a_header_says_who_was_asked_and_how(path):
+    with pytest.raises(ValueError, match="'identity'"):
+        Journal.create(path, {name: value for name, value in HEADER.items() if name != "identity"})
     with pytest.raises(ValueError, match="sha256"):
         Journal.create(path, {**HEADER, "sha256": "x"})
-
-
-def test_a_header_says_who_was_asked_and_how(path):
-    with pytest.raises(ValueError, match="without 'identity'"):
-        Journal.create(path, {name: value for name, value in HEADER.items() if name != "identity"})
     assert not path.exists()
 
 
@@ -325,24 +211,12 @@ def test_a_journal_is_never_overwritten(path):
 
 def test_a_full_disk_takes_the_torn_line_back(path, monkeypatch):
     journal = write(path, close=False)
-    before, file = path.read_bytes(), journal._file
-
-    class Full:
-        closed = False
-
-        def fileno(self):
-            return file.fileno()
-
-        def write(self, line):
-            if len(line) < 100:
-                raise OSError(28, "No space left on device")
-            return file.write(line[:60])  # takes a part
-
-    monkeypatch.setattr(journal, "_file", Full())
+    before = path.read_bytes()
+    monkeypatch.setattr(journal, "_file", FullDisk(journal._file))
     with pytest.raises(OSError, match="No space left"):
         journal.append(5, 4, [7], [[1.0, 2.0, 3.0]])
     assert path.read_bytes() == before
-    monkeypatch.setattr(journal, "_file", file)
+    monkeypatch.undo()
     journal.append(5, 4, [7], [[1.0, 2.0, 3.0]])
     journal.close()
     assert len(read_journal(path).deltas) == 4
@@ -355,21 +229,13 @@ def test_a_killed_writer_leaves_a_journal_that_resumes(path):
         "while True:\n    number += 1\n    journal.append(number, number, [number], [[0.5] * 8])\n"
         "    print(number, flush=True)"
     )
-    writer = subprocess.Popen(
-        [sys.executable, "-c", code, str(path)],
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=Path(__file__).parents[2],
-    )
-    assert writer.stdout is not None
+    command = [sys.executable, "-c", code, str(path)]
+    writer = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2])
     seen = 0
-    for line in writer.stdout:
-        seen = int(line)
-        if seen == 300:
-            os.kill(writer.pid, signal.SIGKILL)
-            break
-    writer.stdout.close()
-    writer.wait(timeout=30)
+    while seen < 300:
+        seen = int(writer.stdout.readline())
+    writer.kill()
+    writer.communicate(timeout=30)
     journal, kept = Journal.resume(path)
     assert kept.position.deltas >= seen
     assert len(kept.notes) == 1

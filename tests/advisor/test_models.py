@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
-from jaxtrade.advisor.host.openai import Access, Model, list_models, only_model, with_model
+from jaxtrade.advisor.host.openai import Access, list_models, only_model, with_model
 from jaxtrade.errors import ConfigError
 from tests.advisor import servers
 from tests.advisor.markets import config
@@ -30,25 +29,10 @@ def refused(step, **options):
     return str(caught.value)
 
 
-def test_a_list_and_its_request(monkeypatch):
-    monkeypatch.setenv("MY_KEY", CANARY)
-    with FaultServer(offers("a", "b/c:7b")) as server:
-        assert list_models(server.url, Access(key_env="MY_KEY")) == (
-            Model("a", "me"),
-            Model("b/c:7b", "me"),
-        )
-    (request,) = server.requests
-    assert request.path == "/v1/models"
-    assert request.headers["authorization"] == f"Bearer {CANARY}"
-    assert request.headers["accept-encoding"] == "identity"
-    assert request.body is None
-
-
 @pytest.mark.parametrize(
     ("body", "names"),
     [
         ('{"data": []}', ()),
-        ('{"object": "list", "data": null}', ()),
         ('[{"id": "x"}]', ("x",)),
         (
             '{"models": [{"name": "y"}], "data": [{"id": "y"}, {"id": 3}, 7, {"id": "\\u001b[2J"}, {}]}',
@@ -67,13 +51,10 @@ def test_forms_of_a_list(body, names):
     [
         (reply(401, '{"error": "no"}'), "status 401; the key"),
         (reply(404, "no"), "status 404; it has"),
-        (reply(302, "", {"Location": "http://elsewhere"}), "status 302"),
-        (reply(200, "<html>"), "answer is no JSON"),
-        (reply(200, b"\xff\xfe"), "answer is no JSON"),
-        (reply(200, '{"error": "x"}'), "holds no list 'data'"),
-        (reply(200, "[" * 5000), "answer is no JSON"),
-        (servers.flood(8 * 1024 * 1024), "more than 4194304 bytes"),
-        (servers.bomb(10_000), "content came as 'gzip'"),
+        (reply(200, "<html>"), "no JSON"),
+        (reply(200, '{"error": "x"}'), "'data'"),
+        (servers.flood(8 * 1024 * 1024), "4194304"),
+        (servers.bomb(10_000), "'gzip'"),
         (servers.reset(), "did not list"),
     ],
 )
@@ -95,58 +76,30 @@ def test_the_total_deadline_holds(step):
     assert "by the deadline" in refused(step, seconds=0.25)
 
 
-def test_no_message_holds_the_key(monkeypatch):
-    monkeypatch.setenv("MY_KEY", CANARY)
-    for step in (
+@pytest.mark.parametrize(
+    "step",
+    [
         reply(401, CANARY),
         reply(200, json.dumps({"data": [{"id": "a", "owned_by": CANARY}]})),
         servers.cut(f"HTTP/1.1 200 {CANARY}\r\n".encode()),
-    ):
-        with FaultServer(step) as server:
-            try:
-                said = str(list_models(server.url, Access(key_env="MY_KEY")))
-            except ConfigError as error:
-                said = str(error)
-        assert "CANARY" not in said
-
-
-@pytest.mark.parametrize(
-    ("url", "access", "words"),
-    [
-        ("http://example.com/v1", Access(), "plain http only"),
-        (
-            "http://127.0.0.1:1/v1",
-            Access(key_env="NO_SUCH_KEY"),
-            "variable NO_SUCH_KEY",
-        ),
-        (
-            "https://127.0.0.1:1/v1",
-            Access(ca_file=Path("nowhere.pem")),
-            "ca_file nowhere.pem",
-        ),
-        ("http://127.0.0.1:1/v1", Access(), "check the URL"),
     ],
 )
-def test_what_is_not_asked(url, access, words):
-    with pytest.raises(ConfigError, match=words):
-        list_models(url, access)
+def test_no_message_holds_the_key(step, monkeypatch):
+    monkeypatch.setenv("MY_KEY", CANARY)
+    with FaultServer(step) as server:
+        try:
+            said = str(list_models(server.url, Access(key_env="MY_KEY")))
+        except ConfigError as error:
+            said = str(error)
+    assert "CANARY" not in said
 
 
 def test_the_only_model():
     with FaultServer(offers("one")) as server:
         assert only_model(server.url) == "one"
-    with (
-        FaultServer(offers()) as server,
-        pytest.raises(ConfigError, match="offers no model"),
-    ):
-        only_model(server.url)
-    with (
-        FaultServer(offers(*(f"m{i}" for i in range(14)))) as server,
-        pytest.raises(ConfigError) as caught,
-    ):
-        only_model(server.url)
-    assert "offers 14 models" in str(caught.value)
-    assert str(caught.value).endswith("m11 and 2 more")
+    for names, words in (((), "no model"), ([f"m{i}" for i in range(14)], "14 .*m11 .* 2 ")):
+        with FaultServer(offers(*names)) as server, pytest.raises(ConfigError, match=words):
+            only_model(server.url)
 
 
 def test_a_configuration_gets_the_model_and_is_asked_once():

@@ -11,16 +11,18 @@ import ssl
 import subprocess
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions, request_body
 from jaxtrade.advisor.host.schema import ADVICE_SCHEMA
-from jaxtrade.advisor.host.types import Answer, Failure
+from jaxtrade.advisor.host.types import Failure
 from tests.advisor import servers
 from tests.advisor.asking import SOON, ask, question
 from tests.advisor.servers import GOOD, FaultServer, advises, completion, head, reply
+from tests.advisor.service_parts import until
 
 pytest.importorskip("httpx")
 
@@ -53,11 +55,9 @@ def is_failure(answer, failure, retryable):
 def test_one_request():
     with FaultServer(advises()) as server:
         answer = ask(client(server.url))
-    assert answer.advice is not None
+        (request,) = server.requests
     assert (answer.advice.horizon, answer.status, answer.model) == (30, 200, "tiny-1")
     assert (answer.prompt_tokens, answer.completion_tokens) == (321, 45)
-    assert 0 < answer.latency < 5
-    (request,) = server.requests
     assert request.path == "/v1/chat/completions"
     assert "authorization" not in request.headers
     assert request.headers["x-request-id"].startswith("jaxtrade-")
@@ -76,17 +76,11 @@ def test_one_request():
 
 
 def test_options_shape_the_request():
-    options = OpenAIOptions(
-        "http://127.0.0.1/v1",
-        "m",
-        structured="json_object",
-        temperature=None,
-        seed=3,
-        max_tokens=9,
-        tokens_key="max_completion_tokens",
-    )
-    body = request_body(options, "p")
-    assert body == {
+    def asked(**options):
+        return request_body(OpenAIOptions("http://127.0.0.1/v1", "m", **options), "p")
+
+    limit = {"max_tokens": 9, "tokens_key": "max_completion_tokens"}
+    assert asked(structured="json_object", temperature=None, seed=3, **limit) == {
         "model": "m",
         "messages": [{"role": "user", "content": "p"}],
         "max_completion_tokens": 9,
@@ -94,55 +88,20 @@ def test_options_shape_the_request():
         "seed": 3,
         "response_format": {"type": "json_object"},
     }
-    assert "response_format" not in request_body(
-        OpenAIOptions("http://127.0.0.1/v1", "m", structured="none"), "p"
-    )
-    assert "response_format" not in request_body(
-        OpenAIOptions("http://127.0.0.1/v1", "m", answer="pipe"), "p"
-    )
+    for unbound in ({"structured": "none"}, {"answer": "pipe"}):
+        assert "response_format" not in asked(**unbound)
 
 
-def test_the_old_format_through_the_same_client():
-    good = once(servers.says("SELL | 0.70 | Bearish momentum RSI 75"), answer="pipe")
-    assert good.advice is not None
-    assert good.advice.sell == pytest.approx(2.1)
-    assert is_failure(once(servers.says("Answer: BUY | 0.85"), answer="pipe"), Failure.PARSE, False)
-
-
-def test_identity_tells_what_distinguishes_answers(tmp_path, monkeypatch):
+def test_identity_tells_what_distinguishes_answers(monkeypatch):
+    """A key changes no answer."""
     monkeypatch.setenv("KEY", CANARY)
-    base = {
-        "kind": "openai",
-        "base_url": "http://127.0.0.1:1/v1",
-        "model": "tiny",
-        "temperature": "0.0",
-    }
-    one = client("http://127.0.0.1:1/v1/", key_env="KEY")
-    assert base.items() <= one.identity().items()
-    assert one.identity() == client("http://127.0.0.1:1/v1").identity()  # a key changes no answer
-    for change in (
-        {"temperature": 0.5},
-        {"seed": 1},
-        {"max_tokens": 7},
-        {"structured": "none"},
-        {"answer": "pipe"},
-    ):
-        assert client("http://127.0.0.1:1/v1", **change).identity() != one.identity()
-    assert client("http://127.0.0.1:2/v1").identity() != one.identity()
-
-
-def test_many_threads_share_a_client():
-    with FaultServer(servers.after(0.05, advises())) as server:
-        backend = client(server.url)
-        answers: list[Answer] = []
-        threads = [threading.Thread(target=lambda: answers.append(ask(backend))) for _ in range(16)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(10)
-        assert len([answer for answer in answers if answer.advice]) == 16
-        assert len({request.headers["x-request-id"] for request in server.requests}) == 16
-        backend.close()
+    url = "http://127.0.0.1:1/v1"
+    identity = client(url).identity()
+    assert {"kind": "openai", "base_url": url, "temperature": "0.0"}.items() <= identity.items()
+    assert client(url + "/", key_env="KEY").identity() == identity
+    for name, value in {"temperature": 0.5, "seed": 1, "max_tokens": 7, "answer": "pipe"}.items():
+        assert client(url, **{name: value}).identity() != identity
+    assert client("http://127.0.0.1:2/v1").identity() != identity
 
 
 # --- faults, by the rows of the table --------------------------------------------------------------------------------
@@ -159,20 +118,13 @@ def test_1_latency_is_measured_and_slow_is_no_fault():
     [
         servers.hang(),  # 2
         servers.drip(OK_HEAD + BODY, 0.05),  # 3, 4: in the head
-        servers.drip(
-            BODY, 0.05, first=OK_HEAD
-        ),  # 3: in the body; each piece in time, the whole is not
-        servers.drip(b"\r\n" * 100, 0.05, first=b"HTTP/1.1 200 OK\r\nX-A: 1"),
+        servers.drip(BODY, 0.05, first=OK_HEAD),  # 3: in the body; each piece in time
         servers.drip(b"HTTP/1.1 100 Continue\r\n\r\n" * 50, 0.01),  # informational answers for ever
-        servers.drip(
-            b"5\r\nxxxxx\r\n" * 50, 0.05, first=head(200, {"Transfer-Encoding": "chunked"})
-        ),
+        servers.drip(b"5\r\nxxxxx\r\n" * 50, 0.05, head(200, {"Transfer-Encoding": "chunked"})),
         servers.hang(b"HTTP/1.1 200 OK\r\nContent-Type: app"),  # 4
-        servers.hang(OK_HEAD),
         servers.hang(OK_HEAD + BODY[:50]),
-        servers.after(5, advises()),
     ],
-    ids=range(10),
+    ids=range(7),
 )
 def test_2_3_4_the_total_deadline_holds(step):
     answer = once(step, seconds=SHORT)
@@ -182,30 +134,17 @@ def test_2_3_4_the_total_deadline_holds(step):
 
 @pytest.mark.parametrize("seconds", [0.0, -5.0, 1e-4])
 def test_a_deadline_that_is_over(seconds):
-    with FaultServer(advises()) as server:
-        backend = client(server.url)
-        began = time.monotonic()
-        answer = backend.answer(question(), began + seconds)
-        assert time.monotonic() - began < SOON
-        assert is_failure(answer, Failure.TIMEOUT, True)
-
-
-def test_a_listener_that_accepts_nobody():
-    """The kernel completes the handshake, or the backlog is full and connecting hangs: the deadline
-    covers both.
-    """
-    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
-        backend = client(f"http://127.0.0.1:{listener.getsockname()[1]}/v1")
-        assert all(is_failure(ask(backend, 0.1), Failure.TIMEOUT, True) for _ in range(3))
-        backend.close()
+    began = time.monotonic()
+    assert is_failure(once(advises(), seconds=seconds), Failure.TIMEOUT, True)
+    assert time.monotonic() - began < SOON
 
 
 def test_5_refused_then_up_again():
     with FaultServer(advises()) as server:
         backend = client(server.url)
         assert ask(backend).advice is not None
-    assert is_failure(ask(backend), Failure.CONNECTION, True)
-    assert is_failure(ask(backend), Failure.CONNECTION, True)
+    for _ in range(2):
+        assert is_failure(ask(backend), Failure.CONNECTION, True)
     with FaultServer(advises(), port=server.port):
         assert ask(backend).advice is not None
     backend.close()
@@ -241,7 +180,7 @@ def test_a_fault_of_ours_is_reported_and_not_raised(monkeypatch):
     assert is_failure(answer, Failure.CONNECTION, False)
     backend = client("http://127.0.0.1/v1")
     monkeypatch.setattr(backend, "_answer", lambda *_: [][0])
-    assert ask(backend).detail == "unexpected IndexError in the client"
+    assert "IndexError" in ask(backend).detail
 
 
 @pytest.mark.usefixtures("hangs")
@@ -278,32 +217,13 @@ def certificate(tmp_path_factory):
     if shutil.which("openssl") is None:
         pytest.skip("no openssl to make a certificate with")
     path = tmp_path_factory.mktemp("tls") / "both.pem"
-    subprocess.run(
-        [
-            "openssl",
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:prime256v1",
-            "-nodes",
-            "-days",
-            "2",
-            "-subj",
-            "/CN=localhost",
-            "-addext",
-            "subjectAltName=DNS:localhost",
-            "-keyout",
-            str(path),
-            "-out",
-            str(path.with_suffix(".crt")),
-        ],
-        check=True,
-        capture_output=True,
-        timeout=30,
-    )
-    path.write_text(path.read_text() + path.with_suffix(".crt").read_text())
+    public = path.with_suffix(".crt")
+    words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
+    names = "-subj /CN=localhost -addext subjectAltName=DNS:localhost"
+    files = f"-keyout {path} -out {public}"
+    command = f"openssl {words} {names} {files}".split()
+    subprocess.run(command, check=True, capture_output=True, timeout=30)
+    path.write_text(path.read_text() + public.read_text())
     return path
 
 
@@ -315,22 +235,17 @@ def server_tls(certificate):
 
 
 def test_6_tls(certificate, server_tls):
+    """Nothing is sent to whom we cannot be sure of: unknown to the system, or of another name."""
     trusted = certificate.with_suffix(".crt")
-    with FaultServer(servers.cut(OK_HEAD + BODY), tls=server_tls) as server:
-        backend = client(server.url, ca_file=trusted)
-        assert ask(backend).advice is not None
-        backend.close()
     with FaultServer(advises(), servers.hang(), tls=server_tls) as server:
         backend = client(server.url, ca_file=trusted)
         assert ask(backend).advice is not None
         assert is_failure(ask(backend, SHORT), Failure.TIMEOUT, True)
         backend.close()
-        unknown = ask(client(server.url))  # the system does not trust it
-        assert is_failure(unknown, Failure.CONNECTION, False)
-        assert "certificate of localhost" in unknown.detail
-        wrong_name = ask(client(server.url.replace("localhost", "127.0.0.1"), ca_file=trusted))
-        assert is_failure(wrong_name, Failure.CONNECTION, False)
-        assert len(server.requests) == 2  # nothing was sent to whom we could not be sure of
+        other = server.url.replace("localhost", "127.0.0.1")
+        for doubtful in (client(server.url), client(other, ca_file=trusted)):
+            assert is_failure(ask(doubtful), Failure.CONNECTION, False)
+        assert len(server.requests) == 2
 
 
 def test_6_no_tls_where_tls_is_due():
@@ -345,7 +260,6 @@ def test_6_no_tls_where_tls_is_due():
         threading.Thread(target=refuse, daemon=True).start()
         answer = ask(client(f"https://127.0.0.1:{plain.getsockname()[1]}/v1"), 2.0)
         assert is_failure(answer, Failure.CONNECTION, False)
-        assert "TLS" in answer.detail
     with socket.create_server(("127.0.0.1", 0)) as silent:  # a handshake that never comes
         answer = ask(client(f"https://127.0.0.1:{silent.getsockname()[1]}/v1"), SHORT)
         assert is_failure(answer, Failure.TIMEOUT, True)
@@ -354,40 +268,29 @@ def test_6_no_tls_where_tls_is_due():
 @pytest.mark.parametrize(
     "step",
     [
-        servers.reset(),
-        servers.reset(OK_HEAD),
-        servers.reset(OK_HEAD + BODY[:40]),  # 7
-        servers.cut(),
-        servers.cut(b"HTTP/1.1 200"),
-        servers.cut(OK_HEAD + BODY[:40]),  # 8
-        servers.cut(head(200, {"Content-Length": str(len(BODY) + 10)}) + BODY),
+        servers.reset(),  # 7
+        servers.reset(OK_HEAD + BODY[:40]),
+        servers.cut(b"HTTP/1.1 200"),  # 8
+        servers.cut(OK_HEAD + BODY[:40]),
         servers.cut(head(200, {"Transfer-Encoding": "chunked"}) + b"zz\r\n" + BODY),
-        servers.cut(head(200, {"Transfer-Encoding": "chunked"}) + b"ffff\r\n" + BODY),
         servers.cut(b"SSH-2.0-OpenSSH_9.6\r\n"),
         servers.cut(head(200, {"Content-Length": "12, 13"}) + BODY),
-        servers.cut(head(200, {"Content-Length": "-1"}) + BODY),
         servers.cut(b"HTTP/1.1 200 OK\r\nX-Long: " + b"x" * 300_000 + b"\r\n\r\n"),
     ],
-    ids=range(13),
+    ids=range(8),
 )
 def test_7_8_broken_transfers(step):
-    answer = once(step, advises())
+    with FaultServer(step, advises()) as server:
+        backend = client(server.url)
+        answer, following = ask(backend), ask(backend)
+        backend.close()
     assert is_failure(answer, Failure.CONNECTION, True)
     assert answer.detail
-    with FaultServer(step, advises()) as server:  # the next attempt is not harmed
-        backend = client(server.url)
-        ask(backend)
-        assert ask(backend).advice is not None
-        backend.close()
+    assert following.advice is not None  # the next attempt is not harmed
 
 
 def test_7_a_reset_after_the_whole_body_loses_nothing():
     assert once(servers.reset(OK_HEAD + BODY)).advice is not None
-
-
-def test_8_a_body_cut_short_by_its_own_length():
-    answer = once(reply(200, BODY, {"Content-Length": str(len(BODY) - 10)}))
-    assert is_failure(answer, Failure.PARSE, True)
 
 
 def test_8_a_gzip_bomb_is_not_unfolded():
@@ -398,105 +301,48 @@ def test_8_a_gzip_bomb_is_not_unfolded():
     assert time.perf_counter() - began < SOON
 
 
-def test_9_bodies_past_the_cap():
-    announced = once(reply(200, b"x", {"Content-Length": str(20_000_000)}))
-    assert is_failure(announced, Failure.TOO_LARGE, False)
-    began = time.monotonic()
-    assert is_failure(once(servers.flood(20_000_000)), Failure.TOO_LARGE, False)
-    assert time.monotonic() - began < SOON
-    assert is_failure(once(reply(500, b" " * 300_000)), Failure.TOO_LARGE, False)
-    assert once(advises(), max_bytes=1024).advice is not None
-
-
 @pytest.mark.parametrize(
-    "body", [b"[" * 100_000, b'{"a":' * 50_000, completion("[" * 50_000)], ids=range(3)
-)
-def test_9_deep_nesting(body):
-    answer = once(reply(200, body))
-    assert answer.failure is Failure.PARSE
-    assert "nested" in answer.detail
-
-
-@pytest.mark.parametrize(
-    ("headers", "seconds"),
+    "step",
     [
-        ({"Retry-After": "60"}, 60.0),
-        ({"Retry-After": "86400"}, 86400.0),
-        ({"Retry-After": "-3"}, None),
-        ({}, None),
-        (
-            {
-                "Retry-After": "Sun, 06 Nov 1994 08:50:07 GMT",
-                "Date": "Sun, 06 Nov 1994 08:49:37 GMT",
-            },
-            30.0,
-        ),
+        reply(200, b"x", {"Content-Length": str(20_000_000)}),
+        servers.flood(20_000_000),
+        reply(500, b" " * 300_000),
     ],
+    ids=range(3),
 )
-def test_10_waiting_is_reported_and_not_done(headers, seconds):
+def test_9_bodies_past_the_cap(step):
     began = time.monotonic()
-    answer = once(reply(429, b'{"error": {"message": "slow down"}}', headers))
+    assert is_failure(once(step), Failure.TOO_LARGE, False)
+    assert time.monotonic() - began < SOON
+
+
+def test_10_waiting_is_reported_and_not_done():
+    began = time.monotonic()
+    answer = once(reply(429, b"{}", {"Retry-After": "86400"}))
     assert time.monotonic() - began < SOON
     assert is_failure(answer, Failure.HTTP, True)
-    assert (answer.status, answer.retry_after) == (429, seconds)
+    assert (answer.status, answer.retry_after) == (429, 86400.0)
 
 
 def test_11_a_burst_is_one_attempt_each():
-    burst = [reply(status) for status in (500, 502, 503, 504, 529)]
-    with FaultServer(*burst, advises()) as server:
+    burst = (500, 502, 503, 504, 529)
+    with FaultServer(*map(reply, burst), advises()) as server:
         backend = client(server.url)
-        answers = [ask(backend) for _ in range(6)]
+        *failed, last = [ask(backend) for _ in range(6)]
         backend.close()
-    assert [answer.status for answer in answers] == [500, 502, 503, 504, 529, 200]
-    assert all(is_failure(answer, Failure.HTTP, True) for answer in answers[:5])
-    assert answers[5].advice is not None
-    assert len(server.requests) == 6  # none was repeated here
-
-
-@pytest.mark.parametrize(
-    ("content", "failure"),
-    [
-        (json.dumps(GOOD)[:-4], Failure.PARSE),
-        ("Sure! " + json.dumps(GOOD), Failure.PARSE),  # 14
-        (json.dumps(GOOD).replace("0.7", "NaN"), Failure.PARSE),
-        (json.dumps({**GOOD, "risk": 1.2}), Failure.SCHEMA),  # 15
-        (json.dumps({**GOOD, "confidence": True}), Failure.SCHEMA),
-        (json.dumps({**GOOD, "direction": "BUY"}), Failure.SCHEMA),  # 16
-    ],
-    ids=range(6),
-)
-def test_14_15_16_text_that_is_no_advice(content, failure):
-    answer = once(servers.says(content))
-    assert is_failure(answer, failure, False)  # greedy decoding would say it again
-    assert answer.raw == content
-    assert is_failure(once(servers.says(content), temperature=0.7), failure, True)
-
-
-def test_17_18_nothing_is_remembered():
-    """A changed model is seen at once, and another answer to the same prompt is another answer:
-    caching is not here.
-    """
-    with FaultServer(
-        advises(), servers.says(json.dumps({**GOOD, "direction": "short"}), model="tiny-2")
-    ) as server:
-        backend = client(server.url)
-        first, second = ask(backend), ask(backend)
-        backend.close()
-    assert (first.model, second.model) == ("tiny-1", "tiny-2")
-    assert first.advice != second.advice
+        assert len(server.requests) == 6  # none was repeated here
+    assert [answer.status for answer in failed] == [*burst]
+    assert all(is_failure(answer, Failure.HTTP, True) for answer in failed)
+    assert last.advice is not None
 
 
 def test_19_the_answer_to_another_request_is_refused_and_its_connection_left():
     other = "jaxtrade-" + "0" * 16
-    echo = {"X-Request-Id": other}
-    with FaultServer(
-        reply(200, BODY, echo), reply(200, completion(json.dumps(GOOD), id=other)), advises()
-    ) as server:
+    wrong = (reply(200, BODY, {"X-Request-Id": other}), servers.says(json.dumps(GOOD), id=other))
+    with FaultServer(*wrong, advises()) as server:
         backend = client(server.url)
         for _ in range(2):
-            answer = ask(backend)
-            assert is_failure(answer, Failure.CONNECTION, True)
-            assert "another request" in answer.detail
+            assert is_failure(ask(backend), Failure.CONNECTION, True)
         assert ask(backend).advice is not None
         assert server.connections == 3
         backend.close()
@@ -518,35 +364,6 @@ def test_19_late_bytes_are_not_the_next_answer():
         backend.close()
 
 
-def test_19_bytes_that_nobody_asked_for_are_not_the_next_answer():
-    stale = completion(json.dumps({**GOOD, "direction": "short"}))
-    with FaultServer(
-        servers.after(
-            0,
-            lambda wire: wire.send(
-                OK_HEAD + BODY + head(200, {"Content-Length": str(len(stale))}) + stale
-            ),
-        ),
-        advises(),
-    ) as server:
-        backend = client(server.url)
-        first = ask(backend)
-        time.sleep(0.05)
-        second = ask(backend)
-        backend.close()
-    assert first.advice == second.advice  # the short one was dropped with its connection
-    assert server.connections == 2
-
-
-def test_19_a_right_echo_is_accepted():
-    def echo(wire):
-        name = wire.request.headers["x-request-id"]
-        body = completion(json.dumps(GOOD), id=f"chatcmpl-{name}")
-        wire.send(head(200, {"Content-Length": str(len(body)), "X-Request-Id": name}) + body)
-
-    assert once(echo).advice is not None
-
-
 # --- stopping --------------------------------------------------------------------------------------------------------
 
 
@@ -554,30 +371,21 @@ def check_close(backend, is_under_way):
     """Four requests in flight are over at once when the backend is closed, and so is every later
     one.
     """
-    answers: list[Answer] = []
-    threads = [
-        threading.Thread(target=lambda: answers.append(ask(backend, 20.0))) for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    patience = time.monotonic() + 5
-    while not is_under_way():
-        assert time.monotonic() < patience
-        time.sleep(0.01)
-    began = time.monotonic()
-    backend.close()
-    for thread in threads:
-        thread.join(SOON)
-    assert time.monotonic() - began < SOON
-    assert [is_failure(answer, Failure.STOPPED, False) for answer in answers] == [True] * 4
+    with ThreadPoolExecutor(4) as pool:
+        answers = [pool.submit(ask, backend, 20.0) for _ in range(4)]
+        assert until(is_under_way, 5)
+        began = time.monotonic()
+        backend.close()
+        assert all(is_failure(each.result(SOON), Failure.STOPPED, False) for each in answers)
+        assert time.monotonic() - began < SOON
     assert is_failure(ask(backend), Failure.STOPPED, False)
     backend.close()  # twice is once
 
 
 @pytest.mark.parametrize(
     "step",
-    [servers.hang(), servers.hang(OK_HEAD), servers.drip(BODY, 0.05, first=OK_HEAD)],
-    ids=range(3),
+    [servers.hang(), servers.drip(BODY, 0.05, first=OK_HEAD)],
+    ids=range(2),
 )
 def test_close_cuts_what_is_in_flight(step):
     with FaultServer(step) as server:
@@ -620,11 +428,8 @@ def test_nothing_is_left_behind():
     with FaultServer(advises(), servers.reset(), reply(500), servers.cut(OK_HEAD)) as server:
         backend = client(server.url)
         assert ask(backend).advice is not None
-        before = len(list(fds.iterdir())), threading.active_count()
+        before = len(list(fds.iterdir())) + 1, threading.active_count()
         assert all(ask(backend, 20.0).failure is not Failure.TIMEOUT for _ in range(100))
         backend.close()
-        deadline = time.monotonic() + 2
-        while time.monotonic() < deadline and threading.active_count() > before[1]:
-            time.sleep(0.01)
-        assert len(list(fds.iterdir())) <= before[0] + 1
-        assert threading.active_count() <= before[1]
+        assert until(lambda: threading.active_count() <= before[1], 2)
+        assert len(list(fds.iterdir())) <= before[0]

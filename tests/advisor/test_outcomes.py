@@ -38,70 +38,44 @@ def delta(*rows, padding=0):
 
 
 def test_a_move_over_the_horizon_beyond_the_costs_in_the_same_session():
-    open_ = np.array(
-        [20, 10, 10, 10, 10, 10, 10, 10], np.int32
-    )  # of the bar asked about: never read
+    """Two sessions: decision bars 0 to 2 (flat bar 3) and 4 to 6 (flat bar 7). The open of the bar
+    asked about is never read.
+    """
+    open_ = np.array([20, 10, 10, 10, 10, 10, 10, 10], np.int32)
     close = np.array([0, 10, 14, 13, 10, 4, 10, 99], np.int32)
-    # two sessions: decision bars 0..2 (flat bar 3) and 4..6 (flat bar 7); h = 2, a round turn costs
-    # 3 ticks
-    found = what_followed(open_, close, np.array([0, 4]), np.array([2, 6]), 2, 3)
+    first, last = np.array([0, 4]), np.array([2, 6])
+    found = what_followed(open_, close, first, last, 2, 3)
     # bar 0: close[2] - open[1] = 4 > 3; bar 1: close[3] - open[2] = 3, within costs; bar 2 has no
     # full horizon; bar 4: close[6] - open[5] = 0; bar 5: close[7] - open[6] = 89
     assert found.tolist() == [1, 0, 0, 0, 0, 1, 0, 0]
-    assert what_followed(open_, close, np.array([4]), np.array([6]), 1, 3).tolist() == [
-        0,
-        0,
-        0,
-        0,
-        -1,
-        0,
-        1,
-        0,
-    ]
-    assert not what_followed(open_, close, np.array([0, 4]), np.array([2, 6]), 5, 0).any()
+    second = what_followed(open_, close, first[1:], last[1:], 1, 3)
+    assert second.tolist() == [0, 0, 0, 0, -1, 0, 1, 0]
+    assert not what_followed(open_, close, first, last, 5, 0).any()
 
 
-@pytest.mark.slow
 def test_hits_are_counted_by_confidence_and_hold_and_small_moves_abstain():
     followed = jnp.array([1, -1, 0, 1, 1], jnp.int8)
-    found = scored(
-        nothing_scored(2),
-        delta(
-            (0, LONG, 0.9),
-            (1, LONG, 0.9),
-            (2, LONG, 0.9),
-            (3, HOLD, 0.9),
-            (4, SHORT, 0.2),
-            padding=3,
-        ),
-        followed,
-        1e9,
-    )
+    sure = [(0, LONG, 0.9), (1, LONG, 0.9), (2, LONG, 0.9), (3, HOLD, 0.9), (4, SHORT, 0.2)]
+    found = scored(nothing_scored(2), delta(*sure, padding=3), followed, 1e9)
     assert found.count.tolist() == pytest.approx([1, 2])
     assert found.hits.tolist() == pytest.approx([0, 1])
     assert found.brier.tolist() == pytest.approx([0.2**2, 0.1**2 + 0.9**2])
-    assert int(found.seen) == 3
-    assert float(hit_rate(found)) == pytest.approx(1 / 3)
+    assert (int(found.seen), float(hit_rate(found))) == (3, pytest.approx(1 / 3))
     assert bin_of(jnp.array([0.0, 0.19, 0.2, 0.999, 1.0]), 5).tolist() == [0, 0, 1, 4, 4]
 
 
-@pytest.mark.slow
 def test_old_outcomes_fade_in_the_order_in_which_rows_came():
-    followed, memory = jnp.ones(4, jnp.int8), 10.0
-    keep = 1 - 1 / memory
-    at_once = scored(
-        nothing_scored(1), delta((0, SHORT, 0.5), (1, LONG, 0.5), (2, LONG, 0.5)), followed, memory
-    )
+    followed, memory, keep = jnp.ones(4, jnp.int8), 10.0, 1 - 1 / 10
+    rows = ((0, SHORT, 0.5), (1, LONG, 0.5), (2, LONG, 0.5))
+    at_once = scored(nothing_scored(1), delta(*rows), followed, memory)
     assert at_once.count.tolist() == pytest.approx([keep**2 + keep + 1])
     assert at_once.hits.tolist() == pytest.approx([keep + 1])
     one_by_one = nothing_scored(1)
-    for row in ((0, SHORT, 0.5), (1, LONG, 0.5), (2, LONG, 0.5)):
-        one_by_one = scored(one_by_one, delta(row, padding=2), followed, memory)
-    assert one_by_one.count.tolist() == pytest.approx(at_once.count.tolist())
-    assert one_by_one.hits.tolist() == pytest.approx(at_once.hits.tolist())
-    np.testing.assert_allclose(np.asarray(one_by_one.blocks), np.asarray(at_once.blocks), rtol=1e-6)
-    nothing = scored(one_by_one, delta(padding=3), followed, memory)
-    np.testing.assert_array_equal(nothing.count, one_by_one.count)
+    for row in (*rows, ()):
+        one_by_one = scored(one_by_one, delta(*[row][: len(row)], padding=2), followed, memory)
+    for name in ("count", "hits", "blocks"):
+        parts = getattr(one_by_one, name), getattr(at_once, name)
+        np.testing.assert_allclose(*map(np.asarray, parts), rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -124,31 +98,15 @@ def test_by_the_earlier_rule_trust_is_the_clipped_log_odds_of_the_hit_rate(hits,
 @pytest.mark.slow
 def test_rows_are_summed_by_block_and_range():
     followed = jnp.array([1, -1, 1, 0] * 20, jnp.int8)
-    found = scored(
-        nothing_scored(2, bars=80),
-        delta(
-            (0, LONG, 0.9),
-            (1, LONG, 0.9),
-            (2, SHORT, 0.2),
-            (3, LONG, 0.9),
-            (64, SHORT, 0.9),
-            padding=2,
-        ),
-        followed,
-        1e9,
-    )
-    assert found.blocks is not None
-    assert found.blocks.shape == (3, 2, 5)  # 80 bars in blocks of 30
-    np.testing.assert_allclose(found.blocks[0, 1], [2, 2, 2, 0, 0])  # a hit and a miss, both long
-    np.testing.assert_allclose(found.blocks[0, 0], [1, 1, -1, 1, -1])
-    np.testing.assert_allclose(found.blocks[2, 1], [1, 1, -1, 1, -1])
+    rows = [(0, LONG, 0.9), (1, LONG, 0.9), (2, SHORT, 0.2), (3, LONG, 0.9), (64, SHORT, 0.9)]
+    found = scored(nothing_scored(2, bars=80), delta(*rows, padding=2), followed, 1e9).blocks
+    assert found.shape == (3, 2, 5)  # 80 bars in blocks of 30
+    np.testing.assert_allclose(found[0, 1], [2, 2, 2, 0, 0])  # a hit and a miss, both long
+    np.testing.assert_allclose(found[0, 0], [1, 1, -1, 1, -1])
+    np.testing.assert_allclose(found[2, 1], [1, 1, -1, 1, -1])
+    earlier = nothing_scored(2, "answers")
+    assert float(independent(scored(earlier, delta(rows[0]), followed, 1e9))) == 1.0
     assert float(independent(nothing_scored(2))) == 0.0
-    assert (
-        float(
-            independent(scored(nothing_scored(2, "answers"), delta((0, LONG, 0.9)), followed, 1e9))
-        )
-        == 1.0
-    )
 
 
 def answers(share, bars, random, followed):
@@ -164,35 +122,25 @@ def test_trust_is_the_log_odds_of_the_balanced_rate_drawn_towards_one_half():
     """
     random = np.random.default_rng(1)
     followed = random.choice([-1, 1], 1000).astype(np.int8)
-    found = scored(
-        nothing_scored(1), answers(0.7, 1000, random, followed), jnp.asarray(followed), 1e9
-    )
+    given = answers(0.7, 1000, random, followed)
+    found = scored(nothing_scored(1), given, jnp.asarray(followed), 1e9)
     worth = float(independent(found))
     assert 600 < worth <= 1000.5
-    assert found.blocks is not None
     total = np.asarray(found.blocks, np.float64).sum(axis=(0, 1))
-    n, bias, drift, both = total[0], *(total[2:] / total[0])
+    bias, drift, both = total[2:] / total[0]
     balanced = 0.5 + (both - bias * drift) / (2 * (1 - drift**2))
     expected = 0.5 + (balanced - 0.5) * worth / (worth + 10)
-    assert n == pytest.approx(1000)
-    assert float(log_odds(found, 10.0, 2.5, 2.0)[0]) == pytest.approx(
-        math.log(expected / (1 - expected)), abs=1e-4
-    )
+    odds = float(log_odds(found, 10.0, 2.5, 2.0)[0])
+    assert odds == pytest.approx(math.log(expected / (1 - expected)), abs=1e-4)
     assert float(log_odds(found, 10.0, 2.5, 0.3)[0]) == pytest.approx(0.3)  # the cap
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("evidence", ["blocks", "answers"])
-def test_an_advisor_that_turns_is_found_out(evidence):
-    """0.7 right, then 0.3: with a memory of 200 the trust has turned after 400 more."""
-    random = np.random.default_rng(0)
+def test_an_advisor_that_turns_is_found_out():
+    """0.7 right, then 0.3: with a memory of 200 the trust has turned after 1,000 more."""
+    random, outcomes = np.random.default_rng(0), nothing_scored(1)
     followed = random.choice([-1, 1], 1000).astype(np.int8)
-    outcomes = nothing_scored(1, evidence)
-    trusts = []
-    for share in (0.7, 0.3):
-        outcomes = scored(
-            outcomes, answers(share, 1000, random, followed), jnp.asarray(followed), 200.0
-        )
-        trusts.append(float(log_odds(outcomes, 10.0, 2.5, 2.0)[0]))
-    assert trusts[0] > 0.4
-    assert trusts[1] < -0.4
+    for share, sign in ((0.7, 1), (0.3, -1)):
+        given = answers(share, 1000, random, followed)
+        outcomes = scored(outcomes, given, jnp.asarray(followed), 200.0)
+        assert sign * float(log_odds(outcomes, 10.0, 2.5, 2.0)[0]) > 0.4

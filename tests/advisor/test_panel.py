@@ -5,6 +5,7 @@ simulated advisors.
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +25,6 @@ from jaxtrade.advisor.table import (
     AdviceSeen,
     Delta,
     consensus,
-    demand,
     empty_table,
     look_up,
     make_view,
@@ -77,10 +77,8 @@ def scored_all(
 
     slots = np.arange(number * bars) if order is None else order.permutation(number * bars)
     for version, first in enumerate(range(0, len(slots), ROWS), 1):
-        chosen = [
-            (int(s // bars), int(s % bars), int(advised[s // bars, s % bars]))
-            for s in slots[first : first + ROWS]
-        ]
+        advisors, where = np.divmod(slots[first : first + ROWS], bars)
+        chosen = list(zip(advisors, where, advised[advisors, where], strict=True))
         table, outcomes = step(table, outcomes, delta_of(chosen, bars, ROWS, version))
     return outcomes
 
@@ -88,80 +86,68 @@ def scored_all(
 # --- log-odds together, by hand ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_independent_log_odds_add_up_and_copies_count_once():
-    assert float(together(jnp.array([0.4, 0.3, -0.2]), jnp.eye(3))) == pytest.approx(0.5)
-    assert float(together(jnp.array([0.4, 0.4]), jnp.ones((2, 2)))) == pytest.approx(0.4)
-    assert float(together(jnp.array([0.4] * 5), jnp.ones((5, 5)))) == pytest.approx(0.4)
-    assert float(together(jnp.array([0.4, -0.4]), jnp.ones((2, 2)))) == pytest.approx(0.0)
+@pytest.mark.parametrize(
+    ("odds", "common", "expected"),
+    [
+        ([0.4, 0.3, -0.2], 0.0, 0.5),  # independent ones add up
+        ([0.4, 0.4], 1.0, 0.4),  # copies count once
+        ([0.4] * 5, 1.0, 0.4),
+        ([0.4, -0.4], 1.0, 0.0),
+        ([0.4, 0.4], 0.9, 0.8 / 1.9),  # common errors lower the weight of both
+        ([0.4, 0.0], 0.9, 0.4),  # the other is silent or has no trust
+        ([0.8, 0.2], 0.9, 0.8 / 1.225 + 0.2 / 1.9),  # by 1 + 0.9 * 0.2 / 0.8, and 1 + 0.9
+    ],
+)
+def test_log_odds_together_by_hand(odds, common, expected):
+    assert float(together(jnp.array(odds), shared(len(odds), common))) == pytest.approx(expected)
 
 
-def test_common_errors_lower_the_weight_of_both():
-    common = jnp.array([[1.0, 0.9], [0.9, 1.0]])
-    assert float(together(jnp.array([0.4, 0.4]), common)) == pytest.approx(0.8 / 1.9)
-    assert float(together(jnp.array([0.4, 0.0]), common)) == pytest.approx(
-        0.4
-    )  # the other is silent or has no trust
-    # 0.8 is lowered by 1 + 0.9 * 0.2 / 0.8, 0.2 by 1 + 0.9
-    assert float(together(jnp.array([0.8, 0.2]), common)) == pytest.approx(0.8 / 1.225 + 0.2 / 1.9)
+def shared(advisors, common):
+    """The same correlation of errors between any two."""
+    return jnp.full((advisors, advisors), common).at[jnp.diag_indices(advisors)].set(1.0)
 
 
 @pytest.mark.slow
 @given(st.lists(st.floats(-2, 2, width=32), min_size=2, max_size=6), st.floats(0, 1))
 @settings(max_examples=60, deadline=None)
 def test_no_panel_is_worth_more_than_independent_advisors(odds, common):
-    matrix = jnp.full((len(odds), len(odds)), common).at[jnp.diag_indices(len(odds))].set(1.0)
-    positive = [abs(each) for each in odds]
-    found = float(together(jnp.array(positive), matrix))
-    assert found <= sum(positive) + 1e-5
-    assert found >= max(positive) / 2 - 1e-5  # and a strong one is not drowned by weak ones
-    turned, whole = (
-        float(together(-jnp.array(odds), matrix)),
-        float(together(jnp.array(odds), matrix)),
-    )
-    assert turned == pytest.approx(-whole, abs=1e-6)
+    matrix, whole = shared(len(odds), common), jnp.array(odds)
+    found = float(together(jnp.abs(whole), matrix))
+    assert found <= float(jnp.abs(whole).sum()) + 1e-5
+    assert found >= float(jnp.abs(whole).max()) / 2 - 1e-5  # weak ones do not drown a strong one
+    turned = float(together(-whole, matrix))
+    assert turned == pytest.approx(-float(together(whole, matrix)), abs=1e-6)
 
 
 # --- correlation of errors --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_the_correlation_of_errors_by_hand_in_any_order():
+@pytest.mark.parametrize("seed", [None, 0])
+def test_the_correlation_of_errors_by_hand_in_any_order(seed):
     """Four common bars, errors 1 1 0 0 and 1 0 0 0: covariance 1/8, deviations 1/2 and sqrt(3)/4,
     so 1 / sqrt(3).
     """
-    bars, followed = ROWS, np.ones(ROWS)
-    advised = np.zeros((2, bars), int)
+    followed, advised = np.ones(ROWS), np.zeros((2, ROWS), int)
     advised[0, :4], advised[1, :4] = (-1, -1, 1, 1), (-1, 1, 1, 1)
     advised[0, 10:20] = 1  # bars on which the other has no direction
-    orders = (None, *(np.random.default_rng(seed) for seed in range(3)))
-    found = [scored_all(config_of(2), advised, followed, 1e9, order) for order in orders]
-    for outcomes in found:
-        common = correlation(outcomes.pairs, 1e-6)
-        assert float(common[0, 1]) == pytest.approx(1 / math.sqrt(3), abs=1e-4)
-        np.testing.assert_allclose(common, common.T, atol=1e-6)
-        np.testing.assert_array_equal(jnp.diag(common), 1.0)
+    order = None if seed is None else np.random.default_rng(seed)
+    outcomes = scored_all(config_of(2), advised, followed, 1e9, order)
+    root = 1 / math.sqrt(3)
+    np.testing.assert_allclose(correlation(outcomes.pairs, 1e-6), [[1, root], [root, 1]], atol=1e-4)
 
 
 @pytest.mark.slow
 def test_advisors_without_common_outcomes_count_as_one_and_a_negative_correlation_as_none():
     nothing = no_panel_outcomes(config_of(3), 60)
     np.testing.assert_array_equal(correlation(nothing.pairs, 10.0), np.ones((3, 3)))
-    followed, advised = np.ones(60), np.ones((2, 60), int)
+    advised = np.ones((2, 60), int)
     advised[0, ::2], advised[1, 1::2] = -1, -1
-    against = scored_all(config_of(2), advised, followed, 1e9, np.random.default_rng(0))
+    against = scored_all(config_of(2), advised, np.ones(60), 1e9, np.random.default_rng(0))
     assert float(correlation(against.pairs, 1e-6)[0, 1]) == pytest.approx(0.0, abs=1e-4)
-
-
-@pytest.mark.slow
-def test_each_advisor_is_scored_alone():
+    # Each is scored alone.
+    np.testing.assert_allclose(against.each.hits.sum(axis=1), [30, 30])
     own = of_advisor(delta_of([(0, 3, 1), (1, 5, -1), (1, 0, 1)], 40, 4), jnp.int32(1), 40)
     assert own.bars.tolist() == [40, 5, 0, 40]
-    followed, advised = np.ones(40), np.ones((2, 40), int)
-    advised[1, :30] = -1
-    each = scored_all(config_of(2), advised, followed, 1e9, np.random.default_rng(0)).each
-    assert each.seen.tolist() == [40, 40]
-    np.testing.assert_allclose(each.hits.sum(axis=1), [40, 10])
 
 
 @pytest.mark.slow
@@ -173,29 +159,21 @@ def test_a_panel_comes_within_a_tenth_of_the_exact_posterior():
     exact log-odds are log(0.576 / 0.376). If they differ, each is as likely right: 0. The random
     one changes nothing.
     """
-    random = np.random.default_rng(5)
-    bars = 40_000
+    random, bars = np.random.default_rng(5), 40_000
     followed = random.choice([-1, 1], bars)
     wrong = random.random((3, bars)) < np.array([0.4, 0.4, 0.5])[:, None]
     wrong[1] = np.where(random.random(bars) < 0.9, wrong[0], wrong[1])
     advised = np.where(wrong, -followed, followed)
     config = config_of(3, memory=1_000_000)
     outcomes = scored_all(config, advised, followed, config.memory, random)
-    fusion = make_fusion(config, EnvConfig())
-    assert fusion is not None
-    trust = fusion.trust(outcomes)
-    assert trust.correlation is not None
-    assert trust.log_odds.shape == (3, 5)
+    trust = make_fusion(config, EnvConfig()).trust(outcomes)
     odds = trust.log_odds[:, 3]  # the range of confidence 0.6
     assert float(odds[2]) == 0.0
     assert float(trust.correlation[0, 1]) == pytest.approx(0.9, abs=0.02)
     exact = math.log(0.576 / 0.376)
-    for third in (-1, 1):
-        agreed = float(together(odds * jnp.array([1, 1, third]), trust.correlation))
-        assert agreed == pytest.approx(exact, rel=0.1)
-        assert float(
-            together(odds * jnp.array([1, -1, third]), trust.correlation)
-        ) == pytest.approx(0, abs=0.1 * exact)
+    for second, expected in ((1, exact), (-1, 0)):
+        found = float(together(odds * jnp.array([1, second, 1]), trust.correlation))
+        assert found == pytest.approx(expected, abs=0.1 * exact)
     # As independent evidence, the panel would claim nearly twice as much.
     assert float(odds[:2].sum()) > 1.7 * exact
 
@@ -208,54 +186,24 @@ def test_a_panel_is_read_row_by_row_and_its_consensus_is_the_mean():
     bars = 10
     table = received(empty_table(2 * bars), delta_of([(0, 4, 1), (1, 4, -1), (1, 5, -1)], bars, 6))
     view = make_view(table, np.zeros(bars, np.int32), latency=(1,), max_age=3)
-    assert view.advisors == 2
-    both = look_up(view, jnp.int32(5))
-    assert both.each is not None
+    both, one = look_up(view, jnp.int32(5)), look_up(view, jnp.int32(6))
     assert both.each.direction.tolist() == [1, -1]
-    assert both.each.version.tolist() == [1, 1]
+    assert (both.each.version.tolist(), one.each.version.tolist()) == ([1, 1], [0, 1])
     np.testing.assert_allclose(both.logits, [0, 0.9, 0.9])
     assert (int(both.direction), float(both.confidence), float(both.age)) == (0, 0.0, 1.0)
-    one = look_up(view, jnp.int32(6))
-    assert one.each is not None
-    assert one.each.version.tolist() == [0, 1]
     assert (int(one.direction), float(one.confidence)) == (-1, pytest.approx(0.6))
     for hidden in (look_up(view, jnp.int32(7)), look_up(view, jnp.int32(5), True)):
         assert not bool(hidden.valid)
-        assert float(jnp.abs(hidden.values).sum()) == 0.0
-
-
-def test_the_consensus_of_advisors_that_agree_is_as_sure_as_they_are():
-    values = jnp.array([[0, 1.5, 0, 0.5, 0.1, 2], [0, 2.7, 0, 0.9, 0.3, 2]], jnp.float32)
-    found = consensus(AdviceSeen(values, jnp.array([3, 8])))
-    assert (int(found.direction), int(found.version)) == (1, 8)
-    np.testing.assert_allclose(found.values, [0, 2.1, 0, 0.7, 0.2, 2], rtol=1e-6)
+        assert not np.any(hidden.values)
 
 
 @pytest.mark.slow
-def test_a_bar_is_wanted_until_every_advisor_has_answered():
-    bars = 6
-    table = received(empty_table(2 * bars), delta_of([(0, 1, 1), (1, 1, 1), (0, 2, 1)], bars, 4))
-    want, askable = jnp.arange(1.0, 7.0), jnp.ones(bars, bool).at[5].set(False)
-    found, weight = demand(want, askable, table.version, 6)
-    assert [int(bar) for bar, w in zip(found, weight, strict=True) if w > 0] == [4, 3, 2, 0]
-
-
-@pytest.mark.slow
-def test_the_fusion_tilts_by_the_log_odds_of_the_panel_and_clips_them():
-    fusion = make_fusion(config_of(2), EnvConfig())
-    assert fusion is not None
-    each = AdviceSeen(
-        jnp.array([[0, 1.8, 0, 0.6, 0, 1], [0, 0, 2.7, 0.9, 0, 1]], jnp.float32), jnp.array([1, 1])
-    )
-    seen = consensus(each)
-    trust = Trust(jnp.zeros((2, 5)).at[0, 3].set(0.8).at[1, 4].set(-0.5), jnp.eye(2))
-
-    class Ref:
-        aux = seen
-
-    # advisor 0 says buy and is trusted 0.8; advisor 1 says sell and is mostly wrong: both speak for
-    # buying
-    terms = fusion.terms(trust, Ref())  # type: ignore[arg-type]
-    assert float(terms.advice) == pytest.approx(0.5 * 1.3)
-    sure = Trust(jnp.full((2, 5), 2.0).at[1].set(-2.0), jnp.eye(2))
-    assert float(fusion.terms(sure, Ref()).advice) == pytest.approx(0.5 * 2.0)  # type: ignore[arg-type]
+@pytest.mark.parametrize(("buy", "sell", "tilt"), [(0.8, -0.5, 1.3), (2.0, -2.0, 2.0)])
+def test_the_fusion_tilts_by_the_log_odds_of_the_panel_and_clips_them(buy, sell, tilt):
+    """Advisor 0 says buy and is trusted; advisor 1 says sell and is mostly wrong: both speak for
+    buying."""
+    rows = jnp.array([[0, 1.8, 0, 0.6, 0, 1], [0, 0, 2.7, 0.9, 0, 1]], jnp.float32)
+    seen = SimpleNamespace(aux=consensus(AdviceSeen(rows, jnp.array([1, 1]))))
+    trust = Trust(jnp.zeros((2, 5)).at[0, 3].set(buy).at[1, 4].set(sell), jnp.eye(2))
+    terms = make_fusion(config_of(2), EnvConfig()).terms(trust, seen)
+    assert float(terms.advice) == pytest.approx(0.5 * tilt)

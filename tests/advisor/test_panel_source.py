@@ -7,7 +7,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jaxtrade.advisor.bridge import Bridge
 from jaxtrade.advisor.host.sources import AdviceRow, AdviceSource, PanelSource, joined
 from jaxtrade.advisor.host.statistics import Statistics
 
@@ -52,12 +51,6 @@ def test_an_earlier_process_s_rows_are_not_asked_for_again():
     assert [member.wanted for member in members] == [[[4]], [[3]]]
 
 
-def test_rows_lie_in_the_members_part_of_the_table():
-    source = panel_of([Given(3, 4), Given(3), Given()])
-    assert sorted(row.bar for row in source.take(0, 0, 10)) == [3, 4, BARS + 3]
-    assert source.take(1, 1, 10) == []
-
-
 @pytest.mark.parametrize("deltas", [0, 1, 2])
 def test_a_member_with_many_answers_leaves_room_for_the_others(deltas):
     source = panel_of([Given(*range(50)), Given(*range(50)), Given(7)])
@@ -75,34 +68,19 @@ def test_every_member_is_asked_until_it_has_answered():
     source.want([(3, 1.0), (4, 2.0)])
     source.take(0, 0, 8)
     source.want([(3, 1.0), (4, 2.0)])
-    assert members[0].wanted == [[3, 4], [4]]
-    assert members[1].wanted == [[3, 4], [3, 4]]
+    assert [member.wanted for member in members] == [[[3, 4], [4]], [[3, 4], [3, 4]]]
     assert sorted(bar for bar, _ in source.in_flight()) == [3, 4]
     source.stop()
     assert all(member.stopped for member in members)
-
-
-def test_the_bridge_takes_the_rows_of_a_panel():
-    bridge = Bridge(panel_of([Given(3), Given(3, 99)]), 2 * BARS, 8)
-    delta = bridge.delta(0)
-    assert sorted(int(bar) for bar in delta.bars if bar < 2 * BARS) == [3, BARS + 3, BARS + 99]
-    bridge.stop()
 
 
 def test_figures_are_put_together_and_kept_apart():
     source = panel_of([Given(), Given()])
     source.want([(1, 1.0)])
     found = source.statistics()
-    assert (found["asked"], found["failures"], found["cost"], found["mode"]) == (
-        2,
-        {"timeout": 2},
-        3.0,
-        "asking",
-    )
+    names = ("asked", "failures", "cost", "mode")
+    assert [found[name] for name in names] == [2, {"timeout": 2}, 3.0, "asking"]
     assert sum(found["latency"]["counts"]) == 2
-    assert found["latency"]["p50_s"] == pytest.approx(0.5)
     assert [member["asked"] for member in found["members"]] == [1, 1]
-    assert joined([{"cost": 1.0, "mode": "a"}, {"cost": None, "mode": "b"}]) == {
-        "cost": None,
-        "mode": "a; b",
-    }
+    unknown = joined([{"cost": 1.0, "mode": "a"}, {"cost": None, "mode": "b"}])
+    assert unknown == {"cost": None, "mode": "a; b"}

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from jaxtrade.advisor.host import mocks
 from jaxtrade.advisor.host.backends import RecordedBackend, RecordedRow, read_recorded, read_rows
+from jaxtrade.advisor.host.schema import parse_advice
 from jaxtrade.advisor.host.types import Failure
 from jaxtrade.errors import ConfigError, DataError
 from tests.advisor.asking import ask, question, recorded_line
@@ -22,35 +22,26 @@ def test_round_trip(tmp_path):
     path = tmp_path / "answers.jsonl"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     backend = RecordedBackend(read_recorded(path))
-    assert backend.bars == [3, 5, 6, 9]
-    first = ask(backend, bar=3)
-    assert first.advice is not None
-    assert (first.advice.buy, first.raw, first.model, first.detail) == (
-        pytest.approx(2.1),
-        RAW,
-        "tiny-1",
-        "",
-    )
-    assert ask(backend, bar=5).detail == "repaired"
-    assert ask(backend, bar=6).failure is Failure.PARSE
-    assert ask(backend, bar=9).failure is Failure.EMPTY
-    assert ask(backend, bar=4).failure is Failure.EMPTY
+    assert backend.bars == [*live]
+    first, fenced, *others = [ask(backend, bar=bar) for bar in (3, 5, 6, 9, 4)]
+    assert first.advice == fenced.advice == parse_advice(RAW).advice
+    assert (first.raw, first.model, first.detail, fenced.detail) == (RAW, "tiny-1", "", "repaired")
+    assert [answer.failure for answer in others] == [Failure.PARSE, Failure.EMPTY, Failure.EMPTY]
 
 
 def test_identity_is_that_of_the_rows():
-    a, b, c = (RecordedRow(text) for text in "abc")
-    one, same, other = (
-        RecordedBackend(rows) for rows in ({1: a, 2: b}, {2: b, 1: a}, {1: a, 2: c})
-    )
-    assert one.identity() == same.identity() != other.identity()
-    assert RecordedBackend({}, "pipe").identity() != RecordedBackend({}).identity()
+    def identity(texts, *form):
+        rows = {bar: RecordedRow(text) for bar, text in texts.items()}
+        return RecordedBackend(rows, *form).identity()
+
+    assert identity({1: "a", 2: "b"}) == identity({2: "b", 1: "a"}) != identity({1: "a", 2: "c"})
+    assert identity({}, "pipe") != identity({})
 
 
 def test_a_mapping_and_the_pipe_format():
     answer = ask(RecordedBackend({0: RecordedRow("SELL | 0.5 | x")}, "pipe"))
-    assert answer.advice is not None
     assert answer.advice.sell == 1.5
-    with pytest.raises(ConfigError, match="json or pipe"):
+    with pytest.raises(ConfigError, match="pipe"):
         RecordedBackend({}, "xml")
 
 
@@ -58,17 +49,7 @@ def test_rows_of_other_data_are_failures():
     for row in (RecordedRow(RAW, time="2023-03-01T10:31:00-05:00"), RecordedRow(RAW, symbol="NQ")):
         answer = ask(RecordedBackend({0: row}))
         assert (answer.advice, answer.failure) == (None, Failure.SCHEMA)
-        assert "was recorded for" in answer.detail
     assert ask(RecordedBackend({0: RecordedRow(RAW, question(0).time, "ES")})).advice is not None
-
-
-def test_a_recording_can_be_permuted():
-    rows = {bar: RecordedRow(json.dumps({**GOOD, "horizon_bars": bar + 1})) for bar in range(20)}
-    placebo = mocks.Permuted(RecordedBackend(rows), range(20), seed=2)
-    found = [ask(placebo, bar=bar).advice for bar in range(20)]
-    horizons = [advice.horizon for advice in found if advice]
-    assert sorted(horizons) == list(range(1, 21))
-    assert horizons != sorted(horizons)
 
 
 @pytest.mark.parametrize(
@@ -78,10 +59,7 @@ def test_a_recording_can_be_permuted():
         (["{}"], "file:1: expected an object"),
         (['{"bar": 1, "raw": "x"}', '{"bar": 1, "raw": "y"}'], "file:2: bar 1 has"),
         (['{"bar": "1", "raw": "x"}'], "file:1: bar '1', expected"),
-        (['{"bar": true, "raw": "x"}'], "file:1: bar True"),
-        (['{"bar": -1, "raw": "x"}'], "file:1: bar -1"),
         (['{"bar": 1, "raw": null}'], "file:1: raw is"),
-        (['{"bar": 1, "raw": "x", "key": "y"}'], "file:1: expected an object"),
         (["", '{"bar": 1, "raw": "x"'], "file:2: not JSON"),
     ],
 )
@@ -90,9 +68,10 @@ def test_rows_that_cannot_be_used(lines, words):
         read_rows("file", lines)
 
 
-def test_files_that_cannot_be_read(tmp_path):
-    with pytest.raises(DataError, match="cannot be read"):
-        read_recorded(tmp_path / "absent.jsonl")
-    (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(DataError, match="cannot be read"):
-        read_recorded(tmp_path / "bytes")
+@pytest.mark.parametrize("content", [None, b"\xff\xfe\x00"])
+def test_files_that_cannot_be_read(content, tmp_path):
+    path = tmp_path / "file.jsonl"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(DataError, match=r"file\.jsonl"):
+        read_recorded(path)

@@ -37,76 +37,34 @@ def test_good():
     assert answer[7:] == (321, 45, TEXT, "tiny-1", ())
 
 
+REFUSED, AGAIN = {401, 402, 403, 404}, {408, 409, 425, 429, 500, 502, 503, 504, 529}
+OTHERS = {100, 201, 204, 302, 307, 400, 405, 413, 418, 422}
+
+
+@pytest.mark.parametrize("status", sorted(REFUSED | AGAIN | OTHERS))
 @pytest.mark.parametrize(
-    ("status", "failure", "retryable"),
-    [
-        (100, Failure.HTTP, False),
-        (201, Failure.HTTP, False),
-        (204, Failure.HTTP, False),
-        (302, Failure.HTTP, False),
-        (307, Failure.HTTP, False),
-        (400, Failure.HTTP, False),
-        (401, Failure.REFUSED, False),
-        (402, Failure.REFUSED, False),
-        (403, Failure.REFUSED, False),
-        (404, Failure.REFUSED, False),
-        (405, Failure.HTTP, False),
-        (408, Failure.HTTP, True),
-        (409, Failure.HTTP, True),
-        (413, Failure.HTTP, False),
-        (418, Failure.HTTP, False),
-        (422, Failure.HTTP, False),
-        (425, Failure.HTTP, True),
-        (429, Failure.HTTP, True),
-        (500, Failure.HTTP, True),
-        (502, Failure.HTTP, True),
-        (503, Failure.HTTP, True),
-        (504, Failure.HTTP, True),
-        (529, Failure.HTTP, True),
-    ],
+    "body", [FULL, b"", error("sorry\x1b[31m\n"), b'{"error": "text"}', b"\xff"]
 )
-@pytest.mark.parametrize(
-    "body",
-    [
-        FULL,
-        b"",
-        b"<html>no</html>",
-        error("sorry\x1b[31m\n"),
-        b'{"error": "text"}',
-        b"[[1]]",
-        b"\xff",
-    ],
-)
-def test_statuses(status, failure, retryable, body):
+def test_statuses(status, body):
     """Whatever the body says: a good completion under a failing status is no advice."""
     answer = read(status, body)
-    assert (answer.advice, answer.failure, answer.status, answer.retryable) == (
-        None,
-        failure,
-        status,
-        retryable,
-    )
+    assert answer.failure is (Failure.REFUSED if status in REFUSED else Failure.HTTP)
+    assert (answer.advice, answer.status, answer.retryable) == (None, status, status in AGAIN)
     assert str(status) in answer.detail
     assert answer.detail.isprintable()
 
 
 HOPELESS = [
     (429, error("You exceeded your current quota", code="insufficient_quota")),
-    (429, error("x", type="insufficient_quota")),
-    (400, error("too long", code="context_length_exceeded")),
     (400, error("too long", type="exceed_context_size_error")),
     (404, error("The model does not exist", code="model_not_found")),
 ]
 
 
-@pytest.mark.parametrize(
-    ("status", "body"),
-    HOPELESS,
-)
+@pytest.mark.parametrize(("status", "body"), HOPELESS)
 def test_what_asking_again_cannot_help(status, body):
     answer = read(status, body, {"retry-after": "5"})
     assert (answer.failure, answer.retryable, answer.retry_after) == (Failure.REFUSED, False, None)
-    assert "error" in answer.detail
 
 
 def flat(message, **fields):
@@ -114,32 +72,25 @@ def flat(message, **fields):
     return json.dumps({"object": "error", "message": message, "param": None, **fields}).encode()
 
 
-def test_an_error_may_be_the_whole_body():
-    answer = read(400, flat("bad request", type="BadRequestError", code=400))
-    assert (answer.failure, answer.detail) == (Failure.HTTP, "status 400: error bad request")
-    answer = read(200, flat("model is loading", code=503))
-    assert (answer.failure, answer.detail) == (
-        Failure.PARSE,
-        "no completion but error model is loading",
-    )
+@pytest.mark.parametrize(
+    ("status", "body", "failure", "words"),
+    [
+        (400, flat("bad request", code=400), Failure.HTTP, "bad request"),
+        (200, flat("model is loading", code=503), Failure.PARSE, "model is loading"),
+        (400, b'{"detail": "another model"}', Failure.HTTP, "another model"),
+        (422, b'{"detail": [{"loc": ["body"]}]}', Failure.HTTP, "422"),
+        (400, error("temperature at most 1", param="temperature"), Failure.HTTP, "most 1"),
+    ],
+)
+def test_where_an_error_may_stand(status, body, failure, words):
+    """A setting out of its range is not one that the model does not take."""
+    answer = read(status, body)
+    assert (answer.failure, answer.detail.endswith(words)) == (failure, True)
 
 
 TOO_LONG = [
-    (
-        400,
-        flat(
-            "This model's maximum context length is 4096 tokens. However, you requested 5096 tokens",
-            code=400,
-        ),
-    ),
-    (
-        400,
-        error(
-            "the request exceeds the available context size, try increasing it",
-            type="server_error",
-        ),
-    ),
-    (400, error("Requested tokens (5096) exceed context window of 4096")),
+    (400, flat("This model's maximum context length is 4096 tokens.", code=400)),
+    (400, error("the request exceeds the available context size", type="server_error")),
     (422, error("inputs tokens + max_new_tokens must be <= 4096: too many input tokens")),
     (400, error("prompt is too long: 210000 tokens > 200000 maximum")),
     (500, error("input is too large to process. increase the physical batch size")),
@@ -147,10 +98,7 @@ TOO_LONG = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("status", "body"),
-    TOO_LONG,
-)
+@pytest.mark.parametrize(("status", "body"), TOO_LONG)
 def test_a_prompt_that_is_too_long_is_no_outage(status, body):
     answer = read(status, body)
     assert (answer.failure, answer.retryable) == (Failure.REFUSED, False)
@@ -158,44 +106,21 @@ def test_a_prompt_that_is_too_long_is_no_outage(status, body):
 
 
 NOT_TAKEN = [
+    (error("Only the default is supported.", param="temperature"), "temperature=null"),
     (
-        error(
-            "Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) value is "
-            "supported.",
-            param="temperature",
-            code="unsupported_value",
-        ),
-        "advisor.options.temperature=null",
+        error("'max_tokens' is not supported", param="max_tokens"),
+        "tokens_key=max_completion_tokens",
     ),
-    (
-        error(
-            "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' "
-            "instead.",
-            param="max_tokens",
-        ),
-        "advisor.options.tokens_key=max_completion_tokens",
-    ),
-    (flat("seed is not supported by this engine", code=400), "advisor.options.seed=null"),
+    (flat("seed is not supported by this engine", code=400), "seed=null"),
 ]
 
 
-@pytest.mark.parametrize(
-    ("body", "remedy"),
-    NOT_TAKEN,
-)
+@pytest.mark.parametrize(("body", "remedy"), NOT_TAKEN)
 def test_a_setting_that_the_model_does_not_take_names_the_key(body, remedy):
     answer = read(400, body)
     assert (answer.failure, answer.retryable) == (Failure.REFUSED, False)
-    assert answer.detail.endswith(f"; set {remedy}")
+    assert answer.detail.endswith(f"; set advisor.options.{remedy}")
     assert remedy not in read(500, body).detail
-
-
-def test_a_setting_out_of_range_is_no_setting_that_is_not_taken():
-    answer = read(400, error("temperature must be at most 1", param="temperature"))
-    assert (answer.failure, answer.detail) == (
-        Failure.HTTP,
-        "status 400: error temperature must be at most 1",
-    )
 
 
 def test_parts_that_nobody_reads_may_hold_anything():
@@ -209,13 +134,6 @@ def test_parts_that_nobody_reads_may_hold_anything():
     )  # in the advice itself it is refused as before
 
 
-def test_an_error_may_be_called_detail():
-    assert read(400, b'{"detail": "this server runs another model"}').detail == (
-        "status 400: error this server runs another model"
-    )
-    assert read(422, b'{"detail": [{"loc": ["body"]}]}').detail == "status 422"
-
-
 NOW = "Sun, 06 Nov 1994 08:49:37 GMT"
 
 
@@ -223,30 +141,23 @@ NOW = "Sun, 06 Nov 1994 08:49:37 GMT"
     ("headers", "seconds"),
     [
         ({}, None),
-        ({"retry-after": "1"}, 1.0),
         ({"retry-after": " 0 "}, 0.0),
         ({"retry-after": "1.5"}, 1.5),
         ({"retry-after": "86400"}, 86400.0),
-        ({"retry-after": "-5"}, None),
         ({"retry-after": "soon"}, None),
-        ({"retry-after": ""}, None),
         ({"retry-after": "1e9"}, None),
-        ({"retry-after": "9" * 40}, None),
-        ({"retry-after": "inf"}, None),
         ({"retry-after": "nan"}, None),
         ({"retry-after": "\u0661"}, None),
         ({"retry-after": "Sun, 06 Nov 1994 08:50:37 GMT", "date": NOW}, 60.0),
         ({"retry-after": "Sun, 06 Nov 1994 08:48:37 GMT", "date": NOW}, 0.0),  # past: at once
         ({"retry-after": "Sun, 06 Nov 1994 08:50:37 GMT"}, None),  # no clock of ours decides
         ({"retry-after": "Sun, 06 Nov 1994 08:50:37 GMT", "date": "yesterday"}, None),
-        ({"retry-after": "Sun, 99 Nov 1994 08:50:37 GMT", "date": NOW}, None),
     ],
 )
 def test_retry_after(headers, seconds):
     assert retry_after(headers) == seconds
-    assert read(429, b"", headers).retry_after == seconds
-    assert read(503, b"", headers).retry_after == seconds
-    assert read(400, b"", headers).retry_after is None
+    found = [read(status, b"", headers).retry_after for status in (429, 503, 400)]
+    assert found == [seconds, seconds, None]
 
 
 @pytest.mark.parametrize(
@@ -255,41 +166,26 @@ def test_retry_after(headers, seconds):
         (b"", Failure.EMPTY, "empty"),
         (b"<!doctype html><title>Sign in</title>", Failure.PARSE, "HTML"),
         (b"ok", Failure.PARSE, "no completion"),
-        (b"\xff\xfe\x00", Failure.PARSE, "UTF-8"),
         (FULL[:-20], Failure.PARSE, "not JSON"),
-        (FULL + b"{}", Failure.PARSE, "not JSON"),
         (b"[" * 100_000, Failure.PARSE, "nested"),
         (error("model is loading"), Failure.PARSE, "error model is loading"),
-        (b'{"error": {}, "choices": []}', Failure.EMPTY, "no choices"),
-        (b"[]", Failure.PARSE, "JSON list"),
         (b"{}", Failure.PARSE, "'choices'"),
-        (b'{"choices": {}}', Failure.PARSE, "'choices'"),
         (b'{"choices": []}', Failure.EMPTY, "no choices"),
-        (b'{"choices": [null]}', Failure.EMPTY, "no content"),
-        (b'{"choices": [{"message": []}]}', Failure.EMPTY, "no content"),
         (b'{"choices": [{"text": "HOLD"}]}', Failure.EMPTY, "no content"),
         (completion(None), Failure.EMPTY, "no content"),
-        (completion(""), Failure.EMPTY, "no content"),
         (completion("", finish="stop"), Failure.EMPTY, "no content"),
-        (
-            completion(None, finish="tool_calls", message={"tool_calls": [{}]}),
-            Failure.EMPTY,
-            "tool calls",
-        ),
         (
             completion(TEXT, message={"tool_calls": [{"type": "function"}]}),
             Failure.EMPTY,
             "tool calls",
         ),
         (
-            completion(None, message={"refusal": "I cannot help with trading."}),
+            completion(None, message={"refusal": "I cannot"}),
             Failure.EMPTY,
             "refused",
         ),
         (completion(TEXT, finish="content_filter"), Failure.EMPTY, "filter"),
         (completion([{"type": "text", "text": TEXT}]), Failure.PARSE, "list"),
-        (completion(GOOD), Failure.PARSE, "dict"),
-        (completion(0.9), Failure.PARSE, "float"),
     ],
 )
 def test_success_that_is_none(body, failure, words):
@@ -327,12 +223,6 @@ def test_text_that_is_no_advice_is_kept_and_asked_again_only_where_chance_plays(
     assert answer.prompt_tokens == 321
 
 
-def test_repaired_text_is_reported():
-    answer = read(200, completion(f"```json\n{TEXT}\n```"))
-    assert answer.advice is not None
-    assert answer.detail == "repaired"
-
-
 @pytest.mark.parametrize(
     ("headers", "fields"),
     [
@@ -362,11 +252,7 @@ def test_other_ids_are_no_concern(headers, fields):
     "usage",
     [
         None,
-        [],
-        {},
         {"prompt_tokens": -1},
-        {"prompt_tokens": True},
-        {"prompt_tokens": "9"},
         {"prompt_tokens": 1e3},
         {"prompt_tokens": 10**12},
     ],
@@ -382,10 +268,3 @@ def test_tokens_that_cannot_be_counted_are_not(usage):
 )
 def test_the_model_is_what_the_server_says(model, shown):
     assert read(200, completion(TEXT, model=model)).model == shown
-
-
-def test_lone_surrogates_can_be_stored():
-    body = completion(TEXT).replace(b"trend", b"\\ud800")
-    answer = read(200, body)
-    answer.raw.encode("utf-8")
-    assert answer.advice is not None

@@ -47,9 +47,7 @@ def test_direction_and_confidence_become_bounded_logits():
     assert advice_of("flat", 0.5, 0, 1) == Advice(1.5, 0.0, 0.0, 0.5, 0.0, 1)
     assert advice_of("short", 1, 1, 390) == Advice(0.0, 0.0, 3.0, 1.0, 1.0, 390)
     assert advice_of("long", 0.0, 0.5, 30)[:3] == (0.0, 0.0, 0.0)  # no confidence is no opinion
-    chance = math.exp(LOGIT_SCALE) / (math.exp(LOGIT_SCALE) + 2)
-    assert chance == pytest.approx(0.91, abs=0.005)  # as the docstring says
-    with pytest.raises(RefusedError, match="confidence nan"):
+    with pytest.raises(RefusedError, match="nan"):
         advice_of("long", math.nan, 0.5, 30)
 
 
@@ -57,52 +55,29 @@ def test_direction_and_confidence_become_bounded_logits():
     ("answer", "failure", "words"),
     [
         ("", Failure.EMPTY, "empty"),
-        ("  \n\t", Failure.EMPTY, "empty"),
-        ("I would buy here.", Failure.PARSE, "not JSON"),
-        (text() + " Good luck!", Failure.PARSE, "Extra data"),
         ("Sure: " + text(), Failure.PARSE, "not JSON"),
         (text() + text(direction="short"), Failure.PARSE, "Extra data"),
         (text()[:-5], Failure.PARSE, "not JSON"),
         (text().replace('"', "'"), Failure.PARSE, "not JSON"),
         (text()[:-1] + ",}", Failure.PARSE, "not JSON"),
         (replaced("confidence", "NaN"), Failure.PARSE, "NaN"),
-        (replaced("risk", "Infinity"), Failure.PARSE, "Infinity"),
         (replaced("risk", "-Infinity"), Failure.PARSE, "-Infinity"),
         (replaced("confidence", "1e999"), Failure.PARSE, "overflows"),
         (replaced("horizon_bars", "9" * 5000), Failure.PARSE, "not JSON"),
         (text()[:-1] + ', "confidence": 0.9}', Failure.PARSE, "twice"),
-        ("[" * 60_000, Failure.PARSE, "nested"),
         ("[" * 100_000, Failure.TOO_LARGE, "65536"),
         ('{"a":' * 5000 + "1" + "}" * 5000, Failure.PARSE, "nested"),
-        (json.dumps("x" * MAX_BYTES), Failure.TOO_LARGE, "65536"),
         ("[]", Failure.SCHEMA, "list"),
-        ("null", Failure.SCHEMA, "NoneType"),
-        ('"long"', Failure.SCHEMA, "str"),
-        (text(v=2), Failure.SCHEMA, "v 2"),
         (text(v=True), Failure.SCHEMA, "v True"),
-        (text(v=1.0), Failure.SCHEMA, "v 1.0"),
-        (text(v="1"), Failure.SCHEMA, "v '1'"),
         (text(confidence="0.9"), Failure.SCHEMA, "confidence '0.9'"),
         (text(confidence=True), Failure.SCHEMA, "confidence True"),
-        (text(confidence=None), Failure.SCHEMA, "confidence None"),
         (text(confidence=-0.1), Failure.SCHEMA, "confidence -0.1"),
-        (text(confidence=1.2), Failure.SCHEMA, "confidence 1.2"),
-        (
-            text(confidence=653.3),
-            Failure.SCHEMA,
-            "653.3",
-        ),  # what a server with a schema was seen to return
         (text(confidence="85%"), Failure.SCHEMA, "85%"),
-        (text(risk=85), Failure.SCHEMA, "risk 85"),
-        (text(horizon_bars=0), Failure.SCHEMA, "horizon_bars 0"),
         (text(horizon_bars=391), Failure.SCHEMA, "391"),
         (text(horizon_bars=30.0), Failure.SCHEMA, "30.0"),
         (text(direction="BUY"), Failure.SCHEMA, "'BUY'"),
-        (text(direction="Long"), Failure.SCHEMA, "'Long'"),
         (text(direction="achat"), Failure.SCHEMA, "'achat'"),
-        (text(direction=["long"]), Failure.SCHEMA, "string"),
         (text(direction="\u202elong\x1b[31m"), Failure.SCHEMA, "\\u202e"),
-        (text(reason=None), Failure.SCHEMA, "reason"),
         (text(action="buy everything"), Failure.SCHEMA, "'action'"),
         (
             json.dumps({key: value for key, value in GOOD.items() if key != "risk"}),
@@ -120,13 +95,20 @@ def test_what_is_no_advice_is_a_failure(answer, failure, words):
     assert len(parsed.detail) < 300
 
 
-def test_the_reason_is_kept_for_people():
-    """Both forms give it; a fence is no obstacle, and a refused answer has none."""
-    assert parse_advice(text(reason="trend up")).reason == "trend up"
-    assert parse_advice("```\n" + text(reason="trend up") + "\n```").reason == "trend up"
-    assert parse_pipe("BUY | 0.7 | trend up ").reason == "trend up"
-    assert parse_advice(text(confidence=2, reason="trend up")).reason == ""
-    assert parse_pipe("BUY | 2 | trend up").reason == ""
+@pytest.mark.parametrize("length", [8, 201, 10_000])
+def test_the_reason_is_kept_for_people_and_bounded(length):
+    """Both forms give it; a fence is no obstacle, a long one no failure, and a refused answer has
+    none.
+    """
+    long = "x" * length
+    plain, fenced = parse_advice(text(reason=long)), parse_advice(f"```\n{text(reason=long)}\n```")
+    pipe = parse_pipe(f"BUY | 0.7 | {long} ")
+    assert plain == parse_advice(text())._replace(reason=long[:200])
+    assert (fenced.reason, pipe.reason) == (long[:200], long[:200])
+    assert fenced.advice == plain.advice
+    assert pipe.advice == parse_pipe("BUY | 0.7 | up").advice
+    assert parse_advice(text(confidence=2, reason=long)).reason == ""
+    assert parse_pipe(f"BUY | 2 | {long}").reason == ""
 
 
 @pytest.mark.parametrize(
@@ -157,15 +139,10 @@ BEYOND_REPAIR = [
         False,
     ),  # which of two?
     ("```\n" + text(), Failure.PARSE, False),  # a fence that does not end
-    ("```\nbuy\n```", Failure.PARSE, False),
-    ("```" + "{" * 50 + "```", Failure.PARSE, False),
     ("<think>It rises.</think>\n" + text(confidence=7.3), Failure.SCHEMA, True),
-    ("<think>It rises.</think> I would buy.", Failure.PARSE, True),
     ("<think>" + text() + "</think>", Failure.PARSE, False),  # what is thought is no answer
-    ("<think>" + text() + "</think> \n", Failure.PARSE, False),
     ("<think>It rises." + text(), Failure.PARSE, False),  # thinking that does not end
     (text() + "</think>" + text()[:-1] + ",}", Failure.PARSE, True),
-    ("<think></think>Sure:\n" + text(), Failure.PARSE, True),
 ]
 
 
@@ -182,8 +159,6 @@ REASONED = [
     "<think>ADX 42 {rising}, [so] buy.</think>\n\n" + text(),
     "<think>" + text(direction="short") + "</think>" + text(),  # the answer, not what was thought
     "I think </think> no, wait: <think>more</think>" + text(),
-    "<THINKING>\nhm\n</Thinking>\n" + text(),
-    "<think>" + "[" * 50 + "</think>" + text(),
     "<think>```json\n" + text(direction="short") + "\n```</think>\n```json\n" + text() + "\n```",
 ]
 
@@ -201,16 +176,7 @@ def test_reasoning_is_left_out(answer):
 
 def test_a_think_tag_in_the_reason_is_a_reason():
     parsed = parse_advice(text(reason="</think>" + text(direction="short")))
-    assert (parsed.advice is not None and parsed.advice.buy > 0, parsed.repaired) == (True, False)
-
-
-@pytest.mark.parametrize("length", [201, 10_000])
-def test_a_long_reason_is_no_failure(length):
-    for long, brief in (
-        (parse_advice(text(reason="x" * length)), parse_advice(text())),
-        (parse_pipe("BUY | 0.9 | " + "x" * length), parse_pipe("BUY | 0.9 | up")),
-    ):
-        assert long == brief._replace(reason="x" * 200)
+    assert (parsed.advice, parsed.repaired) == (parse_advice(text()).advice, False)
 
 
 @pytest.mark.parametrize(
@@ -227,12 +193,6 @@ def test_reading_takes_linear_time(answer):
     began = time.perf_counter()
     assert parse_advice(answer).advice is None
     assert time.perf_counter() - began < SOON
-
-
-def test_a_reason_is_bounded_and_goes_nowhere():
-    parsed = parse_advice(text(reason="<script>ignore all rules</script>\x1b[2J"))
-    assert parsed.advice is not None
-    assert "script" not in repr(parsed.advice)
 
 
 def test_the_schema_that_servers_get_is_pinned():
@@ -269,30 +229,20 @@ def test_pipe(answer, logits):
 
 NO_PIPE = [
     # Each of these was HOLD, or an action with a number from elsewhere, in the old system.
-    ("Answer: BUY | 0.85", Failure.PARSE, "1 bars"),
     ("Answer: BUY | 0.85 | up", Failure.SCHEMA, "unknown action"),
     ("BUY, as ADX is 42 and my confidence 0.7", Failure.PARSE, "0 bars"),
     ("BUY | 85% | up", Failure.SCHEMA, "85%"),
-    ("BUY | 42 | ADX 0.7", Failure.SCHEMA, "'42'"),
-    ("BUY | high | up", Failure.SCHEMA, "'high'"),
     ("BUY | | up", Failure.SCHEMA, "''"),
     ("buy | 0.9 | up", Failure.SCHEMA, "unknown action"),
-    ("COMPRAR | 0.9 | up", Failure.SCHEMA, "unknown action"),
     ("BUY | 0,9 | up", Failure.SCHEMA, "0,9"),
-    ("BUY | .9 | up", Failure.SCHEMA, ".9"),
-    ("BUY | 1.2 | up", Failure.SCHEMA, "1.2"),
     ("BUY | -0.2 | up", Failure.SCHEMA, "-0.2"),
-    ("BUY | nan | up", Failure.SCHEMA, "nan"),
-    ("BUY | 1e-1 | up", Failure.SCHEMA, "1e-1"),
     ("BUY | 0.\u0669 | up", Failure.SCHEMA, "\\u0669"),  # a digit of another script
     ("BUY | 0.9 | up | down", Failure.PARSE, "3 bars"),
     ("BUY | 0.9 | up\nSELL | 0.9 | down", Failure.PARSE, "line"),
-    ("BUY | 0.9 | up\u2028SELL", Failure.PARSE, "line"),
     ("MOVE_TO_BE | 0.90 | Profit", Failure.SCHEMA, "position"),
     ("<think>BUY | 0.9 | up</think>", Failure.SCHEMA, "unknown action"),
     ("<think>up | or | down?</think>I would buy", Failure.PARSE, "0 bars"),
     ("BUY | 0.9 | " + "x" * MAX_BYTES, Failure.TOO_LARGE, "65536"),
-    ("   ", Failure.EMPTY, "empty"),
     ("", Failure.EMPTY, "empty"),
 ]
 
@@ -306,13 +256,3 @@ def test_pipe_failures_are_never_hold(answer, failure, words):
     assert parsed.advice is None
     assert parsed.failure is failure
     assert words in parsed.detail
-
-
-def test_the_old_fallback_text_is_an_opinion_only_when_a_model_says_it():
-    """`HOLD | 0.0 | FORMAT_FALLBACK` was put in place of every answer without a bar; nothing here
-    ever makes it.
-    """
-    assert parse_pipe("no bar at all").advice is None
-    said = parse_pipe("HOLD | 0.0 | FORMAT_FALLBACK").advice
-    assert said is not None
-    assert said[:4] == (0.0, 0.0, 0.0, 0.0)  # no weight either way

@@ -18,13 +18,11 @@ from pydantic import ValidationError
 from jaxtrade.advisor.host import service
 from jaxtrade.advisor.host.paid import Caps, Ledger
 from jaxtrade.advisor.host.service import AdviceService
-from jaxtrade.advisor.host.types import Advice, Answer, Failure, Question
+from jaxtrade.advisor.host.types import Answer, Failure, Question
 from jaxtrade.config.service import ServiceOptions
-from jaxtrade.errors import StorageError
 from tests.advisor.asking import SOON
 from tests.advisor.balance import imbalance
 from tests.advisor.service_parts import ADVICE, CANARY, ScriptedBackend, bad, good, question, until
-from tests.messages import missing
 
 ROOT = Path(__file__).parents[2]
 Script = Callable[[Question, float, int], Answer | Callable[[], Answer]]
@@ -84,25 +82,12 @@ def held(gate):
     return script
 
 
-def test_each_answer_is_handed_out_once_and_the_overflow_stays(run):
-    running = run()
-    running.want(*range(10))
-    assert until(lambda: running.counts["ready"] == 10)
-    taken = [running.service.take(4) for _ in range(4)]
-    assert [len(rows) for rows in taken] == [4, 4, 2, 0]
-    assert sorted(row for rows in taken for row in rows) == [(bar, ADVICE) for bar in range(10)]
-    assert running.service.take(0) == []
-
-
 def test_submit_and_take_do_not_wait_while_everything_hangs(run):
     """RL-Trainer's advisor blocked its caller for up to 5 ms per environment and step."""
-    gate = threading.Event()
+    gate, times = threading.Event(), []
     running = run(held(gate), workers=2, queue_size=100)
-    running.service.submit([(question(64 * 300 + bar), 0.5) for bar in range(2)])
-    assert until(
-        lambda: running.counts["in_flight"] == 2
-    )  # or a worker might take its question after the last submit
-    times = []
+    running.want(10**6, 10**6 + 1)
+    assert until(lambda: running.counts["in_flight"] == 2)
     for chunk in range(300):
         batch = [(question(64 * chunk + bar), 0.5) for bar in range(64)]
         began = time.perf_counter()
@@ -110,8 +95,7 @@ def test_submit_and_take_do_not_wait_while_everything_hangs(run):
         running.service.take(256)
         times.append(time.perf_counter() - began)
     assert sorted(times)[150] < 64 * 5e-3
-    counts = running.counts
-    assert counts["submitted"] == 300 * 64 + 2
+    assert running.counts["submitted"] == 300 * 64 + 2
     assert until(lambda: running.counts["queued"] == 100)
     assert running.counts["in_flight"] == 2
     gate.set()
@@ -120,43 +104,26 @@ def test_submit_and_take_do_not_wait_while_everything_hangs(run):
 def test_a_hung_ledger_or_disk_does_not_reach_the_caller(run, monkeypatch):
     gate, hangs = threading.Event(), threading.Event()
     running = run(queue_size=10)
-
-    def hang(entry):
-        hangs.set()
-        gate.wait(60)
-        return False
-
     assert service._JOIN_S < 3.0
     monkeypatch.setattr(service, "_JOIN_S", 0.3)
-    monkeypatch.setattr(running.service._desk, "_known", hang)
+    known = lambda entry: hangs.set() or not gate.wait(60)  # noqa: E731
+    monkeypatch.setattr(running.service._desk, "_known", known)
     running.want(10**6)
     assert hangs.wait(10)
+    began = time.perf_counter()
     for chunk in range(100):
-        began = time.perf_counter()
         running.want(*range(10 * chunk, 10 * chunk + 10))
         running.service.take(10)
         assert running.counts["submitted"] == 10 * (chunk + 1) + 1
-        assert time.perf_counter() - began < SOON
     assert running.service._mailbox.qsize() <= 5  # bounded
     for _ in range(3000):
         running.want()
+    assert time.perf_counter() - began < SOON
     assert running.service._mailbox.qsize() <= 1030  # also where nothing is wanted
     assert running.counts["dropped"] >= 900
     assert running.stop() < SOON
     assert "hangs" in running.messages[-1]
     gate.set()
-
-
-def test_never_more_at_once_than_workers(run):
-    def slow():
-        time.sleep(0.002)
-        return good()
-
-    running = run(lambda *_: slow, workers=3)
-    running.want(*range(100))
-    assert running.settled()
-    assert (running.counts["done"], running.backend.most_at_once) == (100, 3)
-    assert max(running.backend.paid.values()) == 1
 
 
 def test_answers_are_credited_to_their_own_bar(run):
@@ -165,37 +132,29 @@ def test_answers_are_credited_to_their_own_bar(run):
     """
 
     def script(asked, deadline, attempt):
-        def answer():
-            time.sleep(0.001 * (asked.bar * 7 % 5))
-            return Answer(ADVICE._replace(horizon=asked.bar + 1))
-
-        return answer
+        time.sleep(0.001 * (asked.bar * 7 % 5))
+        return Answer(ADVICE._replace(horizon=asked.bar + 1))
 
     running = run(script)
     running.want(*range(200))
     assert running.settled()
     rows = running.service.take(1000)
-    assert [bar for bar, _ in rows] != sorted(bar for bar, _ in rows)
+    bars = [bar for bar, _ in rows]
+    assert bars != sorted(bars) == list(range(200))
     assert all(advice.horizon == bar + 1 for bar, advice in rows)
-    assert len(rows) == 200
 
 
 def test_a_raising_backend_is_contained_reported_once_and_keeps_the_secret(run, caplog):
-    def raises():
+    def raises(*_):
         raise ValueError(f"bad header Bearer {CANARY}")
 
-    running = run(lambda *_: raises, breaker_failures=1000)
+    running = run(raises, breaker_failures=1000)
     with caplog.at_level(logging.DEBUG):
         running.want(*range(19))
         assert running.settled()
     counts = running.counts
-    assert (counts["failed"], counts["failures"], counts["faults"]) == (
-        19,
-        {"raised": 19},
-        {"ValueError": 19},
-    )
-    [line] = running.messages
-    assert not missing(line, "backend", "ValueError", "contained")
+    assert (counts["failures"], counts["faults"]) == ({"raised": 19}, {"ValueError": 19})
+    assert len(running.messages) == 1
     assert CANARY not in repr(counts) + repr(running.messages) + caplog.text
     assert running.service.take(100) == []
 
@@ -207,25 +166,20 @@ def test_dead_workers_are_replaced_and_counted(run):
     running = run(lambda asked, *_: dies if asked.bar % 4 == 0 else good(), workers=8)
     running.want(*range(16))
     assert running.settled()
-    counts = running.counts
-    assert (counts["died"], counts["done"], counts["failed"], counts["threads"]) == (4, 12, 4, 8)
+    names = ("died", "done", "failed", "threads")
+    assert [running.counts[name] for name in names] == [4, 12, 4, 8]
 
 
-def test_hung_workers_are_replaced_so_often_and_threads_stay_bounded(
-    run,
-):
+def test_hung_workers_are_replaced_so_often_and_threads_stay_bounded(run):
     gate = threading.Event()
     running = run(held(gate), workers=2, deadline_s=0.05, grace_s=0.05, breaker_failures=1000)
     running.want(*range(20))
     assert until(lambda: running.counts["breaker"] == "open for good")
-    time.sleep(0.2)
     counts = running.counts
     assert counts["asked"] <= 4
     assert counts["stuck"] >= 3
     assert counts["threads"] <= 4
-    assert [
-        line for line in running.messages if "replacements are used" in line
-    ] == running.messages
+    assert len(running.messages) == 1
     assert running.stop() < SOON
     gate.set()
 
@@ -258,18 +212,10 @@ def test_stop_is_bounded_when_all_workers_hang(run, closes):
     running.want(*range(50))
     assert until(lambda: running.counts["in_flight"] == 8)
     assert running.stop() < SOON
-    counts = running.counts
-    assert counts["in_flight"] == (0 if closes else 8)
+    assert running.counts["in_flight"] == (0 if closes else 8)
     gate.set()
-    assert until(
-        lambda: (
-            not [
-                thread
-                for thread in set(threading.enumerate()) - others
-                if thread.name.startswith("advisor-")
-            ]
-        )
-    )
+    names = lambda: {each.name for each in set(threading.enumerate()) - others}  # noqa: E731
+    assert until(lambda: not any(name.startswith("advisor-") for name in names()))
 
 
 def test_stop_waits_for_what_is_paid_for(run, tmp_path, monkeypatch):
@@ -294,26 +240,28 @@ def test_stop_waits_for_what_is_paid_for(run, tmp_path, monkeypatch):
 
 def test_stop_is_bounded_when_closing_hangs_or_raises(run):
     gate = threading.Event()
-    running = run()
-    running.backend.close = lambda: gate.wait(60)  # type: ignore[method-assign,return-value]
-    assert running.stop() < SOON
+    hangs, raises = run(), run()
+    hangs.backend.close = lambda: gate.wait(60)
+    raises.backend.close = lambda: 1 // 0
+    assert hangs.stop() < SOON
+    assert raises.stop() < SOON
     gate.set()
-    running = run()
-    running.backend.close = lambda: 1 // 0  # type: ignore[method-assign,return-value]
-    assert running.stop() < SOON
-    assert running.counts["faults"] == {"close ZeroDivisionError": 1}
-    [line] = running.messages
-    assert not missing(line, "closing the backend", "ZeroDivisionError", "contained")
+    assert raises.counts["faults"] == {"close ZeroDivisionError": 1}
+    assert len(raises.messages) == 1
 
 
-def test_a_bug_at_the_desk_is_contained_counted_and_ends_asking(run, monkeypatch):
-    running = run()
-    monkeypatch.setattr(running.service._desk.queue, "next", lambda now: 1 // 0)
+@pytest.mark.parametrize("error", [ZeroDivisionError, SystemExit])
+def test_a_bug_at_the_desk_is_contained_counted_and_ends_asking(run, monkeypatch, error):
+    def raises(now):
+        raise error
+
+    running = run(queue_size=2)
+    monkeypatch.setattr(running.service._desk.queue, "next", raises)
     running.want(1)
-    assert until(lambda: running.counts["faults"].get("desk ZeroDivisionError", 0) >= 10)
     assert until(lambda: running.counts["mode"].startswith("cache only"))
-    assert len(running.messages) == 2
-    assert "please report it" in running.messages[0]
+    for _ in range(20):
+        running.want(2)
+    assert error.__name__ in running.messages[0]
     assert running.stop() < SOON
 
 
@@ -330,42 +278,15 @@ def test_a_listener_that_raises_ends_nothing():
         assert asked.statistics()["unreported"] == 1
 
 
-def test_the_desks_thread_dying_is_reported(run, monkeypatch):
-    def dies(now):
-        raise SystemExit
-
-    running = run(queue_size=2)
-    monkeypatch.setattr(running.service._desk.queue, "next", dies)
-    running.want(1)
-    assert until(lambda: bool(running.messages))
-    for _ in range(20):
-        running.want(2)
-    assert "SystemExit" in running.messages[0]
-    assert running.counts["mode"].startswith("cache only: SystemExit")
-    assert running.stop() < SOON
-
-
-def test_a_damaged_ledger_is_said_before_anything_starts(tmp_path):
-    (tmp_path / "ledger").write_bytes(b"x" * 5000)
-    before = threading.active_count()
-    with pytest.raises(StorageError, match="ledger: what the advisor"):
-        AdviceService(
-            ScriptedBackend(lambda *_: good()), ServiceOptions(ledger=str(tmp_path / "ledger"))
-        )
-    assert threading.active_count() == before
-
-
 def test_troubles_go_to_the_log_by_default(caplog):
-    asked = AdviceService(
-        ScriptedBackend(lambda *_: bad(Failure.REFUSED, status=401, detail="wrong key")),
-        ServiceOptions(),
-    )
-    with caplog.at_level(logging.WARNING, "jaxtrade.advisor"):
+    refused = bad(Failure.REFUSED, status=401, detail="wrong key")
+    backend = ScriptedBackend(lambda *_: refused)
+    caplog.set_level(logging.WARNING, "jaxtrade.advisor")
+    with AdviceService(backend, ServiceOptions()) as asked:
         asked.submit([(question(1), 1.0)])
         assert until(lambda: asked.statistics()["failed"] == 1)
-    asked.stop()
     [line] = [record.message for record in caplog.records]
-    assert not missing(line, "advisor scripted: it refuses", "(wrong key)")
+    assert "(wrong key)" in line
 
 
 def test_files_and_threads_do_not_pile_up(tmp_path):
@@ -387,58 +308,18 @@ def test_files_and_threads_do_not_pile_up(tmp_path):
     assert until(lambda: all(map(operator.le, opened(), before)))
 
 
-def test_no_secret_is_in_any_file(run, tmp_path):
-    def raises():
-        raise ConnectionError(f"http://user:{CANARY}@host refused")
-
-    running = run(
-        lambda asked, *_: good() if asked.bar % 2 else raises,
-        cache=str(tmp_path / "cache"),
-        ledger=str(tmp_path / "ledger"),
-    )
-    running.want(*range(20))
-    assert until(lambda: running.counts["done"] >= 5)
-    running.stop()
-    files = list(tmp_path.iterdir())
-    assert len(files) >= 2
-    assert not [file for file in files if CANARY.encode() in file.read_bytes()]
-    assert CANARY not in repr(running.counts) + repr(running.messages) + repr(vars(running.service))
-
-
-def test_submitting_from_several_threads_loses_nothing(run):
-    running = run(queue_size=10_000, ttl_chunks=10_000)
-    threads = [
-        threading.Thread(
-            target=lambda first=first: [running.want(first + bar) for bar in range(200)]
-        )
-        for first in (0, 1000, 2000)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert running.settled()
-    assert (running.counts["submitted"], running.counts["done"]) == (600, 600)
-
-
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "name"),
     [
-        {"max_cost": 1.0},
-        {"max_cost": 1.0, "price_prompt": 0.1},
-        {"retry_cap_s": 0.1},
-        {"breaker_longest_s": 1.0},
-        {"workers": 0},
-        {"requests_per_minute": 1},
-        {"deadline_s": float("nan")},
-        {"no_such_key": 1},
+        ({"max_cost": 1.0}, "max_cost"),
+        ({"max_cost": 1.0, "price_prompt": 0.1}, "price_completion"),
+        ({"retry_cap_s": 0.1}, "retry_cap_s"),
+        ({"breaker_longest_s": 1.0}, "breaker_longest_s"),
+        ({"deadline_s": float("nan")}, "deadline_s"),
     ],
 )
-def test_options_that_contradict_themselves_are_refused(wrong):
-    with pytest.raises(
-        ValidationError,
-        match=next(iter(wrong)) if "price_prompt" not in wrong else "price_completion",
-    ):
+def test_options_that_contradict_themselves_are_refused(wrong, name):
+    with pytest.raises(ValidationError, match=name):
         ServiceOptions(**wrong)
 
 
@@ -471,35 +352,17 @@ ENDS = {
 
 
 @pytest.mark.slow
-def test_a_process_with_a_hung_backend_ends_within_three_seconds():
+@pytest.mark.parametrize(("tail", "code"), ENDS.items())
+def test_a_process_with_a_hung_backend_ends_within_three_seconds(tail, code):
     """The standard pool's threads hold an interpreter for as long as they hang."""
-    children = {
-        tail: subprocess.Popen(
-            [sys.executable, "-c", HEAD + tail],
-            text=True,
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        for tail in ENDS
-    }
-    ended: dict[str, float] = {}
-    end = time.monotonic() + 60
-    while len(ended) < len(children) and time.monotonic() < end:
-        ended |= {
-            tail: time.monotonic()
-            for tail, child in children.items()
-            if tail not in ended and child.poll() is not None
-        }
-        time.sleep(0.01)
-    for tail, child in children.items():
-        assert tail in ended, f"still there: {tail!r}"
-        said, complained = child.communicate()
-        assert child.returncode == ENDS[tail], complained
-        assert ended[tail] - float(said) < SOON, tail
-        assert "terminate called" not in complained
-        assert "Fatal" not in complained
-        assert complained == "" or child.returncode in (1, -2)
+    command = [sys.executable, "-c", HEAD + tail]
+    done = subprocess.run(command, text=True, cwd=ROOT, capture_output=True, timeout=120)
+    ended = time.monotonic()
+    assert done.returncode == code, done.stderr
+    assert ended - float(done.stdout) < SOON
+    assert "terminate called" not in done.stderr
+    assert "Fatal" not in done.stderr
+    assert done.stderr == "" or code in (1, -2)
 
 
 KILLED = """
@@ -522,21 +385,19 @@ with AdviceService(ScriptedBackend(sell), options) as service:
 @pytest.mark.slow
 def test_a_kill_loses_no_more_paid_answers_than_there_are_workers(tmp_path):
     """Fault 24: resume asks again only about what was under way, and knows what was spent."""
-
-    def sold():
-        return (tmp_path / "sold").read_text().split() if (tmp_path / "sold").exists() else []
-
+    book = tmp_path / "sold"
+    book.touch()
     for kill_at in (100, 350, 10**9):
         child = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], cwd=ROOT)
-        assert until(
-            lambda child=child, at=kill_at: len(sold()) >= at or child.poll() is not None, 60
-        )
+        while len(book.read_text().split()) < kill_at and child.poll() is None:
+            time.sleep(0.005)
         child.kill()
         child.wait(30)
     assert child.returncode == 0
-    assert set(sold()) == {str(bar) for bar in range(600)}
-    assert len(sold()) - 600 <= 2 * 4
-    assert Ledger(tmp_path / "ledger", Caps()).spent().calls >= len(sold())
+    sold = book.read_text().split()
+    assert set(sold) == set(map(str, range(600)))
+    assert len(sold) - 600 <= 2 * 4
+    assert Ledger(tmp_path / "ledger", Caps()).spent().calls >= len(sold)
 
 
 def test_a_forked_child_leaves_its_parents_service_alone():
@@ -564,11 +425,3 @@ def test_a_forked_child_leaves_its_parents_service_alone():
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_advice_is_what_the_backend_said(run):
-    advice = Advice(0.5, -1.0, 2.0, 0.0, 1.0, 390)
-    running = run(lambda *_: Answer(advice))
-    running.want(3)
-    assert running.settled()
-    assert running.service.take(9) == [(3, advice)]

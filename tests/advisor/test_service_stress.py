@@ -176,12 +176,3 @@ def test_a_budget_is_spent_to_the_last_call_and_not_beyond(tmp_path):
     assert max(backend.paid.values()) == 1
     assert counts["mode"] == "stopped"
     assert any("300 of advisor.service" in line for line in counts["reported"])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [10])
-def test_the_same_for_longer(tmp_path, seed):
-    """Thousands of attempts in all, half of which fail."""
-    chaos = two_runs(seed, 2000, 6000, tmp_path)
-    assert sum(chaos.kinds.values()) > 600
-    assert set(chaos.kinds) == set(_KINDS)

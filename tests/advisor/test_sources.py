@@ -13,15 +13,15 @@ from jaxtrade.advisor.bridge import Bridge
 from jaxtrade.advisor.host import sources
 from jaxtrade.advisor.host.journal import read_journal
 from jaxtrade.advisor.host.mocks import Random
-from jaxtrade.advisor.host.registry import make_backend
 from jaxtrade.advisor.host.service import AdviceService
-from jaxtrade.advisor.host.sources import AdviceSource, Live, Replayed
+from jaxtrade.advisor.host.sources import Live, Replayed
 from jaxtrade.config.service import ServiceOptions
 from jaxtrade.errors import ConfigError, DataError
 from tests.advisor.asking import SOON
 from tests.advisor.balance import imbalance
-from tests.advisor.bridge_parts import HandService, journal, plain, seen
+from tests.advisor.bridge_parts import HandService, bytes_of, journal, plain
 from tests.advisor.service_parts import ADVICE, question, until
+from tests.messages import missing
 
 
 @pytest.fixture
@@ -50,11 +50,13 @@ def test_answers_become_rows_of_float32(lives):
 
 
 def test_answers_are_heard_as_they_become_rows(lives):
+    """What is no row was not seen by the run either."""
     service, heard = HandService(), list[tuple[int, object]]()
-    lives(service, heard=lambda bar, advice: heard.append((bar, advice)))
-    service.ready.extend([(5, ADVICE), (6, ADVICE._replace(confidence=float("nan"))), (7, ADVICE)])
+    lives(service, heard=lambda *given: heard.append(given))
+    wrong = ADVICE._replace(confidence=float("nan"))
+    service.ready.extend([(5, ADVICE), (6, wrong), (7, ADVICE)])
     assert until(lambda: len(heard) == 2)
-    assert heard == [(5, ADVICE), (7, ADVICE)]  # what is no row was not seen by the run either
+    assert heard == [(5, ADVICE), (7, ADVICE)]
 
 
 def test_two_answers_about_a_bar_come_one_after_the_other(lives):
@@ -67,16 +69,15 @@ def test_two_answers_about_a_bar_come_one_after_the_other(lives):
     assert found == [[(1, 0.1), (2, 0.3), (3, 0.5)], [(1, 0.2), (2, 0.6)], [(1, 0.4)], []]
 
 
-@pytest.mark.parametrize("number", [float("nan"), float("inf"), 1e39, "0.9", None])
+@pytest.mark.parametrize("number", [float("nan"), 1e39, "0.9", None])
 def test_what_is_no_float32_is_left_out(lives, number):
     service, reported = HandService(), list[str]()
     live = lives(service, tell=reported.append)
-    service.ready.extend(
-        [(1, ADVICE._replace(confidence=number)), (2, ADVICE), (3, ADVICE._replace(buy=number))]
-    )
-    assert until(lambda: live.statistics()["rows_waiting"] == 1)
+    wrong = [ADVICE._replace(confidence=number), ADVICE._replace(buy=number)]
+    service.ready.extend(enumerate([wrong[0], ADVICE, wrong[1]]))
     assert until(lambda: live.statistics()["rows_refused"] == 2)
-    assert [row.bar for row in live.take(0, 0, 4)] == [2]
+    assert until(lambda: live.statistics()["rows_waiting"] == 1)
+    assert [row.bar for row in live.take(0, 0, 4)] == [1]
     assert len(reported) == 1
 
 
@@ -93,53 +94,25 @@ def test_rows_beyond_what_is_made_ready_stay_with_the_service(lives):
     assert got == list(range(25))
 
 
-def test_one_submission_per_call_also_of_nothing(lives):
-    service = HandService()
-    live = lives(service)
-    live.want([(1, 1.0), (2, 2.0)])
-    live.want([])
-    assert until(lambda: service.bars() == [[1, 2], []])
-    assert service.batches[0][1] == (question(2), 2.0)
-
-
-def test_a_bar_is_made_a_question_once(lives, monkeypatch):
-    monkeypatch.setattr(sources, "_MOST_QUESTIONS", 3)
-    service, made = HandService(), list[int]()
-    live = lives(service, lambda bar: made.append(bar) or question(bar))
-    for bars in ([1, 2], [2, 1, 3], [4], [1, 4]):  # bar 1 is the oldest, and leaves for bar 4
-        live.want([(bar, 1.0) for bar in bars])
-    assert until(lambda: len(service.batches) == 4)
-    assert made == [1, 2, 3, 4, 1]
-
-
 def test_a_bar_without_a_question_is_skipped_for_good(lives):
     tried, reported, service = list[int](), list[str](), HandService()
+    errors = {1: DataError("no close"), 2: ConfigError("v9"), 3: ZeroDivisionError("sk-CANARY")}
 
     def question_of(bar):
         tried.append(bar)
-        if bar in (1, 2):
-            raise DataError("no close")
-        if bar == 3:
-            raise ConfigError("template v9: unknown")
-        if bar == 4:
-            raise ZeroDivisionError("sk-CANARY")
+        if bar in errors:
+            raise errors[bar]
         return question(6 if bar == 5 else bar)
 
     live = lives(service, question_of, tell=reported.append)
     for _ in range(3):
         live.want([(bar, 1.0) for bar in range(7)])
     assert until(lambda: len(service.batches) == 3)
-    assert service.bars() == [[0, 6]] * 3
+    assert service.bars() == [[0, 4, 6]] * 3
     assert tried == list(range(7))
-    assert live.statistics()["bars_unaskable"] == 5
-    assert live.statistics()["contained"] == {
-        "question DataError": 2,
-        "question ConfigError": 1,
-        "question ZeroDivisionError": 1,
-        "question": 1,
-    }
+    assert live.statistics()["bars_unaskable"] == sum(live.statistics()["contained"].values()) == 4
     assert len(reported) == 4
-    assert "about bar 1: no close" in reported[0]
+    assert not missing(reported[0], "bar 1", "no close")
     assert "CANARY" not in str(reported)
 
 
@@ -167,66 +140,28 @@ class Blocked(HandService):
         self.gate.wait(60)
 
 
-def no_wait(bridge, calls=1000):
-    """The longest of many exchanges, in seconds."""
-    longest = 0.0
-    for update in range(calls):
+def test_a_submission_that_hangs_holds_nobody_up():
+    service, longest = Blocked(), 0.0
+    live = Live(service, question, tell=[].append)
+    bridge = Bridge(live, 100, 4)
+    threads = threading.active_count()
+    for update in range(1100):
         began = time.perf_counter()
         bridge.wanted(np.array([update % 90, 91]), np.ones(2))
         bridge.delta(update)
         longest = max(longest, time.perf_counter() - began)
-    return longest
-
-
-def test_a_submission_that_hangs_holds_nobody_up():
-    service = Blocked()
-    live = Live(service, question, tell=[].append)
-    bridge = Bridge(live, 100, 4)
-    threads = threading.active_count()
-    assert no_wait(bridge) < SOON
+    assert longest < SOON
     assert threading.active_count() == threads
     assert live._mailbox.qsize() <= 64
     assert live.statistics()["wants_missed"] > 1000
     service.ready.append((3, ADVICE))
     assert until(lambda: live.statistics()["rows_waiting"] == 1)  # answers come nevertheless
-    assert sorted(plain(bridge.delta(1000))[1]) == [3]
+    assert sorted(plain(bridge.delta(1100))[1]) == [3]
     began = time.monotonic()
     bridge.stop()
     assert time.monotonic() - began < SOON
     assert service.stopped
     service.gate.set()
-
-
-def test_a_question_that_hangs_holds_nobody_up():
-    gate, reported = threading.Event(), list[str]()
-
-    def hangs(bar):
-        gate.wait(60)
-        return question(bar)
-
-    bridge = Bridge(Live(HandService(), hangs, tell=reported.append), 100, 4)
-    assert no_wait(bridge) < SOON
-    began = time.monotonic()
-    bridge.stop()
-    assert time.monotonic() - began < SOON
-    hangs_line = "advisor: the thread advisor-{} hangs and is left behind"
-    assert hangs_line.format("asker") in reported
-    # On a busy machine the other thread may not have run in the time that a stop gives it.
-    assert set(reported) <= {hangs_line.format("asker"), hangs_line.format("taker")}
-    gate.set()
-
-
-def test_a_stop_leaves_unasked_what_still_waits(monkeypatch):
-    monkeypatch.setattr(sources, "_PAUSE_S", 0.05)
-    reported, service = list[str](), HandService()
-    live = Live(service, question, tell=reported.append)
-    for _ in range(10):
-        live.want([(bar, 1.0) for bar in range(80)])  # 1 s each
-    began = time.monotonic()
-    live.stop()
-    assert time.monotonic() - began < SOON
-    assert reported == []
-    assert service.batches == []
 
 
 @pytest.mark.parametrize("error", [RuntimeError, SystemExit])
@@ -248,43 +183,20 @@ def test_a_service_that_raises_is_contained(lives, error):
     assert "CANARY" not in str(reported)
 
 
-def test_stop_with_a_hung_backend_takes_3_s_at_most(tmp_path):
-    slow = make_backend("mock:slow/mock:random", {"seconds": float("inf")})
-    options = ServiceOptions(workers=4, deadline_s=60.0)
-    bridge = Bridge(
-        Live(AdviceService(slow, options, tell=[].append), question), 1000, 4, journal(tmp_path)
-    )
-    bridge.wanted(np.arange(64), np.ones(64))
-    assert until(lambda: bridge.statistics()["in_flight"] == 4)
-    began = time.monotonic()
-    bridge.stop()
-    bridge.stop()
-    assert time.monotonic() - began < SOON
-    assert read_journal(tmp_path / "journal.jsonl").notes == ()
-    assert imbalance(bridge.statistics()) == 0
-
-
 def test_every_answer_is_handed_out_once_and_replays(tmp_path):
     """Conservation from the service to the table, and the replay, delta for delta."""
     T, M = 400, 32
     service = AdviceService(Random(seed=1), ServiceOptions(workers=3))
     bridge = Bridge(Live(service, question), T, M, journal(tmp_path))
-    rng = np.random.default_rng(0)
-    got: dict[int, list[float]] = {}
-    shown, update = [], 0
-    end = time.monotonic() + 60
+    rng, got, shown, end = np.random.default_rng(0), [], [], time.monotonic() + 60
     while len(got) < T and time.monotonic() < end:
-        missing = np.array([bar for bar in range(T) if bar not in got])
-        bars = rng.permutation(missing)[:64]
+        bars = rng.permutation(np.setdiff1d(np.arange(T), got))[:64]
         bridge.wanted(bars.astype(np.int32), rng.random(len(bars)).astype(np.float32))
-        delta = bridge.delta(update)
+        delta = bridge.delta(len(shown))
         real = delta.bars < T
         assert int(delta.version) == (bridge.version if real.any() else 0)
-        for bar, values in zip(delta.bars[real].tolist(), delta.rows[real].tolist(), strict=True):
-            assert bar not in got
-            got[bar] = values
-        shown.append((int(delta.version), delta.bars.tobytes(), delta.rows.tobytes()))
-        update += 1
+        got += delta.bars[real].tolist()
+        shown.append(bytes_of(delta))
         time.sleep(0.002)
     assert sorted(got) == list(range(T))
     bridge.stop()
@@ -292,17 +204,8 @@ def test_every_answer_is_handed_out_once_and_replays(tmp_path):
     assert counts["rows_handed_out"] == T == counts["done"]
     assert (counts["rows_lost"], counts["rows_refused"], counts["contained"]) == (0, 0, {})
     assert imbalance(counts) == 0
-    assert counts["queries_per_update"] == pytest.approx(T / update)
+    assert counts["queries_per_update"] == pytest.approx(T / len(shown))
     replay = Bridge(Replayed(read_journal(tmp_path / "journal.jsonl")), T, M)
-    again = [replay.delta(update) for update in range(update)]
-    assert [(int(d.version), d.bars.tobytes(), d.rows.tobytes()) for d in again] == shown
+    assert [bytes_of(replay.delta(update)) for update in range(len(shown))] == shown
     replay.wanted(np.array([1]), np.array([1.0]))  # of no effect
     assert replay.memory()["in_flight"] == []
-
-
-def test_nobody_says_nothing():
-    bridge = Bridge(AdviceSource(), 100, 4)
-    bridge.wanted(np.array([1]), np.array([1.0]))
-    assert seen(bridge, range(3)) == [(0, {})] * 3
-    bridge.stop()
-    assert bridge.statistics()["rows_handed_out"] == 0

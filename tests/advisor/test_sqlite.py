@@ -45,13 +45,6 @@ def meet(monkeypatch, path, script):
     return could
 
 
-def test_the_script_makes_a_cache(tmp_path):
-    path, messages = tmp_path / "cache.sqlite", list[str]()
-    CONNECT(path, isolation_level=None).executescript(MAKE_CACHE)
-    AdviceCache(path, messages.append).open()
-    assert messages == []
-
-
 def test_a_cache_that_another_process_makes_meanwhile(tmp_path, monkeypatch):
     path, messages = tmp_path / "cache.sqlite", list[str]()
     could = meet(monkeypatch, path, MAKE_CACHE)

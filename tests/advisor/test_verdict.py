@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from jaxtrade.advisor.host.replies import checked, one_line, problem, verdict_of
-from jaxtrade.advisor.host.types import Advice, Answer, Failure
+from jaxtrade.advisor.host.replies import checked, one_line, verdict_of
+from jaxtrade.advisor.host.types import Answer, Failure
 from tests.advisor.service_parts import ADVICE, bad, good
 
 
@@ -16,59 +16,50 @@ def test_good_advice_is_healthy():
 
 
 @pytest.mark.parametrize(
-    ("answer", "expected"),
+    ("failure", "status", "expected"),
     [
-        (bad(Failure.TIMEOUT), (False, True, "", False)),
-        (bad(Failure.CONNECTION), (False, False, "", False)),
-        (bad(Failure.RAISED), (False, False, "", False)),
-        (bad(Failure.STOPPED), (None, False, "", False)),
-        (bad(Failure.UNSUPPORTED, status=400), (None, False, "", True)),
-        (bad(Failure.REFUSED, status=401), (False, False, "", True)),
-        (bad(Failure.HTTP, status=429, retryable=True), (False, True, "", True)),
-        (bad(Failure.HTTP, status=529, retryable=True), (False, True, "", True)),
-        (bad(Failure.HTTP, status=500, retryable=True), (False, False, "", True)),
-        (bad(Failure.HTTP, status=400), (False, False, "http 400", True)),
-        (bad(Failure.PARSE), (True, False, "parse", False)),
-        (
-            bad(Failure.PARSE, raw="", status=200),
-            (False, False, "", False),
-        ),  # a proxy's page, not the model's text
-        (bad(Failure.SCHEMA), (True, False, "schema", False)),
-        (bad(Failure.EMPTY), (True, False, "empty", False)),
-        (bad(Failure.TOO_LARGE), (True, False, "too_large", False)),
+        (Failure.TIMEOUT, None, (False, True, "", False)),
+        (Failure.CONNECTION, None, (False, False, "", False)),
+        (Failure.RAISED, None, (False, False, "", False)),
+        (Failure.STOPPED, None, (None, False, "", False)),
+        (Failure.UNSUPPORTED, 400, (None, False, "", True)),
+        (Failure.REFUSED, 401, (False, False, "", True)),
+        (Failure.HTTP, 429, (False, True, "", True)),
+        (Failure.HTTP, 529, (False, True, "", True)),
+        (Failure.HTTP, 500, (False, False, "", True)),
+        (Failure.HTTP, 400, (False, False, "http 400", True)),
+        (Failure.PARSE, None, (True, False, "parse", False)),
+        (Failure.SCHEMA, None, (True, False, "schema", False)),
+        (Failure.EMPTY, None, (True, False, "empty", False)),
+        (Failure.TOO_LARGE, None, (True, False, "too_large", False)),
     ],
 )
-def test_failures(answer, expected):
-    assert verdict_of(answer) == expected
+def test_failures(failure, status, expected):
+    retryable = (status or 0) >= 429
+    assert verdict_of(bad(failure, status=status, retryable=retryable)) == expected
 
 
-def test_every_failure_is_judged():
-    assert all(verdict_of(bad(failure)) for failure in Failure)
+def test_a_proxy_s_page_is_not_the_model_s_text():
+    assert verdict_of(bad(Failure.PARSE, raw="", status=200)) == (False, False, "", False)
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("name", "value"),
     [
-        {"hold": math.nan},
-        {"buy": math.inf},
-        {"sell": -math.inf},
-        {"confidence": 1.2},
-        {"confidence": -0.1},
-        {"confidence": True},
-        {"confidence": "0.9"},
-        {"risk": 85.0},
-        {"risk": None},
-        {"horizon": 0},
-        {"horizon": -3},
-        {"horizon": 2.5},
-        {"horizon": True},
+        ("hold", math.nan),
+        ("sell", -math.inf),
+        ("confidence", 1.2),
+        ("confidence", -0.1),
+        ("confidence", True),
+        ("confidence", "0.9"),
+        ("risk", None),
+        ("horizon", 0),
+        ("horizon", 2.5),
     ],
 )
-def test_unusable_advice_is_a_failure_and_no_opinion(wrong):
+def test_unusable_advice_is_a_failure_and_no_opinion(name, value):
     """The old parsers turned "85 %" into 0.0 and 42 into 1.0; here it is absence."""
-    advice = Advice(**(ADVICE._asdict() | wrong))
-    answer = checked(good()._replace(advice=advice))
-    assert problem(advice)
+    answer = checked(good()._replace(advice=ADVICE._replace(**{name: value})))
     assert (answer.advice, answer.failure) == (None, Failure.SCHEMA)
 
 
