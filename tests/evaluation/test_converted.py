@@ -14,8 +14,9 @@ import pytest
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.env.state import ExitReason
 from jaxtrade.evaluation.evaluate import evaluate
+from jaxtrade.evaluation.trades import assemble_trades
 from jaxtrade.types import TickValue
-from tests.evaluation.tiny import WALK, hand_market, setup
+from tests.evaluation.tiny import WALK, backtested, hand_market, setup
 from tests.messages import missing
 
 
@@ -71,18 +72,12 @@ def test_the_report_says_what_is_converted(result):
     assert not missing(text, "CHF and are converted", "at the USDCHF rate")
 
 
-@pytest.mark.slow
 def test_buy_and_hold_by_hand():
-    """In at 8001 + 1, out at 8007 - 1: 4 ticks at 100,000,000 / 8,001 mills, the flat bar's rate,
+    """In at 8001 + 1, out at 8007 - 1: 4 ticks at 100,000,000 / rate mills, the flat bar's rate,
     less 2 x $2.08.
     """
-    market = in_francs(
-        hand_market(1), 100_000_000, np.arange(7_000, 7_000 + len(hand_market(1).bars.close))
-    )
-    sessions = market.sessions(0)
-    env, params, config = setup(market, sessions, costs={"slippage": 1})
-    evaluated = evaluate(env, params, market, sessions, config)
-    rate = 7_000 + len(market.bars.close) - 1
-    assert evaluated.agent("buy_hold").trades.net.tolist() == [
-        round(Fraction(400_000_000, rate)) - 2 * 2_080
-    ]
+    market = hand_market(1)
+    last = len(market.bars.close) - 1
+    market = in_francs(market, 100_000_000, 7_000 + np.arange(last + 1))
+    trades = assemble_trades(*backtested(market, "strategy", costs={"slippage": 1}))
+    assert trades.net.tolist() == [round(Fraction(400_000_000, 7_000 + last)) - 2 * 2_080]

@@ -39,36 +39,27 @@ def test_intrabar_rows_are_the_evaluations_under_each_order():
 
 
 @pytest.mark.slow
-def test_cost_rows_fall_with_costs_and_the_spread_is_their_range():
-    env, params, config = setup(WALK, SESSIONS)
-    grid = grids.cost_grid(env, params, [rule("buy_hold", env)], WALK, SESSIONS, config)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("costs", "commission", "slippage", "facts"),
+    [
+        ({}, 2.08, 1, ("$2.08 per side", "$12.50 per market", "(1 tick)")),
+        ({"commission": 1.5, "slippage": 3}, 1.5, 3, ("$37.50 per market", "(3 ticks, $12.50")),
+    ],
+)
+def test_cost_rows_are_multiples_and_the_spread_is_their_range(costs, commission, slippage, facts):
+    env, params, config = setup(WALK, SESSIONS, costs=costs)
+    grid = grids.cost_grid(env, params, [rule("buy_hold", env)], WALK, SESSIONS, config)
     profit = grid.profit.reshape(3, 4)
-    # four sessions, a buy and a sale each: eight sides at $2.08, and at $12.50 a tick
-    assert np.allclose(profit[0] - profit[1], 8 * 2.08)
-    assert np.allclose(profit[1] - profit[2], 8 * 2.08)
-    assert np.allclose(profit[:, [0]] - profit, 8 * 12.50 * np.array([0, 1, 2, 4]))
-    assert np.allclose(grid.spread, 16 * 2.08 + 32 * 12.50)
+    # four sessions, a buy and a sale each: eight sides, each tick $12.50
+    assert np.allclose(profit[[0]] - profit, 8 * commission * np.array([[0], [1], [2]]))
+    assert np.allclose(profit[:, [0]] - profit, 100 * slippage * np.array([0, 1, 2, 4]))
+    assert np.allclose(grid.spread, 16 * commission + 400 * slippage)
+    rows = [f"commission 1x, slippage {times}x" for times in (1, 2, 4)]
+    assert [*grid.rows[5:8]] == rows
     text = grids.table(grid).splitlines()
-    assert text[1].split()[:4] == ["commission", "0x,", "slippage", "0x"]
-    assert grid.rows[5:8] == (
-        "commission 1x, slippage 1x",
-        "commission 1x, slippage 2x",
-        "commission 1x, slippage 4x",
-    )
-    assert text[-2].split() == ["largest", "less", "smallest", f"{grid.spread[0]:,.2f}"]
-    assert not missing(text[-1], "NOTE: 1x", "$2.08 per side", "$12.50 per market", "(1 tick)")
+    assert text[-2].split()[-1] == f"{grid.spread[0]:,.2f}"
+    assert not missing(text[-1], "NOTE: 1x", *facts)
     assert grids.to_json(grid)["spread"] == {"buy_hold": grid.spread[0]}
-
-
-@pytest.mark.slow
-def test_costs_are_multiples_of_the_runs_own():
-    """Three ticks of slippage: the rows have 0, 3, 6 and 12 ticks."""
-    env, params, config = setup(WALK, SESSIONS, costs={"commission": 1.5, "slippage": 3})
-    grid = grids.cost_grid(env, params, [rule("buy_hold", env)], WALK, SESSIONS, config)  # type: ignore[arg-type]
-    profit = grid.profit.reshape(3, 4)
-    assert np.allclose(profit[[0]] - profit, 8 * 1.50 * np.array([[0], [1], [2]]))
-    assert np.allclose(profit[:, [0]] - profit, 8 * 12.50 * np.array([0, 3, 6, 12]))
-    assert not missing(grid.notes[0], "$37.50 per market", "(3 ticks, $12.50 per tick)")
 
 
 def test_a_cost_that_is_zero_has_no_multiples():

@@ -10,13 +10,12 @@ import pytest
 from jaxtrade.env.actions import Action
 from jaxtrade.env.state import ExitReason
 from jaxtrade.evaluation import grids
-from jaxtrade.evaluation.backtest import backtest
+from jaxtrade.evaluation.backtest import Lane, backtest, run_lanes
 from jaxtrade.evaluation.baselines import NO_ACTION, Agent, PolicyAct, forget_episode, greedy
 from jaxtrade.evaluation.grids import LONGEST, TOO_LATE, delayed
 from jaxtrade.evaluation.record import decision_bars
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.ppo.act import policy_of
-from tests.evaluation.tiny import WALK, hand_market, rule, setup, tiny_market
+from tests.evaluation.tiny import WALK, hand_market, lively, rule, setup, tiny_market
 
 KEY = jax.random.key(0)
 HAND = hand_market(2)
@@ -50,11 +49,6 @@ def entries(record):
     return [
         (int(i), int(record.event.entry_quantity[i]), int(record.event.entry_price[i])) for i in at
     ]
-
-
-def assert_equal_records(one, other):
-    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
-        np.testing.assert_array_equal(a, b)
 
 
 @pytest.fixture(scope="module")
@@ -143,48 +137,38 @@ def test_stops_are_those_of_the_bar_of_execution(hand):
 
 
 @pytest.fixture(scope="module")
-def lively():
+def made():
     """An untrained policy that takes many different actions, and its environment."""
     env, params, config = setup(
         WALK,
-        WALK.sessions(0, 1, 2, 3),
+        WALK.every,
         env={"task": "manage"},
         network={"hidden": [16, 16]},
         rollout={"num_envs": 4, "num_steps": 8, "num_shards": 1},
         ppo={"num_minibatches": 1},
     )
-    algorithm = make_ppo(config, env, 1)
-    policy = policy_of(jax.jit(algorithm.init)(jax.random.key(1), params))
-    head = policy.parameters["policy_head"]
-    policy = policy.replace(
-        parameters=policy.parameters | {"policy_head": head | {"kernel": 300 * head["kernel"]}}
+    return env, params, config, greedy(make_ppo(config, env, 1), lively(config, env, 300), env)
+
+
+@pytest.mark.slow
+def test_without_a_latency_every_bit_is_the_evaluators(made):
+    env, params, _, policy = made
+    decisions = decision_bars(WALK.data, params.sessions)
+    agents = [policy, *(rule(name, env) for name in ("sma_cross", "random", "buy_hold", "flat"))]
+    plain, late = (
+        run_lanes(env, [Lane(each, params, decisions, KEY) for each in some], "strategy")
+        for some in (agents, [delayed(each, env, 0) for each in agents])
     )
-    return env, params, config, greedy(algorithm, policy, env)
+    for one, other in zip(jax.tree.leaves(plain), jax.tree.leaves(late), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert all(len(set(record.action.tolist())) >= 3 for record in plain[:3])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "which",
-    [
-        "policy",
-        "sma_cross",
-        *(pytest.param(which, marks=pytest.mark.slow) for which in ("random", "buy_hold", "flat")),
-    ],
-)
-def test_without_a_latency_every_bit_is_the_evaluators(lively, which):
-    env, params, _, policy = lively
-    agent = policy if which == "policy" else rule(which, env)
-    plain, late = run(env, params, agent, None, WALK), run(env, params, agent, 0, WALK)
-    assert_equal_records(plain, late)
-    if which in ("policy", "random", "sma_cross"):
-        assert len(set(plain.action.tolist())) >= 3
-
-
-@pytest.mark.slow
-def test_the_grid_counts_what_came_too_late(lively):
-    env, params, config, policy = lively
+def test_the_grid_counts_what_came_too_late(made):
+    env, params, config, policy = made
     agents = [policy, rule("sma_cross", env), rule("flat", env)]
-    grid = grids.latency_grid(env, params, agents, WALK, WALK.sessions(0, 1, 2, 3), config)  # type: ignore[arg-type]
+    grid = grids.latency_grid(env, params, agents, WALK, WALK.every, config)  # type: ignore[arg-type]
     assert grid.rows == ("0 bars", "1 bar", "2 bars", "3 bars")
     assert grid.too_late is not None
     assert (grid.too_late[0] == 0).all()
@@ -203,8 +187,8 @@ def test_the_grid_counts_what_came_too_late(lively):
 
 
 @pytest.mark.slow
-def test_a_flip_of_a_baseline_is_late_as_a_whole(lively):
-    env, params, *_ = lively
+def test_a_flip_of_a_baseline_is_late_as_a_whole(made):
+    env, params, *_ = made
     at_once = run(env, params, rule("sma_cross", env), 0, WALK)
     late = run(env, params, rule("sma_cross", env), 1, WALK)
     first = int(np.flatnonzero(at_once.action != H)[0])

@@ -6,15 +6,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from jaxtrade.config import load_config, make_config
-from jaxtrade.data.market import build_market, host_market, load_market, market_of
+from jaxtrade.config import make_config
+from jaxtrade.data.market import host_market, load_market, market_of
 from jaxtrade.data.nulls.market import (
     null_bars,
     null_markets,
@@ -30,8 +29,8 @@ from jaxtrade.env.actions import Action
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.evaluation.baselines import greedy
-from jaxtrade.evaluation.evaluate import evaluate, standard_agents
+from jaxtrade.evaluation.baselines import buy_and_hold, greedy
+from jaxtrade.evaluation.evaluate import evaluate
 from jaxtrade.evaluation.nulls import (
     daily_net,
     pooled_statistic,
@@ -41,7 +40,6 @@ from jaxtrade.evaluation.nulls import (
     with_market,
 )
 from jaxtrade.evaluation.side_by_side import step_all
-from jaxtrade.runs.setup import prepare
 from jaxtrade.storage.null_journal import NullJournal
 from jaxtrade.types import IntrabarPath
 from tests.paths import path_arrays, random_paths
@@ -75,7 +73,7 @@ def parts(config, *ids):
 
 @pytest.mark.slow
 def test_all_nulls_pass_through_one_executable():
-    """The market is a traced argument: 16 null markets, four kinds of agent, not one compilation
+    """The market is a traced argument: 8 null markets, four kinds of agent, not one compilation
     after the first.
     """
     config = make_config(
@@ -88,9 +86,9 @@ def test_all_nulls_pass_through_one_executable():
     daily_net(env, params, market, sessions, config, rule_agents(env, config)(market))
     before = step_all._cache_size()  # type: ignore[attr-defined]
     for kind in ("sign", "sessions", "phase", "martingale"):
-        results = rule_nulls(env, params, market, sessions, config, NullSpec(kind, 4), 0, stop=None)
+        results = rule_nulls(env, params, market, sessions, config, NullSpec(kind, 2), 0, stop=None)
         assert list(results) == ["flat", "random", "buy_hold", "sma_cross"]
-        assert {each.made for each in results.values()} == {4}
+        assert {each.made for each in results.values()} == {2}
         assert results["flat"].p == 1.0
         assert len(set(results["random"].nulls)) > 1
     assert step_all._cache_size() == before  # type: ignore[attr-defined]
@@ -102,35 +100,12 @@ def test_the_statistics_are_those_of_the_evaluator():
     env, params, market, sessions = parts(config, 1, 2)
     result = evaluate(env, params, market, sessions, config)
     nulls = rule_nulls(env, params, market, sessions, config, NullSpec("sign", 3), 5, stop=None)
-    for name, each in nulls.items():
-        assert each.real == pytest.approx(
-            result.agent(name).strategy_figures["net_profit"] / 2, abs=1e-9
-        )
     null = null_markets(market, config, "sign", 5)(2)
     alone = evaluate(env, make_params(null, sessions, config), null, sessions, config)
     for name, each in nulls.items():
-        assert each.nulls[2] == pytest.approx(
-            alone.agent(name).strategy_figures["net_profit"] / 2, abs=1e-9
-        )
-
-
-@pytest.mark.slow
-def test_a_mirrored_market_mirrors_buy_and_hold():
-    """Before costs, the buyer of a market loses what it gains in the market upside down."""
-    config = small(2).model_copy(
-        update={"costs": small(2).costs.model_copy(update={"commission": 0.0, "slippage": 0})}
-    )
-    env, params, market, sessions = parts(config, 0, 1, 2)
-    down = build_market(sign_flipped(market.bars, np.ones(market.num_bars, bool)), config)
-    buyer = [agent for agent in standard_agents(env, market, config) if agent.name == "buy_hold"]
-    net, other = (
-        daily_net(env, with_market(params, each, sessions, config), each, sessions, config, buyer)[
-            "buy_hold"
-        ]
-        for each in (market, down)
-    )
-    np.testing.assert_array_equal(net, -other)
-    assert net.any()
+        for mean, own in ((each.real, result), (each.nulls[2], alone)):
+            net = own.agent(name).strategy_figures["net_profit"]
+            assert mean == pytest.approx(net / 2, abs=1e-9)
 
 
 def always(policy, carry, ref, params, key, explore):
@@ -165,7 +140,7 @@ def test_with_every_bar_mirrored_a_seller_earns_what_a_buyer_earned(intrabar):
         market = market_of(host_market(prices, config, path=falls), config)
         sessions = session_set(np.arange(market.num_sessions), market.num_sessions)
         env, params = TradingEnv(config.env), make_params(market, sessions, config)
-        learner: Any = SimpleNamespace(act=always, carry=())
+        learner = SimpleNamespace(act=always, carry=())
         agent = greedy(learner, jnp.int32(action), env)
         nets.append(daily_net(env, params, market, sessions, config, [agent])["greedy"])
     np.testing.assert_array_equal(*nets)
@@ -200,31 +175,24 @@ def test_it_stops_when_every_agent_is_decided():
 def test_a_test_that_was_killed_goes_on(tmp_path):
     """Killed after each number of draws: the same results, and no draw twice."""
     values = np.random.default_rng(0).normal(size=(2, 19)).tolist()
-    spec, facts = NullSpec("sign", 19), {"kind": "sign"}
-    script = Scripted(good=values[0], bad=values[1])
-    whole = run_nulls(
-        script.measure, script.market, REAL, spec, 0, NullJournal(tmp_path / "whole", facts)
-    )
-    made = len(script.asked)
+
+    def tested(name, count=19, real=REAL):
+        script = Scripted(good=values[0][:count], bad=values[1][:count])
+        journal = NullJournal(tmp_path / name, {"kind": "sign"})
+        run = run_nulls, script.measure, script.market, real, NullSpec("sign", 19), 0, journal
+        return script, lambda: run[0](*run[1:])
+
+    script, whole = tested("whole")
+    expected, made = whole(), len(script.asked)
     for after in range(made):
-        path, first = tmp_path / str(after), Scripted(good=values[0][:after], bad=values[1][:after])
         with pytest.raises(IndexError):  # there is no further draw
-            run_nulls(first.measure, first.market, REAL, spec, 0, NullJournal(path, facts))
-        again = Scripted(good=values[0], bad=values[1])
-        assert (
-            run_nulls(again.measure, again.market, REAL, spec, 0, NullJournal(path, facts)) == whole
-        )
+            tested(str(after), after)[1]()
+        again, rest = tested(str(after))
+        assert rest() == expected
         assert again.asked == list(range(after, made))
-        assert path.read_bytes() == (tmp_path / "whole").read_bytes()
+        assert (tmp_path / str(after)).read_bytes() == (tmp_path / "whole").read_bytes()
     with pytest.raises(ConfigError, match=r"bad, good, .* other"):
-        run_nulls(
-            script.measure,
-            script.market,
-            {"other": 1.0},
-            spec,
-            0,
-            NullJournal(tmp_path / "whole", facts),
-        )
+        tested("whole", real={"other": 1.0})[1]()
 
 
 @pytest.mark.slow
@@ -232,30 +200,15 @@ def test_money_is_checked_for_each_null():
     """The real chain stays between two levels, its nulls wander: 100 contracts fit into int32 there
     and not here.
     """
-    account = {
-        "drawdown": 50_000.0,
-        "profit_target": 50_000.0,
-        "daily_loss": "off",
-        "max_contracts": 1_000,
-    }
+    account = {"drawdown": 50_000.0, "profit_target": 50_000.0, "max_contracts": 1_000}
+    account["daily_loss"] = "off"
     values = small(3, "mean_reversion").model_dump(mode="json", exclude={"account"})
     config = make_config(values | {"account": account, "env": values["env"] | {"quantity": 100}})
     env, params, market, sessions = parts(config, 2)
-    with pytest.raises(
-        DataError,
-        match=r"market 0 .*\(seed 0\).*quantity = 100.*int32",
-    ):
+    spec = NullSpec("sign", 2)
+    with pytest.raises(DataError, match=r"market 0 .*\(seed 0\).*quantity = 100.*int32"):
         rule_nulls(
-            env,
-            params,
-            market,
-            sessions,
-            config,
-            NullSpec("sign", 2),
-            0,
-            agents=lambda each: [
-                agent for agent in rule_agents(env, config)(each) if agent.name == "buy_hold"
-            ],
+            env, params, market, sessions, config, spec, 0, agents=lambda _: [buy_and_hold(env)]
         )
     one = config.model_copy(update={"env": config.env.model_copy(update={"quantity": 1})})
     null = null_markets(market, one, "sign", 0)(0)
@@ -274,29 +227,17 @@ def test_an_order_that_a_null_market_cuts_is_refused():
     config = small(4)
     env, params, market, sessions = parts(config, 1, 2)
     params = params.replace(account=params.account.replace(max_contracts=jnp.int32(8)))
-    [rule] = [agent for agent in standard_agents(env, market, config) if agent.name == "buy_hold"]
+    rule = buy_and_hold(env)
 
     def tested(cap):
         """A buyer of 6 contracts. cap: of the null market; 8 are allowed on the real one."""
-        few = config.model_copy(
-            update={"account": config.account.model_copy(update={"max_contracts": cap})}
-        )
-        return rule_nulls(
-            env,
-            params,
-            market,
-            sessions,
-            few,
-            NullSpec("sign", 1),
-            0,
-            agents=lambda each: [rule._replace(act=replace(rule.act, quantity=6))],
-        )
+        account = config.account.model_copy(update={"max_contracts": cap})
+        parts = env, params, market, sessions, config.model_copy(update={"account": account})
+        buyer = rule._replace(act=replace(rule.act, quantity=6))
+        return rule_nulls(*parts, NullSpec("sign", 1), 0, agents=lambda _: [buyer])
 
     assert list(tested(6)) == ["buy_hold"]
-    with pytest.raises(
-        DataError,
-        match=r"market 0 .*hold.* 5 .* 8;.*max_contracts",
-    ):
+    with pytest.raises(DataError, match=r"market 0 .*hold.* 5 .* 8;.*max_contracts"):
         tested(5)
 
 
@@ -342,12 +283,3 @@ def test_the_policies_of_several_seeds_are_pooled():
     assert list(results) == ["flat", "all"]
     others = np.stack([net for name, net in nets.items() if name != "flat"])
     assert results["all"].real == pooled_statistic(others)
-
-
-@pytest.fixture(scope="module")
-def es():
-    setup = prepare(load_config("quickstart"))
-    return setup.env, setup.params, setup.single, setup.splits["test"], setup.config
-
-
-# --- known answers ----------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from tests.messages import missing
 WEEK = ("2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04", "2024-01-05")
 
 
-def opening(config, dates, net, data="d"):
+def opening(config, dates, net, data="d", bars=None):
     values = {policy: tuple(map(float, row)) for policy, row in net.items()}
     return SplitOpening(
         "train",
@@ -39,7 +39,7 @@ def opening(config, dates, net, data="d"):
         "greedy",
         tuple(dates),
         values,
-    )
+    )._replace(bars=bars or {})
 
 
 def days(dates, data="d", bars=None):
@@ -66,39 +66,22 @@ def test_openings_are_of_the_same_data_and_of_any_of_the_days():
 
 
 def test_days_are_the_same_if_their_bars_are_whatever_features_were_made_of_them():
-    first = opening("a", WEEK, {"0": [1, 2, 3, 4, 5]})._replace(bars={"ES": tuple("vwxyz")})
-    features = opening("b", WEEK, {"0": [5, 4, 3, 2, 1]}, data="other features")._replace(
-        bars={"ES": tuple("vwxyz")}
-    )
-    later = opening("a", WEEK[3:], {"0": [7, 7]}, data="another file")._replace(
-        bars={"ES": ("y", "z")}
-    )
-    elsewhere = opening("a", WEEK, {"0": [0] * 5}, data="d")._replace(bars={"ES": tuple("VWXYZ")})
-    both = opening("c", WEEK, {"0": [9] * 5}, data="two")._replace(
-        bars={"ES": tuple("vwxyz"), "NQ": tuple("vwxyz")}
-    )
-    nothing = opening("c", WEEK, {}, data="no bars")._replace(bars={"ES": ("",) * 5})
-    every, asked = (
-        [first, features, later, elsewhere, both, nothing],
-        days(WEEK, bars={"ES": tuple("vwxyz")}),
-    )
+    es = {"ES": tuple("vwxyz")}
+    first = opening("a", WEEK, {"0": [1, 2, 3, 4, 5]}, bars=es)
+    features = opening("b", WEEK, {"0": [5, 4, 3, 2, 1]}, "other features", es)
+    later = opening("a", WEEK[3:], {"0": [7, 7]}, "another file", {"ES": ("y", "z")})
+    elsewhere = opening("a", WEEK, {"0": [0] * 5}, bars={"ES": tuple("VWXYZ")})
+    both = opening("c", WEEK, {"0": [9] * 5}, "two", es | {"NQ": tuple("vwxyz")})
+    nothing = opening("c", WEEK, {}, "no bars", {"ES": ("",) * 5})
+    every, asked = [first, features, later, elsewhere, both, nothing], days(WEEK, bars=es)
     assert openings_of(every, asked) == [first, features, later, both]
-    assert trials_of([first, features, later, both]) == [
-        ("a", "d", "0"),
-        ("b", "other features", "0"),
-        ("a", "another file", "0"),
-        ("c", "two", "0"),
-    ]
+    names = [("a", "d"), ("b", "other features"), ("a", "another file"), ("c", "two")]
+    known = [(*name, "0") for name in names]
+    assert trials_of([first, features, later, both]) == known
     trials, matrix = trial_matrix(every, asked)
-    assert trials == [("a", "d", "0"), ("b", "other features", "0")], (
-        "the others lack a day, or hold another symbol"
-    )
+    assert trials == known[:2], "the others lack a day, or hold another symbol"
     assert matrix.T.tolist() == [[1, 2, 3, 4, 5], [5, 4, 3, 2, 1]]
-    assert trial_matrix(every, days(WEEK[3:], bars={"ES": ("y", "z")}))[0] == [
-        ("a", "d", "0"),
-        ("b", "other features", "0"),
-        ("a", "another file", "0"),
-    ]
+    assert trial_matrix(every, days(WEEK[3:], bars={"ES": ("y", "z")}))[0] == known[:3]
     assert openings_of([OPENINGS[0]], asked) == [OPENINGS[0]], (
         "a line of an earlier version, by its data"
     )

@@ -11,11 +11,14 @@ import pytest
 
 from jaxtrade.env.state import KEEP_STOP, Order
 from jaxtrade.evaluation import passes
-from jaxtrade.evaluation.backtest import run_lanes, run_sessions
-from jaxtrade.evaluation.baselines import Agent
+from jaxtrade.evaluation.backtest import Lane, run_lanes, run_sessions
+from jaxtrade.evaluation.baselines import Agent, buy_and_hold
 from jaxtrade.evaluation.passes import account_starts, run_passes
+from jaxtrade.evaluation.record import decision_bars
+from tests.evaluation import tiny
 from tests.evaluation.sequential import in_sequence
 from tests.evaluation.test_side_by_side import agents_of, assert_same, lanes_of, made
+from tests.evaluation.tiny import hand_market
 
 DAYS = ("network.hidden=[16]", "data.start=2013-10-09")  # three days of real bars
 WEEKS = (
@@ -76,6 +79,17 @@ def test_rules_tasks_and_networks(keys, monkeypatch):
     check(setup, lanes_of(setup, agents_of(setup, policies[:1])), monkeypatch)
 
 
+def test_an_account_opens_where_the_one_before_has_ended():
+    """$45.84 a session: the target of $80 is reached in the second, and the third begins at 0."""
+    account = {"drawdown": "off", "daily_loss": "off", "profit_target": 80.0}
+    market = hand_market(4)
+    env, params, _ = tiny.setup(market, market.every, account=account)
+    decisions = decision_bars(market.data, market.every)
+    lane = Lane(buy_and_hold(env), params, decisions, jax.random.key(0))
+    starts = account_starts(env, lane, run_lanes(env, [lane], "strategy")[0])
+    assert np.asarray(starts.balance).tolist() == [0, 45_840, 0, 45_840]
+
+
 def careful(carry, state, ref, params, key):
     """Trades by chance, as long as its account has not lost money."""
     del ref, params
@@ -93,26 +107,17 @@ def test_an_agent_that_sees_its_account_is_stepped_in_turn(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "column",
-    [
-        "balance",
-        pytest.param("high_water", marks=pytest.mark.slow),
-    ],
-)
-def test_a_wrong_start_is_no_record(column):
+def test_a_wrong_start_is_no_record():
     setup, policies = made(*DAYS)
     [lane] = lanes_of(setup, agents_of(setup, policies[:1])[3:4])
     [strategy] = run_lanes(setup.env, [lane], "strategy")
     starts = account_starts(setup.env, lane, strategy)
     assert run_sessions(setup.env, [lane], "account", [starts])[0] is not None
-    wrong = (
-        getattr(starts, column)
-        + np.eye(len(starts.balance), dtype=np.int64)[len(starts.balance) // 2]
-    )
-    assert run_sessions(setup.env, [lane], "account", [starts._replace(**{column: wrong})]) == [
-        None
-    ]
+    for column in ("balance", "high_water"):
+        wrong = getattr(starts, column).copy()
+        wrong[len(wrong) // 2] += 1
+        changed = starts._replace(**{column: wrong})
+        assert run_sessions(setup.env, [lane], "account", [changed]) == [None]
 
 
 @pytest.mark.slow

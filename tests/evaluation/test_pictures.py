@@ -12,27 +12,17 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
-from jaxtrade.evaluation import baselines
-from jaxtrade.evaluation.evaluate import evaluate
 from jaxtrade.evaluation.pictures import equity, style, training
-from tests.evaluation.tiny import LENGTHS, WALK, hand_market, rule, setup
+from tests.evaluation.tiny import LENGTHS, walked
 from tests.messages import missing
 
 MINUS = style.MINUS
 
 
-def result_of(market, agents, **sections):
-    sessions = market.sessions(*range(market.num_sessions))
-    env, params, config = setup(market, sessions, **sections)
-    return evaluate(env, params, market, sessions, config, agents(env))
-
-
 @pytest.fixture(scope="module")
-def walked():
+def result():
     """Four sessions of a random walk. `random` wins and loses."""
-    return result_of(
-        WALK, lambda env: [rule(name, env) for name in ("random", "flat", "buy_hold", "sma_cross")]
-    )
+    return walked()
 
 
 def titles(figure):
@@ -79,58 +69,42 @@ def overlaps(figure):
 
 
 @pytest.mark.slow
-def test_the_headline_has_the_figures_of_the_evaluation(walked):
-    agent = walked.agent("random")
-    title, about = equity.headline(walked, agent)
-    found = agent.strategy_figures
+def test_the_picture_has_the_figures_of_the_evaluation(result):
+    """Winners and losers are told apart."""
+    agent, found = result.agent("random"), result.agent("random").strategy_figures
+    title, about = equity.headline(result, agent)
+    deepest = style.dollars(found["max_drawdown"])
     assert not missing(title, "random on ES", "2 Jan 2024", "5 Jan 2024", "4 sessions")
     assert about.split("   ·   ") == [
         f"net {style.dollars(found['net_profit'])}",
         f"{found['trades']} trades",
         f"{100 * found['win_rate']:.0f} % won",
-        f"max drawdown {style.dollars(found['max_drawdown'])}",
+        f"max drawdown {deepest}",
         "SYNTHETIC",
     ]
-    assert equity.headline(walked, walked.agent("flat"))[1].startswith(
-        "net $0.00   ·   0 trades   ·   max drawdown"
-    )
-
-
-@pytest.mark.slow
-def test_winners_and_losers_are_told_apart(walked):
-    agent = walked.agent("random")
+    idle = equity.headline(result, result.agent("flat"))[1].split("   ·   ")
+    assert idle[:2] == ["net $0.00", "0 trades"]
     won = int((agent.trades.net > 0).sum())
     lost = len(agent.trades) - won
     assert won > 0 < lost
-    prices, curves, drawdown, account = equity.figure_of(walked, agent).axes
+    prices, curves, drawdown, account = equity.figure_of(result, agent).axes
     assert [marks(prices, "won"), marks(prices, "lost")] == [won, lost]
     assert marks(prices, "long entry") + marks(prices, "short entry") == len(agent.trades)
     assert {f"won ({won})", f"lost ({lost})"} <= set(legend(prices))
     assert legend(curves) == ["flat", "buy_hold", "sma_cross", "random"]
-    assert min(drawdown.lines[0].get_ydata()) == pytest.approx(
-        -agent.strategy_figures["max_drawdown"]
-    )
-    assert drawdown.get_title(loc="left").startswith("Drawdown of random")
-    assert drawdown.get_title(loc="left").endswith(
-        style.dollars(agent.strategy_figures["max_drawdown"])
-    )
+    assert min(drawdown.lines[0].get_ydata()) == pytest.approx(-found["max_drawdown"])
+    assert drawdown.get_title(loc="left").endswith(deepest)
     assert "drawdown floor" in legend(account)
-    assert [axis.get_ylabel() for axis in (prices, curves, drawdown, account)] == [
-        "price",
-        "equity",
-        "drawdown",
-        "account",
-    ]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["random", "flat", "buy_hold", "sma_cross"])
-def test_no_text_covers_another(walked, name):
+@pytest.mark.parametrize("name", ["random", "flat", "sma_cross"])
+def test_no_text_covers_another(result, name):
     """Winners and losers, no trade at all, one trade a day: titles, legends and marks of the axes
     stay apart.
     """
     for drawn in (equity.figure_of, equity.day_figure):
-        assert overlaps(drawn(walked, walked.agent(name))) == []
+        assert overlaps(drawn(result, result.agent(name))) == []
 
 
 def with_random(result, mills):
@@ -154,15 +128,15 @@ def with_random(result, mills):
         (-10, 0, None),
     ],
 )
-def test_a_ruinous_random_does_not_flatten_the_others(walked, ends, lowest, said):
+def test_a_ruinous_random_does_not_flatten_the_others(result, ends, lowest, said):
     """It runs off the edge, where a mark and a text say so. Where it fits, it counts as any
     other.
     """
-    length = len(walked.agents[0].strategy.equity)
+    length = len(result.agents[0].strategy.equity)
     wild = np.interp(
         np.arange(length), [0, length // 2, length - 1], [0, 1000 * lowest, 1000 * ends]
     ).astype(np.int64)
-    result = with_random(walked, wild)
+    result = with_random(result, wild)
     figure = equity.figure_of(result, result.agent("buy_hold"))
     curves = figure.axes[1]
     low, high = curves.get_ylim()
@@ -184,10 +158,11 @@ def test_a_ruinous_random_does_not_flatten_the_others(walked, ends, lowest, said
     assert overlaps(figure) == []
 
 
-def test_a_random_agent_has_the_axis_of_its_own_picture(walked):
+@pytest.mark.slow
+def test_a_random_agent_has_the_axis_of_its_own_picture(result):
     """Neither where it is the one that is shown, nor where nothing else moves."""
-    length = len(walked.agents[0].strategy.equity)
-    result = with_random(walked, np.linspace(0, -50_000_000, length).astype(np.int64))
+    length = len(result.agents[0].strategy.equity)
+    result = with_random(result, np.linspace(0, -50_000_000, length).astype(np.int64))
     alone = replace(result, agents=(result.agent("flat"), result.agent("random")))
     for shown in (
         equity.figure_of(result, result.agent("random")),
@@ -198,51 +173,53 @@ def test_a_random_agent_has_the_axis_of_its_own_picture(walked):
         assert not curves.texts
 
 
-def test_many_trades_are_counted_and_not_marked(walked, monkeypatch):
-    agent = walked.agent("random")
+@pytest.mark.slow
+def test_many_trades_are_counted_and_not_marked(result, monkeypatch):
+    agent = result.agent("random")
     monkeypatch.setattr(equity, "MOST_MARKS", len(agent.trades) - 1)
-    prices = equity.figure_of(walked, agent).axes[0]
+    prices = equity.figure_of(result, agent).axes[0]
     assert f": {len(agent.trades)} trades" in prices.get_title(loc="left")
     assert marks(prices, "won") == 0
 
 
 def test_drawdown_is_the_distance_from_the_highest_equity():
     """The start counts as 0: a first loss of 2 dollars is a drawdown of 2."""
-    assert equity.drawdown_of(np.array([-2000, 3000, 1000, 4000])).tolist() == [
-        -2.0,
-        0.0,
-        -2.0,
-        0.0,
-    ]
+    assert equity.drawdown_of(np.array([-2000, 3000, 1000, 4000])).tolist() == [-2, 0, -2, 0]
 
 
-def test_the_day_is_that_with_most_trades(walked):
-    agent = walked.agent("random")
+@pytest.mark.slow
+def test_the_day_is_that_with_most_trades(result):
+    agent = result.agent("random")
     counts = np.bincount(agent.trades.session, minlength=4)
-    shown = equity.busiest(walked, agent)
+    shown = equity.busiest(result, agent)
     assert len(shown.trades) == counts.max() == counts[shown.number]
     assert shown.last - shown.first + 1 == LENGTHS[shown.number] - 1
-    top, bottom = equity.day_figure(walked, agent).axes
+    top, bottom = equity.day_figure(result, agent).axes
     assert marks(top, "won") + marks(top, "lost") == counts.max()
     profit = agent.trades.net[agent.trades.session == shown.number].sum() / 1000
     assert bottom.lines[-1].get_ydata()[-1] == pytest.approx(profit)
-    assert f"net {style.dollars(profit)}" in equity.day_headline(walked, agent, shown)[1]
+    assert f"net {style.dollars(profit)}" in equity.day_headline(result, agent, shown)[1]
+    assert top.get_title(loc="left") == "Candles of 1 minute"
+    bodies = [each for each in top.collections if type(each).__name__ == "PolyCollection"]
+    assert len(bodies[0].get_paths()) == LENGTHS[shown.number] - 1
 
 
-def test_a_day_without_trades_is_the_last_one_and_says_so(walked):
-    agent = walked.agent("flat")
-    shown = equity.busiest(walked, agent)
+@pytest.mark.slow
+def test_a_day_without_trades_is_the_last_one_and_says_so(result):
+    agent = result.agent("flat")
+    shown = equity.busiest(result, agent)
     assert (shown.number, len(shown.trades)) == (3, 0)
-    assert equity.day_headline(walked, agent, shown)[1].startswith("no trades in any")
-    assert legend(equity.day_figure(walked, agent).axes[0]) == []
+    assert equity.day_headline(result, agent, shown)[1].startswith("no trades in any")
+    assert legend(equity.day_figure(result, agent).axes[0]) == []
 
 
-def test_the_levels_of_a_day_are_those_of_the_positions(walked):
+@pytest.mark.slow
+def test_the_levels_of_a_day_are_those_of_the_positions(result):
     """A stop is on the losing side of the close, a target on the winning side, in every bar of a
     position.
     """
-    agent = walked.agent("random")
-    shown = equity.busiest(walked, agent)
+    agent = result.agent("random")
+    shown = equity.busiest(result, agent)
     found = equity.levels(agent, shown)
     legs = np.asarray(agent.strategy.ref.legs)[:, 0]
     assert {len(found["stop"]), len(found["target"])} == {
@@ -250,65 +227,37 @@ def test_the_levels_of_a_day_are_those_of_the_positions(walked):
     }
     for name, sign in (("stop", -1), ("target", 1)):
         for bar, level in found[name]:
-            close = int(walked.close[walked.decisions.rows[shown.first + bar]])
+            close = int(result.close[result.decisions.rows[shown.first + bar]])
             assert np.sign(legs[shown.first + bar, 0]) * sign * (level - close) >= 0
-    assert equity.levels(walked.agent("buy_hold"), shown) == {
+    assert equity.levels(result.agent("buy_hold"), shown) == {
         "stop": [],
         "target": [],
     }  # it has no bracket
 
 
-def test_a_level_is_one_line_as_long_as_it_holds():
-    """A line for each bar would begin its dashes anew in each, and look solid."""
-    assert equity.joined([(3, 8), (4, 8), (5, 9), (6, 9), (8, 9)]) == [
-        (3, 4, 8),
-        (5, 6, 9),
-        (8, 8, 9),
-    ]
-    assert equity.joined([]) == []
-
-
-def test_targets_are_dashed_and_stops_are_solid(walked):
-    agent = walked.agent("random")
-    top = equity.day_figure(walked, agent).axes[0]
-    drawn = {
-        str(each.get_label()).split()[0]: each
-        for each in top.collections
-        if str(each.get_label()).startswith(("stop", "target"))
-    }
-    assert set(drawn) == {"stop", "target"}
+@pytest.mark.slow
+def test_targets_are_dashed_and_stops_are_solid(result):
+    agent = result.agent("random")
+    top = equity.day_figure(result, agent).axes[0]
+    drawn = {str(each.get_label()).split()[0]: each for each in top.collections}
     for name, dashed in (("stop", False), ("target", True)):
         assert (drawn[name].get_linestyles()[0][1] is not None) is dashed
-        bars = len(equity.levels(agent, equity.busiest(walked, agent))[name])
+        bars = len(equity.levels(agent, equity.busiest(result, agent))[name])
         lengths = [round(each[1][0] - each[0][0]) for each in drawn[name].get_segments()]
         assert max(lengths) > 1
         assert sum(lengths) <= bars
-    assert [text.split("(")[1].strip(")").split(",")[0] for text in legend(top)[:2]] == [
-        "solid",
-        "dashed",
-    ]
 
 
-@pytest.mark.slow
+def test_a_level_is_one_line_as_long_as_it_holds():
+    """A line for each bar would begin its dashes anew in each, and look solid."""
+    found = equity.joined([(3, 8), (4, 8), (5, 9), (6, 9), (8, 9)])
+    assert found == [(3, 4, 8), (5, 6, 9), (8, 8, 9)]
+    assert equity.joined([]) == []
+
+
 def test_candles_group_bars():
-    """One hand-worked session: 8000 8002 7998 ..., in candles of one bar."""
-    result = result_of(hand_market(1), lambda env: [baselines.buy_and_hold(env)])
-    top, _ = equity.day_figure(result, result.agents[0]).axes
-    assert top.get_title(loc="left") == "Candles of 1 minute"
-    bodies = [each for each in top.collections if type(each).__name__ == "PolyCollection"]
-    assert len(bodies[0].get_paths()) == 5
     assert equity.grouped(np.array([3, 9, 4, 1, 7]), 2, np.maximum).tolist() == [9, 4, 7]
     assert equity.grouped(np.array([3, 9, 4, 1, 7]), 2, np.minimum).tolist() == [3, 1, 7]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "count"), [("random", None), ("flat", 0), ("buy_hold", 4)])
-def test_files_are_pictures(walked, tmp_path, name, count):
-    agent = walked.agent(name)
-    assert count is None or len(agent.trades) == count
-    for draw in (equity.draw, equity.draw_day):
-        draw(walked, agent, tmp_path / "a.png")
-        assert (tmp_path / "a.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
 
 NEW_YORK = ZoneInfo("America/New_York")
@@ -403,12 +352,6 @@ def test_seeds_are_a_median_and_a_band():
     assert any("3 seeds: line = median" in text.get_text() for text in figure.texts)
 
 
-def test_scores_on_validation_sessions_have_a_panel():
-    axis = training.figure_of([row(1), row(4)], [], "t", [(1, -0.5), (2, 0.25), (4, 0.1)]).axes[2]
-    assert list(axis.lines[0].get_xdata()) == [1000, 2000, 4000]
-    assert [axis.lines[1].get_xdata()[0], axis.lines[1].get_ydata()[0]] == [2000, 0.25]
-
-
 def test_the_best_checkpoint_is_marked_in_every_panel():
     """It is the one that the run has kept. A higher score that is no improvement worth the name is
     not.
@@ -419,6 +362,7 @@ def test_the_best_checkpoint_is_marked_in_every_panel():
     for axis in figure.axes:
         assert [line.get_xdata()[0] for line in axis.lines if line.get_linestyle() == ":"] == [2000]
     scores = figure.axes[-1]
+    assert list(scores.lines[0].get_xdata()) == [1000, 2000, 4000]
     assert [line.get_xdata()[0] for line in scores.lines if line.get_marker() == "*"] == [2000]
     assert legend(scores) == ["best, kept"]
     assert any("validation, update 2" in text.get_text() for text in figure.texts)
@@ -432,9 +376,7 @@ def test_the_best_checkpoint_is_marked_in_every_panel():
     ("steps", "expected"),
     [
         (1_024_000, ["0", "200k", "400k", "600k", "800k", "1M"]),
-        (40_960, ["0", "10k", "20k", "30k", "40k"]),
         (4, ["0", "1", "2", "3", "4"]),
-        (9_000_000, ["0", "2M", "4M", "6M", "8M"]),
     ],
 )
 def test_steps_are_marked_at_round_numbers(steps, expected):
@@ -452,7 +394,7 @@ def test_steps_are_marked_at_round_numbers(steps, expected):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("updates", [1, 2, 3])
+@pytest.mark.parametrize("updates", [1, 3])
 def test_a_run_of_few_updates_does_not_look_broken(updates):
     """Each update is a point that the edge does not cut off, and the areas of the actions begin at
     0.
@@ -488,13 +430,8 @@ def test_long_runs_are_averaged_in_groups():
 
 
 def test_steps_are_short():
-    assert [training.short(value) for value in (0, 500, 50_000, 1_500_000, 2e9)] == [
-        "0",
-        "500",
-        "50k",
-        "1.5M",
-        "2G",
-    ]
+    found = [training.short(value) for value in (0, 500, 50_000, 1_500_000, 2e9)]
+    assert found == ["0", "500", "50k", "1.5M", "2G"]
 
 
 def test_money_has_its_minus_before_the_dollar():

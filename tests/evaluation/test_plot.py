@@ -33,6 +33,8 @@ def marks(frame):
 
 
 def test_one_session_is_marked_at_full_hours():
+    label = draw_equity(equity("2013-10-11"), "t").axes[1].get_xlabel()
+    assert not missing(label, "Fri 11 Oct 2013", "America/New_York")
     assert marks(equity("2013-10-11")) == [(28 + 60 * k, f"{10 + k}:00") for k in range(7)]
 
 
@@ -41,11 +43,3 @@ def test_sessions_are_marked_by_their_dates():
         (0, "Thu 10 Oct 2013"),
         (100, "Fri 11 Oct"),
     ]
-
-
-def test_the_label_names_day_and_zone():
-    assert not missing(
-        draw_equity(equity("2013-10-11"), "t").axes[1].get_xlabel(),
-        "Fri 11 Oct 2013",
-        "America/New_York",
-    )

@@ -17,67 +17,40 @@ from jaxtrade.env.actions import Action
 from jaxtrade.errors import CheckpointError, ConfigError
 from jaxtrade.evaluation import policy
 from jaxtrade.evaluation.backtest import backtest
-from jaxtrade.evaluation.baselines import greedy, sampled
+from jaxtrade.evaluation.baselines import sampled
 from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
 from jaxtrade.evaluation.record import decision_bars
-from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.ppo.act import policy_of
 from jaxtrade.storage import checkpoint
-from tests.evaluation.tiny import setup, tiny_market, walk
+from tests.evaluation.tiny import lively, setup, tiny_market, walk
 
 MARKET = tiny_market(walk([60, 60], scale=6.0), [60, 60])
 PPO = {"num_envs": 4, "num_steps": 8, "num_minibatches": 1, "num_shards": 1, "hidden": [16, 16]}
+RNG = np.random.default_rng(1)
+OBSERVATIONS = RNG.normal(size=(1_000, 228)).astype(np.float32)
+MASKS = RNG.random((1_000, 7)) < 0.3
+MASKS[:, 0] |= ~MASKS.any(axis=1)
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """An untrained network with lively outputs and a normaliser that is not the identity, saved as
-    a run would.
-    """
-    env, params, config = setup(MARKET, MARKET.sessions(0, 1), **sections_of(PPO))
-    algorithm = make_ppo(config, env, 1)
-    policy = policy_of(jax.jit(algorithm.init)(jax.random.key(1), params))
-    rng = np.random.default_rng(0)
-    size = env.observation_size
-    stats = RunningStats(
-        jnp.full((1, size), 9.0),
-        jnp.asarray(rng.normal(size=(1, size)), jnp.float32),
-        jnp.asarray(rng.uniform(0.5, 2.0, (1, size)), jnp.float32),
-    )
-    head = dict(policy.parameters["policy_head"])
-    parameters = {**policy.parameters, "policy_head": {**head, "kernel": 100 * head["kernel"]}}
-    policy = policy.replace(normaliser=stats, parameters=parameters)
+    """An untrained network with lively outputs, saved as a run would."""
+    env, params, config = setup(MARKET, MARKET.every, **sections_of(PPO))
+    policy = lively(config, env)
     run = tmp_path_factory.mktemp("run")
     save_policy_bundle(run / "policy", policy, env, MARKET, config)
-    return run, policy, env, params, algorithm
-
-
-def visited(trained):
-    """References, observations and masks that the sampled policy visits."""
-    _, policy, env, params, algorithm = trained
-    decisions = decision_bars(MARKET.data, MARKET.sessions(0, 1))
-    record = backtest(
-        env, sampled(algorithm, policy, env), params, decisions, "strategy", jax.random.key(2)
-    )
-    state = env.reset_at(params, 0, decisions.rows[0])
-    step, observe = jax.jit(env.step), jax.jit(env.observe)
-    refs = []
-    for action in record.action[:59]:
-        refs.append(env.ref(state, params))
-        state, *_ = step(jax.random.key(0), state, jnp.int32(action), params)
-    return (
-        refs,
-        np.stack([observe(ref, params) for ref in refs]),
-        np.stack([ref.mask for ref in refs]),
-    )
+    return run, policy, env, params, make_ppo(config, env, 1)
 
 
 @pytest.mark.slow
 def test_loaded_policy_acts_as_the_trained_one(trained):
-    run, policy, _, params, algorithm = trained
-    loaded = load_policy(run)
-    refs, observations, masks = visited(trained)
+    run, policy, env, params, algorithm = trained
+    loaded, decisions = load_policy(run), decision_bars(MARKET.data, MARKET.every)
+    agent = sampled(algorithm, policy, env)
+    record = backtest(env, agent, params, decisions, "strategy", jax.random.key(2))
+    observations = np.asarray(jax.jit(jax.vmap(env.observe, (0, None)))(record.ref, params))[:59]
+    masks = record.mask[:59]
+    refs = [jax.tree.map(lambda leaf, i=i: leaf[i], record.ref) for i in range(59)]
     act = jax.jit(algorithm.act, static_argnums=5)
     best = [int(act(policy, None, ref, params, None, False)[1]) for ref in refs]
     assert len(set(best)) >= 3
@@ -103,31 +76,10 @@ def test_the_bundle_alone_is_enough(trained, tmp_path):
         jax.tree.leaves(loaded.policy), jax.tree.leaves(trained[1]), strict=True
     ):
         assert np.array_equal(mine, theirs)
-
-
-@pytest.mark.slow
-def test_only_legal_actions_are_sampled(trained):
-    loaded = load_policy(trained[0])
-    rng = np.random.default_rng(1)
-    masks = rng.random((5_000, 7)) < 0.3
-    masks[:, 0] |= ~masks.any(axis=1)
-    observations = rng.normal(size=(5_000, len(loaded.observation_names))).astype(np.float32)
     for explore in (False, True):
-        actions = loaded.act(observations, masks, explore=explore, key=jax.random.key(0))
-        assert masks[np.arange(5_000), actions].all()
+        actions = loaded.act(OBSERVATIONS, MASKS, explore=explore, key=jax.random.key(0))
+        assert MASKS[np.arange(1_000), actions].all()
         assert len(np.unique(actions)) == 7
-
-
-@pytest.mark.slow
-def test_greedy_agent_takes_the_loaded_policys_actions(trained):
-    run, policy, env, params, algorithm = trained
-    loaded = load_policy(run)
-    decisions = decision_bars(MARKET.data, MARKET.sessions(0, 1))
-    key = jax.random.key(0)
-    mine = backtest(env, greedy(algorithm, loaded.policy, env), params, decisions, "account", key)
-    theirs = backtest(env, greedy(algorithm, policy, env), params, decisions, "account", key)
-    assert np.array_equal(mine.action, theirs.action)
-    assert mine.legal.all()
 
 
 @pytest.mark.parametrize(
@@ -154,15 +106,13 @@ def test_sampling_needs_a_key(trained):
 @pytest.mark.slow
 def test_a_bundle_of_an_earlier_version_loads(trained, tmp_path):
     """Its schema named no algorithm, and the kind of network under `network`."""
-    run, policy, *_ = trained
-    schema = dict(load_policy(run).schema)
-    network = dict(schema["network"])
+    new = load_policy(trained[0])
+    schema, network = dict(new.schema), dict(new.schema["network"])
     schema["network"] = {"network": network.pop("kind"), **network}
     del schema["algorithm"]
-    checkpoint.save_policy(tmp_path / "policy", policy, schema)
-    _, observations, masks = visited(trained)
-    old, new = load_policy(tmp_path), load_policy(run)
-    np.testing.assert_array_equal(old.act(observations, masks), new.act(observations, masks))
+    checkpoint.save_policy(tmp_path / "policy", trained[1], schema)
+    old = load_policy(tmp_path)
+    np.testing.assert_array_equal(old.act(OBSERVATIONS, MASKS), new.act(OBSERVATIONS, MASKS))
 
 
 def test_absent_slots_are_listed_outside_the_digests(trained):
@@ -235,12 +185,10 @@ def of_two(trained, tmp_path_factory):
     )
     schema = json.loads((trained[0] / "policy" / "schema.json").read_text())
     market = schema.pop("market")
-    schema |= {
-        "markets": [market, market | {"symbol": "USDJPY"}],
-        "groups": [market["symbol"], "USDJPY"],
-    }
+    schema["markets"] = [market, market | {"symbol": "USDJPY"}]
     path = tmp_path_factory.mktemp("of_two")
-    checkpoint.save_policy(path, policy, schema)
+    checkpoint.save_policy(path, policy, schema | {"groups": [market["symbol"], "USDJPY"]})
+    checkpoint.save_policy(path / "common", trained[1], schema | {"groups": ["all symbols"]})
     return path, policy
 
 
@@ -248,39 +196,22 @@ def of_two(trained, tmp_path_factory):
 def test_a_policy_of_two_symbols_acts_with_the_statistics_of_the_chosen_one(trained, of_two):
     path, policy = of_two
     loaded, first = load_policy(path), MARKET.contract.symbol
-    _, observations, masks = visited(trained)
     assert loaded.symbols == [first, "USDJPY"]
-    assert loaded.for_symbol(first).act(observations, masks).tolist() == (
-        load_policy(trained[0]).act(observations, masks).tolist()
-    )
     yen = load_policy(path, "usdjpy")
     np.testing.assert_array_equal(yen.policy.normaliser.mean, policy.normaliser.mean[1:])
-    assert (
-        yen.act(observations, masks).tolist()
-        != loaded.for_symbol(first).act(observations, masks).tolist()
-    )
     assert yen.for_symbol("USDJPY") is yen
+    one, other, own = (
+        each.act(OBSERVATIONS, MASKS).tolist()
+        for each in (loaded.for_symbol(first), yen, load_policy(trained[0]))
+    )
+    assert one == own != other
 
 
-def test_a_policy_of_two_symbols_refuses_to_act_before_one_is_chosen(of_two):
+def test_a_symbol_is_chosen_among_those_of_the_policy(trained, of_two):
     with pytest.raises(ValueError, match=r", USDJPY, .* policy\.for_symbol"):
         load_policy(of_two[0]).act(np.zeros(228), np.ones(7, bool))
-
-
-def test_a_symbol_that_the_policy_never_saw_is_refused(trained, of_two):
     for path in (trained[0], of_two[0]):
-        with pytest.raises(
-            ConfigError,
-            match=r"GBPUSD: .*normalise_per_symbol",
-        ):
+        with pytest.raises(ConfigError, match=r"GBPUSD: .*normalise_per_symbol"):
             load_policy(path, "GBPUSD")
-
-
-def test_common_statistics_act_on_any_symbol(trained, tmp_path):
-    schema = json.loads((trained[0] / "policy" / "schema.json").read_text())
-    market = schema.pop("market")
-    checkpoint.save_policy(
-        tmp_path, trained[1], schema | {"markets": [market, market], "groups": ["all symbols"]}
-    )
-    loaded = load_policy(tmp_path)
-    assert loaded.for_symbol("GBPUSD") is loaded
+    common = load_policy(of_two[0] / "common")
+    assert common.for_symbol("GBPUSD") is common

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,15 +21,12 @@ from jaxtrade.evaluation.loaded import panel_seen
 from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
 from jaxtrade.evaluation.record import decision_bars
 from jaxtrade.networks import distributions
-from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.rl.listening.fusion import GATE, Trust, make_fusion
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.ppo.act import policy_of
 from jaxtrade.storage import checkpoint
-from tests.evaluation.tiny import setup, tiny_market, walk
+from tests.evaluation.tiny import lively, setup, tiny_market, walk
 
 MARKET = tiny_market(walk([60, 60], scale=6.0), [60, 60])
-SESSIONS = MARKET.sessions(0, 1)
 PPO = {"num_envs": 4, "num_steps": 8, "num_minibatches": 1, "num_shards": 1, "hidden": [16, 16]}
 TRUST = Trust(jnp.array([1.5, -2.0, 0.0, 0.7, 2.0]))
 
@@ -45,8 +42,7 @@ class Decisions(NamedTuple):
     advice: dict[str, np.ndarray]
     given: np.ndarray
     own: np.ndarray
-    keys: list[Any]
-    actions: np.ndarray
+    actions: list[int]
 
 
 def view():
@@ -84,72 +80,40 @@ def make(folder, fusion, **keys):
     advice.
     """
     sections = sections_of(PPO) | {"advisor": {"kind": "none", "fusion": fusion, **keys}}
-    env, params, config = setup(MARKET, SESSIONS, **sections)
+    env, params, config = setup(MARKET, MARKET.every, **sections)
     params = params.replace(advice=view())
-    algorithm = make_ppo(config, env, 1, fusion=make_fusion(config.advisor, config.env))
-    first = jax.jit(algorithm.init)(jax.random.key(1), params)
-    rng, size = np.random.default_rng(0), env.observation_size
-    stats = RunningStats(
-        jnp.full((1, size), 9.0),
-        jnp.asarray(rng.normal(size=(1, size)), jnp.float32),
-        jnp.asarray(rng.uniform(0.5, 2.0, (1, size)), jnp.float32),
-    )
-    policy = policy_of(first)
-    lively = {
-        name: jax.tree.map(lambda x, by=by: by * x, policy.parameters[name])
-        for name, by in (("policy_head", 30), (GATE, 5))
-        if name in policy.parameters
-    }
-    policy = policy.replace(
-        normaliser=stats, parameters={**policy.parameters, **lively}, fusion=TRUST
-    )
-    save_policy_bundle(folder / "policy", policy, env, MARKET, config)  # pyright: ignore[reportArgumentType]
+    made = make_fusion(config.advisor, config.env)
+    algorithm, policy = make_ppo(config, env, 1, fusion=made), lively(config, env, 30, made)
+    if GATE in policy.parameters:
+        gate = jax.tree.map(lambda x: 5 * x, policy.parameters[GATE])
+        policy = policy.replace(parameters=policy.parameters | {GATE: gate})
+    policy = policy.replace(fusion=TRUST)
+    save_policy_bundle(folder / "policy", policy, env, MARKET, config)
     record = backtest(
         env,
         sampled(algorithm, policy, env),
         params,
-        decision_bars(MARKET.data, SESSIONS),
+        decision_bars(MARKET.data, MARKET.every),
         "strategy",
         jax.random.key(2),
     )
-    refs = jax.tree.map(lambda leaf: leaf[:59], record.ref)
     act = jax.jit(algorithm.act, static_argnums=5)
-    keys_of = [jax.random.key(i) for i in range(59)]
-    each = [jax.tree.map(lambda leaf, i=i: leaf[i], refs) for i in range(59)]
+    each = [jax.tree.map(lambda leaf, i=i: leaf[i], record.ref) for i in range(59)]
     extras = [act(policy, None, ref, params, None, False)[2] for ref in each]
-    seen = refs.aux
+    seen = jax.tree.map(lambda leaf: np.asarray(leaf[:59]), record.ref.aux)
+    names = ("direction", "confidence", "risk", "age")
     return folder, Decisions(
-        np.stack([env.observe(ref, params) for ref in each]),
-        np.stack([ref.mask for ref in each]),
-        np.sign(np.asarray(refs.legs)[:, 0, 0]),
-        {
-            "direction": np.asarray(seen.direction),
-            "confidence": np.asarray(seen.confidence),
-            "risk": np.asarray(seen.risk),
-            "age": np.asarray(seen.age),
-        },
-        np.asarray(seen.valid),
+        np.asarray(jax.jit(jax.vmap(env.observe, (0, None)))(record.ref, params))[:59],
+        record.mask[:59],
+        np.sign(np.asarray(record.ref.legs)[:59, 0, 0]),
+        {name: getattr(seen, name) for name in names},
+        seen.valid,
         np.stack([distributions.probs(one.logits, one.mask) for one in extras]),
-        keys_of,
-        np.array(
-            [
-                int(act(policy, None, ref, params, key, True)[1])
-                for ref, key in zip(each, keys_of, strict=True)
-            ]
-        ),
+        [
+            int(act(policy, None, ref, params, jax.random.key(i), True)[1])
+            for i, ref in enumerate(each)
+        ],
     )
-
-
-def advice_at(found, i):
-    return (
-        {name: float(values[i]) for name, values in found.advice.items()}
-        if found.given[i]
-        else None
-    )
-
-
-def side_at(found, i):
-    return int(found.sides[i]) if found.given[i] else None
 
 
 @pytest.mark.slow
@@ -160,49 +124,29 @@ def test_with_the_same_advice_it_has_the_probabilities_of_the_evaluation(made, f
     assert loaded.listens
     assert 20 < found.given.sum() < 59
     assert set(found.sides) == {-1, 0, 1}
-    for i in range(59):
-        mine = loaded.probabilities(
-            found.observations[i],
-            found.masks[i],
-            advice=advice_at(found, i),
-            side=side_at(found, i),
-        )
+    for i, given in enumerate(found.given):
+        advice = {name: float(values[i]) for name, values in found.advice.items()}
+        told = {"advice": advice, "side": int(found.sides[i])} if given else {}
+        seen = found.observations[i], found.masks[i]
+        mine = loaded.probabilities(*seen, **told)
         np.testing.assert_allclose(mine, found.own[i], rtol=1e-5, atol=1e-7)
-        drawn = loaded.act(
-            found.observations[i],
-            found.masks[i],
-            True,
-            found.keys[i],
-            advice=advice_at(found, i),
-            side=side_at(found, i),
-        )
-        assert drawn == found.actions[i]
+        assert loaded.act(*seen, True, jax.random.key(i), **told) == found.actions[i]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fusion", ["trust", "gate"])
-def test_advice_matters_and_a_batch_is_its_rows(made, fusion):
-    path, found = made(fusion)
+def test_advice_matters_and_a_batch_is_its_rows(made):
+    path, found = made("trust")
     loaded, rows = load_policy(path), np.flatnonzero(found.given)
-    advice = {name: values[rows] for name, values in found.advice.items()}
-    batch = loaded.probabilities(
-        found.observations[rows], found.masks[rows], advice=advice, side=found.sides[rows]
-    )
+    seen = found.observations[rows], found.masks[rows]
+    told = {
+        "advice": {name: values[rows] for name, values in found.advice.items()},
+        "side": found.sides[rows],
+    }
+    batch = loaded.probabilities(*seen, **told)
     np.testing.assert_allclose(batch, found.own[rows], rtol=1e-5, atol=1e-7)
-    without = loaded.probabilities(found.observations[rows], found.masks[rows])
-    assert np.abs(without - batch).max() > 0.05
-    actions = loaded.act(
-        found.observations[rows], found.masks[rows], advice=advice, side=found.sides[rows]
-    )
-    assert np.asarray(actions).tolist() == batch.argmax(axis=1).tolist()
-    drawn = loaded.act(
-        found.observations[rows],
-        found.masks[rows],
-        True,
-        jax.random.key(0),
-        advice=advice,
-        side=found.sides[rows],
-    )
+    assert np.abs(loaded.probabilities(*seen) - batch).max() > 0.05
+    assert np.asarray(loaded.act(*seen, **told)).tolist() == batch.argmax(axis=1).tolist()
+    drawn = loaded.act(*seen, True, jax.random.key(0), **told)
     assert found.masks[rows, drawn].all()
 
 
@@ -211,14 +155,10 @@ def test_the_veto_acts_in_a_loaded_policy(made):
     path, found = made("none", veto=0.5)
     loaded = load_policy(path)
     flat = int(np.flatnonzero(found.masks[:, 1])[0])
+    seen = found.observations[flat], found.masks[flat]
     risky = {"direction": 1, "confidence": 0.9, "risk": 0.6}
-    assert loaded.probabilities(found.observations[flat], found.masks[flat])[1] > 0
-    assert (
-        loaded.probabilities(found.observations[flat], found.masks[flat], advice=risky, side=0)[
-            1:3
-        ].max()
-        == 0
-    )
+    assert loaded.probabilities(*seen)[1] > 0
+    assert loaded.probabilities(*seen, advice=risky, side=0)[1:3].max() == 0
 
 
 @pytest.fixture(scope="module")
@@ -256,28 +196,13 @@ GOOD = {"direction": 1, "confidence": 0.7}
             r"confidence has shape \(2,\)",
         ),
         (GOOD, 2, "side is 2, .* -1 to 1"),
+        ([GOOD, None], 0, "advice is a list"),
     ],
 )
 def test_wrong_advice_is_refused(trusting, advice, side, message):
     size, actions = len(trusting.observation_names), len(trusting.action_names)
     with pytest.raises(ValueError, match=message):
         trusting.act(np.zeros(size), np.ones(actions, bool), advice=advice, side=side)
-
-
-@pytest.mark.slow
-def test_a_policy_that_takes_none_refuses_advice(made):
-    loaded = load_policy(made("none")[0])
-    assert not loaded.listens
-    with pytest.raises(ValueError, match=r"no advice beside"):
-        loaded.act(np.zeros(len(loaded.observation_names)), np.ones(7, bool), advice=GOOD, side=0)
-
-
-@pytest.mark.slow
-def test_a_list_is_for_a_panel(trusting):
-    with pytest.raises(ValueError, match="advice is a list"):
-        trusting.act(
-            np.zeros(len(trusting.observation_names)), np.ones(7, bool), advice=[GOOD, None], side=0
-        )
 
 
 @pytest.mark.slow
@@ -295,13 +220,14 @@ def test_advice_of_a_panel_is_a_list_with_every_member():
             panel_seen(wrong, 3, ())
 
 
+@pytest.mark.slow
 def test_a_bundle_from_before_advisors_acts_as_before(tmp_path, trusting):
     """It names no advisor and holds no trust."""
     schema = {name: part for name, part in trusting.schema.items() if name != "advisor"}
     checkpoint.save_policy(tmp_path / "policy", trusting.policy.replace(fusion=None), schema)
     old = load_policy(tmp_path)
     assert not old.listens
-    observation, mask = np.ones(len(old.observation_names)), np.ones(7, bool)
-    np.testing.assert_array_equal(
-        old.probabilities(observation, mask), trusting.probabilities(observation, mask)
-    )
+    seen = np.ones(len(old.observation_names)), np.ones(7, bool)
+    np.testing.assert_array_equal(old.probabilities(*seen), trusting.probabilities(*seen))
+    with pytest.raises(ValueError, match=r"no advice beside"):
+        old.act(*seen, advice=GOOD, side=0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 from dataclasses import replace
-from typing import Any
 
 import jax
 import numpy as np
@@ -57,17 +56,20 @@ def policy(setup):
 
 @pytest.fixture(scope="module")
 def result(setup, policy):
-    parts: Any = (setup.env, setup.params, setup.market)
-    agents = joint_agents(parts[0], parts[2], parts[1], setup.config, setup.algorithm, policy)
-    return evaluate_joint(
-        *parts, setup.splits["test"], setup.config, agents, {"split": "test"}, setup.splits["train"]
-    )
+    env, params, market, config = setup.env, setup.params, setup.market, setup.config
+    agents = joint_agents(env, market, params, config, setup.algorithm, policy)
+    held, seen = setup.splits["test"], setup.splits["train"]
+    return evaluate_joint(env, params, market, held, config, agents, {"split": "test"}, seen)
 
 
 def test_the_policy_stands_beside_the_baselines(result):
     assert tuple(agent.name for agent in result.agents) == ("greedy", "sampled", *NAMES)
     (label,) = result.labels
     assert label.startswith("synthetic: ")
+    for agent in result.agents:
+        figures = agent.strategy_figures
+        both = figures["profit.MES"] + figures["profit.MNQ"]
+        assert figures["net_profit"] == pytest.approx(both, abs=1e-9)
     flat, hold = result.agent("flat").strategy_figures, result.agent("buy_hold").strategy_figures
     assert (flat["net_profit"], flat["orders"], flat["exposure"], flat["win_rate"]) == (
         0.0,
@@ -81,19 +83,11 @@ def test_the_policy_stands_beside_the_baselines(result):
     assert result.agent("random").strategy_figures["illegal_actions"] == 0
 
 
-def test_profits_of_the_symbols_sum_to_the_net(result):
-    for agent in result.agents:
-        figures = agent.strategy_figures
-        assert figures["net_profit"] == pytest.approx(
-            figures["profit.MES"] + figures["profit.MNQ"], abs=1e-9
-        )
-
-
 def test_buy_and_hold_by_hand(result, setup):
     """Bought at the open after each session's first decision bar, sold at the flat bar's close,
     both slipped.
     """
-    market: Any = setup.market
+    market = setup.market
     expected, data = [0, 0], market.data
     for i in result.decisions.ids:
         first, flat = int(data.sessions.first[i]), int(data.sessions.last[i]) + 1
@@ -123,10 +117,9 @@ def test_an_account_that_ends_is_followed_by_a_new_one(result):
     assert not record.active[rest].any()
     assert (record.equity[rest] == record.equity[at]).all()
     assert (record.quantity[rest] == 0).all()
-    follows = np.flatnonzero(session > session[at])
-    if len(follows):
-        assert record.account[follows[0]] == record.account[at] + 1
-        assert abs(int(record.equity[follows[0]])) < 400_000
+    follows = int(np.flatnonzero(session > session[at])[0])
+    assert record.account[follows] == record.account[at] + 1
+    assert abs(int(record.equity[follows])) < 400_000
 
 
 def test_files_add_up(result, tmp_path):
@@ -169,7 +162,7 @@ def test_the_verdict_names_each_rival_and_says_whether_it_can_be_luck(result):
 
 def test_an_order_has_the_time_of_the_bar_at_whose_open_it_is_filled(result):
     """The first bar that is joined in its symbol; here one bar was missing in the other symbol."""
-    market: Any = result.market
+    market = result.market
     late = replace(result, market=replace(market, opens=market.opens - np.array([0, 60])))
     for before, after in zip(
         fill_rows(result, result.agents[0]), fill_rows(late, result.agents[0]), strict=True
@@ -180,8 +173,7 @@ def test_an_order_has_the_time_of_the_bar_at_whose_open_it_is_filled(result):
 
 
 def test_the_validation_score_is_the_account_pass(result, setup, policy):
-    env: Any = setup.env
-    score = mean_reward(env, setup.params, setup.splits["test"], setup.algorithm, [policy])
+    score = mean_reward(setup.env, setup.params, setup.splits["test"], setup.algorithm, [policy])
     reward = result.agent("greedy").account.reward
     assert score == pytest.approx(float(reward.sum(dtype=np.float64)) / 3)
 

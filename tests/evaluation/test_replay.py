@@ -68,6 +68,10 @@ def test_before_and_after_by_hand():
     last = parts(lines[-1])[3]
     assert last == ["45.84", "-2389.58", "0", "flat", "+1", "@", "2001.50"]
     assert len(lines) == HEADERS + 5
+    groups = [group.split()[0] for group in lines[2].split(" | ")]
+    assert groups == ["before", "seen:", "decision", "after"]
+    ends = [[i for i, char in enumerate(line) if char == "|"] for line in lines[2:]]
+    assert all(columns == ends[0] for columns in ends), "columns line up"
 
 
 @pytest.mark.slow
@@ -99,14 +103,6 @@ def test_no_floor_is_na():
     _, _, lines = replayed(account={"preset": "rules_off_50k"})
     assert {parts(line)[3][1] for line in lines[HEADERS:]} == {"n/a"}
     assert parts(lines[HEADERS])[3][0] == "22.92"
-
-
-def test_headers_say_what_is_before_and_what_is_after():
-    _, _, lines = replayed()
-    groups = [group.split()[0] for group in lines[2].split(" | ")]
-    assert groups == ["before", "seen:", "decision", "after"]
-    ends = [[i for i, char in enumerate(line) if char == "|"] for line in lines[2:]]
-    assert all(columns == ends[0] for columns in ends), "columns line up"
 
 
 def test_a_date_without_a_session_is_refused():

@@ -121,65 +121,55 @@ def test_policies_of_other_days_are_not_mixed(tmp_path):
         read_run_days(folder)
 
 
-def test_other_data_splits_and_days_are_refused_by_name(tmp_path):
-    first = read_run_days(run(tmp_path / "a", {"": [1, 2, 3, 4]}, DAYS))
-    same = read_run_days(run(tmp_path / "b", {"": [4, 3, 2, 1]}, DAYS))
-    assert [each.net.tolist() for each in on_shared_days([first, same], False)] == [
-        [[1, 2, 3, 4]],
-        [[4, 3, 2, 1]],
-    ]
-    other = read_run_days(run(tmp_path / "c", {"": [1, 2, 3, 4]}, DAYS, data="e" * 64))
+@pytest.fixture
+def of(tmp_path):
+    """The days of a run with one policy."""
+
+    def made(name, net, days=DAYS, *given):
+        return read_run_days(run(tmp_path / name, {"": net}, days, *given))
+
+    return made
+
+
+def nets_of(each, shared):
+    return [found.net.tolist() for found in on_shared_days(each, shared)]
+
+
+def test_other_data_splits_and_days_are_refused_by_name(tmp_path, of):
+    first = of("a", [1, 2, 3, 4])
+    same = nets_of([first, of("b", [4, 3, 2, 1])], False)
+    assert same == [[[1, 2, 3, 4]], [[4, 3, 2, 1]]]
+    other = of("c", [1, 2, 3, 4], DAYS, "e" * 64)
+    why = rf"c: other bars .*a.*\({'e' * 16}\.\.\. and {'d' * 16}"
     for shared in (False, True):
-        with pytest.raises(
-            ConfigError,
-            match=rf"c: other bars .*a.*\({'e' * 16}\.\.\. and {'d' * 16}",
-        ):
+        with pytest.raises(ConfigError, match=why):
             on_shared_days([first, other], shared)
-    later = read_run_days(run(tmp_path / "d", {"": [5, 6, 7, 8]}, DAYS + 2 * ONE_DAY))
+    later = of("d", [5, 6, 7, 8], DAYS + 2 * ONE_DAY)
     with pytest.raises(
         ConfigError,
         match=r"d: .*a \(2 of 4 .*d: 2024-01-05 \.\. 2024-01-06; 2 of 4 .*a: 2024-01-01 \.\. 2024-01-02\)",
     ):
         on_shared_days([first, later], False)
-    both = on_shared_days([first, later], True)
-    assert [each.net.tolist() for each in both] == [[[3, 4]], [[5, 6]]]
-    assert [each.dates.astype(str).tolist() for each in both] == [["2024-01-03", "2024-01-04"]] * 2
+    assert nets_of([first, later], True) == [[[3, 4]], [[5, 6]]]
+    for each in on_shared_days([first, later], True):
+        assert each.dates.astype(str).tolist() == ["2024-01-03", "2024-01-04"]
     walked = read_run_days(walk(tmp_path / "e", DAYS, [[1, 1, 1, 1]]))
     with pytest.raises(ConfigError, match=r"'walk-forward', .*a of 'test'"):
         on_shared_days([first, walked], False)
-    assert on_shared_days([first, walked], True)[1].net.tolist() == [[1, 1, 1, 1]]
-    far = read_run_days(run(tmp_path / "f", {"": [1, 2, 3, 4]}, DAYS + 50 * ONE_DAY))
+    assert nets_of([first, walked], True)[1] == [[1, 1, 1, 1]]
     with pytest.raises(ConfigError, match="they share no day"):
-        on_shared_days([first, far], True)
+        on_shared_days([first, of("f", [1, 2, 3, 4], DAYS + 50 * ONE_DAY)], True)
 
 
-def test_runs_with_other_features_are_compared_where_their_bars_are_the_same(tmp_path):
-    first = read_run_days(run(tmp_path / "a", {"": [1, 2, 3, 4]}, DAYS, bars={"ES": list("wxyz")}))
-    features = read_run_days(
-        run(tmp_path / "b", {"": [4, 3, 2, 1]}, DAYS, "e" * 64, bars={"ES": list("wxyz")})
-    )
-    assert [each.net.tolist() for each in on_shared_days([first, features], False)] == [
-        [[1, 2, 3, 4]],
-        [[4, 3, 2, 1]],
-    ]
-    later = read_run_days(
-        run(
-            tmp_path / "c",
-            {"": [5, 6, 7, 8]},
-            DAYS + 2 * ONE_DAY,
-            "e" * 64,
-            bars={"ES": list("yzAB")},
-        )
-    )
+def test_runs_with_other_features_are_compared_where_their_bars_are_the_same(tmp_path, of):
+    first = of("a", [1, 2, 3, 4], DAYS, "d" * 64, "test", {"ES": list("wxyz")})
+    features = of("b", [4, 3, 2, 1], DAYS, "e" * 64, "test", {"ES": list("wxyz")})
+    assert nets_of([first, features], False) == [[[1, 2, 3, 4]], [[4, 3, 2, 1]]]
+    later = of("c", [5, 6, 7, 8], DAYS + 2 * ONE_DAY, "e" * 64, "test", {"ES": list("yzAB")})
     shared = on_shared_days([first, later], True)
     assert [each.bars for each in shared] == [{"ES": ("y", "z")}] * 2
-    walked = walk(
-        tmp_path / "d",
-        DAYS[[0, 1, 2, 1, 3, 0]],
-        [[1, 2, 3, 8, 4, 7]],
-        "e" * 64,
-        {"day_bars": np.array(list("wxyxzw"))},
-    )
+    days, bars = DAYS[[0, 1, 2, 1, 3, 0]], {"day_bars": np.array(list("wxyxzw"))}
+    walked = walk(tmp_path / "d", days, [[1, 2, 3, 8, 4, 7]], "e" * 64, bars)
     assert on_shared_days([first, read_run_days(walked)], True)[1].bars == {"ES": tuple("wxyz")}
 
 
@@ -200,8 +190,8 @@ def test_runs_with_other_features_are_compared_where_their_bars_are_the_same(tmp
         ),
     ],
 )
-def test_other_bars_are_refused_by_symbol_and_day(tmp_path, bars, why):
-    first = read_run_days(run(tmp_path / "a", {"": [1, 2, 3, 4]}, DAYS, bars={"ES": list("wxyz")}))
-    other = read_run_days(run(tmp_path / "b", {"": [4, 3, 2, 1]}, DAYS, "e" * 64, bars=bars))
+def test_other_bars_are_refused_by_symbol_and_day(of, bars, why):
+    first = of("a", [1, 2, 3, 4], DAYS, "d" * 64, "test", {"ES": list("wxyz")})
+    other = of("b", [4, 3, 2, 1], DAYS, "e" * 64, "test", bars)
     with pytest.raises(ConfigError, match=why):
         on_shared_days([first, other], False)

@@ -4,11 +4,15 @@ evaluated beside it.
 
 from __future__ import annotations
 
+import functools
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bench.learning import sections_of
 from jaxtrade.config import load_config
 from jaxtrade.data.splits import session_set
 from jaxtrade.evaluation import backtest, baselines, side_by_side
@@ -17,8 +21,11 @@ from jaxtrade.evaluation.baselines import greedy, sampled
 from jaxtrade.evaluation.evaluate import agent_key
 from jaxtrade.evaluation.passes import run_passes
 from jaxtrade.evaluation.record import Pass, decision_bars
+from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.runs.setup import prepare
+from tests.evaluation import tiny
 from tests.evaluation.sequential import in_sequence
+from tests.evaluation.tiny import hand_market, lively
 
 PASSES: tuple[Pass, ...] = ("account", "strategy")
 KEY = jax.random.key(7)
@@ -99,9 +106,9 @@ def test_days_of_real_bars():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [2, 3, 4])
+@pytest.mark.parametrize("count", [2, 3])
 def test_parts_in_threads_have_the_bits_of_the_whole(count, monkeypatch):
-    """Five sessions in two, three and four parts: of the last ones some lanes, or all, are
+    """Five sessions in two and three parts: of the last ones some lanes, or all, are
     copies.
     """
     setup, policies = made("network.hidden=[16]")
@@ -163,65 +170,42 @@ def test_lanes_may_have_other_sessions_accounts_and_costs():
             )
 
 
-@pytest.mark.slow
+def tiny_lanes(sessions, count):
+    """An environment, and lanes of `count` policies on the hand-worked market."""
+    market = hand_market(sessions)
+    keys = {"num_envs": 2, "num_steps": 4, "num_shards": 1, "num_minibatches": 1, "hidden": [16]}
+    env, params, config = tiny.setup(market, market.every, **sections_of(keys))
+    algorithm, decisions = make_ppo(config, env, 1), decision_bars(market.data, market.every)
+    policies = [lively(config, env, 100 + i) for i in range(count)]
+    return env, [Lane(greedy(algorithm, each, env), params, decisions, KEY) for each in policies]
+
+
 def test_the_market_and_the_weights_are_held_once():
-    setup, policies = made()
-    lanes = lanes_of(setup, agents_of(setup, policies))
-    plan = plan_of(setup.env, lanes, "strategy")
-    market = jax.tree.leaves(setup.params.market)
+    env, lanes = tiny_lanes(5, 3)
+    plan = plan_of(env, [*lanes, lanes[0]._replace(agent=baselines.flat())], "strategy")
+    market = jax.tree.leaves(lanes[0].params.market)
     assert not any(
         own
         for leaf, own in zip(jax.tree.leaves(lanes[0].params), plan.shape.own, strict=True)
         if any(leaf is each for each in market)
     )
-    policy = plan.shape.groups[0]
-    assert (policy.count, policy.lanes, policy.blocked) == (3, 5, True)
-    assert all(
-        policy.fixed
-    )  # an MLP remembers nothing, so nothing of its carry goes from bar to bar
-    assert [group.blocked for group in plan.shape.groups] == [
-        True,
-        True,
-        False,
-        False,
-        False,
-        False,
-    ]
-    other = lanes[1]._replace(
-        params=lanes[1].params.replace(
-            market=lanes[1].params.market.replace(
-                close=jnp.asarray(np.asarray(lanes[1].params.market.close) + 1)
-            )
-        )
-    )
+    policy, flat = plan.shape.groups
+    assert (policy.count, policy.lanes, policy.blocked, flat.blocked) == (3, 5, True, False)
+    # an MLP remembers nothing, so nothing of its carry goes from bar to bar
+    assert all(policy.fixed)
+    data = lanes[1].params.market
+    other = lanes[1].params.replace(market=data.replace(close=data.close + 1))
     with pytest.raises(ValueError, match="one market"):
-        plan_of(setup.env, [lanes[0], other], "account")
+        plan_of(env, [lanes[0], lanes[1]._replace(params=other)], "account")
     with pytest.raises(ValueError, match="no agent"):
-        plan_of(setup.env, [], "account")
+        plan_of(env, [], "account")
 
 
-@pytest.mark.slow
-def test_a_block_has_one_width():
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_block_has_one_width(count):
     """Whatever the number of lanes, a policy's products have `WIDTH` rows."""
-    setup, policies = made("network.hidden=[16]")
-    for count in (1, 2, 3):
-        lanes = lanes_of(
-            setup, [greedy(setup.algorithm, policy, setup.env) for policy in policies[:count]]
-        )
-        for which in PASSES:
-            plan = plan_of(setup.env, lanes, which)
-            text = str(
-                jax.make_jaxpr(lambda inputs, plan=plan: plan_step(plan, inputs))(plan.parts[0])
-            )
-            rows = {
-                line.split("f32[")[1].split("]")[0].split(",")[1]
-                for line in text.splitlines()
-                if "dot_general" in line and "f32[" in line
-            }
-            assert rows == {str(side_by_side.WIDTH)}
-
-
-def plan_step(plan, inputs):
-    from jaxtrade.evaluation.side_by_side import step_all
-
-    return step_all(plan.shape, inputs)
+    plan = plan_of(*tiny_lanes(1, count), "account")
+    step = functools.partial(side_by_side.step_all, plan.shape)
+    text = str(jax.make_jaxpr(step)(plan.parts[0]))
+    found = re.findall(r"f32\[([\d,]+)\] = dot_general", text)
+    assert {shape.split(",")[1] for shape in found} == {str(side_by_side.WIDTH)}

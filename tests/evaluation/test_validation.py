@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from jaxtrade.env.actions import Action
-from jaxtrade.evaluation import record
 from jaxtrade.evaluation.side_by_side import step_all
 from jaxtrade.evaluation.validation import mean_reward
 from tests.evaluation.tiny import LENGTHS, WALK, hand_market, setup
@@ -87,10 +86,6 @@ def test_the_evaluator_pays_what_training_pays(drawdown, whole):
     assert (steps == LENGTHS[1] - 1) == whole
     assert score == pytest.approx(expected, rel=1e-6)
     assert score != 0
-
-
-def test_rewards_cost_nothing_where_nobody_asks():
-    assert record.Record.__dataclass_fields__["reward"].default is None
 
 
 @pytest.mark.slow

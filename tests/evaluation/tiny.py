@@ -4,6 +4,7 @@ given.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import jax
@@ -17,6 +18,11 @@ from jaxtrade.data.features.view import host_view
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
 from jaxtrade.evaluation import baselines
+from jaxtrade.evaluation.backtest import backtest
+from jaxtrade.evaluation.evaluate import evaluate
+from jaxtrade.evaluation.record import decision_bars
+from jaxtrade.networks.normalize import RunningStats
+from jaxtrade.rl.algorithms import first_policy
 from jaxtrade.types import MarketData, SessionSet, SessionTable
 
 WARM = 22  # bars before the first session's first decision
@@ -59,6 +65,10 @@ class TinyMarket:
     @property
     def members(self):
         return (self,)
+
+    @property
+    def every(self):
+        return self.sessions(*range(self.num_sessions))
 
     def sessions(self, *ids):
         padded = list(ids) + [ids[0] if ids else 0] * (self.num_sessions - len(ids))
@@ -159,3 +169,48 @@ def rule(name, env, market=WALK):
         baselines.sma_cross(env, market.data, 3, 8),
     ]
     return next(agent for agent in agents if agent.name == name)
+
+
+def backtested(market, which, agent=baselines.buy_and_hold, sessions=None, seed=0, **sections):
+    """(record, decision bars, parameters) of `agent(env)`."""
+    sessions = market.every if sessions is None else sessions
+    env, params, _ = setup(market, sessions, **sections)
+    decisions = decision_bars(market.data, sessions)
+    record = backtest(env, agent(env), params, decisions, which, jax.random.key(seed))
+    return record, decisions, params
+
+
+def result_of(market, agents=None, **sections):
+    """The evaluation of `agents(env)`, or of the baselines."""
+    env, params, config = setup(market, market.every, **sections)
+    chosen = None if agents is None else agents(env)
+    return evaluate(env, params, market, market.every, config, chosen, provenance={"git": "abc"})
+
+
+def evaluated(market, *agents, **sections):
+    """The evaluation of `agent(env)` of each of `agents`."""
+    return result_of(market, lambda env: [agent(env) for agent in agents], **sections)
+
+
+@functools.cache
+def walked():
+    """The evaluation of WALK that several files look at. `random` wins, loses and busts."""
+    names = ("random", "flat", "buy_hold", "sma_cross")
+    account = {"drawdown": 800.0, "profit_target": 1_000.0}
+    return evaluated(WALK, *(functools.partial(rule, name) for name in names), account=account)
+
+
+def lively(config, env, by=100, fusion=None):
+    """An untrained policy whose outputs are `by` times as large, so that it does act, and whose
+    normaliser is not the identity.
+    """
+    size = env.observation_size
+    policy = first_policy(config, env.num_actions, size, jax.random.key(1), fusion)
+    rng = np.random.default_rng(0)
+    stats = RunningStats(
+        jnp.full((1, size), 9.0),
+        jnp.asarray(rng.normal(size=(1, size)), jnp.float32),
+        jnp.asarray(rng.uniform(0.5, 2.0, (1, size)), jnp.float32),
+    )
+    head = jax.tree.map(lambda x: by * x, policy.parameters["policy_head"])
+    return policy.replace(normaliser=stats, parameters=policy.parameters | {"policy_head": head})

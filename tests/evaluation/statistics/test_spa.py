@@ -106,23 +106,6 @@ def test_losers_beat_nothing():
     assert spa(NOISE - 2, FLAT) == (1.0, 1.0, 1.0, None)
 
 
-def test_many_tries_cost():
-    """The same good policy alone and beside others: the p of the best of many is larger."""
-    policy = NOISE[:, :1] - NOISE[:, :1].mean() + 0.2
-    others = np.random.default_rng(0).standard_normal((120, 30))
-    assert spa(policy, FLAT).consistent < 0.03
-    assert spa(np.hstack([policy, others - others.mean(axis=0)]), FLAT).consistent > 0.1
-
-
-def test_poor_tries_cost_less_by_the_consistent_p():
-    """Policies far below the baseline raise the upper p (White's), the consistent one hardly."""
-    policy = NOISE[:, :1] - NOISE[:, :1].mean() + 0.2
-    poor = 5 * (np.random.default_rng(0).standard_normal((120, 30)) - 2)
-    alone, beside = spa(policy, FLAT), spa(np.hstack([policy, poor]), FLAT)
-    assert beside.consistent == pytest.approx(alone.consistent, abs=0.01)
-    assert beside.upper > alone.upper + 0.05
-
-
 def test_every_baseline_must_be_beaten():
     """The largest p over baselines: to beat the worst of them is not enough."""
     policy = NOISE[:, 0] + 0.5
