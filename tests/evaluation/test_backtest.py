@@ -18,28 +18,30 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
 from jaxtrade.env.state import EndReason, ExitReason
 from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.evaluation import backtest as parted
 from jaxtrade.evaluation import baselines
 from jaxtrade.evaluation.backtest import backtest
 from jaxtrade.evaluation.baselines import Agent, PolicyAct
 from jaxtrade.evaluation.figures import account_figures, coverage, strategy_figures
 from jaxtrade.evaluation.record import decision_bars
 from jaxtrade.evaluation.trades import assemble_trades
-from tests.evaluation.tiny import HAND_BARS, WALK, WARM, hand_market, setup, tiny_market, walk
+from tests.evaluation.tiny import (
+    HAND_BARS,
+    WARM,
+    backtested,
+    hand_market,
+    setup,
+    tiny_market,
+    walk,
+)
 
 OFF = {"drawdown": "off", "daily_loss": "off", "profit_target": "off"}
 KEY = jax.random.key(0)
 
 
-def run(market, which, agent=baselines.buy_and_hold, **sections):
-    sessions = market.sessions(*range(len(market.data.sessions.first)))
-    env, params, _ = setup(market, sessions, **sections)
-    decisions = decision_bars(market.data, sessions)
-    return backtest(env, agent(env), params, decisions, which, KEY), decisions, params
-
-
 @pytest.mark.slow
 def test_buy_and_hold_by_hand():
-    record, decisions, params = run(hand_market(1), "strategy")
+    record, decisions, params = backtested(hand_market(1), "strategy")
     # In at 8002, marked at each close, $12.50 a tick, $2.08 a side, out at 8006.
     assert record.equity.tolist() == [22_920, 85_420, -2_080, 35_420, 45_840]
     assert record.quantity.tolist() == [1, 1, 1, 1, 0]
@@ -63,18 +65,22 @@ def test_buy_and_hold_by_hand():
     assert figures["sharpe_daily"] is None
 
 
-@pytest.mark.slow
-def test_strategy_pass_carries_equity_over_sessions():
-    record, decisions, _ = run(hand_market(3), "strategy", account={"drawdown": 100.0})
-    assert record.equity[decisions.last].tolist() == [45_840, 91_680, 137_520]
+def test_strategy_pass_carries_equity_over_a_subset_of_sessions():
+    market = hand_market(4)
+    record, decisions, _ = backtested(
+        market, "strategy", sessions=market.sessions(1, 3), account={"drawdown": 60.0}
+    )
+    assert record.row.tolist() == [*range(WARM + 6, WARM + 11), *range(WARM + 18, WARM + 23)]
+    assert record.equity[decisions.last].tolist() == [45_840, 91_680]
     assert not record.end.any()
+    assert record.high_water[:4].tolist() == [47_920, 97_920, 110_420, 110_420]  # live equity
 
 
 @pytest.mark.slow
 def test_accounts_start_again_after_a_bust():
     # The floor reaches +$10.42 at the high of bar 3 (8011); its low goes through the level (8003),
     # out at 8002.
-    record, decisions, _ = run(
+    record, decisions, _ = backtested(
         hand_market(3), "account", account=OFF | {"drawdown": 100.0, "freeze": "never"}
     )
     assert record.equity.tolist() == [22_920, 85_420, -4_160, -4_160, -4_160] * 3
@@ -101,38 +107,21 @@ def test_accounts_start_again_after_a_bust():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("trailing", "floors", "marks"),
-    [
-        ("end_of_day", [-60_000, -14_160, 31_680], [0, 45_840, 91_680]),
-        ("static", [-60_000] * 3, [0] * 3),
-    ],
-)
-def test_floors_that_do_not_follow_open_profit(trailing, floors, marks):
+def test_floors_that_do_not_follow_open_profit():
     # Each session earns 45,840 and falls by 41,660 at most (7999 in the entry bar, both sides
     # paid). An intraday floor is raised to -12,080 by that bar's high of 8006: level 8002 - 1, out
     # at 8000: -25,000 - 4,160.
-    record, _, _ = run(hand_market(3), "account", account={"drawdown": 60.0, "trailing": trailing})
-    assert record.event.floor.tolist() == np.repeat(floors, 5).tolist()
-    assert record.high_water.tolist() == np.repeat(marks, 5).tolist()
-    assert not record.end.any()
-    intraday, _, _ = run(
-        hand_market(3), "account", account={"drawdown": 60.0, "trailing": "intraday"}
+    day, static, intraday = (
+        backtested(hand_market(3), "account", account={"drawdown": 60.0, "trailing": trailing})[0]
+        for trailing in ("end_of_day", "static", "intraday")
     )
-    assert (intraday.end[0], intraday.event.floor[0], intraday.equity[0]) == (
-        EndReason.BUST,
-        -12_080,
-        -29_160,
-    )
-    strategy, _, _ = run(
-        hand_market(3), "strategy", account={"drawdown": 60.0, "trailing": trailing}
-    )
-    assert strategy.high_water[:4].tolist() == [
-        47_920,
-        97_920,
-        110_420,
-        110_420,
-    ]  # rules off: live equity
+    assert day.event.floor.tolist() == np.repeat([-60_000, -14_160, 31_680], 5).tolist()
+    assert day.high_water.tolist() == np.repeat([0, 45_840, 91_680], 5).tolist()
+    assert static.event.floor.tolist() == [-60_000] * 15
+    assert not static.high_water.any()
+    assert not (day.end | static.end).any()
+    first = (intraday.end[0], intraday.event.floor[0], intraday.equity[0])
+    assert first == (EndReason.BUST, -12_080, -29_160)
 
 
 def test_a_new_account_after_an_end_of_day_bust_starts_at_its_own_floor():
@@ -140,7 +129,7 @@ def test_a_new_account_after_an_end_of_day_bust_starts_at_its_own_floor():
     # 12,500 = -70,820.
     bars = np.concatenate([HAND_BARS, HAND_BARS, HAND_BARS])
     bars[8:12] -= 10
-    record, _, _ = run(
+    record, _, _ = backtested(
         tiny_market(bars, [6, 6, 6]),
         "account",
         account={"drawdown": 60.0, "trailing": "end_of_day"},
@@ -150,35 +139,34 @@ def test_a_new_account_after_an_end_of_day_bust_starts_at_its_own_floor():
     assert (bust, record.equity[6]) == ([6], -70_820)
     assert record.event.floor[10:].tolist() == [-60_000] * 5
     assert record.high_water[10:].tolist() == [0] * 5
+    assert record.active.tolist() == [True] * 7 + [False] * 3 + [True] * 5
+    assert not record.mask[~record.active, Action.BUY].any()
 
 
-def test_account_passes_on_realised_profit_and_a_new_one_opens():
+@pytest.mark.parametrize(
+    ("on_target", "ends", "equity", "counts"),
+    [
+        ("terminate", [9], [45_840, 91_680, 45_840], (2, 1, 1)),
+        ("continue", [], [45_840, 91_680, 137_520], (1, 0, 1)),
+    ],
+)
+def test_account_passes_on_realised_profit_and_a_new_one_opens(on_target, ends, equity, counts):
     # $45.84 a session, realised at the flat bar: $80 is reached in the second.
-    record, decisions, _ = run(hand_market(3), "account", account=OFF | {"profit_target": 80.0})
-    assert np.flatnonzero(record.end).tolist() == [9]
-    assert record.end[9] == EndReason.TARGET
-    assert record.equity[decisions.last].tolist() == [45_840, 91_680, 45_840]
+    record, decisions, _ = backtested(
+        hand_market(3), "account", account=OFF | {"profit_target": 80.0, "on_target": on_target}
+    )
+    assert np.flatnonzero(record.end == EndReason.TARGET).tolist() == ends
+    assert record.equity[decisions.last].tolist() == equity
     figures = account_figures(record, decisions)
-    assert (figures["accounts"], figures["passed"], figures["open_at_end"]) == (2, 1, 1)
-
-
-def test_continue_after_the_target_keeps_the_account():
-    account = OFF | {"profit_target": 80.0, "on_target": "continue"}
-    record, decisions, _ = run(hand_market(3), "account", account=account)
-    figures = account_figures(record, decisions)
-    assert (
-        figures["accounts"],
-        figures["passed"],
-        figures["reached_target"],
-        figures["open_at_end"],
-    ) == (1, 0, 1, 1)
+    assert (figures["accounts"], figures["passed"], figures["open_at_end"]) == counts
+    assert figures["reached_target"] == 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("on_daily_loss", "failed"), [("fail", 2), ("lock_until_next_session", 0)])
 def test_daily_loss(on_daily_loss, failed):
     # Floor -$30: the level is 7999, the low of bar 1; out at 7998, -4 ticks and two commissions.
-    record, decisions, _ = run(
+    record, decisions, _ = backtested(
         hand_market(2),
         "account",
         account=OFF | {"daily_loss": 30.0, "on_daily_loss": on_daily_loss},
@@ -191,14 +179,12 @@ def test_daily_loss(on_daily_loss, failed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("which", "account"), [("strategy", {}), ("strategy", OFF), ("account", {})]
-)
+@pytest.mark.parametrize(("which", "account"), [("strategy", OFF), ("account", {})])
 def test_the_record_of_trades_is_that_of_an_episode(which, account):
     """Two sessions of 45.84 dollars each, then a new one; whether money is counted anew with each
     session or not.
     """
-    record, *_ = run(
+    record, *_ = backtested(
         hand_market(3), which, env={"task": "advised"}, episode={"sessions": 2}, account=account
     )
     seen = record.ref.account
@@ -217,13 +203,8 @@ def test_a_new_account_has_a_new_record():
     """A fall of 10 ticks from the high breaks 100 dollars in every session, long before three
     sessions are over.
     """
-    record, *_ = run(
-        hand_market(3),
-        "account",
-        env={"task": "advised"},
-        episode={"sessions": 3},
-        account={"drawdown": 100.0},
-    )
+    sections = {"env": {"task": "advised"}, "episode": {"sessions": 3}}
+    record, *_ = backtested(hand_market(3), "account", account={"drawdown": 100.0}, **sections)
     seen = record.ref.account
     assert record.account.tolist() == [0] * 5 + [1] * 5 + [2] * 5
     assert seen.closed[[4, 5, 9, 10, 14]].tolist() == [1, 0, 1, 0, 1]
@@ -233,7 +214,7 @@ def test_a_new_account_has_a_new_record():
 @pytest.mark.slow
 def test_coverage_is_complete_and_checked():
     market = tiny_market(walk([30, 20, 25]), [30, 20, 25])
-    record, decisions, params = run(market, "account", baselines.random_masked)
+    record, decisions, params = backtested(market, "account", baselines.random_masked)
     expected = [*range(WARM, WARM + 29), *range(WARM + 30, WARM + 49), *range(WARM + 50, WARM + 74)]
     assert record.row.tolist() == expected
     assert coverage(record, decisions) == 1.0
@@ -243,23 +224,6 @@ def test_coverage_is_complete_and_checked():
         backtest(env, baselines.flat(), params, wrong, "account", KEY)
 
 
-@pytest.mark.slow
-def test_a_subset_of_sessions_is_stepped_in_order():
-    market = hand_market(4)
-    sessions = market.sessions(1, 3)
-    env, params, _ = setup(market, sessions)
-    record = backtest(
-        env,
-        baselines.buy_and_hold(env),
-        params,
-        decision_bars(market.data, sessions),
-        "strategy",
-        KEY,
-    )
-    assert record.row.tolist() == [*range(WARM + 6, WARM + 11), *range(WARM + 18, WARM + 23)]
-    assert record.equity[-1] == 2 * 45_840
-
-
 @pytest.mark.parametrize("ids", [(), (2, 1), (1, 1)])
 def test_session_sets_that_cannot_be_evaluated(ids):
     market = hand_market(3)
@@ -267,59 +231,67 @@ def test_session_sets_that_cannot_be_evaluated(ids):
         decision_bars(market.data, market.sessions(*ids))
 
 
-@pytest.mark.slow
+def stubborn(env):
+    """It asks for break-even at every bar, where that is legal and where it is not."""
+
+    def act(policy, carry, ref, params, key, explore):
+        return carry, jnp.where(ref.mask[Action.BUY], Action.BUY, Action.MOVE_STOP_TO_BREAKEVEN), ()
+
+    return Agent("stubborn", PolicyAct(env, act, False), (None, None), "")
+
+
 @pytest.mark.parametrize(
-    "env",
+    ("agent", "env"),
     [
-        {},
+        (stubborn, {}),
         *(
-            pytest.param(env, marks=pytest.mark.slow)
+            pytest.param(baselines.random_masked, env, marks=pytest.mark.slow)
             for env in ({"task": "entry"}, {"mark": "close", "fill": "close"})
         ),
     ],
 )
-def test_evaluator_equals_stepping_the_environment(env):
-    """One session, actions of the random agent, by `env.step`: every event and equity is the
-    same.
+def test_evaluator_equals_stepping_the_environment(agent, env):
+    """One session by `env.step`: every event and equity is the same. An illegal action is executed
+    as HOLD.
     """
     market = tiny_market(walk([80], scale=6.0), [80])
-    record, decisions, params = run(market, "account", baselines.random_masked, env=env)
+    record, decisions, params = backtested(market, "account", agent, env=env)
     trading, *_ = setup(market, params.sessions, env=env)
-    state = trading.reset_at(params, 0, decisions.rows[0])
-    step = jax.jit(trading.step)
-    assert len(set(record.action.tolist())) >= 3
+    state, step = trading.reset_at(params, 0, decisions.rows[0]), jax.jit(trading.step)
+    illegal = ~record.legal
+    assert (illegal.sum() > 10) == (agent is stubborn)
+    assert len(set(record.action[record.legal].tolist())) >= 2
     for i, action in enumerate(record.action):
         assert np.array_equal(trading.mask(state, params), record.mask[i])
+        kept = int(state.position.stop)
         state, _, outcome = step(KEY, state, jnp.int32(action), params)
         assert int(outcome.info.equity) == record.equity[i]
         for name, leaf in vars(outcome.info.event).items():
             assert np.asarray(leaf) == getattr(record.event, name)[i], (i, name)
+        assert not (illegal[i] and record.quantity[i]) or record.stop[i] == kept
     assert bool(outcome.terminated)
     assert int(outcome.info.end) == EndReason.SESSION_END
+    assert int(outcome.info.stats.illegal) == illegal.sum()
 
 
-@pytest.mark.slow
-def test_same_twice_and_same_draws_in_both_passes():
-    market = tiny_market(walk([60, 60]), [60, 60])
-    first, *_ = run(market, "strategy", baselines.random_masked, account=OFF)
-    again, *_ = run(market, "strategy", baselines.random_masked, account=OFF)
-    with_rules, *_ = run(market, "account", baselines.random_masked, account=OFF)
-    for a, b, c in zip(*(jax.tree.leaves(r) for r in (first, again, with_rules)), strict=True):
-        assert np.array_equal(a, b)
-        assert np.array_equal(a, c)
+def once(env):
+    """It buys at the first bar that it remembers."""
+
+    def act(seen, state, ref, params, key):
+        held = orders.hold(state)
+        order = held.replace(quantity=jnp.where(seen == 0, 1, held.quantity))
+        return seen + 1, order, jnp.int32(-1)
+
+    return Agent("once", act, jnp.int32(0), "", lambda seen, first: jnp.where(first, 0, seen))
 
 
-@pytest.mark.slow
-def test_an_illegal_order_is_counted():
-    def greedy_buyer(carry, state, ref, params, key):
-        return carry, orders.hold(state).replace(quantity=jnp.int32(1)), jnp.int32(Action.BUY)
-
-    record, *_ = run(
-        hand_market(1), "strategy", lambda env: Agent("buyer", greedy_buyer, None, "buys always")
-    )
-    # BUY while in position is not in the mask; at the last decision the calendar forbids to open as
-    # well.
-    assert record.legal.tolist() == [True, False, False, False, False]
+def test_an_agent_forgets_where_an_episode_begins(monkeypatch):
+    """Also where the two episodes are run in two parts."""
+    record, *_ = backtested(hand_market(3), "strategy", once, episode={"sessions": 2})
+    assert np.flatnonzero(record.event.entry_quantity).tolist() == [0, 10]
+    monkeypatch.setattr(parted, "_part_count", lambda episodes: 2)
+    again, *_ = backtested(hand_market(3), "strategy", once, episode={"sessions": 2})
+    np.testing.assert_array_equal(again.equity, record.equity)
 
 
 def rising(step, sessions):
@@ -335,7 +307,7 @@ def rising(step, sessions):
 @pytest.mark.parametrize("which", ["strategy", "account"])
 def test_money_beyond_int32_is_exact_where_no_rule_looks_back(which):
     market, sections = rising(10, 6)
-    record, decisions, params = run(market, which, **sections)
+    record, decisions, params = backtested(market, which, **sections)
     a_session = 1000 * (38 * 12_500 - 2 * 2_080)
     assert 6 * a_session > 2**31
     assert record.equity[decisions.last].tolist() == [a_session * k for k in range(1, 7)]
@@ -344,46 +316,14 @@ def test_money_beyond_int32_is_exact_where_no_rule_looks_back(which):
 
 
 @pytest.mark.slow
-def test_an_illegal_action_is_executed_as_hold():
-    """As in `env.step`: a policy that asks for break-even at every bar moves the stop only where
-    that is legal.
-    """
-
-    def stubborn(policy, carry, ref, params, key, explore):
-        return carry, jnp.where(ref.mask[Action.BUY], Action.BUY, Action.MOVE_STOP_TO_BREAKEVEN), ()
-
-    env, params, _ = setup(WALK, WALK.sessions(0))
-    decisions = decision_bars(WALK.data, params.sessions)
-    record = backtest(
-        env,
-        Agent("stubborn", PolicyAct(env, stubborn, False), (None, None), ""),
-        params,
-        decisions,
-        "account",
-        KEY,
-    )
-    illegal = ~record.legal
-    assert illegal.sum() > 10
-    assert (record.legal & (record.action == Action.MOVE_STOP_TO_BREAKEVEN)).any()
-    state, stepped = env.reset_at(params, 0, decisions.rows[0]), jax.jit(env.step)
-    for i, action in enumerate(record.action):
-        kept = int(state.position.stop)
-        state, _, outcome = stepped(KEY, state, jnp.int32(action), params)
-        assert int(outcome.info.equity) == record.equity[i]
-        if illegal[i] and record.quantity[i]:
-            assert record.stop[i] == kept
-    assert int(outcome.info.stats.illegal) == illegal.sum()
-
-
-@pytest.mark.slow
 def test_equity_near_int32_is_an_error():
     market, sections = rising(13, 1)
     with pytest.raises(ConfigError, match=r"buy_hold.*int32"):
-        run(market, "strategy", **sections)
+        backtested(market, "strategy", **sections)
     market, sections = rising(10, 2)
     target = sections["account"] | {"profit_target": 1_000_000.0, "on_target": "continue"}
     with pytest.raises(ConfigError, match=r"buy_hold.*int32"):
-        run(market, "account", **sections | {"account": target})
+        backtested(market, "account", **sections | {"account": target})
 
 
 @pytest.mark.slow
@@ -391,7 +331,7 @@ def test_accounts_that_only_daily_loss_can_end():
     """Money is added up within an account and starts again with the next one."""
     bars = np.concatenate([HAND_BARS, HAND_BARS, HAND_BARS + np.array([0, 0, -9, 0]), HAND_BARS])
     market = tiny_market(bars, [6] * 4)
-    record, decisions, _ = run(
+    record, decisions, _ = backtested(
         market, "account", account=OFF | {"daily_loss": 60.0, "on_daily_loss": "fail"}
     )
     # Sessions 1, 2 and 4 earn $45.84; in session 3 the level 7997 ((-60 + 4.16) / 12.5, rounded
@@ -431,9 +371,9 @@ def test_data_that_end_early_force_an_exit_named_so():
     market = hand_market(2)
     table = market.data.sessions.replace(complete=jnp.asarray([True, False]))
     market = dataclasses.replace(market, data=market.data.replace(sessions=table))
-    record, decisions, params = run(market, "strategy")
+    record, decisions, params = backtested(market, "strategy")
     trades = assemble_trades(record, decisions, params)
     assert trades.reason.tolist() == [ExitReason.FLAT, ExitReason.END_OF_DATA]
     assert record.equity[-1] == 2 * 45_840
-    account, *_ = run(market, "account")
+    account, *_ = backtested(market, "account")
     assert account_figures(account, decisions)["open_at_end"] == 1

@@ -19,15 +19,12 @@ from jaxtrade.evaluation import metrics, records
 from jaxtrade.evaluation.evaluate import write
 from jaxtrade.evaluation.recorded import records_of
 from jaxtrade.evaluation.records import ABSENT, KINDS, PASSES, read_records, write_records
-from tests.evaluation.test_report import result_of
-from tests.evaluation.tiny import tiny_market, walk
-
-MARKET = tiny_market(walk([40] * 6, scale=6.0), [40] * 6)
+from tests.evaluation.tiny import walked
 
 
 @pytest.fixture(scope="module")
 def result():
-    return result_of(MARKET, account={"drawdown": 1_000.0, "profit_target": 1_500.0})
+    return walked()
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +40,8 @@ def found(folder):
 
 
 @pytest.mark.slow
-def test_days_are_those_of_the_figures(result, found):
+def test_days_and_bars_are_those_of_the_evaluation(result, found):
+    """Bars hold every decision and the flat bar after it."""
     assert found.agents == tuple(agent.name for agent in result.agents)
     assert found.shown == "random"
     assert found.dates.tolist() == result.decisions.date.tolist()
@@ -59,11 +57,7 @@ def test_days_are_those_of_the_figures(result, found):
     assert found.meta["settings"] == json.loads(json.dumps(result.settings))
     assert found.meta["actions"] == list(result.actions)
     assert found.meta["actions"][:3] == ["HOLD", "BUY", "SELL"]
-    assert np.array_equal(np.diff(found.bars.time[found.bars.session == 0]), np.full(39, 60))
-
-
-@pytest.mark.slow
-def test_bars_hold_every_decision_and_the_flat_bar_after_it(result, found):
+    assert np.array_equal(np.diff(found.bars.time[found.bars.session == 0]), np.full(59, 60))
     bars, decisions = found.bars, result.decisions
     assert np.array_equal(bars.row[bars.decision], decisions.rows)
     assert np.array_equal(bars.row[bars.decision + 1], decisions.rows + 1)
@@ -74,22 +68,14 @@ def test_bars_hold_every_decision_and_the_flat_bar_after_it(result, found):
     assert np.array_equal(bars.time, result.clock.time[bars.row])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", PASSES)
 def test_a_pass_is_read_back_whole(result, found, which):
     record, own = getattr(result.agent("random"), which), getattr(found.bars, which)
-    for name, expected in (
-        ("action", record.action),
-        ("legal", record.legal),
-        ("mask", record.mask),
-        ("quantity", record.quantity),
-        ("equity", record.equity),
-        ("account", record.account),
-        ("high_water", record.high_water),
-        ("active", record.active),
-        ("end", record.end),
-        ("reached", record.target),
-    ):
-        assert np.array_equal(getattr(own, name), expected), name
+    names = "action legal mask quantity equity account high_water active end"
+    for name in names.split():
+        assert np.array_equal(getattr(own, name), getattr(record, name)), name
+    assert np.array_equal(own.reached, record.target)
     held = record.quantity != 0
     assert held.any()
     assert np.array_equal(own.stop[held], record.stop[held])
@@ -103,6 +89,7 @@ def test_a_pass_is_read_back_whole(result, found, which):
     assert (floor == ABSENT).all() if which == "strategy" else (floor > -(10**9)).all()
 
 
+@pytest.mark.slow
 def test_events_are_the_fills_of_the_trades(result, found):
     """Each entry and each exit of the trade table is one event, with bar and price."""
     trades, events, bars = result.agent("random").trades, found.bars.strategy.events, found.bars
@@ -123,6 +110,7 @@ def test_events_are_the_fills_of_the_trades(result, found):
             assert np.array_equal(values, getattr(agent.trades, name)), name
 
 
+@pytest.mark.slow
 def test_equal_evaluations_give_equal_bytes(result, folder, tmp_path):
     write_records(tmp_path / "a.npz", records_of(result, result.agent("random")))
     assert (tmp_path / "a.npz").read_bytes() == (folder / "records.npz").read_bytes()
@@ -140,6 +128,7 @@ def test_columns_are_stored_without_loss(values, name):
     assert records._whole(name, records._stored(name, column)).tolist() == values
 
 
+@pytest.mark.slow
 def test_a_missing_or_damaged_file_says_what_to_do(folder, tmp_path):
     with pytest.raises(DataError, match=r"none\.npz: .*jaxtrade evaluate"):
         read_records(tmp_path / "none.npz")
@@ -167,6 +156,7 @@ def test_a_changed_byte_never_changes_what_is_read(folder, tmp_path):
     assert refused > 0.7 * len(positions)
 
 
+@pytest.mark.slow
 def test_another_format_is_refused(found, tmp_path, monkeypatch):
     monkeypatch.setattr(records, "FORMAT", 99)
     write_records(tmp_path / "new.npz", found)
@@ -175,7 +165,8 @@ def test_another_format_is_refused(found, tmp_path, monkeypatch):
         read_records(tmp_path / "new.npz")
 
 
+@pytest.mark.slow
 def test_parts_that_do_not_fit_are_named(found, tmp_path):
     write_records(tmp_path / "days.npz", dataclasses.replace(found, dates=found.dates[1:]))
-    with pytest.raises(DataError, match=r"days\.npz: .*4 agents, 5 days.*\(4, 6\)"):
+    with pytest.raises(DataError, match=r"days\.npz: .*4 agents, 3 days.*\(4, 4\)"):
         read_records(tmp_path / "days.npz")
