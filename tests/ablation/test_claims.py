@@ -53,18 +53,20 @@ def test_a_shuffled_placebo_is_one_too():
     assert claim.helps is True
 
 
-def test_few_seeds_say_nothing():
-    [claim] = claims(*made({TABLE: 500.0, OF_TABLE: 0.0, "rules": 0.0}, seeds=2))
-    assert (claim.helps, claim.found) == (None, "needs 3 seeds, there are 2")
+@pytest.mark.parametrize(
+    ("few", "found"),
+    [
+        ({"seeds": 2}, "needs 3 seeds, there are 2"),
+        ({"days": 4}, "needs 5 days, there are 4"),
+    ],
+)
+def test_few_seeds_or_days_say_nothing(few, found):
+    [claim] = claims(*made({TABLE: 500.0, OF_TABLE: 0.0, "rules": 0.0}, **few))
+    assert (claim.helps, claim.found) == (None, found)
 
 
 def test_mocks_and_rules_claim_nothing():
     assert claims(*made({"rules": 5.0, "mock:oracle": 30.0})) == []
-
-
-def test_few_days_say_nothing():
-    [claim] = claims(*made({TABLE: 500.0, OF_TABLE: 0.0, "rules": 0.0}, days=4))
-    assert (claim.helps, claim.found) == (None, "needs 5 days, there are 4")
 
 
 def test_claims_are_in_the_table_and_in_the_document():

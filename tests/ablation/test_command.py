@@ -21,7 +21,6 @@ from jaxtrade.training.run_io import RunIO
     [
         (["--kinds", "mock:skiled:0.6"], "did you mean 'skilled'"),
         (["--kinds", "https://h/v1"], "advise precompute"),
-        (["--fusions", "trsut"], "did you mean 'trust'"),
         (["--seeds", "0"], "--seeds 0"),
         (["--seeds", "-1"], "--seeds -1"),
         (

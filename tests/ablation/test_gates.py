@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.ablation.gates import gates, number_of, steps
+from tests.ablation.gates import gates
 from tests.ablation.made import made_ablation
 
 PLACEBO = "mock:shifted/mock:skilled:0.6"
@@ -131,32 +131,3 @@ def test_few_days_say_nothing():
     by_name = {gate.name: gate for gate in gates(ablation, fusion)}
     assert by_name["G1"].passed is None
     assert "needs 5 days, there are 4" in by_name["G1"].found
-
-
-@pytest.mark.slow
-def test_rising_steps():
-    noise = np.random.default_rng(0).normal(0, 1, (4, 6, 30))
-    rising = steps([value + 2.0 * i for i, value in enumerate(noise)])
-    assert rising.rises
-    assert rising.whole.mean == pytest.approx(6.0, abs=0.5)
-    falling = steps([noise[0], noise[1] + 5.0, noise[2] + 2.0, noise[3] + 9.0])
-    assert falling.wrong == (1,)
-    assert falling.whole.certain == 1
-    assert not falling.rises
-    assert not steps(list(noise)).rises  # noise has an order by its means, and none that is certain
-    with pytest.raises(ValueError, match="two kinds"):
-        steps([noise[0]])
-
-
-@pytest.mark.parametrize(
-    ("kind", "number"),
-    [
-        ("mock:skilled:0.6", 0.6),
-        ("mock:delayed:5/mock:skilled:0.6", 5.0),
-        ("mock:available/rules", None),
-        ("mock:oracle", None),
-        ("rules", None),
-    ],
-)
-def test_numbers(kind, number):
-    assert number_of(kind) == number

@@ -6,14 +6,12 @@ from __future__ import annotations
 
 import pytest
 
-from jaxtrade import cli
 from jaxtrade.cli.parser import build_parser
 from jaxtrade.cli.training import names_advisor
 from jaxtrade.config import load_config, make_config
 from jaxtrade.curriculum.advice import with_possible_advisors
 from jaxtrade.curriculum.config import GateConfig, Phase, load_curriculum
 from jaxtrade.curriculum.report import report_text
-from tests.curriculum.test_phases import TINY
 
 LINE = "LLM query rate: "
 
@@ -69,8 +67,3 @@ def test_rules_that_cannot_serve_the_bars_are_left_out_with_the_reason():
 
 def test_a_report_of_an_earlier_version_has_no_such_line():
     assert LINE not in report_text({"phases": [], "enforced": True, "stopped": ""})
-
-
-def run(path, *more):
-    flags = [flag for override in (*TINY, "enforce_gates=false") for flag in ("--set", override)]
-    return cli.main(["curriculum", *more, "--run-dir", str(path), "--non-interactive", *flags])

@@ -5,10 +5,6 @@ one report.
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import time
 
 import jax
 import numpy as np
@@ -98,36 +94,3 @@ def leaves(path):
     return [
         np.asarray(x) for x in jax.tree.leaves((source.params, source.normaliser, source.opt_state))
     ]
-
-
-def written(path):
-    """The files in a folder that another process writes."""
-    return {os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names}
-
-
-def killed(process, path, draw, moment):
-    """Kill it at a moment of its own work; False where it came to its end before. Moments are
-    counted in files, for seconds that hit training on one machine come after the end on a faster
-    one."""
-    before, wanted = (
-        written(path),
-        {"start": 0, "checkpoint": 1, "file": draw.randint(1, 12)}[moment],
-    )
-
-    def happened():
-        new = written(path) - before
-        return len(
-            [name for name in new if name.endswith("manifest.json")]
-            if moment == "checkpoint"
-            else new
-        )
-
-    while process.poll() is None and happened() < wanted:
-        time.sleep(0.002)
-    try:
-        process.wait(draw.uniform(0.0, {"start": 3.0, "checkpoint": 0.02, "file": 0.2}[moment]))
-    except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        return True
-    return False

@@ -8,7 +8,8 @@ import pytest
 from jaxtrade.config import RunConfig, make_config
 from jaxtrade.data.bundled import bundled
 from jaxtrade.data.contracts import get_contract
-from jaxtrade.data.market import build_market
+from jaxtrade.data.market import build_market, load_market
+from jaxtrade.data.read.quotes import PRICES
 
 HEADER = "time,open,high,low,close,volume"
 # ES around the cash open of 2013-10-07 (09:30 New York); prices on the quarter-point grid.
@@ -51,11 +52,20 @@ def es_market(es_bars):
 
 @pytest.fixture(scope="session")
 def nq_market():
-    from jaxtrade.data.market import load_market
-
     return load_market(
         make_config({"data": {"market": "NQ", "source": "synthetic", "synthetic_sessions": 6}})
     )
+
+
+def assert_valid(bars):
+    """Prices in range, and no ask below its bid."""
+    for side in bars.sides:
+        assert (side.low <= np.minimum(side.open, side.close)).all()
+        assert (side.high >= np.maximum(side.open, side.close)).all()
+        assert side.low.min() >= 1
+        assert {getattr(side, name).dtype for name in PRICES} == {np.dtype(np.int32)}
+    if bars.ask is not None:
+        assert all((ask >= getattr(bars, name)).all() for name, ask in bars.ask._asdict().items())
 
 
 def utc(text):

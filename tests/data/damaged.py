@@ -11,6 +11,17 @@ from jaxtrade.data.calendar.schedule import trade_dates
 from jaxtrade.data.read.bars import from_frame
 
 FIELDS = ("open", "high", "low", "close")
+SHARE = """
+symbol: SHR
+kind: future
+currency: USD
+tick_size: 0.01
+tick_value: 1.0
+commission: 0.5
+slippage: 1
+min_stop_ticks: 5
+calendar: cme_equity
+"""
 
 
 def as_share(bars, factor=30):

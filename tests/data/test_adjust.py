@@ -19,7 +19,8 @@ from jaxtrade.data.market import build_market, load_market
 from jaxtrade.data.read.bars import Bars, adjusted, load_bars
 from jaxtrade.data.sources import bars_of
 from jaxtrade.errors import ConfigError, DataError
-from tests.data.damaged import FIELDS, as_share, frame_of, longer, unadjusted
+from tests.data.conftest import assert_valid
+from tests.data.damaged import FIELDS, SHARE, as_share, frame_of, longer, unadjusted
 from tests.messages import missing
 
 DATE = "2013-10-09"
@@ -101,27 +102,22 @@ def five(prices):
 @pytest.mark.parametrize(
     ("ratio", "prices", "expected"),
     [
-        (
-            4,
-            [49923, 4, 2, 6, 10],
-            [12481, 1, 0, 2, 2],
-        ),  # 12480.75; 0.5 and 2.5 go to the even tick, 1.5 too
+        (4, [49923, 4, 6, 10], [12481, 1, 2, 2]),  # 12480.75; 1.5 and 2.5 go to the even tick
         ("3:2", [3, 4, 5, 7, 150], [2, 3, 3, 5, 100]),  # 2, 2.67, 3.33, 4.67, 100
         ("1:10", [3, 4, 5, 7, 150], [30, 40, 50, 70, 1500]),
     ],
 )
 def test_prices_before_the_date_by_hand(ratio, prices, expected):
-    if 0 in expected:
-        with pytest.raises(DataError, match=r"data\.splits .* 0 to 12481 "):
-            adjusted(five(prices), stated((DATE, ratio)))
-        prices, expected = (
-            [x for x, y in zip(prices, expected, strict=True) if y],
-            [y for y in expected if y],
-        )
     bars = adjusted(five(prices), stated((DATE, ratio)))
     assert bars.close.tolist() == bars.open.tolist() == expected
     assert bars.close.dtype == np.int32
     np.testing.assert_allclose(bars.volume, 100 * float(stated((DATE, ratio))[0].fraction))
+
+
+def test_a_price_below_half_a_tick_is_refused():
+    """0.5 goes to the even tick, 0."""
+    with pytest.raises(DataError, match=r"data\.splits .* 0 to 12481 "):
+        adjusted(five([49923, 2]), stated((DATE, 4)))
 
 
 def test_bars_on_and_after_the_date_stay():
@@ -139,17 +135,9 @@ def test_two_splits_divide_by_both():
 
 def test_the_notes_count_bars_and_rounded_prices():
     bars = adjusted(five([4, 5, 6, 8]), stated((DATE, 4)))
-    assert [
-        missing(note, *facts)
-        for note, facts in zip(
-            bars.notes,
-            (
-                ("data.splits", "4:1", "2013-10-09", "4 of 4 bars"),
-                ("data.splits", "8 of 16", "even"),
-            ),
-            strict=True,
-        )
-    ] == [[], []]
+    first, second = bars.notes
+    assert not missing(first, "data.splits", "4:1", "2013-10-09", "4 of 4 bars")
+    assert not missing(second, "data.splits", "8 of 16", "even")
 
 
 @pytest.mark.slow
@@ -180,8 +168,7 @@ def test_rounding_keeps_bars_valid_and_seconds_agree(es_bars):
     splits = stated((DATE, 7))
     fine, bars = adjusted(share, splits), adjusted(coarse, splits)
     assert any("fell between two ticks" in note for note in bars.notes)
-    assert (bars.high >= np.maximum(bars.open, bars.close)).all()
-    assert (bars.low <= np.minimum(bars.open, bars.close)).all()
+    assert_valid(bars)
     assert not first_passages(bars, fine, 0.0).mismatched.any()
 
 
@@ -195,10 +182,7 @@ def test_quotes_are_adjusted_alike(write):
     assert bars.ask is not None
     assert (bars.open[0], bars.high[0]) == (250, 251)  # 250.25, 250.75
     assert (bars.ask.open[0], bars.ask.high[0]) == (250, 251)  # 250.5 to the even tick, 251
-    assert all(
-        (a >= b).all()
-        for a, b in zip(bars.ask, (bars.open, bars.high, bars.low, bars.close), strict=True)
-    )
+    assert_valid(bars)
 
 
 def test_a_split_that_the_file_allows_for_already_is_refused(es_bars):
@@ -214,10 +198,7 @@ def test_every_file_of_a_market_is_adjusted(es_bars, tmp_path):
     share = as_share(es_bars, 4)
     before = unadjusted(share, DATE, Fraction(4))
     contract = tmp_path / "shr.yaml"
-    contract.write_text(
-        "symbol: SHR\nkind: future\ncurrency: USD\ntick_size: 0.01\ntick_value: 1.0\ncommission: 0.5\n"
-        "slippage: 1\nmin_stop_ticks: 5\ncalendar: cme_equity\n"
-    )
+    contract.write_text(SHARE)
     markets = []
     for name, bars, more in (
         ("before", before, [f"data.splits=[{{date: {DATE}, ratio: 4}}]"]),
@@ -242,10 +223,6 @@ def test_every_file_of_a_market_is_adjusted(es_bars, tmp_path):
             )
         )
     for name in FIELDS:
-        np.testing.assert_array_equal(
-            getattr(markets[0].bars, name), getattr(markets[1].bars, name)
-        )
-    assert markets[0].data.path is not None
-    assert markets[1].data.path is not None
+        np.testing.assert_array_equal(*(getattr(market.bars, name) for market in markets))
     np.testing.assert_array_equal(markets[0].data.path.falls, markets[1].data.path.falls)
     np.testing.assert_array_equal(markets[0].data.tr_sum, markets[1].data.tr_sum)

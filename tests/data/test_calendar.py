@@ -3,8 +3,7 @@ real bars say.
 """
 
 import csv
-import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import pairwise
@@ -52,129 +51,71 @@ NEW_YORK = ZoneInfo("America/New_York")
 
 
 def session(contract, day):
-    """(open, close, flat, halt start or None) of one trade date in New York, or None where it is
-    closed.
-    """
+    """What a line of `SESSIONS` says of one trade date."""
     schedule = table_schedule(contract, np.datetime64(day), np.datetime64(day))
     if not len(schedule.dates):
-        return None
-
-    def wall(seconds):
-        return datetime.fromtimestamp(int(seconds), NEW_YORK).strftime("%m-%d %H:%M")
-
-    halt = schedule.halts[0]
-    return (
-        wall(schedule.open[0]),
-        wall(schedule.close[0]),
-        wall(schedule.flat[0]),
-        wall(halt[0])[6:] if halt[1] > halt[0] else None,
-    )
+        return "closed"
+    moments = (schedule.open[0], schedule.close[0], schedule.flat[0], schedule.halts[0, 0])
+    *times, halt = (datetime.fromtimestamp(int(each), NEW_YORK) for each in moments)
+    said = " ".join(f"{each:%m-%d %H:%M}" for each in times)
+    halted = schedule.halts[0, 1] > schedule.halts[0, 0]
+    return f"{said} halt {halt:%H:%M}" if halted else said
 
 
-SESSIONS = [
-    (
-        "a week of October 2013: 17:15 close, halt",
-        ES,
-        "2013-10-08",
-        ("10-07 18:00", "10-08 17:15", "10-08 16:59", "16:15"),
-    ),
-    ("Sunday open", ES, "2013-10-07", ("10-06 18:00", "10-07 17:15", "10-07 16:59", "16:15")),
-    (
-        "17:00 close since September 2015",
-        ES,
-        "2015-09-21",
-        ("09-20 18:00", "09-21 17:00", "09-21 16:59", "16:15"),
-    ),
-    ("the Friday before", ES, "2015-09-18", ("09-17 18:00", "09-18 17:15", "09-18 16:59", "16:15")),
-    (
-        "the last day with a halt",
-        ES,
-        "2021-06-25",
-        ("06-24 18:00", "06-25 17:00", "06-25 16:59", "16:15"),
-    ),
-    ("no halt since", ES, "2021-06-28", ("06-27 18:00", "06-28 17:00", "06-28 16:59", None)),
-    (
-        "Friday before November 2012",
-        ES,
-        "2012-11-16",
-        ("11-15 18:00", "11-16 16:15", "11-16 16:14", None),
-    ),
-    (
-        "holiday halt at 11:30 until 2014",
-        ES,
-        "2014-02-17",
-        ("02-16 18:00", "02-17 11:30", "02-17 11:29", None),
-    ),
-    (
-        "at 13:00 since Memorial Day 2014",
-        ES,
-        "2014-05-26",
-        ("05-25 18:00", "05-26 13:00", "05-26 12:59", None),
-    ),
-    ("Thanksgiving", ES, "2023-11-23", ("11-22 18:00", "11-23 13:00", "11-23 12:59", None)),
-    ("the Friday after", ES, "2023-11-24", ("11-23 18:00", "11-24 13:15", "11-24 13:14", None)),
-    ("3 July", ES, "2025-07-03", ("07-02 18:00", "07-03 13:15", "07-03 13:14", None)),
-    (
-        "the Friday after, missing in LEAN",
-        ES,
-        "2024-11-29",
-        ("11-28 18:00", "11-29 13:15", "11-29 13:14", None),
-    ),
-    (
-        "Good Friday with payrolls",
-        ES,
-        "2023-04-07",
-        ("04-06 18:00", "04-07 09:15", "04-07 09:14", None),
-    ),
-    ("Good Friday", ES, "2024-03-29", None),
-    ("Christmas on a Sunday", ES, "2022-12-26", None),
-    ("New Year's Day", ES, "2025-01-01", None),
-    ("Saturday", ES, "2023-11-25", None),
-    ("FX Monday", FX, "2014-05-05", ("05-04 17:00", "05-05 17:00", "05-05 16:59", None)),
-    ("FX Christmas Eve", FX, "2014-12-24", ("12-23 17:00", "12-24 14:00", "12-24 13:59", None)),
-    ("FX Christmas", FX, "2014-12-25", None),
-    ("shares", SHARE, "2015-12-23", ("12-23 09:30", "12-23 16:00", "12-23 15:59", None)),
-    ("shares, half day", SHARE, "2015-12-24", ("12-24 09:30", "12-24 13:00", "12-24 12:59", None)),
-    ("shares, a day of mourning", SHARE, "2025-01-09", None),
-    ("crude oil in 2013", OIL, "2013-10-08", ("10-07 18:00", "10-08 17:15", "10-08 16:59", None)),
-    (
-        "crude oil since September 2015",
-        OIL,
-        "2015-09-21",
-        ("09-20 18:00", "09-21 17:00", "09-21 16:59", None),
-    ),
-    (
-        "crude oil on a holiday until 2021",
-        OIL,
-        "2020-01-20",
-        ("01-19 18:00", "01-20 13:00", "01-20 12:59", None),
-    ),
-    ("and since", OIL, "2022-01-17", ("01-16 18:00", "01-17 14:30", "01-17 14:29", None)),
-    ("crude oil, Good Friday with payrolls", OIL, "2023-04-07", None),
-    ("euro futures on it", EURO, "2023-04-07", ("04-06 18:00", "04-07 11:15", "04-07 11:14", None)),
-    (
-        "euro futures on a holiday until 2021",
-        EURO,
-        "2020-01-20",
-        ("01-19 18:00", "01-20 13:00", "01-20 12:59", None),
-    ),
-    ("and since", EURO, "2022-01-17", ("01-16 18:00", "01-17 17:00", "01-17 16:59", None)),
-    (
-        "crude oil, the Friday after, missing in LEAN",
-        OIL,
-        "2024-11-29",
-        ("11-28 18:00", "11-29 13:45", "11-29 13:44", None),
-    ),
-    ("euro futures on it", EURO, "2024-11-29", ("11-28 18:00", "11-29 13:15", "11-29 13:14", None)),
-    ("FX late open", FX, "2013-01-02", ("01-02 00:00", "01-02 17:00", "01-02 16:59", None)),
-]
+# Contract, trade date, its open, close and flat time in New York, and when a halt begins.
+SESSIONS = """
+ES    2013-10-08 10-07 18:00 10-08 17:15 10-08 16:59 halt 16:15 # a week of October 2013: 17:15 close, halt
+ES    2013-10-07 10-06 18:00 10-07 17:15 10-07 16:59 halt 16:15 # Sunday open
+ES    2015-09-21 09-20 18:00 09-21 17:00 09-21 16:59 halt 16:15 # 17:00 close since September 2015
+ES    2015-09-18 09-17 18:00 09-18 17:15 09-18 16:59 halt 16:15 # the Friday before
+ES    2021-06-25 06-24 18:00 06-25 17:00 06-25 16:59 halt 16:15 # the last day with a halt
+ES    2021-06-28 06-27 18:00 06-28 17:00 06-28 16:59           # no halt since
+ES    2012-11-16 11-15 18:00 11-16 16:15 11-16 16:14           # Friday before November 2012
+ES    2014-02-17 02-16 18:00 02-17 11:30 02-17 11:29           # holiday halt at 11:30 until 2014
+ES    2014-05-26 05-25 18:00 05-26 13:00 05-26 12:59           # at 13:00 since Memorial Day 2014
+ES    2023-11-24 11-23 18:00 11-24 13:15 11-24 13:14           # the Friday after
+ES    2024-11-29 11-28 18:00 11-29 13:15 11-29 13:14           # the Friday after, missing in LEAN
+ES    2023-04-07 04-06 18:00 04-07 09:15 04-07 09:14           # Good Friday with payrolls
+ES    2022-12-26 closed                                        # Christmas on a Sunday
+ES    2023-11-25 closed                                        # Saturday
+FX    2014-05-05 05-04 17:00 05-05 17:00 05-05 16:59           # FX Monday
+FX    2014-12-24 12-23 17:00 12-24 14:00 12-24 13:59           # FX Christmas Eve
+SHARE 2015-12-23 12-23 09:30 12-23 16:00 12-23 15:59           # shares
+SHARE 2015-12-24 12-24 09:30 12-24 13:00 12-24 12:59           # shares, half day
+OIL   2013-10-08 10-07 18:00 10-08 17:15 10-08 16:59           # crude oil in 2013
+OIL   2015-09-21 09-20 18:00 09-21 17:00 09-21 16:59           # crude oil since September 2015
+OIL   2020-01-20 01-19 18:00 01-20 13:00 01-20 12:59           # crude oil on a holiday until 2021
+OIL   2022-01-17 01-16 18:00 01-17 14:30 01-17 14:29           # and since
+OIL   2023-04-07 closed                                        # crude oil, Good Friday with payrolls
+EURO  2023-04-07 04-06 18:00 04-07 11:15 04-07 11:14           # euro futures on it
+EURO  2020-01-20 01-19 18:00 01-20 13:00 01-20 12:59           # euro futures on a holiday until 2021
+EURO  2022-01-17 01-16 18:00 01-17 17:00 01-17 16:59           # and since
+OIL   2024-11-29 11-28 18:00 11-29 13:45 11-29 13:44           # crude oil, the Friday after, missing in LEAN
+EURO  2024-11-29 11-28 18:00 11-29 13:15 11-29 13:14           # euro futures on it
+FX    2013-01-02 01-02 00:00 01-02 17:00 01-02 16:59           # FX late open
+"""
+# Notices of NYSE and what LEAN has of CME for 2027 agree; the rest are the rules' own answers.
+PROJECTED = """
+ES    2027-01-01 closed                                        # New Year 2027 on a Friday
+ES    2027-01-04 01-03 18:00 01-04 17:00 01-04 16:59           # the first session of 2027
+OIL   2027-01-18 01-17 18:00 01-18 14:30 01-18 14:29           # Martin Luther King Day
+ES    2027-06-18 06-17 18:00 06-18 13:00 06-18 12:59           # Juneteenth kept on a Friday: stocks
+OIL   2027-06-18 06-17 18:00 06-18 13:00 06-18 12:59           # oil
+EURO  2027-06-18 06-17 18:00 06-18 13:00 06-18 12:59           # euro futures
+ES    2027-12-24 closed                                        # Christmas on a Saturday
+FX    2027-12-24 12-23 17:00 12-24 17:00 12-24 16:59           # dealers trade on
+ES    2027-12-31 12-30 18:00 12-31 17:00 12-31 16:59           # New Year on a Saturday is not kept
+FX    2026-12-25 closed                                        # Christmas 2026 of dealers
+ES    2034-04-07 04-06 18:00 04-07 09:15 04-07 09:14           # payrolls on Good Friday 2034
+ES    2050-07-01 06-30 18:00 07-01 17:00 07-01 16:59           # the last year but summer time
+"""
 
 
-@pytest.mark.parametrize(
-    ("contract", "day", "expected"), [s[1:] for s in SESSIONS], ids=[s[0] for s in SESSIONS]
-)
-def test_scheduled_session(contract, day, expected):
-    assert session(contract, day) == expected
+@pytest.mark.parametrize("line", [line for line in (SESSIONS + PROJECTED).splitlines() if line])
+def test_scheduled_session(line):
+    symbol, day, *expected = line.partition("#")[0].split()
+    contract = {"ES": ES, "FX": FX, "OIL": OIL, "EURO": EURO, "SHARE": SHARE}[symbol]
+    assert session(contract, day) == " ".join(expected)
 
 
 # New York's clocks change on 2013-03-10 and 2013-11-03, Europe's on 2013-03-31 and 2013-10-27.
@@ -230,12 +171,10 @@ def test_dates_outside_the_table_name_the_way_out(first, last):
 # --- rules and exceptions ---------------------------------------------------------------------------------------------
 
 
-def changes(name, first=None, last=None):
-    """Date -> DayChange of a calendar's trade dates first..last (its verified ones), ordinary dates
-    left out.
-    """
+def changes(name):
+    """Date -> DayChange of a calendar's verified trade dates, ordinary dates left out."""
     hours = CALENDARS[name]
-    first, last = first or hours.eras[0].valid_from, last or hours.verified_to
+    first, last = hours.eras[0].valid_from, hours.verified_to
     found = hours.changes(int(first[:4]), int(last[:4]))
     return {
         day: change for day, change in found.items() if first <= day <= last and change != REGULAR
@@ -268,71 +207,6 @@ def test_rules_do_not_overlap_and_stay_on_weekdays(name):
     for before, after in pairwise(hours.eras):
         assert np.datetime64(before.valid_to) + ONE_DAY == np.datetime64(after.valid_from)
     assert hours.eras[-1].valid_to == PROJECTED_TO > hours.verified_to
-
-
-@pytest.mark.parametrize("name", list(CALENDARS))
-def test_every_exception_is_a_verified_weekday_that_no_rule_gives(name):
-    hours = CALENDARS[name]
-    exceptions = [(day, known.change) for known in hours.exceptions for day in known.days.split()]
-    days = [day for day, _ in exceptions]
-    assert len(days) == len(set(days))
-    assert all(np.is_busday(np.array(days, "datetime64[D]")))
-    assert all(hours.eras[0].valid_from <= day <= hours.verified_to for day in days)
-    by_rule = replace(hours, exceptions=()).changes(2007, 2026)
-    assert [day for day, change in exceptions if by_rule.get(day, REGULAR) == change] == []
-
-
-PROJECTED = [  # notices of NYSE and what LEAN has of CME for 2027 agree; the rest are the rules' own answers
-    ("New Year 2027 on a Friday", ES, "2027-01-01", None),
-    (
-        "the first session of 2027",
-        ES,
-        "2027-01-04",
-        ("01-03 18:00", "01-04 17:00", "01-04 16:59", None),
-    ),
-    (
-        "Martin Luther King Day",
-        OIL,
-        "2027-01-18",
-        ("01-17 18:00", "01-18 14:30", "01-18 14:29", None),
-    ),
-    (
-        "Juneteenth kept on a Friday: stocks",
-        ES,
-        "2027-06-18",
-        ("06-17 18:00", "06-18 13:00", "06-18 12:59", None),
-    ),
-    ("oil", OIL, "2027-06-18", ("06-17 18:00", "06-18 13:00", "06-18 12:59", None)),
-    ("euro futures", EURO, "2027-06-18", ("06-17 18:00", "06-18 13:00", "06-18 12:59", None)),
-    ("Christmas on a Saturday", ES, "2027-12-24", None),
-    ("dealers trade on", FX, "2027-12-24", ("12-23 17:00", "12-24 17:00", "12-24 16:59", None)),
-    (
-        "New Year on a Saturday is not kept",
-        ES,
-        "2027-12-31",
-        ("12-30 18:00", "12-31 17:00", "12-31 16:59", None),
-    ),
-    ("Christmas 2026 of dealers", FX, "2026-12-25", None),
-    (
-        "payrolls on Good Friday 2034",
-        ES,
-        "2034-04-07",
-        ("04-06 18:00", "04-07 09:15", "04-07 09:14", None),
-    ),
-    (
-        "the last year but summer time",
-        ES,
-        "2050-07-01",
-        ("06-30 18:00", "07-01 17:00", "07-01 16:59", None),
-    ),
-]
-
-
-@pytest.mark.parametrize(
-    ("contract", "day", "expected"), [s[1:] for s in PROJECTED], ids=[s[0] for s in PROJECTED]
-)
-def test_projected_session(contract, day, expected):
-    assert session(contract, day) == expected
 
 
 def test_good_fridays_with_a_payrolls_report():
@@ -372,95 +246,7 @@ def test_sessions_after_the_verified_dates_are_marked_as_projected():
     assert not verified.projected.any()
 
 
-# --- against the table of LEAN ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Lean:
-    """An entry of LEAN's table beside one of our calendars, and the differences that we know of.
-
-    early_ours, closed_ours: dates in ours alone. regular: times at which LEAN's "early" closes are
-        ordinary ones.
-    """
-
-    calendar: str
-    entry: str
-    regular: tuple[str, ...] = ()
-    early_ours: str = ""
-    closed_ours: str | None = ""
-
-
-CME_ONLY = "2012-10-29 2012-10-30 2018-12-05 2023-07-03 2024-07-03 2024-11-29 2025-01-09"
-LEAN = {
-    # LEAN lists one closure only, Christmas 2026; its Good Fridays, Christmases and New Years are
-    # open days.
-    **{
-        f"Future-{symbol}": Lean("cme_equity", f"Future-{symbol}", ("17:00",), CME_ONLY, None)
-        for symbol in (
-            "cme-ES",
-            "cme-NQ",
-            "cme-RTY",
-            "cbot-YM",
-            "cme-MES",
-            "cme-MNQ",
-            "cme-M2K",
-            "cbot-MYM",
-        )
-    },
-    "Equity-usa": Lean("us_equity", "Equity-usa-[*]"),
-    # Early closes of Christmas Eve until 2015 and every closure in closed_ours are in OANDA's own
-    # bars of 2007-2018 (from 2019: OANDA opens at 17:00 on the evening of the holiday, which is the
-    # next trade date).
-    "Forex-oanda": Lean(
-        "fx",
-        "Forex-oanda-[*]",
-        ("17:00",),
-        "2007-12-25 2008-12-25 2009-12-25 2012-12-24 2013-12-24 2014-12-24 2015-12-24 2019-12-24 2020-12-24 2021-12-24",
-        "2013-12-25 2014-01-01 2014-12-25 2015-01-01 2016-12-26 2017-01-02 2017-12-25 2018-01-01 2018-12-25 2018-12-26 "
-        "2019-01-01 2019-12-25 2020-01-01 2023-12-25 2024-01-01 2024-12-25 2025-01-01 2025-12-25 2026-01-01",
-    ),
-}
-
-
-@pytest.fixture(scope="module")
-def lean(shared):
-    table = json.loads((shared / "data/lean_calendar/market_hours_extract.json").read_text())
-    return table.get("entries", table)
-
-
-def weekdays(table, first):
-    """LEAN's dates (12/31/2026) from `first` on as ISO dates, weekends left out."""
-    days = {
-        f"{datetime.strptime(text, '%m/%d/%Y'):%Y-%m-%d}": value for text, value in table.items()
-    }
-    return {day: value for day, value in days.items() if day >= first and np.is_busday(day)}
-
-
-@pytest.mark.parametrize("case", list(LEAN))
-def test_half_days_and_closures_are_those_of_lean(lean, case):
-    known = LEAN[case]
-    hours, entry = CALENDARS[known.calendar], lean[known.entry]
-    theirs = {
-        day: at[:5]
-        for day, at in weekdays(entry["earlyCloses"], hours.eras[0].valid_from).items()
-        if at[:5] not in known.regular
-    }
-    ours = {day: change.close for day, change in changes(known.calendar).items() if change.close}
-    assert {day: at for day, at in theirs.items() if day <= hours.verified_to} == {
-        day: at for day, at in ours.items() if day not in known.early_ours.split()
-    }
-    closed = {day for day, change in changes(known.calendar).items() if change.closed}
-    holidays = set(weekdays(dict.fromkeys(entry["holidays"]), hours.eras[0].valid_from))
-    assert {day for day in holidays if day <= hours.verified_to} <= closed
-    if known.closed_ours is not None:
-        assert closed - holidays == set(known.closed_ours.split())
-    projected = changes(
-        known.calendar, "2026-12-24", "2030-12-31"
-    )  # LEAN has some dates of these years
-    for day in (day for day in holidays if day > hours.verified_to):
-        assert projected[day].closed, day
-    for day in (day for day in theirs if day > hours.verified_to):
-        assert projected[day].close == theirs[day], day
+# --- against real bars ----------------------------------------------------------------------------------------------
 
 
 def test_the_real_es_week_agrees_with_the_table(es_bars):
@@ -469,22 +255,6 @@ def test_the_real_es_week_agrees_with_the_table(es_bars):
     at = schedule.find(trade_dates(es_bars.time, ES))
     last = np.array([es_bars.time[at == i].max() for i in range(5)])
     assert (schedule.close - last == 60).all()  # the last bar of every day closes with the session
-
-
-@pytest.mark.parametrize(
-    ("expiry", "day", "close"),
-    [("201312", "2013-12-03", "17:15"), ("202003", "2020-01-06", "17:00")],
-)
-def test_real_single_days_of_both_eras(expiry, day, close):
-
-    bars = bundled(ES, expiry=expiry, start=day, end=day)
-    schedule = schedule_for("table", ES, bars.time, 60)
-    assert findings(schedule, bars.time, 60, ES) == ()
-    assert datetime.fromtimestamp(int(bars.time[-1]) + 60, NEW_YORK).strftime("%H:%M") == close
-    gap = np.flatnonzero(np.diff(bars.time) == 16 * 60)
-    assert [datetime.fromtimestamp(int(bars.time[i]), NEW_YORK).strftime("%H:%M") for i in gap] == [
-        "16:14"
-    ]
 
 
 @pytest.mark.slow

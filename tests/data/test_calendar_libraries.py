@@ -230,11 +230,3 @@ def test_spot_fx_is_closed_when_currency_futures_are_at_the_turn_of_the_year():
         "2011-12-26",
         "2012-01-02",  # OANDA's bars have the day
     }
-
-
-def test_spot_fx_has_no_holiday_in_either_library():
-    for found in (
-        of_exchange_calendars("24/5", "19:00", "20:00"),
-        of_market_calendars("FOREX", "17:00"),
-    ):
-        assert set(found.values()) == {"regular"}

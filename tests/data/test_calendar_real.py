@@ -19,7 +19,6 @@ from jaxtrade.data.calendar.schedule import (
     table_schedule,
     trade_dates,
 )
-from jaxtrade.data.contracts import BUNDLED, get_contract
 from jaxtrade.data.describe import check_text
 from jaxtrade.data.market import build_market
 from jaxtrade.data.read.bars import load_bars
@@ -53,11 +52,6 @@ def test_every_halt_and_close_of_the_real_es_days(expiry, dates):
         before, after = time_[time_ < halt[0]][-1], time_[time_ >= halt[1]][0]
         exact += (clock(before), clock(after), int(time_[-1])) == ("16:14", "16:30", close - 60)
     assert exact == dates
-
-
-def test_the_real_december_contract_expires_in_the_morning():
-    bars = bundled(ES, expiry="201312", start="2013-12-20", end="2013-12-20")
-    assert clock(bars.time[-1]) == "09:29"  # last trading 09:30 New York on the third Friday
 
 
 # One bar alone, hours after the close or before the open: strays of the source, reported as
@@ -190,16 +184,6 @@ def test_the_real_half_day_of_goog(shared):
     assert [clock(bars.time[row] + 60) for row in flat_rows] == ["15:59", "12:59", "15:59"]
     assert np.asarray(market.data.bars_to_flat)[flat_rows].tolist() == [0, 0, 0]
     assert np.asarray(sessions.complete).all()
-    days = trade_dates(bars.time, bars.contract) == np.datetime64("2015-12-24")
-    of_day = bars.rows(days)
-    close = int(
-        np.flatnonzero(of_day.time >= schedule_for("table", bars.contract, bars.time, 60).close[1])[
-            0
-        ]
-    )
-    assert clock(of_day.time[close - 1]) == "12:59"
-    assert of_day.volume[close - 1] > 10 * of_day.volume[close + 1 :].max()
-    assert len(of_day) - close == 15  # the trades after it are extended hours: features only
 
 
 def test_shares_extended_hours_end(shared):
@@ -260,19 +244,6 @@ def test_shifted_stamps_are_refused(es_bars, shift, dates, first):
     with pytest.raises(DataError, match=r"time_zone .*calendar=infer"):
         check_text(moved, RunConfig())
     assert build_market(moved, make_config({"data": {"calendar": "infer"}})).num_sessions >= 4
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("symbol", BUNDLED)
-def test_the_bundled_bars_are_not_shifted(symbol):
-    contract = get_contract(symbol)
-    bars = bundled(contract)
-    check_stamps(
-        schedule_for("table", contract, bars.time, bars.bar_seconds),
-        bars.time,
-        bars.bar_seconds,
-        contract,
-    )
 
 
 def test_stray_prints_on_few_dates_are_findings(es_bars):

@@ -100,14 +100,6 @@ def test_every_fault_names_file_and_key(contract_file, changes, fragments):
     assert [text for text in (path, *fragments) if text not in str(caught.value)] == []
 
 
-def test_a_fault_of_the_file_as_a_whole_has_no_empty_key(contract_file):
-    path = contract_file(calendar="fx")
-    with pytest.raises(ConfigError) as caught:
-        load_contract(path)
-    assert str(caught.value).startswith(f"{path}: ")
-    assert not missing(str(caught.value), "calendar = fx", "future")
-
-
 def test_all_faults_at_once(contract_file):
     with pytest.raises(ConfigError) as caught:
         load_contract(contract_file(slippage="-1", currency="usd", kind=None))

@@ -1,5 +1,3 @@
-from decimal import Decimal
-
 import pytest
 
 from jaxtrade.data.contracts import CONTRACTS, get_contract, whole_mills
@@ -40,29 +38,6 @@ def test_tick_values_follow_the_exchange(symbol, tick, money, point):
     assert contract.micro == (contract.symbol[0] == "M")
 
 
-def test_all_contracts_are_specified_here():
-    assert {spec[0] for spec in SPECS} == set(CONTRACTS)
-
-
-def test_figures_agree_with_the_table_of_lean(shared):
-    """Tick, multiplier and quote currency of every market that the extract has (an FX lot is
-    100,000 units there).
-    """
-    lines = (
-        (shared / "data/lean_calendar/symbol_properties_extract.csv")
-        .read_text(encoding="utf-8")
-        .splitlines()
-    )
-    rows = {line.split(",")[1]: line.split(",") for line in lines[1:]}
-    known = set(rows) & set(CONTRACTS)
-    assert len(known) == 13
-    for symbol in known:
-        contract, (_, _, kind, _, currency, multiplier, tick, *_) = CONTRACTS[symbol], rows[symbol]
-        size = Decimal(multiplier) * (100_000 if kind == "forex" else 1)
-        assert (contract.tick_size, contract.currency) == (Decimal(tick), currency), symbol
-        assert contract.tick_mills == Decimal(tick) * size * 1000, symbol
-
-
 def test_every_market_has_a_plausible_range_for_each_year():
     for contract in CONTRACTS.values():
         assert [year for year, _, _ in contract.price_ranges] == list(range(2007, 2027)), (
@@ -71,16 +46,6 @@ def test_every_market_has_a_plausible_range_for_each_year():
         assert all(0 < low < high < 3 * low for _, low, high in contract.price_ranges[6:13]), (
             contract.symbol
         )
-
-
-def test_the_calendar_and_the_turn_of_the_trade_date_belong_to_the_kind_of_market():
-    hours = {
-        "future": {("cme_equity", 18), ("cme_metal_energy", 18), ("cme_fx", 18)},
-        "fx": {("fx", 17)},
-        "equity": {("us_equity", 0)},
-    }
-    for contract in CONTRACTS.values():
-        assert (contract.calendar, contract.turn_hour) in hours[contract.kind], contract.symbol
 
 
 def test_an_unknown_market_lists_and_suggests():

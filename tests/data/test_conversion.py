@@ -16,7 +16,6 @@ from jaxtrade.config import make_config
 from jaxtrade.data.contract_file import load_contract
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.conversion import describe_conversion, dollars_per_tick, load_rates, tick_values
-from jaxtrade.data.market import load_market
 from jaxtrade.data.read.bars import Bars
 from jaxtrade.errors import ConfigError, DataError
 from tests.data.conftest import utc
@@ -89,24 +88,30 @@ def test_later_rates_do_not_reach_back():
     assert mills(bars, rates) == mills(bars, other)
 
 
-def test_rates_that_are_missing_or_old_are_errors():
+@pytest.mark.parametrize(
+    ("rate", "bar", "served"),
+    [
+        ("2013-10-08T13:00:00", "2013-10-09T13:00:00", True),
+        ("2013-10-08T13:00:00", "2013-10-10T13:00:00", False),
+        ("2013-10-11T13:00:00", "2013-10-14T13:00:00", True),  # over the weekend to Monday
+        ("2014-12-24T16:00:00", "2014-12-26T13:00:00", True),  # a closed day is no session
+        ("2014-12-24T16:00:00", "2014-12-29T13:00:00", False),
+    ],
+)
+def test_a_rate_serves_until_the_next_session(rate, bar, served):
+    rates = bars_at(get_contract("GBPUSD"), utc(rate), [160_000])
+    bars = bars_at(EURGBP, utc(bar), [84_000])
+    if served:
+        assert mills(bars, rates) == [1_600]
+        return
+    with pytest.raises(DataError, match=r"for 1 of 1 bars"):
+        tick_values(bars, rates)
+
+
+def test_rates_that_are_missing_are_errors():
     rates = bars_at(get_contract("GBPUSD"), TUESDAY, [160_000, 161_000])
     with pytest.raises(DataError, match=r"GBPUSD .* 2 of 3 bars .* 2013-10-08T12:00:00Z"):
         tick_values(bars_at(EURGBP, TUESDAY - 3600, [84_000] * 3), rates)
-    day = 86_400
-    assert mills(bars_at(EURGBP, TUESDAY + day, [84_000]), rates) == [1_610]
-    with pytest.raises(DataError, match=r"for 1 of 1 bars"):
-        tick_values(bars_at(EURGBP, TUESDAY + 2 * day, [84_000]), rates)
-    friday = bars_at(
-        get_contract("GBPUSD"), TUESDAY + 3 * day, [160_000]
-    )  # over the weekend to Monday
-    assert mills(bars_at(EURGBP, TUESDAY + 6 * day, [84_000]), friday) == [1_600]
-    christmas = bars_at(
-        get_contract("GBPUSD"), utc("2014-12-24T16:00:00"), [155_000]
-    )  # a closed day is no session
-    assert mills(bars_at(EURGBP, utc("2014-12-26T13:00:00"), [78_000]), christmas) == [1_550]
-    with pytest.raises(DataError, match=r"for 1 of 1 bars"):
-        tick_values(bars_at(EURGBP, utc("2014-12-29T13:00:00"), [78_000]), christmas)
     with pytest.raises(ConfigError, match=r"EURGBP: .* in GBP"):
         tick_values(bars_at(EURGBP, TUESDAY, [84_000]), None)
     for symbol, price in (("EURUSD", 130_000), ("USDJPY", 98_000)):
@@ -170,46 +175,3 @@ def test_what_cannot_be_converted_is_refused(contract, file, text):
     with pytest.raises(ConfigError) as caught:
         load_rates(make_config({"data": {"conversion": file}}).data, contract)
     assert text in str(caught.value)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("symbol", "scale"), [("USDJPY", 0.001), ("USDCHF", 0.00001), ("GBPUSD", 0.00001)]
-)
-def test_nine_years_of_real_hours(shared, symbol, scale):
-    """Server time is New York plus seven hours, daylight saving and all: hardly a bar lies in a
-    closure.
-
-    The Swiss franc's floor fell on 2015-01-15 between 09:00 and 10:00 UTC, sterling fell a
-    twentieth at 23:07 UTC on 2016-10-06: a winter and a summer hour.
-    """
-    data = {
-        "market": symbol,
-        "source": "file",
-        "file": str(shared / f"data/ejtrader_fx_h1/{symbol}_h1.csv.gz"),
-        "time_zone": "America/New_York+7h",
-        "stamp": "open",
-        "price_scale": scale,
-        "columns": {"volume": "tick_volume"},
-    }
-    market = load_market(make_config({"data": data}))
-    assert (len(market.bars), market.num_sessions > 2_390) == (57_600, True)
-    shocks = {"USDCHF": "2015-01-15T09:00:00", "GBPUSD": "2016-10-06T23:00:00"}
-    if symbol in shocks:
-        ranges = (market.bars.high - market.bars.low) / market.bars.close
-        assert utc(shocks[symbol]) == market.bars.time[np.argmax(ranges)]
-    closed = sum(
-        int(note.split(": ")[1].split()[0])
-        for note in market.notes
-        if "inside a scheduled closure" in note
-    )
-    assert closed < 100
-    value = market.data.tick_value
-    if symbol == "GBPUSD":
-        assert value is None
-        return
-    assert f" USD at the {symbol} rate" in " ".join(market.notes)
-    fixed = 100_000_000  # mills of the 100,000 dollars that a lot is
-    common = np.gcd(fixed, np.gcd.reduce(market.bars.open))
-    np.testing.assert_array_equal(np.asarray(value.times), fixed // common)
-    np.testing.assert_array_equal(np.asarray(value.over), market.bars.open // common)

@@ -18,6 +18,7 @@ from jaxtrade.data.market import build_market, load_market
 from jaxtrade.data.read.stamps import iso
 from jaxtrade.data.whole import cut_short
 from tests import vendors
+from tests.data.conftest import utc
 from tests.data.damaged import regular_hours
 from tests.messages import missing
 
@@ -29,17 +30,17 @@ def cuts(bars, config=None, calendar="table"):
     return cut_short(bars, schedule, trade_dates(bars.time, bars.contract), config or RunConfig())
 
 
+def row_at(bars, stamp):
+    return int(np.searchsorted(bars.time, utc(stamp)))
+
+
 def until(bars, stamp):
     """The bars that open before a UTC stamp, as an export of that moment has them."""
-    return bars.rows(
-        slice(0, int(np.searchsorted(bars.time, np.datetime64(stamp, "s").astype(np.int64))))
-    )
+    return bars.rows(slice(0, row_at(bars, stamp)))
 
 
 def since(bars, stamp):
-    return bars.rows(
-        slice(int(np.searchsorted(bars.time, np.datetime64(stamp, "s").astype(np.int64))), None)
-    )
+    return bars.rows(slice(row_at(bars, stamp), None))
 
 
 def test_an_export_that_ends_within_the_day(es_bars):
@@ -59,23 +60,13 @@ def test_an_export_that_ends_within_the_day(es_bars):
 def test_an_export_that_ends_in_the_evening_lacks_the_next_session(es_bars):
     (cut,) = cuts(until(es_bars, "2013-10-11T00:00"))
     assert (str(cut.date), cut.found, cut.edge) == ("2013-10-11", 0, None)
-    assert cut.text().startswith("2013-10-11: ")
-    assert not missing(cut.text(), "0 of 434 bars", "no decision")
+    assert not missing(cut.text(), "2013-10-11: ", "0 of 434 bars", "no decision")
 
 
 def test_an_export_that_begins_within_the_day(es_bars):
     (cut,) = cuts(since(es_bars, "2013-10-07T15:30"))
     assert (str(cut.date), cut.last, cut.found, cut.edge) == ("2013-10-07", False, 314, "11:30")
-    assert cut.text().startswith("2013-10-07: ")
-    assert not missing(cut.text(), "first session", "314 of 434 bars", "11:30")
-
-
-def test_both_ends(es_bars):
-    bars = until(since(es_bars, "2013-10-07T15:30"), "2013-10-11T15:00")
-    assert [(str(cut.date), cut.last) for cut in cuts(bars)] == [
-        ("2013-10-07", False),
-        ("2013-10-11", True),
-    ]
+    assert not missing(cut.text(), "2013-10-07: ", "first session", "314 of 434 bars", "11:30")
 
 
 def test_two_sessions_suffice_and_one_does_not(es_bars):
@@ -180,18 +171,18 @@ def test_init_says_that_a_session_without_decisions_is_not_traded(es_bars, here,
     assert str(load_market(config).trade_dates[-1]) == "2013-10-10"
 
 
-def test_init_keeps_what_the_user_states(es_bars, here, capsys):
-    (here / "bars.csv").write_bytes(vendors.databento(until(es_bars, "2013-10-11T15:00")))
-    assert main(["init", "bars.csv", "--non-interactive", "--set", "data.end=2013-10-11"]) == 0
-    assert "WARNING: 2013-10-11: the last session" in capsys.readouterr().out
-    assert load_config("bars.yaml").data.end == "2013-10-11"
-
-
-def test_init_keeps_the_last_session_where_nothing_else_is_left_to_test_on(es_bars, here, capsys):
-    (here / "bars.csv").write_bytes(vendors.databento(until(es_bars, "2013-10-08T15:00")))
-    assert main(["init", "bars.csv", "--non-interactive"]) == 0
-    assert "WARNING: 2013-10-08: the last session" in capsys.readouterr().out
-    assert load_config("bars.yaml").data.end is None
+@pytest.mark.parametrize(
+    ("end", "stated", "kept"),
+    [
+        ("2013-10-11T15:00", ["--set", "data.end=2013-10-11"], "2013-10-11"),
+        ("2013-10-08T15:00", [], None),  # nothing else is left to test on
+    ],
+)
+def test_init_keeps_a_cut_session_where_it_must(es_bars, here, capsys, end, stated, kept):
+    (here / "bars.csv").write_bytes(vendors.databento(until(es_bars, end)))
+    assert main(["init", "bars.csv", "--non-interactive", *stated]) == 0
+    assert f"WARNING: {end[:10]}: the last session" in capsys.readouterr().out
+    assert load_config("bars.yaml").data.end == kept
 
 
 def test_init_of_a_whole_file_sets_no_dates(es_bars, here, capsys):

@@ -71,6 +71,12 @@ def of_closes(closes, **fields):
     return Window(**full)
 
 
+def assert_values(bars, at, **expected):
+    """The value of each feature at one bar."""
+    for name, value in expected.items():
+        assert compute_feature(bars, name)[at] == pytest.approx(value, abs=1e-9), name
+
+
 # --- hand-worked -----------------------------------------------------------------------------------------------------
 
 
@@ -87,23 +93,12 @@ def test_the_bracket_sum_starts_with_the_fifteenth_bar():
     assert true_range_sum(high, low, close).tolist() == [-1] * 14 + [28, 28]
 
 
-def test_atr_is_the_sum_over_fourteen():
-    bars = window(40)
-    expected = np.mean(
-        [
-            max(bars.high[i], bars.close[i - 1]) - min(bars.low[i], bars.close[i - 1])
-            for i in range(7, 21)
-        ]
-    )
-    assert compute_feature(bars, "atr")[20] == pytest.approx(expected, abs=1e-12)
-
-
 def test_rsi_of_the_seed_by_hand():
     # 14 changes: ten rises of 2 and four falls of 3, points; G = 20/14, L = 12/14
     changes = [2, 2, -3, 2, 2, -3, 2, 2, -3, 2, 2, -3, 2, 2]
     bars = of_closes(np.concatenate([[100], 100 + np.cumsum(changes)]))
     expected = 100 - 100 / (1 + (20 / 14) / (12 / 14 + 1e-8))
-    assert compute_feature(bars, "rsi")[14] == pytest.approx(expected, abs=1e-12)
+    assert_values(bars, 14, rsi=expected)
     assert expected == pytest.approx(62.5, abs=1e-5)
 
 
@@ -115,8 +110,9 @@ def test_the_seeds_epsilon_is_in_points():
 
 def test_rsi_without_any_move():
     flat = of_closes([50] * 60)
-    assert compute_feature(flat, "rsi")[14] == 0.0  # 100 - 100/(1 + 0)
-    assert compute_feature(flat, "rsi_5")[-1] == 0.0
+    # 100 - 100/(1 + 0)
+    assert_values(flat, 14, rsi=0.0)
+    assert_values(flat, -1, rsi_5=0.0)
 
 
 def test_macd_by_hand():
@@ -126,11 +122,11 @@ def test_macd_by_hand():
     slow = 10 + 2 / 27 * 10
     slow += 2 / 27 * (20 - slow)
     long = of_closes(np.concatenate([np.full(200, 10.0), closes]))
-    assert compute_feature(long, "macd")[-1] == pytest.approx(fast - slow, abs=1e-12)
+    assert_values(long, -1, macd=fast - slow)
 
 
 def test_momentum_is_a_ratio():
-    assert compute_feature(of_closes(np.arange(100, 120)), "momentum")[12] == 112 / 102
+    assert_values(of_closes(np.arange(100, 120)), 12, momentum=112 / 102)
 
 
 def test_vwap_by_hand_restarts_with_the_trade_date():
@@ -176,30 +172,25 @@ def test_directional_figures_of_the_seed_count_both_sides_of_a_bar():
         100 * 14 * 2 / ranges,
         100 * 14 * 1 / ranges,
     )  # the textbook drops the smaller side: minus would be 0
-    assert compute_feature(bars, "plus_di")[t] == pytest.approx(plus, abs=1e-12)
-    assert compute_feature(bars, "minus_di")[t] == pytest.approx(minus, abs=1e-12)
-    assert compute_feature(bars, "adx")[t] == pytest.approx(
-        100 / 3, abs=1e-9
-    )  # every DX is 100 (2 - 1)/(2 + 1)
+    # every DX is 100 (2 - 1)/(2 + 1)
+    assert_values(bars, t, plus_di=plus, minus_di=minus, adx=100 / 3)
 
 
 @pytest.mark.parametrize(("up", "down", "flag"), [(2, 1, 1.0), (1, 1, -1.0), (8, 5, 0.0)])
 def test_trend_strength_by_hand(up, down, flag):
     """ADX is 100 |up - down|/(up + down): 33.3 above 25, 0 below 20, 23.1 between."""
-    assert compute_feature(ramp(40, up, down), "trend_strength")[30] == flag
+    assert_values(ramp(40, up, down), 30, trend_strength=flag)
 
 
 def test_cci_of_the_seed_takes_each_deviation_from_its_own_mean():
     closes = np.arange(
         100, 150
     )  # P - SMA20 is 9.5 at every bar: CCI = 1/0.015; the textbook's deviation is 5: 126.7
-    assert compute_feature(of_closes(closes), "cci")[40] == pytest.approx(
-        9.5 / (0.015 * 9.5), abs=1e-9
-    )
+    assert_values(of_closes(closes), 40, cci=9.5 / (0.015 * 9.5))
     assert talib.CCI(*[closes.astype(float)] * 3, 20)[40] == pytest.approx(
         9.5 / (0.015 * 5), abs=1e-9
     )
-    assert compute_feature(of_closes([7] * 50), "cci")[-1] == 0.0
+    assert_values(of_closes([7] * 50), -1, cci=0.0)
 
 
 @pytest.mark.parametrize(("name", "n"), [("rsi_15min", 15), ("rsi_60min", 60)])
@@ -216,23 +207,16 @@ def test_long_rsi_by_hand(name, n):
 
 def test_ranks_and_regimes_of_the_range_by_hand():
     bars = ramp(200)  # ATR grows by 3 a bar
-    assert compute_feature(bars, "vol_percentile")[113] == 1.0
-    assert compute_feature(bars, "vol_regime")[60] == pytest.approx(
-        3 * np.std(np.arange(20), ddof=1), abs=1e-12
-    )
+    assert_values(bars, 113, vol_percentile=1.0)
+    assert_values(bars, 60, vol_regime=3 * np.std(np.arange(20), ddof=1))
     shrinking = of_bars(1000 - np.arange(200), np.arange(200), np.full(200, 500))
-    assert compute_feature(shrinking, "vol_percentile")[150] == 1 / (
-        150 - 14 + 1
-    )  # the least of all so far
-    assert (
-        compute_feature(of_closes([9] * 150), "vol_percentile")[-1] == (136 + 1) / 2 / 136
-    )  # ties share the mean
+    # the least of all so far
+    assert_values(shrinking, 150, vol_percentile=1 / (150 - 14 + 1))
+    # ties share the mean
+    assert_values(of_closes([9] * 150), -1, vol_percentile=(136 + 1) / 2 / 136)
 
 
-def test_the_rank_forgets_what_left_its_window(monkeypatch):
-    from jaxtrade.data.features import indicators
-
-    monkeypatch.setattr(indicators, "RANK_BARS", 120)
+def test_the_rank_forgets_what_left_its_window():
     ranks = indicators.percent_rank(np.arange(300)[::-1], 120, 100)
     assert ranks[99] == 1 / 100
     assert ranks[250] == 1 / 120
@@ -240,23 +224,26 @@ def test_the_rank_forgets_what_left_its_window(monkeypatch):
 
 def test_efficiency_by_hand():
     bars = of_closes(np.arange(100, 160))  # every true range is 1: 20 points in 20 ATRs
-    assert compute_feature(bars, "efficiency_ratio")[40] == pytest.approx(1.0, abs=1e-12)
-    assert compute_feature(of_closes([5] * 60), "efficiency_ratio")[40] == 0.0
+    assert_values(bars, 40, efficiency_ratio=1.0)
+    assert_values(of_closes([5] * 60), 40, efficiency_ratio=0.0)
 
 
 def test_shares_ratios_and_levels_by_hand():
     closes = np.arange(100, 180)
     bars = of_bars(closes + 2, closes - 3, closes, volume=np.arange(80.0))
-    assert compute_feature(bars, "spread")[10] == 5 / 110
-    assert compute_feature(bars, "price_change_60min")[70] == 170 / 110 - 1
-    assert compute_feature(bars, "support_20")[30] == 111 - 3
-    assert compute_feature(bars, "resistance_20")[30] == 130 + 2
-    assert compute_feature(bars, "volume_ratio_5min")[30] == 30 / 28
-    assert compute_feature(bars, "volume_ratio_20min")[30] == 30 / 20.5
-    assert compute_feature(bars, "price_to_vwap")[1] == 0.0  # bar 0 traded nothing
-    assert compute_feature(bars, "price_to_vwap")[2] == pytest.approx(
-        102 / ((101 + 2 * 102) / 3) - 1, abs=1e-15
+    assert_values(bars, 10, spread=5 / 110)
+    assert_values(bars, 70, price_change_60min=170 / 110 - 1)
+    assert_values(
+        bars,
+        30,
+        support_20=111 - 3,
+        resistance_20=130 + 2,
+        volume_ratio_5min=30 / 28,
+        volume_ratio_20min=30 / 20.5,
     )
+    # bar 0 traded nothing
+    assert_values(bars, 1, price_to_vwap=0.0)
+    assert_values(bars, 2, price_to_vwap=102 / ((101 + 2 * 102) / 3) - 1)
 
 
 def test_features_of_allocate_by_hand():
@@ -266,12 +253,10 @@ def test_features_of_allocate_by_hand():
     bars = of_bars(np.arange(100, 180) + 2, np.arange(100, 180) - 3, np.arange(100, 180))
     for n in (1, 5, 15):
         assert compute_feature(bars, f"return_{n}")[30] == 130 / (130 - n) - 1
-    assert compute_feature(bars, "bollinger_position")[30] == pytest.approx(
-        9.5 / (2 * 35**0.5), abs=1e-12
-    )
+    assert_values(bars, 30, bollinger_position=9.5 / (2 * 35**0.5))
     assert (compute_feature(bars, "time_of_day")[:5] == bars.minute[:5] / 1440).all()
     still = of_bars(np.full(40, 100), np.full(40, 100), np.full(40, 100))
-    assert compute_feature(still, "bollinger_position")[30] == 0.0
+    assert_values(still, 30, bollinger_position=0.0)
 
 
 def test_slopes_by_hand():
@@ -279,8 +264,8 @@ def test_slopes_by_hand():
     close.
     """
     bars = of_closes(np.arange(100, 360))
-    assert compute_feature(bars, "sma_50_slope")[70] == pytest.approx(1 / (170 - 24.5), abs=1e-15)
-    assert compute_feature(bars, "sma_200_slope")[250] == pytest.approx(1 / (350 - 99.5), abs=1e-15)
+    assert_values(bars, 70, sma_50_slope=1 / (170 - 24.5))
+    assert_values(bars, 250, sma_200_slope=1 / (350 - 99.5))
 
 
 def test_the_slope_of_the_adx_by_hand():
@@ -293,17 +278,16 @@ def test_the_slope_of_the_adx_by_hand():
     slopes = compute_feature(bars, "adx_slope")
     assert slopes[45] == pytest.approx((now - 100 / 3) / 5 / now, abs=1e-12)
     assert slopes[40] == pytest.approx(0.0, abs=1e-15)
-    assert compute_feature(of_closes([9] * 60), "adx_slope")[-1] == 0.0
+    assert_values(of_closes([9] * 60), -1, adx_slope=0.0)
 
 
 def test_changes_and_support_by_hand():
     closes = np.arange(100, 180)
     bars = of_bars(closes + 2, closes - 3, closes, volume=np.arange(80.0))
-    assert compute_feature(bars, "price_momentum_20")[30] == 130 / 110 - 1
-    assert compute_feature(bars, "price_momentum_60")[70] == 170 / 110 - 1
-    assert compute_feature(bars, "session_trend")[40] == 140 / 110 - 1
-    assert compute_feature(bars, "volume_regime")[30] == 30 / 20.5
-    assert compute_feature(bars, "price_vs_support")[30] == 130 / (111 - 3) - 1
+    assert_values(bars, 30, price_momentum_20=130 / 110 - 1)
+    assert_values(bars, 70, price_momentum_60=170 / 110 - 1)
+    assert_values(bars, 40, session_trend=140 / 110 - 1)
+    assert_values(bars, 30, volume_regime=30 / 20.5, price_vs_support=130 / (111 - 3) - 1)
 
 
 SWINGS = [
@@ -322,10 +306,9 @@ def test_swings_by_hand(last, value):
         [1000] * 5 + [last] + [2000] * 4,
         [1000] * 5 + [last] + [500] * 4,
     )
-    assert compute_feature(of_bars(one, one, one), "higher_high")[-1] == value
-    assert compute_feature(of_bars(one, one, one), "lower_low")[-1] == -value
-    assert compute_feature(of_bars(low, low, low), "higher_low")[-1] == value
-    assert compute_feature(of_bars(high, high, high), "lower_high")[-1] == -value
+    assert_values(of_bars(one, one, one), -1, higher_high=value, lower_low=-value)
+    assert_values(of_bars(low, low, low), -1, higher_low=value)
+    assert_values(of_bars(high, high, high), -1, lower_high=-value)
 
 
 @pytest.mark.parametrize(
@@ -340,8 +323,7 @@ def test_swings_by_hand(last, value):
 def test_doubles_by_hand(top, bottom, swing, value):
     closes = 9000 + swing * np.array([1, -1] * 20)
     highs, lows = [10_000] * 20 + [top] * 20, [10_000] * 20 + [bottom] * 20
-    assert compute_feature(of_bars(highs, lows, closes), "double_top")[-1] == value
-    assert compute_feature(of_bars(highs, lows, closes), "double_bottom")[-1] == value
+    assert_values(of_bars(highs, lows, closes), -1, double_top=value, double_bottom=value)
 
 
 @pytest.mark.parametrize(
@@ -352,8 +334,7 @@ def test_breakouts_by_hand(close, out, down):
     count.
     """
     bars = of_bars([1000] * 20 + [5000], [1000] * 20 + [1], [1000] * 20 + [close])
-    assert compute_feature(bars, "breakout_signal")[-1] == out
-    assert compute_feature(bars, "breakdown_signal")[-1] == down
+    assert_values(bars, -1, breakout_signal=out, breakdown_signal=down)
 
 
 @pytest.mark.parametrize(
@@ -422,60 +403,51 @@ def test_parametric_features_agree_with_talib(kind, period):
     assert len(ours[start:]) > 300
 
 
-TEXTBOOK = {
-    "sma_5": lambda o, h, lo, c, v: talib.SMA(c, 5),
-    "sma_20": lambda o, h, lo, c, v: talib.SMA(c, 20),
-    "sma_50": lambda o, h, lo, c, v: talib.SMA(c, 50),
-    "sma_200": lambda o, h, lo, c, v: talib.SMA(c, 200),
-    "momentum": lambda o, h, lo, c, v: talib.ROCR(c, 10),
-    "volatility": lambda o, h, lo, c, v: (
-        talib.STDDEV(c, 20) * np.sqrt(20 / 19)
-    ),  # the library divides by n
-    "bb_width": lambda o, h, lo, c, v: bands(c) * np.sqrt(20 / 19),
-    "stoch_k": lambda o, h, lo, c, v: talib.STOCHF(h, lo, c, 14, 3)[0],
-    "stoch_d": lambda o, h, lo, c, v: talib.STOCHF(h, lo, c, 14, 3)[1],
-    "williams_r": lambda o, h, lo, c, v: talib.WILLR(h, lo, c, 14),
-    "roc": lambda o, h, lo, c, v: talib.ROCP(c, 10),
-    "mfi": lambda o, h, lo, c, v: talib.MFI(h, lo, c, v, 14),
-    "support_20": lambda o, h, lo, c, v: talib.MIN(lo, 20),
-    "resistance_20": lambda o, h, lo, c, v: talib.MAX(h, 20),
-    "price_change_60min": lambda o, h, lo, c, v: talib.ROCP(c, 60),
-    "open": lambda o, h, lo, c, v: o,
-    "high": lambda o, h, lo, c, v: h,
-    "low": lambda o, h, lo, c, v: lo,
-    "close": lambda o, h, lo, c, v: c,
-    "volume": lambda o, h, lo, c, v: v,
-}
-
-
-def bands(close):
-    upper, middle, lower = talib.BBANDS(close, 20, 2, 2)
-    return (upper - lower) / middle
-
-
-def test_the_list_of_textbook_features_is_the_one_checked():
-    assert set(TEXTBOOK) == {
-        name for name in SEED_FEATURES if feature_spec(name).source == "textbook"
+def textbook(bars):
+    """What the library says of each feature of the seed that is the textbook's."""
+    o, h, low, c, v = (
+        x.astype(float) for x in (bars.open, bars.high, bars.low, bars.close, bars.volume)
+    )
+    sample = np.sqrt(20 / 19)  # the library divides by n
+    upper, middle, lower = talib.BBANDS(c, 20, 2, 2)
+    stoch_k, stoch_d = talib.STOCHF(h, low, c, 14, 3)
+    return {
+        **{f"sma_{n}": talib.SMA(c, n) for n in (5, 20, 50, 200)},
+        "momentum": talib.ROCR(c, 10),
+        "volatility": talib.STDDEV(c, 20) * sample,
+        "bb_width": (upper - lower) / middle * sample,
+        "stoch_k": stoch_k,
+        "stoch_d": stoch_d,
+        "williams_r": talib.WILLR(h, low, c, 14),
+        "roc": talib.ROCP(c, 10),
+        "mfi": talib.MFI(h, low, c, v, 14),
+        "support_20": talib.MIN(low, 20),
+        "resistance_20": talib.MAX(h, 20),
+        "price_change_60min": talib.ROCP(c, 60),
+        **{"open": o, "high": h, "low": low, "close": c, "volume": v},
     }
 
 
-@pytest.mark.parametrize("name", list(TEXTBOOK))
-def test_textbook_features_of_the_seed_agree_with_talib(name):
+def test_textbook_features_of_the_seed_agree_with_talib():
     bars = window(900, seed=5)
-    columns = [x.astype(float) for x in (bars.open, bars.high, bars.low, bars.close, bars.volume)]
-    start = max(feature_spec(name).warm_up - 1, 20)
-    expected = TEXTBOOK[name](*columns)
-    np.testing.assert_allclose(
-        compute_feature(bars, name)[start:], expected[start:], rtol=0, atol=1e-9
-    )
+    expected = textbook(bars)
+    assert set(expected) == {
+        name for name in SEED_FEATURES if feature_spec(name).source == "textbook"
+    }
+    for name, values in expected.items():
+        start = max(feature_spec(name).warm_up - 1, 20)
+        np.testing.assert_allclose(
+            compute_feature(bars, name)[start:],
+            values[start:],
+            rtol=0,
+            atol=1e-9,
+            err_msg=name,
+        )
 
 
-def test_seed_sma_and_atr_agree_with_talib_too():
+def test_the_seeds_atr_is_the_plain_mean_of_the_ranges():
     bars = window(300, seed=4)
     close, high, low = (x.astype(float) for x in (bars.close, bars.high, bars.low))
-    np.testing.assert_allclose(
-        compute_feature(bars, "sma_20")[19:], talib.SMA(close, 20)[19:], rtol=0, atol=1e-9
-    )
     ranges = talib.TRANGE(high, low, close)[1:]
     np.testing.assert_allclose(
         compute_feature(bars, "atr")[14:], talib.SMA(ranges, 14)[13:], rtol=0, atol=1e-9
@@ -495,38 +467,12 @@ def test_a_prefix_of_the_bars_gives_the_prefix_of_the_feature(name, volume):
         assert cut.tobytes() == column[: t + 1].tobytes()
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_changing_later_bars_changes_nothing_before(name):
-    a, b, t = (
-        window(300, level=1000),
-        window(300, seed=9, level=1000),
-        180,
-    )  # so low that a bar moves by a percent
-    fields = {
-        f: np.concatenate([getattr(a, f)[: t + 1], getattr(b, f)[t + 1 :]])
-        for f in ("open", "high", "low", "close", "volume", "minute")
-    }
-    mixed = Window(**fields, date=a.date, tick_size=a.tick_size)
-    before = compute_feature(a, name)
-    after = compute_feature(mixed, name)
-    assert after[: t + 1].tobytes() == before[: t + 1].tobytes()
-    assert not np.array_equal(after[t + 1 :], before[t + 1 :], equal_nan=True)
-
-
-def test_a_planted_leak_is_caught_by_the_prefix_test(monkeypatch):
-    monkeypatch.setitem(
-        features._COMPUTE, "close", lambda bars, _: np.full(len(bars.close), bars.close.mean())
-    )
-    full = window(100)
-    cut = compute_feature(features.take(full, slice(0, 50)), "close")
-    assert cut.tobytes() != compute_feature(full, "close")[:50].tobytes()
-
-
-@pytest.mark.parametrize("name", [n for n in ALL if n != "volume"])
-def test_nothing_crosses_a_window(name):
+def test_nothing_crosses_a_window():
     bars, ids = window(300), np.repeat([0, 1], [150, 150])
-    alone = compute_feature(features.take(bars, slice(150, 300)), name)
-    np.testing.assert_array_equal(compute_features(bars, (name,), ids)[150:, 0], alone)
+    columns = compute_features(bars, ALL, ids)
+    for name, column in zip(ALL, columns[150:].T, strict=True):
+        alone = compute_feature(features.take(bars, slice(150, 300)), name)
+        np.testing.assert_array_equal(column, alone, err_msg=name)
 
 
 def test_defined_exactly_from_the_declared_warm_up():

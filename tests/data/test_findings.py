@@ -25,6 +25,8 @@ from jaxtrade.data.read.stamps import iso
 from jaxtrade.data.read.validate import NO_VOLUME_COLUMN
 from jaxtrade.errors import DataError
 from tests.data.damaged import (
+    FIELDS,
+    SHARE,
     as_share,
     frame_of,
     longer,
@@ -119,7 +121,7 @@ def test_an_odd_jump_is_a_warning(es_bars, before):
 def test_a_level_that_does_not_stay_is_no_split(es_bars):
     share = as_share(es_bars)
     first = first_of(share, DATE)
-    prices = {name: getattr(share, name).copy() for name in ("open", "high", "low", "close")}
+    prices = {name: getattr(share, name).copy() for name in FIELDS}
     for column in prices.values():
         column[first : first + 20] //= 2
     assert not [one for one in found(replace(share, **prices)) if one.kind in ("split", "jump")]
@@ -130,11 +132,11 @@ def test_years_between_two_dates_are_no_split(es_bars):
     later = replace(
         es_bars,
         time=es_bars.time + 3650 * 86_400,
-        **{name: getattr(es_bars, name) * np.int32(3) for name in ("open", "high", "low", "close")},
+        **{name: getattr(es_bars, name) * np.int32(3) for name in FIELDS},
     )
     both = {
         name: np.concatenate([getattr(es_bars, name), getattr(later, name)])
-        for name in ("time", "open", "high", "low", "close", "volume")
+        for name in ("time", *FIELDS, "volume")
     }
     assert found(replace(es_bars, places=None, **both)) == ()
 
@@ -169,13 +171,8 @@ def test_the_real_split_of_aapl(shared):
 
 def mixed(bars, rows, ticks):
     """The chosen rows at another level."""
-    return replace(
-        bars,
-        **{
-            name: getattr(bars, name) + (rows * ticks).astype(np.int32)
-            for name in ("open", "high", "low", "close")
-        },
-    )
+    moved = {name: getattr(bars, name) + (rows * ticks).astype(np.int32) for name in FIELDS}
+    return replace(bars, **moved)
 
 
 @pytest.mark.slow
@@ -203,17 +200,8 @@ def test_rows_of_two_contracts_around_a_roll(es_bars, ticks, kind):
 def test_another_scale_from_the_middle_of_a_date_on(es_bars):
     bars = as_share(es_bars, 4)
     row = first_of(bars, DATE) + 300
-    one = only(
-        replace(
-            bars,
-            **{
-                name: np.where(
-                    np.arange(len(bars)) < row, getattr(bars, name) * 2, getattr(bars, name)
-                ).astype(np.int32)
-                for name in ("open", "high", "low", "close")
-            },
-        )
-    )
+    twice = np.where(np.arange(len(bars)) < row, 2, 1).astype(np.int32)
+    one = only(replace(bars, **{name: getattr(bars, name) * twice for name in FIELDS}))
     assert (one.kind, one.row) == ("levels", row)
 
 
@@ -234,18 +222,18 @@ def test_prints_off_the_market_are_no_second_level(shared):
 # --- single bars ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("factor", [1.11, 0.89])
-def test_one_bar_11_per_cent_off(es_bars, factor):
-    row = 2000
-    one = only(with_ticks(es_bars, row, open=factor, high=factor, low=factor, close=factor))
-    assert (one.kind, one.row, one.bars) == ("spike", row, 1)
-    assert re.match(rf"stands {'[+]' if factor > 1 else '-'}1[01]\.\d % off", one.size)
-
-
-def test_one_high_30_per_cent_up(es_bars):
-    bars = with_ticks(es_bars, 3000, high=1.3)
-    assert (only(bars).kind, only(bars).row) == ("spike", 3000)
-    assert re.match(r"stands [+](29|30)\.\d % off", only(bars).size)
+@pytest.mark.parametrize(
+    ("factors", "off"),
+    [
+        (dict.fromkeys(FIELDS, 1.11), r"[+]1[01]"),
+        (dict.fromkeys(FIELDS, 0.89), "-1[01]"),
+        ({"high": 1.3}, r"[+](29|30)"),
+    ],
+)
+def test_one_bar_off_the_market(es_bars, factors, off):
+    one = only(with_ticks(es_bars, 2000, **factors))
+    assert (one.kind, one.row, one.bars) == ("spike", 2000, 1)
+    assert re.match(rf"stands {off}\.\d % off", one.size)
 
 
 def test_several_bad_prints_are_one_finding(es_bars):
@@ -279,13 +267,6 @@ def test_a_block_of_190_bars_copied(es_bars, volume):
     one = only(bars)
     assert (one.kind, one.row, one.bars) == ("copy", 4000, 190)
     assert f"repeat those from {iso(es_bars.time[1500])} on" in one.size
-
-
-def test_a_copied_day(es_bars):
-    one = only(
-        with_rows(es_bars, first_of(es_bars, "2013-10-10"), first_of(es_bars, "2013-10-08"), 1350)
-    )
-    assert (one.kind, one.bars) == ("copy", 1350)
 
 
 def test_volume_that_is_0_throughout(es_bars):
@@ -397,21 +378,7 @@ def test_real_shares_have_no_findings(shared, name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("symbol", ["GBPUSD", "USDJPY", "USDCHF"])
-def test_ten_years_of_a_brokers_hours_have_no_findings(shared, symbol):
-    """They hold the franc's shock of 2015 and the pound's of 2016."""
-    bars = load_bars(
-        shared / f"data/ejtrader_fx_h1/{symbol}_h1.csv.gz",
-        get_contract(symbol),
-        stamp="open",
-        time_zone="America/New_York+7h",
-        price_scale=1e-3 if symbol == "USDJPY" else 1e-5,
-    )
-    assert found(bars) == ()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("length", ["second", "minute", "hour"])
+@pytest.mark.parametrize("length", ["second", "minute"])
 def test_real_eurusd_has_no_findings(shared, length):
     assert (
         found(
@@ -467,10 +434,7 @@ def test_findings_come_first_in_check_describe_and_notes(es_bars, tmp_path):
 def test_check_refuses_a_split_as_training_does(es_bars, tmp_path):
     path, contract = tmp_path / "shr.csv", tmp_path / "shr.yaml"
     frame_of(unadjusted(as_share(es_bars, 4), DATE, Fraction(4))).to_csv(path, index=False)
-    contract.write_text(
-        "symbol: SHR\nkind: future\ncurrency: USD\ntick_size: 0.01\ntick_value: 1.0\ncommission: 0.5\n"
-        "slippage: 1\nmin_stop_ticks: 5\ncalendar: cme_equity\n"
-    )
+    contract.write_text(SHARE)
     data = {"stamp": "open", "contract": str(contract)}
     line = first_of(es_bars, DATE) + 2
     with pytest.raises(DataError, match=rf"shr\.csv:{line}: bar 2013-10-08T22:00:00Z"):

@@ -67,10 +67,6 @@ def observations(market, chosen):
     return np.stack(seen)
 
 
-def test_the_problem_is_real():
-    assert int(np.float32(20_000_123)) != 20_000_123
-
-
 def test_three_decimals_at_twenty_thousand_are_read(write):
     rows = [
         f"2013-10-07T13:{minute}:00Z,20000.123,20001.001,19999.999,20000.{100 + minute},7"

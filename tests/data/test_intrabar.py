@@ -215,7 +215,7 @@ def played(seconds, target, stop, trail, mark):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("market", ["spy", "eurusd"])
-def test_paths_equal_a_scan_of_every_real_second(market, shared, capsys):
+def test_paths_equal_a_scan_of_every_real_second(market, shared):
     """Random stops, targets, trailing distances and earlier marks on either side of the open, longs
     and shorts: which was met first, and the level of a floor that trails the highs of this very
     bar."""
@@ -257,13 +257,6 @@ def test_paths_equal_a_scan_of_every_real_second(market, shared, capsys):
         counted[scanned[0]] += 1
         counted["trailed"] += scanned[0] == "out" and scanned[1] > stop
         counted["contested"] += worst >= -stop and best >= target
-    used = (passages.path.falls != 0).any(axis=2).sum(axis=2)
-    with capsys.disabled():
-        print(
-            f"\n{market}: {PAIRS:,} pairs, {dict(counted)}; at most {used.max()} falls a side; "
-            f"{int((passages.path.ambiguous.any(axis=1) & passages.covered).sum())} ambiguous of "
-            f"{int(passages.covered.sum())}; {int(passages.mismatched.sum())} not rebuilt"
-        )
     assert counted["contested"] > 5_000
     assert counted["trailed"] > 5_000
     assert counted["out"] + counted["target"] > PAIRS / 4

@@ -39,12 +39,12 @@ def config(**data):
         ({"markets": ["EURUSD", "EURUSD"]}, ("data.markets", "EURUSD", "once")),
         ({"markets": ["EURUSD", "eurusd"]}, ("data.markets", "EURUSD", "once")),
         (
-            {"markets": ["EURUSD", "USDJPY"], "file": "a.csv"},
+            {"markets": PAIRS, "file": "a.csv"},
             ("data.file", "data.markets", "2", "{EURUSD: {file:", "data.folder"),
         ),
         ({"markets": ["EURUSD"], "seconds": "a.csv"}, ("data.seconds", "one symbol")),
         (
-            {"markets": ["EURUSD", "USDJPY"], "folder": "bars"},
+            {"markets": PAIRS, "folder": "bars"},
             ("data.source = bundled", "data.source=file"),
         ),
         ({"folder": "bars"}, ("data.folder", "data.markets is empty")),
@@ -53,30 +53,30 @@ def config(**data):
             ("data.per_market", "data.markets is empty"),
         ),
         (
-            {"markets": ["EURUSD", "USDJPY"], "per_market": {"USDJYP": {"price_scale": 0.001}}},
+            {"markets": PAIRS, "per_market": {"USDJYP": {"price_scale": 0.001}}},
             ("data.per_market.USDJYP", "(EURUSD, USDJPY)", "'USDJPY'"),
         ),
         (
-            {"markets": ["EURUSD", "USDJPY"], "per_market": {"USDJPY": {"price_scales": 0.001}}},
+            {"markets": PAIRS, "per_market": {"USDJPY": {"price_scales": 0.001}}},
             ("data.per_market.USDJPY", "price_scales", "'price_scale'"),
         ),
         (
-            {"markets": ["EURUSD", "USDJPY"], "per_market": {"USDJPY": {"markets": "x"}}},
+            {"markets": PAIRS, "per_market": {"USDJPY": {"markets": "x"}}},
             ("data.per_market.USDJPY", "whole set"),
         ),
         (
             {
-                "markets": ["EURUSD", "USDJPY"],
+                "markets": PAIRS,
                 "per_market": {"markets": {"USDJPY": {"price_scale": 0.001}}},
             },
             ("'data.per_market'", "'markets'", "{USDJPY: {price_scale: 0.001}}"),
         ),
         (
-            {"markets": ["EURUSD", "USDJPY"], "per_market": {"per_market": {"USDJPY": {}}}},
+            {"markets": PAIRS, "per_market": {"per_market": {"USDJPY": {}}}},
             ("'per_market'", "no symbol"),
         ),
         (
-            {"markets": ["EURUSD", "USDJPY"], "per_market": {"price_scale": 0.001}},
+            {"markets": PAIRS, "per_market": {"price_scale": 0.001}},
             ("'price_scale'", "where a symbol"),
         ),
         ({"markets": [f"A{i}" for i in range(128)]}, ("at most 127",)),
@@ -95,7 +95,7 @@ def test_keys_that_contradict_each_other_are_refused_before_anything_is_read(dat
         ({"markets": ["EURUSD", "USDJYP"]}, ("'USDJPY'",)),
         ({"markets": ["EURUSD", "NQ"]}, ("bundled for NQ",)),
         (
-            {"markets": ["EURUSD", "USDJPY"], "per_market": {"USDJPY": {"price_scale": -1.0}}},
+            {"markets": PAIRS, "per_market": {"USDJPY": {"price_scale": -1.0}}},
             ("data.per_market.USDJPY", "'data.price_scale' = -1.0"),
         ),
         (
@@ -107,11 +107,11 @@ def test_keys_that_contradict_each_other_are_refused_before_anything_is_read(dat
             ("trade date", "EURUSD 2007-01-01..2018-12-31", "GBPUSD 2019-01-01..2022-03-04"),
         ),
         (
-            {"markets": ["EURUSD", "USDJPY"], "source": "file"},
+            {"markets": PAIRS, "source": "file"},
             ("no file", "EURUSD", "data.folder"),
         ),
         (
-            {"markets": ["EURUSD", "USDJPY"], "source": "file", "folder": "no/such"},
+            {"markets": PAIRS, "source": "file", "folder": "no/such"},
             ("data.folder = 'no/such'",),
         ),
     ],
@@ -234,8 +234,6 @@ def test_a_set_holds_the_members_one_after_the_other():
         )
     np.testing.assert_array_equal(data.symbol, np.repeat([0, 1, 2], np.diff(market.offsets)))
     assert data.symbol.dtype == np.int8
-    assert data.ask is not None
-    assert data.tick_value is not None
     rows = slice(int(market.offsets[2]), None)
     for side, bid in zip((data.ask.open, data.ask.close), (data.open, data.close), strict=True):
         np.testing.assert_array_equal(side[rows], bid[rows])  # GBPUSD has one side

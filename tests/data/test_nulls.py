@@ -38,6 +38,7 @@ from jaxtrade.data.read.roll import Leg
 from jaxtrade.data.synthetic import synthetic_bars
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.types import IntrabarPath
+from tests.data.conftest import assert_valid
 from tests.quotes import random_ask
 
 ES, EURUSD, NQ = get_contract("ES"), get_contract("EURUSD"), get_contract("NQ")
@@ -78,18 +79,6 @@ def random_rows(seed, count):
 
 def two_sided(rows, seed):
     return np.stack(random_ask(seed, *rows.T.tolist()), axis=1)
-
-
-def valid(bars):
-    for side in bars.sides:
-        assert (side.low <= np.minimum(side.open, side.close)).all()
-        assert (side.high >= np.maximum(side.open, side.close)).all()
-        assert side.low.min() >= 1
-        assert {getattr(side, name).dtype for name in PRICES} == {np.dtype(np.int32)}
-    if bars.ask is not None:
-        assert all(
-            (prices >= getattr(bars, name)).all() for name, prices in bars.ask._asdict().items()
-        )
 
 
 def same(a, b):
@@ -168,7 +157,7 @@ def test_sign_twice_with_one_mask_is_the_identity_and_keeps_magnitudes(
     bars = bars_of_rows(rows, two_sided(rows, seed) if sides else None, days=3, legs=legs)
     mask = random_signs(count, np.random.default_rng(masked))
     made = sign_flipped(bars, mask)
-    valid(made)
+    assert_valid(made)
     same(sign_flipped(made, mask), bars)
     keeps(made, bars)
     start = anchors(bars)
@@ -176,6 +165,12 @@ def test_sign_twice_with_one_mask_is_the_identity_and_keeps_magnitudes(
         np.diff(each.close.astype(int) + each.sides[1].close)[~start[1:]] for each in (made, bars)
     )
     np.testing.assert_array_equal(steps, np.where(mask[1:][~start[1:]], -real, real))
+
+
+def same_spread(made, bars):
+    for name in ("open", "close"):
+        spreads = (getattr(each.ask, name) - getattr(each, name) for each in (made, bars))
+        np.testing.assert_array_equal(*spreads)
 
 
 def keeps(made, bars):
@@ -189,11 +184,7 @@ def keeps(made, bars):
         new, real = (true_ranges(each.high, each.low, each.close)[inside] for each in (made, bars))
         np.testing.assert_array_equal(new, real)
         return
-    for name in ("open", "close"):
-        np.testing.assert_array_equal(
-            getattr(made.ask, name) - getattr(made, name),
-            getattr(bars.ask, name) - getattr(bars, name),
-        )
+    same_spread(made, bars)
     np.testing.assert_array_equal(made.ask.high - made.low, bars.ask.high - bars.low)
 
 
@@ -208,7 +199,7 @@ def test_sign_on_the_bundled_bars(es_market, eurusd_market):
     for market in (es_market, eurusd_market):
         mask = random_signs(len(market.bars), np.random.default_rng(7))
         made = sign_flipped(market.bars, mask)
-        valid(made)
+        assert_valid(made)
         keeps(made, market.bars)
         same(sign_flipped(made, mask), market.bars)
         assert 0.45 < mask.mean() < 0.55
@@ -254,7 +245,7 @@ def test_rows_before_after_stay_real(es_market, eurusd_market):
         row = int(np.asarray(market.data.sessions.start)[market.num_sessions // 3])
         for kind in NULL_KINDS if market is eurusd_market else ("sign", "phase", "martingale"):
             made = null_bars(null_markets(market, config, kind, 0, row).source, kind, 0, 0)[0]
-            valid(made)
+            assert_valid(made)
             same(made.rows(slice(0, row)), market.bars.rows(slice(0, row)))
             assert not np.array_equal(made.close[row:], market.bars.close[row:])
 
@@ -277,6 +268,13 @@ def bars_and_seconds(seed, minutes, sides):
     return bars_of_rows(folded(bid), folded(ask) if sides else None), fine
 
 
+def path_of(bars, fine):
+    """The path that seconds give the bars of each side."""
+    sides = zip(bars.sides, fine.sides, strict=True)
+    passages = tuple(first_passages(*pair, 0.0) for pair in sides)
+    return market_path(passages if bars.ask else passages[:1])
+
+
 @pytest.mark.parametrize("sides", [False, True])
 def test_the_path_of_mirrored_bars_is_that_of_mirrored_seconds(sides):
     """Independent of the swap: mirror every second bar about its minute's mirror, then read the
@@ -290,28 +288,19 @@ def test_the_path_of_mirrored_bars_is_that_of_mirrored_seconds(sides):
     centre = np.concatenate([[int(ask.open[0]) + int(bid.open[0])], sums[:-1]])
     shift = made.close.astype(int) - np.where(mask, centre - ask.close, bid.close)
     wide, moved, turned = (np.repeat(each, 60) for each in (centre, shift, mask))
-    low_and_high = {"open": "open", "high": "low", "low": "high", "close": "close"}
 
     def side(own, other):
+        upside_down = {"open": "open", "high": "low", "low": "high", "close": "close"}
         return {
             name: (
                 np.where(turned, wide - getattr(other, swapped), getattr(own, name)) + moved
             ).astype(np.int32)
-            for name, swapped in low_and_high.items()
+            for name, swapped in upside_down.items()
         }
 
-    bids, asks = side(*fine.sides), side(*fine.sides[::-1])
-    pairs = [
-        (made.sides[0], replace(fine, ask=None, **bids)),
-        (made.sides[1], replace(fine, ask=None, **asks)),
-    ]
-    expected = market_path(
-        tuple(first_passages(*pair, 0.0) for pair in (pairs if sides else pairs[:1]))
-    )
-    real = [(minutes.sides[0], fine.sides[0]), (minutes.sides[1], fine.sides[1])]
-    known = market_path(tuple(first_passages(*pair, 0.0) for pair in (real if sides else real[:1])))
-    assert expected is not None
-    assert known is not None
+    asks = Side(**side(*fine.sides[::-1])) if sides else None
+    expected = path_of(made, replace(fine, **side(*fine.sides), ask=asks))
+    known = path_of(minutes, fine)
     swapped = sign_flipped_path(known, mask)
     np.testing.assert_array_equal(swapped.ambiguous, expected.ambiguous)
     clear = ~np.asarray(expected.ambiguous)
@@ -344,7 +333,7 @@ def moved_by(market, made):
 def test_sessions_move_whole_within_their_class(nq):
     markets = null_markets(nq, SESSIONS, "sessions", 0)
     made = markets(0)
-    valid(made.bars)
+    assert_valid(made.bars)
     places = moved_by(nq, made.bars)
     assert sorted(places.values()) == sorted(places), "a permutation"
     moved = {new: old for new, old in places.items() if new != old}
@@ -396,16 +385,16 @@ def test_sessions_carry_their_paths(nq):
     """
     paths = np.zeros((len(nq.bars), 2, 3, 2), np.int32)
     open_, high, low = (getattr(nq.bars, name).astype(np.int64) for name in ("open", "high", "low"))
-    paths[:, 0, :, 0] = np.stack([np.zeros_like(open_), high - open_, low - open_], axis=1)
-    paths[:, 1, :, 0] = np.stack([np.zeros_like(open_), open_ - low, open_ - high], axis=1)
+    none = np.zeros_like(open_)
+    paths[:, 0, :, 0] = np.stack([none, high - open_, low - open_], axis=1)
+    paths[:, 1, :, 0] = np.stack([none, open_ - low, open_ - high], axis=1)
     path = IntrabarPath(paths, np.zeros((len(nq.bars), 2), bool))  # type: ignore[arg-type]
     source = replace(null_markets(nq, SESSIONS, "sessions", 0).source, path=path)
     made, moved = null_bars(source, "sessions", 0, 0)
     assert moved is not None
-    np.testing.assert_array_equal(moved.falls[:, 0, 1, 0], made.high - made.open)
-    np.testing.assert_array_equal(moved.falls[:, 0, 2, 0], made.low - made.open)
-    np.testing.assert_array_equal(moved.falls[:, 1, 1, 0], made.open - made.low)
-    np.testing.assert_array_equal(moved.falls[:, 1, 2, 0], made.open - made.high)
+    up, down = made.high - made.open, made.open - made.low
+    np.testing.assert_array_equal(moved.falls[:, 0, 1:, 0], np.stack([up, -down], axis=1))
+    np.testing.assert_array_equal(moved.falls[:, 1, 1:, 0], np.stack([down, -up], axis=1))
     assert not np.asarray(moved.falls[..., 1]).any(), "padding stays padding"
 
 
@@ -422,7 +411,7 @@ def test_too_few_sessions_are_refused(es_market):
 
 def test_phase_keeps_the_spectrum_and_wicks_of_any_bars(nq, eurusd_market):
     made = null_bars(null_markets(nq, SESSIONS, "phase", 0).source, "phase", 0, 0)[0]
-    valid(made)
+    assert_valid(made)
     real, new = (np.abs(np.fft.rfft(np.diff(np.log(each.close)))) for each in (nq.bars, made))
     assert abs(new.std() / real.std() - 1) < 0.01
     assert np.corrcoef(real, new)[0, 1] > 0.99  # rounding to ticks is what differs
@@ -436,7 +425,7 @@ def test_phase_keeps_the_spectrum_and_wicks_of_any_bars(nq, eurusd_market):
         0,
         0,
     )[0]
-    valid(quoted)
+    assert_valid(quoted)
     assert quoted.ask is not None
     assert eurusd_market.bars.ask is not None
     np.testing.assert_array_equal(
@@ -464,7 +453,7 @@ def test_the_martingale_has_the_volatility_of_each_minute(nq):
     source = null_markets(nq, SESSIONS, "martingale", 0).source
     made = [null_bars(source, "martingale", 0, draw)[0] for draw in range(30)]
     for each in made[:3]:
-        valid(each)
+        assert_valid(each)
         np.testing.assert_array_equal(each.time, nq.bars.time)
         np.testing.assert_array_equal(each.volume, nq.bars.volume)
     _, real = minute_volatility(nq.bars)
@@ -480,11 +469,8 @@ def test_the_martingale_has_the_volatility_of_each_minute(nq):
 def test_the_martingale_over_two_sides_keeps_the_spread(eurusd_market):
     bars = eurusd_market.bars
     made = martingale_bars(bars, trade_dates(bars.time, EURUSD), np.random.default_rng(0))
-    valid(made)
-    assert made.ask is not None
-    assert bars.ask is not None
-    np.testing.assert_array_equal(made.ask.open - made.open, bars.ask.open - bars.open)
-    np.testing.assert_array_equal(made.ask.close - made.close, bars.ask.close - bars.close)
+    assert_valid(made)
+    same_spread(made, bars)
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------

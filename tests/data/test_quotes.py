@@ -18,6 +18,7 @@ from jaxtrade.data.sources import attach, bars_of
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.env.params import _largest_ranges, make_params
 from jaxtrade.errors import ConfigError, DataError
+from tests.data.conftest import assert_valid
 from tests.messages import missing
 
 ES, EURUSD = get_contract("ES"), get_contract("EURUSD")
@@ -176,45 +177,6 @@ def test_quotes_go_under_trade_bars(write):
     assert any("are the quotes of" in note for note in bars.notes)
 
 
-def test_bars_without_a_quote_are_left_out_or_refused(write):
-    trades = load_bars(write(TRADES, name="trades.csv"), ES, stamp="open")
-    quotes = load_bars(write(ROWS, QUOTES, name="quotes.csv"), ES, stamp="open")
-    with pytest.raises(
-        DataError,
-        match=r"1 of 3 .*trades\.csv \(33\.33 %.* 2013-10-07T13:31:00Z",
-    ):
-        attach(trades, quotes.rows(np.array([0, 2])))
-    many = replace(
-        trades,
-        places=None,
-        time=trades.time[0] + 60 * np.arange(300),
-        **{
-            name: np.resize(getattr(trades, name), 300)
-            for name in ("open", "high", "low", "close", "volume")
-        },
-    )
-    whole = replace(
-        quotes,
-        time=many.time,
-        ask=None,
-        places=None,
-        **{
-            name: np.resize(getattr(quotes, name), 300)
-            for name in ("open", "high", "low", "close", "volume")
-        },
-    )
-    assert quotes.ask is not None
-    whole = replace(
-        whole,
-        ask=quotes.ask._replace(
-            **{name: np.resize(prices, 300) for name, prices in quotes.ask._asdict().items()}
-        ),
-    )
-    bars = attach(many, whole.rows(np.arange(300) != 7))
-    assert len(bars) == 299
-    assert any(note.startswith("1 of 300 bars") and "both sides" in note for note in bars.notes)
-
-
 def test_files_that_do_not_pair_are_refused(write):
     trades = load_bars(write(TRADES, name="trades.csv"), ES, stamp="open")
     quotes = load_bars(write(ROWS, QUOTES, name="quotes.csv"), ES, stamp="open")
@@ -295,23 +257,12 @@ def test_money_limits_see_the_widest_of_both_sides(hourly):
     for first, last in zip(
         np.asarray(market.data.sessions.first), np.asarray(market.data.sessions.last), strict=True
     ):
-        rows = range(int(first) + 1, int(last) + 2)
-        widest = max(
-            widest, max(int(ask.high[i]) for i in rows) - min(int(bid.low[i]) for i in rows) + 1
-        )
-        busiest = max(
-            busiest,
-            sum(
-                max(
-                    abs(int(now.open[i]) - int(was.close[i - 1]))
-                    for now in (bid, ask)
-                    for was in (bid, ask)
-                )
-                + int(ask.high[i])
-                - int(bid.low[i])
-                for i in rows
-            ),
-        )
+        rows, before = slice(first + 1, last + 2), slice(first, last + 1)
+        widest = max(widest, ask.high[rows].max() - bid.low[rows].min() + 1)
+        jumps = [
+            np.abs(now.open[rows] - was.close[before]) for now in (bid, ask) for was in (bid, ask)
+        ]
+        busiest = max(busiest, (np.max(jumps, axis=0) + ask.high[rows] - bid.low[rows]).sum())
     assert _largest_ranges(market) == (widest, busiest)
 
 
@@ -356,9 +307,7 @@ def test_es_quotes_pair_with_es_trades(shared):
     bars = bars_of(config)
     assert bars.ask is not None
     assert (len(bars), bool(bars.volume.any())) == (16_673 - 11, True)
-    assert all((a >= getattr(bars, name)).all() for name, a in bars.ask._asdict().items())
-    assert (bars.ask.high >= np.maximum(bars.ask.open, bars.ask.close)).all()
-    assert (bars.ask.low <= np.minimum(bars.ask.open, bars.ask.close)).all()
+    assert_valid(bars)
 
 
 def test_a_contract_that_is_hardly_quoted_is_refused(shared):

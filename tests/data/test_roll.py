@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from jaxtrade.config import load_config, make_config
+from jaxtrade.config import dump_config, load_config, make_config
 from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar.schedule import schedule_for, trade_dates
 from jaxtrade.data.calendar.sessions import window_ages
@@ -219,18 +219,6 @@ def test_features_after_a_splice_are_those_of_the_contract_alone(lifted):
     np.testing.assert_array_equal(build_market(alone, make_config({})).table, lifted.table[row:])
 
 
-def test_a_planted_leak_over_the_splice_is_caught(lifted, monkeypatch):
-    """Windows that ignore the splice: the two tests above fail on them."""
-    from jaxtrade.data import market as market_module
-
-    monkeypatch.setattr(market_module, "splice_dates", lambda legs: np.array([], "datetime64[D]"))
-    leaky = build_market(lifted.bars, make_config({}))
-    with pytest.raises(AssertionError):
-        test_no_window_true_range_or_session_crosses_a_splice(leaky, lifted)
-    with pytest.raises(AssertionError):
-        test_features_after_a_splice_are_those_of_the_contract_alone(leaky)
-
-
 def test_finer_bars_follow_the_splices_of_the_bars(raw, tmp_path):
     """The volume of the seconds is not asked: they are read with the splices that the bars
     found.
@@ -239,19 +227,11 @@ def test_finer_bars_follow_the_splices_of_the_bars(raw, tmp_path):
         drop=True
     )
     frame = file.drop(columns=["time", "day"])
-    path = tmp_path / "flat_volume.csv"
-    frame.assign(volume=1).to_csv(path, index=False)
-    bars = from_frame(frame, ES, stamp="open", roll="volume")
-    fine = seconds_of(
-        make_config({"data": {"roll": "volume", "seconds": str(path), "stamp": "open"}}), bars
-    )
-    assert fine is not None
+    bars, flat = from_frame(frame, ES, stamp="open", roll="volume"), file.assign(volume=1)
+    fine = read_beside(bars, flat, tmp_path / "flat_volume.csv")
     np.testing.assert_array_equal(fine.close, bars.close)
     cut = bars.between("2013-12-02", "2013-12-04")  # one contract is left: one contract is read
-    kept = seconds_of(
-        make_config({"data": {"roll": "volume", "seconds": str(path), "stamp": "open"}}), cut
-    )
-    assert kept is not None
+    kept = read_beside(cut, flat, tmp_path / "flat_volume.csv")
     assert [leg.expiry for leg in kept.legs] == ["201312"]
 
 
@@ -271,42 +251,46 @@ def read_beside(bars, frame, path):
     return fine
 
 
-@pytest.mark.parametrize(
-    ("absent", "when"), [("201312", "until 2013-12-18"), ("201403", "from 2013-12-19 on")]
-)
-def test_finer_bars_without_a_contract_that_is_spliced(
-    around_the_roll, raw, tmp_path, absent, when
-):
+LACKING = {
+    "december": (
+        None,
+        lambda raw: raw[raw.expiry != "201312"],
+        r"part\.csv.* '201312'.*ES bars.* until 2013-12-18\. .*data\.start.*data\.end",
+    ),
+    "march": (
+        None,
+        lambda raw: raw[raw.expiry != "201403"],
+        r"part\.csv.* '201403'.*ES bars.* from 2013-12-19 on\. .*data\.start.*data\.end",
+    ),
+    "the one left": (
+        "2013-12-19",
+        lambda raw: raw[raw.expiry == "201312"],
+        r"no row .*'201403'.* every ",
+    ),
+    "the column": (
+        None,
+        lambda raw: raw[raw.expiry == "201312"].drop(columns="expiry"),
+        r"no expiry .*ES bars",
+    ),
+    "its dates": (
+        None,
+        lambda raw: raw[
+            raw.expiry.isin(["201312", "201403"]) & (raw.day.astype(str) == "2013-12-18")
+        ],
+        r"part\.csv: .* 201403 from 2013-12-19 .*2013-12-18\.\.2013-12-18",
+    ),
+}
+
+
+@pytest.mark.parametrize("lacking", LACKING)
+def test_finer_bars_that_lack_what_the_bars_have(around_the_roll, raw, tmp_path, lacking):
     """The splices are the bars' own: what is missing is named, with its dates, and data.roll is not
     to be changed.
     """
-    with pytest.raises(
-        DataError,
-        match=rf"part\.csv.* '{absent}'.*ES bars.* {when}\. .*data\.start.*data\.end",
-    ):
-        read_beside(around_the_roll, raw[raw.expiry != absent], tmp_path / "part.csv")
-
-
-def test_finer_bars_of_another_contract_than_the_one_left(around_the_roll, raw, tmp_path):
-    march = around_the_roll.between("2013-12-19", None)
-    with pytest.raises(DataError, match=r"no row .*'201403'.* every "):
-        read_beside(march, raw[raw.expiry == "201312"], tmp_path / "part.csv")
-
-
-def test_finer_bars_without_a_column_of_contracts(around_the_roll, raw, tmp_path):
-    one = raw[raw.expiry == "201312"].drop(columns="expiry")
-    with pytest.raises(DataError, match=r"no expiry .*ES bars"):
-        read_beside(around_the_roll, one, tmp_path / "part.csv")
-
-
-def test_finer_bars_only_outside_the_dates_of_a_contract(around_the_roll, raw, tmp_path):
-    day = raw.day.astype(str)
-    early = raw[raw.expiry.isin(["201312", "201403"]) & (day == "2013-12-18")]
-    with pytest.raises(
-        DataError,
-        match=r"part\.csv: .* 201403 from 2013-12-19 .*2013-12-18\.\.2013-12-18",
-    ):
-        read_beside(around_the_roll, early, tmp_path / "part.csv")
+    first, part, message = LACKING[lacking]
+    bars = around_the_roll.between(first, None)
+    with pytest.raises(DataError, match=message):
+        read_beside(bars, part(raw), tmp_path / "part.csv")
 
 
 def test_finer_bars_may_begin_after_a_splice(around_the_roll, raw, tmp_path):
@@ -370,10 +354,9 @@ REFUSED_CONFIG = {
 }
 
 
-@pytest.mark.parametrize(
-    ("text", "message"), list(REFUSED_CONFIG.values()), ids=list(REFUSED_CONFIG)
-)
-def test_a_roll_that_cannot_be_is_a_configuration_error(text, message):
+@pytest.mark.parametrize("fault", REFUSED_CONFIG)
+def test_a_roll_that_cannot_be_is_a_configuration_error(fault):
+    text, message = REFUSED_CONFIG[fault]
     with pytest.raises(ConfigError, match=message):
         load_config(None, [f"data.roll={text}"])
 
@@ -418,64 +401,44 @@ REFUSED_DATA = {
 }
 
 
-@pytest.mark.parametrize(("roll", "message"), list(REFUSED_DATA.values()), ids=list(REFUSED_DATA))
-def test_a_roll_that_the_file_does_not_carry(roll, message):
+@pytest.mark.parametrize("fault", REFUSED_DATA)
+def test_a_roll_that_the_file_does_not_carry(fault):
+    roll, message = REFUSED_DATA[fault]
     with pytest.raises(DataError, match=rf"(?s)es_1m_trade\.csv\.gz: .*{message}"):
         market_of(roll)
 
 
-def frame_of(rows, columns):
-    return pd.DataFrame(rows, columns=columns.split())
+BAR = ("2013-10-07T13:30:00Z", 1676.75, 1677.25, 1676.50, 1677.0)
+LATER = ("2013-10-07T13:31:00Z", *BAR[1:])
+UNROLLED = {
+    "no column": ("volume", [(*BAR, 9)] * 2, "no expiry or symbol"),
+    "no volume": (
+        "symbol",
+        [(*BAR, x) for x in ("ESZ3", "ESH4")],
+        r"roll=volume, .*no volume",
+    ),
+    "no month": ("volume symbol", [(*BAR, 9, x) for x in ("ESZ3", "ES")], "'ES' does not tell"),
+    "spread": (
+        "volume symbol",
+        [(*BAR, 9, x) for x in ("ESZ3", "ESZ3-ESH4")],
+        "calendar spread",
+    ),
+    "twice": ("volume symbol", [(*BAR, 9, "ESZ3")] * 2, "duplicate stamp"),
+    "order": ("volume symbol", [(*LATER, 9, "ESZ3"), (*BAR, 9, "ESZ3")], "stamp earlier than"),
+    "expired": (
+        "volume symbol",
+        [(f"201{y}-0{m}-07T13:30:00Z", *BAR[1:], 9, "ESZ3") for y, m in ((3, 7), (4, 2))],
+        "expired before 2014-02-07",
+    ),
+}
 
 
-BAR = (1676.75, 1677.25, 1676.50, 1677.0)
-
-
-@pytest.mark.parametrize(
-    ("rows", "columns", "message"),
-    [
-        (
-            [("2013-10-07T13:30:00Z", *BAR, 9)] * 2,
-            "volume",
-            "no expiry or symbol",
-        ),
-        (
-            [("2013-10-07T13:30:00Z", *BAR, x) for x in ("ESZ3", "ESH4")],
-            "symbol",
-            r"roll=volume, .*no volume",
-        ),
-        (
-            [("2013-10-07T13:30:00Z", *BAR, 9, x) for x in ("ESZ3", "ES")],
-            "volume symbol",
-            "'ES' does not tell",
-        ),
-        (
-            [("2013-10-07T13:30:00Z", *BAR, 9, x) for x in ("ESZ3", "ESZ3-ESH4")],
-            "volume symbol",
-            "calendar spread",
-        ),
-        (
-            [("2013-10-07T13:30:00Z", *BAR, 9, x) for x in ("ESZ3", "ESZ3")],
-            "volume symbol",
-            "duplicate stamp",
-        ),
-        (
-            [("2013-10-07T13:31:00Z", *BAR, 9, "ESZ3"), ("2013-10-07T13:30:00Z", *BAR, 9, "ESZ3")],
-            "volume symbol",
-            "stamp earlier than",
-        ),
-        (
-            [(f"201{y}-0{m}-07T13:30:00Z", *BAR, 9, "ESZ3") for y, m in ((3, 7), (4, 2))],
-            "volume symbol",
-            "expired before 2014-02-07",
-        ),
-    ],
-)
-def test_files_that_cannot_be_rolled_by_volume(rows, columns, message):
+@pytest.mark.parametrize("fault", UNROLLED)
+def test_files_that_cannot_be_rolled_by_volume(fault):
+    columns, rows, message = UNROLLED[fault]
+    frame = pd.DataFrame(rows, columns=f"time open high low close {columns}".split())
     with pytest.raises(DataError, match=message):
-        from_frame(
-            frame_of(rows, f"time open high low close {columns}"), ES, stamp="open", roll="volume"
-        )
+        from_frame(frame, ES, stamp="open", roll="volume")
 
 
 def test_several_contracts_without_a_roll_name_both_ways_out():
@@ -485,8 +448,6 @@ def test_several_contracts_without_a_roll_name_both_ways_out():
 
 
 def test_a_resolved_roll_is_written_out_and_read_again(tmp_path):
-    from jaxtrade.config import dump_config
-
     config = load_config(None, ["data.roll={201312: start, 201403: 2013-12-18}"])
     path = tmp_path / "config.yaml"
     path.write_text(dump_config(config))

@@ -9,30 +9,33 @@ from jaxtrade.errors import ConfigError
 @pytest.mark.parametrize(
     ("config", "train", "validation", "test"),
     [
-        (SplitConfig(), [0, 1, 2, 3, 4, 5, 6, 7, 8], [], [9]),
-        (SplitConfig(validation_sessions=2, test_sessions=2), [0, 1, 2, 3, 4, 5], [6, 7], [8, 9]),
+        (SplitConfig(), range(9), range(0), range(9, 10)),
+        (
+            SplitConfig(validation_sessions=2, test_sessions=2),
+            range(6),
+            range(6, 8),
+            range(8, 10),
+        ),
         (
             SplitConfig(validation_sessions=2, test_sessions=2, embargo_sessions=1),
-            [0, 1, 2, 3],
-            [5, 6],
-            [8, 9],
+            range(4),
+            range(5, 7),
+            range(8, 10),
         ),
-        (SplitConfig(test_sessions=0), list(range(10)), [], []),
+        (SplitConfig(test_sessions=0), range(10), range(0), range(0)),
         (
             SplitConfig(validation_sessions=3, test_sessions=0, embargo_sessions=2),
-            [0, 1, 2, 3, 4],
-            [7, 8, 9],
-            [],
+            range(5),
+            range(7, 10),
+            range(0),
         ),
     ],
 )
 def test_blocks_are_chronological_with_the_embargo_before_each(config, train, validation, test):
-    ids = split_ids(10, config)
-    assert {name: rows.tolist() for name, rows in ids.items()} == {
-        "train": train,
-        "validation": validation,
-        "test": test,
-        "all": list(range(10)),
+    wanted = {"train": train, "validation": validation, "test": test, "all": range(10)}
+    found = split_ids(10, config)
+    assert {name: rows.tolist() for name, rows in found.items()} == {
+        name: list(rows) for name, rows in wanted.items()
     }
 
 

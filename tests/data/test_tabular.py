@@ -226,14 +226,6 @@ def test_files_of_any_form_read_the_same(write, layout):
     assert bars.volume.tolist() == [5031, 2210, 1900, 2400, 1750, 3100]
 
 
-@pytest.mark.parametrize("point", ["", ".0"])
-@pytest.mark.parametrize("scale", [1, 1000, 10**6, 10**9])
-def test_numbers_as_stamps(rows, write, scale, point):
-    lines = [f"{(1381152600 + 60 * i) * scale}{point}{row[20:]}" for i, row in enumerate(rows)]
-    expected = [1381152600 + 60 * i for i in range(6)]
-    assert load_bars(write(lines), ES, stamp="open").time.tolist() == expected
-
-
 @pytest.mark.parametrize("stamp", ["13811526000000000000", "-1381152600", "1e300"])
 def test_a_number_far_from_any_year_is_named(rows, write, stamp):
     with pytest.raises(DataError, match=rf":2: column 'time' = '{stamp}': .*1990-2100"):

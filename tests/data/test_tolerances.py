@@ -55,32 +55,22 @@ def config_of(pair, *more):
     )
 
 
-def test_the_refusal_names_the_share_and_the_flag(pair):
+def test_the_suggested_limit_admits_the_file_and_marks_its_bars_ambiguous(pair):
     share = f"{100 * 6 / pair[2]:.2f} %, limit 0.1 %"
     with pytest.raises(
         DataError, match=rf"do not rebuild 6 of {pair[2]} bars .* \({share}\)"
     ) as told:
         load_market(config_of(pair))
-    assert "--seconds-tolerance 0.005 " in str(told.value)
-
-
-def test_the_tolerance_marks_the_others_ambiguous_and_counts_them(pair):
-    market = load_market(config_of(pair, "data.seconds_tolerance=0.005"))
+    limit = str(told.value).split("--seconds-tolerance ")[1].split(" ")[0]
+    assert limit == "0.005"
+    market = load_market(config_of(pair, f"data.seconds_tolerance={limit}"))
     assert any(
         note.startswith(f"6 of {pair[2]} bars ") and "(resolved stop_first)" in note
         for note in market.notes
     )
-    assert market.data.path is not None
     ambiguous = np.asarray(market.data.path.ambiguous)
     assert ambiguous[100:700:100].all()
     assert ambiguous.all(axis=1).sum() == 6
-
-
-def test_the_suggested_limit_admits_the_file(pair):
-    with pytest.raises(DataError, match="seconds-tolerance") as told:
-        load_market(config_of(pair))
-    limit = str(told.value).split("--seconds-tolerance ")[1].split(" ")[0]
-    assert load_market(config_of(pair, f"data.seconds_tolerance={limit}")).num_sessions > 0
 
 
 def test_seconds_of_another_file_get_no_limit(pair, es_bars):

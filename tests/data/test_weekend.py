@@ -194,13 +194,3 @@ def test_hours_that_were_inferred_are_not_judged(fx):
 def test_a_future_that_is_a_day_late(es_bars):
     (one,) = found(moved(es_bars, 24))
     assert (one.kind, one.bars) == ("zone", 1373)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "years",
-    [("2007-01-01", "2010-12-31"), ("2011-01-01", "2014-12-31"), ("2015-01-01", "2018-12-31")],
-)
-def test_real_weeks_have_no_findings(years):
-    """The weeks of a dealer begin on Sunday at 17:00 in New York, in summer and in winter."""
-    assert found(bundled(EURUSD, start=years[0], end=years[1])) == ()

@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from gymnax.wrappers import FlattenObservationWrapper, GymnaxToGymWrapper, LogWrapper
 
 from jaxtrade.interop.gymnax_env import GymnaxTrading, to_gymnax
 from jaxtrade.interop.registration import register_envs
@@ -48,53 +47,6 @@ def test_spaces_hold_what_they_describe():
         .contains(state.position.replace(quantity=jnp.float32(jnp.inf)))
     )
     np.testing.assert_array_equal(DOOR.get_obs(state, PARAMS), observation)
-
-
-@pytest.mark.slow
-def test_gymnaxs_wrappers_count_the_episodes():
-    """Flatten and Log around it, vmapped and jitted: the log equals the environment's own count."""
-    env = LogWrapper(FlattenObservationWrapper(DOOR))  # pyright: ignore[reportArgumentType]
-
-    @jax.jit
-    def run(params):
-        _, state = jax.vmap(env.reset, (0, None))(jax.random.split(jax.random.key(0), 4), params)
-
-        def step(state, key):
-            mask = jax.vmap(env.action_mask, (0, None))(state.env_state, params)
-            action = jax.random.categorical(key, jnp.where(mask, 0.0, -jnp.inf))
-            before = state.env_state.stats
-            _, state, reward, terminated, truncated, info = jax.vmap(env.step, (None, 0, 0, None))(
-                key, state, action, params
-            )
-            return state, (
-                info["returned_episode"],
-                info["returned_episode_lengths"],
-                terminated | truncated,
-                before.length + 1,
-                info["illegal"],
-                info["returned_episode_returns"],
-                before.reward + reward,
-            )
-
-        return jax.lax.scan(step, state, jax.random.split(jax.random.key(1), 200))[1]
-
-    returned, lengths, done, own_lengths, illegal, returns, own_returns = run(PARAMS)
-    np.testing.assert_array_equal(returned, done)
-    assert done.sum() > 10
-    assert not illegal.any()
-    np.testing.assert_array_equal(lengths[done], own_lengths[done])
-    np.testing.assert_allclose(returns[done], own_returns[done], atol=1e-5)
-
-
-@pytest.mark.slow
-def test_gymnaxs_gym_wrapper_runs():
-    env = GymnaxToGymWrapper(DOOR, seed=3)
-    observation, _ = env.reset()
-    assert env.observation_space.contains(np.asarray(observation))
-    observation, reward, _, _, info = env.step(0)
-    assert np.isfinite(observation).all()
-    assert float(reward) == float(PARAMS.reward_weights["flat"])
-    assert info["action_mask"][0]
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ for bit.
 
 from __future__ import annotations
 
-import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -123,41 +122,6 @@ def test_gymnasium_env_is_equal(truth):
     assert_same(Trajectory(*(np.stack(x, axis=1) for x in zip(*columns, strict=True))), truth)
 
 
-@pytest.mark.slow
-def test_gymnasium_vector_env_is_equal(truth):
-    env, rows = to_gymnasium_vec(ENV, PARAMS, NUM_ENVS), []
-    observation, infos = env.reset(seed=SEED)
-    for actions in truth.action:
-        assert_equal_bits(infos["action_mask"], env.action_masks(), "infos['action_mask']")
-        before = [observation, env.action_masks(), actions]
-        observation, reward, terminated, truncated, infos = env.step(actions)
-        done = terminated | truncated
-        final = observation.copy()  # where the episode goes on
-        info = {
-            key: infos.get(key, np.zeros(NUM_ENVS, int))
-            for key in ("end_reason", "equity", "illegal")
-        }
-        if done.any():
-            assert_equal_bits(infos["_final_obs"], done, "_final_obs")
-            final[done] = np.stack(infos["final_obs"][done])
-            info = {
-                key: np.where(done, infos["final_info"][key], value) for key, value in info.items()
-            }
-        rows.append(
-            [
-                *before,
-                reward,
-                terminated,
-                truncated,
-                info["end_reason"],
-                info["equity"],
-                info["illegal"],
-                final,
-            ]
-        )
-    assert_same(stacked(rows), truth)
-
-
 def same_info(ours, theirs):
     assert ours.keys() == theirs.keys()
     for key, value in theirs.items():
@@ -189,7 +153,7 @@ def test_vector_env_packs_as_gymnasiums_own(truth):
     np.testing.assert_array_equal(a, b)
     same_info(infos_a, infos_b)
     ends = 0
-    for actions in truth.action[:150]:
+    for actions in truth.action:
         *a, infos_a = ours.step(actions)
         *b, infos_b = theirs.step(actions)
         for x, y in zip(a, b, strict=True):
@@ -199,16 +163,3 @@ def test_vector_env_packs_as_gymnasiums_own(truth):
         np.testing.assert_array_equal(masks, theirs.call("action_masks"))
         ends += "final_obs" in infos_a
     assert ends > 5
-
-
-@pytest.mark.slow
-def test_gymnasiums_wrappers_run_on_the_vector_env():
-    env = gymnasium.wrappers.vector.RecordEpisodeStatistics(to_gymnasium_vec(ENV, PARAMS, NUM_ENVS))
-    env.reset(seed=0)
-    lengths = []
-    for _ in range(100):
-        infos = env.step(np.zeros(NUM_ENVS, int))[4]
-        if "episode" in infos:
-            lengths += infos["episode"]["l"][infos["_episode"]].tolist()
-    assert len(lengths) >= NUM_ENVS
-    assert 1 < max(lengths) <= 60

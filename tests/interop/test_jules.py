@@ -8,7 +8,6 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from jaxtrade.cli.entry import main
@@ -19,7 +18,7 @@ from jaxtrade.config.yaml12 import parse_yaml
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.interop import jules, jules_keys
 from jaxtrade.interop.jules import TrainerAgent, build_vec_env, get_optimal_n_envs
-from jaxtrade.interop.jules_config import TEST_SESSIONS, imported, nested
+from jaxtrade.interop.jules_config import TEST_SESSIONS, imported
 from tests.messages import missing
 
 SNIPPET = """
@@ -62,59 +61,19 @@ hardware: {cpu: {affinity: null, torch_threads: 2}, memory: {shm_size: 2g}}
 requirements: {min_cpu_cores: 4}
 benchmarks: {single_threaded: {steps_per_second: 45000}}
 """
-PRICES = {"EURUSD": (1.3, 5), "GBPUSD": (1.6, 5), "USDJPY": (105.0, 3), "USDCHF": (0.92, 5)}
-
-
-def write_hours(folder, symbol, weeks=5):
-    """A random walk of hourly bars, Sunday 22:00 to Friday 21:00 UTC, from 2014-06-01 on."""
-    price, digits = PRICES[symbol]
-    first = np.datetime64("2014-06-01T22:00", "s")
-    hours = first + np.arange(weeks * 168) * np.timedelta64(3600, "s")
-    hours = hours[(np.arange(len(hours)) % 168) < 119]
-    rng = np.random.default_rng(len(symbol) + int(price * 100))
-    close = price * np.exp(np.cumsum(rng.normal(0, 4e-4, len(hours))))
-    lines = ["time,open,high,low,close,volume"]
-    before = price
-    for hour, now in zip(hours, close, strict=True):
-        high, low = max(before, now) * 1.0003, min(before, now) * 0.9997
-        lines.append(
-            f"{hour}Z,{before:.{digits}f},{high:.{digits}f},{low:.{digits}f},{now:.{digits}f},100"
-        )
-        before = now
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{symbol}_H1.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+SYMBOLS = ("EURUSD", "GBPUSD", "USDJPY", "USDCHF")
 
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     """A working directory with `data/forex`; no key has been explained yet."""
-    for symbol in PRICES:
-        write_hours(tmp_path / "data" / "forex", symbol)
+    folder = tmp_path / "data" / "forex"
+    folder.mkdir(parents=True)
+    for symbol in SYMBOLS:
+        (folder / f"{symbol}_H1.csv").write_text("time,open,high,low,close\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(jules, "_TOLD", set())
     return tmp_path
-
-
-SMALL = (
-    "train.total_timesteps=512",
-    "train.chunk_updates=1",
-    "rollout.num_steps=32",
-    "network.hidden=[8]",
-    "split.test_sessions=3",
-    "rollout.num_envs=8",
-    "train.tensorboard=false",
-    "evaluation.policy_samples=1",
-)
-
-
-def small(monkeypatch, *more_keys):
-    """Make what the quick start trains small: `TrainerAgent` has no other way in."""
-    real = jules.build_vec_env
-
-    def build(*given, set=(), **more):
-        return real(*given, **more, set=[*set, *SMALL, *more_keys])
-
-    monkeypatch.setattr(jules, "build_vec_env", build)
 
 
 def test_the_number_of_environments_is_auto_and_keys_are_explained_once(here):
@@ -146,7 +105,7 @@ def test_the_recommended_number_is_measured(here, monkeypatch):
     monkeypatch.setattr(jules, "_measured", lambda env: len(env.symbols) * 64)
     assert get_optimal_n_envs(["EURUSD", "GBPUSD"]) == 128
     agent = TrainerAgent({"algorithm": "PPO"})
-    assert agent.get_recommended_n_envs(list(PRICES), Path("data/forex")) == 256
+    assert agent.get_recommended_n_envs(list(SYMBOLS), Path("data/forex")) == 256
     info = agent.trainer_core.get_training_performance_info()
     assert (info["num_workers"], info["expected_speedup"]) == (None, None)
 
@@ -307,7 +266,7 @@ def test_the_command_writes_ours_and_says_what_became_of_each_key(tmp_path, caps
     assert line.split()[0] == "training.vectorized_training.n_envs"
     assert line.endswith(" rollout.num_envs=auto")
     assert main(["config", "import", str(file), "-o", str(out)]) == 0
-    assert load_config(out).data.markets == tuple(PRICES)
+    assert load_config(out).data.markets == SYMBOLS
     capsys.readouterr()
     for arguments, said in (
         ([str(file), "-o", str(out)], "exists"),
@@ -315,10 +274,6 @@ def test_the_command_writes_ours_and_says_what_became_of_each_key(tmp_path, caps
     ):
         assert main(["config", "import", *arguments]) == 2
         assert said in capsys.readouterr().err
-
-
-def test_nested_sections_by_hand():
-    assert nested({"a.b": 1, "a.c": 2, "d": 3}) == {"a": {"b": 1, "c": 2}, "d": 3}
 
 
 def test_a_folder_that_is_missing_is_named_with_what_was_expected(here):

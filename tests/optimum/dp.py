@@ -33,21 +33,15 @@ def edges(pull):
     return [(i, j, float(matrix[i, j])) for i, j in np.argwhere(matrix > 0).tolist()]
 
 
-class OneBar:
-    """The oracle at any state of the chain, with any position, for one bar to any next state."""
+class Stepper:
+    """The oracle before one bar, with any position. rows: open, high, low, close of pairs of bars,
+    of which the first only gives the last close.
+    """
 
-    def __init__(self, moves, settings):
-        rows = []
-        for i, j, _ in moves:
-            before, after = level_of(i), level_of(j)
-            rows += [
-                bar_between(before, before),
-                bar_between(before, after),
-            ]  # of the first only the close counts
+    def __init__(self, rows, settings, true_range):
         count = len(rows)
-        prices = np.array(rows).T.tolist()
         bars = Bars(
-            *prices,
+            *np.array(rows).T.tolist(),
             volume=[1.0] * count,
             stamps=[60 * k for k in range(count)],
             bar_seconds=60,
@@ -58,42 +52,52 @@ class OneBar:
             sessions=[Session(0, count, 0, count)],
         )
         self.env = OracleEnv(bars, settings)
-        self.env.tr_sum = [14 * RANGE] * count
-        self.row = {(i, j): 2 * k for k, (i, j, _) in enumerate(moves)}
+        self.env.tr_sum = [14 * true_range] * count
 
-    def place(self, move, key, bars_left):
-        """At the close of the first bar of a move: `bars_left` 1 means that the next bar is the
-        flat bar.
+    def put(self, row, base, key, bars_left):
+        """At the close of a row, holding a position whose prices are above `base`; `bars_left` 1
+        means that the next bar is the flat bar.
         """
-        env, row = self.env, self.row[move]
-        side, entry, stop, target, trailing = key
+        env, count = self.env, len(self.env.bars.close)
         env.reset(0, row)
+        side, *prices, trailing = key
         if side:
-            env.position = Position(side, entry, stop, target, trailing=trailing)
+            env.position = Position(side, *(base + price for price in prices), trailing=trailing)
         env.account, env.stats = Account(), Stats()
-        closes = 60 * (row + 1)
         env.bars = replace(
             env.bars,
-            sessions=[Session(0, len(env.bars.close), row, row if bars_left == 1 else 10**6)],
-            flat_time=[closes + 60 * bars_left] * len(env.bars.close),
+            sessions=[Session(0, count, row, row if bars_left == 1 else 10**6)],
+            flat_time=[60 * (row + 1 + bars_left)] * count,
         )
 
+    def stepped(self, action, base):
+        """-> (position after the bar above `base`, cash in mills that the bar brought)."""
+        self.env.step(action)
+        held, balance = self.env.position, self.env.account.balance
+        if not held.quantity:
+            return FLAT, balance
+        prices = (price - base for price in (held.entry, held.stop, held.target))
+        return (held.side, *prices, held.trailing), balance
+
+
+class OneBar(Stepper):
+    """The oracle at any state of the chain, with any position, for one bar to any next state."""
+
+    def __init__(self, moves, settings):
+        rows = []
+        for i, j, _ in moves:
+            before, after = level_of(i), level_of(j)
+            rows += [bar_between(before, before), bar_between(before, after)]
+        super().__init__(rows, settings, RANGE)
+        self.row = {(i, j): 2 * k for k, (i, j, _) in enumerate(moves)}
+
     def mask(self, move, key, bars_left):
-        self.place(move, key, bars_left)
+        self.put(self.row[move], 0, key, bars_left)
         return self.env.mask()
 
     def after(self, move, key, bars_left, action):
-        """-> (position after the bar, cash in mills that the bar brought)."""
-        self.place(move, key, bars_left)
-        self.env.step(action)
-        position = self.env.position
-        if not position.quantity:
-            return FLAT, self.env.account.balance
-        assert position.stop is not None
-        assert position.target is not None
-        return (position.side, position.entry, position.stop, position.target, position.trailing), (
-            self.env.account.balance
-        )
+        self.put(self.row[move], 0, key, bars_left)
+        return self.stepped(action, 0)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ the optimum does.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -61,16 +62,17 @@ class Sessions(NamedTuple):
     state: np.ndarray
 
 
+def states_of(close, rows):
+    """The chain's state at the close of each row."""
+    level = np.searchsorted(LEVELS, close - close.min())
+    return 2 * level[rows] + (close[rows] > close[rows - 1])
+
+
 def sessions_of(setup):
     table, close = setup.market.data.sessions, np.asarray(setup.market.bars.close)
     first = np.asarray(table.first)
-    level = np.searchsorted(LEVELS, close - close.min())
     assert np.array_equal(np.unique(close) - close.min(), LEVELS)
-    return Sessions(
-        first,
-        np.asarray(table.last) - first + 1,
-        2 * level[first] + (close[first] > close[first - 1]),
-    )
+    return Sessions(first, np.asarray(table.last) - first + 1, states_of(close, first))
 
 
 def optimum_of(task, sessions):
@@ -87,14 +89,12 @@ def reward_per_step(config):
         np.asarray(column) for column in (market.data.sessions.first, market.data.sessions.last)
     )
     close = np.asarray(market.bars.close)
-    level = np.searchsorted(LEVELS, close - close.min())
     solved = solve(settings(task), REVERSION_PULL, int((last - first + 1).max()))
     mills = steps = 0.0
     for start, end in zip(first, last, strict=True):
         row = np.arange(start, end + 1)
         left = end - row + 1
-        state = 2 * level[row] + (close[row] > close[row - 1])
-        mills += solved.value[left, state, 0].mean()
+        mills += solved.value[left, states_of(close, row), 0].mean()
         steps += left.mean()
     return mills / steps / settings(task).risk_unit
 
@@ -135,41 +135,46 @@ def _profits(env, act, length, carry, params):
 
 
 @dataclass(frozen=True)
-class OptimalAct:
-    """The solved policy, by table look-up. Carry: action int8[M + 1, K, P], positions int32[P, 5],
-    lowest level.
+class PlannedAct:
+    """A solved policy, by table look-up. seen(carry, state, params, bars left) -> (best action of
+    each position, what their prices are relative to). Carry: (own carry, positions int32[P, 5]).
     """
 
     env: TradingEnv
+    seen: Callable
 
     def __call__(self, carry, state, ref, params, key):
         del ref, key
-        actions, positions, levels, base = carry
+        own, positions = carry
         p, session = state.position, params.sessions.ids[state.slot]
-        held = jnp.stack([p.quantity, p.entry - base, p.stop - base, p.target - base, p.trailing])
-        held = jnp.where(p.quantity != 0, held, 0)
-        same = (positions == held).all(axis=1)
-        close = params.market.close
-        level = jnp.searchsorted(levels, close[state.row] - base)
-        chain = 2 * level + (close[state.row] > close[state.row - 1])
         left = params.market.sessions.last[session] - state.row + 1
-        action = jnp.where(same.any(), actions[left, chain, jnp.argmax(same)], -1).astype(jnp.int32)
+        actions, base = self.seen(own, state, params, left)
+        held = jnp.stack([p.quantity, p.entry - base, p.stop - base, p.target - base, p.trailing])
+        same = (positions == jnp.where(p.quantity != 0, held, 0)).all(axis=1)
+        action = jnp.where(same.any(), actions[jnp.argmax(same)], -1).astype(jnp.int32)
         order = self.env.decode(jnp.maximum(action, 0), state, params)
         # a position that the enumeration does not know: money that no assertion can overlook
         unknown = (action < 0) | ~self.env.mask(state, params)[jnp.maximum(action, 0)]
         return carry, order.replace(quantity=jnp.where(unknown, 10**6, order.quantity)), action
 
 
-def optimal(setup, solved):
-    """The optimum as an agent of the evaluator. The quantities of the enumerated positions are
+def planned(env, seen, carry, positions):
+    """A solved policy as an agent of the evaluator. The quantities of the enumerated positions are
     sides: 1 contract.
     """
+    table = jnp.asarray([[int(x) for x in key] for key in positions], jnp.int32)
+    return Agent("optimum", PlannedAct(env, seen), (carry, table), "exact dynamic programming")
 
+
+def _seen_on_chain(carry, state, params, left):
+    actions, levels, base = carry
+    close = params.market.close
+    level = jnp.searchsorted(levels, close[state.row] - base)
+    return actions[left, 2 * level + (close[state.row] > close[state.row - 1])], base
+
+
+def optimal(setup, solved):
+    """The optimum of the chain as an agent."""
     base = jnp.int32(int(np.asarray(setup.market.bars.close).min()))
-    carry = (
-        jnp.asarray(solved.action),
-        jnp.asarray([[int(x) for x in key] for key in solved.positions], jnp.int32),
-        jnp.asarray(LEVELS, jnp.int32),
-        base,
-    )
-    return Agent("optimum", OptimalAct(setup.env), carry, "exact dynamic programming")
+    carry = (jnp.asarray(solved.action), jnp.asarray(LEVELS, jnp.int32), base)
+    return planned(setup.env, _seen_on_chain, carry, solved.positions)

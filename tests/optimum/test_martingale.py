@@ -17,18 +17,14 @@ from tests.optimum.forced import forced, martingale, null_of, trades_of
 
 SEEDS = range(8)
 LEAST = 200  # trades per seed
-# A bracket of 8 and 24 ticks takes 192 one-tick bars: two trades and a half a session.
-SESSIONS = {"entry": 110, "manage": 8}
-EXITS = {  # met by agents that act at random: in `manage` they close long before a stop or a target is near
-    "entry": {ExitReason.STOP, ExitReason.TARGET, ExitReason.FLAT},
-    "manage": {ExitReason.ORDER, ExitReason.BREAKEVEN, ExitReason.TRAIL, ExitReason.FLAT},
+SESSIONS = "data.synthetic_sessions=8"
+EXITS = {  # of agents that act at random: they close long before a stop or a target is near
+    ExitReason.ORDER,
+    ExitReason.BREAKEVEN,
+    ExitReason.TRAIL,
+    ExitReason.FLAT,
 }
 LEAN = ("env.features=[close]", "env.window=1")  # random entries look at nothing
-
-
-def setups(task, *overrides):
-    size = f"data.synthetic_sessions={SESSIONS[task]}"
-    return [martingale(seed, f"env.task={task}", size, *LEAN, *overrides) for seed in SEEDS]
 
 
 def check(nulls, pooled):
@@ -42,16 +38,19 @@ def check(nulls, pooled):
 
 @pytest.mark.slow
 def test_forced_random_trades_cost_their_costs():
-    runs = setups("manage", "env.intrabar=stop_first")
+    runs = [
+        martingale(seed, "env.task=manage", SESSIONS, *LEAN, "env.intrabar=stop_first")
+        for seed in SEEDS
+    ]
     made = [
         trades_of(setup, forced(random_masked(setup.env)), seed) for seed, setup in enumerate(runs)
     ]
     check([null_of([t]) for t in made], null_of(made))
-    assert set(np.concatenate([t.reason for t in made])) >= EXITS["manage"]
+    assert set(np.concatenate([t.reason for t in made])) >= EXITS
 
 
 def test_every_bar_is_one_tick_from_the_last_close():
-    bars: Bars = martingale(0, "data.synthetic_sessions=8", *LEAN).market.bars
+    bars: Bars = martingale(0, SESSIONS, *LEAN).market.bars
     assert np.array_equal(bars.open[1:], bars.close[:-1])
     assert np.array_equal(bars.high - bars.low, np.ones(len(bars)))
     assert np.array_equal(np.abs(bars.close - bars.open), np.ones(len(bars)))
@@ -78,7 +77,7 @@ def _peek(carry, state, ref, params, key):
 
 @pytest.mark.slow
 def test_a_look_into_the_future_is_noticed():
-    setup = martingale(0, "env.task=manage", f"data.synthetic_sessions={SESSIONS['manage']}", *LEAN)
+    setup = martingale(0, "env.task=manage", SESSIONS, *LEAN)
     null = null_of([trades_of(setup, Agent("peek", _peek, None, "looks ahead"))])
     assert null.trades >= LEAST
     assert null.z > 10

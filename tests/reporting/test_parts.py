@@ -128,19 +128,6 @@ def test_differences_take_the_smallest_type():
         bars.packed({"far": np.array([0, 2**40])})
 
 
-def test_sixty_thousand_bars_are_small():
-    """About 2.5 bytes a bar: made-up prices hardly compress, and real ones move less evenly."""
-    records, _ = made_records(140, 430, 0)
-    held = records.bars
-    columns = {
-        "close": held.close,
-        **{name: getattr(held, name) for name in ("open", "high", "low")},
-    }
-    assert (
-        len(bars.packed(columns, dict.fromkeys(("open", "high", "low"), "close"))["data"]) < 180_000
-    )
-
-
 # --- charts -------------------------------------------------------------------------------------------------------
 
 

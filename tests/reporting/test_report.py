@@ -431,29 +431,6 @@ def test_a_real_evaluation_gives_its_own_figures(real):
     assert found.marked.time.tolist() == (equity.index.tz_convert("UTC").astype("int64")).tolist()
 
 
-@pytest.mark.slow
-def test_a_real_trade_lies_on_its_bars(real):
-    """Entry, exit, stop and target are at prices that its bars allow; the mask allowed the
-    entry.
-    """
-    result, found = real
-    bars, slip = found.bars, int(result.settings["slippage_ticks"])
-    table = result.agent("random").trades
-    for k, trade in enumerate(found.trades):
-        assert trade.exit >= trade.entry == trade.decision + 1
-        low, high = bars.low[trade.entry] - slip, bars.high[trade.entry] + slip
-        assert low <= table.entry_price[k] <= high
-        assert ("BUY" if trade.side > 0 else "SELL") in trade.legal
-        if trade.stop is not None:
-            assert trade.side * (table.entry_price[k] - trade.stop) > 0
-        if trade.stops and trade.row["exit_reason"] == "stop":
-            assert trade.stops[-1][1] - trade.side * slip == pytest.approx(
-                table.exit_price[k], abs=60
-            )
-    assert sum(trade.stop is not None for trade in found.trades) > 10
-    assert parsed(make.make(found).html).table("Trades").rows[0][0] == "1"
-
-
 # --- the command --------------------------------------------------------------------------------------------------
 
 

@@ -16,8 +16,6 @@ from tests.optimum.dp import solve
 from tests.optimum.learner import Sessions, optimal, profits, settings
 from tests.optimum.walk import OneStep, optimal_walker, solve_walk
 
-MARKETS = [name for name, problem in problems.PROBLEMS.items() if problem.kind == "market"]
-
 
 def fresh(name):
     """The path on which the problem is judged. None of these agents looks at the observation."""
