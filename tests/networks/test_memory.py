@@ -1,10 +1,9 @@
-"""The GRU against its equations in NumPy and flax's cell; memory over a sequence against one step
+"""The GRU against its equations in NumPy; memory over a sequence against one step
 after the other.
 """
 
 from __future__ import annotations
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -51,22 +50,15 @@ def sigmoid(x):
 
 def by_hand(parameters, carry, x):
     """One step of the equations in the docstring, in NumPy float64."""
-    w, b = (
-        np.asarray(parameters["input"]["kernel"], np.float64),
-        np.asarray(parameters["input"]["bias"]),
+    own, seen = (
+        np.split(x @ np.asarray(part["kernel"], np.float64) + np.asarray(part["bias"]), 3, axis=-1)
+        for part, x in ((parameters["recurrent"], carry), (parameters["input"], x))
     )
-    u, c = (
-        np.asarray(parameters["recurrent"]["kernel"], np.float64),
-        np.asarray(parameters["recurrent"]["bias"]),
-    )
-    gate = [slice(k * WIDTH, (k + 1) * WIDTH) for k in range(3)]
-    r = sigmoid(x @ w[:, gate[0]] + b[gate[0]] + carry @ u[:, gate[0]] + c[gate[0]])
-    z = sigmoid(x @ w[:, gate[1]] + b[gate[1]] + carry @ u[:, gate[1]] + c[gate[1]])
-    n = np.tanh(x @ w[:, gate[2]] + b[gate[2]] + r * (carry @ u[:, gate[2]] + c[gate[2]]))
+    r, z = sigmoid(seen[0] + own[0]), sigmoid(seen[1] + own[1])
+    n = np.tanh(seen[2] + r * own[2])
     return (1 - z) * n + z * carry
 
 
-@pytest.mark.slow
 def test_a_step_by_the_equations(network, sequences):
     net, parameters = network
     observations, _, carry = sequences
@@ -87,27 +79,6 @@ def test_a_step_by_the_equations(network, sequences):
     )  # tanh(ln sqrt 3) = (3 - 1) / (3 + 1)
 
 
-@pytest.mark.slow
-def test_the_same_as_flax(network, sequences):
-    """flax has no bias in the recurrent share of r and z: there the two biases add up."""
-    net, parameters = network
-    observations, _, carry = sequences
-    gru = parameters["gru"]
-    theirs = {}
-    for k, name in enumerate("rzn"):
-        columns = slice(k * WIDTH, (k + 1) * WIDTH)
-        inner, own = (
-            {part: leaf[..., columns] for part, leaf in gru[which].items()}
-            for which in ("input", "recurrent")
-        )
-        if name != "n":
-            inner, own = inner | {"bias": inner["bias"] + own["bias"]}, {"kernel": own["kernel"]}
-        theirs |= {f"i{name}": inner, f"h{name}": own}
-    expected, _ = nn.GRUCell(WIDTH).apply({"params": theirs}, carry, observations[0])  # type: ignore[misc]
-    made = net.apply({"params": parameters}, carry, observations[0], method="remember")
-    np.testing.assert_allclose(made, expected, rtol=1e-5, atol=1e-6)
-
-
 def test_every_gate_begins_orthogonal():
     made = GRU(WIDTH).init(jax.random.key(0), jnp.zeros(WIDTH), jnp.zeros(SIZE))["params"][
         "recurrent"
@@ -125,7 +96,6 @@ def test_forget_where_an_episode_begins():
     assert forget(None, first) is None
 
 
-@pytest.mark.slow
 def test_recall_is_one_step_after_the_other(network, sequences):
     net, parameters = network
     observations, first, carry = sequences
@@ -148,7 +118,7 @@ def test_gradients_reach_back_to_the_episodes_first_observation_and_no_further(n
     def last(observations, carry):
         return recall(net, parameters, carry, observations, first.reshape(-1))[-SEQUENCES:].sum()
 
-    by_row, by_carry = jax.grad(last, (0, 1))(observations.reshape(-1, SIZE), carry)
+    by_row, by_carry = jax.jit(jax.grad(last, (0, 1)))(observations.reshape(-1, SIZE), carry)
     reached = (np.abs(by_row).reshape(STEPS, SEQUENCES, SIZE) > 0).all(axis=2)
     begun = np.array([3, 0, 0, 6])  # of each sequence's last episode
     np.testing.assert_array_equal(reached, np.arange(STEPS)[:, None] >= begun)
@@ -170,7 +140,6 @@ def test_torsos_read_observation_and_memory(network, sequences):
     assert not np.allclose(value, other[1])
 
 
-@pytest.mark.slow
 def test_the_gradient_by_hand_is_that_of_autodiff(network, sequences):
     """`run_gru` against the same steps differentiated by JAX, for weights, carry and gates."""
     _, parameters = network
@@ -195,7 +164,7 @@ def test_the_gradient_by_hand_is_that_of_autodiff(network, sequences):
     given = ((weights["kernel"], weights["bias"]), jnp.asarray(carry), gates)
     np.testing.assert_allclose(ours(*given), by_steps(*given), rtol=1e-6, atol=1e-6)
     expected, found = (
-        jax.grad(lambda *x, run=run: (factors * run(*x)).sum(), argnums=(0, 1, 2))(*given)
+        jax.jit(jax.grad(lambda *x, run=run: (factors * run(*x)).sum(), argnums=(0, 1, 2)))(*given)
         for run in (by_steps, ours)
     )
     for one, other in zip(jax.tree.leaves(expected), jax.tree.leaves(found), strict=True):

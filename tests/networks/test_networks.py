@@ -18,18 +18,6 @@ def make(hidden=(16, 8), activation="tanh"):
     return network, jax.jit(network.init)(jax.random.key(0), None, jnp.zeros(11))
 
 
-@pytest.mark.slow
-def test_shapes_and_batching():
-    network, variables = make()
-    x = jax.random.normal(jax.random.key(1), (7, 3, 11))
-    carry, logits, value = network.apply(variables, None, x)
-    assert carry is None
-    assert logits.shape == (7, 3, 5)
-    assert value.shape == (7, 3)
-    np.testing.assert_array_equal(network.apply(variables, None, x, method="value"), value)
-
-
-@pytest.mark.slow
 def test_torsos_are_separate():
     network, variables = make()
     x = jnp.ones(11)
@@ -38,7 +26,6 @@ def test_torsos_are_separate():
     assert any(np.any(np.asarray(g) != 0) for g in jax.tree.leaves(grads["value_torso"]))
 
 
-@pytest.mark.slow
 def test_orthogonal_with_the_published_gains():
     _, variables = make(hidden=(11, 11))
     params = variables["params"]

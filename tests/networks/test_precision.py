@@ -34,6 +34,7 @@ SMALL = (
     "network.hidden=[16,8]",
 )
 GATED = ("env.task=advised", "advisor.kind=none", "advisor.fusion=gate")
+HIGHEST = (lax.Precision.HIGHEST, lax.Precision.HIGHEST)
 PRESETS = {
     "tf32": lax.DotAlgorithmPreset.TF32_TF32_F32,
     "bfloat16": lax.DotAlgorithmPreset.BF16_BF16_F32,
@@ -139,16 +140,13 @@ def algorithms_of(jaxpr):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "kind",
+    ("precision", "kind"),
     [
-        (),
-        *(
-            pytest.param(kind, marks=pytest.mark.slow)
-            for kind in (("network.kind=gru", "ppo.num_minibatches=2"), GATED)
-        ),
+        ("float32", ()),
+        ("tf32", ("network.kind=gru", "ppo.num_minibatches=2")),
+        ("bfloat16", GATED),
     ],
 )
-@pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
 def test_every_product_of_an_update_has_the_precision(precision, kind):
     """Traced for a GPU. A product without a precision would be TF32 there."""
     made = setup(f"compute.precision={precision}", *kind)
@@ -156,8 +154,7 @@ def test_every_product_of_an_update_has_the_precision(precision, kind):
     state = jax.eval_shape(algorithm.init, jax.random.key(0), made.params)
     inputs = None if made.fusion is None else jax.eval_shape(functools.partial(advice_of, made))
     jaxpr = jax.make_jaxpr(algorithm.update)(state, made.params, inputs).jaxpr
-    highest = (lax.Precision.HIGHEST, lax.Precision.HIGHEST)
-    expected = highest if precision == "float32" else PRESETS[precision]
+    expected = HIGHEST if precision == "float32" else PRESETS[precision]
     found = algorithms_of(jaxpr)
     assert len(found) > 10
     assert set(found) == {expected}
@@ -173,3 +170,17 @@ def test_the_limit_of_the_ratio_error_follows_the_precision():
         )
         passed[precision] = check.passed(check.measure([row, row | {"ratio_error": 1e-6}]))
     assert passed == {"float32": False, "tf32": True, "bfloat16": True}
+
+
+def test_evaluation_does_not_round():
+    """What acts outside of training is float32, whatever the precision of training."""
+    made = setup("compute.precision=bfloat16")
+    algorithm = make_ppo(made.config, made.env, 4, platform="gpu")
+    state = jax.eval_shape(algorithm.init, jax.random.key(0), made.params)
+    _, ref = jax.eval_shape(made.env.reset, jax.random.key(0), made.params)
+
+    def acting(state, ref):
+        policy = algorithm.policy(state)
+        return algorithm.act(policy, algorithm.carry, ref, made.params, None, False)
+
+    assert set(algorithms_of(jax.make_jaxpr(acting)(state, ref).jaxpr)) == {HIGHEST}

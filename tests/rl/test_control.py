@@ -31,76 +31,75 @@ BEST, GO_ON = Decision(True, False, False), Decision(False, False, False)
 ADJUST, STOP = Decision(False, True, False), Decision(False, False, True)
 
 
-def decisions(scores, state=None, **keys):
+def decisions(scores, **keys):
     """Decisions after each score of evaluations at updates 1, 2, ..., and the last state."""
-    state, made = state or ControlState(), []
+    state, made = ControlState(), []
     for update, score in enumerate(scores, start=1):
         state, decision = decide(state, score, update, ControlConfig(evaluate_every=1, **keys))
         made.append(decision)
     return made, state
 
 
-def test_a_score_must_be_higher_to_be_the_best():
-    made, state = decisions([0.5, 0.5, 0.75, 0.7])
-    assert made == [BEST, GO_ON, BEST, GO_ON]
-    assert state == ControlState(
-        scores=((1, 0.5), (2, 0.5), (3, 0.75), (4, 0.7)),
-        best_score=0.75,
-        best_update=3,
-        since_best=1,
-        flat=1,
-    )
+FLAT = [1] + [0] * 7
 
 
-def test_an_improvement_that_is_too_small_is_none():
-    made, state = decisions([-1.0, -0.75, -0.5, -0.4], improvement=0.25)
-    assert made == [
-        BEST,
-        GO_ON,
-        BEST,
-        GO_ON,
-    ]  # -0.75 is just 0.25 better, -0.5 is 0.5 better than -1
-    assert (state.best_score, state.best_update) == (-0.5, 3)
+@pytest.mark.parametrize(
+    ("scores", "keys", "made", "state"),
+    [
+        # a score must be higher to be the best
+        (
+            [0.5, 0.5, 0.75, 0.7],
+            {},
+            [BEST, GO_ON, BEST, GO_ON],
+            {"best_score": 0.75, "best_update": 3, "since_best": 1, "flat": 1},
+        ),
+        # -0.75 is just 0.25 better, -0.5 is 0.5 better than -1
+        (
+            [-1.0, -0.75, -0.5, -0.4],
+            {"improvement": 0.25},
+            [BEST, GO_ON, BEST, GO_ON],
+            {"best_score": -0.5, "best_update": 3},
+        ),
+        # patience ends at its count, and not before enough evaluations
+        ([3, 2, 1], {"patience": 2}, [BEST, GO_ON, STOP], {}),
+        ([3, 2, 4, 2, 1], {"patience": 2}, [BEST, GO_ON, BEST, GO_ON, STOP], {}),
+        (
+            [3, 2, 1, 0],
+            {"patience": 2, "min_evaluations": 4},
+            [BEST, GO_ON, GO_ON, STOP],
+            {},
+        ),
+        # a plateau is adjusted again and again, with cooldown between; a new best ends it
+        (FLAT, {"plateau_patience": 2}, [BEST, GO_ON] + [ADJUST, GO_ON] * 3, {}),
+        (
+            FLAT,
+            {"plateau_patience": 2, "plateau_cooldown": 1},
+            [BEST, GO_ON, ADJUST, GO_ON, GO_ON, ADJUST, GO_ON, GO_ON],
+            {"adjustments": 2, "since_best": 7, "flat": 1, "cooldown": 0},
+        ),
+        (
+            [1, 0, 2, 0, 0],
+            {"plateau_patience": 2},
+            [BEST, GO_ON, BEST, GO_ON, ADJUST],
+            {"adjustments": 1},
+        ),
+        # who stops is not adjusted
+        ([1, 0, 0], {"patience": 2, "plateau_patience": 1}, [BEST, ADJUST, STOP], {}),
+    ],
+)
+def test_decisions_by_hand(scores, keys, made, state):
+    found, last = decisions(scores, **keys)
+    assert found == made
+    assert last.scores == tuple(enumerate(scores, start=1))
+    assert {name: getattr(last, name) for name in state} == state
+    config = ControlConfig(evaluate_every=1, **keys)
+    assert exhausted(last, config) == (found[-1] == STOP)
 
 
-def test_patience_ends_at_its_count_and_not_before_enough_evaluations():
-    assert decisions([3, 2, 1], patience=2)[0] == [BEST, GO_ON, STOP]
-    assert decisions([3, 2, 4, 2, 1], patience=2)[0] == [BEST, GO_ON, BEST, GO_ON, STOP]
-    made, state = decisions([3, 2, 1, 0], patience=2, min_evaluations=4)
-    assert made == [BEST, GO_ON, GO_ON, STOP]
-    assert exhausted(state, ControlConfig(evaluate_every=1, patience=2, min_evaluations=4))
-    assert not exhausted(state, ControlConfig(evaluate_every=1))
-
-
-def test_a_plateau_is_adjusted_again_and_again_with_cooldown_between():
-    flat = [1] + [0] * 7
-    assert decisions(flat, plateau_patience=2)[0] == [
-        BEST,
-        GO_ON,
-        ADJUST,
-        GO_ON,
-        ADJUST,
-        GO_ON,
-        ADJUST,
-        GO_ON,
-    ]
-    made, state = decisions(flat, plateau_patience=2, plateau_cooldown=1)
-    assert made == [BEST, GO_ON, ADJUST, GO_ON, GO_ON, ADJUST, GO_ON, GO_ON]
-    assert (state.adjustments, state.since_best, state.flat, state.cooldown) == (2, 7, 1, 0)
-
-
-def test_a_new_best_ends_a_plateau():
-    made, state = decisions([1, 0, 2, 0, 0], plateau_patience=2)
-    assert made == [BEST, GO_ON, BEST, GO_ON, ADJUST]
-    assert state.adjustments == 1
-
-
-def test_who_stops_or_is_done_is_not_adjusted():
-    assert decisions([1, 0, 0], patience=2, plateau_patience=1)[0] == [BEST, ADJUST, STOP]
+def test_who_is_done_is_not_adjusted():
     _, state = decisions([1, 0])
-    last, decision = decide(
-        state, 0.0, 3, ControlConfig(evaluate_every=1, patience=1, plateau_patience=0), last=True
-    )
+    config = ControlConfig(evaluate_every=1, patience=1, plateau_patience=0)
+    last, decision = decide(state, 0.0, 3, config, last=True)
     assert decision == GO_ON
     assert last.adjustments == 0
 
@@ -108,27 +107,20 @@ def test_who_stops_or_is_done_is_not_adjusted():
 RATES, BONUSES = ("learning_rate", "learning_rate_end"), ("ent_coef", "ent_coef_end")
 
 
-def test_adjustments_stop_at_their_bounds():
-    floats = {
-        "learning_rate": 4e-5,
-        "learning_rate_end": 1.5e-5,
-        "ent_coef": 0.06,
-        "ent_coef_end": 0.0,
-    }
+FLOATS = (*RATES, *BONUSES)
+
+
+@pytest.mark.parametrize(
+    ("floats", "expected"),
+    [
+        ([4e-5, 1.5e-5, 0.06, 0.0], [2e-5, 1e-5, 0.1, 0.0]),
+        ([1e-6, 1e-7, 0.5, 0.2], [1e-6, 1e-7, 0.5, 0.2]),  # beyond them
+    ],
+)
+def test_adjustments_stop_at_their_bounds(floats, expected):
     config = ControlConfig(evaluate_every=1, plateau_patience=1)
-    assert adjusted(floats, config, RATES, BONUSES) == {
-        "learning_rate": 2e-5,
-        "learning_rate_end": 1e-5,
-        "ent_coef": 0.1,
-        "ent_coef_end": 0.0,
-    }
-    beyond = {
-        "learning_rate": 1e-6,
-        "learning_rate_end": 1e-7,
-        "ent_coef": 0.5,
-        "ent_coef_end": 0.2,
-    }
-    assert adjusted(beyond, config, RATES, BONUSES) == beyond
+    found = adjusted(dict(zip(FLOATS, floats, strict=True)), config, RATES, BONUSES)
+    assert found == dict(zip(FLOATS, expected, strict=True))
 
 
 # --- runs -------------------------------------------------------------------------------------------------------------
@@ -210,7 +202,7 @@ def kept(folder):
 @pytest.mark.slow
 def test_early_stop_stops_and_stays_stopped(tmp_path):
     said = []
-    made = controller(tmp_path / "best", {2: 1.0, 4: 0.5}, said, patience=1)
+    made = controller(tmp_path / "best", {2: 1.0, 4: 1 / 3}, said, patience=1)
     result = run(tmp_path, [made])
     assert (result.updates, result.stopped) == (4, True)
     assert "stopped early, after 1 evaluations" in said[-1]
@@ -221,6 +213,7 @@ def test_early_stop_stops_and_stays_stopped(tmp_path):
     again.recall(restored.metadata["hooks"]["control"])
     assert again.exhausted
     assert again.state == made.state
+    assert isinstance(hash(again.state), int)  # plain and immutable
 
 
 @pytest.mark.slow
@@ -297,27 +290,12 @@ def test_a_resumed_run_decides_and_ends_in_the_same_bits(tmp_path):
     assert kept(folder) == [6]
 
 
-def test_what_is_remembered_survives_json(tmp_path):
-    made = controller(tmp_path / "best", {2: 0.1, 4: 0.2, 6: 0.3, 8: 1 / 3})
-    run(tmp_path, [made])
-    metadata = checkpoint.restore_latest(tmp_path / "checkpoints", like()).metadata
-    again = controller(tmp_path / "best", {})
-    again.recall(metadata["hooks"]["control"])
-    assert again.state == made.state
-    assert isinstance(hash(again.state), int)  # plain and immutable
-
-
 def test_each_of_several_agents_has_floats_of_its_own(tmp_path):
     said = []
     made = controller(tmp_path / "best", {4: 0.0}, said, plateau_patience=1)
     made.state = ControlState(scores=((2, 1.0),), best_score=1.0, best_update=2)
-    floats = {
-        "learning_rate": [1e-2, 4e-2, 1e-5],
-        "learning_rate_end": [1e-3] * 3,
-        "ent_coef": [0.01, 0.02, 0.5],
-        "ent_coef_end": [0.01] * 3,
-    }
-    stacked = SimpleNamespace(**{name: np.float32(values) for name, values in floats.items()})
+    values = np.float32([[1e-2, 4e-2, 1e-5], [1e-3] * 3, [0.01, 0.02, 0.5], [0.01] * 3])
+    stacked = SimpleNamespace(**dict(zip(FLOATS, values, strict=True)))
     change = made(SimpleNamespace(update=np.int32(4), hparams=stacked), 4)
     assert not change.stop
     np.testing.assert_allclose(change.hparams["learning_rate"], [5e-3, 2e-2, 1e-5], rtol=1e-6)

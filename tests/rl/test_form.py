@@ -22,6 +22,7 @@ from jaxtrade.rl.form import CPU, DEVICE, form_of
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.schedules import optimiser
 from jaxtrade.runs.setup import prepare
+from tests.rl.test_train import assert_close
 
 SMALL = (
     "rollout.num_envs=16",
@@ -34,9 +35,7 @@ SMALL = (
 KINDS = {
     "mlp": (),
     "gru": ("network.kind=gru", "network.rnn_width=8", "ppo.num_minibatches=2"),
-    "one layer": ("network.hidden=[8]",),
-    "no layer": ("network.hidden=[]",),
-    "advised": ("env.task=advised",),
+    "table": ("data.windows=table",),
     "seed scaling": ("env.scaling=seed",),
 }
 
@@ -51,18 +50,16 @@ def test_an_update_is_the_same_in_both_forms():
     """The rollout is the same, and every parameter within 1e-6 of the largest of its array."""
     found = []
     for platform in ("cpu", "gpu"):
-        algorithm = make_ppo(
-            setup("gru").config, setup("gru").env, 4, summarise=summarise, platform=platform
-        )
-        state = jax.jit(algorithm.init)(jax.random.key(0), setup("gru").params)
-        found.append(jax.jit(algorithm.update)(state, setup("gru").params, None))
+        made = setup("gru")
+        algorithm = make_ppo(made.config, made.env, 4, summarise=summarise, platform=platform)
+        state = jax.jit(algorithm.init)(jax.random.key(0), made.params)
+        found.append(jax.jit(algorithm.update)(state, made.params, None))
     (one, metrics), (other, others) = found
     np.testing.assert_array_equal(one.env_state.row, other.env_state.row)
     assert jax.tree.structure(one) == jax.tree.structure(other)
     for a, b in zip(jax.tree.leaves(one.params), jax.tree.leaves(other.params), strict=True):
         np.testing.assert_allclose(a, b, rtol=0, atol=2e-6 * max(np.abs(a).max(), 1e-2))
-    for name, value in metrics.items():
-        np.testing.assert_allclose(others[name], value, rtol=1e-3, atol=1e-5, err_msg=name)
+    assert_close(others, metrics, rtol=1e-3, atol=1e-5)
 
 
 def test_the_platform_decides():
@@ -71,29 +68,13 @@ def test_the_platform_decides():
     assert form_of() is (CPU if jax.default_backend() == "cpu" else DEVICE)
 
 
-@pytest.mark.slow
-def test_a_deep_pair_applies_its_layers_in_their_order():
-    """As text, Dense_10 comes before Dense_2: so JAX orders the keys of what training works on."""
-    network = ActorCritic(3, (4,) * 11)
-    rng = np.random.default_rng(0)
-    parameters = jax.tree.map(
-        lambda x: jnp.asarray(rng.normal(size=x.shape), jnp.float32),
-        network.init(jax.random.key(0), None, jnp.zeros(7))["params"],
-    )
-    x = jnp.asarray(rng.normal(size=7), jnp.float32)
-    apart = network.apply({"params": parameters}, None, x, method="heads")
-    layout = layout_of(pack(parameters))
-    packed = layout.tree(layout.flat(pack(parameters)))
-    together = network.apply({"params": packed}, None, x, method="heads")
-    value = network.apply({"params": packed}, None, x, method="value")
-    for one, other in zip((*apart, apart[1]), (*together, value), strict=True):
-        np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-6)
-    jax.tree.map(np.testing.assert_array_equal, unpack(packed, parameters), parameters)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("hidden", [(6, 5), (4,)])
+@pytest.mark.parametrize(
+    "hidden", [(6, 5), *(pytest.param(each, marks=pytest.mark.slow) for each in ((4,), (4,) * 11))]
+)
 def test_a_pair_gives_both_networks_outputs(hidden):
+    """Its layers in their order: as text, Dense_10 comes before Dense_2, and so JAX orders the keys
+    of what training works on.
+    """
     network = ActorCritic(3, hidden)
     rng = np.random.default_rng(0)
     parameters = jax.tree.map(
@@ -101,20 +82,17 @@ def test_a_pair_gives_both_networks_outputs(hidden):
         jax.eval_shape(network.init, jax.random.key(0), None, jnp.zeros(7))["params"],
     )
     x = jnp.asarray(rng.normal(size=(5, 7)), jnp.float32)
-    packed = pack(parameters)
+    layout = layout_of(pack(parameters))
+    packed = layout.tree(layout.flat(pack(parameters)))
     assert set(packed) == {PAIR}
 
+    @functools.partial(jax.jit, static_argnums=1)
     def outputs(parameters, method):
-        return jax.jit(
-            jax.vmap(lambda x: network.apply({"params": parameters}, None, x, method=method))
-        )(x)
+        return jax.vmap(lambda x: network.apply({"params": parameters}, None, x, method=method))(x)
 
-    apart, together, value = (
-        outputs(parameters, "heads"),
-        outputs(packed, "heads"),
-        outputs(packed, "value"),
-    )
-    for one, other in zip((*apart, apart[1]), (*together, value), strict=True):
+    logits, value = outputs(parameters, "heads")
+    found = (*outputs(packed, "heads"), outputs(packed, "value"))
+    for one, other in zip((logits, value, value), found, strict=True):
         np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-6)
     back = unpack(packed, parameters)
     assert jax.tree.structure(back) == jax.tree.structure(parameters)
@@ -190,8 +168,7 @@ def test_gradients_of_both_ways_agree_and_illegal_actions_have_none():
 # --- windows as tables ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["mlp", "seed scaling"])
+@pytest.mark.parametrize("kind", ["mlp", pytest.param("seed scaling", marks=pytest.mark.slow)])
 def test_a_table_gives_the_same_observations(kind):
     """Bit by bit, at every row that an environment may stand at."""
     env, params = setup(kind).env, setup(kind).params
@@ -210,8 +187,7 @@ def test_a_table_gives_the_same_observations(kind):
 
 
 def test_a_table_is_made_where_the_configuration_asks():
-    config = load_config("quickstart", (*SMALL, "data.windows=table"))
-    assert prepare(config).params.market.view.windows is not None
+    assert setup("table").params.market.view.windows is not None
     assert setup("mlp").params.market.view.windows is None
 
 

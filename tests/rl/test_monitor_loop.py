@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-import pytest
 from flax import struct
 
 from jaxtrade.config import TrainConfig
@@ -54,60 +53,42 @@ def make(cured):
 CONFIG = TrainConfig(total_timesteps=80, chunk_updates=2, checkpoint_every=1)
 
 
+def trained(folder, cured, config=CONFIG, **keywords):
+    """(the run, or what ended it, and its monitor file)"""
+    sink, key = MonitorSink(folder / "monitor.csv", "none", ("ES",)), jax.random.key(0)
+    try:
+        result = train(make(cured), None, config=config, key=key, sinks=[sink], **keywords)
+    except DivergedError as error:
+        result = error
+    sink.close()
+    return result, read_episodes(folder / "monitor.csv")
+
+
+def twice(updates):
+    return [update for update in updates for _ in range(2)]
+
+
 def test_a_rollback_leaves_the_rows_of_the_run_that_went_on(tmp_path):
     """Chunks of two updates, a fault in update 5: updates 5 to 8 are of the second try, and no row
     is there twice.
     """
-    sink = MonitorSink(tmp_path / "monitor.csv", "none", ("ES",))
-    trained = train(
-        make(cured=True),
-        None,
-        config=CONFIG,
-        key=jax.random.key(0),
-        sinks=[sink],
-        checkpoint_dir=tmp_path / "checkpoints",
-        max_rollbacks=1,
-    )
-    sink.close()
-    frame = read_episodes(tmp_path / "monitor.csv")
-    assert frame["update"].tolist() == [update for update in range(1, 9) for _ in range(2)]
-    assert frame["r"].tolist() == [
-        update + (100 if update >= FAULT else 0) for update in range(1, 9) for _ in range(2)
-    ]
+    folder = tmp_path / "checkpoints"
+    result, frame = trained(tmp_path, True, checkpoint_dir=folder, max_rollbacks=1)
+    assert frame["update"].tolist() == twice(range(1, 9))
+    assert frame["r"].tolist() == twice([1, 2, 3, 4, 105, 106, 107, 108])
     assert frame["l"].tolist() == [1, 2] * 8
-    assert all(ROWS not in row for row in trained.history)
+    assert all(ROWS not in row for row in result.history)
 
 
 def test_a_run_that_diverges_writes_its_last_chunk_once(tmp_path):
-    sink = MonitorSink(tmp_path / "monitor.csv", "none", ("ES",))
-    with pytest.raises(DivergedError):
-        train(
-            make(cured=False),
-            None,
-            config=CONFIG,
-            key=jax.random.key(0),
-            sinks=[sink],
-            max_rollbacks=0,
-        )
-    sink.close()
-    assert read_episodes(tmp_path / "monitor.csv")["update"].tolist() == [
-        update for update in range(1, 7) for _ in range(2)
-    ]
+    error, frame = trained(tmp_path, False, max_rollbacks=0)
+    assert isinstance(error, DivergedError)
+    assert frame["update"].tolist() == twice(range(1, 7))
 
 
 def test_two_agents_are_told_apart(tmp_path):
-    sink = MonitorSink(tmp_path / "monitor.csv", "none", ("ES",))
-    train(
-        make(cured=False),
-        None,
-        config=CONFIG.model_copy(update={"total_timesteps": 40}),
-        key=jax.random.key(0),
-        sinks=[sink],
-        num_seeds=2,
-        max_rollbacks=None,
-    )
-    sink.close()
-    frame = read_episodes(tmp_path / "monitor.csv")
+    short = CONFIG.model_copy(update={"total_timesteps": 40})
+    _, frame = trained(tmp_path, False, short, num_seeds=2, max_rollbacks=None)
     assert frame["agent"].tolist() == [0, 0, 1, 1] * 8
 
 

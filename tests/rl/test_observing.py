@@ -104,21 +104,6 @@ def test_the_row_of_a_reference_chooses_the_statistics(market):
 
 
 @pytest.mark.slow
-def test_the_statistics_of_a_symbol_chosen_beforehand_give_the_same_bits(market):
-    env, rows = TwoSymbols(), jnp.arange(40, 80)
-    stats = add_observations(env, init_stats(2, 2), Seen(jnp.arange(80)), market)
-    of_set = jax.jit(
-        jax.vmap(lambda row: network_input(env, PER_SYMBOL, stats, Seen(row), market))
-    )(rows)
-    yen = select_group(stats, 1)
-    alone = jax.jit(
-        jax.vmap(lambda row: network_input(OneSymbol(), PER_SYMBOL, yen, Seen(row), market))
-    )(rows)
-    np.testing.assert_array_equal(of_set, alone)
-    assert yen.mean.shape == (1, 2)
-
-
-@pytest.mark.slow
 def test_a_symbol_without_rows_keeps_its_statistics_to_the_bit(market):
     env = TwoSymbols()
     before = add_observations(env, init_stats(2, 2), refs(0, 1, 2, 41, 42), market)

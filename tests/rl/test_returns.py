@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from jaxtrade.rl.returns import gae, next_values
 
@@ -15,49 +16,31 @@ def column(*values, dtype=jnp.float32):
 
 
 NO = column(False, False, False, dtype=bool)
+SECOND = column(False, True, False, dtype=bool)
 
 
-def test_no_episode_end():
-    reward, value, last = column(1, 2, 3), column(10, 20, 30), jnp.array([40.0])
-    following = next_values(value, last, jnp.zeros((3, 1)), NO)
-    np.testing.assert_array_equal(following, column(20, 30, 40))
-    # deltas: 1 + 18 - 10 = 9; 2 + 27 - 20 = 9; 3 + 36 - 30 = 9. decay 0.45: 9; 9 + 4.05; 9 + 0.45 *
-    # 13.05
-    np.testing.assert_allclose(
-        gae(reward, value, following, NO, NO, GAMMA, LAMBDA), column(14.8725, 13.05, 9.0), rtol=1e-6
-    )
-
-
-def test_termination_has_no_value_behind_it():
-    reward, value, last = column(1, 2, 3), column(10, 20, 30), jnp.array([40.0])
-    terminated = column(False, True, False, dtype=bool)
-    following = next_values(value, last, jnp.zeros((3, 1)), NO)
-    # t=1: delta = 2 - 20 = -18 and nothing from t=2; t=0: 9 + 0.45 * -18 = 0.9
-    np.testing.assert_allclose(
-        gae(reward, value, following, terminated, NO, GAMMA, LAMBDA),
-        column(0.9, -18.0, 9.0),
-        rtol=1e-6,
-    )
-
-
-def test_truncation_bootstraps_from_the_final_observation_and_cuts_the_sum():
-    reward, value, last = column(1, 2, 3), column(10, 20, 30), jnp.array([40.0])
-    truncated = column(False, True, False, dtype=bool)
-    following = next_values(value, last, column(0, 50, 0), truncated)
-    np.testing.assert_array_equal(following, column(20, 50, 40))
-    # t=1: delta = 2 + 45 - 20 = 27 and nothing from t=2; t=0: 9 + 0.45 * 27 = 21.15
-    np.testing.assert_allclose(
-        gae(reward, value, following, NO, truncated, GAMMA, LAMBDA),
-        column(21.15, 27.0, 9.0),
-        rtol=1e-6,
-    )
-
-
-def test_both_at_once_counts_as_termination():
-    both = column(False, True, False, dtype=bool)
+@pytest.mark.parametrize(
+    ("terminated", "truncated", "behind", "expected"),
+    [
+        # deltas: 1 + 18 - 10 = 9; 2 + 27 - 20 = 9; 3 + 36 - 30 = 9. decay 0.45: 9; 9 + 4.05;
+        # 9 + 0.45 * 13.05
+        (NO, NO, [20, 30, 40], [14.8725, 13.05, 9.0]),
+        # nothing is behind a termination. t=1: delta = 2 - 20 = -18 and nothing from t=2;
+        # t=0: 9 + 0.45 * -18 = 0.9
+        (SECOND, NO, [20, 30, 40], [0.9, -18.0, 9.0]),
+        # a truncation bootstraps from the final observation and cuts the sum. t=1: delta =
+        # 2 + 45 - 20 = 27 and nothing from t=2; t=0: 9 + 0.45 * 27 = 21.15
+        (NO, SECOND, [20, 50, 40], [21.15, 27.0, 9.0]),
+        # both at once counts as termination
+        (SECOND, SECOND, [20, 50, 40], [0.9, -18.0, 9.0]),
+    ],
+)
+def test_advantages_by_hand(terminated, truncated, behind, expected):
     reward, value = column(1, 2, 3), column(10, 20, 30)
-    following = next_values(value, jnp.array([40.0]), column(0, 50, 0), both)
-    np.testing.assert_allclose(gae(reward, value, following, both, both, GAMMA, LAMBDA)[1], [-18.0])
+    following = next_values(value, jnp.array([40.0]), column(0, 50, 0), truncated)
+    np.testing.assert_array_equal(following, column(*behind))
+    found = gae(reward, value, following, terminated, truncated, GAMMA, LAMBDA)
+    np.testing.assert_allclose(found, column(*expected), rtol=1e-6)
 
 
 def test_truncation_in_the_last_step_does_not_see_the_next_episode():

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from jaxtrade.rl.rollout import (
     add_step,
@@ -31,23 +28,14 @@ def random_act(carry, ref, key):
     return carry + 1, jax.random.randint(key, (), 0, 2), ref.cue
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def roll(num_envs, num_steps=7):
+def roll(num_envs, **keywords):
+    """Seven steps."""
     state, ref = reset_all(ENV, jax.random.key(0), PARAMS, num_envs)
-    return unroll(
-        ENV,
-        random_act,
-        state,
-        ref,
-        jnp.ones(num_envs, bool),
-        jnp.full((num_envs, 1), 7.0),
-        PARAMS,
-        jax.random.key(1),
-        num_steps,
-    )
+    first, carry = jnp.ones(num_envs, bool), jnp.full((num_envs, 1), 7.0)
+    key = jax.random.key(1)
+    return unroll(ENV, random_act, state, ref, first, carry, PARAMS, key, 7, **keywords)
 
 
-@pytest.mark.slow
 def test_episodes_follow_each_other():
     (_, ref, first, carry), seen, tally = roll(5)
     assert tally is None
@@ -65,23 +53,17 @@ def test_episodes_follow_each_other():
     np.testing.assert_array_equal(carry, np.ones((5, 1)))
 
 
-@pytest.mark.slow
 def test_an_environment_draws_the_same_numbers_beside_any_number_of_others():
     _, few, _ = roll(3)
     _, many, _ = roll(11)
     np.testing.assert_array_equal(few.action, many.action[:, :3])
     np.testing.assert_array_equal(few.ref.cue, many.ref.cue[:, :3])
+    # of its own, anew in every step and at every reset
+    assert len({tuple(column) for column in np.asarray(many.action).T}) > 5
+    assert 0.1 < np.asarray(many.action).mean() < 0.9
+    assert 0.1 < (np.asarray(many.ref.cue)[np.asarray(many.first)] > 0).mean() < 0.9
     keys = jax.random.key_data(env_keys(jax.random.key(0), 4, first_env=2))
     np.testing.assert_array_equal(keys, jax.random.key_data(env_keys(jax.random.key(0), 6))[2:])
-
-
-@pytest.mark.slow
-def test_every_step_draws_anew():
-    _, seen, _ = roll(4, num_steps=40)
-    assert np.all((seen.action.mean(axis=0) > 0.1) & (seen.action.mean(axis=0) < 0.9))
-    cues = np.asarray(seen.ref.cue)[np.asarray(seen.first)]  # one draw per reset
-    assert 0.1 < (cues > 0).mean() < 0.9
-    assert len({tuple(column) for column in np.asarray(seen.action).T}) == 4
 
 
 def make_transitions(terminated, truncated, reward, final_ref=None):
@@ -122,20 +104,10 @@ def episodes_of(totals, seen):
     return tally.running, episode_figures(tally)
 
 
-@pytest.mark.slow
 def test_a_tally_sees_every_step_and_the_transitions_lose_their_info():
     """The sum of rewards by environment, added up while stepping, is that of the stored ones."""
-    state, ref = reset_all(ENV, jax.random.key(0), PARAMS, 5)
-    _, seen, tally = unroll(
-        ENV,
-        random_act,
-        state,
-        ref,
-        jnp.ones(5, bool),
-        jnp.zeros((5, 1)),
-        PARAMS,
-        jax.random.key(1),
-        7,
+    _, seen, tally = roll(
+        5,
         tally={"reward": jnp.zeros(5), "steps": jnp.zeros(5, jnp.int32)},
         add=lambda tally, now: {
             "reward": tally["reward"] + now.reward,

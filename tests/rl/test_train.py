@@ -74,6 +74,17 @@ def assert_same(a, b):
         np.testing.assert_array_equal(x, y, err_msg=jax.tree_util.keystr(path))
 
 
+def assert_close(a, b, rtol=1e-6, atol=1e-6):
+    """Floats within the tolerance, all else exactly."""
+    for (path, x), y in zip(
+        jax.tree_util.tree_flatten_with_path(a)[0], jax.tree.leaves(b), strict=True
+    ):
+        if jnp.issubdtype(y.dtype, jnp.floating):
+            np.testing.assert_allclose(x, y, rtol, atol, err_msg=jax.tree_util.keystr(path))
+        else:
+            assert_same(x, y)
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     directory, sink = tmp_path_factory.mktemp("whole"), Recorder()
