@@ -7,7 +7,7 @@ by seed, the sides take turns; the rule and the seconds are those of `time_to_re
 below were committed before a timed run; CartPole's of PQN and DQN were chosen on seeds from 100 on.
 Stable-Baselines3's DQN has on CartPole the settings of its own collection of tuned settings (RL
 Baselines3 Zoo, `dqn.yml`), and on the chain those of our DQN, as far as it knows them.
-`tests/rl/test_pqn_learns.py` and `test_dqn_learns.py` train by the same rows to their end.
+`tests/rl/test_learns.py` trains by the same rows to their end.
 """
 
 from __future__ import annotations

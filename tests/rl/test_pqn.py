@@ -1,10 +1,7 @@
-"""PQN learns probes whose answers are known, alone and beside others, and repeats itself to the
-bit.
-"""
+"""PQN keeps a cue in memory, its targets are those of a slow loop, and it repeats itself to the bit."""
 
 from __future__ import annotations
 
-import functools
 import shutil
 
 import jax
@@ -13,6 +10,7 @@ import numpy as np
 import pytest
 
 from jaxtrade.config import load_config
+from jaxtrade.networks.reductions import Reduce
 from jaxtrade.rl import q
 from jaxtrade.rl.acting import ready
 from jaxtrade.rl.pqn import HParams, collect, make_pqn
@@ -20,11 +18,10 @@ from jaxtrade.rl.q import init, policy_of, q_contexts
 from jaxtrade.storage import checkpoint
 from jaxtrade.training.health import warnings
 from jaxtrade.training.loop import train
-from jaxtrade.training.population import Stack, population
-from tests.rl.probes import Probe, ProbeRef, Recall, probe_params
-from tests.rl.test_train import assert_same
+from tests.rl.probes import Recall, probe_params
+from tests.rl.test_probes import ASKED, CUE, ENV
+from tests.rl.test_train import assert_close, assert_same
 
-UPDATES = 60
 KEYS = (
     "rollout.num_envs=32",
     "rollout.num_steps=16",
@@ -39,90 +36,13 @@ KEYS = (
     "train.checkpoint_every=1",
     "train.total_timesteps=4096",
 )
-CONSTANT, CUE, LATE, ASKED, PAID = range(5)
-ENV = Probe(
-    (
-        lambda ref, action: 1.0,
-        lambda ref, action: ref.cue,
-        lambda ref, action: ref.time == 2,
-        lambda ref, action: jnp.where(action == 1 + (ref.cue > 0), 1.0, -1.0),
-        lambda ref, action: jnp.array([2.0, 0.0, 1.0, 9.0])[action],
-    )
-)
 
 
 def config(*more):
     return load_config(None, ["algorithm=pqn", *KEYS, *more])
 
 
-PQN = make_pqn(config(), ENV, UPDATES)
-
-
-@functools.cache
-def compiled():
-    def trained(params, gamma):
-        state = PQN.init(jax.random.key(0), params)
-        state = state.replace(hparams=state.hparams.replace(gamma=gamma))
-        return jax.lax.scan(lambda s, _: PQN.update(s, params, None), state, None, length=UPDATES)
-
-    def greedy(policy, ref, params):
-        return PQN.act(policy, None, ref, params, None, False)[1:]
-
-    return jax.jit(trained), jax.jit(greedy)
-
-
-def learn(kind, gamma=0.9, **keywords):
-    """Train, then tell greedy action and Q values at (cue, time)."""
-    trained, greedy = compiled()
-    params = probe_params(kind, **keywords)
-    state, metrics = trained(params, jnp.float32(gamma))
-    assert int(metrics["illegal"].sum()) == 0
-    assert float(metrics["q_error"].max()) < 1e-5  # acting and learning compute the same values
-
-    def at(cue, time=0):
-        ref = ProbeRef(jnp.float32(cue), jnp.int32(time), jnp.float32(params.shows_time))
-        action, extras = greedy(PQN.policy(state), ref, params)
-        assert float(extras.value) == float(extras.logits[action])
-        return int(action), np.asarray(extras.logits)
-
-    return at
-
-
-@pytest.mark.slow
-def test_the_action_that_the_observation_asks_for():
-    at = learn(ASKED)
-    for cue in (-1, 1):
-        right = 1 + (cue > 0)
-        action, q = at(cue)
-        assert action == right
-        assert q[right] == pytest.approx(1.0, abs=0.02)
-        assert q[3 - right] == pytest.approx(-1.0, abs=0.05)
-
-
-@pytest.mark.slow
-def test_a_masked_action_is_never_chosen_and_enters_no_target():
-    """Action 0 pays best and is illegal while cue > 0; action 3 would pay most and is never legal.
-    With gamma 0.5 over three steps, a target that took the largest Q of all actions would be far
-    too high."""
-    at = learn(PAID, gamma=0.5, length=3)
-    assert at(1)[0] == 2
-    assert at(-1)[0] == 0
-    assert [at(1, time)[1][2] for time in range(3)] == pytest.approx([1.75, 1.5, 1.0], abs=0.05)
-    assert [at(-1, time)[1][0] for time in range(3)] == pytest.approx([3.5, 3.0, 2.0], abs=0.1)
-
-
-def test_a_late_reward_is_discounted():
-    at = learn(LATE, length=3)
-    assert [at(1, time)[1][1] for time in range(3)] == pytest.approx([0.81, 0.9, 1.0], abs=0.03)
-
-
-def test_truncation_bootstraps_and_termination_does_not():
-    """Reward 1 for ever, gamma 0.5: Q is 2, also where a time limit that is not observed cuts
-    episodes. A real end after 2 steps makes it 1.5 and then 1."""
-    at = learn(CONSTANT, gamma=0.5, length=2, truncates=True, shows_time=False)
-    assert [at(cue)[1][1] for cue in (-1, 1)] == pytest.approx([2.0, 2.0], abs=0.05)
-    at = learn(CONSTANT, gamma=0.5, length=2)
-    assert [at(1, time)[1][1] for time in (0, 1)] == pytest.approx([1.5, 1.0], abs=0.05)
+PQN = make_pqn(config(), ENV, 8)
 
 
 @pytest.mark.slow
@@ -199,7 +119,7 @@ def test_the_targets_of_a_rollout_by_a_slow_loop(truncates):
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     directory = tmp_path_factory.mktemp("pqn")
-    learner, params = make_pqn(config(), ENV, 8), probe_params(ASKED, length=2)
+    learner, params = PQN, probe_params(ASKED, length=2)
     return (
         learner,
         params,
@@ -226,22 +146,28 @@ def test_a_run_is_healthy_and_resumes_to_the_same_bits(whole, tmp_path):
 
 
 @pytest.mark.slow
-def test_each_agent_of_a_population_is_the_agent_alone():
-    """To 1e-6: of the size of rounding times the learning rate."""
-    learner = make_pqn(config("pqn.learning_rate=1e-3", "pqn.num_epochs=2"), ENV, 8)
-    params, keys = probe_params(ASKED, length=2), Stack.of(3).keys(7)
+def test_an_update_for_a_device_and_in_two_parts_is_the_update():
+    """Each part holds half of the environments and of the groups; figures and gradients are over
+    both.
+    """
+    params, key = probe_params(ASKED, length=3), jax.random.key(2)
+    keys = ("pqn.learning_rate=1e-3", "pqn.num_epochs=2", "pqn.dueling=true")
+    halves = (*keys, "rollout.num_envs=16", "rollout.num_shards=4")
+    part = make_pqn(config(*halves), ENV, 4, reduce=Reduce("parts"))
+    whole, device = (make_pqn(config(*keys), ENV, 4, platform=each) for each in ("cpu", "gpu"))
 
-    def one(algorithm):
-        return jax.jit(lambda key: algorithm.update(algorithm.init(key, params), params, None))
+    def updated(algorithm):
+        return lambda key: algorithm.update(algorithm.init(key, params), params, None)
 
-    together, alone = one(population(learner))(keys), one(learner)
-    for i in range(3):
-        for ours, theirs in zip(
-            jax.tree.leaves(together[0].params),
-            jax.tree.leaves(alone(keys[i])[0].params),
-            strict=True,
-        ):
-            np.testing.assert_allclose(ours[i], theirs, atol=1e-6)
+    state, metrics = jax.jit(updated(whole))(key)
+    both = jax.vmap(updated(part), axis_name="parts", in_axes=None, axis_size=2)
+    parts, of_parts = jax.jit(both)(key)
+    other, others = jax.jit(updated(device))(key)
+    for found in (other.params, *(jax.tree.map(lambda x, i=i: x[i], parts.params) for i in (0, 1))):
+        assert_close(found, state.params, atol=2e-6)
+    for figures in (others, jax.tree.map(lambda x: x[0], of_parts)):
+        for name in ("td_loss", "q_max", "illegal"):
+            np.testing.assert_allclose(figures[name], metrics[name], rtol=1e-4)
 
 
 def test_warnings_name_the_key_to_change():

@@ -4,6 +4,7 @@ prioritised draws.
 
 from __future__ import annotations
 
+import functools
 from functools import partial
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import struct
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxtrade.rl import prioritised
@@ -99,6 +100,7 @@ def programs():
     """By n: the ring, and its compiled functions. Every row and lane is sampled at once."""
     rows, lanes = (x.ravel() for x in np.indices((LENGTH, ENVS)))
 
+    @functools.cache
     def of(n_steps):
         own = ring(n_steps)
 
@@ -122,7 +124,7 @@ def programs():
             jax.jit(by_priority),
         )
 
-    return {n: of(n) for n in (1, 3, 5)}
+    return of
 
 
 def expected_sample(steps, n_steps):
@@ -142,17 +144,25 @@ def expected_sample(steps, n_steps):
     )
 
 
+@pytest.mark.parametrize(
+    ("rollouts", "n_steps"),
+    [(6, 3), pytest.param(9, 5, marks=pytest.mark.slow)],
+)
+def test_samples_of_several_steps_wrap_around_the_end_of_the_ring(programs, rollouts, n_steps):
+    assert_newest_rows(programs, 0, rollouts, n_steps)
+
+
 @pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(
     seed=st.integers(0, 2**31 - 1), rollouts=st.integers(1, 10), n_steps=st.sampled_from([1, 3, 5])
 )
-@example(
-    seed=0, rollouts=6, n_steps=3
-)  # samples of several steps that begin at the end of the ring and wrap around
-@example(seed=0, rollouts=9, n_steps=5)
 def test_it_is_the_newest_rows_of_a_list(programs, seed, rollouts, n_steps):
-    own, added, everything, uniform, by_priority = programs[n_steps]
+    assert_newest_rows(programs, seed, rollouts, n_steps)
+
+
+def assert_newest_rows(programs, seed, rollouts, n_steps):
+    own, added, everything, uniform, by_priority = programs(n_steps)
     rng, history = np.random.default_rng(seed), []
     replay, priorities = empty_replay(own, refs_of(np.zeros(ENVS))), prioritised.no_priorities(own)
     for update in range(rollouts):
@@ -199,12 +209,8 @@ def test_all_starts_are_drawn_equally_often(programs):
     """64 x 300 draws from 10 rows x 2 lanes in each group, chi-squared below the 0.999 quantile for
     38 degrees.
     """
-    own, added, _, uniform, _ = programs[3]
-    replay, priorities = empty_replay(own, refs_of(np.zeros(ENVS))), prioritised.no_priorities(own)
-    for update in range(7):
-        replay, priorities = added(
-            replay, priorities, rollout_of(np.random.default_rng(0), update)[0], jnp.int32(update)
-        )
+    own, added, _, uniform, _ = programs(3)
+    replay, _ = filled(own, added, 7)
     row, lane = jax.vmap(uniform, (None, 0))(replay, jax.random.split(jax.random.key(0), 300))
     counts = np.bincount(np.asarray(row * ENVS + lane).ravel(), minlength=LENGTH * ENVS).reshape(
         LENGTH, ENVS
@@ -227,31 +233,24 @@ def test_n_step_returns_by_hand():
     assert last.tolist() == [2, 1, 0, 2, 0]
 
 
-def test_one_step_is_the_step_itself():
-    end = jnp.array([[False], [True]])
-    total, discount, last = n_step(jnp.array([[3.0], [3.0]]), end, jnp.zeros((2, 1), bool), 0.9)
-    assert total.tolist() == [3, 3]
-    np.testing.assert_allclose(discount, [0.9, 0], rtol=1e-7)
-    assert last.tolist() == [0, 0]
-
-
 def test_a_ring_too_short_for_a_rollout_and_a_sample_is_refused():
     with pytest.raises(AssertionError, match=r"6 rows .*3 steps .*samples of 5"):
         ring_of(refs_of(np.zeros(ENVS)), ACTIONS, 6, ENVS, STEPS, GROUPS, 5)
 
 
-def filled(own, added):
+def filled(own, added, rollouts=1):
     replay, priorities = empty_replay(own, refs_of(np.zeros(ENVS))), prioritised.no_priorities(own)
-    return added(replay, priorities, rollout_of(np.random.default_rng(0), 0)[0], jnp.int32(0))
+    for update in range(rollouts):
+        seen, _ = rollout_of(np.random.default_rng(0), update)
+        replay, priorities = added(replay, priorities, seen, jnp.int32(update))
+    return replay, priorities
 
 
-@pytest.mark.slow
 def test_importance_weights_by_hand(programs):
     """Group 0 has starts of priority 1 and 3, group 1 two of 1 (n = 3: one start in each of four
     lanes). With beta 1 a weight is 1 / (4 P): P = 1/8, 3/8, 1/4, 1/4 gives 2, 2/3, 1, 1."""
-    own, added, _, _, by_priority = programs[3]
+    own, added, _, _, by_priority = programs(3)
     replay, priorities = filled(own, added)
-    drawn = by_priority(priorities, jax.random.key(0))
     priorities = priorities.replace(
         trees=jax.vmap(prioritised.sum_tree.tree_of)(priorities.trees.leaves.at[0, 1].set(3.0))
     )
@@ -262,9 +261,8 @@ def test_importance_weights_by_hand(programs):
     assert np.bincount(drawn.lane).tolist() == [8, 24, 16, 16]  # stratified: exactly the shares
 
 
-@pytest.mark.slow
 def test_a_step_sets_the_drawn_priorities_and_the_highest(programs):
-    own, added, _, _, by_priority = programs[3]
+    own, added, _, _, by_priority = programs(3)
     replay, priorities = filled(own, added)
     drawn = by_priority(priorities, jax.random.key(0))
     error = jnp.where(drawn.lane == 2, -8.0, 2.0)
@@ -288,7 +286,7 @@ def test_stable_baselines_has_the_same_n_step_returns(programs):
     as time limits.
     """
     buffers, spaces = needed("stable_baselines3.common.buffers"), needed("gymnasium").spaces
-    own, added, everything, _, _ = programs[3]
+    own, added, everything, _, _ = programs(3)
     theirs = buffers.NStepReplayBuffer(
         LENGTH * ENVS,
         spaces.Box(-1e6, 1e6, (1,)),

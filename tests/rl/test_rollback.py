@@ -18,38 +18,26 @@ from jaxtrade.training.hooks import Change
 from jaxtrade.training.loop import train
 from tests.messages import missing
 from tests.rl.test_control import KilledError, compile_once, controller, kept, killer
-from tests.rl.test_train import KEY, PARAMS, PPO, TRAIN, Recorder, assert_same
+from tests.rl.test_train import KEY, PARAMS, PPO, TRAIN, Recorder, assert_same, like
 
 KNOWN = {}
 INIT = jax.jit(PPO.init)
 CLOCK = {"seconds", "steps_per_second", "eta_seconds"}
 
 
-def planted(params):
-    """The reward is NaN in update `at` (counted from 0) of a run that has rolled back less than
-    `times` times, of the agent with the given `key` data (any, where None): (params, at, times, key
-    or None)."""
-    inner, at, times, key = params
-
-    def broken(state):
-        bad = (state.update == at) & (state.rollbacks < times)
-        return bad & jnp.all(jax.random.key_data(state.key) == key) if key is not None else bad
-
-    return inner, broken
-
-
 def update(state, params, inputs=None):
-    inner, broken = planted(params)
-    return PPO.update(
-        state, inner.replace(scale=jnp.where(broken(state), jnp.nan, inner.scale)), inputs
-    )
+    """The reward is NaN in update `at` (counted from 0) of a run that has rolled back less than
+    `times` times. params: (parameters, at, times)."""
+    inner, at, times = params
+    bad = (state.update == at) & (state.rollbacks < times)
+    return PPO.update(state, inner.replace(scale=jnp.where(bad, jnp.nan, inner.scale)), inputs)
 
 
 BROKEN = PPO._replace(init=lambda key, params: PPO.init(key, params[0]), update=update)
 
 
-def fault(at, times, key=None):
-    return PARAMS, jnp.int32(at), jnp.int32(times), key
+def fault(at, times):
+    return PARAMS, jnp.int32(at), jnp.int32(times)
 
 
 @pytest.fixture(autouse=True)
@@ -58,16 +46,9 @@ def compiled_once(monkeypatch):
 
 
 def run(directory, params, start=None, **keywords):
-    keywords = (
-        {"max_rollbacks": 2, "key": KEY} | keywords
-        if start is None
-        else {"max_rollbacks": 2, "state": start} | keywords
-    )
+    begun = {"key": KEY} if start is None else {"state": start}
+    keywords = {"max_rollbacks": 2} | begun | keywords
     return train(BROKEN, params, config=TRAIN, checkpoint_dir=directory, **keywords)
-
-
-def like():
-    return jax.eval_shape(PPO.init, KEY, PARAMS)
 
 
 def plain(rows):
@@ -103,25 +84,11 @@ def test_a_run_goes_back_and_on(tmp_path):
     [line] = [text for text in sink.messages if "rolled back" in text]
     assert line.startswith("update 7: ")
     assert not missing(line, "learning rate 0.00", "update 4", "rollback 1 of at most 2")
-    assert [row["update"] for row in result.history] == [1, 2, 3, 4, 5, 6, 7, 8]
-    assert [row["update"] for row in read_rows(tmp_path / "metrics.jsonl")] == [
-        1,
-        2,
-        3,
-        4,
-        5,
-        6,
-        7,
-        8,
-    ]
+    for rows in (result.history, read_rows(tmp_path / "metrics.jsonl")):
+        assert [row["update"] for row in rows] == list(range(1, 9))
     assert all(row["finite"] for row in result.history)
-    assert [rows[0]["update"] for rows in sink.rows] == [
-        1,
-        3,
-        5,
-        5,
-        7,
-    ]  # a sink that cannot rewind saw 5 and 6 twice
+    # a sink that cannot rewind saw 5 and 6 twice
+    assert [rows[0]["update"] for rows in sink.rows] == [1, 3, 5, 5, 7]
     assert result.health["recompiles"] == (True, 0)
     np.testing.assert_allclose(
         result.history[4]["learning_rate"], sink.rows[2][0]["learning_rate"] / 2, rtol=1e-6

@@ -12,7 +12,7 @@ from jaxtrade.rl.schedules import clipped_adam, linear, optimiser, progress
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("total", [2, 3, 7, 610, 3051])
+@pytest.mark.parametrize("total", [2, 7, 3051])
 def test_start_and_end_are_exact(total):
     start, end = jnp.float32(3e-4), jnp.float32(3e-5)
     values = jax.vmap(lambda u: linear(start, end, progress(u, jnp.int32(total))))(
@@ -79,22 +79,3 @@ def test_the_step_is_optaxs():
     assert jax.tree.structure(ours) == jax.tree.structure(theirs)
     for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-12)
-
-
-@pytest.mark.slow
-def test_a_step_on_a_tree_is_that_on_a_vector():
-    gradient = jnp.array([3.0, -1e-5, 4.0, 0.2])
-    parts = {"a": gradient[:3], "b": gradient[3:].reshape(1, 1)}
-    norm = optax.tree.norm(parts)
-    direction, state = clipped_adam(parts, norm, optimiser().init(parts), 1.0)
-    whole, after = clipped_adam(gradient, norm, optimiser().init(gradient), 1.0)
-    assert direction["b"].shape == (1, 1)
-    for found, expected in (
-        (direction, whole),
-        (state[1].mu, after[1].mu),
-        (state[1].nu, after[1].nu),
-    ):
-        np.testing.assert_allclose(
-            jnp.concatenate([found["a"], found["b"][0]]), expected, rtol=1e-6
-        )
-    assert state[1].count == after[1].count == 1

@@ -21,9 +21,7 @@ from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.training.loop import train
 from jaxtrade.training.population import Stack
 from jaxtrade.types import Summary
-from tests import compiling
 from tests.env.worlds import leaves_differ, make_params, walk_market
-from tests.rl.probes import Probe, probe_params
 
 UPDATES = 3  # at fractions 0, 1/2 and 1 of the run
 CONFIG = Learning(num_envs=16, num_steps=32, num_minibatches=2, num_epochs=1, hidden=(8,))
@@ -32,7 +30,6 @@ STAGES = StageConfig(
 )
 PARAMS = make_params(walk_market(0, sessions=4), max_steps=9)
 ENV = TradingEnv(EnvConfig(window=2))
-PROBE = Probe((lambda ref, action: 1.0,))
 
 
 def collect(seen):
@@ -51,48 +48,6 @@ def start(params):
 
 def figures(sums, steps):
     return summary.figures(sums, steps) | {"paid": sums["paid"], "sides": sums["sides"]}
-
-
-@pytest.mark.slow
-def test_an_update_sees_the_parameters_of_its_time():
-    """Episodes of one step pay the staged scale: 0, a half, 1, all by one program."""
-    traces = []
-
-    def stage(params, fraction):
-        traces.append(1)
-        return params.replace(scale=params.scale * fraction), {"staged": fraction}
-
-    small = Learning(num_envs=4, num_steps=8, num_minibatches=1, num_epochs=1, hidden=(4,))
-    algorithm = make_ppo(small.run, PROBE, UPDATES, stage=stage)
-    init, update = (
-        jax.jit(f, compiler_options=compiling.fast()) for f in (algorithm.init, algorithm.update)
-    )
-    state, reported = init(jax.random.key(0), probe_params(scale=8.0)), []
-    for _ in range(UPDATES):
-        state, metrics = update(state, probe_params(scale=8.0), ())
-        reported.append((float(metrics["staged"]), float(metrics["episode_reward"])))
-    assert reported == [(0.0, 0.0), (0.5, 4.0), (1.0, 8.0)]
-    assert len(traces) == 2  # of init and of update
-
-
-@pytest.mark.slow
-def test_a_stage_may_not_reuse_the_name_of_a_metric():
-    for name in ("entropy", "share"):
-        clash = make_ppo(
-            CONFIG.run,
-            PROBE,
-            UPDATES,
-            summarise=Summary(
-                lambda params: (), lambda seen: (), lambda sums, steps: {"share": jnp.float32(0)}
-            ),
-            stage=lambda params, fraction, name=name: (params, {name: fraction}),
-        )
-        state = jax.eval_shape(clash.init, jax.random.key(0), probe_params())
-        with pytest.raises(ValueError, match=name):
-            jax.eval_shape(clash.update, state, probe_params(), ())
-
-
-# ---- on the trading environment
 
 
 ALGORITHM = make_ppo(
@@ -132,10 +87,6 @@ def test_forced_starts_fade_and_their_share_is_measured():
     assert first > 0.9  # all but those drawn where no entry is legal
     assert abs(middle - 0.5 * first) < 5 * 0.5 / np.sqrt(count)
     assert last == 0
-
-
-@pytest.mark.slow
-def test_stages_compile_nothing_and_choose_nothing_illegal():
     health = trained().health
     assert health["recompiles"] == (True, 0)
     assert health["illegal"] == (True, 0)
@@ -153,17 +104,10 @@ def test_the_first_episodes_begin_as_the_run_does():
 
 
 @pytest.mark.slow
-def test_an_update_returns_the_state_it_takes():
-    state = jax.eval_shape(ALGORITHM.init, jax.random.key(0), PARAMS)
-    after, metrics = jax.eval_shape(ALGORITHM.update, state, PARAMS, ())
-    assert after == state
-    assert {"commission_share", "forced_start", "forced_share"} <= metrics.keys()
-
-
-@pytest.mark.slow
-def test_several_agents_share_the_market_and_have_a_stage_each():
+def test_an_update_returns_the_state_it_takes_and_agents_have_a_stage_each():
     many = Stack.of(2).wrap(ALGORITHM)
     states = jax.eval_shape(many.init, Stack.of(2).keys(0), PARAMS)
     after, metrics = jax.eval_shape(many.update, states, PARAMS, None)
-    assert metrics["commission_share"].shape == metrics["forced_share"].shape == (2,)
-    assert jax.tree.map(lambda x: x.shape, after) == jax.tree.map(lambda x: x.shape, states)
+    assert after == states
+    for name in ("commission_share", "forced_start", "forced_share"):
+        assert metrics[name].shape == (2,)

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxtrade.config import SamplerConfig
 from jaxtrade.rl.symbols import follow, shares
 from jaxtrade.runs.setup import prepare
 from tests.env.sets import synthetic
@@ -90,7 +89,3 @@ def test_a_sampler_without_weights_leaves_no_trace_in_the_state():
         shape = jax.eval_shape(made.algorithm.init, jax.random.key(0), made.params)
         assert shape.errors is None
         assert made.env.sampler == kind
-
-
-def test_the_defaults_are_those_of_the_section():
-    assert SamplerConfig() == SamplerConfig(kind="uniform", rate=0.1, even_share=0.2)

@@ -115,8 +115,9 @@ def compiled():
     return jax.jit(algorithm.init), jax.jit(algorithm.update)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("update", "truncates"), [(1, True), (3, False)])
+@pytest.mark.parametrize(
+    ("update", "truncates"), [(1, True), pytest.param(3, False, marks=pytest.mark.slow)]
+)
 def test_an_update_is_what_numpy_computes(compiled, update, truncates):
     """In the first update, after a third of the schedules, and in the last; episodes of five
     steps.

@@ -21,52 +21,41 @@ def column(*values, dtype=jnp.float32):
 
 
 NO = column(False, False, False, dtype=bool)
-RATIO = column(2.0, 0.5, 1.0)
+SECOND = column(False, True, False, dtype=bool)
 
 
-def by_hand(terminated=NO, truncated=NO, ratio=RATIO, **clips):
+@pytest.mark.parametrize(
+    ("keys", "target", "advantage"),
+    [
+        # Ratios are clipped at one. delta: 1 x 9, 0.5 x 9, 1 x 9. c: 0.5, 0.25, 0.5;
+        # 0.9 c: 0.45, 0.225, 0.45. v - V: 9; 4.5 + 0.225 x 9 = 6.525;
+        # 9 + 0.45 x 6.525 = 11.93625. A: 9; 0.5 (9 + 0.45 x 9) = 6.525; 9 + 0.45 x 6.525.
+        ({}, [21.93625, 26.525, 39.0], [11.93625, 6.525, 9.0]),
+        # Each clip has its own level. rho at most 1.5: delta_0 = 1.5 x 9 = 13.5. c at most 2:
+        # 0.9 c_0 = 0.9, so v_0 - V = 13.5 + 0.9 x 6.525 and A_0 = 1.5 (9 + 0.45 x 6.525).
+        ({"rho_clip": 1.5, "c_clip": 2.0}, [29.3725, 26.525, 39.0], [17.904375, 6.525, 9.0]),
+        (
+            {"rho_clip": 1.5},
+            [10 + 13.5 + 0.45 * 6.525, 26.525, 39.0],
+            [17.904375, 6.525, 9.0],
+        ),
+        # A termination has nothing behind it. Step 1: 0.5 (2 - 20) = -9. Step 0: 9 + 0.45 x -9.
+        ({"terminated": SECOND}, [14.95, 11.0, 39.0], [4.95, -9.0, 9.0]),
+        # A truncation has its last value behind it and nothing of the next episode.
+        # Step 1: delta = 0.5 (2 + 45 - 20) = 13.5. Step 0: 9 + 0.45 x 13.5 = 15.075.
+        ({"truncated": SECOND}, [25.075, 33.5, 39.0], [15.075, 13.5, 9.0]),
+    ],
+)
+def test_targets_by_hand(keys, target, advantage):
     """Rewards 1, 2, 3, values 10, 20, 30, 40 behind them (50 at the end of an episode), gamma 0.9,
-    lambda 0.5.
+    lambda 0.5, ratios 2, 0.5, 1.
     """
-    value = column(10, 20, 30)
-    following = next_values(value, jnp.array([40.0]), column(0, 50, 0), truncated)
-    return vtrace(
-        column(1, 2, 3), value, following, terminated, truncated, ratio, 0.9, 0.5, **clips
-    )
-
-
-@pytest.mark.slow
-def test_ratios_are_clipped_at_one():
-    """delta: 1 x 9, 0.5 x 9, 1 x 9. c: 0.5, 0.25, 0.5; 0.9 c: 0.45, 0.225, 0.45.
-
-    v - V: 9; 4.5 + 0.225 x 9 = 6.525; 9 + 0.45 x 6.525 = 11.93625.
-    A: 9; 0.5 (9 + 0.45 x 9) = 6.525; 9 + 0.45 x 6.525 = 11.93625."""
-    found = by_hand()
-    np.testing.assert_allclose(found.target, column(21.93625, 26.525, 39.0), rtol=1e-6)
-    np.testing.assert_allclose(found.advantage, column(11.93625, 6.525, 9.0), rtol=1e-6)
-
-
-def test_each_clip_has_its_own_level():
-    """rho at most 1.5: delta_0 = 1.5 x 9 = 13.5. c at most 2: 0.9 c_0 = 0.9, so v_0 - V = 13.5 +
-    0.9 x 6.525 = 19.3725 and A_0 = 1.5 (9 + 0.45 x 6.525) = 17.904375."""
-    found = by_hand(rho_clip=1.5, c_clip=2.0)
-    np.testing.assert_allclose(found.target[0], 29.3725, rtol=1e-6)
-    np.testing.assert_allclose(found.advantage[0], 17.904375, rtol=1e-6)
-    np.testing.assert_allclose(by_hand(rho_clip=1.5).target[0], 10 + 13.5 + 0.45 * 6.525, rtol=1e-6)
-
-
-def test_a_termination_has_nothing_behind_it():
-    """Step 1: delta = 0.5 (2 - 20) = -9. Step 0: 9 + 0.45 x -9 = 4.95."""
-    found = by_hand(terminated=column(False, True, False, dtype=bool))
-    np.testing.assert_allclose(found.target, column(14.95, 11.0, 39.0), rtol=1e-6)
-    np.testing.assert_allclose(found.advantage, column(4.95, -9.0, 9.0), rtol=1e-6)
-
-
-def test_a_truncation_has_its_last_value_behind_it_and_nothing_of_the_next_episode():
-    """Step 1: delta = 0.5 (2 + 45 - 20) = 13.5. Step 0: 9 + 0.45 x 13.5 = 15.075."""
-    found = by_hand(truncated=column(False, True, False, dtype=bool))
-    np.testing.assert_allclose(found.target, column(25.075, 33.5, 39.0), rtol=1e-6)
-    np.testing.assert_allclose(found.advantage, column(15.075, 13.5, 9.0), rtol=1e-6)
+    keys = {"terminated": NO, "truncated": NO} | keys
+    value, ratio = column(10, 20, 30), column(2.0, 0.5, 1.0)
+    following = next_values(value, jnp.array([40.0]), column(0, 50, 0), keys["truncated"])
+    found = vtrace(column(1, 2, 3), value, following, ratio=ratio, gamma=0.9, weight=0.5, **keys)
+    np.testing.assert_allclose(found.target, column(*target), rtol=1e-6)
+    np.testing.assert_allclose(found.advantage, column(*advantage), rtol=1e-6)
 
 
 def test_nan_behind_a_termination_is_not_read():
