@@ -10,6 +10,8 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.scale.started import free_port
+
 NEEDED = ("slurmctld", "slurmd", "munged", "sbatch", "scontrol", "squeue")
 CONF = """ClusterName=one
 SlurmctldHost={host}
@@ -179,9 +181,3 @@ def _wait(made):
             return
         time.sleep(0.5)
     raise RuntimeError(f"SLURM does not come up: {said}")
-
-
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
