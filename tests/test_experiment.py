@@ -1,7 +1,5 @@
 """Runs through the composition root: resuming to the same bits, refusing other data, one writer."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -9,7 +7,6 @@ import signal
 from pathlib import Path
 
 import jax
-import numpy as np
 import pytest
 
 from jaxtrade.config import load_config
@@ -28,6 +25,8 @@ from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.train import resume, run
 from jaxtrade.storage import checkpoint, digests
 from jaxtrade.training.run_io import RunIO
+from tests.resuming import cut
+from tests.rl.test_train import assert_same
 
 OVERRIDES = (
     "rollout.num_envs=8",
@@ -75,25 +74,14 @@ def finished(config, tmp_path_factory):
 def final_state(path, config):
     setup = prepare(config)
     like = jax.eval_shape(setup.algorithm.init, jax.random.key(0), setup.params)
-    state = checkpoint.restore_latest(path / "checkpoints", like).state
-    return [
-        np.asarray(
-            jax.random.key_data(leaf)
-            if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-            else leaf
-        )
-        for leaf in jax.tree.leaves(state)
-    ]
+    return checkpoint.restore_latest(path / "checkpoints", like).state
 
 
 def copy_until(finished, to, update):
     """The run as a kill after `update` would have left it: later checkpoints gone, a torn metrics
     line.
     """
-    shutil.copytree(finished, to)
-    for number, path in checkpoint.list_checkpoints(to / "checkpoints"):
-        if number > update:
-            shutil.rmtree(path)
+    cut(finished, to, update)
     digests.forget(to / "metrics.jsonl")
     with (to / "metrics.jsonl").open("a") as file:
         file.write('{"update": 7, "lo')
@@ -121,10 +109,7 @@ def test_resumed_run_ends_in_the_same_bits(finished, config, tmp_path, capsys):
     newest.write_bytes(data)
     assert resume(copied).exit_code == 0
     assert "state.npz" in capsys.readouterr().err
-    for ours, theirs in zip(
-        final_state(copied, config), final_state(finished, config), strict=True
-    ):
-        np.testing.assert_array_equal(ours, theirs)
+    assert_same(final_state(copied, config), final_state(finished, config))
     assert measured(copied) == measured(finished)
     assert summary_of(copied)["validation"] == summary_of(finished)["validation"]
     for name in ("policy/policy.npz", "policy_best/policy.npz", "evaluation/test/trades.csv"):
@@ -298,5 +283,4 @@ def test_nobody_but_the_learner_is_given_staged_parameters(plain):
     assert staged.forced_start is None
     assert int(staged.contract.commission) > 0
     assert jax.tree.structure(staged) == jax.tree.structure(ours)
-    for one, other in zip(jax.tree.leaves(staged), jax.tree.leaves(ours), strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert_same(staged, ours)

@@ -1,9 +1,6 @@
 """The estimate of a run's memory: its arithmetic, what is refused, and real peaks."""
 
-from __future__ import annotations
-
 import os
-import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -18,6 +15,7 @@ from jaxtrade.errors import ConfigError, OutOfMemoryError
 from jaxtrade.networks.heads import make_actor_critic
 from jaxtrade.runs import memory, preflight
 from jaxtrade.runs.limits import usable_memory
+from tests.children import run_python
 from tests.messages import missing
 
 GB = 10**9
@@ -228,11 +226,14 @@ def test_the_estimate_is_near_the_peak_of_a_real_run(name, tmp_path):
         "evaluation.policy_samples=1",
     )
     sets = [word for key in keys for word in ("--set", key)]
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD, "train", "--run-dir", str(tmp_path / "run"), *sets],
+    done = run_python(
+        "-c",
+        CHILD,
+        "train",
+        "--run-dir",
+        str(tmp_path / "run"),
+        *sets,
         env=os.environ | {"JAX_COMPILATION_CACHE_DIR": str(tmp_path / "programs")},
-        capture_output=True,
-        text=True,
         timeout=800,
         check=True,
     )

@@ -2,14 +2,7 @@
 rows, Python.
 """
 
-from __future__ import annotations
-
-import errno
-import os
-import signal
-import subprocess
-import sys
-import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,6 +19,7 @@ from jaxtrade.storage.sinks import read_rows
 from tests.messages import missing
 from tests.reference_runs.__main__ import hashes_of
 from tests.reference_runs.runs import TINY
+from tests.test_monitor_file import FullDisk
 
 ROOT = Path(__file__).parents[1]
 SETTINGS = (*TINY, "env.task=entry", "episode.max_steps=40", "monitor.on=true")
@@ -140,53 +134,17 @@ def test_lost_rows_are_reported_and_means_miss_nothing(tmp_path):
 
 
 @pytest.mark.slow
-def test_killed_and_resumed_it_has_the_rows_of_an_unbroken_run(run, tmp_path):
-    """`kill -9` some moment after the first checkpoint."""
-    path = tmp_path / "run"
-    first = ["train", "quickstart", "--run-dir", str(path), *flags(*SETTINGS)]
-    environment = os.environ | {"NPROC": os.environ.get("NPROC", str(os.cpu_count() or 1))}
-    with (tmp_path / "output").open("w") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "jaxtrade.cli", *first],
-            stdout=output,
-            stderr=output,
-            env=environment,
-            cwd=ROOT,
-        )
-        while process.poll() is None and not list(path.glob("checkpoints/*/manifest.json")):
-            time.sleep(0.002)
-    process.kill()
-    assert process.wait(60) == -signal.SIGKILL, (tmp_path / "output").read_text()[-3000:]
-    assert main(["train", "--resume", str(path)]) in (0, 1)
-    assert content(path).equals(content(run))
-
-
-@pytest.mark.slow
 def test_a_full_disk_ends_the_run_with_74_and_the_run_can_go_on(run, tmp_path, monkeypatch, capsys):
-    class Full(monitor.MonitorSink):
-        def _append(self, data):
-            if self._size > 300:  # after the first chunk
-                self._file = Broken(self._file)
-            super()._append(data)
-
-    class Broken:
-        """A file that takes half of what it is given, and then nothing."""
-
-        def __init__(self, file):
-            self._file, self._first = file, True
-
-        def write(self, data):
-            if not self._first:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            self._first = False
-            return self._file.write(data[: len(data) // 2])
-
-        def __getattr__(self, name):
-            return getattr(self._file, name)
+    def full(path, mode):
+        """Half of the rows fit."""
+        file = FullDisk(path, mode.replace("b", ""))
+        file.left = (run / "monitor.csv").stat().st_size // 2
+        return file
 
     path = tmp_path / "run"
     with monkeypatch.context() as patched:
-        patched.setattr("jaxtrade.runs.monitoring.MonitorSink", Full)
+        sink = partial(monitor.MonitorSink, opened=full)
+        patched.setattr("jaxtrade.runs.monitoring.MonitorSink", sink)
         assert main(["train", "quickstart", "--run-dir", str(path), *flags(*SETTINGS)]) == 74
     assert "monitor.csv: the episodes" in capsys.readouterr().err
     whole, kept = content(run), content(path)

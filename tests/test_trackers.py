@@ -2,18 +2,14 @@
 ones store.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import sqlite3
-import subprocess
 import sys
 import threading
 import time
 from importlib.util import find_spec
-from typing import Any
 
 import pytest
 
@@ -24,6 +20,7 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.runs.preflight import check_names
 from jaxtrade.storage import trackers
 from jaxtrade.storage.trackers import ROOM, About, TrackerSink, check_tracker, run_name
+from tests.children import run_python
 
 KINDS = ("wandb", "trackio", "mlflow")
 TINY = [
@@ -84,7 +81,7 @@ def test_a_resumed_run_keeps_its_name(tmp_path):
 
 def sink_of(folder, kind="wandb", resumed=False, online=False, **others):
     folder.mkdir(exist_ok=True)
-    told: list[str] = []
+    told = []
     about = About(folder, run_name(folder, resumed), resumed, online, {"seed": 1})
     return TrackerSink(kind, about, told.append, **others), told
 
@@ -93,7 +90,7 @@ class Recorder:
     """A tracker that keeps what it gets."""
 
     def __init__(self, about):
-        self.got: list[Any] = [about.name]
+        self.got = [about.name]
 
     def log(self, rows):
         self.got += rows
@@ -106,7 +103,7 @@ class Recorder:
 
 
 def test_rows_events_and_figures_come_in_order(tmp_path, monkeypatch):
-    made: list[Recorder] = []
+    made = []
     monkeypatch.setattr(
         trackers, "MAKERS", {"wandb": lambda about: made.append(Recorder(about)) or made[0]}
     )
@@ -276,9 +273,7 @@ def test_the_line_has_no_key(package, tmp_path, monkeypatch):
 def train(path, kind):
     """A tiny run in a process of its own."""
     words = ["train", "--run-dir", str(path), *TINY, "--set", f"train.tracker={kind}"]
-    return subprocess.run(
-        [sys.executable, "-m", "jaxtrade", *words], capture_output=True, text=True, timeout=600
-    )
+    return run_python("-m", "jaxtrade", *words, timeout=600)
 
 
 @pytest.mark.slow
@@ -301,7 +296,7 @@ def test_a_run_whose_tracker_hangs_ends_as_without_one(package, tmp_path):
 # --- the real packages -----------------------------------------------------------------------------------------------
 
 LOCAL = {"127.0.0.1", "::1", "localhost"}  # wandb's own server is reached on this machine
-HOSTS: set[str] = set()  # where Python opened connections
+HOSTS = set()  # where Python opened connections
 SECRET = "sk-a-key-that-no-file-may-hold"
 
 

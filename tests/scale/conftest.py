@@ -1,7 +1,5 @@
 """Runs that nothing stopped, and the programs that all runs of this folder share."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.scale.started import STRICT, TRAIN, trained

@@ -7,8 +7,6 @@ A case is `one` (no mesh), or DEVICES with `p` (psum) or `s` (strict) before it,
 `fault`, which is the last, is p2 with the shares of the devices weighted unequally.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sys

@@ -1,7 +1,5 @@
 """A real SLURM of one node, in a folder of its own: Debian's `slurm-wlm` and `munge`, as root."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

@@ -1,7 +1,5 @@
 """Start processes of one run for tests, wait for what they do, and compare what they leave."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -15,6 +13,7 @@ from contextlib import contextmanager
 LIMIT_S = (
     240.0  # a process that takes longer hangs; it is then killed, because SIGTERM may not reach it
 )
+LIGHT = {"JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
 # An update takes milliseconds, and every chunk is saved, so a signal finds the run at work.
 TRAIN = (
     "train",
@@ -79,7 +78,7 @@ def started(commands, cache, env=None):
         for name, value in os.environ.items()
         if not name.startswith(("JAX_", "XLA_", "SLURM_", "OMPI_", "SKYPILOT_", "NPROC"))
     }
-    common = clean | {"JAX_PLATFORMS": "cpu", "JAX_COMPILATION_CACHE_DIR": str(cache)}
+    common = clean | LIGHT | {"JAX_COMPILATION_CACHE_DIR": str(cache)}
     processes = [
         subprocess.Popen(
             [sys.executable, "-m", "jaxtrade", *words],

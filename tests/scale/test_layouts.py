@@ -2,18 +2,21 @@
 with plain ones.
 """
 
-from __future__ import annotations
-
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-ENVIRONMENT = {"NPROC": "8", "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "8"}
+from tests.children import run_python
+
+ENVIRONMENT = {
+    "NPROC": "8",
+    "JAX_PLATFORMS": "cpu",
+    "JAX_NUM_CPU_DEVICES": "8",
+    "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",  # compiling is most of what it does
+}
 ROOT = Path(__file__).parents[2]
 
 
@@ -21,13 +24,8 @@ ROOT = Path(__file__).parents[2]
 def found():
     """Figures of the cases, of a process with eight devices on this CPU."""
     cases = ("one", "p2", "2xone", "2xp4", "2xs1", "2xs4", "fault")
-    child = subprocess.run(
-        [sys.executable, "-m", "tests.scale.layouts", *cases],
-        cwd=ROOT,
-        text=True,
-        capture_output=True,
-        timeout=900,
-        env=os.environ | ENVIRONMENT,
+    child = run_python(
+        "-m", "tests.scale.layouts", *cases, cwd=ROOT, timeout=900, env=os.environ | ENVIRONMENT
     )
     assert child.returncode == 0, child.stderr[-3000:]
     return json.loads(child.stdout)

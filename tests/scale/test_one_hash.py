@@ -2,8 +2,6 @@
 another layout.
 """
 
-from __future__ import annotations
-
 import signal
 
 import pytest

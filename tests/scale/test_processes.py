@@ -2,8 +2,6 @@
 under fake SLURM.
 """
 
-from __future__ import annotations
-
 import json
 import signal
 

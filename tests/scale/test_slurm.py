@@ -2,18 +2,16 @@
 compiles and while it trains, requeues, two tasks, a killed task. The bits are those of a run that
 nothing stopped."""
 
-from __future__ import annotations
-
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.children import run_python
 from tests.scale import slurm
-from tests.scale.started import STRICT, TRAIN, result_of, saved
+from tests.scale.started import LIGHT, STRICT, TRAIN, result_of, saved
 
 pytestmark = pytest.mark.slow
 ENDED = ("COMPLETED", "FAILED")  # 1, so FAILED, if the tiny policy fails a check of its health
@@ -37,8 +35,8 @@ class Submitted:
     def __init__(self, node, folder, cache, tasks, train=TRAIN):
         self.node, self.run, self.log = node, folder / "run", folder / "log"
         setup = (
-            f"export PATH={Path(sys.executable).parent}:$PATH JAX_PLATFORMS=cpu",
-            f"export JAX_COMPILATION_CACHE_DIR={cache}",
+            f"export PATH={Path(sys.executable).parent}:$PATH JAX_COMPILATION_CACHE_DIR={cache}",
+            *(f"export {name}={value}" for name, value in LIGHT.items()),
         )
         words = [
             "launch",
@@ -52,9 +50,7 @@ class Submitted:
             "--run-dir",
             str(self.run),
         ]
-        done = subprocess.run(
-            [sys.executable, "-m", "jaxtrade", *words], capture_output=True, text=True, check=True
-        )
+        done = run_python("-m", "jaxtrade", *words, check=True)
         (folder / "job.sh").write_text(done.stdout)
         self.submit = (
             "sbatch",
