@@ -80,6 +80,7 @@ def test_later_checkpoints_of_an_abandoned_history_are_set_aside(tmp_path):
     checkpoint.save(tmp_path, 2, make_state(20), {})
     restored = checkpoint.restore_latest(tmp_path, make_state())
     assert (restored.step, restored.problems) == (2, [])
+    assert_same(restored.state, make_state(20))
     assert (tmp_path / "update-00000003.stale").is_dir()
 
 
