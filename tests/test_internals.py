@@ -2,6 +2,8 @@
 where it is missing.
 """
 
+from __future__ import annotations
+
 import ast
 import os
 import subprocess
@@ -17,7 +19,6 @@ from jaxtrade.storage import internals, programs
 from jaxtrade.storage.programs import DETERMINISTIC, FUSION
 from jaxtrade.training import together
 from tests import compiling
-from tests.children import run_python
 
 ROOT = Path(__file__).parents[1]
 # What may be private: the modules that `PARTS` names, the tests' compilation, and the stand-in,
@@ -169,7 +170,14 @@ def test_the_stand_in_for_a_future_xla_refuses_what_it_should():
         "import jaxtrade, jax, os; from jaxtrade.storage import internals; from tests import compiling;"
         "print(len(internals.lost()), 'xla_backend' in os.environ.get('XLA_FLAGS', ''), compiling.fast())"
     )
-    done = run_python("-c", code, env=env | {"XLA_FLAGS": ""}, timeout=300, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=env | {"XLA_FLAGS": ""},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    )
     assert done.stdout.split() == ["1", "False", "{}"]
     flagged = subprocess.run(
         [sys.executable, "-c", "import jax; jax.devices()"],

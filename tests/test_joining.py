@@ -2,7 +2,10 @@
 `tests/scale`.
 """
 
+from __future__ import annotations
+
 import signal
+import subprocess
 import sys
 from typing import Any
 
@@ -15,7 +18,6 @@ from jaxtrade.runs import joining
 from jaxtrade.runs.processes import ALONE, Layout
 from jaxtrade.training import run_io, together
 from jaxtrade.training import signals as stopping
-from tests.children import run_python
 
 GLOO = ValueError(
     "UNKNOWN: Gloo AllGather failed: [external/gloo/gloo/transport/tcp/pair.cc:538] Read error "
@@ -72,7 +74,9 @@ os.abort()
 
 @pytest.mark.skipif(sys.platform == "win32", reason="JAX has no several processes on Windows")
 def test_an_abort_ends_with_the_newest_line_and_the_exit_code():
-    done = run_python("-c", ABORTED, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", ABORTED], capture_output=True, text=True, timeout=60, check=False
+    )
     assert (done.returncode, done.stderr) == (69, "\nerror: gone\n")
 
 
@@ -101,7 +105,13 @@ if {joined}:
 def test_nothing_that_jax_says_comes_after_the_line_of_a_process_that_has_joined_others(
     joined, code, said
 ):
-    done = run_python("-c", TALKING.format(joined=joined), timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", TALKING.format(joined=joined)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (code, said)
 
 
@@ -208,7 +218,9 @@ print("result")
 
 
 def test_what_a_library_prints_is_not_among_the_results():
-    child = run_python("-c", TALKATIVE, timeout=60)
+    child = subprocess.run(
+        [sys.executable, "-c", TALKATIVE], capture_output=True, text=True, timeout=60
+    )
     assert child.returncode == 0, child.stderr
     assert child.stdout == "before\nresult\n"
     assert child.stderr == "[Gloo] a library\n"

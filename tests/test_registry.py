@@ -1,12 +1,14 @@
 """Named parts: built-in ones are imported late, users add their own, faults name the remedy."""
 
+from __future__ import annotations
+
 import math
 
 import pytest
 
 from jaxtrade.errors import ConfigError
 from jaxtrade.registry import Registry
-from tests.messages import refused
+from tests.messages import missing
 
 
 def shapes():
@@ -39,5 +41,6 @@ def test_a_name_is_never_taken_over(name):
 
 
 def test_an_unknown_name_is_refused_with_a_suggestion():
-    with refused("shape", "'sqare'", "known: square, lost", "'square'?"):
+    with pytest.raises(ConfigError) as error:
         shapes().check("sqare")
+    assert not missing(str(error.value), "shape", "'sqare'", "known: square, lost", "'square'?")

@@ -2,8 +2,11 @@
 colours can be read.
 """
 
+from __future__ import annotations
+
 import base64
 import hashlib
+import itertools
 import re
 from importlib import resources
 from pathlib import Path
@@ -223,3 +226,10 @@ def test_gain_and_loss_differ_for_every_colour_vision(theme, kind):
             for a, b in zip(lab(seen(found[one], kind)), lab(seen(found[other], kind)), strict=True)
         ]
         assert sum(each**2 for each in apart) ** 0.5 > 10, (one, other)
+
+
+def test_the_colours_of_agents_differ():
+    for theme in ("light", "dark"):
+        found = variables(theme)
+        colours = [found[name] for name in ("own", "s1", "s2", "s3", "s4", "s5")]
+        assert all(one != other for one, other in itertools.combinations(colours, 2))

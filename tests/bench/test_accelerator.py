@@ -2,6 +2,8 @@
 out.
 """
 
+from __future__ import annotations
+
 import functools
 import importlib.metadata
 import re
@@ -13,6 +15,8 @@ import pytest
 from bench import accelerator, table
 from bench.accelerator import DEVICES, SHAPES, Loop
 from bench.catalogue import COMPILED, Options
+from bench.command import request
+from jaxtrade.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -123,6 +127,15 @@ def test_the_compilers_are_of_the_versions_that_jax_asks_for():
     assert (
         accelerator.packages("cuda")[0] == f"jax-cuda13-pjrt=={importlib.metadata.version('jax')}"
     )
+
+
+def test_its_flags_are_checked():
+    with pytest.raises(ConfigError, match=r"--target b100: expected one of h200"):
+        request(names=["accelerator"], targets=["b100"])
+    with pytest.raises(ConfigError, match="of `jaxtrade bench accelerator`"):
+        request(names=["env_step"], targets=["h200"])
+    assert "accelerator" not in request(quick=True).names
+    assert request(names=["accelerator"], shapes=["gru"]).shapes == ("gru",)
 
 
 @pytest.mark.slow

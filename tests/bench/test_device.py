@@ -2,6 +2,8 @@
 correctness asks.
 """
 
+from __future__ import annotations
+
 import json
 from collections import Counter
 from functools import partial
@@ -13,9 +15,10 @@ import jax.numpy as jnp
 import pytest
 from flax import struct
 
-from bench import command, correctness, device, worker
+from bench import command, correctness, device, idle, worker
 from bench.device import PARTS, Context, Machine, Part
-from jaxtrade import interrupt
+from jaxtrade import cli, interrupt
+from jaxtrade.errors import ConfigError
 from jaxtrade.storage import internals, programs
 from tests.bench.made_up import STAMP, side
 
@@ -49,8 +52,8 @@ class Made:
 
     def __init__(self, out):
         self.out, self.ran = out, []
-        self.faults = {}
-        self.stamp = dict(STAMP)
+        self.faults: dict[str, BaseException] = {}
+        self.stamp: dict[str, Any] = dict(STAMP)
         self.correctness, self.size, self.machine = "passed", 1, MACHINE
         self.parts = {
             name: Part(f"the part {name}", self._measure(name), {}, {})
@@ -164,11 +167,21 @@ def test_an_interruption_keeps_what_is_finished(made):
     made.faults = {"two": KeyboardInterrupt()}
     with pytest.raises(KeyboardInterrupt):
         made.run()
-    assert "goes on from there" in interrupt.line()
+    assert "the same command goes on from there" in interrupt.line()
     assert made.result("one")["bench"] == "one"
     made.faults = {}
     assert made.run() == 0
     assert made.ran == ["two"]
+
+
+def test_ctrl_c_has_its_exit_code(made, monkeypatch):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(device, "probed", interrupted)
+    monkeypatch.setattr(device.run, "__defaults__", (made.parts, interrupted))
+    monkeypatch.setattr(idle, "load", lambda: 0.1)
+    assert cli.main(["bench", "device", "--quick", "--out", str(made.out)]) == 130
 
 
 def test_a_part_that_fails_stops_no_other(made, capsys):
@@ -182,8 +195,6 @@ def test_a_part_that_fails_stops_no_other(made, capsys):
 
 
 def test_failed_correctness_is_loud_and_in_every_result(made, capsys):
-    made.run(chosen=("two",))
-    assert (made.ran, made.result("two")["correctness"]) == (["two"], "not run")
     made.correctness = "failed"
     assert made.run() == 1
     said = capsys.readouterr().err
@@ -195,6 +206,12 @@ def test_failed_correctness_is_loud_and_in_every_result(made, capsys):
     made.run(chosen=("two",))
     assert made.ran == []  # what is known of correctness holds for a part that is run alone
     assert made.result("two")["correctness"] == "passed"
+
+
+def test_parts_are_chosen_by_name(made):
+    assert made.run(chosen=("two",)) == 0
+    assert made.ran == ["two"]
+    assert made.result("two")["correctness"] == "not run"
 
 
 def test_a_part_that_the_time_does_not_reach_is_left_to_the_next_run(made, monkeypatch, capsys):
@@ -218,20 +235,47 @@ def test_a_machine_that_was_not_idle(made, monkeypatch):
     assert not made.result("one")["forced"]
 
 
+def test_a_quick_run_replaces_no_full_result(made):
+    made.run()
+    with pytest.raises(ConfigError, match="a full result"):
+        made.run(quick=True)
+    assert made.ran == []
+
+
 def test_what_is_absent_is_left_out_by_name(made, capsys):
     made.parts = {"command_buffers": PARTS["command_buffers"]}
     made.machine = Machine("cpu", "A processor", "cpu")
     assert made.run() == 0
-    assert "command_buffers: left out" in capsys.readouterr().err
+    assert "command_buffers: left out: no command buffers on a CPU" in capsys.readouterr().err
     assert PARTS["command_buffers"].absent("gpu") == ""
 
 
-def test_its_flags_are_read():
+def test_its_flags_are_checked():
+    with pytest.raises(ConfigError, match=r"--part memry: expected one of correctness"):
+        command.request(names=["device"], parts=["memry"])
+    with pytest.raises(ConfigError, match="of `jaxtrade bench device`"):
+        command.request(names=["env_step"], parts=["memory"])
+    with pytest.raises(ConfigError, match="of `jaxtrade bench device`"):
+        command.request(names=["env_step"], again=True)
+    assert "device" not in command.request(quick=True).names
     asked = command.request(names=["device"], quick=True, parts=["memory", "memory"])
     assert asked.parts == ("memory",)
-    words = "jaxtrade bench device --quick --part memory"
-    assert command.stamped("device", asked) == words.split()
+    assert command.stamped("device", asked) == [
+        "jaxtrade",
+        "bench",
+        "device",
+        "--quick",
+        "--part",
+        "memory",
+    ]
     assert asked.out == Path("bench/results/quick")
+
+
+def test_the_help_names_every_part():
+    parser: Any = cli.build_parser()
+    [commands] = [action for action in parser._actions if action.dest == "command"]
+    [flag] = [action for action in commands.choices["bench"]._actions if action.dest == "parts"]
+    assert flag.help.partition(";")[0].split(", ") == list(PARTS)
 
 
 # ------------------------------------------------------------------------------------------------------------ parts
@@ -256,7 +300,7 @@ def context(name, jobs):
 
 
 def test_command_buffers_are_off_in_one_of_two_processes(monkeypatch):
-    flags = []
+    flags: list[str | None] = []
 
     def jobs(name, variables, **arguments):
         flags.append(variables.get("XLA_FLAGS"))
@@ -301,10 +345,10 @@ def test_time_that_is_over_says_nothing_of_correctness():
 
 # ------------------------------------------------------------------------------------------------------------- jobs
 def test_a_job_that_fails_or_is_late_says_so(capfd):
-    with pytest.raises(worker.WorkerError, match=r"idle\.nothing.* status 1"):
+    with pytest.raises(worker.WorkerError, match=r"idle\.nothing.* ended with status 1"):
         worker.once("idle.nothing", {}, 600)
     assert "has no attribute 'nothing'" in capfd.readouterr().err
-    with pytest.raises(worker.LateError, match="0 seconds"):
+    with pytest.raises(worker.LateError, match="ended after 0 seconds, its limit"):
         worker.once("idle.load", {}, 0)
 
 

@@ -2,6 +2,8 @@
 quick run.
 """
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,10 @@ def test_each_version_has_the_threads_that_it_chooses(monkeypatch):
 
 
 def test_another_checkout_is_required(tmp_path):
-    with pytest.raises(ConfigError, match="another checkout"):
-        request(names=["versions"], code=tmp_path)
+    for code in (None, tmp_path):
+        with pytest.raises(ConfigError, match="give another checkout of jaxtrade"):
+            request(names=["versions"], code=code)
+    with pytest.raises(ConfigError, match="--code: of `jaxtrade bench versions`"):
+        request(names=["env_step"], code=ROOT)
     assert request(names=["versions"], code=ROOT).code == ROOT
+    assert "versions" not in request(quick=True).names

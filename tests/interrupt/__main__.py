@@ -4,15 +4,38 @@ it. With --term, send SIGTERM to the commands that can be resumed.
     python -m tests.interrupt --tries 50 --seed 1
     python -m tests.interrupt --tries 30 --term
 
-Prints one line for each try and how many had a fault. The exit code is 1 if a try had a fault. Reaction times
+Prints one line for each try and a table. The exit code is 1 if a try had a fault. Reaction times
 are of this machine, with whatever else runs on it. Linux only.
 """
 
+from __future__ import annotations
+
 import argparse
 import signal
+import statistics
 import sys
 
-from tests.interrupt.tries import COMMANDS, RESUMABLE, random_tries
+from tests.interrupt.tries import CODES, COMMANDS, RESUMABLE, random_tries
+
+
+def table(tries, commands, sent):
+    """Exit codes, faults and reaction times by command."""
+    lines = [
+        f"{'command':<12}{'tries':>6}{f'code {CODES[sent]}':>10}{'by signal':>11}{'faults':>8}{'median s':>10}"
+        f"{'longest s':>11}"
+    ]
+    for name in (*(command.name for command in commands), "all"):
+        own = [each for each in tries if name in (each.command, "all")]
+        if own:
+            seconds = [each.seconds for each in own]
+            lines.append(
+                f"{name:<12}{len(own):>6}{sum(each.code == CODES[sent] for each in own):>10}"
+                f"{sum(each.code == -sent for each in own):>11}{sum(bool(each.faults) for each in own):>8}"
+                f"{statistics.median(seconds):>10.2f}{max(seconds):>11.2f}"
+            )
+    return "\n".join(
+        [*lines, "by signal: before Python had started; a shell calls that 130 or 143"]
+    )
 
 
 def main():
@@ -42,11 +65,8 @@ def main():
             f"{'; '.join(found.faults) or 'ok'}  | {found.said[-150:]}",
             flush=True,
         )
-    faulty = sum(bool(found.faults) for found in tries)
-    print(
-        f"{faulty} of {len(tries)} had a fault; the longest took {max(t.seconds for t in tries):.2f} s"
-    )
-    return int(faulty > 0)
+    print(table(tries, commands, sent))
+    return int(any(found.faults for found in tries))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """What the server of the live page answers, and to whom."""
 
+from __future__ import annotations
+
 import gzip
 import http.client
 import json
@@ -7,29 +9,15 @@ import socket
 import struct
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import pytest
 
 from jaxtrade.watching import guard
 from jaxtrade.watching import server as watching
 from jaxtrade.watching.server import Answer, Server, as_json
-from tests.advisor.service_parts import until
 from tests.messages import missing
-
-
-@contextmanager
-def serving(routes):
-    found = Server(routes, "right-token")
-    thread = threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield found
-    finally:
-        found.shutdown()
-        thread.join()
-        found.server_close()
 
 
 @pytest.fixture
@@ -37,13 +25,20 @@ def server():
     def page(query):
         return Answer(b"<!doctype html>" + query.get("x", "").encode(), "text/html; charset=utf-8")
 
-    routes = {
-        "/": page,
-        "/api/long": lambda query: as_json(list(range(5000))),
-        "/api/none": lambda query: None,
-    }
-    with serving(routes) as found:
-        yield found
+    found = Server(
+        {
+            "/": page,
+            "/api/long": lambda query: as_json(list(range(5000))),
+            "/api/none": lambda query: None,
+        },
+        "right-token",
+    )
+    thread = threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield found
+    found.shutdown()
+    thread.join()
+    found.server_close()
 
 
 def ask(
@@ -156,17 +151,26 @@ def test_idle_connections_give_way(monkeypatch):
     closed.
     """
     monkeypatch.setattr(watching, "most_connections", lambda: 4)
-    idle = []
-    with serving({"/": lambda query: Answer(b"here", "text/plain")}) as server:
+    server = Server({"/": lambda query: Answer(b"here", "text/plain")}, "right-token")
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        idle = list[socket.socket]()
         for count in (1, 2, 3, 4, *[4] * 8):
             idle.append(socket.create_connection(("127.0.0.1", server.port), timeout=20))
-            until(lambda count=count: len(server._waiting) >= count)
+            deadline = time.monotonic() + 20
+            while len(server._waiting) < count and time.monotonic() < deadline:
+                time.sleep(0.005)
         idle[-1].sendall(b"GET / HTTP/1.1\r\nHost: x\r\n")  # and then nothing: it waits as well
         for _ in range(8):
             assert ask(server)[1] == b"here"
         assert [each.recv(1) for each in idle[:9]] == [b""] * 9  # closed
         for each in idle:
             each.close()
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="it has no such limit")
