@@ -147,7 +147,7 @@ def test_parts_of_an_imported_module_are_listed(tmp_path, monkeypatch, capsys):
     assert listed(capsys, "tasks", *given)["still"].startswith("your own: Does nothing")
     assert listed(capsys, "networks", *given)["silent"] == "your own"
     assert listed(capsys, "rewards", *given)["patience"] == "your own: Bars waited"
-    assert listed(capsys, "advisors", *given)["coin"] == "your own: A coin"
+    assert listed(capsys, "advisors", *given)["coin"] == "your own: A coin that is tossed"
     assert listed(capsys, "features", *given)["body"].split() == ["move", "1", "close", "-", "open"]
 
 
