@@ -1,8 +1,6 @@
 """Shared by all tests: compiled programs are kept between runs in pytest's cache folder, few of
 them in memory; most files compile without XLA's optimisations; Ctrl-C is heard."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal
@@ -36,6 +34,7 @@ LIGHTLY_COMPILED = (
     "test_cli.py",
     "test_evolving_run.py",
     "test_experiment.py",
+    "test_interop_docs.py",
     "test_nulls_run.py",
     "test_old_run.py",
     "test_optuna_search.py",
@@ -49,11 +48,13 @@ LIGHTLY_COMPILED = (
     "test_seams.py",
     "test_set_run.py",
     "test_shared_run.py",
+    "test_site.py",
     "test_source.py",
     "test_sweep_run.py",
     "test_trainer.py",
     "test_trials_run.py",
     "test_user_parts.py",
+    "test_trackers.py",
     "test_walk_nulls.py",
     "test_walkforward.py",
     "test_without_torch.py",
@@ -65,14 +66,17 @@ LIGHTLY_COMPILED = (
     "advisor/test_outcomes.py",
     "advisor/test_table.py",
     "bench/test_peers.py",
+    "cli/test_runs.py",
     "curriculum/",
     "differential/",
     "env/",
     "evaluation/",
     "golden/",
     "interop/",
+    "interrupt/",
     "networks/",
     "oracle/",
+    "progress/",
     "rl/test_agents.py",
     "rl/test_control.py",
     "rl/test_delay.py",
@@ -119,6 +123,7 @@ FUSED = (
     "oracle/test_agreement.py",
     "oracle/test_orders.py",
     "oracle/test_real_bars.py",
+    "test_site.py",
 )
 TESTS = Path(__file__).parent
 FLAGS = os.environ.get("XLA_FLAGS", "")

@@ -1,7 +1,5 @@
 """The public API: these names, each loading on first use."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import inspect
@@ -100,9 +98,3 @@ def test_an_unknown_name_is_an_attribute_error():
 def test_the_version_is_the_packages():
     text = (Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8")
     assert f'version = "{jaxtrade.__version__}"' in text
-
-
-def test_errors_of_the_user_share_a_base_and_an_exit_code():
-    for error in (jaxtrade.ConfigError, jaxtrade.DataError, jaxtrade.CheckpointError):
-        assert issubclass(error, jaxtrade.JaxtradeError)
-        assert error.exit_code == 2

@@ -2,8 +2,6 @@
 its file.
 """
 
-from __future__ import annotations
-
 import io
 import tracemalloc
 import zipfile

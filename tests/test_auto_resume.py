@@ -4,10 +4,7 @@ finished.
 Runs that are really stopped and continued are in `tests/scale`.
 """
 
-from __future__ import annotations
-
 import json
-from typing import Any
 
 import pytest
 
@@ -16,7 +13,7 @@ from jaxtrade.config import dump_config, load_config
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import rundir, train
 from jaxtrade.runs.resuming import Start, differing, how_to_start, require_own
-from tests.messages import missing
+from tests.messages import refuses
 
 COMMAND = ["train", "--auto-resume", "--set", "rollout.num_envs=64"]
 OWN = ("rollout.num_envs=64",)
@@ -84,68 +81,46 @@ def test_a_sweep_has_finished_when_all_its_runs_have(tmp_path, found):
         require_own(load_config("quickstart", [*OWN, "seed=3"]), sweep)
 
 
-def test_a_resumed_sweep_hands_its_overrides_to_its_runs(tmp_path, monkeypatch):
-    """To a run that goes on, and to one that had not begun."""
-    sweep, resumed = (
-        swept(tmp_path, {"groups": []}, "sweep.keys={ppo.num_epochs: [1, 2]}"),
-        list[Any](),
-    )
-    original = train.resume
+@pytest.mark.parametrize(
+    ("found", "overrides", "own", "name", "stand_in"),
+    [
+        (
+            {"groups": []},
+            ("sweep.keys={ppo.num_epochs: [1, 2]}",),
+            "group_0",
+            "resume_groups",
+            lambda config, path, begin, go_on, tell: [go_on(path / "group_0"), config],
+        ),
+        (
+            {"optuna": 8},
+            (
+                "sweep.keys={ppo.learning_rate: ['log:1e-4..1e-2']}",
+                "sweep.optuna=8",
+                "split.validation_sessions=1",
+            ),
+            "best",
+            "go_on",
+            lambda config, path, screen, finish: [finish(config, path / "best"), config],
+        ),
+    ],
+)
+def test_a_resumed_sweep_hands_its_overrides_to_its_runs(
+    tmp_path, monkeypatch, found, overrides, own, name, stand_in
+):
+    """And a search to its best one."""
+    if "optuna" in found:
+        pytest.importorskip("optuna", reason='needs the extra: pip install "jaxtrade[optuna]"')
+    sweep, resumed, original = swept(tmp_path, found, *overrides), [], train.resume
+    created(sweep / own)
     monkeypatch.setattr(
         train, "resume", lambda path, data, screen, set: resumed.append((path, set))
     )
-    monkeypatch.setattr(
-        train,
-        "resume_groups",
-        lambda config, path, begin, go_on, tell: [
-            go_on(path / "group_0"),
-            config.control.wall_clock,
-        ],
-    )
-    found: Any = original(sweep, set=["control.wall_clock=1h"])
-    assert (found[1], resumed) == (3600, [(sweep / "group_0", ["control.wall_clock=1h"])])
+    monkeypatch.setattr(train, name, stand_in)
+    config = original(sweep, set=["control.wall_clock=1h"])[1]
+    assert config.control.wall_clock == 3600
+    assert resumed == [(sweep / own, ["control.wall_clock=1h"])]
     with pytest.raises(ConfigError, match=r"ppo\.gamma=0\.9: "):
         original(sweep, set=["ppo.gamma=0.9"])
-
-
-def test_a_resumed_search_hands_its_overrides_to_its_best_run(tmp_path, monkeypatch):
-    pytest.importorskip("optuna", reason='needs the extra: pip install "jaxtrade[optuna]"')
-    keys = "{ppo.learning_rate: ['log:1e-4..1e-2']}"
-    search, resumed = (
-        swept(
-            tmp_path,
-            {"optuna": 8},
-            f"sweep.keys={keys}",
-            "sweep.optuna=8",
-            "split.validation_sessions=1",
-        ),
-        list[Any](),
-    )
-    created(search / "best")
-    original = train.resume
-    monkeypatch.setattr(
-        train, "resume", lambda path, data, screen, set: resumed.append((path, set))
-    )
-    monkeypatch.setattr(
-        train,
-        "go_on",
-        lambda config, path, screen, finish: [
-            finish(config, path / "best"),
-            config.control.wall_clock,
-        ],
-    )
-    found: Any = original(search, set=["control.wall_clock=1h"])
-    assert (found[1], resumed) == (3600, [(search / "best", ["control.wall_clock=1h"])])
-
-
-def test_a_folder_has_all_or_nothing(tmp_path):
-    def fails(new):
-        (new / "config.yaml").write_text("", encoding="utf-8")
-        raise KeyError
-
-    with pytest.raises(KeyError):
-        rundir.create_folder(tmp_path / "sweep", fails)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_every_key_that_differs_is_named():
@@ -191,13 +166,10 @@ def test_another_configuration_is_refused_with_both_values(tmp_path):
 
 def test_the_command_refuses_and_ends(tmp_path, capsys):
     run = tmp_path / "run"
-    assert main(COMMAND) == 2
-    assert "add --run-dir DIR" in capsys.readouterr().err
-    assert main([*COMMAND, "--run-dir", str(run), "--resume", "other"]) == 2
-    assert "drop --resume" in capsys.readouterr().err
+    refuses(capsys, COMMAND, "add --run-dir DIR")
+    refuses(capsys, [*COMMAND, "--run-dir", str(run), "--resume", "other"], "drop --resume")
     created(run, *OWN)
-    assert main([*COMMAND, "--run-dir", str(run), "--seed", "3"]) == 2
-    assert "seed: 3, the run has 0" in capsys.readouterr().err
+    refuses(capsys, [*COMMAND, "--run-dir", str(run), "--seed", "3"], "seed: 3, the run has 0")
     (run / "summary.json").write_text("{}", encoding="utf-8")
     assert main([*COMMAND, "--run-dir", str(run)]) == 0
     assert capsys.readouterr().out.startswith(f"{run}: this run has finished")
@@ -205,5 +177,4 @@ def test_the_command_refuses_and_ends(tmp_path, capsys):
 
 def test_a_folder_with_other_things_is_no_run(tmp_path, capsys):
     (tmp_path / "notes.txt").write_text("mine", encoding="utf-8")
-    assert main([*COMMAND, "--run-dir", str(tmp_path)]) == 2
-    assert not missing(capsys.readouterr().err, tmp_path, "not empty")
+    refuses(capsys, [*COMMAND, "--run-dir", str(tmp_path)], tmp_path, "not empty")

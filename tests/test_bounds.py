@@ -2,8 +2,6 @@
 it.
 """
 
-from __future__ import annotations
-
 import typing
 
 import annotated_types
@@ -55,22 +53,14 @@ def test_every_number_has_a_bound():
 
 @pytest.mark.parametrize("key", MOST)
 def test_a_value_beyond_its_bound_is_refused(key):
-    if key in (
-        "allocate.size",
-        "network.hidden",
-        "reward.weights",
-        "data.synthetic_pull",
-        "ppo.adapter_freeze",
-    ):
-        value = {
-            "allocate.size": "[1000000]",
-            "network.hidden": "[100000000]",
-            "reward.weights": "{cost: 1e9}",
-            "data.synthetic_pull": "2",
-            "ppo.adapter_freeze": "2",
-        }[key]
-    else:
-        value = f"{10 * MOST[key]:.0f}"
+    values = {
+        "allocate.size": "[1000000]",
+        "network.hidden": "[100000000]",
+        "reward.weights": "{cost: 1e9}",
+        "data.synthetic_pull": "2",
+        "ppo.adapter_freeze": "2",
+    }
+    value = values[key] if key in values else f"{10 * MOST[key]:.0f}"
     algorithm = key.partition(".")[0]
     chosen = (
         [f"algorithm={algorithm}"]

@@ -1,7 +1,5 @@
 """Checkpoints: whole, or named and refused."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -14,7 +12,7 @@ from flax import struct
 
 from jaxtrade.errors import CheckpointError
 from jaxtrade.storage import checkpoint
-from tests.messages import missing
+from tests.messages import refused
 
 
 class Inner(struct.PyTreeNode):
@@ -75,13 +73,6 @@ def test_keeps_the_newest_and_leaves_no_temporary_files(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["update-00000004", "update-00000005"]
 
 
-def test_saving_the_same_update_again_replaces_it(tmp_path):
-    checkpoint.save(tmp_path, 1, make_state(1), {})
-    checkpoint.save(tmp_path, 1, make_state(2), {})
-    assert_same(checkpoint.restore_latest(tmp_path, make_state()).state, make_state(2))
-    assert os.listdir(tmp_path) == ["update-00000001"]
-
-
 def test_later_checkpoints_of_an_abandoned_history_are_set_aside(tmp_path):
     for step in (1, 2, 3):
         checkpoint.save(tmp_path, step, make_state(step), {})
@@ -89,6 +80,7 @@ def test_later_checkpoints_of_an_abandoned_history_are_set_aside(tmp_path):
     checkpoint.save(tmp_path, 2, make_state(20), {})
     restored = checkpoint.restore_latest(tmp_path, make_state())
     assert (restored.step, restored.problems) == (2, [])
+    assert_same(restored.state, make_state(20))
     assert (tmp_path / "update-00000003.stale").is_dir()
 
 
@@ -111,13 +103,13 @@ def damage(path, rng):
 
 @pytest.mark.slow
 def test_no_damage_is_ever_loaded(tmp_path):
-    """400 random faults over both files: each is named, and the older checkpoint is used."""
+    """80 random faults over both files: each is named, and the older checkpoint is used."""
     rng = np.random.default_rng(0)
     good = tmp_path / "good"
     checkpoint.save(good, 1, make_state(1), {"n": 1})
     checkpoint.save(good, 2, make_state(2), {"n": 2})
     kinds = []
-    for trial in range(400):
+    for trial in range(80):
         where = tmp_path / "bad"
         shutil.copytree(good, where)
         name = ["state.npz", "manifest.json"][trial % 2]
@@ -132,7 +124,7 @@ def test_no_damage_is_ever_loaded(tmp_path):
             assert_same(restored.state, make_state(1))
         shutil.rmtree(where)
     assert set(kinds) == {"flip", "cut", "zero", "delete"}
-    assert len(kinds) > 390
+    assert len(kinds) > 75
 
 
 def test_swapped_directories_are_detected(tmp_path):
@@ -174,9 +166,8 @@ def test_none_good_and_none_at_all(tmp_path):
 )
 def test_another_structure_names_the_leaf(tmp_path, change, facts):
     checkpoint.save(tmp_path, 1, make_state(), {})
-    with pytest.raises(CheckpointError) as error:
+    with refused(*facts, kind=CheckpointError):
         checkpoint.restore_latest(tmp_path, change(make_state()))
-    assert not missing(str(error.value), *facts)
 
 
 def test_objects_are_refused(tmp_path):

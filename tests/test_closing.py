@@ -2,16 +2,13 @@
 and its company.
 """
 
-from __future__ import annotations
-
 import json
 import math
-from typing import Any
 
 from jaxtrade.runs.closing import closing_figures, closing_line, closing_of
 from tests.messages import missing
 
-ROWS: list[dict[str, Any]] = [
+ROWS = [
     {
         "advice_share": 0.0,
         "hit_rate": math.nan,

@@ -2,8 +2,6 @@
 repository.
 """
 
-from __future__ import annotations
-
 import subprocess
 
 import pytest

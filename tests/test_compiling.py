@@ -1,7 +1,5 @@
 """Programs that are compiled side by side: what fails is told, and nothing is left running."""
 
-from __future__ import annotations
-
 import threading
 
 import jax

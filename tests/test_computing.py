@@ -2,8 +2,6 @@
 manifest tells.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -111,7 +109,7 @@ def test_settings_are_made_before_jax_starts_and_never_over_the_users_own(monkey
     own = {"NPROC": "4", "XLA_FLAGS": "--xla_gpu_autotune_level=4"}
     computing.settle([small], own)
     assert own == {"NPROC": "4", "XLA_FLAGS": "--xla_gpu_autotune_level=4"}
-    fastest: dict[str, str] = {}
+    fastest = {}
     computing.settle(
         [
             small,
@@ -127,7 +125,7 @@ def test_settings_are_made_before_jax_starts_and_never_over_the_users_own(monkey
     )
     assert fastest == {"NPROC": "5"}
     monkeypatch.setattr(programs, "has_gpu_plugin", lambda: False)
-    without: dict[str, str] = {}
+    without = {}
     computing.settle([small], without)
     assert without == {"NPROC": "1"}
 
@@ -137,10 +135,10 @@ def test_strict_sums_have_as_many_threads_in_every_layout(monkeypatch):
     monkeypatch.setattr(programs, "has_gpu_plugin", lambda: False)
     monkeypatch.setattr(computing, "use_cpu_devices", lambda count, env: None)
     for devices in (1, 4):
-        env: dict[str, str] = {}
+        env = {}
         computing.settle([config("parallel.reduce=strict", f"parallel.devices={devices}")], env)
         assert env == {"NPROC": "8"}
-    own: dict[str, str] = {}
+    own = {}
     computing.settle([config("parallel.reduce=strict", "compute.threads=3")], own)
     assert own == {"NPROC": "3"}
 
@@ -187,7 +185,7 @@ def test_settings_of_a_started_process_stay(monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 6)
     jax.block_until_ready(jax.numpy.ones(1))
     assert computing.backends_started()
-    env: dict[str, str] = {}
+    env = {}
     computing.settle([config("compute.threads=2")], env)
     assert env == {"NPROC": "6"}
     computing.restore(config(), {"nproc": "2", "xla_flags": FLAGS}, env)

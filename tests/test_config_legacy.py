@@ -2,8 +2,6 @@
 file says.
 """
 
-from __future__ import annotations
-
 import json
 
 import pytest

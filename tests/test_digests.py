@@ -1,7 +1,5 @@
 """Files of a run that were changed after they were written are told, each by its name."""
 
-from __future__ import annotations
-
 import errno
 import json
 from types import SimpleNamespace
@@ -79,7 +77,7 @@ def test_rows_are_sealed_at_the_end_and_open_again(tmp_path):
 
 
 def test_the_status_of_a_run_that_has_ended_is_sealed(tmp_path):
-    told: list[str] = []
+    told = []
     about = {"task": "manage", "learner": "ppo", "market": "ES"}
     StatusSink(tmp_path, told.append, about).close()
     StatusSink(tmp_path, told.append, about).close()  # the run goes on, in another process

@@ -2,28 +2,13 @@
 docs/training.md the keys, that of docs/benchmarks.md the benches.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
+import pytest
+
 from bench.catalogue import BENCHES
-from jaxtrade.config import (
-    ActorConfig,
-    ComputeConfig,
-    ControlConfig,
-    DataConfig,
-    DQNConfig,
-    EvolveConfig,
-    MonitorConfig,
-    PQNConfig,
-    RunConfig,
-    SharedConfig,
-    WalkConfig,
-)
+from jaxtrade.config import DQNConfig, RunConfig
 from jaxtrade.config.accounts import PRESETS
-from jaxtrade.config.allocate import AllocateConfig
-from jaxtrade.config.running import ParallelConfig
-from jaxtrade.config.sweep import SweepConfig
 from jaxtrade.env.reward_presets import REWARDS
 from jaxtrade.evaluation.joint_result import FILL_COLUMNS
 from jaxtrade.interop.jules_config import imported
@@ -78,100 +63,49 @@ def test_reward_presets():
     assert {name: cells[0] for name, cells in rows("rewards.md", "preset").items()} == weights
 
 
-def test_control_keys():
-    written = {
-        name: None if cells[0] == "none" else float(cells[0])
-        for name, cells in rows("training.md", "key").items()
-    }
-    assert written == {
-        f"control.{name}": value for name, value in ControlConfig().model_dump().items()
-    }
+def plain(value):
+    """A number, or text as the pages write it."""
+    try:
+        return float(value)
+    except ValueError:
+        return value.lower()
 
 
-def test_learner_keys():
+@pytest.mark.parametrize(
+    ("page", "header", "sections", "names"),
+    [
+        ("training.md", "key", ("control",), ()),
+        ("training.md", "learner key", ("network", "rollout", "ppo"), ()),
+        ("training.md", "monitor key", ("monitor",), ()),
+        ("training.md", "compute key", ("compute",), ()),
+        ("learners.md", "pqn key", ("pqn",), ()),
+        ("learners.md", "dqn key", ("dqn",), ()),
+        ("learners.md", "actor key", ("actor",), ()),
+        ("agents.md", "sweep key", ("sweep",), ()),
+        ("populations.md", "evolve key", ("evolve",), ()),
+        ("walkforward.md", "walk key", ("walk",), ()),
+        ("devices.md", "parallel key", ("parallel",), ()),
+        ("allocate.md", "allocate key", ("allocate",), ()),
+        ("shared_market.md", "shared key", ("shared",), ()),
+        (
+            "data.md",
+            "data key",
+            ("data",),
+            ("splits", "allow_jumps", "seconds_tolerance", "quotes_tolerance"),
+        ),
+    ],
+)
+def test_keys_and_their_defaults(page, header, sections, names):
+    """Those of a whole section, or of it the ones that are named."""
     config = RunConfig().model_dump(mode="json")
-    values = {"algorithm": config["algorithm"]} | {
-        f"{section}.{name}": value
-        for section in ("network", "rollout", "ppo")
+    written = {name: plain(cells[0]) for name, cells in rows(page, header).items()}
+    learner = written.pop("algorithm", config["algorithm"])
+    assert learner == config["algorithm"]
+    assert written == {
+        f"{section}.{name}": plain(str(value))
+        for section in sections
         for name, value in config[section].items()
-    }
-    written = {name: cells[0] for name, cells in rows("training.md", "learner key").items()}
-    assert written == {
-        name: "none" if value is None else str(value).lower() for name, value in values.items()
-    }
-
-
-def test_pqn_keys():
-    written = {name: cells[0] for name, cells in rows("learners.md", "pqn key").items()}
-    assert written == {
-        f"pqn.{name}": str(value).lower() for name, value in PQNConfig().model_dump().items()
-    }
-
-
-def test_dqn_keys():
-    written = {name: cells[0] for name, cells in rows("learners.md", "dqn key").items()}
-    assert written == {
-        f"dqn.{name}": str(value).lower() for name, value in DQNConfig().model_dump().items()
-    }
-
-
-def test_sweep_keys():
-    written = {name: cells[0] for name, cells in rows("agents.md", "sweep key").items()}
-    assert written == {
-        f"sweep.{name}": str(value) for name, value in SweepConfig().model_dump(mode="json").items()
-    }
-
-
-def test_actor_keys():
-    written = {name: cells[0] for name, cells in rows("learners.md", "actor key").items()}
-    assert written == {
-        f"actor.{name}": str(value) for name, value in ActorConfig().model_dump().items()
-    }
-
-
-def test_evolve_keys():
-    written = {name: cells[0] for name, cells in rows("populations.md", "evolve key").items()}
-    assert written == {
-        f"evolve.{name}": str(value) for name, value in EvolveConfig().model_dump().items()
-    }
-
-
-def test_walk_keys():
-    written = {name: cells[0] for name, cells in rows("walkforward.md", "walk key").items()}
-    assert written == {
-        f"walk.{name}": str(value).lower() for name, value in WalkConfig().model_dump().items()
-    }
-
-
-def test_monitor_keys():
-    written = {name: cells[0] for name, cells in rows("training.md", "monitor key").items()}
-    assert written == {
-        f"monitor.{name}": str(value).lower()
-        for name, value in MonitorConfig().model_dump().items()
-    }
-
-
-def test_compute_keys():
-    written = {name: cells[0] for name, cells in rows("training.md", "compute key").items()}
-    assert written == {
-        f"compute.{name}": str(value).lower()
-        for name, value in ComputeConfig().model_dump().items()
-    }
-
-
-def test_parallel_keys():
-    written = {name: cells[0] for name, cells in rows("devices.md", "parallel key").items()}
-    assert written == {
-        f"parallel.{name}": str(value) for name, value in ParallelConfig().model_dump().items()
-    }
-
-
-def test_keys_of_data():
-    values = DataConfig().model_dump(mode="json")
-    written = {name: cells[0] for name, cells in rows("data.md", "data key").items()}
-    assert written == {
-        f"data.{name}": str(values[name]).lower()
-        for name in ("splits", "allow_jumps", "seconds_tolerance", "quotes_tolerance")
+        if name in names or not names
     }
 
 
@@ -181,21 +115,6 @@ def test_reward_terms():
 
 def test_every_bench_has_its_row():
     assert set(rows("benchmarks.md", "bench")) == set(BENCHES)
-
-
-def test_keys_of_allocate():
-    written = {name: cells[0] for name, cells in rows("allocate.md", "allocate key").items()}
-    assert written == {
-        f"allocate.{name}": "none" if value is None else str(value)
-        for name, value in AllocateConfig().model_dump(mode="json").items()
-    }
-
-
-def test_keys_of_shared():
-    written = {name: cells[0] for name, cells in rows("shared_market.md", "shared key").items()}
-    assert written == {
-        f"shared.{name}": str(value).lower() for name, value in SharedConfig().model_dump().items()
-    }
 
 
 def test_columns_of_the_fills():

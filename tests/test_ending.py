@@ -2,13 +2,10 @@
 needed.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import sys
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -41,10 +38,8 @@ def commands(
     split="test",
     advisor=(),
 ):
-    result: Any = SimpleNamespace(
-        provenance={"split": split}, settings={"last_session": "2013-10-11"}
-    )
-    results: dict[int, Any] = dict.fromkeys(seeds, result)
+    result = SimpleNamespace(provenance={"split": split}, settings={"last_session": "2013-10-11"})
+    results = dict.fromkeys(seeds, result)
     lines = list(ending.ending(path, path / "evaluation", results, config, advisor))
     assert lines[0] == f"run       {path}"
     assert [line[:10].strip() for line in lines[-2:]] == ["next", ""]

@@ -1,14 +1,12 @@
 """Runs through the composition root: resuming to the same bits, refusing other data, one writer."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
 import signal
+from pathlib import Path
 
 import jax
-import numpy as np
 import pytest
 
 from jaxtrade.config import load_config
@@ -27,6 +25,8 @@ from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.train import resume, run
 from jaxtrade.storage import checkpoint, digests
 from jaxtrade.training.run_io import RunIO
+from tests.resuming import cut
+from tests.rl.test_train import assert_same
 
 OVERRIDES = (
     "rollout.num_envs=8",
@@ -38,6 +38,7 @@ OVERRIDES = (
     "train.checkpoint_every=1",
     "train.tensorboard=false",
 )
+OLD = Path(__file__).parent / "fixtures" / "run_0_1_0"
 STAGES = (
     "stages.commission_start=0",
     "stages.commission_until=1",
@@ -46,38 +47,41 @@ STAGES = (
 )
 
 
+CONTROL = (
+    "split.validation_sessions=1",
+    "control.evaluate_every=1",
+    "control.plateau_patience=1",
+    "control.plateau_lr_factor=0.25",
+)
+
+
 @pytest.fixture(scope="module")
-def config():
+def plain():
     return load_config("quickstart", OVERRIDES)
 
 
 @pytest.fixture(scope="module")
+def config():
+    return load_config("quickstart", (*OVERRIDES, *CONTROL))
+
+
+@pytest.fixture(scope="module")
 def finished(config, tmp_path_factory):
+    """Six updates in three chunks, each evaluated on one validation session."""
     return run(config, tmp_path_factory.mktemp("runs") / "whole").path
 
 
 def final_state(path, config):
     setup = prepare(config)
     like = jax.eval_shape(setup.algorithm.init, jax.random.key(0), setup.params)
-    state = checkpoint.restore_latest(path / "checkpoints", like).state
-    return [
-        np.asarray(
-            jax.random.key_data(leaf)
-            if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-            else leaf
-        )
-        for leaf in jax.tree.leaves(state)
-    ]
+    return checkpoint.restore_latest(path / "checkpoints", like).state
 
 
 def copy_until(finished, to, update):
     """The run as a kill after `update` would have left it: later checkpoints gone, a torn metrics
     line.
     """
-    shutil.copytree(finished, to)
-    for number, path in checkpoint.list_checkpoints(to / "checkpoints"):
-        if number > update:
-            shutil.rmtree(path)
+    cut(finished, to, update)
     digests.forget(to / "metrics.jsonl")
     with (to / "metrics.jsonl").open("a") as file:
         file.write('{"update": 7, "lo')
@@ -91,25 +95,29 @@ def measured(path):
     return [{key: value for key, value in row.items() if key not in clock} for row in history(path)]
 
 
-# From the fourth update on the run with a damaged checkpoint goes on as well.
+def summary_of(path):
+    return json.loads((path / "summary.json").read_text())
+
+
 @pytest.mark.slow
-def test_resumed_run_ends_in_the_same_bits(finished, config, tmp_path):
-    copied = copy_until(finished, tmp_path / "cut", 2)
+def test_resumed_run_ends_in_the_same_bits(finished, config, tmp_path, capsys):
+    """And takes the same decisions. Its newest checkpoint is damaged: it is passed over."""
+    copied = copy_until(finished, tmp_path / "cut", 4)
+    newest = checkpoint.list_checkpoints(copied / "checkpoints")[-1][1] / "state.npz"
+    data = bytearray(newest.read_bytes())
+    data[len(data) // 2] ^= 1
+    newest.write_bytes(data)
     assert resume(copied).exit_code == 0
-    for ours, theirs in zip(
-        final_state(copied, config), final_state(finished, config), strict=True
-    ):
-        np.testing.assert_array_equal(ours, theirs)
+    assert "state.npz" in capsys.readouterr().err
+    assert_same(final_state(copied, config), final_state(finished, config))
     assert measured(copied) == measured(finished)
-    ours, theirs = (
-        json.loads((path / "evaluation/test/evaluation.json").read_text())
-        for path in (copied, finished)
-    )
-    assert ours["agents"] == theirs["agents"]
+    assert summary_of(copied)["validation"] == summary_of(finished)["validation"]
+    for name in ("policy/policy.npz", "policy_best/policy.npz", "evaluation/test/trades.csv"):
+        assert (copied / name).read_bytes() == (finished / name).read_bytes()
 
 
 @pytest.mark.slow
-def test_resume_without_a_checkpoint_starts_again(finished, config, tmp_path, monkeypatch):
+def test_resume_without_a_checkpoint_starts_again(finished, tmp_path, monkeypatch):
     """And under the run's own threads and compiler flags, whatever the new process was given."""
     copied = copy_until(finished, tmp_path / "cut", 0)
     monkeypatch.setattr(computing, "backends_started", lambda: False)  # as in a new process
@@ -119,21 +127,6 @@ def test_resume_without_a_checkpoint_starts_again(finished, config, tmp_path, mo
     manifest = json.loads((finished / "manifest.json").read_text())
     assert os.environ["XLA_FLAGS"] == manifest["xla_flags"] != ""
     assert os.environ["NPROC"] == manifest["nproc"] != "64"
-    assert measured(copied) == measured(finished)
-
-
-@pytest.mark.slow
-def test_damaged_checkpoint_is_named_and_passed_over(finished, tmp_path, capsys):
-    copied = tmp_path / "damaged"
-    shutil.copytree(finished, copied)
-    newest = checkpoint.list_checkpoints(copied / "checkpoints")[-1][1] / "state.npz"
-    data = bytearray(newest.read_bytes())
-    data[len(data) // 2] ^= 1
-    newest.write_bytes(data)
-    assert resume(copied).exit_code == 0
-    said = capsys.readouterr().err
-    assert "passed over" in said
-    assert "state.npz" in said
     assert measured(copied) == measured(finished)
 
 
@@ -158,23 +151,24 @@ def test_an_edited_configuration_is_refused(finished, tmp_path, use):
         use(copied)
 
 
-def test_an_incomplete_manifest_is_refused(finished, tmp_path):
+def test_an_incomplete_manifest_is_refused(tmp_path):
     copied = tmp_path / "incomplete"
-    shutil.copytree(finished, copied)
+    shutil.copytree(OLD, copied)
     rundir.write_json(copied / "manifest.json", {})
     with pytest.raises(ConfigError, match=r"manifest\.json: .*'config_sha256'"):
         resume(copied)
 
 
-def test_one_writer_per_run(finished):
+def test_one_writer_per_run(tmp_path):
     with (
-        rundir.locked(finished),
+        rundir.locked(tmp_path),
         pytest.raises(RunLockedError, match="pid"),
-        rundir.locked(finished),
+        rundir.locked(tmp_path),
     ):
         pass  # pragma: no cover
 
 
+@pytest.mark.slow
 def test_manifest_carries_provenance(finished, config):
     manifest = json.loads((finished / "manifest.json").read_text())
     assert manifest["config_sha256"] == prepare(config).config.digest()
@@ -185,11 +179,11 @@ def test_manifest_carries_provenance(finished, config):
 
 
 @pytest.fixture(scope="module")
-def seeds_run(config, tmp_path_factory):
+def seeds_run(plain, tmp_path_factory):
     """Three seeds as one program."""
-    train = config.train.model_copy(update={"num_seeds": 3})
+    train = plain.train.model_copy(update={"num_seeds": 3})
     result = run(
-        config.model_copy(update={"seed": 4, "train": train}),
+        plain.model_copy(update={"seed": 4, "train": train}),
         tmp_path_factory.mktemp("runs") / "seeds",
     )
     assert result.exit_code == 0
@@ -242,76 +236,28 @@ def test_one_of_several_seeds_is_named(seeds_run):
     assert next(replay_run(seeds_run, "2013-10-11", seed=6))
 
 
-CONTROL = (
-    "split.validation_sessions=1",
-    "control.evaluate_every=1",
-    "control.plateau_patience=1",
-    "control.plateau_lr_factor=0.25",
-)
-
-
-@pytest.fixture(scope="module")
-def controlled_config():
-    return load_config("quickstart", (*OVERRIDES, *CONTROL))
-
-
-@pytest.fixture(scope="module")
-def controlled(controlled_config, tmp_path_factory):
-    """Six updates in three chunks, each evaluated on one validation session."""
-    return run(controlled_config, tmp_path_factory.mktemp("runs") / "controlled").path
-
-
-def summary_of(path):
-    return json.loads((path / "summary.json").read_text())
-
-
 @pytest.mark.slow
-def test_the_best_policy_earned_its_score(controlled, controlled_config):
-    reported = summary_of(controlled)["validation"]
+def test_the_best_policy_earned_its_score(finished, config):
+    reported = summary_of(finished)["validation"]
     scores = dict(reported["scores"])
     assert list(scores) == [2, 4, 6]
     assert reported["best_score"] == max(scores.values()) == scores[reported["best_update"]]
-    assert [update for update, _ in checkpoint.list_checkpoints(controlled / "best")] == [
+    assert [update for update, _ in checkpoint.list_checkpoints(finished / "best")] == [
         reported["best_update"]
     ]
-    setup = prepare(controlled_config)
-    policy = load_policy(controlled / "policy_best").policy
+    setup = prepare(config)
+    policy = load_policy(finished / "policy_best").policy
     assert (
         mean_reward(setup.env, setup.params, setup.splits["validation"], setup.algorithm, [policy])
         == reported["best_score"]
     )
-    log = (controlled / "run.log").read_text()
+    log = (finished / "run.log").read_text()
     assert f"best at update {reported['best_update']}" in log
     assert "  actions % " in log
 
 
-@pytest.mark.slow
-def test_rows_of_a_run_name_actions_and_ends(controlled):
-    row = history(controlled)[-1]
-    assert list(row["action_share"])[:3] == ["HOLD", "BUY", "SELL"]
-    assert sum(row["action_share"].values()) == pytest.approx(1.0)
-    assert list(row["end_share"])[:3] == ["NONE", "BUST", "DAILY_LOSS"]
-
-
-@pytest.mark.slow
-def test_a_resumed_run_takes_the_same_decisions(controlled, controlled_config, tmp_path):
-    copied = copy_until(controlled, tmp_path / "cut", 2)
-    assert resume(copied).exit_code == 0
-    for ours, theirs in zip(
-        final_state(copied, controlled_config),
-        final_state(controlled, controlled_config),
-        strict=True,
-    ):
-        np.testing.assert_array_equal(ours, theirs)
-    assert measured(copied) == measured(controlled)
-    assert summary_of(copied)["validation"] == summary_of(controlled)["validation"]
-    for name in ("policy", "policy_best"):
-        ours, theirs = ((path / name / "policy.npz").read_bytes() for path in (copied, controlled))
-        assert ours == theirs
-
-
 def test_a_plain_run_evaluates_nothing_between_and_rolls_back_as_configured(
-    config, tmp_path, monkeypatch
+    plain, tmp_path, monkeypatch
 ):
     given = {}
 
@@ -320,22 +266,21 @@ def test_a_plain_run_evaluates_nothing_between_and_rolls_back_as_configured(
         raise RunIO().interrupted(signal.SIGINT, 3)
 
     monkeypatch.setattr(training_job, "train", started)
-    control = config.control.model_copy(update={"max_rollbacks": 7})
+    control = plain.control.model_copy(update={"max_rollbacks": 7})
     with pytest.raises(InterruptedRunError, match=r"after update 3; .*continue with"):
-        run(config.model_copy(update={"control": control}), tmp_path / "plain")
+        run(plain.model_copy(update={"control": control}), tmp_path / "plain")
     assert (given["max_rollbacks"], given["hooks"]) == (7, [])
 
 
 # --- stages
 
 
-def test_nobody_but_the_learner_is_given_staged_parameters(config):
-    staged, plain = (
+def test_nobody_but_the_learner_is_given_staged_parameters(plain):
+    staged, ours = (
         prepare(load_config("quickstart", (*OVERRIDES, *STAGES))).params,
-        prepare(config).params,
+        prepare(plain).params,
     )
     assert staged.forced_start is None
     assert int(staged.contract.commission) > 0
-    assert jax.tree.structure(staged) == jax.tree.structure(plain)
-    for ours, theirs in zip(jax.tree.leaves(staged), jax.tree.leaves(plain), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+    assert jax.tree.structure(staged) == jax.tree.structure(ours)
+    assert_same(staged, ours)

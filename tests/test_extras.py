@@ -2,8 +2,6 @@
 where they skip.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,14 +1,11 @@
 """docs/interop.md is true: its Python runs as printed."""
 
-from __future__ import annotations
-
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.children import run_python
 from tests.extras import needed
 
 ROOT = Path(__file__).parent.parent
@@ -26,13 +23,7 @@ def test_every_door_has_a_block():
 def test_the_python_runs_as_printed(needs, code, tmp_path):
     if needs.strip() == "sb3":
         needed("sb3_contrib")
-    done = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{code}"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_python("-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{code}", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     [said] = re.findall(r'print\("(\w+)"', code)
     assert re.search(rf"^{said} ", done.stdout, re.MULTILINE)

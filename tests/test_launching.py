@@ -4,8 +4,6 @@ The manifests are compared with files in `tests/fixtures/launch`; `python -m tes
 writes these again. Where the engine's own package is installed, its schema reads them too.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shlex
@@ -23,6 +21,7 @@ from jaxtrade.errors import ConfigError, DivergedError, PreemptedError, ProcessL
 from jaxtrade.launching import local
 from jaxtrade.launching.job import Job, checked, command_of
 from jaxtrade.launching.manifests import manifest
+from tests.messages import missing, refuses
 
 FOLDER = Path(__file__).parent / "fixtures" / "launch"
 COMMAND = command_of(
@@ -220,12 +219,12 @@ def test_the_command_starts_and_continues():
     [
         ([], "expected a training after '--'"),
         (["evaluate", "runs/a"], "found 'evaluate runs/a'"),
-        (["train"], "the folder of the run is missing"),
-        (["train", "--run-dir"], "the folder of the run is missing"),
+        (["train"], "--run-dir"),
+        (["train", "--run-dir"], "--run-dir"),
         (["train", "--run-dir", "/runs/a", "--resume", "b"], "--resume: the launched command"),
         (
             ["train", "--run-dir", "/runs/a", "--num-processes=2"],
-            "--num-processes: the launched command",
+            "--num-processes: ",
         ),
     ],
 )
@@ -243,14 +242,14 @@ def test_commands_that_cannot_be_repeated(words, said):
         (Job(COMMAND), "--image is missing"),
         (Job(COMMAND, image="a"), "--claim is missing"),
         (Job(COMMAND, partition="gpu\nrm -rf ~"), "--partition .*line break"),
-        (Job(COMMAND, partition="gpu; true"), "--partition gpu; true: expected its name"),
+        (Job(COMMAND, partition="gpu; true"), "--partition gpu; true: "),
         (Job(COMMAND, setup=("source a\n#SBATCH --uid=0",)), "--setup .*line break"),
         (Job(COMMAND, image="a\nb"), "--image .*line break"),
         (Job(COMMAND, gpu_kind="H\x1b"), "--gpu-kind"),
         (Job((*COMMAND[:-1], "a\nb")), "the training .*line break"),
         (
             Job(COMMAND, image="a", claim="b", mount="/data"),
-            "--run-dir /runs/es: is not below /data",
+            "--run-dir /runs/es: .* /data",
         ),
     ],
 )
@@ -260,8 +259,11 @@ def test_jobs_that_an_engine_would_refuse(job, said):
 
 
 def test_a_bucket_is_named(capsys):
-    assert main(["launch", "sky", "--print", "--claim", "my-runs", "--", *COMMAND]) == 2
-    assert "--claim my-runs: expected the bucket" in capsys.readouterr().err
+    refuses(
+        capsys,
+        ["launch", "sky", "--print", "--claim", "my-runs", "--", *COMMAND],
+        "--claim my-runs: ",
+    )
 
 
 def test_the_command_line_prints_the_same(capsys):
@@ -310,9 +312,8 @@ def test_a_mistake_in_the_training_is_found_before_anything_starts(
             ["launch", "slurm", "--print", "--", "train", "--run-dir", "/runs/a", "--timestep", "9"]
         )
     assert stop.value.code == 2
-    assert "there is no flag --timestep" in capsys.readouterr().err
-    assert main(["launch", "local"]) == 2
-    assert "nothing to launch" in capsys.readouterr().err
+    assert "no flag --timestep" in capsys.readouterr().err
+    refuses(capsys, ["launch", "local"], "nothing to launch")
 
 
 # --- processes on this machine
@@ -359,42 +360,36 @@ def test_lines_of_both_processes_and_the_exit_code(capsys):
     assert any("ppo" in line for line in first)
     assert len(first) + len(second) == len(lines)
     assert local.launch(["evaluate", "nowhere"], 2) == 2
-    assert "[1] error: nowhere: not a run directory" in capsys.readouterr().err
+    assert "[1] error: nowhere: " in capsys.readouterr().err
 
 
-def test_a_process_that_a_signal_ended_is_named(capsys):
-    words = ("pass", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+def watched(*codes):
+    """The verdict on processes of Python code, and how each of them ended."""
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", each],
+            [sys.executable, "-c", code],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
-        for each in words
+        for code in codes
     ]
-    assert local._watched(processes) == 137
-    assert (
-        capsys.readouterr().err
-        == "process 1 was ended by SIGKILL; the others cannot go on without it\n"
-    )
+    verdict = local._watched(processes)
     for process in processes:
-        process.communicate()
+        process.communicate(timeout=30)
+    return verdict, [process.returncode for process in processes]
+
+
+def test_a_process_that_a_signal_ended_is_named(capsys):
+    found = watched("pass", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    assert found == (137, [0, -9])
+    assert not missing(capsys.readouterr().err, "process 1 ", "SIGKILL")
 
 
 def test_a_second_process_is_killed_when_one_fails(monkeypatch):
     monkeypatch.setattr(local, "PATIENCE_S", 0.1)
-    sleeper = [sys.executable, "-c", "import time; time.sleep(600)"]
-    processes = [
-        subprocess.Popen(
-            words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
-        )
-        for words in (sleeper, [sys.executable, "-c", "raise SystemExit(3)"])
-    ]
-    assert local._watched(processes) == 3
-    assert processes[0].wait(timeout=30) == -9
-    for process in processes:
-        process.communicate()
+    found = watched("import time; time.sleep(600)", "raise SystemExit(3)")
+    assert found == (3, [-9, 3])
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
 """Imports go to lower floors, without a circle; training code stays clear of host libraries."""
 
-from __future__ import annotations
-
 import ast
 import json
-import subprocess
-import sys
 
+import numpy as np
 import pytest
 
+from jaxtrade.cli.listing import LISTS
+from tests.children import run_python
+from tests.evaluation.test_run_days import dates, run
 from tests.structure import ROOT, floor, imports, modules, own_imports, picture, room
 
 HOST_ONLY = {"pandas", "gymnax", "gymnasium", "jinja2", "matplotlib"}
@@ -56,8 +56,8 @@ def forbidden_imports(name, tree):
 
 def circles(graph):
     """One line for each circle that a walk down the imports comes upon."""
-    found: list[str] = []
-    done: set[str] = set()
+    found = []
+    done = set()
 
     def visit(name, path):
         if name in path:
@@ -147,27 +147,40 @@ def loaded(statements):
     code = (
         "import json, sys\nheld = {}\n"
         f"for statement in {statements!r}:\n"
-        "    exec(statement)\n"
+        "    try:\n"
+        "        exec(statement)\n"
+        "    except SystemExit:\n"
+        "        pass\n"
         "    held[statement] = sorted({name.partition('.')[0] for name in sys.modules})\n"
         "print(json.dumps(held))"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    return {statement: set(names) for statement, names in json.loads(result.stdout).items()}
+    result = run_python("-c", code, cwd=ROOT, timeout=300, check=True)
+    return {
+        statement: set(names)
+        for statement, names in json.loads(result.stdout.splitlines()[-1]).items()
+    }
 
 
 @pytest.mark.slow
-def test_what_answers_at_once_loads_no_jax_and_training_loads_no_host_library():
+def test_what_answers_at_once_loads_no_jax_and_training_loads_no_host_library(tmp_path):
     """In fresh interpreters: what is imported inside a function, or by a library, counts as
-    well.
+    well. Help, errors and lists do not even load NumPy.
     """
-    at_once = [
+    nets = (np.arange(40.0), np.arange(40.0)[::-1])
+    days = dates("2024-01-01", 40)
+    runs = [str(run(tmp_path / f"run{n}", {"": net}, days)) for n, net in enumerate(nets)]
+    commands = [
+        ["--help"],
+        ["train", "--help"],
+        ["train", "--set", "ppo.lr=1"],
+        ["train", "--contract", "SPY"],
+        ["bench", "nothing"],
+        ["bench", "env_step", "--compare", "nowhere"],
+        *(["list", what] for what in LISTS),
+    ]
+    at_once = ["import jaxtrade.progress.choose"]
+    at_once += [f"from jaxtrade.cli import main; main({words!r})" for words in commands]
+    at_once += [
         "import jaxtrade",
         "import jaxtrade.config",
         "import jaxtrade.errors",
@@ -176,11 +189,14 @@ def test_what_answers_at_once_loads_no_jax_and_training_loads_no_host_library():
         "from jaxtrade import load_config; load_config('quickstart')",
         "from jaxtrade.cli.shared import check_names; from jaxtrade import load_config; "
         "check_names(load_config(None, ['reward.weights.win=1', 'env.task=advised']))",
+        f"from jaxtrade.cli import main; main(['runs', {str(tmp_path)!r}])",
+        f"from jaxtrade.cli import main; main(['compare', *{runs!r}])",
+        "import jaxtrade.evaluation.openings, jaxtrade.storage.trials",
     ]
     slow = {"jax", "pandas", "flax", "optax", *HOST_ONLY}
-    assert {
-        statement: names & slow for statement, names in loaded(at_once).items() if names & slow
-    } == {}
+    held = loaded(at_once)
+    assert {statement: names & slow for statement, names in held.items() if names & slow} == {}
+    assert not held[at_once[len(commands)]] & {"numpy", "rich", "torch"}
     training = [
         f"import jaxtrade.{name}" for name in modules() if name.partition(".")[0] in TRAINING
     ]

@@ -1,7 +1,5 @@
 """No module and no function outgrows what one can hold in mind."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

@@ -1,9 +1,6 @@
 """The estimate of a run's memory: its arithmetic, what is refused, and real peaks."""
 
-from __future__ import annotations
-
 import os
-import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -18,6 +15,7 @@ from jaxtrade.errors import ConfigError, OutOfMemoryError
 from jaxtrade.networks.heads import make_actor_critic
 from jaxtrade.runs import memory, preflight
 from jaxtrade.runs.limits import usable_memory
+from tests.children import run_python
 from tests.messages import missing
 
 GB = 10**9
@@ -129,52 +127,26 @@ def test_a_small_run_on_a_small_machine_says_so():
         memory.check(RunConfig(), GB // 4, "this machine")
 
 
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [
-        (1_000, "0.001 MB"),
-        (12_400_000, "12 MB"),
-        (2_400_000_000, "2.4 GB"),
-        (999_000_000_000, "999 GB"),
-        (1.9e16, "19 PB"),
-        (8.8e20, "880,000 PB"),
-    ],
-)
-def test_sizes_in_words(count, text):
-    assert memory.size(count) == text
+def test_sizes_in_words():
+    assert [memory.size(count) for count in (1_000, 12_400_000, 2_400_000_000, 8.8e20)] == [
+        "0.001 MB",
+        "12 MB",
+        "2.4 GB",
+        "880,000 PB",
+    ]
 
 
 @pytest.mark.parametrize(
-    ("files", "expected"),
+    ("total", "group", "limit", "expected"),
     [
-        ({"/proc/meminfo": "MemTotal: 1000 kB"}, 1_024_000),
-        (
-            {
-                "/proc/meminfo": "MemTotal: 1000 kB",
-                "/proc/self/cgroup": "0::/a",
-                f"{CGROUP}/a/memory.max": "5000",
-            },
-            5000,
-        ),
-        (
-            {
-                "/proc/meminfo": "MemTotal: 1 kB",
-                "/proc/self/cgroup": "0::/a",
-                f"{CGROUP}/a/memory.max": "5000",
-            },
-            1024,
-        ),
-        (
-            {
-                "/proc/meminfo": "MemTotal: 1000 kB",
-                "/proc/self/cgroup": "4:memory:/b",
-                f"{CGROUP}/memory/b/{LIMIT}": "7000",
-            },
-            7000,
-        ),
+        (1000, "", {}, 1_024_000),
+        (1000, "0::/a", {f"{CGROUP}/a/memory.max": "5000"}, 5000),
+        (1, "0::/a", {f"{CGROUP}/a/memory.max": "5000"}, 1024),
+        (1000, "4:memory:/b", {f"{CGROUP}/memory/b/{LIMIT}": "7000"}, 7000),
     ],
 )
-def test_the_machine_has_what_its_control_group_allows(files, expected):
+def test_the_machine_has_what_its_control_group_allows(total, group, limit, expected):
+    files = {"/proc/meminfo": f"MemTotal: {total} kB", "/proc/self/cgroup": group, **limit}
     assert usable_memory("Linux", files.get) == expected
 
 
@@ -210,17 +182,18 @@ def test_the_end_of_memory_in_xla_is_explained():
 
 
 PEAKS = {
-    "small": ("rollout.num_envs=64", "rollout.num_steps=16"),
     "a large minibatch": (
         "rollout.num_envs=1024",
-        "rollout.num_steps=128",
+        "rollout.num_steps=64",
         "ppo.num_minibatches=1",
+        "ppo.num_epochs=1",
         "network.hidden=512,512",
-        "ppo.gradient_rows=131072",
+        "ppo.gradient_rows=65536",
     ),
     "a long memory": (
         "rollout.num_envs=1024",
-        "rollout.num_steps=128",
+        "rollout.num_steps=64",
+        "ppo.num_epochs=1",
         "network.kind=gru",
         "network.rnn_width=256",
     ),
@@ -250,13 +223,17 @@ def test_the_estimate_is_near_the_peak_of_a_real_run(name, tmp_path):
         f"train.total_timesteps={steps}",
         "train.chunk_updates=1",
         "train.checkpoint_every=1",
+        "evaluation.policy_samples=1",
     )
     sets = [word for key in keys for word in ("--set", key)]
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD, "train", "--run-dir", str(tmp_path / "run"), *sets],
+    done = run_python(
+        "-c",
+        CHILD,
+        "train",
+        "--run-dir",
+        str(tmp_path / "run"),
+        *sets,
         env=os.environ | {"JAX_COMPILATION_CACHE_DIR": str(tmp_path / "programs")},
-        capture_output=True,
-        text=True,
         timeout=800,
         check=True,
     )

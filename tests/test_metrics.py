@@ -1,8 +1,5 @@
 """Sinks: what a user reads is what was measured, and a resumed file has each update once."""
 
-from __future__ import annotations
-
-import io
 import json
 import math
 import re
@@ -11,7 +8,6 @@ import struct
 import pytest
 
 from jaxtrade.errors import DataError
-from jaxtrade.progress.plain import Plain
 from jaxtrade.rl.ppo.make import PROGRESS
 from jaxtrade.storage import digests
 from jaxtrade.storage.events import EventWriter, masked_crc32c
@@ -314,16 +310,6 @@ def test_panel_shows_what_the_policy_does_by_name():
     ]
     assert panel_line([traded(1)], {}) == "  trades/episode 2.50  illegal 0"
     assert panel_line([row(1)], {}) == ""
-
-
-def test_panel_follows_the_progress_line(tmp_path):
-    plain, log = io.StringIO(), LogSink(tmp_path / "run.log", NAMES, PROGRESS)
-    for sink in (Plain(plain, NAMES, PROGRESS), log):
-        sink.write([traded(1)])
-    log.close()
-    lines = [progress_line([traded(1)], PROGRESS), panel_line([traded(1)], NAMES)]
-    assert plain.getvalue().splitlines() == lines
-    assert [line[21:] for line in (tmp_path / "run.log").read_text().splitlines()] == lines
 
 
 def test_lists_are_written_by_name_where_names_are_known(tmp_path):

@@ -2,20 +2,13 @@
 rows, Python.
 """
 
-from __future__ import annotations
-
-import errno
-import os
-import random
-import signal
-import subprocess
-import sys
-import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import jaxtrade as jt
+from jaxtrade.cli import main
 from jaxtrade.config import load_config
 from jaxtrade.config.legacy import migrated
 from jaxtrade.errors import ConfigError
@@ -26,6 +19,7 @@ from jaxtrade.storage.sinks import read_rows
 from tests.messages import missing
 from tests.reference_runs.__main__ import hashes_of
 from tests.reference_runs.runs import TINY
+from tests.test_monitor_file import FullDisk
 
 ROOT = Path(__file__).parents[1]
 SETTINGS = (*TINY, "env.task=entry", "episode.max_steps=40", "monitor.on=true")
@@ -127,9 +121,9 @@ def test_the_rows_from_python(run):
 
 
 @pytest.mark.slow
-def test_lost_rows_are_reported_and_means_miss_nothing(run, tmp_path):
+def test_lost_rows_are_reported_and_means_miss_nothing(tmp_path):
     path = tmp_path / "run"
-    trained(path, "monitor.rows=1", "rollout.num_steps=64", "train.total_timesteps=3072")
+    trained(path, "monitor.rows=1", "train.total_timesteps=1024")
     rows, log = read_rows(path / "metrics.jsonl"), (path / "run.log").read_text()
     assert all(row["monitor/lost"] == max(row["episodes"] - 1, 0) for row in rows)
     assert len(jt.open_run(path).episodes) == sum(row["episodes"] > 0 for row in rows)
@@ -140,71 +134,17 @@ def test_lost_rows_are_reported_and_means_miss_nothing(run, tmp_path):
 
 
 @pytest.mark.slow
-def test_killed_and_resumed_it_has_the_rows_of_an_unbroken_run(run, tmp_path):
-    """`kill -9` three times, at places that a seed draws after the first checkpoint of each
-    process.
-    """
-    path, draw, kills = tmp_path / "run", random.Random(0), 0
-    first = ["train", "quickstart", "--run-dir", str(path), *flags(*SETTINGS)]
-    environment = os.environ | {"NPROC": os.environ.get("NPROC", str(os.cpu_count() or 1))}
-    for _ in range(12):
-        command = (
-            first if not (path / "manifest.json").exists() else ["train", "--resume", str(path)]
-        )
-        before = len(list(path.glob("checkpoints/*/manifest.json")))
-        with (tmp_path / "output").open("a") as output:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "jaxtrade.cli", *command],
-                stdout=output,
-                stderr=output,
-                env=environment,
-                cwd=ROOT,
-            )
-            while (
-                kills < 3
-                and process.poll() is None
-                and (len(list(path.glob("checkpoints/*/manifest.json"))) <= before)
-            ):
-                time.sleep(0.002)
-            if kills < 3 and process.poll() is None:
-                time.sleep(draw.uniform(0.0, 0.05))
-                process.send_signal(signal.SIGKILL)
-                kills += 1
-            if process.wait(300) in (0, 1):
-                break
-    assert process.returncode in (0, 1), (tmp_path / "output").read_text()[-3000:]
-    assert kills > 0
-    assert content(path).equals(content(run))
-
-
-@pytest.mark.slow
 def test_a_full_disk_ends_the_run_with_74_and_the_run_can_go_on(run, tmp_path, monkeypatch, capsys):
-    from jaxtrade.cli import main
-
-    class Full(monitor.MonitorSink):
-        def _append(self, data):
-            if self._size > 300:  # after the first chunk
-                self._file = Broken(self._file)
-            super()._append(data)
-
-    class Broken:
-        """A file that takes half of what it is given, and then nothing."""
-
-        def __init__(self, file):
-            self._file, self._first = file, True
-
-        def write(self, data):
-            if not self._first:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            self._first = False
-            return self._file.write(data[: len(data) // 2])
-
-        def __getattr__(self, name):
-            return getattr(self._file, name)
+    def full(path, mode):
+        """Half of the rows fit."""
+        file = FullDisk(path, mode.replace("b", ""))
+        file.left = (run / "monitor.csv").stat().st_size // 2
+        return file
 
     path = tmp_path / "run"
     with monkeypatch.context() as patched:
-        patched.setattr("jaxtrade.runs.monitoring.MonitorSink", Full)
+        sink = partial(monitor.MonitorSink, opened=full)
+        patched.setattr("jaxtrade.runs.monitoring.MonitorSink", sink)
         assert main(["train", "quickstart", "--run-dir", str(path), *flags(*SETTINGS)]) == 74
     assert "monitor.csv: the episodes" in capsys.readouterr().err
     whole, kept = content(run), content(path)

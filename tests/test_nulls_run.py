@@ -1,13 +1,11 @@
 """`jaxtrade evaluate RUN --nulls`: the table, the files, and what is refused."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
 
 from jaxtrade.cli.entry import main
-from tests.messages import missing
+from tests.messages import missing, refuses
 from tests.test_cli import TINY
 
 pytestmark = pytest.mark.slow  # a whole run; evaluation/test_null_runs.py has quick tests
@@ -67,5 +65,4 @@ def test_a_split_that_the_policy_has_seen_tests_rules_alone(run, capsys):
     ],
 )
 def test_what_is_refused(run, capsys, words, said):
-    assert main(["evaluate", str(run), *words]) == 2
-    assert said in capsys.readouterr().err
+    refuses(capsys, ["evaluate", str(run), *words], said)

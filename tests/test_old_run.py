@@ -2,8 +2,6 @@
 replay, resume.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -12,7 +10,7 @@ import numpy as np
 import pytest
 
 from jaxtrade.cli import main
-from tests.messages import missing
+from tests.messages import missing, refuses
 
 OLD = Path(__file__).parent / "fixtures" / "run_0_1_0"
 
@@ -100,5 +98,4 @@ def test_an_edited_configuration_is_refused(old, capsys):
     path.write_text(
         path.read_text(encoding="utf-8").replace("gamma: 0.99", "gamma: 0.98"), encoding="utf-8"
     )
-    assert main(["evaluate", str(old)]) == 2
-    assert "restore the file" in capsys.readouterr().err
+    refuses(capsys, ["evaluate", str(old)], "restore the file")

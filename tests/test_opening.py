@@ -1,10 +1,7 @@
 """The lines with which a run opens, on the console and in its log."""
 
-from __future__ import annotations
-
 import io
 from types import SimpleNamespace
-from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -25,9 +22,7 @@ def test_the_console_shows_one_note_of_each_kind_and_the_log_all(tmp_path):
         ),
     ]
     with Plain(stream) as screen:
-        Job.tell_opening(
-            cast("Any", SimpleNamespace(path=tmp_path, screen=screen, files=[log])), lines
-        )
+        Job.tell_opening(SimpleNamespace(path=tmp_path, screen=screen, files=[log]), lines)
     log.close()
     first, note = stream.getvalue().splitlines()
     assert first == "run a"
@@ -53,9 +48,7 @@ def test_a_test_of_few_dates_names_the_key_to_raise(count, dates_of_test, few):
     }
     dates = np.arange(np.datetime64("2014-01-01"), np.datetime64("2014-01-11"))
     lines = list(
-        split_lines(
-            cast("Any", SimpleNamespace(market=SimpleNamespace(trade_dates=dates), splits=splits))
-        )
+        split_lines(SimpleNamespace(market=SimpleNamespace(trade_dates=dates), splits=splits))
     )
     assert lines[1] == "  validation: 1 trade date 2014-01-05 .. 2014-01-05"
     [said] = lines[2:]

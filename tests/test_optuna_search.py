@@ -2,11 +2,8 @@
 batches.
 """
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -91,7 +88,7 @@ class StopError(Exception):
 @pytest.fixture
 def scored(monkeypatch):
     """Batches that are scored by their learning rates alone, and the settings that were trained."""
-    batches: list[list[dict[str, Any]]] = []
+    batches = []
 
     def trained(setup, path, programs, screen):
         batches.append([dict(agent.overrides) for agent in setup.swept.agents])
@@ -161,14 +158,14 @@ def test_an_agent_that_was_put_back_has_no_score(tmp_path, monkeypatch):
     monkeypatch.setattr(searching, "policies_of", lambda *_: [])
     monkeypatch.setattr(searching, "ranked", lambda *_: (1.0, 2.0, 3.0, 4.0))
     monkeypatch.setattr(searching, "Fresh", lambda: SimpleNamespace(arguments=lambda *_: {}))
-    setup: Any = SimpleNamespace(config=config(), algorithm=None, trained_params=None, stack=None)
+    setup = SimpleNamespace(config=config(), algorithm=None, trained_params=None, stack=None)
     scores = searching._trained(setup, tmp_path, None, Screen())  # pyright: ignore[reportArgumentType]
     np.testing.assert_array_equal(scores, [1.0, np.nan, 3.0, np.nan])
 
 
 @pytest.mark.slow
 def test_all_batches_are_one_program(tmp_path, monkeypatch):
-    begun: list[str] = []
+    begun = []
     original = Programs.begin
 
     def begin(self, name, *arguments, **keywords):

@@ -2,8 +2,6 @@
 and installs.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

@@ -2,8 +2,6 @@
 started here.
 """
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -13,7 +11,7 @@ from jaxtrade.cli import main
 from jaxtrade.errors import ConfigError, DataError, StoppedTogetherError
 from jaxtrade.runs.processes import ALONE, PORT, Given, Layout, check_config, layout_of
 from jaxtrade.training import together
-from tests.messages import missing
+from tests.messages import missing, refused, refuses
 
 SLURM = {
     "SLURM_JOB_ID": "70001",
@@ -132,14 +130,7 @@ def test_flags_win_over_variables_and_these_over_engines():
             {},
             ("--process-id=2:", "--num-processes=2", "0 to 1"),
         ),
-        (
-            Given("a:1", 1, 1),
-            {},
-            ("--process-id=1:", "--num-processes=1", "0 to 0"),
-        ),
         (Given("a", 2, 0), {}, ("--coordinator=a:", "HOST:PORT")),
-        (Given("a:70000", 2, 0), {}, ("--coordinator=a:70000:", "HOST:PORT")),
-        (Given("http://a:80", 2, 0), {}, ("--coordinator=http://a:80:", "HOST:PORT")),
         (NOTHING, TRAINER | {"JAX_PROCESS_ID": "2"}, ("JAX_PROCESS_ID=2:", "JAX_NUM_PROCESSES=2")),
         (
             NOTHING,
@@ -161,9 +152,8 @@ def test_flags_win_over_variables_and_these_over_engines():
     ],
 )
 def test_contradictions_are_named(given, env, said):
-    with pytest.raises(ConfigError) as error:
+    with refused(*said):
         found(given, **env)
-    assert not missing(str(error.value), *said)
 
 
 def test_what_processes_would_do_differently_is_refused():
@@ -172,9 +162,8 @@ def test_what_processes_would_do_differently_is_refused():
     advised = load_config("quickstart", ["env.task=advised", "advisor.kind=rules"])
     check_config(load_config("quickstart"), two)
     check_config(auto, ALONE)
-    with pytest.raises(ConfigError) as error:
+    with refused("rollout.num_envs=auto:", "process 1 of 2"):
         check_config(auto, two)
-    assert not missing(str(error.value), "rollout.num_envs=auto:", "process 1 of 2")
     with pytest.raises(ConfigError, match=r"kind=rules: .*one process"):
         check_config(advised, two)
 
@@ -184,8 +173,7 @@ def test_the_command_reports_a_contradiction(capsys):
     said = capsys.readouterr().err
     assert said.startswith("error: --process-id=3:")
     assert not missing(said, "--num-processes=2", "0 to 1\n")
-    assert main(["doctor", "--num-processes", "2"]) == 2
-    assert "drop --num-processes" in capsys.readouterr().err
+    refuses(capsys, ["doctor", "--num-processes", "2"], "drop --num-processes")
 
 
 class Service:

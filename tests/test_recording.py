@@ -1,7 +1,5 @@
 """What a run folder knows about its journal, and what a run and its replay are compared by."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

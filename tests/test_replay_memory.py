@@ -2,10 +2,7 @@
 what is refused.
 """
 
-from __future__ import annotations
-
 import re
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -109,7 +106,7 @@ def test_a_million_transitions_are_64_compiled_megabytes():
     def stacked(x):
         return jax.ShapeDtypeStruct((of.num_steps, *x.shape), x.dtype)
 
-    number: dict[str, Any] = {
+    number = {
         name: jax.ShapeDtypeStruct((of.num_steps, of.num_envs), kind)
         for name, kind in (
             ("first", bool),
@@ -123,7 +120,7 @@ def test_a_million_transitions_are_64_compiled_megabytes():
         ref=jax.tree.map(stacked, refs), final_ref=jax.tree.map(stacked, refs), info=None, **number
     )
     program = jax.jit(lambda replay, seen: add(of, replay, seen, jnp.int32(0)), donate_argnums=0)
-    used: Any = program.lower(own.replay, seen).compile().memory_analysis()
+    used = program.lower(own.replay, seen).compile().memory_analysis()
     rollout = size_of(seen)
     assert (used.argument_size_in_bytes - rollout) / MILLION == pytest.approx(56, abs=0.5)
     assert used.alias_size_in_bytes >= 56 * MILLION

@@ -2,8 +2,6 @@
 transfer, replay.
 """
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The short names of servers become URLs and options in every configuration."""
 
-from __future__ import annotations
-
 import pytest
 
 from jaxtrade.config import dump_config, load_config, make_config, read_values

@@ -4,8 +4,6 @@ printed.
 `mkdocs build --strict` is a step of its own in .ci/run.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
@@ -164,13 +162,6 @@ def test_the_python_page_runs_as_printed(tmp_path):
     said = run_in(tmp_path, "python", code)
     assert not missing(said, "mean 'total_timesteps'", "several sections", "'kind'")
     assert "first action:" in said
-
-
-@pytest.mark.slow
-def test_the_first_page_runs_as_printed(tmp_path):
-    [(kind, text)] = blocks(DOCS / "index.md", "python")
-    assert "greedy" in run_in(tmp_path, kind, text)
-    assert (tmp_path / "equity.png").stat().st_size > 10_000
 
 
 @pytest.mark.slow

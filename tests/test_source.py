@@ -2,8 +2,6 @@
 the fix.
 """
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from itertools import pairwise
@@ -25,7 +23,8 @@ from jaxtrade.runs.evaluate import history
 from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.source import adopt, layout_of, load_source, require_same
 from jaxtrade.runs.train import resume, run
-from jaxtrade.storage import checkpoint
+from tests.messages import refuses
+from tests.resuming import cut
 
 TINY = (
     "rollout.num_envs=8",
@@ -58,8 +57,12 @@ def manage(entry):
 
 @pytest.mark.slow
 def test_the_transferred_policy_does_what_its_source_did(entry):
+    """Under another account, other costs and brackets than the source was trained with: they change
+    both sides alike. Other weights are reported apart.
+    """
     source = load_source(entry)
-    setup = prepare(adopt(config("manage"), source))
+    other = ("account.drawdown=200", "costs.commission=5.0", "brackets.stop_atr=0.7")
+    setup = prepare(adopt(config("manage", *other), source))
     begun = transferred(setup, source)
     assert begun.coverage.complete
     assert begun.coverage.new_slots == ("can_enter", "can_manage", "has_position")
@@ -75,6 +78,11 @@ def test_the_transferred_policy_does_what_its_source_did(entry):
     assert check["sessions"] == 1
     assert check["equal"] is True
     assert check["net_profit"]["source"] == check["net_profit"]["transferred"]
+    policy = policy_of(begun.state)
+    assert policy.opening.new.tolist() == [False] * 3 + [True] * 4
+    assert float(policy.opening.fraction) == 0.0
+    negated = begun.state.replace(params=jax.tree.map(lambda x: -x, begun.state.params))
+    assert start_check(source, setup, replace(begun, state=negated))["equal"] is False
 
 
 def test_every_step_of_the_way_adds_names_and_loses_none():
@@ -99,36 +107,6 @@ def test_every_step_of_the_way_adds_names_and_loses_none():
                 check_layouts(mine, theirs._replace(scaling="other"))
 
 
-@pytest.mark.slow
-def test_other_weights_are_reported_apart(entry):
-    """The comparison can fail."""
-    source = load_source(entry)
-    setup = prepare(adopt(config("manage"), source))
-    begun = transferred(setup, source)
-    other = replace(
-        begun, state=begun.state.replace(params=jax.tree.map(lambda x: -x, begun.state.params))
-    )
-    assert start_check(source, setup, other)["equal"] is False
-
-
-@pytest.mark.slow
-def test_the_first_comparison_is_under_the_new_conditions(entry):
-    """Other account, costs and brackets than the source was trained with change both sides
-    alike.
-    """
-    source = load_source(entry)
-    setup = prepare(
-        adopt(
-            config(
-                "manage", "account.drawdown=200", "costs.commission=5.0", "brackets.stop_atr=0.7"
-            ),
-            source,
-        )
-    )
-    begun = transferred(setup, source)
-    assert start_check(source, setup, begun)["equal"] is True
-
-
 def leaves(path):
     source = load_source(path)
     return [
@@ -140,11 +118,7 @@ def leaves(path):
 @pytest.mark.parametrize("update", [0, 2])
 def test_resumes_to_the_same_bits(entry, manage, tmp_path, update):
     del entry
-    copy = tmp_path / "manage"
-    shutil.copytree(manage, copy)
-    for number, path in checkpoint.list_checkpoints(copy / "checkpoints"):
-        if number > update:
-            shutil.rmtree(path)
+    copy = cut(manage, tmp_path / "manage", update)
     resume(copy)
     for x, y in zip(leaves(copy), leaves(manage), strict=True):
         np.testing.assert_array_equal(x, y)
@@ -153,28 +127,12 @@ def test_resumes_to_the_same_bits(entry, manage, tmp_path, update):
 @pytest.mark.slow
 def test_continue_takes_the_optimiser_along(entry, tmp_path):
     target = tmp_path / "more"
-    assert (
-        cli.main(
-            [
-                "train",
-                "--continue",
-                str(entry),
-                "--set",
-                "ppo.learning_rate=1e-5",
-                "--set",
-                "ppo.learning_rate_end=1e-5",
-                "--run-dir",
-                str(target),
-            ]
-        )
-        == 0
-    )
+    sets = ("--set", "ppo.learning_rate=1e-5", "--set", "ppo.learning_rate_end=1e-5")
+    assert cli.main(["train", "--continue", str(entry), "--run-dir", str(target), *sets]) == 0
     before, after = load_source(entry), load_source(target)
     assert int(after.opt_state[1].count) == 2 * int(before.opt_state[1].count)
     assert history(target)[0]["learning_rate"] == pytest.approx(1e-5)
-    with pytest.raises(
-        ConfigError, match=r"its actions differ \(3 there, 7 here|its observation slots differ"
-    ):
+    with pytest.raises(ConfigError, match=r"actions .*\(3 .*, 7 |slots "):
         require_same(before, config("manage"))
 
 
@@ -182,15 +140,15 @@ def test_continue_takes_the_optimiser_along(entry, tmp_path):
 @pytest.mark.parametrize(
     ("task", "change", "message"),
     [
-        ("manage", "data.market=NQ", r"data\.market=NQ: .*entry was trained on ES"),
-        ("manage", "train.num_seeds=2", r"train\.num_seeds=2: .*entry has 1 policies"),
-        ("manage", "env.scaling=seed", r"env\.scaling=seed: the source was trained with relative"),
-        ("manage", "network.hidden=[16]", r"network\.hidden=\(16,\): the source has \(8,\)"),
-        ("manage", "ppo.adapter_freeze=0.2", r"adapter_freeze=0\.2 needs transfer\.mode=adapter"),
+        ("manage", "data.market=NQ", r"data\.market=NQ: .* ES"),
+        ("manage", "train.num_seeds=2", r"train\.num_seeds=2: .* 1 "),
+        ("manage", "env.scaling=seed", r"env\.scaling=seed: .* relative"),
+        ("manage", "network.hidden=[16]", r"network\.hidden=\(16,\): .* \(8,\)"),
+        ("manage", "ppo.adapter_freeze=0.2", r"adapter_freeze=0\.2 .*mode=adapter"),
         (
             "manage",
             "data.source=synthetic",
-            r"data\.source=synthetic: .*entry was trained on real bars",
+            r"data\.source=synthetic: .* real ",
         ),
     ],
 )
@@ -200,21 +158,19 @@ def test_what_does_not_fit_is_refused(entry, task, change, message):
 
 
 def test_a_freeze_as_long_as_the_run_is_refused():
-    with pytest.raises(
-        ConfigError, match=r"adapter_freeze \(1\) is a share of the run and must be below 1"
-    ):
+    with pytest.raises(ConfigError, match=r"adapter_freeze \(1\) "):
         config("manage", "ppo.adapter_freeze=1.0")
-    with pytest.raises(ConfigError, match=r"network\.adapter: an adapter stands between"):
+    with pytest.raises(ConfigError, match=r"network\.adapter: "):
         run(config("manage", "network.adapter=8"))
 
 
 def test_a_missing_source_is_exit_2(tmp_path, capsys):
     for flag in ("--from", "--continue"):
-        assert (
-            cli.main(["train", flag, str(tmp_path / "none"), "--run-dir", str(tmp_path / "new")])
-            == 2
+        refuses(
+            capsys,
+            ["train", flag, str(tmp_path / "none"), "--run-dir", str(tmp_path / "new")],
+            "none: not a run directory",
         )
-        assert "none: not a run directory" in capsys.readouterr().err
         assert not (tmp_path / "new").exists()
 
 
@@ -223,17 +179,8 @@ def test_a_run_that_saved_nothing_is_refused(entry, tmp_path):
     copy = tmp_path / "entry"
     shutil.copytree(entry, copy)
     shutil.rmtree(copy / "checkpoints")
-    with pytest.raises(ConfigError, match="saved nothing to begin from"):
+    with pytest.raises(ConfigError, match=str(copy)):
         load_source(copy)
-
-
-@pytest.mark.slow
-def test_closed_actions_are_part_of_the_policy(entry):
-    source = load_source(entry)
-    setup = prepare(adopt(config("manage"), source))
-    policy = policy_of(transferred(setup, source).state)
-    assert policy.opening.new.tolist() == [False] * 3 + [True] * 4
-    assert float(policy.opening.fraction) == 0.0
 
 
 @pytest.mark.slow
@@ -257,14 +204,10 @@ def test_a_policy_exported_while_opening_acts_as_the_run_does(entry, tmp_path):
 
 @pytest.mark.slow
 def test_a_source_that_is_still_opening_is_refused(manage, tmp_path):
-    copy = tmp_path / "manage"
-    shutil.copytree(manage, copy)
-    for number, path in checkpoint.list_checkpoints(copy / "checkpoints"):
-        if number > 2:
-            shutil.rmtree(path)
+    copy = cut(manage, tmp_path / "manage", 2)
     with pytest.raises(
         ConfigError,
-        match=r"update 2 lies before the end of the opening.*open_until=0\.5 of 6 updates",
+        match=r"update 2 .*open_until=0\.5 of 6 ",
     ):
         load_source(copy)
 

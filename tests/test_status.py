@@ -2,8 +2,6 @@
 makes of it.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess
@@ -24,7 +22,6 @@ from jaxtrade.storage.status import (
     is_quiet,
     read_status,
 )
-from tests.structure import ROOT
 
 ABOUT = {"task": "entry", "learner": "ppo", "market": "ES"}
 
@@ -94,6 +91,13 @@ def at(seconds_ago, **changes):
     return own._replace(**changes)
 
 
+def gone():
+    """The number of a process that has ended."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
 def test_a_run_without_a_sign_of_life_is_quiet():
     assert 49 <= age_of(at(50)) <= 55
     assert not is_quiet(at(50))
@@ -108,9 +112,7 @@ def test_a_run_without_a_sign_of_life_is_quiet():
 def test_a_process_is_known_by_its_number_and_its_start():
     assert is_alive(at(0)) is True
     assert is_alive(at(0, host="another")) is None
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    assert is_alive(at(0, pid=gone.pid)) is False
+    assert is_alive(at(0, pid=gone())) is False
     if sys.platform == "linux":
         assert is_alive(at(0, began="1")) is False, "another process has its number now"
 
@@ -126,15 +128,3 @@ def test_a_process_whose_parent_did_not_ask_yet_is_gone():
     assert is_alive(at(0, pid=ended.pid, began="1")) is False
     ended.wait()
     ended.stdout.close()
-
-
-def test_it_loads_no_heavy_library():
-    code = (
-        "import sys, jaxtrade.storage.status, jaxtrade.runs.inventory, jaxtrade.evaluation.run_days, "
-        "jaxtrade.evaluation.openings, jaxtrade.storage.trials\n"
-        "print(sorted({'jax', 'pandas', 'flax', 'scipy', 'matplotlib'} & set(sys.modules)))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "[]"

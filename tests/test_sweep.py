@@ -3,12 +3,9 @@ population.
 
 No program is compiled here."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math
-import random
 
 import jax
 import jax.numpy as jnp
@@ -34,7 +31,6 @@ from jaxtrade.rl.pqn import HParams as PQNHParams
 from jaxtrade.runs import agents, memory, rundir
 from jaxtrade.runs.policies import chosen_number, policy_path
 from jaxtrade.runs.preflight import check
-from jaxtrade.runs.python import configured
 from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.swept import stacked
 from jaxtrade.training.population import Stack
@@ -43,14 +39,8 @@ from tests.messages import missing
 
 
 def swept(*overrides, **sweep):
-    return (
-        load_config("quickstart", overrides).model_copy()
-        if not sweep
-        else load_config(
-            "quickstart",
-            [*overrides, *(f"sweep.{name}={json.dumps(value)}" for name, value in sweep.items())],
-        )
-    )
+    keys = (f"sweep.{name}={json.dumps(value)}" for name, value in sweep.items())
+    return load_config("quickstart", [*overrides, *keys])
 
 
 RATES = {"ppo.learning_rate": [1e-3, 3e-4]}
@@ -101,7 +91,7 @@ def test_drawn_numbers_lie_in_their_range_with_four_digits():
     keys = {
         "ppo.learning_rate": ["log:1.23456e-4..1e-2"],
         "ppo.gamma": ["0.9..0.999"],
-        "costs.slippage": ["1..3"],
+        "costs.slippage": ["log:1..3"],
     }
     drawn = settings_of(swept(keys=keys, random=300).sweep, 0)
     rates = np.array([each["ppo.learning_rate"] for each in drawn])
@@ -131,12 +121,6 @@ def test_drawn_numbers_lie_in_their_range_with_four_digits():
 )
 def test_ranges(text, found):
     assert range_of(text) == found
-
-
-def test_a_logarithmic_range_of_whole_numbers_has_both_ends():
-    whole = range_of("log:1..4")
-    assert whole is not None
-    assert {whole.draw(random.Random(i)) for i in range(60)} == {1, 2, 3, 4}
 
 
 @pytest.mark.parametrize(
@@ -248,17 +232,11 @@ def test_a_static_key_of_one_value_is_part_of_the_program():
 
 def test_the_table_of_agents_is_written(tmp_path):
     config = swept("seed=3", keys=RATES, seeds=2)
-    agents.write_agents(tmp_path, config)
-    found = json.loads((tmp_path / "agents.json").read_text())
-    assert found["agents"][3] == {
-        "index": 3,
-        "seed": 4,
-        "setting": 1,
-        "overrides": {"ppo.learning_rate": 3e-4},
-    }
     agents.write_agents(tmp_path, config, [0, 1, 0, 1])
     rows = json.loads((tmp_path / "agents.json").read_text())["agents"]
     assert [(row["group"], row["number"]) for row in rows] == [(0, 0), (1, 0), (0, 1), (1, 1)]
+    assert (rows[3]["index"], rows[3]["seed"], rows[3]["setting"]) == (3, 4, 1)
+    assert rows[3]["overrides"] == {"ppo.learning_rate": 3e-4}
 
 
 def test_the_folder_of_several_programs_is_no_run(tmp_path):
@@ -375,17 +353,6 @@ def test_flags_are_keys():
     assert resolve(build_parser().parse_args(["train", "--population", "4"])).agents == 4
 
 
-def test_python_takes_the_same_keys():
-    found = configured(
-        "quickstart", None, (), {"sweep": {"keys": RATES, "seeds": 2}, "total_timesteps": 1000}
-    )
-    assert found.sweep == swept(keys=RATES, seeds=2).sweep
-    assert (
-        configured("quickstart", None, {"sweep.keys": {"ppo": {"gamma": [0.9, 0.99]}}}, {}).agents
-        == 2
-    )
-
-
 def test_a_fault_of_every_setting_is_told_once(capsys):
     assert main(["train", "--sweep", "ppo.learing_rate=1e-3,1e-4,1e-5"]) == 2
     assert capsys.readouterr().err.count("'ppo.learing_rate'") == 1
@@ -440,54 +407,32 @@ def test_the_ranking_is_by_score_with_ties_by_index():
     assert not missing(note, "reward.weights.loss", "equal values")
 
 
-def test_an_agent_is_evaluated_under_its_own_rules():
-    """Nothing is compiled. The costs and the account are the agent's, the market and the sessions
-    those of the run.
+PAIRS = (
+    "data.source=bundled",
+    "data.markets=EURUSD,USDJPY",
+    "data.start=2016-04-01",
+    "data.end=2016-06-10",
+    "split.test_sessions=4",
+    "env.window=4",
+    "env.features=[close,atr]",
+    "account.preset=rules_off_50k",
+)
+
+
+@pytest.mark.parametrize("market", [(), pytest.param(PAIRS, marks=pytest.mark.slow)])
+def test_an_agent_is_evaluated_under_its_own_rules(market):
+    """On each symbol of a set too. Nothing is compiled. The costs and the account are the agent's,
+    the market and the sessions those of the run.
     """
-    setup = prepare(
-        load_config(
-            "quickstart",
-            ['sweep.keys={"costs.slippage": [1, 3], "account.drawdown": [1000, 2000]}'],
-        )
-    )
-    ((symbol, own),) = setup.symbols.items()
-    for i in range(4):
-        config, params = setup.of_agent(i, symbol, own.params)
-        assert (int(params.contract.slippage), config.costs.slippage) == ((1, 3)[i // 2],) * 2
-        assert int(params.account.drawdown) == (1_000_000, 2_000_000)[i % 2]
-        assert (params.market, params.sessions) == (own.params.market, own.params.sessions)
-
-
-@pytest.mark.slow
-def test_the_symbols_of_a_set_have_each_agents_rules():
-    """Without a compilation: the parameters under which each agent is evaluated on each symbol."""
-    setup = prepare(
-        load_config(
-            "quickstart",
-            [
-                "data.source=bundled",
-                "data.markets=EURUSD,USDJPY",
-                "data.start=2016-04-01",
-                "data.end=2016-06-10",
-                "split.test_sessions=4",
-                "env.window=4",
-                "env.features=[close,atr]",
-                "account.preset=rules_off_50k",
-                'sweep.keys={"costs.slippage": [1, 3], "account.drawdown": [1000, 2000]}',
-            ],
-        )
-    )
-    assert setup.trained_params.contract.slippage.tolist() == [
-        [1, 1],
-        [1, 1],
-        [3, 3],
-        [3, 3],
-    ]  # by agent, by symbol
+    keys = 'sweep.keys={"costs.slippage": [1, 3], "account.drawdown": [1000, 2000]}'
+    setup = prepare(load_config("quickstart", [*market, keys]))
+    trained = np.asarray(setup.trained_params.contract.slippage).reshape(4, -1)
+    assert trained.tolist() == [[tick] * len(setup.symbols) for tick in (1, 1, 3, 3)]
     for symbol, own in setup.symbols.items():
         for i in range(4):
             config, params = setup.of_agent(i, symbol, own.params)
             assert jax.tree.structure(params) == jax.tree.structure(own.params)
             assert (int(params.contract.slippage), config.costs.slippage) == ((1, 3)[i // 2],) * 2
             assert int(params.account.drawdown) == (1_000_000, 2_000_000)[i % 2]
-            assert params.market is own.params.market
+            assert (params.market, params.sessions) == (own.params.market, own.params.sessions)
             assert config.data.market == symbol

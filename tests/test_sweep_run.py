@@ -2,10 +2,7 @@
 resumption, groups.
 """
 
-from __future__ import annotations
-
 import json
-import shutil
 
 import jax
 import numpy as np
@@ -15,10 +12,10 @@ import jaxtrade as jt
 from jaxtrade.config import load_config
 from jaxtrade.evaluation.validation import mean_reward
 from jaxtrade.runs import evaluate as evaluation
-from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.train import resume, run
 from jaxtrade.storage import checkpoint
 from jaxtrade.training import chunk
+from tests.resuming import cut
 from tests.rl.test_train import assert_same
 
 SMALL = (
@@ -42,7 +39,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def counted():
     """The programs of chunks that are compiled while a run trains, by their names."""
-    compiled: list[str] = []
+    compiled = []
     with pytest.MonkeyPatch.context() as patch:
         original = chunk.compile_chunk
 
@@ -141,31 +138,7 @@ def test_scores_are_those_of_the_policies_under_their_own_costs(trained):
 
 
 def test_a_resumed_sweep_ends_in_the_same_bits(trained, tmp_path):
-    cut = tmp_path / "cut"
-    shutil.copytree(trained.path, cut)
-    for update, path in checkpoint.list_checkpoints(cut / "checkpoints"):
-        if update > 2:
-            shutil.rmtree(path)
-    resumed = resume(cut)
-    assert_same(final_state(cut), final_state(trained.path))
+    path = cut(trained.path, tmp_path / "cut", 2)
+    resumed = resume(path)
+    assert_same(final_state(path), final_state(trained.path))
     assert resumed.scores == trained.scores
-
-
-def test_it_begins_as_each_agent_alone(trained):
-    setup = prepare(load_config("quickstart", SWEEP))
-    assert setup.swept is not None
-    together = jax.jit(setup.stack.wrap(setup.algorithm).init)(
-        setup.stack.keys(3), setup.trained_params
-    )
-    for i in (0, 3):
-        alone = prepare(setup.swept.configs[i])
-        own = jax.jit(alone.algorithm.init)(jax.random.key(3), alone.params)
-        found = setup.stack.agent(together, i)
-        np.testing.assert_array_equal(setup.hparams["learning_rate"][i], own.hparams.learning_rate)
-        assert_same(found.params, own.params)
-        jax.tree.map(
-            lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6),
-            found.normaliser,
-            own.normaliser,
-        )
-        assert_same((found.env_state, found.ref, found.key), (own.env_state, own.ref, own.key))

@@ -1,7 +1,5 @@
 """Tables as text."""
 
-from __future__ import annotations
-
 import pytest
 
 from jaxtrade.text import aligned, in_short, note_line, printable, ruled, year_runs

@@ -1,7 +1,5 @@
 """`jaxtrade.Trainer`: a run in steps."""
 
-from __future__ import annotations
-
 import pytest
 
 import jaxtrade as jt

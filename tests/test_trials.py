@@ -2,8 +2,6 @@
 nothing is hidden.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -24,6 +22,7 @@ from jaxtrade.storage.trials import (
     read_trials,
     trials_folder,
 )
+from tests.children import run_python
 from tests.messages import missing
 from tests.structure import ROOT
 
@@ -76,7 +75,7 @@ def test_a_folder_without_a_log_has_no_openings(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("number", [1, 3, 5])
 def test_an_edited_line_is_named(log, number):
     lines = lines_of(log)
     assert b"-2.0" in lines[number - 1]
@@ -88,7 +87,7 @@ def test_an_edited_line_is_named(log, number):
         append_opening(log, opening("later"))  # goes on, but hides nothing
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("number", [1, 3, 5])
 def test_a_removed_line_is_named(log, number):
     lines = lines_of(log)
     del lines[number - 1]
@@ -97,17 +96,6 @@ def test_a_removed_line_is_named(log, number):
         read_trials(log)
     append_opening(log, opening("later"))  # goes on, but hides nothing
     with pytest.raises(DataError, match=rf"{TRIALS}: line {number}: was removed"):
-        read_trials(log)
-
-
-@pytest.mark.parametrize("number", [1, 3, 5])
-def test_an_edited_digest_is_named(log, number):
-    """Of the line before."""
-    lines = lines_of(log)
-    document = json.loads(lines[number - 1]) | {"before": "f" * 64}
-    lines[number - 1] = json.dumps(document, sort_keys=True, separators=(",", ":")).encode() + b"\n"
-    write_lines(log, lines)
-    with pytest.raises(DataError, match=f"line {number}: was changed"):
         read_trials(log)
 
 
@@ -270,9 +258,7 @@ def test_a_full_disk_leaves_the_log_whole(log):
         except OSError as error:
             print("refused", error.errno)
     """)
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    done = run_python("-c", code, cwd=ROOT, check=True)
     assert done.stdout.startswith("refused"), done.stderr
     assert (log / TRIALS).read_bytes() == whole
     assert len(read_trials(log).openings) == 5
@@ -316,8 +302,9 @@ def test_the_log_of_a_part_lies_beside_the_whole(tmp_path):
     assert trials_folder(tmp_path / "phases" / "run") == tmp_path / "phases"
 
 
-def test_profits_that_do_not_fit_the_days_are_named(tmp_path):
-    append_opening(tmp_path, opening(net=(1.0,)))
+@pytest.mark.parametrize("changes", [{"net": {"0": (1.0,)}}, {"bars": {"ES": ("a1",)}}])
+def test_profits_and_digests_that_do_not_fit_the_days_are_named(tmp_path, changes):
+    append_opening(tmp_path, opening()._replace(**changes))
     with pytest.raises(DataError, match=r"line 1: .* 2 days"):
         read_trials(tmp_path)
 
@@ -340,9 +327,3 @@ def test_lines_of_a_version_without_digests_are_read(tmp_path):
     (tmp_path / HEAD).write_text(json.dumps({"lines": 1, "sha256": trials.sha_of(old)}))
     [found] = read_trials(tmp_path).openings
     assert found == opening()._replace(utc=found.utc)
-
-
-def test_digests_that_do_not_fit_the_days_are_named(tmp_path):
-    append_opening(tmp_path, opening()._replace(bars={"ES": ("a1",)}))
-    with pytest.raises(DataError, match=r"line 1: .* 2 days"):
-        read_trials(tmp_path)

@@ -2,12 +2,9 @@
 edited run at all.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,6 +13,7 @@ import pytest
 from jaxtrade.config import load_config
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import files, rundir, trust
+from tests.children import run_python
 
 MODULE = "open('ran', 'a').write('x')\n"
 
@@ -40,13 +38,7 @@ def read(run, *words, state=None):
     to report.
     """
     env = dict(os.environ) | ({} if state is None else {"XDG_STATE_HOME": state})
-    return subprocess.run(
-        [sys.executable, "-m", "jaxtrade", "report", str(run), *words],
-        cwd=run.parents[1],
-        env=env,
-        capture_output=True,
-        text=True,
-    )
+    return run_python("-m", "jaxtrade", "report", str(run), *words, cwd=run.parents[1], env=env)
 
 
 def ran(run):
@@ -86,13 +78,7 @@ def test_the_maker_of_a_run_is_not_asked_until_the_file_changes(run, tmp_path):
         "facts = {'config_sha256': config.digest(), 'data_sha256': '', 'nproc': ''}\n"
         "rundir.create_run(Path('runs/b'), config, facts)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", make],
-        cwd=run.parents[1],
-        env={**os.environ, "XDG_STATE_HOME": state},
-        capture_output=True,
-        text=True,
-    )
+    done = run_python("-c", make, cwd=run.parents[1], env={**os.environ, "XDG_STATE_HOME": state})
     assert done.returncode == 0, done.stderr
     assert "--trust-imports" not in read(run, state=state).stderr
     module = run.parents[1] / "strange_parts.py"
@@ -148,12 +134,7 @@ def test_folders_of_sweeps_and_curricula_are_not_believed_either(tmp_path, words
     (tmp_path / "folder").mkdir()
     for name, text in files.items():
         (tmp_path / "folder" / name).write_text(text)
-    found = subprocess.run(
-        [sys.executable, "-m", "jaxtrade", *words, "folder"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
+    found = run_python("-m", "jaxtrade", *words, "folder", cwd=tmp_path)
     assert found.returncode == 2
     assert "'strange_parts'" in found.stderr
     assert not (tmp_path / "ran").exists()

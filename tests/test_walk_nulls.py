@@ -2,8 +2,6 @@
 on after a stop.
 """
 
-from __future__ import annotations
-
 import json
 
 import jax
@@ -12,12 +10,12 @@ import pytest
 
 from jaxtrade.cli.entry import main
 from jaxtrade.data.nulls.market import null_markets
-from jaxtrade.data.nulls.spec import NullSpec
 from jaxtrade.evaluation.walk_days import DAILY, read_walk_days
 from jaxtrade.runs.evaluate import open_run
-from jaxtrade.runs.walkforward.nulls import RESULT, trained_on, walk_nulls, walk_statistics
+from jaxtrade.runs.walkforward.nulls import RESULT, trained_on, walk_statistics
 from jaxtrade.storage.compiling import RepeatedPrograms
 from jaxtrade.storage.null_journal import NULLS
+from tests.messages import refuses
 
 SMALL = (
     "--market",
@@ -107,22 +105,19 @@ def test_a_stopped_test_goes_on_with_the_next_null(walk, capsys):
     assert (walk / NULLS).read_bytes() == whole
     assert (walk / RESULT).read_text() == document
     assert "null markets sign:2, seed 0" in capsys.readouterr().out
-    assert main(["walkforward", "--resume", str(walk), "--nulls", "phase:2"]) == 2
-    assert "found sign, expected phase" in capsys.readouterr().err
+    refuses(
+        capsys,
+        ["walkforward", "--resume", str(walk), "--nulls", "phase:2"],
+        "found sign, expected phase",
+    )
 
 
 @pytest.mark.slow
 def test_a_kind_that_cannot_be_made_is_refused_before_anything_is_trained(tmp_path, capsys):
     path = tmp_path / "nq"
-    assert main(["walkforward", "--run-dir", str(path), *SMALL, "--nulls", "sessions:2"]) == 2
-    assert "market 0 of kind sessions" in capsys.readouterr().err
+    refuses(
+        capsys,
+        ["walkforward", "--run-dir", str(path), *SMALL, "--nulls", "sessions:2"],
+        "market 0 of kind sessions",
+    )
     assert not path.exists()
-
-
-@pytest.mark.slow
-def test_more_draws_begin_with_those_that_are_there(walk):
-    setup, _ = open_run(walk)
-    before = (walk / NULLS).read_bytes()
-    results = walk_nulls(setup, walk, read_walk_days(walk / DAILY), NullSpec("sign", 1))
-    assert results["policy"].made == 1
-    assert (walk / NULLS).read_bytes() == before

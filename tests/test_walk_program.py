@@ -2,8 +2,6 @@
 of its share.
 """
 
-from __future__ import annotations
-
 import re
 
 import jax
@@ -91,21 +89,3 @@ def shapes_of(program, sizes):
         for dims in re.findall(r"\[([0-9,]+)\]", program.as_text())
         if sizes & {int(size) for size in dims.split(",")}
     }
-
-
-@pytest.mark.slow
-def test_a_copied_market_would_be_seen(setup):
-    """The same search in a small program that takes a close per agent: once from one market, once
-    from copies.
-    """
-    close, rows = setup.params.market.mid_close, jnp.arange(setup.stack.count)
-    count, of_bars = len(rows), {setup.market.num_bars, setup.stack.count * setup.market.num_bars}
-
-    def taken(close, row):
-        return jnp.cumsum(close)[row]
-
-    single = jax.jit(taken).lower(close, rows[0]).compile()
-    shared = jax.jit(jax.vmap(taken, (None, 0))).lower(close, rows).compile()
-    copied = jax.jit(jax.vmap(taken)).lower(jnp.tile(close, (count, 1)), rows).compile()
-    assert shapes_of(shared, of_bars) <= shapes_of(single, of_bars)
-    assert not shapes_of(copied, of_bars) <= shapes_of(single, of_bars)

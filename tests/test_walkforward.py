@@ -1,15 +1,8 @@
 """A walk-forward from its command to its files: kill and resume, figures, other commands."""
 
-from __future__ import annotations
-
 import csv
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,9 +23,9 @@ from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.train import resume, run
 from jaxtrade.runs.walkforward.document import walk_table
 from jaxtrade.runs.walkforward.run import bundle_path, resume_walk, walk_forward
-from jaxtrade.storage import checkpoint
 from jaxtrade.storage.trials import TRIALS, read_trials
-from tests.messages import missing
+from tests.messages import missing, refused, refuses
+from tests.resuming import cut
 from tests.rl.test_train import assert_same
 
 SMALL = (
@@ -101,9 +94,8 @@ def test_one_file_serves_train_and_walkforward():
 
 
 def test_more_agents_than_a_run_may_have_are_refused():
-    with pytest.raises(ConfigError) as error:
+    with refused("walk.seeds=1024", "--seeds", "2 folds", "1,024"):
         prepare(configured("walk.seeds=1024"))
-    assert not missing(str(error.value), "walk.seeds=1024", "--seeds", "2 folds", "1,024")
 
 
 @pytest.mark.parametrize(
@@ -221,39 +213,30 @@ def test_days_are_those_of_the_evaluator(walked):
     assert days.baselines.tolist() == ["flat", "random", "buy_hold", "sma_cross"]
     for fold, seed in ((0, 4), (1, 3)):
         policy = jt.load_policy(bundle_path(walked.path, fold, seed)).policy
-        sessions = sessions_of(setup.single, setup.folds[fold].test)
-        result = evaluate(
-            setup.env,
-            setup.params,
-            setup.single,
-            sessions,
-            setup.config,
-            algorithm=setup.algorithm,
-            policy=policy,
-        )
+
+        def evaluated(ids, policy=policy):
+            return evaluate(
+                setup.env,
+                setup.params,
+                setup.single,
+                sessions_of(setup.single, ids),
+                setup.config,
+                algorithm=setup.algorithm,
+                policy=policy,
+            )
+
+        result = evaluated(setup.folds[fold].test)
         assert result.agents[0].strategy_figures["net_profit"] == days.net[seed - 3, fold]
         assert result.agents[0].account_figures["net_profit"] == days.account_net[seed - 3, fold]
-        for number, name in enumerate(days.baselines):
-            assert (
-                result.agent(name).strategy_figures["net_profit"] == days.baseline_net[number, fold]
-            )
-        inside = sessions_of(setup.single, setup.folds[fold].train[-1:])
-        shown = evaluate(
-            setup.env,
-            setup.params,
-            setup.single,
-            inside,
-            setup.config,
-            algorithm=setup.algorithm,
-            policy=policy,
-        )
+        nets = [result.agent(name).strategy_figures["net_profit"] for name in days.baselines]
+        assert nets == days.baseline_net[:, fold].tolist()
+        shown = evaluated(setup.folds[fold].train[-1:])
         assert shown.agents[0].strategy_figures["net_profit"] == days.in_sample_net[seed - 3, fold]
 
 
 @pytest.mark.slow
 def test_the_files_have_the_figures(walked):
     document, days = json.loads((walked.path / "walkforward.json").read_text()), walked.days
-    assert days is not None
     assert document == json.loads(json.dumps(walked.document))
     assert (
         document["data_sha256"]
@@ -270,49 +253,27 @@ def test_the_files_have_the_figures(walked):
     pooled = document["pooled"]
     assert pooled["independent_days"] == 2
     np.testing.assert_allclose(pooled["net_per_day"]["by_seed"], days.net.mean(axis=1))
-    few = pooled["iqm_per_day"]["why"]
-    assert not missing(few, "5 days", "are 2")
-    assert pooled["iqm_per_day"] == {
-        "value": pytest.approx(days.net.mean()),
-        "low": None,
-        "high": None,
-        "why": few,
-        "level": 0.95,
-    }
-    assert f"95% interval n/a ({few})" in walk_table(document)
-    short = pooled["spa"]["why"]
-    assert not missing(short, "5 days", "are 2")
-    assert [
-        pooled["spa"]["why"],
-        pooled["psr"]["of_mean"]["why"],
-        pooled["min_trl"]["of_mean"]["why"],
-    ] == [short] * 3
+    interval = pooled["iqm_per_day"]
+    assert not missing(interval["why"], "5 days", "are 2")
+    assert (interval["value"], interval["low"]) == (pytest.approx(days.net.mean()), None)
+    assert pooled["spa"]["why"] == pooled["psr"]["of_mean"]["why"]
     assert sorted(pooled["improvement"]) == sorted(document["baselines"])
-    assert f"(SPA; small is good): n/a ({short})" in walk_table(document)
     with (walked.path / "folds.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [float(row["buy_hold_net_per_day"]) for row in rows] == days.baseline_net[2].tolist()
     assert [int(row["train_sessions"]) for row in rows] == [2, 2]
-    assert "2 independent days, which are too few" in walk_table(document)
+    assert "2 independent days" in walk_table(document)
     assert json.loads((walked.path / "summary.json").read_text())["updates"] == 4
 
 
 @pytest.mark.slow
 def test_the_tested_days_are_entered_in_the_trial_log_once(walked):
-    days, manifest = walked.days, json.loads((walked.path / "manifest.json").read_text())
-    assert days is not None
     [opening] = read_trials(walked.path.parent).openings
-    assert (opening.kind, opening.run, opening.split, opening.agent) == (
-        "walkforward",
-        "walk",
-        "test",
-        "greedy",
-    )
-    assert (opening.config, opening.data) == (manifest["config_sha256"], manifest["data_sha256"])
+    assert (opening.kind, opening.run, opening.split) == ("walkforward", "walk", "test")
     assert opening.dates == ("2013-10-10", "2013-10-11") == (opening.first, opening.last)
-    assert opening.sessions == 2
     assert opening.net == {
-        str(seed): tuple(np.round(net, 3)) for seed, net in zip((3, 4), days.net, strict=True)
+        str(seed): tuple(np.round(net, 3))
+        for seed, net in zip((3, 4), walked.days.net, strict=True)
     }
     trials = json.loads((walked.path / "walkforward.json").read_text())["trials"]
     assert (trials["opened"], trials["trials"], trials["counted"], trials["whole"]) == (
@@ -348,8 +309,7 @@ def test_other_commands_say_what_the_folder_is(walked, capsys):
         ["replay", str(walked.path), "--session", "2013-10-10"],
         ["train", "--resume", str(walked.path)],
     ):
-        assert main(argv) == 2
-        assert said in capsys.readouterr().err
+        refuses(capsys, argv, said)
     with pytest.raises(ConfigError, match=said):
         resume(walked.path)
     with pytest.raises(ConfigError, match=said):
@@ -358,54 +318,19 @@ def test_other_commands_say_what_the_folder_is(walked, capsys):
 
 
 @pytest.mark.slow
-def test_the_report_command_makes_a_page_of_it(walked, tmp_path):
-    assert main(["report", str(walked.path), "--out", str(tmp_path)]) == 0
-    data, document = json.loads((tmp_path / "report.json").read_text()), walked.document
-    assert document is not None
-    assert data["policy"]["value"] == document["pooled"]["iqm_per_day"]["value"]
-    assert data["evidence"] == json.loads(
-        json.dumps(
-            {name: document["pooled"][name] for name in ("spa", "improvement", "psr", "min_trl")}
-        )
-    )
-    assert "walk-forward" in (tmp_path / "report.html").read_text(encoding="utf-8")
-
-
-@pytest.mark.slow
-def test_killed_and_resumed_it_ends_in_the_same_bits(walked, tmp_path):
-    """`kill -9` after the first checkpoint; state, policies and days are those of the run that
-    never stopped.
-    """
-    path = tmp_path / "killed"
-    flags = [flag for override in (*SMALL, *WALK) for flag in ("--set", override)]
-    environment = {**os.environ, "NPROC": os.environ.get("NPROC", str(os.cpu_count() or 1))}
-    with (tmp_path / "output").open("w") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "jaxtrade", "walkforward", "--run-dir", str(path), *flags],
-            stdout=output,
-            stderr=output,
-            env=environment,
-        )
-    while process.poll() is None and not list(path.glob("checkpoints/update-*/manifest.json")):
-        time.sleep(0.001)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait(60) == -signal.SIGKILL, (tmp_path / "output").read_text()[-3000:]
-    assert not (path / "walkforward.json").exists()
+def test_resumed_it_ends_in_the_same_bits(walked, tmp_path):
+    """State, policies and days are those of the run that never stopped."""
+    path = cut(walked.path, tmp_path / "cut", 2)
+    for name in ("walkforward.json", "daily.npz"):
+        (path / name).unlink()
     again = resume_walk(path)
-    assert len(again.training.history) < 4  # it went on after a checkpoint
-    assert_same(
-        jax.device_get(again.training.state.params), jax.device_get(walked.training.state.params)
-    )
+    assert len(again.training.history) == 2  # it went on after the checkpoint
+    assert_same(again.training.state, walked.training.state)
+    found = read_walk_days(path / "daily.npz")
     for name, value in vars(walked.days).items():
-        np.testing.assert_array_equal(getattr(read_walk_days(path / "daily.npz"), name), value)
-    for fold, seed in ((0, 3), (1, 4)):
-        assert (bundle_path(path, fold, seed) / "policy.npz").read_bytes() == (
-            bundle_path(walked.path, fold, seed) / "policy.npz"
-        ).read_bytes()
-    newest = [
-        max(checkpoint.list_checkpoints(each / "checkpoints"))[1] for each in (path, walked.path)
-    ]
-    assert (newest[0] / "state.npz").read_bytes() == (newest[1] / "state.npz").read_bytes()
+        np.testing.assert_array_equal(getattr(found, name), value)
+    policies = [bundle_path(each, 1, 4) / "policy.npz" for each in (path, walked.path)]
+    assert policies[0].read_bytes() == policies[1].read_bytes()
 
 
 @pytest.mark.slow
@@ -421,8 +346,6 @@ def test_cpcv_tests_every_day_once_per_path(tmp_path):
     )
     result = walk_forward(configured(*walk), tmp_path / "cpcv")
     document, days = result.document, result.days
-    assert document is not None
-    assert days is not None
     assert (days.folds, days.independent, days.net.shape) == (6, 5, (1, 15))
     assert len(document["paths"]) == 3
     assert all(path["days"] == 5 for path in document["paths"])

@@ -2,14 +2,12 @@
 500 MB.
 """
 
-from __future__ import annotations
-
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.children import run_python
 
 # Stands for an installed torch. It says who imports it, and imports like a package without any
 # contents.
@@ -43,9 +41,7 @@ def seen(tmp_path, monkeypatch):
 
 
 def python(*arguments, cwd):
-    done = subprocess.run(
-        [sys.executable, *arguments], cwd=cwd, capture_output=True, text=True, timeout=600
-    )
+    done = run_python(*arguments, cwd=cwd, timeout=600)
     assert done.returncode in (0, 1), done.stderr  # 1: so short a run need not have learnt anything
     return done.stdout
 

@@ -2,18 +2,8 @@
 one.
 """
 
-from __future__ import annotations
-
-import subprocess
-
 from bench.harness import commit
-
-
-def git(folder, *words):
-    who = ["-c", "commit.gpgsign=false", "-c", "user.name=x", "-c", "user.email=x@example.org"]
-    return subprocess.run(
-        ["git", *who, *words], cwd=folder, capture_output=True, text=True, check=True
-    ).stdout.strip()
+from tests.test_commit import git
 
 
 def test_commit(tmp_path):

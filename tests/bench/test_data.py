@@ -1,7 +1,5 @@
 """From a file to a market: the file has what a vendor's has, and one quick run."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

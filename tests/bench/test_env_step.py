@@ -1,11 +1,8 @@
 """The env_step bench: its loop does what it says, and sides that cannot run are named."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from contextlib import ExitStack, closing
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -110,5 +107,5 @@ def test_xlas_analysis_counts_the_body_of_a_loop_once():
     program = jax.jit(lambda x: jax.lax.scan(lambda x, _: (x + 1, None), x, length=50)[0]).lower(
         jnp.ones(1_000)
     )
-    counted: Any = program.compile().cost_analysis()
+    counted = program.compile().cost_analysis()
     assert 1_000 <= counted["flops"] < 2_000

@@ -2,15 +2,11 @@
 itself.
 """
 
-from __future__ import annotations
-
 import itertools
-import subprocess
-import sys
 
 import pytest
 
-from bench import first_result, harness
+from bench import first_result
 from jaxtrade.errors import DataError
 
 LINES = (
@@ -43,11 +39,6 @@ def test_a_phase_that_is_not_announced_is_an_error(name):
     lines = [line for line in LINES if not line.startswith(f"{name}:")]
     with pytest.raises(DataError, match=f"begins with '{name}:'"):
         first_result.phases(lines, itertools.count().__next__)
-
-
-def test_a_command_that_fails_is_no_measurement(tmp_path):
-    with pytest.raises(subprocess.CalledProcessError):
-        harness.called((sys.executable, "-c", "import sys; sys.exit(3)"), cwd=tmp_path, env={})
 
 
 def test_it_measures_the_readme_s_first_command():

@@ -2,8 +2,6 @@
 
 # ruff: noqa: E501 (the text of a module has long lines)
 
-from __future__ import annotations
-
 import pytest
 
 from bench import accelerator

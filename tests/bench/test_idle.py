@@ -1,7 +1,5 @@
 """What counts as an idle machine, from counters and load averages of the test's own."""
 
-from __future__ import annotations
-
 import math
 import os
 
@@ -103,7 +101,7 @@ def test_sides_that_take_turns_are_watched(monkeypatch):
         Ticks(40, 10),
     ]
     monkeypatch.setattr(idle, "LEDGER", Ledger(counter(*seen)))
-    calls: list[str] = []
+    calls = []
 
     def work(name):
         return lambda: calls.append(name) or len(calls)

@@ -2,13 +2,10 @@
 a small size.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import gymnax
 import jax
@@ -163,13 +160,11 @@ def test_what_cannot_run_is_left_out_with_the_reason(tmp_path, monkeypatch):
     normalised = setting.config(ppo=PPO | {"normalise_observations": True})
     found = peers.left_out(learning_of(normalised), Options(purejaxrl=tmp_path))
     assert set(found) == {"purejaxrl", "rejax", "sbx"}
-    assert all(
-        "ppo.normalise_observations = True, expected False" in reason for reason in found.values()
-    )
+    assert all("ppo.normalise_observations = True" in reason for reason in found.values())
 
 
 def test_a_path_that_is_no_checkout_is_an_error(tmp_path):
-    with pytest.raises(ConfigError, match=r"has no purejaxrl/ppo\.py; expected"):
+    with pytest.raises(ConfigError, match=r"purejaxrl/ppo\.py"):
         peers.load(tmp_path)
 
 
@@ -230,7 +225,7 @@ def test_a_network_of_other_widths_is_theirs(options, activation):
 
 def test_the_widths_are_the_configurations():
     needed("distrax")
-    network: Any = peers.sized((9, 6, 4))(3, activation="relu")
+    network = peers.sized((9, 6, 4))(3, activation="relu")
     shapes = jax.tree.map(jnp.shape, network.init(jax.random.key(0), jnp.zeros(5))["params"])
     assert [shapes[f"Dense_{i}"]["kernel"] for i in range(8)] == [
         (5, 9),

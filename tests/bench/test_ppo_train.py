@@ -1,7 +1,5 @@
 """What is compared in `ppo_train` is the same work, and ratios pair the right sides."""
 
-from __future__ import annotations
-
 import pytest
 
 from bench import ppo_train, sb3

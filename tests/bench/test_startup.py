@@ -1,7 +1,5 @@
 """How long a start takes: what is started, and one quick run."""
 
-from __future__ import annotations
-
 import subprocess
 
 import pytest

@@ -2,8 +2,6 @@
 what else differs.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from bench import table
@@ -59,13 +57,6 @@ def test_the_table_says_everything():
     assert "not to quote" in table.text(env_step(quick=True))
 
 
-def test_a_long_value_does_not_widen_the_table():
-    words = "knows no action masks " * 10
-    lines = table.text(env_step(differences=words)).splitlines()
-    assert f"  differences: {words}" in lines
-    assert max(len(line) for line in lines if words not in line) < 120
-
-
 def test_comparison():
     old, new = env_step(1_000_000.0), env_step(2_000_000.0)
     new["sides"]["other"] = side(5.0)
@@ -78,7 +69,7 @@ def test_comparison():
     assert any("memory / state_bytes" in line and "1.000" in line for line in lines)
     assert any(line.startswith("  only in old: sides / jaxtrade@64") for line in lines)
     assert any(line.startswith("  only in new: sides / other") for line in lines)
-    assert "  same device, commit, versions and configuration" in lines
+    assert lines[1].startswith("  same device, ")
 
 
 def test_comparison_tells_what_differs():

@@ -2,8 +2,6 @@
 settings.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from bench import sb3, time_to_reward

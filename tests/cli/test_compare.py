@@ -1,10 +1,6 @@
 """`jaxtrade compare`: differences by hand, intervals, refusals, text and JSON."""
 
-from __future__ import annotations
-
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -13,7 +9,7 @@ from jaxtrade.cli import main
 from jaxtrade.evaluation.run_days import best_of
 from jaxtrade.evaluation.statistics import spa
 from tests.evaluation.test_run_days import DAYS, dates, run, walk
-from tests.structure import ROOT
+from tests.messages import refuses
 
 FORTY = dates("2024-01-01", 40)
 
@@ -33,25 +29,19 @@ def test_differences_by_hand(tmp_path, capsys):
     assert first["against_first"] is None
     against = second["against_first"]
     assert (against["difference"], against["days_above"], against["days"]) == (1.5, 2, 4)
-    assert (against["low"], against["high"], against["why"]) == (
-        None,
-        None,
-        "it needs 5 days, there are 4",
-    )
+    why = against["why"]
+    assert "5 days" in why
+    assert (against["low"], against["high"]) == (None, None)
     assert against["improvement"]["low"] is None
     assert (found["best"], found["spa"]["consistent"]) == (str(other), None)
     assert main(["compare", str(base), str(other)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == (
-        "4 days (test, 2024-01-01 .. 2024-01-04) on the same bars; dollars per day, account rules off"
-    )
+    assert lines[0].startswith("4 days (test, 2024-01-01 .. 2024-01-04) ")
     assert lines[4].split() == [str(other), "1", "3.50", "+1.50", "n/a", "2", "of", "4", "n/a"]
-    assert lines[6:] == [
-        f"differences are from {base}, paired by day",
-        "interval n/a: it needs 5 days, there are 4",
-        "P(better) n/a: an interval needs 5 days, there are 4",
-        f"best: {other}; against the rest n/a (SPA): it needs 5 days, there are 4",
-    ]
+    assert str(base) in lines[6]
+    assert lines[7].endswith(why)
+    assert lines[9].startswith(f"best: {other}; ")
+    assert lines[9].endswith(why)
 
 
 def test_what_the_market_did_to_both_is_no_part_of_the_difference(tmp_path, capsys):
@@ -88,40 +78,6 @@ def test_seeds_are_paired_where_both_runs_have_them(tmp_path, capsys):
     assert 0 <= improvement["low"] <= improvement["value"] <= improvement["high"] <= 1
 
 
-def test_equal_runs_are_as_good_as_each_other(tmp_path, capsys):
-    nets = {f"seed_{n}": np.full(40, 1.0) for n in range(5)}
-    one, two = run(tmp_path / "one", nets, FORTY), run(tmp_path / "two", nets, FORTY)
-    against = compared(capsys, one, two)["runs"][1]["against_first"]
-    assert (against["difference"], against["improvement"]["value"], against["days_above"]) == (
-        0.0,
-        0.5,
-        0,
-    )
-
-
-@pytest.mark.slow
-def test_the_best_of_many_runs_without_skill_is_not_taken_for_better(tmp_path, capsys):
-    """Ten runs of noise: against the first alone the best looks good, against all of them it does
-    not.
-    """
-    noise = np.random.default_rng(7).normal(0, 100, (10, 60))
-    days = dates("2024-01-01", 60)
-    runs = [run(tmp_path / f"run{n}", {"": noise[n]}, days) for n in range(10)]
-    found = compared(capsys, *runs)
-    best = int(noise.mean(axis=1).argmax())
-    assert found["best"] == str(runs[best])
-    assert found["spa"]["consistent"] > 0.2
-    skilled = run(tmp_path / "skilled", {"": noise[0] + 200.0}, days)
-    found = compared(capsys, *runs, skilled)
-    assert found["best"] == str(skilled)
-    assert found["spa"]["consistent"] is None, (
-        "it makes a fixed amount more than the first on every day"
-    )
-    other = run(tmp_path / "other", {"": np.random.default_rng(8).normal(200, 100, 60)}, days)
-    found = compared(capsys, *runs, other)
-    assert (found["best"], found["spa"]["consistent"] < 0.01) == (str(other), True)
-
-
 def test_p_is_the_largest_over_the_other_runs():
     daily = np.random.default_rng(9).normal(0, 100, (50, 3)) + np.array([0, 40, 60])
     assert daily.mean(axis=0).argmax() == 2
@@ -133,32 +89,11 @@ def test_p_is_the_largest_over_the_other_runs():
 
 def test_runs_that_cannot_be_compared(tmp_path, capsys):
     base = run(tmp_path / "base", {"": [1, 2, 3, 4]}, DAYS)
-    assert main(["compare", str(base)]) == 2
-    assert "has nothing to be compared with" in capsys.readouterr().err
+    refuses(capsys, ["compare", str(base)], f"{base}")
     other = run(tmp_path / "other", {"": [1, 2, 3, 4]}, DAYS, data="e" * 64)
-    assert main(["compare", str(base), str(other)]) == 2
-    assert "other bars than" in capsys.readouterr().err
+    refuses(capsys, ["compare", str(base), str(other)], "other bars")
     walked = walk(tmp_path / "walk", DAYS + np.timedelta64(1, "D"), [[1, 1, 1, 1]])
-    assert main(["compare", str(base), str(walked)]) == 2
-    assert "--shared-days" in capsys.readouterr().err
+    refuses(capsys, ["compare", str(base), str(walked)], "--shared-days")
     assert main(["compare", str(base), str(walked), "--shared-days"]) == 0
-    assert capsys.readouterr().out.startswith(
-        "3 days (test and walk-forward, 2024-01-02 .. 2024-01-04)"
-    )
-    assert main(["compare", str(base), str(tmp_path / "nowhere")]) == 2
-    assert "nowhere: no such folder" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_it_starts_no_jax(tmp_path):
-    base = run(tmp_path / "base", {"": np.arange(40.0)}, FORTY)
-    other = run(tmp_path / "other", {"": np.arange(40.0)[::-1]}, FORTY)
-    code = (
-        "import sys\nfrom jaxtrade.cli import main\n"
-        f"assert main(['compare', {str(base)!r}, {str(other)!r}]) == 0\n"
-        "print(sorted({'jax', 'pandas', 'flax', 'matplotlib'} & set(sys.modules)), file=sys.stderr)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stderr.strip() == "[]"
+    assert capsys.readouterr().out.startswith("3 days (")
+    refuses(capsys, ["compare", str(base), str(tmp_path / "nowhere")], "nowhere: no such folder")

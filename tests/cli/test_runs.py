@@ -1,15 +1,7 @@
 """`jaxtrade runs`: each state of a run, its figures, broken folders, order, JSON."""
 
-from __future__ import annotations
-
 import json
-import os
-import platform
 import shutil
-import subprocess
-import sys
-import time
-from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -18,8 +10,8 @@ from jaxtrade.cli import main
 from jaxtrade.cli.runs import ORDERS
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs.inventory import entries_in, ordered
-from jaxtrade.storage.status import STAMP, RunStatus, began_of
 from tests.structure import ROOT
+from tests.test_status import at, gone
 
 OLD = ROOT / "tests" / "fixtures" / "run_0_1_0"
 
@@ -54,30 +46,9 @@ def evaluation(net):
 
 def status(ago=1, **changes):
     """Of this process, half through its training."""
-    stamp = f"{datetime.now(UTC) - timedelta(seconds=ago):{STAMP}}"
-    own = RunStatus(
-        os.getpid(),
-        platform.node(),
-        began_of(os.getpid()),
-        "training",
-        stamp,
-        None,
-        5,
-        10,
-        500,
-        1.0,
-        "entry",
-        "ppo",
-        "ES",
-    )
-    return own._replace(**changes)
-
-
-def gone():
-    """The number of a process that has ended."""
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
-    return process.pid
+    half = {"update": 5, "total_updates": 10, "steps": 500, "chunk_seconds": 1.0}
+    about = {"task": "entry", "learner": "ppo", "market": "ES"}
+    return at(ago, **(half | about | changes))
 
 
 SUMMARY = {"steps": 1_000, "stop_reason": None}
@@ -287,58 +258,3 @@ def test_the_table_and_the_json(tmp_path, capsys):
     assert main(["runs", str(tmp_path / "none")]) == 0
     assert capsys.readouterr().out == f"{tmp_path / 'none'}: no runs\n"
     assert main(["runs", str(tmp_path / "nowhere")]) == 2
-
-
-@pytest.mark.slow
-def test_it_starts_no_jax(tmp_path):
-    make(tmp_path / "one", status(), SUMMARY, net=100.0)
-    code = (
-        "import sys\nfrom jaxtrade.cli import main\n"
-        f"assert main(['runs', {str(tmp_path)!r}]) == 0\n"
-        "print(sorted({'jax', 'pandas', 'flax', 'scipy', 'matplotlib'} & set(sys.modules)), file=sys.stderr)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stderr.strip() == "[]"
-
-
-@pytest.mark.slow
-def test_a_run_that_trains_and_is_killed(tmp_path):
-    """A real process: it is seen running, and after SIGKILL as one that died."""
-    words = [
-        sys.executable,
-        "-m",
-        "jaxtrade",
-        "train",
-        "--run-dir",
-        str(tmp_path / "run"),
-        "--set",
-        "train.total_timesteps=100_000_000",
-        "--set",
-        "train.tensorboard=false",
-    ]
-    process = subprocess.Popen(
-        words, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        until = time.monotonic() + 240
-        while time.monotonic() < until:
-            found = entries_in(tmp_path)
-            if found and found[0].steps:
-                break
-            assert process.poll() is None
-            time.sleep(0.1)
-        [entry] = entries_in(tmp_path)
-        assert entry.status == "running"
-        assert entry.steps is not None
-        assert entry.total_steps is not None
-        assert 0 < entry.steps < entry.total_steps
-    finally:
-        process.kill()
-        process.wait()
-    [entry] = entries_in(tmp_path)
-    assert (entry.status, entry.fault) == (
-        "died",
-        f"process {process.pid} is gone, it was training",
-    )

@@ -1,7 +1,5 @@
 """What `jaxtrade watch` prints."""
 
-from __future__ import annotations
-
 import getpass
 import os
 import stat

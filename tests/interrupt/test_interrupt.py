@@ -1,7 +1,5 @@
 """Ctrl-C ends a command with 130, one line and no child, whatever it is doing."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
@@ -40,6 +38,12 @@ DEAF = """
 def work():
     ready()
     in_c()
+"""
+SLEEPING = """
+def work():
+    ready()
+    time.sleep(1)
+    return 0
 """
 SWALLOWED = """
 def work():
@@ -181,20 +185,24 @@ def test_a_quiet_command_leaves_the_line_to_its_parent(tmp_path):
     assert command(tmp_path, HINTED, options=", quiet=True")[::2] == (130, [])
 
 
-def test_a_command_that_has_finished_keeps_its_exit_code(tmp_path):
-    code, _, said = command(tmp_path, DONE)
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_command_that_has_finished_keeps_its_exit_code(tmp_path, sent):
+    code, _, said = command(tmp_path, DONE, options=", resumable=True", sent=sent)
     assert (code, said) == (0, [])
 
 
-def test_a_signal_that_is_ignored_stays_ignored(tmp_path):
-    """A shell starts background commands so."""
-    code = f"{HEAD}\ndef work():\n    ready()\n    time.sleep(1)\n    return 0\nsys.exit(interrupt.run(work))"
-    words = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, "-c", code]
+@pytest.mark.parametrize(
+    ("sent", "work", "code"),
+    [(signal.SIGINT, SLEEPING, 0), (signal.SIGTERM, DEAF, 75)],
+)
+def test_a_shell_s_background_commands_ignore_sigint_and_obey_sigterm(tmp_path, sent, work, code):
+    code_text = f"{HEAD}{work}\nsys.exit(interrupt.run(work, resumable=True))"
+    words = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, "-c", code_text]
     with started(words, environment(tmp_path), tmp_path) as process:
         while "ready" not in (tmp_path / "stdout").read_text():
             time.sleep(0.01)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(300) == 0
+        process.send_signal(sent)
+        assert process.wait(300) == code
 
 
 # --- SIGTERM ----------------------------------------------------------------------------------------------------------
@@ -242,22 +250,6 @@ def test_training_with_something_to_save_goes_on_to_its_border(tmp_path):
 
 def test_a_command_with_nothing_to_resume_ends_by_the_signal(tmp_path):
     assert terminated(tmp_path, DEAF, options="")[0] == -signal.SIGTERM
-
-
-def test_the_exit_code_of_a_command_that_has_ended_is_the_truth(tmp_path):
-    work = "import atexit\ndef work():\n    atexit.register(lambda: (ready(), time.sleep(1)))\n    return 0"
-    assert terminated(tmp_path, work)[0] == 0
-
-
-def test_a_shell_s_background_commands_obey_sigterm_too(tmp_path):
-    """They ignore SIGINT."""
-    code = f"{HEAD}{DEAF}\nsys.exit(interrupt.run(work, resumable=True))"
-    words = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, "-c", code]
-    with started(words, environment(tmp_path), tmp_path) as process:
-        while "ready" not in (tmp_path / "stdout").read_text():
-            time.sleep(0.01)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(300) == 75
 
 
 def test_an_unfinished_entry_of_jax_s_cache_is_removed(tmp_path):

@@ -1,19 +1,15 @@
-"""A process that trains one small learner in several layouts, and prints what each computed.
+"""A process that trains a small PPO in several layouts, and prints what each computed.
 
-    JAX_NUM_CPU_DEVICES=8 python -m tests.scale.layouts LEARNER CASE...        a JSON object: case -> figures of `Found`
+    JAX_NUM_CPU_DEVICES=8 python -m tests.scale.layouts CASE...        a JSON object: case -> `figures`
 
 A case is `one` (no mesh), or DEVICES with `p` (psum) or `s` (strict) before it, such as s8;
-`AGENTSxCASE` trains a population, such as 2xp4; `CASE>CASE` stops in the first layout after half of
-the run, and goes on in the second one;
-`fault` is p2 with the shares of the devices weighted unequally.
+`AGENTSxCASE` trains a population, such as 2xp4;
+`fault`, which is the last, is p2 with the shares of the devices weighted unequally.
 """
-
-from __future__ import annotations
 
 import hashlib
 import json
 import sys
-from typing import Any
 
 import jax
 import numpy as np
@@ -23,7 +19,6 @@ from jaxtrade.networks.reductions import Reduce
 from jaxtrade.rl.algorithms import make_algorithm
 from jaxtrade.rl.parts import part_of
 from jaxtrade.rl.sharding import Spread, layout_of, mesh_of
-from jaxtrade.training.hooks import Change
 from jaxtrade.training.loop import train
 from jaxtrade.training.placing import ONE_DEVICE
 from jaxtrade.training.population import Stack
@@ -31,43 +26,14 @@ from tests.rl.probes import Probe, probe_params
 
 ENV = Probe((lambda ref, action: ref.cue * action + 0.1 * ref.time,))
 PARAMS = probe_params(length=5)
-ENVS, STEPS, GROUPS, UPDATES, CHUNK = 16, 8, 8, 4, 2
-LEARNERS: dict[str, dict[str, Any]] = {
-    "ppo": {"ppo": {"num_minibatches": 2, "num_epochs": 2}},
-    "gru": {
-        "network": {"kind": "gru", "rnn_width": 4},
-        "ppo": {"num_minibatches": 2, "num_epochs": 1},
-    },
-    "pqn": {"pqn": {"num_minibatches": 2, "num_epochs": 2}},
-    "dqn": {
-        "dqn": {
-            "buffer_size": 256,
-            "batch_size": 32,
-            "learning_starts": 128,
-            "replay_ratio": 0.5,
-            "target_every": 200,
-        }
-    },
-    "prioritised": {
-        "dqn": {
-            "buffer_size": 256,
-            "batch_size": 32,
-            "learning_starts": 128,
-            "replay_ratio": 0.5,
-            "target_every": 200,
-            "replay": "prioritised",
-        }
-    },
-}
+ENVS, STEPS, GROUPS, UPDATES, CHUNK = 16, 8, 8, 2, 1
 
 
-def config_of(learner, agents):
-    own = LEARNERS[learner]
+def config_of(agents):
     return make_config(
         {
-            "algorithm": next(name for name in own if name != "network"),
-            **own,
-            "network": {"hidden": [8]} | own.get("network", {}),
+            "ppo": {"num_minibatches": 2, "num_epochs": 2},
+            "network": {"hidden": [8]},
             "rollout": {"num_envs": ENVS, "num_steps": STEPS, "num_shards": GROUPS},
             "train": {
                 "total_timesteps": ENVS * STEPS * UPDATES,
@@ -87,29 +53,18 @@ def place_of(config, layout):
     return Spread(found, mesh_of(found), part, stack, ENVS)
 
 
-def trained(learner, case):
-    agents, _, layouts = case.rpartition("x")
-    config, state = config_of(learner, int(agents or 1)), None
+def trained(case):
+    agents, _, layout = case.rpartition("x")
+    config = config_of(int(agents or 1))
     stack = Stack.of(config.train.num_seeds)
-    whole, first, *rest = make_algorithm(config, ENV, UPDATES), *layouts.split(">")
-    for number, layout in enumerate([first, *rest]):
-        start: dict[str, Any] = {"key": stack.keys(0)} if state is None else {"state": state}
-        hooks = (
-            []
-            if number == len(rest)
-            else [lambda state, update: Change(stop=update >= UPDATES // 2)]
-        )
-        result = train(
-            whole,
-            PARAMS,
-            config=config.train,
-            num_seeds=stack,
-            place=place_of(config, layout),
-            hooks=hooks,
-            **start,
-        )
-        state = result.state
-    return result
+    return train(
+        make_algorithm(config, ENV, UPDATES),
+        PARAMS,
+        config=config.train,
+        num_seeds=stack,
+        place=place_of(config, layout),
+        key=stack.keys(0),
+    )
 
 
 def digest(tree):
@@ -152,15 +107,12 @@ def unequal(reduce, mean, most):
     ), reduce.max_of_parts(most)
 
 
-def main(learner, *cases):
+def main(*cases):
     found = {}
     for case in cases:
         if case == "fault":
-            correct, Reduce.joined = Reduce.joined, unequal  # type: ignore[method-assign]
-            found[case] = figures(trained(learner, "p2"))
-            Reduce.joined = correct  # type: ignore[method-assign]
-        else:
-            found[case] = figures(trained(learner, case))
+            Reduce.joined = unequal  # type: ignore[method-assign]
+        found[case] = figures(trained("p2" if case == "fault" else case))
     print(json.dumps(found))
 
 

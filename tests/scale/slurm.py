@@ -1,7 +1,5 @@
 """A real SLURM of one node, in a folder of its own: Debian's `slurm-wlm` and `munge`, as root."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket
@@ -9,6 +7,8 @@ import subprocess
 import time
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests.scale.started import free_port
 
 NEEDED = ("slurmctld", "slurmd", "munged", "sbatch", "scontrol", "squeue")
 CONF = """ClusterName=one
@@ -179,9 +179,3 @@ def _wait(made):
             return
         time.sleep(0.5)
     raise RuntimeError(f"SLURM does not come up: {said}")
-
-
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]

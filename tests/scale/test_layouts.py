@@ -2,30 +2,30 @@
 with plain ones.
 """
 
-from __future__ import annotations
-
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-ENVIRONMENT = {"NPROC": "8", "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "8"}
+from tests.children import run_python
+
+ENVIRONMENT = {
+    "NPROC": "8",
+    "JAX_PLATFORMS": "cpu",
+    "JAX_NUM_CPU_DEVICES": "8",
+    "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",  # compiling is most of what it does
+}
 ROOT = Path(__file__).parents[2]
 
 
-def layouts(learner, *cases):
+@pytest.fixture(scope="module")
+def found():
     """Figures of the cases, of a process with eight devices on this CPU."""
-    child = subprocess.run(
-        [sys.executable, "-m", "tests.scale.layouts", learner, *cases],
-        cwd=ROOT,
-        text=True,
-        capture_output=True,
-        timeout=900,
-        env=os.environ | ENVIRONMENT,
+    cases = ("one", "p2", "2xone", "2xp4", "2xs1", "2xs4", "fault")
+    child = run_python(
+        "-m", "tests.scale.layouts", *cases, cwd=ROOT, timeout=900, env=os.environ | ENVIRONMENT
     )
     assert child.returncode == 0, child.stderr[-3000:]
     return json.loads(child.stdout)
@@ -47,18 +47,15 @@ def close(one, other, rtol=1e-3):
 
 
 @pytest.mark.slow
-def test_two_devices_compute_the_update_of_one_and_strict_sums_its_bits():
-    found = layouts("ppo", "one", "p2", "s1", "s8", "fault")
+def test_two_devices_compute_the_update_of_one_and_strict_sums_its_bits(found):
     close(found["one"], found["p2"])
-    close(found["one"], found["s1"])
-    assert found["s1"] == found["s8"]  # state and metrics, to the bit
+    close(found["2xone"], found["2xs1"])
+    assert found["2xs1"] == found["2xs4"]  # state and metrics, to the bit
     with pytest.raises(AssertionError):  # a mean over unequal shares does not go unnoticed
         close(found["one"], found["fault"])
 
 
 @pytest.mark.slow
-def test_agents_over_devices():
+def test_agents_over_devices(found):
     """Two agents over four devices: each has two."""
-    found = layouts("ppo", "2xone", "2xp4", "2xs1", "2xs4")
     close(found["2xone"], found["2xp4"])
-    assert found["2xs1"] == found["2xs4"]

@@ -2,8 +2,6 @@
 under fake SLURM.
 """
 
-from __future__ import annotations
-
 import json
 import signal
 
@@ -15,49 +13,13 @@ from tests.scale.started import (
     ended,
     free_port,
     joined,
-    result_of,
     saved,
     started,
+    trained,
     until,
 )
 
 pytestmark = pytest.mark.slow
-UPDATES = 750
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("programs")
-
-
-@pytest.fixture(scope="module")
-def uninterrupted(cache, tmp_path_factory):
-    """The result of a run of two processes, by `launch local`, that nothing stopped."""
-    run = tmp_path_factory.mktemp("whole") / "run"
-    with started([["launch", "local", "-n", "2", "--", *TRAIN, "--run-dir", str(run)]], cache) as [
-        launcher
-    ]:
-        code, out, err = ended(launcher)
-    assert code in (0, 1), err  # 1: the tiny policy may fail a check of its health
-    assert [
-        line for line in out.splitlines() if line.startswith("[1] ")
-    ] == []  # process 0 alone prints the result
-    result = result_of(run)
-    assert result["updates"] == UPDATES
-    return result
-
-
-def finish(run, cache, uninterrupted):
-    """The same command again, in new processes: it goes on, and reaches the uninterrupted result ->
-    the command.
-    """
-    command = ["launch", "local", "-n", "2", "--", *TRAIN, "--run-dir", str(run)]
-    with started([command], cache) as [launcher]:
-        code, _, err = ended(launcher)
-    assert code in (0, 1), err
-    assert "resumed after update" in (run / "run.log").read_text(encoding="utf-8")
-    assert result_of(run) == uninterrupted
-    return command
 
 
 def test_a_signal_to_one_process_stops_both_at_one_border(cache, tmp_path, uninterrupted):
@@ -72,13 +34,9 @@ def test_a_signal_to_one_process_stops_both_at_one_border(cache, tmp_path, unint
     stops = [err.splitlines()[-1] for _, _, err in ends]
     assert stops[0] == stops[1]
     assert stops[0].startswith("error: SIGTERM: ")
-    assert "stopped after update " in stops[0]
-    command = finish(run, cache, uninterrupted)
-    with started([command], cache) as [launcher]:  # and once more
-        code, out, _ = ended(launcher)
-    assert code == 0
-    assert out.startswith(f"[0] {run}: ")
-    assert "has finished" in out
+    command = ["launch", "local", "-n", "2", "--", *TRAIN, "--run-dir", str(run)]
+    assert trained(command, cache, run) == uninterrupted
+    assert "resumed after update" in (run / "run.log").read_text(encoding="utf-8")
 
 
 def test_the_doctor_finds_both_processes_and_sums_over_their_devices(cache):

@@ -2,18 +2,16 @@
 compiles and while it trains, requeues, two tasks, a killed task. The bits are those of a run that
 nothing stopped."""
 
-from __future__ import annotations
-
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.children import run_python
 from tests.scale import slurm
-from tests.scale.started import TRAIN, ended, result_of, saved, started
+from tests.scale.started import LIGHT, STRICT, TRAIN, result_of, saved
 
 pytestmark = pytest.mark.slow
 ENDED = ("COMPLETED", "FAILED")  # 1, so FAILED, if the tiny policy fails a check of its health
@@ -29,22 +27,16 @@ def node(tmp_path_factory):
         yield made
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    """Of compiled programs, for all runs but the one that must compile."""
-    return tmp_path_factory.mktemp("programs")
-
-
 class Submitted:
     """A job of the script written for `jaxtrade train`. run: its folder. log: what all of its
     starts printed.
     """
 
-    def __init__(self, node, folder, cache, tasks):
+    def __init__(self, node, folder, cache, tasks, train=TRAIN):
         self.node, self.run, self.log = node, folder / "run", folder / "log"
         setup = (
-            f"export PATH={Path(sys.executable).parent}:$PATH JAX_PLATFORMS=cpu",
-            f"export JAX_COMPILATION_CACHE_DIR={cache}",
+            f"export PATH={Path(sys.executable).parent}:$PATH JAX_COMPILATION_CACHE_DIR={cache}",
+            *(f"export {name}={value}" for name, value in LIGHT.items()),
         )
         words = [
             "launch",
@@ -54,13 +46,11 @@ class Submitted:
             "0",
             *(word for line in setup for word in ("--setup", line)),
             "--",
-            *TRAIN,
+            *train,
             "--run-dir",
             str(self.run),
         ]
-        done = subprocess.run(
-            [sys.executable, "-m", "jaxtrade", *words], capture_output=True, text=True, check=True
-        )
+        done = run_python("-m", "jaxtrade", *words, check=True)
         (folder / "job.sh").write_text(done.stdout)
         self.submit = (
             "sbatch",
@@ -101,16 +91,9 @@ class Submitted:
         )
 
 
-def whole(folder, cache, words=()):
-    """The result of the same training without SLURM, which nothing stopped."""
-    with started([[*words, *TRAIN, "--run-dir", str(folder / "run")]], cache) as [process]:
-        code, _, err = ended(process)
-    assert code in (0, 1), err
-    return result_of(folder / "run")
-
-
-def test_it_is_stopped_while_it_compiles_and_while_it_trains(node, tmp_path):
-    submitted = Submitted(node, tmp_path, tmp_path / "empty", tasks=1)
+def test_it_is_stopped_while_it_compiles_and_while_it_trains(node, alone, tmp_path):
+    train = (*STRICT, "--devices", "1")
+    submitted = Submitted(node, tmp_path, tmp_path / "empty", 1, train)
     run = submitted.run
     submitted.until(lambda: (run / "run.log").is_file())  # what follows is the compilation
     submitted.term(1)
@@ -119,13 +102,12 @@ def test_it_is_stopped_while_it_compiles_and_while_it_trains(node, tmp_path):
     submitted.until(lambda: saved(run))
     submitted.term(2)
     submitted.end()
-    (tmp_path / "whole").mkdir()
-    assert result_of(run) == whole(tmp_path / "whole", tmp_path / "empty")
+    assert result_of(run) == alone
 
 
-def test_a_killed_task_ends_the_other_and_the_same_script_goes_on(node, cache, tmp_path):
-    (tmp_path / "whole").mkdir()
-    expected = whole(tmp_path / "whole", cache, ("launch", "local", "-n", "2", "--"))
+def test_a_killed_task_ends_the_other_and_the_same_script_goes_on(
+    node, cache, uninterrupted, tmp_path
+):
     submitted = Submitted(node, tmp_path, cache, tasks=2)
     submitted.until(lambda: saved(submitted.run))
     os.kill(slurm.task(submitted.job, 1), signal.SIGKILL)
@@ -133,4 +115,4 @@ def test_a_killed_task_ends_the_other_and_the_same_script_goes_on(node, cache, t
     assert found["Restarts"] == "0"  # a lost task is no preemption: somebody looks first
     submitted.job = node.run(*submitted.submit)
     submitted.end()
-    assert result_of(submitted.run) == expected
+    assert result_of(submitted.run) == uninterrupted

@@ -1,0 +1,11 @@
+"""Pythons of their own."""
+
+import subprocess
+import sys
+
+
+def run_python(*words, **given):
+    """What `python WORDS` did, with its output as text."""
+    return subprocess.run(
+        [sys.executable, *words], **{"capture_output": True, "text": True, "check": False} | given
+    )
