@@ -1,10 +1,13 @@
-"""A whole curriculum on the bundled bars: handed on without loss, gated, killed at random moments,
-one report.
-"""
+"""A whole curriculum on the bundled bars: handed on without loss, gated, killed, one report."""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 
 import jax
 import numpy as np
@@ -94,3 +97,31 @@ def leaves(path):
     return [
         np.asarray(x) for x in jax.tree.leaves((source.params, source.normaliser, source.opt_state))
     ]
+
+
+@pytest.mark.slow
+def test_killed_in_two_phases_it_ends_in_the_same_bits(whole, tmp_path):
+    """`kill -9` at the first checkpoint of the first and of the last phase."""
+    path = tmp_path / "course"
+    nproc = json.loads((whole / "begin.json").read_text(encoding="utf-8"))["nproc"]
+    words, ends = arguments(path), []
+    for phase in ("1-entry", "3-advised", None):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "jaxtrade.cli", *words],
+            stdout=subprocess.DEVNULL,
+            env=os.environ | {"NPROC": nproc},
+        )
+        if phase is not None:
+            checkpoint = f"phases/{phase}/checkpoints/*/manifest.json"
+            while process.poll() is None and not any(path.glob(checkpoint)):
+                time.sleep(0.002)
+            process.kill()
+        ends.append(process.wait(600))
+        words = ["curriculum", "--resume", str(path)]
+    assert ends == [-signal.SIGKILL, -signal.SIGKILL, 0]
+    assert (path / "curriculum.txt").read_text() == (whole / "curriculum.txt").read_text()
+    for folder in sorted((whole / "phases").glob("*/")):
+        again = path / "phases" / folder.name
+        assert (again / "gate.json").read_text() == (folder / "gate.json").read_text()
+        for x, y in zip(leaves(again), leaves(folder), strict=True):
+            np.testing.assert_array_equal(x, y, err_msg=folder.name)
