@@ -5,11 +5,11 @@ from __future__ import annotations
 import gzip
 import http.client
 import json
+import queue
 import socket
 import struct
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -152,15 +152,21 @@ def test_idle_connections_give_way(monkeypatch):
     """
     monkeypatch.setattr(watching, "most_connections", lambda: 4)
     server = Server({"/": lambda query: Answer(b"here", "text/plain")}, "right-token")
+    noted, begun = server.waits, queue.SimpleQueue()
+
+    def waits(connection, waiting):
+        noted(connection, waiting)
+        if waiting:
+            begun.put(connection)
+
+    monkeypatch.setattr(server, "waits", waits)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
         idle = list[socket.socket]()
-        for count in (1, 2, 3, 4, *[4] * 8):
+        for _ in range(12):
             idle.append(socket.create_connection(("127.0.0.1", server.port), timeout=20))
-            deadline = time.monotonic() + 20
-            while len(server._waiting) < count and time.monotonic() < deadline:
-                time.sleep(0.005)
+            begun.get(timeout=20)  # its thread waits: until then it cannot give way
         idle[-1].sendall(b"GET / HTTP/1.1\r\nHost: x\r\n")  # and then nothing: it waits as well
         for _ in range(8):
             assert ask(server)[1] == b"here"
