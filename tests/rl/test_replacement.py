@@ -17,7 +17,6 @@ from jaxtrade.training.loop import train
 from jaxtrade.training.population import Axes, Stack
 from jaxtrade.training.replacement import closing, decide, frozen, summary
 from tests.messages import missing
-from tests.rl.test_control import compile_once
 from tests.rl.test_train import PARAMS, PPO, TRAIN, Recorder, assert_same
 
 N, NEVER = 3, 99
@@ -37,10 +36,20 @@ def update(state, params, inputs=None):
 BROKEN = PPO._replace(init=lambda key, params: PPO.init(key, params[0]), update=update)
 
 
+COMPILE = chunk.compile_chunk
+
+
+def compile_once(*arguments, **options):
+    """The one program: each run wraps its algorithm anew, so there is nothing to look it up by."""
+    if not KNOWN:
+        KNOWN["chunk"] = COMPILE(*arguments, **options)
+    return KNOWN["chunk"]
+
+
 @pytest.fixture(autouse=True)
 def compiled_once(monkeypatch):
     """All runs of this file are the same program."""
-    monkeypatch.setattr(chunk, "compile_chunk", compile_once(KNOWN))
+    monkeypatch.setattr(chunk, "compile_chunk", compile_once)
 
 
 def run(at, times, directory=None, **keywords):
@@ -67,7 +76,7 @@ def agent(result, i):
 def sound(tmp_path_factory):
     """The run in which nobody diverges, and its state after update 4."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chunk, "compile_chunk", compile_once(KNOWN))
+        patch.setattr(chunk, "compile_chunk", compile_once)
         directory = tmp_path_factory.mktemp("sound")
         result = run([NEVER] * N, [0] * N, directory)
     saved = checkpoint.restore(
@@ -153,7 +162,7 @@ def test_it_learns_on_from_the_rollback_point(sound):
     )
     whole = saved.replace(update=jnp.full(N, 6, jnp.int32))
     stacked = jax.tree.map(lambda every, one: every.at[1].set(one), whole, state)
-    after, _, _ = KNOWN[BROKEN, TRAIN.chunk_updates](
+    after, _, _ = KNOWN["chunk"](
         stacked, (PARAMS, jnp.full(N, NEVER, jnp.int32), jnp.zeros(N, jnp.int32))
     )
     assert_same(STACK.agent(after, 1), agent(result, 1))
