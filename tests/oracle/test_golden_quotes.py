@@ -241,7 +241,6 @@ def test_the_trail_follows_the_close_of_the_side_that_leaves(engine, action, bar
     assert records[-1]["end"] == EndReason.NONE
 
 
-@pytest.mark.slow
 @both_engines
 @pytest.mark.parametrize(("action", "entry", "stop"), [(BUY, 1002, 990), (SELL, 1000, 1012)])
 def test_fill_at_close_takes_the_close_of_the_side_traded(engine, action, entry, stop):

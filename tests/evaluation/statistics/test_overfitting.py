@@ -61,7 +61,6 @@ def test_a_dominant_trial_is_not_overfitted():
     assert found.null_low > 0  # the trial's mean is no part of its noise
 
 
-@pytest.mark.slow
 def test_noise_has_one_half():
     """Over 300 matrices the mean is 0.50 +- 0.03; single ones are nearly anything."""
     generator = np.random.default_rng(0)
