@@ -45,6 +45,16 @@ def names(asked, own):
     return [key for key, _, _ in differing(asked, own)]
 
 
+def test_a_folder_has_all_or_nothing(tmp_path):
+    def fails(new):
+        (new / "config.yaml").write_text("", encoding="utf-8")
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        rundir.create_folder(tmp_path / "sweep", fails)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_a_folder_holds(tmp_path):
     run = tmp_path / "run"
     assert how_to_start(run) is Start.NEW

@@ -117,6 +117,12 @@ def test_it_is_moved_together_with_its_files(project, tmp_path, monkeypatch):
     assert setup.config.data.file == str(moved / "data" / "bars.csv")
 
 
+def test_it_is_moved_alone(project, tmp_path, monkeypatch):
+    run = created().rename(tmp_path / "moved")
+    monkeypatch.chdir(tmp_path)
+    assert open_run(run)[0].config.data.file == str(project / "data" / "bars.csv")
+
+
 def test_another_file_beside_it_is_not_taken_for_its_own(project, tmp_path):
     """Of two files the one with the recorded content counts, although the other is beside the
     copied run.

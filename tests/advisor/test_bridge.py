@@ -88,6 +88,19 @@ def test_without_a_record_no_more_advice_is_given(tmp_path):
     assert len(read_journal(tmp_path / "journal.jsonl").deltas) == 1
 
 
+def test_a_journal_that_cannot_be_synced_ends_the_advice(tmp_path, monkeypatch):
+    def broken(fd):
+        raise OSError(5, "Input/output error")
+
+    reported: list[str] = []
+    bridge = Bridge(HandSource([row(1)]), T, M, journal(tmp_path), tell=reported.append)
+    monkeypatch.setattr(journals.os, "fsync", broken)
+    assert bridge.memory()["deltas"] == 0
+    assert plain(bridge.delta(0)) == (0, {})
+    [line] = reported
+    assert "Input/output error" in line
+
+
 def test_a_replay_equals_the_recording_through_rollbacks(tmp_path):
     """Updates as a run makes them. A rollback to the last memory shows the same rows again; the
     same calls of the replay see the same, and write the same journal.

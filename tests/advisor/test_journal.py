@@ -158,6 +158,15 @@ def test_a_torn_last_line_is_cut_and_said(path, cut):
     assert read_journal(path).notes == ()
 
 
+def test_resume_of_an_edited_journal_changes_nothing(path):
+    write(path)
+    edit(path, 3, "0.25", "0.75")
+    before = path.read_bytes()
+    with pytest.raises(JournalError, match="line 3 "):
+        Journal.resume(path)
+    assert path.read_bytes() == before
+
+
 def test_resume_at_a_checkpoint_sets_the_later_history_aside(path):
     journal = Journal.create(path, HEADER)
     position, *_ = [journal.append(*delta) for delta in DELTAS]

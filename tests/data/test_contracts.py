@@ -1,3 +1,5 @@
+from decimal import Decimal
+
 import pytest
 
 from jaxtrade.data.contracts import CONTRACTS, get_contract, whole_mills
@@ -36,6 +38,24 @@ def test_tick_values_follow_the_exchange(symbol, tick, money, point):
     assert contract.currency == CURRENCY.get(symbol, "USD")
     assert contract.commission_mills > 0
     assert contract.micro == (contract.symbol[0] == "M")
+
+
+def test_all_contracts_are_specified_here():
+    assert {spec[0] for spec in SPECS} == set(CONTRACTS)
+
+
+def test_figures_agree_with_the_table_of_lean(shared):
+    """Tick, multiplier and quote currency (an FX lot is 100,000 units there)."""
+    path = shared / "data/lean_calendar/symbol_properties_extract.csv"
+    lines = path.read_text(encoding="utf-8").splitlines()[1:]
+    rows = {line.split(",")[1]: line.split(",") for line in lines}
+    known = set(rows) & set(CONTRACTS)
+    assert len(known) == 13
+    for symbol in known:
+        contract, (_, _, kind, _, currency, multiplier, tick, *_) = CONTRACTS[symbol], rows[symbol]
+        size = Decimal(multiplier) * (100_000 if kind == "forex" else 1)
+        assert (contract.tick_size, contract.currency) == (Decimal(tick), currency), symbol
+        assert contract.tick_mills == Decimal(tick) * size * 1000, symbol
 
 
 def test_every_market_has_a_plausible_range_for_each_year():

@@ -177,6 +177,17 @@ def test_quotes_go_under_trade_bars(write):
     assert any("are the quotes of" in note for note in bars.notes)
 
 
+def test_bars_without_a_quote_are_left_out_or_refused(write):
+    trades = load_bars(write(TRADES, name="trades.csv"), ES, stamp="open")
+    quotes = load_bars(write(ROWS, QUOTES, name="quotes.csv"), ES, stamp="open")
+    few = quotes.rows(np.array([0, 2]))
+    with pytest.raises(DataError, match=r"1 of 3 .*trades\.csv \(33\.33 %.*T13:31:00Z"):
+        attach(trades, few)
+    bars = attach(trades, few, tolerance=0.5)
+    assert (len(bars), bars.volume.tolist()) == (2, [30, 32])
+    assert any(note.startswith("1 of 3 bars") for note in bars.notes)
+
+
 def test_files_that_do_not_pair_are_refused(write):
     trades = load_bars(write(TRADES, name="trades.csv"), ES, stamp="open")
     quotes = load_bars(write(ROWS, QUOTES, name="quotes.csv"), ES, stamp="open")

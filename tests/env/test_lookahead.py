@@ -168,8 +168,9 @@ def cuts_of(market, count, seed=0):
 @pytest.mark.parametrize("market", ["ES", "ES-roll", "EURUSD", "NQ", "USDJPY", "NQ-advised"])
 def test_columns_do_not_depend_on_later_bars(market, change):
     """Every feature and clock column, the true-range sums, the calendar's bars-to-flat and the
-    money of a tick: byte-equal prefixes."""
+    money of a tick: byte-equal prefixes. Nearer the start, a window would hold later bars."""
     bars, config, full = real_bars(market), config_for(market), real_columns(market)
+    assert first_decision(market) >= config.env.window
     converted = {"tick_value"} if market == "USDJPY" else set()
     columns = table_columns(config.env.features, context_features(config.env.task))
     assert set(full) == {*columns, *KNOWN_AT_CLOSE, *converted}

@@ -1,4 +1,4 @@
-"""Trailing stops, observations and the normaliser do not depend on later bars."""
+"""Trailing stops and observations do not depend on later bars."""
 
 from __future__ import annotations
 
@@ -124,6 +124,3 @@ def test_the_jacobian_finds_a_planted_leak(scaling):
     depends = jacobian_rows(LeakyWindowEnv(EnvConfig(scaling=scaling)), 41)  # type: ignore[arg-type]
     assert depends[42]
     assert not depends[43:].any()
-
-
-# ---- the normaliser

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from jaxtrade.config import EnvConfig, load_config
 from jaxtrade.env.actions import Action
+from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.shared.dynamics import SharedEnv
 from jaxtrade.env.shared.impact import (
     ImpactParams,
@@ -81,6 +82,11 @@ def apart(params, state, uniform):
     lone = jax.vmap(jax.vmap(functools.partial(act, ENV, params), axis_name=AGENTS))
     done = lone(*jax.tree.map(lambda x: x[:, None], (state, uniform)))
     return jax.tree.map(lambda x: x[:, 0], done)
+
+
+def historical(params, state, uniform):
+    """The same in `TradingEnv`, which knows no other agents."""
+    return jax.vmap(functools.partial(act, TradingEnv(CONFIG), params))(state, uniform)
 
 
 def _play(step, params, state, uniform):
@@ -190,6 +196,18 @@ def test_without_impact_agents_are_alone_bit_for_bit():
     found = worlds.leaves_differ(_without_crowd(crowd), _without_crowd(alone))
     assert found == []
     assert (crowd.outcome.info.end == EndReason.DAILY_LOSS).any()
+
+
+@pytest.mark.slow
+def test_without_impact_the_market_is_the_historical_one_bit_for_bit():
+    """Accounts without limits end with their session, so `TradingEnv` draws the same ones too."""
+    params = parameters().replace(account=worlds.rules())
+    keys, uniform = keys_and_uniform(1)
+    state = begin(params, keys)
+    crowd = _without_crowd(jax.device_get(play(together, params, state, uniform)))
+    plain = EnvState(**{name: value for name, value in vars(state).items() if name != "world"})
+    alone = jax.device_get(play(historical, params, plain, uniform))
+    assert worlds.leaves_differ(crowd, alone) == []
 
 
 def _without_crowd(seen):

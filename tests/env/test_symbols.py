@@ -90,10 +90,14 @@ def _step_text(world):
 @pytest.mark.slow
 def test_other_symbols_cannot_be_seen(two):
     """The rows of USDJPY are overwritten, and NQ's walks keep their bits; and the other way
-    round.
+    round. A whole window of its own bars precedes every decision, and its flat bar is its own.
     """
     together, _ = two
     market, first = together.params.market, int(together.offsets[1])
+    begins, symbols = np.asarray(market.sessions.first), np.asarray(market.symbol)
+    own = symbols[begins]
+    assert (begins - together.env.config.window >= np.asarray(together.offsets)[own]).all()
+    assert (symbols[np.asarray(market.sessions.last) + 1] == own).all()
     uniforms = np.random.default_rng(5).random((2, STARTS, STEPS))
     at = [starts(together, number, STARTS, 5) for number in (0, 1)]
     clean = walk_symbols(together, [0, 1], at, uniforms)

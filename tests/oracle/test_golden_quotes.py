@@ -242,6 +242,15 @@ def test_the_trail_follows_the_close_of_the_side_that_leaves(engine, action, bar
 
 
 @both_engines
+@pytest.mark.parametrize(("action", "entry", "stop"), [(BUY, 1002, 990), (SELL, 1000, 1012)])
+def test_fill_at_close_takes_the_close_of_the_side_traded(engine, action, entry, stop):
+    # START closes 1000 bid, 1002 ask
+    bars = quoted(START, ((1005, 1006, 1004, 1005), (1006, 1007, 1005, 1006)))
+    settings = replace(COSTS, fill="close", mark="close")
+    check(engine, bars, settings, [action], [{"entry_price": entry, "stop": stop}])
+
+
+@both_engines
 @pytest.mark.parametrize(
     ("action", "price", "balance"), [(BUY, 1003, 8_340), (SELL, 1006, -79_160)]
 )

@@ -317,6 +317,21 @@ def test_it_resumes_to_the_same_bits(whole, tmp_path):
 
 
 @pytest.mark.slow
+def test_it_rolls_back_with_its_replay(tmp_path):
+    """The reward is NaN in update 7 while the run has not rolled back, and leaves no trace."""
+
+    def update(state, params, inputs=None):
+        bad = (state.update == 6) & (state.rollbacks == 0)
+        scale = jnp.where(bad, jnp.nan, params.scale)
+        return DQN.update(state, params.replace(scale=scale), inputs)
+
+    learner = DQN._replace(update=update)
+    result = train(learner, PARAMS, config=TRAIN, key=KEY, checkpoint_dir=tmp_path, max_rollbacks=1)
+    assert (int(result.state.rollbacks), result.updates) == (1, 12)
+    assert np.isfinite(result.state.own.priorities.trees.total).all()
+
+
+@pytest.mark.slow
 def test_no_update_copies_the_replay():
     """The compiled update of two agents with a million transitions, prioritised: its temporaries
     are below a tenth of the replay.

@@ -262,6 +262,17 @@ def test_signals_save_at_the_border_and_resume_to_the_same_bits(
 
 
 @pytest.mark.slow
+def test_a_second_interrupt_does_not_wait():
+    def hook(state, update):
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        return Change()
+
+    with pytest.raises(KeyboardInterrupt):
+        train(PPO, PARAMS, config=TRAIN, key=KEY, hooks=[hook])
+
+
+@pytest.mark.slow
 def test_divergence_stops_the_run_and_is_not_saved(tmp_path):
     with pytest.raises(DivergedError, match=r"update 1: .*not finite") as raised:
         train(PPO, probe_params(kind=1, length=5), config=TRAIN, key=KEY, checkpoint_dir=tmp_path)

@@ -61,6 +61,14 @@ def test_a_dominant_trial_is_not_overfitted():
     assert found.null_low > 0  # the trial's mean is no part of its noise
 
 
+def test_noise_has_one_half():
+    """Over 300 matrices the mean is 0.50 +- 0.03; single ones are nearly anything."""
+    generator = np.random.default_rng(0)
+    found = [below_median(generator.standard_normal((240, 20)), 10, halves(10)) for _ in range(300)]
+    assert np.mean(found) == pytest.approx(0.5, abs=0.03)
+    assert np.quantile(found, [0.05, 0.95]) == pytest.approx([0.17, 0.84], abs=0.05)
+
+
 def test_the_null_band_is_that_of_noise():
     """240 days, 20 trials, 8 blocks: 0.19 to 0.87 was measured over fresh matrices."""
     found = pbo(NOISE, splits=8, draws=1000)
