@@ -206,6 +206,13 @@ def test_fill_at_the_close_brackets_around_it_and_still_meets_the_open():
     assert int(state.account.high_water) == 0
 
 
+def test_an_order_exit_at_the_close_takes_the_close_before_it():
+    """Decided at the close of 104: out there, less a tick, whatever the next bar opens at."""
+    config = EnvConfig(fill="close", mark="close")
+    (_, _), (_, event) = run([(101, 105, 100, 104), (96, 97, 95, 96)], [BUY, CLOSE], config)
+    assert ints(event, "order_exit_price", "exit_reason") == [103, ExitReason.NONE]
+
+
 @pytest.mark.parametrize(("drawdown", "held"), [(7 * V + 2 * C, 0), (7 * V + 2 * C + 1, 1)])
 def test_a_close_mark_exactly_at_the_floor_leaves_one_mill_above_it_stays(drawdown, held):
     """Bought at 101: at a close of 94 equity net of both commissions is -(7 x 12.50 + 2 x 2.08). Out

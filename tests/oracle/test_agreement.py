@@ -287,8 +287,14 @@ def played(unit):
     return compare(lanes(unit), STEPS, sum(map(ord, unit)), rollout)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("unit", PLAYED)
+# Of these the quick pass plays those that notice what its other tests do not (tests/mutation).
+QUICK = ("full/path/converted", "advised/full")
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [pytest.param(unit, marks=() if unit in QUICK else pytest.mark.slow) for unit in PLAYED],
+)
 def test_every_step_agrees(unit):
     comparison = played(unit)
     assert comparison.fault is None
