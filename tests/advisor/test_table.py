@@ -43,7 +43,6 @@ def test_rows_are_written_by_bar_and_padding_is_dropped():
     jax.tree.map(np.testing.assert_array_equal, padded, table)
 
 
-@pytest.mark.slow
 def test_advice_is_read_a_lag_later_and_never_across_a_session_or_beyond_its_age():
     """Sessions 0 to 9, 10 to 15 and 16 to 99; row 14 looks before its session, row 16 at one before
     it, row 46 at a bar without advice."""

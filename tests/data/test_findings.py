@@ -330,7 +330,6 @@ def test_regular_hours_labelled_with_a_wrong_zone(es_bars, label, hours, zone):
 # --- no false findings ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("symbol", "keys"),
     [

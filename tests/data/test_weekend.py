@@ -109,7 +109,6 @@ def read_as(tmp_path, symbol, zone):
     return one
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("symbol", "zone", "hours"),
     [

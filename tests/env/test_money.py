@@ -116,7 +116,6 @@ WITHIN = jax.jit(
 )
 
 
-@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(
     st.one_of(st.integers(-3_000_000, 3_000_000), st.integers(-(2**30), 2**30)),

@@ -326,7 +326,6 @@ def test_equity_near_int32_is_an_error():
         backtested(market, "account", **sections | {"account": target})
 
 
-@pytest.mark.slow
 def test_accounts_that_only_daily_loss_can_end():
     """Money is added up within an account and starts again with the next one."""
     bars = np.concatenate([HAND_BARS, HAND_BARS, HAND_BARS + np.array([0, 0, -9, 0]), HAND_BARS])

@@ -39,7 +39,6 @@ def result():
     return over, evaluate(env, params, market, sessions, config)
 
 
-@pytest.mark.slow
 def test_every_trade_is_converted_once_at_the_rate_of_its_exit(result):
     over, evaluated = result
     for agent in evaluated.agents:

@@ -65,7 +65,6 @@ FIRST = np.arange(118) == 0
 SECOND = np.arange(118) == 59  # the second session's first decision bar
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("which", "episode_sessions", "accounts", "begins", "otherwise"),
     [
@@ -95,7 +94,6 @@ def test_the_bundle_acts_as_the_evaluator_did(
     assert stepped(made, record, otherwise) != record.action.tolist()
 
 
-@pytest.mark.slow
 def test_a_batch_of_memories(made):
     *_, loaded = made
     rng = np.random.default_rng(0)

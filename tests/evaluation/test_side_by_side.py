@@ -201,11 +201,16 @@ def test_the_market_and_the_weights_are_held_once():
         plan_of(env, [], "account")
 
 
-@pytest.mark.parametrize("count", [1, 3])
-def test_a_block_has_one_width(count):
-    """Whatever the number of lanes, a policy's products have `WIDTH` rows."""
-    plan = plan_of(*tiny_lanes(1, count), "account")
-    step = functools.partial(side_by_side.step_all, plan.shape)
-    text = str(jax.make_jaxpr(step)(plan.parts[0]))
-    found = re.findall(r"f32\[([\d,]+)\] = dot_general", text)
-    assert {shape.split(",")[1] for shape in found} == {str(side_by_side.WIDTH)}
+def test_a_block_has_one_width():
+    """Whatever the number of lanes, a policy's products have `WIDTH` rows; a few lanes are one
+    block, and no loop goes over it.
+    """
+    loops = set()
+    for sessions in (1, 3):  # a lane each
+        plan = plan_of(*tiny_lanes(sessions, 2), "strategy")
+        step = functools.partial(side_by_side.step_all, plan.shape)
+        text = str(jax.make_jaxpr(step)(plan.parts[0]))
+        found = re.findall(r"f32\[([\d,]+)\] = dot_general", text)
+        assert {shape.split(",")[1] for shape in found} == {str(side_by_side.WIDTH)}
+        loops.add(text.count("scan["))
+    assert len(loops) == 1

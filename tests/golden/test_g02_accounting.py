@@ -14,7 +14,6 @@ import pytest
 from tests.golden.engines import ENGINES, TICK, play, walk
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_short_on_a_flat_price_earns_nothing(engine):
     rows = [(20_000, 20_000, 20_000, 20_000)] * 12
@@ -40,7 +39,6 @@ def ledger(steps, closes):
     return found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("engine", "seed"), [("single", 1), ("joint", 2), ("joint", 3)])
 def test_equity_is_cash_plus_holdings_at_each_step(engine, seed):
     """Random positions, flips and parts of positions, with commission and slippage; the flat bar

@@ -46,7 +46,6 @@ def bars():
     return random_market(11, 8, incomplete=True)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", IMPACTS)
 def test_every_fill_offset_and_mill(name, rollout, bars):
     impact, settings = IMPACTS[name], TIGHT if name != "permanent" else LOCKS
