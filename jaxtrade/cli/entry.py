@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 import errno
 import importlib
+import io
 import os
 import sys
 import traceback
@@ -195,6 +196,8 @@ def _menu(args: argparse.Namespace) -> int:
             f"{why}: nothing may be asked, and a menu asks; name a command, such as "
             "'jaxtrade train --test --market NQ' (all: jaxtrade --help)"
         )
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")  # bytes that are no text are a wrong answer
     return menu.walk(menu.run_command)
 
 

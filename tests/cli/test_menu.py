@@ -256,6 +256,20 @@ def piped(answers, cwd, seconds):
     )
 
 
+def test_a_byte_that_is_no_text_is_a_wrong_choice(tmp_path):
+    """Where the terminal's encoding is strict, too."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "jaxtrade", "menu"],
+        input=b"\xff\n5\n",
+        capture_output=True,
+        env=os.environ | {"PYTHONPATH": HERE, "PYTHONIOENCODING": "utf-8:strict"},
+        cwd=tmp_path,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.count(b"1, 2, 3, 4, 5") == 1
+
+
 @pytest.mark.slow
 def test_a_leaf_really_runs_its_command(tmp_path):
     """The shortest: a file that is refused. Its exit code is the menu's."""
