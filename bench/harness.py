@@ -22,7 +22,7 @@ import jax
 import numpy as np
 from scipy import stats
 
-from jaxtrade.runs.commit import environment
+from jaxtrade.runs.rundir import environment
 
 from . import idle
 from .catalogue import Table, Values

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import jaxtrade  # noqa: F401  # it adds to XLA_FLAGS, before XLA reads them
-from jaxtrade.runs.commit import PLACES
+from jaxtrade.runs.rundir import PLACES
 from tests.compiling import Compilation, flags
 
 MAPS = Path("/proc/self/maps")

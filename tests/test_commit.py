@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from jaxtrade.runs.commit import STAMP, UNKNOWN, commit
+from jaxtrade.runs.rundir import STAMP, UNKNOWN, commit
 
 
 def git(folder, *words):
