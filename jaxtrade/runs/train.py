@@ -24,7 +24,7 @@ from jaxtrade.progress.plain import Plain
 from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.coverage import coverage_json
 from jaxtrade.rl.state import finished
-from jaxtrade.runs import board, calibration, rundir, summary
+from jaxtrade.runs import board, calibration, rundir, training_job
 from jaxtrade.runs.advice import TrainingAdvisor, check_advisor, figure_lines
 from jaxtrade.runs.agents import announcement, groups_of, write_agents
 from jaxtrade.runs.auto_envs import Sized, document, prepared, remembered_in, shrinking
@@ -349,7 +349,8 @@ def _train_and_evaluate(job: Job, changed: Iterable[str] = ()) -> RunResult:
             sink.message(result.table)
     of_sweep = {"validation_scores": list(scores)} if scores else {}
     rundir.write_json(
-        path / "summary.json", summary.of_run(job, trained, controller) | of_sweep | evolved
+        path / "training_job.json",
+        training_job.of_run(job, trained, controller) | of_sweep | evolved,
     )
     screen.at_end(ending(path, folder_of(path, setup.evaluation_split()), results, setup.config))
     return replace(result, exit_code=from_main(lambda: result.exit_code))

@@ -4,11 +4,14 @@ afterwards.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from jaxtrade.errors import DataError
+from jaxtrade.runs import performance
 from jaxtrade.runs.advice import TrainingAdvisor
 from jaxtrade.runs.beginning import METRICS
 from jaxtrade.runs.compiled import begin_for_run
@@ -18,12 +21,44 @@ from jaxtrade.runs.evolving import Evolving
 from jaxtrade.runs.job import Job
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.eager import EagerPrograms
-from jaxtrade.training import control
+from jaxtrade.training import control, replacement
 from jaxtrade.training.health import population_health
 from jaxtrade.training.hooks import Hook
 from jaxtrade.training.loop import TrainResult, train
 from jaxtrade.training.together import is_main
 from jaxtrade.types import PyTree
+
+# What `summary.json` of a finished run holds.
+
+
+def of_run(job: Job, trained: TrainResult, controller: control.Controller | None) -> dict[str, Any]:
+    """The content of a finished run's `summary.json`."""
+    found = {
+        "health": {
+            name: {"passed": ok, "value": value} for name, (ok, value) in trained.health.items()
+        },
+        "updates": trained.updates,
+        "steps": trained.steps,
+        "compile_seconds": trained.compile_seconds,
+        "steps_per_second": None
+        if math.isnan(trained.steps_per_second)
+        else trained.steps_per_second,
+        "stopped_early": trained.stopped,
+        "stop_reason": _stop_reason(job, trained, controller),
+        "performance": performance.measured(job, trained),
+        "warnings": job.watch.seen,
+    }
+    found |= replacement.summary(trained.state.rollbacks, job.config.control.max_rollbacks)
+    return found if controller is None else found | {"validation": controller.state._asdict()}
+
+
+def _stop_reason(
+    job: Job, trained: TrainResult, controller: control.Controller | None
+) -> str | None:
+    """Why the run ended before its last update. None if it did not."""
+    if job.stop_reason is not None or not trained.stopped or controller is None:
+        return job.stop_reason
+    return f"control.patience: {controller.state.since_best} evaluations without a better score"
 
 
 def go_on_with(path: Path, command: str = "train", more: Sequence[str] = ()) -> str:

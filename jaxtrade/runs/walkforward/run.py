@@ -25,7 +25,7 @@ from jaxtrade.evaluation.walk_days import DAILY, WalkDays, write_walk_days
 from jaxtrade.progress.plain import Plain
 from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.state import finished
-from jaxtrade.runs import rundir, summary
+from jaxtrade.runs import rundir, training_job
 from jaxtrade.runs.agents import AGENTS
 from jaxtrade.runs.beginning import Fresh, resumed
 from jaxtrade.runs.computing import settle
@@ -286,7 +286,7 @@ def _train_and_test(job: Job, changed: Iterable[str] = ()) -> WalkResult:
         result = WalkResult(path, trained, days, document, 1 if failed else 0, lines=counted.lines)
         for sink in job.files:
             sink.message(result.table)
-    rundir.write_json(path / rundir.SUMMARY, summary.of_run(job, trained, None))
+    rundir.write_json(path / rundir.SUMMARY, training_job.of_run(job, trained, None))
     job.screen.at_end(
         [
             f"run       {path}",
