@@ -44,8 +44,7 @@ from jaxtrade.runs.advice_evaluation import Shown, shown
 from jaxtrade.runs.computing import check_strict
 from jaxtrade.runs.monitoring import summary_of, with_warning
 from jaxtrade.runs.preflight import device_count
-from jaxtrade.runs.swept import Swept, own_config, own_params, read_swept
-from jaxtrade.runs.walkforward.agents import walked
+from jaxtrade.runs.swept import Swept, own_config, own_params, read_swept, walked
 from jaxtrade.storage.sinks import Names
 from jaxtrade.training.placing import ONE_DEVICE, Place
 from jaxtrade.training.plan import Plan, plan_run
