@@ -14,7 +14,7 @@ from jaxtrade.rl.dqn import first_own, ring
 from jaxtrade.rl.q import q_contexts
 from jaxtrade.rl.replay import add
 from jaxtrade.runs import memory
-from jaxtrade.runs.replay_memory import COPIES, transition_bytes
+from jaxtrade.runs.memory import COPIES, transition_bytes
 from jaxtrade.runs.setup import prepare
 from jaxtrade.types import Transition
 from tests.messages import missing
