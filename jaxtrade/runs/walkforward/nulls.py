@@ -17,7 +17,7 @@ from jaxtrade.rl.state import finished
 from jaxtrade.runs import rundir
 from jaxtrade.runs.beginning import Fresh
 from jaxtrade.runs.setup import Setup, policies_of
-from jaxtrade.runs.walkforward.evaluating import evaluate_out_of_sample
+from jaxtrade.runs.walkforward.document import evaluate_out_of_sample
 from jaxtrade.storage.compiling import Programs, RepeatedPrograms
 from jaxtrade.storage.eager import EagerPrograms
 from jaxtrade.storage.null_journal import NULLS, NullJournal

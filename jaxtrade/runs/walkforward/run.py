@@ -38,8 +38,13 @@ from jaxtrade.runs.preflight import check, check_device, check_memory
 from jaxtrade.runs.processes import joined
 from jaxtrade.runs.setup import Setup, policies_of, prepare
 from jaxtrade.runs.training_job import closing_lines, how_to_continue, train_job, whole_health
-from jaxtrade.runs.walkforward.document import folds_csv, how_reach, walk_document, walk_table
-from jaxtrade.runs.walkforward.evaluating import evaluate_walk
+from jaxtrade.runs.walkforward.document import (
+    evaluate_walk,
+    folds_csv,
+    how_reach,
+    walk_document,
+    walk_table,
+)
 from jaxtrade.runs.walkforward.nulls import check_nulls, walk_null_table, walk_nulls
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.text import Tell, several
