@@ -8,9 +8,9 @@ import pytest
 
 from jaxtrade.errors import DataError
 from jaxtrade.rl.checks import highest
+from jaxtrade.runs.evolving import LINEAGE, LineageSink
 from jaxtrade.runs.training_job import whole_health
 from jaxtrade.storage import digests
-from jaxtrade.storage.lineage import LINEAGE, LineageSink
 from jaxtrade.storage.sinks import JsonlSink, read_rows
 from jaxtrade.storage.staged import staged
 from jaxtrade.storage.status import STATUS, StatusSink, read_status
