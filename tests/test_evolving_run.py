@@ -13,10 +13,9 @@ import pytest
 from jaxtrade.config import load_config
 from jaxtrade.evaluation.policy import load_policy
 from jaxtrade.rl.evolve import replay
-from jaxtrade.runs.evolving import LINEAGE, LineageSink
+from jaxtrade.runs.evolving import LINEAGE, Evolution, LineageSink
 from jaxtrade.runs.train import resume, run
 from jaxtrade.storage.sinks import read_rows
-from jaxtrade.training.evolution import Evolution
 from tests.resuming import cut
 from tests.rl.test_train import assert_same
 
