@@ -13,11 +13,32 @@ from typing import TYPE_CHECKING, TextIO
 from jaxtrade.progress.screen import Now, Screen, duration
 from jaxtrade.progress.terminal import LastingStream
 from jaxtrade.storage.sinks import Columns, Names, panel_line, progress_line
-from jaxtrade.storage.sparse import worth_a_line
 from jaxtrade.text import printable
 
 if TYPE_CHECKING:
     from jaxtrade.types import Row
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jaxtrade.types import Row
+
+
+# Which chunks of a long run get a line of progress, where lines cannot replace each other (files,
+# notebooks).
+
+MOST_LINES = 100  # chunks of a run with a line; `metrics.jsonl` and `run.log` keep all of them
+
+
+def worth_a_line(rows: Sequence[Row], most: int = MOST_LINES) -> bool:
+    """Whether the chunk of these rows is one of at most `most` chunks, evenly spread over the run,
+    or its last one.
+
+    rows: those of one chunk, with `update` and `total_updates`.
+    """
+    last, total = rows[-1]["update"], rows[-1]["total_updates"]
+    before = rows[0]["update"] - 1
+    return last >= total or last * most // total > before * most // total
+
 
 HEARTBEAT = 10.0  # seconds without a line after which a line says what is being done
 STEP = 2.0  # seconds without a line after which the next step of a phase is named
