@@ -25,7 +25,7 @@ from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.trials import read_trials
 from jaxtrade.training.hooks import Change
 from jaxtrade.training.plan import plan_run
-from jaxtrade.training.wall_clock import WallClock
+from jaxtrade.training.signals import WallClock
 from tests.messages import missing, refuses
 from tests.structure import ROOT
 

@@ -33,8 +33,8 @@ from jaxtrade.storage.status import StatusSink
 from jaxtrade.storage.trackers import About, TrackerSink, run_name
 from jaxtrade.text import in_short, note_line, several
 from jaxtrade.training.health import Watch
+from jaxtrade.training.signals import WallClock
 from jaxtrade.training.together import is_main
-from jaxtrade.training.wall_clock import WallClock
 
 LOG = "run.log"
 
