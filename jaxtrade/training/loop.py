@@ -22,7 +22,7 @@ from jaxtrade.storage.monitor import ROWS, Episodes, ended_episodes
 from jaxtrade.storage.sinks import MetricSink
 from jaxtrade.text import several, short_repr
 from jaxtrade.training import chunk as chunks
-from jaxtrade.training import divergence, replacement
+from jaxtrade.training import replacement
 from jaxtrade.training.chunk import Chunk
 from jaxtrade.training.health import population_health
 from jaxtrade.training.hooks import (
@@ -119,7 +119,7 @@ def train(
         hparams: tunable floats with which a new run begins, by name, in place of the algorithm's own; as
             `hooks.Change.hparams`. Not with `state`, which has its own.
         max_rollbacks: how often the run may roll back when a loss or gradient is not finite (see
-            `divergence.rolled_back`). The state counts rollbacks over the whole run. The run goes back to its last
+            `replacement.rolled_back`). The state counts rollbacks over the whole run. The run goes back to its last
             checkpoint (without `checkpoint_dir`: to the state that would have been saved), or to its start before the
             first one. Later rows are dropped, also by sinks that are `Rewinding`. Of several agents only the one that
             diverged goes back, and the limit is for each (see `replacement`). A resumed run goes back to where it was
@@ -316,17 +316,17 @@ class _Run:
             **self.stack.row(metrics),
         }
 
-    def respond(self, rows: list[dict[str, Any]], allowed: int | None) -> divergence.Response:
+    def respond(self, rows: list[dict[str, Any]], allowed: int | None) -> replacement.Response:
         """Carry out what follows from the losses and gradients of a chunk, and say what it was."""
         if self.stack.shape and allowed and not self.stack.meets:
             return (
-                divergence.Response.END
+                replacement.Response.END
                 if self.replace(rows, allowed)
-                else divergence.Response.GO_ON
+                else replacement.Response.GO_ON
             )
-        action = divergence.respond(rows, self.rollbacks, allowed)
-        if action is divergence.Response.ROLL_BACK:
-            fault = divergence.describe(rows, self.algorithm.step_sizes)
+        action = replacement.respond(rows, self.rollbacks, allowed)
+        if action is replacement.Response.ROLL_BACK:
+            fault = replacement.describe(rows, self.algorithm.step_sizes)
             self.roll_back(
                 f"{fault}; rolled back to update {self.good.update} "
                 f"(rollback {self.rollbacks + 1} of at most {allowed})"
@@ -338,7 +338,7 @@ class _Run:
         `Algorithm.retry`.
         """
         self.retries += 1
-        again = divergence.rolled_back(self.good.state, self.retries, self.algorithm.retry)
+        again = replacement.rolled_back(self.good.state, self.retries, self.algorithm.retry)
         self.state = self.place.copied(self.place.settled(again))
         self.update = self.good.update
         self.history = [row for row in self.history if row["update"] <= self.update]
@@ -447,11 +447,11 @@ def _loop(run: _Run, max_rollbacks: int | None) -> None:
         while run.unfinished:
             rows = run.advance()
             action = run.respond(rows, max_rollbacks)
-            if action is divergence.Response.ROLL_BACK:
+            if action is replacement.Response.ROLL_BACK:
                 continue
             run.report(rows)
-            if action is divergence.Response.END:
-                raise divergence.diverged(rows, run.rollbacks, run.io.newest(), run.algorithm)
+            if action is replacement.Response.END:
+                raise replacement.diverged(rows, run.rollbacks, run.io.newest(), run.algorithm)
             run.call_hooks()
             received = signals.at_border()
             run.save(received is not None, keep=bool(max_rollbacks))

@@ -13,9 +13,9 @@ from jaxtrade.errors import DivergedError
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.sinks import JsonlSink, read_rows
 from jaxtrade.training import chunk
-from jaxtrade.training.divergence import Response, respond, rolled_back
 from jaxtrade.training.hooks import Change
 from jaxtrade.training.loop import train
+from jaxtrade.training.replacement import Response, respond, rolled_back
 from tests.messages import missing
 from tests.rl.test_control import KilledError, compile_once, controller, kept, killer
 from tests.rl.test_train import KEY, PARAMS, PPO, TRAIN, Recorder, assert_same, like
