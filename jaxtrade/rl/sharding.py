@@ -28,8 +28,7 @@ from jaxtrade.rl.parts import Kind, all_of, kinds_of
 from jaxtrade.rl.train_state import TrainState
 from jaxtrade.storage.hosted import hosted, placed
 from jaxtrade.text import several
-from jaxtrade.training.population import Axes, Stack
-from jaxtrade.training.turns import mapped
+from jaxtrade.training.population import Axes, Stack, mapped
 from jaxtrade.types import Algorithm, PyTree
 
 AGENTS, ENVS = "agent_devices", "env_devices"  # axes of the mesh

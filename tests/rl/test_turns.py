@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtrade.training.turns import LARGEST, group_size, in_turns
+from jaxtrade.training.population import LARGEST, group_size, in_turns
 
 TREE = {"a": jnp.arange(12.0).reshape(12, 1), "b": jnp.arange(12)}
 SCALES = {"own": jnp.arange(12.0), "shared": jnp.float32(3)}
