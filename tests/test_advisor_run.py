@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from jaxtrade import cli
-from jaxtrade.runs.comparison import state_differences
+from jaxtrade.cli.replaying import state_differences
 from jaxtrade.runs.evaluate import evaluate_run, history
 from jaxtrade.runs.source import load_source
 from tests.advisor.servers import (

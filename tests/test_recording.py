@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from jaxtrade.advisor.host.journal import is_ended, read_journal
+from jaxtrade.cli.replaying import report_differences
 from jaxtrade.errors import JournalError
-from jaxtrade.runs.comparison import report_differences
 from jaxtrade.runs.recording import check_whole, recorded_figures
 from tests.messages import missing
 
