@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 from jaxtrade import interrupt
 from jaxtrade.advisor.host.openai import with_model
 from jaxtrade.curriculum import gates
-from jaxtrade.curriculum.advice import with_possible_advisors
 from jaxtrade.curriculum.config import (
     CURRICULUM,
     Curriculum,
@@ -28,7 +27,7 @@ from jaxtrade.curriculum.config import (
 )
 from jaxtrade.curriculum.report import report_text
 from jaxtrade.curriculum.start import start_check, start_line
-from jaxtrade.errors import ConfigError
+from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.baselines import greedy
 from jaxtrade.evaluation.evaluate import evaluate
 from jaxtrade.evaluation.policy import load_policy
@@ -55,6 +54,38 @@ from jaxtrade.runs.source import (
 )
 from jaxtrade.runs.train import resume, run
 from jaxtrade.storage import digests
+from jaxtrade.text import Tell
+
+# The advisor that a curriculum brings along: left out where it cannot serve the bars.
+
+OFF = "off"
+
+
+def with_possible_advisors(phases: Sequence[Phase], tell: Tell) -> tuple[Phase, ...]:
+    """The phases, without each advisor that cannot serve the phase's bars (`rules` need a volume,
+    for example).
+
+    Meant for advisors that nobody asked for. `tell` receives one line, with the reason, for each
+    that is left out. Raises as `prepare`.
+    """
+    return tuple(_possible(phase, tell) for phase in phases)
+
+
+def _possible(phase: Phase, tell: Tell) -> Phase:
+    advisor = phase.config.advisor
+    if advisor.kind == OFF:
+        return phase
+    market = prepare(phase.config).single
+    try:
+        check_advisor(phase.config, market)
+    except (ConfigError, DataError) as error:
+        tell(f"phase {phase.name}: trains without an advisor (choose one by --advisor): {error}")
+        without = advisor.model_copy(update={"kind": OFF})
+        return phase.model_copy(
+            update={"config": phase.config.model_copy(update={"advisor": without})}
+        )
+    return phase
+
 
 BEGIN = "begin.json"
 

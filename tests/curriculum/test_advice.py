@@ -9,8 +9,8 @@ import pytest
 from jaxtrade.cli.parser import build_parser
 from jaxtrade.cli.training import names_advisor
 from jaxtrade.config import load_config, make_config
-from jaxtrade.curriculum.advice import with_possible_advisors
 from jaxtrade.curriculum.config import GateConfig, Phase, load_curriculum
+from jaxtrade.curriculum.phases import with_possible_advisors
 from jaxtrade.curriculum.report import report_text
 
 LINE = "LLM query rate: "
