@@ -8,18 +8,21 @@ checkpoint.
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from jaxtrade import interrupt
 from jaxtrade.advisor.host.openai import with_model
-from jaxtrade.curriculum import gates
 from jaxtrade.curriculum.config import (
     CURRICULUM,
     Curriculum,
+    GateConfig,
     Phase,
     dump_curriculum,
     read_curriculum,
@@ -31,6 +34,7 @@ from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.baselines import greedy
 from jaxtrade.evaluation.evaluate import evaluate
 from jaxtrade.evaluation.policy import load_policy
+from jaxtrade.evaluation.report import EvaluationResult
 from jaxtrade.evaluation.validation import mean_reward
 from jaxtrade.progress.plain import Plain
 from jaxtrade.progress.screen import Screen
@@ -55,6 +59,77 @@ from jaxtrade.runs.source import (
 from jaxtrade.runs.train import resume, run
 from jaxtrade.storage import digests
 from jaxtrade.text import Tell
+
+# Gates between phases: compare the evaluation on the validation sessions with the required
+# values.
+
+MOVED = (
+    "approx_kl",
+    "q_change",
+)  # how much an update changes the policy; each learner has one of them
+LAST = 0.1  # the KL is averaged over this last share of the run
+
+
+class Check(NamedTuple):
+    """One condition: its name, the value found, the requirement as text, and whether it is met."""
+
+    name: str
+    value: float
+    asked: str
+    passed: bool
+
+
+def check_gate(
+    gate: GateConfig, result: EvaluationResult, reward: float, history: Sequence[Mapping[str, Any]]
+) -> list[Check]:
+    """Check every condition of a gate.
+
+    Args:
+        result: the evaluation on the validation sessions, with an agent `greedy`.
+        reward: that agent's mean reward per session (`evaluation.validation.mean_reward`).
+        history: the rows of the run's metrics, for the KL.
+    Raises:
+        ConfigError: the gate cannot be evaluated (no metrics).
+    """
+    if not history:
+        raise ConfigError(
+            "the gate cannot be evaluated: the run has no metrics (metrics.jsonl); train the phase again"
+        )
+    figures = result.agent("greedy").account_figures
+    moved = next(name for name in MOVED if name in history[-1])
+    last = [float(row[moved]) for row in history[-math.ceil(LAST * len(history)) :]]
+    kl = float(np.mean(last))
+    breached = (figures["bust"] + figures["failed_daily_loss"]) / figures["accounts"]
+    checks = [
+        Check("kl" if moved == "approx_kl" else moved, kl, f"> {gate.min_kl:g}", kl > gate.min_kl),
+        Check(
+            "trades",
+            figures["trades"],
+            f">= {gate.min_trades}",
+            figures["trades"] >= gate.min_trades,
+        ),
+    ]
+    if gate.min_reward is not None:
+        checks.append(Check("reward", reward, f">= {gate.min_reward:g}", reward >= gate.min_reward))
+    if gate.max_breach_share is not None:
+        checks.append(
+            Check(
+                "breach_share",
+                breached,
+                f"<= {gate.max_breach_share:g}",
+                breached <= gate.max_breach_share,
+            )
+        )
+    return checks
+
+
+def lines(checks: Sequence[Check]) -> list[str]:
+    """One line per condition."""
+    return [
+        f"gate {check.name}: {check.value:.4g} ({check.asked} asked) {'ok' if check.passed else 'FAILED'}"
+        for check in checks
+    ]
+
 
 # The advisor that a curriculum brings along: left out where it cannot serve the bars.
 
@@ -286,7 +361,7 @@ def _run_phases(curriculum: Curriculum, path: Path, screen: Screen) -> Curriculu
         row: dict[str, Any] = read_json(folder / "gate.json")
         row |= {"phase": phase.name, "folder": str(folder.relative_to(path))}
         rows.append(row)
-        checks = gates.lines([gates.Check(**check) for check in row["gate"]])
+        checks = lines([Check(**check) for check in row["gate"]])
         screen.message(f"phase {phase.name}: {'; '.join(checks)}")
         if not row["passed"] and curriculum.enforce_gates and number < len(curriculum.phases):
             failed = ", ".join(check["name"] for check in row["gate"] if not check["passed"])
@@ -354,7 +429,7 @@ def _outcome(phase: Phase, folder: Path, source: Path | None) -> dict[str, Any]:
         agents=[greedy(setup.algorithm, policy, setup.env)],
     )
     reward = mean_reward(setup.env, params, setup.splits["validation"], setup.algorithm, [policy])
-    checks = gates.check_gate(phase.gate, result, reward, history(folder))
+    checks = check_gate(phase.gate, result, reward, history(folder))
     summary = read_json(folder / "summary.json")
     start = folder.with_name(folder.name + ".start.json")
     found: dict[str, Any] = {

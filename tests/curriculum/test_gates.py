@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jaxtrade.curriculum import gates
+from jaxtrade.curriculum import phases
 from jaxtrade.curriculum.config import GateConfig
 from jaxtrade.errors import ConfigError
 
@@ -17,7 +17,7 @@ ROWS = [{"approx_kl": kl} for kl in (9.0,) * 18 + (0.002, 0.004)]
 
 
 def judged(**gate):
-    return {check.name: check for check in gates.check_gate(GateConfig(**gate), RESULT, 0.5, ROWS)}
+    return {check.name: check for check in phases.check_gate(GateConfig(**gate), RESULT, 0.5, ROWS)}
 
 
 def test_values_are_those_of_the_hand():
@@ -41,7 +41,7 @@ def test_each_condition_can_fail_alone(name, passing, failing):
     assert all(check.passed for check in judged(**passing).values())
     found = judged(**failing)
     assert [check.name for check in found.values() if not check.passed] == [name]
-    assert f"gate {name}:" in "\n".join(gates.lines(list(found.values())))
+    assert f"gate {name}:" in "\n".join(phases.lines(list(found.values())))
 
 
 def test_what_is_not_asked_is_not_judged():
@@ -49,10 +49,10 @@ def test_what_is_not_asked_is_not_judged():
 
 
 def test_a_dead_kl_fails_by_default():
-    dead = gates.check_gate(GateConfig(), RESULT, 0.5, [{"approx_kl": 0.0}])
+    dead = phases.check_gate(GateConfig(), RESULT, 0.5, [{"approx_kl": 0.0}])
     assert not dead[0].passed
 
 
 def test_no_metrics_is_an_error():
     with pytest.raises(ConfigError, match="run has no metrics"):
-        gates.check_gate(GateConfig(), RESULT, 0.5, [])
+        phases.check_gate(GateConfig(), RESULT, 0.5, [])
