@@ -19,8 +19,7 @@ from jaxtrade.cli import main
 from jaxtrade.config.yaml12 import parse_yaml
 from jaxtrade.errors import ConfigError, DivergedError, PreemptedError, ProcessLostError
 from jaxtrade.launching import local
-from jaxtrade.launching.job import Job, checked, command_of
-from jaxtrade.launching.manifests import manifest
+from jaxtrade.launching.job import Job, checked, command_of, manifest
 from tests.messages import missing, refuses
 
 FOLDER = Path(__file__).parent / "fixtures" / "launch"

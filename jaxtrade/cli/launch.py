@@ -12,8 +12,7 @@ from jaxtrade.cli.flags import count, whole
 from jaxtrade.cli.usage import add_flags
 from jaxtrade.errors import ConfigError
 from jaxtrade.launching import local
-from jaxtrade.launching.job import Job, command_of
-from jaxtrade.launching.manifests import manifest
+from jaxtrade.launching.job import Job, command_of, manifest
 
 ENGINES = {
     "slurm": "print a batch script for SLURM's sbatch",
