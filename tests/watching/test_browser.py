@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxtrade.watching import guard, site
+from jaxtrade.watching import server, site
 from jaxtrade.watching.reader import Reader
 from jaxtrade.watching.server import Server
 from tests import webdriver
@@ -61,7 +61,7 @@ def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("watched")
     (folder / "runs").mkdir()
     reader = Reader()
-    made = Server(site.routes(folder / "runs", reader), guard.new_token())
+    made = Server(site.routes(folder / "runs", reader), server.new_token())
     thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     yield made, folder
