@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxtrade.watching import tail
-from jaxtrade.watching.metrics import Metrics
-from jaxtrade.watching.tail import Tail
+from jaxtrade.watching.metrics import Metrics, Tail
 from jaxtrade.watching.thinning import Curve
 
 
