@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxtrade.watching.metrics import Metrics, Tail
-from jaxtrade.watching.thinning import Curve
+from jaxtrade.watching.metrics import Curve, Metrics, Tail
 
 
 def lines(*rows):
