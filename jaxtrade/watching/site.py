@@ -2,17 +2,89 @@
 
 from __future__ import annotations
 
+import json
+import os
 import threading
 import time
+from collections.abc import Mapping
 from importlib import resources
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from jaxtrade.runs.inventory import MANIFEST, RunEntry, entries_in, ordered
-from jaxtrade.watching import described
 from jaxtrade.watching.reader import Reader
 from jaxtrade.watching.server import Answer, Query, Route, as_json
+
+# What the page says about a run besides its curves: state, progress, warnings, the last lines of
+# its log.
+
+LOG, VALIDATION = "run.log", "validation/latest.json"
+LOG_LINES, LOG_BYTES = 12, 1 << 16
+MOST_WARNINGS = 20
+
+
+def about(entry: RunEntry) -> str:
+    """One line: market, task, learner. Empty if nothing of it is known."""
+    parts = [
+        entry.market,
+        entry.task and f"task {entry.task}",
+        entry.learner and f"learner {entry.learner}",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def log_tail(folder: Path) -> list[str]:
+    """The last lines of the run's log, without half a line."""
+    try:
+        with (folder / LOG).open("rb") as file:
+            file.seek(max(file.seek(0, os.SEEK_END) - LOG_BYTES, 0))
+            whole = file.read().rpartition(b"\n")[0]
+    except OSError:
+        return []
+    return whole.decode("utf-8", "replace").split("\n")
+
+
+def warnings_in(lines: list[str]) -> list[str]:
+    """The warnings among lines of a log, word for word, each of them once, newest last."""
+    found = [
+        line.partition(" ")[2]
+        for line in lines
+        if line.partition(" ")[2].lower().startswith("warning")
+    ]
+    return list(dict.fromkeys(found))[-MOST_WARNINGS:]
+
+
+def latest_validation(folder: Path) -> dict[str, Any] | None:
+    """The last validation session that the run has written; None if there is none."""
+    try:
+        found = json.loads((folder / VALIDATION).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def validation_stamp(folder: Path) -> int | None:
+    """A number that changes whenever the run writes another validation session; None if there is
+    none.
+    """
+    try:
+        return (folder / VALIDATION).stat().st_mtime_ns // 1000
+    except OSError:
+        return None
+
+
+def progress_of(last: Mapping[str, Any]) -> tuple[str, float]:
+    """("update 20 of 500", share done) of the newest row of the metrics; ("none yet", 0) without
+    one.
+    """
+    update, total = last.get("update"), last.get("total_updates")
+    if not isinstance(update, int | float):
+        return "none yet", 0.0
+    if not isinstance(total, int | float) or total <= 0:
+        return f"{update:,.0f}", 0.0
+    return f"{update:,.0f} of {total:,.0f}", min(update / total, 1.0)
+
 
 JS, CSS, HTML = (
     "text/javascript; charset=utf-8",
@@ -84,7 +156,7 @@ def routes(folder: Path, reader: Reader) -> dict[str, Route]:
                     {
                         "name": name,
                         "state": found[name][0].status,
-                        "line": described.about(found[name][0]),
+                        "line": about(found[name][0]),
                     }
                     for name in names
                 ],
@@ -101,7 +173,7 @@ def routes(folder: Path, reader: Reader) -> dict[str, Route]:
 
     def validation(query: Query) -> Answer | None:
         found = chosen(query)
-        latest = None if found is None else described.latest_validation(found[1])
+        latest = None if found is None else latest_validation(found[1])
         return None if latest is None else as_json(latest)
 
     pages = {path: _file(*of) for path, of in FILES.items()}
@@ -122,8 +194,8 @@ def _file(name: str, kind: str) -> Route:
 def _run(entry: RunEntry, folder: Path, reader: Reader) -> dict[str, Any]:
     """Everything about a run but its curves."""
     curves = reader.curves(folder, {})
-    last, lines = curves["last"], described.log_tail(folder)
-    progress, share = described.progress_of(last)
+    last, lines = curves["last"], log_tail(folder)
+    progress, share = progress_of(last)
     more = (
         [["read so far", f"{100 * curves['share_read']:.0f} % of the metrics"]]
         if curves["share_read"] < 1
@@ -132,7 +204,7 @@ def _run(entry: RunEntry, folder: Path, reader: Reader) -> dict[str, Any]:
     more += [["cannot be read", curves["fault"]]] if curves["fault"] else []
     return {
         "name": entry.name,
-        "about": described.about(entry),
+        "about": about(entry),
         "state": entry.status,
         "fault": entry.fault,
         "age": entry.age,
@@ -141,9 +213,9 @@ def _run(entry: RunEntry, folder: Path, reader: Reader) -> dict[str, Any]:
         "eta": last["eta_seconds"] if entry.status == "running" else None,
         "speed": last["steps_per_second"],
         "more": more,
-        "warnings": described.warnings_in(lines),
-        "log": lines[-described.LOG_LINES :],
-        "validation": described.validation_stamp(folder),
+        "warnings": warnings_in(lines),
+        "log": lines[-LOG_LINES:],
+        "validation": validation_stamp(folder),
         "names": curves["names"],
         "version": curves["version"],
     }
