@@ -137,7 +137,7 @@ def notebook(title: str, png: Path | None = None, **parts: Any) -> str:
     """A result as HTML for a notebook. parts: see `templates/notebook.html`. png: of the run's
     advice.
     """
-    from jaxtrade.web.templates import environment
+    from jaxtrade.web.assets import environment
 
     template = environment("jaxtrade.evaluation").get_template("notebook.html")
     picture = None

@@ -21,7 +21,7 @@ from jaxtrade.reporting.schema import ReportData
 from jaxtrade.reporting.studies import chosen_on, trained_on
 from jaxtrade.text import several
 from jaxtrade.version import __version__
-from jaxtrade.web import assets, templates
+from jaxtrade.web import assets
 
 FILTERS = (
     words.shown,
@@ -52,7 +52,7 @@ FUNCTIONS = (
 @functools.cache
 def environment() -> Environment:
     """The templates, with what they may call."""
-    found = templates.environment("jaxtrade.reporting")
+    found = assets.environment("jaxtrade.reporting")
     found.filters.update({each.__name__: each for each in FILTERS})
     found.globals.update({each.__name__: each for each in FUNCTIONS})
     found.globals.update(

@@ -3,8 +3,27 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 from importlib import resources
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+# Templates of pages: the files `templates/*.html` of a package.
+
+
+@functools.cache
+def environment(package: str) -> Environment:
+    """The templates of a package. All text is escaped; a name that is not there is an error."""
+    return Environment(
+        loader=PackageLoader(package),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=["jinja2.ext.do"],
+    )
+
 
 UPLOT = "vendor/uplot/"
 # In the order in which they are loaded: a file may use those before it.
