@@ -35,11 +35,10 @@ from jaxtrade.evaluation.seeds import Results
 from jaxtrade.evaluation.set_report import SetResult
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import files, joint, machine, rundir
-from jaxtrade.runs.choosing import advised, extent, held_out, keeping
+from jaxtrade.runs.choosing import advised, extent, held_out, keeping, leave
 from jaxtrade.runs.compiled import begin_evaluations
 from jaxtrade.runs.computing import restore
 from jaxtrade.runs.ending import ending
-from jaxtrade.runs.leaving import leave
 from jaxtrade.runs.openings import count_opening, count_replay, grid_notes
 from jaxtrade.runs.policies import chosen_number, chosen_numbers, read_policy
 from jaxtrade.runs.resuming import resumed_config

@@ -18,9 +18,8 @@ from jaxtrade.evaluation.evaluate import EvaluationResult, evaluate, standard_ag
 from jaxtrade.evaluation.policy import policy_digest
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import joint
-from jaxtrade.runs.choosing import advised, extent, held_out, keeping
+from jaxtrade.runs.choosing import advised, extent, held_out, keeping, leave
 from jaxtrade.runs.evaluate import folder_of, open_run
-from jaxtrade.runs.leaving import leave
 from jaxtrade.runs.openings import grid_notes
 from jaxtrade.runs.policies import chosen_number, read_policy
 from jaxtrade.runs.setup import Setup, params_shown
