@@ -43,14 +43,13 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(
             f"{folder}: there is no such folder; name a run's folder, or the folder of your runs"
         )
-    from jaxtrade.watching import server
     from jaxtrade.watching.reader import Reader
-    from jaxtrade.watching.server import Server
+    from jaxtrade.watching.server import Server, new_token
     from jaxtrade.watching.site import routes
 
     reader = Reader()
     try:
-        server = Server(routes(folder, reader), server.new_token(), args.port)
+        server = Server(routes(folder, reader), new_token(), args.port)
     except (OSError, OverflowError) as error:
         reader.close()
         taken = getattr(error, "errno", None) == errno.EADDRINUSE

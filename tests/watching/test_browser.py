@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from jaxtrade.watching import server, site
+from jaxtrade.watching import site
 from jaxtrade.watching.reader import Reader
-from jaxtrade.watching.server import Server
+from jaxtrade.watching.server import Server, new_token
 from tests import webdriver
 
 pytestmark = pytest.mark.slow
@@ -61,7 +61,7 @@ def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("watched")
     (folder / "runs").mkdir()
     reader = Reader()
-    made = Server(site.routes(folder / "runs", reader), server.new_token())
+    made = Server(site.routes(folder / "runs", reader), new_token())
     thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     yield made, folder

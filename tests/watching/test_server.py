@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from jaxtrade.watching import server
 from jaxtrade.watching import server as watching
 from jaxtrade.watching.server import Answer, Server, as_json
 from tests.messages import missing
@@ -52,7 +51,7 @@ def ask(
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
     sent = {"Host": f"127.0.0.1:{server.port}" if host is None else host} | (headers or {})
     if token is not None:
-        sent["Cookie"] = f"other=1; {server.cookie_name('right-token')}={token}"
+        sent["Cookie"] = f"other=1; {watching.cookie_name('right-token')}={token}"
     connection.request(method, path, headers=sent)
     answer = connection.getresponse()
     content = answer.read()
@@ -100,7 +99,7 @@ def test_the_printed_address_sets_a_cookie_that_no_script_reads(server):
     assert (answer.status, answer.getheader("Location")) == (303, "/")
     cookie = answer.getheader("Set-Cookie") or ""
     assert not missing(
-        cookie, f"{server.cookie_name('right-token')}=right-token;", "HttpOnly;", "SameSite=Strict;"
+        cookie, f"{watching.cookie_name('right-token')}=right-token;", "HttpOnly;", "SameSite=Strict;"
     )
     assert ask(server, "/?token=wrong", token=None)[0].status == 403
     assert ask(server, "/api/long?token=right-token", token=None)[0].status == 403
@@ -224,16 +223,16 @@ def test_the_cookies_of_two_servers_of_one_host_differ():
     """A browser sends the cookies of all ports of a host: the second server must not overwrite the
     first one's.
     """
-    cookies = [server.set_cookie(token).partition(";")[0] for token in ("one", "two")]
+    cookies = [watching.set_cookie(token).partition(";")[0] for token in ("one", "two")]
     names = [each.partition("=")[0] for each in cookies]
     assert names[0] != names[1]
     for token in ("one", "two"):
-        assert server.cookie_token("; ".join(cookies), server.cookie_name(token)) == token
-        assert token not in server.cookie_name(token)
+        assert watching.cookie_token("; ".join(cookies), watching.cookie_name(token)) == token
+        assert token not in watching.cookie_name(token)
 
 
 def test_tokens_are_long_and_differ():
-    tokens = {server.new_token() for _ in range(100)}
+    tokens = {watching.new_token() for _ in range(100)}
     assert len(tokens) == 100
     assert min(map(len, tokens)) >= 43  # 256 bits in base64
 

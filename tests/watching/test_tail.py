@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jaxtrade.watching import metrics as reading
 from jaxtrade.watching.metrics import Curve, Metrics, Tail
 
 
@@ -46,7 +47,7 @@ def test_a_torn_line_in_the_middle_is_passed_over(tmp_path):
 
 
 def test_pieces_are_small_and_long_lines_are_read_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr(tail, "PIECE", 40)
+    monkeypatch.setattr(reading, "PIECE", 40)
     path = tmp_path / "metrics.jsonl"
     rows = [{"update": i, "text": "x" * (100 if i == 2 else 1)} for i in range(6)]
     path.write_text(lines(*rows))
