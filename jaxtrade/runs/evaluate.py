@@ -12,16 +12,19 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from jaxtrade.config.allocate import TASK
 from jaxtrade.data.market import Market
 from jaxtrade.data.members import file_of
+from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation import grids, seeds
 from jaxtrade.evaluation.attribution import SlotAttribution, attribute
 from jaxtrade.evaluation.evaluate import (
     EvaluationResult,
+    begin_evaluation,
     evaluate,
     standard_agents,
     write,
@@ -33,21 +36,73 @@ from jaxtrade.evaluation.recorded import daily_net
 from jaxtrade.evaluation.replay import replay_lines
 from jaxtrade.evaluation.seeds import Results
 from jaxtrade.evaluation.set_report import SetResult
+from jaxtrade.evaluation.validation import begin_total_rewards
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import files, joint, machine, rundir
 from jaxtrade.runs.choosing import advised, extent, held_out, keeping, leave
-from jaxtrade.runs.compiled import begin_evaluations
 from jaxtrade.runs.computing import restore
 from jaxtrade.runs.ending import ending
 from jaxtrade.runs.openings import count_opening, count_replay, grid_notes
 from jaxtrade.runs.policies import chosen_number, chosen_numbers, read_policy
 from jaxtrade.runs.resuming import resumed_config
-from jaxtrade.runs.setup import Setup, params_shown, prepare
+from jaxtrade.runs.scoring import rules_of
+from jaxtrade.runs.setup import Setup, params_shown, policies_of, prepare
 from jaxtrade.runs.standing import days_label
 from jaxtrade.runs.symbols import chosen_symbol, policy_for, steps_of
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.sinks import read_rows
 from jaxtrade.types import PyTree
+
+# The programs of a run that are begun before they are needed.
+
+
+def begin_for_run(
+    programs: Programs, setup: Setup, state: PyTree, validation: EnvParams | None
+) -> None:
+    """Begin the programs that score and evaluate the policies of a run that trains.
+
+    state: the run's state, abstract or not. validation: parameters that show the validation
+        sessions, if the run
+    scores its policy on them.
+    """
+    policy = jax.eval_shape(lambda state: policies_of(setup, state)[0], state)
+    if validation is not None and setup.config.env.task != TASK:
+        symbol, own = next(iter(setup.symbols.items()))  # its program serves every symbol
+        begin_total_rewards(
+            programs,
+            own.env,
+            rules_of(setup, symbol, validation),
+            own.splits["validation"],
+            own.algorithm,
+            [policy_for(setup, policy, symbol)] * setup.stack.count,
+            steps_of(setup, "validation"),
+        )
+    begin_evaluations(programs, setup, policy.replace(opening=None), setup.evaluation_split())
+
+
+def begin_evaluations(programs: Programs, setup: Setup, policy: PyTree, split: str) -> None:
+    """Begin the programs that evaluate policies on a split. policy: one of them, abstract or not.
+
+    Does nothing for a run with an advisor, because the advice that an evaluation shows is not known
+    yet, or for a split without sessions.
+    """
+    if setup.config.env.task == TASK:
+        return  # its programs are few, and compiled when they are needed
+    if setup.fusion is None and int(setup.splits[split].count):
+        symbol, own = next(
+            iter(setup.symbols.items())
+        )  # the programs of one symbol serve all of them
+        begin_evaluation(
+            programs,
+            own.env,
+            own.params,
+            own.single,
+            own.splits[split],
+            own.config,
+            own.algorithm,
+            policy_for(setup, policy, symbol),
+            steps_of(setup, split),
+        )
 
 
 def open_run(

@@ -14,9 +14,8 @@ from jaxtrade.errors import DataError
 from jaxtrade.runs import performance
 from jaxtrade.runs.advice import TrainingAdvisor
 from jaxtrade.runs.beginning import METRICS
-from jaxtrade.runs.compiled import begin_for_run
 from jaxtrade.runs.ending import quoted
-from jaxtrade.runs.evaluate import history
+from jaxtrade.runs.evaluate import begin_for_run, history
 from jaxtrade.runs.evolving import Evolving
 from jaxtrade.runs.job import Job
 from jaxtrade.storage import checkpoint

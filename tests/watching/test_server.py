@@ -99,7 +99,10 @@ def test_the_printed_address_sets_a_cookie_that_no_script_reads(server):
     assert (answer.status, answer.getheader("Location")) == (303, "/")
     cookie = answer.getheader("Set-Cookie") or ""
     assert not missing(
-        cookie, f"{watching.cookie_name('right-token')}=right-token;", "HttpOnly;", "SameSite=Strict;"
+        cookie,
+        f"{watching.cookie_name('right-token')}=right-token;",
+        "HttpOnly;",
+        "SameSite=Strict;",
     )
     assert ask(server, "/?token=wrong", token=None)[0].status == 403
     assert ask(server, "/api/long?token=right-token", token=None)[0].status == 403
