@@ -11,8 +11,8 @@ import pytest
 from jaxtrade.config import load_config
 from jaxtrade.errors import ConfigError, DivergedError
 from jaxtrade.progress.screen import Screen
+from jaxtrade.runs import agents
 from jaxtrade.runs import optuna_search as searching
-from jaxtrade.runs import search_check
 from jaxtrade.runs.train import resume, run
 from jaxtrade.storage.compiling import Programs
 from tests import uncounted
@@ -72,13 +72,13 @@ def test_ranges_and_lists_are_distributions():
 )
 def test_what_cannot_be_searched_is_refused(more, keys, message):
     with pytest.raises(ConfigError, match=message):
-        search_check.check_search(config(*more, keys=keys))
+        agents.check_search(config(*more, keys=keys))
 
 
 def test_without_the_extra_the_error_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(search_check.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(agents.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r'pip install "jaxtrade\[optuna\]"'):
-        search_check.check_search(config())
+        agents.check_search(config())
 
 
 class StopError(Exception):
