@@ -13,7 +13,6 @@ import jax
 from jaxtrade.evaluation.backtest import Lane
 from jaxtrade.evaluation.record import Record
 from jaxtrade.evaluation.session_view import last_session
-from jaxtrade.runs import board
 from jaxtrade.runs.job import Job
 from jaxtrade.runs.scoring import scores_by_agent
 from jaxtrade.runs.setup import Setup, params_shown, policies_of
@@ -55,7 +54,7 @@ def controller_of(job: Job) -> control.Controller | None:
             latest.write(setup.stack.first(state.update), value, controller.state.scores)
         for each in job.boards:
             each.figures(
-                {board.SCORE: value}, setup.stack.first(state.update) * setup.plan.steps_per_update
+                {job.SCORE: value}, setup.stack.first(state.update) * setup.plan.steps_per_update
             )
         return value
 

@@ -4,9 +4,10 @@ which it opens.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -20,9 +21,11 @@ from jaxtrade.env.shared.impact import describe as describe_impact
 from jaxtrade.env.stages import describe as describe_stages
 from jaxtrade.env.state import EnvParams
 from jaxtrade.evaluation.report import LEAST, key_of
+from jaxtrade.evaluation.seeds import Results
+from jaxtrade.evaluation.set_report import SetResult
 from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.sharding import Spread
-from jaxtrade.runs import board, computing, joint, rundir
+from jaxtrade.runs import computing, joint, rundir
 from jaxtrade.runs.beginning import METRICS, Beginning
 from jaxtrade.runs.monitoring import monitor_sink
 from jaxtrade.runs.preflight import memory_notes
@@ -35,6 +38,90 @@ from jaxtrade.text import in_short, note_line, several
 from jaxtrade.training.health import Watch
 from jaxtrade.training.signals import WallClock
 from jaxtrade.training.together import is_main
+
+# What a run writes to TensorBoard, and to a tracker, besides the rows of its training: settings,
+# scores, results and pictures.
+
+SCORE = "eval/validation/score"
+
+
+class Board(Protocol):
+    """A sink that shows figures besides those of updates."""
+
+    def figures(self, values: Mapping[str, float], steps: int) -> None:
+        """Show numbers by name, as of `steps` environment steps."""
+        ...
+
+
+def settings(config: RunConfig) -> dict[str, float | bool | str]:
+    """Every key of a configuration as `section.key`, with a number, a bool or a text. Keys without
+    a value are left out."""
+    return dict(_flat("", config.model_dump(mode="json")))
+
+
+def _flat(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, float | bool | str]]:
+    for name, value in values.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, Mapping):
+            yield from _flat(f"{key}.", value)
+        elif isinstance(value, bool | int | float | str):
+            yield key, value
+        elif value is not None:
+            yield key, str(value)
+
+
+def result_tag(split: str, agent: str, figure: str, seed: str = "") -> str:
+    """The tag of a figure of an evaluation. seed: empty for a run with one seed."""
+    return "/".join(part for part in ("eval", split, seed, agent, figure) if part)
+
+
+def describe(board: TensorBoardSink, config: RunConfig, split: str) -> None:
+    """Write the hyper-parameters, and which figures to compare runs by."""
+    board.settings(
+        settings(config), ["rollout/episode_reward", result_tag(split, "greedy", "net_profit")]
+    )
+
+
+def results(board: Board, evaluations: Results, split: str, steps: int) -> None:
+    """Write the figures of the strategy pass of all agents; of a set those of each symbol too,
+    under its name.
+    """
+    for seed, result in evaluations.items():
+        name = "" if len(evaluations) == 1 else f"seed_{seed}"
+        parts = {name: result}
+        if isinstance(result, SetResult):
+            parts |= {
+                f"{name}/{symbol}".removeprefix("/"): own for symbol, own in result.symbols.items()
+            }
+        for part, each in parts.items():
+            board.figures(
+                {
+                    result_tag(split, agent.name, figure, part): float(value)
+                    for agent in each.agents
+                    for figure, value in agent.strategy_figures.items()
+                    if value is not None
+                },
+                steps,
+            )
+
+
+def pictures(board: TensorBoardSink, path: Path, folder: Path, steps: int) -> None:
+    """Write the pictures of the training and of the evaluation in `folder`. path: the run's
+    folder.
+    """
+    for tag, picture in (
+        ("train/curves", path / "training.png"),
+        ("train/advice", path / "advice.png"),
+    ):
+        if picture.is_file():
+            board.picture(tag, picture, steps)
+    for picture in sorted(folder.rglob("*.png")):
+        board.picture(
+            f"eval/{picture.relative_to(path / 'evaluation').with_suffix('').as_posix()}",
+            picture,
+            steps,
+        )
+
 
 LOG = "run.log"
 
@@ -91,7 +178,7 @@ class Job:
         if self.config.train.tensorboard:
             steps = None if update is None else update * setup.plan.steps_per_update
             self.board = TensorBoardSink(path / "tensorboard", resume_steps=steps, names=names)
-            board.describe(self.board, self.config, setup.evaluation_split())
+            describe(self.board, self.config, setup.evaluation_split())
             self.files.append(self.board)
         if self.config.monitor.on and self.config.monitor.csv:
             self.files.append(monitor_sink(path, self.config, setup.market, update))
@@ -109,13 +196,13 @@ class Job:
                 run_name(folder, resumed),
                 resumed,
                 self.config.train.tracker_online,
-                board.settings(self.config) | {"run_folder": str(folder)},
+                settings(self.config) | {"run_folder": str(folder)},
             )
             self.tracker = TrackerSink(self.config.train.tracker, about, self.tell, names)
             self.files.insert(0, self.tracker)  # closed first: what it says then goes to the others
 
     @property
-    def boards(self) -> list[board.Board]:
+    def boards(self) -> list[Board]:
         """The sinks that show scores and results, besides rows."""
         return [sink for sink in (self.board, self.tracker) if sink is not None]
 

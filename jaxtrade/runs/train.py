@@ -24,7 +24,7 @@ from jaxtrade.progress.plain import Plain
 from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.coverage import coverage_json
 from jaxtrade.rl.state import finished
-from jaxtrade.runs import board, calibration, rundir, training_job
+from jaxtrade.runs import calibration, rundir, training_job
 from jaxtrade.runs.advice import TrainingAdvisor, check_advisor, figure_lines
 from jaxtrade.runs.agents import announcement, groups_of, write_agents
 from jaxtrade.runs.auto_envs import Sized, document, prepared, remembered_in, shrinking
@@ -378,6 +378,6 @@ def _draw(job: Job, controller: control.Controller | None, results: Results, ste
         )
     split = job.setup.evaluation_split()
     for each in job.boards:
-        board.results(each, results, split, steps)
+        job.results(each, results, split, steps)
     if job.board is not None:
-        board.pictures(job.board, job.path, folder_of(job.path, split), steps)
+        job.pictures(job.board, job.path, folder_of(job.path, split), steps)
