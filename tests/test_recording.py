@@ -9,7 +9,7 @@ import pytest
 from jaxtrade.advisor.host.journal import is_ended, read_journal
 from jaxtrade.cli.replaying import report_differences
 from jaxtrade.errors import JournalError
-from jaxtrade.runs.recording import check_whole, recorded_figures
+from jaxtrade.runs.closing import check_whole, recorded_figures
 from tests.messages import missing
 
 OLD = Path(__file__).parent / "fixtures" / "run_advised_0_1_0"  # of 5 deltas

@@ -50,9 +50,14 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.rl.listening.exchange import AdviceExchange
 from jaxtrade.rl.listening.state import AdviceState, start_advice, with_answers
 from jaxtrade.runs import rundir
-from jaxtrade.runs.closing import closing_figures, closing_line
+from jaxtrade.runs.closing import (
+    FIGURES,
+    check_whole,
+    closing_figures,
+    closing_line,
+    recorded_figures,
+)
 from jaxtrade.runs.ending import program, quoted
-from jaxtrade.runs.recording import FIGURES, check_whole, recorded_figures
 from jaxtrade.text import Tell
 from jaxtrade.types import SessionSet, SessionTable
 
