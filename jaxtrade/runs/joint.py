@@ -11,8 +11,8 @@ from jaxtrade.evaluation.joint_backtest import joint_agents
 from jaxtrade.evaluation.joint_result import JointResult, evaluate_joint, write
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import machine, rundir
+from jaxtrade.runs.openings import days_label
 from jaxtrade.runs.setup import Setup
-from jaxtrade.runs.standing import days_label
 from jaxtrade.text import note_line, several
 from jaxtrade.types import PyTree
 

@@ -26,10 +26,9 @@ from jaxtrade.evaluation.policy import policy_digest
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import joint, rundir
 from jaxtrade.runs.evaluate import folder_of, held_out, open_run
-from jaxtrade.runs.openings import grid_notes
+from jaxtrade.runs.openings import days_label, grid_notes
 from jaxtrade.runs.policies import chosen_number, chosen_numbers, read_policy
 from jaxtrade.runs.setup import Setup
-from jaxtrade.runs.standing import days_label
 from jaxtrade.storage.staged import staged
 
 if TYPE_CHECKING:

@@ -20,10 +20,9 @@ from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import joint
 from jaxtrade.runs.choosing import advised, extent, held_out, keeping, leave
 from jaxtrade.runs.evaluate import folder_of, open_run
-from jaxtrade.runs.openings import grid_notes
+from jaxtrade.runs.openings import days_label, grid_notes
 from jaxtrade.runs.policies import chosen_number, read_policy
 from jaxtrade.runs.setup import Setup, params_shown
-from jaxtrade.runs.standing import days_label
 from jaxtrade.runs.symbols import policy_for, steps_of
 
 FLAGS = "--pass-probability, --breakdown"
