@@ -13,8 +13,8 @@ from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.validation import mean_reward
 from jaxtrade.runs import evaluate as evaluation
 from jaxtrade.runs import rundir
+from jaxtrade.runs.policies import policy_for
 from jaxtrade.runs.stored import StoredSet
-from jaxtrade.runs.symbols import policy_for
 from jaxtrade.runs.train import run
 from tests import uncounted
 

@@ -43,11 +43,17 @@ from jaxtrade.runs.choosing import advised, extent, held_out, keeping, leave
 from jaxtrade.runs.computing import restore
 from jaxtrade.runs.ending import ending
 from jaxtrade.runs.openings import count_opening, count_replay, days_label, grid_notes
-from jaxtrade.runs.policies import chosen_number, chosen_numbers, read_policy
+from jaxtrade.runs.policies import (
+    chosen_number,
+    chosen_numbers,
+    chosen_symbol,
+    policy_for,
+    read_policy,
+    steps_of,
+)
 from jaxtrade.runs.resuming import resumed_config
 from jaxtrade.runs.scoring import rules_of
 from jaxtrade.runs.setup import Setup, params_shown, policies_of, prepare
-from jaxtrade.runs.symbols import chosen_symbol, policy_for, steps_of
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.sinks import read_rows
 from jaxtrade.types import PyTree

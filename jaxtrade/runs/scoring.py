@@ -11,8 +11,8 @@ from jaxtrade.env.state import EnvParams
 from jaxtrade.evaluation.backtest import Lane
 from jaxtrade.evaluation.record import Record
 from jaxtrade.evaluation.validation import total_rewards
+from jaxtrade.runs.policies import policy_for, steps_of
 from jaxtrade.runs.setup import Setup, params_shown
-from jaxtrade.runs.symbols import policy_for, steps_of
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.text import Tell
 from jaxtrade.types import PyTree

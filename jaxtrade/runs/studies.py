@@ -21,9 +21,8 @@ from jaxtrade.runs import joint
 from jaxtrade.runs.choosing import advised, extent, held_out, keeping, leave
 from jaxtrade.runs.evaluate import folder_of, open_run
 from jaxtrade.runs.openings import days_label, grid_notes
-from jaxtrade.runs.policies import chosen_number, read_policy
+from jaxtrade.runs.policies import chosen_number, policy_for, read_policy, steps_of
 from jaxtrade.runs.setup import Setup, params_shown
-from jaxtrade.runs.symbols import policy_for, steps_of
 
 FLAGS = "--pass-probability, --breakdown"
 
