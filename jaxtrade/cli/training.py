@@ -31,7 +31,7 @@ from jaxtrade.config import RunConfig, make_config, overridden
 from jaxtrade.data.members import set_name, symbols_of
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import files, rundir
-from jaxtrade.runs.agents import groups_of
+from jaxtrade.runs.agents import groups_of, is_sweep, read_sweep
 from jaxtrade.runs.preflight import check_memory
 from jaxtrade.runs.resuming import (
     FREE,
@@ -41,7 +41,6 @@ from jaxtrade.runs.resuming import (
     require_own,
     resumed_config,
 )
-from jaxtrade.runs.sweep_folder import is_sweep, read_sweep
 from jaxtrade.text import show
 from jaxtrade.training.together import from_main, is_main
 

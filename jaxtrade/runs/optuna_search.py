@@ -23,12 +23,11 @@ from jaxtrade.errors import DivergedError
 from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.state import finished
 from jaxtrade.runs import rundir
-from jaxtrade.runs.agents import batch_of, check_search
+from jaxtrade.runs.agents import BEST, FORMAT, SWEEP, batch_of, check_search
 from jaxtrade.runs.beginning import Fresh
 from jaxtrade.runs.result import RunResult
 from jaxtrade.runs.scoring import ranked
 from jaxtrade.runs.setup import Setup, policies_of, prepare, with_sweep_of
-from jaxtrade.runs.sweep_folder import BEST, FORMAT, SWEEP
 from jaxtrade.storage.compiling import Programs, RepeatedPrograms
 from jaxtrade.text import aligned, several
 from jaxtrade.training.loop import train

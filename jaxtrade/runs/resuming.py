@@ -14,7 +14,7 @@ from jaxtrade.config import RunConfig
 from jaxtrade.config.load import changed_config
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import files, rundir
-from jaxtrade.runs.sweep_folder import is_sweep, read_sweep, runs_of
+from jaxtrade.runs.agents import is_sweep, read_sweep, runs_of
 from jaxtrade.storage import digests
 
 # Another number of devices changes bits only with parallel.reduce=psum, where the last digits

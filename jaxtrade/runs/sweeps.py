@@ -11,9 +11,16 @@ from typing import Any
 
 from jaxtrade.config import RunConfig, dump_config
 from jaxtrade.runs import rundir
-from jaxtrade.runs.agents import Group, announcement, groups_of, write_agents
+from jaxtrade.runs.agents import (
+    FORMAT,
+    SWEEP,
+    Group,
+    announcement,
+    folder_of,
+    groups_of,
+    write_agents,
+)
 from jaxtrade.runs.result import RunResult, SweepResult
-from jaxtrade.runs.sweep_folder import FORMAT, SWEEP, folder_of
 from jaxtrade.text import Tell
 
 Begin = Callable[[RunConfig, Path], RunResult]  # trains a new run in a folder

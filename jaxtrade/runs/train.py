@@ -26,7 +26,7 @@ from jaxtrade.rl.coverage import coverage_json
 from jaxtrade.rl.state import finished
 from jaxtrade.runs import calibration, rundir, training_job
 from jaxtrade.runs.advice import TrainingAdvisor, check_advisor, figure_lines
-from jaxtrade.runs.agents import announcement, groups_of, write_agents
+from jaxtrade.runs.agents import announcement, groups_of, is_sweep, read_sweep, write_agents
 from jaxtrade.runs.auto_envs import Sized, document, prepared, remembered_in, shrinking
 from jaxtrade.runs.beginning import Fresh, resumed, transferred
 from jaxtrade.runs.computing import settle
@@ -46,7 +46,6 @@ from jaxtrade.runs.resuming import resumed_config
 from jaxtrade.runs.scoring import ranked
 from jaxtrade.runs.setup import policies_of
 from jaxtrade.runs.source import Source, adopt, check_alone, describe
-from jaxtrade.runs.sweep_folder import is_sweep, read_sweep
 from jaxtrade.runs.sweeps import resume_groups, train_groups
 from jaxtrade.runs.training_job import (
     closing_lines,
