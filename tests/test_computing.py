@@ -11,7 +11,7 @@ import pytest
 
 from jaxtrade.config import load_config
 from jaxtrade.errors import ConfigError
-from jaxtrade.runs import computing, machine
+from jaxtrade.runs import computing, rundir
 from jaxtrade.storage import internals, programs
 from tests.messages import missing
 
@@ -195,7 +195,7 @@ def test_settings_of_a_started_process_stay(monkeypatch):
 def test_a_resumed_run_gets_its_settings_back(monkeypatch):
     monkeypatch.setattr(computing, "backends_started", lambda: False)
     env = {"NPROC": "8", "XLA_FLAGS": "--other"}
-    now = machine.facts()["versions"]
+    now = rundir.facts()["versions"]
     computing.restore(config(), {"nproc": "2", "xla_flags": FLAGS, "versions": now}, env)
     assert env == {"NPROC": "2", "XLA_FLAGS": FLAGS}
     computing.restore(config(), {"nproc": None}, env)  # of an earlier version
@@ -219,19 +219,19 @@ def test_importing_jax_is_not_starting_it():
 
 
 def test_the_driver_is_read_from_its_module(tmp_path):
-    assert machine.driver(tmp_path / "absent") is None
+    assert rundir.driver(tmp_path / "absent") is None
     (tmp_path / "version").write_text(
         "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release\n"
         "GCC version:  gcc version 13.3.0\n"
     )
-    assert machine.driver(tmp_path / "version") == "580.95.05"
+    assert rundir.driver(tmp_path / "version") == "580.95.05"
     (tmp_path / "version").write_text("something else\n")
-    assert machine.driver(tmp_path / "version") is None
+    assert rundir.driver(tmp_path / "version") is None
 
 
 def test_a_manifest_tells_what_differs_later():
-    now = machine.facts()
-    assert list(machine.differences(now, now)) == []
+    now = rundir.facts()
+    assert list(rundir.differences(now, now)) == []
     device = now["device"] | {"kind": "NVIDIA H100", "driver": "580.1", "count": 8}
     then = now | {
         "versions": now["versions"] | {"jaxlib": "0.9.0", "jaxtrade": "0.0.1"},
@@ -239,9 +239,7 @@ def test_a_manifest_tells_what_differs_later():
         "nproc": "3",
         "xla_flags": FLAGS,
     }
-    assert sorted(
-        machine.differences(then, now | {"nproc": "2", "xla_flags": "--other"})
-    ) == sorted(
+    assert sorted(rundir.differences(then, now | {"nproc": "2", "xla_flags": "--other"})) == sorted(
         [
             f"version jaxlib: 0.9.0, now {now['versions']['jaxlib']}",
             f"device kind: NVIDIA H100, now {now['device']['kind']}",
@@ -254,7 +252,7 @@ def test_a_manifest_tells_what_differs_later():
         "versions": {"jax": now["versions"]["jax"]},
         "nproc": now["nproc"],
     }  # an earlier version recorded less
-    assert list(machine.differences(old, now)) == []
+    assert list(rundir.differences(old, now)) == []
 
 
 def test_a_run_says_how_it_computes(monkeypatch):

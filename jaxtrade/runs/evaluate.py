@@ -38,7 +38,7 @@ from jaxtrade.evaluation.seeds import Results
 from jaxtrade.evaluation.set_report import SetResult
 from jaxtrade.evaluation.validation import begin_total_rewards
 from jaxtrade.progress.screen import Screen
-from jaxtrade.runs import files, joint, machine, rundir
+from jaxtrade.runs import files, joint, rundir
 from jaxtrade.runs.choosing import advised, extent, held_out, keeping, leave
 from jaxtrade.runs.computing import restore
 from jaxtrade.runs.ending import ending
@@ -273,7 +273,7 @@ def _provenance(setup: Setup, path: Path, split: str, number: int) -> dict[str, 
     evolved = {"evolved": True} if setup.config.evolve.on else {}
     return (
         rundir.read_run(path)[1]
-        | machine.facts()
+        | rundir.facts()
         | {"split": split}
         | evolved
         | setup.stack.provenance(number)

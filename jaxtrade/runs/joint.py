@@ -10,7 +10,7 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.joint_backtest import joint_agents
 from jaxtrade.evaluation.joint_result import JointResult, evaluate_joint, write
 from jaxtrade.progress.screen import Screen
-from jaxtrade.runs import machine, rundir
+from jaxtrade.runs import rundir
 from jaxtrade.runs.openings import days_label
 from jaxtrade.runs.setup import Setup
 from jaxtrade.text import note_line, several
@@ -55,7 +55,7 @@ def evaluate(
             f"{len(agents)} agents, {several(int(sessions.count), 'session')} ({split})",
             len(policies) * (2 * len(agents) + 1),
         )
-        provenance = manifest | machine.facts() | {"split": split} | setup.stack.provenance(number)
+        provenance = manifest | rundir.facts() | {"split": split} | setup.stack.provenance(number)
         results[number] = evaluate_joint(
             env,
             params,

@@ -35,7 +35,6 @@ from jaxtrade.runs.ending import ending
 from jaxtrade.runs.evaluate import evaluate_policies, folder_of, history, open_run
 from jaxtrade.runs.evolving import evolving
 from jaxtrade.runs.job import Job, opening_lines
-from jaxtrade.runs.machine import differences, facts
 from jaxtrade.runs.memory import explained
 from jaxtrade.runs.optuna_search import go_on, search
 from jaxtrade.runs.policies import policy_path
@@ -43,6 +42,7 @@ from jaxtrade.runs.preflight import check, check_device, check_memory
 from jaxtrade.runs.processes import check_config, joined
 from jaxtrade.runs.result import RunResult
 from jaxtrade.runs.resuming import resumed_config
+from jaxtrade.runs.rundir import differences, facts
 from jaxtrade.runs.scoring import ranked
 from jaxtrade.runs.setup import policies_of
 from jaxtrade.runs.source import Source, adopt, check_alone, describe

@@ -34,11 +34,11 @@ from jaxtrade.runs.beginning import Fresh, resumed
 from jaxtrade.runs.computing import settle
 from jaxtrade.runs.evaluate import open_run
 from jaxtrade.runs.job import Job, opening_lines
-from jaxtrade.runs.machine import differences, facts
 from jaxtrade.runs.memory import explained
 from jaxtrade.runs.openings import count_days, opening_of
 from jaxtrade.runs.preflight import check, check_device, check_memory
 from jaxtrade.runs.processes import joined
+from jaxtrade.runs.rundir import differences, facts
 from jaxtrade.runs.setup import Setup, policies_of, prepare
 from jaxtrade.runs.training_job import closing_lines, how_to_continue, train_job, whole_health
 from jaxtrade.runs.walkforward.document import (
