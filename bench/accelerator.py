@@ -268,7 +268,7 @@ def divided(world: Any, platform: str, devices: Any, agents: int) -> Work:
     from jaxtrade.rl.parts import part_of
     from jaxtrade.rl.ppo import make_ppo
     from jaxtrade.rl.sharding import Spread, layout_of, mesh_of
-    from jaxtrade.training.chunk import chunk_program
+    from jaxtrade.training.loop import chunk_program
     from jaxtrade.training.population import Stack
 
     config, stack = world.config, Stack.of(agents)

@@ -25,7 +25,7 @@ from jaxtrade.rl.listening.fusion import make_fusion
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.runs.advice import TrainingAdvisor, view_of
 from jaxtrade.storage.hosted import hosted
-from jaxtrade.training.chunk import chunk_program
+from jaxtrade.training.loop import chunk_program
 
 from . import harness, setting
 from .catalogue import Options, Values

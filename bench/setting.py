@@ -28,7 +28,7 @@ from jaxtrade.env.state import EnvParams
 from jaxtrade.env.summary import summarise
 from jaxtrade.rl.packing import Packed, packing_of
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.training.chunk import chunk_program
+from jaxtrade.training.loop import chunk_program
 from jaxtrade.types import Algorithm, PyTree, SessionSet
 
 from .catalogue import Values

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 from jaxtrade.storage.compiling import Programs
-from jaxtrade.training.chunk import Chunk
+from jaxtrade.training.loop import Chunk
 
 
 class Lowered:

@@ -14,7 +14,7 @@ from jaxtrade.evaluation.validation import mean_reward
 from jaxtrade.runs import evaluate as evaluation
 from jaxtrade.runs.train import resume, run
 from jaxtrade.storage import checkpoint
-from jaxtrade.training import chunk
+from jaxtrade.training import loop
 from tests.resuming import cut
 from tests.rl.test_train import assert_same
 
@@ -41,7 +41,7 @@ def counted():
     """The programs of chunks that are compiled while a run trains, by their names."""
     compiled = []
     with pytest.MonkeyPatch.context() as patch:
-        original = chunk.compile_chunk
+        original = loop.compile_chunk
 
         def compile_chunk(*arguments, **options):
             compiled.append("chunk")

@@ -31,7 +31,7 @@ from jaxtrade.rl.listening.state import AdviceState
 from jaxtrade.runs.advice import view_of
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.compiling import Programs
-from jaxtrade.training.chunk import Chunk, compile_chunk
+from jaxtrade.training.loop import Chunk, compile_chunk
 from tests.ablation.made import tiny
 from tests.messages import missing
 

@@ -12,7 +12,7 @@ import pytest
 from jaxtrade.config import ControlConfig
 from jaxtrade.errors import DivergedError
 from jaxtrade.storage import checkpoint
-from jaxtrade.training import chunk
+from jaxtrade.training import loop
 from jaxtrade.training.control import (
     Controller,
     ControlState,
@@ -132,7 +132,7 @@ def compiled_once(monkeypatch):
     monkeypatch.setattr(chunk, "compile_chunk", compile_once(KNOWN))
 
 
-COMPILE = chunk.compile_chunk
+COMPILE = loop.compile_chunk
 
 
 def compile_once(known):

@@ -21,7 +21,6 @@ from jaxtrade.rl.dqn import make_dqn
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.state import Policy
 from jaxtrade.storage import checkpoint
-from jaxtrade.training import chunk
 from jaxtrade.training.hooks import Change
 from jaxtrade.training.loop import TrainResult, train
 from jaxtrade.training.placing import copied

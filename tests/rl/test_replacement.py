@@ -11,7 +11,7 @@ import pytest
 
 from jaxtrade.errors import DivergedError
 from jaxtrade.storage import checkpoint
-from jaxtrade.training import chunk
+from jaxtrade.training import loop
 from jaxtrade.training.hooks import Change
 from jaxtrade.training.loop import train
 from jaxtrade.training.population import Axes, Stack
@@ -36,7 +36,7 @@ def update(state, params, inputs=None):
 BROKEN = PPO._replace(init=lambda key, params: PPO.init(key, params[0]), update=update)
 
 
-COMPILE = chunk.compile_chunk
+COMPILE = loop.compile_chunk
 
 
 def compile_once(*arguments, **options):

@@ -12,7 +12,6 @@ import pytest
 from jaxtrade.errors import DivergedError
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.sinks import JsonlSink, read_rows
-from jaxtrade.training import chunk
 from jaxtrade.training.hooks import Change
 from jaxtrade.training.loop import train
 from jaxtrade.training.replacement import Response, respond, rolled_back

@@ -23,7 +23,7 @@ from jaxtrade.errors import (
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.compiling import Pending, RepeatedPrograms
-from jaxtrade.training import chunk
+from jaxtrade.training import loop
 from jaxtrade.training.health import learning_health
 from jaxtrade.training.hooks import Change
 from jaxtrade.training.loop import train
@@ -177,8 +177,8 @@ def test_a_program_compiled_while_chunks_run_is_counted(monkeypatch):
 
     def not_ahead(programs, algorithm, updates, *arguments, **options):
         pending = Pending(None)
-        pending._future.set_result(chunk.chunk_program(algorithm, updates))
-        return chunk.Chunk(pending)
+        pending._future.set_result(loop.chunk_program(algorithm, updates))
+        return loop.Chunk(pending)
 
     monkeypatch.setattr(chunk, "compile_chunk", not_ahead)
     result = train(PPO, PARAMS, config=TRAIN, key=KEY)
