@@ -32,6 +32,7 @@ from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.baselines import buy_and_hold, greedy
 from jaxtrade.evaluation.evaluate import evaluate
 from jaxtrade.evaluation.nulls import (
+    NullJournal,
     daily_net,
     pooled_statistic,
     rule_agents,
@@ -40,7 +41,6 @@ from jaxtrade.evaluation.nulls import (
     with_market,
 )
 from jaxtrade.evaluation.side_by_side import step_all
-from jaxtrade.storage.null_journal import NullJournal
 from jaxtrade.types import IntrabarPath
 from tests.paths import path_arrays, random_paths
 

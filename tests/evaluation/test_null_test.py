@@ -14,8 +14,14 @@ from scipy.stats import trim_mean
 
 from jaxtrade.data.nulls.spec import NullSpec
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.evaluation.nulls import is_decided, null_table, null_test, p_text, pooled_statistic
-from jaxtrade.storage.null_journal import NullJournal
+from jaxtrade.evaluation.nulls import (
+    NullJournal,
+    is_decided,
+    null_table,
+    null_test,
+    p_text,
+    pooled_statistic,
+)
 
 SIGN_19 = NullSpec("sign", 19)
 

@@ -20,7 +20,15 @@ from jaxtrade.data.nulls.market import null_markets, null_named
 from jaxtrade.data.nulls.spec import NullSpec
 from jaxtrade.data.walks import reach_of
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluation.nulls import NullResult, null_document, null_table, run_nulls, with_market
+from jaxtrade.evaluation.nulls import (
+    NULLS,
+    NullJournal,
+    NullResult,
+    null_document,
+    null_table,
+    run_nulls,
+    with_market,
+)
 from jaxtrade.evaluation.openings import with_policy, with_trials
 from jaxtrade.evaluation.policy import FOLDER, save_policy_bundle
 from jaxtrade.evaluation.statistics.resampling import iqm
@@ -51,7 +59,6 @@ from jaxtrade.runs.walkforward.document import (
 )
 from jaxtrade.storage.compiling import Programs, RepeatedPrograms
 from jaxtrade.storage.eager import EagerPrograms
-from jaxtrade.storage.null_journal import NULLS, NullJournal
 from jaxtrade.text import Tell, several
 from jaxtrade.training import replacement
 from jaxtrade.training.health import health_labels
