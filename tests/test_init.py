@@ -353,7 +353,7 @@ def test_price_steps():
 
 
 def test_questions_refuse_words_that_are_no_answer():
-    from jaxtrade.cli.asking import number
+    from jaxtrade.cli.initial import number
 
     for check, given in (
         (number(0), "0"),
