@@ -20,7 +20,7 @@ from jaxtrade.advisor.host.schema import DIRECTIONS, parse_advice, parse_pipe
 from jaxtrade.advisor.questions import QuestionBook, in_sessions, make_book, stamp
 from jaxtrade.advisor.snapshot import WIDTH, market_entries
 from jaxtrade.advisor.table import directions
-from jaxtrade.cli.followed import HIT, MISS, UNSCORED, labels_of, outcome
+from jaxtrade.cli.ask import HIT, MISS, UNSCORED, labels_of, outcome
 from jaxtrade.cli.shared import say
 from jaxtrade.cli.tables import columns, table
 from jaxtrade.config import RunConfig

@@ -11,8 +11,7 @@ import pytest
 
 from jaxtrade.advisor.compose import followed_of
 from jaxtrade.cli import main
-from jaxtrade.cli.ask import bar_at
-from jaxtrade.cli.followed import HIT, MISS, SMALL, UNSCORED, labels_of, outcome
+from jaxtrade.cli.ask import HIT, MISS, SMALL, UNSCORED, bar_at, labels_of, outcome
 from jaxtrade.config import make_config
 from jaxtrade.curriculum.config import dump_curriculum, load_curriculum
 from jaxtrade.curriculum.phases import _with_models
