@@ -47,7 +47,7 @@ def counted():
             compiled.append("chunk")
             return original(*arguments, **options)
 
-        patch.setattr(chunk, "compile_chunk", compile_chunk)
+        patch.setattr(loop, "compile_chunk", compile_chunk)
         yield compiled
 
 

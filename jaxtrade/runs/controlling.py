@@ -13,7 +13,7 @@ import jax
 from jaxtrade.evaluation.backtest import Lane
 from jaxtrade.evaluation.record import Record
 from jaxtrade.evaluation.session_view import last_session
-from jaxtrade.runs.job import Job
+from jaxtrade.runs.job import SCORE, Job
 from jaxtrade.runs.scoring import scores_by_agent
 from jaxtrade.runs.setup import Setup, params_shown, policies_of
 from jaxtrade.text import Tell
@@ -54,7 +54,7 @@ def controller_of(job: Job) -> control.Controller | None:
             latest.write(setup.stack.first(state.update), value, controller.state.scores)
         for each in job.boards:
             each.figures(
-                {job.SCORE: value}, setup.stack.first(state.update) * setup.plan.steps_per_update
+                {SCORE: value}, setup.stack.first(state.update) * setup.plan.steps_per_update
             )
         return value
 

@@ -82,7 +82,7 @@ def describe(board: TensorBoardSink, config: RunConfig, split: str) -> None:
     )
 
 
-def results(board: Board, evaluations: Results, split: str, steps: int) -> None:
+def write_results(board: Board, evaluations: Results, split: str, steps: int) -> None:
     """Write the figures of the strategy pass of all agents; of a set those of each symbol too,
     under its name.
     """
@@ -105,7 +105,7 @@ def results(board: Board, evaluations: Results, split: str, steps: int) -> None:
             )
 
 
-def pictures(board: TensorBoardSink, path: Path, folder: Path, steps: int) -> None:
+def write_pictures(board: TensorBoardSink, path: Path, folder: Path, steps: int) -> None:
     """Write the pictures of the training and of the evaluation in `folder`. path: the run's
     folder.
     """

@@ -34,7 +34,7 @@ from jaxtrade.runs.controlling import controller_of
 from jaxtrade.runs.ending import ending
 from jaxtrade.runs.evaluate import evaluate_policies, folder_of, history, open_run
 from jaxtrade.runs.evolving import evolving
-from jaxtrade.runs.job import Job, opening_lines
+from jaxtrade.runs.job import Job, opening_lines, write_pictures, write_results
 from jaxtrade.runs.memory import explained
 from jaxtrade.runs.optuna_search import go_on, search
 from jaxtrade.runs.policies import policy_path
@@ -377,6 +377,6 @@ def _draw(job: Job, controller: control.Controller | None, results: Results, ste
         )
     split = job.setup.evaluation_split()
     for each in job.boards:
-        job.results(each, results, split, steps)
+        write_results(each, results, split, steps)
     if job.board is not None:
-        job.pictures(job.board, job.path, folder_of(job.path, split), steps)
+        write_pictures(job.board, job.path, folder_of(job.path, split), steps)

@@ -129,7 +129,7 @@ def test_adjustments_stop_at_their_bounds(floats, expected):
 @pytest.fixture(autouse=True)
 def compiled_once(monkeypatch):
     """All runs here share one compiled chunk."""
-    monkeypatch.setattr(chunk, "compile_chunk", compile_once(KNOWN))
+    monkeypatch.setattr(loop, "compile_chunk", compile_once(KNOWN))
 
 
 COMPILE = loop.compile_chunk

@@ -22,6 +22,7 @@ from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.state import Policy
 from jaxtrade.storage import checkpoint
 from jaxtrade.training.hooks import Change
+from jaxtrade.training import loop
 from jaxtrade.training.loop import TrainResult, train
 from jaxtrade.training.placing import copied
 from jaxtrade.training.population import Stack
@@ -72,7 +73,7 @@ ALGORITHMS = {name: make(config_of(DELAY, name), ENV, UPDATES) for name, make in
 
 @pytest.fixture(autouse=True)
 def compiled_once(monkeypatch):
-    monkeypatch.setattr(chunk, "compile_chunk", compile_once(KNOWN))
+    monkeypatch.setattr(loop, "compile_chunk", compile_once(KNOWN))
 
 
 class Followed(NamedTuple):

@@ -49,7 +49,7 @@ def compile_once(*arguments, **options):
 @pytest.fixture(autouse=True)
 def compiled_once(monkeypatch):
     """All runs of this file are the same program."""
-    monkeypatch.setattr(chunk, "compile_chunk", compile_once)
+    monkeypatch.setattr(loop, "compile_chunk", compile_once)
 
 
 def run(at, times, directory=None, **keywords):
@@ -76,7 +76,7 @@ def agent(result, i):
 def sound(tmp_path_factory):
     """The run in which nobody diverges, and its state after update 4."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chunk, "compile_chunk", compile_once)
+        patch.setattr(loop, "compile_chunk", compile_once)
         directory = tmp_path_factory.mktemp("sound")
         result = run([NEVER] * N, [0] * N, directory)
     saved = checkpoint.restore(

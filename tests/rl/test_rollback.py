@@ -41,7 +41,7 @@ def fault(at, times):
 
 @pytest.fixture(autouse=True)
 def compiled_once(monkeypatch):
-    monkeypatch.setattr(chunk, "compile_chunk", compile_once(KNOWN))
+    monkeypatch.setattr(loop, "compile_chunk", compile_once(KNOWN))
 
 
 def run(directory, params, start=None, **keywords):

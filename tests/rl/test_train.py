@@ -180,7 +180,7 @@ def test_a_program_compiled_while_chunks_run_is_counted(monkeypatch):
         pending._future.set_result(loop.chunk_program(algorithm, updates))
         return loop.Chunk(pending)
 
-    monkeypatch.setattr(chunk, "compile_chunk", not_ahead)
+    monkeypatch.setattr(loop, "compile_chunk", not_ahead)
     result = train(PPO, PARAMS, config=TRAIN, key=KEY)
     passed, count = result.health["recompiles"]
     assert not passed
