@@ -21,8 +21,8 @@ from jaxtrade.rl.dqn import make_dqn
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.state import Policy
 from jaxtrade.storage import checkpoint
-from jaxtrade.training.hooks import Change
 from jaxtrade.training import loop
+from jaxtrade.training.hooks import Change
 from jaxtrade.training.loop import TrainResult, train
 from jaxtrade.training.placing import copied
 from jaxtrade.training.population import Stack

@@ -12,6 +12,7 @@ import pytest
 from jaxtrade.errors import DivergedError
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.sinks import JsonlSink, read_rows
+from jaxtrade.training import loop
 from jaxtrade.training.hooks import Change
 from jaxtrade.training.loop import train
 from jaxtrade.training.replacement import Response, respond, rolled_back
