@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import flax.linen as nn
@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxtrade.config import NetworkConfig
-from jaxtrade.networks.memory import GRU
+from jaxtrade.networks.memory import Remembering
 from jaxtrade.networks.precision import FLOAT32, DotGeneral, product, products
 from jaxtrade.networks.torso import ACTIVATIONS, MLP, orthogonal
 from jaxtrade.types import Array, PyTree
@@ -156,34 +156,17 @@ class Network(Protocol):
     def __call__(self, carry: PyTree, observation: Array) -> tuple[PyTree, Array, Array]: ...
 
 
-class ActorCritic(nn.Module):
+class ActorCritic(Remembering):
     """Policy and value networks with separate torsos, as `MlpPolicy` of Stable-Baselines3.
 
     (carry, float32[..., D]) -> carry, logits float32[..., num_actions], value float32[...].
-
-    memory: width H of a GRU that reads the observations. Both torsos then read its carry
-        float32[..., H] together with
-    the observation. With 0 there is no GRU, and the carry is None.
-    adapter_width: K > 0 adds a first linear layer float32[..., D] -> float32[..., K]. All other
-        parts then read its
-    output instead of the observation.
 
     The output layers are orthogonal. The policy's gain 0.01 makes its first distribution nearly
     uniform (recommended by Andrychowicz et al. 2021); the value's gain is 1.
     """
 
-    num_actions: int
-    hidden: Sequence[int]
-    activation: str = "tanh"
-    dot_general: DotGeneral = FLOAT32
-    memory: int = 0
-    adapter_width: int = 0
-
     def setup(self) -> None:
-        if self.adapter_width:
-            self.adapter = nn.Dense(self.adapter_width, dot_general=self.dot_general)
-        if self.memory:
-            self.gru = GRU(self.memory, self.dot_general)
+        super().setup()
         self.policy_torso = MLP(self.hidden, self.activation, self.dot_general)
         self.value_torso = MLP(self.hidden, self.activation, self.dot_general)
         self.policy_head = nn.Dense(
@@ -205,28 +188,6 @@ class ActorCritic(nn.Module):
         """As `networks.pair.unpack`."""
         return unpack(packed, like)
 
-    def first_carry(self) -> PyTree:
-        """The carry before the first observation of an episode: float32[H] of zeros, or None
-        without a memory.
-        """
-        return jnp.zeros(self.memory) if self.memory else None
-
-    def remember(self, carry: PyTree, observation: Array) -> PyTree:
-        """The carry after the network has read `observation`."""
-        return self.gru(carry, self._adapted(observation)) if self.memory else carry
-
-    def read(self, observation: Array) -> Array:
-        """As `GRU.read`."""
-        return self.gru.read(self._adapted(observation))
-
-    def step(self, carry: Array, gates: Array) -> Array:
-        """As `GRU.step`."""
-        return self.gru.step(carry, gates)
-
-    def run(self, carry: Array, gates: Array, first: Array) -> Array:
-        """As `GRU.run`."""
-        return self.gru.run(carry, gates, first)
-
     def heads(self, carry: PyTree, observation: Array) -> tuple[Array, Array]:
         """(logits float32[..., num_actions] before any mask, value float32[...]). carry: after
         `remember`.
@@ -247,13 +208,6 @@ class ActorCritic(nn.Module):
         `remember`.
         """
         return self._value(self._features(carry, observation))
-
-    def _adapted(self, observation: Array) -> Array:
-        return self.adapter(observation) if self.adapter_width else observation
-
-    def _features(self, carry: PyTree, observation: Array) -> Array:
-        observation = self._adapted(observation)
-        return jnp.concatenate([observation, carry], axis=-1) if self.memory else observation
 
     def _value(self, features: Array) -> Array:
         if self.has_variable("params", PAIR):

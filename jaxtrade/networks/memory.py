@@ -8,6 +8,7 @@ needs no information about episodes.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import flax.linen as nn
@@ -192,3 +193,58 @@ def recall(
         else jax.lax.scan(step, carry, inputs)[1]
     )
     return carries.reshape(-1, carries.shape[-1])
+
+
+class Remembering(nn.Module):
+    """The base of our networks: an adapter and a memory, before what the subclass makes of them.
+
+    memory: width H of a GRU that reads the observations. Both torsos then read its carry
+        float32[..., H] together with
+    the observation. With 0 there is no GRU, and the carry is None.
+    adapter_width: K > 0 adds a first linear layer float32[..., D] -> float32[..., K]. All other
+        parts then read its
+    output instead of the observation.
+    hidden, activation: of the torsos (`torso.MLP`). dot_general: computes the products.
+    """
+
+    num_actions: int
+    hidden: Sequence[int]
+    activation: str = "tanh"
+    dot_general: DotGeneral = FLOAT32
+    memory: int = 0
+    adapter_width: int = 0
+
+    def setup(self) -> None:
+        if self.adapter_width:
+            self.adapter = nn.Dense(self.adapter_width, dot_general=self.dot_general)
+        if self.memory:
+            self.gru = GRU(self.memory, self.dot_general)
+
+    def first_carry(self) -> PyTree:
+        """The carry before the first observation of an episode: float32[H] of zeros, or None
+        without a memory.
+        """
+        return jnp.zeros(self.memory) if self.memory else None
+
+    def remember(self, carry: PyTree, observation: Array) -> PyTree:
+        """The carry after the network has read `observation`."""
+        return self.gru(carry, self._adapted(observation)) if self.memory else carry
+
+    def read(self, observation: Array) -> Array:
+        """As `GRU.read`."""
+        return self.gru.read(self._adapted(observation))
+
+    def step(self, carry: Array, gates: Array) -> Array:
+        """As `GRU.step`."""
+        return self.gru.step(carry, gates)
+
+    def run(self, carry: Array, gates: Array, first: Array) -> Array:
+        """As `GRU.run`."""
+        return self.gru.run(carry, gates, first)
+
+    def _adapted(self, observation: Array) -> Array:
+        return self.adapter(observation) if self.adapter_width else observation
+
+    def _features(self, carry: PyTree, observation: Array) -> Array:
+        observation = self._adapted(observation)
+        return jnp.concatenate([observation, carry], axis=-1) if self.memory else observation

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Protocol
 
 import flax.linen as nn
-import jax.numpy as jnp
 
 from jaxtrade.config import NetworkConfig
-from jaxtrade.networks.memory import GRU
+from jaxtrade.networks.memory import Remembering
 from jaxtrade.networks.precision import FLOAT32, DotGeneral
 from jaxtrade.networks.torso import MLP, orthogonal
 from jaxtrade.types import Array, PyTree
@@ -41,10 +39,10 @@ class ActionValues(Protocol):
     def __call__(self, carry: PyTree, observation: Array) -> tuple[PyTree, Array]: ...
 
 
-class QNetwork(nn.Module):
+class QNetwork(Remembering):
     """(carry, float32[..., D]) -> carry, Q float32[..., num_actions].
 
-    memory, adapter_width: as of `heads.ActorCritic`. layer_norm: as of `torso.MLP`.
+    layer_norm: as of `torso.MLP`.
     dueling: Q(s, a) = V(s) + A(s, a) - mean of A(s, .) over all actions, legal or not (Wang et al.
         2016, equation 9).
     Value and advantages are linear in the features of one torso.
@@ -53,20 +51,11 @@ class QNetwork(nn.Module):
     that the first choices and targets say nothing that was not seen.
     """
 
-    num_actions: int
-    hidden: Sequence[int]
-    activation: str = "tanh"
-    dot_general: DotGeneral = FLOAT32
-    memory: int = 0
-    adapter_width: int = 0
     dueling: bool = False
     layer_norm: bool = False
 
     def setup(self) -> None:
-        if self.adapter_width:
-            self.adapter = nn.Dense(self.adapter_width, dot_general=self.dot_general)
-        if self.memory:
-            self.gru = GRU(self.memory, self.dot_general)
+        super().setup()
         self.q_torso = MLP(self.hidden, self.activation, self.dot_general, self.layer_norm)
         self.q_head = nn.Dense(
             self.num_actions, kernel_init=orthogonal(0.01), dot_general=self.dot_general
@@ -80,41 +69,13 @@ class QNetwork(nn.Module):
         carry = self.remember(carry, observation)
         return carry, self.values(carry, observation)
 
-    def first_carry(self) -> PyTree:
-        """The carry before the first observation of an episode: float32[H] of zeros, or None
-        without a memory.
-        """
-        return jnp.zeros(self.memory) if self.memory else None
-
-    def remember(self, carry: PyTree, observation: Array) -> PyTree:
-        """The carry after the network has read `observation`."""
-        return self.gru(carry, self._adapted(observation)) if self.memory else carry
-
-    def read(self, observation: Array) -> Array:
-        """As `GRU.read`."""
-        return self.gru.read(self._adapted(observation))
-
-    def step(self, carry: Array, gates: Array) -> Array:
-        """As `GRU.step`."""
-        return self.gru.step(carry, gates)
-
-    def run(self, carry: Array, gates: Array, first: Array) -> Array:
-        """As `GRU.run`."""
-        return self.gru.run(carry, gates, first)
-
     def values(self, carry: PyTree, observation: Array) -> Array:
         """Q float32[..., num_actions], before any mask. carry: after `remember`."""
-        observation = self._adapted(observation)
-        features = self.q_torso(
-            jnp.concatenate([observation, carry], axis=-1) if self.memory else observation
-        )
+        features = self.q_torso(self._features(carry, observation))
         own = self.q_head(features)
         if not self.dueling:
             return own
         return self.value_head(features) + own - own.mean(axis=-1, keepdims=True)
-
-    def _adapted(self, observation: Array) -> Array:
-        return self.adapter(observation) if self.adapter_width else observation
 
 
 def make_q_network(
