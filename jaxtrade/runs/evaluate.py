@@ -400,7 +400,7 @@ def grid_run(
     costs and latency; and which parts of its observation the policy uses.
 
     Of a set, each symbol has grids of its own, and JSON has them by symbol. They are returned, and
-    kept beside the evaluation for a report (`runs.leaving`). Answers of the run's own advisor are
+    kept beside the evaluation for a report (`runs.choosing`). Answers of the run's own advisor are
     saved, as in `evaluate_run`.
 
     Args:

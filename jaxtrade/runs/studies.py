@@ -2,7 +2,7 @@
 breakdown of its trades.
 
 Both are worked out from one evaluation of the run's policy and the baselines. They are returned,
-and kept beside the evaluation for a report (`runs.leaving`).
+and kept beside the evaluation for a report (`runs.choosing`).
 """
 
 from __future__ import annotations

@@ -247,7 +247,7 @@ def walk_forward(
         config: its section `split` is not used: folds replace it.
         path: the new folder; default `runs/<market-walkforward-utc-id>`. screen: as in
             `runs.train.run`.
-        nulls: null markets on which all is trained and tested again (`runs.walkforward.nulls`).
+        nulls: null markets on which all is trained and tested again.
     Raises as `runs.train.run`, and ConfigError if the data have too few sessions for one fold.
     """
     with Plain() if screen is None else nullcontext(screen) as shown:
