@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -76,38 +76,39 @@ def examine(path: str | Path, stated: Stated, expiry: str | None = None) -> Exam
     stated: what the user says about it. expiry: the contract to look at.
     """
     table = read_table(path)
-    open_faults = Faults(table.source, table.first_line)  # what is not stated is asked for later
-    keys, about = keys_of(table, stated, open_faults)
-    faults = Faults(table.source, table.first_line)
-    two_sided = is_two_sided(table, keys.columns, faults)
-    names, notes = map_columns(table, keys.columns, two_sided, faults)
-    if not len(table):
-        faults.add("no bars", "export the bars again")
-    faults.stop()
-    contracts, rows = _contracts(table, names, expiry)
+    # What is not stated is asked for later.
+    keys, about = keys_of(replace(table, faults=Faults()), stated)
+    two_sided = is_two_sided(table, keys.columns)
+    names = map_columns(table, keys.columns, two_sided)
+    rows = len(table)
+    if not rows:
+        table.fault("no bars", "export the bars again")
+    table.stop()
+    contracts, table = _contracts(table, names, expiry)
     time = names["time"]
-    first, last = (str(table.cell(time, int(rows[i]))) for i in (0, -1))
+    first, last = (str(table.cell(time, at)) for at in (0, len(table) - 1))
     ordered = (
         keys.date_order is not None
         or not LAST.match(first)
-        or proven_order(table, time, rows)[0] is not None
+        or proven_order(table, time)[0] is not None
     )
-    wall = parse_stamps(table, time, rows, "UTC", faults, [], keys.date_order if ordered else "mdy")
-    check_order(table, time, rows, wall, faults)
-    faults.stop()
+    order = keys.date_order if ordered else "mdy"
+    wall = parse_stamps(replace(table, notes=[]), time, "UTC", order)
+    check_order(table, time, wall)
+    table.stop()
     prices = {
-        field: table.numbers(names[f"bid_{field}" if two_sided else field], rows) * keys.price_scale
+        field: table.numbers(names[f"bid_{field}" if two_sided else field]) * keys.price_scale
         for field in ("low", "high", "close")
     }
     step, decimals = price_step(prices["close"])
     named = [] if table.layout is None or table.layout.symbol is None else [table.layout.symbol]
     if "symbol" in names:
-        named += [str(name) for name in table.series(names["symbol"], rows[:1])]
+        named.append(str(table.cell(names["symbol"], 0)))
     return Examined(
         str(path),
         table.layout,
         names,
-        len(table),
+        rows,
         contracts,
         tuple(named),
         _naive(table, time, first),
@@ -120,24 +121,24 @@ def examine(path: str | Path, stated: Stated, expiry: str | None = None) -> Exam
         step,
         decimals,
         2 if two_sided else 1,
-        (*about, *table.notes, *notes),
+        (*about, *table.notes),
     )
 
 
 def _contracts(
     table: Table, names: Mapping[str, str], expiry: str | None
-) -> tuple[tuple[tuple[str, int], ...], np.ndarray]:
+) -> tuple[tuple[tuple[str, int], ...], Table]:
     """(code and rows of each contract, the rows of the chosen or most frequent one)."""
     for field in ("expiry", "symbol"):
         if field in names:
-            codes = table.series(names[field]).astype(str)
+            codes = table.texts(names[field])
             counts = codes.value_counts()
             chosen = expiry if expiry in counts.index else counts.index[0]
             return (
                 tuple((str(code), int(count)) for code, count in counts.items()),
-                np.flatnonzero((codes == chosen).to_numpy()),
+                table.chosen((codes == chosen).to_numpy(bool)),
             )
-    return (), np.arange(len(table))
+    return (), table
 
 
 def _naive(table: Table, name: str, first: str) -> bool:

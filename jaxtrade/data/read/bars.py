@@ -20,15 +20,13 @@ from jaxtrade.data.contract_file import contract_named
 from jaxtrade.data.contracts import Contract
 from jaxtrade.data.formats.layout import Order, plain_name
 from jaxtrade.data.formats.recognise import Stated, missing_keys, settled, spoken, unsaid
-from jaxtrade.data.read.faults import Faults
 from jaxtrade.data.read.quotes import (
     MISSING_LIMIT,
     PRICES,
     TWO_SIDED,
     Side,
     is_two_sided,
-    leave_out,
-    quoted,
+    quoted_rows,
     side_columns,
     widen,
 )
@@ -370,16 +368,16 @@ def from_frame(
     )
 
 
-def keys_of(table: Table, stated: Stated, faults: Faults) -> tuple[Stated, list[str]]:
+def keys_of(table: Table, stated: Stated) -> tuple[Stated, list[str]]:
     """(the keys with which a table is read, notes on its layout). Records what neither layout nor
     user states.
     """
     layout = table.layout
     missing = () if layout is None else missing_keys(layout, stated)
     if layout is not None and missing and layout.usual:
-        faults.add(*unsaid(layout, missing))
+        table.fault(*unsaid(layout, missing))
     elif stated.stamp is None and (layout is None or layout.stamp is None):
-        faults.add(
+        table.fault(
             "it is not stated whether stamps name a bar's open or its close",
             "set data.stamp=open or data.stamp=close (stamp=... in Python)",
         )
@@ -441,47 +439,39 @@ def _bars(
         raise ConfigError(
             f"expiry={expiry} reads one contract and roll splices several; give one of them"
         )
-    faults = Faults(table.source, table.first_line)
-    stated, about = keys_of(table, stated, faults)
+    stated, about = keys_of(table, stated)
     columns, time_zone, stamp, price_scale, date_order = stated
-    two_sided = is_two_sided(table, columns, faults)
-    names, notes = map_columns(table, columns, two_sided, faults)
-    faults.stop()
-    rows = check_instruments(table, names, contract, expiry, roll, faults, follows)
-    check_single(table, rows, {} if table.layout is None else table.layout.single, faults)
-    faults.stop()
+    two_sided = is_two_sided(table, columns)
+    names = map_columns(table, columns, two_sided)
+    table.stop()
+    table = check_instruments(table, names, contract, expiry, roll, follows)
+    check_single(table)
+    table.stop()
     prices = side_columns(names, "bid") if two_sided else names
     legs: tuple[Leg, ...] = ()
     if roll != "off":
-        inside = parse_stamps(table, names["time"], rows, time_zone, faults, [], date_order) - (
-            stamp == "close"
-        )
-        faults.stop()
-        places, legs = roll_rows(
-            table, prices, contract, rows, inside, roll, price_scale, faults, follows
-        )
-        rows = rows[places]
+        again = replace(table, notes=[])  # the chosen rows note the same below
+        inside = parse_stamps(again, names["time"], time_zone, date_order) - (stamp == "close")
+        table.stop()
+        places, legs = roll_rows(table, prices, contract, inside, roll, price_scale, follows)
+        table = table.chosen(places)
     if two_sided:
-        rows = leave_out(
-            table, rows, quoted(table, names, rows), names["time"], missing, faults, notes
-        )
-        faults.stop()
-    seconds = parse_stamps(table, names["time"], rows, time_zone, faults, notes, date_order)
-    ticks, volume = check_prices(table, prices, rows, seconds, contract, price_scale, faults, notes)
+        table = quoted_rows(table, names, missing)
+        table.stop()
+    seconds = parse_stamps(table, names["time"], time_zone, date_order)
+    ticks, volume = check_prices(table, prices, seconds, contract, price_scale)
     ask = None
     if two_sided:
-        prices = side_columns(names, "ask")
-        ask = Side(
-            *check_prices(table, prices, rows, seconds, contract, price_scale, faults, [])[0]
-        )
-    bar_seconds = check_steps(table, names, rows, seconds, faults)
-    faults.stop()
+        prices, again = side_columns(names, "ask"), replace(table, notes=[])
+        ask = Side(*check_prices(again, prices, seconds, contract, price_scale)[0])
+    bar_seconds = check_steps(table, names, seconds)
+    table.stop()
     if stamp == "close":
         seconds = seconds - bar_seconds
     if ask is not None:
-        ask = widen(table, rows, seconds, Side(*ticks), ask, notes)
+        ask = widen(table, seconds, Side(*ticks), ask)
         contract = replace(contract, slippage_ticks=0)
-        notes.append(TWO_SIDED)
+        table.notes.append(TWO_SIDED)
     return Bars(
         time=seconds,
         open=ticks[0],
@@ -492,8 +482,10 @@ def _bars(
         bar_seconds=bar_seconds,
         contract=contract,
         source=table.source,
-        notes=(*about, *table.notes, *notes, *roll_notes(legs, contract)),
+        notes=(*about, *table.notes, *roll_notes(legs, contract)),
         ask=ask,
         legs=legs,
-        places=Places(table.source, rows.astype(np.int32), table.first_line),
+        places=Places(
+            table.source, table.row(np.arange(len(table))).astype(np.int32), table.first_line
+        ),
     )

@@ -14,7 +14,7 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from csv import reader
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,6 +23,7 @@ import numpy as np
 
 from jaxtrade.data.formats.layout import Head, Layout
 from jaxtrade.data.formats.recognise import LEAN_NAME, head_of, recognise, separator_of
+from jaxtrade.data.read.faults import Faults
 from jaxtrade.errors import DataError
 from jaxtrade.storage.archives import unpacked
 
@@ -44,7 +45,8 @@ class Table:
     columns: name -> pandas Series. first_line: the line of data row 0; None if the source has no
         lines (Parquet, frames, several files in one archive). layout: the vendor's layout, if it is
         one that is recognised. twins: names of several columns, of which the first alone has that
-        name here; none of them may be read.
+        name here; none of them may be read. rows: int64[n], the chosen data rows; None for all.
+        faults: what is wrong so far.
     """
 
     source: str
@@ -53,31 +55,67 @@ class Table:
     notes: list[str] = field(default_factory=list)
     layout: Layout | None = None
     twins: frozenset[str] = frozenset()
+    rows: np.ndarray | None = None
+    faults: Faults = field(default_factory=Faults)
 
     def __len__(self) -> int:
+        if self.rows is not None:
+            return len(self.rows)
         return len(next(iter(self.columns.values()))) if self.columns else 0
 
-    def cell(self, name: str, row: int) -> Any:
+    def chosen(self, keep: np.ndarray) -> Table:
+        """The table of some of its rows. keep: bool[n], or their places."""
+        if keep.dtype == bool and keep.all():
+            return self
+        return replace(self, rows=self.row(np.arange(len(self))[keep]))
+
+    def row(self, at: Any) -> Any:
+        """The data rows that stand at places among the chosen ones."""
+        return at if self.rows is None else self.rows[at]
+
+    def place(self, at: int) -> str:
+        """Where a row stands, for messages: `line 12`, or `row 10 (0-based)`."""
+        row = int(self.row(at))
+        return (
+            f"row {row} (0-based)" if self.first_line is None else f"line {row + self.first_line}"
+        )
+
+    def cell(self, name: str, at: Any) -> Any:
         """One cell as the source has it, for messages."""
-        return self.columns[name].iloc[row]
+        return self.columns[name].iloc[self.row(at)]
 
-    def series(self, name: str, rows: np.ndarray | None = None) -> Any:
-        """The column as a pandas Series, in the given rows or in all."""
+    def series(self, name: str) -> Any:
+        """The column as a pandas Series."""
         column = self.columns[name]
-        if rows is None or np.array_equal(rows, np.arange(len(column))):
-            return column
-        return column.iloc[rows]
+        return column if self.rows is None else column.iloc[self.rows]
 
-    def numbers(self, name: str, rows: np.ndarray | None = None) -> np.ndarray:
-        """The column as float64, in the given rows or in all. A cell that is not a plain number
-        becomes NaN.
+    def numbers(self, name: str) -> np.ndarray:
+        """The column as float64. A cell that is not a plain number becomes NaN."""
+        return as_numbers(self.series(name))
+
+    def texts(self, name: str) -> Any:
+        """The column as a Series of text."""
+        return self.series(name).astype(str)
+
+    def empty(self, name: str) -> np.ndarray:
+        """bool[n]: where a cell is missing or has no text."""
+        return (self.series(name).isna() | (self.texts(name).str.strip() == "")).to_numpy(bool)
+
+    def fault(self, problem: str, fix: str, name: str | None = None, at: Any = 0) -> None:
+        """Record a fault of the source, or of the column `name`: in the rows where `at` is True
+        (bool[n]), or in the row at a place.
         """
-        return as_numbers(self.series(name, rows))
+        if name is None:
+            self.faults.add(problem, fix)
+            return
+        rows = self.row(np.flatnonzero(at) if isinstance(at, np.ndarray) else np.array([at]))
+        if len(rows):
+            value = self.columns[name].iloc[int(rows.min())]
+            self.faults.add(problem, fix, rows.tolist(), name, value)
 
-    def empty(self, name: str, rows: np.ndarray) -> np.ndarray:
-        """bool[len(rows)]: where a cell is missing or has no text."""
-        cells = self.series(name, rows)
-        return (cells.isna() | (cells.astype(str).str.strip() == "")).to_numpy(bool)
+    def stop(self) -> None:
+        """Raise DataError if any fault was recorded."""
+        self.faults.stop(self.source, self.first_line)
 
 
 def read_table(path: str | Path) -> Table:
