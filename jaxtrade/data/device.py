@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,6 @@ import numpy as np
 
 from jaxtrade.config import RunConfig
 from jaxtrade.data.read.bars import Bars
-from jaxtrade.data.read.quotes import PRICES
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import (
     Array,
@@ -41,24 +41,15 @@ class HostMarket:
     notes: tuple[str, ...]
     has_volume: bool
 
-    @property
-    def path(self) -> IntrabarPath | None:
-        """The order of prices inside each bar, with NumPy leaves; None without seconds."""
-        found = self._part("path")
-        return IntrabarPath(**found) if found else None  # type: ignore[arg-type]  # host leaves
 
-    @property
-    def tick_value(self) -> TickValue | None:
-        """The value of a tick in each bar, with NumPy leaves; None if profits arise in dollars."""
-        found = self._part("tick_value")
-        return TickValue(**found) if found else None  # type: ignore[arg-type]  # host leaves
-
-    def _part(self, prefix: str) -> dict[str, np.ndarray]:
-        return {
-            name.removeprefix(f"{prefix}."): array
-            for name, array in self.arrays.items()
-            if name.startswith(f"{prefix}.")
-        }
+def _part(host: HostMarket, prefix: str, kind: Callable[..., Any]) -> Any:
+    """The arrays of a prefix with NumPy leaves, as a `kind`; None where the market has none."""
+    found = {
+        name.removeprefix(prefix): array
+        for name, array in host.arrays.items()
+        if name.startswith(prefix)
+    }
+    return kind(**found) if found else None
 
 
 def host_data(host: HostMarket, view: MarketView) -> MarketData:
@@ -74,15 +65,14 @@ def host_data(host: HostMarket, view: MarketView) -> MarketData:
             for name in ("start", "end", "first", "last", "date", "complete")
         }
     )
-    ask = {name: host.arrays[f"ask.{name}"] for name in PRICES if f"ask.{name}" in host.arrays}
     return MarketData(
         **arrays,  # type: ignore[arg-type]  # host leaves
         sessions=sessions,
         view=view,  # type: ignore[arg-type]
         fingerprint=words_of(host.fingerprint),  # type: ignore[arg-type]
-        path=host.path,  # type: ignore[arg-type]
-        ask=Quotes(**ask) if ask else None,  # type: ignore[arg-type]
-        tick_value=host.tick_value,
+        path=_part(host, "path.", IntrabarPath),
+        ask=_part(host, "ask.", Quotes),
+        tick_value=_part(host, "tick_value.", TickValue),
     )
 
 
