@@ -88,8 +88,15 @@ class Sampled:
         """All samples by `deadline`; each gets an equal share of the time."""
         began = self._monotonic()
         share, parts = max(0.0, deadline - began) / self.calls, list[Answer]()
-        while len(parts) < self.calls and is_worth_more(parts, self.calls):
+        failed = list[Answer]()
+        # Further samples can make an answer while the endpoint works, and half can still be usable.
+        while (
+            len(parts) < self.calls
+            and all(map(is_unusable, failed))
+            and 2 * (self.calls - len(failed)) >= self.calls
+        ):
             parts.append(self._inner.sample(question, self._monotonic() + share, len(parts)))
+            failed = [part for part in parts if part.advice is None]
         return merged(parts, self.calls)._replace(latency=self._monotonic() - began)
 
     def close(self) -> None:
@@ -102,14 +109,6 @@ def calls_of(backend: Backend) -> int:
     return (
         backend.calls if isinstance(backend, Sampled) else 1 if inner is None else calls_of(inner)
     )
-
-
-def is_worth_more(parts: Sequence[Answer], calls: int) -> bool:
-    """Whether further samples can make an answer: the endpoint works, and half of all `calls` can
-    still be usable.
-    """
-    failed = [part for part in parts if part.advice is None]
-    return all(map(is_unusable, failed)) and 2 * (calls - len(failed)) >= calls
 
 
 def combined(samples: Sequence[Advice]) -> Advice:

@@ -11,6 +11,7 @@ import time
 from bisect import bisect_left
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
 from jaxtrade.advisor.host.journal import JournalDelta, Recorded, row_text
@@ -126,7 +127,7 @@ class Replayed(AdviceSource):
         Raises JournalError where `deltas` is not the number of deltas recorded before `update`:
         this run then differs from the recorded one.
         """
-        index = bisect_left(self._deltas, update, key=_update)
+        index = bisect_left(self._deltas, update, key=attrgetter("update"))
         if index != deltas:
             seen = self._deltas[min(index, deltas)]
             raise JournalError(
@@ -332,10 +333,6 @@ class Live(AdviceSource):
             self._ready.append(row)
             if self._heard is not None:
                 self._heard(bar, advice)
-
-
-def _update(delta: JournalDelta) -> int:
-    return delta.update
 
 
 class PanelSource(AdviceSource):
