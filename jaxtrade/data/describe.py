@@ -90,14 +90,6 @@ def ambiguous_share(market: Market, config: RunConfig, rows: np.ndarray) -> floa
     return float((long | short).mean())
 
 
-def mean_spread(market: Market, rows: np.ndarray) -> float:
-    """Mean of ask minus bid in ticks at the opens after `rows`, where entries fill. 0 for one-sided
-    bars.
-    """
-    bid, ask = (side.open[rows + 1].astype(np.int64) for side in market.bars.sides)
-    return float((ask - bid).mean())
-
-
 class RoundTurn(NamedTuple):
     """Dollars per contract over the decision bars. cost: commission, mean spread (two-sided bars
     only) and slippage, with a market or stop order on both sides. risk: the money between entry and
@@ -115,8 +107,10 @@ def round_turn(market: Market, config: RunConfig) -> RoundTurn:
     """What a round turn costs, and what it risks."""
     rows, contract = decision_rows(market), market.contract.under(config)
     stop = float(np.median(stop_ticks(market, config, rows)))
+    # Entries fill at the opens after the decision bars.
+    bid, ask = (side.open[rows + 1].astype(np.int64) for side in market.bars.sides)
     spread, tick = (
-        mean_spread(market, rows),
+        float((ask - bid).mean()),
         dollars_per_tick(contract, market.data.tick_value, rows),
     )
     cost = 2 * contract.commission_mills / 1000 + (2 * contract.slippage_ticks + spread) * tick

@@ -119,8 +119,10 @@ def with_tables(view: MarketView, window: int, device: Any = None) -> MarketView
     Raises ConfigError if the tables do not fit into the memory that `device` (default: the first of
     this process) still has.
     """
-    needed, free = table_bytes(view, window), _free_bytes(device or jax.local_devices()[0])
-    if free is not None and needed > free:
+    needed = table_bytes(view, window)
+    stats = (device or jax.local_devices()[0]).memory_stats() or {}  # a CPU has none
+    free = stats.get("bytes_limit", math.inf) - stats.get("bytes_in_use", 0)
+    if needed > free:
         raise ConfigError(
             f"data.windows=table needs {needed / 1e9:.1f} GB for {view.value.shape[0]:,} bars, and the "
             f"device has {free / 1e9:.1f} GB left; use fewer bars (data.start, data.end), a shorter "
@@ -138,9 +140,3 @@ def _table(column: Array, window: int) -> Array:
     before the array does."""
     first = jnp.clip(jnp.arange(column.shape[0]) - window, 0, column.shape[0] - window)
     return jnp.concatenate([column[first + i] for i in range(window)], axis=1)
-
-
-def _free_bytes(device: Any) -> int | None:
-    """None where the device does not say, as a CPU."""
-    stats = device.memory_stats() or {}
-    return stats["bytes_limit"] - stats["bytes_in_use"] if "bytes_limit" in stats else None

@@ -81,8 +81,7 @@ def wall_to_utc(day: date, clock: time, zone: str) -> int:
     return int(datetime.combine(day, clock, ZoneInfo(zone)).timestamp())
 
 
-def _clock(text: str) -> time:
-    return time.fromisoformat(text)
+_clock = time.fromisoformat
 
 
 def _opening(day: date, clock: time, contract: Contract) -> int:
@@ -105,12 +104,6 @@ def hours_of(contract: Contract) -> rules.Hours:
 def flat_time(day: date, close: int, contract: Contract) -> int:
     """min(the calendar's flat time, scheduled close - 1 minute), UTC seconds."""
     return min(wall_to_utc(day, _clock(hours_of(contract).flat), contract.zone), close - 60)
-
-
-def table_range(contract: Contract) -> tuple[str, str]:
-    """First and last verified trade date of the table (ISO). Later dates are projected by rule."""
-    hours = hours_of(contract)
-    return hours.eras[0].valid_from, hours.verified_to
 
 
 def _schedule(

@@ -396,12 +396,6 @@ def settled(layout: Layout, stated: Stated) -> Stated:
     )
 
 
-def missing_keys(layout: Layout, stated: Stated) -> tuple[str, ...]:
-    """The keys of `data` that neither the layout nor the user states."""
-    found = settled(layout, stated)
-    return tuple(key for key in layout.open_keys if getattr(found, key) is None)
-
-
 def unsaid(layout: Layout, missing: tuple[str, ...]) -> tuple[str, str]:
     """(problem, fix) of a file whose layout leaves the keys `missing` open."""
     words = {

@@ -19,7 +19,7 @@ from jaxtrade.data.calendar.schedule import trade_dates
 from jaxtrade.data.contract_file import contract_named
 from jaxtrade.data.contracts import Contract
 from jaxtrade.data.formats.layout import Order, plain_name
-from jaxtrade.data.formats.recognise import Stated, missing_keys, settled, spoken, unsaid
+from jaxtrade.data.formats.recognise import Stated, settled, spoken, unsaid
 from jaxtrade.data.read.quotes import (
     MISSING_LIMIT,
     PRICES,
@@ -373,7 +373,10 @@ def keys_of(table: Table, stated: Stated) -> tuple[Stated, list[str]]:
     user states.
     """
     layout = table.layout
-    missing = () if layout is None else missing_keys(layout, stated)
+    missing: tuple[str, ...] = ()
+    if layout is not None:  # what neither the layout nor the user states
+        known = settled(layout, stated)
+        missing = tuple(key for key in layout.open_keys if getattr(known, key) is None)
     if layout is not None and missing and layout.usual:
         table.fault(*unsaid(layout, missing))
     elif stated.stamp is None and (layout is None or layout.stamp is None):

@@ -145,7 +145,7 @@ def read_table(path: str | Path) -> Table:
         raise DataError(f"{file}: is empty. Fix: export the bars again")
     if raw[:4] == b"PAR1":
         return _parquet(raw, str(file))
-    if is_zip(raw):
+    if raw[:4] in (b"PK\x03\x04", b"PK\x05\x06"):  # the second one: without a file
         raw, members = unzip(raw, str(file), MAX_BYTES)
         return _csv(raw, str(file), members)
     if raw[:2] == b"\x1f\x8b":
@@ -508,11 +508,6 @@ class Member(NamedTuple):
 
     name: str
     rows: int | None
-
-
-def is_zip(raw: bytes) -> bool:
-    """Whether the bytes begin as a zip archive does."""
-    return raw[:4] in (b"PK\x03\x04", b"PK\x05\x06")  # the second one: without a file
 
 
 def unzip(raw: bytes, source: str, limit: int) -> tuple[bytes, tuple[Member, ...]]:
