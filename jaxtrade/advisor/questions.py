@@ -45,7 +45,6 @@ from jaxtrade.advisor.host.blocks import (
     events_block,
     higher_block,
     levels_block,
-    local,
     news_block,
     record_block,
     window_block,
@@ -66,8 +65,9 @@ from jaxtrade.advisor.outcomes import what_followed
 from jaxtrade.config import RunConfig
 from jaxtrade.config.accounts import resolve_account
 from jaxtrade.config.service import ContextConfig
-from jaxtrade.data.calendar.schedule import run_starts, schedule_for, spread, trade_dates
-from jaxtrade.data.calendar.sessions import window_openings
+from jaxtrade.data.calendar.clock import local
+from jaxtrade.data.calendar.schedule import run_starts, spread, trade_dates
+from jaxtrade.data.calendar.sessions import schedule_of, window_openings
 from jaxtrade.data.conversion import ACCOUNT
 from jaxtrade.data.features.columns import compute_features
 from jaxtrade.data.features.schema import absent_features
@@ -217,9 +217,7 @@ def earlier_of(market: Market, config: RunConfig) -> Earlier:
     """The texts about a market's bars under `advisor.context`."""
     bars, contract = market.bars.mid, market.contract
     dates = trade_dates(bars.time, contract)
-    schedule = schedule_for(
-        config.data.calendar, contract, bars.time, bars.bar_seconds, bars.source
-    )
+    schedule = schedule_of(bars, config.data.calendar)
     begins = run_starts(feature_windows(market.bars, schedule, dates, config))
     begin = run_starts(dates)
     at = schedule.find(dates[begin])
@@ -593,9 +591,7 @@ def raw_columns(market: Market, config: RunConfig, names: tuple[str, ...]) -> di
         known_slot(name)
     bars = market.bars
     dates = trade_dates(bars.time, bars.contract)
-    schedule = schedule_for(
-        config.data.calendar, bars.contract, bars.time, bars.bar_seconds, bars.source
-    )
+    schedule = schedule_of(bars, config.data.calendar)
     table = compute_features(
         feature_input(bars, dates), names, feature_windows(bars, schedule, dates, config)
     )

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxtrade.config import RunConfig
-from jaxtrade.data.calendar.clock import DAY, local_seconds
-from jaxtrade.data.calendar.schedule import check_stamps, findings, schedule_for, trade_dates
+from jaxtrade.data.calendar.clock import DAY, local_seconds, most_common
+from jaxtrade.data.calendar.schedule import check_stamps, findings, trade_dates
+from jaxtrade.data.calendar.sessions import schedule_of
 from jaxtrade.data.contract_file import contract_of
 from jaxtrade.data.conversion import dollars_per_tick
 from jaxtrade.data.findings import require_stated
@@ -59,8 +60,7 @@ def decision_hours(market: Market, flat: np.ndarray) -> dict[str, str | None]:
 
 def _usual_clock(stamps: np.ndarray, market: Market) -> str:
     """The most common time of day of UTC stamps, HH:MM in the market's time zone."""
-    found, counts = np.unique(local_seconds(stamps, market.contract.zone) % DAY, return_counts=True)
-    usual = int(found[np.argmax(counts)])
+    usual = most_common(local_seconds(stamps, market.contract.zone) % DAY)
     return f"{usual // 3600:02d}:{usual // 60 % 60:02d}"
 
 
@@ -144,9 +144,7 @@ def describe(market: Market, config: RunConfig) -> dict[str, Any]:
     rows = decision_rows(market)
     contract, sessions = market.contract.under(config), market.data.sessions
     turn = round_turn(market, config)
-    schedule = schedule_for(
-        config.data.calendar, contract, market.bars.time, market.bars.bar_seconds
-    )
+    schedule = schedule_of(market.bars, config.data.calendar)
     at = schedule.find(market.trade_dates)
     halts = np.clip(schedule.halts[at], None, schedule.flat[at][:, None])
     first = np.asarray(market.bars.time)[np.asarray(sessions.first)]
@@ -272,9 +270,7 @@ def check(file: str, config: RunConfig) -> str:
 def check_text(bars: Bars, config: RunConfig) -> str:
     """Summary and calendar findings of validated bars. Raises DataError if the bars contradict the
     calendar, or for a likely share split that is not stated."""
-    schedule = schedule_for(
-        config.data.calendar, bars.contract, bars.time, bars.bar_seconds, bars.source
-    )
+    schedule = schedule_of(bars, config.data.calendar)
     check_stamps(schedule, bars.time, bars.bar_seconds, bars.contract, bars.source)
     found = findings(schedule, bars.time, bars.bar_seconds, bars.contract)
     row_dates = trade_dates(bars.time, bars.contract)

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from jaxtrade.data.calendar.clock import most_common, years_of
 from jaxtrade.data.calendar.schedule import in_session, schedule_for, trade_dates
 from jaxtrade.data.contract_file import load_contract
 from jaxtrade.data.contracts import CONTRACTS, Contract, shipped_contracts
@@ -19,7 +20,7 @@ from jaxtrade.data.read.bars import keys_of
 from jaxtrade.data.read.faults import Faults
 from jaxtrade.data.read.grammar import LAST, has_offset
 from jaxtrade.data.read.quotes import is_two_sided
-from jaxtrade.data.read.stamps import USUAL, known_zone, parse_stamps, proven_order
+from jaxtrade.data.read.stamps import USUAL, known_zone, parse_stamps, proven_order, utc_of
 from jaxtrade.data.read.tabular import Table, read_table
 from jaxtrade.data.read.validate import check_order, map_columns, product_of
 from jaxtrade.errors import ConfigError, DataError
@@ -100,6 +101,8 @@ def examine(path: str | Path, stated: Stated, expiry: str | None = None) -> Exam
         field: table.numbers(names[f"bid_{field}" if two_sided else field]) * keys.price_scale
         for field in ("low", "high", "close")
     }
+    ahead = np.diff(wall)
+    ahead = ahead[ahead > 0]
     step, decimals = price_step(prices["close"])
     named = [] if table.layout is None or table.layout.symbol is None else [table.layout.symbol]
     if "symbol" in names:
@@ -116,7 +119,7 @@ def examine(path: str | Path, stated: Stated, expiry: str | None = None) -> Exam
         keys,
         wall,
         (first, last),
-        _step(wall),
+        most_common(ahead) if len(ahead) else SHORTEST,
         _years(wall, prices["low"], prices["high"]),
         step,
         decimals,
@@ -149,17 +152,8 @@ def _naive(table: Table, name: str, first: str) -> bool:
     return not (has_offset(first) or first.strip().replace(".", "", 1).isdigit())
 
 
-def _step(wall: np.ndarray) -> int:
-    ahead = np.diff(wall)
-    ahead = ahead[ahead > 0]
-    if not len(ahead):
-        return SHORTEST
-    values, counts = np.unique(ahead, return_counts=True)
-    return int(values[np.argmax(counts)])
-
-
 def _years(wall: np.ndarray, low: np.ndarray, high: np.ndarray) -> dict[int, tuple[float, float]]:
-    years = wall.astype("datetime64[s]").astype("datetime64[Y]").astype(np.int64) + 1970
+    years = years_of(wall)
     return {
         int(year): (float(np.nanmin(low[years == year])), float(np.nanmax(high[years == year])))
         for year in np.unique(years)
@@ -296,7 +290,10 @@ def clocks(seen: Examined, contract: Contract) -> list[Clock]:
     )
     found = []
     for zone in zones:
-        utc = at if not seen.naive else _utc(at, zone)
+        utc = at
+        if seen.naive:  # hours that the clock repeats are left out
+            utc, clash = utc_of(at, known_zone(zone))
+            utc = utc[~clash]
         for side in sides:
             closed = _closed(
                 utc - (seen.bar_seconds if side == "close" else 0), seen.bar_seconds, contract
@@ -313,20 +310,6 @@ def clear_winner(found: list[Clock]) -> Clock | None:
         return None
     best, *others = found
     return best if all(clock.closed > CLEAR * best.closed + 1e-3 for clock in others) else None
-
-
-def _utc(wall: np.ndarray, zone: str) -> np.ndarray:
-    """Wall seconds of a zone (perhaps shifted) -> UTC seconds. Hours that the clock repeats are
-    left out.
-    """
-    import pandas as pd
-
-    name, shift = known_zone(zone)
-    naive = pd.Series((wall - 3600 * shift).astype("datetime64[s]"))
-    local = naive.dt.tz_localize(name, ambiguous="NaT", nonexistent="NaT").dropna()
-    return (
-        local.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy("datetime64[s]").astype(np.int64)
-    )
 
 
 def _closed(utc: np.ndarray, bar_seconds: int, contract: Contract) -> float | None:

@@ -18,12 +18,12 @@ from jaxtrade.data.calendar.schedule import (
     check_stamps,
     findings,
     local_seconds,
-    schedule_for,
     trade_dates,
 )
 from jaxtrade.data.calendar.sessions import (
     SessionRows,
     bars_to_flat,
+    schedule_of,
     session_rows,
     window_ages,
     window_ids,
@@ -194,9 +194,7 @@ def host_market(
     table_columns(
         config.env.features, context
     )  # raises for an unknown feature, before anything is computed
-    schedule = schedule_for(
-        config.data.calendar, contract, bars.time, bars.bar_seconds, bars.source
-    )
+    schedule = schedule_of(bars, config.data.calendar)
     check_stamps(schedule, bars.time, bars.bar_seconds, contract, bars.source)
     dates = trade_dates(bars.time, contract)
     found = require_stated(bars, schedule, dates, config.data)

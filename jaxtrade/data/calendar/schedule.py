@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from jaxtrade.data.calendar import rules
-from jaxtrade.data.calendar.clock import DAY, local_seconds, run_starts, spread
+from jaxtrade.data.calendar.clock import DAY, local, local_seconds, most_common, run_starts, spread
 from jaxtrade.data.calendar.rules import REGULAR, DayChange
 from jaxtrade.data.contracts import Contract
 from jaxtrade.errors import ConfigError, DataError
@@ -211,9 +211,9 @@ def inferred_schedule(time_: np.ndarray, bar_seconds: int, contract: Contract) -
     dates, first, count = dates[weekday], first[weekday], count[weekday]
     if not len(dates):
         return _schedule([], contract, "infer")
-    local = local_seconds(time_, contract.zone) - days.astype(np.int64) * DAY
-    opens, closes = local[first], local[first + count - 1] + bar_seconds
-    usual_open, usual_close = _most_common(opens), _most_common(closes)
+    clock = local_seconds(time_, contract.zone) - days.astype(np.int64) * DAY
+    opens, closes = clock[first], clock[first + count - 1] + bar_seconds
+    usual_open, usual_close = most_common(opens), most_common(closes)
     rows, short = [], []
     for i, day in enumerate(dates.astype(object)):
         close = usual_close
@@ -241,11 +241,6 @@ def inferred_schedule(time_: np.ndarray, bar_seconds: int, contract: Contract) -
             "no decision is taken on them (a calendar file may list weekends)",
         )
     return _schedule(rows, contract, "infer", notes)
-
-
-def _most_common(values: np.ndarray) -> int:
-    found, counts = np.unique(values, return_counts=True)
-    return int(found[np.argmax(counts)])
 
 
 def _hhmm(seconds: int) -> str:
@@ -356,10 +351,10 @@ def check_stamps(
     dates, bad = np.unique(days[run_starts(days)]), np.unique(days[closed])
     if len(bad) < SHIFTED_DATES or 2 * len(bad) <= len(dates):
         return
-    first = datetime.fromtimestamp(int(time_[np.argmax(closed)]), ZoneInfo(contract.zone))
+    first = local(int(time_[np.argmax(closed)]), contract.zone)
     raise DataError(
         f"{source}: bars inside a scheduled closure on {len(bad)} of {len(dates)} trade dates, first "
-        f"{first:%Y-%m-%d %H:%M} exchange time (calendar: {schedule.name}): the stamps look shifted. Fix: check "
+        f"{first} exchange time (calendar: {schedule.name}): the stamps look shifted. Fix: check "
         "data.time_zone and data.stamp; or data.calendar=infer if this market really trades then"
     )
 
@@ -378,23 +373,23 @@ def findings(
     lines, last = [], _closing(schedule, time_, at, bar_seconds)
     last &= len(np.unique(days[last])) >= SHIFTED_DATES  # a few are named by date
     if last.any():
-        first = datetime.fromtimestamp(int(time_[np.argmax(last)]), ZoneInfo(contract.zone))
+        first = local(int(time_[np.argmax(last)]), contract.zone)
         lines.append(
             (
                 days[np.argmax(last)],
                 f"{int(last.sum())} bars are stamped exactly at the end of their session, "
-                f"first {first:%Y-%m-%d %H:%M} exchange time: read as closing prints; no decision is taken on "
+                f"first {first} exchange time: read as closing prints; no decision is taken on "
                 "them",
             )
         )
     open_ |= last
     for day in np.unique(days[~open_]):
         bad = np.flatnonzero(~open_ & (days == day))
-        first = datetime.fromtimestamp(int(time_[bad[0]]), ZoneInfo(contract.zone))
+        first = local(int(time_[bad[0]]), contract.zone)
         lines.append(
             (
                 day,
-                f"{day}: {len(bad)} bars inside a scheduled closure, first {first:%Y-%m-%d %H:%M} exchange "
+                f"{day}: {len(bad)} bars inside a scheduled closure, first {first} exchange "
                 f"time (calendar: {schedule.name})",
             )
         )

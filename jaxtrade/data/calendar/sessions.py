@@ -17,6 +17,7 @@ from jaxtrade.data.calendar.schedule import (
     hours_of,
     of_evening,
     run_starts,
+    schedule_for,
     spread,
     wall_to_utc,
 )
@@ -41,6 +42,11 @@ class SessionRows:
     complete: np.ndarray
     date: np.ndarray
     flat: np.ndarray
+
+
+def schedule_of(bars: Bars, calendar: str) -> Schedule:
+    """`schedule_for` the trade dates of bars."""
+    return schedule_for(calendar, bars.contract, bars.time, bars.bar_seconds, bars.source)
 
 
 def window_clock(contract: Contract, overnight: bool) -> time:

@@ -16,7 +16,8 @@ import numpy as np
 
 from jaxtrade.config import RunConfig
 from jaxtrade.data.calendar.clock import DAY, local_seconds, run_starts
-from jaxtrade.data.calendar.schedule import Schedule, schedule_for, trade_dates
+from jaxtrade.data.calendar.schedule import Schedule, trade_dates
+from jaxtrade.data.calendar.sessions import schedule_of
 from jaxtrade.data.conversion import load_rates
 from jaxtrade.data.market import Market, host_market, market_of
 from jaxtrade.data.nulls.spec import NULL_KINDS, NullKind
@@ -347,9 +348,7 @@ def null_source(market: Market, config: RunConfig, after: int = 0) -> NullSource
         strict=True,
     ):
         decisions[start:end] = last - first + 1
-    schedule = schedule_for(
-        config.data.calendar, bars.contract, bars.time, bars.bar_seconds, bars.source
-    )
+    schedule = schedule_of(bars, config.data.calendar)
     return NullSource(bars, path, trade_dates(bars.time, bars.contract), decisions, schedule, after)
 
 

@@ -6,15 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
-from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from jaxtrade.config import Roll, ShareSplit
+from jaxtrade.data.calendar.clock import local
 from jaxtrade.data.calendar.schedule import trade_dates
 from jaxtrade.data.contract_file import contract_named
 from jaxtrade.data.contracts import Contract
@@ -190,12 +189,7 @@ class Bars:
         return len(self.time)
 
     def __repr__(self) -> str:
-        zone = ZoneInfo(self.contract.zone)
-        ends = [
-            f"{datetime.fromtimestamp(int(self.time[i]), zone):%Y-%m-%d %H:%M}"
-            for i in (0, -1)
-            if len(self)
-        ]
+        ends = [local(int(self.time[i]), self.contract.zone) for i in (0, -1) if len(self)]
         return short_repr(
             "Bars",
             self.contract.symbol,

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 
-from jaxtrade.data.calendar.clock import local_seconds
+from jaxtrade.data.calendar.clock import local_seconds, most_common
 from jaxtrade.data.formats.layout import Order
 from jaxtrade.data.formats.recognise import SERVER
 from jaxtrade.data.read.grammar import BROKEN, LAST, UNREAD, read_stamps
@@ -153,8 +153,6 @@ def _seconds(naive: Any) -> np.ndarray:
 
 def _localize(wall: np.ndarray, zone: Zone | None, table: Table, name: str) -> np.ndarray:
     """UTC seconds of wall-clock seconds, int64[n]. UNREAD and BROKEN stay."""
-    import pandas as pd
-
     if zone is None:
         table.fault(
             "stamps carry no time zone",
@@ -166,19 +164,26 @@ def _localize(wall: np.ndarray, zone: Zone | None, table: Table, name: str) -> n
         raise AssertionError("a fault was added: stop raises")
     out = wall.copy()
     valid = (wall != UNREAD) & (wall != BROKEN)
-    shifted = pd.Series((wall[valid] - 3600 * zone.hours).astype("datetime64[s]"))
-    local = shifted.dt.tz_localize(zone.name, ambiguous="NaT", nonexistent="NaT")
-    clash = local.isna().to_numpy()
+    out[valid], clash = utc_of(wall[valid], zone)
     table.chosen(valid).fault(
         f"this hour occurs twice or never in {zone.name} (daylight saving)",
         "write the stamps in UTC",
         name,
         clash,
     )
-    out[valid] = np.where(
-        clash, 0, _seconds(local.dt.tz_convert("UTC").dt.tz_localize(None))
-    )  # 0: already recorded
     return out
+
+
+def utc_of(wall: np.ndarray, zone: Zone) -> tuple[np.ndarray, np.ndarray]:
+    """(UTC seconds of wall-clock seconds, int64[n]; bool[n], True and 0 seconds for hours that
+    occur twice or never).
+    """
+    import pandas as pd
+
+    shifted = pd.Series((wall - 3600 * zone.hours).astype("datetime64[s]"))
+    local = shifted.dt.tz_localize(zone.name, ambiguous="NaT", nonexistent="NaT")
+    clash = local.isna().to_numpy()
+    return np.where(clash, 0, _seconds(local.dt.tz_convert("UTC").dt.tz_localize(None))), clash
 
 
 def _units(numbers: np.ndarray) -> list[str]:
@@ -301,8 +306,7 @@ def keeping(utc: np.ndarray, offsets: np.ndarray) -> tuple[str, ...]:
     best = max(shares.values())
     if best >= MOST:
         return tuple(zone for zone, share in shares.items() if share == best)
-    values, counts = np.unique(offsets, return_counts=True)
-    fixed = int(values[np.argmax(counts)])
-    if counts.max() < MOST * len(offsets) or fixed % HOUR or not -12 <= fixed // HOUR <= 14:
+    fixed = most_common(offsets)
+    if (offsets == fixed).mean() < MOST or fixed % HOUR or not -12 <= fixed // HOUR <= 14:
         return ()
     return (f"Etc/GMT{-fixed // HOUR:+d}",)  # POSIX: Etc/GMT-3 is three hours ahead of UTC

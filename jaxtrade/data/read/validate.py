@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from jaxtrade.config import Roll
+from jaxtrade.data.calendar.clock import most_common, years_of
 from jaxtrade.data.contracts import CONTRACTS, Contract
 from jaxtrade.data.read.quotes import PRICES, QUOTE_FIELDS
 from jaxtrade.data.read.roll import GIVE_THEM, MONTHS, span
@@ -313,8 +314,7 @@ def check_steps(table: Table, names: Mapping[str, str], seconds: np.ndarray) -> 
     ahead = step[step > 0]
     if not len(ahead):
         return 1
-    values, counts = np.unique(ahead, return_counts=True)
-    length = int(values[np.argmax(counts)])
+    length = most_common(ahead)
     if length > 3600 or 3600 % length:
         table.fault(
             f"the usual step between bars is {length} s",
@@ -461,7 +461,7 @@ def check_range(
     once, because faults about the tick would only hide the cause.
     """
     other_market, unknown = False, list[int]()
-    years = seconds.astype("datetime64[s]").astype("datetime64[Y]").astype(np.int64) + 1970
+    years = years_of(seconds)
     for year in np.unique(years[seconds != 0]):
         bounds = contract.price_range(int(year))
         if bounds is None:
