@@ -223,13 +223,7 @@ def earlier_of(market: Market, config: RunConfig) -> Earlier:
     at = schedule.find(dates[begin])
     opening = window_openings(dates[begin], contract, config.session.overnight)
     end = np.append(begin[1:], len(bars))
-    first = np.array(
-        [
-            low + np.searchsorted(bars.time[low:high], when)
-            for low, high, when in zip(begin, end, opening, strict=True)
-        ],
-        np.int64,
-    )
+    first = np.clip(np.searchsorted(bars.time, opening), begin, end)
     days = Days(
         spread(np.arange(len(begin)), begin, len(bars)),
         first,
@@ -417,7 +411,15 @@ class QuestionBook(NamedTuple):
 
     def question(self, bar: int) -> Question:
         """The question about a bar. Raises DataError where one of its values is unknown."""
-        return self._question(int(bar), self.blocks)
+        bar = int(bar)
+        return make_question(
+            bar,
+            self.symbol,
+            stamp(int(self.closes[bar]), self.zone),
+            {name: float(values[bar]) for name, values in self.columns.items()},
+            self.template,
+            {name: self.blocks[name](bar) for name in self.template.blocks},
+        )
 
     def preview(self, bar: int) -> Question:
         """The question about a bar without asking it: in place of the record, the longest text that
@@ -426,7 +428,7 @@ class QuestionBook(NamedTuple):
         if self.record is None:
             return self.question(bar)
         longest = self.record.longest()
-        return self._question(int(bar), {**self.blocks, "record": lambda _: longest})
+        return self._replace(blocks={**self.blocks, "record": lambda _: longest}).question(bar)
 
     def heard(self, bar: int, advice: Advice) -> None:
         """Note an answer in the record, if there is one."""
@@ -439,16 +441,6 @@ class QuestionBook(NamedTuple):
             return self
         record = self.record.empty()
         return self._replace(record=record, blocks={**self.blocks, "record": record.text})
-
-    def _question(self, bar: int, blocks: Mapping[str, Callable[[int], str]]) -> Question:
-        return make_question(
-            bar,
-            self.symbol,
-            stamp(int(self.closes[bar]), self.zone),
-            {name: float(values[bar]) for name, values in self.columns.items()},
-            self.template,
-            {name: blocks[name](bar) for name in self.template.blocks},
-        )
 
     def question_or_none(self, bar: int) -> Question | None:
         """The question about a bar; None where the bar does not exist or one of its values is

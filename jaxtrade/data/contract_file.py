@@ -117,6 +117,14 @@ def contract_of(data: DataConfig) -> Contract:
     return get_contract(data.market) if data.contract is None else load_contract(data.contract)
 
 
+def known_contract(symbol: str) -> Contract | None:
+    """The built-in market or shipped contract of this symbol; None if there is none."""
+    symbol = symbol.upper()
+    if symbol in CONTRACTS:
+        return CONTRACTS[symbol]
+    return load_contract(symbol) if symbol in shipped_contracts() else None
+
+
 def contract_named(given: Contract | str) -> Contract:
     """A contract as it is, or the one that a name means: a market (`ES`), a shipped contract
     (`SPY`) or a contract file.
@@ -125,10 +133,8 @@ def contract_named(given: Contract | str) -> Contract:
     """
     if not isinstance(given, str):
         return given
-    if given.upper() in CONTRACTS:
-        return CONTRACTS[given.upper()]
-    if given.upper() in shipped_contracts():
-        return load_contract(given.upper())
+    if (known := known_contract(given)) is not None:
+        return known
     if Path(given).is_file():
         return load_contract(given)
     near = suggest(given.upper(), [*CONTRACTS, *shipped_contracts()])

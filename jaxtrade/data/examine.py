@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxtrade.data.calendar.clock import most_common, years_of
 from jaxtrade.data.calendar.schedule import in_session, schedule_for, trade_dates
-from jaxtrade.data.contract_file import load_contract
+from jaxtrade.data.contract_file import known_contract
 from jaxtrade.data.contracts import CONTRACTS, Contract, shipped_contracts
 from jaxtrade.data.formats.layout import Layout
 from jaxtrade.data.formats.recognise import Stated
@@ -322,14 +322,6 @@ def _closed(utc: np.ndarray, bar_seconds: int, contract: Contract) -> float | No
         return None
     inside = in_session(schedule, utc, trade_dates(utc, contract))[1]
     return float(1 - inside.mean())
-
-
-def known_contract(symbol: str) -> Contract | None:
-    """The built-in market or shipped contract of this symbol; None if there is none."""
-    symbol = symbol.upper()
-    if symbol in CONTRACTS:
-        return CONTRACTS[symbol]
-    return load_contract(symbol) if symbol in shipped_contracts() else None
 
 
 def require_known(symbol: str) -> Contract:

@@ -4,11 +4,11 @@ seconds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -49,56 +49,6 @@ if TYPE_CHECKING:
 MOST = (
     1 << 31
 )  # of a numerator or denominator: its product with a price in ticks (below 2^28) fits int64
-
-
-class Adjusted(NamedTuple):
-    """Columns after the adjustment. prices: int32[T] ticks each. volume: float64[T]. notes: what
-    was changed.
-    """
-
-    prices: tuple[np.ndarray, ...]
-    volume: np.ndarray
-    notes: tuple[str, ...]
-
-
-def adjust(
-    days: np.ndarray,
-    prices: Sequence[np.ndarray],
-    volume: np.ndarray,
-    splits: tuple[ShareSplit, ...],
-    source: str,
-) -> Adjusted:
-    """Divide the prices before each split by its ratio, and multiply the volumes.
-
-    Args:
-        days: datetime64[D][T], the trade date of each bar.
-        prices: columns int32[T], ticks.
-        source: the name of the bars in errors.
-    Raises:
-        DataError: a price becomes 0 ticks, or too many of them.
-        ConfigError: the ratios multiply beyond exact arithmetic.
-    """
-    firsts = np.array([split.date for split in splits], "datetime64[D]")
-    later = np.searchsorted(firsts, days, side="right")  # splits that each bar has behind it
-    columns, volume, rounded = tuple(column.copy() for column in prices), volume.copy(), 0
-    for passed in np.unique(later[later < len(splits)]):
-        ratio, rows = _product(splits[passed:]), later == passed
-        for column in columns:
-            column[rows], between = _divided(column[rows], ratio, source)
-            rounded += between
-        volume[rows] *= float(ratio)
-    notes = [
-        f"data.splits: {split.ratio} on {split.date}: {int((later <= i).sum())} of {len(days)} bars lie before "
-        "it; prices divided by the ratio, volumes multiplied"
-        for i, split in enumerate(splits)
-    ]
-    if rounded:
-        cells = len(columns) * int((later < len(splits)).sum())
-        notes.append(
-            f"data.splits: {rounded} of {cells} adjusted prices fell between two ticks and were rounded to "
-            "the nearer one (half to even)"
-        )
-    return Adjusted(columns, volume, tuple(notes))
 
 
 def _product(splits: tuple[ShareSplit, ...]) -> Fraction:
@@ -258,19 +208,40 @@ def adjusted(bars: Bars, splits: tuple[ShareSplit, ...]) -> Bars:
     """The bars with prices before each split divided by its ratio, and volumes multiplied. Notes
     say what was changed.
 
-    Raises DataError and ConfigError as `adjust` does.
+    Raises DataError if a price becomes 0 ticks, or too many of them; ConfigError if the ratios
+    multiply beyond exact arithmetic.
     """
     if not splits:
         return bars
-    prices = [getattr(bars, name) for name in PRICES] + list(bars.ask or ())
-    made = adjust(trade_dates(bars.time, bars.contract), prices, bars.volume, splits, bars.source)
-    ask = None if bars.ask is None else Side(*made.prices[len(PRICES) :])
+    days = trade_dates(bars.time, bars.contract)
+    firsts = np.array([split.date for split in splits], "datetime64[D]")
+    later = np.searchsorted(firsts, days, side="right")  # splits that each bar has behind it
+    columns = [getattr(bars, name).copy() for name in PRICES]
+    columns += [column.copy() for column in bars.ask or ()]
+    volume, rounded = bars.volume.copy(), 0
+    for passed in np.unique(later[later < len(splits)]):
+        ratio, rows = _product(splits[passed:]), later == passed
+        for column in columns:
+            column[rows], between = _divided(column[rows], ratio, bars.source)
+            rounded += between
+        volume[rows] *= float(ratio)
+    notes = [
+        f"data.splits: {split.ratio} on {split.date}: {int((later <= i).sum())} of {len(days)} bars lie before "
+        "it; prices divided by the ratio, volumes multiplied"
+        for i, split in enumerate(splits)
+    ]
+    if rounded:
+        cells = len(columns) * int((later < len(splits)).sum())
+        notes.append(
+            f"data.splits: {rounded} of {cells} adjusted prices fell between two ticks and were rounded to "
+            "the nearer one (half to even)"
+        )
     return replace(
         bars,
-        **dict(zip(PRICES, made.prices, strict=False)),
-        volume=made.volume,
-        ask=ask,
-        notes=(*bars.notes, *made.notes),
+        **dict(zip(PRICES, columns, strict=False)),
+        volume=volume,
+        ask=None if bars.ask is None else Side(*columns[len(PRICES) :]),
+        notes=(*bars.notes, *notes),
     )
 
 
@@ -318,7 +289,7 @@ def load_bars(
         follows: the source of the bars whose roll dates `roll` repeats. Only used in messages.
         date_order: of dates such as 10/07/2013: 'mdy' or 'dmy'. None: a day above 12 in the file
             must show it.
-        splits: share splits for which the prices are adjusted (`adjust`).
+        splits: share splits for which the prices are adjusted (`adjusted`).
     Raises:
         DataError: lists the faults with file, line, column, value and fix.
         ConfigError: no contract has the name that is given, or both expiry and roll are.

@@ -205,17 +205,24 @@ def _text_table(raw: bytes, source: str, layout: Layout | None) -> Table:
         raise DataError(f"{source}: is empty. Fix: export the bars again")
     stop = min((at for end in b"\r\n" if (at := raw.find(end, stop)) >= 0), default=len(raw))
     first = raw[:BLOCK_BYTES].splitlines()[0].decode(errors="replace")
-    separator, header = _names(first, layout)
-    fault = _header_fault(first, header) if layout is None else None
-    if fault is not None:
-        raise DataError(f"{source}:1: {fault}")
+    separator = (layout.separator if layout else None) or separator_of(first)
+    if layout is not None and layout.names is not None:
+        header = list(layout.names)
+    else:
+        header = [name.strip().strip('"') for name in first.split(separator)]
+    if layout is None and (len(header) == 1 or any(map(_is_number, header))):
+        raise DataError(
+            f"{source}:1: no header line of column names, found '{first[:60]}'. Fix: put the names on line 1, e.g. "
+            "time,open,high,low,close,volume"
+        )
     top = 1 if layout is None else layout.header_lines
     columns = _columns(raw, stop, top, separator, _unique(header), source)
-    return _noted(
-        Table(source, columns, top + 1, twins=_twins(header)),
-        separator,
-        raw[-1:] in (b"\n", b"\r"),
-    )
+    table = Table(source, columns, top + 1, twins=_twins(header))
+    if separator != ",":
+        table.notes.append(f"fields are separated by {separator!r}")
+    if raw[-1:] not in (b"\n", b"\r"):
+        table.notes.append("the last line has no line end: check that the file is not cut")
+    return table
 
 
 def _columns(
@@ -264,26 +271,6 @@ def _columns(
     return columns
 
 
-def _names(line: str, layout: Layout | None = None) -> tuple[str, list[str]]:
-    """(separator, column names) of a file with this first line."""
-    separator = (layout.separator if layout else None) or separator_of(line)
-    if layout is not None and layout.names is not None:
-        return separator, list(layout.names)
-    return separator, [name.strip().strip('"') for name in line.split(separator)]
-
-
-def _header_fault(line: str, header: list[str]) -> str | None:
-    """What is wrong with the names of the first line, with the fix. None if it holds one name per
-    column.
-    """
-    if len(header) == 1 or any(_is_number(name) for name in header):
-        return (
-            f"no header line of column names, found '{line[:60]}'. Fix: put the names on line 1, e.g. "
-            "time,open,high,low,close,volume"
-        )
-    return None
-
-
 def _twins(header: list[str]) -> frozenset[str]:
     return frozenset(name for name in header if header.count(name) > 1)
 
@@ -294,15 +281,6 @@ def _unique(header: list[str]) -> list[str]:
         name if name and name not in header[:i] else f"{name} (column {i + 1})".lstrip()
         for i, name in enumerate(header)
     ]
-
-
-def _noted(table: Table, separator: str, complete: bool) -> Table:
-    """The table with notes on its form. complete: whether the last line has a line end."""
-    if separator != ",":
-        table.notes.append(f"fields are separated by {separator!r}")
-    if not complete:
-        table.notes.append("the last line has no line end: check that the file is not cut")
-    return table
 
 
 def _check_lines(lines: list[bytes], top: int, fields: int, separator: str, source: str) -> None:
