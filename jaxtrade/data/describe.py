@@ -187,6 +187,10 @@ def describe_text(market: Market, config: RunConfig) -> str:
     """`describe` as text, with a warning if a round turn costs more than a quarter of the stop."""
     facts = describe(market, config)
     kind = "SYNTHETIC bars" if facts["synthetic"] else "bars"
+    sides = "one: buys and sells at the same prices"
+    if facts["two_sided"]:
+        spread = f"{facts['mean_spread_ticks']:.2f} ticks where entries fill"
+        sides = f"bid and ask: mean spread {spread}; features see the mid"
     lines = [
         f"{facts['market']}: {facts['bars']} {kind} of {facts['bar_seconds']} s from {facts['source']}",
         f"  span           {facts['first_bar']} .. {facts['last_bar']} (open stamps)",
@@ -195,7 +199,7 @@ def describe_text(market: Market, config: RunConfig) -> str:
         f"  decisions      {_hours(facts['decision_hours'])}",
         f"  calendar       {_calendar(facts)}",
         f"  volume         {'present' if facts['has_volume'] else 'absent'}",
-        f"  sides          {_sides(facts)}",
+        f"  sides          {sides}",
         f"  costs          {_costs(facts)}",
         f"  median stop    {facts['median_stop_ticks']:.0f} ticks = {facts['median_stop_money']:.2f}; a round turn "
         f"costs {100 * facts['cost_over_stop']:.1f} % of it",
@@ -240,12 +244,6 @@ def _calendar(facts: dict[str, Any]) -> str:
     return f"{facts['calendar']}, verified until {facts['calendar_verified_to']}: {kind}"
 
 
-def _sides(facts: dict[str, Any]) -> str:
-    if not facts["two_sided"]:
-        return "one: buys and sells at the same prices"
-    return f"bid and ask: mean spread {facts['mean_spread_ticks']:.2f} ticks where entries fill; features see the mid"
-
-
 def _notes(notes: list[str]) -> list[str]:
     lines = [
         f"  {note}" if note.startswith("WARNING: ") else f"  note: {note}"
@@ -283,7 +281,7 @@ def check_text(bars: Bars, config: RunConfig) -> str:
     )
     lines = [
         f"{bars.source}: {len(bars)} bars of {bars.bar_seconds} s read as {bars.contract.symbol}, "
-        f"{_counted(warnings)}",
+        + (several(warnings, "warning") if warnings else "no fault"),
         f"  span           {iso(bars.time[0])} .. {iso(bars.time[-1])} (open stamps), {len(dates)} trade dates",
         f"  prices         {low:.{bars.contract.decimals}f} .. {high:.{bars.contract.decimals}f}",
         f"  sides          {'one' if bars.ask is None else 'bid and ask'}",
@@ -294,7 +292,3 @@ def check_text(bars: Bars, config: RunConfig) -> str:
             f"  too few to train on: {history_needed(config)} bars of history are needed before a decision"
         )
     return "\n".join(lines + _notes([*suspect, *cut, *bars.notes, *schedule.notes, *found]))
-
-
-def _counted(warnings: int) -> str:
-    return "no fault" if not warnings else f"{warnings} warning{'s' if warnings > 1 else ''}"

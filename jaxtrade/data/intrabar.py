@@ -68,14 +68,12 @@ def side_passages(
     )
 
 
-def market_path(passages: tuple[Passages, ...] | None) -> IntrabarPath | None:
-    """The host path of a market, or None without seconds.
+def market_path(passages: tuple[Passages, ...]) -> IntrabarPath:
+    """The host path of a market.
 
     A long is closed by selling at the bid, so its falls come from the bid; a short's come from the
     ask. The last axis is cut to the largest number of falls that any unambiguous bar uses.
     """
-    if passages is None:
-        return None
     long, short = passages[0].path, passages[-1].path
     falls = np.stack([long.falls[:, 0], short.falls[:, 1]], axis=1)
     ambiguous = np.stack([long.ambiguous[:, 0], short.ambiguous[:, 1]], axis=1)

@@ -40,7 +40,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median, median_low
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxtrade.advisor.host.prompts import RAW_SLOTS
 from jaxtrade.advisor.host.replies import is_unusable
@@ -55,16 +55,11 @@ from jaxtrade.advisor.host.schema import (
 from jaxtrade.advisor.host.types import Advice, Answer, Backend, Failure, Question
 from jaxtrade.errors import ConfigError, DataError
 
+if TYPE_CHECKING:
+    from jaxtrade.advisor.host.openai import OpenAIBackend
+
 MOST = 32
 _NAMES = {0: "flat", 1: "long", -1: "short"}
-
-
-class Sampler(Backend, Protocol):
-    """A backend whose answers are random samples."""
-
-    def sample(self, question: Question, deadline: float, number: int) -> Answer:
-        """Sample `number` (from 0) of the answer, as `Backend.answer`."""
-        ...
 
 
 class Sampled:
@@ -73,7 +68,7 @@ class Sampled:
     """
 
     def __init__(
-        self, inner: Sampler, calls: int, monotonic: Callable[[], float] = time.monotonic
+        self, inner: OpenAIBackend, calls: int, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
         self._inner, self.calls, self._monotonic = inner, calls, monotonic
 

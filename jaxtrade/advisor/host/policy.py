@@ -516,15 +516,11 @@ class Gates:
         change = watch.end(usable or (False if useless else None), probe, now)
         if change == "opened" and watch.openings == 1:  # later ones appear in the statistics only
             self._unusable_pause_told = True
-            line = f"{watch.consecutive} answers in a row cannot be used ({self._reasons})"
+            line = f"{watch.consecutive} answers in a row cannot be used ({reasons_text(self._counts.unusable)})"
             self._tell_pause(f"{line}, so asking pauses", True)
         elif change == "closed" and self._unusable_pause_told:
             self._unusable_pause_told = False
             self._tell_pause("an answer can be used again; asking goes on", False)
-
-    @property
-    def _reasons(self) -> str:
-        return reasons_text(self._counts.unusable)
 
     def _note_model(self, model: str) -> None:
         models, model = self._counts.models, one_line(model, 80)
@@ -601,7 +597,7 @@ class Gates:
         if self.breaker.state != "closed":
             return f"{PAUSED}{self._outage or f'breaker {self.breaker.state}'}"
         if self.unusable.state != "closed":
-            return f"{PAUSED}paused after unusable answers: {self._reasons}"
+            return f"{PAUSED}paused after unusable answers: {reasons_text(self._counts.unusable)}"
         return "asking, breaker closed"
 
     @property

@@ -12,13 +12,16 @@ from bisect import bisect_left
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxtrade.advisor.host.journal import JournalDelta, Recorded, row_text
 from jaxtrade.advisor.host.statistics import ContainedFaults, Histogram
 from jaxtrade.advisor.host.types import Advice, Question
 from jaxtrade.errors import JaxtradeError, JournalError
 from jaxtrade.text import Tell
+
+if TYPE_CHECKING:
+    from jaxtrade.advisor.host.service import AdviceService
 
 Wants = Sequence[tuple[int, float]]  # bars and weights > 0
 
@@ -90,26 +93,6 @@ class AdviceSource:
         """Stop within 3 s. A second call does nothing."""
 
 
-class Service(Protocol):
-    """The part of `service.AdviceService` that a `Live` source uses."""
-
-    def submit(self, wanted: Sequence[tuple[Question, float]]) -> None:
-        """Add questions with their weights to the queue."""
-        ...
-
-    def take(self, most: int) -> list[tuple[int, Advice]]:
-        """At most `most` finished answers, as (bar, advice)."""
-        ...
-
-    def statistics(self) -> dict[str, Any]:
-        """Counts for reports, by name."""
-        ...
-
-    def stop(self) -> None:
-        """Stop within 3 s. A second call does nothing."""
-        ...
-
-
 class Replayed(AdviceSource):
     """The rows of an earlier run, at the updates at which that run saw them."""
 
@@ -160,7 +143,7 @@ class Live(AdviceSource):
 
     def __init__(
         self,
-        service: Service,
+        service: AdviceService,
         question_of: Callable[[int], Question],
         tell: Tell | None = None,
         ahead: int = 1024,
