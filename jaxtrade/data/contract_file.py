@@ -83,31 +83,23 @@ def load_contract(name: str) -> Contract:
     """
     path = find_file(name, "contracts", "contract")
     given = validated(ContractFile, read_values(path), shown(path))
+    tick_mills = whole_mills(given.tick_value, f"{shown(path)}: tick_value")
+    if tick_mills == 0:
+        raise ConfigError(
+            f"{shown(path)}: tick_value = {given.tick_value}: a tick is worth at least one mill (0.001)"
+        )
+    same = ("symbol", "kind", "currency", "min_stop_ticks", "micro", "calendar")
     return Contract(
-        symbol=given.symbol,
-        kind=given.kind,
+        **{name: getattr(given, name) for name in same},
         tick_size=Decimal(str(given.tick_size)),
-        tick_mills=_tick_mills(given.tick_value, path),
-        currency=given.currency,
+        tick_mills=tick_mills,
         commission_mills=whole_mills(given.commission, f"{shown(path)}: commission"),
         slippage_ticks=given.slippage,
-        min_stop_ticks=given.min_stop_ticks,
-        micro=given.micro,
         turn_hour=TURN_HOUR[given.kind],
-        calendar=given.calendar,
         price_ranges=tuple(
             (year, low, high) for year, (low, high) in sorted(given.price_ranges.items())
         ),
     )
-
-
-def _tick_mills(value: float, path: Path) -> int:
-    mills = whole_mills(value, f"{shown(path)}: tick_value")
-    if mills == 0:
-        raise ConfigError(
-            f"{shown(path)}: tick_value = {value}: a tick is worth at least one mill (0.001)"
-        )
-    return mills
 
 
 def contract_of(data: DataConfig) -> Contract:

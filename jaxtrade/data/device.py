@@ -83,8 +83,6 @@ def words_of(digest: str) -> np.ndarray:
 
 def to_device(data: MarketData) -> MarketData:
     """Copy a market with NumPy leaves to the device."""
-    import jax
-
     # Nobody else holds the view's arrays, so JAX may use their memory as it is.
     view = jax.tree.map(jax.device_put, data.view)
     rest = jax.tree.map(

@@ -24,6 +24,7 @@ from jaxtrade.data.features.indicators import (
     highest,
     lowest,
     sample_std,
+    shifted,
     smooth,
     sum_of_last,
     true_range_sum,
@@ -84,12 +85,6 @@ def _seed_atr(bars: Window) -> np.ndarray:
     return np.where(total < 0, np.nan, total / TRUE_RANGES)
 
 
-def _momentum(bars: Window) -> np.ndarray:
-    out = np.full(len(bars.close), np.nan)
-    out[GROWTH_BARS:] = bars.close[GROWTH_BARS:] / bars.close[:-GROWTH_BARS]
-    return out
-
-
 def _vwap(bars: Window) -> np.ndarray:
     """Volume-weighted average price of each trade date so far.
 
@@ -117,7 +112,7 @@ _COMPUTE: dict[str, Callable[[Window], np.ndarray]] = {
     **{name: attrgetter(name) for name in ("open", "high", "low", "close", "volume")},
     **{name: partial(indicators.simple_rsi, n=n) for name, n in RSI_BARS.items()},
     "macd": lambda bars: _seed_ema(bars.close, 12) - _seed_ema(bars.close, 26),
-    "momentum": _momentum,
+    "momentum": lambda bars: bars.close / shifted(bars.close, GROWTH_BARS),
     "atr": _seed_atr,
     "volatility": lambda bars: sample_std(bars.close, 20),
     "bb_width": indicators.bollinger_width,
@@ -231,9 +226,7 @@ def stored(values: np.ndarray, spec: FeatureSpec, close: np.ndarray) -> np.ndarr
     if spec.unit == "price":
         return values - close
     if spec.unit == "growth":
-        out = np.full(len(close), np.nan)
-        out[GROWTH_BARS:] = close[GROWTH_BARS:] - close[:-GROWTH_BARS]
-        return out
+        return close - shifted(close, GROWTH_BARS)
     return values
 
 

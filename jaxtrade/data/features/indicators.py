@@ -193,9 +193,7 @@ def simple_rsi(bars: Window, n: int) -> np.ndarray:
 
 def returns(close: np.ndarray, n: int) -> np.ndarray:
     """Return over n bars: close / (close n bars ago) - 1."""
-    out = np.full(len(close), np.nan)
-    out[n:] = close[n:] / close[:-n] - 1
-    return out
+    return close / shifted(close, n) - 1
 
 
 def slope(values: np.ndarray, n: int) -> np.ndarray:
@@ -320,8 +318,7 @@ def range_rank(bars: Window) -> np.ndarray:
 
 def efficiency(bars: Window, n: int = 20) -> np.ndarray:
     """|close - close n bars ago| / (sum of the last n ATRs); 0 where nothing moved."""
-    moved = np.full(len(bars.close), np.nan)
-    moved[n:] = np.abs(bars.close[n:] - bars.close[:-n])
+    moved = np.abs(bars.close - shifted(bars.close, n))
     return quotient(moved, _of_ranges(bars, lambda x: sum_of_last(x, n) / TRUE_RANGES), 0.0)
 
 

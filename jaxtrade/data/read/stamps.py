@@ -68,31 +68,27 @@ def parse_stamps(
 
 
 def _whole_numbers(series: Any) -> tuple[np.ndarray, np.ndarray] | None:
-    """(float64[n], the same as int64[n] if all of them are whole) of a column of numbers; None for
-    any other.
-    """
-    if is_text(series) and not NUMBER.fullmatch(str(series.iloc[0])):
-        return None
-    numbers = as_numbers(series)
-    return None if np.isnan(numbers).any() else (numbers, _whole(series, numbers))
-
-
-def _whole(series: Any, numbers: np.ndarray) -> np.ndarray:
-    """A column of numbers as int64[n], exactly; `numbers` themselves if one of them is not whole.
+    """(float64[n], the same as int64[n], exactly, if all of them are whole) of a column of numbers;
+    None for any other.
 
     Text such as 1381152600.0 goes over float64, which holds every second of the years 1990 to 2100
     in any unit.
     """
     import pyarrow as pa
 
+    if is_text(series) and not NUMBER.fullmatch(str(series.iloc[0])):
+        return None
+    numbers = as_numbers(series)
+    if np.isnan(numbers).any():
+        return None
     if (numbers % 1 != 0).any():
-        return numbers
+        return numbers, numbers
     if series.dtype.kind != "O":
-        return series.astype("int64").to_numpy()
+        return numbers, series.astype("int64").to_numpy()
     try:
-        return texts_of(series).cast(pa.int64()).to_numpy()
-    except pa.ArrowInvalid:
-        return np.clip(numbers, 0, 1 << 62).astype(np.int64)  # beyond it lies no year before 2100
+        return numbers, texts_of(series).cast(pa.int64()).to_numpy()
+    except pa.ArrowInvalid:  # beyond 2^62 lies no year before 2100
+        return numbers, np.clip(numbers, 0, 1 << 62).astype(np.int64)
 
 
 OWN_OFFSET = "stamps carry their own offset"
