@@ -101,6 +101,14 @@ def examine(path: str | Path, stated: Stated, expiry: str | None = None) -> Exam
         field: table.numbers(names[f"bid_{field}" if two_sided else field]) * keys.price_scale
         for field in ("low", "high", "close")
     }
+    # Numbers count from 1970 in UTC, and so do datetimes with a zone.
+    naive = getattr(table.columns[time].dtype, "tz", None) is None and not (
+        has_offset(first) or first.strip().replace(".", "", 1).isdigit()
+    )
+    years, of = {}, years_of(wall)
+    for year in np.unique(of).tolist():
+        low, high = (prices[name][of == year] for name in ("low", "high"))
+        years[year] = float(np.nanmin(low)), float(np.nanmax(high))
     ahead = np.diff(wall)
     ahead = ahead[ahead > 0]
     step, decimals = price_step(prices["close"])
@@ -114,13 +122,13 @@ def examine(path: str | Path, stated: Stated, expiry: str | None = None) -> Exam
         rows,
         contracts,
         tuple(named),
-        _naive(table, time, first),
+        naive,
         ordered,
         keys,
         wall,
         (first, last),
         most_common(ahead) if len(ahead) else SHORTEST,
-        _years(wall, prices["low"], prices["high"]),
+        years,
         step,
         decimals,
         2 if two_sided else 1,
@@ -142,22 +150,6 @@ def _contracts(
                 table.chosen((codes == chosen).to_numpy(bool)),
             )
     return (), table
-
-
-def _naive(table: Table, name: str, first: str) -> bool:
-    """Whether a column's stamps carry no offset. Numbers count from 1970 in UTC."""
-    column = table.columns[name]
-    if getattr(getattr(column, "dtype", None), "tz", None) is not None:
-        return False
-    return not (has_offset(first) or first.strip().replace(".", "", 1).isdigit())
-
-
-def _years(wall: np.ndarray, low: np.ndarray, high: np.ndarray) -> dict[int, tuple[float, float]]:
-    years = years_of(wall)
-    return {
-        int(year): (float(np.nanmin(low[years == year])), float(np.nanmax(high[years == year])))
-        for year in np.unique(years)
-    }
 
 
 def price_step(prices: np.ndarray) -> tuple[float, int]:

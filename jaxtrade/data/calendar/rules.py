@@ -27,24 +27,14 @@ def _observed(day: date) -> date:
     return {SATURDAY: day - DAY, SUNDAY: day + DAY}.get(day.weekday(), day)
 
 
-def _after_sunday(month: int, day: int) -> Holiday:
+def _after_sunday(day: date) -> date | None:
     """A holiday on a Sunday is observed on Monday. One on a Saturday is not observed."""
-
-    def observed(year: int) -> date | None:
-        found = date(year, month, day)
-        return None if found.weekday() == SATURDAY else _observed(found)
-
-    return observed
+    return None if day.weekday() == SATURDAY else _observed(day)
 
 
-def _to_thursday(month: int, day: int) -> Holiday:
+def _to_thursday(day: date) -> date | None:
     """The day itself if it falls between Monday and Thursday."""
-
-    def observed(year: int) -> date | None:
-        found = date(year, month, day)
-        return found if found.weekday() <= THURSDAY else None
-
-    return observed
+    return day if day.weekday() <= THURSDAY else None
 
 
 def _on(**rule: Any) -> Callable[[int], date]:
@@ -70,7 +60,7 @@ def payrolls_good_friday(year: int) -> date | None:
 
 HOLIDAYS: dict[str, Holiday] = {
     # Not observed on a Saturday, as the old year's books close on the Friday before.
-    "new_year": _after_sunday(1, 1),
+    "new_year": lambda year: _after_sunday(date(year, 1, 1)),
     "martin_luther_king": _on(weekday=MO(3)),
     "presidents_day": _on(month=2, weekday=MO(3)),
     "good_friday": good_friday,
@@ -79,15 +69,16 @@ HOLIDAYS: dict[str, Holiday] = {
     "memorial_day": _on(month=5, day=31, weekday=MO(-1)),
     # Exchanges have observed it since 2022.
     "juneteenth": lambda year: _observed(date(year, 6, 19)) if year >= 2022 else None,
-    "independence_eve": _to_thursday(7, 3),
+    "independence_eve": lambda year: _to_thursday(date(year, 7, 3)),
     "independence_day": lambda year: _observed(date(year, 7, 4)),
     "labor_day": _on(month=9, weekday=MO(1)),
     "columbus_day": _on(month=10, weekday=MO(2)),
     "thanksgiving": thanksgiving,
     "day_after_thanksgiving": lambda year: thanksgiving(year) + DAY,
-    "christmas_eve": _to_thursday(12, 24),  # on a Friday it is the observed Christmas holiday
+    # On a Friday it is the observed Christmas holiday.
+    "christmas_eve": lambda year: _to_thursday(date(year, 12, 24)),
     "christmas": lambda year: _observed(date(year, 12, 25)),
-    "christmas_of_dealers": _after_sunday(12, 25),  # of spot FX
+    "christmas_of_dealers": lambda year: _after_sunday(date(year, 12, 25)),  # of spot FX
     "new_years_eve": _on(month=12, day=31),
 }
 
