@@ -588,10 +588,13 @@ def raw_columns(market: Market, config: RunConfig, names: tuple[str, ...]) -> di
         feature_input(bars, dates), names, feature_windows(bars, schedule, dates, config)
     )
     tick = float(bars.contract.tick_size)
-    return {
-        name: _within(name, values * tick if name in PRICES else values)
-        for name, values in zip(names, table.T, strict=True)
-    }
+    found = {}
+    for name, values in zip(names, table.T, strict=True):
+        values, high = values * tick if name in PRICES else values, RAW_SLOTS[name].high
+        # Rounding alone may exceed the bound: a mean of 14 values of 100, in its last bits. Larger
+        # excesses stay for `check_columns`.
+        found[name] = np.where((values > high) & (values < high * (1 + 1e-9)), high, values)
+    return found
 
 
 def in_sessions(market: Market, sessions: SessionSet | None = None) -> np.ndarray:
@@ -610,13 +613,3 @@ def stamp(seconds: int, zone: str) -> str:
     2013-10-07T09:31:00-04:00.
     """
     return datetime.datetime.fromtimestamp(seconds, ZoneInfo(zone)).isoformat()
-
-
-def _within(name: str, values: np.ndarray) -> np.ndarray:
-    """The values, clipped to the slot's upper bound where only rounding exceeds it.
-
-    For example, a mean of 14 values of 100 may exceed 100 in the last bits. Larger excesses stay
-    for `check_columns`.
-    """
-    high = RAW_SLOTS[name].high
-    return np.where((values > high) & (values < high * (1 + 1e-9)), high, values)

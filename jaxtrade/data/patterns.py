@@ -438,22 +438,13 @@ def _shift(bars: Bars, schedule: Schedule, begin: np.ndarray, end: np.ndarray) -
         lacking = closes - bars.time[last] - bars.bar_seconds
     enough = max(LEAST, bars.bar_seconds / 2)
     if not both.any():  # a file of one week
-        alike = (
-            abs(float(np.median(_outer(bars, schedule, sign))) - float(np.median(extent[mine])))
-            <= enough
-        )
+        lacks = bars.time[0] - schedule.open[0]
+        if sign < 0:
+            lacks = schedule.close[-1] - bars.time[-1] - bars.bar_seconds
+        alike = abs(float(lacks) - float(np.median(extent[mine]))) <= enough
         both = mine
     else:
         near = both & (np.abs(lacking - extent) <= enough)
         alike = 2 * near.sum() >= both.sum()
         both = near if alike else mine
     return _Shift(begin[both], sign * np.round(extent[both] / 1800) / 2, bool(alike))
-
-
-def _outer(bars: Bars, schedule: Schedule, sign: int) -> np.ndarray:
-    """Seconds that a file of one week lacks at its beginning (sign: 1) or at its end (-1),
-    int64[1].
-    """
-    if sign > 0:
-        return bars.time[:1] - schedule.open[0]
-    return schedule.close[-1] - bars.time[-1:] - bars.bar_seconds

@@ -159,7 +159,14 @@ def table_schedule(
                 rows.append(_table_row(day, era, change, contract))
             day += timedelta(days=1)
     verified = np.datetime64(hours.verified_to)
-    return _schedule(rows, contract, "table", _projection_note(first, last, verified), verified)
+    notes: tuple[str, ...] = ()
+    if last > verified:
+        begin = max(first, verified + ONE_DAY)
+        notes = (
+            f"calendar: {begin}..{last} projected by rule; holidays and early closes are verified until {verified}, "
+            "later notices of the exchange may differ",
+        )
+    return _schedule(rows, contract, "table", notes, verified)
 
 
 def _table_row(day: date, era: rules.Era, change: DayChange, contract: Contract) -> TradeDay:
@@ -171,21 +178,6 @@ def _table_row(day: date, era: rules.Era, change: DayChange, contract: Contract)
     if not halt or halt[1] > close:
         halt = [close, close]
     return day, start, close, halt[0], halt[1]
-
-
-def _projection_note(
-    first: np.datetime64, last: np.datetime64, verified: np.datetime64
-) -> tuple[str, ...]:
-    """The note on the dates among first..last after the last verified date; empty if there are
-    none.
-    """
-    if last <= verified:
-        return ()
-    begin = max(first, verified + ONE_DAY)
-    return (
-        f"calendar: {begin}..{last} projected by rule; holidays and early closes are verified until {verified}, "
-        "later notices of the exchange may differ",
-    )
 
 
 def inferred_schedule(time_: np.ndarray, bar_seconds: int, contract: Contract) -> Schedule:
