@@ -65,7 +65,6 @@ from jaxtrade.advisor.outcomes import what_followed
 from jaxtrade.config import RunConfig
 from jaxtrade.config.accounts import resolve_account
 from jaxtrade.config.service import ContextConfig
-from jaxtrade.data.calendar.clock import local
 from jaxtrade.data.calendar.schedule import run_starts, spread, trade_dates
 from jaxtrade.data.calendar.sessions import schedule_of, window_openings
 from jaxtrade.data.conversion import ACCOUNT
@@ -75,6 +74,7 @@ from jaxtrade.data.market import Market, feature_input, feature_windows
 from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.text import local
 from jaxtrade.types import SessionSet
 
 Levels = dict[str, float]

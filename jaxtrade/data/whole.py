@@ -12,10 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from jaxtrade.config import RunConfig
-from jaxtrade.data.calendar.clock import local, run_starts
+from jaxtrade.data.calendar.clock import run_starts
 from jaxtrade.data.calendar.schedule import Schedule
 from jaxtrade.data.calendar.sessions import window_openings
 from jaxtrade.data.read.bars import Bars
+from jaxtrade.text import local
 
 # A boundary session is cut short if it lacks 5 % of its window more than its neighbours do at that
 # end. Calendar findings use the same share. Neighbours: the hours of a file may change over the

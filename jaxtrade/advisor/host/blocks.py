@@ -36,8 +36,8 @@ from typing import Any, NamedTuple
 
 from jaxtrade.advisor.host.types import nearest
 from jaxtrade.config.service import ContextConfig
-from jaxtrade.data.calendar.clock import local
 from jaxtrade.errors import DataError
+from jaxtrade.text import local
 
 NONE = "none yet"  # in place of a part that does not exist
 WINDOW = {

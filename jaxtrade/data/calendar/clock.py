@@ -51,11 +51,6 @@ def local_seconds(utc: np.ndarray, zone: str) -> np.ndarray:
     return local
 
 
-def local(seconds: float, zone: str, layout: str = "%Y-%m-%d %H:%M") -> str:
-    """UTC seconds as wall time of a zone, formatted as by `strftime`."""
-    return datetime.fromtimestamp(seconds, ZoneInfo(zone)).strftime(layout)
-
-
 def years_of(utc: np.ndarray) -> np.ndarray:
     """The calendar year of UTC seconds, int64[T]."""
     return utc.astype("datetime64[s]").astype("datetime64[Y]").astype(np.int64) + 1970

@@ -15,10 +15,11 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from jaxtrade.data.calendar import rules
-from jaxtrade.data.calendar.clock import DAY, local, local_seconds, most_common, run_starts, spread
+from jaxtrade.data.calendar.clock import DAY, local_seconds, most_common, run_starts, spread
 from jaxtrade.data.calendar.rules import REGULAR, DayChange
 from jaxtrade.data.contracts import Contract
 from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.text import local
 
 TradeDay = tuple[
     date, int, int, int, int

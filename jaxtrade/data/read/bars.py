@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from jaxtrade.config import Roll, ShareSplit
-from jaxtrade.data.calendar.clock import local
 from jaxtrade.data.calendar.schedule import trade_dates
 from jaxtrade.data.contract_file import contract_named
 from jaxtrade.data.contracts import Contract
@@ -41,7 +40,7 @@ from jaxtrade.data.read.validate import (
     map_columns,
 )
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.text import several, short_repr
+from jaxtrade.text import local, several, short_repr
 
 if TYPE_CHECKING:
     import pandas as pd
