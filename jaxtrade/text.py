@@ -5,12 +5,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 NOTE, WARNING = "note: ", "WARNING: "
 _NUMBER = re.compile(r"\d[\d.,:-]*")
 
 Tell = Callable[[str], None]  # receives one line of text, without its end
+
+
+def local(seconds: float, zone: str, layout: str = "%Y-%m-%d %H:%M") -> str:
+    """UTC seconds as wall time of a zone, formatted as by `strftime`."""
+    return datetime.fromtimestamp(seconds, ZoneInfo(zone)).strftime(layout)
 
 
 def year_runs(years: Sequence[int]) -> str:

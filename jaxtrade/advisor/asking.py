@@ -127,7 +127,9 @@ def ask_service(
         for bar, found in answered:
             book.heard(bar, found)
         known, now = service.statistics(), time.monotonic()
-        moved = now if answered or not _pauses(known) else moved
+        # Where requests pause, there are none apart from probes.
+        pauses = known["breaker"] != "closed" or known["unusable_state"] != "closed"
+        moved = now if answered or not pauses else moved
         if progress is not None:
             settled = len(wanted) - len(left) - sum(known[place] for place in _UNSETTLED)
             progress(Asked(len(wanted), max(0, settled), len(advice), known))
@@ -160,11 +162,6 @@ def _asks(statistics: Mapping[str, Any]) -> bool:
     useless = statistics["unusable_state"] != "closed"
     away = (absent or useless) and not statistics["done"]
     return str(statistics["mode"]).startswith("asking") and not away
-
-
-def _pauses(statistics: Mapping[str, Any]) -> bool:
-    """Whether no requests are sent for now, apart from probes."""
-    return statistics["breaker"] != "closed" or statistics["unusable_state"] != "closed"
 
 
 def _is_over(statistics: Mapping[str, Any], left: bool, quiet_s: float) -> bool:

@@ -27,6 +27,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import jax
@@ -106,7 +107,7 @@ class Visible:
         Raises JournalError where the run skipped an earlier update at which rows of its journal, or
         of the replayed one, became visible.
         """
-        index = bisect_left(self._history, update, key=_update)
+        index = bisect_left(self._history, update, key=attrgetter("update"))
         if (
             index > self.place
         ):  # a delta before `update` was never returned, so the table would lack its rows
@@ -254,10 +255,6 @@ def fit(deltas: Sequence[JournalDelta], bars: int, rows: int, width: int) -> Non
                 f"advice journal, delta {number}: rows of {len(delta.rows[0])} numbers, expected "
                 f"{width}"
             )
-
-
-def _update(handed: Handed) -> int:
-    return handed.update
 
 
 _EDGES = tuple(1e-6 * 10.0 ** (step / 10) for step in range(71))  # 1 us .. 10 s

@@ -45,7 +45,6 @@ from jaxtrade.advisor.host.blocks import (
     events_block,
     higher_block,
     levels_block,
-    local,
     news_block,
     record_block,
     window_block,
@@ -66,8 +65,8 @@ from jaxtrade.advisor.outcomes import what_followed
 from jaxtrade.config import RunConfig
 from jaxtrade.config.accounts import resolve_account
 from jaxtrade.config.service import ContextConfig
-from jaxtrade.data.calendar.schedule import run_starts, schedule_for, spread, trade_dates
-from jaxtrade.data.calendar.sessions import window_openings
+from jaxtrade.data.calendar.schedule import run_starts, spread, trade_dates
+from jaxtrade.data.calendar.sessions import schedule_of, window_openings
 from jaxtrade.data.conversion import ACCOUNT
 from jaxtrade.data.features.columns import compute_features
 from jaxtrade.data.features.schema import absent_features
@@ -75,6 +74,7 @@ from jaxtrade.data.market import Market, feature_input, feature_windows
 from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.text import local
 from jaxtrade.types import SessionSet
 
 Levels = dict[str, float]
@@ -217,21 +217,13 @@ def earlier_of(market: Market, config: RunConfig) -> Earlier:
     """The texts about a market's bars under `advisor.context`."""
     bars, contract = market.bars.mid, market.contract
     dates = trade_dates(bars.time, contract)
-    schedule = schedule_for(
-        config.data.calendar, contract, bars.time, bars.bar_seconds, bars.source
-    )
+    schedule = schedule_of(bars, config.data.calendar)
     begins = run_starts(feature_windows(market.bars, schedule, dates, config))
     begin = run_starts(dates)
     at = schedule.find(dates[begin])
     opening = window_openings(dates[begin], contract, config.session.overnight)
     end = np.append(begin[1:], len(bars))
-    first = np.array(
-        [
-            low + np.searchsorted(bars.time[low:high], when)
-            for low, high, when in zip(begin, end, opening, strict=True)
-        ],
-        np.int64,
-    )
+    first = np.clip(np.searchsorted(bars.time, opening), begin, end)
     days = Days(
         spread(np.arange(len(begin)), begin, len(bars)),
         first,
@@ -419,7 +411,15 @@ class QuestionBook(NamedTuple):
 
     def question(self, bar: int) -> Question:
         """The question about a bar. Raises DataError where one of its values is unknown."""
-        return self._question(int(bar), self.blocks)
+        bar = int(bar)
+        return make_question(
+            bar,
+            self.symbol,
+            stamp(int(self.closes[bar]), self.zone),
+            {name: float(values[bar]) for name, values in self.columns.items()},
+            self.template,
+            {name: self.blocks[name](bar) for name in self.template.blocks},
+        )
 
     def preview(self, bar: int) -> Question:
         """The question about a bar without asking it: in place of the record, the longest text that
@@ -428,7 +428,7 @@ class QuestionBook(NamedTuple):
         if self.record is None:
             return self.question(bar)
         longest = self.record.longest()
-        return self._question(int(bar), {**self.blocks, "record": lambda _: longest})
+        return self._replace(blocks={**self.blocks, "record": lambda _: longest}).question(bar)
 
     def heard(self, bar: int, advice: Advice) -> None:
         """Note an answer in the record, if there is one."""
@@ -441,16 +441,6 @@ class QuestionBook(NamedTuple):
             return self
         record = self.record.empty()
         return self._replace(record=record, blocks={**self.blocks, "record": record.text})
-
-    def _question(self, bar: int, blocks: Mapping[str, Callable[[int], str]]) -> Question:
-        return make_question(
-            bar,
-            self.symbol,
-            stamp(int(self.closes[bar]), self.zone),
-            {name: float(values[bar]) for name, values in self.columns.items()},
-            self.template,
-            {name: blocks[name](bar) for name in self.template.blocks},
-        )
 
     def question_or_none(self, bar: int) -> Question | None:
         """The question about a bar; None where the bar does not exist or one of its values is
@@ -593,17 +583,18 @@ def raw_columns(market: Market, config: RunConfig, names: tuple[str, ...]) -> di
         known_slot(name)
     bars = market.bars
     dates = trade_dates(bars.time, bars.contract)
-    schedule = schedule_for(
-        config.data.calendar, bars.contract, bars.time, bars.bar_seconds, bars.source
-    )
+    schedule = schedule_of(bars, config.data.calendar)
     table = compute_features(
         feature_input(bars, dates), names, feature_windows(bars, schedule, dates, config)
     )
     tick = float(bars.contract.tick_size)
-    return {
-        name: _within(name, values * tick if name in PRICES else values)
-        for name, values in zip(names, table.T, strict=True)
-    }
+    found = {}
+    for name, values in zip(names, table.T, strict=True):
+        values, high = values * tick if name in PRICES else values, RAW_SLOTS[name].high
+        # Rounding alone may exceed the bound: a mean of 14 values of 100, in its last bits. Larger
+        # excesses stay for `check_columns`.
+        found[name] = np.where((values > high) & (values < high * (1 + 1e-9)), high, values)
+    return found
 
 
 def in_sessions(market: Market, sessions: SessionSet | None = None) -> np.ndarray:
@@ -622,13 +613,3 @@ def stamp(seconds: int, zone: str) -> str:
     2013-10-07T09:31:00-04:00.
     """
     return datetime.datetime.fromtimestamp(seconds, ZoneInfo(zone)).isoformat()
-
-
-def _within(name: str, values: np.ndarray) -> np.ndarray:
-    """The values, clipped to the slot's upper bound where only rounding exceeds it.
-
-    For example, a mean of 14 values of 100 may exceed 100 in the last bits. Larger excesses stay
-    for `check_columns`.
-    """
-    high = RAW_SLOTS[name].high
-    return np.where((values > high) & (values < high * (1 + 1e-9)), high, values)

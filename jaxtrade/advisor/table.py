@@ -167,12 +167,6 @@ def apart(
     return [(found[owner == i] - i * bars, rows[owner == i]) for i in range(members)]
 
 
-def lag_list(latency: Sequence[int]) -> np.ndarray:
-    """int32[64]: 1 to 64 equally likely lags in bars, repeated to fill the list. Where their number
-    does not divide 64, the first lags appear once more than the others."""
-    return np.resize(np.asarray(latency, np.int32), LAGS)
-
-
 def session_starts(first: np.ndarray | Array, last: np.ndarray | Array, bars: int) -> np.ndarray:
     """int32[T]: the first decision bar of each bar's session; T where the bar is in no session.
 
@@ -197,10 +191,13 @@ def make_view(
 ) -> AdviceView:
     """The view of a table, with the settings of `AdvisorConfig`. An evaluation uses no dropout.
 
-    starts: int32[T] from `session_starts`. latency: lags in bars, see `lag_list`. max_age: in bars.
+    starts: int32[T] from `session_starts`. latency: 1 to 64 equally likely lags in bars, from which one is
+        drawn for each bar. Where their number does not divide 64, the first come once more than the
+        others. max_age: in bars.
     """
     rows = jnp.arange(starts.shape[0], dtype=jnp.int32)
-    lag = lags_at(jnp.asarray(lag_list(latency)), jnp.uint32(seed), rows)
+    lags = jnp.asarray(np.resize(np.asarray(latency, np.int32), LAGS))
+    lag = lags[(mixed(_LAG, jnp.uint32(seed), rows) >> 8) % LAGS]
     # Bars outside all sessions have the start T, so no advice is known there.
     known = (rows - lag >= jnp.asarray(starts)) & (lag <= max_age)
     kept_back = drop_episode > 0 or drop_bar > 0
@@ -234,11 +231,6 @@ def mixed(*words: Array | int) -> Array:
 def _share(h: Array) -> Array:
     """A hash as float32 in [0, 1)."""
     return (h >> 8).astype(jnp.float32) * jnp.float32(2.0**-24)
-
-
-def lags_at(lags: Array, seed: Array, row: Array) -> Array:
-    """int32[...]: the lag in bars at bar `row`, drawn from `lags` int32[64]."""
-    return lags[(mixed(_LAG, seed, row) >> 8) % LAGS]
 
 
 def dropped(view: AdviceView, seed: Array, episode: Array, row: Array) -> Array:

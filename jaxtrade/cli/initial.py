@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from jaxtrade.config import DataConfig
 from jaxtrade.config.yaml12 import dump_yaml
-from jaxtrade.data.contract_file import CALENDARS, load_contract
+from jaxtrade.data.contract_file import CALENDARS, known_contract, load_contract
 from jaxtrade.data.contracts import CONTRACTS, Contract, Kind
 from jaxtrade.data.conversion import needs_rates, rate_contract
 from jaxtrade.data.examine import (
@@ -20,7 +20,6 @@ from jaxtrade.data.examine import (
     clocks,
     contradicts,
     fits,
-    known_contract,
     market_named,
     price_unit,
     require_known,

@@ -83,31 +83,23 @@ def load_contract(name: str) -> Contract:
     """
     path = find_file(name, "contracts", "contract")
     given = validated(ContractFile, read_values(path), shown(path))
+    tick_mills = whole_mills(given.tick_value, f"{shown(path)}: tick_value")
+    if tick_mills == 0:
+        raise ConfigError(
+            f"{shown(path)}: tick_value = {given.tick_value}: a tick is worth at least one mill (0.001)"
+        )
+    same = ("symbol", "kind", "currency", "min_stop_ticks", "micro", "calendar")
     return Contract(
-        symbol=given.symbol,
-        kind=given.kind,
+        **{name: getattr(given, name) for name in same},
         tick_size=Decimal(str(given.tick_size)),
-        tick_mills=_tick_mills(given.tick_value, path),
-        currency=given.currency,
+        tick_mills=tick_mills,
         commission_mills=whole_mills(given.commission, f"{shown(path)}: commission"),
         slippage_ticks=given.slippage,
-        min_stop_ticks=given.min_stop_ticks,
-        micro=given.micro,
         turn_hour=TURN_HOUR[given.kind],
-        calendar=given.calendar,
         price_ranges=tuple(
             (year, low, high) for year, (low, high) in sorted(given.price_ranges.items())
         ),
     )
-
-
-def _tick_mills(value: float, path: Path) -> int:
-    mills = whole_mills(value, f"{shown(path)}: tick_value")
-    if mills == 0:
-        raise ConfigError(
-            f"{shown(path)}: tick_value = {value}: a tick is worth at least one mill (0.001)"
-        )
-    return mills
 
 
 def contract_of(data: DataConfig) -> Contract:
@@ -115,6 +107,14 @@ def contract_of(data: DataConfig) -> Contract:
     `data.market`.
     """
     return get_contract(data.market) if data.contract is None else load_contract(data.contract)
+
+
+def known_contract(symbol: str) -> Contract | None:
+    """The built-in market or shipped contract of this symbol; None if there is none."""
+    symbol = symbol.upper()
+    if symbol in CONTRACTS:
+        return CONTRACTS[symbol]
+    return load_contract(symbol) if symbol in shipped_contracts() else None
 
 
 def contract_named(given: Contract | str) -> Contract:
@@ -125,10 +125,8 @@ def contract_named(given: Contract | str) -> Contract:
     """
     if not isinstance(given, str):
         return given
-    if given.upper() in CONTRACTS:
-        return CONTRACTS[given.upper()]
-    if given.upper() in shipped_contracts():
-        return load_contract(given.upper())
+    if (known := known_contract(given)) is not None:
+        return known
     if Path(given).is_file():
         return load_contract(given)
     near = suggest(given.upper(), [*CONTRACTS, *shipped_contracts()])

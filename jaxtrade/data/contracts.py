@@ -12,11 +12,12 @@ and their micros).
 
 from __future__ import annotations
 
+import csv
 import difflib
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Literal
+from pathlib import Path
+from typing import Literal, cast
 
 from jaxtrade.config import RunConfig
 from jaxtrade.config.load import shipped
@@ -28,235 +29,12 @@ Calendar = Literal[
     "cme_equity", "cme_metal_energy", "cme_fx", "fx", "us_equity"
 ]  # product groups with their own hours
 BUNDLED = ("ES", "EURUSD", "GBPUSD", "USDJPY", "USDCHF")  # markets with bars in the package
-# The ranges below are of the cash index. Futures trade at a distance from it, and the ranges only
-# need to show that a file belongs to another market, so they are widened by this share.
+# price_ranges.csv holds the low and high of the cash index, rate or nearby month by calendar year,
+# rounded outwards. Futures trade at a distance from their index, and the ranges only need to show
+# that a file belongs to another market, so they are widened by this share. Oil traded below zero on
+# 20 and 21 April 2020 (May 2020 expiry). The reader refuses prices below zero, so the ranges leave
+# them out.
 RANGE_MARGIN = 0.10
-
-# (low, high) of the cash index or rate by calendar year, rounded outwards.
-_SP500 = {
-    2007: (1363, 1577),
-    2008: (741, 1472),
-    2009: (666, 1131),
-    2010: (1010, 1263),
-    2011: (1074, 1371),
-    2012: (1258, 1475),
-    2013: (1426, 1850),
-    2014: (1737, 2094),
-    2015: (1867, 2135),
-    2016: (1810, 2278),
-    2017: (2245, 2695),
-    2018: (2346, 2941),
-    2019: (2443, 3248),
-    2020: (2191, 3760),
-    2021: (3662, 4809),
-    2022: (3491, 4819),
-    2023: (3794, 4794),
-    2024: (4682, 6100),
-    2025: (4835, 6950),
-    2026: (5500, 9000),
-}
-_NASDAQ100 = {
-    2007: (1710, 2240),
-    2008: (1018, 2104),
-    2009: (1040, 1882),
-    2010: (1700, 2240),
-    2011: (2034, 2439),
-    2012: (2254, 2879),
-    2013: (2640, 3595),
-    2014: (3414, 4348),
-    2015: (3787, 4740),
-    2016: (3888, 4993),
-    2017: (4863, 6515),
-    2018: (5895, 7701),
-    2019: (6147, 8800),
-    2020: (6771, 12926),
-    2021: (12208, 16765),
-    2022: (10440, 16568),
-    2023: (10671, 16970),
-    2024: (16249, 22134),
-    2025: (16542, 26200),
-    2026: (20000, 36000),
-}
-_DOW = {
-    2007: (11939, 14199),
-    2008: (7449, 13280),
-    2009: (6440, 10581),
-    2010: (9614, 11626),
-    2011: (10362, 12877),
-    2012: (12035, 13662),
-    2013: (13104, 16589),
-    2014: (15340, 18104),
-    2015: (15370, 18352),
-    2016: (15450, 19988),
-    2017: (19677, 24877),
-    2018: (21712, 26952),
-    2019: (22638, 28702),
-    2020: (18213, 30638),
-    2021: (29856, 36680),
-    2022: (28660, 36953),
-    2023: (31429, 37791),
-    2024: (37122, 45074),
-    2025: (36611, 48900),
-    2026: (40000, 65000),
-}
-_RUSSELL2000 = {
-    2007: (734, 856),
-    2008: (371, 764),
-    2009: (342, 636),
-    2010: (580, 793),
-    2011: (601, 869),
-    2012: (729, 869),
-    2013: (849, 1168),
-    2014: (1040, 1220),
-    2015: (1078, 1297),
-    2016: (943, 1389),
-    2017: (1335, 1560),
-    2018: (1266, 1743),
-    2019: (1331, 1682),
-    2020: (966, 2011),
-    2021: (1931, 2459),
-    2022: (1641, 2273),
-    2023: (1633, 2072),
-    2024: (1898, 2467),
-    2025: (1732, 2600),
-    2026: (2000, 3600),
-}
-_EURUSD = {
-    2007: (1.286, 1.498),
-    2008: (1.232, 1.604),
-    2009: (1.245, 1.515),
-    2010: (1.187, 1.458),
-    2011: (1.285, 1.494),
-    2012: (1.204, 1.349),
-    2013: (1.274, 1.390),
-    2014: (1.209, 1.400),
-    2015: (1.045, 1.211),
-    2016: (1.033, 1.162),
-    2017: (1.034, 1.210),
-    2018: (1.121, 1.256),
-    2019: (1.087, 1.157),
-    2020: (1.063, 1.231),
-    2021: (1.118, 1.235),
-    2022: (0.953, 1.150),
-    2023: (1.044, 1.128),
-    2024: (1.033, 1.122),
-    2025: (1.017, 1.192),
-    2026: (1.000, 1.350),
-}
-
-_GBPUSD = {
-    2007: (1.918, 2.116),
-    2008: (1.435, 2.040),
-    2009: (1.350, 1.705),
-    2010: (1.423, 1.646),
-    2011: (1.527, 1.675),
-    2012: (1.523, 1.631),
-    2013: (1.481, 1.661),
-    2014: (1.548, 1.720),
-    2015: (1.456, 1.593),
-    2016: (1.140, 1.502),
-    2017: (1.198, 1.366),
-    2018: (1.247, 1.438),
-    2019: (1.195, 1.352),
-    2020: (1.140, 1.369),
-    2021: (1.316, 1.425),
-    2022: (1.035, 1.375),
-    2023: (1.180, 1.315),
-    2024: (1.229, 1.344),
-    2025: (1.209, 1.379),
-    2026: (1.150, 1.550),
-}
-_USDJPY = {
-    2007: (107.2, 124.2),
-    2008: (87.1, 112.0),
-    2009: (84.8, 101.5),
-    2010: (80.2, 95.0),
-    2011: (75.3, 85.6),
-    2012: (76.0, 86.8),
-    2013: (86.5, 105.5),
-    2014: (100.7, 121.9),
-    2015: (115.8, 125.9),
-    2016: (98.9, 121.7),
-    2017: (107.3, 118.7),
-    2018: (104.5, 114.6),
-    2019: (104.1, 112.5),
-    2020: (101.1, 112.3),
-    2021: (102.5, 115.6),
-    2022: (113.4, 152.0),
-    2023: (127.2, 152.0),
-    2024: (139.5, 162.0),
-    2025: (139.8, 159.0),
-    2026: (130.0, 185.0),
-}
-_USDCHF = {
-    2007: (1.098, 1.250),
-    2008: (0.963, 1.230),
-    2009: (0.991, 1.197),
-    2010: (0.930, 1.174),
-    2011: (0.706, 0.978),
-    2012: (0.893, 0.998),
-    2013: (0.880, 0.984),
-    2014: (0.870, 0.992),
-    2015: (0.740, 1.033),
-    2016: (0.944, 1.035),
-    2017: (0.942, 1.034),
-    2018: (0.918, 1.013),
-    2019: (0.964, 1.024),
-    2020: (0.875, 0.990),
-    2021: (0.875, 0.948),
-    2022: (0.909, 1.015),
-    2023: (0.833, 0.944),
-    2024: (0.837, 0.923),
-    2025: (0.784, 0.920),
-    2026: (0.650, 0.950),
-}
-# Prices of nearby months. Oil traded below zero on 20 and 21 April 2020 (May 2020 expiry). The
-# reader refuses prices below zero, so these ranges leave them out.
-_GOLD = {
-    2007: (603, 845),
-    2008: (681, 1034),
-    2009: (801, 1228),
-    2010: (1044, 1432),
-    2011: (1308, 1924),
-    2012: (1526, 1798),
-    2013: (1179, 1698),
-    2014: (1130, 1392),
-    2015: (1045, 1308),
-    2016: (1061, 1378),
-    2017: (1146, 1362),
-    2018: (1160, 1370),
-    2019: (1266, 1566),
-    2020: (1450, 2090),
-    2021: (1673, 1963),
-    2022: (1613, 2079),
-    2023: (1804, 2152),
-    2024: (1984, 2826),
-    2025: (2607, 4600),
-    2026: (3000, 7500),
-}
-_OIL = {
-    2007: (49.9, 99.3),
-    2008: (32.4, 147.3),
-    2009: (33.2, 82.0),
-    2010: (64.2, 92.1),
-    2011: (74.9, 114.9),
-    2012: (77.2, 110.6),
-    2013: (85.6, 112.3),
-    2014: (52.4, 107.8),
-    2015: (33.9, 62.6),
-    2016: (26.0, 54.6),
-    2017: (42.0, 60.6),
-    2018: (42.3, 76.9),
-    2019: (44.3, 66.7),
-    2020: (6.5, 65.7),
-    2021: (47.1, 85.5),
-    2022: (70.0, 130.6),
-    2023: (63.6, 95.1),
-    2024: (65.2, 87.7),
-    2025: (55.1, 80.8),
-    2026: (40.0, 130.0),
-}
-Ranges = Mapping[int, tuple[float, float]]
 
 
 @dataclass(frozen=True)
@@ -335,90 +113,48 @@ def whole_mills(money: float | Decimal | str, key: str) -> int:
     return int(mills)
 
 
-def _ranges(table: Ranges) -> tuple[tuple[int, float, float], ...]:
-    return tuple(
-        (year, low * (1 - RANGE_MARGIN), high * (1 + RANGE_MARGIN))
-        for year, (low, high) in table.items()
-    )
+def _markets() -> dict[str, Contract]:
+    """The markets of markets.csv, with the ranges of price_ranges.csv.
 
-
-def _future(
-    symbol: str,
-    tick: str,
-    value: str,
-    slippage: int,
-    min_stop: int,
-    index: Ranges,
-    micro: bool,
-    calendar: Calendar = "cme_equity",
-) -> Contract:
-    mini, tenth = ("2.08", "0.52") if calendar == "cme_equity" else ("2.30", "0.77")
-    return Contract(
-        symbol,
-        "future",
-        Decimal(tick),
-        whole_mills(value, f"{symbol} tick value"),
-        "USD",
-        whole_mills(tenth if micro else mini, f"{symbol} commission"),
-        slippage,
-        min_stop,
-        micro,
-        18,
-        calendar,
-        _ranges(index),
-    )
-
-
-def _lot(symbol: str, tick: str, value: str, slippage: int, rates: Ranges) -> Contract:
-    """A lot of 100,000 units of the base currency. value: value of one tick, in the quote
-    currency.
+    Minimum stops are about $100 per mini (NQ: 5 points), several times the usual spread of one
+    tick. CME charges more for metals, energy and currencies than for equity indices, so there are
+    two pairs of commissions. Sizes: GC 100 troy ounces, CL 1,000 barrels, their micros a tenth of
+    that; 6E 125,000 EUR. FX: a lot is 100,000 units of the base currency, and a tick is a tenth of
+    a pip. Per lot it is worth $1 (EURUSD, GBPUSD), 100 JPY (USDJPY) or 1 CHF (USDCHF). With
+    one-sided bars, the default slippage per side is half of a measured mean spread: EURUSD 1.17
+    pips (OANDA 2014), GBPUSD 0.76 and USDJPY 0.32 pips (FXCM); USDCHF uses that of GBPUSD. With
+    two-sided bars there is no slippage. $3.00 per side is a common commission of raw-spread
+    accounts.
     """
-    return Contract(
-        symbol,
-        "fx",
-        Decimal(tick),
-        whole_mills(value, f"{symbol} tick value"),
-        symbol[3:],
-        3000,
-        slippage,
-        50,
-        False,
-        17,
-        "fx",
-        _ranges(rates),
-    )
+    years, found = _table("price_ranges.csv"), {}
+    for row in _table("markets.csv"):
+        symbol, ranges = row["symbol"], []
+        for year in years:
+            low, high = map(float, year[row["range"]].split())
+            ranges.append((int(year["year"]), low * (1 - RANGE_MARGIN), high * (1 + RANGE_MARGIN)))
+        found[symbol] = Contract(
+            symbol,
+            cast(Kind, row["kind"]),
+            Decimal(row["tick_size"]),
+            whole_mills(row["tick_value"], f"{symbol} tick value"),
+            row["currency"],
+            whole_mills(row["commission"], f"{symbol} commission"),
+            int(row["slippage_ticks"]),
+            int(row["min_stop_ticks"]),
+            row["micro"] == "yes",
+            int(row["turn_hour"]),
+            cast(Calendar, row["calendar"]),
+            tuple(ranges),
+        )
+    return found
 
 
-# Minimum stops are about $100 per mini (NQ: 5 points), several times the usual spread of one tick.
-# CME charges more for metals, energy and currencies than for equity indices, so there are two pairs
-# of commissions. Sizes: GC 100 troy ounces, CL 1,000 barrels, their micros a tenth of that; 6E
-# 125,000 EUR. FX: a tick is a tenth of a pip. Per lot it is worth $1 (EURUSD, GBPUSD), 100 JPY
-# (USDJPY) or 1 CHF (USDCHF). With one-sided bars, the default slippage per side is half of a
-# measured mean spread: EURUSD 1.17 pips (OANDA 2014), GBPUSD 0.76 and USDJPY 0.32 pips (FXCM);
-# USDCHF uses that of GBPUSD. With two-sided bars there is no slippage. $3.00 per side is a common
-# commission of raw-spread accounts.
-CONTRACTS: dict[str, Contract] = {
-    contract.symbol: contract
-    for contract in (
-        _future("NQ", "0.25", "5.00", 1, 20, _NASDAQ100, False),
-        _future("ES", "0.25", "12.50", 1, 8, _SP500, False),
-        _future("YM", "1", "5.00", 2, 20, _DOW, False),
-        _future("RTY", "0.10", "5.00", 2, 20, _RUSSELL2000, False),
-        _future("MNQ", "0.25", "0.50", 1, 20, _NASDAQ100, True),
-        _future("MES", "0.25", "1.25", 1, 8, _SP500, True),
-        _future("M2K", "0.10", "0.50", 2, 20, _RUSSELL2000, True),
-        _future("MYM", "1", "0.50", 2, 20, _DOW, True),
-        _future("GC", "0.10", "10.00", 1, 10, _GOLD, False, "cme_metal_energy"),
-        _future("CL", "0.01", "10.00", 1, 10, _OIL, False, "cme_metal_energy"),
-        _future("MGC", "0.10", "1.00", 1, 10, _GOLD, True, "cme_metal_energy"),
-        _future("MCL", "0.01", "1.00", 1, 10, _OIL, True, "cme_metal_energy"),
-        _future("6E", "0.00005", "6.25", 1, 16, _EURUSD, False, "cme_fx"),
-        _lot("EURUSD", "0.00001", "1", 6, _EURUSD),
-        _lot("GBPUSD", "0.00001", "1", 4, _GBPUSD),
-        _lot("USDJPY", "0.001", "100", 2, _USDJPY),
-        _lot("USDCHF", "0.00001", "1", 4, _USDCHF),
-    )
-}
+def _table(name: str) -> list[dict[str, str]]:
+    with open(Path(__file__).with_name(name), newline="", encoding="utf-8") as lines:
+        return list(csv.DictReader(lines))
+
+
+CONTRACTS: dict[str, Contract] = _markets()
 
 
 def shipped_contracts() -> tuple[str, ...]:

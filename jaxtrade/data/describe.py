@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxtrade.config import RunConfig
-from jaxtrade.data.calendar.clock import DAY, local_seconds
-from jaxtrade.data.calendar.schedule import check_stamps, findings, schedule_for, trade_dates
+from jaxtrade.data.calendar.clock import DAY, local_seconds, most_common
+from jaxtrade.data.calendar.schedule import check_stamps, findings, trade_dates
+from jaxtrade.data.calendar.sessions import schedule_of
 from jaxtrade.data.contract_file import contract_of
 from jaxtrade.data.conversion import dollars_per_tick
 from jaxtrade.data.findings import require_stated
@@ -59,8 +60,7 @@ def decision_hours(market: Market, flat: np.ndarray) -> dict[str, str | None]:
 
 def _usual_clock(stamps: np.ndarray, market: Market) -> str:
     """The most common time of day of UTC stamps, HH:MM in the market's time zone."""
-    found, counts = np.unique(local_seconds(stamps, market.contract.zone) % DAY, return_counts=True)
-    usual = int(found[np.argmax(counts)])
+    usual = most_common(local_seconds(stamps, market.contract.zone) % DAY)
     return f"{usual // 3600:02d}:{usual // 60 % 60:02d}"
 
 
@@ -90,14 +90,6 @@ def ambiguous_share(market: Market, config: RunConfig, rows: np.ndarray) -> floa
     return float((long | short).mean())
 
 
-def mean_spread(market: Market, rows: np.ndarray) -> float:
-    """Mean of ask minus bid in ticks at the opens after `rows`, where entries fill. 0 for one-sided
-    bars.
-    """
-    bid, ask = (side.open[rows + 1].astype(np.int64) for side in market.bars.sides)
-    return float((ask - bid).mean())
-
-
 class RoundTurn(NamedTuple):
     """Dollars per contract over the decision bars. cost: commission, mean spread (two-sided bars
     only) and slippage, with a market or stop order on both sides. risk: the money between entry and
@@ -115,8 +107,10 @@ def round_turn(market: Market, config: RunConfig) -> RoundTurn:
     """What a round turn costs, and what it risks."""
     rows, contract = decision_rows(market), market.contract.under(config)
     stop = float(np.median(stop_ticks(market, config, rows)))
+    # Entries fill at the opens after the decision bars.
+    bid, ask = (side.open[rows + 1].astype(np.int64) for side in market.bars.sides)
     spread, tick = (
-        mean_spread(market, rows),
+        float((ask - bid).mean()),
         dollars_per_tick(contract, market.data.tick_value, rows),
     )
     cost = 2 * contract.commission_mills / 1000 + (2 * contract.slippage_ticks + spread) * tick
@@ -150,9 +144,7 @@ def describe(market: Market, config: RunConfig) -> dict[str, Any]:
     rows = decision_rows(market)
     contract, sessions = market.contract.under(config), market.data.sessions
     turn = round_turn(market, config)
-    schedule = schedule_for(
-        config.data.calendar, contract, market.bars.time, market.bars.bar_seconds
-    )
+    schedule = schedule_of(market.bars, config.data.calendar)
     at = schedule.find(market.trade_dates)
     halts = np.clip(schedule.halts[at], None, schedule.flat[at][:, None])
     first = np.asarray(market.bars.time)[np.asarray(sessions.first)]
@@ -195,6 +187,10 @@ def describe_text(market: Market, config: RunConfig) -> str:
     """`describe` as text, with a warning if a round turn costs more than a quarter of the stop."""
     facts = describe(market, config)
     kind = "SYNTHETIC bars" if facts["synthetic"] else "bars"
+    sides = "one: buys and sells at the same prices"
+    if facts["two_sided"]:
+        spread = f"{facts['mean_spread_ticks']:.2f} ticks where entries fill"
+        sides = f"bid and ask: mean spread {spread}; features see the mid"
     lines = [
         f"{facts['market']}: {facts['bars']} {kind} of {facts['bar_seconds']} s from {facts['source']}",
         f"  span           {facts['first_bar']} .. {facts['last_bar']} (open stamps)",
@@ -203,7 +199,7 @@ def describe_text(market: Market, config: RunConfig) -> str:
         f"  decisions      {_hours(facts['decision_hours'])}",
         f"  calendar       {_calendar(facts)}",
         f"  volume         {'present' if facts['has_volume'] else 'absent'}",
-        f"  sides          {_sides(facts)}",
+        f"  sides          {sides}",
         f"  costs          {_costs(facts)}",
         f"  median stop    {facts['median_stop_ticks']:.0f} ticks = {facts['median_stop_money']:.2f}; a round turn "
         f"costs {100 * facts['cost_over_stop']:.1f} % of it",
@@ -248,12 +244,6 @@ def _calendar(facts: dict[str, Any]) -> str:
     return f"{facts['calendar']}, verified until {facts['calendar_verified_to']}: {kind}"
 
 
-def _sides(facts: dict[str, Any]) -> str:
-    if not facts["two_sided"]:
-        return "one: buys and sells at the same prices"
-    return f"bid and ask: mean spread {facts['mean_spread_ticks']:.2f} ticks where entries fill; features see the mid"
-
-
 def _notes(notes: list[str]) -> list[str]:
     lines = [
         f"  {note}" if note.startswith("WARNING: ") else f"  note: {note}"
@@ -278,9 +268,7 @@ def check(file: str, config: RunConfig) -> str:
 def check_text(bars: Bars, config: RunConfig) -> str:
     """Summary and calendar findings of validated bars. Raises DataError if the bars contradict the
     calendar, or for a likely share split that is not stated."""
-    schedule = schedule_for(
-        config.data.calendar, bars.contract, bars.time, bars.bar_seconds, bars.source
-    )
+    schedule = schedule_of(bars, config.data.calendar)
     check_stamps(schedule, bars.time, bars.bar_seconds, bars.contract, bars.source)
     found = findings(schedule, bars.time, bars.bar_seconds, bars.contract)
     row_dates = trade_dates(bars.time, bars.contract)
@@ -293,7 +281,7 @@ def check_text(bars: Bars, config: RunConfig) -> str:
     )
     lines = [
         f"{bars.source}: {len(bars)} bars of {bars.bar_seconds} s read as {bars.contract.symbol}, "
-        f"{_counted(warnings)}",
+        + (several(warnings, "warning") if warnings else "no fault"),
         f"  span           {iso(bars.time[0])} .. {iso(bars.time[-1])} (open stamps), {len(dates)} trade dates",
         f"  prices         {low:.{bars.contract.decimals}f} .. {high:.{bars.contract.decimals}f}",
         f"  sides          {'one' if bars.ask is None else 'bid and ask'}",
@@ -304,7 +292,3 @@ def check_text(bars: Bars, config: RunConfig) -> str:
             f"  too few to train on: {history_needed(config)} bars of history are needed before a decision"
         )
     return "\n".join(lines + _notes([*suspect, *cut, *bars.notes, *schedule.notes, *found]))
-
-
-def _counted(warnings: int) -> str:
-    return "no fault" if not warnings else f"{warnings} warning{'s' if warnings > 1 else ''}"

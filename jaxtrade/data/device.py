@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,6 @@ import numpy as np
 
 from jaxtrade.config import RunConfig
 from jaxtrade.data.read.bars import Bars
-from jaxtrade.data.read.quotes import PRICES
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import (
     Array,
@@ -41,24 +41,15 @@ class HostMarket:
     notes: tuple[str, ...]
     has_volume: bool
 
-    @property
-    def path(self) -> IntrabarPath | None:
-        """The order of prices inside each bar, with NumPy leaves; None without seconds."""
-        found = self._part("path")
-        return IntrabarPath(**found) if found else None  # type: ignore[arg-type]  # host leaves
 
-    @property
-    def tick_value(self) -> TickValue | None:
-        """The value of a tick in each bar, with NumPy leaves; None if profits arise in dollars."""
-        found = self._part("tick_value")
-        return TickValue(**found) if found else None  # type: ignore[arg-type]  # host leaves
-
-    def _part(self, prefix: str) -> dict[str, np.ndarray]:
-        return {
-            name.removeprefix(f"{prefix}."): array
-            for name, array in self.arrays.items()
-            if name.startswith(f"{prefix}.")
-        }
+def _part(host: HostMarket, prefix: str, kind: Callable[..., Any]) -> Any:
+    """The arrays of a prefix with NumPy leaves, as a `kind`; None where the market has none."""
+    found = {
+        name.removeprefix(prefix): array
+        for name, array in host.arrays.items()
+        if name.startswith(prefix)
+    }
+    return kind(**found) if found else None
 
 
 def host_data(host: HostMarket, view: MarketView) -> MarketData:
@@ -74,15 +65,14 @@ def host_data(host: HostMarket, view: MarketView) -> MarketData:
             for name in ("start", "end", "first", "last", "date", "complete")
         }
     )
-    ask = {name: host.arrays[f"ask.{name}"] for name in PRICES if f"ask.{name}" in host.arrays}
     return MarketData(
         **arrays,  # type: ignore[arg-type]  # host leaves
         sessions=sessions,
         view=view,  # type: ignore[arg-type]
         fingerprint=words_of(host.fingerprint),  # type: ignore[arg-type]
-        path=host.path,  # type: ignore[arg-type]
-        ask=Quotes(**ask) if ask else None,  # type: ignore[arg-type]
-        tick_value=host.tick_value,
+        path=_part(host, "path.", IntrabarPath),
+        ask=_part(host, "ask.", Quotes),
+        tick_value=_part(host, "tick_value.", TickValue),
     )
 
 
@@ -93,8 +83,6 @@ def words_of(digest: str) -> np.ndarray:
 
 def to_device(data: MarketData) -> MarketData:
     """Copy a market with NumPy leaves to the device."""
-    import jax
-
     # Nobody else holds the view's arrays, so JAX may use their memory as it is.
     view = jax.tree.map(jax.device_put, data.view)
     rest = jax.tree.map(
@@ -129,8 +117,10 @@ def with_tables(view: MarketView, window: int, device: Any = None) -> MarketView
     Raises ConfigError if the tables do not fit into the memory that `device` (default: the first of
     this process) still has.
     """
-    needed, free = table_bytes(view, window), _free_bytes(device or jax.local_devices()[0])
-    if free is not None and needed > free:
+    needed = table_bytes(view, window)
+    stats = (device or jax.local_devices()[0]).memory_stats() or {}  # a CPU has none
+    free = stats.get("bytes_limit", math.inf) - stats.get("bytes_in_use", 0)
+    if needed > free:
         raise ConfigError(
             f"data.windows=table needs {needed / 1e9:.1f} GB for {view.value.shape[0]:,} bars, and the "
             f"device has {free / 1e9:.1f} GB left; use fewer bars (data.start, data.end), a shorter "
@@ -148,9 +138,3 @@ def _table(column: Array, window: int) -> Array:
     before the array does."""
     first = jnp.clip(jnp.arange(column.shape[0]) - window, 0, column.shape[0] - window)
     return jnp.concatenate([column[first + i] for i in range(window)], axis=1)
-
-
-def _free_bytes(device: Any) -> int | None:
-    """None where the device does not say, as a CPU."""
-    stats = device.memory_stats() or {}
-    return stats["bytes_limit"] - stats["bytes_in_use"] if "bytes_limit" in stats else None

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
 
+from jaxtrade.data.calendar.clock import most_common, years_of
 from jaxtrade.data.calendar.schedule import in_session, schedule_for, trade_dates
-from jaxtrade.data.contract_file import load_contract
+from jaxtrade.data.contract_file import known_contract
 from jaxtrade.data.contracts import CONTRACTS, Contract, shipped_contracts
 from jaxtrade.data.formats.layout import Layout
 from jaxtrade.data.formats.recognise import Stated
@@ -19,7 +20,7 @@ from jaxtrade.data.read.bars import keys_of
 from jaxtrade.data.read.faults import Faults
 from jaxtrade.data.read.grammar import LAST, has_offset
 from jaxtrade.data.read.quotes import is_two_sided
-from jaxtrade.data.read.stamps import USUAL, known_zone, parse_stamps, proven_order
+from jaxtrade.data.read.stamps import USUAL, known_zone, parse_stamps, proven_order, utc_of
 from jaxtrade.data.read.tabular import Table, read_table
 from jaxtrade.data.read.validate import check_order, map_columns, product_of
 from jaxtrade.errors import ConfigError, DataError
@@ -76,93 +77,79 @@ def examine(path: str | Path, stated: Stated, expiry: str | None = None) -> Exam
     stated: what the user says about it. expiry: the contract to look at.
     """
     table = read_table(path)
-    open_faults = Faults(table.source, table.first_line)  # what is not stated is asked for later
-    keys, about = keys_of(table, stated, open_faults)
-    faults = Faults(table.source, table.first_line)
-    two_sided = is_two_sided(table, keys.columns, faults)
-    names, notes = map_columns(table, keys.columns, two_sided, faults)
-    if not len(table):
-        faults.add("no bars", "export the bars again")
-    faults.stop()
-    contracts, rows = _contracts(table, names, expiry)
+    # What is not stated is asked for later.
+    keys, about = keys_of(replace(table, faults=Faults()), stated)
+    two_sided = is_two_sided(table, keys.columns)
+    names = map_columns(table, keys.columns, two_sided)
+    rows = len(table)
+    if not rows:
+        table.fault("no bars", "export the bars again")
+    table.stop()
+    contracts, table = _contracts(table, names, expiry)
     time = names["time"]
-    first, last = (str(table.cell(time, int(rows[i]))) for i in (0, -1))
+    first, last = (str(table.cell(time, at)) for at in (0, len(table) - 1))
     ordered = (
         keys.date_order is not None
         or not LAST.match(first)
-        or proven_order(table, time, rows)[0] is not None
+        or proven_order(table, time)[0] is not None
     )
-    wall = parse_stamps(table, time, rows, "UTC", faults, [], keys.date_order if ordered else "mdy")
-    check_order(table, time, rows, wall, faults)
-    faults.stop()
+    order = keys.date_order if ordered else "mdy"
+    wall = parse_stamps(replace(table, notes=[]), time, "UTC", order)
+    check_order(table, time, wall)
+    table.stop()
     prices = {
-        field: table.numbers(names[f"bid_{field}" if two_sided else field], rows) * keys.price_scale
+        field: table.numbers(names[f"bid_{field}" if two_sided else field]) * keys.price_scale
         for field in ("low", "high", "close")
     }
+    # Numbers count from 1970 in UTC, and so do datetimes with a zone.
+    naive = getattr(table.columns[time].dtype, "tz", None) is None and not (
+        has_offset(first) or first.strip().replace(".", "", 1).isdigit()
+    )
+    years, of = {}, years_of(wall)
+    for year in np.unique(of).tolist():
+        low, high = (prices[name][of == year] for name in ("low", "high"))
+        years[year] = float(np.nanmin(low)), float(np.nanmax(high))
+    ahead = np.diff(wall)
+    ahead = ahead[ahead > 0]
     step, decimals = price_step(prices["close"])
     named = [] if table.layout is None or table.layout.symbol is None else [table.layout.symbol]
     if "symbol" in names:
-        named += [str(name) for name in table.series(names["symbol"], rows[:1])]
+        named.append(str(table.cell(names["symbol"], 0)))
     return Examined(
         str(path),
         table.layout,
         names,
-        len(table),
+        rows,
         contracts,
         tuple(named),
-        _naive(table, time, first),
+        naive,
         ordered,
         keys,
         wall,
         (first, last),
-        _step(wall),
-        _years(wall, prices["low"], prices["high"]),
+        most_common(ahead) if len(ahead) else SHORTEST,
+        years,
         step,
         decimals,
         2 if two_sided else 1,
-        (*about, *table.notes, *notes),
+        (*about, *table.notes),
     )
 
 
 def _contracts(
     table: Table, names: Mapping[str, str], expiry: str | None
-) -> tuple[tuple[tuple[str, int], ...], np.ndarray]:
+) -> tuple[tuple[tuple[str, int], ...], Table]:
     """(code and rows of each contract, the rows of the chosen or most frequent one)."""
     for field in ("expiry", "symbol"):
         if field in names:
-            codes = table.series(names[field]).astype(str)
+            codes = table.texts(names[field])
             counts = codes.value_counts()
             chosen = expiry if expiry in counts.index else counts.index[0]
             return (
                 tuple((str(code), int(count)) for code, count in counts.items()),
-                np.flatnonzero((codes == chosen).to_numpy()),
+                table.chosen((codes == chosen).to_numpy(bool)),
             )
-    return (), np.arange(len(table))
-
-
-def _naive(table: Table, name: str, first: str) -> bool:
-    """Whether a column's stamps carry no offset. Numbers count from 1970 in UTC."""
-    column = table.columns[name]
-    if getattr(getattr(column, "dtype", None), "tz", None) is not None:
-        return False
-    return not (has_offset(first) or first.strip().replace(".", "", 1).isdigit())
-
-
-def _step(wall: np.ndarray) -> int:
-    ahead = np.diff(wall)
-    ahead = ahead[ahead > 0]
-    if not len(ahead):
-        return SHORTEST
-    values, counts = np.unique(ahead, return_counts=True)
-    return int(values[np.argmax(counts)])
-
-
-def _years(wall: np.ndarray, low: np.ndarray, high: np.ndarray) -> dict[int, tuple[float, float]]:
-    years = wall.astype("datetime64[s]").astype("datetime64[Y]").astype(np.int64) + 1970
-    return {
-        int(year): (float(np.nanmin(low[years == year])), float(np.nanmax(high[years == year])))
-        for year in np.unique(years)
-    }
+    return (), table
 
 
 def price_step(prices: np.ndarray) -> tuple[float, int]:
@@ -295,7 +282,10 @@ def clocks(seen: Examined, contract: Contract) -> list[Clock]:
     )
     found = []
     for zone in zones:
-        utc = at if not seen.naive else _utc(at, zone)
+        utc = at
+        if seen.naive:  # hours that the clock repeats are left out
+            utc, clash = utc_of(at, known_zone(zone))
+            utc = utc[~clash]
         for side in sides:
             closed = _closed(
                 utc - (seen.bar_seconds if side == "close" else 0), seen.bar_seconds, contract
@@ -314,20 +304,6 @@ def clear_winner(found: list[Clock]) -> Clock | None:
     return best if all(clock.closed > CLEAR * best.closed + 1e-3 for clock in others) else None
 
 
-def _utc(wall: np.ndarray, zone: str) -> np.ndarray:
-    """Wall seconds of a zone (perhaps shifted) -> UTC seconds. Hours that the clock repeats are
-    left out.
-    """
-    import pandas as pd
-
-    name, shift = known_zone(zone)
-    naive = pd.Series((wall - 3600 * shift).astype("datetime64[s]"))
-    local = naive.dt.tz_localize(name, ambiguous="NaT", nonexistent="NaT").dropna()
-    return (
-        local.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy("datetime64[s]").astype(np.int64)
-    )
-
-
 def _closed(utc: np.ndarray, bar_seconds: int, contract: Contract) -> float | None:
     """The share of bars that open while the market is closed. None if the calendar lacks the
     dates.
@@ -338,14 +314,6 @@ def _closed(utc: np.ndarray, bar_seconds: int, contract: Contract) -> float | No
         return None
     inside = in_session(schedule, utc, trade_dates(utc, contract))[1]
     return float(1 - inside.mean())
-
-
-def known_contract(symbol: str) -> Contract | None:
-    """The built-in market or shipped contract of this symbol; None if there is none."""
-    symbol = symbol.upper()
-    if symbol in CONTRACTS:
-        return CONTRACTS[symbol]
-    return load_contract(symbol) if symbol in shipped_contracts() else None
 
 
 def require_known(symbol: str) -> Contract:

@@ -47,16 +47,19 @@ def date_range(data: DataConfig, symbol: str) -> tuple[str, str] | None:
     """First and last trade date (ISO) that the bars can have, if both are known before reading;
     None otherwise.
     """
-    copied = data.source == "bundled" or data.synthetic == "phase_randomised"
-    first, last = (
-        bundled_dates(symbol, data)
-        if copied and data.source != "file" and symbol in BUNDLED_DATES
-        else (None, None)
-    )
+    first, last = None, None
+    if _is_copied(data) and data.source != "file" and symbol in BUNDLED_DATES:
+        first, last = bundled_dates(symbol, data)
+    # ISO dates compare as text.
     starts, ends = (
         [day for day in days if day is not None] for days in ((first, data.start), (last, data.end))
     )
     return (max(starts), min(ends)) if starts and ends else None
+
+
+def _is_copied(data: DataConfig) -> bool:
+    """Whether the bars are bundled ones, or synthetic ones like them."""
+    return data.source == "bundled" or data.synthetic == "phase_randomised"
 
 
 def most_sessions(data: DataConfig, symbol: str) -> int | None:
@@ -68,16 +71,11 @@ def most_sessions(data: DataConfig, symbol: str) -> int | None:
     """
     if data.source == "file":
         return None
-    copied = data.source == "bundled" or data.synthetic == "phase_randomised"
-    if copied:
+    if _is_copied(data):
         require_bundled(symbol)
-    first, last = bundled_dates(symbol, data) if copied else (None, None)
     limits = [] if data.source == "bundled" else [data.synthetic_sessions]
-    starts, ends = (
-        [day for day in days if day is not None] for days in ((first, data.start), (last, data.end))
-    )
-    if starts and ends:  # ISO dates compare as text
-        limits.append(weekdays(date.fromisoformat(max(starts)), date.fromisoformat(min(ends))))
+    if days := date_range(data, symbol):
+        limits.append(weekdays(*map(date.fromisoformat, days)))
     return min(limits)
 
 

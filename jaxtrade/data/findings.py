@@ -21,6 +21,7 @@ from jaxtrade.config import DataConfig, ShareSplit
 from jaxtrade.data.calendar.clock import run_starts
 from jaxtrade.data.calendar.schedule import Schedule
 from jaxtrade.data.patterns import (
+    Pattern,
     Scale,
     copied_block,
     halved_bars,
@@ -124,22 +125,30 @@ def bar_findings(
         return ()
     bars = bars.mid
     starts = run_starts(dates)
-    found: list[BarFinding | None] = []
-    scale = scale_of(bars, starts)
+    scale, found = scale_of(bars, starts), list[BarFinding]()
     if scale is not None:
-        found += [
-            *_level_changes(bars, schedule, dates, starts, scale, splits),
-            _spikes(bars, scale),
-        ]
-    found += [
-        _levels(bars, starts),
-        _stale(bars, starts),
-        _copied(bars),
-        _without_volume(bars),
-        _gaps(bars),
-        _shifted(bars, schedule, dates, starts, zone),
-    ]
-    return tuple(each for each in found if each is not None)
+        found = _level_changes(bars, schedule, dates, starts, scale, splits)
+    patterns = (
+        ("spike", None if scale is None else _spikes(bars, scale)),
+        ("levels", _levels(bars, starts)),
+        ("stale", _stale(bars, starts)),
+        ("copy", copied_block(bars)),
+        ("no_volume", _without_volume(bars)),
+        ("gaps", regular_gaps(bars) or halved_bars(bars)),
+        ("zone", wrong_hours(bars, starts) or weekend_bars(bars, schedule, dates, zone)),
+    )
+    found += [_finding(kind, bars, pattern) for kind, pattern in patterns if pattern is not None]
+    return tuple(found)
+
+
+def _finding(kind: str, bars: Bars, found: Pattern, **split: str) -> BarFinding:
+    """A finding about one pattern. A row below 0 stands for the whole series."""
+    row, (_, count, size, cause, fix) = found.row, found
+    if row < 0:
+        return BarFinding(kind, None, bars.source, count, size, cause, fix)
+    place = bars.source if bars.places is None else bars.places.text(row)
+    where = f"{place}: bar {iso(bars.time[row])}"
+    return BarFinding(kind, row, where, count, size, cause, fix, **split)
 
 
 def require_stated(
@@ -156,12 +165,6 @@ def require_stated(
     if not data.allow_jumps and (problem := refusal(found, data.splits)):
         raise DataError(problem)
     return tuple(each.text() for each in found)
-
-
-def _where(bars: Bars, row: int) -> str:
-    """File, line and stamp of a bar."""
-    place = bars.source if bars.places is None else bars.places.text(row)
-    return f"{place}: bar {iso(bars.time[row])}"
 
 
 def _price(bars: Bars, ticks: float) -> str:
@@ -216,44 +219,31 @@ def _level_change(
     rest = abs(abs(gap) - np.log(nearest))
     moved = f"prices go from {_price(bars, levels[0])} to {_price(bars, levels[1])} and stay"
     if any(split.date == day for split in splits):
-        return BarFinding(
-            "split",
+        found = Pattern(
             row,
-            _where(bars, row),
             1,
             f"after data.splits, {moved}",
             "a file that is adjusted already, or a wrong ratio",
             f"correct or drop {day} in data.splits (ratio: new shares for one old share)",
-            day,
-            "1:1",
         )
+        return _finding("split", bars, found, date=day, ratio="1:1")
     if rest > np.clip(NEAR_DAY * scale.day, *NEAR):
-        return BarFinding(
-            "jump",
+        found = Pattern(
             row,
-            _where(bars, row),
             1,
             f"{moved} (a factor of {np.exp(abs(gap)):.2f}, "
             f"{abs(gap) / scale.day:.0f} times a usual daily move)",
             "another instrument, another price scale, or news",
             "check the file on both sides of that date; set data.start or data.end if it is wrong",
         )
+        return _finding("jump", bars, found)
     whole = f"{nearest:g}:1" if nearest % 1 == 0 else f"{2 * nearest:g}:2"
     ratio = whole if gap > 0 else ":".join(reversed(whole.split(":")))
     cause = f"a share split {ratio} that the prices are not adjusted for"
     if bars.contract.kind != "equity":
         cause = f"two price scales in one file ({ratio})"
-    return BarFinding(
-        "split",
-        row,
-        _where(bars, row),
-        1,
-        f"{moved} (within {100 * rest:.1f} % of {ratio})",
-        cause,
-        "",
-        day,
-        ratio,
-    )
+    found = Pattern(row, 1, f"{moved} (within {100 * rest:.1f} % of {ratio})", cause, "")
+    return _finding("split", bars, found, date=day, ratio=ratio)
 
 
 def refusal(found: tuple[BarFinding, ...], splits: tuple[ShareSplit, ...]) -> str | None:
@@ -291,7 +281,7 @@ def _short(ratio: str) -> str:
 # --- single bars ------------------------------------------------------------------------------------------------------
 
 
-def _spikes(bars: Bars, scale: Scale) -> BarFinding | None:
+def _spikes(bars: Bars, scale: Scale) -> Pattern | None:
     """Bars that stand far off both neighbours and leave no trace. The first and the last bar are
     not judged.
     """
@@ -319,10 +309,8 @@ def _spikes(bars: Bars, scale: Scale) -> BarFinding | None:
             f"{iso(bars.time[int(rows[worst])])})"
         )
     )
-    return BarFinding(
-        "spike",
+    return Pattern(
         first,
-        _where(bars, first),
         len(rows),
         f"stands {100 * size[0]:+.1f} % off the bars before and after it, and no trace remains{more}",
         "a bad print",
@@ -334,7 +322,7 @@ def _spikes(bars: Bars, scale: Scale) -> BarFinding | None:
 # --- runs of bars -----------------------------------------------------------------------------------------------------
 
 
-def _stale(bars: Bars, starts: np.ndarray) -> BarFinding | None:
+def _stale(bars: Bars, starts: np.ndarray) -> Pattern | None:
     """Runs of identical bars, far longer than the longest run of a usual date."""
     same = np.ones(len(bars) - 1, bool)
     for name in ("close", "open", "high", "low"):
@@ -360,10 +348,8 @@ def _stale(bars: Bars, starts: np.ndarray) -> BarFinding | None:
     runs = (
         "" if bad.sum() == 1 else f" (in {int(bad.sum())} runs; the longest {int(lengths.max())})"
     )
-    return BarFinding(
-        "stale",
+    return Pattern(
         first,
-        _where(bars, first),
         count,
         f"{count} bars repeat one price, open to close{runs}",
         "a feed that stood still, or filled gaps",
@@ -371,24 +357,13 @@ def _stale(bars: Bars, starts: np.ndarray) -> BarFinding | None:
     )
 
 
-def _levels(bars: Bars, starts: np.ndarray) -> BarFinding | None:
+def _levels(bars: Bars, starts: np.ndarray) -> Pattern | None:
     """Two price levels inside one trade date: bars that turn between them, or a change that
     stays.
     """
     found = two_levels(bars, starts)
     if found is not None:
-        row, count, size = found
-        return BarFinding(
-            "levels",
-            row,
-            _where(bars, row),
-            count,
-            size,
-            "rows of two contracts or symbols, or bid and ask, in one file",
-            "give the rows of one of "
-            "them (around a roll: one contract, or data.roll with an expiry column); no market traded "
-            "between the levels",
-        )
+        return found
     ends = np.append(starts[1:], len(bars))
     for row in np.flatnonzero(np.abs(np.log(bars.open[1:] / bars.close[:-1])) >= SPLIT_LEAST) + 1:
         date = int(np.searchsorted(starts, row, side="right")) - 1
@@ -397,10 +372,8 @@ def _levels(bars: Bars, starts: np.ndarray) -> BarFinding | None:
             continue
         before, after = (float(np.median(side)) for side in sides)
         if abs(np.log(after / before)) >= SPLIT_LEAST:
-            return BarFinding(
-                "levels",
+            return Pattern(
                 int(row),
-                _where(bars, int(row)),
                 len(sides[1]),
                 f"inside one trade date, prices go from {_price(bars, before)} to {_price(bars, after)} "
                 "and stay",
@@ -410,79 +383,16 @@ def _levels(bars: Bars, starts: np.ndarray) -> BarFinding | None:
     return None
 
 
-def _copied(bars: Bars) -> BarFinding | None:
-    block = copied_block(bars)
-    if block is None:
-        return None
-    first, source, length = block
-    return BarFinding(
-        "copy",
-        first,
-        _where(bars, first),
-        length,
-        f"{length} bars repeat those from {iso(bars.time[source])} on, price by price",
-        "a block that was copied",
-        "export those dates again, or leave them out (data.start, data.end)",
-    )
-
-
 # --- the whole series -------------------------------------------------------------------------------------------------
 
 
-def _without_volume(bars: Bars) -> BarFinding | None:
+def _without_volume(bars: Bars) -> Pattern | None:
     if NO_VOLUME_COLUMN in bars.notes or bars.volume.any():
         return None
-    return BarFinding(
-        "no_volume",
-        None,
-        bars.source,
+    return Pattern(
+        -1,
         len(bars),
         "the volume column holds 0 in every bar",
         "an export without volume",
         "map the right column (data.columns={volume: NAME}), or choose env.features without volume",
-    )
-
-
-def _gaps(bars: Bars) -> BarFinding | None:
-    found = regular_gaps(bars) or halved_bars(bars)
-    if found is None:
-        return None
-    row, count, size = found
-    return BarFinding(
-        "gaps",
-        row,
-        _where(bars, row),
-        count,
-        size,
-        "rows that were dropped at regular places",
-        "export the bars again, without a filter; or resample them to a length that the file holds whole",
-    )
-
-
-def _shifted(
-    bars: Bars, schedule: Schedule, dates: np.ndarray, starts: np.ndarray, zone: str | None
-) -> BarFinding | None:
-    found = wrong_hours(bars, starts)
-    if found is not None:
-        row, count, size, likely = found
-        return BarFinding(
-            "zone",
-            row,
-            _where(bars, row),
-            count,
-            size,
-            "a wrong data.time_zone",
-            f"set data.time_zone to the zone of the file's stamps{likely}",
-        )
-    weekend = weekend_bars(bars, schedule, dates, zone)
-    if weekend is None:
-        return None
-    return BarFinding(
-        "zone",
-        weekend.row,
-        _where(bars, weekend.row),
-        weekend.count,
-        weekend.size,
-        weekend.cause,
-        weekend.fix,
     )

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from jaxtrade.data.read.bars import Bars
-from jaxtrade.data.read.quotes import way_out
+from jaxtrade.data.read.quotes import PRICES, way_out
 from jaxtrade.data.read.stamps import iso
 from jaxtrade.errors import DataError
 from jaxtrade.types import IntrabarPath
@@ -28,7 +28,6 @@ MISMATCH_LIMIT = (
     0.001  # default of data.seconds_tolerance: largest share, among the bars that have seconds
 )
 SHOWN = 3  # mismatched bars quoted in an error message
-FIELDS = ("open", "high", "low", "close")
 
 
 @dataclass(frozen=True)
@@ -69,14 +68,12 @@ def side_passages(
     )
 
 
-def market_path(passages: tuple[Passages, ...] | None) -> IntrabarPath | None:
-    """The host path of a market, or None without seconds.
+def market_path(passages: tuple[Passages, ...]) -> IntrabarPath:
+    """The host path of a market.
 
     A long is closed by selling at the bid, so its falls come from the bid; a short's come from the
     ask. The last axis is cut to the largest number of falls that any unambiguous bar uses.
     """
-    if passages is None:
-        return None
     long, short = passages[0].path, passages[-1].path
     falls = np.stack([long.falls[:, 0], short.falls[:, 1]], axis=1)
     ambiguous = np.stack([long.ambiguous[:, 0], short.ambiguous[:, 1]], axis=1)
@@ -120,10 +117,11 @@ def first_passages(bars: Bars, seconds: Bars, tolerance: float = MISMATCH_LIMIT)
     counts = np.bincount(row[inside], minlength=len(bars))
     starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
     covered = counts > 0
-    mismatched = _mismatched(bars, fine, starts, covered)
+    made = _rebuilt(bars, fine, starts, covered)
+    mismatched = np.any([made[name] != getattr(bars, name) for name in PRICES], axis=0)
     share = mismatched.sum() / covered.sum()
     if share > tolerance:
-        raise DataError(_not_rebuilt(bars, fine, starts, covered, mismatched, tolerance))
+        raise DataError(_not_rebuilt(bars, fine, covered, mismatched, made, tolerance))
     path = deepening_falls(bars.open, fine.high, fine.low, counts)
     path = path.replace(ambiguous=path.ambiguous | (mismatched | ~covered)[:, None])
     ambiguous = np.asarray(path.ambiguous)
@@ -135,27 +133,22 @@ def first_passages(bars: Bars, seconds: Bars, tolerance: float = MISMATCH_LIMIT)
     )
 
 
-def _rebuilt(fine: Bars, starts: np.ndarray, covered: np.ndarray) -> dict[str, np.ndarray]:
-    """open, high, low and close of the covered bars, computed from their seconds.
-    int32[covered.sum()] each.
-    """
+def _rebuilt(
+    bars: Bars, fine: Bars, starts: np.ndarray, covered: np.ndarray
+) -> dict[str, np.ndarray]:
+    """open, high, low and close, int32[T] each: of the covered bars as their seconds give them."""
     first = starts[covered]
-    last = np.concatenate([first[1:], [len(fine)]]) - 1
-    return {
-        "open": fine.open[first],
-        "high": np.maximum.reduceat(fine.high, first),
-        "low": np.minimum.reduceat(fine.low, first),
-        "close": fine.close[last],
-    }
-
-
-def _mismatched(bars: Bars, fine: Bars, starts: np.ndarray, covered: np.ndarray) -> np.ndarray:
-    found = _rebuilt(fine, starts, covered)
-    wrong = np.zeros(len(bars), bool)
-    wrong[covered] = np.any(
-        [found[name] != getattr(bars, name)[covered] for name in FIELDS], axis=0
+    last = np.append(first[1:], len(fine)) - 1
+    found = (
+        fine.open[first],
+        np.maximum.reduceat(fine.high, first),
+        np.minimum.reduceat(fine.low, first),
+        fine.close[last],
     )
-    return wrong
+    made = {name: getattr(bars, name).copy() for name in PRICES}
+    for column, prices in zip(made.values(), found, strict=True):
+        column[covered] = prices
+    return made
 
 
 def deepening_falls(
@@ -240,14 +233,13 @@ def _notes(
 def _not_rebuilt(
     bars: Bars,
     fine: Bars,
-    starts: np.ndarray,
     covered: np.ndarray,
     mismatched: np.ndarray,
+    made: dict[str, np.ndarray],
     tolerance: float,
 ) -> str:
     share = mismatched.sum() / covered.sum()
-    contract, found = bars.contract, _rebuilt(fine, starts, covered)
-    rank = np.cumsum(covered) - 1
+    contract = bars.contract
 
     def price(ticks: np.ndarray, i: int) -> str:
         return f"{int(ticks[i]) * contract.tick_size:.{contract.decimals}f}"
@@ -258,9 +250,9 @@ def _not_rebuilt(
     ]
     for i in (int(x) for x in np.flatnonzero(mismatched)[:SHOWN]):
         parts = [
-            f"{name} {price(getattr(bars, name), i)}, seconds give {price(found[name], int(rank[i]))}"
-            for name in FIELDS
-            if found[name][rank[i]] != getattr(bars, name)[i]
+            f"{name} {price(getattr(bars, name), i)}, seconds give {price(made[name], i)}"
+            for name in PRICES
+            if made[name][i] != getattr(bars, name)[i]
         ]
         lines.append(f"  bar {iso(bars.time[i])}: {'; '.join(parts)}")
     return "\n".join(

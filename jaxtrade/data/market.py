@@ -18,12 +18,12 @@ from jaxtrade.data.calendar.schedule import (
     check_stamps,
     findings,
     local_seconds,
-    schedule_for,
     trade_dates,
 )
 from jaxtrade.data.calendar.sessions import (
     SessionRows,
     bars_to_flat,
+    schedule_of,
     session_rows,
     window_ages,
     window_ids,
@@ -46,6 +46,7 @@ from jaxtrade.data.findings import require_stated
 from jaxtrade.data.intrabar import market_path, side_passages
 from jaxtrade.data.members import member_configs
 from jaxtrade.data.read.bars import Bars
+from jaxtrade.data.read.quotes import PRICES
 from jaxtrade.data.read.roll import splice_dates
 from jaxtrade.data.sources import bars_of, seconds_of
 from jaxtrade.data.whole import cut_short
@@ -194,9 +195,7 @@ def host_market(
     table_columns(
         config.env.features, context
     )  # raises for an unknown feature, before anything is computed
-    schedule = schedule_for(
-        config.data.calendar, contract, bars.time, bars.bar_seconds, bars.source
-    )
+    schedule = schedule_of(bars, config.data.calendar)
     check_stamps(schedule, bars.time, bars.bar_seconds, contract, bars.source)
     dates = trade_dates(bars.time, contract)
     found = require_stated(bars, schedule, dates, config.data)
@@ -216,10 +215,7 @@ def host_market(
     table = float_table(host, bars, ids, tr_sum, dates, schedule, config, _base(bars))
     del host
     arrays = {
-        "open": bars.open,
-        "high": bars.high,
-        "low": bars.low,
-        "close": bars.close,
+        **{name: getattr(bars, name) for name in PRICES},
         "tr_sum": tr_sum,
         "bars_to_flat": bars_to_flat(bars, schedule, dates),
         "start": rows.start,
@@ -307,10 +303,7 @@ def feature_input(bars: Bars, dates: np.ndarray) -> features.Window:
     """
     bars = bars.mid
     return features.Window(
-        open=bars.open.astype(np.int64),
-        high=bars.high.astype(np.int64),
-        low=bars.low.astype(np.int64),
-        close=bars.close.astype(np.int64),
+        **{name: getattr(bars, name).astype(np.int64) for name in PRICES},
         volume=bars.volume,
         date=dates.astype(np.int64),
         minute=local_seconds(bars.time, bars.contract.zone) % 86_400 // 60,

@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+import jax
 import numpy as np
 
 from jaxtrade.config import RunConfig
@@ -22,7 +22,7 @@ from jaxtrade.data.members import member_configs, set_name
 from jaxtrade.data.read.quotes import PRICES
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.text import several, short_repr
-from jaxtrade.types import IntrabarPath, MarketData, MarketView, Quotes, SessionTable, TickValue
+from jaxtrade.types import IntrabarPath, MarketData, Quotes, TickValue
 
 INT32 = 1 << 31
 
@@ -143,18 +143,14 @@ def join(members: Sequence[Market], config: RunConfig) -> MarketSet:
     )
     _check_size(members, int(offsets[-1]))
     digest = hashlib.sha256("|".join(member.fingerprint for member in members).encode()).hexdigest()
-    parts = [member.data for member in members]
+    joined = jax.tree.map(lambda *leaves: np.concatenate(leaves), *_alike(members, offsets))
+    # A base that any symbol needs is 0 for the others.
+    bases = [int(member.data.view.base or 0) for member in members]
+    base = np.array(bases, np.int32) if any(bases) else None
     symbols = np.repeat(np.arange(len(members), dtype=np.int8), np.diff(offsets))
     data = to_device(
-        MarketData(
-            **{name: _rows(parts, name) for name in (*PRICES, "tr_sum", "bars_to_flat")},
-            sessions=_sessions(parts, offsets),
-            view=_view([part.view for part in parts]),
-            fingerprint=words_of(digest),  # type: ignore[arg-type]  # host leaves
-            path=_path(members),
-            tick_value=_tick_value(members),  # type: ignore[arg-type]
-            ask=_ask(parts),
-            symbol=symbols,  # type: ignore[arg-type]
+        joined.replace(
+            fingerprint=words_of(digest), symbol=symbols, view=joined.view.replace(base=base)
         )
     )
     if wants_tables(config):
@@ -172,82 +168,42 @@ def _check_size(members: Sequence[Market], bars: int) -> None:
         )
 
 
-def _rows(parts: Sequence[Any], name: str) -> Any:
-    """The rows of a leaf, one symbol after the other, with a NumPy leaf as the result."""
-    return np.concatenate([np.asarray(getattr(part, name)) for part in parts])
-
-
-def _sessions(parts: Sequence[MarketData], offsets: np.ndarray) -> SessionTable:
-    tables = [part.sessions for part in parts]
-    moved: dict[str, Any] = {
-        name: np.concatenate(
-            [
-                np.asarray(getattr(table, name)) + np.int32(offset)
-                for table, offset in zip(tables, offsets, strict=False)
-            ]
+def _alike(members: Sequence[Market], offsets: np.ndarray) -> list[MarketData]:
+    """The members' data with the same leaves, whose rows can stand one after the other: what any
+    symbol has, all have."""
+    parts = [member.data for member in members]
+    two_sided = any(part.ask is not None for part in parts)
+    converts = any(part.tick_value is not None for part in parts)
+    has_levels = any(part.view.level is not None for part in parts)
+    found = []
+    for member, part, path, offset in zip(members, parts, _paths(members), offsets, strict=False):
+        view = part.view.replace(windows=None, level_windows=None, base=None)
+        if has_levels and view.level is None:
+            view = view.replace(level=np.zeros_like(view.value))
+        sessions = part.sessions.replace(
+            **{
+                name: getattr(part.sessions, name) + np.int32(offset)
+                for name in ("start", "end", "first", "last")
+            }
         )
-        for name in ("start", "end", "first", "last")
-    }
-    return SessionTable(**moved, date=_rows(tables, "date"), complete=_rows(tables, "complete"))
-
-
-def _view(views: Sequence[MarketView]) -> MarketView:
-    """The views one after the other. A base that any symbol needs becomes int32[M], 0 for the
-    others.
-    """
-    levels = [view.level for view in views]
-    level = (
-        None
-        if all(part is None for part in levels)
-        else np.concatenate(
-            [
-                np.zeros_like(view.value) if part is None else np.asarray(part)
-                for part, view in zip(levels, views, strict=True)
-            ]
+        if two_sided and part.ask is None:
+            part = part.replace(ask=Quotes(**{name: getattr(part, name) for name in PRICES}))
+        if converts and part.tick_value is None:  # dollars, in the form of a converted value
+            ones = np.ones(len(member.bars), np.int32)
+            mills = ones * np.int32(member.contract.tick_mills)
+            part = part.replace(tick_value=TickValue(mills, ones))  # type: ignore[arg-type]  # host leaves
+        found.append(
+            part.replace(view=view, sessions=sessions, path=path, fingerprint=None, symbol=None)
         )
-    )
-    bases = [0 if view.base is None else int(view.base) for view in views]
-    context = None if views[0].context is None else _rows(views, "context")
-    return views[0].replace(
-        value=_rows(views, "value"),
-        level=level,
-        now=_rows(views, "now"),
-        context=context,
-        windows=None,
-        level_windows=None,
-        base=np.array(bases, np.int32) if any(bases) else None,
-    )
+    return found
 
 
-def _ask(parts: Sequence[MarketData]) -> Quotes | None:
-    if all(part.ask is None for part in parts):
-        return None
-    sides = [part if part.ask is None else part.ask for part in parts]
-    return Quotes(**{name: _rows(sides, name) for name in PRICES})
-
-
-def _tick_value(members: Sequence[Market]) -> TickValue | None:
-    if all(member.data.tick_value is None for member in members):
-        return None
-    values = [
-        _dollars(member) if member.data.tick_value is None else member.data.tick_value
-        for member in members
-    ]
-    return TickValue(_rows(values, "times"), _rows(values, "over"))
-
-
-def _dollars(member: Market) -> TickValue:
-    """The value of a tick of a market in dollars, in the form of a converted one."""
-    ones = np.ones(len(member.bars), np.int32)
-    return TickValue(ones * np.int32(member.contract.tick_mills), ones)  # type: ignore[arg-type]  # host leaves
-
-
-def _path(members: Sequence[Market]) -> IntrabarPath | None:
-    """Paths of all bars, padded to the most falls of any symbol."""
+def _paths(members: Sequence[Market]) -> list[IntrabarPath | None]:
+    """The paths of all symbols, padded to the most falls of any."""
     paths = [member.data.path for member in members]
     known = [path for path in paths if path is not None]
     if not known:
-        return None
+        return paths
     if len(known) < len(paths):
         without = [member.contract.symbol for member in members if member.data.path is None]
         raise ConfigError(
@@ -255,8 +211,9 @@ def _path(members: Sequence[Market]) -> IntrabarPath | None:
             "seconds for all of them (data.per_market.SYMBOL.seconds), or for none"
         )
     most = max(path.falls.shape[-1] for path in known)
-    falls = [
-        np.pad(np.asarray(path.falls), [(0, 0)] * 3 + [(0, most - path.falls.shape[-1])])
+    return [
+        path.replace(
+            falls=np.pad(np.asarray(path.falls), [(0, 0)] * 3 + [(0, most - path.falls.shape[-1])])
+        )
         for path in known
     ]
-    return IntrabarPath(np.concatenate(falls), _rows(known, "ambiguous"))  # type: ignore[arg-type]  # host leaves

@@ -13,7 +13,7 @@ from jaxtrade.data.calendar.clock import DAY, local_seconds, run_starts
 from jaxtrade.data.calendar.schedule import Schedule
 from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.read.quotes import PRICES
-from jaxtrade.data.read.stamps import keeping, utc_offsets
+from jaxtrade.data.read.stamps import iso, keeping, utc_offsets
 
 # Copied blocks. A window of 16 bars is remembered where the prices of its first bar, mixed, fall on
 # one value in 8, so a copy is remembered where its original is. Of 60 copied bars, a window is
@@ -49,10 +49,18 @@ LEAST_DATES = 3
 ZONES = {-1: "America/Chicago", -4: "America/New_York", -5: "America/New_York", 4: "UTC", 5: "UTC"}
 
 
-def copied_block(bars: Bars) -> tuple[int, int, int] | None:
-    """(first row of the copy, first row of the original, bars) of the first long block that occurs
-    twice.
-    """
+class Pattern(NamedTuple):
+    """What looks wrong. row: the first bar. count: of bars. size, cause, fix: in words."""
+
+    row: int
+    count: int
+    size: str
+    cause: str
+    fix: str
+
+
+def copied_block(bars: Bars) -> Pattern | None:
+    """The first long block that occurs twice, at its copy."""
     if len(bars) < 2 * LEAST_BLOCK:
         return None
     mixed = bars.open.astype(np.uint32) * MIXERS[0]
@@ -75,7 +83,13 @@ def copied_block(bars: Bars) -> tuple[int, int, int] | None:
     for later, earlier in pairs:
         first, source, length = _extended(bars, later, earlier)
         if length >= LEAST_BLOCK:
-            return first, source, length
+            return Pattern(
+                first,
+                length,
+                f"{length} bars repeat those from {iso(bars.time[source])} on, price by price",
+                "a block that was copied",
+                "export those dates again, or leave them out (data.start, data.end)",
+            )
     return None
 
 
@@ -97,10 +111,14 @@ def _extended(bars: Bars, later: int, earlier: int) -> tuple[int, int, int]:
     return later - back, earlier - back, back + int(np.argmin(np.append(ahead, False)))
 
 
-def regular_gaps(bars: Bars) -> tuple[int, int, str] | None:
-    """(first row, bars around the gaps, size in words) where bars are missing in a regular
-    pattern.
-    """
+DROPPED = (
+    "rows that were dropped at regular places",
+    "export the bars again, without a filter; or resample them to a length that the file holds whole",
+)
+
+
+def regular_gaps(bars: Bars) -> Pattern | None:
+    """The bars around the gaps, where bars are missing in a regular pattern."""
     step = np.diff(bars.time)
     eroded, length = (step[1:] == step[:-1]) & (step[1:] > bars.bar_seconds), 1
     while length < LEAST_STEPS and len(eroded) > length:
@@ -108,19 +126,12 @@ def regular_gaps(bars: Bars) -> tuple[int, int, str] | None:
     if length >= LEAST_STEPS and eroded.any():
         first, count = int(np.argmax(eroded)), int(eroded.sum()) + LEAST_STEPS
         each = int(step[first + 1])
-        return (
-            first,
-            count,
-            (
-                f"from here on, {count} bars follow each other in steps of {each} s, in a file of "
-                f"{bars.bar_seconds} s bars"
-            ),
+        size = (
+            f"from here on, {count} bars follow each other in steps of {each} s, in a file of "
+            f"{bars.bar_seconds} s bars"
         )
-    return _empty_slots(bars)
-
-
-def _empty_slots(bars: Bars) -> tuple[int, int, str] | None:
-    """Minutes of the hour that never have a bar, between others that have."""
+        return Pattern(first, count, size, *DROPPED)
+    # Minutes of the hour that never have a bar, between others that have.
     slots = 3600 // bars.bar_seconds
     if slots < 4:
         return None
@@ -135,17 +146,14 @@ def _empty_slots(bars: Bars) -> tuple[int, int, str] | None:
     ):  # the market is closed there
         return None
     named = ", ".join(f":{int(k) * bars.bar_seconds // 60:02d}" for k in np.flatnonzero(empty)[:6])
-    return (
-        0,
-        len(bars),
-        (
-            f"{int(empty.sum())} of {slots} places in the hour have no bars: {named}"
-            f"{' ...' if empty.sum() > 6 else ''}"
-        ),
+    size = (
+        f"{int(empty.sum())} of {slots} places in the hour have no bars: {named}"
+        f"{' ...' if empty.sum() > 6 else ''}"
     )
+    return Pattern(0, len(bars), size, *DROPPED)
 
 
-def halved_bars(bars: Bars) -> tuple[int, int, str] | None:
+def halved_bars(bars: Bars) -> Pattern | None:
     """Long bars that do not open where the one before closed, as if every second bar had been
     dropped.
     """
@@ -161,20 +169,20 @@ def halved_bars(bars: Bars) -> tuple[int, int, str] | None:
     share = float(gap / np.minimum(body, most).mean()) if most else 0.0
     if share < HALVED:
         return None
-    return (
+    return Pattern(
         0,
         len(bars),
         (
             f"bars of {bars.bar_seconds} s open {share:.1f} times their usual body away from the close "
             f"before; they look like every second bar of {bars.bar_seconds // 2} s"
         ),
+        *DROPPED,
     )
 
 
-def two_levels(bars: Bars, starts: np.ndarray) -> tuple[int, int, str] | None:
-    """(first row, turns, size in words) where bars of one date stand now on one price level and now
-    on another, as if rows of two contracts, sides or symbols were mixed. starts: the first row of
-    each trade date."""
+def two_levels(bars: Bars, starts: np.ndarray) -> Pattern | None:
+    """The turns where bars of one date stand now on one price level and now on another, as if rows
+    of two contracts, sides or symbols were mixed. starts: the first row of each trade date."""
     extent = (bars.high - bars.low).astype(np.float64)
     extent = extent[extent > 0]
     if not len(extent):
@@ -211,20 +219,20 @@ def two_levels(bars: Bars, starts: np.ndarray) -> tuple[int, int, str] | None:
     apart = float(np.median(np.abs(bars.close[at] - bars.close[at - 1]))) * float(
         bars.contract.tick_size
     )
-    first = int(at[0])
-    return (
-        first,
+    return Pattern(
+        int(at[0]),
         int(mine.sum()),
-        (
-            f"bars of one date turn {int(mine.sum())} times between two price levels, about "
-            f"{apart:.{bars.contract.decimals}f} apart, on {len(dates)} dates"
-        ),
+        f"bars of one date turn {int(mine.sum())} times between two price levels, about "
+        f"{apart:.{bars.contract.decimals}f} apart, on {len(dates)} dates",
+        "rows of two contracts or symbols, or bid and ask, in one file",
+        "give the rows of one of "
+        "them (around a roll: one contract, or data.roll with an expiry column); no market traded "
+        "between the levels",
     )
 
 
-def wrong_hours(bars: Bars, starts: np.ndarray) -> tuple[int, int, str, str] | None:
-    """(first row, bars, size in words, the likely zone) where regular hours stand at another time
-    of the day.
+def wrong_hours(bars: Bars, starts: np.ndarray) -> Pattern | None:
+    """The bars where regular hours stand at another time of the day.
 
     Only for the markets that have the hours of the US cash market. starts: the first row of each
     trade date.
@@ -251,13 +259,15 @@ def wrong_hours(bars: Bars, starts: np.ndarray) -> tuple[int, int, str, str] | N
         for x in (first[row], first[row] + length[row])
     )
     zone = ZONES.get(int(hours)) if hours == int(hours) else None
-    return (
+    likely = f" (perhaps {zone})" if zone else ""
+    return Pattern(
         int(starts[row]),
         int((ends - starts)[moved].sum()),
         f"bars stand at {begin}-{end} exchange time on {int(moved.sum())} of {len(starts)} trade dates, and have "
         f"the length of regular hours, which begin at 09:30: they look {abs(hours):g} h "
         f"{'early' if hours < 0 else 'late'}",
-        f" (perhaps {zone})" if zone else "",
+        "a wrong data.time_zone",
+        f"set data.time_zone to the zone of the file's stamps{likely}",
     )
 
 
@@ -305,16 +315,6 @@ LEAST, ALONE = 1800, 4 * 3600  # seconds
 SEASON = 0.2  # share of the weekends from which on a shift is named
 
 
-class WeekendBars(NamedTuple):
-    """Bars on weekends. row: the first. count: of them. size, cause, fix: in words."""
-
-    row: int
-    count: int
-    size: str
-    cause: str
-    fix: str
-
-
 class _Shift(NamedTuple):
     """at: int64[W], the first bar of each weekend that shows the shift, UTC seconds. hours:
     float64[W], by which it has bars after its closing, or, below zero, before its opening. alike:
@@ -327,7 +327,7 @@ class _Shift(NamedTuple):
 
 def weekend_bars(
     bars: Bars, schedule: Schedule, dates: np.ndarray, zone: str | None = None
-) -> WeekendBars | None:
+) -> Pattern | None:
     """The bars that lie on most of the weekends that the file touches; None if there are few, or if
     the calendar has sessions on weekends or was inferred from the bars.
 
@@ -356,7 +356,7 @@ def weekend_bars(
         return None
     size = f"{len(rows)} bars lie on weekends, when the market is closed (on {len(begins)} of {touched} weekends)"
     if not shift.alike:
-        return WeekendBars(
+        return Pattern(
             int(rows[0]),
             len(rows),
             size,
@@ -369,7 +369,7 @@ def weekend_bars(
         f"look {extent} h {'late' if late else 'early'}"
     )
     side = abs(hours) * 3600 == bars.bar_seconds
-    return WeekendBars(
+    return Pattern(
         int(rows[0]),
         len(rows),
         size,
@@ -438,22 +438,13 @@ def _shift(bars: Bars, schedule: Schedule, begin: np.ndarray, end: np.ndarray) -
         lacking = closes - bars.time[last] - bars.bar_seconds
     enough = max(LEAST, bars.bar_seconds / 2)
     if not both.any():  # a file of one week
-        alike = (
-            abs(float(np.median(_outer(bars, schedule, sign))) - float(np.median(extent[mine])))
-            <= enough
-        )
+        lacks = bars.time[0] - schedule.open[0]
+        if sign < 0:
+            lacks = schedule.close[-1] - bars.time[-1] - bars.bar_seconds
+        alike = abs(float(lacks) - float(np.median(extent[mine]))) <= enough
         both = mine
     else:
         near = both & (np.abs(lacking - extent) <= enough)
         alike = 2 * near.sum() >= both.sum()
         both = near if alike else mine
     return _Shift(begin[both], sign * np.round(extent[both] / 1800) / 2, bool(alike))
-
-
-def _outer(bars: Bars, schedule: Schedule, sign: int) -> np.ndarray:
-    """Seconds that a file of one week lacks at its beginning (sign: 1) or at its end (-1),
-    int64[1].
-    """
-    if sign > 0:
-        return bars.time[:1] - schedule.open[0]
-    return schedule.close[-1] - bars.time[-1:] - bars.bar_seconds

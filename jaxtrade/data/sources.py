@@ -156,8 +156,8 @@ def attach(bars: Bars, quotes: Bars, tolerance: float = MISSING_LIMIT) -> Bars:
     at = np.minimum(np.searchsorted(quotes.time, bars.time), len(quotes) - 1)
     found = quotes.time[at] == bars.time
     lost = int((~found).sum())
+    first = ", ".join(iso(t) for t in bars.time[~found][:SHOWN])
     if lost > tolerance * len(bars):
-        first = ", ".join(iso(t) for t in bars.time[~found][:SHOWN])
         raise DataError(
             f"{quotes.source}: no quote of both sides for {lost} of {len(bars)} bars of {bars.source} "
             f"({100 * lost / len(bars):.2f} %, limit {100 * tolerance:g} %), the first at {first}; "
@@ -168,7 +168,6 @@ def attach(bars: Bars, quotes: Bars, tolerance: float = MISSING_LIMIT) -> Bars:
         )
     notes = [f"prices are the quotes of {quotes.source}; stamps and volume are of {bars.source}"]
     if lost:
-        first = ", ".join(iso(t) for t in bars.time[~found][:SHOWN])
         notes.append(
             f"{lost} of {len(bars)} bars have no quote of both sides and are left out, as if there were no "
             f"bar: {first}{' ...' if lost > SHOWN else ''}"

@@ -15,6 +15,8 @@ are the past that a trader has on that day.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from itertools import combinations
 from typing import NamedTuple
 
@@ -88,7 +90,9 @@ def reach_of(config: RunConfig) -> Reach:
         *map(reach_bars, context),
     )
     dated = [
-        back for names, back in ((shown, window), (context, 0)) if any(map(reaches_date, names))
+        back
+        for names, back in ((shown, window), (context, 0))
+        if any(name in OF_DATE and is_built_in(name) for name in names)
     ]
     ahead = max(1, config.advisor.horizon) if config.advisor.on else 1
     return Reach(needed - 1, ahead, config.episode.sessions, max(dated, default=None))
@@ -168,44 +172,30 @@ def walk_folds(first: np.ndarray, last: np.ndarray, walk: WalkConfig, reach: Rea
 
     first, last: as in `touches`. Raises ConfigError if there are too few sessions.
     """
-    embargo = walk.embargo_of(len(first))
-    found = (
-        _combined(first, last, walk, reach, embargo)
-        if walk.mode == "cpcv"
-        else list(_forward(first, last, walk, reach, embargo))
-    )
-    if not found:
+    count, embargo = len(first), walk.embargo_of(len(first))
+    fold = partial(fold_of, first, last, reach=reach, embargo=embargo)
+    if walk.mode == "cpcv":
+        return _combined(count, walk, fold)
+    folds = []
+    for end in range(count, walk.test, -walk.test):
+        test = np.arange(end - walk.test, end)
+        found = fold(np.arange(test[0]), test)
+        if len(found.train) < walk.train:
+            break  # every earlier block has fewer sessions before it
+        train = found.train if walk.mode == "anchored" else found.train[-walk.train :]
+        folds.append(found._replace(train=train))
+    if not folds:
+        ids = np.arange(count)
+        test = ids[-walk.test :]
+        lost = fold(ids[: test[0]], test)  # of the newest fold
+        purged, left_out = len(lost.purged), len(lost.embargoed)
         raise ConfigError(
             f"walk.train={walk.train} (--train), walk.test={walk.test} (--test): one fold takes "
-            f"{_needed(first, last, walk, reach, embargo)}, and the data have {len(first)} sessions: "
+            f"{walk.train + purged + left_out + walk.test} sessions (purge {purged} and embargo "
+            f"{left_out} among them), and the data have {count} sessions: "
             "lower them, or give more data"
         )
-    return found
-
-
-def _forward(
-    first: np.ndarray, last: np.ndarray, walk: WalkConfig, reach: Reach, embargo: int
-) -> list[Fold]:
-    folds = []
-    for end in range(len(first), walk.test, -walk.test):
-        test = np.arange(end - walk.test, end)
-        fold = fold_of(first, last, np.arange(test[0]), test, reach, embargo)
-        if len(fold.train) < walk.train:
-            break  # every earlier block has fewer sessions before it
-        folds.append(
-            fold if walk.mode == "anchored" else fold._replace(train=fold.train[-walk.train :])
-        )
     return folds[::-1]
-
-
-def _needed(
-    first: np.ndarray, last: np.ndarray, walk: WalkConfig, reach: Reach, embargo: int
-) -> str:
-    """The sessions that the newest fold would take, in words."""
-    ids, test = np.arange(len(first)), np.arange(len(first))[-walk.test :]
-    lost = fold_of(first, last, ids[: test[0]], test, reach, embargo)
-    purged, left_out = len(lost.purged), len(lost.embargoed)
-    return f"{walk.train + purged + left_out + walk.test} sessions (purge {purged} and embargo {left_out} among them)"
 
 
 def blocks(sessions: int, groups: int) -> list[np.ndarray]:
@@ -215,10 +205,7 @@ def blocks(sessions: int, groups: int) -> list[np.ndarray]:
     return np.array_split(np.arange(sessions), groups)
 
 
-def _combined(
-    first: np.ndarray, last: np.ndarray, walk: WalkConfig, reach: Reach, embargo: int
-) -> list[Fold]:
-    count = len(first)
+def _combined(count: int, walk: WalkConfig, fold_of: Callable[..., Fold]) -> list[Fold]:
     if count < walk.groups:
         raise ConfigError(
             f"walk.groups={walk.groups} (--groups): more blocks than the data have sessions ({count}): "
@@ -227,7 +214,7 @@ def _combined(
     parts, ids, folds = blocks(count, walk.groups), np.arange(count), []
     for chosen in combinations(range(walk.groups), walk.test_groups):
         test = np.concatenate([parts[group] for group in chosen])
-        fold = fold_of(first, last, ids, test, reach, embargo, chosen)
+        fold = fold_of(ids, test, groups=chosen)
         if not len(fold.train):
             raise ConfigError(
                 f"walk.groups={walk.groups}, walk.test_groups={walk.test_groups}: the fold that tests "
@@ -274,7 +261,8 @@ def folds_of(market: Market, config: RunConfig) -> list[Fold]:
 LEFT_OVER = 1e-9
 MACD_SLOW = 26  # the longer span of `macd`
 RANKED = "vol_percentile"  # its ranks reach back far beyond the bars that it needs at least
-OF_DATE = ("vwap", "price_to_vwap")  # read their trade date from its first bar on
+# These read their trade date from its first bar on; a feature of the user's own is not asked.
+OF_DATE = ("vwap", "price_to_vwap")
 
 
 def smoothed_bars(alpha: float) -> int:
@@ -310,10 +298,3 @@ def reach_bars(name: str) -> int:
     if name == "macd":
         return smoothed_bars(2 / (MACD_SLOW + 1))
     return TRUE_RANGES + RANK_BARS if name == RANKED else spec.warm_up
-
-
-def reaches_date(name: str) -> bool:
-    """Whether a feature reads its trade date from the first bar on. A user's own one is not
-    asked.
-    """
-    return name in OF_DATE and is_built_in(name)

@@ -8,8 +8,6 @@ day.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
-from zoneinfo import ZoneInfo
 
 import numpy as np
 
@@ -18,6 +16,7 @@ from jaxtrade.data.calendar.clock import run_starts
 from jaxtrade.data.calendar.schedule import Schedule
 from jaxtrade.data.calendar.sessions import window_openings
 from jaxtrade.data.read.bars import Bars
+from jaxtrade.text import local
 
 # A boundary session is cut short if it lacks 5 % of its window more than its neighbours do at that
 # end. Calendar findings use the same share. Neighbours: the hours of a file may change over the
@@ -110,7 +109,7 @@ def _cut(
     beyond = missing[own] - np.quantile(missing[others], USUAL)
     if beyond <= max(SHARE * length[own], bars.bar_seconds):
         return None
-    stamp = datetime.fromtimestamp(int(bars.time[edge[own]]), ZoneInfo(bars.contract.zone))
+    stamp = local(int(bars.time[edge[own]]), bars.contract.zone, "%H:%M")
     scheduled = int(length[own] // bars.bar_seconds)
     return CutShort(
         days[own],
@@ -118,5 +117,5 @@ def _cut(
         days[-2] if last else None,
         int(found[own]),
         min(int(np.median(found[others])), scheduled),
-        f"{stamp:%H:%M}" if found[own] else None,
+        stamp if found[own] else None,
     )

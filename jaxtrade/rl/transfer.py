@@ -370,26 +370,19 @@ def _moments(
     def like_params(node: Any) -> bool:
         return jax.tree.structure(node) == structure
 
-    def carry(path: Any, node: Any, fresh_node: Any) -> Any:
-        if not like_params(node):
-            return node
-        carried, more = _carry(node, fresh_node, source, target, {})
-        name = jax.tree_util.keystr(path, simple=True, separator="/")
-        parts.extend(part._replace(name=f"opt_state/{name}/{part.name}") for part in more)
-        return carried
-
     target_structure = jax.tree.structure(fresh_params)
     nodes = jax.tree_util.tree_flatten_with_path(opt_state, is_leaf=like_params)[0]
     fresh_nodes, tree = jax.tree.flatten(
         fresh, is_leaf=lambda node: jax.tree.structure(node) == target_structure
     )
-    return jax.tree.unflatten(
-        tree,
-        [
-            carry(path, node, fresh_node)
-            for (path, node), fresh_node in zip(nodes, fresh_nodes, strict=True)
-        ],
-    ), parts
+    moments = []
+    for (path, node), fresh_node in zip(nodes, fresh_nodes, strict=True):
+        if like_params(node):
+            node, more = _carry(node, fresh_node, source, target, {})
+            name = jax.tree_util.keystr(path, simple=True, separator="/")
+            parts += [part._replace(name=f"opt_state/{name}/{part.name}") for part in more]
+        moments.append(node)
+    return jax.tree.unflatten(tree, moments), parts
 
 
 def opening_plan(coverage: Coverage, target: Layout, config: TransferConfig) -> OpeningPlan | None:
@@ -439,12 +432,7 @@ def movement(
                 changed[name] = changed.get(name, False) or bool(any_of)
     varied = np.asarray(normaliser.variance).max(axis=0) > MIN_VARIANCE  # in any group
     still_slots = {name for name, varies in zip(layout.slots, varied, strict=True) if not varies}
-    return {
-        "moved": [name for name, is_moved in changed.items() if is_moved],
-        "still": [
-            name for name, is_moved in changed.items() if not is_moved and name not in still_slots
-        ],
-        "constant": [
-            name for name, is_moved in changed.items() if not is_moved and name in still_slots
-        ],
-    }
+    found: dict[str, list[str]] = {"moved": [], "still": [], "constant": []}
+    for name, is_moved in changed.items():
+        found["moved" if is_moved else "constant" if name in still_slots else "still"].append(name)
+    return found

@@ -14,9 +14,9 @@ from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar.schedule import schedule_for, trade_dates
 from jaxtrade.data.calendar.sessions import window_ages
 from jaxtrade.data.contracts import get_contract
-from jaxtrade.data.intrabar import FIELDS
 from jaxtrade.data.market import build_market, feature_windows, load_market
 from jaxtrade.data.read.bars import from_frame, load_bars
+from jaxtrade.data.read.quotes import PRICES
 from jaxtrade.data.read.roll import expiry_month, splice_dates
 from jaxtrade.data.sources import bars_of, seconds_of
 from jaxtrade.errors import ConfigError, DataError
@@ -59,7 +59,7 @@ def expected_rows(raw, front):
 
 def assert_same_bars(bars, rows):
     np.testing.assert_array_equal(bars.time, rows.time)
-    for name in FIELDS:
+    for name in PRICES:
         np.testing.assert_array_equal(getattr(bars, name) * 0.25, rows[name])
     np.testing.assert_array_equal(bars.volume, rows.volume)
 
@@ -133,7 +133,7 @@ def test_the_roll_by_volume_does_not_depend_on_later_volumes(raw, cut):
     )
     last = np.datetime64(min(x for x in file.day.astype(str).unique() if x > cut))
     keep, kept = (trade_dates(b.time, ES) <= last for b in (ours, changed))
-    for name in ("time", *FIELDS):
+    for name in ("time", *PRICES):
         np.testing.assert_array_equal(getattr(ours, name)[keep], getattr(changed, name)[kept])
 
 

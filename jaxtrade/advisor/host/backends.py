@@ -40,7 +40,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median, median_low
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxtrade.advisor.host.prompts import RAW_SLOTS
 from jaxtrade.advisor.host.replies import is_unusable
@@ -55,16 +55,11 @@ from jaxtrade.advisor.host.schema import (
 from jaxtrade.advisor.host.types import Advice, Answer, Backend, Failure, Question
 from jaxtrade.errors import ConfigError, DataError
 
+if TYPE_CHECKING:
+    from jaxtrade.advisor.host.openai import OpenAIBackend
+
 MOST = 32
 _NAMES = {0: "flat", 1: "long", -1: "short"}
-
-
-class Sampler(Backend, Protocol):
-    """A backend whose answers are random samples."""
-
-    def sample(self, question: Question, deadline: float, number: int) -> Answer:
-        """Sample `number` (from 0) of the answer, as `Backend.answer`."""
-        ...
 
 
 class Sampled:
@@ -73,7 +68,7 @@ class Sampled:
     """
 
     def __init__(
-        self, inner: Sampler, calls: int, monotonic: Callable[[], float] = time.monotonic
+        self, inner: OpenAIBackend, calls: int, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
         self._inner, self.calls, self._monotonic = inner, calls, monotonic
 
@@ -88,8 +83,15 @@ class Sampled:
         """All samples by `deadline`; each gets an equal share of the time."""
         began = self._monotonic()
         share, parts = max(0.0, deadline - began) / self.calls, list[Answer]()
-        while len(parts) < self.calls and is_worth_more(parts, self.calls):
+        failed = list[Answer]()
+        # Further samples can make an answer while the endpoint works, and half can still be usable.
+        while (
+            len(parts) < self.calls
+            and all(map(is_unusable, failed))
+            and 2 * (self.calls - len(failed)) >= self.calls
+        ):
             parts.append(self._inner.sample(question, self._monotonic() + share, len(parts)))
+            failed = [part for part in parts if part.advice is None]
         return merged(parts, self.calls)._replace(latency=self._monotonic() - began)
 
     def close(self) -> None:
@@ -102,14 +104,6 @@ def calls_of(backend: Backend) -> int:
     return (
         backend.calls if isinstance(backend, Sampled) else 1 if inner is None else calls_of(inner)
     )
-
-
-def is_worth_more(parts: Sequence[Answer], calls: int) -> bool:
-    """Whether further samples can make an answer: the endpoint works, and half of all `calls` can
-    still be usable.
-    """
-    failed = [part for part in parts if part.advice is None]
-    return all(map(is_unusable, failed)) and 2 * (calls - len(failed)) >= calls
 
 
 def combined(samples: Sequence[Advice]) -> Advice:

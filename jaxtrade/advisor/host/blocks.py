@@ -33,11 +33,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
-from zoneinfo import ZoneInfo
 
 from jaxtrade.advisor.host.types import nearest
 from jaxtrade.config.service import ContextConfig
 from jaxtrade.errors import DataError
+from jaxtrade.text import local
 
 NONE = "none yet"  # in place of a part that does not exist
 WINDOW = {
@@ -368,11 +368,6 @@ def seconds_of(text: object) -> float | None:
         return datetime.datetime.fromisoformat(text).timestamp()
     except ValueError:
         return None
-
-
-def local(seconds: float, zone: str, layout: str) -> str:
-    """UTC seconds as wall time of a zone, formatted as by `strftime`."""
-    return datetime.datetime.fromtimestamp(seconds, ZoneInfo(zone)).strftime(layout)
 
 
 def text_of(path: Path, key: str) -> str:

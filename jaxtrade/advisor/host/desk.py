@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 
 from jaxtrade.advisor.host.backends import calls_of
 from jaxtrade.advisor.host.paid import AdviceCache, Cached, Ledger
-from jaxtrade.advisor.host.policy import TRAINING, Booking, Gates, Use, asked_wait, jittered
+from jaxtrade.advisor.host.policy import TRAINING, Booking, Gates, Use, asked_wait
 from jaxtrade.advisor.host.replies import MOST_FALLBACKS, checked, one_line, problem, verdict_of
 from jaxtrade.advisor.host.statistics import ContainedFaults, Statistics
 from jaxtrade.advisor.host.types import Advice, Answer, Backend, Failure, Question
@@ -622,9 +622,10 @@ class Desk:
         elif self._is_poison(entry.key, verdict_of(answer).fault):
             self.queue.settle(entry, "poisoned")
         elif not self.gates.stopping and self.gates.may_retry(answer, entry.attempts):
-            entry.delay = jittered(
-                entry.delay, self._options.retry_base_s, self._options.retry_cap_s, self._rng
-            )
+            # Decorrelated jitter (Brooker 2015) of the wait before the last attempt.
+            base = self._options.retry_base_s
+            wait = self._rng.uniform(base, max(base, 3 * entry.delay))
+            entry.delay = min(self._options.retry_cap_s, wait)
             self.counts.retried += 1
             self.queue.again(entry, now + max(entry.delay, asked_wait(answer)))
         else:

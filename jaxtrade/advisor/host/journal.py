@@ -190,37 +190,6 @@ class _Reader:
             raise self.fail(number, f"not a delta that can follow ({error})") from None
 
 
-def _read(path: Path) -> tuple[Recorded, int]:
-    """Read and check a journal. Also returns its size in bytes up to the end of the last delta."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise JournalError(f"{path}: cannot be read ({error.strerror})") from None
-    *whole, torn = data.split(b"\n")
-    reader, notes, size = _Reader(path), [], 0
-    for number, raw in enumerate(whole, 1):
-        reader.line(number, raw)
-        size += 0 if reader.ended else len(raw) + 1
-    if reader.header is None:
-        raise reader.fail(1, "missing (an empty file, or no journal)")
-    if torn:
-        notes.append(
-            f"{path}: line {len(whole) + 1} is torn ({len(torn)} bytes without an end of line) and was cut: "
-            "the run was killed while it wrote"
-        )
-    elif not reader.ended:
-        notes.append(f"{path}: no end line: the run was killed, or goes on")
-    position = JournalPosition(len(reader.deltas), reader.digest)
-    return Recorded(
-        reader.header,
-        tuple(reader.deltas),
-        position,
-        tuple(notes),
-        tuple(reader.digests),
-        reader.ended,
-    ), size
-
-
 def read_journal(
     path: Path | str,
     expected: Mapping[str, Any] | None = None,
@@ -238,7 +207,31 @@ def read_journal(
             line.
     """
     path = Path(path)
-    recorded, _ = _read(path)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise JournalError(f"{path}: cannot be read ({error.strerror})") from None
+    *whole, torn = data.split(b"\n")
+    reader, notes = _Reader(path), []
+    for number, raw in enumerate(whole, 1):
+        reader.line(number, raw)
+    if reader.header is None:
+        raise reader.fail(1, "missing (an empty file, or no journal)")
+    if torn:
+        notes.append(
+            f"{path}: line {len(whole) + 1} is torn ({len(torn)} bytes without an end of line) and was cut: "
+            "the run was killed while it wrote"
+        )
+    elif not reader.ended:
+        notes.append(f"{path}: no end line: the run was killed, or goes on")
+    recorded = Recorded(
+        reader.header,
+        tuple(reader.deltas),
+        JournalPosition(len(reader.deltas), reader.digest),
+        tuple(notes),
+        tuple(reader.digests),
+        reader.ended,
+    )
     for name, value in (expected or {}).items():
         if recorded.header.get(name) != value:
             raise JournalError(
@@ -268,14 +261,6 @@ def check_position(
             f"{path}: line {position.deltas + 1} (delta {position.deltas}) is not the one that {where} "
             "knows; the journal belongs to another run. Restore the file, or record a new one"
         )
-
-
-def _find(path: Path, recorded: Recorded, position: JournalPosition) -> int:
-    """The journal's size in bytes up to `position`. Raises JournalError where the journal does not
-    contain it.
-    """
-    check_position(path, recorded, position)
-    return sum(len(line) + 1 for line in path.read_bytes().split(b"\n")[: position.deltas + 1])
 
 
 def is_ended(path: Path) -> bool:
@@ -334,9 +319,8 @@ class Journal:
         """
         path = Path(path)
         recorded = read_journal(path, expected, position)
-        size = _read(path)[1] if position is None else _find(path, recorded, position)
-        data = path.read_bytes()
-        kept = position or recorded.position
+        data, kept = path.read_bytes(), position or recorded.position
+        size = sum(len(line) + 1 for line in data.split(b"\n")[: kept.deltas + 1])
         if kept.deltas < recorded.position.deltas:
             path.with_name(f"{path.name}.stale").write_bytes(data[size:])
         os.truncate(path, size)

@@ -50,7 +50,12 @@ class Mock:
     def identity(self) -> Mapping[str, str]:
         """The kind and every public attribute; arrays are given by their hash."""
         own = {key: value for key, value in vars(self).items() if key[0] != "_" and key != "inner"}
-        shown = {key: _fingerprint(value) for key, value in own.items()}
+        shown = {
+            key: str(value)
+            if isinstance(value, int | float | str)
+            else hashlib.sha256(repr(value).encode()).hexdigest()[:16]
+            for key, value in own.items()
+        }
         inner = prefixed("of", self.inner) if self.inner else {}
         return {"kind": f"mock:{self.name}", **shown, **inner}
 
@@ -246,11 +251,6 @@ def _directions(future: Iterable[int]) -> array[int]:
 def prefixed(head: str, backend: Backend) -> dict[str, str]:
     """The identity of a wrapped backend, with `head` before each name."""
     return {f"{head}.{key}": text for key, text in backend.identity().items()}
-
-
-def _fingerprint(value: object) -> str:
-    plain = isinstance(value, int | float | str)
-    return str(value) if plain else hashlib.sha256(repr(value).encode()).hexdigest()[:16]
 
 
 QuestionOf = Callable[[int], Question | None]

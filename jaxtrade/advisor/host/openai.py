@@ -446,17 +446,14 @@ def with_model(config: RunConfig, tell: Tell) -> RunConfig:
     Raises ConfigError where the server cannot be reached, or offers none or several models.
     """
     chosen = config.advisor
-    if chosen.panel:
-        members = tuple(
-            _named(member.kind, member.options, chosen, tell) for member in chosen.panel
-        )
-        panel = tuple(
-            member.model_copy(update={"options": options})
-            for member, options in zip(chosen.panel, members, strict=True)
-        )
-        return config.model_copy(update={"advisor": chosen.model_copy(update={"panel": panel})})
-    options = _named(chosen.kind, chosen.options, chosen, tell)
-    return config.model_copy(update={"advisor": chosen.model_copy(update={"options": options})})
+    panel = tuple(
+        member.model_copy(update={"options": _named(member.kind, member.options, chosen, tell)})
+        for member in chosen.panel
+    )
+    changes: dict[str, Any] = {"panel": panel}
+    if not panel:
+        changes = {"options": _named(chosen.kind, chosen.options, chosen, tell)}
+    return config.model_copy(update={"advisor": chosen.model_copy(update=changes)})
 
 
 def _named(kind: str, own: Mapping[str, Any], chosen: AdvisorConfig, tell: Tell) -> dict[str, Any]:
@@ -489,20 +486,18 @@ def _models(base: SplitResult, key: Secret | None, body: bytes) -> tuple[Model, 
     rows = [] if rows is None else rows  # Ollama without a model
     if not isinstance(rows, list):
         raise _no_list(base, key, "the answer holds no list 'data'", "check the URL")
-    return tuple(
-        _model(row, key) for row in rows if isinstance(row, dict) and _is_name(row.get("id"))
-    )
+    found = []
+    for row in rows:
+        if isinstance(row, dict) and _is_name(row.get("id")):
+            owner = row.get("owned_by")
+            shown = printable(owner[:80]) if isinstance(owner, str) else ""
+            found.append(Model(row["id"], key.scrub(shown) if key else shown))
+    return tuple(found)
 
 
 def _is_name(value: object) -> bool:
     """Whether a value can be the option `model` (`openai.OpenAIOptions`)."""
     return isinstance(value, str) and 0 < len(value) <= 200 and value.isprintable()
-
-
-def _model(row: Mapping[str, Any], key: Secret | None) -> Model:
-    owner = row.get("owned_by")
-    shown = printable(owner[:80]) if isinstance(owner, str) else ""
-    return Model(row["id"], key.scrub(shown) if key else shown)
 
 
 def _no_list(base: SplitResult, key: Secret | None, why: str, fix: str) -> NoListError:

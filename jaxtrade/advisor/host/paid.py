@@ -370,7 +370,12 @@ class AdviceCache:
             row = self._connection.execute(
                 "SELECT advice, failure, attempts FROM answers WHERE key = ?", (key,)
             ).fetchone()
-            return None if row is None else _decoded(*row)
+            if row is None:
+                return None
+            advice, failure, attempts = row
+            if advice is not None:
+                return Cached(Advice(*json.loads(advice)))
+            return Cached(None, Failure(failure), attempts)
         except (sqlite3.Error, ValueError, TypeError) as error:
             self._degrade(str(error))
             return None
@@ -499,12 +504,6 @@ def _encoded(key: str, row: _Row) -> tuple[object, ...]:
         answer.completion_tokens,
         answer.latency,
     )
-
-
-def _decoded(advice: str | None, failure: str | None, attempts: int) -> Cached:
-    if advice is not None:
-        return Cached(Advice(*json.loads(advice)))
-    return Cached(None, Failure(failure), attempts)
 
 
 _AT_ONCE = 500  # keys in one query; SQLite allows at least 999

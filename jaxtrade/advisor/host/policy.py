@@ -17,7 +17,6 @@ are more. A request whose worker hangs is given up and counts no longer.
 from __future__ import annotations
 
 import math
-import random
 from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
@@ -129,15 +128,6 @@ class RetryBudget:
             return False
         self._level -= 1.0
         return True
-
-
-def jittered(previous: float, base: float, cap: float, rng: random.Random) -> float:
-    """Seconds before the next attempt, by decorrelated jitter (Brooker 2015).
-
-    It is uniform in [base, 3 x previous] and at most `cap`. previous: the wait before the last
-    attempt, 0 at first.
-    """
-    return min(cap, rng.uniform(base, max(base, 3 * previous)))
 
 
 class Breaker:
@@ -352,19 +342,18 @@ class Gates:
         # Until an answer shows whether the server accepts a new form, one request at a time tries
         # it.
         most = 1 if self._fallback else self.concurrency.limit
+        if self.unusable.state != "closed":
+            lets_unusable = self.unusable.wait(now) <= 0
+        else:
+            in_a_row = self.unusable.in_a_row + in_flight
+            lets_unusable = self._usable or in_a_row < self.unusable.consecutive
         return (
             not self.cache_only
             and in_flight < most
             and now >= self._pause_until
             and self.breaker.wait(now) <= 0
-            and self._lets_unusable(now, in_flight)
+            and lets_unusable
         )
-
-    def _lets_unusable(self, now: float, in_flight: int) -> bool:
-        """Whether unusable answers allow one more request beside those in flight."""
-        if self.unusable.state != "closed":
-            return self.unusable.wait(now) <= 0
-        return self._usable or self.unusable.in_a_row + in_flight < self.unusable.consecutive
 
     def book(self, prompt: str, first: bool, now: float, in_flight: int) -> Booking | None:
         """Let a question through and reserve the most that it can cost. Call it only when
@@ -527,15 +516,11 @@ class Gates:
         change = watch.end(usable or (False if useless else None), probe, now)
         if change == "opened" and watch.openings == 1:  # later ones appear in the statistics only
             self._unusable_pause_told = True
-            line = f"{watch.consecutive} answers in a row cannot be used ({self._reasons})"
+            line = f"{watch.consecutive} answers in a row cannot be used ({reasons_text(self._counts.unusable)})"
             self._tell_pause(f"{line}, so asking pauses", True)
         elif change == "closed" and self._unusable_pause_told:
             self._unusable_pause_told = False
             self._tell_pause("an answer can be used again; asking goes on", False)
-
-    @property
-    def _reasons(self) -> str:
-        return reasons_text(self._counts.unusable)
 
     def _note_model(self, model: str) -> None:
         models, model = self._counts.models, one_line(model, 80)
@@ -612,7 +597,7 @@ class Gates:
         if self.breaker.state != "closed":
             return f"{PAUSED}{self._outage or f'breaker {self.breaker.state}'}"
         if self.unusable.state != "closed":
-            return f"{PAUSED}paused after unusable answers: {self._reasons}"
+            return f"{PAUSED}paused after unusable answers: {reasons_text(self._counts.unusable)}"
         return "asking, breaker closed"
 
     @property

@@ -217,7 +217,7 @@ TEMPLATES = {
     "pipe": Template("pipe", _OLD_RULES + PIPE_FORM + PLACE + VALUES, answer="pipe"),
     "bar": _V1,  # its name beside `window` and `desk`; the version is that of v1, so answers are shared
 }
-CONTEXT_NAMES = ("window", "desk")  # see `context_text`
+CONTEXT_NAMES = ("window", "desk")  # see `choose`
 
 
 def find_template(name: str) -> Template:
@@ -248,8 +248,16 @@ def make_question(
     Raises ConfigError for an unknown or missing slot name, DataError for an invalid value, symbol
     or time stamp.
     """
-    _check_symbol(symbol)
-    _check_stamp(time)
+    if not _SYMBOL.fullmatch(symbol):
+        raise DataError(f"symbol {ascii(symbol)[:40]}: expected 1 to 12 capital letters and digits")
+    try:
+        if not _STAMP.fullmatch(time):
+            raise ValueError
+        datetime.datetime.fromisoformat(time)
+    except ValueError:
+        raise DataError(
+            f"time {ascii(time)[:40]}: expected a bar's close as 2024-03-01T10:31:00-05:00"
+        ) from None
     for name in slots:
         known_slot(name)
     if missing := [name for name in template.slots if name not in slots]:
@@ -272,22 +280,6 @@ def _shown(value: float, decimals: int) -> str:
     return f"{whole}.{part.rstrip('0') or '0'}"
 
 
-def _check_symbol(symbol: str) -> None:
-    if not _SYMBOL.fullmatch(symbol):
-        raise DataError(f"symbol {ascii(symbol)[:40]}: expected 1 to 12 capital letters and digits")
-
-
-def _check_stamp(time: str) -> None:
-    try:
-        if not _STAMP.fullmatch(time):
-            raise ValueError
-        datetime.datetime.fromisoformat(time)
-    except ValueError:
-        raise DataError(
-            f"time {ascii(time)[:40]}: expected a bar's close as 2024-03-01T10:31:00-05:00"
-        ) from None
-
-
 _SIGHT = "You see one bar's indicators, nothing\nabout any account or position, and you answer for the market alone."
 _SEES = {
     "window": "You see one bar's indicators\nand what came before it, nothing about any account or position, and you "
@@ -299,17 +291,6 @@ _PARTS = {
     "window": "{levels}\n{window}\n{higher}\n",
     "desk": "{levels}\n{window}\n{higher}\n{account}\n{record}\n",
 }
-
-
-def context_text(name: str, volume: bool, news: bool, calendar: bool) -> str:
-    """The text of `window` or `desk`.
-
-    volume: whether the bars have volume; without it there is no VWAP. news, calendar: whether there
-        is such a file.
-    """
-    rules, values = (RULES, VALUES) if volume else (NO_VWAP, INDICES)
-    feeds = ("{news}\n" if news else "") + ("{calendar}\n" if calendar else "")
-    return rules.replace(_SIGHT, _SEES[name]) + JSON_FORM + PLACE + values + _PARTS[name] + feeds
 
 
 FORMAT = (
@@ -522,7 +503,12 @@ def choose(config: AdvisorConfig, volume: bool = True) -> Chosen:
             )
         parts = (own.name, own.text, own.answer)
     elif name in CONTEXT_NAMES:
-        text = context_text(name, volume, "news" in given, "calendar" in given)
+        # Without volume there is no VWAP.
+        rules, values = (RULES, VALUES) if volume else (NO_VWAP, INDICES)
+        feeds = "".join(f"{{{feed}}}\n" for feed in FEEDS if feed in given)
+        text = (
+            rules.replace(_SIGHT, _SEES[name]) + JSON_FORM + PLACE + values + _PARTS[name] + feeds
+        )
         parts = (name if volume else f"{name}_no_volume", text, "json")
     else:
         template = find_template(name)

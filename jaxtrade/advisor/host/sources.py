@@ -11,13 +11,17 @@ import time
 from bisect import bisect_left
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxtrade.advisor.host.journal import JournalDelta, Recorded, row_text
 from jaxtrade.advisor.host.statistics import ContainedFaults, Histogram
 from jaxtrade.advisor.host.types import Advice, Question
 from jaxtrade.errors import JaxtradeError, JournalError
 from jaxtrade.text import Tell
+
+if TYPE_CHECKING:
+    from jaxtrade.advisor.host.service import AdviceService
 
 Wants = Sequence[tuple[int, float]]  # bars and weights > 0
 
@@ -89,26 +93,6 @@ class AdviceSource:
         """Stop within 3 s. A second call does nothing."""
 
 
-class Service(Protocol):
-    """The part of `service.AdviceService` that a `Live` source uses."""
-
-    def submit(self, wanted: Sequence[tuple[Question, float]]) -> None:
-        """Add questions with their weights to the queue."""
-        ...
-
-    def take(self, most: int) -> list[tuple[int, Advice]]:
-        """At most `most` finished answers, as (bar, advice)."""
-        ...
-
-    def statistics(self) -> dict[str, Any]:
-        """Counts for reports, by name."""
-        ...
-
-    def stop(self) -> None:
-        """Stop within 3 s. A second call does nothing."""
-        ...
-
-
 class Replayed(AdviceSource):
     """The rows of an earlier run, at the updates at which that run saw them."""
 
@@ -126,7 +110,7 @@ class Replayed(AdviceSource):
         Raises JournalError where `deltas` is not the number of deltas recorded before `update`:
         this run then differs from the recorded one.
         """
-        index = bisect_left(self._deltas, update, key=_update)
+        index = bisect_left(self._deltas, update, key=attrgetter("update"))
         if index != deltas:
             seen = self._deltas[min(index, deltas)]
             raise JournalError(
@@ -159,7 +143,7 @@ class Live(AdviceSource):
 
     def __init__(
         self,
-        service: Service,
+        service: AdviceService,
         question_of: Callable[[int], Question],
         tell: Tell | None = None,
         ahead: int = 1024,
@@ -332,10 +316,6 @@ class Live(AdviceSource):
             self._ready.append(row)
             if self._heard is not None:
                 self._heard(bar, advice)
-
-
-def _update(delta: JournalDelta) -> int:
-    return delta.update
 
 
 class PanelSource(AdviceSource):

@@ -49,3 +49,14 @@ def local_seconds(utc: np.ndarray, zone: str) -> np.ndarray:
     hours, inverse = np.unique(utc[changing] // 3600, return_inverse=True)
     local[changing] = utc[changing] + offsets(hours, 3600)[inverse]
     return local
+
+
+def years_of(utc: np.ndarray) -> np.ndarray:
+    """The calendar year of UTC seconds, int64[T]."""
+    return utc.astype("datetime64[s]").astype("datetime64[Y]").astype(np.int64) + 1970
+
+
+def most_common(values: np.ndarray) -> int:
+    """The most common whole number; of several, the smallest."""
+    found, counts = np.unique(values, return_counts=True)
+    return int(found[np.argmax(counts)])

@@ -15,10 +15,11 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from jaxtrade.data.calendar import rules
-from jaxtrade.data.calendar.clock import DAY, local_seconds, run_starts, spread
+from jaxtrade.data.calendar.clock import DAY, local_seconds, most_common, run_starts, spread
 from jaxtrade.data.calendar.rules import REGULAR, DayChange
 from jaxtrade.data.contracts import Contract
 from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.text import local
 
 TradeDay = tuple[
     date, int, int, int, int
@@ -81,8 +82,7 @@ def wall_to_utc(day: date, clock: time, zone: str) -> int:
     return int(datetime.combine(day, clock, ZoneInfo(zone)).timestamp())
 
 
-def _clock(text: str) -> time:
-    return time.fromisoformat(text)
+_clock = time.fromisoformat
 
 
 def _opening(day: date, clock: time, contract: Contract) -> int:
@@ -105,12 +105,6 @@ def hours_of(contract: Contract) -> rules.Hours:
 def flat_time(day: date, close: int, contract: Contract) -> int:
     """min(the calendar's flat time, scheduled close - 1 minute), UTC seconds."""
     return min(wall_to_utc(day, _clock(hours_of(contract).flat), contract.zone), close - 60)
-
-
-def table_range(contract: Contract) -> tuple[str, str]:
-    """First and last verified trade date of the table (ISO). Later dates are projected by rule."""
-    hours = hours_of(contract)
-    return hours.eras[0].valid_from, hours.verified_to
 
 
 def _schedule(
@@ -166,7 +160,14 @@ def table_schedule(
                 rows.append(_table_row(day, era, change, contract))
             day += timedelta(days=1)
     verified = np.datetime64(hours.verified_to)
-    return _schedule(rows, contract, "table", _projection_note(first, last, verified), verified)
+    notes: tuple[str, ...] = ()
+    if last > verified:
+        begin = max(first, verified + ONE_DAY)
+        notes = (
+            f"calendar: {begin}..{last} projected by rule; holidays and early closes are verified until {verified}, "
+            "later notices of the exchange may differ",
+        )
+    return _schedule(rows, contract, "table", notes, verified)
 
 
 def _table_row(day: date, era: rules.Era, change: DayChange, contract: Contract) -> TradeDay:
@@ -178,21 +179,6 @@ def _table_row(day: date, era: rules.Era, change: DayChange, contract: Contract)
     if not halt or halt[1] > close:
         halt = [close, close]
     return day, start, close, halt[0], halt[1]
-
-
-def _projection_note(
-    first: np.datetime64, last: np.datetime64, verified: np.datetime64
-) -> tuple[str, ...]:
-    """The note on the dates among first..last after the last verified date; empty if there are
-    none.
-    """
-    if last <= verified:
-        return ()
-    begin = max(first, verified + ONE_DAY)
-    return (
-        f"calendar: {begin}..{last} projected by rule; holidays and early closes are verified until {verified}, "
-        "later notices of the exchange may differ",
-    )
 
 
 def inferred_schedule(time_: np.ndarray, bar_seconds: int, contract: Contract) -> Schedule:
@@ -218,9 +204,9 @@ def inferred_schedule(time_: np.ndarray, bar_seconds: int, contract: Contract) -
     dates, first, count = dates[weekday], first[weekday], count[weekday]
     if not len(dates):
         return _schedule([], contract, "infer")
-    local = local_seconds(time_, contract.zone) - days.astype(np.int64) * DAY
-    opens, closes = local[first], local[first + count - 1] + bar_seconds
-    usual_open, usual_close = _most_common(opens), _most_common(closes)
+    clock = local_seconds(time_, contract.zone) - days.astype(np.int64) * DAY
+    opens, closes = clock[first], clock[first + count - 1] + bar_seconds
+    usual_open, usual_close = most_common(opens), most_common(closes)
     rows, short = [], []
     for i, day in enumerate(dates.astype(object)):
         close = usual_close
@@ -248,11 +234,6 @@ def inferred_schedule(time_: np.ndarray, bar_seconds: int, contract: Contract) -
             "no decision is taken on them (a calendar file may list weekends)",
         )
     return _schedule(rows, contract, "infer", notes)
-
-
-def _most_common(values: np.ndarray) -> int:
-    found, counts = np.unique(values, return_counts=True)
-    return int(found[np.argmax(counts)])
 
 
 def _hhmm(seconds: int) -> str:
@@ -363,10 +344,10 @@ def check_stamps(
     dates, bad = np.unique(days[run_starts(days)]), np.unique(days[closed])
     if len(bad) < SHIFTED_DATES or 2 * len(bad) <= len(dates):
         return
-    first = datetime.fromtimestamp(int(time_[np.argmax(closed)]), ZoneInfo(contract.zone))
+    first = local(int(time_[np.argmax(closed)]), contract.zone)
     raise DataError(
         f"{source}: bars inside a scheduled closure on {len(bad)} of {len(dates)} trade dates, first "
-        f"{first:%Y-%m-%d %H:%M} exchange time (calendar: {schedule.name}): the stamps look shifted. Fix: check "
+        f"{first} exchange time (calendar: {schedule.name}): the stamps look shifted. Fix: check "
         "data.time_zone and data.stamp; or data.calendar=infer if this market really trades then"
     )
 
@@ -385,23 +366,23 @@ def findings(
     lines, last = [], _closing(schedule, time_, at, bar_seconds)
     last &= len(np.unique(days[last])) >= SHIFTED_DATES  # a few are named by date
     if last.any():
-        first = datetime.fromtimestamp(int(time_[np.argmax(last)]), ZoneInfo(contract.zone))
+        first = local(int(time_[np.argmax(last)]), contract.zone)
         lines.append(
             (
                 days[np.argmax(last)],
                 f"{int(last.sum())} bars are stamped exactly at the end of their session, "
-                f"first {first:%Y-%m-%d %H:%M} exchange time: read as closing prints; no decision is taken on "
+                f"first {first} exchange time: read as closing prints; no decision is taken on "
                 "them",
             )
         )
     open_ |= last
     for day in np.unique(days[~open_]):
         bad = np.flatnonzero(~open_ & (days == day))
-        first = datetime.fromtimestamp(int(time_[bad[0]]), ZoneInfo(contract.zone))
+        first = local(int(time_[bad[0]]), contract.zone)
         lines.append(
             (
                 day,
-                f"{day}: {len(bad)} bars inside a scheduled closure, first {first:%Y-%m-%d %H:%M} exchange "
+                f"{day}: {len(bad)} bars inside a scheduled closure, first {first} exchange "
                 f"time (calendar: {schedule.name})",
             )
         )

@@ -17,6 +17,7 @@ from jaxtrade.data.calendar.schedule import (
     hours_of,
     of_evening,
     run_starts,
+    schedule_for,
     spread,
     wall_to_utc,
 )
@@ -41,6 +42,11 @@ class SessionRows:
     complete: np.ndarray
     date: np.ndarray
     flat: np.ndarray
+
+
+def schedule_of(bars: Bars, calendar: str) -> Schedule:
+    """`schedule_for` the trade dates of bars."""
+    return schedule_for(calendar, bars.contract, bars.time, bars.bar_seconds, bars.source)
 
 
 def window_clock(contract: Contract, overnight: bool) -> time:
@@ -145,8 +151,10 @@ def session_rows(
             continue
         flat_row = int(in_time[-1])
         at_end = flat_row == len(bars) - 1
-        next_close = _next_close(int(closes[flat_row]), bars.bar_seconds, schedule.halts[at[i]])
-        cut = at_end and next_close <= schedule.flat[at[i]]
+        next_open, halt = int(closes[flat_row]), schedule.halts[at[i]]
+        if halt[0] <= next_open < halt[1]:
+            next_open = int(halt[1])
+        cut = at_end and next_open + bars.bar_seconds <= schedule.flat[at[i]]
         table.append((start, start + count, decide[0], flat_row - 1, not cut, i))
     kept = np.array([row[5] for row in table], np.int64)
     columns = np.array([row[:4] for row in table], np.int32).reshape(-1, 4)
@@ -159,9 +167,3 @@ def session_rows(
         date=days[kept],
         flat=schedule.flat[at[kept]],
     )
-
-
-def _next_close(close: int, bar_seconds: int, halt: np.ndarray) -> int:
-    """Close of the scheduled bar that follows one closed at `close`. A halt is skipped."""
-    opening = int(halt[1]) if halt[0] <= close < halt[1] else close
-    return opening + bar_seconds

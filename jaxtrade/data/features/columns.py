@@ -9,18 +9,22 @@ back.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
 from itertools import pairwise
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
 
 from jaxtrade.data.features import indicators
 from jaxtrade.data.features.indicators import (
+    Window,
     cumulative_sum,
     highest,
     lowest,
     sample_std,
+    shifted,
     smooth,
     sum_of_last,
     true_range_sum,
@@ -38,24 +42,6 @@ from jaxtrade.data.features.schema import (
 )
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import FEATURES
-
-
-@dataclass(frozen=True)
-class Window:
-    """The n bars of one feature window; each array has shape [n], prices are in ticks.
-
-    date: trade date in days. minute: minute of the exchange day of the open stamp. tick_size:
-        points.
-    """
-
-    open: np.ndarray
-    high: np.ndarray
-    low: np.ndarray
-    close: np.ndarray
-    volume: np.ndarray
-    date: np.ndarray
-    minute: np.ndarray
-    tick_size: float
 
 
 def volume_mean(volume: np.ndarray) -> np.ndarray:
@@ -81,35 +67,25 @@ def _seed_ema(close: np.ndarray, span: int) -> np.ndarray:
     )
 
 
-def _gains_losses(close: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    change = np.diff(close)
-    return np.maximum(change, 0), np.maximum(-change, 0)
-
-
-def _rsi(bars: Window, spec: FeatureSpec) -> np.ndarray:
-    gain, loss = (_seeded(x, spec.period, 1 / spec.period) for x in _gains_losses(bars.close))
+def _rsi(bars: Window, n: int) -> np.ndarray:
+    change = np.diff(bars.close)
+    gain, loss = (_seeded(np.maximum(side, 0), n, 1 / n) for side in (change, -change))
     total = gain + loss
     flat = total == 0  # no move at all: 0, as in TA-Lib
     return np.concatenate([[np.nan], np.where(flat, 0.0, 100 * gain / np.where(flat, 1.0, total))])
 
 
-def _atr(bars: Window, spec: FeatureSpec) -> np.ndarray:
+def _atr(bars: Window, n: int) -> np.ndarray:
     ranges = true_ranges(bars.high, bars.low, bars.close)[1:]
-    return np.concatenate([[np.nan], _seeded(ranges, spec.period, 1 / spec.period)])
+    return np.concatenate([[np.nan], _seeded(ranges, n, 1 / n)])
 
 
-def _seed_atr(bars: Window, _: FeatureSpec) -> np.ndarray:
+def _seed_atr(bars: Window) -> np.ndarray:
     total = true_range_sum(bars.high, bars.low, bars.close)
     return np.where(total < 0, np.nan, total / TRUE_RANGES)
 
 
-def _momentum(bars: Window, _: FeatureSpec) -> np.ndarray:
-    out = np.full(len(bars.close), np.nan)
-    out[GROWTH_BARS:] = bars.close[GROWTH_BARS:] / bars.close[:-GROWTH_BARS]
-    return out
-
-
-def _vwap(bars: Window, _: FeatureSpec) -> np.ndarray:
+def _vwap(bars: Window) -> np.ndarray:
     """Volume-weighted average price of each trade date so far.
 
     While the date has no traded volume, the plain mean of its typical prices so far.
@@ -124,82 +100,80 @@ def _vwap(bars: Window, _: FeatureSpec) -> np.ndarray:
     return out
 
 
-def _session_flag(bars: Window, spec: FeatureSpec) -> np.ndarray:
+def _session_flag(bars: Window, name: str) -> np.ndarray:
     inside = {
         name: (bars.minute >= a) & (bars.minute < b) for name, (a, b) in SESSION_MINUTES.items()
     }
     inside["closed"] = ~np.logical_or.reduce([*inside.values()])
-    return inside[spec.name.removeprefix("session_")]
+    return inside[name]
 
 
-def _simple_rsi(bars: Window, spec: FeatureSpec) -> np.ndarray:
-    return indicators.simple_rsi(bars.close, RSI_BARS[spec.name], bars.tick_size)
-
-
-def _hlc(figure: Callable[..., np.ndarray]) -> Callable[[Window, FeatureSpec], np.ndarray]:
-    """Make a feature of an indicator that takes (high, low, close)."""
-    return lambda bars, _: figure(bars.high, bars.low, bars.close)
-
-
-_COMPUTE: dict[str, Callable[[Window, FeatureSpec], np.ndarray]] = {
-    "open": lambda bars, _: bars.open,
-    "high": lambda bars, _: bars.high,
-    "low": lambda bars, _: bars.low,
-    "close": lambda bars, _: bars.close.astype(np.float64),
-    "volume": lambda bars, _: bars.volume,
-    **dict.fromkeys(RSI_BARS, _simple_rsi),
-    "macd": lambda bars, _: _seed_ema(bars.close, 12) - _seed_ema(bars.close, 26),
-    "momentum": _momentum,
+_COMPUTE: dict[str, Callable[[Window], np.ndarray]] = {
+    **{name: attrgetter(name) for name in ("open", "high", "low", "close", "volume")},
+    **{name: partial(indicators.simple_rsi, n=n) for name, n in RSI_BARS.items()},
+    "macd": lambda bars: _seed_ema(bars.close, 12) - _seed_ema(bars.close, 26),
+    "momentum": lambda bars: bars.close / shifted(bars.close, GROWTH_BARS),
     "atr": _seed_atr,
-    "volatility": lambda bars, _: sample_std(bars.close, 20),
-    "bb_width": lambda bars, _: indicators.bollinger_width(bars.close),
-    "stoch_k": _hlc(indicators.stochastic),
-    "stoch_d": _hlc(lambda *hlc: sum_of_last(indicators.stochastic(*hlc), 3) / 3),
-    "williams_r": _hlc(lambda *hlc: indicators.stochastic(*hlc) - 100),
-    "cci": _hlc(indicators.commodity_channel),
-    "adx": _hlc(indicators.average_directional),
-    "roc": lambda bars, _: indicators.returns(bars.close, GROWTH_BARS),
-    "mfi": lambda bars, _: indicators.money_flow(bars.high, bars.low, bars.close, bars.volume),
-    "vol_regime": _hlc(indicators.range_deviation),
-    "vol_percentile": _hlc(indicators.range_rank),
-    "plus_di": _hlc(lambda *hlc: indicators.directional(*hlc)[0]),
-    "minus_di": _hlc(lambda *hlc: indicators.directional(*hlc)[1]),
-    "trend_strength": _hlc(
-        lambda *hlc: indicators.trend_flag(indicators.average_directional(*hlc))
-    ),
+    "volatility": lambda bars: sample_std(bars.close, 20),
+    "bb_width": indicators.bollinger_width,
+    "stoch_k": indicators.stochastic,
+    "stoch_d": lambda bars: sum_of_last(indicators.stochastic(bars), 3) / 3,
+    "williams_r": lambda bars: indicators.stochastic(bars) - 100,
+    "cci": indicators.commodity_channel,
+    "adx": indicators.average_directional,
+    "mfi": indicators.money_flow,
+    "vol_regime": indicators.range_deviation,
+    "vol_percentile": indicators.range_rank,
+    "plus_di": lambda bars: indicators.directional(bars)[0],
+    "minus_di": lambda bars: indicators.directional(bars)[1],
+    "trend_strength": indicators.trend_flag,
     "vwap": _vwap,
-    "price_to_vwap": lambda bars, spec: bars.close / _vwap(bars, spec) - 1,
-    "spread": lambda bars, _: (bars.high - bars.low) / bars.close,
-    "efficiency_ratio": _hlc(indicators.efficiency),
-    **{f"session_{name}": _session_flag for name in (*SESSION_MINUTES, "closed")},
-    "volume_ratio_5min": lambda bars, _: indicators.volume_ratio(bars.volume, 5),
-    "volume_ratio_20min": lambda bars, _: indicators.volume_ratio(bars.volume, 20),
-    **{f"return_{n}": lambda bars, _, n=n: indicators.returns(bars.close, n) for n in (1, 5, 15)},
-    "bollinger_position": lambda bars, _: indicators.bollinger_position(bars.close),
-    "time_of_day": lambda bars, _: bars.minute / 1440.0,
-    "support_20": lambda bars, _: lowest(bars.low, 20),
-    "resistance_20": lambda bars, _: highest(bars.high, 20),
-    "price_change_60min": lambda bars, _: indicators.returns(bars.close, 60),
-    "sma_50_slope": lambda bars, _: indicators.mean_slope(bars.close, 50, 10),
-    "sma_200_slope": lambda bars, _: indicators.mean_slope(bars.close, 200, 20),
-    "adx_slope": _hlc(lambda *hlc: indicators.slope(indicators.average_directional(*hlc), 5)),
-    "volume_regime": lambda bars, _: indicators.volume_ratio(bars.volume, 20),
-    "price_vs_support": lambda bars, _: bars.close / lowest(bars.low, 20) - 1,
-    "price_momentum_20": lambda bars, _: indicators.returns(bars.close, 20),
-    "price_momentum_60": lambda bars, _: indicators.returns(bars.close, 60),
-    "session_trend": lambda bars, _: indicators.returns(bars.close, 30),
-    "higher_high": lambda bars, _: indicators.higher_high(bars.high),
-    "lower_low": lambda bars, _: indicators.lower_low(bars.low),
-    "higher_low": lambda bars, _: indicators.higher_low(bars.low),
-    "lower_high": lambda bars, _: indicators.lower_high(bars.high),
-    "double_top": lambda bars, _: indicators.double_top(bars.high, bars.close),
-    "double_bottom": lambda bars, _: indicators.double_bottom(bars.low, bars.close),
-    "breakout_signal": lambda bars, _: indicators.breakout(bars.high, bars.close),
-    "breakdown_signal": lambda bars, _: indicators.breakdown(bars.low, bars.close),
-    "sma_N": lambda bars, spec: cumulative_sum(bars.close, spec.period) / spec.period,
-    "ema_N": lambda bars, spec: _seeded(bars.close, spec.period, 2 / (spec.period + 1)),
-    "rsi_N": _rsi,
-    "atr_N": _atr,
+    "price_to_vwap": lambda bars: bars.close / _vwap(bars) - 1,
+    "spread": lambda bars: (bars.high - bars.low) / bars.close,
+    "efficiency_ratio": indicators.efficiency,
+    **{
+        f"session_{name}": partial(_session_flag, name=name)
+        for name in (*SESSION_MINUTES, "closed")
+    },
+    **{
+        name: partial(indicators.volume_ratio, n=n)
+        for name, n in (("volume_ratio_5min", 5), ("volume_ratio_20min", 20), ("volume_regime", 20))
+    },
+    **{
+        name: lambda bars, n=n: indicators.returns(bars.close, n)
+        for name, n in (
+            ("roc", GROWTH_BARS),
+            ("return_1", 1),
+            ("return_5", 5),
+            ("return_15", 15),
+            ("price_change_60min", 60),
+            ("price_momentum_20", 20),
+            ("price_momentum_60", 60),
+            ("session_trend", 30),
+        )
+    },
+    "bollinger_position": indicators.bollinger_position,
+    "time_of_day": lambda bars: bars.minute / 1440.0,
+    "support_20": lambda bars: lowest(bars.low, 20),
+    "resistance_20": lambda bars: highest(bars.high, 20),
+    "sma_50_slope": lambda bars: indicators.mean_slope(bars.close, 50, 10),
+    "sma_200_slope": lambda bars: indicators.mean_slope(bars.close, 200, 20),
+    "adx_slope": lambda bars: indicators.slope(indicators.average_directional(bars), 5),
+    "price_vs_support": lambda bars: bars.close / lowest(bars.low, 20) - 1,
+    "higher_high": indicators.higher_high,
+    "lower_low": indicators.lower_low,
+    "higher_low": indicators.higher_low,
+    "lower_high": indicators.lower_high,
+    "double_top": indicators.double_top,
+    "double_bottom": indicators.double_bottom,
+    "breakout_signal": indicators.breakout,
+    "breakdown_signal": indicators.breakdown,
+}
+_OF_PERIOD: dict[str, Callable[[Window, int], np.ndarray]] = {
+    "sma": lambda bars, n: cumulative_sum(bars.close, n) / n,
+    "ema": lambda bars, n: _seeded(bars.close, n, 2 / (n + 1)),
+    "rsi": _rsi,
+    "atr": _atr,
 }
 
 
@@ -235,10 +209,12 @@ def compute_feature(bars: Window, name: str) -> np.ndarray:
     """
     spec = feature_spec(name)
     if name in FEATURES:
-        values = np.array(FEATURES[name].compute(bars, spec), np.float64)
+        found = FEATURES[name].compute(bars, spec)
+    elif spec.period:
+        found = _OF_PERIOD[name.partition("_")[0]](bars, spec.period)
     else:
-        key = f"{name.partition('_')[0]}_N" if spec.period else name
-        values = np.array(_COMPUTE[key](bars, spec), np.float64)
+        found = _COMPUTE[name](bars)
+    values = np.array(found, np.float64)
     values[: spec.warm_up - 1] = np.nan
     return values
 
@@ -250,9 +226,7 @@ def stored(values: np.ndarray, spec: FeatureSpec, close: np.ndarray) -> np.ndarr
     if spec.unit == "price":
         return values - close
     if spec.unit == "growth":
-        out = np.full(len(close), np.nan)
-        out[GROWTH_BARS:] = close[GROWTH_BARS:] - close[:-GROWTH_BARS]
-        return out
+        return close - shifted(close, GROWTH_BARS)
     return values
 
 
@@ -280,13 +254,5 @@ def window_slices(window_id: np.ndarray) -> list[slice]:
 
 def take(bars: Window, rows: slice) -> Window:
     """The bars of a row range."""
-    return Window(
-        bars.open[rows],
-        bars.high[rows],
-        bars.low[rows],
-        bars.close[rows],
-        bars.volume[rows],
-        bars.date[rows],
-        bars.minute[rows],
-        bars.tick_size,
-    )
+    columns = {name: column[rows] for name, column in vars(bars).items() if name != "tick_size"}
+    return replace(bars, **columns)

@@ -11,10 +11,29 @@ neighbouring bar.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 from jaxtrade.data.features.schema import RANK_BARS, RANK_LEAST, TRUE_RANGES
+
+
+@dataclass(frozen=True)
+class Window:
+    """The n bars of one feature window; each array has shape [n], prices are in ticks.
+
+    date: trade date in days. minute: minute of the exchange day of the open stamp. tick_size:
+        points.
+    """
+
+    open: np.ndarray
+    high: np.ndarray
+    low: np.ndarray
+    close: np.ndarray
+    volume: np.ndarray
+    date: np.ndarray
+    minute: np.ndarray
+    tick_size: float
 
 
 def cumulative_sum(values: np.ndarray, n: int) -> np.ndarray:
@@ -159,24 +178,22 @@ def quotient(over: np.ndarray, under: np.ndarray, neutral: float) -> np.ndarray:
     return np.where(empty, neutral, over / np.where(empty, 1.0, under))
 
 
-def simple_rsi(close: np.ndarray, n: int, tick_size: float) -> np.ndarray:
+def simple_rsi(bars: Window, n: int) -> np.ndarray:
     """RSI = 100 - 100/(1 + G/(L + 1e-8)), where G and L are the means of the last n rises and falls
     in points.
 
     Not the textbook's RSI, which uses Wilder's smoothing in place of simple means. Without any move
     the value is 0.
     """
-    change = np.diff(close)
+    change = np.diff(bars.close)
     gain, loss = (cumulative_sum(np.maximum(side, 0), n) / n for side in (change, -change))
-    epsilon = 1e-8 / tick_size  # RL-Trainer's 1e-8 is in points, `close` in ticks
+    epsilon = 1e-8 / bars.tick_size  # RL-Trainer's 1e-8 is in points, the close in ticks
     return np.concatenate([[np.nan], 100 - 100 / (1 + gain / (loss + epsilon))])
 
 
 def returns(close: np.ndarray, n: int) -> np.ndarray:
     """Return over n bars: close / (close n bars ago) - 1."""
-    out = np.full(len(close), np.nan)
-    out[n:] = close[n:] / close[:-n] - 1
-    return out
+    return close / shifted(close, n) - 1
 
 
 def slope(values: np.ndarray, n: int) -> np.ndarray:
@@ -193,45 +210,42 @@ def mean_slope(close: np.ndarray, of: int, n: int) -> np.ndarray:
     )  # sum and mean give the same quotient, and the sum is a whole number
 
 
-def bollinger_width(close: np.ndarray, n: int = 20) -> np.ndarray:
-    """Four standard deviations of the last n closes, divided by their mean. The divisor is n - 1,
-    as in pandas.
+def bollinger_width(bars: Window) -> np.ndarray:
+    """Four standard deviations of the last 20 closes, divided by their mean. The divisor is 19, as
+    in pandas.
     """
-    return 4 * sample_std(close, n) / (sum_of_last(close, n) / n)
+    return 4 * sample_std(bars.close, LEVEL) / (sum_of_last(bars.close, LEVEL) / LEVEL)
 
 
-def bollinger_position(close: np.ndarray, n: int = 20) -> np.ndarray:
-    """(close - mean) / (2 standard deviations) of the last n closes; 0 where they are equal. The
-    divisor is n - 1.
+def bollinger_position(bars: Window) -> np.ndarray:
+    """(close - mean) / (2 standard deviations) of the last 20 closes; 0 where they are equal. The
+    divisor is 19.
     """
-    return quotient(close - sum_of_last(close, n) / n, 2 * sample_std(close, n), 0.0)
+    away = bars.close - sum_of_last(bars.close, LEVEL) / LEVEL
+    return quotient(away, 2 * sample_std(bars.close, LEVEL), 0.0)
 
 
-def stochastic(high: np.ndarray, low: np.ndarray, close: np.ndarray, n: int = 14) -> np.ndarray:
+def stochastic(bars: Window, n: int = 14) -> np.ndarray:
     """Fast %K: 100 (close - lowest low) / (highest high - lowest low) over n bars; 50 where both
     are equal.
     """
-    bottom = lowest(low, n)
-    return quotient(100 * (close - bottom), highest(high, n) - bottom, 50.0)
+    bottom = lowest(bars.low, n)
+    return quotient(100 * (bars.close - bottom), highest(bars.high, n) - bottom, 50.0)
 
 
-def commodity_channel(
-    high: np.ndarray, low: np.ndarray, close: np.ndarray, n: int = 20
-) -> np.ndarray:
+def commodity_channel(bars: Window, n: int = 20) -> np.ndarray:
     """CCI: (P - SMA) / (0.015 mean |P - SMA|), where P = (high + low + close)/3; 0 where the mean
     deviation is 0.
 
     Not the textbook's CCI: each |P - SMA| in the mean uses the SMA of its own bar. The textbook
     uses the current SMA.
     """
-    total = np.asarray(high) + low + close
+    total = bars.high + bars.low + bars.close
     away = n * total - sum_of_last(total, n)  # 3n (P - SMA), a whole number
     return quotient(away, 0.015 * sum_of_last(np.abs(away), n) / n, 0.0)
 
 
-def directional(
-    high: np.ndarray, low: np.ndarray, close: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def directional(bars: Window) -> tuple[np.ndarray, np.ndarray]:
     """+DI and -DI: 100 sum(DM) / S over 14 bars; 0 where S is 0.
 
     DM is the rise of the high for +DI and the fall of the low for -DI, where that is positive. Not
@@ -240,9 +254,10 @@ def directional(
         simple, not
     Wilder's.
     """
-    high, low = np.asarray(high, np.int64), np.asarray(low, np.int64)
-    ranges = true_range_sum(high, low, close)
-    up, down = (np.concatenate([[0], np.maximum(x, 0)]) for x in (np.diff(high), -np.diff(low)))
+    ranges = _range_sum(bars)
+    up, down = (
+        np.concatenate([[0], np.maximum(x, 0)]) for x in (np.diff(bars.high), -np.diff(bars.low))
+    )
     plus, minus = (
         np.where(ranges < 0, np.nan, quotient(100.0 * cumulative_sum(x, TRUE_RANGES), ranges, 0.0))
         for x in (up, down)
@@ -250,76 +265,72 @@ def directional(
     return plus, minus
 
 
-def average_directional(high: np.ndarray, low: np.ndarray, close: np.ndarray) -> np.ndarray:
+def average_directional(bars: Window) -> np.ndarray:
     """ADX: mean of the last 14 values of DX = 100 |(+DI) - (-DI)| / ((+DI) + (-DI)), see
     `directional`.
 
     A DX of 0/0 is 0.
     """
-    plus, minus = directional(high, low, close)
+    plus, minus = directional(bars)
     return (
         sum_of_last(quotient(100 * np.abs(plus - minus), plus + minus, 0.0), TRUE_RANGES)
         / TRUE_RANGES
     )
 
 
-def trend_flag(adx: np.ndarray) -> np.ndarray:
+def trend_flag(bars: Window) -> np.ndarray:
     """+1 where ADX > 25, -1 where ADX < 20, else 0."""
+    adx = average_directional(bars)
     return np.where(np.isnan(adx), np.nan, (adx > 25).astype(np.float64) - (adx < 20))
 
 
-def money_flow(
-    high: np.ndarray, low: np.ndarray, close: np.ndarray, volume: np.ndarray, n: int = 14
-) -> np.ndarray:
+def money_flow(bars: Window, n: int = 14) -> np.ndarray:
     """MFI: 100 P/(P + N). P sums typical price times volume over those of the last n bars in which
     the typical price rose, N over those in which it fell. 50 where both sums are 0 (no volume, or
     no change of price).
     """
-    total = np.asarray(high, np.int64) + low + close
-    change, flow = np.diff(total), total[1:] * volume[1:]
+    total = bars.high + bars.low + bars.close
+    change, flow = np.diff(total), total[1:] * bars.volume[1:]
     positive, negative = (
         sum_of_last(np.where(side, flow, 0.0), n) for side in (change > 0, change < 0)
     )
     return np.concatenate([[np.nan], quotient(100 * positive, positive + negative, 50.0)])
 
 
-def volume_ratio(volume: np.ndarray, n: int) -> np.ndarray:
+def volume_ratio(bars: Window, n: int) -> np.ndarray:
     """Volume divided by its mean over the last n bars, this bar included; 1 where that mean is
     0.
     """
-    return quotient(n * volume, sum_of_last(volume, n), 1.0)
+    return quotient(n * bars.volume, sum_of_last(bars.volume, n), 1.0)
 
 
-def range_deviation(
-    high: np.ndarray, low: np.ndarray, close: np.ndarray, n: int = 20
-) -> np.ndarray:
+def range_deviation(bars: Window, n: int = 20) -> np.ndarray:
     """Standard deviation (divisor n - 1) of the last n ATRs (S/14), in ticks."""
-    return _of_ranges(
-        true_range_sum(high, low, close), lambda ranges: sample_std(ranges, n) / TRUE_RANGES
-    )
+    return _of_ranges(bars, lambda ranges: sample_std(ranges, n) / TRUE_RANGES)
 
 
-def range_rank(high: np.ndarray, low: np.ndarray, close: np.ndarray) -> np.ndarray:
+def range_rank(bars: Window) -> np.ndarray:
     """Percent rank of the ATR among the last 252 * 390 ATRs of the window. NaN until there are 100
     ATRs.
     """
-    return _of_ranges(
-        true_range_sum(high, low, close), lambda ranges: percent_rank(ranges, RANK_BARS, RANK_LEAST)
-    )
+    return _of_ranges(bars, lambda ranges: percent_rank(ranges, RANK_BARS, RANK_LEAST))
 
 
-def efficiency(high: np.ndarray, low: np.ndarray, close: np.ndarray, n: int = 20) -> np.ndarray:
+def efficiency(bars: Window, n: int = 20) -> np.ndarray:
     """|close - close n bars ago| / (sum of the last n ATRs); 0 where nothing moved."""
-    moved = np.full(len(close), np.nan)
-    moved[n:] = np.abs(close[n:] - close[:-n])
-    ranges = _of_ranges(true_range_sum(high, low, close), lambda x: sum_of_last(x, n) / TRUE_RANGES)
-    return quotient(moved, ranges, 0.0)
+    moved = np.abs(bars.close - shifted(bars.close, n))
+    return quotient(moved, _of_ranges(bars, lambda x: sum_of_last(x, n) / TRUE_RANGES), 0.0)
 
 
-def _of_ranges(total: np.ndarray, figure: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+def _range_sum(bars: Window) -> np.ndarray:
+    return true_range_sum(bars.high, bars.low, bars.close)
+
+
+def _of_ranges(bars: Window, figure: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     """Apply `figure` to the defined values of S. The first one is at the fifteenth bar; NaN before
     it.
     """
+    total = _range_sum(bars)
     known = total[TRUE_RANGES:]
     return np.concatenate([np.full(min(TRUE_RANGES, len(total)), np.nan), figure(known)])
 
@@ -338,60 +349,61 @@ def _beyond(value: np.ndarray, level: np.ndarray) -> np.ndarray:
     return (1000 * value > 1001 * level).astype(np.float64) - (1000 * value < 999 * level)
 
 
-def higher_high(high: np.ndarray) -> np.ndarray:
+def higher_high(bars: Window) -> np.ndarray:
     """1, -1 or 0: the high compared with the highest high of the 5 bars before (see `_beyond`)."""
-    return _beyond(high, shifted(highest(high, SWING), 1))
+    return _beyond(bars.high, shifted(highest(bars.high, SWING), 1))
 
 
-def lower_low(low: np.ndarray) -> np.ndarray:
+def lower_low(bars: Window) -> np.ndarray:
     """1, -1 or 0: the low compared with the lowest low of the 5 bars before. 1 means lower."""
-    return 0.0 - _beyond(low, shifted(lowest(low, SWING), 1))
+    return 0.0 - _beyond(bars.low, shifted(lowest(bars.low, SWING), 1))
 
 
-def higher_low(low: np.ndarray) -> np.ndarray:
+def higher_low(bars: Window) -> np.ndarray:
     """1, -1 or 0: the lowest low of the last 5 bars compared with that of the 5 bars before them. 1
     means higher.
     """
-    bottom = lowest(low, SWING)
+    bottom = lowest(bars.low, SWING)
     return _beyond(bottom, shifted(bottom, SWING))
 
 
-def lower_high(high: np.ndarray) -> np.ndarray:
+def lower_high(bars: Window) -> np.ndarray:
     """1, -1 or 0: the highest high of the last 5 bars compared with that of the 5 bars before them.
     1 means lower.
     """
-    top = highest(high, SWING)
+    top = highest(bars.high, SWING)
     return 0.0 - _beyond(top, shifted(top, SWING))
 
 
-def _quiet(close: np.ndarray) -> np.ndarray:
+def _quiet(bars: Window) -> np.ndarray:
     """bool[n]: whether the standard deviation (divisor n - 1) of the last 20 closes is below 2 % of
     their mean.
     """
+    close = bars.close
     return sample_std(close, LEVEL) / (sum_of_last(close, LEVEL) / LEVEL) < QUIET
 
 
-def double_top(high: np.ndarray, close: np.ndarray) -> np.ndarray:
+def double_top(bars: Window) -> np.ndarray:
     """0.7 where the highest high of 20 quiet bars is more than 1 % below that of the 20 bars before
     them, else 0.
     """
-    top = highest(high, LEVEL)
-    return SEEN * ((100 * top < 99 * shifted(top, LEVEL)) & _quiet(close))
+    top = highest(bars.high, LEVEL)
+    return SEEN * ((100 * top < 99 * shifted(top, LEVEL)) & _quiet(bars))
 
 
-def double_bottom(low: np.ndarray, close: np.ndarray) -> np.ndarray:
+def double_bottom(bars: Window) -> np.ndarray:
     """0.7 where the lowest low of 20 quiet bars is more than 1 % above that of the 20 bars before
     them, else 0.
     """
-    bottom = lowest(low, LEVEL)
-    return SEEN * ((100 * bottom > 101 * shifted(bottom, LEVEL)) & _quiet(close))
+    bottom = lowest(bars.low, LEVEL)
+    return SEEN * ((100 * bottom > 101 * shifted(bottom, LEVEL)) & _quiet(bars))
 
 
-def breakout(high: np.ndarray, close: np.ndarray) -> np.ndarray:
+def breakout(bars: Window) -> np.ndarray:
     """1 where the close is more than 0.2 % above the highest high of the 20 bars before, else 0."""
-    return (1000 * close > 1002 * shifted(highest(high, LEVEL), 1)).astype(np.float64)
+    return (1000 * bars.close > 1002 * shifted(highest(bars.high, LEVEL), 1)).astype(np.float64)
 
 
-def breakdown(low: np.ndarray, close: np.ndarray) -> np.ndarray:
+def breakdown(bars: Window) -> np.ndarray:
     """1 where the close is more than 0.2 % below the lowest low of the 20 bars before, else 0."""
-    return (1000 * close < 998 * shifted(lowest(low, LEVEL), 1)).astype(np.float64)
+    return (1000 * bars.close < 998 * shifted(lowest(bars.low, LEVEL), 1)).astype(np.float64)

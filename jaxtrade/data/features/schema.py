@@ -6,10 +6,12 @@ This module imports neither JAX nor pandas, so that a configuration's names can 
 
 from __future__ import annotations
 
+import csv
 import difflib
 import re
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from pathlib import Path
+from typing import Literal, NamedTuple, cast
 
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import CONTEXTS, FEATURES
@@ -135,289 +137,23 @@ def shape_of(unit: Unit, scaling: str) -> Shape:
     return _SHAPES.get(unit, Shape()) if scaling == "relative" else Shape()
 
 
-_ADX = 2 * TRUE_RANGES
-_SEED = {
-    spec.name: spec
-    for spec in (
-        FeatureSpec("open", "price", 1, "open", source="textbook"),
-        FeatureSpec("high", "price", 1, "high", source="textbook"),
-        FeatureSpec("low", "price", 1, "low", source="textbook"),
-        FeatureSpec("close", "price", 1, "close", source="textbook"),
-        FeatureSpec("volume", "volume", 1, "volume", needs_volume=True, source="textbook"),
-        FeatureSpec(
-            "rsi",
-            "index",
-            TRUE_RANGES + 1,
-            "100 - 100/(1 + G/(L + 1e-8)), G and L simple means of the last 14 rises and falls in points",
-        ),
-        FeatureSpec(
-            "macd",
-            "move",
-            4 * 26,
-            "EMA12 - EMA26 of close, both started at the window's first close",
-        ),
-        FeatureSpec(
-            "momentum", "growth", GROWTH_BARS + 1, "close / close 10 bars ago", source="textbook"
-        ),
-        FeatureSpec(
-            "atr", "range", TRUE_RANGES + 1, "S/14, the simple mean of the last 14 true ranges"
-        ),
-        FeatureSpec(
-            "volatility",
-            "move",
-            20,
-            "standard deviation (n-1) of the last 20 closes",
-            source="textbook",
-        ),
-        FeatureSpec(
-            "bb_width",
-            "share",
-            20,
-            "4 * standard deviation (n-1) / mean of the last 20 closes",
-            source="textbook",
-        ),
-        FeatureSpec(
-            "stoch_k",
-            "index",
-            14,
-            "100 (close - L)/(H - L), H and L the extremes of 14 bars; 50 if H = L",
-            source="textbook",
-        ),
-        FeatureSpec("stoch_d", "index", 16, "mean of the last 3 stoch_k", source="textbook"),
-        FeatureSpec(
-            "williams_r",
-            "negative_index",
-            14,
-            "-100 (H - close)/(H - L) of 14 bars; -50 if H = L",
-            source="textbook",
-        ),
-        FeatureSpec(
-            "cci",
-            "score",
-            39,
-            "(P - M)/(0.015 D), P = (high+low+close)/3, M = mean of the last 20 P, D = "
-            "mean of the last 20 abs(P - M), each against its own bar's M; 0 if D = 0",
-        ),
-        FeatureSpec(
-            "adx",
-            "index",
-            _ADX,
-            "mean of the last 14 DX = 100 abs(plus_di - minus_di)/(plus_di + minus_di); "
-            "a DX of 0/0 is 0",
-        ),
-        FeatureSpec(
-            "roc", "share", GROWTH_BARS + 1, "close / close 10 bars ago - 1", source="textbook"
-        ),
-        FeatureSpec(
-            "mfi",
-            "index",
-            15,
-            "100 F/(F + G), F and G sums over 14 bars of (high+low+close)/3 * volume where "
-            "that price rose or fell; 50 if F + G = 0",
-            needs_volume=True,
-            source="textbook",
-        ),
-        FeatureSpec(
-            "vol_regime", "move", TRUE_RANGES + 20, "standard deviation (n-1) of the last 20 atr"
-        ),
-        FeatureSpec(
-            "vol_percentile",
-            "fraction",
-            TRUE_RANGES + RANK_LEAST,
-            "rank of atr among the last 98,280 atr of "
-            "the window over their count (ties share the mean rank); expands, minimum 100",
-        ),
-        FeatureSpec(
-            "plus_di",
-            "index",
-            TRUE_RANGES + 1,
-            "100 sum of max(high - previous high, 0) / S, 14 bars; 0 if S = 0",
-        ),
-        FeatureSpec(
-            "minus_di",
-            "index",
-            TRUE_RANGES + 1,
-            "100 sum of max(previous low - low, 0) / S, 14 bars; 0 if S = 0",
-        ),
-        FeatureSpec("trend_strength", "fraction", _ADX, "1 if adx > 25, -1 if adx < 20, else 0"),
-        FeatureSpec(
-            "vwap",
-            "price",
-            1,
-            "sum(close*volume)/sum(volume) since the trade date's first bar; without any "
-            "volume the mean of (high+low+close)/3",
-            needs_volume=True,
-        ),
-        FeatureSpec("price_to_vwap", "share", 1, "close / vwap - 1", needs_volume=True),
-        FeatureSpec("spread", "share", 1, "(high - low) / close"),
-        FeatureSpec(
-            "efficiency_ratio",
-            "fraction",
-            TRUE_RANGES + 20,
-            "abs(close - close 20 bars ago) / sum of the last 20 atr; 0 if that sum is 0",
-        ),
-        FeatureSpec(
-            "session_morning",
-            "fraction",
-            1,
-            "1 if it opens at 09:30-10:59 on the exchange clock, else 0",
-        ),
-        FeatureSpec("session_midday", "fraction", 1, "1 if it opens at 11:00-13:59, else 0"),
-        FeatureSpec("session_afternoon", "fraction", 1, "1 if it opens at 14:00-16:59, else 0"),
-        FeatureSpec("session_closed", "fraction", 1, "1 if it opens at any other time, else 0"),
-        FeatureSpec(
-            "rsi_15min",
-            "index",
-            16,
-            "rsi with 15 bars in place of 14 (bars, whatever their length)",
-        ),
-        FeatureSpec(
-            "rsi_60min",
-            "index",
-            61,
-            "rsi with 60 bars in place of 14 (bars, whatever their length)",
-        ),
-        FeatureSpec(
-            "volume_ratio_5min",
-            "ratio",
-            5,
-            "volume / mean of the last 5 volumes, this one included; 1 if that is 0",
-            needs_volume=True,
-        ),
-        FeatureSpec(
-            "volume_ratio_20min",
-            "ratio",
-            20,
-            "volume / mean of the last 20 volumes, this one included; 1 if that is 0",
-            needs_volume=True,
-        ),
-        FeatureSpec(
-            "support_20",
-            "price",
-            20,
-            "lowest low of the last 20 bars, this one included",
-            source="textbook",
-        ),
-        FeatureSpec(
-            "resistance_20",
-            "price",
-            20,
-            "highest high of the last 20 bars, this one included",
-            source="textbook",
-        ),
-        FeatureSpec(
-            "price_change_60min", "share", 61, "close / close 60 bars ago - 1", source="textbook"
-        ),
-        FeatureSpec(
-            "sma_50_slope", "share", 60, "(M - M 10 bars ago)/10/M, M = mean of the last 50 closes"
-        ),
-        FeatureSpec(
-            "sma_200_slope",
-            "share",
-            220,
-            "(M - M 20 bars ago)/20/M, M = mean of the last 200 closes",
-        ),
-        FeatureSpec(
-            "adx_slope",
-            "fraction",
-            _ADX + 5,
-            "(adx - adx 5 bars ago)/5/adx; 0 if adx = 0. The note gives "
-            "only the 5 bars; the rest is as in sma_50_slope",
-        ),
-        FeatureSpec(
-            "volume_regime",
-            "ratio",
-            20,
-            "volume_ratio_20min under a second name",
-            needs_volume=True,
-        ),
-        FeatureSpec(
-            "price_vs_support",
-            "share",
-            20,
-            "close / support_20 - 1. The note gives only the name; the "
-            "formula is that of price_to_vwap",
-        ),
-        FeatureSpec("price_momentum_20", "share", 21, "close / close 20 bars ago - 1"),
-        FeatureSpec("price_momentum_60", "share", 61, "price_change_60min under a second name"),
-        FeatureSpec(
-            "session_trend", "share", 31, "close / close 30 bars ago - 1, whatever the session"
-        ),
-        FeatureSpec(
-            "higher_high",
-            "fraction",
-            6,
-            "1 if high > 1.001 H, -1 if high < 0.999 H, else 0; H = highest high "
-            "of the 5 bars before",
-        ),
-        FeatureSpec(
-            "lower_low",
-            "fraction",
-            6,
-            "1 if low < 0.999 L, -1 if low > 1.001 L, else 0; L = lowest low of "
-            "the 5 bars before. The note does not give the sign; here 1 means that the name is true",
-        ),
-        FeatureSpec(
-            "higher_low",
-            "fraction",
-            10,
-            "1 if A > 1.001 B, -1 if A < 0.999 B, else 0; A = lowest low of the "
-            "last 5 bars, B = of the 5 before them. The note does not give the values; they are those of "
-            "higher_high",
-        ),
-        FeatureSpec(
-            "lower_high",
-            "fraction",
-            10,
-            "1 if A < 0.999 B, -1 if A > 1.001 B, else 0; A = highest high of "
-            "the last 5 bars, B = of the 5 before them. The note does not give the values; they are those of "
-            "lower_low",
-        ),
-        FeatureSpec(
-            "double_top",
-            "fraction",
-            40,
-            "0.7 if A < 0.99 B and D/M < 0.02, else 0; A = highest high of the "
-            "last 20 bars, B = of the 20 before them, D = standard deviation (n-1) and M = mean of the last 20 "
-            "closes. This is a fall from a higher top, not a double top; it is RL-Trainer's formula",
-        ),
-        FeatureSpec(
-            "double_bottom",
-            "fraction",
-            40,
-            "0.7 if A > 1.01 B and D/M < 0.02, else 0; A = lowest low of the "
-            "last 20 bars, B = of the 20 before them, D and M as in double_top. This is a rise from a lower "
-            "bottom, not a double bottom; it is RL-Trainer's formula",
-        ),
-        *(
-            FeatureSpec(
-                f"return_{n}", "share", n + 1, f"close / close {n} bars ago - 1", source="textbook"
+def _built_in() -> dict[str, FeatureSpec]:
+    """The features of features.csv, by name."""
+    with open(Path(__file__).with_name("features.csv"), newline="", encoding="utf-8") as lines:
+        return {
+            row["name"]: FeatureSpec(
+                row["name"],
+                cast(Unit, row["unit"]),
+                int(row["warm_up"]),
+                row["formula"],
+                needs_volume=row["needs_volume"] == "yes",
+                source="own" if row["source"] == "own" else "textbook",
             )
-            for n in (1, 5, 15)
-        ),
-        FeatureSpec(
-            "bollinger_position",
-            "fraction",
-            20,
-            "(close - M)/(2 D), M and D as in double_top; 0 if D = 0",
-        ),
-        FeatureSpec(
-            "time_of_day", "fraction", 1, "minute of the exchange day of the open stamp / 1440"
-        ),
-        FeatureSpec(
-            "breakout_signal",
-            "fraction",
-            21,
-            "1 if close > 1.002 H, else 0; H = highest high of the 20 bars before",
-        ),
-        FeatureSpec(
-            "breakdown_signal",
-            "fraction",
-            21,
-            "1 if close < 0.998 L, else 0; L = lowest low of the 20 bars before",
-        ),
-    )
-}
+            for row in csv.DictReader(lines)
+        }
+
+
+_SEED = _built_in()
 # RL-Trainer's 42 columns, in its order.
 SEED_FEATURES: tuple[str, ...] = (
     "open",
@@ -533,31 +269,13 @@ def feature_spec(name: str) -> FeatureSpec:
     kind, period = match[1], int(match[2])
     if kind == "rsi" and period < 2:
         raise ConfigError(f"env.features: '{name}': RSI needs a period of at least 2")
-    if kind == "sma":
-        return FeatureSpec(
-            name, "price", period, f"mean of the last {period} closes", period, source="textbook"
-        )
-    if kind == "ema":
-        return FeatureSpec(
-            name,
-            "price",
-            4 * period,
-            f"EMA with alpha 2/{period + 1}, seeded with the SMA",
-            period,
-            source="textbook",
-        )
-    if kind == "rsi":
-        return FeatureSpec(
-            name,
-            "index",
-            4 * period + 1,
-            f"Wilder's RSI over {period} bars",
-            period,
-            source="textbook",
-        )
-    return FeatureSpec(
-        name, "range", 4 * period + 1, f"Wilder's ATR over {period} bars", period, source="textbook"
-    )
+    unit, warm_up, formula = {
+        "sma": ("price", period, f"mean of the last {period} closes"),
+        "ema": ("price", 4 * period, f"EMA with alpha 2/{period + 1}, seeded with the SMA"),
+        "rsi": ("index", 4 * period + 1, f"Wilder's RSI over {period} bars"),
+        "atr": ("range", 4 * period + 1, f"Wilder's ATR over {period} bars"),
+    }[kind]
+    return FeatureSpec(name, cast(Unit, unit), warm_up, formula, period, source="textbook")
 
 
 def feature_column(name: str) -> str:

@@ -12,6 +12,10 @@ from jaxtrade.data.read.grammar import form_of, is_date
 
 PRICE, WHOLE = r"\d+(?:\.\d*)?", r"\d+"
 SERVER = "America/New_York+7h"
+METATRADER = (
+    Usual("servers on UTC+2, and UTC+3 in New York's summer (most FX brokers)", SERVER),
+    Usual("servers on UTC", "UTC"),
+)
 BARS = ("open", "high", "low", "close")
 QUOTES = tuple(f"{side}_{price}" for side in ("bid", "ask") for price in BARS)
 LEAN_NAME = re.compile(
@@ -60,29 +64,19 @@ def bracketed(head: Head) -> Layout | None:
     volumes = tuple(
         name for name in (head.find("vol", "volume"), head.find("tickvol")) if name is not None
     )
+    common: dict[str, Any] = {
+        "columns": own,
+        "names": tuple(head.names),
+        "date": date if clock else None,
+        "clock": clock,
+        "volumes": volumes,
+        "naive": True,
+    }
     if head.find("tickvol", "spread") is not None:
-        return Layout(
-            "an MT5 export",
-            own,
-            names=tuple(head.names),
-            date=date if clock else None,
-            clock=clock,
-            volumes=volumes,
-            stamp="open",
-            naive=True,
-            usual=(
-                Usual("servers on UTC+2, and UTC+3 in New York's summer (most FX brokers)", SERVER),
-                Usual("servers on UTC", "UTC"),
-            ),
-        )
+        return Layout("an MT5 export", **common, stamp="open", usual=METATRADER)
     return Layout(
         "a MetaStock export (also Finam's)",
-        own,
-        names=tuple(head.names),
-        date=date if clock else None,
-        clock=clock,
-        volumes=volumes,
-        naive=True,
+        **common,
         usual=(
             Usual("Finam", "Europe/Moscow", "open"),
             Usual("MetaStock", "America/New_York", "close"),
@@ -121,10 +115,7 @@ def mt4(head: Head) -> Layout | None:
         clock="clock",
         stamp="open",
         naive=True,
-        usual=(
-            Usual("servers on UTC+2, and UTC+3 in New York's summer (most FX brokers)", SERVER),
-            Usual("HistData", "Etc/GMT+5"),
-        ),
+        usual=(METATRADER[0], Usual("HistData", "Etc/GMT+5")),
     )
 
 
@@ -168,16 +159,10 @@ def yfinance(head: Head) -> Layout | None:
     ):
         return None
     tickers = sorted(set(rows[0][1:]))
-    if len(tickers) == 1:
-        names = (rows[1][0], *head.names[1:])
-    else:
-        names = (
-            rows[1][0],
-            *(
-                f"{name} {ticker}"
-                for name, ticker in zip(head.names[1:], rows[0][1:], strict=False)
-            ),
-        )
+    names = head.names
+    if len(tickers) > 1:
+        names = map(" ".join, zip(names, rows[0], strict=False))
+    names = (rows[1][0], *list(names)[1:])
     return Layout(
         "a yfinance file",
         names=names,
@@ -214,39 +199,19 @@ def binance(head: Head) -> Layout | None:
     )
 
 
-def lean_intraday(head: Head) -> Layout | None:
-    """LEAN's minutes and seconds: milliseconds since midnight, the date in the file's name."""
-    clock = r"\d{1,8}"
-    empty = f"(?:{PRICE})?"
-    trades = head.is_text and fits(head.lines, clock, *[PRICE] * 5)
-    quotes = head.is_text and fits(head.lines, clock, *[empty] * 10)
-    if not (trades or quotes):
-        return None
-    names = (
-        "milliseconds",
-        *(("open", "high", "low", "close", "volume") if trades else _quote_names()),
-    )
-    return _lean(head, names, "LEAN bars", clock="milliseconds", day=True)
+def lean(head: Head) -> Layout | None:
+    """LEAN's minutes and seconds (milliseconds since midnight, the date in the file's name), or its
+    hours (`20131007 09:00,...`)."""
+    empty, quotes = f"(?:{PRICE})?", (*QUOTES[:4], "bid_size", *QUOTES[4:], "ask_size")
+    for stamp, names in ((r"\d{1,8}", "milliseconds"), (r"\d{8} \d\d:\d\d", "time")):
+        if head.is_text and fits(head.lines, stamp, *[PRICE] * 5):
+            return _lean(head, (names, *BARS, "volume"))
+        if head.is_text and fits(head.lines, stamp, *[empty] * 10):
+            return _lean(head, (names, *quotes))
+    return None
 
 
-def lean_hours(head: Head) -> Layout | None:
-    """LEAN's hours: `20131007 09:00,...`."""
-    stamp, empty = r"\d{8} \d\d:\d\d", f"(?:{PRICE})?"
-    trades = head.is_text and fits(head.lines, stamp, *[PRICE] * 5)
-    quotes = head.is_text and fits(head.lines, stamp, *[empty] * 10)
-    if not (trades or quotes):
-        return None
-    names = ("time", *(("open", "high", "low", "close", "volume") if trades else _quote_names()))
-    return _lean(head, names, "LEAN hours")
-
-
-def _quote_names() -> tuple[str, ...]:
-    return (*QUOTES[:4], "bid_size", *QUOTES[4:], "ask_size")
-
-
-def _lean(
-    head: Head, names: tuple[str, ...], title: str, clock: str | None = None, day: bool = False
-) -> Layout:
+def _lean(head: Head, names: tuple[str, ...]) -> Layout:
     """Share prices are whole numbers, times 10,000, in New York time. A future's file names its
     expiry.
     """
@@ -258,12 +223,14 @@ def _lean(
         if name.endswith(BARS) and cell
     ]
     shares = all(re.fullmatch(WHOLE, cell) for cell in prices) and not (named and named["expiry"])
+    day = names[0] == "milliseconds"
+    title = "LEAN bars" if day else "LEAN hours"
     return Layout(
         f"{title} of shares" if shares else title,
         names=names,
         header_lines=0,
         separator=",",
-        clock=clock,
+        clock="milliseconds" if day else None,
         day=day,
         stamp="open",
         time_zone="America/New_York" if shares else None,
@@ -307,11 +274,6 @@ def is_half(text: str) -> bool:
     return bool(text) and not stamp and not re.fullmatch(r"\d{9,}(?:\.\d*)?", text)
 
 
-def is_clock(text: str) -> bool:
-    """Whether a text beside a date is meant as a time of day."""
-    return is_half(text) and not is_date(text)
-
-
 def date_and_time(head: Head) -> Layout | None:
     """Separate columns `date` and `time`, of any vendor."""
     date, clock = head.find("date"), head.find("time")
@@ -319,7 +281,9 @@ def date_and_time(head: Head) -> Layout | None:
         return None
     at, then = head.names.index(date), head.names.index(clock)
     if not fits(
-        [[row[at], row[then]] for row in head.rows if max(at, then) < len(row)], is_half, is_clock
+        [[row[at], row[then]] for row in head.rows if max(at, then) < len(row)],
+        is_half,
+        lambda text: is_half(text) and not is_date(text),  # a time of day beside a date
     ):
         return None
     return Layout("bars with separate date and time columns", date=date, clock=clock)
@@ -328,11 +292,9 @@ def date_and_time(head: Head) -> Layout | None:
 def open_time(head: Head) -> Layout | None:
     """A column `open_time`, of any vendor."""
     name = head.find("opentime")
-    return (
-        None
-        if name is None
-        else Layout("bars with a column open_time", {"time": name}, stamp="open")
-    )
+    if name is None:
+        return None
+    return Layout("bars with a column open_time", {"time": name}, stamp="open")
 
 
 VENDORS: tuple[Callable[[Head], Layout | None], ...] = (
@@ -342,8 +304,7 @@ VENDORS: tuple[Callable[[Head], Layout | None], ...] = (
     databento,
     yfinance,
     binance,
-    lean_intraday,
-    lean_hours,
+    lean,
     fxcm,
     date_and_time,
     open_time,
@@ -433,12 +394,6 @@ def settled(layout: Layout, stated: Stated) -> Stated:
         stated.price_scale if stated.price_scale != 1.0 else layout.price_scale,
         stated.date_order or layout.date_order,
     )
-
-
-def missing_keys(layout: Layout, stated: Stated) -> tuple[str, ...]:
-    """The keys of `data` that neither the layout nor the user states."""
-    found = settled(layout, stated)
-    return tuple(key for key in layout.open_keys if getattr(found, key) is None)
 
 
 def unsaid(layout: Layout, missing: tuple[str, ...]) -> tuple[str, str]:

@@ -16,7 +16,8 @@ import numpy as np
 
 from jaxtrade.config import RunConfig
 from jaxtrade.data.calendar.clock import DAY, local_seconds, run_starts
-from jaxtrade.data.calendar.schedule import Schedule, schedule_for, trade_dates
+from jaxtrade.data.calendar.schedule import Schedule, trade_dates
+from jaxtrade.data.calendar.sessions import schedule_of
 from jaxtrade.data.conversion import load_rates
 from jaxtrade.data.market import Market, host_market, market_of
 from jaxtrade.data.nulls.spec import NULL_KINDS, NullKind
@@ -30,7 +31,6 @@ from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.types import IntrabarPath
 
 INT32 = 1 << 31
-Prices = tuple[np.ndarray, ...]  # open, high, low, close: int64[T] ticks
 
 
 def anchors(bars: Bars) -> np.ndarray:
@@ -45,19 +45,24 @@ def anchors(bars: Bars) -> np.ndarray:
     return found
 
 
-def prices_of(bars: Bars) -> tuple[Prices, Prices]:
-    """(bid, ask), each open, high, low, close as int64[T]. One-sided bars are returned twice."""
-    bid, ask = ([getattr(side, name).astype(np.int64) for name in PRICES] for side in bars.sides)
-    return tuple(bid), tuple(ask)
+def prices_of(bars: Bars) -> tuple[np.ndarray, np.ndarray]:
+    """(bid, ask), each open, high, low, close as int64[4, T]. One-sided bars are returned twice."""
+    bid, ask = (
+        np.stack([getattr(side, name) for name in PRICES]).astype(np.int64) for side in bars.sides
+    )
+    return bid, ask
 
 
-def with_prices(bars: Bars, bid: Prices, ask: Prices | None) -> Bars:
-    """The bars with other prices, as int32. ask: None for one-sided bars.
+def with_prices(bars: Bars, bid: np.ndarray, ask: np.ndarray | None = None) -> Bars:
+    """The bars with other prices, int64[4, T], as int32.
 
-    Raises DataError, naming the first bar, if a price is below one tick or above what int32 holds.
+    ask: where bars have two sides; None keeps the real spread above the bid. Raises DataError,
+        naming the first bar, if a price is below one tick or above what int32 holds.
     """
-    for side in (bid, *([] if ask is None else [ask])):
-        low, high = side[2], side[1]
+    sides = [bid]
+    if bars.ask is not None:
+        sides.append(np.stack(spread_kept(bars, Side(*bid))) if ask is None else ask)
+    for _, high, low, _ in sides:
         bad = np.flatnonzero((low < 1) | (high >= INT32))
         if len(bad):
             row = int(bad[0])
@@ -67,15 +72,8 @@ def with_prices(bars: Bars, bid: Prices, ask: Prices | None) -> Bars:
                 "sessions or phase, whose returns are relative, or leave out the years in which prices were low "
                 "(data.start). Another seed is no fix: it would choose nulls by their result"
             )
-    sides = [
-        [prices.astype(np.int32) for prices in side]
-        for side in ([bid] if ask is None else [bid, ask])
-    ]
-    return replace(
-        bars,
-        **dict(zip(PRICES, sides[0], strict=True)),
-        ask=None if ask is None else Side(*sides[1]),
-    )
+    made = [Side(*side.astype(np.int32)) for side in sides]
+    return replace(bars, **made[0]._asdict(), ask=None if bars.ask is None else made[1])
 
 
 def random_signs(count: int, generator: np.random.Generator, after: int = 0) -> np.ndarray:
@@ -106,14 +104,10 @@ def sign_flipped(bars: Bars, mask: np.ndarray) -> Bars:
     first = np.maximum.accumulate(np.where(start, np.arange(len(bars)), 0))
     shift = summed - steps - (summed[first] - steps[first])  # D[t-1]
 
-    def side(own: tuple[np.ndarray, ...], other: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
-        mirrored = (other[0], other[2], other[1], other[3])
-        return tuple(
-            np.where(mask, centre - there, here) + shift
-            for here, there in zip(own, mirrored, strict=True)
-        )
+    def side(own: np.ndarray, other: np.ndarray) -> np.ndarray:
+        return np.where(mask, centre - other[[0, 2, 1, 3]], own) + shift
 
-    return with_prices(bars, side(bid, ask), None if bars.ask is None else side(ask, bid))
+    return with_prices(bars, side(bid, ask), side(ask, bid))
 
 
 def sign_flipped_path(path: IntrabarPath, mask: np.ndarray) -> IntrabarPath:
@@ -137,7 +131,7 @@ def phase_randomised(bars: Bars, generator: np.random.Generator, after: int = 0)
     """
     begins = np.flatnonzero(anchors(bars))
     edges = np.unique(np.concatenate([begins[begins >= after], [after, len(bars)]]))
-    bid = np.stack(prices_of(bars)[0])
+    bid = prices_of(bars)[0]
     for first, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         if end - first < LEAST:
             raise DataError(
@@ -146,9 +140,7 @@ def phase_randomised(bars: Bars, generator: np.random.Generator, after: int = 0)
                 "(data.start, data.end)"
             )
         bid[:, first:end] = phase_randomised_prices(bars.rows(slice(first, end)), generator)
-    made: Prices = tuple(bid)
-    ask: Prices | None = None if bars.ask is None else tuple(spread_kept(bars, Side(*made)))
-    return with_prices(bars, made, ask)
+    return with_prices(bars, bid)
 
 
 MINUTES = 1440
@@ -185,7 +177,7 @@ def martingale_bars(
     """
     gap, body = minute_volatility(bars)
     minute = local_seconds(bars.time, bars.contract.zone) % DAY // 60
-    bid = np.stack(prices_of(bars)[0])  # int64[4, T]: the real prices, replaced date by date
+    bid = prices_of(bars)[0]  # int64[4, T]: the real prices, replaced date by date
     start, rows = anchors(bars), run_starts(days)
     for first, end in zip(rows.tolist(), np.append(rows[1:], len(bars)).tolist(), strict=True):
         begin = max(first, after)
@@ -201,8 +193,7 @@ def martingale_bars(
         sizes = level * body[minute[part]] / np.sqrt(SUBSTEPS)
         moves = sizes[:, None] * generator.standard_normal((end - begin, SUBSTEPS))
         bid[:, part] = _chained(level, gaps, np.rint(np.cumsum(moves, axis=1)).astype(np.int64))
-    made: Prices = tuple(bid)
-    return with_prices(bars, made, None if bars.ask is None else _asks(bars, made))
+    return with_prices(bars, bid)
 
 
 def _chained(level: int, gaps: np.ndarray, path: np.ndarray) -> np.ndarray:
@@ -220,22 +211,15 @@ def _chained(level: int, gaps: np.ndarray, path: np.ndarray) -> np.ndarray:
     )
 
 
-def _asks(bars: Bars, bid: Prices) -> Prices:
-    return tuple(spread_kept(bars, Side(*bid)))
-
-
 LEAST_ORDERS = 1_000  # fewer orders than this would repeat themselves among the draws
 
 
-def session_classes(
-    bars: Bars, days: np.ndarray, rows: np.ndarray, decisions: np.ndarray, schedule: Schedule
-) -> np.ndarray:
-    """The calendar class of each trade date, int64[N]; -1 for one that stays where it is.
-
-    days: datetime64[D][N], every trade date of the bars. rows: int64[N], its first row. decisions:
-        int64[N], its number
-    of decision bars; 0 if it is not in the session table.
+def _session_classes(real: NullSource, rows: np.ndarray) -> np.ndarray:
+    """The calendar class of each trade date, int64[N]; -1 for one that stays where it is. rows:
+    int64[N], the first row of each.
     """
+    bars, schedule = real.bars, real.schedule
+    days, decisions = real.days[rows], real.decisions[rows]
     at = schedule.find(days)
     midnight = days.astype("datetime64[s]").astype(np.int64)
     hours = np.stack(
@@ -245,7 +229,8 @@ def session_classes(
     since = np.diff(schedule.dates, prepend=schedule.dates[:1]).astype(np.int64)[at]
     keys = np.column_stack([*local, since, decisions])
     classes = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
-    return np.where((at < 0) | (decisions == 0) | anchors(bars)[rows], -1, classes)
+    stays = (at < 0) | (decisions == 0) | anchors(bars)[rows] | (rows < real.after)
+    return np.where(stays, -1, classes)
 
 
 def session_order(classes: np.ndarray, generator: np.random.Generator, source: str) -> np.ndarray:
@@ -267,41 +252,25 @@ def session_order(classes: np.ndarray, generator: np.random.Generator, source: s
     return order
 
 
-def permuted_sessions(
-    bars: Bars,
-    path: IntrabarPath | None,
-    days: np.ndarray,
-    decisions: np.ndarray,
-    schedule: Schedule,
-    generator: np.random.Generator,
-    after: int = 0,
-) -> tuple[Bars, IntrabarPath | None]:
+def permuted_sessions(real: NullSource, generator: np.random.Generator) -> NullBars:
     """The bars with their sessions in a random order, and their intrabar paths with NumPy leaves.
+    Sessions that begin before the row `after` stay where they are.
 
-    Args:
-        path: of the bars; None without second bars.
-        days: datetime64[D][T], the trade date of each bar.
-        decisions: int64[T], the number of decision bars of each bar's session; 0 outside the
-            session table.
-        after: sessions that begin before this row stay where they are.
-    Raises:
-        DataError: too few sessions can change places, or a price leaves the range of prices.
+    Raises DataError: too few sessions can change places, or a price leaves the range of prices.
     """
-    rows = run_starts(days)
-    classes = session_classes(bars, days[rows], rows, decisions[rows], schedule)
-    classes[rows < after] = -1
-    order = session_order(classes, generator, bars.source)
+    bars, rows = real.bars, run_starts(real.days)
+    order = session_order(_session_classes(real, rows), generator, bars.source)
     lengths = np.diff(rows, append=len(bars))
     source = np.concatenate([np.arange(int(rows[k]), int(rows[k] + lengths[k])) for k in order])
-    opens = schedule.open[schedule.find(days[rows])]
+    opens = real.schedule.open[real.schedule.find(real.days[rows])]
     moved = np.repeat(
         np.where(order == np.arange(len(order)), 0, opens - opens[order]), lengths[order]
     )
     factors = np.repeat(_factors(bars, rows, lengths, order), lengths[order])
-    bid, ask = ([_scaled(prices[source], factors) for prices in side] for side in prices_of(bars))
+    bid, ask = (_scaled(side[:, source], factors) for side in prices_of(bars))
     made = replace(bars, time=bars.time[source] + moved, volume=bars.volume[source])
-    made = with_prices(made, tuple(bid), None if bars.ask is None else tuple(ask))
-    return made, None if path is None else _moved_path(path, bars, source, factors, bid[0], ask[0])
+    path = real.path and _moved_path(real.path, bars, source, factors, bid[0], ask[0])
+    return with_prices(made, bid, ask), path
 
 
 def _scaled(ticks: np.ndarray, factors: np.ndarray) -> np.ndarray:
@@ -337,16 +306,11 @@ def _moved_path(
     are.
     """
     falls, times = np.asarray(path.falls)[source].astype(np.int64), factors[:, None, None]
-    bid, ask = (opens[source].astype(np.int64)[:, None, None] for opens in _opens(bars))
+    bid, ask = (side.open[source].astype(np.int64)[:, None, None] for side in bars.sides)
     long = _scaled(bid + falls[:, 0], times) - bid_open[:, None, None]
     short = ask_open[:, None, None] - _scaled(ask - falls[:, 1], times)
     moved = np.stack([long, short], axis=1).astype(np.int32)
     return IntrabarPath(moved, np.asarray(path.ambiguous)[source])  # type: ignore[arg-type]  # host leaves
-
-
-def _opens(bars: Bars) -> Prices:
-    bid, ask = bars.sides
-    return bid.open, ask.open
 
 
 STREAM = 20  # keeps the draws of nulls apart from the other generators that a seed begins
@@ -384,45 +348,23 @@ def null_source(market: Market, config: RunConfig, after: int = 0) -> NullSource
         strict=True,
     ):
         decisions[start:end] = last - first + 1
-    schedule = schedule_for(
-        config.data.calendar, bars.contract, bars.time, bars.bar_seconds, bars.source
-    )
+    schedule = schedule_of(bars, config.data.calendar)
     return NullSource(bars, path, trade_dates(bars.time, bars.contract), decisions, schedule, after)
 
 
 def _sign(real: NullSource, generator: np.random.Generator) -> NullBars:
     mask = random_signs(len(real.bars), generator, real.after)
-    return sign_flipped(real.bars, mask), None if real.path is None else sign_flipped_path(
-        real.path, mask
-    )
-
-
-def _sessions(real: NullSource, generator: np.random.Generator) -> NullBars:
-    return permuted_sessions(
-        real.bars, real.path, real.days, real.decisions, real.schedule, generator, real.after
-    )
-
-
-def _phase(real: NullSource, generator: np.random.Generator) -> NullBars:
-    return phase_randomised(real.bars, generator, real.after), _unknown(real.path)
-
-
-def _martingale(real: NullSource, generator: np.random.Generator) -> NullBars:
-    return martingale_bars(real.bars, real.days, generator, real.after), _unknown(real.path)
-
-
-def _unknown(path: IntrabarPath | None) -> IntrabarPath | None:
-    """A path of the same shape that tells no order of prices in any bar."""
-    if path is None:
-        return None
-    return IntrabarPath(np.zeros_like(path.falls), np.ones_like(path.ambiguous))  # type: ignore[arg-type]
+    return sign_flipped(real.bars, mask), real.path and sign_flipped_path(real.path, mask)
 
 
 MAKERS: dict[NullKind, Callable[[NullSource, np.random.Generator], NullBars]] = {
     "sign": _sign,
-    "sessions": _sessions,
-    "phase": _phase,
-    "martingale": _martingale,
+    "sessions": permuted_sessions,
+    "phase": lambda real, generator: (phase_randomised(real.bars, generator, real.after), None),
+    "martingale": lambda real, generator: (
+        martingale_bars(real.bars, real.days, generator, real.after),
+        None,
+    ),
 }
 WITHOUT_PATH = ("phase", "martingale")  # their bars are new, so no second bars rebuild them
 
@@ -436,6 +378,9 @@ def null_bars(real: NullSource, kind: NullKind, seed: int, draw: int) -> NullBar
     """
     generator = np.random.default_rng([STREAM, NULL_KINDS.index(kind), seed, draw])
     bars, path = MAKERS[kind](real, generator)
+    if real.path is not None and path is None:  # one that tells no order of prices in any bar
+        falls, ambiguous = np.zeros_like(real.path.falls), np.ones_like(real.path.ambiguous)
+        path = IntrabarPath(falls, ambiguous)  # type: ignore[arg-type]  # host leaves
     note = f"the bars are synthetic: null market {draw} of kind {kind}, seed {seed}"
     return replace(
         bars,
@@ -529,15 +474,12 @@ def _check_alike(made: Market, real: Market) -> None:
             f"{made.bars.source}: the session of {day} has another number of decision bars than the real "
             "one; use the kind sign, which keeps every stamp"
         )
-    if _shapes(jax.tree.leaves(made.data)) != _shapes(jax.tree.leaves(real.data)) or (
-        jax.tree.structure(made.data) != jax.tree.structure(real.data)
-    ):
+    shapes = [
+        jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), each.data) for each in (made, real)
+    ]
+    if shapes[0] != shapes[1]:
         raise DataError(
             f"{made.bars.source}: its arrays have other shapes than those of the real market (prices pass "
             "2^24 ticks in one of them alone); use a coarser tick_size in the contract file, or fewer "
             "years (data.start)"
         )
-
-
-def _shapes(leaves: list[np.ndarray]) -> list[tuple[tuple[int, ...], np.dtype]]:
-    return [(leaf.shape, leaf.dtype) for leaf in leaves]

@@ -4,13 +4,11 @@ seconds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
-from zoneinfo import ZoneInfo
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -19,16 +17,14 @@ from jaxtrade.data.calendar.schedule import trade_dates
 from jaxtrade.data.contract_file import contract_named
 from jaxtrade.data.contracts import Contract
 from jaxtrade.data.formats.layout import Order, plain_name
-from jaxtrade.data.formats.recognise import Stated, missing_keys, settled, spoken, unsaid
-from jaxtrade.data.read.faults import Faults
+from jaxtrade.data.formats.recognise import Stated, settled, spoken, unsaid
 from jaxtrade.data.read.quotes import (
     MISSING_LIMIT,
     PRICES,
     TWO_SIDED,
     Side,
     is_two_sided,
-    leave_out,
-    quoted,
+    quoted_rows,
     side_columns,
     widen,
 )
@@ -44,7 +40,7 @@ from jaxtrade.data.read.validate import (
     map_columns,
 )
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.text import several, short_repr
+from jaxtrade.text import local, several, short_repr
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,56 +48,6 @@ if TYPE_CHECKING:
 MOST = (
     1 << 31
 )  # of a numerator or denominator: its product with a price in ticks (below 2^28) fits int64
-
-
-class Adjusted(NamedTuple):
-    """Columns after the adjustment. prices: int32[T] ticks each. volume: float64[T]. notes: what
-    was changed.
-    """
-
-    prices: tuple[np.ndarray, ...]
-    volume: np.ndarray
-    notes: tuple[str, ...]
-
-
-def adjust(
-    days: np.ndarray,
-    prices: Sequence[np.ndarray],
-    volume: np.ndarray,
-    splits: tuple[ShareSplit, ...],
-    source: str,
-) -> Adjusted:
-    """Divide the prices before each split by its ratio, and multiply the volumes.
-
-    Args:
-        days: datetime64[D][T], the trade date of each bar.
-        prices: columns int32[T], ticks.
-        source: the name of the bars in errors.
-    Raises:
-        DataError: a price becomes 0 ticks, or too many of them.
-        ConfigError: the ratios multiply beyond exact arithmetic.
-    """
-    firsts = np.array([split.date for split in splits], "datetime64[D]")
-    later = np.searchsorted(firsts, days, side="right")  # splits that each bar has behind it
-    columns, volume, rounded = tuple(column.copy() for column in prices), volume.copy(), 0
-    for passed in np.unique(later[later < len(splits)]):
-        ratio, rows = _product(splits[passed:]), later == passed
-        for column in columns:
-            column[rows], between = _divided(column[rows], ratio, source)
-            rounded += between
-        volume[rows] *= float(ratio)
-    notes = [
-        f"data.splits: {split.ratio} on {split.date}: {int((later <= i).sum())} of {len(days)} bars lie before "
-        "it; prices divided by the ratio, volumes multiplied"
-        for i, split in enumerate(splits)
-    ]
-    if rounded:
-        cells = len(columns) * int((later < len(splits)).sum())
-        notes.append(
-            f"data.splits: {rounded} of {cells} adjusted prices fell between two ticks and were rounded to "
-            "the nearer one (half to even)"
-        )
-    return Adjusted(columns, volume, tuple(notes))
 
 
 def _product(splits: tuple[ShareSplit, ...]) -> Fraction:
@@ -192,12 +138,7 @@ class Bars:
         return len(self.time)
 
     def __repr__(self) -> str:
-        zone = ZoneInfo(self.contract.zone)
-        ends = [
-            f"{datetime.fromtimestamp(int(self.time[i]), zone):%Y-%m-%d %H:%M}"
-            for i in (0, -1)
-            if len(self)
-        ]
+        ends = [local(int(self.time[i]), self.contract.zone) for i in (0, -1) if len(self)]
         return short_repr(
             "Bars",
             self.contract.symbol,
@@ -266,19 +207,40 @@ def adjusted(bars: Bars, splits: tuple[ShareSplit, ...]) -> Bars:
     """The bars with prices before each split divided by its ratio, and volumes multiplied. Notes
     say what was changed.
 
-    Raises DataError and ConfigError as `adjust` does.
+    Raises DataError if a price becomes 0 ticks, or too many of them; ConfigError if the ratios
+    multiply beyond exact arithmetic.
     """
     if not splits:
         return bars
-    prices = [getattr(bars, name) for name in PRICES] + list(bars.ask or ())
-    made = adjust(trade_dates(bars.time, bars.contract), prices, bars.volume, splits, bars.source)
-    ask = None if bars.ask is None else Side(*made.prices[len(PRICES) :])
+    days = trade_dates(bars.time, bars.contract)
+    firsts = np.array([split.date for split in splits], "datetime64[D]")
+    later = np.searchsorted(firsts, days, side="right")  # splits that each bar has behind it
+    columns = [getattr(bars, name).copy() for name in PRICES]
+    columns += [column.copy() for column in bars.ask or ()]
+    volume, rounded = bars.volume.copy(), 0
+    for passed in np.unique(later[later < len(splits)]):
+        ratio, rows = _product(splits[passed:]), later == passed
+        for column in columns:
+            column[rows], between = _divided(column[rows], ratio, bars.source)
+            rounded += between
+        volume[rows] *= float(ratio)
+    notes = [
+        f"data.splits: {split.ratio} on {split.date}: {int((later <= i).sum())} of {len(days)} bars lie before "
+        "it; prices divided by the ratio, volumes multiplied"
+        for i, split in enumerate(splits)
+    ]
+    if rounded:
+        cells = len(columns) * int((later < len(splits)).sum())
+        notes.append(
+            f"data.splits: {rounded} of {cells} adjusted prices fell between two ticks and were rounded to "
+            "the nearer one (half to even)"
+        )
     return replace(
         bars,
-        **dict(zip(PRICES, made.prices, strict=False)),
-        volume=made.volume,
-        ask=ask,
-        notes=(*bars.notes, *made.notes),
+        **dict(zip(PRICES, columns, strict=False)),
+        volume=volume,
+        ask=None if bars.ask is None else Side(*columns[len(PRICES) :]),
+        notes=(*bars.notes, *notes),
     )
 
 
@@ -326,7 +288,7 @@ def load_bars(
         follows: the source of the bars whose roll dates `roll` repeats. Only used in messages.
         date_order: of dates such as 10/07/2013: 'mdy' or 'dmy'. None: a day above 12 in the file
             must show it.
-        splits: share splits for which the prices are adjusted (`adjust`).
+        splits: share splits for which the prices are adjusted (`adjusted`).
     Raises:
         DataError: lists the faults with file, line, column, value and fix.
         ConfigError: no contract has the name that is given, or both expiry and roll are.
@@ -370,16 +332,19 @@ def from_frame(
     )
 
 
-def keys_of(table: Table, stated: Stated, faults: Faults) -> tuple[Stated, list[str]]:
+def keys_of(table: Table, stated: Stated) -> tuple[Stated, list[str]]:
     """(the keys with which a table is read, notes on its layout). Records what neither layout nor
     user states.
     """
     layout = table.layout
-    missing = () if layout is None else missing_keys(layout, stated)
+    missing: tuple[str, ...] = ()
+    if layout is not None:  # what neither the layout nor the user states
+        known = settled(layout, stated)
+        missing = tuple(key for key in layout.open_keys if getattr(known, key) is None)
     if layout is not None and missing and layout.usual:
-        faults.add(*unsaid(layout, missing))
+        table.fault(*unsaid(layout, missing))
     elif stated.stamp is None and (layout is None or layout.stamp is None):
-        faults.add(
+        table.fault(
             "it is not stated whether stamps name a bar's open or its close",
             "set data.stamp=open or data.stamp=close (stamp=... in Python)",
         )
@@ -441,47 +406,39 @@ def _bars(
         raise ConfigError(
             f"expiry={expiry} reads one contract and roll splices several; give one of them"
         )
-    faults = Faults(table.source, table.first_line)
-    stated, about = keys_of(table, stated, faults)
+    stated, about = keys_of(table, stated)
     columns, time_zone, stamp, price_scale, date_order = stated
-    two_sided = is_two_sided(table, columns, faults)
-    names, notes = map_columns(table, columns, two_sided, faults)
-    faults.stop()
-    rows = check_instruments(table, names, contract, expiry, roll, faults, follows)
-    check_single(table, rows, {} if table.layout is None else table.layout.single, faults)
-    faults.stop()
+    two_sided = is_two_sided(table, columns)
+    names = map_columns(table, columns, two_sided)
+    table.stop()
+    table = check_instruments(table, names, contract, expiry, roll, follows)
+    check_single(table)
+    table.stop()
     prices = side_columns(names, "bid") if two_sided else names
     legs: tuple[Leg, ...] = ()
     if roll != "off":
-        inside = parse_stamps(table, names["time"], rows, time_zone, faults, [], date_order) - (
-            stamp == "close"
-        )
-        faults.stop()
-        places, legs = roll_rows(
-            table, prices, contract, rows, inside, roll, price_scale, faults, follows
-        )
-        rows = rows[places]
+        again = replace(table, notes=[])  # the chosen rows note the same below
+        inside = parse_stamps(again, names["time"], time_zone, date_order) - (stamp == "close")
+        table.stop()
+        places, legs = roll_rows(table, prices, contract, inside, roll, price_scale, follows)
+        table = table.chosen(places)
     if two_sided:
-        rows = leave_out(
-            table, rows, quoted(table, names, rows), names["time"], missing, faults, notes
-        )
-        faults.stop()
-    seconds = parse_stamps(table, names["time"], rows, time_zone, faults, notes, date_order)
-    ticks, volume = check_prices(table, prices, rows, seconds, contract, price_scale, faults, notes)
+        table = quoted_rows(table, names, missing)
+        table.stop()
+    seconds = parse_stamps(table, names["time"], time_zone, date_order)
+    ticks, volume = check_prices(table, prices, seconds, contract, price_scale)
     ask = None
     if two_sided:
-        prices = side_columns(names, "ask")
-        ask = Side(
-            *check_prices(table, prices, rows, seconds, contract, price_scale, faults, [])[0]
-        )
-    bar_seconds = check_steps(table, names, rows, seconds, faults)
-    faults.stop()
+        prices, again = side_columns(names, "ask"), replace(table, notes=[])
+        ask = Side(*check_prices(again, prices, seconds, contract, price_scale)[0])
+    bar_seconds = check_steps(table, names, seconds)
+    table.stop()
     if stamp == "close":
         seconds = seconds - bar_seconds
     if ask is not None:
-        ask = widen(table, rows, seconds, Side(*ticks), ask, notes)
+        ask = widen(table, seconds, Side(*ticks), ask)
         contract = replace(contract, slippage_ticks=0)
-        notes.append(TWO_SIDED)
+        table.notes.append(TWO_SIDED)
     return Bars(
         time=seconds,
         open=ticks[0],
@@ -492,8 +449,10 @@ def _bars(
         bar_seconds=bar_seconds,
         contract=contract,
         source=table.source,
-        notes=(*about, *table.notes, *notes, *roll_notes(legs, contract)),
+        notes=(*about, *table.notes, *roll_notes(legs, contract)),
         ask=ask,
         legs=legs,
-        places=Places(table.source, rows.astype(np.int32), table.first_line),
+        places=Places(
+            table.source, table.row(np.arange(len(table))).astype(np.int32), table.first_line
+        ),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from jaxtrade.errors import DataError
@@ -11,19 +12,22 @@ LINES = 5  # faults listed in one message
 
 @dataclass
 class Fault:
-    """One kind of fault, described at the first row that has it: the row, what was found there, and
-    the fix.
+    """One kind of fault: the data rows that have it, what was found at the first of them, and the
+    fix.
 
-    row: 0-based; None if the fault concerns the whole source. rows: all data rows that have the
-        fault.
+    rows: 0-based; empty if the fault concerns the whole source.
     """
 
-    row: int | None
+    rows: set[int]
     column: str | None
     value: str | None
     problem: str
     fix: str
-    rows: set[int] = field(default_factory=set)
+
+    @property
+    def row(self) -> int:
+        """The first row; -1 for the whole source."""
+        return min(self.rows, default=-1)
 
     def text(self, source: str, first_line: int | None) -> str:
         """The fault as text: `source:line: column 'x' = 'value': problem. Fix: fix`.
@@ -31,9 +35,9 @@ class Fault:
         If the source has no lines, the text begins with `source: row n (0-based): ...`.
         """
         parts = [source]
-        if self.row is not None and first_line is not None:
+        if self.rows and first_line is not None:
             parts = [f"{source}:{self.row + first_line}"]
-        elif self.row is not None:
+        elif self.rows:
             parts.append(f"row {self.row} (0-based)")
         if self.column is not None:
             value = "" if self.value is None else f" = '{self.value[:60]}'"
@@ -45,13 +49,8 @@ class Fault:
 
 @dataclass
 class Faults:
-    """Collects the faults of one source. Faults with the same problem text are counted as one.
+    """Collects the faults of one source. Faults with the same problem text are counted as one."""
 
-    first_line: the line of data row 0; None if the source has no lines (Parquet, a frame).
-    """
-
-    source: str
-    first_line: int | None = 2
     found: dict[str, Fault] = field(default_factory=dict)
     total: int = 0
 
@@ -59,29 +58,28 @@ class Faults:
         self,
         problem: str,
         fix: str,
-        row: int | None = None,
+        rows: Collection[int] = (),
         column: str | None = None,
         value: object = None,
     ) -> None:
-        """Record a fault in a data row, or in the whole source (row=None)."""
-        self.total += 1
-        fault = self.found.get(problem)
-        if fault is None or (row is not None and fault.row is not None and row < fault.row):
-            rows = set() if fault is None else fault.rows
-            fault = self.found[problem] = Fault(
-                row, column, None if value is None else str(value), problem, fix, rows
-            )
-        if row is not None:
-            fault.rows.add(row)
+        """Record a fault in some data rows, or in the whole source. value: of the first row."""
+        self.total += len(rows) or 1
+        fault = Fault(set(rows), column, None if value is None else str(value), problem, fix)
+        known = self.found.setdefault(problem, fault)
+        rows = known.rows | fault.rows
+        self.found[problem] = fault if fault.row < known.row else known
+        self.found[problem].rows = rows
 
-    def stop(self) -> None:
+    def stop(self, source: str, first_line: int | None) -> None:
         """Raise DataError if any fault was recorded. The message lists at most LINES of them, and
         the exact total.
+
+        first_line: the line of data row 0; None if the source has no lines (Parquet, a frame).
         """
         if not self.total:
             return
-        found = sorted(self.found.values(), key=lambda f: -1 if f.row is None else f.row)
-        lines = [fault.text(self.source, self.first_line) for fault in found]
+        found = sorted(self.found.values(), key=lambda fault: fault.row)
+        lines = [fault.text(source, first_line) for fault in found]
         if self.total > len(lines) or len(lines) > LINES:
             hidden = len(lines) - (LINES - 1)
             kinds = (
@@ -89,5 +87,5 @@ class Faults:
                 if hidden > 0
                 else ""
             )
-            lines = [*lines[: LINES - 1], f"{self.source}: {self.total} faults in all{kinds}"]
+            lines = [*lines[: LINES - 1], f"{source}: {self.total} faults in all{kinds}"]
         raise DataError("\n".join(lines))

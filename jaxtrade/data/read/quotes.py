@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxtrade.data.read.faults import Faults
 from jaxtrade.data.read.tabular import Table
 
 PRICES = ("open", "high", "low", "close")
@@ -36,7 +35,7 @@ class Side(NamedTuple):
     close: np.ndarray
 
 
-def is_two_sided(table: Table, given: Mapping[str, str], faults: Faults) -> bool:
+def is_two_sided(table: Table, given: Mapping[str, str]) -> bool:
     """Whether a file is read as quotes: as `given` maps its columns, else if it has all eight bid
     and ask columns.
 
@@ -44,7 +43,7 @@ def is_two_sided(table: Table, given: Mapping[str, str], faults: Faults) -> bool
     """
     one, two = ([key for key in given if key in fields] for fields in (PRICES, QUOTE_FIELDS))
     if one and two:
-        faults.add(
+        table.fault(
             f"data.columns maps {one[0]} (one-sided bars) and {two[0]} (two-sided bars)",
             f"map either {', '.join(PRICES)}, or {', '.join(QUOTE_FIELDS)}",
         )
@@ -57,51 +56,39 @@ def side_columns(names: Mapping[str, str], side: str) -> dict[str, str]:
     return {**names, **{price: names[f"{side}_{price}"] for price in PRICES}}
 
 
-def quoted(table: Table, names: Mapping[str, str], rows: np.ndarray) -> np.ndarray:
-    """bool[len(rows)]: False where all four cells of a side are empty, because that side was not
-    quoted.
+def quoted_rows(table: Table, names: Mapping[str, str], limit: float) -> Table:
+    """The rows that are quoted on both sides. A note counts the others, where all four cells of a
+    side are empty, because that side was not quoted.
 
-    A side with only some empty cells counts as quoted; the price checks refuse it later.
+    A side with only some empty cells counts as quoted; the price checks refuse it later. Records a
+    fault if the share of the others is above `limit`.
     """
-    whole = np.ones(len(rows), bool)
+    whole = np.ones(len(table), bool)
     for side in SIDES:
-        whole &= ~np.all([table.empty(names[f"{side}_{price}"], rows) for price in PRICES], axis=0)
-    return whole
-
-
-def leave_out(
-    table: Table,
-    rows: np.ndarray,
-    whole: np.ndarray,
-    name: str,
-    limit: float,
-    faults: Faults,
-    notes: list[str],
-) -> np.ndarray:
-    """The rows that are quoted on both sides, int64[n]. A note counts the others.
-
-    Records a fault if their share is above `limit`.
-    """
-    lost = rows[~whole]
+        whole &= ~np.all([table.empty(names[f"{side}_{price}"]) for price in PRICES], axis=0)
+    lost = np.flatnonzero(~whole)
     if not len(lost):
-        return rows
-    share = len(lost) / len(rows)
+        return table
+    share = len(lost) / len(table)
+    counted = f"{len(lost)} of {len(table)} rows"
     if share > limit:
-        faults.add(
-            f"{len(lost)} of {len(rows)} rows ({100 * share:.2f} %, limit {100 * limit:g} %) have no bid or "
+        table.fault(
+            f"{counted} ({100 * share:.2f} %, limit {100 * limit:g} %) have no bid or "
             "no ask at all",
             "choose a contract that is quoted throughout (data.expiry), or remove those rows"
             + way_out("leave them out", "quotes_tolerance", share),
+            names["time"],
             int(lost[0]),
-            name,
-            table.cell(name, int(lost[0])),
         )
-    where = [_place(table, int(i)) for i in lost[:SHOWN]]
-    notes.append(
-        f"{len(lost)} of {len(rows)} rows have no bid or no ask and are left out, as if there were no bar: "
-        f"{', '.join(where)}{' ...' if len(lost) > SHOWN else ''}"
+    table.notes.append(
+        f"{counted} have no bid or no ask and are left out, as if there were no bar: "
+        f"{_places(table, lost)}{' ...' if len(lost) > SHOWN else ''}"
     )
-    return rows[whole]
+    return table.chosen(whole)
+
+
+def _places(table: Table, rows: np.ndarray) -> str:
+    return ", ".join(map(table.place, rows[:SHOWN].tolist()))
 
 
 def way_out(what: str, key: str, share: float) -> str:
@@ -116,13 +103,7 @@ def way_out(what: str, key: str, share: float) -> str:
     return f"; or {what} with --{key.replace('_', '-')} {limit:g} (data.{key})"
 
 
-def _place(table: Table, row: int) -> str:
-    return f"row {row} (0-based)" if table.first_line is None else f"line {row + table.first_line}"
-
-
-def widen(
-    table: Table, rows: np.ndarray, seconds: np.ndarray, bid: Side, ask: Side, notes: list[str]
-) -> Side:
+def widen(table: Table, seconds: np.ndarray, bid: Side, ask: Side) -> Side:
     """The ask, raised to the bid wherever it lies below. A note counts the crossed bars per date.
 
     The maximum is taken field by field. It keeps the high the highest and the low the lowest, so
@@ -135,9 +116,8 @@ def widen(
     dates = [
         f"{np.datetime64(int(day), 'D')}: {count}" for day, count in zip(days, counts, strict=True)
     ]
-    where = [_place(table, int(i)) for i in rows[crossed][:SHOWN]]
-    notes.append(
+    table.notes.append(
         f"{int(crossed.sum())} crossed bars (ask below bid), widened to ask = bid: {', '.join(dates[:10])}"
-        f"{' ...' if len(dates) > 10 else ''} (UTC dates; first {', '.join(where)})"
+        f"{' ...' if len(dates) > 10 else ''} (UTC dates; first {_places(table, np.flatnonzero(crossed))})"
     )
     return Side(*(np.maximum(a, b) for a, b in zip(ask, bid, strict=True)))

@@ -17,7 +17,6 @@ import numpy as np
 from jaxtrade.config import Roll
 from jaxtrade.data.calendar.schedule import trade_dates
 from jaxtrade.data.contracts import Contract
-from jaxtrade.data.read.faults import Faults
 from jaxtrade.data.read.stamps import iso
 from jaxtrade.data.read.tabular import Table
 
@@ -73,18 +72,16 @@ def roll_rows(
     table: Table,
     names: Mapping[str, str],
     contract: Contract,
-    rows: np.ndarray,
     seconds: np.ndarray,
     roll: Roll,
     price_scale: float,
-    faults: Faults,
     follows: str | None = None,
 ) -> tuple[np.ndarray, tuple[Leg, ...]]:
-    """Choose the rows of a spliced series. Returns (positions in `rows`, the contracts of the
-    series).
+    """Choose the rows of a spliced series. Returns (their places in the table, the contracts of
+    the series).
 
     Args:
-        rows: rows of every contract that takes part.
+        table: rows of every contract that takes part.
         seconds: UTC seconds inside each row's bar (for a close stamp, one second earlier).
         roll: 'volume', or expiry -> first trade date.
         follows: the source of the bars whose roll dates `roll` repeats, if this file accompanies
@@ -93,17 +90,22 @@ def roll_rows(
     Records a fault for expiries out of order, for a contract without bars while it is front, and
     for `volume` without volume or with unreadable expiries.
     """
-    codes = contract_codes(table, names, rows)
+    codes = table.texts(names.get("expiry") or names["symbol"]).to_numpy(str)
     days = trade_dates(seconds, contract)
     if roll == "volume":
-        firsts = by_volume(codes, days, _volume(table, names, rows, faults), faults)
+        firsts = by_volume(table, codes, days, _volume(table, names))
     else:
         assert isinstance(roll, dict)
-        _check_order(tuple(roll), faults)
+        for before, after in pairwise(roll):
+            if before.isdigit() and after.isdigit() and after < before:
+                table.fault(
+                    f"data.roll goes back from {before} to {after}",
+                    "name the expiries in the order they expire in",
+                )
         firsts = [
             (code, str(days.min()) if first == START else first) for code, first in roll.items()
         ]
-    faults.stop()
+    table.stop()
     edges = [*(np.datetime64(first) for _, first in firsts[1:]), days.max() + ONE_DAY]
     places, begins = [], np.datetime64(firsts[0][1])
     for (code, first), ends in zip(firsts, edges, strict=True):
@@ -112,14 +114,14 @@ def roll_rows(
             own = days[codes == code]
             its_bars = f"(its bars: {own.min()}..{own.max()})"
             if follows is None:
-                faults.add(
+                table.fault(
                     f"contract {code} has no bar while data.roll makes it front, from {begins} until {ends} "
                     f"{its_bars}",
                     "correct the first trade dates in data.roll",
                 )
             else:
                 assert isinstance(roll, dict)
-                faults.add(
+                table.fault(
                     f"no bar of contract {code} {span(roll, code)}, where it is the one in {follows} {its_bars}",
                     GIVE_THEM,
                 )
@@ -129,15 +131,15 @@ def roll_rows(
             and roll != "volume"
             and follows is None
         ):
-            faults.add(
+            table.fault(
                 f"contract {code} has no bar on {first}, the trade date on which data.roll makes it front "
                 f"(its next: {days[found].min()})",
                 f"set data.roll to {code}: {days[found].min()}, or give its bars of that date",
             )
         places.append(found)
         begins = ends
-    faults.stop()
-    close = table.numbers(names["close"], rows) * price_scale
+    table.stop()
+    close = table.numbers(names["close"]) * price_scale
     legs = [Leg(firsts[0][0], START)]
     for (old, _), (code, first) in pairwise(firsts):
         legs.append(
@@ -146,33 +148,14 @@ def roll_rows(
     return np.concatenate(places), tuple(legs)
 
 
-def _check_order(codes: tuple[str, ...], faults: Faults) -> None:
-    for before, after in pairwise(codes):
-        if before.isdigit() and after.isdigit() and after < before:
-            faults.add(
-                f"data.roll goes back from {before} to {after}",
-                "name the expiries in the order they expire in",
-            )
-
-
-def contract_codes(table: Table, names: Mapping[str, str], rows: np.ndarray) -> np.ndarray:
-    """The contract of each row as text, from the expiry column, or from the symbol column if there
-    is no expiry.
-    """
-    name = names["expiry"] if "expiry" in names else names["symbol"]
-    return table.series(name, rows).astype(str).to_numpy(str)
-
-
-def _volume(table: Table, names: Mapping[str, str], rows: np.ndarray, faults: Faults) -> np.ndarray:
-    volume = (
-        np.nan_to_num(table.numbers(names["volume"], rows)) if "volume" in names else np.zeros(1)
-    )
+def _volume(table: Table, names: Mapping[str, str]) -> np.ndarray:
+    volume = np.nan_to_num(table.numbers(names["volume"])) if "volume" in names else np.zeros(1)
     if not volume.any():
-        faults.add(
+        table.fault(
             "data.roll=volume, but the bars have no volume",
             "name the splices, e.g. data.roll={201312: start, 201403: 2013-12-18}",
         )
-        faults.stop()
+        table.stop()
     return volume
 
 
@@ -200,7 +183,7 @@ def _step(
 
 
 def by_volume(
-    codes: np.ndarray, days: np.ndarray, volume: np.ndarray, faults: Faults
+    table: Table, codes: np.ndarray, days: np.ndarray, volume: np.ndarray
 ) -> list[tuple[str, str]]:
     """(contract, first trade date) of each front contract. A date's front contract depends only on
     earlier volumes.
@@ -214,12 +197,12 @@ def by_volume(
     month = {str(code): expiry_month(str(code), first_year) for code in known}
     unread = [code for code, at in month.items() if at is None]
     if unread:
-        faults.add(
+        table.fault(
             f"data.roll=volume cannot order the contracts: '{unread[0]}' does not tell its expiry (as 201312, "
             "20131220, ESZ3, ESZ13 and ESZ2013 do)",
             "name the splices with data.roll={CODE: start, CODE: YYYY-MM-DD}",
         )
-        faults.stop()
+        table.stop()
     order = sorted(month, key=lambda code: str(month[code]))
     rank = {code: i for i, code in enumerate(order)}
     dates, day_of = np.unique(days, return_inverse=True)
@@ -230,7 +213,7 @@ def by_volume(
     for i in range(1, len(dates)):
         alive = [k for k in range(front, len(order)) if str(month[order[k]]) >= str(dates[i])[:7]]
         if not alive:
-            faults.add(
+            table.fault(
                 f"every contract of the file has expired before {dates[i]}",
                 "end the data before (data.end)",
             )

@@ -10,10 +10,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 
-from jaxtrade.data.calendar.clock import local_seconds
+from jaxtrade.data.calendar.clock import local_seconds, most_common
 from jaxtrade.data.formats.layout import Order
 from jaxtrade.data.formats.recognise import SERVER
-from jaxtrade.data.read.faults import Faults
 from jaxtrade.data.read.grammar import BROKEN, LAST, UNREAD, read_stamps
 from jaxtrade.data.read.tabular import Table, as_numbers, is_text, texts_of
 from jaxtrade.errors import ConfigError
@@ -27,15 +26,9 @@ UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanosecond
 
 
 def parse_stamps(
-    table: Table,
-    name: str,
-    rows: np.ndarray,
-    time_zone: str | None,
-    faults: Faults,
-    notes: list[str],
-    date_order: Order | None = None,
+    table: Table, name: str, time_zone: str | None, date_order: Order | None = None
 ) -> np.ndarray:
-    """UTC seconds of the chosen rows, int64[len(rows)]. An unreadable stamp is recorded as a fault
+    """UTC seconds of the rows, int64[n]. An unreadable stamp is recorded as a fault
     and becomes 0.
 
     Accepted formats: ISO 8601 with an offset; ISO 8601 without an offset, if `time_zone` is given;
@@ -43,75 +36,59 @@ def parse_stamps(
     12 proves it); integers since 1970 (always UTC). The unit of integers is the only one that puts
     every stamp between 1990 and 2100.
     """
-    zone = _zone(time_zone, faults)
-    if not len(rows):
+    zone = _zone(time_zone, table)
+    if not len(table):
         return np.zeros(0, np.int64)
-    series = table.series(name, rows).reset_index(drop=True)
+    series = table.series(name).reset_index(drop=True)
     if getattr(series.dtype, "tz", None) is not None:
-        return _bounded(
-            _seconds(series.dt.tz_convert("UTC").dt.tz_localize(None)), table, name, rows, faults
-        )
-    if series.dtype.kind == "M":
-        wall = _seconds(series)
-        return _bounded(_localize(wall, zone, table, name, rows, faults), table, name, rows, faults)
-    whole = _whole_numbers(series)
-    if whole is not None:
-        return _epoch(*whole, table, name, rows, faults, notes)
-    order = day_and_month(table, name, rows, date_order, faults, notes)
-    wall, aware = read_stamps(texts_of(series), order)
-    if time_zone is not None and aware[0]:
-        notes.append(f"{OWN_OFFSET}; data.time_zone={time_zone} is not needed")
-    known = (wall != UNREAD) & (wall != BROKEN)
-    _check_alike(aware, known, table, name, rows, faults)
-    naive = known & ~aware
-    if naive.any():
-        wall[naive] = _localize(wall[naive], zone, table, name, rows[naive], faults)
-    return _bounded(wall, table, name, rows, faults)
+        wall = _seconds(series.dt.tz_convert("UTC").dt.tz_localize(None))
+    elif series.dtype.kind == "M":
+        wall = _localize(_seconds(series), zone, table, name)
+    elif (whole := _whole_numbers(series)) is not None:
+        wall = _epoch(*whole, table, name)
+    else:
+        order = day_and_month(table, name, date_order)
+        wall, aware = read_stamps(texts_of(series), order)
+        if time_zone is not None and aware[0]:
+            table.notes.append(f"{OWN_OFFSET}; data.time_zone={time_zone} is not needed")
+        known = (wall != UNREAD) & (wall != BROKEN)
+        kinds = aware[known]
+        if len(kinds) and (odd := kinds != kinds[0]).any():
+            table.fault(
+                "some stamps carry a time zone offset and some do not",
+                "write all of them the same way",
+                name,
+                int(np.flatnonzero(known)[odd.argmax()]),
+            )
+            table.stop()
+        naive = known & ~aware
+        if naive.any():
+            wall[naive] = _localize(wall[naive], zone, table.chosen(naive), name)
+    return _bounded(wall, table, name)
 
 
 def _whole_numbers(series: Any) -> tuple[np.ndarray, np.ndarray] | None:
-    """(float64[n], the same as int64[n] if all of them are whole) of a column of numbers; None for
-    any other.
-    """
-    if is_text(series) and not NUMBER.fullmatch(str(series.iloc[0])):
-        return None
-    numbers = as_numbers(series)
-    return None if np.isnan(numbers).any() else (numbers, _whole(series, numbers))
-
-
-def _check_alike(
-    aware: np.ndarray, known: np.ndarray, table: Table, name: str, rows: np.ndarray, faults: Faults
-) -> None:
-    """Stop if some stamps have an offset and others do not."""
-    kinds = aware[known]
-    if len(kinds) and (kinds != kinds[0]).any():
-        odd = rows[known][np.flatnonzero(kinds != kinds[0])[0]]
-        faults.add(
-            "some stamps carry a time zone offset and some do not",
-            "write all of them the same way",
-            int(odd),
-            name,
-            table.cell(name, int(odd)),
-        )
-        faults.stop()
-
-
-def _whole(series: Any, numbers: np.ndarray) -> np.ndarray:
-    """A column of numbers as int64[n], exactly; `numbers` themselves if one of them is not whole.
+    """(float64[n], the same as int64[n], exactly, if all of them are whole) of a column of numbers;
+    None for any other.
 
     Text such as 1381152600.0 goes over float64, which holds every second of the years 1990 to 2100
     in any unit.
     """
     import pyarrow as pa
 
+    if is_text(series) and not NUMBER.fullmatch(str(series.iloc[0])):
+        return None
+    numbers = as_numbers(series)
+    if np.isnan(numbers).any():
+        return None
     if (numbers % 1 != 0).any():
-        return numbers
+        return numbers, numbers
     if series.dtype.kind != "O":
-        return series.astype("int64").to_numpy()
+        return numbers, series.astype("int64").to_numpy()
     try:
-        return texts_of(series).cast(pa.int64()).to_numpy()
-    except pa.ArrowInvalid:
-        return np.clip(numbers, 0, 1 << 62).astype(np.int64)  # beyond it lies no year before 2100
+        return numbers, texts_of(series).cast(pa.int64()).to_numpy()
+    except pa.ArrowInvalid:  # beyond 2^62 lies no year before 2100
+        return numbers, np.clip(numbers, 0, 1 << 62).astype(np.int64)
 
 
 OWN_OFFSET = "stamps carry their own offset"
@@ -148,14 +125,14 @@ def known_zone(text: str) -> Zone:
     return Zone(name, hours)
 
 
-def _zone(text: str | None, faults: Faults) -> Zone | None:
+def _zone(text: str | None, table: Table) -> Zone | None:
     if text is None:
         return None
     try:
         return known_zone(text)
     except ConfigError:
-        faults.add(f"unknown time zone '{text}'", UNKNOWN_ZONE)
-        faults.stop()
+        table.fault(f"unknown time zone '{text}'", UNKNOWN_ZONE)
+        table.stop()
         raise
 
 
@@ -170,40 +147,39 @@ def _seconds(naive: Any) -> np.ndarray:
     )
 
 
-def _localize(
-    wall: np.ndarray, zone: Zone | None, table: Table, name: str, rows: np.ndarray, faults: Faults
-) -> np.ndarray:
+def _localize(wall: np.ndarray, zone: Zone | None, table: Table, name: str) -> np.ndarray:
     """UTC seconds of wall-clock seconds, int64[n]. UNREAD and BROKEN stay."""
-    import pandas as pd
-
     if zone is None:
-        faults.add(
+        table.fault(
             "stamps carry no time zone",
             "set data.time_zone, e.g. data.time_zone=America/New_York or "
             "data.time_zone=UTC (time_zone=... in Python)",
-            int(rows[0]),
             name,
-            table.cell(name, int(rows[0])),
         )
-        faults.stop()
+        table.stop()
         raise AssertionError("a fault was added: stop raises")
     out = wall.copy()
     valid = (wall != UNREAD) & (wall != BROKEN)
-    shifted = pd.Series((wall[valid] - 3600 * zone.hours).astype("datetime64[s]"))
+    out[valid], clash = utc_of(wall[valid], zone)
+    table.chosen(valid).fault(
+        f"this hour occurs twice or never in {zone.name} (daylight saving)",
+        "write the stamps in UTC",
+        name,
+        clash,
+    )
+    return out
+
+
+def utc_of(wall: np.ndarray, zone: Zone) -> tuple[np.ndarray, np.ndarray]:
+    """(UTC seconds of wall-clock seconds, int64[n]; bool[n], True and 0 seconds for hours that
+    occur twice or never).
+    """
+    import pandas as pd
+
+    shifted = pd.Series((wall - 3600 * zone.hours).astype("datetime64[s]"))
     local = shifted.dt.tz_localize(zone.name, ambiguous="NaT", nonexistent="NaT")
     clash = local.isna().to_numpy()
-    for row in rows[valid][clash]:
-        faults.add(
-            f"this hour occurs twice or never in {zone.name} (daylight saving)",
-            "write the stamps in UTC",
-            int(row),
-            name,
-            table.cell(name, int(row)),
-        )
-    out[valid] = np.where(
-        clash, 0, _seconds(local.dt.tz_convert("UTC").dt.tz_localize(None))
-    )  # 0: already recorded
-    return out
+    return np.where(clash, 0, _seconds(local.dt.tz_convert("UTC").dt.tz_localize(None))), clash
 
 
 def _units(numbers: np.ndarray) -> list[str]:
@@ -220,9 +196,6 @@ def _epoch(
     whole: np.ndarray,
     table: Table,
     name: str,
-    rows: np.ndarray,
-    faults: Faults,
-    notes: list[str],
 ) -> np.ndarray:
     """numbers: float64[n]. whole: the same as int64[n] if all of them are whole."""
     fits = _units(numbers)
@@ -232,102 +205,76 @@ def _epoch(
             scale = UNITS[alone[0]]
             i = int(np.argmax((numbers < EARLIEST * scale) | (numbers > LATEST * scale)))
             other = _units(numbers[i : i + 1])
-            faults.add(
+            table.fault(
                 f"the rows before are {alone[0]} since 1970, and this one is "
                 + (other[0] if other else "none of the years 1990-2100"),
                 "write all stamps in one unit",
-                int(rows[i]),
                 name,
-                table.cell(name, int(rows[i])),
+                i,
             )
-            faults.stop()
-        faults.add(
+            table.stop()
+        table.fault(
             "numbers that are not seconds, milli-, micro- or nanoseconds since 1970 of years 1990-2100",
             "write stamps as ISO 8601, e.g. 2013-10-07T13:30:00Z",
-            int(rows[0]),
             name,
-            table.cell(name, int(rows[0])),
         )
-        faults.stop()
-    notes.append(f"column '{name}' read as {fits[0]} since 1970 (UTC)")
+        table.stop()
+    table.notes.append(f"column '{name}' read as {fits[0]} since 1970 (UTC)")
     scale = UNITS[fits[0]]
-    utc = np.where(whole % scale != 0, BROKEN, whole // scale).astype(np.int64)
-    return _bounded(utc, table, name, rows, faults)
+    return np.where(whole % scale != 0, BROKEN, whole // scale).astype(np.int64)
 
 
-def _bounded(
-    utc: np.ndarray, table: Table, name: str, rows: np.ndarray, faults: Faults
-) -> np.ndarray:
-    if len(utc) and utc.min() >= EARLIEST and utc.max() <= LATEST:
+def _bounded(utc: np.ndarray, table: Table, name: str) -> np.ndarray:
+    if utc.min() >= EARLIEST and utc.max() <= LATEST:
         return utc
-    lost = (utc == UNREAD) | (utc == BROKEN)
-    for i in np.flatnonzero(utc == BROKEN):
-        faults.add(
-            "a stamp between whole seconds",
-            "give bars stamped at whole seconds",
-            int(rows[i]),
-            name,
-            table.cell(name, int(rows[i])),
-        )
-    for i in np.flatnonzero(utc == UNREAD):
-        faults.add(
-            "not a stamp",
-            "write YYYY-MM-DD HH:MM:SS, with an offset or with data.time_zone set",
-            int(rows[i]),
-            name,
-            table.cell(name, int(rows[i])),
-        )
-    for i in np.flatnonzero(~lost & (utc != 0) & ((utc < EARLIEST) | (utc > LATEST))):
-        faults.add(
-            "a stamp outside 1990-2100",
-            "check the column and its unit",
-            int(rows[i]),
-            name,
-            table.cell(name, int(rows[i])),
-        )
+    broken, unread = utc == BROKEN, utc == UNREAD
+    lost = broken | unread
+    table.fault("a stamp between whole seconds", "give bars stamped at whole seconds", name, broken)
+    table.fault(
+        "not a stamp",
+        "write YYYY-MM-DD HH:MM:SS, with an offset or with data.time_zone set",
+        name,
+        unread,
+    )
+    table.fault(
+        "a stamp outside 1990-2100",
+        "check the column and its unit",
+        name,
+        ~lost & (utc != 0) & ((utc < EARLIEST) | (utc > LATEST)),
+    )
     return np.where(lost, 0, utc)
 
 
-def day_and_month(
-    table: Table,
-    name: str,
-    rows: np.ndarray,
-    stated: Order | None,
-    faults: Faults,
-    notes: list[str],
-) -> Order | None:
+def day_and_month(table: Table, name: str, stated: Order | None) -> Order | None:
     """Whether the month or the day comes first, in a column of dates with the year last; None for
     other columns.
 
     It is `stated`, or a day above 12 proves it, and a note says so. Otherwise a fault is raised.
     """
-    first = str(table.cell(name, int(rows[0])))
-    if not LAST.match(first) or stated is not None:
+    if not LAST.match(str(table.cell(name, 0))) or stated is not None:
         return stated
-    order, proof = proven_order(table, name, rows)
+    order, proof = proven_order(table, name)
     if order is not None:
-        notes.append(
+        table.notes.append(
             f"dates are read with the {'day' if order == 'dmy' else 'month'} first, as '{proof}' shows"
         )
         return order
-    faults.add(
+    table.fault(
         "the first number of the date could be the month or the day",
         "state it: data.date_order=mdy (month first) or data.date_order=dmy (day first)",
-        int(rows[0]),
         name,
-        first,
     )
-    faults.stop()
+    table.stop()
     raise AssertionError("a fault was added: stop raises")
 
 
-def proven_order(table: Table, name: str, rows: np.ndarray) -> tuple[Order | None, str]:
+def proven_order(table: Table, name: str) -> tuple[Order | None, str]:
     """(the order of dates with the year last, the date that proves it). None if no day above 12 is
     found.
     """
-    probes = rows[np.unique(np.linspace(0, len(rows) - 1, min(PROBES, len(rows))).astype(np.int64))]
-    for row in probes:
-        found = LAST.match(str(table.cell(name, int(row))))
+    count = len(table)
+    for row in np.unique(np.linspace(0, count - 1, min(PROBES, count)).astype(np.int64)):
+        found = LAST.match(str(table.cell(name, row)))
         if found is not None and max(int(found[1]), int(found[3])) > 12:
             return ("dmy" if int(found[1]) > 12 else "mdy"), found[0].strip()
     return None, ""
@@ -355,8 +302,7 @@ def keeping(utc: np.ndarray, offsets: np.ndarray) -> tuple[str, ...]:
     best = max(shares.values())
     if best >= MOST:
         return tuple(zone for zone, share in shares.items() if share == best)
-    values, counts = np.unique(offsets, return_counts=True)
-    fixed = int(values[np.argmax(counts)])
-    if counts.max() < MOST * len(offsets) or fixed % HOUR or not -12 <= fixed // HOUR <= 14:
+    fixed = most_common(offsets)
+    if (offsets == fixed).mean() < MOST or fixed % HOUR or not -12 <= fixed // HOUR <= 14:
         return ()
     return (f"Etc/GMT{-fixed // HOUR:+d}",)  # POSIX: Etc/GMT-3 is three hours ahead of UTC

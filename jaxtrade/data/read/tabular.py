@@ -14,7 +14,7 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from csv import reader
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,6 +23,7 @@ import numpy as np
 
 from jaxtrade.data.formats.layout import Head, Layout
 from jaxtrade.data.formats.recognise import LEAN_NAME, head_of, recognise, separator_of
+from jaxtrade.data.read.faults import Faults
 from jaxtrade.errors import DataError
 from jaxtrade.storage.archives import unpacked
 
@@ -44,7 +45,8 @@ class Table:
     columns: name -> pandas Series. first_line: the line of data row 0; None if the source has no
         lines (Parquet, frames, several files in one archive). layout: the vendor's layout, if it is
         one that is recognised. twins: names of several columns, of which the first alone has that
-        name here; none of them may be read.
+        name here; none of them may be read. rows: int64[n], the chosen data rows; None for all.
+        faults: what is wrong so far.
     """
 
     source: str
@@ -53,31 +55,67 @@ class Table:
     notes: list[str] = field(default_factory=list)
     layout: Layout | None = None
     twins: frozenset[str] = frozenset()
+    rows: np.ndarray | None = None
+    faults: Faults = field(default_factory=Faults)
 
     def __len__(self) -> int:
+        if self.rows is not None:
+            return len(self.rows)
         return len(next(iter(self.columns.values()))) if self.columns else 0
 
-    def cell(self, name: str, row: int) -> Any:
+    def chosen(self, keep: np.ndarray) -> Table:
+        """The table of some of its rows. keep: bool[n], or their places."""
+        if keep.dtype == bool and keep.all():
+            return self
+        return replace(self, rows=self.row(np.arange(len(self))[keep]))
+
+    def row(self, at: Any) -> Any:
+        """The data rows that stand at places among the chosen ones."""
+        return at if self.rows is None else self.rows[at]
+
+    def place(self, at: int) -> str:
+        """Where a row stands, for messages: `line 12`, or `row 10 (0-based)`."""
+        row = int(self.row(at))
+        return (
+            f"row {row} (0-based)" if self.first_line is None else f"line {row + self.first_line}"
+        )
+
+    def cell(self, name: str, at: Any) -> Any:
         """One cell as the source has it, for messages."""
-        return self.columns[name].iloc[row]
+        return self.columns[name].iloc[self.row(at)]
 
-    def series(self, name: str, rows: np.ndarray | None = None) -> Any:
-        """The column as a pandas Series, in the given rows or in all."""
+    def series(self, name: str) -> Any:
+        """The column as a pandas Series."""
         column = self.columns[name]
-        if rows is None or np.array_equal(rows, np.arange(len(column))):
-            return column
-        return column.iloc[rows]
+        return column if self.rows is None else column.iloc[self.rows]
 
-    def numbers(self, name: str, rows: np.ndarray | None = None) -> np.ndarray:
-        """The column as float64, in the given rows or in all. A cell that is not a plain number
-        becomes NaN.
+    def numbers(self, name: str) -> np.ndarray:
+        """The column as float64. A cell that is not a plain number becomes NaN."""
+        return as_numbers(self.series(name))
+
+    def texts(self, name: str) -> Any:
+        """The column as a Series of text."""
+        return self.series(name).astype(str)
+
+    def empty(self, name: str) -> np.ndarray:
+        """bool[n]: where a cell is missing or has no text."""
+        return (self.series(name).isna() | (self.texts(name).str.strip() == "")).to_numpy(bool)
+
+    def fault(self, problem: str, fix: str, name: str | None = None, at: Any = 0) -> None:
+        """Record a fault of the source, or of the column `name`: in the rows where `at` is True
+        (bool[n]), or in the row at a place.
         """
-        return as_numbers(self.series(name, rows))
+        if name is None:
+            self.faults.add(problem, fix)
+            return
+        rows = self.row(np.flatnonzero(at) if isinstance(at, np.ndarray) else np.array([at]))
+        if len(rows):
+            value = self.columns[name].iloc[int(rows.min())]
+            self.faults.add(problem, fix, rows.tolist(), name, value)
 
-    def empty(self, name: str, rows: np.ndarray) -> np.ndarray:
-        """bool[len(rows)]: where a cell is missing or has no text."""
-        cells = self.series(name, rows)
-        return (cells.isna() | (cells.astype(str).str.strip() == "")).to_numpy(bool)
+    def stop(self) -> None:
+        """Raise DataError if any fault was recorded."""
+        self.faults.stop(self.source, self.first_line)
 
 
 def read_table(path: str | Path) -> Table:
@@ -107,7 +145,7 @@ def read_table(path: str | Path) -> Table:
         raise DataError(f"{file}: is empty. Fix: export the bars again")
     if raw[:4] == b"PAR1":
         return _parquet(raw, str(file))
-    if is_zip(raw):
+    if raw[:4] in (b"PK\x03\x04", b"PK\x05\x06"):  # the second one: without a file
         raw, members = unzip(raw, str(file), MAX_BYTES)
         return _csv(raw, str(file), members)
     if raw[:2] == b"\x1f\x8b":
@@ -167,17 +205,24 @@ def _text_table(raw: bytes, source: str, layout: Layout | None) -> Table:
         raise DataError(f"{source}: is empty. Fix: export the bars again")
     stop = min((at for end in b"\r\n" if (at := raw.find(end, stop)) >= 0), default=len(raw))
     first = raw[:BLOCK_BYTES].splitlines()[0].decode(errors="replace")
-    separator, header = _names(first, layout)
-    fault = _header_fault(first, header) if layout is None else None
-    if fault is not None:
-        raise DataError(f"{source}:1: {fault}")
+    separator = (layout.separator if layout else None) or separator_of(first)
+    if layout is not None and layout.names is not None:
+        header = list(layout.names)
+    else:
+        header = [name.strip().strip('"') for name in first.split(separator)]
+    if layout is None and (len(header) == 1 or any(map(_is_number, header))):
+        raise DataError(
+            f"{source}:1: no header line of column names, found '{first[:60]}'. Fix: put the names on line 1, e.g. "
+            "time,open,high,low,close,volume"
+        )
     top = 1 if layout is None else layout.header_lines
     columns = _columns(raw, stop, top, separator, _unique(header), source)
-    return _noted(
-        Table(source, columns, top + 1, twins=_twins(header)),
-        separator,
-        raw[-1:] in (b"\n", b"\r"),
-    )
+    table = Table(source, columns, top + 1, twins=_twins(header))
+    if separator != ",":
+        table.notes.append(f"fields are separated by {separator!r}")
+    if raw[-1:] not in (b"\n", b"\r"):
+        table.notes.append("the last line has no line end: check that the file is not cut")
+    return table
 
 
 def _columns(
@@ -226,26 +271,6 @@ def _columns(
     return columns
 
 
-def _names(line: str, layout: Layout | None = None) -> tuple[str, list[str]]:
-    """(separator, column names) of a file with this first line."""
-    separator = (layout.separator if layout else None) or separator_of(line)
-    if layout is not None and layout.names is not None:
-        return separator, list(layout.names)
-    return separator, [name.strip().strip('"') for name in line.split(separator)]
-
-
-def _header_fault(line: str, header: list[str]) -> str | None:
-    """What is wrong with the names of the first line, with the fix. None if it holds one name per
-    column.
-    """
-    if len(header) == 1 or any(_is_number(name) for name in header):
-        return (
-            f"no header line of column names, found '{line[:60]}'. Fix: put the names on line 1, e.g. "
-            "time,open,high,low,close,volume"
-        )
-    return None
-
-
 def _twins(header: list[str]) -> frozenset[str]:
     return frozenset(name for name in header if header.count(name) > 1)
 
@@ -256,15 +281,6 @@ def _unique(header: list[str]) -> list[str]:
         name if name and name not in header[:i] else f"{name} (column {i + 1})".lstrip()
         for i, name in enumerate(header)
     ]
-
-
-def _noted(table: Table, separator: str, complete: bool) -> Table:
-    """The table with notes on its form. complete: whether the last line has a line end."""
-    if separator != ",":
-        table.notes.append(f"fields are separated by {separator!r}")
-    if not complete:
-        table.notes.append("the last line has no line end: check that the file is not cut")
-    return table
 
 
 def _check_lines(lines: list[bytes], top: int, fields: int, separator: str, source: str) -> None:
@@ -470,11 +486,6 @@ class Member(NamedTuple):
 
     name: str
     rows: int | None
-
-
-def is_zip(raw: bytes) -> bool:
-    """Whether the bytes begin as a zip archive does."""
-    return raw[:4] in (b"PK\x03\x04", b"PK\x05\x06")  # the second one: without a file
 
 
 def unzip(raw: bytes, source: str, limit: int) -> tuple[bytes, tuple[Member, ...]]:

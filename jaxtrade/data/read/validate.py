@@ -7,12 +7,13 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from jaxtrade.config import Roll
+from jaxtrade.data.calendar.clock import most_common, years_of
 from jaxtrade.data.contracts import CONTRACTS, Contract
-from jaxtrade.data.read.faults import Faults
 from jaxtrade.data.read.quotes import PRICES, QUOTE_FIELDS
 from jaxtrade.data.read.roll import GIVE_THEM, MONTHS, span
 from jaxtrade.data.read.tabular import Table
@@ -38,26 +39,33 @@ NOT_POSITIVE = (
     "remove the row, or check data.columns; real prices at or below zero (oil in April 2020) cannot be "
     "traded here, because features divide by prices: give another expiry or a file without those days"
 )
+CHECK_ROW = "remove the row, or check data.columns"
+# A market and its micro. Both trade at the same prices, so bars of one serve the other.
+SIBLINGS = (
+    {"NQ", "MNQ"},
+    {"ES", "MES"},
+    {"YM", "MYM"},
+    {"RTY", "M2K"},
+    {"GC", "MGC"},
+    {"CL", "MCL"},
+)
 MAX_TICKS = (
     1 << 28
 )  # well inside int32, with room for stops and targets around a price (`env.state.NO_LEVEL`)
 
 
-def map_columns(
-    table: Table, given: Mapping[str, str], two_sided: bool, faults: Faults
-) -> tuple[dict[str, str], list[str]]:
-    """Field -> column name: from the explicit map `given`, then from obvious names. Also returns
-    notes on the latter.
+def map_columns(table: Table, given: Mapping[str, str], two_sided: bool) -> dict[str, str]:
+    """Field -> column name: from the explicit map `given`, then from obvious names, which are noted.
 
     two_sided: the prices are bid and ask columns; one-sided price columns are not read.
     """
-    names, notes, missing = {}, [], []
+    names, notes, missing = {}, table.notes, []
     prices, unread = (QUOTE_FIELDS, PRICES) if two_sided else (PRICES, QUOTE_FIELDS)
     present = list(table.columns)
     for key in given:
         if key not in FIELDS:
             near = difflib.get_close_matches(key, FIELDS, n=1)
-            faults.add(
+            table.fault(
                 f"data.columns: unknown field '{key}'",
                 f"use {', '.join(FIELDS)}" + (f"; did you mean '{near[0]}'?" if near else ""),
             )
@@ -80,7 +88,7 @@ def map_columns(
                     if field == "time"
                     else ""
                 )
-                faults.add(
+                table.fault(
                     f"columns {hits} could each be {field}",
                     f"set data.columns={{{field}: NAME}}{joined}",
                 )
@@ -101,41 +109,22 @@ def map_columns(
     unused = [name for name in present if name not in names.values()]
     parts = () if table.layout is None else (table.layout.date, table.layout.clock)
     for name in sorted(table.twins & {*names.values(), *parts}):
-        faults.add(f"column '{name}' appears twice", "keep one, or rename the other")
+        table.fault(f"column '{name}' appears twice", "keep one, or rename the other")
     for field, wanted in missing:
-        _missing(
-            field,
-            wanted,
-            present,
-            _only_numbers(table, unused) if len(missing) == 1 else [],
-            faults,
+        near = [n for n in present if field in n.lower()] or difflib.get_close_matches(
+            wanted, present, n=3, cutoff=0.5
         )
-    return names, notes
-
-
-def _only_numbers(table: Table, names: list[str]) -> list[str]:
-    """The columns in which every cell is a number."""
-    return [name for name in names if len(table) and np.isfinite(table.numbers(name)).all()]
-
-
-def _missing(
-    field: str, wanted: str, present: list[str], unused: list[str], faults: Faults
-) -> None:
-    """Record a fault for a field without a column.
-
-    unused: numeric columns that belong to no field. They are suggested if this is the only missing
-        field.
-    """
-    near = [n for n in present if field in n.lower()] or difflib.get_close_matches(
-        wanted, present, n=3, cutoff=0.5
-    )
-    hint = f" (near: {', '.join(near[:3])})" if near else ""
-    if field in (*PRICES, *QUOTE_FIELDS) and len(unused) == 1:
-        hint = f", where NAME could be {unused[0]}: the one column of numbers not used"
-    faults.add(
-        f"no column '{wanted}' for {field}; the file has {', '.join(present[:12])}",
-        f"set data.columns={{{field}: NAME}}{hint}",
-    )
+        hint = f" (near: {', '.join(near[:3])})" if near else ""
+        if field in (*PRICES, *QUOTE_FIELDS) and len(missing) == 1 and len(table):
+            # Suggest the one column of numbers that belongs to no field.
+            numeric = [name for name in unused if np.isfinite(table.numbers(name)).all()]
+            if len(numeric) == 1:
+                hint = f", where NAME could be {numeric[0]}: the one column of numbers not used"
+        table.fault(
+            f"no column '{wanted}' for {field}; the file has {', '.join(present[:12])}",
+            f"set data.columns={{{field}: NAME}}{hint}",
+        )
+    return names
 
 
 def product_of(symbol: str, own: str = "") -> str | None:
@@ -159,25 +148,22 @@ def check_instruments(
     contract: Contract,
     expiry: str | None,
     roll: Roll,
-    faults: Faults,
     follows: str | None = None,
-) -> np.ndarray:
-    """Rows of the contract to read, or of all contracts that `roll` splices, int64[n]. follows: as
-    in `roll_rows`.
+) -> Table:
+    """The rows of the contract to read, or of all contracts that `roll` splices. follows: as in
+    `roll_rows`.
 
     Records faults for spreads, other products, unknown contracts, and for several contracts without
     a roll.
     """
-    rows = np.arange(len(table))
     keys = [names[field] for field in ("expiry", "symbol") if field in names]
     if expiry is not None:
-        rows = _choose(table, keys, expiry, rows, faults)
-        faults.stop()
+        table = _choose(table, keys, expiry)
     elif roll != "off":
-        rows = _rolled(table, keys, roll, rows, faults, follows)
-        faults.stop()
+        table = _rolled(table, keys, roll, follows)
+    table.stop()
     for key in keys:
-        values = table.series(key, rows).astype(str)
+        values = table.texts(key)
         counts = values.value_counts()
         spreads = [
             v
@@ -185,150 +171,117 @@ def check_instruments(
             if SPREAD.search(v.upper()) and product_of(v) != v.upper().replace("/", "")
         ]
         if spreads:
-            row = int(rows[np.flatnonzero((values == spreads[0]).to_numpy())[0]])
-            faults.add(
+            table.fault(
                 f"a calendar spread is mixed in ({int(counts[spreads].sum())} rows)",
                 "remove the spread's rows, or name the one contract with data.expiry",
-                row,
                 key,
-                spreads[0],
+                int((values == spreads[0]).to_numpy().argmax()),
             )
             continue
-        if key == names.get("symbol"):
-            for value in counts.index:
-                product = product_of(value, contract.symbol)
-                if (
-                    product is not None
-                    and product != contract.symbol
-                    and not _siblings(product, contract.symbol)
-                ):
-                    row = int(rows[np.flatnonzero((values == value).to_numpy())[0]])
-                    faults.add(
-                        f"these are {product} bars but data.market is {contract.symbol}",
-                        f"set data.market={product}, or give the {contract.symbol} file",
-                        row,
-                        key,
-                        value,
-                    )
+        for value in counts.index if key == names.get("symbol") else ():
+            product, own = product_of(value, contract.symbol), contract.symbol
+            if product not in (None, own) and {product, own} not in SIBLINGS:
+                table.fault(
+                    f"these are {product} bars but data.market is {own}",
+                    f"set data.market={product}, or give the {own} file",
+                    key,
+                    int((values == value).to_numpy().argmax()),
+                )
         if len(counts) > 1 and expiry is None and roll == "off":
-            listed = ", ".join(f"{v} ({n} rows)" for v, n in counts.head(6).items())
-            faults.add(
-                f"column '{key}' holds {len(counts)} contracts: {listed}",
+            table.fault(
+                f"column '{key}' holds {len(counts)} contracts: {_listed(counts)}",
                 f"choose one with data.expiry={counts.index[0]}, or splice them with data.roll=volume or "
                 "data.roll={EXPIRY: start, EXPIRY: YYYY-MM-DD}",
             )
-    return rows
+    return table
 
 
-def check_single(table: Table, rows: np.ndarray, single: Mapping[str, str], faults: Faults) -> None:
-    """Record a fault for each column that may hold one value only, and holds several. single:
-    column -> what it holds."""
-    for name, what in single.items():
-        counts = table.series(name, rows).astype(str).value_counts()
+def check_single(table: Table) -> None:
+    """Record a fault for each column that may hold one value only, and holds several."""
+    for name, what in (table.layout.single if table.layout else {}).items():
+        counts = table.texts(name).value_counts()
         if len(counts) > 1:
-            listed = ", ".join(f"{value} ({n} rows)" for value, n in counts.head(6).items())
-            faults.add(
-                f"column '{name}' holds {len(counts)} {what}: {listed}",
+            table.fault(
+                f"column '{name}' holds {len(counts)} {what}: {_listed(counts)}",
                 "keep the rows of one of them",
             )
 
 
-def _rolled(
-    table: Table, keys: list[str], roll: Roll, rows: np.ndarray, faults: Faults, follows: str | None
-) -> np.ndarray:
+def _listed(counts: Any) -> str:
+    return ", ".join(f"{value} ({n} rows)" for value, n in counts.head(6).items())
+
+
+def _rolled(table: Table, keys: list[str], roll: Roll, follows: str | None) -> Table:
     """Rows of the contracts that an explicit roll names; all rows for 'volume'."""
     if not keys and follows is not None:
-        faults.add(
+        table.fault(
             f"no expiry or symbol column, but data.roll splices several contracts of {follows}",
             "give it one, or map it with data.columns={expiry: NAME}",
         )
-        return rows
-    if not keys:
-        faults.add(
+    elif not keys:
+        table.fault(
             "data.roll splices several contracts, but the file has no expiry or symbol column",
             "drop data.roll, or map the column with data.columns={expiry: NAME}",
         )
-        return rows
-    if not isinstance(roll, dict):
-        return rows
-    cells = table.series(keys[0]).astype(str)
+    if not keys or not isinstance(roll, dict):
+        return table
+    cells = table.texts(keys[0])
     for code in roll:
         if (cells == code).any():
             continue
+        missing = f"no row of contract '{code}' in column '{keys[0]}'"
         if follows is not None:
-            faults.add(
-                f"no row of contract '{code}' in column '{keys[0]}', which is the one in {follows} "
-                f"{span(roll, code)}",
+            table.fault(
+                f"{missing}, which is the one in {follows} {span(roll, code)}",
                 GIVE_THEM,
             )
         else:
-            faults.add(
-                f"data.roll: no row of contract '{code}' in column '{keys[0]}'",
+            table.fault(
+                f"data.roll: {missing}",
                 f"name contracts of the file: {', '.join(map(str, cells.value_counts().index[:8]))}",
             )
-    return rows[cells.isin(list(roll)).to_numpy(bool)]
+    return table.chosen(cells.isin(list(roll)).to_numpy(bool))
 
 
-def _siblings(a: str, b: str) -> bool:
-    """Whether one symbol is the micro of the other. Both trade at the same prices, so bars of one
-    serve the other.
-    """
-    return {a, b} in (
-        {"NQ", "MNQ"},
-        {"ES", "MES"},
-        {"YM", "MYM"},
-        {"RTY", "M2K"},
-        {"GC", "MGC"},
-        {"CL", "MCL"},
-    )
-
-
-def _choose(
-    table: Table, keys: list[str], expiry: str, rows: np.ndarray, faults: Faults
-) -> np.ndarray:
+def _choose(table: Table, keys: list[str], expiry: str) -> Table:
     if not keys:
-        faults.add(
+        table.fault(
             f"data.expiry={expiry}, but the file has no expiry or symbol column",
             "drop data.expiry, or map the column with data.columns={expiry: NAME}",
         )
-        return rows
+        return table
     for key in keys:
-        match = (table.series(key).astype(str) == expiry).to_numpy(bool)
+        match = (table.texts(key) == expiry).to_numpy(bool)
         if match.any():
-            return rows[match]
-    counts = table.series(keys[0]).astype(str).value_counts()
-    faults.add(
+            return table.chosen(match)
+    counts = table.texts(keys[0]).value_counts()
+    table.fault(
         f"no row of contract '{expiry}' in column '{keys[0]}'",
         f"set data.expiry to one of {', '.join(map(str, counts.index[:8]))}",
     )
-    return rows
+    return table
 
 
-def check_order(
-    table: Table, name: str, rows: np.ndarray, seconds: np.ndarray, faults: Faults
-) -> bool:
+def check_order(table: Table, name: str, seconds: np.ndarray) -> bool:
     """Record a fault, and return True, if most rows are earlier than the row before."""
     backwards = np.diff(seconds) < 0
     if 2 * backwards.sum() <= len(seconds):
         return False
-    faults.add(
+    table.fault(
         "the newest row comes first",
         f"sort the file by time, oldest row first (pandas: frame.sort_values({name!r}))",
-        int(rows[0]),
         name,
-        table.cell(name, int(rows[0])),
+        0,
     )
     return True
 
 
-def check_steps(
-    table: Table, names: Mapping[str, str], rows: np.ndarray, seconds: np.ndarray, faults: Faults
-) -> int:
+def check_steps(table: Table, names: Mapping[str, str], seconds: np.ndarray) -> int:
     """The bar length in seconds: the most common step. Records unsorted, duplicate and irregular
     stamps as faults.
     """
     if len(seconds) < 2:
-        faults.add(
+        table.fault(
             f"{len(seconds)} bars: too few to know the bar length",
             "give at least one session of bars",
         )
@@ -341,44 +294,39 @@ def check_steps(
             "; or, if the file holds several contracts, add an expiry or symbol column and set data.expiry"
         )
     )
-    step = np.diff(seconds)
-    read = (seconds[1:] != 0) & (seconds[:-1] != 0)
-    if check_order(table, name, rows, seconds, faults):
-        return int(-np.median(step))
-    for i in np.flatnonzero((step == 0) & read):
-        faults.add(
-            "a duplicate stamp",
-            f"remove one of the two rows{several}",
-            int(rows[i + 1]),
-            name,
-            table.cell(name, int(rows[i + 1])),
-        )
-    for i in np.flatnonzero((step < 0) & read):
-        faults.add(
-            "a stamp earlier than the row before: rows are not sorted",
-            f"sort the file by time{several}",
-            int(rows[i + 1]),
-            name,
-            table.cell(name, int(rows[i + 1])),
-        )
-    ahead = step[(step > 0) & read]
+    if check_order(table, name, seconds):
+        return int(-np.median(np.diff(seconds)))
+    # 0 is a stamp that was not read. The first row has no step.
+    read = (seconds != 0) & (np.append(0, seconds[:-1]) != 0)
+    step = np.where(read, np.diff(seconds, prepend=0), 0)
+    table.fault(
+        "a duplicate stamp",
+        f"remove one of the two rows{several}",
+        name,
+        read & (step == 0),
+    )
+    table.fault(
+        "a stamp earlier than the row before: rows are not sorted",
+        f"sort the file by time{several}",
+        name,
+        step < 0,
+    )
+    ahead = step[step > 0]
     if not len(ahead):
         return 1
-    values, counts = np.unique(ahead, return_counts=True)
-    length = int(values[np.argmax(counts)])
+    length = most_common(ahead)
     if length > 3600 or 3600 % length:
-        faults.add(
+        table.fault(
             f"the usual step between bars is {length} s",
             "give intraday bars of 1 second to 1 hour whose length divides an hour",
         )
         return length
-    for i in np.flatnonzero((step > 0) & read & ((step < length) | (step % length != 0))):
-        faults.add(
+    for i in np.flatnonzero((step > 0) & ((step < length) | (step % length != 0))):
+        table.fault(
             f"{step[i]} s after the row before, in a file of {length} s bars",
             "give bars of one length, stamped on its grid",
-            int(rows[i + 1]),
             name,
-            table.cell(name, int(rows[i + 1])),
+            i,
         )
     return length
 
@@ -386,54 +334,26 @@ def check_steps(
 def check_prices(
     table: Table,
     names: Mapping[str, str],
-    rows: np.ndarray,
     seconds: np.ndarray,
     contract: Contract,
     price_scale: float,
-    faults: Faults,
-    notes: list[str],
 ) -> tuple[list[np.ndarray], np.ndarray]:
-    """([open, high, low, close] int32 ticks, volume float64) of the chosen rows. Records faults."""
+    """([open, high, low, close] int32 ticks, volume float64) of the rows. Records faults."""
     points = {}
     for field in PRICES:
-        points[field] = _numbers(table, names[field], rows, "price", faults) * price_scale
-        for i in np.flatnonzero(points[field] <= 0):
-            faults.add(
-                "a price that is not positive",
-                NOT_POSITIVE,
-                int(rows[i]),
-                names[field],
-                table.cell(names[field], int(rows[i])),
-            )
-    check_range(table, names, rows, seconds, points, contract, price_scale, faults, notes)
-    ticks = [
-        _ticks(table, names[field], rows, points[field], contract, faults, notes)
-        for field in PRICES
-    ]
-    _check_shape(table, names, rows, points, faults)
+        points[field] = _numbers(table, names[field], "price") * price_scale
+        table.fault("a price that is not positive", NOT_POSITIVE, names[field], points[field] <= 0)
+    check_range(table, names, seconds, points, contract, price_scale)
+    ticks = [_ticks(table, names[field], points[field], contract) for field in PRICES]
+    _check_shape(table, names, points)
     if "volume" not in names:
-        return ticks, np.zeros(len(rows))
-    volume = _numbers(table, names["volume"], rows, "volume", faults)
-    for i in np.flatnonzero(volume < 0):
-        faults.add(
-            "a negative volume",
-            "remove the row, or check data.columns",
-            int(rows[i]),
-            names["volume"],
-            table.cell(names["volume"], int(rows[i])),
-        )
+        return ticks, np.zeros(len(table))
+    volume = _numbers(table, names["volume"], "volume")
+    table.fault("a negative volume", CHECK_ROW, names["volume"], volume < 0)
     return ticks, volume
 
 
-def _ticks(
-    table: Table,
-    name: str,
-    rows: np.ndarray,
-    points: np.ndarray,
-    contract: Contract,
-    faults: Faults,
-    notes: list[str],
-) -> np.ndarray:
+def _ticks(table: Table, name: str, points: np.ndarray, contract: Contract) -> np.ndarray:
     """One price column in ticks, int32[n]. Records faults for prices off the tick or beyond
     MAX_TICKS.
 
@@ -446,76 +366,54 @@ def _ticks(
     if len(away) and np.nanmax(away, initial=0.0) > TICK_NOISE:
         allowed = allowed_noise(points, float(contract.tick_size))
         if not (away > allowed).any():
-            notes.append(
+            table.notes.append(
                 f"column '{name}' holds 32-bit prices (as Yahoo sends them), read to the tick beside them"
             )
-    for i in np.flatnonzero(away > allowed):
-        faults.add(
-            f"off the tick of {contract.symbol} ({contract.tick_size})",
-            "check data.market and data.price_scale; prices are never rounded",
-            int(rows[i]),
-            name,
-            table.cell(name, int(rows[i])),
-        )
+    table.fault(
+        f"off the tick of {contract.symbol} ({contract.tick_size})",
+        "check data.market and data.price_scale; prices are never rounded",
+        name,
+        away > allowed,
+    )
     beyond = np.flatnonzero(ticks >= MAX_TICKS)
     if len(beyond):
-        i = int(beyond[0])
-        faults.add(
-            f"{ticks[i]:.0f} ticks, more than {MAX_TICKS}, the most that are computed with (a tick is "
+        table.fault(
+            f"{ticks[beyond[0]]:.0f} ticks, more than {MAX_TICKS}, the most that are computed with (a tick is "
             f"{contract.tick_size})",
             "check data.price_scale, and tick_size in the contract file",
-            int(rows[i]),
             name,
-            table.cell(name, int(rows[i])),
+            int(beyond[0]),
         )
     return np.clip(ticks, 0, MAX_TICKS, out=ticks).astype(np.int32)
 
 
-def _numbers(table: Table, name: str, rows: np.ndarray, what: str, faults: Faults) -> np.ndarray:
+def _numbers(table: Table, name: str, what: str) -> np.ndarray:
     """A column as numbers. A cell that is not a number becomes NaN and is recorded as a fault."""
-    values = table.numbers(name, rows)
+    values = table.numbers(name)
     bad = ~np.isfinite(values)
-    for i in np.flatnonzero(bad):
-        faults.add(
-            f"not a finite {what}",
-            "remove the row or write a plain number with a decimal point",
-            int(rows[i]),
-            name,
-            table.cell(name, int(rows[i])),
-        )
+    table.fault(
+        f"not a finite {what}",
+        "remove the row or write a plain number with a decimal point",
+        name,
+        bad,
+    )
     return np.where(bad, np.nan, values)
 
 
-def _check_shape(
-    table: Table,
-    names: Mapping[str, str],
-    rows: np.ndarray,
-    points: Mapping[str, np.ndarray],
-    faults: Faults,
-) -> None:
+def _check_shape(table: Table, names: Mapping[str, str], points: Mapping[str, np.ndarray]) -> None:
     """Check that high >= low and that open and close lie between them.
 
     NaN passes, because every comparison with it is False; `_numbers` has already recorded it.
     """
-    for i in np.flatnonzero(points["high"] < points["low"]):
-        low = table.cell(names["low"], int(rows[i]))
-        faults.add(
-            f"high is below low ({low})",
-            "remove the row, or check data.columns",
-            int(rows[i]),
-            names["high"],
-            table.cell(names["high"], int(rows[i])),
-        )
+    upside_down = points["high"] < points["low"]
+    for i in np.flatnonzero(upside_down):
+        low = table.cell(names["low"], i)
+        table.fault(f"high is below low ({low})", CHECK_ROW, names["high"], i)
     for field in ("open", "close"):
         outside = (points[field] > points["high"]) | (points[field] < points["low"])
-        for i in np.flatnonzero(outside & (points["high"] >= points["low"])):
-            faults.add(
-                f"{field} is outside low..high",
-                "remove the row, or check data.columns",
-                int(rows[i]),
-                names[field],
-                table.cell(names[field], int(rows[i])),
-            )
+        table.fault(
+            f"{field} is outside low..high", CHECK_ROW, names[field], outside & ~upside_down
+        )
 
 
 # --- prices that were 32-bit floats once, as Yahoo sends them
@@ -548,13 +446,10 @@ SCALES = tuple(10.0**power for power in range(-9, 10) if power)  # between units
 def check_range(
     table: Table,
     names: Mapping[str, str],
-    rows: np.ndarray,
     seconds: np.ndarray,
     points: Mapping[str, np.ndarray],
     contract: Contract,
     price_scale: float,
-    faults: Faults,
-    notes: list[str],
 ) -> None:
     """Check that prices are plausible for the market in their year, to refuse bars of another
     market or unit.
@@ -566,7 +461,7 @@ def check_range(
     once, because faults about the tick would only hide the cause.
     """
     other_market, unknown = False, list[int]()
-    years = seconds.astype("datetime64[s]").astype("datetime64[Y]").astype(np.int64) + 1970
+    years = years_of(seconds)
     for year in np.unique(years[seconds != 0]):
         bounds = contract.price_range(int(year))
         if bounds is None:
@@ -586,22 +481,21 @@ def check_range(
             if not c.micro and _fits(c, int(year), points, of_year)
         ]
         hint = f"; they fit {' or '.join(others)}" if others else ""
-        faults.add(
+        table.fault(
             f"{len(wrong)} of {int(of_year.sum())} bars of {year} contradict {contract.symbol}, which traded "
             f"between {bounds[0]:.{contract.decimals}f} and {bounds[1]:.{contract.decimals}f}{hint}",
             _fix(contract, price_scale, bounds, points["close"][of_year]),
-            int(rows[i]),
             names[field],
-            table.cell(names[field], int(rows[i])),
+            i,
         )
         other_market |= 2 * len(wrong) > int(of_year.sum())
     if unknown:
-        notes.append(
+        table.notes.append(
             f"{year_runs(unknown)}: no price range is known for {contract.symbol}; its prices are not checked "
             "against one"
         )
     if other_market:
-        faults.stop()
+        table.stop()
 
 
 def _fits(

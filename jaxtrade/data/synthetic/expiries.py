@@ -13,6 +13,7 @@ from datetime import date, timedelta
 from itertools import pairwise
 
 import numpy as np
+from dateutil.relativedelta import FR, relativedelta
 
 from jaxtrade.data.calendar.schedule import trade_dates
 from jaxtrade.data.read.bars import Bars
@@ -26,12 +27,6 @@ OVERLAP_DAYS, ROLL_DAYS = (
 THIN = 0.05  # volume of a contract that is not front, as a share of the front contract's
 
 
-def third_friday(year: int, month: int) -> date:
-    """The day on which the contract of a month expires."""
-    first = date(year, month, 1)
-    return first + timedelta(days=(4 - first.weekday()) % 7 + 14)
-
-
 def expiry_table(bars: Bars) -> dict[str, np.ndarray]:
     """Columns of a vendor's file: time (UTC, ISO 8601), expiry (YYYYMM), open, high, low, close
     (points), volume.
@@ -42,7 +37,8 @@ def expiry_table(bars: Bars) -> dict[str, np.ndarray]:
     """
     days = trade_dates(bars.time, bars.contract)
     years = range(int(str(days[0])[:4]), int(str(days[-1])[:4]) + 2)
-    expiries = [third_friday(year, month) for year in years for month in MONTHS]
+    third_friday = relativedelta(weekday=FR(3))
+    expiries = [date(year, month, 1) + third_friday for year in years for month in MONTHS]
     edges = np.array([day - timedelta(days=ROLL_DAYS) for day in expiries], "datetime64[D]")
     carry, tick = round(float(bars.close[0]) * CARRY), float(bars.contract.tick_size)
     stamps = np.array([f"{stamp}Z" for stamp in bars.time.astype("datetime64[s]")])

@@ -10,7 +10,7 @@ from datetime import date, timedelta
 import numpy as np
 
 from jaxtrade.data.calendar.rules import thanksgiving
-from jaxtrade.data.calendar.schedule import Schedule, table_range, table_schedule
+from jaxtrade.data.calendar.schedule import Schedule, hours_of, table_schedule
 from jaxtrade.data.contracts import Contract
 from jaxtrade.data.read.bars import Bars
 from jaxtrade.errors import ConfigError
@@ -28,8 +28,9 @@ def synthetic_schedule(contract: Contract, sessions: int) -> Schedule:
     sessions; if there is none, at the first date of the calendar. Raises ConfigError, naming the
     largest possible number, if that is too short.
     """
-    low, high = (date.fromisoformat(text) for text in table_range(contract))
-    high = min(high, LAST)
+    hours = hours_of(contract)
+    low = date.fromisoformat(hours.eras[0].valid_from)
+    high = min(date.fromisoformat(hours.verified_to), LAST)
     mondays = [
         thanksgiving(year) - timedelta(days=3) for year in range(2023, low.year - 1, -1)
     ]  # two half days follow

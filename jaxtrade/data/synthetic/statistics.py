@@ -61,10 +61,6 @@ def _autocorrelation(view: _View, lag: int, magnitude: bool) -> float:
     return float(np.corrcoef(before, after)[0, 1])
 
 
-def _kurtosis(view: _View) -> float:
-    return float(stats.kurtosis(view.returns, fisher=False))
-
-
 def _of_volume(figure: Callable[[_View, np.ndarray], float]) -> Callable[[_View], float]:
     return lambda view: figure(view, view.bars.volume) if view.bars.volume.any() else float("nan")
 
@@ -73,7 +69,9 @@ FIGURES: dict[str, Callable[[_View], float]] = {
     "sessions": lambda view: view.sessions,
     "bars per session": lambda view: len(view.bars) / view.sessions,
     "standard deviation of returns, basis points": lambda view: 1e4 * float(view.returns.std()),
-    "kurtosis of returns (normal: 3)": _kurtosis,
+    "kurtosis of returns (normal: 3)": lambda view: float(
+        stats.kurtosis(view.returns, fisher=False)
+    ),
     "share of zero returns": lambda view: float((view.returns == 0).mean()),
     f"returns past {JUMP:.0f} standard deviations, per session": lambda view: float(
         (np.abs(view.returns) > JUMP * view.returns.std()).sum() / view.sessions

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,15 +15,15 @@ import numpy as np
 from jaxtrade.config import RunConfig, SplitConfig
 from jaxtrade.data.contracts import Contract
 from jaxtrade.data.conversion import ACCOUNT
+from jaxtrade.data.device import words_of
 from jaxtrade.data.market import Market, load_market
 from jaxtrade.data.members import member_configs
+from jaxtrade.data.read.quotes import PRICES
 from jaxtrade.data.splits import session_set, split_ids
 from jaxtrade.env.portfolio.state import JointMarket
 from jaxtrade.errors import DataError
 from jaxtrade.text import several, short_repr
 from jaxtrade.types import Quotes, SessionSet, SessionTable, TickValue
-
-PRICES = ("open", "high", "low", "close")
 
 
 class Joint(NamedTuple):
@@ -176,9 +177,7 @@ def _shared_rows(members: Sequence[Market]) -> _Rows:
         {name: np.asarray(getattr(m.data.sessions, name)) for name in ("first", "last", "complete")}
         for m in members
     ]
-    common = members[0].trade_dates
-    for member in members[1:]:
-        common = np.intersect1d(common, member.trade_dates)
+    common = functools.reduce(np.intersect1d, [m.trade_dates for m in members])
     firsts, lasts, sessions, dates, complete, count, skipped = [], [], [], [], [], 0, 0
     for date in common:
         at = [int(np.searchsorted(m.trade_dates, date)) for m in members]
@@ -186,9 +185,7 @@ def _shared_rows(members: Sequence[Market]) -> _Rows:
             (int(t["first"][i]), int(t["last"][i]) + 1) for t, i in zip(tables, at, strict=True)
         ]
         stamps = [m.bars.time[a : b + 1] for m, (a, b) in zip(members, ranges, strict=True)]
-        shared = stamps[0]
-        for each in stamps[1:]:
-            shared = np.intersect1d(shared, each)
+        shared = functools.reduce(np.intersect1d, stamps)
         if len(shared) < 2:
             continue
         own = np.stack(
@@ -244,7 +241,7 @@ def _arrays(members: Sequence[Market], rows: _Rows) -> dict[str, np.ndarray]:
     for s, member in enumerate(members):
         first, last = rows.first[:, s], rows.last[:, s]
         bid, ask = member.bars.sides
-        columns = {**_joined(bid, first, last)}
+        columns = _joined(bid, first, last)
         if two_sided:
             columns |= {f"ask.{name}": values for name, values in _joined(ask, first, last).items()}
         if converted:
@@ -289,12 +286,11 @@ def _on_device(
     )
     ask = Quotes(*(device.pop(f"ask.{name}") for name in PRICES)) if "ask.open" in device else None
     value = TickValue(device.pop("times"), device.pop("over")) if "times" in device else None
-    words = jax.device_put(np.frombuffer(bytes.fromhex(digest), ">u4").astype(np.uint32))
     return JointMarket(
         **device,
         sessions=sessions,
         views=tuple(m.data.view for m in members),
-        fingerprint=words,
+        fingerprint=jax.device_put(words_of(digest)),
         ask=ask,
         tick_value=value,
     )
