@@ -2,8 +2,6 @@
 equal.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from jaxtrade.env.state import OFF, EndReason, Trailing
@@ -15,7 +13,7 @@ def slow_ends(paths, rules, order):
     After an end, a new account opens at the next session.
     """
     drawdown, cap, target = int(rules.drawdown), int(rules.floor_cap), int(rules.target)
-    found: list[tuple[int, bool]] = []
+    found = []
     balance = high = days = 0
     for session in order:
         end, reached = EndReason.NONE, False

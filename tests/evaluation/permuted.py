@@ -2,29 +2,19 @@
 equal.
 """
 
-from __future__ import annotations
-
 import functools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 
 from jaxtrade.env.dynamics import next_session
 from jaxtrade.env.episode import end_reason
 from jaxtrade.env.leg import select
-from jaxtrade.env.state import Account, EndReason, EnvState
-from jaxtrade.types import Array, PyTree, SessionSet
+from jaxtrade.env.state import Account, EndReason
+from jaxtrade.types import SessionSet
 
 BY_RULE = (EndReason.BUST, EndReason.DAILY_LOSS, EndReason.TARGET)
-
-
-class Stepped(struct.PyTreeNode):
-    state: EnvState
-    carry: PyTree
-    over: Array
-    first: Array
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
@@ -42,17 +32,14 @@ def _ends(
         own = params.replace(sessions=SessionSet(ids, jnp.int32(len(ids))))
 
         def bar(at, _):
-            state, ref = at.state, env.ref(at.state, own)
-            memory, order, action = act(
-                forget(at.carry, at.first), state, ref, own, jax.random.fold_in(key, state.row)
-            )
-            del action
-            moved, event = env.transition(state, order, own)
-            del event
+            state, carry, was_over, first = at
+            ref, now = env.ref(state, own), jax.random.fold_in(key, state.row)
+            memory, order, _ = act(forget(carry, first), state, ref, own, now)
+            moved, _ = env.transition(state, order, own)
             reason = end_reason(moved, own)
-            by_rule = functools.reduce(jnp.logical_or, [reason == each for each in BY_RULE])
-            end = jnp.where(by_rule & ~at.over, reason, EndReason.NONE)
-            over = at.over | (end != EndReason.NONE)
+            by_rule = jnp.isin(reason, jnp.array(BY_RULE))
+            end = jnp.where(by_rule & ~was_over, reason, EndReason.NONE)
+            over = was_over | (end != EndReason.NONE)
             locked = moved.replace(
                 account=moved.account.replace(locked=moved.account.locked | over)
             )
@@ -65,14 +52,12 @@ def _ends(
                 sessions_left=jnp.where(renewed, own.episode_sessions - 1, opened.sessions_left),
             )
             closed = moved.row > own.market.sessions.last[ids[moved.slot]]
-            return Stepped(
-                select(closed, opened, locked), memory, over & ~closed, closed & renewed
-            ), (end, state.slot)
+            following = select(closed, opened, locked), memory, over & ~closed, closed & renewed
+            return following, (end, state.slot)
 
         start = env.reset_at(own, 0, own.market.sessions.first[ids[0]])
-        return jax.lax.scan(
-            bar, Stepped(start, carry, jnp.bool_(False), jnp.bool_(True)), None, length=length
-        )[1]
+        begun = start, carry, jnp.bool_(False), jnp.bool_(True)
+        return jax.lax.scan(bar, begun, None, length=length)[1]
 
     return jax.vmap(one)(orders)
 

@@ -4,24 +4,15 @@ equal, bit by bit.
 It is the plain scan that the evaluator once was, kept as its reference.
 """
 
-from __future__ import annotations
-
 import functools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 
 from jaxtrade.env.state import OFF
 from jaxtrade.evaluation.record import checked, without_rules
-from jaxtrade.evaluation.side_by_side import Progress, begin, settle_bar
-from jaxtrade.types import PyTree
-
-
-class Loop(struct.PyTreeNode):
-    at: Progress
-    carry: PyTree
+from jaxtrade.evaluation.side_by_side import begin, settle_bar
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
@@ -37,16 +28,15 @@ def scan(
     renew,
 ):
     def step(loop, _):
-        state = loop.at.state
+        at, carry = loop
+        state, carry = at.state, forget(carry, at.first)
         ref = env.ref(state, params)
-        carry = forget(loop.carry, loop.at.first)
         carry, order, action = act(carry, state, ref, params, jax.random.fold_in(key, state.row))
-        at, record = settle_bar(
-            env, rewarded, params, renew, loop.at, ref, order, jnp.int32(action)
-        )
-        return Loop(at, carry), record
+        at, record = settle_bar(env, rewarded, params, renew, at, ref, order, jnp.int32(action))
+        return (at, carry), record
 
-    return jax.lax.scan(step, Loop(begin(env, params, jnp.int32(0)), carry), None, length=length)[1]
+    begun = begin(env, params, jnp.int32(0)), carry
+    return jax.lax.scan(step, begun, None, length=length)[1]
 
 
 def in_sequence(

@@ -1,8 +1,6 @@
 """The calibration picture by its structure: points, intervals and effective numbers of answers, and
 what it says of little evidence."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

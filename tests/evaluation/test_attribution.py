@@ -2,8 +2,6 @@
 command's figures.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 
@@ -24,8 +22,6 @@ from jaxtrade.evaluation.attribution import (
     gradient_shares,
     gradient_sizes,
     margin,
-    permuted_within,
-    slot_groups,
     to_json,
 )
 from jaxtrade.evaluation.backtest import backtest
@@ -103,13 +99,11 @@ def linear(observation, mask):
     return jnp.asarray(WEIGHTS) @ observation, mask
 
 
-def test_the_margin_is_the_best_legal_logit_less_the_second():
-    logits = jnp.array([1.0, 5.0, 3.0])
-    assert margin(logits, jnp.array([True, True, True])) == 2.0
-    assert margin(logits, jnp.array([True, False, True])) == 2.0
-    assert margin(logits, jnp.array([True, False, False])) == 0.0
-    alone = jax.grad(lambda x: margin(x, jnp.array([False, True, False])))(logits)
-    np.testing.assert_array_equal(alone, [0, 0, 0])
+def test_a_single_legal_action_has_no_margin():
+    found, slope = jax.value_and_grad(margin)(
+        jnp.array([1.0, 5.0, 3.0]), jnp.array([False, True, False])
+    )
+    assert [float(found), *slope.tolist()] == [0.0] * 4
 
 
 def test_gradients_of_a_linear_policy():
@@ -129,18 +123,6 @@ def test_gradients_of_a_linear_policy():
     shares = gradient_shares(sizes, groups)
     assert shares == pytest.approx([(7 + 1.5) / (7 + 6 + 1.5), 6 / (7 + 6 + 1.5)])
     assert gradient_shares(np.zeros(3), groups) is None
-
-
-def test_permutations_stay_in_their_half_hour_and_are_those_of_the_seed():
-    strata = np.array([2, 1, 2, 1, 2, 7])
-    order = permuted_within(strata, np.random.default_rng(3))
-    assert sorted(order) == list(range(6))
-    np.testing.assert_array_equal(strata[order], strata)
-    np.testing.assert_array_equal(order, permuted_within(strata, np.random.default_rng(3)))
-    seen = {
-        tuple(permuted_within(np.zeros(3, int), np.random.default_rng(seed))) for seed in range(60)
-    }
-    assert len(seen) == 6  # every order of three rows is drawn
 
 
 def test_the_share_of_changed_actions_of_a_threshold():
@@ -164,17 +146,6 @@ def test_the_share_of_changed_actions_of_a_threshold():
     assert shares[1] == 0.0
     assert shares == changed_shares(choose, observations, groups, strata, 0, 50)
     assert shares != changed_shares(choose, observations, groups, strata, 1, 50)
-
-
-def test_the_slots_of_a_feature_are_one_group():
-    groups = slot_groups(
-        ["close[t-2]", "atr[t-2]", "close[t-1]", "atr[t-1]", "position", "close[t]"]
-    )
-    assert [(group.name, group.slots.tolist()) for group in groups] == [
-        ("close", [0, 2, 5]),
-        ("atr", [1, 3]),
-        ("position", [4]),
-    ]
 
 
 # --- planted ---------------------------------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """The evaluator on markets whose outcome is worked by hand."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import jax
@@ -106,24 +104,6 @@ def test_accounts_start_again_after_a_bust():
     }
 
 
-@pytest.mark.slow
-def test_floors_that_do_not_follow_open_profit():
-    # Each session earns 45,840 and falls by 41,660 at most (7999 in the entry bar, both sides
-    # paid). An intraday floor is raised to -12,080 by that bar's high of 8006: level 8002 - 1, out
-    # at 8000: -25,000 - 4,160.
-    day, static, intraday = (
-        backtested(hand_market(3), "account", account={"drawdown": 60.0, "trailing": trailing})[0]
-        for trailing in ("end_of_day", "static", "intraday")
-    )
-    assert day.event.floor.tolist() == np.repeat([-60_000, -14_160, 31_680], 5).tolist()
-    assert day.high_water.tolist() == np.repeat([0, 45_840, 91_680], 5).tolist()
-    assert static.event.floor.tolist() == [-60_000] * 15
-    assert not static.high_water.any()
-    assert not (day.end | static.end).any()
-    first = (intraday.end[0], intraday.event.floor[0], intraday.equity[0])
-    assert first == (EndReason.BUST, -12_080, -29_160)
-
-
 def test_a_new_account_after_an_end_of_day_bust_starts_at_its_own_floor():
     # Session 2 is long at 8002 and gaps to 7994 in its third bar: 7993, 45,840 - 2 * 2,080 - 9 *
     # 12,500 = -70,820.
@@ -163,22 +143,6 @@ def test_account_passes_on_realised_profit_and_a_new_one_opens(on_target, ends, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("on_daily_loss", "failed"), [("fail", 2), ("lock_until_next_session", 0)])
-def test_daily_loss(on_daily_loss, failed):
-    # Floor -$30: the level is 7999, the low of bar 1; out at 7998, -4 ticks and two commissions.
-    record, decisions, _ = backtested(
-        hand_market(2),
-        "account",
-        account=OFF | {"daily_loss": 30.0, "on_daily_loss": on_daily_loss},
-    )
-    assert record.equity[:5].tolist() == [-54_160] * 5
-    figures = account_figures(record, decisions)
-    assert (figures["failed_daily_loss"], figures["breaches"]) == (failed, 2)
-    assert figures["accounts"] == (2 if failed else 1)
-    assert figures["open_at_end"] == (0 if failed else 1)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(("which", "account"), [("strategy", OFF), ("account", {})])
 def test_the_record_of_trades_is_that_of_an_episode(which, account):
     """Two sessions of 45.84 dollars each, then a new one; whether money is counted anew with each
@@ -215,8 +179,6 @@ def test_a_new_account_has_a_new_record():
 def test_coverage_is_complete_and_checked():
     market = tiny_market(walk([30, 20, 25]), [30, 20, 25])
     record, decisions, params = backtested(market, "account", baselines.random_masked)
-    expected = [*range(WARM, WARM + 29), *range(WARM + 30, WARM + 49), *range(WARM + 50, WARM + 74)]
-    assert record.row.tolist() == expected
     assert coverage(record, decisions) == 1.0
     env, *_ = setup(market, params.sessions)
     wrong = dataclasses.replace(decisions, rows=decisions.rows + 1)
@@ -339,9 +301,10 @@ def test_accounts_that_only_daily_loss_can_end():
     assert record.equity[decisions.last].tolist() == [45_840, 91_680, 91_680 + lost, 45_840]
     assert record.account[decisions.last].tolist() == [0, 0, 0, 1]
     assert record.high_water[decisions.last].tolist() == [110_420, 156_260, 156_260, 110_420]
-    assert account_figures(record, decisions)["net_profit"] == pytest.approx(
-        (91_680 + lost + 45_840) / 1000
-    )
+    figures = account_figures(record, decisions)
+    assert figures["net_profit"] == pytest.approx((91_680 + lost + 45_840) / 1000)
+    names = ("accounts", "failed_daily_loss", "breaches", "open_at_end")
+    assert [figures[name] for name in names] == [2, 1, 1, 1]
 
 
 @pytest.mark.slow
@@ -363,16 +326,3 @@ def test_buy_and_hold_on_the_bundled_bars():
     ) * 12_500 - 2 * market.contract.commission_mills
     assert len(profit) >= 5
     assert np.diff(record.equity[decisions.last], prepend=0).tolist() == profit.tolist()
-
-
-@pytest.mark.slow
-def test_data_that_end_early_force_an_exit_named_so():
-    market = hand_market(2)
-    table = market.data.sessions.replace(complete=jnp.asarray([True, False]))
-    market = dataclasses.replace(market, data=market.data.replace(sessions=table))
-    record, decisions, params = backtested(market, "strategy")
-    trades = assemble_trades(record, decisions, params)
-    assert trades.reason.tolist() == [ExitReason.FLAT, ExitReason.END_OF_DATA]
-    assert record.equity[-1] == 2 * 45_840
-    account, *_ = backtested(market, "account")
-    assert account_figures(account, decisions)["open_at_end"] == 1

@@ -1,7 +1,5 @@
 """Rule-based agents: legal, causal, and what they say they are."""
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

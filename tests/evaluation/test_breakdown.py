@@ -1,7 +1,5 @@
 """Profit by kind of trade: worked by hand, and on the bundled ES bars."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import fields
 

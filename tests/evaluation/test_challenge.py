@@ -2,8 +2,6 @@
 nothing is known.
 """
 
-from __future__ import annotations
-
 import json
 import math
 
@@ -15,9 +13,8 @@ from hypothesis import strategies as st
 from jaxtrade.cli import main
 from jaxtrade.env import orders
 from jaxtrade.env.state import EndReason
-from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation import baselines, challenge
-from jaxtrade.evaluation.account_draws import AccountDraws, check_draws
+from jaxtrade.evaluation.account_draws import AccountDraws
 from jaxtrade.evaluation.baselines import Agent
 from jaxtrade.evaluation.challenge import account_odds, day_blocks, pass_probability, refusal
 from jaxtrade.evaluation.challenge_accounts import Challenge, SessionPaths, ends_in_order, lives
@@ -259,8 +256,7 @@ def test_what_is_reported_of_an_evaluation():
     text = challenge.table(found)
     assert not missing(text, "apex_like_50k_2025", "$800", "$1,000", "intraday", "freeze never")
     assert not missing(text, "daily loss off", "500 accounts", "8 sessions", "blocks of 2")
-    assert "outlives a session" in text
-    assert text.splitlines()[4].split()[:3] == ["accounts", "of", "passed"]
+
     assert challenge.to_json(pass_probability(result, env, params, FEW)) == challenge.to_json(found)
 
 
@@ -278,11 +274,6 @@ def test_refusals(sections, why):
     env, params, _ = setup(market, market.every, **sections)
     found = refusal(env, params)
     assert (found is None) if why is None else (why in found)
-
-
-def test_too_few_draws_are_refused():
-    with pytest.raises(ConfigError, match=r"draws = 10 .*--draws.* 100"):
-        check_draws(AccountDraws(draws=10))
 
 
 def test_an_account_without_target_only_survives_or_not():

@@ -2,8 +2,6 @@
 in any order.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -27,6 +25,8 @@ from jaxtrade.types import Quotes, TickValue
 from tests.evaluation.permuted import environment_ends
 from tests.evaluation.tiny import HAND_BARS, backtested, hand_market, setup, tiny_market, walk
 from tests.paths import path_arrays, random_paths
+
+pytestmark = pytest.mark.slow
 
 KEY = jax.random.key(5)
 LENGTHS = [60, 40, 60, 30, 60, 50, 60, 45]
@@ -117,7 +117,6 @@ def paths_of(market, agent=baselines.buy_and_hold, **sections):
     return session_paths(record, decisions, params, make_config(sections).env)
 
 
-@pytest.mark.slow
 def test_buy_and_hold_by_hand():
     """In at 8002 (one tick of slippage), $12.50 a tick and $2.08 a side; out at the flat bar at
     8006.
@@ -140,7 +139,6 @@ def test_buy_and_hold_by_hand():
     assert paths.daily_bar.tolist() == [-1]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("limit", "bar", "result"),
     [
@@ -173,7 +171,6 @@ def test_a_bar_that_opens_through_the_daily_limit_fills_at_its_open():
     assert paths.high[-1] == -12 * 12_500 - 2_080
 
 
-@pytest.mark.slow
 def test_every_account_ends_as_in_the_environment():
     env, params = made()
     agent = baselines.sma_cross(env, MARKET.data, 3, 8)
@@ -182,14 +179,12 @@ def test_every_account_ends_as_in_the_environment():
     assert reasons == {0, EndReason.BUST, EndReason.TARGET, EndReason.DAILY_LOSS}
 
 
-@pytest.mark.slow
 def test_every_way_of_marking_ends_as_in_the_environment():
     env, params = made(rich=True)
     agent = baselines.random_masked(env)
     check_ends(env, agent, params, ["frozen", "end_of_day", "locked", "failed", "intraday"])
 
 
-@pytest.mark.slow
 def test_no_trades_have_no_path():
     paths = paths_of(hand_market(2), lambda env: baselines.flat())
     assert (len(paths.low), paths.result.tolist()) == (0, [0, 0])

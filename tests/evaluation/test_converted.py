@@ -2,8 +2,6 @@
 so.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from fractions import Fraction
 
@@ -13,10 +11,8 @@ import pytest
 
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.env.state import ExitReason
-from jaxtrade.evaluation.evaluate import evaluate
-from jaxtrade.evaluation.trades import assemble_trades
 from jaxtrade.types import TickValue
-from tests.evaluation.tiny import WALK, backtested, hand_market, setup
+from tests.evaluation.tiny import WALK, result_of
 from tests.messages import missing
 
 
@@ -34,9 +30,7 @@ def result():
     """The four baselines over the random walk; a tick's money moves in every bar."""
     over = 8_000 + np.random.default_rng(5).integers(-900, 900, len(WALK.bars.close))
     market = in_francs(WALK, 100_000_000, over)
-    sessions = market.sessions(0, 1, 2, 3)
-    env, params, config = setup(market, sessions, env={"quantity": 3}, costs={"slippage": 2})
-    return over, evaluate(env, params, market, sessions, config)
+    return over, result_of(market, env={"quantity": 3}, costs={"slippage": 2})
 
 
 def test_every_trade_is_converted_once_at_the_rate_of_its_exit(result):
@@ -69,14 +63,3 @@ def test_the_report_says_what_is_converted(result):
     text = evaluated.table()
     assert "at the median rate" in text
     assert not missing(text, "CHF and are converted", "at the USDCHF rate")
-
-
-def test_buy_and_hold_by_hand():
-    """In at 8001 + 1, out at 8007 - 1: 4 ticks at 100,000,000 / rate mills, the flat bar's rate,
-    less 2 x $2.08.
-    """
-    market = hand_market(1)
-    last = len(market.bars.close) - 1
-    market = in_francs(market, 100_000_000, 7_000 + np.arange(last + 1))
-    trades = assemble_trades(*backtested(market, "strategy", costs={"slippage": 1}))
-    assert trades.net.tolist() == [round(Fraction(400_000_000, 7_000 + last)) - 2 * 2_080]

@@ -2,8 +2,6 @@
 them.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -83,5 +81,4 @@ def test_each_price_counts(bundled):
     found = day_bars(bundled, dates)["ES"]
     shifted = {name: getattr(bundled.bars, name) + 1 for name in ("open", "high", "low", "close")}
     assert not set(found) & set(day_bars(changed(bundled, **shifted), dates)["ES"])
-    for seed in ("data.synthetic_seed=1",):
-        assert not set(found) & set(day_bars(market(seed), dates)["ES"])
+    assert not set(found) & set(day_bars(market("data.synthetic_seed=1"), dates)["ES"])

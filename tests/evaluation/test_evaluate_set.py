@@ -2,8 +2,6 @@
 unequal histories.
 """
 
-from __future__ import annotations
-
 import json
 
 import jax
@@ -16,15 +14,16 @@ from jaxtrade.data.market import load_market
 from jaxtrade.data.splits import session_set
 from jaxtrade.env.params import make_params
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluation import metrics, set_report, side_by_side
+from jaxtrade.evaluation import metrics, set_report
 from jaxtrade.evaluation.evaluate import evaluate, standard_agents, write_set
 from jaxtrade.evaluation.members import for_member, member_sessions, members_of
-from jaxtrade.evaluation.record import decision_bars, longest
 from jaxtrade.evaluation.set_report import total_equity
+from jaxtrade.evaluation.side_by_side import step_all
 from jaxtrade.evaluation.trades import Trades
 from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.stored import StoredSet
 from tests.messages import missing
+from tests.rl.test_train import assert_same
 
 SYMBOLS = ("EURUSD", "GBPUSD", "USDJPY")
 SMALL = (
@@ -115,9 +114,7 @@ def test_each_symbol_has_the_bits_of_its_own_evaluation(setup, policy, result, s
     )
     for one, other in zip(own.agents, padded.agents, strict=True):
         for which in ("strategy", "account", "trades"):
-            leaves = [jax.tree.leaves(parts_of(getattr(each, which))) for each in (one, other)]
-            for a, b in zip(*leaves, strict=True):
-                np.testing.assert_array_equal(a, b)
+            assert_same(*(parts_of(getattr(each, which)) for each in (one, other)))
         assert one.strategy_figures == other.strategy_figures
         assert one.account_figures == other.account_figures
     same = set(own.settings) - {"config_sha256"}
@@ -265,31 +262,16 @@ def test_what_works_on_one_symbol_says_so(setup):
 
 
 @pytest.mark.slow
-def test_nothing_is_traced_after_the_first_symbol(setup, policy, monkeypatch):
-    """On other sessions than those of `result`, so that the first symbol does trace."""
-    traces, settle = [], side_by_side.settle_bar
-
-    def counted(*given):
-        traces.append(1)
-        return settle(*given)
-
-    monkeypatch.setattr(side_by_side, "settle_bar", counted)
-    members = members_of(setup.market, {"chosen": setup.splits["validation"]}, setup.config)
-    steps = longest(
-        [decision_bars(each.market.data, each.sessions["chosen"]) for each in members.values()]
+def test_one_program_of_each_pass_serves_every_symbol(setup, policy):
+    """On other sessions than those of `result`, so that the first symbol does compile."""
+    before = step_all._cache_size()
+    jt.evaluate(
+        setup.env,
+        setup.params,
+        setup.market,
+        setup.splits["validation"],
+        setup.config,
+        algorithm=setup.algorithm,
+        policy=policy,
     )
-    counts = []
-    for number, each in enumerate(members.values()):
-        evaluate(
-            setup.env,
-            jax.device_put(each.params),
-            each.market,
-            each.sessions["chosen"],
-            each.config,
-            algorithm=setup.algorithm,
-            policy=for_member(policy, number),
-            steps=steps,
-        )
-        counts.append(len(traces))
-    assert counts[0] >= 2  # of each pass one program
-    assert counts == [counts[0]] * 3
+    assert step_all._cache_size() == before + 2

@@ -2,8 +2,6 @@
 are of use.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -12,13 +10,12 @@ import pandas as pd
 import pytest
 
 from jaxtrade.errors import DataError
-from jaxtrade.evaluation import baselines
 from jaxtrade.evaluation.evaluate import write
 from jaxtrade.evaluation.frames import WORDS, read_equity, read_trades
 from jaxtrade.evaluation.trades import TRADE_COLUMNS
 from jaxtrade.runs.train import RunResult
 from jaxtrade.training.loop import TrainResult
-from tests.evaluation.tiny import evaluated, hand_market, walked
+from tests.evaluation.tiny import walked
 from tests.messages import missing
 
 ZONE = "America/New_York"
@@ -59,25 +56,7 @@ def test_the_types_are_of_use(result):
         trades["net_pnl"].sum()
     )
     assert equity["account_end"].notna().sum() == (result.agents[0].account.end != 0).sum()
-
-
-@pytest.mark.slow
-def test_frames_of_the_bars_worked_by_hand():
-    """One long of one contract per session, bought at the first open and sold at the flat bar's
-    close.
-    """
-    result = evaluated(hand_market(2), baselines.buy_and_hold, lambda env: baselines.flat())
-    trades = result.trades
-    assert trades["side"].tolist() == ["long"] * 2
-    assert trades["exit_reason"].tolist() == ["flat"] * 2
-    stored = result.agents[0].trades
-    assert trades["entry_price"].tolist() == (stored.entry_price * 0.25).tolist()
-    assert trades["net_pnl"].tolist() == (stored.net / 1000).tolist()
-    assert len(result.trades_of("flat")) == 0
-    figures = result.figures
-    assert list(figures.columns) == ["buy_hold", "flat"]
-    assert figures.loc[("strategy", "trades")].tolist() == [2, 0]
-    assert np.isnan(figures.loc[("strategy", "win_rate"), "flat"])
+    assert np.isnan(result.figures.loc[("strategy", "win_rate"), "flat"])
 
 
 @pytest.mark.slow
@@ -109,9 +88,6 @@ def test_reprs_are_short(result):
     assert "random" in repr(result)
     assert "trades" in repr(result.agents[0])
 
-
-@pytest.mark.slow
-def test_reprs_of_a_run_are_short(result):
     health = {"finite": (True, 1.0), "entropy": (False, 0.0)}
     training = TrainResult(
         np.zeros(10_000), [{"update": 1}] * 500, health, 500, 4096 * 500, 3.25, 1e6, True

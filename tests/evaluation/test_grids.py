@@ -1,7 +1,5 @@
 """Grids over intrabar orders and costs: rows equal single evaluations, and costs only ever hurt."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -12,7 +10,7 @@ from tests.evaluation.tiny import WALK, rule, setup
 from tests.messages import missing
 from tests.paths import path_arrays, random_paths
 
-SESSIONS = WALK.sessions(0, 1, 2, 3)
+SESSIONS = WALK.every
 
 
 @pytest.mark.slow

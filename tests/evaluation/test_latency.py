@@ -1,7 +1,5 @@
 """Late decisions: nothing changes without a latency, and each bar of it is worked by hand."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +14,7 @@ from jaxtrade.evaluation.grids import LONGEST, TOO_LATE, delayed
 from jaxtrade.evaluation.record import decision_bars
 from jaxtrade.rl.ppo import make_ppo
 from tests.evaluation.tiny import WALK, hand_market, lively, rule, setup, tiny_market
+from tests.rl.test_train import assert_same
 
 KEY = jax.random.key(0)
 HAND = hand_market(2)
@@ -26,7 +25,7 @@ def scripted(env, actions, market=HAND):
     """Decides `actions` at the decision bars of the market's sessions, as a policy without a
     network.
     """
-    rows = decision_bars(market.data, market.sessions(*range(market.num_sessions))).rows
+    rows = decision_bars(market.data, market.every).rows
     column = (
         jnp.zeros(len(market.bars.time), jnp.int32).at[rows].set(jnp.asarray(actions, jnp.int32))
     )
@@ -53,45 +52,45 @@ def entries(record):
 
 @pytest.fixture(scope="module")
 def hand():
-    return setup(HAND, HAND.sessions(0, 1), env={"task": "manage"}, brackets={"stop_atr": 5.0})[:2]
+    return setup(HAND, HAND.every, env={"task": "manage"}, brackets={"stop_atr": 5.0})[:2]
 
 
 @pytest.mark.slow
 def test_a_decision_fills_that_many_bars_later_and_the_price_is_that_bars(hand):
     env, params = hand
     buy = scripted(env, [B, H, H, H, H, H, H, H, H, H])
-    slip = 1
     # HAND_BARS opens: 8000, 8001, 8004, 8009, 8002, 8006. Decided at bar 0, filled at the next
-    # open.
-    assert entries(run(env, params, buy, 0)) == [(0, 1, 8001 + slip)]
-    assert entries(run(env, params, buy, 1)) == [(1, 1, 8004 + slip)]
-    assert entries(run(env, params, buy, 2)) == [(2, 1, 8009 + slip)]
-    assert entries(run(env, params, buy, 3)) == [(3, 1, 8002 + slip)]
+    # open, and one tick slips.
+    for bars, opened in enumerate((8001, 8004, 8009, 8002)):
+        assert entries(run(env, params, buy, bars)) == [(bars, 1, opened + 1)]
 
 
-@pytest.mark.slow
-def test_a_repeat_comes_too_late_and_so_does_an_order_for_a_position_that_is_gone(
-    hand,
+@pytest.mark.parametrize(
+    ("decided", "bars", "executed", "held"),
+    [
+        # BUY fills; the second BUY, decided before the fill was seen, finds a position: too late.
+        ([B, B, H, H, H], 1, [H, B, TOO_LATE, H, H], [0, 1, 1, 1, 0]),
+        # CLOSE twice in a position: the second finds none.
+        ([B, H, C, C, H], 1, [H, B, H, C, TOO_LATE], [0, 1, 1, 0, 0]),
+        # Bar 2: BUY of bar 0, filled in bar 3. Bar 3: CLOSE of bar 1, made while flat.
+        ([B, C, H, H, H], 2, [H, H, B, TOO_LATE, H], [0, 0, 1, 1, 0]),
+        # Nothing waits from one session to the next.
+        ([H, H, H, B, B], 3, [H] * 5, [0] * 5),
+    ],
+)
+def test_an_order_comes_too_late_for_a_position_it_was_not_made_for(
+    hand, decided, bars, executed, held
 ):
+    """The same in each of two sessions."""
     env, params = hand
-    # One bar late: BUY fills; the second BUY, decided before the fill was seen, finds a position:
-    # too late.
-    record = run(env, params, scripted(env, [B, B, H, H, H] * 2), 1)
-    assert record.action.tolist() == [H, B, TOO_LATE, H, H] * 2
-    assert [bar for bar, *_ in entries(record)] == [1, 6]
+    record = run(env, params, scripted(env, decided * 2), bars)
+    assert record.action.tolist() == executed * 2
+    assert record.quantity.tolist() == held * 2
     assert record.legal.all()
-    # CLOSE twice in a position: the second finds none.
-    record = run(env, params, scripted(env, [B, H, C, C, H] * 2), 1)
-    assert record.action.tolist() == [H, B, H, C, TOO_LATE] * 2
 
 
 @pytest.mark.slow
-def test_a_decision_does_not_touch_a_position_it_was_not_made_for(hand):
-    env, params = hand
-    # Two bars late. Bar 2: BUY of bar 0, filled in bar 3. Bar 3: CLOSE of bar 1, made while flat.
-    record = run(env, params, scripted(env, [B, C, H, H, H] * 2), 2)
-    assert record.action.tolist() == [H, H, B, TOO_LATE, H] * 2
-    assert record.quantity.tolist()[3] == 1
+def test_a_decision_does_not_touch_another_position():
     # Three bars late. BUY of bar 0 fills in bar 4, and its stop ends it in bar 5. SELL of bar 2
     # fills in bar 6. CLOSE of bar 4 was made for the long position: at bar 7 the mask would let it
     # close the short one.
@@ -105,23 +104,6 @@ def test_a_decision_does_not_touch_a_position_it_was_not_made_for(hand):
     assert record.action.tolist() == [H, H, H, B, H, S, H, TOO_LATE, H, H]
     assert record.quantity.tolist() == [0, 0, 0, 1, 0, -1, -1, -1, -1, 0]
     assert record.mask[7, C]
-
-
-def test_nothing_waits_from_one_session_to_the_next(hand):
-    env, params = hand
-    record = run(env, params, scripted(env, [H, H, H, B, B, H, H, H, H, H]), 3)
-    assert not entries(record)
-    assert record.action.tolist() == [H] * 10
-
-
-def test_the_queue_is_emptied_where_an_episode_starts(hand):
-    env, _ = hand
-    late = delayed(scripted(env, [B] * 10), env, 2)
-    full = late.carry.replace(
-        waiting=late.carry.waiting.replace(session=jnp.zeros(LONGEST + 1, jnp.int32))
-    )
-    assert (late.forget(full, jnp.bool_(True)).waiting.session == -1).all()
-    assert (late.forget(full, jnp.bool_(False)).waiting.session == 0).all()
 
 
 def test_stops_are_those_of_the_bar_of_execution(hand):
@@ -159,8 +141,7 @@ def test_without_a_latency_every_bit_is_the_evaluators(made):
         run_lanes(env, [Lane(each, params, decisions, KEY) for each in some], "strategy")
         for some in (agents, [delayed(each, env, 0) for each in agents])
     )
-    for one, other in zip(jax.tree.leaves(plain), jax.tree.leaves(late), strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert_same(plain, late)
     assert all(len(set(record.action.tolist())) >= 3 for record in plain[:3])
 
 

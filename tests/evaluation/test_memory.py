@@ -2,8 +2,6 @@
 episodes begin.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,9 +14,9 @@ from jaxtrade.evaluation.figures import coverage
 from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
 from jaxtrade.evaluation.record import decision_bars
 from jaxtrade.rl.ppo import make_ppo
-from tests.evaluation.tiny import lively, setup, tiny_market, walk
+from tests.evaluation.tiny import TWO_DAYS as MARKET
+from tests.evaluation.tiny import lively, observed, setup
 
-MARKET = tiny_market(walk([60, 60], scale=6.0), [60, 60])
 PPO = {
     "kind": "gru",
     "rnn_width": 8,
@@ -53,9 +51,9 @@ def made(tmp_path_factory):
 def stepped(made, record, begins):
     """Actions of the loaded bundle, bar by bar, its memory begun anew where bool[L] `begins`."""
     _, _, env, params, loaded = made
-    observations = np.asarray(jax.jit(jax.vmap(env.observe, (0, None)))(record.ref, params))
     carry, actions = loaded.first_carry(), []
-    for observation, mask, first in zip(observations, record.mask, begins, strict=True):
+    seen = observed(env, record, params)
+    for observation, mask, first in zip(seen, record.mask, begins, strict=True):
         carry, action = loaded.step(loaded.first_carry() if first else carry, observation, mask)
         actions.append(action)
     return actions

@@ -2,8 +2,6 @@
 journal.
 """
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Markets in one shape, so that one compiled program serves all of them."""
 
-from __future__ import annotations
-
 import jax
 import numpy as np
 import pytest

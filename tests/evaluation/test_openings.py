@@ -1,7 +1,5 @@
 """Openings and trials of the same days, by hand."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -2,8 +2,6 @@
 wrong is noticed.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,8 +15,9 @@ from jaxtrade.evaluation.passes import account_starts, run_passes
 from jaxtrade.evaluation.record import decision_bars
 from tests.evaluation import tiny
 from tests.evaluation.sequential import in_sequence
-from tests.evaluation.test_side_by_side import agents_of, assert_same, lanes_of, made
+from tests.evaluation.test_side_by_side import agents_of, lanes_of, made
 from tests.evaluation.tiny import hand_market
+from tests.rl.test_train import assert_same
 
 DAYS = ("network.hidden=[16]", "data.start=2013-10-09")  # three days of real bars
 WEEKS = (

@@ -2,8 +2,6 @@
 levels of a day.
 """
 
-from __future__ import annotations
-
 import datetime
 import re
 from dataclasses import replace
@@ -182,11 +180,6 @@ def test_many_trades_are_counted_and_not_marked(result, monkeypatch):
     assert marks(prices, "won") == 0
 
 
-def test_drawdown_is_the_distance_from_the_highest_equity():
-    """The start counts as 0: a first loss of 2 dollars is a drawdown of 2."""
-    assert equity.drawdown_of(np.array([-2000, 3000, 1000, 4000])).tolist() == [-2, 0, -2, 0]
-
-
 @pytest.mark.slow
 def test_the_day_is_that_with_most_trades(result):
     agent = result.agent("random")
@@ -242,10 +235,7 @@ def test_targets_are_dashed_and_stops_are_solid(result):
     drawn = {str(each.get_label()).split()[0]: each for each in top.collections}
     for name, dashed in (("stop", False), ("target", True)):
         assert (drawn[name].get_linestyles()[0][1] is not None) is dashed
-        bars = len(equity.levels(agent, equity.busiest(result, agent))[name])
-        lengths = [round(each[1][0] - each[0][0]) for each in drawn[name].get_segments()]
-        assert max(lengths) > 1
-        assert sum(lengths) <= bars
+        assert max(round(each[1][0] - each[0][0]) for each in drawn[name].get_segments()) > 1
 
 
 def test_a_level_is_one_line_as_long_as_it_holds():

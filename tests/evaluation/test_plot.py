@@ -1,7 +1,5 @@
 """The time axis of `.plot()`: full hours in one session, dates in several."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from jaxtrade.evaluation.plot import draw_equity

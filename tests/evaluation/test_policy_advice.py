@@ -2,11 +2,8 @@
 that advice.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-from typing import NamedTuple
+import functools
+from collections import namedtuple
 
 import jax
 import jax.numpy as jnp
@@ -24,25 +21,19 @@ from jaxtrade.networks import distributions
 from jaxtrade.rl.listening.fusion import GATE, Trust, make_fusion
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.storage import checkpoint
-from tests.evaluation.tiny import lively, setup, tiny_market, walk
+from tests.evaluation.test_policy import PPO
+from tests.evaluation.tiny import TWO_DAYS as MARKET
+from tests.evaluation.tiny import lively, observed, setup
 
-MARKET = tiny_market(walk([60, 60], scale=6.0), [60, 60])
-PPO = {"num_envs": 4, "num_steps": 8, "num_minibatches": 1, "num_shards": 1, "hidden": [16, 16]}
+pytestmark = pytest.mark.slow
+
+
 TRUST = Trust(jnp.array([1.5, -2.0, 0.0, 0.7, 2.0]))
 
 
-class Decisions(NamedTuple):
-    """N decisions of an evaluation: what the policy saw, what was held and advised, and its own
-    probabilities.
-    """
-
-    observations: np.ndarray
-    masks: np.ndarray
-    sides: np.ndarray
-    advice: dict[str, np.ndarray]
-    given: np.ndarray
-    own: np.ndarray
-    actions: list[int]
+# N decisions of an evaluation: what the policy saw, what was held and advised, and its own
+# probabilities.
+Decisions = namedtuple("Decisions", "observations masks sides advice given own actions")
 
 
 def view():
@@ -58,21 +49,12 @@ def view():
     return make_view(table, session_starts(sessions.first, sessions.last, size), (1,), 0, 30)
 
 
-Made = Callable[..., tuple[Path, Decisions]]
-
-
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """`make`, once for each fusion and its keys."""
-    known: dict[str, tuple[Path, Decisions]] = {}
-
-    def of(fusion, **keys):
-        name = f"{fusion} {keys}"
-        if name not in known:
-            known[name] = make(tmp_path_factory.mktemp("policy"), fusion, **keys)
-        return known[name]
-
-    return of
+    return functools.cache(
+        lambda fusion, **keys: make(tmp_path_factory.mktemp("policy"), fusion, **keys)
+    )
 
 
 def make(folder, fusion, **keys):
@@ -103,7 +85,7 @@ def make(folder, fusion, **keys):
     seen = jax.tree.map(lambda leaf: np.asarray(leaf[:59]), record.ref.aux)
     names = ("direction", "confidence", "risk", "age")
     return folder, Decisions(
-        np.asarray(jax.jit(jax.vmap(env.observe, (0, None)))(record.ref, params))[:59],
+        observed(env, record, params)[:59],
         record.mask[:59],
         np.sign(np.asarray(record.ref.legs)[:59, 0, 0]),
         {name: getattr(seen, name) for name in names},
@@ -116,7 +98,6 @@ def make(folder, fusion, **keys):
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("fusion", ["trust", "gate", "rules"])
 def test_with_the_same_advice_it_has_the_probabilities_of_the_evaluation(made, fusion):
     path, found = made(fusion)
@@ -133,7 +114,6 @@ def test_with_the_same_advice_it_has_the_probabilities_of_the_evaluation(made, f
         assert loaded.act(*seen, True, jax.random.key(i), **told) == found.actions[i]
 
 
-@pytest.mark.slow
 def test_advice_matters_and_a_batch_is_its_rows(made):
     path, found = made("trust")
     loaded, rows = load_policy(path), np.flatnonzero(found.given)
@@ -150,7 +130,6 @@ def test_advice_matters_and_a_batch_is_its_rows(made):
     assert found.masks[rows, drawn].all()
 
 
-@pytest.mark.slow
 def test_the_veto_acts_in_a_loaded_policy(made):
     path, found = made("none", veto=0.5)
     loaded = load_policy(path)
@@ -169,7 +148,6 @@ def trusting(made):
 GOOD = {"direction": 1, "confidence": 0.7}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("advice", "side", "message"),
     [
@@ -205,7 +183,6 @@ def test_wrong_advice_is_refused(trusting, advice, side, message):
         trusting.act(np.zeros(size), np.ones(actions, bool), advice=advice, side=side)
 
 
-@pytest.mark.slow
 def test_advice_of_a_panel_is_a_list_with_every_member():
     seen = panel_seen([GOOD, None, {"direction": [-1, 1], "confidence": 0.5}], 3, (2,))
     assert seen.each is not None
@@ -220,7 +197,6 @@ def test_advice_of_a_panel_is_a_list_with_every_member():
             panel_seen(wrong, 3, ())
 
 
-@pytest.mark.slow
 def test_a_bundle_from_before_advisors_acts_as_before(tmp_path, trusting):
     """It names no advisor and holds no trust."""
     schema = {name: part for name, part in trusting.schema.items() if name != "advisor"}

@@ -1,7 +1,5 @@
 """Symbols taken together, by hand: marks at different times, sessions on different dates."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

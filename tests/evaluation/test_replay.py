@@ -1,7 +1,5 @@
 """A replayed session, line by line, against the hand-worked market."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import jax.numpy as jnp

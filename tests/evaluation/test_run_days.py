@@ -1,7 +1,5 @@
 """The daily profit of runs and walk-forwards, and what may be compared day by day."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

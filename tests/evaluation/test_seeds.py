@@ -1,7 +1,5 @@
 """Figures over seeds."""
 
-from __future__ import annotations
-
 import pytest
 
 from jaxtrade.evaluation.seeds import _spread, interquartile_mean

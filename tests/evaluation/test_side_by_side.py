@@ -2,8 +2,6 @@
 evaluated beside it.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 
@@ -20,14 +18,15 @@ from jaxtrade.evaluation.backtest import Lane, plan_of, run_lanes
 from jaxtrade.evaluation.baselines import greedy, sampled
 from jaxtrade.evaluation.evaluate import agent_key
 from jaxtrade.evaluation.passes import run_passes
-from jaxtrade.evaluation.record import Pass, decision_bars
+from jaxtrade.evaluation.record import decision_bars
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.runs.setup import prepare
 from tests.evaluation import tiny
 from tests.evaluation.sequential import in_sequence
 from tests.evaluation.tiny import hand_market, lively
+from tests.rl.test_train import assert_same
 
-PASSES: tuple[Pass, ...] = ("account", "strategy")
+PASSES = ("account", "strategy")
 KEY = jax.random.key(7)
 
 
@@ -64,8 +63,8 @@ def agents_of(setup, policies):
     return [*own, *rules]
 
 
-def lanes_of(setup, agents, split="all"):
-    sessions = setup.splits[split]
+def lanes_of(setup, agents):
+    sessions = setup.splits["all"]
     decisions = decision_bars(setup.single.data, sessions)
     return [
         Lane(agent, setup.params.replace(sessions=sessions), decisions, agent_key(KEY, agent.name))
@@ -73,28 +72,12 @@ def lanes_of(setup, agents, split="all"):
     ]
 
 
-def assert_same(found, expected, what):
-    for (path, one), other in zip(
-        jax.tree_util.tree_leaves_with_path(found), jax.tree.leaves(expected), strict=True
-    ):
-        np.testing.assert_array_equal(one, other, err_msg=f"{what}: {jax.tree_util.keystr(path)}")
-
-
-def check(setup, agents, split="all", alone=True):
+def check(env, lanes):
+    """The records have the bits of the plain scan."""
     for which in PASSES:
-        lanes = lanes_of(setup, agents, split)
-        for lane, record in zip(lanes, run_lanes(setup.env, lanes, which, True), strict=True):
-            assert_same(
-                record,
-                in_sequence(setup.env, *lane[:3], which, lane.key, True),
-                f"{lane.agent.name}, {which}",
-            )
-            if alone:
-                assert_same(
-                    record,
-                    run_lanes(setup.env, [lane], which, True)[0],
-                    f"{lane.agent.name} alone, {which}",
-                )
+        for lane, record in zip(lanes, run_lanes(env, lanes, which, True), strict=True):
+            expected = in_sequence(env, *lane[:3], which, lane.key, True)
+            assert_same(record, expected, f"{lane.agent.name}, {which}")
 
 
 @pytest.mark.slow
@@ -102,7 +85,7 @@ def test_days_of_real_bars():
     """A policy that draws its actions, and a rule, on three days."""
     setup, policies = made("network.hidden=[16]", "data.start=2013-10-09")
     agents = agents_of(setup, policies[:1])
-    check(setup, [agents[1], agents[4]], alone=False)
+    check(setup.env, lanes_of(setup, [agents[1], agents[4]]))
 
 
 @pytest.mark.slow
@@ -159,15 +142,7 @@ def test_lanes_may_have_other_sessions_accounts_and_costs():
                 KEY,
             )
         )
-    for which in (
-        PASSES
-    ):  # three lanes with equal shapes: the plain scan is compiled once for each number of bars
-        for i, record in enumerate(run_lanes(setup.env, lanes, which, True)):
-            assert_same(
-                record,
-                in_sequence(setup.env, *lanes[i][:3], which, KEY, True),
-                f"lane {i}, {which}",
-            )
+    check(setup.env, lanes)  # equal shapes: the plain scan is compiled once for each number of bars
 
 
 def tiny_lanes(sessions, count):

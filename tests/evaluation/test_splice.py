@@ -2,10 +2,6 @@
 agent.
 """
 
-from __future__ import annotations
-
-from dataclasses import replace
-
 import jax
 import numpy as np
 import pytest
@@ -21,7 +17,7 @@ from jaxtrade.evaluation import baselines
 from jaxtrade.evaluation.backtest import backtest
 from jaxtrade.evaluation.figures import coverage
 from jaxtrade.evaluation.record import decision_bars
-from tests.data.lifted import PRICES, lifted_bars
+from tests.data.lifted import lifted_bars
 
 CONFIG = make_config({})
 ENV = TradingEnv(CONFIG.env)
@@ -46,21 +42,9 @@ def record_of(market):
 @pytest.mark.slow
 def test_a_jump_between_contracts_earns_nothing():
     """Positions, brackets and marks are those of the week as one contract, to the mill."""
-    week = bundled(get_contract("ES"))
-    market = build_market(week, CONFIG)
-    record, covered = record_of(market)
+    record, covered = record_of(build_market(bundled(get_contract("ES")), CONFIG))
     spliced, covered_too = record_of(build_market(lifted_bars(), CONFIG))
     assert covered == covered_too == 1
     assert len(record.equity) == 5 * DECISIONS
     assert len(np.unique(record.equity)) > 100
     np.testing.assert_array_equal(spliced.equity, record.equity)
-
-    held = int(
-        np.flatnonzero(np.asarray(record.quantity[3 * DECISIONS :]))[50]
-    )  # a bar of the fourth session
-    row = int(market.data.sessions.first[3]) + held + 2  # the one after it
-    lift = np.where(np.arange(len(week)) >= row, 400, 0).astype(np.int32)
-    torn, _ = record_of(
-        build_market(replace(week, **{name: getattr(week, name) + lift for name in PRICES}), CONFIG)
-    )
-    assert not np.array_equal(torn.equity, record.equity)  # a splice inside a session would show

@@ -1,7 +1,5 @@
 """The parts of an evaluation in threads."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

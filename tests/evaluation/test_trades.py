@@ -2,8 +2,6 @@
 back.
 """
 
-from __future__ import annotations
-
 import csv
 import functools
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """The score of training control: what training pays, by the evaluator."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import jax
@@ -13,6 +11,8 @@ from jaxtrade.env.actions import Action
 from jaxtrade.evaluation.side_by_side import step_all
 from jaxtrade.evaluation.validation import mean_reward
 from tests.evaluation.tiny import LENGTHS, WALK, hand_market, setup
+
+pytestmark = pytest.mark.slow
 
 OFF = {"drawdown": "off", "daily_loss": "off", "profit_target": "off"}
 
@@ -47,7 +47,6 @@ def trained_reward(env, params, session, action):
     return sum_of, steps
 
 
-@pytest.mark.slow
 def test_by_hand():
     """In at 8002, out at the flat bar's 8007 - 1: 4 ticks less two commissions, $45.84 a session;
     none for staying out.
@@ -56,7 +55,7 @@ def test_by_hand():
     market = hand_market(3)
     env, params, _ = setup(market, market.sessions(0), account=OFF)
     unit = float(params.account.risk_unit)
-    sessions = market.sessions(0, 1, 2)
+    sessions = market.every
     score = mean_reward(env, params, sessions, ALWAYS, [jnp.int32(Action.BUY)])  # type: ignore[arg-type]
     assert score == pytest.approx(45_840 / unit, rel=1e-6)
     both = mean_reward(
@@ -69,7 +68,6 @@ def test_by_hand():
     assert both == pytest.approx(score / 2)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("drawdown", "whole"), [(20_000.0, True), (300.0, False)])
 def test_the_evaluator_pays_what_training_pays(drawdown, whole):
     """With every kind of term, one session, and an account that ends in it: nothing is paid after
@@ -88,13 +86,12 @@ def test_the_evaluator_pays_what_training_pays(drawdown, whole):
     assert score != 0
 
 
-@pytest.mark.slow
 def test_new_weights_do_not_compile_again():
     market = hand_market(3)
     env, params, _ = setup(market, market.sessions(0), account=OFF)
     before = step_all._cache_size()  # type: ignore[attr-defined]
     scores = [
-        mean_reward(env, params, market.sessions(0, 1, 2), ALWAYS, [np.int32(action)])  # type: ignore[arg-type]
+        mean_reward(env, params, market.every, ALWAYS, [np.int32(action)])  # type: ignore[arg-type]
         for action in (Action.HOLD, Action.BUY, Action.SELL)
     ]
     assert step_all._cache_size() - before <= 1  # type: ignore[attr-defined]

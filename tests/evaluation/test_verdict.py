@@ -1,9 +1,6 @@
 """The verdict: against which baselines, on how many sessions, and whether it can be luck."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
-from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -25,7 +22,7 @@ def agent(name, *dollars, trades=3):
 
 def said(*agents, kind="held-out"):
     count = len(agents[0].strategy.equity)
-    decisions = cast("Any", SimpleNamespace(ids=np.arange(count), last=np.arange(count)))
+    decisions = SimpleNamespace(ids=np.arange(count), last=np.arange(count))
     return sentence(agents, decisions, kind)
 
 

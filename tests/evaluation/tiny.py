@@ -2,8 +2,6 @@
 given.
 """
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 
@@ -156,6 +154,7 @@ def hand_market(sessions):
     return tiny_market(np.tile(HAND_BARS, (sessions, 1)), [6] * sessions)
 
 
+TWO_DAYS = tiny_market(walk([60, 60], scale=6.0), [60, 60])
 LENGTHS = [60, 60, 40, 60]
 WALK = tiny_market(walk(LENGTHS, scale=6.0), LENGTHS)
 
@@ -178,6 +177,11 @@ def backtested(market, which, agent=baselines.buy_and_hold, sessions=None, seed=
     decisions = decision_bars(market.data, sessions)
     record = backtest(env, agent(env), params, decisions, which, jax.random.key(seed))
     return record, decisions, params
+
+
+def observed(env, record, params):
+    """float32[L, D]: what a policy saw at each bar of a record."""
+    return np.asarray(jax.jit(jax.vmap(env.observe, (0, None)))(record.ref, params))
 
 
 def result_of(market, agents=None, **sections):

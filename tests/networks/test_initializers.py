@@ -2,8 +2,6 @@
 thread pool.
 """
 
-from __future__ import annotations
-
 import flax.linen as nn
 import jax
 import jax.extend

@@ -1,7 +1,5 @@
 """Initialisation and shapes of torsos and heads."""
 
-from __future__ import annotations
-
 import functools
 
 import jax

@@ -1,7 +1,5 @@
 """Tiny environments in pure JAX, each with an answer worked out by hand."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any

@@ -2,8 +2,6 @@
 them.
 """
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,7 +10,7 @@ import pytest
 from jaxtrade.config import ControlConfig
 from jaxtrade.errors import DivergedError
 from jaxtrade.storage import checkpoint
-from jaxtrade.training import loop
+from jaxtrade.storage.compiling import RepeatedPrograms
 from jaxtrade.training.control import (
     Controller,
     ControlState,
@@ -26,7 +24,7 @@ from jaxtrade.training.loop import train
 from tests.messages import missing
 from tests.rl.test_train import KEY, PARAMS, PPO, TRAIN, assert_same, like
 
-KNOWN = {}
+PROGRAMS = RepeatedPrograms()  # all runs of this file are the same program
 BEST, GO_ON = Decision(True, False, False), Decision(False, False, False)
 ADJUST, STOP = Decision(False, True, False), Decision(False, False, True)
 
@@ -126,28 +124,6 @@ def test_adjustments_stop_at_their_bounds(floats, expected):
 # --- runs -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(autouse=True)
-def compiled_once(monkeypatch):
-    """All runs here share one compiled chunk."""
-    monkeypatch.setattr(loop, "compile_chunk", compile_once(KNOWN))
-
-
-COMPILE = loop.compile_chunk
-
-
-def compile_once(known):
-    """`compile_chunk` that looks its programs up in `known`, where all states of an algorithm have
-    the same shapes.
-    """
-
-    def compile_chunk(programs, algorithm, updates, *arguments, **options):
-        if (algorithm, updates) not in known:
-            known[algorithm, updates] = COMPILE(programs, algorithm, updates, *arguments, **options)
-        return known[algorithm, updates]
-
-    return compile_chunk
-
-
 class KilledError(Exception):
     pass
 
@@ -190,6 +166,7 @@ def run(tmp_path, hooks, **keywords):
         config=TRAIN,
         checkpoint_dir=tmp_path / "checkpoints",
         hooks=hooks,
+        programs=PROGRAMS,
         **start,
         **keywords,
     )

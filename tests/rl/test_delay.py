@@ -2,11 +2,8 @@
 what is refused.
 """
 
-from __future__ import annotations
-
 import functools
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections import namedtuple
 
 import jax
 import jax.numpy as jnp
@@ -17,17 +14,15 @@ from jaxtrade.config import TrainConfig, make_config
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import LEARNERS
 from jaxtrade.rl.actor import Delayed, acting
-from jaxtrade.rl.dqn import make_dqn
-from jaxtrade.rl.ppo import make_ppo
+from jaxtrade.rl.algorithms import make_algorithm
 from jaxtrade.rl.state import Policy
 from jaxtrade.storage import checkpoint
-from jaxtrade.training import loop
+from jaxtrade.storage.compiling import RepeatedPrograms
 from jaxtrade.training.hooks import Change
-from jaxtrade.training.loop import TrainResult, train
+from jaxtrade.training.loop import train
 from jaxtrade.training.placing import copied
 from jaxtrade.training.population import Stack
 from tests.rl.probes import Probe, probe_params
-from tests.rl.test_control import compile_once
 from tests.rl.test_train import assert_close, assert_same
 
 ENV = Probe((lambda ref, action: ref.cue * action + 0.1 * ref.time,))
@@ -39,7 +34,6 @@ TRAIN = TrainConfig(
     total_timesteps=16 * 12 * UPDATES, chunk_updates=1, checkpoint_every=1, keep_checkpoints=9
 )
 KEY = jax.random.key(0)
-KNOWN: dict[Any, Any] = {}
 
 
 OWN = {
@@ -53,7 +47,6 @@ OWN = {
         "epsilon": 0.2,
     },
 }
-MAKE = {"ppo": make_ppo, "dqn": make_dqn}
 
 
 def config_of(delay, algorithm="ppo", **network):
@@ -68,42 +61,35 @@ def config_of(delay, algorithm="ppo", **network):
     )
 
 
-ALGORITHMS = {name: make(config_of(DELAY, name), ENV, UPDATES) for name, make in MAKE.items()}
+def learner_of(*given, **network):
+    config = config_of(*given, **network)
+    return make_algorithm(config, ENV, UPDATES)
 
 
-@pytest.fixture(autouse=True)
-def compiled_once(monkeypatch):
-    monkeypatch.setattr(loop, "compile_chunk", compile_once(KNOWN))
+ALGORITHMS = {name: learner_of(DELAY, name) for name in OWN}
 
 
-class Followed(NamedTuple):
-    """A run with a delay of two updates. states: before and after each update. folder: its
-    checkpoints.
-    """
+# A run with a delay of two updates. states: before and after each update. folder: its checkpoints.
+Followed = namedtuple("Followed", "name result states folder")
 
-    name: str
-    result: TrainResult
-    states: list[Any]
-    folder: Path
+
+PROGRAMS = {name: RepeatedPrograms() for name in OWN}  # all runs of a learner are one program
+
+
+def trained(name, **keywords):
+    return train(ALGORITHMS[name], PARAMS, config=TRAIN, programs=PROGRAMS[name], **keywords)
 
 
 @functools.cache
 def follow_run(name, folder):
-    algorithm, states = ALGORITHMS[name], [jax.jit(ALGORITHMS[name].init)(KEY, PARAMS)]
+    states = [jax.jit(ALGORITHMS[name].init)(KEY, PARAMS)]
 
     def follow(state, update):
         states.append(copied(state))
         return Change()
 
-    result = train(algorithm, PARAMS, config=TRAIN, key=KEY, checkpoint_dir=folder, hooks=[follow])
+    result = trained(name, key=KEY, checkpoint_dir=folder, hooks=[follow])
     return Followed(name, result, states, folder)
-
-
-def program_of(name):
-    """The compiled update of a learner with a delay: (state, params) -> (state, metrics [1, ...],
-    None).
-    """
-    return KNOWN[ALGORITHMS[name], 1]
 
 
 @pytest.fixture(scope="session")
@@ -127,9 +113,7 @@ def followed(request, folder):
 @pytest.mark.parametrize("delay", [1, 3])
 def test_the_policy_of_version_u_minus_d_acts(delay):
     """Policy u has the parameter 10 u and the statistic 100 u."""
-    delayed: Any = Delayed(
-        jnp.full(delay, -7.0), jnp.full(delay, -7.0), jnp.zeros(delay, jnp.int32)
-    )
+    delayed = Delayed(jnp.full(delay, -7.0), jnp.full(delay, -7.0), jnp.zeros(delay, jnp.int32))
     for update in range(8):
         of = Policy(
             jnp.float32(10 * update), jnp.float32(100 * update), epsilon=jnp.float32(update)
@@ -149,7 +133,7 @@ def test_without_a_delay_the_policy_itself_acts():
     acts = acting(None, policy, jnp.int32(3))
     assert acts.policy is policy
     assert acts.kept is None
-    assert jax.eval_shape(make_ppo(config_of(0), ENV, UPDATES).init, KEY, PARAMS).actor is None
+    assert jax.eval_shape(learner_of(0).init, KEY, PARAMS).actor is None
 
 
 # --- runs -------------------------------------------------------------------------------------------------------------
@@ -168,7 +152,7 @@ def test_the_lag_is_read_from_the_versions(ppo):
     """A policy that claims another version is reported with the lag of this version."""
     state = copied(ppo.states[3])
     false = state.replace(actor=state.actor.replace(version=jnp.array([-4, -4], jnp.int32)))
-    assert program_of("ppo")(false, PARAMS)[1]["lag_max"].tolist() == [7]
+    assert trained("ppo", state=false).history[0]["lag_max"] == 7
 
 
 @pytest.mark.slow
@@ -177,7 +161,7 @@ def test_the_environments_see_the_actions_of_the_older_policy(followed):
     statistics of update 2, bit for bit."""
     name, states = followed.name, followed.states
     old = states[4].replace(params=states[2].params, normaliser=states[2].normaliser, actor=None)
-    fresh, metrics = jax.jit(MAKE[name](config_of(0, name), ENV, UPDATES).update)(old, PARAMS, None)
+    fresh, metrics = jax.jit(learner_of(0, name).update)(old, PARAMS, None)
     for part in ("env_state", "ref", "first", "episodes"):
         assert_same(getattr(fresh, part), getattr(states[5], part))
     np.testing.assert_array_equal(
@@ -193,10 +177,9 @@ def test_acting_and_learning_agree(followed):
 
 
 def test_it_resumes_to_the_same_bits(followed, tmp_path):
-    algorithm = ALGORITHMS[followed.name]
-    like = jax.eval_shape(algorithm.init, KEY, PARAMS)
+    like = jax.eval_shape(ALGORITHMS[followed.name].init, KEY, PARAMS)
     half = checkpoint.restore(followed.folder / "update-00000003", like).state
-    again = train(algorithm, PARAMS, config=TRAIN, state=half, checkpoint_dir=tmp_path)
+    again = trained(followed.name, state=half, checkpoint_dir=tmp_path)
     assert_same(again.state, followed.result.state)
     assert [row["lag_max"] for row in again.history] == [DELAY] * 3
 
@@ -204,7 +187,7 @@ def test_it_resumes_to_the_same_bits(followed, tmp_path):
 def test_a_run_that_begins_from_another_policy_acts_with_that_policy(ppo):
     """Its beginning replaces the parameters of the first state alone. All slots then hold them."""
     begun = copied(ppo.states[0].replace(params=ppo.result.state.params))
-    after = program_of("ppo")(begun, PARAMS)[0]
+    after = trained("ppo", state=begun, hooks=[lambda *_: Change(stop=True)]).state
     for slot in range(DELAY):
         assert_same(
             jax.tree.map(lambda x, slot=slot: x[slot], after.actor.parameters),
@@ -219,9 +202,7 @@ def test_a_run_that_begins_from_another_policy_acts_with_that_policy(ppo):
 def test_v_trace_on_fresh_steps_learns_as_gae_does(ppo):
     """In update 0 the policy that learns acts: the same step as without a delay, up to rounding."""
     result, states = ppo.result, ppo.states
-    fresh, metrics = jax.jit(make_ppo(config_of(0), ENV, UPDATES).update)(
-        states[0].replace(actor=None), PARAMS, None
-    )
+    fresh, metrics = jax.jit(learner_of(0).update)(states[0].replace(actor=None), PARAMS, None)
     assert_close(fresh.params, states[1].params, atol=2e-5)
     first, later = result.history[0], result.history[1:]
     assert first["behaviour_kl"] < 1e-9 < min(row["behaviour_kl"] for row in later)
@@ -236,7 +217,7 @@ def test_a_policy_with_a_memory_reads_the_rollout_with_its_own_memory():
     as without a delay.
     """
     gru = {"kind": "gru", "rnn_width": 8}
-    delayed, fresh = (make_ppo(config_of(delay, **gru), ENV, UPDATES) for delay in (2, 0))
+    delayed, fresh = (learner_of(delay, **gru) for delay in (2, 0))
     update, state = jax.jit(delayed.update), jax.jit(delayed.init)(KEY, PARAMS)
     other = jax.jit(fresh.update)(state.replace(actor=None), PARAMS, None)[0]
     state, metrics = update(state, PARAMS, None)
@@ -249,7 +230,7 @@ def test_a_policy_with_a_memory_reads_the_rollout_with_its_own_memory():
 
 @pytest.mark.slow
 def test_two_agents_side_by_side_are_two_alone(ppo):
-    two = train(ALGORITHMS["ppo"], PARAMS, config=TRAIN, key=Stack.of(2).keys(0), num_seeds=2)
+    two = trained("ppo", key=Stack.of(2).keys(0), num_seeds=2)
     assert two.history[-1]["lag_max/each"] == [2, 2]
     one = Stack.of(2).agent(two.state, 0)
     for part in ("params", "actor"):

@@ -2,8 +2,6 @@
 agents, memory.
 """
 
-from __future__ import annotations
-
 import itertools
 from types import SimpleNamespace
 
@@ -140,10 +138,6 @@ def test_a_network_with_a_memory_is_refused():
         make_config({"algorithm": "dqn", "network": {"kind": "gru"}})
 
 
-def test_the_rows_are_whole_rollouts():
-    assert config_of(buffer_size=200).dqn.rows(PRIORITISED.rollout) == 24  # 6 of 32 transitions
-
-
 # --- targets ----------------------------------------------------------------------------------------------------------
 
 
@@ -162,15 +156,6 @@ def test_the_value_of_a_reference_by_hand():
 def test_nothing_is_bootstrapped_after_a_termination():
     goal = dqn.bootstrapped(jnp.array([1.0, 1.0]), jnp.array([0.5, 0.0]), jnp.array([4.0, jnp.nan]))
     assert goal.tolist() == [3, 1]
-
-
-def test_hubers_loss_by_hand():
-    """Errors 1/2, -3: 1/8 and 5/2. With weights 1 and 1/5 the mean is (1/8 + 1/2) / 2."""
-    error = jnp.array([0.5, -3.0])
-    assert float(dqn.weighted_huber(error, None)) == pytest.approx((0.125 + 2.5) / 2)
-    assert float(dqn.weighted_huber(error, jnp.array([1.0, 0.2]))) == pytest.approx(
-        (0.125 + 0.5) / 2
-    )
 
 
 # --- an update --------------------------------------------------------------------------------------------------------
@@ -258,7 +243,6 @@ def test_the_target_becomes_the_online_network_where_the_steps_cross_a_multiple(
 @pytest.mark.parametrize(
     ("every", "since", "copied", "left"),
     [
-        (32, 0, False, 32),
         (32, 31, False, 63),
         (32, 32, True, 0),
         (32, 40, True, 8),
@@ -314,21 +298,6 @@ def test_it_resumes_to_the_same_bits(whole, tmp_path):
     assert_same(
         train(DQN, PARAMS, config=TRAIN, state=half, checkpoint_dir=tmp_path).state, result.state
     )
-
-
-@pytest.mark.slow
-def test_it_rolls_back_with_its_replay(tmp_path):
-    """The reward is NaN in update 7 while the run has not rolled back, and leaves no trace."""
-
-    def update(state, params, inputs=None):
-        bad = (state.update == 6) & (state.rollbacks == 0)
-        scale = jnp.where(bad, jnp.nan, params.scale)
-        return DQN.update(state, params.replace(scale=scale), inputs)
-
-    learner = DQN._replace(update=update)
-    result = train(learner, PARAMS, config=TRAIN, key=KEY, checkpoint_dir=tmp_path, max_rollbacks=1)
-    assert (int(result.state.rollbacks), result.updates) == (1, 12)
-    assert np.isfinite(result.state.own.priorities.trees.total).all()
 
 
 @pytest.mark.slow

@@ -1,7 +1,5 @@
 """Warnings on rows made by hand: each is seen where it should be, and a healthy run gives none."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """DQN and PQN reach what is known of a problem with the settings of the bench."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,7 +1,5 @@
 """Minibatches cover every row once and join the same slice of every group."""
 
-from __future__ import annotations
-
 import jax
 import numpy as np
 import pytest
@@ -10,21 +8,6 @@ from jaxtrade.rl import epochs
 
 # As one program: operation by operation each shape would compile forty of them.
 minibatch_rows = jax.jit(epochs.minibatch_rows, static_argnums=(1, 2, 3, 4, 5))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("num_steps", "num_envs", "groups", "count"), [(4, 8, 4, 2), (3, 16, 8, 6), (5, 2, 1, 5)]
-)
-def test_partition_and_groups(num_steps, num_envs, groups, count):
-    rows = np.asarray(minibatch_rows(jax.random.key(1), num_steps, num_envs, groups, count))
-    assert rows.shape == (count, num_steps * num_envs // count)
-    np.testing.assert_array_equal(np.sort(rows.ravel()), np.arange(num_steps * num_envs))
-    owner = rows % num_envs // (num_envs // groups)
-    per_slice = rows.shape[1] // groups
-    np.testing.assert_array_equal(
-        owner, np.tile(np.repeat(np.arange(groups), per_slice), (count, 1))
-    )
 
 
 def test_a_groups_permutation_does_not_depend_on_the_other_groups():
@@ -48,7 +31,7 @@ def test_every_group_has_an_order_of_its_own():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("num_steps", "num_envs", "groups", "count", "length"),
-    [(6, 16, 4, 4, 6), (6, 16, 4, 2, 3), (4, 6, 1, 3, 4)],
+    [(4, 8, 4, 2, 1), (6, 16, 4, 4, 6), (6, 16, 4, 2, 3), (4, 6, 1, 3, 4)],
 )
 def test_sequences_stay_together(num_steps, num_envs, groups, count, length):
     rows = np.asarray(minibatch_rows(jax.random.key(1), num_steps, num_envs, groups, count, length))

@@ -2,8 +2,6 @@
 are no metrics.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 from flax import struct

@@ -1,7 +1,5 @@
 """Packing changes no bit of any number, whatever the leaves are."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -2,8 +2,6 @@
 together.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import jax
@@ -14,7 +12,7 @@ import pytest
 from bench.learning import Learning
 from jaxtrade.config import EnvConfig
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.errors import ConfigError, DivergedError
+from jaxtrade.errors import ConfigError
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.storage import checkpoint
 from jaxtrade.training.hooks import Change, set_hparams
@@ -22,12 +20,10 @@ from jaxtrade.training.loop import population_health, train
 from jaxtrade.training.population import SEEDS, Axes, Stack, agent_rows, mean_and_each, population
 from tests.env import worlds
 from tests.messages import missing
-from tests.rl.probes import probe_params
-from tests.rl.test_train import KEY, PARAMS, PPO, TRAIN, assert_close, assert_same
+from tests.rl.test_train import KEY, PARAMS, PPO, TRAIN, assert_close, assert_same, timeless
 
 N = 3
 STACK = Stack.of(N)
-CLOCK = ("seconds", "steps_per_second", "eta_seconds")
 
 
 @pytest.fixture(scope="module")
@@ -172,10 +168,7 @@ def test_stacked_checkpoints_resume_to_the_same_bits(whole):
     restored = checkpoint.restore(directory / "update-00000004", like)
     resumed = train(PPO, PARAMS, config=TRAIN, state=restored.state, num_seeds=N)
     assert_same(resumed.state, result.state)
-    for a, b in zip(resumed.history, result.history[4:], strict=True):
-        assert {k: v for k, v in a.items() if k not in CLOCK} == {
-            k: v for k, v in b.items() if k not in CLOCK
-        }
+    assert timeless(resumed.history) == timeless(result.history[4:])
 
 
 def test_another_number_of_agents_is_refused(whole):
@@ -205,12 +198,6 @@ def test_hooks_see_and_steer_all_agents_and_one_key_is_folded():
         assert_same(result.state.key[i], own)
     np.testing.assert_array_equal(result.state.hparams.gamma, np.full(N, 0.5, np.float32))
     assert result.health["recompiles"] == (True, 0)
-
-
-@pytest.mark.slow
-def test_one_diverged_agent_is_named():
-    with pytest.raises(DivergedError, match=r"update 1: .*agent 0 .*not finite"):
-        train(PPO, probe_params(kind=1, length=5), config=TRAIN, key=STACK.keys(0), num_seeds=N)
 
 
 def test_floats_of_the_wrong_shape_are_refused(whole):
@@ -246,28 +233,3 @@ def test_a_state_that_does_not_fit_is_refused(change, match):
 
 
 # --- agents with parameters of their own, and populations of populations
-
-
-@pytest.mark.slow
-def test_agents_differ_in_parameters_and_seeds():
-    """2 scales of the reward x 3 seeds as one program: each is the agent trained alone with its
-    scale and its key.
-    """
-    scales = jnp.float32([1.0, 0.25])
-    axes = jax.tree.map(lambda _: None, PARAMS).replace(scale=0)
-    stack = Stack((2, N), (Axes(key=None, params=axes), SEEDS))
-    many, params = stack.wrap(PPO), PARAMS.replace(scale=scales)
-    state, metrics = jax.jit(lambda keys: many.update(many.init(keys, params), params, None))(
-        stack.keys(7)
-    )
-    alone = jax.jit(lambda key, own: PPO.update(PPO.init(key, own), own, None))
-    for k, s in ((0, 1), (1, 2)):
-        own, figures = alone(jax.random.key(7 + s), PARAMS.replace(scale=scales[k]))
-        assert_close(stack.agent(state, N * k + s).params, own.params)
-        np.testing.assert_allclose(
-            metrics["param_delta"][k, s], figures["param_delta"], rtol=1e-4, atol=1e-6
-        )
-    trained = train(PPO, params, config=TRAIN, key=stack.keys(7), num_seeds=stack)
-    assert trained.state.update.tolist() == [[8] * N] * 2
-    assert len(trained.history[-1]["param_delta/each"]) == 2 * N
-    assert trained.health["recompiles"] == (True, 0)

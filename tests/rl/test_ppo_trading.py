@@ -2,8 +2,6 @@
 planted fault.
 """
 
-from __future__ import annotations
-
 import functools
 
 import jax
@@ -18,6 +16,8 @@ from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.runs.setup import prepare
 from jaxtrade.storage import checkpoint
 from tests.rl.test_train import assert_same
+
+pytestmark = pytest.mark.slow
 
 UPDATES = 4
 SMALL = (
@@ -54,7 +54,6 @@ def trained(*overrides):
     return learner, *learner.run()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("overrides", [(), ("env.task=advised", "env.advice=true")])
 def test_ratio_is_one_after_resets_with_masks(overrides):
     """Rollouts of 64 steps, episodes of at most 25: every rollout holds resets; masks differ from
@@ -70,7 +69,6 @@ def test_ratio_is_one_after_resets_with_masks(overrides):
     assert np.all(np.sum([m["action_share"] for m in history], axis=0) > 0)
 
 
-@pytest.mark.slow
 def test_references_that_come_a_step_late_break_the_ratio(monkeypatch):
     unroll = collecting.unroll
 
@@ -86,7 +84,6 @@ def test_references_that_come_a_step_late_break_the_ratio(monkeypatch):
     assert max(m["ratio_error"] for m in history) > 1e-3
 
 
-@pytest.mark.slow
 def test_one_program_and_the_same_bits_after_save_and_load(tmp_path):
     learner, whole, _ = trained()
     half, _ = learner.run(updates=2)

@@ -1,8 +1,4 @@
-"""PQN keeps a cue in memory, its targets are those of a slow loop, and it repeats itself to the bit."""
-
-from __future__ import annotations
-
-import shutil
+"""PQN keeps a cue in memory, its targets are those of Q(lambda), and it repeats itself to the bit."""
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +10,8 @@ from jaxtrade.networks.reductions import Reduce
 from jaxtrade.rl import q
 from jaxtrade.rl.acting import ready
 from jaxtrade.rl.pqn import HParams, collect, make_pqn
-from jaxtrade.rl.q import init, policy_of, q_contexts
+from jaxtrade.rl.q import init, largest, policy_of, q_contexts
+from jaxtrade.rl.returns import next_values, q_lambda
 from jaxtrade.storage import checkpoint
 from jaxtrade.training.health import warnings
 from jaxtrade.training.loop import train
@@ -69,37 +66,10 @@ def test_a_memory_keeps_the_cue():
     )  # 0 without a memory; epsilon 0.1 costs a little
 
 
-def slow_targets(ctx, policy, state, after, seen, params, gamma, weight):
-    """Targets by a loop over steps and environments, each reference through the network on its
-    own.
-    """
-
-    def best(ref):
-        _, _, extras = PQN.act(policy, None, ref, params, None, False)
-        return float(jnp.where(extras.mask, extras.logits, -jnp.inf).max())
-
-    steps, envs = seen.reward.shape
-    found = np.zeros((steps, envs))
-    for n in range(envs):
-        later = 0.0
-        for t in reversed(range(steps)):
-            ends = bool(seen.terminated[t, n] | seen.truncated[t, n])
-            following = (
-                jax.tree.map(lambda x, t=t, n=n: x[t, n], seen.final_ref)
-                if ends
-                else jax.tree.map(lambda x, n=n: x[n], after.ref)
-                if t == steps - 1
-                else jax.tree.map(lambda x, t=t, n=n: x[t + 1, n], seen.ref)
-            )
-            value = 0.0 if bool(seen.terminated[t, n]) else best(following)
-            mixed = value if ends or t == steps - 1 else (1 - weight) * value + weight * later
-            later = found[t, n] = float(seen.reward[t, n]) + gamma * mixed
-    return found
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("truncates", [False, True])
-def test_the_targets_of_a_rollout_by_a_slow_loop(truncates):
+def test_the_targets_of_a_rollout(truncates):
+    """Each reference through the network on its own."""
     chosen = config(
         "rollout.num_envs=2", "rollout.num_steps=7", "pqn.num_minibatches=1", "pqn.q_lambda=0.5"
     )
@@ -112,7 +82,15 @@ def test_the_targets_of_a_rollout_by_a_slow_loop(truncates):
     policy = ready(ctx, policy_of(state))
     after, seen, batch, _ = collect(ctx, state, policy, params, jax.random.key(4))
     assert bool(seen.truncated.any()) == truncates
-    expected = slow_targets(ctx, policy_of(state), state, after, seen, params, 0.99, 0.5)
+
+    def best(ref):
+        extras = PQN.act(policy_of(state), None, ref, params, None, False)[2]
+        return largest(extras.logits, extras.mask)
+
+    each = jax.jit(jax.vmap(jax.vmap(best)))
+    last = jax.vmap(best)(after.ref)
+    following = next_values(each(seen.ref), last, each(seen.final_ref), seen.truncated)
+    expected = q_lambda(seen.reward, following, seen.terminated, seen.truncated, 0.99, 0.5)
     np.testing.assert_allclose(batch.target, expected, rtol=1e-4, atol=1e-5)
 
 
@@ -131,17 +109,12 @@ def whole(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_run_is_healthy_and_resumes_to_the_same_bits(whole, tmp_path):
+def test_a_run_is_healthy_and_resumes_to_the_same_bits(whole):
     learner, params, directory, result = whole
     assert all(passed for passed, _ in result.health.values()), result.health
-    cut = tmp_path / "cut"
-    shutil.copytree(directory, cut)
-    shutil.rmtree(checkpoint.list_checkpoints(cut)[-1][1])
-    restored = checkpoint.restore_latest(
-        cut, jax.eval_shape(learner.init, jax.random.key(0), params)
-    )
-    assert restored.step < result.updates
-    again = train(learner, params, config=config().train, state=restored.state)
+    like = jax.eval_shape(learner.init, jax.random.key(0), params)
+    half = checkpoint.restore(directory / "update-00000006", like).state
+    again = train(learner, params, config=config().train, state=half)
     assert_same(again.state, result.state)
 
 

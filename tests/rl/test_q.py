@@ -2,8 +2,6 @@
 widening.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -24,10 +22,7 @@ from jaxtrade.rl.q import (
 )
 from jaxtrade.rl.returns import next_values, q_lambda
 from jaxtrade.rl.transfer import Layout, held_actions
-
-
-def column(*values, dtype=jnp.float32):
-    return jnp.array(values, dtype)[:, None]
+from tests.rl.test_returns import column
 
 
 def targets(reward, value, last, final, terminated, truncated, gamma, weight):
@@ -47,20 +42,6 @@ def targets(reward, value, last, final, terminated, truncated, gamma, weight):
             weight,
         )
     )[:, 0]
-
-
-def test_q_lambda_by_hand():
-    """gamma 0.5, lambda 0.5. The values are the largest Q at each reference; 16 is that of the one
-    after the rollout.
-
-    G_2 = 3 + 0.5 * 16                     = 11      the last step takes the value after the rollout
-    G_1 = 2 + 0.5 * (0.5 * 6 + 0.5 * 11)   = 6.25
-    G_0 = 1 + 0.5 * (0.5 * 4 + 0.5 * 6.25) = 3.5625
-    """
-    none = [False] * 3
-    np.testing.assert_array_equal(
-        targets([1, 2, 3], [8, 4, 6], 16, [0, 0, 0], none, none, 0.5, 0.5), [3.5625, 6.25, 11]
-    )
 
 
 def test_a_termination_ends_the_sum_without_a_value_and_a_truncation_with_that_of_the_final_reference():

@@ -2,8 +2,6 @@
 environments.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import jax

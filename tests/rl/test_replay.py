@@ -2,11 +2,9 @@
 prioritised draws.
 """
 
-from __future__ import annotations
-
 import functools
+from collections import namedtuple
 from functools import partial
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +18,6 @@ from jaxtrade.rl import prioritised
 from jaxtrade.rl.replay import add, draw_uniform, empty_replay, ring_of, sample, starts
 from jaxtrade.rl.returns import n_step
 from jaxtrade.types import Transition
-from tests.extras import needed
 
 LENGTH, STEPS, ENVS, GROUPS, GAMMA = 12, 3, 4, 2, 0.5
 ACTIONS = 300  # more than a byte holds
@@ -45,16 +42,8 @@ def refs_of(stamps):
     )
 
 
-class Step(NamedTuple):
-    """One step of the list model. Stamps are positive, so a row of zeros is nobody's step."""
-
-    stamp: int
-    final: int
-    action: int
-    reward: float
-    terminated: bool
-    truncated: bool
-    version: int
+# One step of the list model. Stamps are positive, so a row of zeros is nobody's step.
+Step = namedtuple("Step", "stamp final action reward terminated truncated version")
 
 
 def rollout_of(rng, update):
@@ -279,49 +268,3 @@ def test_a_step_sets_the_drawn_priorities_and_the_highest(programs):
     np.testing.assert_allclose(again[:, 2:8], 8**0.5, rtol=1e-5)  # rows 1 to 3 are new starts,
     np.testing.assert_array_equal(again[:, :2], leaves[:, :2])  # row 0 keeps what was learned,
     assert not again[:, 8:].any()  # and the newest two rows are no starts yet
-
-
-def test_stable_baselines_has_the_same_n_step_returns(programs):
-    """Its `NStepReplayBuffer` on the same steps: it stops at both ends too, and marks truncations
-    as time limits.
-    """
-    buffers, spaces = needed("stable_baselines3.common.buffers"), needed("gymnasium").spaces
-    own, added, everything, _, _ = programs(3)
-    theirs = buffers.NStepReplayBuffer(
-        LENGTH * ENVS,
-        spaces.Box(-1e6, 1e6, (1,)),
-        spaces.Discrete(ACTIONS),
-        "cpu",
-        ENVS,
-        n_steps=3,
-        gamma=GAMMA,
-    )
-    rng, priorities = np.random.default_rng(5), prioritised.no_priorities(own)
-    replay = empty_replay(own, refs_of(np.zeros(ENVS)))
-    for update in range(LENGTH // STEPS):
-        seen, rows = rollout_of(rng, update)
-        replay, priorities = added(replay, priorities, seen, jnp.int32(update))
-        for row in rows:
-            columns = [np.array([getattr(step, name) for step in row]) for name in Step._fields]
-            stamp, final, action, reward, terminated, truncated, _ = columns
-            infos = [
-                {"TimeLimit.truncated": bool(cut and not end)}
-                for end, cut in zip(terminated, truncated, strict=True)
-            ]
-            theirs.add(
-                stamp[:, None], final[:, None], action, reward, terminated | truncated, infos
-            )
-    found = jax.tree.map(
-        lambda x: np.asarray(x).reshape(LENGTH, ENVS, *x.shape[1:]), everything(replay)
-    )
-    for row in range(LENGTH - 2):
-        for env in range(ENVS):
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(
-                    np.random, "randint", lambda *args, env=env, **kwargs: np.array([env])
-                )
-                own_batch = theirs._get_samples(np.array([row]))
-            assert float(own_batch.rewards) == found.reward[row, env]
-            assert int(own_batch.next_observations) == found.final_ref.stamp[row, env]
-            alive = float(own_batch.discounts) * (1 - float(own_batch.dones))
-            assert alive == found.discount[row, env]

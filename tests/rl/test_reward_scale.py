@@ -2,27 +2,16 @@
 to a learner.
 """
 
-from __future__ import annotations
-
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtrade.networks.reductions import Reduce
-from jaxtrade.rl.reward_scale import RewardScale, discounted, init_scale, scaled
-
-NEVER = jnp.zeros((3, 1), bool)
-
-
-def column(*values, dtype=jnp.float32):
-    return jnp.array(values, dtype)[:, None]
+from jaxtrade.rl.reward_scale import discounted, init_scale, scaled
+from tests.rl.test_returns import NO, SECOND, column
 
 
 def test_returns_by_hand():
-    running, returns = discounted(
-        jnp.array([10.0]), column(1, 2, 3), column(False, True, False, dtype=bool), 0.5
-    )
+    running, returns = discounted(jnp.array([10.0]), column(1, 2, 3), SECOND, 0.5)
     np.testing.assert_array_equal(
         returns, column(6.0, 5.0, 3.0)
     )  # 10/2 + 1; 6/2 + 2; a new episode
@@ -36,14 +25,14 @@ def test_returns_by_hand():
 @pytest.mark.slow
 def test_the_divisor_by_hand():
     """Returns 1, 2.5, 4.25 with gamma 0.5: mean 31/12, variance 1.7639."""
-    scale, rewards, divisor = scaled(init_scale(1), column(1, 2, 3), NEVER, 0.5)
+    scale, rewards, divisor = scaled(init_scale(1), column(1, 2, 3), NO, 0.5)
     assert divisor == pytest.approx(np.std([1.0, 2.5, 4.25]))
     np.testing.assert_allclose(
         rewards, np.array([[1], [2], [3]]) / np.std([1.0, 2.5, 4.25]), rtol=1e-6
     )
     np.testing.assert_allclose(scale.running, [4.25])
     # the next rollout: all six returns count alike
-    _, _, divisor = scaled(scale, column(0, 0, 0), NEVER, 0.5)
+    _, _, divisor = scaled(scale, column(0, 0, 0), NO, 0.5)
     assert divisor == pytest.approx(np.std([1.0, 2.5, 4.25, 2.125, 1.0625, 0.53125]))
 
 
@@ -52,23 +41,3 @@ def test_rewards_of_zero_are_not_scaled():
     _, rewards, divisor = scaled(init_scale(2), jnp.zeros((4, 2)), jnp.zeros((4, 2), bool), 0.99)
     assert divisor == 1.0
     assert not rewards.any()
-
-
-@pytest.mark.slow
-def test_two_devices_have_one_scale():
-    reward = jnp.asarray(np.random.default_rng(0).normal(2.0, 3.0, (6, 4)), jnp.float32)
-    done = jnp.zeros((6, 4), bool).at[2].set(True)
-    _, whole, divisor = scaled(init_scale(4), reward, done, 0.9)
-    halves = jax.vmap(
-        lambda scale, reward, done: scaled(scale, reward, done, 0.9, Reduce("envs")),
-        axis_size=2,
-        axis_name="envs",
-        in_axes=(0, 1, 1),
-        out_axes=(0, 1, 0),
-    )
-    both = jax.tree.map(lambda x: jnp.stack([x, x]), init_scale(2))
-    _, parts, divisors = halves(
-        RewardScale(both.running, both.stats), reward.reshape(6, 2, 2), done.reshape(6, 2, 2)
-    )
-    np.testing.assert_allclose(divisors, [divisor, divisor], rtol=1e-6)
-    np.testing.assert_allclose(parts.reshape(6, 4), whole, rtol=1e-6)

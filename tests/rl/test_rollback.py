@@ -2,8 +2,6 @@
 is resumed.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,18 +9,16 @@ import pytest
 
 from jaxtrade.errors import DivergedError
 from jaxtrade.storage import checkpoint
+from jaxtrade.storage.compiling import RepeatedPrograms
 from jaxtrade.storage.sinks import JsonlSink, read_rows
-from jaxtrade.training import loop
 from jaxtrade.training.hooks import Change
 from jaxtrade.training.loop import train
-from jaxtrade.training.replacement import Response, respond, rolled_back
 from tests.messages import missing
-from tests.rl.test_control import KilledError, compile_once, controller, kept, killer
-from tests.rl.test_train import KEY, PARAMS, PPO, TRAIN, Recorder, assert_same, like
+from tests.rl.test_control import KilledError, controller, kept, killer
+from tests.rl.test_train import KEY, PARAMS, PPO, TRAIN, Recorder, assert_same, like, timeless
 
-KNOWN = {}
 INIT = jax.jit(PPO.init)
-CLOCK = {"seconds", "steps_per_second", "eta_seconds"}
+PROGRAMS = RepeatedPrograms()  # all runs of this file are the same program
 
 
 def update(state, params, inputs=None):
@@ -40,35 +36,11 @@ def fault(at, times):
     return PARAMS, jnp.int32(at), jnp.int32(times)
 
 
-@pytest.fixture(autouse=True)
-def compiled_once(monkeypatch):
-    monkeypatch.setattr(loop, "compile_chunk", compile_once(KNOWN))
-
-
 def run(directory, params, start=None, **keywords):
     begun = {"key": KEY} if start is None else {"state": start}
     keywords = {"max_rollbacks": 2} | begun | keywords
-    return train(BROKEN, params, config=TRAIN, checkpoint_dir=directory, **keywords)
-
-
-def plain(rows):
-    return [{name: value for name, value in row.items() if name not in CLOCK} for row in rows]
-
-
-def test_the_count_is_folded_into_the_key_and_the_rate_halves():
-    state = INIT(KEY, PARAMS).replace(rollbacks=jnp.int32(1))
-    back = rolled_back(state, 2, PPO.retry)
-    assert int(back.rollbacks) == 3
-    assert_same(back.key, jax.random.fold_in(state.key, 3))
-    np.testing.assert_allclose(
-        [back.hparams.learning_rate, back.hparams.learning_rate_end],
-        [1e-2 / 4, 3e-5 / 4],
-        rtol=1e-6,
-    )
-    assert back.hparams.learning_rate.dtype == jnp.float32
-    assert_same(
-        back.replace(key=state.key, rollbacks=state.rollbacks, hparams=state.hparams), state
-    )
+    keywords |= {"config": TRAIN, "checkpoint_dir": directory, "programs": PROGRAMS}
+    return train(BROKEN, params, **keywords)
 
 
 @pytest.mark.slow
@@ -80,7 +52,8 @@ def test_a_run_goes_back_and_on(tmp_path):
     saved = checkpoint.restore(tmp_path / "checkpoints" / "update-00000004", like()).state
     assert (result.updates, int(state.rollbacks), int(saved.rollbacks)) == (8, 1, 0)
     assert_same(state.key, jax.random.fold_in(saved.key, 1))
-    np.testing.assert_allclose(state.hparams.learning_rate, 5e-3, rtol=1e-6)
+    rates = state.hparams.learning_rate, state.hparams.learning_rate_end
+    np.testing.assert_allclose(rates, [5e-3, 1.5e-5], rtol=1e-6)
     [line] = [text for text in sink.messages if "rolled back" in text]
     assert line.startswith("update 7: ")
     assert not missing(line, "learning rate 0.00", "update 4", "rollback 1 of at most 2")
@@ -116,7 +89,7 @@ def test_killed_after_a_rollback_it_rolls_back_again_to_the_same_bits(tmp_path):
     assert (restored.step, int(restored.state.rollbacks)) == (4, 0)
     resumed = run(tmp_path / "cut", fault(6, 2), restored.state)
     assert_same(resumed.state, whole.state)
-    assert plain(resumed.history) == plain(whole.history[4:])
+    assert timeless(resumed.history) == timeless(whole.history[4:])
 
 
 @pytest.mark.slow
@@ -165,21 +138,6 @@ def test_the_memory_of_hooks_goes_back_too(tmp_path):
     assert made.state.scores == ((2, 1.0), (4, 0.0), (6, 0.5), (8, 0.25))
     assert (made.state.best_update, made.state.since_best) == (2, 3)
     assert kept(tmp_path / "best") == [2]
-
-
-@pytest.mark.parametrize(
-    ("finite", "rollbacks", "allowed", "action"),
-    [
-        ([True, True], 0, 0, Response.GO_ON),
-        ([True, False], 0, 0, Response.END),
-        ([True, False], 0, 2, Response.ROLL_BACK),
-        ([False, False], 1, 2, Response.ROLL_BACK),
-        ([False, True], 2, 2, Response.END),
-        ([True, False], 9, None, Response.GO_ON),
-    ],
-)
-def test_what_a_chunk_leads_to(finite, rollbacks, allowed, action):
-    assert respond([{"finite": each} for each in finite], rollbacks, allowed) is action
 
 
 def test_a_run_may_go_on_whatever_happens():

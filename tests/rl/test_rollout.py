@@ -1,7 +1,5 @@
 """Rollouts: keys, resets, final values, episode counts."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +8,6 @@ from jaxtrade.rl.rollout import (
     add_step,
     env_keys,
     episode_figures,
-    final_values,
     reset_all,
     start_episodes,
     unroll,
@@ -66,34 +63,18 @@ def test_an_environment_draws_the_same_numbers_beside_any_number_of_others():
     np.testing.assert_array_equal(keys, jax.random.key_data(env_keys(jax.random.key(0), 6))[2:])
 
 
-def make_transitions(terminated, truncated, reward, final_ref=None):
+def make_transitions(terminated, truncated, reward):
     terminated, truncated = np.array(terminated, bool), np.array(truncated, bool)
     nothing = jnp.zeros(terminated.shape)
     return Transition(
         ref=nothing,
-        final_ref=nothing if final_ref is None else final_ref,
+        final_ref=nothing,
         first=nothing,
         action=nothing,
         reward=jnp.array(reward, jnp.float32),
         terminated=jnp.array(terminated),
         truncated=jnp.array(truncated),
         info=None,
-    )
-
-
-def test_final_values_only_where_truncated():
-    seen = make_transitions(
-        [[0, 1], [0, 0], [1, 0]],
-        [[1, 1], [0, 0], [0, 1]],
-        np.zeros((3, 2)),
-        final_ref=jnp.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]),
-    )
-    np.testing.assert_array_equal(
-        final_values(lambda carry, ref: 10 * ref, seen), [[10, 0], [0, 0], [0, 60]]
-    )
-    seen = seen._replace(carry=jnp.array([[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]]))
-    np.testing.assert_allclose(
-        final_values(lambda carry, ref: ref + carry, seen), [[1.1, 0], [0, 0], [0, 6.6]]
     )
 
 

@@ -1,7 +1,5 @@
 """Schedules reach their ends exactly, and the optimiser is Adam with clipped gradients."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +7,7 @@ import optax
 import pytest
 
 from jaxtrade.rl.schedules import clipped_adam, linear, optimiser, progress
+from tests.rl.test_train import assert_close
 
 
 @pytest.mark.slow
@@ -77,5 +76,4 @@ def test_the_step_is_optaxs():
         expected, theirs = optimise.update(gradient, theirs)
         np.testing.assert_allclose(direction, expected, rtol=1e-5, atol=1e-7)
     assert jax.tree.structure(ours) == jax.tree.structure(theirs)
-    for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-12)
+    assert_close(ours, theirs, rtol=1e-5, atol=1e-12)

@@ -2,8 +2,6 @@
 divide.
 """
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import jax

@@ -2,8 +2,6 @@
 them.
 """
 
-from __future__ import annotations
-
 import functools
 
 import jax
@@ -16,12 +14,13 @@ from jaxtrade.config import EnvConfig, StageConfig, TrainConfig
 from jaxtrade.env import summary
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.stages import make_stages
-from jaxtrade.env.state import StepInfo
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.training.loop import train
 from jaxtrade.training.population import Stack
 from jaxtrade.types import Summary
 from tests.env.worlds import leaves_differ, make_params, walk_market
+
+pytestmark = pytest.mark.slow
 
 UPDATES = 3  # at fractions 0, 1/2 and 1 of the run
 CONFIG = Learning(num_envs=16, num_steps=32, num_minibatches=2, num_epochs=1, hidden=(8,))
@@ -34,8 +33,7 @@ ENV = TradingEnv(EnvConfig(window=2))
 
 def collect(seen):
     """The figures of trading, and what its fills paid."""
-    info: StepInfo = seen.info
-    event = info.event
+    event = seen.info.event
     sides = sum(
         jnp.abs(x) for x in (event.order_exit_quantity, event.entry_quantity, event.exit_quantity)
     )
@@ -66,7 +64,6 @@ def trained():
     )
 
 
-@pytest.mark.slow
 def test_a_rollout_pays_the_share_of_its_update():
     """2,080 mills a side, from a quarter of it: 520; halfway 5/8: 1,300; in the last update the
     whole.
@@ -77,7 +74,6 @@ def test_a_rollout_pays_the_share_of_its_update():
     assert [row["paid"] / row["sides"] for row in rows] == [520, 1_300, 2_080]
 
 
-@pytest.mark.slow
 def test_forced_starts_fade_and_their_share_is_measured():
     rows = trained().history
     assert [row["forced_start"] for row in rows] == [1.0, 0.5, 0.0]
@@ -92,7 +88,6 @@ def test_forced_starts_fade_and_their_share_is_measured():
     assert health["illegal"] == (True, 0)
 
 
-@pytest.mark.slow
 def test_the_first_episodes_begin_as_the_run_does():
     state = jax.jit(ALGORITHM.init)(jax.random.key(0), PARAMS)
     stats = state.env_state.stats
@@ -103,7 +98,6 @@ def test_the_first_episodes_begin_as_the_run_does():
     assert leaves_differ(state.ref, jax.vmap(ENV.ref, (0, None))(state.env_state, PARAMS)) == []
 
 
-@pytest.mark.slow
 def test_an_update_returns_the_state_it_takes_and_agents_have_a_stage_each():
     many = Stack.of(2).wrap(ALGORITHM)
     states = jax.eval_shape(many.init, Stack.of(2).keys(0), PARAMS)

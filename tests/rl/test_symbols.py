@@ -1,7 +1,5 @@
 """Errors by symbol, the shares that follow from them, and a PPO run whose rollouts use them."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -74,11 +72,11 @@ def test_ppo_keeps_an_error_by_symbol_and_draws_by_it():
     after, metrics = update(state)
     assert metrics["symbol_share"].tolist() == [0.5, 0.5]
     assert (after.errors > 0).any()
-    again, metrics = update(after)
+    _, metrics = update(after)
     np.testing.assert_allclose(
         metrics["symbol_share"], shares(after.errors, 0.5), rtol=1e-6
     )  # another program
-    assert again.env_state.row.shape == (8,)
+
     assert update._cache_size() == 1
 
 

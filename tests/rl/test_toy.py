@@ -2,8 +2,6 @@
 (`toy.py`).
 """
 
-from __future__ import annotations
-
 import io
 import re
 
@@ -23,11 +21,12 @@ from jaxtrade.storage import checkpoint
 from jaxtrade.training.health import Watch
 from jaxtrade.training.loop import train
 from jaxtrade.training.plan import plan_run
-from jaxtrade.training.population import Stack
 from tests import uncounted
 from tests.rl.probes import Probe, probe_params
 from tests.rl.test_train import assert_same
 from tests.rl.toy import make_toy
+
+pytestmark = pytest.mark.slow
 
 ENV = Probe((lambda ref, action: action == 2,), masked=False)
 PARAMS = probe_params(length=5)
@@ -39,7 +38,7 @@ TOY = make_toy(ENV, PLAN.total_updates)
 KEY = jax.random.key(0)
 
 
-def planted(params, at, times):
+def planted(at, times):
     """The toy whose reward is NaN in update `at` (counted from 0) while it has rolled back less
     than `times` times.
     """
@@ -62,7 +61,6 @@ def whole():
     return result, text.getvalue(), warned
 
 
-@pytest.mark.slow
 def test_it_trains_and_learns(whole):
     result, text, warned = whole
     assert (result.updates, result.steps) == (40, 1280)
@@ -90,11 +88,10 @@ def test_each_phase_is_named_before_it_works(whole):
     assert lines[3].startswith("update ")
 
 
-@pytest.mark.slow
 def test_it_rolls_back(tmp_path):
     """Checkpoints are after updates 10, 20, ...; the fault is in the thirteenth."""
     result = train(
-        planted(PARAMS, 12, 1),
+        planted(12, 1),
         PARAMS,
         config=TRAIN,
         key=KEY,
@@ -106,19 +103,7 @@ def test_it_rolls_back(tmp_path):
     assert_same(result.state.key, jax.random.fold_in(saved.key, 1))
     assert all(row["finite"] for row in result.history)
     with pytest.raises(DivergedError, match=r"update 13: .*after 1 rollback"):
-        train(planted(PARAMS, 12, 2), PARAMS, config=TRAIN, key=KEY, max_rollbacks=1)
-
-
-@pytest.mark.slow
-def test_three_agents_side_by_side_are_three_alone():
-    three = train(
-        TOY, PARAMS, config=TRAIN.model_copy(update={"num_seeds": 3}), key=Stack.of(3).keys(7)
-    )
-    assert [len(three.history[-1]["finite/each"]), three.history[-1]["finite"]] == [3, True]
-    alone = train(TOY, PARAMS, config=TRAIN, key=jax.random.key(8)).state
-    np.testing.assert_allclose(Stack.of(3).agent(three.state, 1).logits, alone.logits, rtol=1e-5)
-    assert jax.vmap(TOY.policy)(three.state).parameters.shape == (3, 4)
-    assert Stack.of(3).wrap(TOY).steps_per_update == TOY.steps_per_update
+        train(planted(12, 2), PARAMS, config=TRAIN, key=KEY, max_rollbacks=1)
 
 
 def toy_policy(config, num_actions, observation_size, key, fusion=None):
@@ -129,7 +114,6 @@ def toy_of(config, env, total_updates, **options):
     return make_toy(env, total_updates, config.rollout.num_envs, config.rollout.num_steps)
 
 
-@pytest.mark.slow
 def test_registered_it_is_a_learner_of_the_command_line(monkeypatch, tmp_path):
     """`algorithm: toy` trains, is saved, evaluated, loaded and evaluated again."""
     monkeypatch.setattr(LEARNERS, "_added", {})

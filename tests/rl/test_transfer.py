@@ -2,8 +2,6 @@
 moves.
 """
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 
@@ -25,7 +23,7 @@ from jaxtrade.rl.ppo.act import make_network
 from jaxtrade.rl.schedules import optimiser
 from jaxtrade.rl.transfer import Layout
 from tests.messages import missing
-from tests.rl.test_train import assert_same
+from tests.rl.test_train import assert_close, assert_same
 
 CONFIG = NetworkConfig(hidden=(8, 6), rnn_width=5)
 GRU = CONFIG.model_copy(update={"kind": "gru"})
@@ -48,7 +46,7 @@ class Fresh:
             return network.init(key, network.first_carry(), jnp.zeros(len(layout.slots)))["params"]
 
         # No weight is 0, so that nothing can be lost unseen.
-        self.params: Any = jax.tree.map(
+        self.params = jax.tree.map(
             lambda x: jnp.asarray(draw.normal(0, 0.3, x.shape), jnp.float32),
             jax.eval_shape(build, jax.random.key(0)),
         )
@@ -62,14 +60,9 @@ class Fresh:
 MERGE = jax.jit(merge)
 
 
-def source(layout, seed=1):
-    """Another one."""
-    return Fresh(layout, seed)
-
-
 def carry_over(mine, theirs, moments=False, seed=1):
-    before = source(mine, seed)
-    opt_state: Any = jax.tree.map(lambda x: x + 1, before.opt_state) if moments else None
+    before = Fresh(mine, seed)
+    opt_state = jax.tree.map(lambda x: x + 1, before.opt_state) if moments else None
     transfer.check_layouts(mine, theirs)
     return before, transfer.transfer(
         before.params, before.normaliser, opt_state, mine, Fresh(theirs), theirs
@@ -119,8 +112,7 @@ def test_closed_policy_is_the_source(config, seed):
 
     expected, found, legal = both(jax.random.split(jax.random.key(0), 1000))
     assert not legal[:, 3:].any()
-    for old, new in zip(jax.tree.leaves(expected), jax.tree.leaves(found), strict=True):
-        np.testing.assert_allclose(new, old, atol=1e-6, rtol=1e-6)
+    assert_close(found, expected)
 
 
 @pytest.mark.slow
@@ -214,7 +206,7 @@ def test_a_gate_behind_an_adapter_still_reads_the_observation():
         }
     }
     adapted = with_config(LARGE, CONFIG.model_copy(update={"adapter": 3}))
-    before, fresh = source(SMALL), Fresh(adapted)
+    before, fresh = Fresh(SMALL, 1), Fresh(adapted)
     fresh.params = fresh.params | {
         GATE: {"Dense_0": {"kernel": jnp.zeros((gate_rows + 2, 2)), "bias": jnp.zeros(2)}}
     }
@@ -244,7 +236,7 @@ def test_moments_move_with_their_parameters():
 
 
 def test_a_population_is_widened_agent_by_agent():
-    before = [source(SMALL, seed) for seed in (1, 2)]
+    before = [Fresh(SMALL, seed) for seed in (1, 2)]
     fresh = [Fresh(LARGE, seed) for seed in (3, 4)]
 
     def moved(old, new):
@@ -358,7 +350,7 @@ def test_statistics_move_by_the_names_of_symbols():
     """
     mine, stats = of_symbols(SMALL, "EURUSD", "USDJPY")
     theirs, own = of_symbols(LARGE, "USDJPY", "GBPUSD", "EURUSD")
-    before, fresh = source(mine), Fresh(theirs)
+    before, fresh = Fresh(mine, 1), Fresh(theirs)
     fresh.normaliser = own
     carried = transfer.transfer(before.params, stats, None, mine, fresh, theirs)
     assert carried.coverage.complete
@@ -375,7 +367,7 @@ def test_statistics_of_a_dropped_symbol_are_reported():
     theirs, own = of_symbols(SMALL, "EURUSD")
     fresh = Fresh(theirs)
     fresh.normaliser = own
-    carried = transfer.transfer(source(mine).params, stats, None, mine, fresh, theirs)
+    carried = transfer.transfer(Fresh(mine, 1).params, stats, None, mine, fresh, theirs)
     found = next(part for part in carried.coverage.parts if part.name == "normaliser/mean")
     assert (found.outcome, found.carried, found.size) == ("dropped", 3, 6)
     assert "no USDJPY" in found.why

@@ -1,7 +1,5 @@
 """Groups of agents that take turns compute what all agents side by side compute."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -5,8 +5,6 @@ Beside what that module lists, the minibatches of each epoch and both schedules 
 Only the rows of the minibatches and the environment come from the package and the probes.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,6 +15,7 @@ from bench.one_update import Steps, chosen, learned, masked_log_probs, value_of
 from jaxtrade.rl.epochs import minibatch_rows
 from jaxtrade.rl.ppo import make_ppo
 from tests.rl.probes import Probe, probe_params
+from tests.rl.test_train import assert_close
 
 CONFIG = Learning(
     num_envs=4,
@@ -155,9 +154,4 @@ def test_an_update_is_what_numpy_computes(compiled, update, truncates):
     wanted = jax.tree.map(
         lambda new, old: np.asarray(new - old), as_parameters(expected), as_parameters(weights)
     )
-    for (path, ours), theirs in zip(
-        jax.tree_util.tree_flatten_with_path(moved)[0], jax.tree.leaves(wanted), strict=True
-    ):
-        np.testing.assert_allclose(
-            ours, theirs, rtol=2e-3, atol=1e-5, err_msg=jax.tree_util.keystr(path)
-        )
+    assert_close(moved, wanted, rtol=2e-3, atol=1e-5)

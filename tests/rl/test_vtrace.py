@@ -1,7 +1,5 @@
 """V-trace: numbers worked out by hand, its definition in NumPy, and what it is on fresh steps."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,18 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxtrade.rl.returns import gae, next_values, vtrace
+from tests.rl.test_returns import NO, SECOND, column
 
 T, N = 5, 2
 by_jit = jax.jit(vtrace)
 gae_by_jit = jax.jit(gae)
-
-
-def column(*values, dtype=jnp.float32):
-    return jnp.array(values, dtype)[:, None]
-
-
-NO = column(False, False, False, dtype=bool)
-SECOND = column(False, True, False, dtype=bool)
 
 
 @pytest.mark.parametrize(
@@ -34,11 +25,6 @@ SECOND = column(False, True, False, dtype=bool)
         # Each clip has its own level. rho at most 1.5: delta_0 = 1.5 x 9 = 13.5. c at most 2:
         # 0.9 c_0 = 0.9, so v_0 - V = 13.5 + 0.9 x 6.525 and A_0 = 1.5 (9 + 0.45 x 6.525).
         ({"rho_clip": 1.5, "c_clip": 2.0}, [29.3725, 26.525, 39.0], [17.904375, 6.525, 9.0]),
-        (
-            {"rho_clip": 1.5},
-            [10 + 13.5 + 0.45 * 6.525, 26.525, 39.0],
-            [17.904375, 6.525, 9.0],
-        ),
         # A termination has nothing behind it. Step 1: 0.5 (2 - 20) = -9. Step 0: 9 + 0.45 x -9.
         ({"terminated": SECOND}, [14.95, 11.0, 39.0], [4.95, -9.0, 9.0]),
         # A truncation has its last value behind it and nothing of the next episode.

@@ -7,12 +7,10 @@ writes the file again. The packages are large, so the quick tests compare with t
 asks them again.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -126,7 +124,7 @@ def ask_arch():
 
 def main():
     """Write the answers, with the versions that gave them."""
-    answers: dict[str, Any] = {
+    answers = {
         "versions": {name: importlib.metadata.version(name) for name in ("arch", "purgedcv")},
         "pbo": ask_purgedcv(),
         "spa": ask_arch(),

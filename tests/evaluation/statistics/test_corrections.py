@@ -1,7 +1,5 @@
 """Holm's adjusted p-values."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -2,10 +2,6 @@
 figures of the page.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 from scipy.stats import norm
@@ -102,33 +98,37 @@ def test_probability_of_improvement(seeds, days, rule):
             assert 0.92 <= held / EXPERIMENTS <= (0.98 if seeds > 5 else 0.993)
 
 
-NOISES: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
+NOISES = {
     "heavy tails": lambda generator, days: generator.standard_t(5, days) / (5 / 3) ** 0.5,
     "rare large gains": lambda generator, days: generator.exponential(size=days) - 1,
     "rare large losses": lambda generator, days: 1 - generator.exponential(size=days),
 }
 
 
+def shares(nets, ratio):
+    """How often the interval holds the true ratio, and how often the PSR against it is above 95 %."""
+    held = sure = 0
+    for net in nets:
+        estimate, likely = sharpe(net), psr(net, ratio)
+        held += estimate.low <= ratio <= estimate.high
+        # the interval of a PSR holds the PSR of the true ratio, which against itself is 1/2
+        assert (likely.low <= 0.5 <= likely.high) == (estimate.low <= ratio <= estimate.high)
+        sure += likely.value > 0.95
+    return held / len(nets), sure / len(nets)
+
+
 @pytest.mark.parametrize("days", [20, 60, 250])
 def test_sharpe_and_psr(days):
     for name, noise in NOISES.items():
         for ratio in (0.0, 0.15, 0.3):
-            generator, held, sure = np.random.default_rng(days), 0, 0
-            for _ in range(2 * EXPERIMENTS):
-                net = noise(generator, days) + ratio
-                estimate = sharpe(net)
-                held += estimate.low <= ratio <= estimate.high
-                likely = psr(net, ratio)
-                # the interval of a PSR holds the PSR of the true ratio, which against itself is 1/2
-                assert (likely.low <= 0.5 <= likely.high) == (
-                    estimate.low <= ratio <= estimate.high
-                )
-                sure += likely.value > 0.95
-            print(days, name, ratio, held / (2 * EXPERIMENTS), sure / (2 * EXPERIMENTS))
-            assert 0.92 <= held / (2 * EXPERIMENTS) <= 0.98
+            generator = np.random.default_rng(days)
+            nets = [noise(generator, days) + ratio for _ in range(2 * EXPERIMENTS)]
+            held, sure = shares(nets, ratio)
+            print(days, name, ratio, held, sure)
+            assert 0.92 <= held <= 0.98
             # should be 5 %; rare large losses are missing from many short records, which look too
             # good
-            assert sure / (2 * EXPERIMENTS) <= (0.085 if days > 20 else 0.11)
+            assert sure <= (0.085 if days > 20 else 0.11)
 
 
 def following(generator, records, days, memory):
@@ -143,20 +143,12 @@ def following(generator, records, days, memory):
 def test_sharpe_and_psr_of_days_that_follow_each_other(days):
     for memory in (0.0, 0.3, 0.6):
         for ratio in (0.0, 0.3):
-            held = sure = 0
-            for net in (
-                following(np.random.default_rng(days), 2 * EXPERIMENTS, days, memory) + ratio
-            ):
-                estimate = sharpe(net)
-                held += estimate.low <= ratio <= estimate.high
-                sure += psr(net, ratio).value > 0.95
-            print(days, memory, ratio, held / (2 * EXPERIMENTS), sure / (2 * EXPERIMENTS))
-            assert (
-                (0.92 if days > 20 else 0.88)
-                <= held / (2 * EXPERIMENTS)
-                <= (0.97 if days > 20 else 0.985)
-            )
-            assert sure / (2 * EXPERIMENTS) <= (0.085 if days > 20 else 0.13)
+            nets = following(np.random.default_rng(days), 2 * EXPERIMENTS, days, memory) + ratio
+            held, sure = shares(nets, ratio)
+            print(days, memory, ratio, held, sure)
+            least, most, often = (0.92, 0.97, 0.085) if days > 20 else (0.88, 0.985, 0.13)
+            assert least <= held <= most
+            assert sure <= often
 
 
 @pytest.mark.parametrize("memory", [0.0, 0.3, 0.6])

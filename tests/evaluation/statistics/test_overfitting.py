@@ -2,8 +2,6 @@
 undefined.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 
@@ -46,13 +44,6 @@ def test_a_plain_loop_over_halves():
     assert below_median(net, 6, halves(6)) == pytest.approx(below / len(ways))
 
 
-def test_halves_are_all_of_them_once():
-    ways = halves(8)
-    assert ways.shape == (70, 8)
-    assert (ways.sum(axis=1) == 4).all()
-    assert len(np.unique(ways, axis=0)) == 70
-
-
 def test_a_dominant_trial_is_not_overfitted():
     net = NOISE.copy()
     net[:, 7] += 3
@@ -75,12 +66,6 @@ def test_the_null_band_is_that_of_noise():
     assert (found.null_low, found.null_high) == pytest.approx((0.19, 0.87), abs=0.06)
     assert found == pbo(NOISE, splits=8, draws=1000)
     assert found != pbo(NOISE, splits=8, draws=1000, seed=1)
-
-
-def test_ten_thousand_ways_at_once():
-    assert halves(16).shape == (12_870, 16)
-    net = oracles.matrix(oracles.Shape(500, 24), 0)
-    assert pbo(net, draws=2).value == below_median(net, 16, halves(16))
 
 
 @pytest.mark.parametrize("factor", [1e-3, 1000.0])

@@ -2,8 +2,6 @@
 undefined.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -46,15 +44,6 @@ def test_the_ratio_that_noise_reaches():
     assert round(best_of_noise(100, VARIANCE), 4) == 0.1132
     assert best_of_noise(1, VARIANCE) == 0.0
     assert best_of_noise(50, 0.0) == 0.0
-
-
-def test_the_published_example_fails_with_the_usual_mistakes():
-    """Kurtosis in excess of 3, and annual ratios in place of daily ones."""
-    zero = best_of_noise(100, VARIANCE)
-    assert round(probabilistic_ratio(BAD_TAILS._replace(kurtosis=7.0), zero), 4) == 0.9018
-    assert (
-        round(probabilistic_ratio(BAD_TAILS._replace(ratio=2.5), best_of_noise(100, 0.5)), 4) == 1.0
-    )
 
 
 def test_the_days_that_an_annual_ratio_of_one_needs():

@@ -2,8 +2,6 @@
 undefined.
 """
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -48,7 +46,7 @@ def hansen(difference, studentised, draws=3000):
     block, generator = round(days ** (1 / 3)), np.random.default_rng(17)
     drawn = np.empty((draws, count))
     for draw in range(draws):
-        rows: list[int] = []
+        rows = []
         while len(rows) < days:
             begin = int(generator.integers(days))
             rows += [(begin + step) % days for step in range(block)]
