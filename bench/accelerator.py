@@ -30,7 +30,6 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.storage.programs import DETERMINISTIC, cache_folder
 
 from . import worker
-from .catalogue import Options, Values
 
 # The folder of the compilers, if it is not beside the compiled programs.
 FOLDER = "JAXTRADE_COMPILERS"
@@ -75,7 +74,7 @@ RECURRENT = {"num_envs": 1024, "num_steps": 128, "num_minibatches": 8, "kind": "
 REPLAY = {"buffer_size": 1_048_576, "batch_size": 4096}
 # Program -> algorithm, and sections of the configuration (`setting.config`): an update of PPO, or of
 # a Q-learner on the work of `default`; the environment and the evaluation of PPO's policy alone.
-SHAPES: dict[str, tuple[str, Values]] = {
+SHAPES = {
     "reference": ("ppo", {"ppo": REFERENCE}),
     "tf32": ("ppo", {"ppo": REFERENCE, "compute": {"precision": "tf32"}}),
     "bfloat16": ("ppo", {"ppo": REFERENCE, "compute": {"precision": "bfloat16"}}),
@@ -106,13 +105,13 @@ class CompilationError(RuntimeError):
     """A program does not compile for a device, or the compiler's result cannot be read."""
 
 
-def compilers() -> Path:
+def compilers():
     """The folder of the compilers' packages."""
     given = os.environ.get(FOLDER)
     return Path(given) if given else cache_folder().parent / "compilers"
 
 
-def packages(platform: str) -> list[str]:
+def packages(platform):
     """What pip installs for the compiler of a platform, of the version that the installed JAX asks
     for. A newer libtpu fails at some programs, and writes others that JAX cannot read.
     """
@@ -124,12 +123,12 @@ def packages(platform: str) -> list[str]:
     return [*own, "nvidia-cuda-nvcc", "nvidia-nvvm"]
 
 
-def installed(platform: str) -> bool:
+def installed(platform):
     """Whether the compiler of a platform is in the folder."""
     return (compilers() / ("libtpu" if platform == "tpu" else "jax_plugins")).is_dir()
 
 
-def install(targets: tuple[str, ...]) -> None:
+def install(targets):
     """Put the compilers of these targets into their folder. Raises ConfigError if pip fails."""
     for platform in dict.fromkeys(DEVICES[name].platform for name in targets):
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--upgrade"]
@@ -140,7 +139,7 @@ def install(targets: tuple[str, ...]) -> None:
             )
 
 
-def environment(device: Device) -> dict[str, str]:
+def environment(device: Device):
     """Variables of a process that compiles for a device, over this one's."""
     path = [str(compilers()), *filter(None, [os.environ.get("PYTHONPATH")])]
     cuda = device.platform == "cuda"
@@ -159,7 +158,7 @@ def environment(device: Device) -> dict[str, str]:
     }
 
 
-def measure(target: str, shape: str, quick: bool = False) -> Values:
+def measure(target, shape, quick=False):
     """Figures of one program (`report`). Raises CompilationError."""
     given = {"target": target, "shape": shape, "quick": quick}
     try:
@@ -168,13 +167,13 @@ def measure(target: str, shape: str, quick: bool = False) -> Values:
         raise CompilationError(f"{target}, {shape}: the compilation failed: {error}") from None
 
 
-def run(options: Options) -> Values:
+def run(options):
     """Compile the chosen shapes for the chosen targets."""
     targets = options.targets or tuple(DEVICES)
     if options.install:
         install(targets)
-    found: Values = {}
-    left_out: dict[str, str] = {}
+    found = {}
+    left_out = {}
     for target in targets:
         if not installed(DEVICES[target].platform):
             left_out[target] = (
@@ -204,7 +203,7 @@ class Work(NamedTuple):
     num_steps: int
 
 
-def work_of(shape: str, platform: str, quick: bool, devices: Any) -> Work:
+def work_of(shape, platform, quick, devices) -> Work:
     """The program of a shape. devices: the described ones."""
     import jax
 
@@ -241,13 +240,13 @@ def work_of(shape: str, platform: str, quick: bool, devices: Any) -> Work:
     )
 
 
-def evaluation(world: Any, algorithm: Any) -> Work:
+def evaluation(world, algorithm) -> Work:
     """The greedy policy on all sessions, one bar after the other, as an evaluation plays them."""
     import jax
 
     from jaxtrade.evaluation import backtest, baselines, record, side_by_side
 
-    def policy_of() -> Any:
+    def policy_of():
         return algorithm.policy(algorithm.init(jax.random.key(0), world.params))
 
     agent = baselines.greedy(algorithm, jax.eval_shape(policy_of), world.env)
@@ -259,7 +258,7 @@ def evaluation(world: Any, algorithm: Any) -> Work:
     return Work(step, (plan.parts[0],), len(decisions.rows), 0)
 
 
-def divided(world: Any, platform: str, devices: Any, agents: int) -> Work:
+def divided(world, platform, devices, agents) -> Work:
     """An update on a mesh of devices: of one agent, whose environments are divided, or of agents
     that are."""
     import jax
@@ -286,7 +285,7 @@ def divided(world: Any, platform: str, devices: Any, agents: int) -> Work:
     return Work(chunk, (state, params, None), steps, count)
 
 
-def described(device: Device, count: int) -> Any:
+def described(device: Device, count):
     """`count` described devices as JAX's compiler takes them, in its order."""
     from jax.experimental import topologies
 
@@ -300,7 +299,7 @@ def described(device: Device, count: int) -> Any:
     return found.devices[:count]
 
 
-def report(target: str, shape: str, quick: bool) -> Values:
+def report(target, shape, quick):
     """Figures of the compiled program.
 
     launches: of one run; a loop whose length depends on the data counts as one round. row_loops:
@@ -323,7 +322,7 @@ def report(target: str, shape: str, quick: bool) -> Values:
         )
     start = time.perf_counter()
     program = work.function.lower(*arguments).compile()
-    used: Any = program.memory_analysis()
+    used = program.memory_analysis()
     found = {
         "steps": work.steps,
         "arguments": used.argument_size_in_bytes,
@@ -348,7 +347,7 @@ def report(target: str, shape: str, quick: bool) -> Values:
     }
 
 
-def phases(module: Module, num_steps: int) -> Values:
+def phases(module: Module, num_steps):
     """Of an update: launches of a rollout step, of a gradient step, and of the loops between rollout
     and epochs per time step; collectives of the update and of a gradient step.
 
@@ -426,7 +425,7 @@ class Loop(NamedTuple):
     launches: int
     body: str = ""
 
-    def whole(self) -> int:
+    def whole(self):
         """Launches of one run of the loop."""
         return self.launches * (self.trips or 1)
 
@@ -437,9 +436,7 @@ class Module(NamedTuple):
     computations: dict[str, list[Operation]]
     entry: str
 
-    def walk(
-        self, name: str, times: int = 1, path: tuple[str, ...] = ()
-    ) -> Iterator[tuple[Operation, int, tuple[str, ...]]]:
+    def walk(self, name, times=1, path=()) -> Iterator[tuple[Operation, int, tuple[str, ...]]]:
         """Every operation that a computation reaches, how often one run of the computation starts
         it, and the loops around it, outermost first. A loop of unknown length counts as one round,
         of a condition the branch with the most launches; the others are walked, and start never."""
@@ -458,11 +455,11 @@ class Module(NamedTuple):
                 for at in called:
                     yield from self.walk(at, times * (at == longest), path)
 
-    def total(self, of: Callable[[Operation], int], name: str = "") -> int:
+    def total(self, of: Callable[[Operation], int], name=""):
         """Sum of a figure of operations over one run of a computation (default: the entry)."""
         return sum(times * of(each) for each, times, _ in self.walk(name or self.entry))
 
-    def trips(self, loop: Operation) -> int | None:
+    def trips(self, loop: Operation):
         """Rounds of a loop: as the compiler says, or else the constant below which its counter must
         stay.
         """
@@ -486,21 +483,21 @@ class Module(NamedTuple):
                 yield Loop(each.name, path, told, self.trips(each), launches, body)
 
 
-def launched(each: Operation) -> int:
+def launched(each: Operation):
     """Whether the operation itself starts something on the device; a condition does by the
     predicate's way to the host.
     """
     return int(each.opcode not in FREE.split() and not each.opcode.endswith("-done"))
 
 
-def together(each: Operation) -> int:
+def together(each: Operation):
     """Whether several devices compute the operation together. One that is split in two counts by
     its start.
     """
     return int(each.opcode.removesuffix("-start") in COLLECTIVES.split())
 
 
-def shape_bytes(shape: str) -> int:
+def shape_bytes(shape):
     """Bytes of all arrays of a shape, tuples included."""
     return sum(
         BYTES.get(kind, 4) * math.prod(int(size) for size in sizes.split(",") if size)
@@ -508,10 +505,10 @@ def shape_bytes(shape: str) -> int:
     )
 
 
-def parse(text: str) -> Module:
+def parse(text) -> Module:
     """The module whose optimised HLO is `text` (`compiled.as_text()`)."""
     module, entry = dict[str, list[Operation]](), ""
-    known: dict[str, Operation] | None = None  # of the computation that is read
+    known = None  # of the computation that is read
     for line in text.splitlines():
         if head := _HEAD.match(line):
             known, name = {}, head[2]
@@ -526,7 +523,7 @@ def parse(text: str) -> Module:
     return Module(module, entry)
 
 
-def operation(line: str, known: dict[str, Operation]) -> Operation:
+def operation(line, known: dict[str, Operation]) -> Operation:
     """The operation of a line. known: those above it."""
     name, _, rest = line.strip().removeprefix("ROOT ").partition(" = ")
     end = closing(rest) if rest.startswith("(") else rest.index(" ")
@@ -540,7 +537,7 @@ def operation(line: str, known: dict[str, Operation]) -> Operation:
     return Operation(name.lstrip("%"), opcode, shape, inputs, calls, tail)
 
 
-def closing(text: str) -> int:
+def closing(text):
     """Where what follows the bracket begins that closes the first one."""
     depth = 0
     for i, letter in enumerate(text):

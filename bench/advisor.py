@@ -12,10 +12,8 @@ than in another. Each ratio has a 90 % interval, of the repeats of both sides th
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
 
 import jax
 
@@ -28,7 +26,6 @@ from jaxtrade.storage.hosted import hosted
 from jaxtrade.training.chunk import chunk_program
 
 from . import harness, setting
-from .catalogue import Options, Values
 from .worker import Worker
 
 LEAST = 40  # repeats, whatever --repeats says: what is looked for is small
@@ -51,7 +48,7 @@ class Loop:
     repeat.
     """
 
-    def __init__(self, kind: str, transport: str, ppo: Values, folder: str) -> None:
+    def __init__(self, kind, transport, ppo, folder):
         Path(folder).mkdir()
         advisor = {"kind": kind, "transport": transport, "fusion": "trust"}
         world = setting.world(ppo=ppo, train={"chunk_updates": UPDATES}, advisor=advisor)
@@ -59,7 +56,7 @@ class Loop:
         algorithm = make_ppo(
             config, world.env, 100_000, summarise=summarise, fusion=make_fusion(chosen, config.env)
         )
-        self.advisor: TrainingAdvisor | None = None
+        self.advisor = None
         if chosen.on:
             table = empty_table(len(world.market.bars))
             params = params.replace(advice=view_of(chosen, params.market.sessions, table, True))
@@ -73,10 +70,10 @@ class Loop:
         program = chunk_program(algorithm, UPDATES, self.exchange)
         self.chunk = program.lower(self.state, params, self.inputs()).compile()
 
-    def inputs(self) -> Any:
+    def inputs(self):
         return None if self.exchange is None else self.exchange.inputs(self.done, UPDATES)
 
-    def __call__(self) -> None:
+    def __call__(self):
         self.state, metrics, news = self.chunk(self.state, self.params, self.inputs())
         jax.block_until_ready(self.state)
         _, news = hosted((metrics, news))
@@ -84,12 +81,12 @@ class Loop:
         if self.exchange is not None:
             self.exchange.receive(self.done, news)
 
-    def close(self) -> None:
+    def close(self):
         if self.advisor is not None:
             self.advisor.close()
 
 
-def repeated(**given: Any) -> Iterator[None]:
+def repeated(**given):
     """For `Worker`: the repeats of a `Loop`."""
     with closing(Loop(**given)) as loop:
         while True:
@@ -97,7 +94,7 @@ def repeated(**given: Any) -> Iterator[None]:
             loop()
 
 
-def run(options: Options) -> Values:
+def run(options):
     ppo = QUICK_PPO if options.quick else PPO
     steps = UPDATES * ppo["num_envs"] * ppo["num_steps"]
     with ExitStack() as stack:

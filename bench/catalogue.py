@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,7 +69,7 @@ class Options(NamedTuple):
     force: bool = False
 
 
-def run(name: str, options: Options, command: Sequence[str], load: float | None) -> Values:
+def run(name, options, command, load):
     """Run bench `name`: its module's `run(options)`, with the stamp of this machine put before it.
 
     Args:
@@ -86,7 +85,7 @@ def run(name: str, options: Options, command: Sequence[str], load: float | None)
     return about | {"stamp": before | {"steal": idle.LEDGER.worst()}} | found
 
 
-def write(result: Values, path: Path) -> None:
+def write(result, path):
     """Indented, one trailing newline; whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f".{path.name}.new")

@@ -14,18 +14,14 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from multiprocessing.process import BaseProcess
-from pathlib import Path
-from typing import Any
 
 from jaxtrade import interrupt
 from jaxtrade.errors import ConfigError, DataError
 
 from . import accelerator, catalogue, device, idle, table
-from .catalogue import Options, Values
+from .catalogue import Options
 
 REPEATS, LEAST_REPEATS, QUICK_REPEATS = Options().repeats, 5, 2
 WORKER_DEATH, NOT_IDLE = 70, 1  # exit codes
@@ -33,7 +29,7 @@ WORKER_DEATH, NOT_IDLE = 70, 1  # exit codes
 CHILD_GRACE_S = 0.3
 
 
-def request(**given: Any) -> Options:
+def request(**given):
     """Check what the command was given (`Options`, the absent ones None or empty); no name means
     every bench that is not run by name alone. Quick results go to a folder of their own.
 
@@ -73,7 +69,7 @@ def request(**given: Any) -> Options:
     return told._replace(names=names, repeats=repeats, out=out)
 
 
-def check_flags(told: Options, names: tuple[str, ...]) -> None:
+def check_flags(told, names):
     """Raises ConfigError: a flag of a bench that is not run, or what a flag does not know."""
     for owner, given, flags in (
         (
@@ -105,7 +101,7 @@ def check_flags(told: Options, names: tuple[str, ...]) -> None:
         )
 
 
-def run(asked: Options) -> int:
+def run(asked):
     """Run what is asked for; the exit code. Several benches run in a process each, so that none
     meets the compiled programs or memory of another; where one fails the others still run, and the
     worst exit code is returned.
@@ -120,7 +116,7 @@ def run(asked: Options) -> int:
         raise ConfigError(idle.refusal(found))
     if len(asked.names) == 1:
         return one(asked.names[0], asked, load)
-    codes: dict[str, int] = {}
+    codes = {}
     for name in asked.names:
         if codes and not asked.quick and not found:
             idle.settle()
@@ -131,7 +127,7 @@ def run(asked: Options) -> int:
     return max(codes.values())
 
 
-def arguments(name: str, asked: Options) -> list[str]:
+def arguments(name, asked):
     """The command line that runs one bench of several."""
     compare = asked.compare if asked.compare and earlier(asked.compare, name) else None
     words = ["bench", name]
@@ -142,7 +138,7 @@ def arguments(name: str, asked: Options) -> list[str]:
     return words
 
 
-def stamped(name: str, options: Options) -> list[str]:
+def stamped(name, options):
     """The command that a result names: what changes the measurement, and no folder of this
     machine.
     """
@@ -155,7 +151,7 @@ def stamped(name: str, options: Options) -> list[str]:
     return words + (["--code", "DIR"] if options.code else [])
 
 
-def one(name: str, asked: Options, load: float | None) -> int:
+def one(name, asked, load):
     """Run, print and write one bench; the exit code. load: the load average before."""
     words = stamped(name, asked)
     if name == "device":
@@ -166,7 +162,7 @@ def one(name: str, asked: Options, load: float | None) -> int:
     return kept(asked, load, catalogue.run(name, asked, words, load), asked.out)
 
 
-def kept(asked: Options, load: float | None, result: Values, folder: Path) -> int:
+def kept(asked, load, result, folder):
     """Print a result, compare it with an earlier one, and write it to `folder` where the machine
     was idle; the exit code."""
     name = result["bench"]
@@ -191,7 +187,7 @@ def kept(asked: Options, load: float | None, result: Values, folder: Path) -> in
     return 0
 
 
-def earlier(compare: Path, name: str) -> Values | None:
+def earlier(compare, name):
     """The earlier result of a bench: from the one file, or from its file in the folder; None where
     it has none.
     """
@@ -202,13 +198,13 @@ def earlier(compare: Path, name: str) -> Values | None:
     return result if result["bench"] == name else None
 
 
-def _child(command: list[str]) -> None:
+def _child(command):
     from jaxtrade.cli import main
 
     sys.exit(interrupt.run(partial(main, command), grace_s=CHILD_GRACE_S, quiet=True))
 
 
-def stop(child: BaseProcess) -> None:
+def stop(child):
     """End a child by Ctrl-C, so that it ends its own children. The terminal may have sent it one
     already.
     """
@@ -219,7 +215,7 @@ def stop(child: BaseProcess) -> None:
         child.kill()
 
 
-def own_process(command: list[str], work: Callable[[list[str]], None] = _child) -> int:
+def own_process(command, work=_child):
     """Exit code of a command in a fresh interpreter with this one's search path."""
     child = multiprocessing.get_context("spawn").Process(target=work, args=(command,))
     with interrupt.held_back():

@@ -12,7 +12,6 @@ from __future__ import annotations
 import tempfile
 import time
 from functools import partial
-from typing import Any
 
 import jax
 
@@ -20,18 +19,17 @@ from jaxtrade.config import TrainConfig
 from jaxtrade.training.loop import train
 
 from . import harness, setting, worker
-from .catalogue import Options, Values
 
 CHUNK = 5  # updates, the default of `train.chunk_updates`
 # `jaxtrade train --test`, on 10 sessions
 TEST = {"num_envs": 64, "num_steps": 64, "num_minibatches": 4}
-SHAPES: dict[str, tuple[Values, int]] = {
+SHAPES = {
     "default": ({}, setting.SESSIONS),
     "train --test": (TEST, 10),
 }
 
 
-def on_device(cache: str, ppo: Values, sessions: int) -> dict[str, float]:
+def on_device(cache, ppo, sessions):
     """Seconds of everything until the chunk could run, in a process that has compiled nothing. The
     part of `device`, too."""
     jax.config.update("jax_compilation_cache_dir", cache)
@@ -53,21 +51,21 @@ def on_device(cache: str, ppo: Values, sessions: int) -> dict[str, float]:
     }
 
 
-def once(**given: Any) -> dict[str, float]:
+def once(**given):
     """`on_device` in one fresh process; `ready` by this process's clock."""
     start = time.perf_counter()
     found = worker.once("compile.on_device", given)
     return found | {"ready": time.perf_counter() - start}
 
 
-def both(ppo: Values, sessions: int) -> dict[str, dict[str, float]]:
+def both(ppo, sessions):
     """A cold process, and one from the cache that it filled."""
     with tempfile.TemporaryDirectory() as cache:
         given = {"cache": cache, "ppo": ppo, "sessions": sessions}
         return {name: once(**given) for name in ("cold", "cached")}
 
 
-def health(ppo: Values, sessions: int, chunks: int) -> Values:
+def health(ppo, sessions, chunks):
     """Recompiles of a real run of some chunks, by the training loop's own counter, and host
     transfers in its chunk.
     """
@@ -87,7 +85,7 @@ def health(ppo: Values, sessions: int, chunks: int) -> Values:
     }
 
 
-def run(options: Options) -> Values:
+def run(options):
     shapes = {"train --test": SHAPES["train --test"]} if options.quick else SHAPES
     work = {name: partial(both, *shape) for name, shape in shapes.items()}
     taken = harness.take_turns(work, options.repeats)

@@ -12,9 +12,9 @@ own, with products in float32.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,17 +24,16 @@ from jaxtrade.config import TrainConfig
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import EndReason, EnvParams, ExitReason
 from jaxtrade.storage import checkpoint
-from jaxtrade.training.loop import TrainResult, train
+from jaxtrade.training.loop import train
 
 from . import harness, one_update, population, setting
-from .catalogue import Table, Values
 from .learning import learning_of
 from .twin import Twin, make_tape
 
 SESSIONS = 4
 # Limits so near that accounts end by them, and episodes of several sessions that a limit of steps
 # may cut.
-STRICT: Table = {
+STRICT = {
     "account": {
         "drawdown": 400,
         "daily_loss": 150,
@@ -85,8 +84,8 @@ def play(
     slots: jax.Array,
     rows: jax.Array,
     key: jax.Array,
-    steps: int,
-) -> Values:
+    steps,
+):
     """[steps, N, ...]: where each step stood, what was seen and legal, the action, and what came of
     it.
     """
@@ -95,7 +94,7 @@ def play(
         slots, rows, jnp.arange(count)
     )
 
-    def one(state: Any, chances: jax.Array) -> Any:
+    def one(state, chances):
         ref = env.ref(state, params)
         wild = jnp.int32(chances[1] * 7)
         action = jnp.where(chances[2] < WILD, wild, pick(ref.mask, chances[0]))
@@ -126,9 +125,7 @@ def play(
     return jax.lax.scan(lambda states, drawn: jax.vmap(one)(states, drawn), states, chances)[1]
 
 
-def played(
-    env: TradingEnv, params: EnvParams, envs: int, steps: int, program: Callable[..., Any]
-) -> Played:
+def played(env: TradingEnv, params: EnvParams, envs, steps, program) -> Played:
     """`play` from starts all over the split, on the host. program: `play`, jitted with `env` and
     `steps` static.
     """
@@ -143,7 +140,7 @@ def played(
     )
 
 
-def apart(ours: Any, theirs: Any) -> float:
+def apart(ours, theirs):
     """The greatest difference, relative to max(1, |x|); infinite where one is not a number."""
     found = np.abs(np.asarray(ours, np.float64) - theirs) / np.maximum(1, np.abs(theirs))
     return float(np.max(found)) if np.all(np.isfinite(found)) else np.inf
@@ -151,15 +148,15 @@ def apart(ours: Any, theirs: Any) -> float:
 
 def compare(env: Twin, reported: Mapping[str, np.ndarray]) -> Difference:
     """Replay what `play` reported, one environment after the other, until one differs."""
-    kinds: Counter[str] = Counter()
+    kinds = Counter()
     worst = {"reward": 0.0, "observation": 0.0}
 
-    def far(kind: str, ours: Any, theirs: Any) -> bool:
+    def far(kind, ours, theirs):
         found = apart(ours, theirs)
         worst[kind] = max(worst[kind], found)
         return found > TOLERANCE
 
-    def differing(lane: int) -> str | None:
+    def differing(lane):
         seen = np.empty(0)
         for step in range(len(reported["row"])):
             then = {name: values[step, lane] for name, values in reported.items()}
@@ -190,11 +187,11 @@ def compare(env: Twin, reported: Mapping[str, np.ndarray]) -> Difference:
     return Difference(fault, kinds, **worst)
 
 
-def trajectories(envs: int, steps: int) -> Values:
+def trajectories(envs, steps):
     """`envs` environments for `steps` steps of random actions, some illegal, under the default
     account and a strict one; replayed by the twin on the host."""
     program = jax.jit(play, static_argnums=(0, 5))
-    found: Values = {}
+    found = {}
     for name, sections in (("default", {}), ("strict", STRICT)):
         world = setting.world(SESSIONS, **sections)
         reported = played(world.env, world.params, envs, steps, program)
@@ -216,12 +213,12 @@ def trajectories(envs: int, steps: int) -> Values:
     }
 
 
-def missing(kinds: Counter[str], name: str) -> list[str]:
+def missing(kinds: Counter[str], name):
     """Events of `WANTED` that did not come up."""
     return [kind for kind in WANTED[name].split() if not kinds[kind]]
 
 
-def update() -> Values:
+def update():
     """One update of three epochs with truncated episodes; the weights' step against NumPy's."""
     rollout = one_update.Rollout(loud=one_update.LOUD, hidden=())
     found = one_update.distance(rollout, one_update.reference(rollout))
@@ -233,9 +230,7 @@ def update() -> Values:
 
 
 # -------------------------------------------------------------------------------------------------- the same bits
-def _trained(
-    ppo: Values, chunk: int, folder: Path | None, start: Path | None = None
-) -> TrainResult:
+def _trained(ppo, chunk, folder, start=None):
     """Two chunks from the key, or from the checkpoint `start` to their end."""
     world = setting.world(SESSIONS, ppo=ppo)
     algorithm, learning = setting.learner(world, 2 * chunk), learning_of(world.config)
@@ -255,12 +250,12 @@ def _trained(
     )
 
 
-def straight(ppo: Values, chunk: int, folder: str) -> Values:
+def straight(ppo, chunk, folder):
     """A run of two chunks of updates, with a checkpoint after each in `folder`."""
     return {"updates": _trained(ppo, chunk, Path(folder)).updates}
 
 
-def resumed(ppo: Values, chunk: int, folder: str) -> Values:
+def resumed(ppo, chunk, folder):
     """In another process than `straight`: the same run again, and from its first checkpoint,
     against its end.
     """
@@ -279,7 +274,7 @@ def resumed(ppo: Values, chunk: int, folder: str) -> Values:
     }
 
 
-def bits(one: Any, other: Any) -> Values:
+def bits(one, other):
     """How many arrays of two train states differ in a bit, and the greatest difference of a
     parameter.
     """
@@ -295,7 +290,7 @@ def bits(one: Any, other: Any) -> Values:
     }
 
 
-def _plain(tree: Any) -> list[np.ndarray]:
+def _plain(tree):
     """All arrays on the host; keys as their numbers."""
     return [
         np.asarray(
@@ -306,12 +301,12 @@ def _plain(tree: Any) -> list[np.ndarray]:
 
 
 # --------------------------------------------------------------------------------------------------------- seeds
-def seeds(count: int, ppo: Values, sessions: int, updates: int) -> Values:
+def seeds(count, ppo, sessions, updates):
     """`count` agents as one program for some updates, each against the agent of its key alone. The
     programs are those of the bench `population`."""
     many, one = (population.agents_of(number, ppo, sessions) for number in (count, 1))
 
-    def trained(agents: population.Agents, keys: jax.Array) -> tuple[Any, Any]:
+    def trained(agents, keys):
         state = first = agents.init(keys, agents.params)
         for _ in range(updates):
             state, _ = agents.update(state, agents.params)
@@ -329,7 +324,7 @@ def seeds(count: int, ppo: Values, sessions: int, updates: int) -> Values:
     return seeds_verdict(count, updates, same, steps)
 
 
-def seeds_verdict(count: int, updates: int, same: int, steps: list[float]) -> Values:
+def seeds_verdict(count, updates, same, steps):
     """same: agents that took the same actions; steps: the difference of each of these."""
     worst = max(steps, default=float("inf"))
     return {
@@ -343,7 +338,7 @@ def seeds_verdict(count: int, updates: int, same: int, steps: list[float]) -> Va
     }
 
 
-def _same_actions(one: Any, other: Any) -> bool:
+def _same_actions(one, other):
     """Whether all whole numbers of the environments' states are equal, as they are after the same
     actions.
     """
@@ -354,7 +349,7 @@ def _same_actions(one: Any, other: Any) -> bool:
     )
 
 
-def _step_difference(first: Any, one: Any, other: Any) -> float:
+def _step_difference(first, one, other):
     """|one - other| / |other - first| over all parameters."""
     squares = [
         (np.square(a - b).sum(), np.square(b - c).sum())

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import statistics
 import tempfile
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -24,7 +23,6 @@ from jaxtrade.data.market import load_market
 from jaxtrade.data.synthetic.nq_like import synthetic_bars
 
 from . import harness, setting
-from .catalogue import Options, Values
 from .worker import Reply, Worker
 
 SESSIONS = 2_480  # 3.4 million bars
@@ -42,17 +40,17 @@ calendar: cme_equity
 CSV, PARQUET = "csv", "parquet"
 
 
-def frame_of(sessions: int) -> pd.DataFrame:
+def frame_of(sessions):
     """Synthetic bars of NQ as a vendor's file has them: stamps as text (UTC), prices in points."""
     bars = synthetic_bars(get_contract("NQ"), sessions)
     stamps = np.datetime_as_string(bars.time.astype("datetime64[s]"))
-    columns: Values = {"time": np.char.replace(stamps, "T", " ").astype(object)}
+    columns = {"time": np.char.replace(stamps, "T", " ").astype(object)}
     for name in ("open", "high", "low", "close"):
         columns[name] = getattr(bars, name) * float(bars.contract.tick_size)
     return pd.DataFrame(columns | {"volume": bars.volume.astype(np.int64)})
 
 
-def written(folder: Path, sessions: int) -> tuple[dict[str, Path], int]:
+def written(folder, sessions):
     """(format -> file, bars). The contract is beside the files."""
     (folder / "contract.yaml").write_text(CONTRACT, encoding="ascii")
     frame, files = frame_of(sessions), {kind: folder / f"bars.{kind}" for kind in (CSV, PARQUET)}
@@ -61,14 +59,14 @@ def written(folder: Path, sessions: int) -> tuple[dict[str, Path], int]:
     return files, len(frame)
 
 
-def config_of(file: Path) -> RunConfig:
+def config_of(file) -> RunConfig:
     """The shared configuration with bars of a file."""
     contract = str(file.with_name("contract.yaml"))
     keys = {"source": "file", "file": str(file), "contract": contract}
     return setting.config(data=keys | {"stamp": "open", "time_zone": "UTC"})
 
 
-def loader(file: str) -> Iterator[int]:
+def loader(file):
     """In a child: load the market of a file, as a command does -> its bars."""
     config = config_of(Path(file))
     jax.devices()  # starts JAX
@@ -78,13 +76,13 @@ def loader(file: str) -> Iterator[int]:
     yield len(market.bars)
 
 
-def once(file: Path) -> Reply:
+def once(file) -> Reply:
     """Load a market in a fresh process."""
     with Worker("data", "loader", {"file": str(file)}) as worker:
         return worker.run()
 
 
-def run(options: Options) -> Values:
+def run(options):
     sessions = 20 if options.quick else SESSIONS
     with tempfile.TemporaryDirectory() as name:
         files, bars = written(Path(name), sessions)

@@ -19,17 +19,16 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jaxtrade import interrupt
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.storage.programs import cache_folder, use_determinism
 
 from . import idle, table, worker
-from .catalogue import Options, Values
+from .catalogue import Values
 
 SECONDS = 540.0  # of a full run on an accelerator
 # Times a part's limit, where a limit only ends what hangs: on a CPU, and with small sizes.
@@ -77,7 +76,7 @@ class Context(NamedTuple):
     deadline: float
     cache: str
 
-    def job(self, name: str, variables: Mapping[str, str] | None = None, **arguments: Any) -> Any:
+    def job(self, name, variables=None, **arguments):
         """The answer of `MODULE.FUNCTION(**arguments)` in a process of its own."""
         kept = {CACHE: self.cache, CACHE_SECONDS: "0", "XLA_FLAGS": flags()}
         left = self.deadline - time.monotonic()
@@ -86,12 +85,12 @@ class Context(NamedTuple):
         return worker.once(name, arguments, left, kept | dict(variables or {}))
 
     @property
-    def left_out(self) -> dict[str, str]:
+    def left_out(self):
         """The sides that `Part.sizes` left out."""
         return {side_name(shape): "minutes an update on a CPU" for shape in self.sizes["slow"]}
 
 
-def flags(deterministic: bool = True) -> str:
+def flags(deterministic=True):
     """XLA's flags of a job: this process's, and unless told otherwise those by which `jaxtrade
     train` has the same bits on a GPU (compute.deterministic)."""
     own = {"XLA_FLAGS": os.environ.get("XLA_FLAGS", "")}
@@ -113,7 +112,7 @@ class Part(NamedTuple):
     seconds: float = 120.0
     gpu: str = ""
 
-    def sizes(self, quick: bool, platform: str) -> Values:
+    def sizes(self, quick, platform):
         """What is run. Shapes that take a CPU minutes are `slow` there."""
         on_cpu = platform == "cpu"
         sizes = self.quick if quick else self.full | (self.cpu if on_cpu else {})
@@ -123,17 +122,17 @@ class Part(NamedTuple):
         kept = [shape for shape in sizes["shapes"] if shape not in slow]
         return sizes | {"shapes": kept, "slow": slow}
 
-    def absent(self, platform: str) -> str:
+    def absent(self, platform):
         """Why it cannot be measured on a platform, or empty."""
         missing = self.gpu and platform not in ("gpu", "cuda", "rocm")
         return f"no {self.gpu} on a {platform.upper()}" if missing else ""
 
 
 # ------------------------------------------------------------------------------------------ parts
-def sides(name: str) -> Callable[[Context], Values]:
+def sides(name) -> Callable[[Context], Values]:
     """The part that is one job: the sides of a bench, `MODULE.FUNCTION`."""
 
-    def measure(context: Context) -> Values:
+    def measure(context):
         given = dict(context.sizes)
         left_out = {"left_out": context.left_out} if given.pop("slow", None) is not None else {}
         return context.job(name, repeats=context.repeats, **given) | left_out
@@ -141,11 +140,11 @@ def sides(name: str) -> Callable[[Context], Values]:
     return measure
 
 
-def correctness(context: Context) -> Values:
+def correctness(context: Context):
     """Every check runs, whatever became of the others; one that fails on its way has failed. Raises
     LateError: time says nothing of correctness.
     """
-    found: Values = {}
+    found = {}
     for name, given in context.sizes.items():
         try:
             if name == "resumed":
@@ -160,7 +159,7 @@ def correctness(context: Context) -> Values:
     return {"correctness": PASSED if passed else FAILED, "checks": found}
 
 
-def resumed(context: Context, given: Values) -> Values:
+def resumed(context: Context, given):
     """Both processes compile anew: one that loads the programs of the other would not show that
     they compile to the same bits."""
     with tempfile.TemporaryDirectory() as folder:
@@ -170,7 +169,7 @@ def resumed(context: Context, given: Values) -> Values:
         return context.job("correctness.resumed", own, folder=folder, **given)
 
 
-def compiling(context: Context) -> Values:
+def compiling(context: Context):
     """Once each: nothing here takes turns with anything."""
     sizes, seconds = context.sizes, {}
     with tempfile.TemporaryDirectory() as cache:
@@ -184,11 +183,11 @@ def compiling(context: Context) -> Values:
     return {"seconds": seconds, "health": found}
 
 
-def on_and_off(without: Callable[[], str]) -> Callable[[Context], Values]:
+def on_and_off(without) -> Callable[[Context], Values]:
     """Updates with the usual flags of XLA and with others, which `without` gives. XLA reads its
     flags once, so each setting has a process and the two do not take turns."""
 
-    def measure(context: Context) -> Values:
+    def measure(context):
         given = {"shapes": context.sizes["shapes"], "repeats": context.repeats}
         on = context.job("ppo_train.on_device", {}, **given)["sides"]
         off = context.job("ppo_train.on_device", {"XLA_FLAGS": without()}, **given)["sides"]
@@ -206,7 +205,7 @@ def on_and_off(without: Callable[[], str]) -> Callable[[Context], Values]:
     return measure
 
 
-def memory(context: Context) -> Values:
+def memory(context: Context):
     sizes, missing = context.sizes, context.left_out
     training = {
         side_name(shape): context.job("ppo_train.memory_of", shape=shape)
@@ -305,13 +304,13 @@ PARTS = {
 }
 
 
-def side_name(shape: Any) -> str:
+def side_name(shape):
     """As a result calls the side of a shape."""
     return "{}/ours/{}x{}/batch {}/{} epochs".format(*shape)
 
 
 # -------------------------------------------------------------------------------------- the suite
-def folder_of(platform: str, kind: str) -> str:
+def folder_of(platform, kind):
     """A short name for a device that is safe in paths: `h200`, `cpu`, or its kind in small letters
     and hyphens.
     """
@@ -331,26 +330,26 @@ class Suite:
 
     def __init__(
         self,
-        options: Options,
-        command: str,
-        load: float | None,
-        keep: Callable[[Values, Path], int],
-        machine: Machine,
-        stamp: Values,
-    ) -> None:
+        options,
+        command,
+        load,
+        keep,
+        machine,
+        stamp,
+    ):
         self.options, self.keep, self.machine = options, keep, machine
         self.stamp = {**stamp, "command": command, "load_before": load}
         self.folder = options.out / machine.folder
         self.patient = options.quick or machine.platform == "cpu"
         self.end = time.monotonic() + (float("inf") if self.patient else SECONDS)
         self.correctness = UNKNOWN
-        self.codes: dict[str, int] = {}
-        self.said: dict[str, str] = {}  # part -> what became of it
+        self.codes = {}
+        self.said = {}  # part -> what became of it
 
-    def path(self, name: str) -> Path:
+    def path(self, name):
         return self.folder / f"{name}.json"
 
-    def config(self, part: Part) -> Values:
+    def config(self, part: Part):
         """What is run: the part of a result that decides whether it answers this command."""
         sizes = part.sizes(self.options.quick, self.machine.platform)
         return {
@@ -360,7 +359,7 @@ class Suite:
             "sizes": json.loads(json.dumps(sizes)),  # as a result holds them once it is read back
         }
 
-    def why_again(self, name: str, part: Part) -> str | None:
+    def why_again(self, name, part: Part):
         """Why a part has to be measured: what is there is of something else; None where it can be
         skipped.
         """
@@ -385,7 +384,7 @@ class Suite:
             return None if found == PASSED else "it did not pass"
         return None if found == self.correctness else "it stands beside another correctness"
 
-    def one(self, name: str, part: Part) -> None:
+    def one(self, name, part: Part):
         """Measure a part, or say why not."""
         begun, reason = time.monotonic(), self.why_again(name, part)
         if absent := part.absent(self.machine.platform):
@@ -408,7 +407,7 @@ class Suite:
                 did = f"measured, exit code {code}" if code else "done"
                 self.told(name, code, f"{did} in {time.monotonic() - begun:.0f} s")
 
-    def measured(self, name: str, part: Part, deadline: float) -> Values:
+    def measured(self, name, part: Part, deadline):
         """The result of a part, stamped. Raises WorkerError."""
         config = self.config(part)
         idle.LEDGER.worst()  # what an earlier part left
@@ -423,7 +422,7 @@ class Suite:
             "correctness": self.correctness,
         } | found
 
-    def kept(self, name: str, result: Values) -> int:
+    def kept(self, name, result):
         """Print and write a result; a failed correctness is said at once. The exit code."""
         code = self.keep(result, self.folder)
         if name == "correctness":
@@ -433,21 +432,21 @@ class Suite:
                 return max(code, UNFINISHED)
         return code
 
-    def told(self, name: str, code: int, text: str) -> None:
+    def told(self, name, code, text):
         self.codes[name], self.said[name] = code, text
         self.tell(f"{name}: {text}")
 
-    def tell(self, text: str) -> None:
+    def tell(self, text):
         print(f"device {self.machine.folder}: {text}", file=sys.stderr, flush=True)
 
 
-def failures(result: Values) -> list[str]:
+def failures(result):
     """The checks of `correctness` that failed, each in a line."""
     checks = result.get("checks", {})
     return [f"{name}: {each}" for name, each in checks.items() if not each["passed"]]
 
 
-def shout(lines: list[str]) -> None:
+def shout(lines):
     """What nobody may overlook."""
     said = (
         "CORRECTNESS FAILED: this device does not compute what it should. No figure below counts."
@@ -455,7 +454,7 @@ def shout(lines: list[str]) -> None:
     print("\n".join([LOUD, said, *lines, LOUD]), file=sys.stderr, flush=True)
 
 
-def programs_folder() -> Path:
+def programs_folder():
     """Of the compiled programs that the parts share, so that what an interrupted run compiled is
     not lost.
     """
@@ -468,7 +467,7 @@ def programs_folder() -> Path:
 
 
 @contextmanager
-def ended_by_a_signal() -> Iterator[None]:
+def ended_by_a_signal():
     """SIGTERM ends this process as an exception does, so that the running job ends with it."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -494,13 +493,13 @@ def probed() -> tuple[Machine, Values]:
 
 
 def run(
-    options: Options,
-    command: str,
-    load: float | None,
-    keep: Callable[[Values, Path], int],
+    options,
+    command,
+    load,
+    keep,
     parts: Mapping[str, Part] = PARTS,
     probe: Callable[[], tuple[Machine, Values]] = probed,
-) -> int:
+):
     """Run the chosen parts in their order; the worst exit code. Arguments: of `Suite`.
 
     Raises ConfigError: no device, or a quick run that would replace full results.

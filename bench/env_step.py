@@ -11,7 +11,6 @@ to one core. Every side of SB3 gives its observations to the caller.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
@@ -24,7 +23,7 @@ from jaxtrade.env.state import EnvParams
 from jaxtrade.interop.gymnax_env import to_gymnax
 
 from . import harness, sb3, setting
-from .catalogue import Options, Values
+from .catalogue import Values
 from .harness import rounded
 from .worker import Worker
 
@@ -71,7 +70,7 @@ def choose(mask: jax.Array, chance: jax.Array) -> jax.Array:
     return action
 
 
-def look(env: TradingEnv, refs: Any, params: EnvParams, observations: str) -> jax.Array:
+def look(env: TradingEnv, refs, params: EnvParams, observations) -> jax.Array:
     """float32[] of all that is seen at `refs` of N environments."""
     if observations == UNSEEN:
         return jnp.float32(0)
@@ -82,7 +81,7 @@ def look(env: TradingEnv, refs: Any, params: EnvParams, observations: str) -> ja
     return jnp.sum(seen @ weights)
 
 
-def started(env: TradingEnv, params: EnvParams, num_envs: int) -> Carry:
+def started(env: TradingEnv, params: EnvParams, num_envs) -> Carry:
     """N environments at drawn starts."""
     keys = jax.random.split(jax.random.key(0), num_envs)
     return *jax.vmap(env.reset, (0, None))(keys, params), jax.random.key(1)
@@ -94,14 +93,12 @@ class Loop:
     analysis counts them (the body of a loop once; integer operations too; what several fusions
     compute again, once more each; bytes whether from a cache or not)."""
 
-    def __init__(
-        self, env: TradingEnv, params: EnvParams, num_envs: int, num_steps: int, observations: str
-    ) -> None:
+    def __init__(self, env, params, num_envs, num_steps, observations):
         self._params = params
         self._carry = jax.jit(started, static_argnums=(0, 2))(env, params, num_envs)
 
-        def run(params: EnvParams, carry: Carry) -> tuple[Carry, jax.Array]:
-            def step(carry: Carry, chances: jax.Array) -> tuple[Carry, jax.Array]:
+        def run(params, carry):
+            def step(carry, chances):
                 states, refs, key = carry
                 seen = look(env, refs, params, observations)
                 actions = jax.vmap(choose)(refs.mask, chances)
@@ -117,18 +114,18 @@ class Loop:
             return carry, jnp.sum(sums)
 
         self._program = jax.jit(run, donate_argnums=1).lower(params, self._carry).compile()
-        counted: Any = self._program.cost_analysis()
+        counted = self._program.cost_analysis()
         self.cost = {
             name: rounded(counted[key] / num_envs)
             for name, key in (("operations", "flops"), ("bytes", "bytes accessed"))
         }
 
-    def __call__(self) -> jax.Array:
+    def __call__(self):
         self._carry, total = self._program(self._params, self._carry)
         return total
 
 
-def one_core(sessions: int, num_envs: int, num_steps: int) -> Iterator[float]:
+def one_core(sessions, num_envs, num_steps):
     """For `Worker`: a `Loop` in a process that may use one core and one compute thread."""
     core = min(os.sched_getaffinity(0))
     for thread in os.listdir("/proc/self/task"):
@@ -141,9 +138,7 @@ def one_core(sessions: int, num_envs: int, num_steps: int) -> Iterator[float]:
         yield work().item()
 
 
-def loop_side(
-    world: setting.World, steps: int, num_envs: int, mode: str, kind: str
-) -> tuple[harness.Side, Values]:
+def loop_side(world: setting.World, steps, num_envs, mode, kind) -> tuple[harness.Side, Values]:
     """`steps` environment steps of ours in a repeat, whatever the number of environments."""
     num_steps = steps // num_envs
     work = Loop(world.env, world.params, num_envs, num_steps, mode)
@@ -151,7 +146,7 @@ def loop_side(
     return harness.side(work, steps), about | {"per_env_step": work.cost}
 
 
-def on_device(sizes: Sequence[int], steps: int, sessions: int, repeats: int) -> Values:
+def on_device(sizes, steps, sessions, repeats):
     """The part of `device`: the environment alone by number of environments, observations written
     and summed.
     """
@@ -162,7 +157,7 @@ def on_device(sizes: Sequence[int], steps: int, sessions: int, repeats: int) -> 
     return compared(found, repeats)
 
 
-def compared(found: Sides, repeats: int) -> Values:
+def compared(found: Sides, repeats):
     """`sides`, and the best of our sweep. cores_used: what shows that a side confined to one core
     was.
     """
@@ -176,11 +171,11 @@ def compared(found: Sides, repeats: int) -> Values:
 
 
 # ------------------------------------------------------------------------------------- the bench
-def run(options: Options) -> Values:
+def run(options):
     """See `catalogue`. Ratios are of the best of the sweep, by wall seconds."""
     scale = QUICK if options.quick else Scale()
     world = setting.world(scale.sessions)
-    found: Sides = {}
+    found = {}
     for num_envs in scale.sweep:
         found[f"ours_{num_envs}"] = loop_side(world, scale.steps, num_envs, WRITTEN, "ours")
     for num_envs in scale.looked_at:
@@ -213,17 +208,15 @@ def run(options: Options) -> Values:
     }
 
 
-def in_children(
-    world: setting.World, scale: Scale, stack: ExitStack
-) -> tuple[Sides, dict[str, str]]:
+def in_children(world: setting.World, scale: Scale, stack) -> tuple[Sides, dict[str, str]]:
     """Our loop in processes that may use one core, SB3's vector environments over the twin, and the
     twin without them; and what is left out, with its reason.
     """
     path = stack.enter_context(sb3.taped(world.config.env, world.params))
-    found: Sides = {}
-    left_out: dict[str, str] = {}
+    found = {}
+    left_out = {}
 
-    def add(name: str, work: str, missing: str, about: Values, **given: Any) -> None:
+    def add(name, work, missing, about, **given):
         if missing:
             left_out[name] = missing
         else:
@@ -256,7 +249,7 @@ def in_children(
     return found, left_out
 
 
-def not_confined() -> str:
+def not_confined():
     """Why a side cannot be confined to one core; empty where it can."""
     if not hasattr(os, "sched_setaffinity"):
         return "this system cannot confine a process to a core (no sched_setaffinity)"

@@ -14,14 +14,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
 from jaxtrade.errors import DataError
 
 from . import harness
-from .catalogue import Options, Values
 from .harness import Sample
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,9 +29,7 @@ PHASES = ("loading", "compiling", "training", "evaluating")  # each begins with 
 START = "starting"  # until the first line
 
 
-def phases(
-    lines: Iterable[str], clock: Callable[[], float] = time.perf_counter
-) -> dict[str, float]:
+def phases(lines, clock=time.perf_counter):
     """Wall seconds of each phase of a run, from when its first lines came until `lines` ends.
 
     Raises DataError where a phase never began: its time would count for another one.
@@ -49,14 +45,14 @@ def phases(
     return {name: end - start for (name, start), end in zip(began.items(), ends, strict=True)}
 
 
-def train(folder: Path, variables: Mapping[str, str]) -> dict[str, float]:
+def train(folder, variables):
     """The quickstart in a checkout with its own environment: seconds of its phases. Raises
     CalledProcessError.
     """
     words = [str(folder / ".venv" / "bin" / "jaxtrade"), "train", "quickstart", "--non-interactive"]
-    said: list[str] = []
+    said = []
 
-    def heard(lines: Iterable[str]) -> Iterator[str]:
+    def heard(lines):
         for line in lines:
             said.append(line)
             yield line
@@ -103,7 +99,7 @@ def once() -> tuple[dict[str, Sample], dict[str, float]]:
     return steps, found
 
 
-def run(options: Options) -> Values:
+def run(options):
     """Raises DataError outside a checkout."""
     if not (ROOT / ".git").exists():
         raise DataError(f"{ROOT}: not a git checkout; this bench clones the one that it lies in")

@@ -16,7 +16,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import jax
 import numpy as np
@@ -25,7 +25,6 @@ from scipy import stats
 from jaxtrade.runs.commit import environment
 
 from . import idle
-from .catalogue import Table, Values
 from .worker import Child, Sample
 
 T = TypeVar("T")
@@ -56,14 +55,14 @@ class Side(NamedTuple):
     steps: int
 
 
-def clock(work: Callable[[], Any]) -> Sample:
+def clock(work) -> Sample:
     """What one call took in this process; JAX arrays in its result are waited for."""
     wall, cpu = time.perf_counter(), time.process_time()
     jax.block_until_ready(work())
     return Sample(time.perf_counter() - wall, time.process_time() - cpu)
 
 
-def of_children(work: Callable[[], T]) -> tuple[Sample, T]:
+def of_children(work) -> tuple[Sample, T]:
     """What one call took, CPU seconds of the processes that it started and waited for; and what it
     returned.
     """
@@ -77,25 +76,25 @@ def of_children(work: Callable[[], T]) -> tuple[Sample, T]:
     return Sample(seconds, user + system), answer
 
 
-def called(words: Sequence[str], **given: Any) -> None:
+def called(words, **given):
     """Run a command that must succeed, its output thrown away. Raises CalledProcessError."""
     nothing = subprocess.DEVNULL
     subprocess.run(words, stdin=nothing, stdout=nothing, check=True, **given)
 
 
-def side(work: Callable[[], Any], steps: int) -> Side:
+def side(work, steps) -> Side:
     """A side that runs in this process. `work` is compiled already and returns everything that it
     computes.
     """
     return Side(lambda: clock(work), steps)
 
 
-def worker_side(worker: Child, steps: int) -> Side:
+def worker_side(worker: Child, steps) -> Side:
     """A side that runs in a child."""
     return Side(lambda: worker.run().sample, steps)
 
 
-def interleave(sides: Mapping[str, Side], repeats: int) -> dict[str, list[Sample]]:
+def interleave(sides: Mapping[str, Side], repeats) -> dict[str, list[Sample]]:
     """`repeats` samples of each side, taking turns; the order of turns alternates. One more run
     before warms up.
     """
@@ -104,11 +103,11 @@ def interleave(sides: Mapping[str, Side], repeats: int) -> dict[str, list[Sample
     return take_turns({name: each.run for name, each in sides.items()}, repeats)
 
 
-def take_turns(work: Mapping[str, Callable[[], T]], repeats: int) -> dict[str, list[T]]:
+def take_turns(work, repeats):
     """Side -> what its `repeats` calls returned, taking turns; the order of turns alternates. The
     steal time of each side goes to `idle.LEDGER`."""
     idle.LEDGER.begin()
-    found: dict[str, list[T]] = {name: [] for name in work}
+    found = {name: [] for name in work}
     for repeat in range(repeats):
         for name in list(work)[:: 1 if repeat % 2 == 0 else -1]:
             with idle.LEDGER.during(name):
@@ -116,26 +115,26 @@ def take_turns(work: Mapping[str, Callable[[], T]], repeats: int) -> dict[str, l
     return found
 
 
-def durations(samples: Sequence[Sample]) -> Values:
+def durations(samples: Sequence[Sample]):
     """Medians by both clocks in seconds, and the least and greatest of the repeats."""
     wall, cpu = ([getattr(sample, clock) for sample in samples] for clock in Sample._fields)
     return {"repeats": len(samples)} | middle("seconds", wall) | middle("cpu_seconds", cpu)
 
 
-def middle(name: str, values: Sequence[float]) -> Values:
+def middle(name, values):
     """`name`: the median; `name_range`: the least and the greatest."""
     ends = [rounded(min(values)), rounded(max(values))]
     return {name: rounded(statistics.median(values)), f"{name}_range": ends}
 
 
-def summary(samples: Sequence[Sample], steps: int) -> Values:
+def summary(samples: Sequence[Sample], steps):
     """Medians of steps per second by both clocks, and the least and greatest of the repeats."""
     wall, cpu = ([steps / getattr(sample, clock) for sample in samples] for clock in Sample._fields)
     by_clock = middle("steps_per_second", wall) | middle("steps_per_cpu_second", cpu)
     return {"steps": steps, "repeats": len(samples)} | by_clock
 
 
-def compare(sides: Mapping[str, Side], repeats: int) -> Table:
+def compare(sides: Mapping[str, Side], repeats):
     """Side -> `summary`, all interleaved."""
     return {
         name: summary(taken, sides[name].steps)
@@ -143,7 +142,7 @@ def compare(sides: Mapping[str, Side], repeats: int) -> Table:
     }
 
 
-def ratio(results: Table, ours: str, theirs: str) -> dict[str, float]:
+def ratio(results, ours, theirs):
     """How many times as many steps per second `ours` makes, by wall and by CPU seconds (medians
     over medians).
     """
@@ -153,7 +152,7 @@ def ratio(results: Table, ours: str, theirs: str) -> dict[str, float]:
     }
 
 
-def paired(ours: Sequence[Sample], theirs: Sequence[Sample]) -> Values:
+def paired(ours: Sequence[Sample], theirs: Sequence[Sample]):
     """The interval of LEVEL of how many times as fast `ours` is, by both clocks: Student's t of the
     logarithms of the ratios of repeats that stood side by side, for sides of as many steps."""
     found = {}
@@ -167,7 +166,7 @@ def paired(ours: Sequence[Sample], theirs: Sequence[Sample]) -> Values:
     return found
 
 
-def sooner(ours: Values, theirs: Values, times: int = 1) -> dict[str, float]:
+def sooner(ours, theirs, times=1):
     """How many times as long `theirs`, `times` in a row, take as `ours` (`durations`), by both
     clocks.
     """
@@ -177,18 +176,18 @@ def sooner(ours: Values, theirs: Values, times: int = 1) -> dict[str, float]:
     }
 
 
-def rounded(value: float, digits: int = 4) -> float:
+def rounded(value, digits=4):
     """To significant digits: more would claim a precision that a shared machine has not."""
     short = float(f"{value:.{digits}g}")
     return int(short) if short.is_integer() and abs(short) >= 10 ** (digits - 1) else short
 
 
-def cores() -> int:
+def cores():
     """CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def stamp(command: Sequence[str], load: float | None) -> Values:
+def stamp(command, load):
     """What ran where: command, commit, device, cores, versions; load: the load average (of one
     minute) when the command started.
     """
@@ -204,7 +203,7 @@ def stamp(command: Sequence[str], load: float | None) -> Values:
     }
 
 
-def versions() -> dict[str, str]:
+def versions():
     """Of Python and of what is installed of `PACKAGES`."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
@@ -215,12 +214,12 @@ def versions() -> dict[str, str]:
     return found
 
 
-def commit(folder: Path = Path(__file__).parent) -> str:
+def commit(folder=Path(__file__).parent):
     """The commit of the source in `folder`, `+` where it has changes other than of results;
     "unknown" outside a checkout, whose top is the folder or the one above it: an installed package
     lies in somebody else's repository."""
 
-    def git(*words: str) -> str:
+    def git(*words):
         return subprocess.run(
             ["git", *words],
             cwd=folder,
@@ -241,7 +240,7 @@ def commit(folder: Path = Path(__file__).parent) -> str:
         return "unknown"
 
 
-def device_name() -> str:
+def device_name():
     """The device's kind; on a CPU the name that Linux gives it, where there is one."""
     device, info = jax.devices()[0], Path("/proc/cpuinfo")
     if device.platform == "cpu" and info.exists():
@@ -254,6 +253,6 @@ def device_name() -> str:
     return device.device_kind
 
 
-def about() -> Values:
+def about():
     """The device's kind as JAX calls it, and the stamp of what would measure it."""
     return {"kind": jax.devices()[0].device_kind, "stamp": stamp([], None)}

@@ -12,16 +12,13 @@ Baselines3 Zoo, `dqn.yml`), and on the chain those of our DQN, as far as it know
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import Any
 
 from jaxtrade.config import RunConfig, load_config
 from jaxtrade.interop.world import load_world
 from jaxtrade.training.plan import plan_run
 
 from . import sb3
-from .catalogue import Options, Values
 from .time_to_reward import OPTIMUM, Goal, Race, Recent, compare
 
 GYMNAX = {"cartpole": "CartPole-v1", "acrobot": "Acrobot-v1"}
@@ -74,7 +71,7 @@ ppo.ent_coef=0.02 ppo.ent_coef_end=0.002 train.total_timesteps=800_000
 }
 # Keyword arguments of Stable-Baselines3's DQN, and the budget in environment steps. On CartPole: RL
 # Baselines3 Zoo, hyperparams/dqn.yml, whose exploration ends after 0.16 of 50,000 steps.
-SB3: dict[str, tuple[Values, int]] = {
+SB3 = {
     "cartpole": (
         {
             "learning_rate": 2.3e-3,
@@ -121,14 +118,14 @@ DIFFERENCES = (
 QUICK_STEPS = 8_192
 
 
-def config_of(task: str, learner: str, steps: int | None = None) -> RunConfig:
+def config_of(task, learner, steps=None) -> RunConfig:
     """The committed settings of a learner on a task. steps: another budget."""
     more = "" if steps is None else f" train.total_timesteps={steps}"
     chain = CHAIN if task == "chain" else ""
     return load_config(None, f"{chain} algorithm={learner} {ROWS[task, learner]}{more}".split())
 
 
-def dqn(task: str, goal: list[Any], seeds: list[int], path: str) -> Iterator[Any]:
+def dqn(task, goal, seeds, path):
     """For `Worker`: Stable-Baselines3's DQN, on gymnasium's CartPole (one environment: the zoo's
     settings are for one) or on the NumPy twin. The first repeat imports torch and makes the
     environment; each later one trains the next seed."""
@@ -147,7 +144,7 @@ def dqn(task: str, goal: list[Any], seeds: list[int], path: str) -> Iterator[Any
         yield train(envs, SB3[task], Goal(*goal), seed)
 
 
-def train(envs: Any, settings: tuple[Values, int], goal: Goal, seed: int) -> Values:
+def train(envs, settings, goal: Goal, seed):
     """One run of `learn`, which a callback ends once the target is met."""
     from stable_baselines3 import DQN  # pyright: ignore[reportMissingImports]
 
@@ -155,7 +152,7 @@ def train(envs: Any, settings: tuple[Values, int], goal: Goal, seed: int) -> Val
     model = DQN("MlpPolicy", envs, seed=seed, device="cpu", verbose=0, **keywords)
     recent, returns = Recent(goal), 0.0
 
-    def count(seen: Values, _: Any) -> bool:
+    def count(seen, _):
         nonlocal returns
         reward, done = float(seen["rewards"][0]), int(seen["dones"][0])
         returns += reward
@@ -167,7 +164,7 @@ def train(envs: Any, settings: tuple[Values, int], goal: Goal, seed: int) -> Val
     return recent.result(budget)
 
 
-def race(task: str, quick: bool) -> Values:
+def race(task, quick):
     """`sides`: ours by name, and `sb3_dqn`. `ratios`: of each of ours, as `time_to_reward.compare`
     gives them."""
     goal, seeds = GOALS[task], SEEDS[:1] if quick else SEEDS
@@ -192,7 +189,7 @@ def race(task: str, quick: bool) -> Values:
     return {"goal": goal._asdict(), "sides": found, "ratios": ratios, "left_out": left_out}
 
 
-def run(options: Options) -> Values:
+def run(options):
     """`race`: by task."""
     return {
         "config": {

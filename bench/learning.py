@@ -10,12 +10,10 @@ from pydantic import model_validator
 
 from jaxtrade.config import NetworkConfig, PPOConfig, RolloutConfig, RunConfig, make_config
 
-from .catalogue import Table, Values
-
 SECTIONS = {"network": NetworkConfig, "rollout": RolloutConfig, "ppo": PPOConfig}
 
 
-FIXED: Values = {  # the package's defaults until 2026-10
+FIXED = {  # the package's defaults until 2026-10
     "kind": "mlp",
     "hidden": (64, 64),
     "activation": "tanh",
@@ -49,7 +47,7 @@ class Learning(NetworkConfig, RolloutConfig, PPOConfig, frozen=True):
 
     @model_validator(mode="before")
     @classmethod
-    def _fixed(cls, given: Values) -> Values:
+    def _fixed(cls, given):
         return FIXED | given
 
     @property
@@ -58,14 +56,14 @@ class Learning(NetworkConfig, RolloutConfig, PPOConfig, frozen=True):
         return make_config(sections_of(self.model_dump(mode="json")))
 
     @property
-    def sequence(self) -> int:
+    def sequence(self):
         """Consecutive steps of one env that stay together in a minibatch."""
         return self.num_steps if self.kind == "gru" else 1
 
 
-def sections_of(flat: Values) -> Table:
+def sections_of(flat):
     """Keys by their own name -> by section. An unknown one is left to `ppo`, which refuses it."""
-    found: Table = {}
+    found = {}
     for key, value in flat.items():
         section = next(
             (name for name, model in SECTIONS.items() if key in model.model_fields), "ppo"
@@ -74,7 +72,7 @@ def sections_of(flat: Values) -> Table:
     return found
 
 
-def fixed_sections() -> Table:
+def fixed_sections():
     """`FIXED` by section, as far as the package has its keys (it may be one of another version)."""
     known = {key for model in SECTIONS.values() for key in model.model_fields}
     return sections_of({key: value for key, value in FIXED.items() if key in known})

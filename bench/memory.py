@@ -9,13 +9,9 @@ training programs with 4,096 environments x 128 steps.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import jax
 
 from . import harness, peers, setting
-from .catalogue import Options, Values
 from .worker import Worker
 
 ENVS = 65_536  # of the row about the environment's step
@@ -24,7 +20,7 @@ TRAINING = {
     "default": {"num_envs": 256, "num_steps": 128},
     "4096x128": {"num_envs": 4096, "num_steps": 128},
 }
-PEER: Values = {
+PEER = {
     "num_envs": 4096,
     "num_steps": 128,
     "num_minibatches": 8,
@@ -32,7 +28,7 @@ PEER: Values = {
 }
 
 
-def update_of(ppo: Values, sessions: int) -> Any:
+def update_of(ppo, sessions):
     """One compiled update, and what it begins with."""
     world = setting.world(sessions, ppo=ppo)
     algorithm = setting.learner(world, 100)
@@ -40,7 +36,7 @@ def update_of(ppo: Values, sessions: int) -> Any:
     return setting.update_of(algorithm).lower(state, world.params).compile(), state, world.params
 
 
-def of_env_step(envs: int, sessions: int) -> float:
+def of_env_step(envs, sessions):
     """Temporaries of two fused steps of `envs` environments, every observation consumed: bytes of
     one. A part of `device`, too.
     """
@@ -50,7 +46,7 @@ def of_env_step(envs: int, sessions: int) -> float:
     return setting.temporary_bytes(program, envs)["temporary_bytes_per_step"]
 
 
-def trainer(ppo: Values, sessions: int) -> Iterator[None]:
+def trainer(ppo, sessions):
     """In a child: one update. Its peak is that of import, market, compilation and the update
     together.
     """
@@ -60,7 +56,7 @@ def trainer(ppo: Values, sessions: int) -> Iterator[None]:
         state, _ = jax.block_until_ready(program(state, params))
 
 
-def training(ppo: Values, sessions: int) -> Values:
+def training(ppo, sessions):
     """Temporaries of an update, and the peak of a process that makes one."""
     program, *_ = update_of(ppo, sessions)
     with Worker("memory", "trainer", {"ppo": ppo, "sessions": sessions}) as worker:
@@ -68,7 +64,7 @@ def training(ppo: Values, sessions: int) -> Values:
     return setting.temporary_bytes(program, ppo["num_envs"] * ppo["num_steps"]) | peak
 
 
-def run(options: Options) -> Values:
+def run(options):
     sessions = 8 if options.quick else setting.SESSIONS
     chosen = {"small": SMALL} if options.quick else TRAINING
     world = setting.world(sessions, ppo=next(iter(chosen.values())))

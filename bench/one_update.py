@@ -12,8 +12,8 @@ of that. `bench.sb3_update` asks Stable-Baselines3 the same question.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,14 +22,12 @@ import numpy as np
 from jaxtrade.networks import distributions
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.ppo.act import policy_of
-from jaxtrade.rl.train_state import TrainState
-from jaxtrade.types import Array, PyTree
+from jaxtrade.types import Array
 
 from . import setting
-from .catalogue import Values
 from .learning import Learning, learning_of
 
-UPDATE: Values = {
+UPDATE = {
     "num_envs": 4,
     "num_steps": 64,
     "num_minibatches": 1,
@@ -73,34 +71,30 @@ class Rollout:
     factor of the first weights of the policy's head.
     """
 
-    def __init__(self, loud: float = 1.0, **changed: Any) -> None:
+    def __init__(self, loud=1.0, **changed):
         self.world = setting.world(2, ppo={**UPDATE, **changed}, episode={"max_steps": 10})
         env, params = self.world.env, self.world.params
         algorithm = make_ppo(self.world.config, env, 10)
-        start: TrainState = jax.jit(algorithm.init)(jax.random.key(0), params)
+        start = jax.jit(algorithm.init)(jax.random.key(0), params)
         head = start.params["policy_head"]
         self.before = start.replace(
             params=start.params | {"policy_head": head | {"kernel": loud * head["kernel"]}}
         )
-        self.after: TrainState = jax.jit(algorithm.update)(self.before, params, None)[0]
+        self.after = jax.jit(algorithm.update)(self.before, params, None)[0]
         again = jax.jit(self._again, static_argnums=0)
         self.seen, self.last = jax.device_get(again(algorithm.act, self.before, params))
 
-    def _again(
-        self, act: Callable[..., Any], state: TrainState, params: PyTree
-    ) -> tuple[Seen, Array]:
+    def _again(self, act, state, params):
         env, learning, policy = self.world.env, learning_of(self.world.config), policy_of(state)
         of_rollout, _ = jax.random.split(jax.random.fold_in(state.key, state.update))
 
-        def random_of(number: Array) -> tuple[Array, Array]:
+        def random_of(number):
             of_actions, of_steps = jax.random.split(jax.random.fold_in(of_rollout, number))
             return jax.random.uniform(of_actions, (learning.num_steps,)), jax.random.split(
                 of_steps, learning.num_steps
             )
 
-        def one(
-            random: tuple[Array, Array], env_state: PyTree, ref: PyTree, first: Array
-        ) -> tuple[Any, Seen]:
+        def one(random, env_state, ref, first):
             chance, key = random
             _, _, found = act(policy, None, ref, params, None, False)
             action = distributions.pick(chance, found.logits, found.mask)
@@ -127,14 +121,14 @@ class Rollout:
         return seen, jax.vmap(env.observe, (0, None))(ref, params)
 
 
-def layer(tree: Any, path: tuple[str, ...]) -> Any:
+def layer(tree, path):
     """The layer at a path of the parameters."""
     for name in path:
         tree = tree[name]
     return tree
 
 
-def distance(rollout: Rollout, theirs: dict[tuple[str, ...], np.ndarray]) -> float:
+def distance(rollout: Rollout, theirs: dict[tuple[str, ...], np.ndarray]):
     """|our step - their step| / |our step| over the weights at these paths. theirs: path -> new
     weights [in, out].
     """
@@ -201,7 +195,7 @@ def gradient(
     batch: Steps,
     advantage: np.ndarray,
     target: np.ndarray,
-    ent_coef: float,
+    ent_coef,
 ) -> tuple[Weights, dict[str, float]]:
     """Of the loss over B rows, by hand: d log p(a) / d logits = onehot(a) - p, dH / d logits = -p
     (log p + H).
@@ -243,8 +237,8 @@ def learned(
     weights: Weights,
     steps: Steps,
     minibatches: Iterable[Sequence[int] | np.ndarray],
-    learning_rate: float,
-    ent_coef: float,
+    learning_rate,
+    ent_coef,
 ) -> tuple[Weights, dict[str, float]]:
     """New weights after all minibatches of all epochs, and the figures as means over the gradient
     steps.
@@ -255,7 +249,7 @@ def learned(
     target = advantage + steps.value
     flat = Steps(*(x.reshape(-1, *x.shape[2:]) for x in steps))
     first, second = ({name: np.zeros_like(w) for name, w in weights.items()} for _ in range(2))
-    every: list[dict[str, float]] = []
+    every = []
     for rows in minibatches:
         picked = advantage.reshape(-1)[rows]
         grads, figures = gradient(
@@ -287,7 +281,7 @@ def reference(rollout: Rollout) -> dict[tuple[str, ...], np.ndarray]:
     config, seen = learning_of(rollout.world.config), rollout.seen
     before = jax.tree.map(lambda x: np.asarray(x, np.float64), rollout.before.params)
     policy, value = before["policy_head"], before["value_head"]
-    weights: Weights = {"W": policy["kernel"], "b": policy["bias"]}
+    weights = {"W": policy["kernel"], "b": policy["bias"]}
     weights |= {"v": value["kernel"][:, 0], "c": value["bias"][0]}
     observation, final = (np.asarray(x, np.float64) for x in (seen.observation, seen.final))
     mask, action = np.asarray(seen.mask), np.asarray(seen.action)

@@ -21,9 +21,8 @@ from __future__ import annotations
 import importlib.util
 import math
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from collections.abc import Callable
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -40,7 +39,7 @@ from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.types import Array, PyTree
 
 from . import harness
-from .catalogue import NO_CHECKOUT, Options, Values
+from .catalogue import NO_CHECKOUT, Values
 from .harness import Side
 from .learning import Learning, learning_of
 from .setting import World
@@ -91,7 +90,7 @@ STAND_INS = {
 }
 
 
-def left_out(config: Learning, options: Options) -> dict[str, str]:
+def left_out(config: Learning, options):
     """Peer -> why it cannot run this configuration here."""
     extra = "is not installed: pip install 'jaxtrade[bench]'"
     reasons = {
@@ -116,7 +115,7 @@ def left_out(config: Learning, options: Options) -> dict[str, str]:
 
 
 def sides(
-    config: RunConfig, world: World, updates: int, options: Options, stack: ExitStack
+    config: RunConfig, world: World, updates, options, stack
 ) -> tuple[dict[str, Side], dict[str, str]]:
     """Peer -> `updates` whole updates (rollout and epochs), compiled and, for sbx, in a child; and
     what is left out.
@@ -128,7 +127,7 @@ def sides(
     ppo = learning_of(config)
     missing = left_out(ppo, options)
     steps = updates * ppo.num_envs * ppo.num_steps
-    made: dict[str, Side] = {}
+    made = {}
     if "purejaxrl" not in missing:
         train = purejaxrl(ppo, world, updates, options.purejaxrl)
         made["purejaxrl"] = harness.side(lambda: train(jax.random.key(0), world.params), steps)
@@ -142,9 +141,7 @@ def sides(
     return made, missing
 
 
-def compiled_temporaries(
-    config: RunConfig, world: World, options: Options
-) -> tuple[dict[str, dict[str, int]], dict[str, str]]:
+def compiled_temporaries(config: RunConfig, world: World, options):
     """Side -> bytes of its compiled training program, by XLA's own account; and what is left out.
     Nothing is run.
 
@@ -159,7 +156,7 @@ def compiled_temporaries(
     missing.pop("sbx", None)
     algorithm = make_ppo(config, world.env, 2)
     state = jax.eval_shape(algorithm.init, jax.random.key(0), world.params)
-    programs: Values = {
+    programs = {
         "jaxtrade": jax.jit(algorithm.update, donate_argnums=0).lower(state, world.params).compile()
     }
     if "purejaxrl" not in missing:
@@ -184,7 +181,7 @@ class OldGymnax:
     action masks. `info` is empty: whatever it held, PureJaxRL would store for each step.
     """
 
-    def __init__(self, env: TradingEnv, params: EnvParams) -> None:
+    def __init__(self, env, params):
         door = to_gymnax(env, params)
         self.default_params, self.num_actions = door.default_params, door.num_actions
         self.action_space, self.observation_space = door.action_space, door.observation_space
@@ -200,10 +197,10 @@ class OldGymnax:
         return observation, state, reward, terminated | truncated, {}
 
 
-_offered: list[OldGymnax] = []
+_offered = []
 
 
-def _make() -> OldGymnax:
+def _make():
     if not _offered:
         raise RuntimeError(f"gymnax.make('{OLD_ID}'): only inside `with offered(env, params)`")
     return _offered[-1]
@@ -214,7 +211,7 @@ if OLD_ID not in gymnax.registered_envs:
 
 
 @contextmanager
-def offered(env: TradingEnv, params: EnvParams) -> Iterator[str]:
+def offered(env: TradingEnv, params: EnvParams):
     """Inside, `gymnax.make` of the name that this gives returns the adapter and `params`.
 
     Under a trace `params` may be tracers: the market is then an argument of the learner's program,
@@ -229,7 +226,7 @@ def offered(env: TradingEnv, params: EnvParams) -> Iterator[str]:
 
 # ---------------------------------------------------------------------------------------- PureJaxRL
 @contextmanager
-def _importable(folder: Path) -> Iterator[None]:
+def _importable(folder):
     """Its modules import each other by bare names (`wrappers`); nothing of that stays behind."""
     missing = [name for name in ("brax", "navix") if importlib.util.find_spec(name) is None]
     placed = {name: ModuleType(name) for name in STAND_INS if name.partition(".")[0] in missing}
@@ -248,7 +245,7 @@ def _importable(folder: Path) -> Iterator[None]:
         sys.modules.update(before)
 
 
-def load(checkout: Path) -> ModuleType:
+def load(checkout):
     """Its `ppo` module. Raises ConfigError where the checkout has none."""
     path = checkout.expanduser().resolve() / "purejaxrl" / "ppo.py"
     if not path.is_file():
@@ -265,14 +262,14 @@ def load(checkout: Path) -> ModuleType:
     return module
 
 
-def sized(widths: tuple[int, ...]) -> type:
+def sized(widths):
     """Its `ActorCritic` with hidden layers of these widths: the same layers, names, starting values
     and activations.
     """
     import distrax  # pyright: ignore[reportMissingImports]
     from flax import linen
 
-    def dense(features: int, scale: float) -> linen.Dense:
+    def dense(features, scale):
         return linen.Dense(
             features,
             kernel_init=linen.initializers.orthogonal(scale),
@@ -284,10 +281,10 @@ def sized(widths: tuple[int, ...]) -> type:
         activation: str = "tanh"
 
         @linen.compact
-        def __call__(self, x: Array) -> tuple[Any, Array]:
+        def __call__(self, x):
             activation = linen.relu if self.activation == "relu" else linen.tanh
 
-            def head(outputs: int, scale: float) -> Array:
+            def head(outputs, scale):
                 hidden = x
                 for width in widths:
                     hidden = activation(dense(width, math.sqrt(2))(hidden))
@@ -300,7 +297,7 @@ def sized(widths: tuple[int, ...]) -> type:
 
 
 def purejaxrl(
-    config: Learning, world: World, updates: int, checkout: Path | None
+    config: Learning, world: World, updates, checkout
 ) -> Callable[[Array, EnvParams], PyTree]:
     """`updates` updates from scratch, ahead of time: (key, params) -> everything that its `train`
     returns.
@@ -321,7 +318,7 @@ def purejaxrl(
         "DEBUG": False,
     }
 
-    def train(key: Array, params: EnvParams) -> PyTree:
+    def train(key, params):
         with offered(world.env, params) as name:
             return peer.make_train(settings | {"ENV_NAME": name})(key)
 
@@ -329,9 +326,7 @@ def purejaxrl(
 
 
 # ---------------------------------------------------------------------------------- rejax and sbx
-def rejax(
-    config: Learning, world: World, updates: int
-) -> tuple[Callable[[Any, Array], PyTree], Any]:
+def rejax(config: Learning, world: World, updates) -> tuple[Callable[[Any, Array], PyTree], Any]:
     """`updates` updates from scratch, ahead of time: ((algorithm, key) -> all that `train`
     returns), algorithm.
     """
@@ -354,7 +349,7 @@ def rejax(
     return jax.jit(PPO.train).lower(algorithm, jax.random.key(0)).compile(), algorithm
 
 
-def sbx(config: Values, updates: int) -> Iterator[None]:
+def sbx(config, updates):
     """For `Worker`: a repeat is `updates` updates of one run that goes on. config: a `RunConfig` as
     JSON.
     """

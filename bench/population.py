@@ -11,7 +11,7 @@ may load their programs from a persistent cache that an earlier one has filled (
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,7 +22,6 @@ from jaxtrade.training.loop import train
 from jaxtrade.training.population import Stack
 
 from . import harness, setting
-from .catalogue import Options, Values
 from .harness import Sample
 from .worker import Worker
 
@@ -42,7 +41,7 @@ class Agents(NamedTuple):
     params: Any
 
 
-def agents_of(num_seeds: int, ppo: Values, sessions: int) -> Agents:
+def agents_of(num_seeds, ppo, sessions) -> Agents:
     """`num_seeds` agents whose update is compiled."""
     world = setting.world(sessions, ppo=ppo)
     stack = Stack.of(num_seeds)
@@ -53,11 +52,11 @@ def agents_of(num_seeds: int, ppo: Values, sessions: int) -> Agents:
     return Agents(stack, init, update.lower(like, world.params).compile(), world.params)
 
 
-def on_device(counts: Sequence[int], ppo: Values, sessions: int, repeats: int) -> Values:
+def on_device(counts, ppo, sessions, repeats):
     """Updates of each number of agents as one program, and their ratios over one agent. The part of
     `device`, too."""
 
-    def side(count: int) -> harness.Side:
+    def side(count):
         agents = agents_of(count, ppo, sessions)
         state = agents.init(agents.stack.keys(0), agents.params)
         steps = count * ppo["num_envs"] * ppo["num_steps"]
@@ -74,9 +73,7 @@ def on_device(counts: Sequence[int], ppo: Values, sessions: int, repeats: int) -
     return {"sides": found, "ratios": ratios}
 
 
-def trainer(
-    num_seeds: int, ppo: Values, sessions: int, updates: int, cache: str | None
-) -> Iterator[float]:
+def trainer(num_seeds, ppo, sessions, updates, cache):
     """In a child: a whole training run of `num_seeds` agents, as `jaxtrade train` does it but for
     its files.
     """
@@ -93,17 +90,17 @@ def trainer(
     yield train(learner, world.params, config=config, key=key).steps_per_second
 
 
-def fresh(**given: Any) -> Sample:
+def fresh(**given) -> Sample:
     """A process from its start to its end, by this process's clock; CPU seconds of that process."""
 
-    def whole() -> None:
+    def whole():
         with Worker("population", "trainer", given) as worker:
             worker.run()
 
     return harness.of_children(whole)[0]
 
 
-def run(options: Options) -> Values:
+def run(options):
     counts, ppo, updates, sessions = (
         ((1, 4), QUICK_PPO, 2, 8) if options.quick else (SEEDS, PPO, UPDATES, setting.SESSIONS)
     )

@@ -16,10 +16,8 @@ from __future__ import annotations
 
 import itertools
 import typing
-from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -31,17 +29,17 @@ from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.runs.computing import threads_of
 
 from . import harness, peers, sb3, setting
-from .catalogue import PUREJAXRL_COMMIT, Options, Table, Values
+from .catalogue import PUREJAXRL_COMMIT, Options, Values
 from .device import side_name
 from .harness import Side, commit
 from .learning import Learning, learning_of
 from .worker import Worker
 
-NETWORKS: Table = {
+NETWORKS = {
     "small": {"hidden": (64, 64), "activation": "tanh", "num_epochs": 4},
     "large": {"hidden": (256, 256, 128), "activation": "relu", "num_epochs": 10},
 }
-SAME: Values = {
+SAME = {
     "num_shards": 1,
     "normalise_observations": False,
     "learning_rate": 3e-4,
@@ -54,9 +52,7 @@ COMPARED = (4, 16)
 PEER_UPDATES = {"small": 4, "large": 2}
 
 
-def config_of(
-    network: str, num_envs: int, num_steps: int, batch: int = BATCH, **changed: Any
-) -> RunConfig:
+def config_of(network, num_envs, num_steps, batch=BATCH, **changed) -> RunConfig:
     """The shared market and task with `network`, and minibatches of `batch` rows."""
     ppo = {
         **SAME,
@@ -69,7 +65,7 @@ def config_of(
     return setting.config(ppo=ppo)
 
 
-def update_steps(config: Learning) -> int:
+def update_steps(config: Learning):
     """Environment steps of one update."""
     return config.num_envs * config.num_steps
 
@@ -78,7 +74,7 @@ class Update:
     """One compiled update, with a state of its own. A call goes on from the state that the last one
     left and returns all that it computes."""
 
-    def __init__(self, config: RunConfig) -> None:
+    def __init__(self, config):
         learning = learning_of(config)
         world = setting.world(ppo=learning.model_dump(), compute=config.compute.model_dump())
         self.steps, self.params = update_steps(learning), world.params
@@ -87,7 +83,7 @@ class Update:
         self.state = jax.tree.map(jnp.copy, start)  # donated: no two leaves may share an array
         self.program = setting.update_of(algorithm).lower(self.state, world.params).compile()
 
-    def __call__(self) -> Any:
+    def __call__(self):
         self.state, metrics = self.program(self.state, self.params)
         return self.state, metrics
 
@@ -96,19 +92,19 @@ class Update:
         return harness.side(self, self.steps)
 
 
-def compared(quick: bool, network: str) -> dict[int, RunConfig]:
+def compared(quick, network) -> dict[int, RunConfig]:
     """Environments -> the configuration that every side trains with."""
     steps = 1_024 if quick else UPDATE[network]
     return {count: config_of(network, count, steps // count) for count in COMPARED}
 
 
-def comparison(network: str, quick: bool, repeats: int, checkout: str | None) -> Iterator[Values]:
+def comparison(network, quick, repeats, checkout):
     """For `Worker`: `measure`."""
     yield {}
     yield measure(Options(quick, repeats, Path(checkout) if checkout else None), network)
 
 
-def measured_apart(options: Options, network: str) -> Table:
+def measured_apart(options, network):
     """`measure` in a process with the number of compute threads that `jaxtrade train` chooses; on an
     accelerator, in this one.
     """
@@ -122,9 +118,9 @@ def measured_apart(options: Options, network: str) -> Table:
         return worker.run().answer
 
 
-def measure(options: Options, network: str) -> Table:
+def measure(options, network):
     """The compared sides with one network, interleaved -> `sides`, `ratios`, `left_out`."""
-    sides: dict[str, Side] = {}
+    sides = {}
     left_out, told = dict[str, str](), Values()
     threads = [1] if options.quick else sorted({1, harness.cores()})
     lacking = sb3.missing("sb3_contrib")
@@ -154,7 +150,7 @@ def measure(options: Options, network: str) -> Table:
     return {"sides": results, "ratios": ratios(results), "left_out": left_out}
 
 
-def ratios(results: Table) -> dict[str, dict[str, float]]:
+def ratios(results):
     """Ours over every other side with the same network and number of environments, by that side's
     name.
     """
@@ -166,7 +162,7 @@ def ratios(results: Table) -> dict[str, dict[str, float]]:
     return found
 
 
-def run(options: Options) -> Values:
+def run(options):
     """Sides are named network/side/environments."""
     parts = [measured_apart(options, network) for network in NETWORKS]
     checkout = None if options.purejaxrl is None else commit(options.purejaxrl)
@@ -189,7 +185,7 @@ def run(options: Options) -> Values:
 
 
 # ---------------------------------------------------------------------------- parts of `device`
-def config_of_shape(shape: Sequence[Any], precision: str = "float32") -> RunConfig:
+def config_of_shape(shape, precision="float32") -> RunConfig:
     """The configuration of a shape of `device`, with products of a precision."""
     network, num_envs, num_steps, batch, num_epochs = shape
     config = config_of(network, num_envs, num_steps, batch, num_epochs=num_epochs)
@@ -197,13 +193,13 @@ def config_of_shape(shape: Sequence[Any], precision: str = "float32") -> RunConf
     return setting.config(ppo=ppo, compute={"precision": precision})
 
 
-def on_device(shapes: Sequence[Sequence[Any]], repeats: int) -> Values:
+def on_device(shapes, repeats):
     """Whole updates of each shape."""
     sides = {side_name(shape): Update(config_of_shape(shape)).side() for shape in shapes}
     return {"sides": harness.compare(sides, repeats)}
 
 
-def by_precision(shapes: Sequence[Sequence[Any]], repeats: int) -> Values:
+def by_precision(shapes, repeats):
     """Whole updates by the precision of products; `distance`: of the first update from that in
     float32.
     """
@@ -225,12 +221,12 @@ def by_precision(shapes: Sequence[Sequence[Any]], repeats: int) -> Values:
     return {"sides": results, "ratios": ratios, "distance": distances}
 
 
-def row_of(tree: Any) -> np.ndarray:
+def row_of(tree) -> np.ndarray:
     """All numbers of a tree."""
     return np.concatenate([np.asarray(leaf, np.float64).ravel() for leaf in jax.tree.leaves(tree)])
 
 
-def memory_of(shape: Sequence[Any]) -> Values:
+def memory_of(shape):
     """Of one update: temporaries of the compiled program, and the device's own count of its
     greatest use, alone in the process."""
     update = Update(config_of_shape(shape))

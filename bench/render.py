@@ -11,14 +11,11 @@ Imports no JAX.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from jaxtrade.errors import DataError
 
 from . import catalogue, table
-from .catalogue import Values
 from .table import number, size
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -45,7 +42,7 @@ OTHERS = {
 }
 
 
-def load(name: str, root: Path = ROOT) -> Values:
+def load(name, root=ROOT):
     """The committed result of a bench. Raises DataError: missing, quick, or forced."""
     path = root / "bench" / "results" / f"{name}.json"
     result = table.read(path)
@@ -57,24 +54,24 @@ def load(name: str, root: Path = ROOT) -> Values:
     return result
 
 
-def said(ratio: float, interval: Sequence[float] | None = None) -> str:
+def said(ratio, interval=None):
     """A ratio of speeds with its interval and what it means; *slower* in bold."""
     word = table.compared(ratio, interval)
     within = f" ({' to '.join(map(number, interval))})" if interval else ""
     return f"{number(ratio)}x{within}: {f'**{word}**' if word == 'slower' else word}"
 
 
-def both(ratio: Values) -> list[str]:
+def both(ratio):
     """A ratio by the clock and per CPU second."""
     return [said(ratio[clock], ratio.get(f"{clock}_interval")) for clock in ("wall", "cpu")]
 
 
-def rows(header: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
+def rows(header, cells):
     """A Markdown table."""
     return [f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *cells)]
 
 
-def env_step(result: Values) -> list[str]:
+def env_step(result):
     """Environment steps, every side; jaxtrade's best size over the others."""
     cells, best = [], result["best"]
     for name, side in result["sides"].items():
@@ -88,7 +85,7 @@ def env_step(result: Values) -> list[str]:
     return rows(header, cells)
 
 
-def ppo_train(result: Values) -> list[str]:
+def ppo_train(result):
     """Whole updates of the same mathematics, by network and number of environments."""
     cells = []
     for name, ratio in result["ratios"].items():
@@ -102,7 +99,7 @@ def ppo_train(result: Values) -> list[str]:
     return rows((*header, PER_CPU), cells)
 
 
-def raced(name: str, found: Values, ours: str, theirs: str, ratio: Any) -> list[str]:
+def raced(name, found, ours, theirs, ratio):
     """The row of a learner that was trained until the target."""
     own, other = found["sides"][ours], found["sides"][theirs]
     times = [number(other["seconds"]), number(own["seconds"]), number(own["compile_seconds"])]
@@ -113,7 +110,7 @@ def raced(name: str, found: Values, ours: str, theirs: str, ratio: Any) -> list[
 RACED = ("SB3", "ours", "compilation", "without compilation", "with it", "our steps over SB3's")
 
 
-def time_to_reward(result: Values) -> list[str]:
+def time_to_reward(result):
     """Seconds and steps until the target reward, by number of environments."""
     cells = [
         raced(f"{count} environments", result, f"ours/{count}", f"sb3/{count}", ratio)
@@ -122,7 +119,7 @@ def time_to_reward(result: Values) -> list[str]:
     return rows(("both with", *RACED), cells)
 
 
-def learners(result: Values) -> list[str]:
+def learners(result):
     """Seconds of each learner until the target of its task, against SB3's DQN."""
     cells = [
         raced(f"{name.upper()}, {task}", race, name, "sb3_dqn", ratio)
@@ -132,13 +129,13 @@ def learners(result: Values) -> list[str]:
     return rows(("learner", *RACED), cells)
 
 
-def ratios(result: Values) -> list[str]:
+def ratios(result):
     """Every ratio of a result."""
     cells = [[name, *both(ratio)] for name, ratio in result["ratios"].items()]
     return rows(("speed of", "by the clock", PER_CPU), cells)
 
 
-def measured(found: Values, key: str) -> list[list[str]]:
+def measured(found, key):
     """Name, median and range of measured figures."""
     return [
         [name, number(each[key]), " to ".join(map(number, each[f"{key}_range"]))]
@@ -146,7 +143,7 @@ def measured(found: Values, key: str) -> list[list[str]]:
     ]
 
 
-def waits(root: Path) -> list[str]:
+def waits(root):
     """What a user waits for: seconds of several benches in one table."""
     found = {name: load(name, root) for name in ("first_result", "startup", "data")}
     parts = load("compile", root)["seconds"]
@@ -160,7 +157,7 @@ def waits(root: Path) -> list[str]:
     return rows(("what", "seconds", "range"), measured(told, "seconds"))
 
 
-def memory(result: Values) -> list[str]:
+def memory(result):
     """Bytes of ours, and temporaries beside the peers'."""
     cells = [[name.replace("_", " "), size(value)] for name, value in result["bytes"].items()]
     for name, each in (*result["training"].items(), *result["peers"].items()):
@@ -169,7 +166,7 @@ def memory(result: Values) -> list[str]:
     return rows(("what", "bytes"), cells)
 
 
-TABLES: dict[str, Callable[[Values], list[str]]] = {
+TABLES = {
     "env_step": env_step,
     "ppo_train": ppo_train,
     "time_to_reward": time_to_reward,
@@ -180,9 +177,9 @@ TABLES: dict[str, Callable[[Values], list[str]]] = {
 }
 
 
-def page(root: Path = ROOT) -> list[str]:
+def page(root=ROOT):
     """The generated part of docs/benchmarks.md: a table for each bench, and one of waiting."""
-    lines: list[str] = []
+    lines = []
     for name, make in TABLES.items():
         about = catalogue.BENCHES[name]
         lines += [f"### {name}", "", f"{about[:1].upper()}{about[1:]} ({source(name, root)})."]
@@ -191,14 +188,14 @@ def page(root: Path = ROOT) -> list[str]:
     return [*lines, "### What a user waits for", "", f"{told}.", "", *waits(root)]
 
 
-def source(name: str, root: Path) -> str:
+def source(name, root):
     """A link to a result, and where it was measured."""
     stamp = load(name, root)["stamp"]
     where = f"{stamp['device']}, {stamp['cores']} cores, commit {stamp['commit']}"
     return f"[{name}.json](../bench/results/{name}.json): {where}"
 
 
-def readme(root: Path = ROOT) -> list[str]:
+def readme(root=ROOT):
     """The generated part of README.md: jaxtrade's speed over the others', in a line each."""
     steps, trained, reached = map(load, ("env_step", "ppo_train", "time_to_reward"), [root] * 3)
     cells = [
@@ -219,7 +216,7 @@ def readme(root: Path = ROOT) -> list[str]:
     return rows(("jaxtrade's speed, 16 environments", "over", "by the clock", PER_CPU), cells)
 
 
-def inserted(text: str, lines: Sequence[str], name: str) -> str:
+def inserted(text, lines, name):
     """`text` with its generated part replaced. Raises DataError where the markers do not stand
     once, in order.
     """
@@ -230,7 +227,7 @@ def inserted(text: str, lines: Sequence[str], name: str) -> str:
     return "\n".join([f"{head}{BEGIN}", NOTE, *lines, f"{END}{tail}"])
 
 
-def stale(root: Path = ROOT) -> dict[Path, str]:
+def stale(root=ROOT):
     """Page that is not up to date -> its text as it should be."""
     parts = {root / "README.md": readme(root), root / "docs" / "benchmarks.md": page(root)}
     found = {}
@@ -241,7 +238,7 @@ def stale(root: Path = ROOT) -> dict[Path, str]:
     return found
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv):
     """The command."""
     behind = stale()
     for path, text in behind.items():

@@ -31,7 +31,6 @@ from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.training.chunk import chunk_program
 from jaxtrade.types import Algorithm, PyTree, SessionSet
 
-from .catalogue import Values
 from .harness import rounded
 from .learning import fixed_sections, sections_of
 
@@ -51,11 +50,11 @@ class World(NamedTuple):
     sessions: SessionSet
 
 
-def config(sessions: int = SESSIONS, algorithm: str = "ppo", **sections: Any) -> RunConfig:
+def config(sessions=SESSIONS, algorithm="ppo", **sections) -> RunConfig:
     """The shared configuration with some keys changed, e.g. `config(ppo={"num_envs": 1024})`; `ppo`
     holds all keys of the learner (`learning.sections_of`). Of another algorithm, what no section
     names has the package's defaults."""
-    own: Values = fixed_sections() | {
+    own = fixed_sections() | {
         "algorithm": algorithm,
         "data": {"market": "NQ", "source": "synthetic", "synthetic_sessions": sessions},
         "split": {"test_sessions": 0},
@@ -69,11 +68,11 @@ def config(sessions: int = SESSIONS, algorithm: str = "ppo", **sections: Any) ->
 
 
 @functools.lru_cache(maxsize=4)
-def _market(sessions: int) -> Market:
+def _market(sessions):
     return load_market(config(sessions))
 
 
-def world(sessions: int = SESSIONS, algorithm: str = "ppo", **sections: Any) -> World:
+def world(sessions=SESSIONS, algorithm="ppo", **sections) -> World:
     """Environment and parameters of `config(...)` over all sessions of the shared market."""
     chosen, market = config(sessions, algorithm, **sections), _market(sessions)
     every = split_sessions(market, chosen.split)["train"]
@@ -89,7 +88,7 @@ class Compiled(NamedTuple):
     compile_seconds: float
 
 
-def compiled(function: Any, *args: Any) -> Compiled:
+def compiled(function, *args) -> Compiled:
     """`function` (jitted already or not) compiled for arguments of these shapes."""
     jitted = function if hasattr(function, "lower") else jax.jit(function)
     start = time.perf_counter()
@@ -99,36 +98,36 @@ def compiled(function: Any, *args: Any) -> Compiled:
     return Compiled(program, middle - start, time.perf_counter() - middle)
 
 
-def learner(world: World, total_updates: int, platform: str | None = None) -> Algorithm:
+def learner(world: World, total_updates, platform=None) -> Algorithm:
     """PPO as `jaxtrade train` makes it, with the trading figures in its metrics. platform: where it
     will run.
     """
     return make_ppo(world.config, world.env, total_updates, summarise=summarise, platform=platform)
 
 
-def update_of(algorithm: Algorithm) -> Any:
+def update_of(algorithm: Algorithm):
     """One update, jitted; it takes the state over as the training loop's does."""
     return jax.jit(lambda state, params: algorithm.update(state, params, None), donate_argnums=0)
 
 
-def train_chunk(algorithm: Algorithm, state: PyTree, params: PyTree, updates: int) -> Compiled:
+def train_chunk(algorithm: Algorithm, state, params, updates) -> Compiled:
     """The program that `training.loop.train` runs, not a copy of it: `updates` updates, the state
     donated.
     """
     return compiled(chunk_program(algorithm, updates), state, params)
 
 
-def stepping(env: TradingEnv, num_envs: int, num_steps: int) -> Callable[[PyTree, jax.Array], Any]:
+def stepping(env: TradingEnv, num_envs, num_steps) -> Callable[[PyTree, jax.Array], Any]:
     """(params, key) -> (sum of all that was seen, sum of final equities): `num_steps` fused steps
     of `num_envs` environments under random legal actions; every slot of every observation enters
     the sum."""
 
-    def run(params: PyTree, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def run(params, key):
         states, refs = jax.vmap(env.reset, (0, None))(jax.random.split(key, num_envs), params)
 
         packing = packing_of((states, refs))
 
-        def body(carry: PyTree, key: jax.Array) -> tuple[PyTree, jax.Array]:
+        def body(carry, key):
             states, refs = packing.unpack(carry)
             seen = jnp.sum(jax.vmap(env.observe, (0, None))(refs, params), axis=1)
             chances = jax.random.uniform(key, (num_envs, env.num_actions))
@@ -148,7 +147,7 @@ def stepping(env: TradingEnv, num_envs: int, num_steps: int) -> Callable[[PyTree
     return run
 
 
-def host_transfers(program: Any) -> dict[str, int]:
+def host_transfers(program):
     """Operation -> how often the optimised module of a compiled program has it, of those that reach
     the host: Python callbacks (print, io_callback, pure_callback), infeed, outfeed, send, recv.
     Empty where there is none."""
@@ -161,18 +160,18 @@ def host_transfers(program: Any) -> dict[str, int]:
     return dict(collections.Counter(found))
 
 
-def temporary_bytes(program: Any, steps: int) -> dict[str, float]:
+def temporary_bytes(program, steps):
     """Temporaries of a program of training, in all and for each of its environment steps."""
     bytes_ = program.memory_analysis().temp_size_in_bytes
     return {"temporary_bytes": bytes_, "temporary_bytes_per_step": rounded(bytes_ / steps)}
 
 
-def tree_bytes(tree: PyTree) -> int:
+def tree_bytes(tree):
     """Bytes of a pytree's arrays, or of their shapes."""
     return sum(_bytes(leaf) for leaf in jax.tree.leaves(tree))
 
 
-def stored(algorithm: Algorithm, state: PyTree, params: PyTree, num_steps: int) -> dict[str, int]:
+def stored(algorithm: Algorithm, state, params, num_steps):
     """What the rollout's loop of an update writes -> bytes per environment step: `words`, the
     packed transitions, and
     `memory`, that of a recurrent policy. Only arrays count that the update still reads once dead code is removed. XLA
@@ -199,7 +198,7 @@ def stored(algorithm: Algorithm, state: PyTree, params: PyTree, num_steps: int) 
     )
 
 
-def _stacked(equation: Any) -> list[Any]:
+def _stacked(equation):
     """What a scan stacks over its steps: results with an axis more than the body's own. Nothing of
     other equations.
     """
@@ -211,7 +210,7 @@ def _stacked(equation: Any) -> list[Any]:
     ]
 
 
-def _bytes(leaf: Any) -> int:
+def _bytes(leaf):
     if jnp.issubdtype(leaf.dtype, jax.dtypes.extended):
         return math.prod(leaf.shape) * jax.random.key_data(jax.random.key(0)).nbytes
     return math.prod(leaf.shape) * leaf.dtype.itemsize

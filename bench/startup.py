@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 import jaxtrade
 
 from . import harness
-from .catalogue import Options, Values
 from .harness import Sample
 from .worker import search_path
 
@@ -30,14 +28,14 @@ SIDES = {
 }
 
 
-def start(words: Sequence[str], times: int) -> Sample:
+def start(words, times) -> Sample:
     """Mean wall and CPU seconds of some starts of `python WORDS`. Raises CalledProcessError if one
     fails.
     """
     root = Path(jaxtrade.__file__).resolve().parent.parent
     own = os.environ | {"PYTHONPATH": search_path(root, os.environ.get("PYTHONPATH"))}
 
-    def starts() -> None:
+    def starts():
         for _ in range(times):
             harness.called([sys.executable, "-P", *words], env=own)
 
@@ -45,7 +43,7 @@ def start(words: Sequence[str], times: int) -> Sample:
     return Sample(sample.wall / times, sample.cpu / times)
 
 
-def run(options: Options) -> Values:
+def run(options):
     starts = QUICK_STARTS if options.quick else STARTS
     for words in SIDES.values():
         start(words, 1)  # Python writes its compiled files

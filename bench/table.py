@@ -7,14 +7,11 @@ and its greatest repeat; every other value is a figure of its own. Imports no JA
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.text import aligned
-
-from .catalogue import Values
 
 Place = tuple[str, ...]
 ABOUT = ("bench", "about", "quick", "stamp", "config", "forced", "reasons")  # not what was found
@@ -24,7 +21,7 @@ LEVEL = 1.05  # up to here a ratio is called level: repeats of one program diffe
 SCALES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
-def read(path: Path) -> Values:
+def read(path):
     """One result. Raises DataError: no such file, not JSON, not the result of a bench."""
     try:
         result = json.loads(path.read_text(encoding="utf-8"))
@@ -42,7 +39,7 @@ def read(path: Path) -> Values:
     return result
 
 
-def refuse_full(paths: Iterable[Path]) -> None:
+def refuse_full(paths):
     """Raises ConfigError: a full result stands where a quick one would go."""
     for path in paths:
         if path.exists() and not read(path)["quick"]:
@@ -51,7 +48,7 @@ def refuse_full(paths: Iterable[Path]) -> None:
             )
 
 
-def number(value: float, digits: int = 3) -> str:
+def number(value, digits=3):
     """To significant digits, with G, M or k from 10,000 on: 5.21M, 12.4k, 1,230, 0.74. Small whole
     numbers whole.
     """
@@ -64,7 +61,7 @@ def number(value: float, digits: int = 3) -> str:
     return f"{short:,.0f}" if abs(short) >= 1000 else f"{short:.{digits}g}"
 
 
-def size(value: float) -> str:
+def size(value):
     """Bytes in powers of a thousand: 212 B, 1.3 kB, 4.1 MB."""
     for scale, letter in SCALES:
         if abs(float(f"{value:.3g}")) >= scale:
@@ -72,7 +69,7 @@ def size(value: float) -> str:
     return f"{value:.3g} B"
 
 
-def compared(ratio: float, interval: Sequence[float] | None = None) -> str:
+def compared(ratio, interval=None):
     """What a ratio of speeds means, as it is shown. With an interval that holds one it is level;
     without an interval, below one is slower, however little, and a little above is level.
     """
@@ -83,7 +80,7 @@ def compared(ratio: float, interval: Sequence[float] | None = None) -> str:
     return "slower" if seen < 1 else "level" if seen <= LEVEL else "faster"
 
 
-def flat(node: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
+def flat(node, place: Place = ()) -> Iterator[tuple[Place, Any]]:
     """Place -> plain value, of a tree of dicts."""
     if not isinstance(node, Mapping):
         yield place, node
@@ -92,24 +89,24 @@ def flat(node: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
         yield from flat(child, (*place, str(key)))
 
 
-def found(result: Values) -> dict[Place, Any]:
+def found(result) -> dict[Place, Any]:
     """What a result has found, by place; the ranges of measured figures among it."""
     return dict(flat({key: value for key, value in result.items() if key not in ABOUT}))
 
 
-def label(place: Place) -> str:
+def label(place: Place):
     """A place for readers."""
     return " / ".join(place)
 
 
-def shown(value: Any, place: Place) -> str:
+def shown(value, place: Place):
     """A value in one line, with the unit that its name tells."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return value if isinstance(value, str) else json.dumps(value)
     return size(value) if "bytes" in place[-1] else number(value)
 
 
-def text(result: Values) -> str:
+def text(result):
     """Everything that a result says, for a terminal."""
     values = found(result)
     lines = [f"{result['bench']}: {result['about']}"]
@@ -132,10 +129,10 @@ def text(result: Values) -> str:
     return "\n".join([*lines, *(f"  {row}" for row in rows), *long])
 
 
-def differences(old: Values, new: Values) -> Iterator[str]:
+def differences(old, new):
     """What makes two results hard to compare: machine, versions, configuration, a quick run."""
 
-    def about(result: Values) -> dict[Place, Any]:
+    def about(result):
         stamp = {key: result["stamp"].get(key) for key in (*STAMPED, "versions")}
         return dict(flat({"quick": result["quick"], **stamp, "config": result.get("config", {})}))
 
@@ -145,7 +142,7 @@ def differences(old: Values, new: Values) -> Iterator[str]:
             yield f"{'.'.join(place)}: {json.dumps(one)} -> {json.dumps(other)}"
 
 
-def comparison(old: Values, new: Values) -> str:
+def comparison(old, new):
     """New over old for every number that both have; first what else differs between them, last what
     one lacks.
     """
@@ -154,7 +151,7 @@ def comparison(old: Values, new: Values) -> str:
     lines = [f"{new['bench']}: new against old", *(f"  differs: {line}" for line in differ)]
     if not differ:
         lines.append("  same device, commit, versions and configuration")
-    rows: list[Sequence[str]] = [("figure", "old", "new", "new/old", "")]
+    rows = [("figure", "old", "new", "new/old", "")]
     for place, value in after.items():
         was = before.get(place)
         if not all(isinstance(x, int | float) and not isinstance(x, bool) for x in (value, was)):

@@ -16,9 +16,9 @@ misses the target counts as the whole budget.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -30,21 +30,20 @@ from jaxtrade.rl.algorithms import make_algorithm
 from jaxtrade.types import Summary
 
 from . import harness, sb3, setting
-from .catalogue import Options, Table, Values
 from .learning import learning_of
 from .worker import Reply, Worker
 
 # Reward per step, in risk units, of the policy that `tests/optimum/dp.py` finds, over the training
 # sessions' random starts: a test computes it again.
 OPTIMUM = 0.6994
-SECTIONS: Table = {
+SECTIONS = {
     "data": {"market": "ES", "synthetic": "mean_reversion"},
     "account": {"preset": "rules_off_50k"},
     "env": {"task": "manage"},
 }
 SESSIONS = 40
 ROLLOUT = 2_048  # steps of one update, over all environments
-PPO: Values = {
+PPO = {
     "num_minibatches": 8,
     "num_epochs": 4,
     "num_shards": 1,
@@ -86,12 +85,12 @@ class Recent:
     environments.
     """
 
-    def __init__(self, goal: Goal) -> None:
+    def __init__(self, goal):
         self._goal = goal
-        self._entries: deque[tuple[float, int]] = deque()  # (sum, number of what is averaged)
+        self._entries = deque()  # (sum, number of what is averaged)
         self._sum, self._count, self.steps = 0.0, 0, 0
 
-    def add(self, steps: int, reward: float, episodes: int = 0, returns: float = 0.0) -> None:
+    def add(self, steps, reward, episodes=0, returns=0.0):
         """steps: environment steps taken. reward: their sum of rewards. episodes, returns: the
         episodes that ended, and the sum of their returns."""
         entry = (reward, steps) if self._goal.by == "step" else (returns, episodes)
@@ -103,15 +102,15 @@ class Recent:
             self._sum, self._count = self._sum - total, self._count - count
 
     @property
-    def mean(self) -> float:
+    def mean(self):
         """Over the window; minus infinity before there are as many."""
         return self._sum / self._count if self._count >= self._goal.window else float("-inf")
 
     @property
-    def reached(self) -> bool:
+    def reached(self):
         return self.mean >= self._goal.target
 
-    def result(self, budget: int) -> Values:
+    def result(self, budget):
         """reached; steps: until then, or the whole budget; last: mean of the last window, None if
         it was never full.
         """
@@ -120,7 +119,7 @@ class Recent:
         return {"reached": self.reached, "steps": steps, "last": self.mean if full else None}
 
 
-def config_of(num_envs: int, **more: Any) -> RunConfig:
+def config_of(num_envs, **more) -> RunConfig:
     """The committed settings with `num_envs` environments; the steps and minibatches of an update
     stay the same.
     """
@@ -135,9 +134,7 @@ REWARD = Summary(
 )
 
 
-def ours(
-    config: Values, goal: Sequence[Any], seeds: Sequence[int], budget: int, gymnax: str = ""
-) -> Iterator[Any]:
+def ours(config, goal, seeds, budget, gymnax=""):
     """For `Worker`: the first repeat traces and compiles, from no cache; each later one trains the
     next seed until the target or the budget and gives `Recent.result`. gymnax: name of an
     environment, empty for the market's."""
@@ -163,13 +160,13 @@ def ours(
 
 
 def stable_baselines(
-    config: Values,
-    goal: Sequence[Any],
-    seeds: Sequence[int],
-    budget: int,
-    path: str,
-    threads: Sequence[int],
-) -> Iterator[Any]:
+    config,
+    goal,
+    seeds,
+    budget,
+    path,
+    threads,
+):
     """For `Worker`: MaskablePPO under DummyVecEnv. The first repeat chooses the number of torch
     threads.
     """
@@ -185,7 +182,7 @@ def stable_baselines(
         yield recent.result(budget)
 
 
-def summary(replies: Sequence[Reply]) -> Values:
+def summary(replies: Sequence[Reply]):
     """Medians over the seeds and, in the seeds' order, every seed's figures."""
     columns = {
         "seconds": [reply.sample.wall for reply in replies],
@@ -193,14 +190,14 @@ def summary(replies: Sequence[Reply]) -> Values:
         "env_steps": [reply.answer["steps"] for reply in replies],
     }
     reached = sum(reply.answer["reached"] for reply in replies)
-    result: Values = {"repeats": len(replies), "reached": reached}
+    result = {"repeats": len(replies), "reached": reached}
     for name, values in columns.items():
         result |= harness.middle(name, values)
         result[f"{name}_each"] = [harness.rounded(value) for value in values]
     return result | {"last_each": [reply.answer["last"] for reply in replies]}
 
 
-def compare(ours: Values, theirs: Values) -> Values:
+def compare(ours, theirs):
     """How many times sooner we are there (medians), and our environment steps over theirs."""
     clocks = ("seconds", "cpu_seconds")
     compiling = {key: ours[key] + ours[f"compile_{key}"] for key in clocks}
@@ -213,19 +210,19 @@ def compare(ours: Values, theirs: Values) -> Values:
 class Race:
     """Sides in a child each, that train seed after seed in turns."""
 
-    def __init__(self, stack: ExitStack) -> None:
+    def __init__(self, stack):
         self._stack = stack
-        self._workers: dict[str, Worker] = {}
-        self._first: dict[str, Reply] = {}
+        self._workers = {}
+        self._first = {}
 
-    def add(self, name: str, work: str, threads: int = 1, **given: Any) -> None:
+    def add(self, name, work, threads=1, **given):
         """A side: `MODULE.FUNCTION`. It prepares before the next child starts, for compiling and
         trials of threads are timed."""
         worker = Worker(*work.split("."), given, threads, {"NPROC": str(threads)})
         self._workers[name] = self._stack.enter_context(worker)
         self._first[name] = worker.run()
 
-    def run(self, seeds: int) -> Table:
+    def run(self, seeds):
         """Side -> `summary`, with what it said when it had prepared."""
         work = {name: worker.run for name, worker in self._workers.items()}
         found = {}
@@ -238,7 +235,7 @@ class Race:
         return found
 
 
-def run(options: Options) -> Values:
+def run(options):
     """`sides`: "ours/N" and "sb3/N" with N environments. `ratios`: by N, over SB3 with as many.
     `at_fastest`: the one of these with SB3's least median seconds, the bench's answer.
     """

@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import functools
 import pickle
-from collections.abc import Callable
 from operator import index
 from pathlib import Path
 from struct import Struct
@@ -131,8 +130,8 @@ def make_tape(config: EnvConfig, params: EnvParams) -> Tape:
         np.asarray(getattr(params.market.sessions, name)).tolist()
         for name in ("first", "last", "complete")
     )
-    sessions: list[Session] = []
-    parts: list[Columns] = []
+    sessions = []
+    parts = []
     at = 0
     for i in np.asarray(params.sessions.ids)[: int(params.sessions.count)].tolist():
         rows = np.arange(starts[i], lasts[i] + 2)
@@ -151,7 +150,7 @@ def assembled(rules: Rules, sessions: tuple[Session, ...], columns: Columns) -> 
     return Tape(rules, sessions, columns, bars, seen.shape[1])
 
 
-def check_covered(config: EnvConfig, params: EnvParams) -> None:
+def check_covered(config: EnvConfig, params: EnvParams):
     """Raises ConfigError naming everything that the twin does not play."""
     faults = [
         f"env.{key} = {getattr(config, key)} (only {value})"
@@ -228,7 +227,7 @@ def session_columns(config: EnvConfig, params: EnvParams, rows: np.ndarray) -> C
     )
 
 
-def ceil_div(a: np.ndarray, b: int) -> np.ndarray:
+def ceil_div(a: np.ndarray, b) -> np.ndarray:
     """Smallest integers >= a / b."""
     return -(-a // b)
 
@@ -250,13 +249,13 @@ def windows(config: EnvConfig, view: MarketView, rows: np.ndarray) -> np.ndarray
     return x.reshape(len(rows), -1)
 
 
-def save(tape: Tape, path: Path) -> None:
+def save(tape: Tape, path):
     """For other processes, see `load`."""
     path.write_bytes(pickle.dumps((tape.rules, tape.sessions, tape.columns)))
 
 
 @functools.lru_cache(maxsize=2)
-def load(path: str) -> Tape:
+def load(path) -> Tape:
     """A tape that `save` wrote, once per process: its environments share it."""
     return assembled(*pickle.loads(Path(path).read_bytes()))
 
@@ -281,21 +280,21 @@ NUM_ACTIONS = 7
 BARS_PER_DAY = 390
 LIMIT = 1e30  # of the observation space, as in the package's gymnasium and gymnax classes
 # Into the end of an observation: quicker than assigning a slice.
-_write: Callable[..., None] = Struct(f"{POSITION_SLOTS + FLAGS}f").pack_into
+_write = Struct(f"{POSITION_SLOTS + FLAGS}f").pack_into
 
 
 # What may be done: action ids, and the same as bool[7] (read-only; None after an end).
 Choice = tuple[frozenset[int], np.ndarray | None]
 
 
-def _choice(*legal: int) -> Choice:
+def _choice(*legal):
     mask = np.zeros(NUM_ACTIONS, bool)
     mask[list(legal)] = True
     mask.flags.writeable = False
     return frozenset(legal), mask
 
 
-OVER: Choice = frozenset(), None
+OVER = frozenset(), None
 WAITING, FREE = _choice(HOLD), _choice(HOLD, BUY, SELL)
 # In position: [break-even legal][0 nothing about the trail, 1 ENABLE_TRAIL, 2 DISABLE_TRAIL legal]
 HELD = tuple(
@@ -343,7 +342,7 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
         "illegal",
     )
 
-    def __init__(self, tape: Tape) -> None:
+    def __init__(self, tape):
         self.observation_space = gymnasium.spaces.Box(-LIMIT, LIMIT, (tape.size,), np.float32)
         self.action_space = gymnasium.spaces.Discrete(NUM_ACTIONS)
         self._tape, self._bars, self._rules = tape, tape.bars, tape.rules
@@ -357,9 +356,7 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
         self._choice = OVER
 
     # ------------------------------------------------------------------ reset
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(self, *, seed=None, options=None) -> tuple[np.ndarray, dict[str, Any]]:
         """-> (observation, {"row"}). Raises ConfigError at options that name no decision bar."""
         super().reset(seed=seed)
         self._slot, self._at = self._place(options) if options else self._drawn()
@@ -375,7 +372,7 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
         self._choice = FREE if bar[7] else WAITING
         return bar[9].copy(), {"row": self.row}
 
-    def _drawn(self) -> tuple[int, int]:
+    def _drawn(self):
         """(slot, position on the tape): a session, then one of its decision bars, each drawn
         uniformly.
         """
@@ -385,7 +382,7 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
             self.np_random.integers(session.first, session.flat)
         ) if self._rules.random_start else (session.first)
 
-    def _place(self, options: dict[str, Any]) -> tuple[int, int]:
+    def _place(self, options):
         sessions = self._tape.sessions
         if set(options) != {"slot", "row"}:
             raise ConfigError(f"reset options {sorted(options)}: expected slot and row, or none")
@@ -403,7 +400,7 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
         return slot, first + row - first_row
 
     @property
-    def row(self) -> int:
+    def row(self):
         """Market row of the bar last seen."""
         session = self._tape.sessions[self._slot]
         return session.row + self._at - session.first
@@ -420,7 +417,7 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
             )
         return mask
 
-    def _refused(self, action: int) -> int:
+    def _refused(self, action):
         """HOLD, counted, for an action that is not legal now."""
         if self._choice is OVER:
             raise ResetNeeded("step before reset, or after the episode's end: call reset() first")
@@ -429,7 +426,7 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
         self.illegal += 1
         return HOLD
 
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def step(self, action) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """One bar -> (observation, reward, terminated, truncated, info). Raises ResetNeeded,
         InvalidAction.
         """
@@ -469,7 +466,7 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
         info = {"end_reason": end, "equity": self.equity}
         return observation, reward, not truncated, truncated, info
 
-    def _traded_bar(self, action: int, at: int, bar: Bar) -> tuple[float, int]:
+    def _traded_bar(self, action, at, bar):
         """A bar of an account with a position or an order -> (reward, end)."""
         worth, fees, slippage, be_ticks, drawdown, cap, live, scale = self._figures
         open_, high, low, close, _, _, trail, _, _, _ = bar
@@ -544,11 +541,11 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
             return reward, self._ended(filled, floor)
         return reward, GOES_ON
 
-    def _by_flat(self) -> int:
+    def _by_flat(self):
         complete = self._tape.sessions[self._slot].complete
         return BY_FLAT if complete else BY_END_OF_DATA
 
-    def _ended(self, filled: bool, floor: int) -> int:
+    def _ended(self, filled, floor):
         """The end by an account's rules after a fill, or at a limit; `floor`: that of the equity."""
         rules, end = self._rules, GOES_ON
         if filled and not self._traded:
@@ -563,7 +560,7 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
         flat = not self._side and self._days >= rules.min_days
         return TARGET if not end and flat and self.balance >= rules.target else end  # 5j
 
-    def _over(self, at: int) -> int:
+    def _over(self, at):
         """The end at a session's flat bar or at the step limit; GOES_ON at the first bar of the
         next session.
         """

@@ -17,7 +17,6 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -26,14 +25,13 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.runs.computing import threads_of
 
 from . import harness, setting
-from .catalogue import Options, Table, Values
 from .harness import Sample, commit
 from .worker import Child, search_path
 
 ROOT = Path(__file__).resolve().parent.parent
 RATE = {"num_shards": 1, "num_envs": 16}
 # Keys of the learner, by their own names; `env` steps without one.
-SHAPES: Table = {
+SHAPES = {
     "env": {"num_envs": 4096, "num_steps": 64},
     "small": {
         **RATE,
@@ -74,18 +72,18 @@ STEPS, QUICK_STEPS = "train.total_timesteps=1_000_000", "train.total_timesteps=2
 REPEATS_OF_COMMANDS = 5  # at most: each takes half a minute
 
 
-def environment(code: Path) -> dict[str, str]:
+def environment(code):
     """Variables of a process that runs the checkout `code`."""
     return os.environ | {"PYTHONPATH": search_path(code, os.environ.get("PYTHONPATH"))}
 
 
-def threads(shape: Values, new: bool) -> int:
+def threads(shape, new):
     """The compute threads that a version chooses for a shape."""
     cores = harness.cores()
     return threads_of(setting.config(ppo=shape), cores) if new and "hidden" in shape else cores
 
 
-def command(code: Path, caches: Path, quick: bool) -> Sample:
+def command(code, caches, quick) -> Sample:
     """One `jaxtrade train quickstart` from its start to its end, with the threads that it chooses
     itself.
     """
@@ -105,12 +103,12 @@ def command(code: Path, caches: Path, quick: bool) -> Sample:
     return sample
 
 
-def commands(codes: Mapping[str, Path], options: Options) -> Values:
+def commands(codes, options):
     """The whole command with empty caches (cold) and with filled ones (warm) -> what its sides
     took, by name.
     """
 
-    def cold(code: Path) -> Sample:
+    def cold(code):
         with tempfile.TemporaryDirectory() as caches:
             return command(code, Path(caches), options.quick)
 
@@ -124,7 +122,7 @@ def commands(codes: Mapping[str, Path], options: Options) -> Values:
     return {side: harness.durations(samples) for side, samples in taken.items()}
 
 
-def computed(codes: Mapping[str, Path], options: Options) -> Table:
+def computed(codes, options):
     """The shapes of both versions, interleaved -> side by name."""
     sessions = 4 if options.quick else setting.SESSIONS
     with ExitStack() as stack:
@@ -141,7 +139,7 @@ def computed(codes: Mapping[str, Path], options: Options) -> Table:
     return {name: side | {"threads": chosen[name]} for name, side in found.items()}
 
 
-def run(options: Options) -> Values:
+def run(options):
     assert options.code is not None
     if not (ROOT / "bench" / "setting.py").is_file():
         raise ConfigError(

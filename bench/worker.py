@@ -22,15 +22,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from jaxtrade import interrupt
 
 from . import idle
-from .catalogue import Values
 
 ROOT = Path(__file__).resolve().parent.parent  # of a checkout
 CODE = "import sys; from importlib import import_module as load; load(sys.argv[1] + '.worker').serve(sys.argv)"
@@ -69,7 +67,7 @@ class Child:
     """A process that answers each line on its stdin by a line of JSON: a `Reply`, and the ticks of
     its sides (`idle`). name: for messages. variables: its environment."""
 
-    def __init__(self, name: str, words: Sequence[str], variables: Mapping[str, str]) -> None:
+    def __init__(self, name, words, variables):
         self.name = name
         # -P: a checkout that is the working directory must not stand before what is installed
         self._process = subprocess.Popen(
@@ -83,14 +81,14 @@ class Child:
         self._held = ExitStack()
         self._held.enter_context(interrupt.child(self._process))
 
-    def run(self, seconds: float | None = None) -> Reply:
+    def run(self, seconds=None) -> Reply:
         """One repeat; after that many seconds the child and all that it has started are ended.
 
         Raises WorkerError; LateError: its time was over.
         """
         late = threading.Event()
 
-        def end() -> None:
+        def end():
             late.set()
             if hasattr(os, "killpg"):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -118,10 +116,10 @@ class Child:
         idle.LEDGER.merge(reply["ticks"])
         return Reply(Sample(reply["wall"], reply["cpu"]), reply["peak_bytes"], reply["answer"])
 
-    def __enter__(self) -> Self:
+    def __enter__(self):
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, kind, *_):
         with self._held:
             if kind is not KeyboardInterrupt:  # else do not wait for the end of its repeat
                 self._process.communicate()
@@ -133,12 +131,12 @@ class Worker(Child):
 
     def __init__(
         self,
-        module: str,
-        function: str,
-        arguments: Values,
-        threads: int | None = None,
-        variables: Mapping[str, str] | None = None,
-    ) -> None:
+        module,
+        function,
+        arguments,
+        threads=None,
+        variables=None,
+    ):
         own = os.environ | dict(variables or {})
         own |= {} if threads is None else dict.fromkeys(THREADS, str(threads))
         package = __package__ or "bench"
@@ -149,17 +147,17 @@ class Worker(Child):
         super().__init__(f"{module}.{function}({given})", words, own)
 
 
-def search_path(first: Path, rest: str | None) -> str:
+def search_path(first, rest):
     """For PYTHONPATH: a folder before what it had."""
     return os.pathsep.join(filter(None, (str(first), rest)))
 
 
 def once(
-    name: str,
-    arguments: Values,
-    seconds: float | None = None,
-    variables: Mapping[str, str] | None = None,
-) -> Any:
+    name,
+    arguments,
+    seconds=None,
+    variables=None,
+):
     """What `MODULE.FUNCTION(**arguments)` of this package returns, in a fresh process. What it
     prints goes to stderr.
 
@@ -170,19 +168,19 @@ def once(
         return worker.run(seconds).answer
 
 
-def call(name: str, arguments: Values) -> Iterator[Any]:
+def call(name, arguments):
     """The work of `once`."""
     yield
     yield loaded(name)(**arguments)
 
 
-def loaded(name: str) -> Callable[..., Any]:
+def loaded(name):
     """`MODULE.FUNCTION` of this package."""
     module, _, function = name.rpartition(".")
     return getattr(importlib.import_module(f"{__package__}.{module}"), function)
 
 
-def cpu_seconds() -> float:
+def cpu_seconds():
     """Of this process and, where psutil is installed, of those it has started (SubprocVecEnv)."""
     spent = time.process_time()
     if importlib.util.find_spec("psutil"):
@@ -194,7 +192,7 @@ def cpu_seconds() -> float:
     return spent
 
 
-def serve(argv: list[str]) -> None:
+def serve(argv):
     """The child: argv[1:] package, module, function, arguments. What the work prints goes to
     stderr.
     """
@@ -211,7 +209,7 @@ def serve(argv: list[str]) -> None:
             print(json.dumps(reply), file=answers, flush=True)
 
 
-def peak_resident() -> int:
+def peak_resident():
     """Bytes of this process at its peak. Linux and `ru_maxrss` there tell them in kB, macOS in
     bytes. On Linux `ru_maxrss` begins with the peak of the process that started this one, so it is
     asked last."""

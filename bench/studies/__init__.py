@@ -11,17 +11,15 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 from bench import catalogue
-from bench.catalogue import Values
 from bench.harness import stamp
 
 RESULTS = Path(__file__).parent / "results"
 
 
-def main(name: str, about: str, run: Callable[[bool], Values]) -> None:
+def main(name, about, run):
     """The command of a study. run: (quick) -> its result."""
     parser = argparse.ArgumentParser(prog=f"python -m bench.studies.{name}", description=about)
     parser.add_argument("--quick", action="store_true", help="small; writes nothing")

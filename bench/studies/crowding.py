@@ -10,13 +10,12 @@ beside them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import numpy as np
 
-from bench.catalogue import Values
 from bench.harness import rounded
 from jaxtrade.config import RunConfig, load_config
 from jaxtrade.env.shared.impact import with_impact
@@ -43,7 +42,7 @@ offset_high maker_profit
 FIGURES = NAMES.split()
 
 
-def config_of(kappa: int, quick: bool) -> RunConfig:
+def config_of(kappa, quick) -> RunConfig:
     """The configuration of one run."""
     more = " train.total_timesteps=4_096" if quick else ""
     return load_config(None, f"{SETTINGS} shared.kappa={kappa}{more}".split())
@@ -55,8 +54,8 @@ def trainer(setup: Setup) -> Callable[[jax.Array, Any], Mapping[str, jax.Array]]
     """
     algorithm, updates = setup.stack.wrap(setup.algorithm), setup.plan.total_updates
 
-    def train(keys: jax.Array, params: Any) -> Mapping[str, jax.Array]:
-        def update(state: Any, _: None) -> tuple[Any, Mapping[str, jax.Array]]:
+    def train(keys, params):
+        def update(state, _):
             state, metrics = algorithm.update(state, params, None)
             return state, {name: metrics[name] for name in FIGURES}
 
@@ -65,7 +64,7 @@ def trainer(setup: Setup) -> Callable[[jax.Array, Any], Mapping[str, jax.Array]]
     return jax.jit(train)
 
 
-def ends(metrics: Values) -> dict[str, float]:
+def ends(metrics):
     """Means over the last quarter of the updates and over the agents, where the figure is
     defined.
     """
@@ -76,7 +75,7 @@ def ends(metrics: Values) -> dict[str, float]:
     return found
 
 
-def summed_up(groups: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
+def summed_up(groups):
     """Figure -> its mean, lowest and highest over the groups."""
     return {
         name: {
@@ -89,7 +88,7 @@ def summed_up(groups: Sequence[Mapping[str, float]]) -> dict[str, dict[str, floa
     }
 
 
-def run(quick: bool) -> Values:
+def run(quick):
     kappas, groups = (QUICK_KAPPAS, QUICK_GROUPS) if quick else (KAPPAS, GROUPS)
     setup = prepare(config_of(kappas[0], quick))
     train = trainer(setup)

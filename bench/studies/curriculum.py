@@ -10,15 +10,12 @@ phases together, because the first ones are not free.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bench import harness
 from bench import time_to_reward as chosen
-from bench.catalogue import Values
 from bench.time_to_reward import REWARD
 from jaxtrade.config import RunConfig, TransferConfig
 from jaxtrade.interop.world import load_world
@@ -40,7 +37,7 @@ NUM_ENVS = 16
 LEVEL, DRAWS = 0.9, 10_000
 
 
-def config_of(task: str) -> RunConfig:
+def config_of(task) -> RunConfig:
     """The committed settings with another task."""
     return chosen.config_of(NUM_ENVS, env={"task": task})
 
@@ -48,15 +45,15 @@ def config_of(task: str) -> RunConfig:
 class Phase:
     """One task for `updates` updates of `seeds` agents as one program."""
 
-    def __init__(self, task: str, updates: int, seeds: int) -> None:
+    def __init__(self, task, updates, seeds):
         self.config = config_of(task)
         env, self.params = load_world(self.config)
         self._seeds = seeds
         agents = Stack.of(seeds).wrap(make_ppo(self.config, env, updates, summarise=REWARD))
         self._init = jax.jit(agents.init)
 
-        def train(state: PyTree, params: PyTree) -> tuple[PyTree, jax.Array]:
-            def update(state: PyTree, _: None) -> tuple[PyTree, jax.Array]:
+        def train(state, params):
+            def update(state, _):
                 state, metrics = agents.update(state, params, None)
                 return state, metrics["reward"]
 
@@ -64,7 +61,7 @@ class Phase:
 
         self._train = jax.jit(train)
 
-    def start(self, before: tuple[Phase, PyTree] | None = None) -> PyTree:
+    def start(self, before: tuple[Phase, PyTree] | None = None):
         """The first states of all seeds; of a later phase with the policies of the one before."""
         fresh = self._init(Stack.of(self._seeds).keys(0), self.params)
         if before is None:
@@ -78,13 +75,13 @@ class Phase:
             fresh, carried, transfer.opening_plan(carried.coverage, target, TransferConfig())
         )
 
-    def train(self, state: PyTree) -> tuple[PyTree, np.ndarray]:
+    def train(self, state) -> tuple[PyTree, np.ndarray]:
         """-> (states, mean reward per step of each update, float[updates, seeds])."""
         state, rewards = self._train(state, self.params)
         return state, np.asarray(rewards)
 
 
-def updates_to_target(rewards: Sequence[float]) -> tuple[int, bool]:
+def updates_to_target(rewards):
     """Updates until the mean of the last `WINDOW` is at the target, or all of them and False."""
     for done in range(WINDOW, len(rewards) + 1):
         if np.mean(rewards[done - WINDOW : done]) >= TARGET:
@@ -92,7 +89,7 @@ def updates_to_target(rewards: Sequence[float]) -> tuple[int, bool]:
     return len(rewards), False
 
 
-def summary(rewards: np.ndarray, before: int) -> Values:
+def summary(rewards: np.ndarray, before):
     """Environment steps of every seed until the target; before: updates of earlier phases, counted
     along.
 
@@ -110,33 +107,31 @@ def summary(rewards: np.ndarray, before: int) -> Values:
     }
 
 
-def ends(rewards: np.ndarray) -> list[float]:
+def ends(rewards: np.ndarray):
     """Of each seed, the mean of the last window."""
     return [harness.rounded(float(mean)) for mean in rewards[-WINDOW:].mean(axis=0)]
 
 
-def bootstrap(
-    ours: Sequence[float], theirs: Sequence[float], level: float = LEVEL, draws: int = DRAWS
-) -> tuple[float, float]:
+def bootstrap(ours, theirs, level=LEVEL, draws=DRAWS):
     """Percentile interval of median(ours) / median(theirs), each side's seeds drawn with
     replacement.
     """
     generator = np.random.default_rng(0)
 
-    def medians(values: Sequence[float]) -> np.ndarray:
+    def medians(values):
         return np.median(generator.choice(np.asarray(values, float), (draws, len(values))), axis=1)
 
     low, high = np.quantile(medians(ours) / medians(theirs), [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
 
-def run(quick: bool) -> Values:
+def run(quick):
     """`sides`: the last task from scratch, and after a curriculum by both counts. `ratios`:
     scratch's steps over the curriculum's, above 1 where the curriculum needs fewer."""
     budget, early, seeds = (4, 2, 2) if quick else (UPDATES, EARLY, SEEDS)
-    before: tuple[Phase, PyTree] | None = None
+    before = None
     rewards = scratch = np.empty((0, seeds))
-    early_last: dict[str, list[float]] = {}
+    early_last = {}
     for task in TASKS:
         phase = Phase(task, budget if task == TASKS[-1] else early, seeds)
         state, rewards = phase.train(phase.start(before))

@@ -17,21 +17,17 @@ import itertools
 import json
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bench import catalogue, harness
-from bench.catalogue import Values
 from jaxtrade.config import RunConfig
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.ppo.act import make_hparams, policy_of
 from jaxtrade.training.population import Stack
-from jaxtrade.types import PyTree
 
 from . import RESULTS
 from .defaults_plan import PARTS, Cell, settings_of
@@ -42,7 +38,7 @@ RESULT = RESULTS / "defaults.json"
 LAST = ("entropy", "approx_kl", "clip_fraction", "explained_variance")
 
 
-def trained(cell: Cell, config: RunConfig, world: World) -> Values:
+def trained(cell: Cell, config: RunConfig, world: World):
     """Train every variant and seed of a cell as one program, and judge the greedy policies on the
     way.
     """
@@ -58,8 +54,8 @@ def trained(cell: Cell, config: RunConfig, world: World) -> Values:
     state = state.replace(hparams=state.hparams.replace(**_floats(cell, config)))
 
     @jax.jit
-    def advance(state: PyTree, params: PyTree, count: jax.Array) -> tuple[PyTree, PyTree]:
-        def update(_: jax.Array, now: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
+    def advance(state, params, count):
+        def update(_, now):
             state, metrics = agents.update(now[0], params, None)
             return state, {name: metrics[name] for name in LAST}
 
@@ -88,7 +84,7 @@ def trained(cell: Cell, config: RunConfig, world: World) -> Values:
     }
 
 
-def _floats(cell: Cell, config: RunConfig) -> dict[str, jax.Array]:
+def _floats(cell, config):
     """Every tunable float that a variant names, float32[variants * seeds]."""
     base = make_hparams(config.ppo)
     names = sorted({name for floats in cell.variants.values() for name in floats})
@@ -101,7 +97,7 @@ def _floats(cell: Cell, config: RunConfig) -> dict[str, jax.Array]:
     }
 
 
-def _rounded(values: np.ndarray) -> Any:
+def _rounded(values):
     return np.vectorize(lambda x: float(f"{x:.5g}"), otypes=[float])(values).tolist()
 
 
@@ -110,12 +106,12 @@ def quick(cell: Cell) -> Cell:
     return cell._replace(steps=1, seeds=1, points=1, variants=dict(list(cell.variants.items())[:2]))
 
 
-def run(cells: list[Cell], out: Path, tell: Callable[[str], None], again: bool = False) -> Values:
+def run(cells: list[Cell], out, tell, again=False):
     """Compute the cells that the result at `out` lacks (again: all of them), and write it after
     each.
     """
     text = out.read_text(encoding="utf-8") if out.exists() else '{"cells": {}}'
-    result: Values = json.loads(text)
+    result = json.loads(text)
     for number, cell in enumerate(cells):
         settings, done = json.loads(json.dumps(settings_of(cell))), result["cells"].get(cell.name)
         if not again and done is not None and done["settings"] == settings:
@@ -141,7 +137,7 @@ def run(cells: list[Cell], out: Path, tell: Callable[[str], None], again: bool =
     return result
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main(arguments=None):
     """The command."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.studies.defaults", description=__doc__.split("\n")[0]

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from bench.catalogue import Values
-
 Floats = dict[str, float | None]
 
 
@@ -31,16 +29,16 @@ class Cell(NamedTuple):
     points: int = 1
 
     @property
-    def name(self) -> str:
+    def name(self):
         """The cell's key in the result."""
         return f"{self.part} / {self.problem} / {self.network} / {self.label}"
 
 
-def _rate(rate: float, share: float = 0.1) -> Floats:
+def _rate(rate, share=0.1):
     return {"learning_rate": rate, "learning_rate_end": rate * share}
 
 
-def _entropy(start: float, end: float | None = None) -> Floats:
+def _entropy(start, end=None):
     return {"ent_coef": start, "ent_coef_end": start if end is None else end}
 
 
@@ -60,7 +58,7 @@ ppo.normalise_rewards=true ppo.learning_rate=1e-3 ppo.learning_rate_end=1e-4 ppo
 ppo.gae_lambda=0.95 ppo.clip_eps=0.2 ppo.ent_coef=0.01 ppo.ent_coef_end=0.01 ppo.vf_coef=0.5
 ppo.max_grad_norm=0.5
 """
-FLOATS: dict[str, Floats] = {
+FLOATS = {
     "centre": {},
     "learning_rate 3e-4": _rate(3e-4),
     "learning_rate 5e-4": _rate(5e-4),
@@ -95,8 +93,8 @@ STATIC = {
     "advantages as they are": "ppo.normalise_advantages=false",
     "observations as they are": "network.normalise_observations=false",
 }
-RATES: dict[str, Floats] = {f"learning_rate {rate:g}": _rate(rate) for rate in (5e-4, 1e-3, 2e-3)}
-PLAIN: dict[str, Floats] = {"": {}}
+RATES = {f"learning_rate {rate:g}": _rate(rate) for rate in (5e-4, 1e-3, 2e-3)}
+PLAIN = {"": {}}
 
 
 def sweep() -> list[Cell]:
@@ -158,7 +156,7 @@ def final() -> list[Cell]:
 PARTS = {"sweep": sweep, "scales": scales, "final": final}
 
 
-def settings_of(cell: Cell) -> Values:
+def settings_of(cell: Cell):
     """What a cell's result was made with: it is computed again where this has changed."""
     keys = ("variants", "steps", "seeds", "points")
     return {"static": list(cell.static)} | {key: getattr(cell, key) for key in keys}

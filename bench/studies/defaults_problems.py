@@ -11,21 +11,18 @@ on the validation session; the held-out test session is never evaluated.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bench.catalogue import Values
 from jaxtrade.config import RunConfig, load_config
-from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
-from jaxtrade.env.state import EnvParams
 from jaxtrade.interop.gymnax_adapter import from_gymnax
 from jaxtrade.rl.rollout import reset_all
 from jaxtrade.runs.setup import prepare
-from jaxtrade.types import Algorithm, Array, Env, PyTree
+from jaxtrade.types import Algorithm, Env, PyTree
 
 FRESH_SEED, FRESH_SESSIONS = 1_000_003, 100
 EPISODES, LIMIT = 50, 501  # of a control problem: greedy episodes, and steps until all have ended
@@ -46,7 +43,7 @@ class Problem(NamedTuple):
     environment: str = ""
 
 
-def _market(kind: str, task: str, optimum: float, random: float, *more: str) -> Problem:
+def _market(kind, task, optimum, random, *more):
     return Problem(
         "market", (*CHAIN, f"data.synthetic={kind}", f"env.task={task}", *more), optimum, random
     )
@@ -54,7 +51,7 @@ def _market(kind: str, task: str, optimum: float, random: float, *more: str) -> 
 
 STRONG, WEAK, UP = "data.synthetic_pull=0.8", "data.synthetic_pull=0.2", "data.synthetic_drift=0.2"
 DOWN = "data.synthetic_drift=-0.1"
-PROBLEMS: dict[str, Problem] = {
+PROBLEMS = {
     "reversion": _market("mean_reversion", "manage", 154_261.83, 12_070.65),
     "reversion weak": _market("mean_reversion", "manage", 165_716.87, 13_802.40, WEAK),
     "reversion strong": _market("mean_reversion", "manage", 141_545.35, 6_049.20, STRONG),
@@ -79,7 +76,7 @@ class World(NamedTuple):
     judge: Callable[[Algorithm, PyTree], dict[str, np.ndarray]]
 
 
-def config_of(problem: Problem, network: str, static: tuple[str, ...] = ()) -> RunConfig:
+def config_of(problem: Problem, network, static=()) -> RunConfig:
     """The configuration of a problem: the defaults (real bars: those of the quickstart) with some
     keys set.
     """
@@ -109,11 +106,11 @@ def world_of(problem: Problem, config: RunConfig) -> World:
 class _Money:
     """Dollars per session of greedy policies, every session from its first bar, side by side."""
 
-    def __init__(self, env: TradingEnv, splits: dict[str, EnvParams], problem: Problem) -> None:
+    def __init__(self, env, splits, problem):
         self.env, self.splits, self.problem = env, splits, problem
-        self.programs: Values = {}
+        self.programs = {}
 
-    def __call__(self, algorithm: Algorithm, policies: PyTree) -> dict[str, np.ndarray]:
+    def __call__(self, algorithm, policies):
         made = {name: self._dollars(algorithm, policies, name) for name in self.splits}
         if self.problem.kind == "bars":
             return {f"dollars_{name}": dollars for name, dollars in made.items()} | {
@@ -121,7 +118,7 @@ class _Money:
             }
         return {"dollars": made[""], "score": score_of(self.problem, made[""])}
 
-    def _dollars(self, algorithm: Algorithm, policies: PyTree, name: str) -> np.ndarray:
+    def _dollars(self, algorithm, policies, name):
         params = self.splits[name]
         table, ids = (
             params.market.sessions,
@@ -140,15 +137,13 @@ class _Money:
         )
 
 
-def _session(
-    env: TradingEnv, algorithm: Algorithm, length: int
-) -> Callable[[PyTree, Array, EnvParams], Array]:
+def _session(env, algorithm, length):
     """(policy, slot of the session, params) -> mills that the greedy policy makes in it."""
 
-    def run(policy: PyTree, slot: Array, params: EnvParams) -> Array:
+    def run(policy, slot, params):
         session, table = params.sessions.ids[slot], params.market.sessions
 
-        def decide(loop: tuple[PyTree, Any], _: None) -> tuple[tuple[PyTree, Any], None]:
+        def decide(loop, _):
             carry, state = loop
             ref = env.ref(state, params)
             after, action, _ = algorithm.act(policy, carry, ref, params, None, False)
@@ -174,11 +169,11 @@ def score_of(problem: Problem, dollars: np.ndarray) -> np.ndarray:
 class _Returns:
     """Mean return of greedy episodes of a control problem."""
 
-    def __init__(self, env: Env, params: PyTree, name: str) -> None:
+    def __init__(self, env, params, name):
         self.env, self.params, self.name = env, params, name
-        self.program: Any = None
+        self.program = None
 
-    def __call__(self, algorithm: Algorithm, policies: PyTree) -> dict[str, np.ndarray]:
+    def __call__(self, algorithm, policies):
         if self.program is None:
             self.program = jax.jit(jax.vmap(_episodes(self.env, algorithm), (0, None)))
         returns = np.asarray(self.program(policies, self.params), np.float64)
@@ -188,13 +183,13 @@ class _Returns:
         }
 
 
-def _episodes(env: Env, algorithm: Algorithm) -> Callable[[PyTree, PyTree], Array]:
+def _episodes(env, algorithm):
     """(policy, params) -> mean return of `EPISODES` greedy episodes."""
 
-    def run(policy: PyTree, params: PyTree) -> Array:
+    def run(policy, params):
         act = jax.vmap(algorithm.act, (None, 0, 0, None, None, None))
 
-        def step(loop: Any, key: Array) -> tuple[Any, None]:
+        def step(loop, key):
             carry, state, ref, alive, total = loop
             carry, action, _ = act(policy, carry, ref, params, None, False)
             state, ref, outcome = jax.vmap(env.step, (0, 0, 0, None))(

@@ -20,9 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
-from bench.catalogue import Values
 from jaxtrade.advisor.compose import round_turn
-from jaxtrade.advisor.outcomes import Outcomes, log_odds, no_outcomes, scored, what_followed
+from jaxtrade.advisor.outcomes import log_odds, no_outcomes, scored, what_followed
 from jaxtrade.advisor.questions import in_sessions
 from jaxtrade.advisor.table import Delta
 from jaxtrade.config import AdvisorConfig, load_config
@@ -81,7 +80,7 @@ def layout_of(market: Market) -> Layout:
     )
 
 
-def path_of(open_: np.ndarray, close: np.ndarray, layout: Layout, horizon: int) -> Path:
+def path_of(open_: np.ndarray, close: np.ndarray, layout: Layout, horizon):
     """Prices with what followed them, as a run scores it: in the training sessions only."""
     followed = np.zeros(layout.bars, np.int8)
     labels = what_followed(open_, close, layout.first, layout.last, horizon, layout.cost)
@@ -89,20 +88,18 @@ def path_of(open_: np.ndarray, close: np.ndarray, layout: Layout, horizon: int) 
     return Path(close, followed)
 
 
-def markets_of(
-    market: Market, layout: Layout, horizon: int
-) -> dict[str, Callable[[np.random.Generator], Path]]:
+def markets_of(market: Market, layout: Layout, horizon):
     """Markets by name, each a function of a random generator."""
     bars = market.bars
     real = path_of(bars.open, bars.close, layout, horizon)
 
-    def walk(random: np.random.Generator) -> Path:
+    def walk(random):
         close = 10_000 + np.cumsum(
             np.rint(STEP_TICKS * random.standard_normal(layout.bars))
         ).astype(np.int64)
         return path_of(np.concatenate([close[:1], close[:-1]]), close, layout, horizon)
 
-    def surrogate(random: np.random.Generator) -> Path:
+    def surrogate(random):
         copy = phase_randomised_bars(bars, 1_000, int(random.integers(2**31)))
         return path_of(copy.open, copy.close, layout, horizon)
 
@@ -112,10 +109,10 @@ def markets_of(
 # --- opinions ---------------------------------------------------------------------------------------------------------
 
 
-def persistent(bars: int) -> Opinion:
+def persistent(bars) -> Opinion:
     """A random side, kept for a geometric number of bars with this mean."""
 
-    def opinion(random: np.random.Generator, _: Path, layout: Layout) -> np.ndarray:
+    def opinion(random, _, layout):
         turns = random.random(layout.bars) < 1 / bars
         spell = np.cumsum(turns)
         return random.choice(np.array([-1, 1], np.int8), spell[-1] + 1)[spell]
@@ -123,34 +120,34 @@ def persistent(bars: int) -> Opinion:
     return opinion
 
 
-def always(side: int) -> Opinion:
+def always(side) -> Opinion:
     """The same side at every bar."""
     return lambda random, path, layout: np.full(layout.bars, side, np.int8)
 
 
-def trend(bars: int) -> Opinion:
+def trend(bars) -> Opinion:
     """The side of the move of the last bars."""
 
-    def opinion(_: np.random.Generator, path: Path, layout: Layout) -> np.ndarray:
+    def opinion(_, path, layout):
         before = np.concatenate([np.full(bars, path.close[0]), path.close[:-bars]])
         return np.where(path.close >= before, 1, -1).astype(np.int8)
 
     return opinion
 
 
-def skilled(share: float) -> Opinion:
+def skilled(share) -> Opinion:
     """The side that pays, with this probability; at bars without one, a random side. As
     `mock:skilled`.
     """
 
-    def opinion(random: np.random.Generator, path: Path, layout: Layout) -> np.ndarray:
+    def opinion(random, path, layout):
         side = np.where(path.followed == 0, random.choice([-1, 1], layout.bars), path.followed)
         return (side * np.where(random.random(layout.bars) < share, 1, -1)).astype(np.int8)
 
     return opinion
 
 
-OPINIONS: Mapping[str, Opinion] = {
+OPINIONS = {
     **{f"persistent:{bars}": persistent(bars) for bars in (1, 10, 30, 60, 240)},
     "always long": always(1),
     "always short": always(-1),
@@ -163,7 +160,7 @@ OF_PATH_ALONE = ("always long", "always short", "follow the trend of 30 bars")
 # --- measuring --------------------------------------------------------------------------------------------------------
 
 
-def answers(opinion: np.ndarray, layout: Layout, random: np.random.Generator, ranges: int) -> Delta:
+def answers(opinion: np.ndarray, layout: Layout, random, ranges) -> Delta:
     """All answers in the order in which they become visible: NumPy arrays [updates, ROWS, ...].
     ranges: of confidence, in which the answers lie at random."""
     order = random.permutation(layout.asked)
@@ -179,13 +176,13 @@ def answers(opinion: np.ndarray, layout: Layout, random: np.random.Generator, ra
     )
 
 
-def trusts_of(config: AdvisorConfig, bars: int) -> Callable[[Delta, Any], Any]:
+def trusts_of(config, bars) -> Callable[[Delta, Any], Any]:
     """A compiled function: (deltas [D, U, ...], followed [D, T]) -> trust float32[D, U, B] after
     each update.
     """
 
-    def one(deltas: Delta, followed: jax.Array) -> jax.Array:
-        def step(outcomes: Outcomes, delta: Delta) -> tuple[Outcomes, jax.Array]:
+    def one(deltas, followed):
+        def step(outcomes, delta):
             outcomes = scored(outcomes, delta, followed, float(config.memory))
             return outcomes, log_odds(outcomes, config.prior, config.abstain, config.cap)
 
@@ -194,13 +191,13 @@ def trusts_of(config: AdvisorConfig, bars: int) -> Callable[[Delta, Any], Any]:
     return jax.jit(jax.vmap(one))
 
 
-def interval(hits: int, draws: int) -> list[float]:
+def interval(hits, draws):
     """The 95 % interval of a share (Clopper and Pearson 1934)."""
     exact = stats.binomtest(hits, draws).proportion_ci()
     return [round(float(end), 4) for end in exact]
 
 
-def measured(trust: np.ndarray) -> Values:
+def measured(trust: np.ndarray):
     """Figures of trust float[D, U, B]: the share of draws with trust after the last update, its
     interval, the share that ever had trust, and the mean size of trust after the last update (its
     largest range)."""
@@ -215,16 +212,16 @@ def measured(trust: np.ndarray) -> Values:
 
 
 def cell(
-    draw: Callable[[np.random.Generator], Path],
+    draw,
     opinion: Opinion,
     layout: Layout,
     rules: Mapping[str, Callable[[Delta, Any], Any]],
-    draws: int,
-    seed: int,
-    ranges: int = 1,
-) -> Values:
+    draws,
+    seed,
+    ranges=1,
+):
     """Every rule's figures on the same draws."""
-    found: dict[str, list[np.ndarray]] = {name: [] for name in rules}
+    found = {name: [] for name in rules}
     for first in range(0, draws, BATCH):
         paths, deltas = [], []
         for number in range(first, min(first + BATCH, draws)):
@@ -238,7 +235,7 @@ def cell(
     return {name: measured(np.concatenate(parts)) for name, parts in found.items()}
 
 
-def run(quick: bool) -> Values:
+def run(quick):
     draws = QUICK_DRAWS if quick else DRAWS
     configs = {
         name: AdvisorConfig.model_validate({"kind": "none", **keys}) for name, keys in RULES.items()
@@ -247,8 +244,8 @@ def run(quick: bool) -> Values:
     market = load_market(load_config("advised"))
     layout = layout_of(market)
     rules = {name: trusts_of(config, layout.bars) for name, config in configs.items()}
-    false: Values = {}
-    power: Values = {}
+    false = {}
+    power = {}
     for at, (name, draw) in enumerate(markets_of(market, layout, horizon).items()):
         chosen = {
             each: opinion for each, opinion in OPINIONS.items() if at or each not in OF_PATH_ALONE
