@@ -11,6 +11,7 @@ than in another. Each ratio has a 90 % interval, of the repeats of both sides th
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -43,75 +44,53 @@ SIDES = {  # name -> kind, transport
 }
 
 
-class Loop:
-    """One side: its program, its state, and its advisor where it has one. Calling it is one
-    repeat.
-    """
-
-    def __init__(self, kind, transport, ppo, folder):
-        Path(folder).mkdir()
-        advisor = {"kind": kind, "transport": transport, "fusion": "trust"}
-        world = setting.world(ppo=ppo, train={"chunk_updates": UPDATES}, advisor=advisor)
-        config, params, chosen = world.config, world.params, world.config.advisor
-        algorithm = make_ppo(
-            config, world.env, 100_000, summarise=summarise, fusion=make_fusion(chosen, config.env)
-        )
-        self.advisor = None
+def repeated(kind, transport, ppo, folder):
+    """For `Worker`: a side with its program, its state, and its advisor where it has one."""
+    Path(folder).mkdir()
+    advisor = {"kind": kind, "transport": transport, "fusion": "trust"}
+    world = setting.world(ppo=ppo, train={"chunk_updates": UPDATES}, advisor=advisor)
+    config, params, chosen = world.config, world.params, world.config.advisor
+    fusion, exchange = make_fusion(chosen, config.env), None
+    algorithm = make_ppo(config, world.env, 100_000, summarise=summarise, fusion=fusion)
+    with ExitStack() as stack:
         if chosen.on:
             table = empty_table(len(world.market.bars))
             params = params.replace(advice=view_of(chosen, params.market.sessions, table, True))
-            self.advisor = TrainingAdvisor(
-                config, world.market, world.sessions, Path(folder), lambda line: None
-            )
-            algorithm = self.advisor.exchange.wrap(algorithm)
-        self.exchange = None if self.advisor is None else self.advisor.exchange
-        self.params, self.done = params, 0
-        self.state = jax.jit(algorithm.init)(jax.random.key(0), params)
-        program = chunk_program(algorithm, UPDATES, self.exchange)
-        self.chunk = program.lower(self.state, params, self.inputs()).compile()
-
-    def inputs(self):
-        return None if self.exchange is None else self.exchange.inputs(self.done, UPDATES)
-
-    def __call__(self):
-        self.state, metrics, news = self.chunk(self.state, self.params, self.inputs())
-        jax.block_until_ready(self.state)
-        _, news = hosted((metrics, news))
-        self.done += UPDATES
-        if self.exchange is not None:
-            self.exchange.receive(self.done, news)
-
-    def close(self):
-        if self.advisor is not None:
-            self.advisor.close()
-
-
-def repeated(**given):
-    """For `Worker`: the repeats of a `Loop`."""
-    with closing(Loop(**given)) as loop:
-        while True:
+            given = config, world.market, world.sessions, Path(folder), lambda line: None
+            exchange = stack.enter_context(closing(TrainingAdvisor(*given))).exchange
+            algorithm = exchange.wrap(algorithm)
+        inputs = exchange.inputs if exchange else lambda done, updates: None
+        state = jax.jit(algorithm.init)(jax.random.key(0), params)
+        program = chunk_program(algorithm, UPDATES, exchange)
+        chunk = program.lower(state, params, inputs(0, UPDATES)).compile()
+        for done in itertools.count(UPDATES, UPDATES):
             yield
-            loop()
+            state, metrics, news = chunk(state, params, inputs(done - UPDATES, UPDATES))
+            jax.block_until_ready(state)
+            _, news = hosted((metrics, news))
+            if exchange:
+                exchange.receive(done, news)
 
 
 def run(options):
     ppo = QUICK_PPO if options.quick else PPO
     steps = UPDATES * ppo["num_envs"] * ppo["num_steps"]
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
         sides = {}
         for name, (kind, transport) in SIDES.items():
             given = {"kind": kind, "transport": transport, "ppo": ppo}
-            worker = Worker("advisor", "repeated", given | {"folder": str(folder / name)})
-            sides[name] = harness.worker_side(stack.enter_context(worker), steps)
+            given |= {"folder": f"{folder}/{name}"}
+            worker = stack.enter_context(Worker("advisor", "repeated", given))
+            sides[name] = harness.side(worker, steps)
         repeats = max(options.repeats, 2 if options.quick else LEAST)
         taken = harness.interleave(sides, repeats)
     found = {name: harness.summary(samples, steps) for name, samples in taken.items()}
     pairs = {
         name: "off" if kind == "none" else f"{transport} none"
         for name, (kind, transport) in SIDES.items()
+        if kind != "off"
     }
-    del pairs["off"]
     return {
         "config": ppo | {"chunk_updates": UPDATES, "repeats": repeats, "threads": harness.cores()},
         "sides": found,

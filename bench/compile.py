@@ -42,41 +42,40 @@ def on_device(cache, ppo, sessions):
     state = jax.block_until_ready(jax.jit(algorithm.init)(jax.random.key(0), world.params))
     begun = time.perf_counter()
     chunk = setting.train_chunk(algorithm, state, world.params, CHUNK)
+    lowered = time.perf_counter()
+    chunk.compile()
+    end = time.perf_counter()
     return {
         "market": made - start,
         "init": begun - made,
-        "lower": chunk.lower_seconds,
-        "compile": chunk.compile_seconds,
-        "chunk": chunk.lower_seconds + chunk.compile_seconds,
+        "lower": lowered - begun,
+        "compile": end - lowered,
+        "chunk": end - begun,
     }
 
 
-def once(**given):
-    """`on_device` in one fresh process; `ready` by this process's clock."""
-    start = time.perf_counter()
-    found = worker.once("compile.on_device", given)
-    return found | {"ready": time.perf_counter() - start}
-
-
 def both(ppo, sessions):
-    """A cold process, and one from the cache that it filled."""
+    """A cold process, and one from the cache that it filled; `ready` by this process's clock."""
+    found = {}
     with tempfile.TemporaryDirectory() as cache:
         given = {"cache": cache, "ppo": ppo, "sessions": sessions}
-        return {name: once(**given) for name in ("cold", "cached")}
+        for name in ("cold", "cached"):
+            ready, parts = harness.of_children(worker.once, "compile.on_device", given)
+            found[name] = parts | {"ready": ready.wall}
+    return found
 
 
 def health(ppo, sessions, chunks):
     """Recompiles of a real run of some chunks, by the training loop's own counter, and host
     transfers in its chunk.
     """
-    updates = chunks * CHUNK
     world = setting.world(sessions, ppo=ppo)
-    algorithm = setting.learner(world, updates)
-    steps = updates * algorithm.steps_per_update
+    algorithm = setting.learner(world, chunks * CHUNK)
+    steps = chunks * CHUNK * algorithm.steps_per_update
     config = TrainConfig(total_timesteps=steps, chunk_updates=CHUNK)
     run = train(algorithm, world.params, key=jax.random.key(0), config=config)
     chunk = setting.train_chunk(algorithm, run.state, world.params, CHUNK)
-    found = setting.host_transfers(chunk.program)
+    found = setting.host_transfers(chunk.compile())
     return {
         "chunks": chunks,
         "recompiles": int(run.health["recompiles"][1]),

@@ -40,20 +40,18 @@ calendar: cme_equity
 CSV, PARQUET = "csv", "parquet"
 
 
-def frame_of(sessions):
-    """Synthetic bars of NQ as a vendor's file has them: stamps as text (UTC), prices in points."""
+def written(folder, sessions):
+    """(format -> file, bars): synthetic bars of NQ as a vendor's file has them, stamps as text
+    (UTC), prices in points. The contract is beside the files.
+    """
     bars = synthetic_bars(get_contract("NQ"), sessions)
     stamps = np.datetime_as_string(bars.time.astype("datetime64[s]"))
     columns = {"time": np.char.replace(stamps, "T", " ").astype(object)}
     for name in ("open", "high", "low", "close"):
         columns[name] = getattr(bars, name) * float(bars.contract.tick_size)
-    return pd.DataFrame(columns | {"volume": bars.volume.astype(np.int64)})
-
-
-def written(folder, sessions):
-    """(format -> file, bars). The contract is beside the files."""
+    frame = pd.DataFrame(columns | {"volume": bars.volume.astype(np.int64)})
     (folder / "contract.yaml").write_text(CONTRACT, encoding="ascii")
-    frame, files = frame_of(sessions), {kind: folder / f"bars.{kind}" for kind in (CSV, PARQUET)}
+    files = {kind: folder / f"bars.{kind}" for kind in (CSV, PARQUET)}
     frame.to_csv(files[CSV], index=False)
     frame.to_parquet(files[PARQUET])
     return files, len(frame)
@@ -61,9 +59,8 @@ def written(folder, sessions):
 
 def config_of(file) -> RunConfig:
     """The shared configuration with bars of a file."""
-    contract = str(file.with_name("contract.yaml"))
-    keys = {"source": "file", "file": str(file), "contract": contract}
-    return setting.config(data=keys | {"stamp": "open", "time_zone": "UTC"})
+    keys = {"file": str(file), "contract": str(file.with_name("contract.yaml"))}
+    return setting.config(data=keys | {"source": "file", "stamp": "open", "time_zone": "UTC"})
 
 
 def loader(file):
@@ -90,14 +87,9 @@ def run(options):
         taken = harness.take_turns(work, options.repeats)
         size = {kind: file.stat().st_size for kind, file in files.items()}
     config = {"sessions": sessions, "bars": bars, "file_bytes": size, "repeats": options.repeats}
-    return {
-        "config": config,
-        "to_market": {
-            kind: harness.durations([reply.sample for reply in replies])
-            for kind, replies in taken.items()
-        },
-        "peak_resident_bytes": {
-            kind: harness.rounded(statistics.median(reply.peak_bytes for reply in replies))
-            for kind, replies in taken.items()
-        },
-    }
+    seconds, bytes_ = {}, {}
+    for kind, replies in taken.items():
+        samples, peaks, _ = zip(*replies, strict=True)
+        seconds[kind] = harness.durations(samples)
+        bytes_[kind] = harness.rounded(statistics.median(peaks))
+    return {"config": config, "to_market": seconds, "peak_resident_bytes": bytes_}

@@ -222,7 +222,7 @@ def in_children(world: setting.World, scale: Scale, stack) -> tuple[Sides, dict[
         else:
             worker = stack.enter_context(Worker(*work.split("."), given, threads=1))
             steps = about["num_envs"] * about["num_steps"]
-            found[name] = harness.worker_side(worker, steps), about
+            found[name] = harness.side(worker, steps), about
 
     for num_envs in scale.looked_at:
         given = {"num_envs": num_envs, "num_steps": scale.steps // 2 // num_envs}

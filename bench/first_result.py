@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from functools import partial
 from pathlib import Path
 
 from jaxtrade.errors import DataError
@@ -73,7 +72,7 @@ def train(folder, variables):
     return found
 
 
-def once() -> tuple[dict[str, Sample], dict[str, float]]:
+def once():
     """Everything from nothing, in a folder that is deleted afterwards -> what each command took, and
     seconds of each part of the training command.
     """
@@ -81,10 +80,13 @@ def once() -> tuple[dict[str, Sample], dict[str, float]]:
         code = Path(top) / "jaxtrade"
         # Python's own search path would find this checkout; caches, also the one of compiled
         # programs, start empty.
-        caches = {"XDG_CACHE_HOME": f"{top}/cache", "PIP_NO_CACHE_DIR": "1"}
-        variables = os.environ | caches | {"PYTHONUNBUFFERED": "1"}
-        for name in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"):
-            variables.pop(name, None)
+        caches = {
+            "XDG_CACHE_HOME": f"{top}/cache",
+            "PIP_NO_CACHE_DIR": "1",
+            "PYTHONUNBUFFERED": "1",
+        }
+        own = os.environ.keys() - {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"}
+        variables = {name: os.environ[name] for name in own} | caches
         python = str(code / ".venv" / "bin" / "python")
         steps = {}
         for step, folder, words in (
@@ -92,9 +94,9 @@ def once() -> tuple[dict[str, Sample], dict[str, float]]:
             (VENV, top, (sys.executable, "-m", "venv", str(code / ".venv"))),
             (INSTALL, code, (python, "-m", "pip", "install", "--quiet", ".")),
         ):
-            work = partial(harness.called, words, cwd=folder, env=variables)
-            steps[step], _ = harness.of_children(work)
-        steps[TRAIN], found = harness.of_children(partial(train, code, variables))
+            given = {"cwd": folder, "env": variables}
+            steps[step], _ = harness.of_children(harness.called, words, **given)
+        steps[TRAIN], found = harness.of_children(train, code, variables)
         steps[ALL] = Sample(*map(sum, zip(*steps.values(), strict=True)))
     return steps, found
 

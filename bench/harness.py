@@ -11,23 +11,26 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import re
 import statistics
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import jax
 import numpy as np
 from scipy import stats
 
+from jaxtrade.doctor.checks import usable_cpus as cores
 from jaxtrade.runs.commit import environment
 
 from . import idle
+from .table import ratio, rounded, sooner  # noqa: F401 (benches find them here)
 from .worker import Child, Sample
 
-T = TypeVar("T")
 LEVEL = 0.9  # of intervals
 PACKAGES = (
     "jaxtrade",
@@ -62,18 +65,15 @@ def clock(work) -> Sample:
     return Sample(time.perf_counter() - wall, time.process_time() - cpu)
 
 
-def of_children(work) -> tuple[Sample, T]:
-    """What one call took, CPU seconds of the processes that it started and waited for; and what it
-    returned.
+def of_children(work, *given, **named):
+    """(what one call took, with CPU seconds of the processes that it started and waited for; what
+    it returned).
     """
     wall, before = time.perf_counter(), os.times()
-    answer = work()
+    answer = work(*given, **named)
     seconds, after = time.perf_counter() - wall, os.times()
-    user, system = (
-        getattr(after, f"children_{k}") - getattr(before, f"children_{k}")
-        for k in ("user", "system")
-    )
-    return Sample(seconds, user + system), answer
+    user = after.children_user - before.children_user
+    return Sample(seconds, user + after.children_system - before.children_system), answer
 
 
 def called(words, **given):
@@ -82,19 +82,15 @@ def called(words, **given):
     subprocess.run(words, stdin=nothing, stdout=nothing, check=True, **given)
 
 
-def side(work, steps) -> Side:
-    """A side that runs in this process. `work` is compiled already and returns everything that it
-    computes.
+def side(work, steps=0) -> Side:
+    """A side. work: a child, or what runs in this process, is compiled already and returns
+    everything that it computes. steps: default those of an `Update`.
     """
-    return Side(lambda: clock(work), steps)
+    child = isinstance(work, Child)
+    return Side(lambda: work.run().sample if child else clock(work), steps or work.steps)
 
 
-def worker_side(worker: Child, steps) -> Side:
-    """A side that runs in a child."""
-    return Side(lambda: worker.run().sample, steps)
-
-
-def interleave(sides: Mapping[str, Side], repeats) -> dict[str, list[Sample]]:
+def interleave(sides: Mapping[str, Side], repeats):
     """`repeats` samples of each side, taking turns; the order of turns alternates. One more run
     before warms up.
     """
@@ -117,8 +113,13 @@ def take_turns(work, repeats):
 
 def durations(samples: Sequence[Sample]):
     """Medians by both clocks in seconds, and the least and greatest of the repeats."""
-    wall, cpu = ([getattr(sample, clock) for sample in samples] for clock in Sample._fields)
+    wall, cpu = zip(*samples, strict=True)
     return {"repeats": len(samples)} | middle("seconds", wall) | middle("cpu_seconds", cpu)
+
+
+def timed(work, repeats):
+    """Side -> `durations` of the samples that its calls return, taking turns."""
+    return {name: durations(taken) for name, taken in take_turns(work, repeats).items()}
 
 
 def middle(name, values):
@@ -129,7 +130,7 @@ def middle(name, values):
 
 def summary(samples: Sequence[Sample], steps):
     """Medians of steps per second by both clocks, and the least and greatest of the repeats."""
-    wall, cpu = ([steps / getattr(sample, clock) for sample in samples] for clock in Sample._fields)
+    wall, cpu = steps / np.array(samples).T
     by_clock = middle("steps_per_second", wall) | middle("steps_per_cpu_second", cpu)
     return {"steps": steps, "repeats": len(samples)} | by_clock
 
@@ -142,49 +143,17 @@ def compare(sides: Mapping[str, Side], repeats):
     }
 
 
-def ratio(results, ours, theirs):
-    """How many times as many steps per second `ours` makes, by wall and by CPU seconds (medians
-    over medians).
-    """
-    return {
-        name: rounded(results[ours][key] / results[theirs][key])
-        for name, key in (("wall", "steps_per_second"), ("cpu", "steps_per_cpu_second"))
-    }
-
-
 def paired(ours: Sequence[Sample], theirs: Sequence[Sample]):
     """The interval of LEVEL of how many times as fast `ours` is, by both clocks: Student's t of the
     logarithms of the ratios of repeats that stood side by side, for sides of as many steps."""
-    found = {}
-    for clock in Sample._fields:
-        logs = np.log(
-            [getattr(b, clock) / getattr(a, clock) for a, b in zip(ours, theirs, strict=True)]
-        )
-        half = stats.t.ppf((1 + LEVEL) / 2, len(logs) - 1) * logs.std(ddof=1) / len(logs) ** 0.5
-        ends = np.exp([logs.mean() - half, logs.mean() + half])
-        found[f"{clock}_interval"] = [rounded(float(end)) for end in ends]
-    return found
-
-
-def sooner(ours, theirs, times=1):
-    """How many times as long `theirs`, `times` in a row, take as `ours` (`durations`), by both
-    clocks.
-    """
+    logs = np.log(np.divide(theirs, ours))
+    half = stats.t.ppf((1 + LEVEL) / 2, len(logs) - 1) * logs.std(0, ddof=1) / len(logs) ** 0.5
+    middle = logs.mean(0)
+    ends = np.exp([middle - half, middle + half]).T
     return {
-        name: rounded(times * theirs[key] / ours[key])
-        for name, key in (("wall", "seconds"), ("cpu", "cpu_seconds"))
+        f"{clock}_interval": [rounded(end) for end in each]
+        for clock, each in zip(Sample._fields, ends, strict=True)
     }
-
-
-def rounded(value, digits=4):
-    """To significant digits: more would claim a precision that a shared machine has not."""
-    short = float(f"{value:.{digits}g}")
-    return int(short) if short.is_integer() and abs(short) >= 10 ** (digits - 1) else short
-
-
-def cores():
-    """CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def stamp(command, load):
@@ -207,10 +176,8 @@ def versions():
     """Of Python and of what is installed of `PACKAGES`."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
-        try:
+        with suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     return found
 
 
@@ -220,14 +187,8 @@ def commit(folder=Path(__file__).parent):
     lies in somebody else's repository."""
 
     def git(*words):
-        return subprocess.run(
-            ["git", *words],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            check=True,
-            env=environment(),
-        ).stdout.strip()
+        told = {"cwd": folder, "env": environment(), "text": True, "stderr": subprocess.DEVNULL}
+        return subprocess.check_output(["git", *words], **told).strip()
 
     if not any((top / ".git").exists() for top in (folder.resolve(), folder.resolve().parent)):
         return "unknown"
@@ -244,12 +205,8 @@ def device_name():
     """The device's kind; on a CPU the name that Linux gives it, where there is one."""
     device, info = jax.devices()[0], Path("/proc/cpuinfo")
     if device.platform == "cpu" and info.exists():
-        names = [
-            line.partition(":")[2].strip()
-            for line in info.read_text().splitlines()
-            if "model name" in line
-        ]
-        return names[0] if names else platform.processor()
+        named = re.search(r"model name\s*: (.*)", info.read_text())
+        return named[1].strip() if named else platform.processor()
     return device.device_kind
 
 

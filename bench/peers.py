@@ -137,7 +137,7 @@ def sides(
     if "sbx" not in missing:
         given = {"config": config.model_dump(mode="json"), "updates": updates}
         worker = stack.enter_context(Worker("peers", "sbx", given, threads=1))
-        made["sbx"] = harness.worker_side(worker, steps)
+        made["sbx"] = harness.side(worker, steps)
     return made, missing
 
 

@@ -23,7 +23,7 @@ from jaxtrade.training.population import Stack
 
 from . import harness, setting
 from .harness import Sample
-from .worker import Worker
+from .worker import once
 
 SEEDS = (1, 16, 64)
 PPO = {"num_envs": 16, "num_steps": 128, "num_minibatches": 8, "num_epochs": 4, "hidden": (64, 64)}
@@ -81,23 +81,16 @@ def trainer(num_seeds, ppo, sessions, updates, cache):
     if cache is not None:
         jax.config.update("jax_compilation_cache_dir", cache)
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-
-    yield 0.0
     world = setting.world(sessions, ppo=ppo)
     steps = updates * ppo["num_envs"] * ppo["num_steps"]
     config = TrainConfig(total_timesteps=steps, num_seeds=num_seeds, chunk_updates=updates)
     learner, key = setting.learner(world, updates), Stack.of(num_seeds).keys(0)
-    yield train(learner, world.params, config=config, key=key).steps_per_second
+    return train(learner, world.params, config=config, key=key).steps_per_second
 
 
 def fresh(**given) -> Sample:
     """A process from its start to its end, by this process's clock; CPU seconds of that process."""
-
-    def whole():
-        with Worker("population", "trainer", given) as worker:
-            worker.run()
-
-    return harness.of_children(whole)[0]
+    return harness.of_children(once, "population.trainer", given)[0]
 
 
 def run(options):
@@ -115,8 +108,7 @@ def run(options):
             for name, (n, folder) in kinds.items()
         }
         work["one cached"]()  # fills the cache
-        samples = harness.take_turns(work, options.repeats)
-    whole = {name: harness.durations(taken) for name, taken in samples.items()}
+        whole = harness.timed(work, options.repeats)
     ratios = {
         f"{n} together/in turn {kind}, all included": harness.sooner(
             whole[f"together@{n}"], whole[f"one {kind}"], n

@@ -9,11 +9,8 @@ from __future__ import annotations
 
 import collections
 import functools
-import math
 import re
-import time
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,8 +25,9 @@ from jaxtrade.env.state import EnvParams
 from jaxtrade.env.summary import summarise
 from jaxtrade.rl.packing import Packed, packing_of
 from jaxtrade.rl.ppo import make_ppo
+from jaxtrade.storage.sizes import tree_bytes
 from jaxtrade.training.chunk import chunk_program
-from jaxtrade.types import Algorithm, PyTree, SessionSet
+from jaxtrade.types import Algorithm, SessionSet
 
 from .harness import rounded
 from .learning import fixed_sections, sections_of
@@ -73,36 +71,20 @@ def _market(sessions):
 
 
 def world(sessions=SESSIONS, algorithm="ppo", **sections) -> World:
-    """Environment and parameters of `config(...)` over all sessions of the shared market."""
-    chosen, market = config(sessions, algorithm, **sections), _market(sessions)
+    """That of `config(...)`."""
+    return world_of(config(sessions, algorithm, **sections))
+
+
+def world_of(chosen: RunConfig) -> World:
+    """Environment and parameters over all sessions of the shared market."""
+    market = _market(chosen.data.synthetic_sessions)
     every = split_sessions(market, chosen.split)["train"]
     return World(chosen, TradingEnv(chosen.env), make_params(market, every, chosen), market, every)
 
 
-class Compiled(NamedTuple):
-    """A program, and the seconds that making it took: Python tracing and lowering to XLA's input,
-    then XLA itself (or the persistent cache)."""
-
-    program: Any
-    lower_seconds: float
-    compile_seconds: float
-
-
-def compiled(function, *args) -> Compiled:
-    """`function` (jitted already or not) compiled for arguments of these shapes."""
-    jitted = function if hasattr(function, "lower") else jax.jit(function)
-    start = time.perf_counter()
-    lowered = jitted.lower(*args)
-    middle = time.perf_counter()
-    program = lowered.compile()
-    return Compiled(program, middle - start, time.perf_counter() - middle)
-
-
-def learner(world: World, total_updates, platform=None) -> Algorithm:
-    """PPO as `jaxtrade train` makes it, with the trading figures in its metrics. platform: where it
-    will run.
-    """
-    return make_ppo(world.config, world.env, total_updates, summarise=summarise, platform=platform)
+def learner(world: World, total_updates) -> Algorithm:
+    """PPO as `jaxtrade train` makes it, with the trading figures in its metrics."""
+    return make_ppo(world.config, world.env, total_updates, summarise=summarise)
 
 
 def update_of(algorithm: Algorithm):
@@ -110,14 +92,29 @@ def update_of(algorithm: Algorithm):
     return jax.jit(lambda state, params: algorithm.update(state, params, None), donate_argnums=0)
 
 
-def train_chunk(algorithm: Algorithm, state, params, updates) -> Compiled:
-    """The program that `training.loop.train` runs, not a copy of it: `updates` updates, the state
-    donated.
+class Update:
+    """One compiled update, with a state of its own. A call goes on from the state that the last one
+    left and returns all that it computes."""
+
+    def __init__(self, algorithm: Algorithm, params):
+        self.steps, self.params = algorithm.steps_per_update, params
+        start = jax.jit(algorithm.init)(jax.random.key(0), params)
+        self.state = jax.tree.map(jnp.copy, start)  # donated: no two leaves may share an array
+        self.program = update_of(algorithm).lower(self.state, params).compile()
+
+    def __call__(self):
+        self.state, metrics = self.program(self.state, self.params)
+        return self.state, metrics
+
+
+def train_chunk(algorithm: Algorithm, state, params, updates):
+    """The program that `training.loop.train` runs, not a copy of it, traced and lowered: `updates`
+    updates, the state donated.
     """
-    return compiled(chunk_program(algorithm, updates), state, params)
+    return chunk_program(algorithm, updates).lower(state, params)
 
 
-def stepping(env: TradingEnv, num_envs, num_steps) -> Callable[[PyTree, jax.Array], Any]:
+def stepping(env: TradingEnv, num_envs, num_steps):
     """(params, key) -> (sum of all that was seen, sum of final equities): `num_steps` fused steps
     of `num_envs` environments under random legal actions; every slot of every observation enters
     the sum."""
@@ -153,22 +150,14 @@ def host_transfers(program):
     Empty where there is none."""
     text = program.as_text()
     found = re.findall(rf"\s({'|'.join(HOST_OPERATIONS)})\(", text)
-    found += [
-        f"callback {name}"
-        for name in re.findall(r'custom_call_target="([^"]*callback[^"]*)"', text)
-    ]
-    return dict(collections.Counter(found))
+    called = re.findall(r'custom_call_target="([^"]*callback[^"]*)"', text)
+    return dict(collections.Counter([*found, *(f"callback {name}" for name in called)]))
 
 
 def temporary_bytes(program, steps):
     """Temporaries of a program of training, in all and for each of its environment steps."""
     bytes_ = program.memory_analysis().temp_size_in_bytes
     return {"temporary_bytes": bytes_, "temporary_bytes_per_step": rounded(bytes_ / steps)}
-
-
-def tree_bytes(tree):
-    """Bytes of a pytree's arrays, or of their shapes."""
-    return sum(_bytes(leaf) for leaf in jax.tree.leaves(tree))
 
 
 def stored(algorithm: Algorithm, state, params, num_steps):
@@ -178,39 +167,21 @@ def stored(algorithm: Algorithm, state, params, num_steps):
     may pad, or keep copies in another layout; see `temporaries`. num_steps: of the rollout."""
     jaxpr = jax.make_jaxpr(lambda s, p: algorithm.update(s, p, ()))(state, params).jaxpr
     live, _ = partial_eval.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))
-    num_envs = algorithm.steps_per_update // num_steps
-    for equation in live.eqns:
-        arrays = [v.aval for v in _stacked(equation)]
-        words = [
-            x
-            for x in arrays
-            if x.dtype == jnp.uint32 and x.shape[:1] + x.shape[2:] == (num_steps, num_envs)
+    steps = algorithm.steps_per_update
+    loops = [each for each in live.eqns if each.primitive.name == "scan"]
+    for loop in loops:
+        own = loop.params["jaxpr"].jaxpr.outvars
+        # what it stacks over its steps: results with an axis more than the body's own
+        stacked = [
+            out.aval
+            for out, one in zip(loop.outvars, own, strict=True)
+            if out.aval.ndim > one.aval.ndim
         ]
+        shape = num_steps, steps // num_steps
+        words = [x for x in stacked if x.dtype == jnp.uint32 and x.shape[::2] == shape]
         if len(words) == 1:
-            found = {
-                "words" if x is words[0] else "memory": _bytes(x) // algorithm.steps_per_update
-                for x in arrays
-            }
-            return found
+            return {"words" if x is words[0] else "memory": tree_bytes(x) // steps for x in stacked}
     raise ValueError(
         "no loop of the update stores packed transitions, uint32[steps, words, environments]; the rollout "
         "has changed and this count with it"
     )
-
-
-def _stacked(equation):
-    """What a scan stacks over its steps: results with an axis more than the body's own. Nothing of
-    other equations.
-    """
-    if equation.primitive.name != "scan":
-        return []
-    own = equation.params["jaxpr"].jaxpr.outvars
-    return [
-        out for out, one in zip(equation.outvars, own, strict=True) if out.aval.ndim > one.aval.ndim
-    ]
-
-
-def _bytes(leaf):
-    if jnp.issubdtype(leaf.dtype, jax.dtypes.extended):
-        return math.prod(leaf.shape) * jax.random.key_data(jax.random.key(0)).nbytes
-    return math.prod(leaf.shape) * leaf.dtype.itemsize

@@ -69,6 +69,32 @@ def size(value):
     return f"{value:.3g} B"
 
 
+def rounded(value, digits=4):
+    """To significant digits: more would claim a precision that a shared machine has not."""
+    short = float(f"{value:.{digits}g}")
+    return int(short) if short.is_integer() and abs(short) >= 10 ** (digits - 1) else short
+
+
+def ratio(results, ours, theirs):
+    """How many times as many steps per second `ours` makes, by wall and by CPU seconds (medians
+    over medians).
+    """
+    return {
+        clock: rounded(results[ours][key] / results[theirs][key])
+        for clock, key in (("wall", "steps_per_second"), ("cpu", "steps_per_cpu_second"))
+    }
+
+
+def sooner(ours, theirs, times=1):
+    """How many times as long `theirs`, `times` in a row, take as `ours` (`harness.durations`), by
+    both clocks.
+    """
+    return {
+        clock: rounded(times * theirs[key] / ours[key])
+        for clock, key in (("wall", "seconds"), ("cpu", "cpu_seconds"))
+    }
+
+
 def compared(ratio, interval=None):
     """What a ratio of speeds means, as it is shown. With an interval that holds one it is level;
     without an interval, below one is slower, however little, and a little above is level.

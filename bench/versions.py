@@ -13,7 +13,6 @@ The child (`versions_child.py`) uses of jaxtrade only what both versions have.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -26,7 +25,7 @@ from jaxtrade.runs.computing import threads_of
 
 from . import harness, setting
 from .harness import Sample, commit
-from .worker import Child, search_path
+from .worker import Child, finding
 
 ROOT = Path(__file__).resolve().parent.parent
 RATE = {"num_shards": 1, "num_envs": 16}
@@ -72,31 +71,26 @@ STEPS, QUICK_STEPS = "train.total_timesteps=1_000_000", "train.total_timesteps=2
 REPEATS_OF_COMMANDS = 5  # at most: each takes half a minute
 
 
-def environment(code):
-    """Variables of a process that runs the checkout `code`."""
-    return os.environ | {"PYTHONPATH": search_path(code, os.environ.get("PYTHONPATH"))}
-
-
 def threads(shape, new):
     """The compute threads that a version chooses for a shape."""
     cores = harness.cores()
     return threads_of(setting.config(ppo=shape), cores) if new and "hidden" in shape else cores
 
 
-def command(code, caches, quick) -> Sample:
+def command(code, quick, caches=None) -> Sample:
     """One `jaxtrade train quickstart` from its start to its end, with the threads that it chooses
     itself.
     """
     names = ("JAX_COMPILATION_CACHE_DIR", "XDG_CACHE_HOME")
-    own = environment(code) | dict.fromkeys(names, str(caches))
-    own.pop("NPROC", None)
     with tempfile.TemporaryDirectory() as folder:
+        own = finding(code) | dict.fromkeys(names, caches or f"{folder}/caches")
+        own.pop("NPROC", None)
         words = [sys.executable, "-P", "-c", COMMAND, "train", "quickstart"]
         words += ["--run-dir", f"{folder}/run"]
         for key in (*QUICKSTART.split(), QUICK_STEPS if quick else STEPS):
             words += ["--set", key]
-        run = partial(subprocess.run, words, env=own, capture_output=True, text=True, cwd=folder)
-        sample, done = harness.of_children(run)
+        given = {"env": own, "capture_output": True, "text": True, "cwd": folder}
+        sample, done = harness.of_children(subprocess.run, words, **given)
     if done.returncode not in (0, UNHEALTHY):  # a short run may fail a health check
         why = next(iter(done.stderr.strip().splitlines()[-1:]), f"status {done.returncode}")
         raise ConfigError(f"train quickstart failed in {code}: {why}")
@@ -107,19 +101,14 @@ def commands(codes, options):
     """The whole command with empty caches (cold) and with filled ones (warm) -> what its sides
     took, by name.
     """
-
-    def cold(code):
-        with tempfile.TemporaryDirectory() as caches:
-            return command(code, Path(caches), options.quick)
-
+    work = {}
     with tempfile.TemporaryDirectory() as folder:
-        work = {f"quickstart cold/{side}": partial(cold, code) for side, code in codes.items()}
         for side, code in codes.items():
-            warm = partial(command, code, Path(folder) / side, options.quick)
+            work[f"quickstart cold/{side}"] = partial(command, code, options.quick)
+            warm = partial(command, code, options.quick, f"{folder}/{side}")
             warm()  # fills the caches
             work[f"quickstart warm/{side}"] = warm
-        taken = harness.take_turns(work, min(options.repeats, REPEATS_OF_COMMANDS))
-    return {side: harness.durations(samples) for side, samples in taken.items()}
+        return harness.timed(work, min(options.repeats, REPEATS_OF_COMMANDS))
 
 
 def computed(codes, options):
@@ -131,10 +120,10 @@ def computed(codes, options):
             for version, code in codes.items():
                 name = f"{shape}/{version}"
                 chosen[name] = threads(keys, version == NOW)
-                own = environment(code) | {"NPROC": str(chosen[name])}
+                own = finding(code) | {"NPROC": str(chosen[name])}
                 words = [CHILD, json.dumps(keys), str(sessions)]
                 child = stack.enter_context(Child(name, words, own))
-                sides[name] = harness.worker_side(child, keys["num_envs"] * keys["num_steps"])
+                sides[name] = harness.side(child, keys["num_envs"] * keys["num_steps"])
         found = harness.compare(sides, options.repeats)
     return {name: side | {"threads": chosen[name]} for name, side in found.items()}
 

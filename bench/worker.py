@@ -17,7 +17,7 @@ import importlib
 import importlib.util
 import json
 import os
-import signal
+import re
 import subprocess
 import sys
 import threading
@@ -90,17 +90,14 @@ class Child:
 
         def end():
             late.set()
-            if hasattr(os, "killpg"):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            else:
-                self._process.kill()
+            interrupt.kill(self._process)
 
         timer = threading.Timer(threading.TIMEOUT_MAX if seconds is None else seconds, end)
         timer.daemon = True
         timer.start()
         try:
             print("go", file=self._process.stdin, flush=True)
-            line = next(iter(self._process.stdout or ()), "")
+            line = self._process.stdout.readline()
         except BrokenPipeError:
             line = ""
         finally:
@@ -129,41 +126,29 @@ class Worker(Child):
     """`module.function(**arguments)` of this package in a child: a generator of repeats.
     variables: put over this process's environment."""
 
-    def __init__(
-        self,
-        module,
-        function,
-        arguments,
-        threads=None,
-        variables=None,
-    ):
-        own = os.environ | dict(variables or {})
-        own |= {} if threads is None else dict.fromkeys(THREADS, str(threads))
-        package = __package__ or "bench"
-        if package == "bench":  # installed, ROOT is the package itself, whose types.py would hide
-            own["PYTHONPATH"] = search_path(ROOT, own.get("PYTHONPATH"))  # Python's
-        given = json.dumps(dict(arguments))
-        words = ["-c", CODE, package, module, function, given]
+    def __init__(self, module, function, arguments, threads=None, variables=None):
+        own = os.environ | (variables or {})
+        own |= dict.fromkeys(THREADS, str(threads)) if threads else {}
+        if __package__ == "bench":  # installed, ROOT is the package, whose types.py would hide
+            own = finding(ROOT, own)  # Python's
+        given = json.dumps(arguments)
+        words = ["-c", CODE, __package__, module, function, given]
         super().__init__(f"{module}.{function}({given})", words, own)
 
 
-def search_path(first, rest):
-    """For PYTHONPATH: a folder before what it had."""
-    return os.pathsep.join(filter(None, (str(first), rest)))
+def finding(first, variables=os.environ):
+    """Variables of a process that finds the modules of a folder first."""
+    path = filter(None, (str(first), variables.get("PYTHONPATH")))
+    return variables | {"PYTHONPATH": os.pathsep.join(path)}
 
 
-def once(
-    name,
-    arguments,
-    seconds=None,
-    variables=None,
-):
+def once(name, arguments, seconds=None, variables=None):
     """What `MODULE.FUNCTION(**arguments)` of this package returns, in a fresh process. What it
     prints goes to stderr.
 
     Raises WorkerError: it failed; LateError: it did not end in time.
     """
-    given = {"name": name, "arguments": dict(arguments)}
+    given = {"name": name, "arguments": arguments}
     with Worker("worker", "call", given, variables=variables) as worker:
         return worker.run(seconds).answer
 
@@ -218,11 +203,9 @@ def peak_resident():
 
         return psutil.Process().memory_info().peak_wset
     status = Path("/proc/self/status")
-    lines = status.read_text(encoding="utf-8").splitlines() if status.exists() else []
-    for line in lines:
-        if line.startswith("VmHWM:"):
-            return 1024 * int(line.split()[1])
+    if status.exists() and (told := re.search(r"VmHWM:\s+(\d+)", status.read_text())):
+        return 1024 * int(told[1])
     import resource
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+    return peak if sys.platform == "darwin" else 1024 * peak
