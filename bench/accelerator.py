@@ -72,21 +72,22 @@ AGENT = {"num_envs": 16, "num_steps": 128, "num_minibatches": 8, "num_shards": 8
 ROLLOUT = {"num_envs": 256, "num_steps": 128}
 RECURRENT = {"num_envs": 1024, "num_steps": 128, "num_minibatches": 8, "kind": "gru"}
 REPLAY = {"buffer_size": 1_048_576, "batch_size": 4096}
-# Program -> algorithm, and sections of the configuration (`setting.config`): an update of PPO, or of
-# a Q-learner on the work of `default`; the environment and the evaluation of PPO's policy alone.
+# Program -> sections of the configuration (`setting.config`), its learner's among them: an update of
+# PPO, or of a Q-learner on the work of `default`; the environment and the evaluation of PPO's policy
+# alone.
 SHAPES = {
-    "reference": ("ppo", {"ppo": REFERENCE}),
-    "tf32": ("ppo", {"ppo": REFERENCE, "compute": {"precision": "tf32"}}),
-    "bfloat16": ("ppo", {"ppo": REFERENCE, "compute": {"precision": "bfloat16"}}),
-    "default": ("ppo", {"ppo": ROLLOUT | {"num_minibatches": 8}}),
-    "gru": ("ppo", {"ppo": RECURRENT}),
-    "env": ("ppo", {"ppo": {"num_envs": 4096, "num_steps": 128}}),
-    "evaluation": ("ppo", {"ppo": ROLLOUT}),
-    "dqn": ("dqn", {"rollout": ROLLOUT, "dqn": REPLAY}),
-    "dqn_prioritised": ("dqn", {"rollout": ROLLOUT, "dqn": REPLAY | {"replay": "prioritised"}}),
-    "pqn": ("pqn", {"rollout": ROLLOUT, "pqn": {"num_minibatches": 8}}),
-    "divided": ("ppo", {"ppo": REFERENCE | {"num_shards": 256}}),
-    "agents": ("ppo", {"ppo": AGENT}),
+    "reference": {"ppo": REFERENCE},
+    "tf32": {"ppo": REFERENCE, "compute": {"precision": "tf32"}},
+    "bfloat16": {"ppo": REFERENCE, "compute": {"precision": "bfloat16"}},
+    "default": {"ppo": ROLLOUT | {"num_minibatches": 8}},
+    "gru": {"ppo": RECURRENT},
+    "env": {"ppo": {"num_envs": 4096, "num_steps": 128}},
+    "evaluation": {"ppo": ROLLOUT},
+    "dqn": {"rollout": ROLLOUT, "dqn": REPLAY},
+    "dqn_prioritised": {"rollout": ROLLOUT, "dqn": REPLAY | {"replay": "prioritised"}},
+    "pqn": {"rollout": ROLLOUT, "pqn": {"num_minibatches": 8}},
+    "divided": {"ppo": REFERENCE | {"num_shards": 256}},
+    "agents": {"ppo": AGENT},
 }
 DIVIDED = {"divided": 1, "agents": 256}  # over eight devices, and how many agents
 QUICK = {
@@ -141,12 +142,10 @@ def install(targets):
 
 def environment(device: Device):
     """Variables of a process that compiles for a device, over this one's."""
-    path = [str(compilers()), *filter(None, [os.environ.get("PYTHONPATH")])]
     cuda = device.platform == "cuda"
     # libtpu locks the machine's TPU for one process, also where there is none; compiling needs no
     # TPU.
-    return {
-        "PYTHONPATH": os.pathsep.join(path),
+    return worker.finding(compilers()) | {
         "JAX_PLATFORMS": "cpu,cuda" if cuda else "cpu",
         "TPU_SKIP_MDS_QUERY": "1",
         "TPU_WORKER_HOSTNAMES": "localhost",
@@ -172,8 +171,7 @@ def run(options):
     targets = options.targets or tuple(DEVICES)
     if options.install:
         install(targets)
-    found = {}
-    left_out = {}
+    found, left_out = {}, {}
     for target in targets:
         if not installed(DEVICES[target].platform):
             left_out[target] = (
@@ -198,7 +196,7 @@ class Work(NamedTuple):
     """
 
     function: Any
-    arguments: tuple[Any, ...]
+    arguments: tuple
     steps: int
     num_steps: int
 
@@ -213,7 +211,8 @@ def work_of(shape, platform, quick, devices) -> Work:
 
     from . import setting
 
-    algorithm, sections = SHAPES[shape]
+    sections = SHAPES[shape]
+    [algorithm] = sections.keys() & LEARNERS.names
     if quick:
         small = QUICK_DIVIDED if shape in DIVIDED else QUICK
         sections = {name: keys | small.get(name, {}) for name, keys in sections.items()}
@@ -234,10 +233,8 @@ def work_of(shape, platform, quick, devices) -> Work:
     learner = make(config, world.env, 100, summarise=summarise, platform=platform)
     if shape == "evaluation":
         return evaluation(world, learner)
-    state = jax.eval_shape(learner.init, jax.random.key(0), world.params)
-    return Work(
-        setting.update_of(learner), (state, world.params), learner.steps_per_update, num_steps
-    )
+    given = jax.eval_shape(learner.init, jax.random.key(0), world.params), world.params
+    return Work(setting.update_of(learner), given, learner.steps_per_update, num_steps)
 
 
 def evaluation(world, algorithm) -> Work:
@@ -246,10 +243,8 @@ def evaluation(world, algorithm) -> Work:
 
     from jaxtrade.evaluation import backtest, baselines, record, side_by_side
 
-    def policy_of():
-        return algorithm.policy(algorithm.init(jax.random.key(0), world.params))
-
-    agent = baselines.greedy(algorithm, jax.eval_shape(policy_of), world.env)
+    begun = jax.eval_shape(algorithm.init, jax.random.key(0), world.params)
+    agent = baselines.greedy(algorithm, jax.eval_shape(algorithm.policy, begun), world.env)
     decisions = record.decision_bars(world.params.market, world.sessions)
     params = world.params.replace(sessions=world.sessions)
     lane = backtest.Lane(agent, params, decisions, jax.random.key(0))
@@ -290,13 +285,8 @@ def described(device: Device, count):
     from jax.experimental import topologies
 
     name = device.topology[count]
-    if device.platform == "tpu":
-        found = topologies.get_topology_desc(platform="tpu", topology_name=name)
-    else:
-        found = topologies.get_topology_desc(
-            topology_name=name, platform="cuda", topology=name, target_config=H200
-        )
-    return found.devices[:count]
+    more = {} if device.platform == "tpu" else {"topology": name, "target_config": H200}
+    return topologies.get_topology_desc(name, device.platform, **more).devices[:count]
 
 
 def report(target, shape, quick):
@@ -397,18 +387,17 @@ _CALLED = re.compile(
 _BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
 _SCOPE = re.compile(r'op_name="([^"]*)"')
-_NUMBER = re.compile(r"constant\((\d+)\)")
+_LINE = re.compile(r"\s+(?:ROOT )?%?(\S+) = (.*?) ([\w\-]+)\((.*)")
 
 
 class Operation(NamedTuple):
-    """One instruction. shape: its result as written. inputs: the operations that it reads. calls:
-    computations that it calls, by role. tail: the rest of its line.
+    """One instruction. shape: its result as written. calls: computations that it calls, by role.
+    tail: its line after the opcode.
     """
 
     name: str
     opcode: str
     shape: str
-    inputs: tuple[Operation, ...]
     calls: dict[str, str]
     tail: str
 
@@ -465,14 +454,18 @@ class Module(NamedTuple):
         """
         if known := _TRIPS.search(loop.tail):
             return int(known[1])
+        inside = self.computations[loop.calls["condition"]]
+        constants = {
+            each.name: each.tail.split(")")[0] for each in inside if each.opcode == "constant"
+        }
         limits = [
-            _NUMBER.search(f"{limit.opcode}({limit.tail}")
-            for each in self.computations[loop.calls["condition"]]
+            constants[name]
+            for each in inside
             if each.opcode == "compare" and "direction=LT" in each.tail
-            for limit in each.inputs
-            if limit.opcode == "constant"
+            for name in re.findall(r"%([\w.\-]+)", each.tail)
+            if name in constants
         ]
-        return int(limits[0][1]) if len(limits) == 1 and limits[0] else None
+        return int(limits[0]) if len(limits) == 1 and limits[0].isdecimal() else None
 
     def loops(self) -> Iterator[Loop]:
         """Every loop, outer ones before inner ones."""
@@ -507,41 +500,16 @@ def shape_bytes(shape):
 
 def parse(text) -> Module:
     """The module whose optimised HLO is `text` (`compiled.as_text()`)."""
-    module, entry = dict[str, list[Operation]](), ""
-    known = None  # of the computation that is read
+    computations, entry, own = {}, "", []
     for line in text.splitlines():
         if head := _HEAD.match(line):
-            known, name = {}, head[2]
-            module[name] = []
-            entry = name if head[1] else entry
-        elif line.startswith("}"):
-            known = None
-        elif known is not None and " = " in line:
-            each = operation(line, known)
-            known[each.name] = each
-            module[name].append(each)
-    return Module(module, entry)
-
-
-def operation(line, known: dict[str, Operation]) -> Operation:
-    """The operation of a line. known: those above it."""
-    name, _, rest = line.strip().removeprefix("ROOT ").partition(" = ")
-    end = closing(rest) if rest.startswith("(") else rest.index(" ")
-    shape, (opcode, _, tail) = rest[:end], rest[end:].strip().partition("(")
-    calls = dict(_CALLED.findall(tail))
-    if branches := _BRANCHES.search(tail):
-        names = branches[1].split(",")
-        calls |= {f"branch {i}": each.strip().lstrip("%") for i, each in enumerate(names)}
-    read = re.findall(r"%([\w.\-]+)", tail[: closing(f"({tail}")])
-    inputs = tuple(known[each] for each in read if each in known)
-    return Operation(name.lstrip("%"), opcode, shape, inputs, calls, tail)
-
-
-def closing(text):
-    """Where what follows the bracket begins that closes the first one."""
-    depth = 0
-    for i, letter in enumerate(text):
-        depth += (letter == "(") - (letter == ")")
-        if depth == 0:
-            return i + 1
-    return len(text)
+            own = computations[head[2]] = []
+            entry = head[2] if head[1] else entry
+        elif found := _LINE.match(line):
+            name, shape, opcode, tail = found.groups()
+            calls = dict(_CALLED.findall(tail))
+            if branches := _BRANCHES.search(tail):
+                names = branches[1].split(",")
+                calls |= {f"branch {i}": each.strip().lstrip("%") for i, each in enumerate(names)}
+            own.append(Operation(name, opcode, shape, calls, tail))
+    return Module(computations, entry)

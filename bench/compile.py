@@ -19,13 +19,12 @@ from jaxtrade.config import TrainConfig
 from jaxtrade.training.loop import train
 
 from . import harness, setting, worker
+from .device import TEST
 
 CHUNK = 5  # updates, the default of `train.chunk_updates`
-# `jaxtrade train --test`, on 10 sessions
-TEST = {"num_envs": 64, "num_steps": 64, "num_minibatches": 4}
 SHAPES = {
     "default": ({}, setting.SESSIONS),
-    "train --test": (TEST, 10),
+    "train --test": (TEST, 10),  # sessions
 }
 
 

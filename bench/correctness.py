@@ -12,7 +12,6 @@ own, with products in float32.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,7 +26,6 @@ from jaxtrade.storage import checkpoint
 from jaxtrade.training.loop import train
 
 from . import harness, one_update, population, setting
-from .learning import learning_of
 from .twin import Twin, make_tape
 
 SESSIONS = 4
@@ -55,6 +53,7 @@ OTHER_ACTIONS = (
 
 
 WILD = 0.04  # share of actions drawn without a look at the mask
+ACTS = 0.3  # share of those that are any legal one; the others are HOLD
 TOLERANCE = 1e-5  # relative to max(1, |x|)
 Played = dict[str, np.ndarray]
 
@@ -69,23 +68,7 @@ class Difference(NamedTuple):
     observation: float
 
 
-def pick(mask: jax.Array, uniform: jax.Array) -> jax.Array:
-    """int32[] HOLD in 7 of 10 cases, else a legal action, every one equally likely. uniform
-    float32[] in [0, 1).
-    """
-    total = jnp.sum(mask)
-    wanted = jnp.clip(((uniform - 0.7) / 0.3 * total).astype(jnp.int32), 0, total - 1)
-    return jnp.argmax(jnp.cumsum(mask) > wanted).astype(jnp.int32)
-
-
-def play(
-    env: TradingEnv,
-    params: EnvParams,
-    slots: jax.Array,
-    rows: jax.Array,
-    key: jax.Array,
-    steps,
-):
+def play(env: TradingEnv, params: EnvParams, slots, rows, key, steps):
     """[steps, N, ...]: where each step stood, what was seen and legal, the action, and what came of
     it.
     """
@@ -96,8 +79,8 @@ def play(
 
     def one(state, chances):
         ref = env.ref(state, params)
-        wild = jnp.int32(chances[1] * 7)
-        action = jnp.where(chances[2] < WILD, wild, pick(ref.mask, chances[0]))
+        wild, legal = jnp.int32(chances[1] * 7), setting.choose(ref.mask, chances[0] / ACTS)
+        action = jnp.where(chances[2] < WILD, wild, legal)
         following, _, outcome = env.step(key, state, action, params)
         event = outcome.info.event
         left = jnp.where(
@@ -125,7 +108,7 @@ def play(
     return jax.lax.scan(lambda states, drawn: jax.vmap(one)(states, drawn), states, chances)[1]
 
 
-def played(env: TradingEnv, params: EnvParams, envs, steps, program) -> Played:
+def played(env: TradingEnv, params: EnvParams, envs, steps, program):
     """`play` from starts all over the split, on the host. program: `play`, jitted with `env` and
     `steps` static.
     """
@@ -146,7 +129,7 @@ def apart(ours, theirs):
     return float(np.max(found)) if np.all(np.isfinite(found)) else np.inf
 
 
-def compare(env: Twin, reported: Mapping[str, np.ndarray]) -> Difference:
+def compare(env: Twin, reported) -> Difference:
     """Replay what `play` reported, one environment after the other, until one differs."""
     kinds = Counter()
     worst = {"reward": 0.0, "observation": 0.0}
@@ -230,24 +213,21 @@ def update():
 
 
 # -------------------------------------------------------------------------------------------------- the same bits
-def _trained(ppo, chunk, folder, start=None):
+def _trained(ppo, chunk, folder=None, start=None):
     """Two chunks from the key, or from the checkpoint `start` to their end."""
     world = setting.world(SESSIONS, ppo=ppo)
-    algorithm, learning = setting.learner(world, 2 * chunk), learning_of(world.config)
+    algorithm, key = setting.learner(world, 2 * chunk), jax.random.key(0)
     config = TrainConfig(
-        total_timesteps=2 * chunk * learning.num_envs * learning.num_steps,
+        total_timesteps=2 * chunk * algorithm.steps_per_update,
         chunk_updates=chunk,
         checkpoint_every=1,
         keep_checkpoints=2,
     )
-    if start is None:
-        return train(
-            algorithm, world.params, config=config, key=jax.random.key(0), checkpoint_dir=folder
-        )
-    like = jax.eval_shape(algorithm.init, jax.random.key(0), world.params)
-    return train(
-        algorithm, world.params, config=config, state=checkpoint.restore(start, like).state
-    )
+    begin = {"key": key, "checkpoint_dir": folder}
+    if start:
+        like = jax.eval_shape(algorithm.init, key, world.params)
+        begin = {"state": checkpoint.restore(start, like).state}
+    return train(algorithm, world.params, config=config, **begin)
 
 
 def straight(ppo, chunk, folder):
@@ -259,15 +239,13 @@ def resumed(ppo, chunk, folder):
     """In another process than `straight`: the same run again, and from its first checkpoint,
     against its end.
     """
-    again = _trained(ppo, chunk, None).state
-    onward = _trained(ppo, chunk, None, Path(folder) / f"update-{chunk:08d}").state
-    end = checkpoint.restore(
-        Path(folder) / f"update-{2 * chunk:08d}", jax.eval_shape(lambda: again)
-    ).state
+    first, last = (Path(folder) / f"update-{count * chunk:08d}" for count in (1, 2))
+    again, onward = _trained(ppo, chunk).state, _trained(ppo, chunk, start=first).state
+    end = checkpoint.restore(last, jax.eval_shape(lambda: again)).state
     found = {"again": bits(again, end), "resumed": bits(onward, end)}
-    moved = float(np.abs(_plain(end.params)[0]).max()) > 0
+    moved = np.any(_plain(end.params)[0])
     return {
-        "passed": moved and not any(each["arrays_differing"] for each in found.values()),
+        "passed": bool(moved) and not any(each["arrays_differing"] for each in found.values()),
         "bound": "the same bits",
         "updates": 2 * chunk,
         **found,
@@ -280,22 +258,19 @@ def bits(one, other):
     """
     pairs = list(zip(_plain(one), _plain(other), strict=True))
     differing = sum(a.tobytes() != b.tobytes() for a, b in pairs)
-    parameters = zip(_plain(one.params), _plain(other.params), strict=True)
+    worst = np.abs(harness.row_of(one.params) - harness.row_of(other.params)).max()
     return {
         "arrays": len(pairs),
         "arrays_differing": differing,
-        "parameter_difference": harness.rounded(
-            max(float(np.abs(a - b).max()) for a, b in parameters)
-        ),
+        "parameter_difference": harness.rounded(worst),
     }
 
 
 def _plain(tree):
     """All arrays on the host; keys as their numbers."""
+    kind = jax.dtypes.prng_key
     return [
-        np.asarray(
-            jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
-        )
+        np.asarray(jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, kind) else leaf)
         for leaf in jax.tree.leaves(tree)
     ]
 
@@ -318,9 +293,9 @@ def seeds(count, ppo, sessions, updates):
     for i in range(count):
         first, state = trained(one, keys[i])
         own = many.stack.agent(together, i)
-        if _same_actions(own, state):
+        if _actions(own) == _actions(state):
             same += 1
-            steps.append(_step_difference(first.params, own.params, state.params))
+            steps.append(harness.distance(first.params, own.params, state.params))
     return seeds_verdict(count, updates, same, steps)
 
 
@@ -338,22 +313,7 @@ def seeds_verdict(count, updates, same, steps):
     }
 
 
-def _same_actions(one, other):
-    """Whether all whole numbers of the environments' states are equal, as they are after the same
-    actions.
-    """
-    return all(
-        np.array_equal(a, b)
-        for a, b in zip(_plain(one.env_state), _plain(other.env_state), strict=True)
-        if not np.issubdtype(a.dtype, np.floating)
-    )
-
-
-def _step_difference(first, one, other):
-    """|one - other| / |other - first| over all parameters."""
-    squares = [
-        (np.square(a - b).sum(), np.square(b - c).sum())
-        for a, b, c in zip(_plain(one), _plain(other), _plain(first), strict=True)
-    ]
-    apart, moved = (float(sum(column)) for column in zip(*squares, strict=True))
-    return (apart / moved) ** 0.5
+def _actions(state):
+    """All whole numbers of the environments' states, which are equal after the same actions."""
+    leaves = _plain(state.env_state)
+    return [x.tobytes() for x in leaves if not np.issubdtype(x.dtype, np.floating)]

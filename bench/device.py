@@ -17,18 +17,16 @@ import re
 import signal
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Mapping
 from contextlib import contextmanager
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 from jaxtrade import interrupt
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.storage.programs import cache_folder, use_determinism
 
 from . import idle, table, worker
-from .catalogue import Values
 
 SECONDS = 540.0  # of a full run on an accelerator
 # Times a part's limit, where a limit only ends what hangs: on a CPU, and with small sizes.
@@ -71,7 +69,7 @@ class Context(NamedTuple):
     `time.monotonic`.
     """
 
-    sizes: Values
+    sizes: dict
     repeats: int
     deadline: float
     cache: str
@@ -87,7 +85,8 @@ class Context(NamedTuple):
     @property
     def left_out(self):
         """The sides that `Part.sizes` left out."""
-        return {side_name(shape): "minutes an update on a CPU" for shape in self.sizes["slow"]}
+        slow = self.sizes.get("slow", ())
+        return {side_name(shape): "minutes an update on a CPU" for shape in slow}
 
 
 def flags(deterministic=True):
@@ -105,10 +104,10 @@ class Part(NamedTuple):
     what it measures that only a GPU has."""
 
     about: str
-    measure: Callable[[Context], Values]
-    full: Values
-    quick: Values
-    cpu: Values = {}  # noqa: RUF012 (never changed)
+    measure: Any
+    full: dict
+    quick: dict
+    cpu: dict = {}  # noqa: RUF012 (never changed)
     seconds: float = 120.0
     gpu: str = ""
 
@@ -119,8 +118,7 @@ class Part(NamedTuple):
         if "shapes" not in sizes:
             return sizes
         slow = [shape for shape in sizes["shapes"] if on_cpu and shape in SLOW]
-        kept = [shape for shape in sizes["shapes"] if shape not in slow]
-        return sizes | {"shapes": kept, "slow": slow}
+        return sizes | {"shapes": [x for x in sizes["shapes"] if x not in slow], "slow": slow}
 
     def absent(self, platform):
         """Why it cannot be measured on a platform, or empty."""
@@ -129,15 +127,11 @@ class Part(NamedTuple):
 
 
 # ------------------------------------------------------------------------------------------ parts
-def sides(name) -> Callable[[Context], Values]:
+def sides(name, context: Context):
     """The part that is one job: the sides of a bench, `MODULE.FUNCTION`."""
-
-    def measure(context):
-        given = dict(context.sizes)
-        left_out = {"left_out": context.left_out} if given.pop("slow", None) is not None else {}
-        return context.job(name, repeats=context.repeats, **given) | left_out
-
-    return measure
+    given = {key: value for key, value in context.sizes.items() if key != "slow"}
+    found = context.job(name, repeats=context.repeats, **given)
+    return found | {"left_out": context.left_out}
 
 
 def correctness(context: Context):
@@ -147,10 +141,8 @@ def correctness(context: Context):
     found = {}
     for name, given in context.sizes.items():
         try:
-            if name == "resumed":
-                found[name] = resumed(context, given)
-            else:
-                found[name] = context.job(f"correctness.{name}", **given)
+            job = partial(resumed, context) if name == "resumed" else context.job
+            found[name] = job(f"correctness.{name}", **given)
         except worker.LateError:
             raise
         except worker.WorkerError as error:
@@ -159,14 +151,14 @@ def correctness(context: Context):
     return {"correctness": PASSED if passed else FAILED, "checks": found}
 
 
-def resumed(context: Context, given):
+def resumed(context: Context, name, **given):
     """Both processes compile anew: one that loads the programs of the other would not show that
     they compile to the same bits."""
     with tempfile.TemporaryDirectory() as folder:
         context.job("correctness.straight", NO_CACHE, folder=folder, **given)
         # Not the programs of the first process; its own two runs share them.
         own = {CACHE: f"{folder}/programs"}
-        return context.job("correctness.resumed", own, folder=folder, **given)
+        return context.job(name, own, folder=folder, **given)
 
 
 def compiling(context: Context):
@@ -176,43 +168,30 @@ def compiling(context: Context):
         for kind in ("cold", "cached"):
             parts = context.job("compile.on_device", {CACHE: cache}, cache=cache, **sizes["chunk"])
             seconds[f"{sizes['shape']} {kind}"] = {
-                name: {"repeats": 1, "seconds": float(f"{value:.4g}")}
+                name: {"repeats": 1, "seconds": table.rounded(value)}
                 for name, value in parts.items()
             }
         found = context.job("compile.health", {CACHE: cache}, **sizes["health"])
     return {"seconds": seconds, "health": found}
 
 
-def on_and_off(without) -> Callable[[Context], Values]:
+def on_and_off(without, context: Context):
     """Updates with the usual flags of XLA and with others, which `without` gives. XLA reads its
     flags once, so each setting has a process and the two do not take turns."""
-
-    def measure(context):
-        given = {"shapes": context.sizes["shapes"], "repeats": context.repeats}
-        on = context.job("ppo_train.on_device", {}, **given)["sides"]
-        off = context.job("ppo_train.on_device", {"XLA_FLAGS": without()}, **given)["sides"]
-        ratios = {
-            f"{name}: on/off": {
-                clock: float(f"{side[key] / off[name][key]:.4g}")
-                for clock, key in (("wall", "steps_per_second"), ("cpu", "steps_per_cpu_second"))
-            }
-            for name, side in on.items()
-        }
-        named = {f"{name}/on": side for name, side in on.items()}
-        named |= {f"{name}/off": side for name, side in off.items()}
-        return {"sides": named, "ratios": ratios, "left_out": context.left_out}
-
-    return measure
+    named, given = {}, {"shapes": context.sizes["shapes"], "repeats": context.repeats}
+    for kind, variables in (("on", {}), ("off", {"XLA_FLAGS": without()})):
+        found = context.job("ppo_train.on_device", variables, **given)["sides"]
+        named |= {f"{name}/{kind}": side for name, side in found.items()}
+    ratios = {f"{name}: on/off": table.ratio(named, f"{name}/on", f"{name}/off") for name in found}
+    return {"sides": named, "ratios": ratios, "left_out": context.left_out}
 
 
 def memory(context: Context):
-    sizes, missing = context.sizes, context.left_out
-    training = {
-        side_name(shape): context.job("ppo_train.memory_of", shape=shape)
-        for shape in sizes["shapes"]
-    }
-    for name, each in training.items():
-        if "peak_device_bytes" not in each:
+    sizes, missing, training = context.sizes, context.left_out, {}
+    for shape in sizes["shapes"]:
+        name = side_name(shape)
+        training[name] = context.job("ppo_train.memory_of", shape=shape)
+        if "peak_device_bytes" not in training[name]:
             missing[f"{name}, peak"] = "this device does not count the memory in use"
     of_step = context.job("memory.of_env_step", envs=sizes["envs"], sessions=sizes["sessions"])
     bytes_ = {"env_step_temporary_bytes_per_env": of_step}
@@ -240,7 +219,7 @@ PARTS = {
     ),
     "env_step": Part(
         "environment steps by number of environments, with observations consumed; our own side alone",
-        sides("env_step.on_device"),
+        partial(sides, "env_step.on_device"),
         {"sizes": (1_024, 4_096, 16_384, 65_536, 262_144), "steps": 1 << 24, "sessions": 78},
         {"sizes": (64, 256), "steps": 1 << 13, "sessions": 4},
         # An accelerator is done with fewer before the clock can tell.
@@ -248,21 +227,21 @@ PARTS = {
     ),
     "ppo_train": Part(
         "whole PPO training with large batches; our own side alone",
-        sides("ppo_train.on_device"),
+        partial(sides, "ppo_train.on_device"),
         {"shapes": SHAPES},
         {"shapes": QUICK_SHAPES},
         seconds=150.0,
     ),
     "population": Part(
         "many seeds in one program against one, start-up and compilation excluded",
-        sides("population.on_device"),
+        partial(sides, "population.on_device"),
         {"counts": (1, 16, 64, 256), "ppo": SEEDS_PPO, "sessions": 78},
         {"counts": (1, 4), "ppo": QUICK_PPO, "sessions": 4},
         cpu={"counts": (1, 8, 64)},
     ),
     "precision": Part(
         "updates by the precision of matrix products (compute.precision)",
-        sides("ppo_train.by_precision"),
+        partial(sides, "ppo_train.by_precision"),
         {"shapes": (SMALL, REFERENCE)},
         ONE_QUICK,
         seconds=150.0,
@@ -283,14 +262,14 @@ PARTS = {
     ),
     "command_buffers": Part(
         "updates with and without XLA's command buffers",
-        on_and_off(lambda: f"{flags()} {NO_BUFFERS}".strip()),
+        partial(on_and_off, lambda: f"{flags()} {NO_BUFFERS}".strip()),
         SHORT,
         ONE_QUICK,
         gpu="command buffers",
     ),
     "determinism": Part(
         "updates with and without the flags for the same bits (compute.deterministic)",
-        on_and_off(lambda: flags(deterministic=False)),
+        partial(on_and_off, partial(flags, deterministic=False)),
         SHORT,
         ONE_QUICK,
         gpu="choice of programs by timing them",
@@ -328,23 +307,14 @@ class Suite:
     the load average before. keep: prints and writes a result to a folder; its exit code. stamp: of
     the probe. correctness: what is known of it so far."""
 
-    def __init__(
-        self,
-        options,
-        command,
-        load,
-        keep,
-        machine,
-        stamp,
-    ):
+    def __init__(self, options, command, load, keep, machine, stamp):
         self.options, self.keep, self.machine = options, keep, machine
         self.stamp = {**stamp, "command": command, "load_before": load}
         self.folder = options.out / machine.folder
         self.patient = options.quick or machine.platform == "cpu"
         self.end = time.monotonic() + (float("inf") if self.patient else SECONDS)
         self.correctness = UNKNOWN
-        self.codes = {}
-        self.said = {}  # part -> what became of it
+        self.said = {}  # part -> (exit code, what became of it)
 
     def path(self, name):
         return self.folder / f"{name}.json"
@@ -370,19 +340,19 @@ class Suite:
             there = table.read(path)
         except DataError as error:
             return str(error)
-        for key in ("commit", "device", "versions"):
-            if there["stamp"].get(key) != self.stamp[key]:
-                return f"its {key} is another"
-        if self.stamp["commit"].endswith("+"):
-            return "the commit has changes, which may be others now"
-        if (there["quick"], there.get("config")) != (self.options.quick, self.config(part)):
-            return "its sizes are others"
-        if there.get("forced") and not self.options.force:
-            return "the machine was not idle"
-        found = there.get("correctness")
-        if name == "correctness":
-            return None if found == PASSED else "it did not pass"
-        return None if found == self.correctness else "it stands beside another correctness"
+        first, found = name == "correctness", there.get("correctness")
+        asked = self.options.quick, self.config(part)
+        reasons = {
+            f"its {key} is another": there["stamp"].get(key) != self.stamp[key]
+            for key in ("commit", "device", "versions")
+        } | {
+            "the commit has changes, which may be others now": self.stamp["commit"].endswith("+"),
+            "its sizes are others": (there["quick"], there.get("config")) != asked,
+            "the machine was not idle": there.get("forced") and not self.options.force,
+            "it did not pass": first and found != PASSED,
+            "it stands beside another correctness": not first and found != self.correctness,
+        }
+        return next((reason for reason, holds in reasons.items() if holds), None)
 
     def one(self, name, part: Part):
         """Measure a part, or say why not."""
@@ -399,21 +369,22 @@ class Suite:
             self.tell(f"{name} ({reason}) ...")
             limit = part.seconds * (PATIENT if self.patient else 1)
             try:
-                result = self.measured(name, part, min(begun + limit, self.end))
+                code = self.measured(name, part, min(begun + limit, self.end))
             except worker.WorkerError as error:
                 self.told(name, BROKEN, f"failed: {error}")
             else:
-                code = self.kept(name, result)
                 did = f"measured, exit code {code}" if code else "done"
                 self.told(name, code, f"{did} in {time.monotonic() - begun:.0f} s")
 
     def measured(self, name, part: Part, deadline):
-        """The result of a part, stamped. Raises WorkerError."""
+        """Measure a part, print and write its result; a failed correctness is said at once. The exit
+        code. Raises WorkerError.
+        """
         config = self.config(part)
         idle.LEDGER.worst()  # what an earlier part left
         cache = str(programs_folder())
         found = part.measure(Context(config["sizes"], self.options.repeats, deadline, cache))
-        return {
+        result = {
             "bench": name,
             "about": part.about,
             "quick": self.options.quick,
@@ -421,19 +392,14 @@ class Suite:
             "config": config,
             "correctness": self.correctness,
         } | found
-
-    def kept(self, name, result):
-        """Print and write a result; a failed correctness is said at once. The exit code."""
-        code = self.keep(result, self.folder)
-        if name == "correctness":
-            self.correctness = result["correctness"]
-            if self.correctness == FAILED:
-                shout(failures(result))
-                return max(code, UNFINISHED)
+        code, self.correctness = self.keep(result, self.folder), result["correctness"]
+        if name == "correctness" and self.correctness == FAILED:
+            shout(failures(result))
+            return max(code, UNFINISHED)
         return code
 
     def told(self, name, code, text):
-        self.codes[name], self.said[name] = code, text
+        self.said[name] = code, text
         self.tell(f"{name}: {text}")
 
     def tell(self, text):
@@ -442,8 +408,7 @@ class Suite:
 
 def failures(result):
     """The checks of `correctness` that failed, each in a line."""
-    checks = result.get("checks", {})
-    return [f"{name}: {each}" for name, each in checks.items() if not each["passed"]]
+    return [f"{name}: {each}" for name, each in result["checks"].items() if not each["passed"]]
 
 
 def shout(lines):
@@ -469,9 +434,6 @@ def programs_folder():
 @contextmanager
 def ended_by_a_signal():
     """SIGTERM ends this process as an exception does, so that the running job ends with it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(ENDED))
     try:
         yield
@@ -479,7 +441,7 @@ def ended_by_a_signal():
         signal.signal(signal.SIGTERM, before)
 
 
-def probed() -> tuple[Machine, Values]:
+def probed():
     """The device, and a stamp of what would measure it. Raises ConfigError."""
     try:
         found = worker.once("harness.about", {}, PROBE)
@@ -492,14 +454,7 @@ def probed() -> tuple[Machine, Values]:
     return Machine(stamp["platform"], stamp["device"], folder), stamp
 
 
-def run(
-    options,
-    command,
-    load,
-    keep,
-    parts: Mapping[str, Part] = PARTS,
-    probe: Callable[[], tuple[Machine, Values]] = probed,
-):
+def run(options, command, load, keep, parts=PARTS, probe=probed):
     """Run the chosen parts in their order; the worst exit code. Arguments: of `Suite`.
 
     Raises ConfigError: no device, or a quick run that would replace full results.
@@ -519,6 +474,6 @@ def run(
             for name in chosen:
                 suite.one(name, parts[name])
     suite.tell(f"correctness {suite.correctness}")
-    for name, text in suite.said.items():
+    for name, (_, text) in suite.said.items():
         suite.tell(f"{name}: {text}")
-    return max(suite.codes.values())
+    return max(code for code, _ in suite.said.values())

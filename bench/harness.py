@@ -181,6 +181,19 @@ def versions():
     return found
 
 
+def row_of(tree):
+    """All numbers of a tree, float64."""
+    return np.concatenate([np.asarray(leaf, np.float64).ravel() for leaf in jax.tree.leaves(tree)])
+
+
+def distance(first, one, other):
+    """|one - other| / |other - first| over all numbers of three trees: how far apart two steps
+    end.
+    """
+    first, one, other = map(row_of, (first, one, other))
+    return float(np.linalg.norm(one - other) / np.linalg.norm(other - first))
+
+
 def commit(folder=Path(__file__).parent):
     """The commit of the source in `folder`, `+` where it has changes other than of results;
     "unknown" outside a checkout, whose top is the folder or the one above it: an installed package

@@ -12,7 +12,8 @@ of that. `bench.sb3_update` asks Stable-Baselines3 the same question.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from functools import reduce
+from operator import getitem
 from typing import NamedTuple
 
 import jax
@@ -24,7 +25,7 @@ from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.ppo.act import policy_of
 from jaxtrade.types import Array
 
-from . import setting
+from . import harness, setting
 from .learning import Learning, learning_of
 
 UPDATE = {
@@ -77,9 +78,8 @@ class Rollout:
         algorithm = make_ppo(self.world.config, env, 10)
         start = jax.jit(algorithm.init)(jax.random.key(0), params)
         head = start.params["policy_head"]
-        self.before = start.replace(
-            params=start.params | {"policy_head": head | {"kernel": loud * head["kernel"]}}
-        )
+        louder = {"policy_head": head | {"kernel": loud * head["kernel"]}}
+        self.before = start.replace(params=start.params | louder)
         self.after = jax.jit(algorithm.update)(self.before, params, None)[0]
         again = jax.jit(self._again, static_argnums=0)
         self.seen, self.last = jax.device_get(again(algorithm.act, self.before, params))
@@ -89,17 +89,17 @@ class Rollout:
         of_rollout, _ = jax.random.split(jax.random.fold_in(state.key, state.update))
 
         def random_of(number):
-            of_actions, of_steps = jax.random.split(jax.random.fold_in(of_rollout, number))
-            return jax.random.uniform(of_actions, (learning.num_steps,)), jax.random.split(
-                of_steps, learning.num_steps
-            )
+            keys, count = jax.random.fold_in(of_rollout, number), learning.num_steps
+            of_actions, of_steps = jax.random.split(keys)
+            return jax.random.uniform(of_actions, (count,)), jax.random.split(of_steps, count)
 
         def one(random, env_state, ref, first):
             chance, key = random
             _, _, found = act(policy, None, ref, params, None, False)
             action = distributions.pick(chance, found.logits, found.mask)
             env_state, following, outcome = env.step(key, env_state, action, params)
-            return (env_state, following, outcome.terminated | outcome.truncated), Seen(
+            ends = outcome.terminated, outcome.truncated
+            return (env_state, following, ends[0] | ends[1]), Seen(
                 env.observe(ref, params),
                 found.mask,
                 env.observe(outcome.final_ref, params),
@@ -108,39 +108,31 @@ class Rollout:
                 distributions.log_prob(found.logits, found.mask, action),
                 found.value,
                 outcome.reward,
-                outcome.terminated,
-                outcome.truncated,
+                *ends,
             )
 
-        random = jax.vmap(random_of, out_axes=1)(jnp.arange(learning.num_envs))
         (_, ref, _), seen = jax.lax.scan(
             lambda now, random: jax.vmap(one)(random, *now),
             (state.env_state, state.ref, state.first),
-            random,
+            jax.vmap(random_of, out_axes=1)(jnp.arange(learning.num_envs)),
         )
         return seen, jax.vmap(env.observe, (0, None))(ref, params)
 
 
 def layer(tree, path):
     """The layer at a path of the parameters."""
-    for name in path:
-        tree = tree[name]
-    return tree
+    return reduce(getitem, path, tree)
 
 
-def distance(rollout: Rollout, theirs: dict[tuple[str, ...], np.ndarray]):
+def distance(rollout: Rollout, theirs):
     """|our step - their step| / |our step| over the weights at these paths. theirs: path -> new
     weights [in, out].
     """
-    apart = moved = 0.0
-    for path, weight in theirs.items():
-        before, after = (
-            np.asarray(layer(state.params, path)["kernel"])
-            for state in (rollout.before, rollout.after)
-        )
-        apart += float(np.square(weight - after).sum())
-        moved += float(np.square(after - before).sum())
-    return (apart / moved) ** 0.5
+    before, after = (
+        {path: layer(state.params, path)["kernel"] for path in theirs}
+        for state in (rollout.before, rollout.after)
+    )
+    return harness.distance(before, theirs, after)
 
 
 # ------------------------------------------------------------------------------------------------------- in NumPy
@@ -160,22 +152,22 @@ class Steps(NamedTuple):
     truncated: np.ndarray
 
 
-def masked_log_probs(weights: Weights, observation: np.ndarray, mask: np.ndarray) -> np.ndarray:
+def masked_log_probs(weights: Weights, observation, mask):
     """-inf where an action is illegal."""
     logits = np.where(mask, observation @ weights["W"] + weights["b"], -np.inf)
     logits = logits - logits.max(-1, keepdims=True)
     return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
 
 
-def value_of(weights: Weights, observation: np.ndarray) -> np.ndarray:
+def value_of(weights: Weights, observation):
     return observation @ weights["v"] + weights["c"]
 
 
-def chosen(values: np.ndarray, action: np.ndarray) -> np.ndarray:
+def chosen(values, action):
     return np.take_along_axis(values, action[..., None], -1)[..., 0]
 
 
-def advantages(config: Learning, steps: Steps) -> np.ndarray:
+def advantages(config: Learning, steps: Steps):
     """float64[T, N], by the recursion of Schulman et al. 2016."""
     out, after = np.zeros_like(steps.reward), np.zeros(config.num_envs)
     for t in reversed(range(config.num_steps)):
@@ -193,8 +185,8 @@ def gradient(
     config: Learning,
     weights: Weights,
     batch: Steps,
-    advantage: np.ndarray,
-    target: np.ndarray,
+    advantage,
+    target,
     ent_coef,
 ) -> tuple[Weights, dict[str, float]]:
     """Of the loss over B rows, by hand: d log p(a) / d logits = onehot(a) - p, dH / d logits = -p
@@ -236,7 +228,7 @@ def learned(
     config: Learning,
     weights: Weights,
     steps: Steps,
-    minibatches: Iterable[Sequence[int] | np.ndarray],
+    minibatches,
     learning_rate,
     ent_coef,
 ) -> tuple[Weights, dict[str, float]]:
@@ -251,15 +243,9 @@ def learned(
     first, second = ({name: np.zeros_like(w) for name, w in weights.items()} for _ in range(2))
     every = []
     for rows in minibatches:
-        picked = advantage.reshape(-1)[rows]
-        grads, figures = gradient(
-            config,
-            weights,
-            Steps(*(x[rows] for x in flat)),
-            (picked - picked.mean()) / picked.std(),
-            target.reshape(-1)[rows],
-            ent_coef,
-        )
+        batch, picked = Steps(*(x[rows] for x in flat)), advantage.reshape(-1)[rows]
+        scaled, aim = (picked - picked.mean()) / picked.std(), target.reshape(-1)[rows]
+        grads, figures = gradient(config, weights, batch, scaled, aim, ent_coef)
         norm = np.sqrt(sum(np.square(grad).sum() for grad in grads.values()))
         every.append(figures | {"grad_norm": norm})
         at = len(every)
@@ -269,12 +255,11 @@ def learned(
             second[name] = 0.999 * second[name] + 0.001 * np.square(grad)
             step = first[name] / (1 - 0.9**at) / (np.sqrt(second[name] / (1 - 0.999**at)) + 1e-5)
             weights = weights | {name: weights[name] - learning_rate * step}
-    return weights, {
-        name: float(np.mean([figures[name] for figures in every])) for name in every[0]
-    }
+    means = {name: float(np.mean([each[name] for each in every])) for name in every[0]}
+    return weights, means
 
 
-def reference(rollout: Rollout) -> dict[tuple[str, ...], np.ndarray]:
+def reference(rollout: Rollout):
     """NumPy's weights after the update of a rollout without hidden layers and with one minibatch,
     for `distance`.
     """
@@ -283,21 +268,19 @@ def reference(rollout: Rollout) -> dict[tuple[str, ...], np.ndarray]:
     policy, value = before["policy_head"], before["value_head"]
     weights = {"W": policy["kernel"], "b": policy["bias"]}
     weights |= {"v": value["kernel"][:, 0], "c": value["bias"][0]}
-    observation, final = (np.asarray(x, np.float64) for x in (seen.observation, seen.final))
-    mask, action = np.asarray(seen.mask), np.asarray(seen.action)
+    observation, final, reward = map(np.float64, (seen.observation, seen.final, seen.reward))
+    log_probs = masked_log_probs(weights, observation, seen.mask)
     steps = Steps(
         observation,
-        mask,
-        action,
-        chosen(masked_log_probs(weights, observation, mask), action),
+        seen.mask,
+        seen.action,
+        chosen(log_probs, seen.action),
         value_of(weights, observation),
-        np.asarray(seen.reward, np.float64),
+        reward,
         value_of(weights, final),
-        np.asarray(seen.terminated),
-        np.asarray(seen.truncated),
+        seen.terminated,
+        seen.truncated,
     )
-    every = np.arange(config.num_envs * config.num_steps)
-    after, _ = learned(
-        config, weights, steps, [every] * config.num_epochs, config.learning_rate, config.ent_coef
-    )
+    epochs = [np.arange(config.num_envs * config.num_steps)] * config.num_epochs
+    after, _ = learned(config, weights, steps, epochs, config.learning_rate, config.ent_coef)
     return {("policy_head",): after["W"], ("value_head",): after["v"][:, None]}

@@ -24,7 +24,6 @@ import sys
 from collections.abc import Callable
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Any
 
 import gymnax
 import jax
@@ -188,7 +187,7 @@ class OldGymnax:
         self.reset, self._step = door.reset, door.step
 
     def step(
-        self, key: Array, state: EnvState, action: Array, params: EnvParams | None = None
+        self, key, state: EnvState, action, params: EnvParams | None = None
     ) -> tuple[Array, EnvState, Array, Array, Values]:
         """-> (observation, state, reward, done, info), with auto-reset."""
         observation, state, reward, terminated, truncated, _ = self._step(
@@ -326,7 +325,7 @@ def purejaxrl(
 
 
 # ---------------------------------------------------------------------------------- rejax and sbx
-def rejax(config: Learning, world: World, updates) -> tuple[Callable[[Any, Array], PyTree], Any]:
+def rejax(config: Learning, world: World, updates):
     """`updates` updates from scratch, ahead of time: ((algorithm, key) -> all that `train`
     returns), algorithm.
     """

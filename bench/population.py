@@ -22,13 +22,13 @@ from jaxtrade.training.loop import train
 from jaxtrade.training.population import Stack
 
 from . import harness, setting
+from .device import QUICK_PPO
+from .device import SEEDS_PPO as PPO
 from .harness import Sample
 from .worker import once
 
 SEEDS = (1, 16, 64)
-PPO = {"num_envs": 16, "num_steps": 128, "num_minibatches": 8, "num_epochs": 4, "hidden": (64, 64)}
 UPDATES = 5  # 10,240 steps of each seed
-QUICK_PPO = PPO | {"num_envs": 8, "num_steps": 16, "num_minibatches": 2, "hidden": (16,)}
 
 
 class Agents(NamedTuple):

@@ -20,7 +20,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import jax
-import numpy as np
 
 from jaxtrade.config import RunConfig
 from jaxtrade.config.running import Precision
@@ -172,23 +171,18 @@ def by_precision(shapes, repeats):
     sides, firsts = {}, {}
     for shape, name in itertools.product(shapes, (float32, *others)):
         side, update = f"{side_name(shape)}/{name}", updates_of(shape, name)
-        before = row_of(update.state.params)
+        before = harness.row_of(update.state.params)
         update()
-        firsts[side] = row_of(update.state.params) - before
+        firsts[side] = harness.row_of(update.state.params) - before
         sides[side] = harness.side(update)
     results = harness.compare(sides, repeats)
     ratios, distances = {}, {}
     for shape, name in itertools.product(map(side_name, shapes), others):
         own, exact = f"{shape}/{name}", f"{shape}/{float32}"
         ratios[f"{shape}: {name}/{float32}"] = harness.ratio(results, own, exact)
-        apart = np.linalg.norm(firsts[own] - firsts[exact]) / np.linalg.norm(firsts[exact])
+        apart = harness.distance(0.0, firsts[own], firsts[exact])
         distances[f"{shape}: {name}"] = harness.rounded(apart)
     return {"sides": results, "ratios": ratios, "distance": distances}
-
-
-def row_of(tree):
-    """All numbers of a tree."""
-    return np.concatenate([np.asarray(leaf, np.float64).ravel() for leaf in jax.tree.leaves(tree)])
 
 
 def memory_of(shape):

@@ -213,14 +213,14 @@ class Learner:
         return total / self._steps
 
 
-def stepped(path, kind, num_envs, steps):
-    """For `Worker`: `steps` steps of each of `num_envs` environments per repeat -> episodes that
+def stepped(path, kind, num_envs, num_steps):
+    """For `Worker`: `num_steps` steps of each of `num_envs` environments per repeat -> episodes that
     ended. kind: "dummy" or "subproc".
     """
     from sb3_contrib.common.maskable.utils import get_action_masks  # pyright: ignore[reportMissingImports]
 
     envs = vector_env(path, kind, num_envs)
-    drawn = np.random.default_rng(0).random((steps, num_envs, NUM_ACTIONS), np.float32)
+    drawn = np.random.default_rng(0).random((num_steps, num_envs, NUM_ACTIONS), np.float32)
     envs.seed(0)
     envs.reset()
     ended = 0
@@ -235,9 +235,9 @@ def stepped(path, kind, num_envs, steps):
         envs.close()
 
 
-def bare(path, steps):
-    """For `Worker`: one environment alone, `steps` steps per repeat -> episodes that ended."""
-    env, chances = open_twin(path), np.random.default_rng(0).random(steps).tolist()
+def bare(path, num_steps):
+    """For `Worker`: one environment alone, `num_steps` steps per repeat -> episodes that ended."""
+    env, chances = open_twin(path), np.random.default_rng(0).random(num_steps).tolist()
     legal_of = {}
     env.reset(seed=0)
     ended = 0

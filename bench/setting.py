@@ -96,7 +96,7 @@ class Update:
     """One compiled update, with a state of its own. A call goes on from the state that the last one
     left and returns all that it computes."""
 
-    def __init__(self, algorithm: Algorithm, params):
+    def __init__(self, algorithm, params):
         self.steps, self.params = algorithm.steps_per_update, params
         start = jax.jit(algorithm.init)(jax.random.key(0), params)
         self.state = jax.tree.map(jnp.copy, start)  # donated: no two leaves may share an array
@@ -112,6 +112,21 @@ def train_chunk(algorithm: Algorithm, state, params, updates):
     updates, the state donated.
     """
     return chunk_program(algorithm, updates).lower(state, params)
+
+
+def choose(mask, chance):
+    """int32[] a legal action, all equally likely, from mask bool[A] and chance float32[] in [0, 1);
+    HOLD where that is 1 or more.
+
+    Written out action by action: a prefix sum over seven booleans would cost as much as the step.
+    """
+    legal = [mask[i].astype(jnp.int32) for i in range(mask.shape[0])]
+    wanted = (chance * sum(legal)).astype(jnp.int32)
+    action, before = jnp.int32(0), jnp.int32(0)
+    for i, is_legal in enumerate(legal):
+        action = jnp.where((is_legal == 1) & (before == wanted), i, action)
+        before += is_legal
+    return action
 
 
 def stepping(env: TradingEnv, num_envs, num_steps):

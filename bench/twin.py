@@ -203,7 +203,7 @@ def rules_of(config: EnvConfig, params: EnvParams) -> Rules:
     )
 
 
-def session_columns(config: EnvConfig, params: EnvParams, rows: np.ndarray) -> Columns:
+def session_columns(config: EnvConfig, params: EnvParams, rows) -> Columns:
     """Bars at the market rows `rows` (int[n])."""
     market, brackets = params.market, params.brackets
     prices = [
@@ -227,12 +227,12 @@ def session_columns(config: EnvConfig, params: EnvParams, rows: np.ndarray) -> C
     )
 
 
-def ceil_div(a: np.ndarray, b) -> np.ndarray:
+def ceil_div(a, b):
     """Smallest integers >= a / b."""
     return -(-a // b)
 
 
-def windows(config: EnvConfig, view: MarketView, rows: np.ndarray) -> np.ndarray:
+def windows(config: EnvConfig, view: MarketView, rows):
     """float64[n, window * (F + 3)]: bars t - window .. t - 1 of each row t, oldest first, features
     then times; by the formula of `jaxtrade.data.features.view`."""
     past = rows[:, None] + np.arange(-config.window, 0)
@@ -356,7 +356,7 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
         self._choice = OVER
 
     # ------------------------------------------------------------------ reset
-    def reset(self, *, seed=None, options=None) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(self, *, seed=None, options=None):
         """-> (observation, {"row"}). Raises ConfigError at options that name no decision bar."""
         super().reset(seed=seed)
         self._slot, self._at = self._place(options) if options else self._drawn()
@@ -406,7 +406,7 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
         return session.row + self._at - session.first
 
     # ------------------------------------------------------------------- step
-    def action_masks(self) -> np.ndarray:
+    def action_masks(self):
         """bool[7] of the observation last given. Raises ResetNeeded where there is none to act
         on.
         """
@@ -426,7 +426,7 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
         self.illegal += 1
         return HOLD
 
-    def step(self, action) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def step(self, action):
         """One bar -> (observation, reward, terminated, truncated, info). Raises ResetNeeded,
         InvalidAction.
         """

@@ -10,9 +10,6 @@ beside them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
-
 import jax
 import numpy as np
 
@@ -48,7 +45,7 @@ def config_of(kappa, quick) -> RunConfig:
     return load_config(None, f"{SETTINGS} shared.kappa={kappa}{more}".split())
 
 
-def trainer(setup: Setup) -> Callable[[jax.Array, Any], Mapping[str, jax.Array]]:
+def trainer(setup: Setup):
     """The compiled function (keys of the agents, parameters) -> metrics [updates, agents] of a
     whole training.
     """

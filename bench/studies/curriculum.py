@@ -75,7 +75,7 @@ class Phase:
             fresh, carried, transfer.opening_plan(carried.coverage, target, TransferConfig())
         )
 
-    def train(self, state) -> tuple[PyTree, np.ndarray]:
+    def train(self, state):
         """-> (states, mean reward per step of each update, float[updates, seeds])."""
         state, rewards = self._train(state, self.params)
         return state, np.asarray(rewards)
@@ -89,7 +89,7 @@ def updates_to_target(rewards):
     return len(rewards), False
 
 
-def summary(rewards: np.ndarray, before):
+def summary(rewards, before):
     """Environment steps of every seed until the target; before: updates of earlier phases, counted
     along.
 
@@ -107,7 +107,7 @@ def summary(rewards: np.ndarray, before):
     }
 
 
-def ends(rewards: np.ndarray):
+def ends(rewards):
     """Of each seed, the mean of the last window."""
     return [harness.rounded(float(mean)) for mean in rewards[-WINDOW:].mean(axis=0)]
 

@@ -161,7 +161,7 @@ def _session(env, algorithm, length):
     return run
 
 
-def score_of(problem: Problem, dollars: np.ndarray) -> np.ndarray:
+def score_of(problem: Problem, dollars):
     """The score of dollars per fresh session."""
     return dollars / problem.optimum if problem.optimum > 0 else 1.0 - dollars / problem.random
 

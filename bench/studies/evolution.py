@@ -74,7 +74,7 @@ class Trial:
             lambda parts, scores, key: evolve.exploit_parts(parts, scores, key, rules)[0]
         )
 
-    def scores(self, state, split) -> np.ndarray:
+    def scores(self, state, split):
         """Reward per session of each agent's greedy policy on a split, float64[agents]."""
         own, sessions = self.setup, self.setup.splits[split]
         return total_rewards(

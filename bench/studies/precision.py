@@ -34,7 +34,7 @@ QUICK_UPDATES = 3
 DRAWS, LEVEL = 10_000, 0.9
 
 
-def curves_of(precision, seeds, updates) -> tuple[np.ndarray, np.ndarray]:
+def curves_of(precision, seeds, updates):
     """Shares of the optimum, float64[updates, seeds], and the largest ratio error of each seed,
     float64[seeds].
     """
@@ -52,14 +52,14 @@ def curves_of(precision, seeds, updates) -> tuple[np.ndarray, np.ndarray]:
     return np.stack(rewards) / chosen.OPTIMUM, np.stack(errors).max(axis=0)
 
 
-def interval(differences: np.ndarray):
+def interval(differences):
     """Bootstrap interval of the mean of float64[seeds], percentiles (Efron 1979)."""
     draws = np.random.default_rng(0).integers(0, len(differences), (DRAWS, len(differences)))
     ends = (50 * (1 - LEVEL), 50 * (1 + LEVEL))
     return [float(end) for end in np.percentile(differences[draws].mean(axis=1), ends)]
 
 
-def summary(shares: np.ndarray, errors: np.ndarray, reference: np.ndarray, last):
+def summary(shares, errors, reference, last):
     """Figures of one precision. shares, reference: float64[updates, seeds], the latter of
     float32.
     """

@@ -80,7 +80,7 @@ def layout_of(market: Market) -> Layout:
     )
 
 
-def path_of(open_: np.ndarray, close: np.ndarray, layout: Layout, horizon):
+def path_of(open_, close, layout: Layout, horizon):
     """Prices with what followed them, as a run scores it: in the training sessions only."""
     followed = np.zeros(layout.bars, np.int8)
     labels = what_followed(open_, close, layout.first, layout.last, horizon, layout.cost)
@@ -160,7 +160,7 @@ OF_PATH_ALONE = ("always long", "always short", "follow the trend of 30 bars")
 # --- measuring --------------------------------------------------------------------------------------------------------
 
 
-def answers(opinion: np.ndarray, layout: Layout, random, ranges) -> Delta:
+def answers(opinion, layout: Layout, random, ranges) -> Delta:
     """All answers in the order in which they become visible: NumPy arrays [updates, ROWS, ...].
     ranges: of confidence, in which the answers lie at random."""
     order = random.permutation(layout.asked)
@@ -197,7 +197,7 @@ def interval(hits, draws):
     return [round(float(end), 4) for end in exact]
 
 
-def measured(trust: np.ndarray):
+def measured(trust):
     """Figures of trust float[D, U, B]: the share of draws with trust after the last update, its
     interval, the share that ever had trust, and the mean size of trust after the last update (its
     largest range)."""
