@@ -12,8 +12,6 @@ Everything here is read from the text of compiled programs; nothing runs on a de
 kernel, copy, sort or library call; a loop counts its body as often as it runs.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.metadata
 import math
@@ -22,7 +20,6 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -140,7 +137,7 @@ def install(targets):
             )
 
 
-def environment(device: Device):
+def environment(device):
     """Variables of a process that compiles for a device, over this one's."""
     cuda = device.platform == "cuda"
     # libtpu locks the machine's TPU for one process, also where there is none; compiling needs no
@@ -201,7 +198,7 @@ class Work(NamedTuple):
     num_steps: int
 
 
-def work_of(shape, platform, quick, devices) -> Work:
+def work_of(shape, platform, quick, devices):
     """The program of a shape. devices: the described ones."""
     import jax
 
@@ -237,7 +234,7 @@ def work_of(shape, platform, quick, devices) -> Work:
     return Work(setting.update_of(learner), given, learner.steps_per_update, num_steps)
 
 
-def evaluation(world, algorithm) -> Work:
+def evaluation(world, algorithm):
     """The greedy policy on all sessions, one bar after the other, as an evaluation plays them."""
     import jax
 
@@ -253,7 +250,7 @@ def evaluation(world, algorithm) -> Work:
     return Work(step, (plan.parts[0],), len(decisions.rows), 0)
 
 
-def divided(world, platform, devices, agents) -> Work:
+def divided(world, platform, devices, agents):
     """An update on a mesh of devices: of one agent, whose environments are divided, or of agents
     that are."""
     import jax
@@ -280,7 +277,7 @@ def divided(world, platform, devices, agents) -> Work:
     return Work(chunk, (state, params, None), steps, count)
 
 
-def described(device: Device, count):
+def described(device, count):
     """`count` described devices as JAX's compiler takes them, in its order."""
     from jax.experimental import topologies
 
@@ -337,7 +334,7 @@ def report(target, shape, quick):
     }
 
 
-def phases(module: Module, num_steps):
+def phases(module, num_steps):
     """Of an update: launches of a rollout step, of a gradient step, and of the loops between rollout
     and epochs per time step; collectives of the update and of a gradient step.
 
@@ -425,7 +422,7 @@ class Module(NamedTuple):
     computations: dict[str, list[Operation]]
     entry: str
 
-    def walk(self, name, times=1, path=()) -> Iterator[tuple[Operation, int, tuple[str, ...]]]:
+    def walk(self, name, times=1, path=()):
         """Every operation that a computation reaches, how often one run of the computation starts
         it, and the loops around it, outermost first. A loop of unknown length counts as one round,
         of a condition the branch with the most launches; the others are walked, and start never."""
@@ -444,11 +441,11 @@ class Module(NamedTuple):
                 for at in called:
                     yield from self.walk(at, times * (at == longest), path)
 
-    def total(self, of: Callable[[Operation], int], name=""):
+    def total(self, of, name=""):
         """Sum of a figure of operations over one run of a computation (default: the entry)."""
         return sum(times * of(each) for each, times, _ in self.walk(name or self.entry))
 
-    def trips(self, loop: Operation):
+    def trips(self, loop):
         """Rounds of a loop: as the compiler says, or else the constant below which its counter must
         stay.
         """
@@ -467,7 +464,7 @@ class Module(NamedTuple):
         ]
         return int(limits[0]) if len(limits) == 1 and limits[0].isdecimal() else None
 
-    def loops(self) -> Iterator[Loop]:
+    def loops(self):
         """Every loop, outer ones before inner ones."""
         for each, _, path in self.walk(self.entry):
             if each.opcode == "while":
@@ -476,14 +473,14 @@ class Module(NamedTuple):
                 yield Loop(each.name, path, told, self.trips(each), launches, body)
 
 
-def launched(each: Operation):
+def launched(each):
     """Whether the operation itself starts something on the device; a condition does by the
     predicate's way to the host.
     """
     return int(each.opcode not in FREE.split() and not each.opcode.endswith("-done"))
 
 
-def together(each: Operation):
+def together(each):
     """Whether several devices compute the operation together. One that is split in two counts by
     its start.
     """
@@ -498,7 +495,7 @@ def shape_bytes(shape):
     )
 
 
-def parse(text) -> Module:
+def parse(text):
     """The module whose optimised HLO is `text` (`compiled.as_text()`)."""
     computations, entry, own = {}, "", []
     for line in text.splitlines():

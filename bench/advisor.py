@@ -9,8 +9,6 @@ as a run is, and sides take turns. One and the same program may be some percent 
 than in another. Each ratio has a 90 % interval, of the repeats of both sides that stood side by side.
 """
 
-from __future__ import annotations
-
 import itertools
 import tempfile
 from contextlib import ExitStack, closing

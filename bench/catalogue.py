@@ -1,7 +1,5 @@
 """The benches by name, and how one is run: the one place that writes results."""
 
-from __future__ import annotations
-
 import importlib
 import json
 from pathlib import Path

@@ -6,8 +6,6 @@ stderr. A full result is written only where the machine was idle (`idle`), or wi
 marks it.
 """
 
-from __future__ import annotations
-
 import difflib
 import json
 import multiprocessing

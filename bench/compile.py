@@ -7,8 +7,6 @@ XLA's part or loading; `chunk` is both, what `jaxtrade train` reports as compila
 the start of the process, with imports, market and the first state, until the chunk could run.
 """
 
-from __future__ import annotations
-
 import tempfile
 import time
 from functools import partial

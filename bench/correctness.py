@@ -9,8 +9,6 @@ run, the same run in another process, and that run from its first checkpoint hav
 own, with products in float32.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
@@ -20,8 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.config import TrainConfig
-from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.state import EndReason, EnvParams, ExitReason
+from jaxtrade.env.state import EndReason, ExitReason
 from jaxtrade.storage import checkpoint
 from jaxtrade.training.loop import train
 
@@ -68,7 +65,7 @@ class Difference(NamedTuple):
     observation: float
 
 
-def play(env: TradingEnv, params: EnvParams, slots, rows, key, steps):
+def play(env, params, slots, rows, key, steps):
     """[steps, N, ...]: where each step stood, what was seen and legal, the action, and what came of
     it.
     """
@@ -108,7 +105,7 @@ def play(env: TradingEnv, params: EnvParams, slots, rows, key, steps):
     return jax.lax.scan(lambda states, drawn: jax.vmap(one)(states, drawn), states, chances)[1]
 
 
-def played(env: TradingEnv, params: EnvParams, envs, steps, program):
+def played(env, params, envs, steps, program):
     """`play` from starts all over the split, on the host. program: `play`, jitted with `env` and
     `steps` static.
     """
@@ -129,7 +126,7 @@ def apart(ours, theirs):
     return float(np.max(found)) if np.all(np.isfinite(found)) else np.inf
 
 
-def compare(env: Twin, reported) -> Difference:
+def compare(env, reported):
     """Replay what `play` reported, one environment after the other, until one differs."""
     kinds = Counter()
     worst = {"reward": 0.0, "observation": 0.0}
@@ -196,7 +193,7 @@ def trajectories(envs, steps):
     }
 
 
-def missing(kinds: Counter[str], name):
+def missing(kinds, name):
     """Events of `WANTED` that did not come up."""
     return [kind for kind in WANTED[name].split() if not kinds[kind]]
 

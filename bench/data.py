@@ -6,8 +6,6 @@ a command does. Stamps are text. Memory is the greatest that is resident, of the
 its libraries.
 """
 
-from __future__ import annotations
-
 import statistics
 import tempfile
 from functools import partial
@@ -17,13 +15,12 @@ import jax
 import numpy as np
 import pandas as pd
 
-from jaxtrade.config import RunConfig
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.market import load_market
 from jaxtrade.data.synthetic.nq_like import synthetic_bars
 
 from . import harness, setting
-from .worker import Reply, Worker
+from .worker import Worker
 
 SESSIONS = 2_480  # 3.4 million bars
 # NQ, without its price range of each year: a synthetic price leaves it in ten years.
@@ -57,7 +54,7 @@ def written(folder, sessions):
     return files, len(frame)
 
 
-def config_of(file) -> RunConfig:
+def config_of(file):
     """The shared configuration with bars of a file."""
     keys = {"file": str(file), "contract": str(file.with_name("contract.yaml"))}
     return setting.config(data=keys | {"source": "file", "stamp": "open", "time_zone": "UTC"})
@@ -73,7 +70,7 @@ def loader(file):
     yield len(market.bars)
 
 
-def once(file) -> Reply:
+def once(file):
     """Load a market in a fresh process."""
     with Worker("data", "loader", {"file": str(file)}) as worker:
         return worker.run()

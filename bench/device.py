@@ -9,8 +9,6 @@ device for itself. On an accelerator the whole takes at most SECONDS; what is no
 to the next run.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -127,14 +125,14 @@ class Part(NamedTuple):
 
 
 # ------------------------------------------------------------------------------------------ parts
-def sides(name, context: Context):
+def sides(name, context):
     """The part that is one job: the sides of a bench, `MODULE.FUNCTION`."""
     given = {key: value for key, value in context.sizes.items() if key != "slow"}
     found = context.job(name, repeats=context.repeats, **given)
     return found | {"left_out": context.left_out}
 
 
-def correctness(context: Context):
+def correctness(context):
     """Every check runs, whatever became of the others; one that fails on its way has failed. Raises
     LateError: time says nothing of correctness.
     """
@@ -151,7 +149,7 @@ def correctness(context: Context):
     return {"correctness": PASSED if passed else FAILED, "checks": found}
 
 
-def resumed(context: Context, name, **given):
+def resumed(context, name, **given):
     """Both processes compile anew: one that loads the programs of the other would not show that
     they compile to the same bits."""
     with tempfile.TemporaryDirectory() as folder:
@@ -161,7 +159,7 @@ def resumed(context: Context, name, **given):
         return context.job(name, own, folder=folder, **given)
 
 
-def compiling(context: Context):
+def compiling(context):
     """Once each: nothing here takes turns with anything."""
     sizes, seconds = context.sizes, {}
     with tempfile.TemporaryDirectory() as cache:
@@ -175,7 +173,7 @@ def compiling(context: Context):
     return {"seconds": seconds, "health": found}
 
 
-def on_and_off(without, context: Context):
+def on_and_off(without, context):
     """Updates with the usual flags of XLA and with others, which `without` gives. XLA reads its
     flags once, so each setting has a process and the two do not take turns."""
     named, given = {}, {"shapes": context.sizes["shapes"], "repeats": context.repeats}
@@ -186,7 +184,7 @@ def on_and_off(without, context: Context):
     return {"sides": named, "ratios": ratios, "left_out": context.left_out}
 
 
-def memory(context: Context):
+def memory(context):
     sizes, missing, training = context.sizes, context.left_out, {}
     for shape in sizes["shapes"]:
         name = side_name(shape)
@@ -319,7 +317,7 @@ class Suite:
     def path(self, name):
         return self.folder / f"{name}.json"
 
-    def config(self, part: Part):
+    def config(self, part):
         """What is run: the part of a result that decides whether it answers this command."""
         sizes = part.sizes(self.options.quick, self.machine.platform)
         return {
@@ -329,7 +327,7 @@ class Suite:
             "sizes": json.loads(json.dumps(sizes)),  # as a result holds them once it is read back
         }
 
-    def why_again(self, name, part: Part):
+    def why_again(self, name, part):
         """Why a part has to be measured: what is there is of something else; None where it can be
         skipped.
         """
@@ -354,7 +352,7 @@ class Suite:
         }
         return next((reason for reason, holds in reasons.items() if holds), None)
 
-    def one(self, name, part: Part):
+    def one(self, name, part):
         """Measure a part, or say why not."""
         begun, reason = time.monotonic(), self.why_again(name, part)
         if absent := part.absent(self.machine.platform):
@@ -376,7 +374,7 @@ class Suite:
                 did = f"measured, exit code {code}" if code else "done"
                 self.told(name, code, f"{did} in {time.monotonic() - begun:.0f} s")
 
-    def measured(self, name, part: Part, deadline):
+    def measured(self, name, part, deadline):
         """Measure a part, print and write its result; a failed correctness is said at once. The exit
         code. Raises WorkerError.
         """

@@ -8,8 +8,6 @@ network's first layer does; at a few sizes the loop is also run without any (`UN
 to one core. Every side of SB3 gives its observations to the caller.
 """
 
-from __future__ import annotations
-
 import os
 from contextlib import ExitStack
 from typing import NamedTuple
@@ -18,8 +16,6 @@ import jax
 import jax.numpy as jnp
 from gymnax.experimental.rollout import RolloutWrapper
 
-from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.state import EnvParams
 from jaxtrade.interop.gymnax_env import to_gymnax
 
 from . import harness, sb3, setting
@@ -53,7 +49,7 @@ QUICK = Scale(4, 1 << 16, (1_024,), (1_024,), (1, 16), (2,), 10_000, 300, 50, (2
 
 
 # ---------------------------------------------------------------------------------------- our loop
-def look(env: TradingEnv, refs, params: EnvParams, observations):
+def look(env, refs, params, observations):
     """float32[] of all that is seen at `refs` of N environments."""
     if observations == UNSEEN:
         return jnp.float32(0)
@@ -64,7 +60,7 @@ def look(env: TradingEnv, refs, params: EnvParams, observations):
     return jnp.sum(seen @ weights)
 
 
-def started(env: TradingEnv, params: EnvParams, num_envs):
+def started(env, params, num_envs):
     """N environments at drawn starts."""
     keys = jax.random.split(jax.random.key(0), num_envs)
     return *jax.vmap(env.reset, (0, None))(keys, params), jax.random.key(1)
@@ -76,7 +72,7 @@ class Loop:
     analysis counts them (the body of a loop once; integer operations too; what several fusions
     compute again, once more each; bytes whether from a cache or not)."""
 
-    def __init__(self, env: TradingEnv, params: EnvParams, num_envs, num_steps, observations):
+    def __init__(self, env, params, num_envs, num_steps, observations):
         self._params = params
         self._carry = jax.jit(started, static_argnums=(0, 2))(env, params, num_envs)
 
@@ -119,7 +115,7 @@ def one_core(sessions, num_envs, num_steps):
         yield work().item()
 
 
-def loop_side(world: setting.World, steps, num_envs, mode, kind):
+def loop_side(world, steps, num_envs, mode, kind):
     """`steps` environment steps of ours in a repeat, whatever the number of environments: the side,
     and what it is.
     """
@@ -190,7 +186,7 @@ def run(options):
     }
 
 
-def in_children(world: setting.World, scale, stack):
+def in_children(world, scale, stack):
     """Our loop in processes that may use one core, SB3's vector environments over the twin, and the
     twin without them; and what is left out, with its reason.
     """

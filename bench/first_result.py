@@ -6,8 +6,6 @@ it without pip's cache, and trains and evaluates the quickstart with empty cache
 phases of that command are taken from the lines that it prints as they come.
 """
 
-from __future__ import annotations
-
 import os
 import statistics
 import subprocess

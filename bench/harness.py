@@ -6,8 +6,6 @@ spread. Two clocks: wall seconds, and CPU seconds of the process that does the w
 children, which other processes disturb little.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import platform
@@ -15,7 +13,7 @@ import re
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -58,7 +56,7 @@ class Side(NamedTuple):
     steps: int
 
 
-def clock(work) -> Sample:
+def clock(work):
     """What one call took in this process; JAX arrays in its result are waited for."""
     wall, cpu = time.perf_counter(), time.process_time()
     jax.block_until_ready(work())
@@ -82,7 +80,7 @@ def called(words, **given):
     subprocess.run(words, stdin=nothing, stdout=nothing, check=True, **given)
 
 
-def side(work, steps=0) -> Side:
+def side(work, steps=0):
     """A side. work: a child, or what runs in this process, is compiled already and returns
     everything that it computes. steps: default those of an `Update`.
     """
@@ -90,7 +88,7 @@ def side(work, steps=0) -> Side:
     return Side(lambda: work.run().sample if child else clock(work), steps or work.steps)
 
 
-def interleave(sides: Mapping[str, Side], repeats):
+def interleave(sides, repeats):
     """`repeats` samples of each side, taking turns; the order of turns alternates. One more run
     before warms up.
     """
@@ -111,7 +109,7 @@ def take_turns(work, repeats):
     return found
 
 
-def durations(samples: Sequence[Sample]):
+def durations(samples):
     """Medians by both clocks in seconds, and the least and greatest of the repeats."""
     wall, cpu = zip(*samples, strict=True)
     return {"repeats": len(samples)} | middle("seconds", wall) | middle("cpu_seconds", cpu)
@@ -128,14 +126,14 @@ def middle(name, values):
     return {name: rounded(statistics.median(values)), f"{name}_range": ends}
 
 
-def summary(samples: Sequence[Sample], steps):
+def summary(samples, steps):
     """Medians of steps per second by both clocks, and the least and greatest of the repeats."""
     wall, cpu = steps / np.array(samples).T
     by_clock = middle("steps_per_second", wall) | middle("steps_per_cpu_second", cpu)
     return {"steps": steps, "repeats": len(samples)} | by_clock
 
 
-def compare(sides: Mapping[str, Side], repeats):
+def compare(sides, repeats):
     """Side -> `summary`, all interleaved."""
     return {
         name: summary(taken, sides[name].steps)
@@ -143,7 +141,7 @@ def compare(sides: Mapping[str, Side], repeats):
     }
 
 
-def paired(ours: Sequence[Sample], theirs: Sequence[Sample]):
+def paired(ours, theirs):
     """The interval of LEVEL of how many times as fast `ours` is, by both clocks: Student's t of the
     logarithms of the ratios of repeats that stood side by side, for sides of as many steps."""
     logs = np.log(np.divide(theirs, ours))

@@ -13,8 +13,6 @@ side that keeps one core of many busy hides nothing behind the idle ones. Other 
 report it, which the result says. Imports no JAX.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time
@@ -55,7 +53,7 @@ def load():
         return None
 
 
-def ticks(path=STAT) -> Ticks | None:
+def ticks(path=STAT):
     """Since the machine started; None where the kernel does not report steal time."""
     if not path.exists():
         return None

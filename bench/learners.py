@@ -10,16 +10,14 @@ Baselines3 Zoo, `dqn.yml`), and on the chain those of our DQN, as far as it know
 `tests/rl/test_learns.py` trains by the same rows to their end.
 """
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 
-from jaxtrade.config import RunConfig, load_config
+from jaxtrade.config import load_config
 from jaxtrade.interop.world import load_world
 from jaxtrade.training.plan import plan_run
 
 from . import sb3
-from .time_to_reward import OPTIMUM, Goal, Race, Recent, compare
+from .time_to_reward import OPTIMUM, Goal, Recent, compare, raced
 
 GYMNAX = {"cartpole": "CartPole-v1", "acrobot": "Acrobot-v1"}
 LEARNERS = ("pqn", "dqn", "ppo")
@@ -118,7 +116,7 @@ DIFFERENCES = (
 QUICK_STEPS = 8_192
 
 
-def config_of(task, learner, steps=None) -> RunConfig:
+def config_of(task, learner, steps=None):
     """The committed settings of a learner on a task. steps: another budget."""
     more = "" if steps is None else f" train.total_timesteps={steps}"
     chain = CHAIN if task == "chain" else ""
@@ -144,7 +142,7 @@ def dqn(task, goal, seeds, path):
         yield train(envs, SB3[task], Goal(*goal), seed)
 
 
-def train(envs, settings, goal: Goal, seed):
+def train(envs, settings, goal, seed):
     """One run of `learn`, which a callback ends once the target is met."""
     from stable_baselines3 import DQN  # pyright: ignore[reportMissingImports]
 
@@ -169,20 +167,21 @@ def race(task, quick):
     gives them."""
     goal, seeds = GOALS[task], SEEDS[:1] if quick else SEEDS
     missing = sb3.missing("stable_baselines3")
+    sides, path = {}, ""
     with ExitStack() as stack:
-        sides, path = Race(stack), ""
         for learner in LEARNERS:
             config = config_of(task, learner, QUICK_STEPS if quick else None)
             plan = plan_run(config.train, config.rollout.num_envs, config.rollout.num_steps)
             given = {"config": config.model_dump(mode="json"), "budget": plan.total_steps}
             given |= {"goal": goal, "seeds": seeds, "gymnax": GYMNAX.get(task, "")}
-            sides.add(learner, "time_to_reward.ours", **given)
+            sides[learner] = "time_to_reward.ours", given, 1
         if not missing and not quick:
             if task == "chain":
                 env, params = load_world(config_of(task, "ppo"))
                 path = stack.enter_context(sb3.taped(env.config, params))
-            sides.add("sb3_dqn", "learners.dqn", task=task, goal=goal, seeds=seeds, path=path)
-        found = sides.run(len(seeds))
+            given = {"task": task, "goal": goal, "seeds": seeds, "path": path}
+            sides["sb3_dqn"] = "learners.dqn", given, 1
+        found = raced(sides, len(seeds))
     theirs = found.get("sb3_dqn")
     ratios = {name: compare(found[name], theirs) for name in LEARNERS} if theirs else {}
     left_out = {"sb3_dqn": missing} if missing else {}

@@ -4,11 +4,9 @@ What they do not name has the value of `FIXED`, not the package's default: the w
 measures stays the same when a default changes.
 """
 
-from __future__ import annotations
-
 from pydantic import model_validator
 
-from jaxtrade.config import NetworkConfig, PPOConfig, RolloutConfig, RunConfig, make_config
+from jaxtrade.config import NetworkConfig, PPOConfig, RolloutConfig, make_config
 
 SECTIONS = {"network": NetworkConfig, "rollout": RolloutConfig, "ppo": PPOConfig}
 
@@ -51,7 +49,7 @@ class Learning(NetworkConfig, RolloutConfig, PPOConfig, frozen=True):
         return FIXED | given
 
     @property
-    def run(self) -> RunConfig:
+    def run(self):
         """The whole configuration, all else at its defaults."""
         return make_config(sections_of(self.model_dump(mode="json")))
 
@@ -78,7 +76,7 @@ def fixed_sections():
     return sections_of({key: value for key, value in FIXED.items() if key in known})
 
 
-def learning_of(config: RunConfig) -> Learning:
+def learning_of(config):
     """The learner's keys of a configuration."""
     keys = {**config.network.model_dump(), **config.rollout.model_dump(), **config.ppo.model_dump()}
     return Learning(**keys | {"num_minibatches": config.minibatches})

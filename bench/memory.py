@@ -7,8 +7,6 @@ once dead code is removed, from the traced program. Peers are asked for the temp
 training programs with 4,096 environments x 128 steps.
 """
 
-from __future__ import annotations
-
 import jax
 
 from jaxtrade.storage.sizes import tree_bytes
@@ -30,7 +28,7 @@ PEER = {
 }
 
 
-def update_of(ppo, sessions) -> setting.Update:
+def update_of(ppo, sessions):
     """One compiled update, and what it begins with."""
     world = setting.world(sessions, ppo=ppo)
     return setting.Update(setting.learner(world, 100), world.params)

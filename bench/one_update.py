@@ -10,8 +10,6 @@ loss terms under the mask, the clipped gradient, Adam.
 of that. `bench.sb3_update` asks Stable-Baselines3 the same question.
 """
 
-from __future__ import annotations
-
 from functools import reduce
 from operator import getitem
 from typing import NamedTuple
@@ -26,7 +24,7 @@ from jaxtrade.rl.ppo.act import policy_of
 from jaxtrade.types import Array
 
 from . import harness, setting
-from .learning import Learning, learning_of
+from .learning import learning_of
 
 UPDATE = {
     "num_envs": 4,
@@ -124,7 +122,7 @@ def layer(tree, path):
     return reduce(getitem, path, tree)
 
 
-def distance(rollout: Rollout, theirs):
+def distance(rollout, theirs):
     """|our step - their step| / |our step| over the weights at these paths. theirs: path -> new
     weights [in, out].
     """
@@ -152,14 +150,14 @@ class Steps(NamedTuple):
     truncated: np.ndarray
 
 
-def masked_log_probs(weights: Weights, observation, mask):
+def masked_log_probs(weights, observation, mask):
     """-inf where an action is illegal."""
     logits = np.where(mask, observation @ weights["W"] + weights["b"], -np.inf)
     logits = logits - logits.max(-1, keepdims=True)
     return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
 
 
-def value_of(weights: Weights, observation):
+def value_of(weights, observation):
     return observation @ weights["v"] + weights["c"]
 
 
@@ -167,7 +165,7 @@ def chosen(values, action):
     return np.take_along_axis(values, action[..., None], -1)[..., 0]
 
 
-def advantages(config: Learning, steps: Steps):
+def advantages(config, steps):
     """float64[T, N], by the recursion of Schulman et al. 2016."""
     out, after = np.zeros_like(steps.reward), np.zeros(config.num_envs)
     for t in reversed(range(config.num_steps)):
@@ -182,13 +180,13 @@ def advantages(config: Learning, steps: Steps):
 
 
 def gradient(
-    config: Learning,
-    weights: Weights,
-    batch: Steps,
+    config,
+    weights,
+    batch,
     advantage,
     target,
     ent_coef,
-) -> tuple[Weights, dict[str, float]]:
+):
     """Of the loss over B rows, by hand: d log p(a) / d logits = onehot(a) - p, dH / d logits = -p
     (log p + H).
     """
@@ -225,13 +223,13 @@ def gradient(
 
 
 def learned(
-    config: Learning,
-    weights: Weights,
-    steps: Steps,
+    config,
+    weights,
+    steps,
     minibatches,
     learning_rate,
     ent_coef,
-) -> tuple[Weights, dict[str, float]]:
+):
     """New weights after all minibatches of all epochs, and the figures as means over the gradient
     steps.
 
@@ -259,7 +257,7 @@ def learned(
     return weights, means
 
 
-def reference(rollout: Rollout):
+def reference(rollout):
     """NumPy's weights after the update of a rollout without hidden layers and with one minibatch,
     for `distance`.
     """

@@ -16,32 +16,25 @@ not installed, empty stand-ins take their place during the import. It needs dist
 it).
 """
 
-from __future__ import annotations
-
 import importlib.util
 import math
 import sys
-from collections.abc import Callable
 from contextlib import contextmanager
+from functools import partial
 from types import ModuleType
 
 import gymnax
 import jax
 import jax.numpy as jnp
 
-from jaxtrade.config import RunConfig, make_config
-from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.state import EnvParams, EnvState
+from jaxtrade.config import make_config
 from jaxtrade.errors import ConfigError
 from jaxtrade.interop.gymnax_env import to_gymnax
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.types import Array, PyTree
 
-from . import harness
-from .catalogue import NO_CHECKOUT, Values
-from .harness import Side
-from .learning import Learning, learning_of
-from .setting import World
+from . import harness, setting
+from .catalogue import NO_CHECKOUT
+from .learning import learning_of
 from .worker import Worker
 
 OLD_ID = "jaxtrade/Trading-gymnax-0.0.9"
@@ -89,7 +82,7 @@ STAND_INS = {
 }
 
 
-def left_out(config: Learning, options):
+def left_out(config, options):
     """Peer -> why it cannot run this configuration here."""
     extra = "is not installed: pip install 'jaxtrade[bench]'"
     reasons = {
@@ -113,9 +106,18 @@ def left_out(config: Learning, options):
     return (dict.fromkeys(reasons, unlike) if faults else {}) | missing
 
 
-def sides(
-    config: RunConfig, world: World, updates, options, stack
-) -> tuple[dict[str, Side], dict[str, str]]:
+def programs(ppo, world, updates, options, missing):
+    """Peer -> its compiled program of `updates` whole updates, and what that is called with."""
+    found, key = {}, jax.random.key(0)
+    if "purejaxrl" not in missing:
+        train = purejaxrl(ppo, world, updates, options.purejaxrl)
+        found["purejaxrl"] = train, (key, world.params)
+    if "rejax" not in missing:
+        found["rejax"] = rejax(ppo, world, updates, key)
+    return found
+
+
+def sides(config, world, updates, options, stack):
     """Peer -> `updates` whole updates (rollout and epochs), compiled and, for sbx, in a child; and
     what is left out.
 
@@ -124,15 +126,11 @@ def sides(
         stack: closes the child.
     """
     ppo = learning_of(config)
-    missing = left_out(ppo, options)
-    steps = updates * ppo.num_envs * ppo.num_steps
-    made = {}
-    if "purejaxrl" not in missing:
-        train = purejaxrl(ppo, world, updates, options.purejaxrl)
-        made["purejaxrl"] = harness.side(lambda: train(jax.random.key(0), world.params), steps)
-    if "rejax" not in missing:
-        learn, algorithm = rejax(ppo, world, updates)
-        made["rejax"] = harness.side(lambda: learn(algorithm, jax.random.key(0)), steps)
+    missing, steps = left_out(ppo, options), updates * ppo.num_envs * ppo.num_steps
+    made = {
+        name: harness.side(partial(program, *given), steps)
+        for name, (program, given) in programs(ppo, world, updates, options, missing).items()
+    }
     if "sbx" not in missing:
         given = {"config": config.model_dump(mode="json"), "updates": updates}
         worker = stack.enter_context(Worker("peers", "sbx", given, threads=1))
@@ -140,7 +138,7 @@ def sides(
     return made, missing
 
 
-def compiled_temporaries(config: RunConfig, world: World, options):
+def compiled_temporaries(config, world, options):
     """Side -> bytes of its compiled training program, by XLA's own account; and what is left out.
     Nothing is run.
 
@@ -155,23 +153,18 @@ def compiled_temporaries(config: RunConfig, world: World, options):
     missing.pop("sbx", None)
     algorithm = make_ppo(config, world.env, 2)
     state = jax.eval_shape(algorithm.init, jax.random.key(0), world.params)
-    programs = {
-        "jaxtrade": jax.jit(algorithm.update, donate_argnums=0).lower(state, world.params).compile()
-    }
-    if "purejaxrl" not in missing:
-        programs["purejaxrl"] = purejaxrl(ppo, world, 2, options.purejaxrl)
-    if "rejax" not in missing:
-        programs["rejax"], _ = rejax(ppo, world, 2)
-    used = {name: program.memory_analysis() for name, program in programs.items()}
-    return {
-        name: {
-            "temporaries": each.temp_size_in_bytes,
-            "arguments": each.argument_size_in_bytes,
-            "outputs": each.output_size_in_bytes,
-            "outputs_in_arguments": each.alias_size_in_bytes,
+    ours = setting.update_of(algorithm).lower(state, world.params).compile()
+    theirs = programs(ppo, world, 2, options, missing)
+    found = {}
+    for name, (program, _) in ({"jaxtrade": (ours, ())} | theirs).items():
+        used = program.memory_analysis()
+        found[name] = {
+            "temporaries": used.temp_size_in_bytes,
+            "arguments": used.argument_size_in_bytes,
+            "outputs": used.output_size_in_bytes,
+            "outputs_in_arguments": used.alias_size_in_bytes,
         }
-        for name, each in used.items()
-    }, missing
+    return found, missing
 
 
 # ------------------------------------------------------------------- the interface of gymnax 0.0.9
@@ -186,14 +179,10 @@ class OldGymnax:
         self.action_space, self.observation_space = door.action_space, door.observation_space
         self.reset, self._step = door.reset, door.step
 
-    def step(
-        self, key, state: EnvState, action, params: EnvParams | None = None
-    ) -> tuple[Array, EnvState, Array, Array, Values]:
+    def step(self, key, state, action, params=None):
         """-> (observation, state, reward, done, info), with auto-reset."""
-        observation, state, reward, terminated, truncated, _ = self._step(
-            key, state, action, params
-        )
-        return observation, state, reward, terminated | truncated, {}
+        *seen, terminated, truncated, _ = self._step(key, state, action, params)
+        return *seen, terminated | truncated, {}
 
 
 _offered = []
@@ -210,7 +199,7 @@ if OLD_ID not in gymnax.registered_envs:
 
 
 @contextmanager
-def offered(env: TradingEnv, params: EnvParams):
+def offered(env, params):
     """Inside, `gymnax.make` of the name that this gives returns the adapter and `params`.
 
     Under a trace `params` may be tracers: the market is then an argument of the learner's program,
@@ -232,7 +221,7 @@ def _importable(folder):
     for name, module in placed.items():
         for attribute in STAND_INS[name]:
             setattr(module, attribute, placed.get(f"{name}.{attribute}"))
-    before = {name: sys.modules.pop(name) for name in ("wrappers",) if name in sys.modules}
+    before = sys.modules.pop("wrappers", None)
     sys.modules.update(placed)
     sys.path.insert(0, str(folder))
     try:
@@ -241,7 +230,8 @@ def _importable(folder):
         sys.path.remove(str(folder))
         for name in (*placed, "wrappers"):
             sys.modules.pop(name, None)
-        sys.modules.update(before)
+        if before:
+            sys.modules["wrappers"] = before
 
 
 def load(checkout):
@@ -253,8 +243,6 @@ def load(checkout):
             "github.com/luchris429/purejaxrl"
         )
     spec = importlib.util.spec_from_file_location("purejaxrl_ppo", path)
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     with _importable(path.parent):
         spec.loader.exec_module(module)
@@ -295,13 +283,10 @@ def sized(widths):
     return ActorCritic
 
 
-def purejaxrl(
-    config: Learning, world: World, updates, checkout
-) -> Callable[[Array, EnvParams], PyTree]:
+def purejaxrl(config, world, updates, checkout):
     """`updates` updates from scratch, ahead of time: (key, params) -> everything that its `train`
     returns.
     """
-    assert checkout is not None
     peer = load(checkout)  # anew each time: a network put into it stays with this caller
     if tuple(config.hidden) != WIDTHS:
         vars(peer)["ActorCritic"] = sized(tuple(config.hidden))
@@ -325,9 +310,9 @@ def purejaxrl(
 
 
 # ---------------------------------------------------------------------------------- rejax and sbx
-def rejax(config: Learning, world: World, updates):
+def rejax(config, world, updates, key):
     """`updates` updates from scratch, ahead of time: ((algorithm, key) -> all that `train`
-    returns), algorithm.
+    returns), (algorithm, key).
     """
     from rejax import PPO  # pyright: ignore[reportMissingImports]
 
@@ -345,7 +330,7 @@ def rejax(config: Learning, world: World, updates):
         skip_initial_evaluation=True,
         **{name: getattr(config, name) for name in same.split()},
     ).replace(eval_callback=lambda algorithm, state, key: ())
-    return jax.jit(PPO.train).lower(algorithm, jax.random.key(0)).compile(), algorithm
+    return jax.jit(PPO.train).lower(algorithm, key).compile(), (algorithm, key)
 
 
 def sbx(config, updates):

@@ -8,8 +8,6 @@ may load their programs from a persistent cache that an earlier one has filled (
 `jaxtrade train` does) or must compile (`cold`); the one program always compiles.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable
 from functools import partial
@@ -24,7 +22,6 @@ from jaxtrade.training.population import Stack
 from . import harness, setting
 from .device import QUICK_PPO
 from .device import SEEDS_PPO as PPO
-from .harness import Sample
 from .worker import once
 
 SEEDS = (1, 16, 64)
@@ -41,7 +38,7 @@ class Agents(NamedTuple):
     params: Any
 
 
-def agents_of(num_seeds, ppo, sessions) -> Agents:
+def agents_of(num_seeds, ppo, sessions):
     """`num_seeds` agents whose update is compiled."""
     world = setting.world(sessions, ppo=ppo)
     stack = Stack.of(num_seeds)
@@ -88,7 +85,7 @@ def trainer(num_seeds, ppo, sessions, updates, cache):
     return train(learner, world.params, config=config, key=key).steps_per_second
 
 
-def fresh(**given) -> Sample:
+def fresh(**given):
     """A process from its start to its end, by this process's clock; CPU seconds of that process."""
     return harness.of_children(once, "population.trainer", given)[0]
 

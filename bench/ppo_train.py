@@ -12,8 +12,6 @@ JAX peers, whose runs are of a few updates and begin anew; what they compute oth
 `differences`.
 """
 
-from __future__ import annotations
-
 import itertools
 import typing
 from contextlib import ExitStack
@@ -21,7 +19,6 @@ from pathlib import Path
 
 import jax
 
-from jaxtrade.config import RunConfig
 from jaxtrade.config.running import Precision
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.runs.computing import threads_of
@@ -30,7 +27,7 @@ from . import harness, peers, sb3, setting
 from .catalogue import PUREJAXRL_COMMIT, Options
 from .device import side_name
 from .harness import commit
-from .learning import Learning, learning_of
+from .learning import learning_of
 from .worker import Worker, once
 
 NETWORKS = {
@@ -57,18 +54,18 @@ def config_of(network, num_envs, num_steps, batch=BATCH, precision="float32", **
     return setting.config(ppo=ppo, compute={"precision": precision})
 
 
-def update_steps(config: Learning):
+def update_steps(config):
     """Environment steps of one update."""
     return config.num_envs * config.num_steps
 
 
-def update_of(config: RunConfig) -> setting.Update:
+def update_of(config):
     """One compiled update of a configuration."""
     world = setting.world_of(config)
     return setting.Update(make_ppo(world.config, world.env, 1_000), world.params)
 
 
-def compared(quick, network) -> dict[int, RunConfig]:
+def compared(quick, network):
     """Environments -> the configuration that every side trains with."""
     steps = 1_024 if quick else UPDATE[network]
     return {count: config_of(network, count, steps // count) for count in COMPARED}
@@ -151,7 +148,7 @@ def run(options):
 
 
 # ---------------------------------------------------------------------------- parts of `device`
-def updates_of(shape, precision="float32") -> setting.Update:
+def updates_of(shape, precision="float32"):
     """The update of a shape of `device`, with products of a precision."""
     *counts, num_epochs = shape
     return update_of(config_of(*counts, precision, num_epochs=num_epochs))

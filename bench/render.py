@@ -8,8 +8,6 @@ from `bench/results/NAME.json`; a quick result, or one of a machine that was not
 Imports no JAX.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -6,8 +6,6 @@ logging, and the number of torch threads that a short trial finds faster. Everyt
 child of its own (`worker`).
 """
 
-from __future__ import annotations
-
 import importlib.util
 import tempfile
 import time
@@ -34,7 +32,7 @@ WORTH = (
 INSTALL = 'pip install "jaxtrade[bench]"'
 
 
-def arguments(config: Learning):
+def arguments(config):
     """MaskablePPO's keyword arguments for the same mathematics; `activation_fn` by name ("tanh",
     "relu").
 
@@ -98,7 +96,7 @@ def missing(*modules):
     return f"{', '.join(names)} not installed: {INSTALL}" if names else ""
 
 
-def open_twin(path) -> Twin:
+def open_twin(path):
     """The environment on the tape at `path`; for a process of its own, too."""
     return Twin(load(path))
 

@@ -5,8 +5,6 @@ Synthetic NQ minute bars (seed 0), task `manage` in relative scaling (228 slots,
 account, costs, brackets and reward, episodes of one session that start anywhere in it.
 """
 
-from __future__ import annotations
-
 import collections
 import functools
 import re
@@ -27,7 +25,7 @@ from jaxtrade.rl.packing import Packed, packing_of
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.storage.sizes import tree_bytes
 from jaxtrade.training.chunk import chunk_program
-from jaxtrade.types import Algorithm, SessionSet
+from jaxtrade.types import SessionSet
 
 from .harness import rounded
 from .learning import fixed_sections, sections_of
@@ -48,7 +46,7 @@ class World(NamedTuple):
     sessions: SessionSet
 
 
-def config(sessions=SESSIONS, algorithm="ppo", **sections) -> RunConfig:
+def config(sessions=SESSIONS, algorithm="ppo", **sections):
     """The shared configuration with some keys changed, e.g. `config(ppo={"num_envs": 1024})`; `ppo`
     holds all keys of the learner (`learning.sections_of`). Of another algorithm, what no section
     names has the package's defaults."""
@@ -70,24 +68,24 @@ def _market(sessions):
     return load_market(config(sessions))
 
 
-def world(sessions=SESSIONS, algorithm="ppo", **sections) -> World:
+def world(sessions=SESSIONS, algorithm="ppo", **sections):
     """That of `config(...)`."""
     return world_of(config(sessions, algorithm, **sections))
 
 
-def world_of(chosen: RunConfig) -> World:
+def world_of(chosen):
     """Environment and parameters over all sessions of the shared market."""
     market = _market(chosen.data.synthetic_sessions)
     every = split_sessions(market, chosen.split)["train"]
     return World(chosen, TradingEnv(chosen.env), make_params(market, every, chosen), market, every)
 
 
-def learner(world: World, total_updates) -> Algorithm:
+def learner(world, total_updates):
     """PPO as `jaxtrade train` makes it, with the trading figures in its metrics."""
     return make_ppo(world.config, world.env, total_updates, summarise=summarise)
 
 
-def update_of(algorithm: Algorithm):
+def update_of(algorithm):
     """One update, jitted; it takes the state over as the training loop's does."""
     return jax.jit(lambda state, params: algorithm.update(state, params, None), donate_argnums=0)
 
@@ -107,7 +105,7 @@ class Update:
         return self.state, metrics
 
 
-def train_chunk(algorithm: Algorithm, state, params, updates):
+def train_chunk(algorithm, state, params, updates):
     """The program that `training.loop.train` runs, not a copy of it, traced and lowered: `updates`
     updates, the state donated.
     """
@@ -129,7 +127,7 @@ def choose(mask, chance):
     return action
 
 
-def stepping(env: TradingEnv, num_envs, num_steps):
+def stepping(env, num_envs, num_steps):
     """(params, key) -> (sum of all that was seen, sum of final equities): `num_steps` fused steps
     of `num_envs` environments under random legal actions; every slot of every observation enters
     the sum."""
@@ -175,7 +173,7 @@ def temporary_bytes(program, steps):
     return {"temporary_bytes": bytes_, "temporary_bytes_per_step": rounded(bytes_ / steps)}
 
 
-def stored(algorithm: Algorithm, state, params, num_steps):
+def stored(algorithm, state, params, num_steps):
     """What the rollout's loop of an update writes -> bytes per environment step: `words`, the
     packed transitions, and
     `memory`, that of a recurrent policy. Only arrays count that the update still reads once dead code is removed. XLA

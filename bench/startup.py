@@ -6,8 +6,6 @@ is the mean of `STARTS` starts. Python's compiled files are there: each side run
 counts.
 """
 
-from __future__ import annotations
-
 import sys
 from functools import partial
 from pathlib import Path
@@ -29,7 +27,7 @@ SIDES = {
 }
 
 
-def start(words, times) -> Sample:
+def start(words, times):
     """Mean wall and CPU seconds of some starts of `python WORDS`. Raises CalledProcessError if one
     fails.
     """

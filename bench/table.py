@@ -4,11 +4,8 @@ A result is a tree of dicts. A dict with `NAME` and `NAME_range` holds a measure
 and its greatest repeat; every other value is a figure of its own. Imports no JAX.
 """
 
-from __future__ import annotations
-
 import json
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.text import aligned
@@ -106,7 +103,7 @@ def compared(ratio, interval=None):
     return "slower" if seen < 1 else "level" if seen <= LEVEL else "faster"
 
 
-def flat(node, place: Place = ()) -> Iterator[tuple[Place, Any]]:
+def flat(node, place=()):
     """Place -> plain value, of a tree of dicts."""
     if not isinstance(node, Mapping):
         yield place, node
@@ -115,17 +112,17 @@ def flat(node, place: Place = ()) -> Iterator[tuple[Place, Any]]:
         yield from flat(child, (*place, str(key)))
 
 
-def found(result) -> dict[Place, Any]:
+def found(result):
     """What a result has found, by place; the ranges of measured figures among it."""
     return dict(flat({key: value for key, value in result.items() if key not in ABOUT}))
 
 
-def label(place: Place):
+def label(place):
     """A place for readers."""
     return " / ".join(place)
 
 
-def shown(value, place: Place):
+def shown(value, place):
     """A value in one line, with the unit that its name tells."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return value if isinstance(value, str) else json.dumps(value)

@@ -13,17 +13,14 @@ compilation; what compiling takes in a process that has compiled nothing is besi
 misses the target counts as the whole budget.
 """
 
-from __future__ import annotations
-
 from collections import deque
-from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from jaxtrade.config import RunConfig, make_config
+from jaxtrade.config import make_config
 from jaxtrade.interop.gymnax_adapter import from_gymnax
 from jaxtrade.interop.world import load_world
 from jaxtrade.rl.algorithms import make_algorithm
@@ -31,7 +28,7 @@ from jaxtrade.types import Summary
 
 from . import harness, sb3, setting
 from .learning import learning_of
-from .worker import Reply, Worker
+from .worker import Worker
 
 # Reward per step, in risk units, of the policy that `tests/optimum/dp.py` finds, over the training
 # sessions' random starts: a test computes it again.
@@ -119,7 +116,7 @@ class Recent:
         return {"reached": self.reached, "steps": steps, "last": self.mean if full else None}
 
 
-def config_of(num_envs, **more) -> RunConfig:
+def config_of(num_envs, **more):
     """The committed settings with `num_envs` environments; the steps and minibatches of an update
     stay the same.
     """
@@ -159,14 +156,7 @@ def ours(config, goal, seeds, budget, gymnax=""):
         yield recent.result(budget)
 
 
-def stable_baselines(
-    config,
-    goal,
-    seeds,
-    budget,
-    path,
-    threads,
-):
+def stable_baselines(config, goal, seeds, budget, path, threads):
     """For `Worker`: MaskablePPO under DummyVecEnv. The first repeat chooses the number of torch
     threads.
     """
@@ -182,19 +172,16 @@ def stable_baselines(
         yield recent.result(budget)
 
 
-def summary(replies: Sequence[Reply]):
+def summary(replies):
     """Medians over the seeds and, in the seeds' order, every seed's figures."""
-    columns = {
-        "seconds": [reply.sample.wall for reply in replies],
-        "cpu_seconds": [reply.sample.cpu for reply in replies],
-        "env_steps": [reply.answer["steps"] for reply in replies],
-    }
-    reached = sum(reply.answer["reached"] for reply in replies)
-    result = {"repeats": len(replies), "reached": reached}
-    for name, values in columns.items():
+    samples, _, answers = zip(*replies, strict=True)
+    steps, reached, last = ([each[key] for each in answers] for key in ("steps", "reached", "last"))
+    result = {"repeats": len(replies), "reached": sum(reached)}
+    columns = (*zip(*samples, strict=True), steps)
+    for name, values in zip(("seconds", "cpu_seconds", "env_steps"), columns, strict=True):
         result |= harness.middle(name, values)
         result[f"{name}_each"] = [harness.rounded(value) for value in values]
-    return result | {"last_each": [reply.answer["last"] for reply in replies]}
+    return result | {"last_each": last}
 
 
 def compare(ours, theirs):
@@ -207,32 +194,22 @@ def compare(ours, theirs):
     }
 
 
-class Race:
-    """Sides in a child each, that train seed after seed in turns."""
-
-    def __init__(self, stack):
-        self._stack = stack
-        self._workers = {}
-        self._first = {}
-
-    def add(self, name, work, threads=1, **given):
-        """A side: `MODULE.FUNCTION`. It prepares before the next child starts, for compiling and
-        trials of threads are timed."""
-        worker = Worker(*work.split("."), given, threads, {"NPROC": str(threads)})
-        self._workers[name] = self._stack.enter_context(worker)
-        self._first[name] = worker.run()
-
-    def run(self, seeds):
-        """Side -> `summary`, with what it said when it had prepared."""
-        work = {name: worker.run for name, worker in self._workers.items()}
-        found = {}
+def raced(sides, seeds):
+    """Side -> `summary`, with what it said when it had prepared. They train seed after seed in
+    turns, in a child each. sides: name -> `MODULE.FUNCTION`, its arguments, threads.
+    """
+    work, first, found = {}, {}, {}
+    with ExitStack() as stack:
+        for name, (function, given, threads) in sides.items():
+            worker = Worker(*function.split("."), given, threads, {"NPROC": str(threads)})
+            work[name] = stack.enter_context(worker).run
+            first[name] = work[name]()  # before the next starts: its compiling or trial is timed
         for name, replies in harness.take_turns(work, seeds).items():
-            first = self._first[name]
-            found[name] = summary(replies) | first.answer
-            if not first.answer:
-                wall, cpu = map(harness.rounded, first.sample)
+            found[name] = summary(replies) | first[name].answer
+            if not first[name].answer:
+                wall, cpu = map(harness.rounded, first[name].sample)
                 found[name] |= {"compile_seconds": wall, "compile_cpu_seconds": cpu}
-        return found
+    return found
 
 
 def run(options):
@@ -243,18 +220,15 @@ def run(options):
     budget = 16 * ROLLOUT if options.quick else BUDGET
     threads = [1] if options.quick else sorted({1, harness.cores()})
     missing = sb3.missing("sb3_contrib")
-    with ExitStack() as stack:
-        env, params = load_world(config_of(counts[0]))
-        path = stack.enter_context(sb3.taped(env.config, params))
-        race, given = Race(stack), {"goal": GOAL, "seeds": seeds, "budget": budget}
-        configs = {count: config_of(count).model_dump(mode="json") for count in counts}
-        for count, config in configs.items():
-            race.add(f"ours/{count}", "time_to_reward.ours", config=config, **given)
-        for count, config in {} if missing else configs.items():
-            own = {"config": config, "path": path, "threads": threads}
-            name = f"sb3/{count}"
-            race.add(name, "time_to_reward.stable_baselines", threads[-1], **own, **given)
-        sides = race.run(len(seeds))
+    env, params = load_world(config_of(counts[0]))
+    given, ours, theirs = {"goal": GOAL, "seeds": seeds, "budget": budget}, {}, {}
+    with sb3.taped(env.config, params) as path:
+        for count in counts:
+            own = given | {"config": config_of(count).model_dump(mode="json")}
+            ours[f"ours/{count}"] = "time_to_reward.ours", own, 1
+            own = own | {"path": path, "threads": threads}
+            theirs[f"sb3/{count}"] = "time_to_reward.stable_baselines", own, threads[-1]
+        sides = raced(ours if missing else ours | theirs, len(seeds))
     ratios = {
         str(count): compare(sides[f"ours/{count}"], sides[f"sb3/{count}"])
         for count in counts
@@ -272,7 +246,7 @@ def run(options):
         },
         "sides": sides,
         "ratios": ratios,
-        "left_out": {f"sb3/{count}": missing for count in counts if missing},
+        "left_out": dict.fromkeys(theirs, missing) if missing else {},
         "differences": {"sb3": list(sb3.DIFFERENCES)},
     }
     if ratios:

@@ -23,14 +23,12 @@ reset ("row") and at an
 end ("end_reason", `EndReason`; "equity", mills): SB3 copies it in every step.
 """
 
-from __future__ import annotations
-
 import functools
 import pickle
 from operator import index
 from pathlib import Path
 from struct import Struct
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -39,10 +37,6 @@ from gymnasium.error import InvalidAction, ResetNeeded
 from jaxtrade.data.features.schema import NOW, Shape, feature_spec, shape_of
 from jaxtrade.errors import ConfigError
 
-if TYPE_CHECKING:
-    from jaxtrade.config import EnvConfig
-    from jaxtrade.env.state import EnvParams
-    from jaxtrade.types import MarketView
 
 OFF = 1 << 30  # `jaxtrade.env.state.OFF`: a limit of `AccountParams` that is switched off
 FAR = 1 << 62  # past any money
@@ -121,7 +115,7 @@ class Tape(NamedTuple):
     size: int  # D
 
 
-def make_tape(config: EnvConfig, params: EnvParams) -> Tape:
+def make_tape(config, params):
     """The tape of an environment. Raises ConfigError at a configuration that the twin does not
     cover.
     """
@@ -142,7 +136,7 @@ def make_tape(config: EnvConfig, params: EnvParams) -> Tape:
     return assembled(rules_of(config, params), tuple(sessions), columns)
 
 
-def assembled(rules: Rules, sessions: tuple[Session, ...], columns: Columns) -> Tape:
+def assembled(rules, sessions, columns):
     """The tape of these bars."""
     ticks, may_enter, per_atr, seen = columns
     rest = zip(ticks.tolist(), may_enter.tolist(), per_atr.tolist(), seen, strict=True)
@@ -150,7 +144,7 @@ def assembled(rules: Rules, sessions: tuple[Session, ...], columns: Columns) -> 
     return Tape(rules, sessions, columns, bars, seen.shape[1])
 
 
-def check_covered(config: EnvConfig, params: EnvParams):
+def check_covered(config, params):
     """Raises ConfigError naming everything that the twin does not play."""
     faults = [
         f"env.{key} = {getattr(config, key)} (only {value})"
@@ -174,7 +168,7 @@ def check_covered(config: EnvConfig, params: EnvParams):
         )
 
 
-def rules_of(config: EnvConfig, params: EnvParams) -> Rules:
+def rules_of(config, params):
     """The traced figures as Python's own numbers."""
     contract, account = params.contract, params.account
     size = min(config.quantity, int(account.max_contracts))
@@ -203,7 +197,7 @@ def rules_of(config: EnvConfig, params: EnvParams) -> Rules:
     )
 
 
-def session_columns(config: EnvConfig, params: EnvParams, rows) -> Columns:
+def session_columns(config, params, rows):
     """Bars at the market rows `rows` (int[n])."""
     market, brackets = params.market, params.brackets
     prices = [
@@ -232,7 +226,7 @@ def ceil_div(a, b):
     return -(-a // b)
 
 
-def windows(config: EnvConfig, view: MarketView, rows):
+def windows(config, view, rows):
     """float64[n, window * (F + 3)]: bars t - window .. t - 1 of each row t, oldest first, features
     then times; by the formula of `jaxtrade.data.features.view`."""
     past = rows[:, None] + np.arange(-config.window, 0)
@@ -249,13 +243,13 @@ def windows(config: EnvConfig, view: MarketView, rows):
     return x.reshape(len(rows), -1)
 
 
-def save(tape: Tape, path):
+def save(tape, path):
     """For other processes, see `load`."""
     path.write_bytes(pickle.dumps((tape.rules, tape.sessions, tape.columns)))
 
 
 @functools.lru_cache(maxsize=2)
-def load(path) -> Tape:
+def load(path):
     """A tape that `save` wrote, once per process: its environments share it."""
     return assembled(*pickle.loads(Path(path).read_bytes()))
 

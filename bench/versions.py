@@ -10,8 +10,6 @@ those that an earlier command has filled (`warm`).
 The child (`versions_child.py`) uses of jaxtrade only what both versions have.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -24,7 +22,7 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.runs.computing import threads_of
 
 from . import harness, setting
-from .harness import Sample, commit
+from .harness import commit
 from .worker import Child, finding
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -77,7 +75,7 @@ def threads(shape, new):
     return threads_of(setting.config(ppo=shape), cores) if new and "hidden" in shape else cores
 
 
-def command(code, quick, caches=None) -> Sample:
+def command(code, quick, caches=None):
     """One `jaxtrade train quickstart` from its start to its end, with the threads that it chooses
     itself.
     """

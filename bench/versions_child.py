@@ -6,8 +6,6 @@ and its benches are those that PYTHONPATH finds first. Only functions that both 
 used, under the names of this one and of those before.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import json

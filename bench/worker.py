@@ -11,8 +11,6 @@ CPU seconds of itself and of the processes it has started. It waits on a pipe in
 costs nothing. It has a group of processes of its own, so that what it has started ends with it.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import json
@@ -81,7 +79,7 @@ class Child:
         self._held = ExitStack()
         self._held.enter_context(interrupt.child(self._process))
 
-    def run(self, seconds=None) -> Reply:
+    def run(self, seconds=None):
         """One repeat; after that many seconds the child and all that it has started are ended.
 
         Raises WorkerError; LateError: its time was over.

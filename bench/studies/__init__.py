@@ -7,8 +7,6 @@ Each prints its result as JSON and writes `bench/studies/results/NAME.json`, whi
 quote.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path

@@ -8,15 +8,13 @@ over the agents, then over independent groups of agents, with the lowest and the
 beside them.
 """
 
-from __future__ import annotations
-
 import jax
 import numpy as np
 
 from bench.harness import rounded
-from jaxtrade.config import RunConfig, load_config
+from jaxtrade.config import load_config
 from jaxtrade.env.shared.impact import with_impact
-from jaxtrade.runs.setup import Setup, prepare
+from jaxtrade.runs.setup import prepare
 
 from . import main
 
@@ -39,13 +37,13 @@ offset_high maker_profit
 FIGURES = NAMES.split()
 
 
-def config_of(kappa, quick) -> RunConfig:
+def config_of(kappa, quick):
     """The configuration of one run."""
     more = " train.total_timesteps=4_096" if quick else ""
     return load_config(None, f"{SETTINGS} shared.kappa={kappa}{more}".split())
 
 
-def trainer(setup: Setup):
+def trainer(setup):
     """The compiled function (keys of the agents, parameters) -> metrics [updates, agents] of a
     whole training.
     """

@@ -8,8 +8,6 @@ phases were committed before the first run. Two counts: steps of the last phase 
 phases together, because the first ones are not free.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,14 +15,13 @@ import numpy as np
 from bench import harness
 from bench import time_to_reward as chosen
 from bench.time_to_reward import REWARD
-from jaxtrade.config import RunConfig, TransferConfig
+from jaxtrade.config import TransferConfig
 from jaxtrade.interop.world import load_world
 from jaxtrade.rl import transfer
 from jaxtrade.rl.coverage import require_complete
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.runs.source import layout_of
 from jaxtrade.training.population import Stack
-from jaxtrade.types import PyTree
 
 from . import main
 
@@ -37,7 +34,7 @@ NUM_ENVS = 16
 LEVEL, DRAWS = 0.9, 10_000
 
 
-def config_of(task) -> RunConfig:
+def config_of(task):
     """The committed settings with another task."""
     return chosen.config_of(NUM_ENVS, env={"task": task})
 
@@ -61,7 +58,7 @@ class Phase:
 
         self._train = jax.jit(train)
 
-    def start(self, before: tuple[Phase, PyTree] | None = None):
+    def start(self, before=None):
         """The first states of all seeds; of a later phase with the policies of the one before."""
         fresh = self._init(Stack.of(self._seeds).keys(0), self.params)
         if before is None:

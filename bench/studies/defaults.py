@@ -10,8 +10,6 @@ where its settings, those of `bench.studies.defaults_plan`, have changed. Nothin
 this machine.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import json
@@ -24,21 +22,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from bench import catalogue, harness
-from jaxtrade.config import RunConfig
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.ppo.act import make_hparams, policy_of
 from jaxtrade.training.population import Stack
 
 from . import RESULTS
-from .defaults_plan import PARTS, Cell, settings_of
-from .defaults_problems import PROBLEMS, World, config_of, world_of
+from .defaults_plan import PARTS, settings_of
+from .defaults_problems import PROBLEMS, config_of, world_of
 
 RESULT = RESULTS / "defaults.json"
 # Metrics of training that a cell keeps.
 LAST = ("entropy", "approx_kl", "clip_fraction", "explained_variance")
 
 
-def trained(cell: Cell, config: RunConfig, world: World):
+def trained(cell, config, world):
     """Train every variant and seed of a cell as one program, and judge the greedy policies on the
     way.
     """
@@ -101,12 +98,12 @@ def _rounded(values):
     return np.vectorize(lambda x: float(f"{x:.5g}"), otypes=[float])(values).tolist()
 
 
-def quick(cell: Cell) -> Cell:
+def quick(cell):
     """The same program for a few updates."""
     return cell._replace(steps=1, seeds=1, points=1, variants=dict(list(cell.variants.items())[:2]))
 
 
-def run(cells: list[Cell], out, tell, again=False):
+def run(cells, out, tell, again=False):
     """Compute the cells that the result at `out` lacks (again: all of them), and write it after
     each.
     """

@@ -5,8 +5,6 @@ Tunable floats are leaves of the training state, so that all variants and seeds 
 population. Static keys (counts, widths, ...) take a cell each.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 Floats = dict[str, float | None]
@@ -97,7 +95,7 @@ RATES = {f"learning_rate {rate:g}": _rate(rate) for rate in (5e-4, 1e-3, 2e-3)}
 PLAIN = {"": {}}
 
 
-def sweep() -> list[Cell]:
+def sweep():
     """The cells from which the defaults are chosen."""
     short, seeds, centre = 200_000, 2, tuple(CENTRE.split())
     on = ("reversion", "trend", "martingale", "reversion, entry", "Acrobot", "ES week")
@@ -111,7 +109,7 @@ def sweep() -> list[Cell]:
     ]
 
 
-def scales() -> list[Cell]:
+def scales():
     """The defaults with other numbers of environments and other lengths."""
     sizes = {f"{envs} environments": (f"rollout.num_envs={envs}",) for envs in (16, 256, 1024)}
     sizes["16 environments x 128 steps"] = ("rollout.num_envs=16", "rollout.num_steps=128")
@@ -137,7 +135,7 @@ reversion, advised
 """
 
 
-def final() -> list[Cell]:
+def final():
     """The old and the new defaults, 8 seeds each, with curves."""
     old = tuple(OLD.split())
     new = [("mlp", name.strip()) for name in NEW.split(";")]
@@ -156,7 +154,7 @@ def final() -> list[Cell]:
 PARTS = {"sweep": sweep, "scales": scales, "final": final}
 
 
-def settings_of(cell: Cell):
+def settings_of(cell):
     """What a cell's result was made with: it is computed again where this has changed."""
     keys = ("variants", "steps", "seeds", "points")
     return {"static": list(cell.static)} | {key: getattr(cell, key) for key in keys}

@@ -8,8 +8,6 @@ Acrobot: 1 at a return of -85, 0 at -500 (never up). Real bars: dollars per sess
 on the validation session; the held-out test session is never evaluated.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -17,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtrade.config import RunConfig, load_config
+from jaxtrade.config import load_config
 from jaxtrade.env.params import make_params
 from jaxtrade.interop.gymnax_adapter import from_gymnax
 from jaxtrade.rl.rollout import reset_all
@@ -76,7 +74,7 @@ class World(NamedTuple):
     judge: Callable[[Algorithm, PyTree], dict[str, np.ndarray]]
 
 
-def config_of(problem: Problem, network, static=()) -> RunConfig:
+def config_of(problem, network, static=()):
     """The configuration of a problem: the defaults (real bars: those of the quickstart) with some
     keys set.
     """
@@ -84,7 +82,7 @@ def config_of(problem: Problem, network, static=()) -> RunConfig:
     return load_config(base, [*problem.overrides, f"network.kind={network}", *static])
 
 
-def world_of(problem: Problem, config: RunConfig) -> World:
+def world_of(problem, config):
     """The problem's environment. config: from `config_of`."""
     if problem.kind == "control":
         env, params = from_gymnax(problem.environment)
@@ -161,7 +159,7 @@ def _session(env, algorithm, length):
     return run
 
 
-def score_of(problem: Problem, dollars):
+def score_of(problem, dollars):
     """The score of dollars per fresh session."""
     return dollars / problem.optimum if problem.optimum > 0 else 1.0 - dollars / problem.random
 

@@ -12,15 +12,13 @@ were chosen in trials with other seeds, so that the first settings differ in wha
 every agent finds the optimum, there is nothing to compare.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
 from bench import harness
-from jaxtrade.config import RunConfig, load_config
+from jaxtrade.config import load_config
 from jaxtrade.evaluation.validation import total_rewards
 from jaxtrade.rl import evolve
 from jaxtrade.runs.setup import policies_of, prepare
@@ -43,7 +41,7 @@ QUICK = {"agents": 4, "updates": 4, "period": 2}
 SIDES = ("evolution", "random search", "median of the first settings")
 
 
-def config_of(agents, seed) -> RunConfig:
+def config_of(agents, seed):
     """The configuration of a repeat."""
     keys = ", ".join(f"{key}: [{low!r}, {high!r}]" for key, (low, high) in KEYS.items())
     own = (f"seed={seed}", f"train.num_seeds={agents}", f"evolve.keys={{{keys}}}", "evolve.every=1")

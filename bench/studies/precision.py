@@ -9,8 +9,6 @@ interval of the difference holds 0: bootstrap over the seeds, paired because a s
 same network and the same episodes in all precisions.
 """
 
-from __future__ import annotations
-
 import typing
 
 import jax

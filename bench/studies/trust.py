@@ -10,10 +10,8 @@ time. Every draw has another market (except real bars), other opinions and anoth
 `answers` is the rule of earlier versions, at its own default of 2 standard errors; `blocks` is today's.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +23,7 @@ from jaxtrade.advisor.outcomes import log_odds, no_outcomes, scored, what_follow
 from jaxtrade.advisor.questions import in_sessions
 from jaxtrade.advisor.table import Delta
 from jaxtrade.config import AdvisorConfig, load_config
-from jaxtrade.data.market import Market, load_market
+from jaxtrade.data.market import load_market
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.data.synthetic.surrogate import phase_randomised_bars
 
@@ -66,7 +64,7 @@ Opinion = Callable[[np.random.Generator, Path, Layout], np.ndarray]  # int8[T] o
 # --- markets ----------------------------------------------------------------------------------------------------------
 
 
-def layout_of(market: Market) -> Layout:
+def layout_of(market):
     """The layout of the training sessions of the shipped configuration `advised`."""
     config = load_config("advised")
     train = split_sessions(market, config.split)["train"]
@@ -80,7 +78,7 @@ def layout_of(market: Market) -> Layout:
     )
 
 
-def path_of(open_, close, layout: Layout, horizon):
+def path_of(open_, close, layout, horizon):
     """Prices with what followed them, as a run scores it: in the training sessions only."""
     followed = np.zeros(layout.bars, np.int8)
     labels = what_followed(open_, close, layout.first, layout.last, horizon, layout.cost)
@@ -88,7 +86,7 @@ def path_of(open_, close, layout: Layout, horizon):
     return Path(close, followed)
 
 
-def markets_of(market: Market, layout: Layout, horizon):
+def markets_of(market, layout, horizon):
     """Markets by name, each a function of a random generator."""
     bars = market.bars
     real = path_of(bars.open, bars.close, layout, horizon)
@@ -109,7 +107,7 @@ def markets_of(market: Market, layout: Layout, horizon):
 # --- opinions ---------------------------------------------------------------------------------------------------------
 
 
-def persistent(bars) -> Opinion:
+def persistent(bars):
     """A random side, kept for a geometric number of bars with this mean."""
 
     def opinion(random, _, layout):
@@ -120,12 +118,12 @@ def persistent(bars) -> Opinion:
     return opinion
 
 
-def always(side) -> Opinion:
+def always(side):
     """The same side at every bar."""
     return lambda random, path, layout: np.full(layout.bars, side, np.int8)
 
 
-def trend(bars) -> Opinion:
+def trend(bars):
     """The side of the move of the last bars."""
 
     def opinion(_, path, layout):
@@ -135,7 +133,7 @@ def trend(bars) -> Opinion:
     return opinion
 
 
-def skilled(share) -> Opinion:
+def skilled(share):
     """The side that pays, with this probability; at bars without one, a random side. As
     `mock:skilled`.
     """
@@ -160,7 +158,7 @@ OF_PATH_ALONE = ("always long", "always short", "follow the trend of 30 bars")
 # --- measuring --------------------------------------------------------------------------------------------------------
 
 
-def answers(opinion, layout: Layout, random, ranges) -> Delta:
+def answers(opinion, layout, random, ranges):
     """All answers in the order in which they become visible: NumPy arrays [updates, ROWS, ...].
     ranges: of confidence, in which the answers lie at random."""
     order = random.permutation(layout.asked)
@@ -176,7 +174,7 @@ def answers(opinion, layout: Layout, random, ranges) -> Delta:
     )
 
 
-def trusts_of(config, bars) -> Callable[[Delta, Any], Any]:
+def trusts_of(config, bars):
     """A compiled function: (deltas [D, U, ...], followed [D, T]) -> trust float32[D, U, B] after
     each update.
     """
@@ -213,9 +211,9 @@ def measured(trust):
 
 def cell(
     draw,
-    opinion: Opinion,
-    layout: Layout,
-    rules: Mapping[str, Callable[[Delta, Any], Any]],
+    opinion,
+    layout,
+    rules,
     draws,
     seed,
     ranges=1,
