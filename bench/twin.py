@@ -37,7 +37,6 @@ from gymnasium.error import InvalidAction, ResetNeeded
 from jaxtrade.data.features.schema import NOW, Shape, feature_spec, shape_of
 from jaxtrade.errors import ConfigError
 
-
 OFF = 1 << 30  # `jaxtrade.env.state.OFF`: a limit of `AccountParams` that is switched off
 FAR = 1 << 62  # past any money
 INTRADAY, END_OF_DAY = 2, 1  # `jaxtrade.env.state.Trailing`
