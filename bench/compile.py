@@ -17,12 +17,12 @@ from jaxtrade.config import TrainConfig
 from jaxtrade.training.loop import train
 
 from . import harness, setting, worker
-from .device import TEST
+from .device import SIZES
 
 CHUNK = 5  # updates, the default of `train.chunk_updates`
 SHAPES = {
     "default": ({}, setting.SESSIONS),
-    "train --test": (TEST, 10),  # sessions
+    "train --test": (SIZES["test"], 10),  # sessions
 }
 
 
@@ -100,5 +100,5 @@ def run(options):
             for name in shapes
             for kind in ("cold", "cached")
         },
-        "health": health(TEST, 10, 3),
+        "health": health(SIZES["test"], 10, 3),
     }

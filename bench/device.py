@@ -20,6 +20,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
+import yaml
+
 from jaxtrade import interrupt
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.storage.programs import cache_folder, use_determinism
@@ -41,17 +43,80 @@ NO_CACHE = {"JAX_ENABLE_COMPILATION_CACHE": "0"}
 NO_BUFFERS = "--xla_gpu_enable_command_buffer="
 PASSED, FAILED, UNKNOWN = "passed", "failed", "not run"
 
-# Network, environments, steps, batch, epochs; those of SLOW take a CPU minutes an update.
-REFERENCE, SMALL = ("large", 4_096, 128, 32_768, 4), ("small", 4_096, 128, 32_768, 4)
-LONG, DEFAULT = ("large", 4_096, 128, 32_768, 10), ("small", 256, 128, 4_096, 4)
-SHAPES, SLOW = (SMALL, REFERENCE, LONG, ("large", 256, 128, 8_192, 4), DEFAULT), (REFERENCE, LONG)
-QUICK_SHAPES = (("small", 64, 16, 256, 4), ("large", 32, 16, 256, 4))
-ONE_QUICK = {"shapes": QUICK_SHAPES[:1]}
-RATE = {"num_minibatches": 8, "num_epochs": 4, "hidden": (64, 64)}
-SEEDS_PPO = {"num_envs": 16, "num_steps": 128, **RATE}
-RESUMED_PPO = {"num_envs": 256, "num_steps": 64, **RATE, "num_minibatches": 4}
-QUICK_PPO = {"num_envs": 8, "num_steps": 16, "num_minibatches": 2, "num_epochs": 2, "hidden": (16,)}
-TEST = {"num_envs": 64, "num_steps": 64, "num_minibatches": 4}  # `jaxtrade train --test`
+# What is run. A shape: network, environments, steps, batch, epochs.
+SIZES = yaml.safe_load("""
+shapes:
+  small: &small [small, 4096, 128, 32768, 4]
+  reference: &reference [large, 4096, 128, 32768, 4]
+  long: &long [large, 4096, 128, 32768, 10]
+  default: &default [small, 256, 128, 4096, 4]
+  quick: &quick [small, 64, 16, 256, 4]
+# Those that take a CPU minutes an update.
+slow: [*reference, *long]
+seeds: &seeds {num_envs: 16, num_steps: 128, num_minibatches: 8, num_epochs: 4, hidden: [64, 64]}
+tiny: &tiny {num_envs: 8, num_steps: 16, num_minibatches: 2, num_epochs: 2, hidden: [16]}
+# `jaxtrade train --test`
+test: &test {num_envs: 64, num_steps: 64, num_minibatches: 4}
+parts:
+  correctness:
+    about: "is what the device computes right: trajectories, an update, resumption, many seeds"
+    seconds: 200
+    full:
+      trajectories: {envs: 32, steps: 400}
+      update: {}
+      resumed: {ppo: {<<: *seeds, num_envs: 256, num_steps: 64, num_minibatches: 4}, chunk: 3}
+      seeds: {count: 64, ppo: *seeds, sessions: 78, updates: 3}
+    quick:
+      trajectories: {envs: 8, steps: 200}
+      update: {}
+      resumed: {ppo: *tiny, chunk: 1}
+      seeds: {count: 4, ppo: *tiny, sessions: 4, updates: 2}
+  env_step:
+    about: "environment steps by number of environments, with observations consumed; our own side alone"
+    full: {sizes: [1024, 4096, 16384, 65536, 262144], steps: 16777216, sessions: 78}
+    quick: {sizes: [64, 256], steps: 8192, sessions: 4}
+    # An accelerator is done with fewer before the clock can tell.
+    cpu: {steps: 1048576}
+  ppo_train:
+    about: "whole PPO training with large batches; our own side alone"
+    seconds: 150
+    full: {shapes: [*small, *reference, *long, [large, 256, 128, 8192, 4], *default]}
+    quick: {shapes: [*quick, [large, 32, 16, 256, 4]]}
+  population:
+    about: "many seeds in one program against one, start-up and compilation excluded"
+    full: {counts: [1, 16, 64, 256], ppo: *seeds, sessions: 78}
+    quick: {counts: [1, 4], ppo: *tiny, sessions: 4}
+    cpu: {counts: [1, 8, 64]}
+  precision:
+    about: "updates by the precision of matrix products (compute.precision)"
+    seconds: 150
+    full: {shapes: [*small, *reference]}
+    quick: {shapes: [*quick]}
+  compile:
+    about: "seconds to compile a train chunk, cold and from the cache; recompiles and host transfers"
+    full:
+      shape: default
+      chunk: {ppo: {}, sessions: 78}
+      health: {ppo: *test, sessions: 10, chunks: 3}
+    quick:
+      shape: train --test
+      chunk: {ppo: *test, sessions: 10}
+      health: {ppo: *test, sessions: 10, chunks: 2}
+  command_buffers:
+    about: "updates with and without XLA's command buffers"
+    gpu: command buffers
+    full: {shapes: [*default, *reference]}
+    quick: {shapes: [*quick]}
+  determinism:
+    about: "updates with and without the flags for the same bits (compute.deterministic)"
+    gpu: choice of programs by timing them
+    full: {shapes: [*default, *reference]}
+    quick: {shapes: [*quick]}
+  memory:
+    about: "compiled temporaries and the device's own count of memory in use"
+    full: {shapes: [*small, *reference], envs: 65536, sessions: 78}
+    quick: {shapes: [*quick], envs: 256, sessions: 4}
+""")
 
 
 class Machine(NamedTuple):
@@ -115,7 +180,7 @@ class Part(NamedTuple):
         sizes = self.quick if quick else self.full | (self.cpu if on_cpu else {})
         if "shapes" not in sizes:
             return sizes
-        slow = [shape for shape in sizes["shapes"] if on_cpu and shape in SLOW]
+        slow = [shape for shape in sizes["shapes"] if on_cpu and shape in SIZES["slow"]]
         return sizes | {"shapes": [x for x in sizes["shapes"] if x not in slow], "slow": slow}
 
     def absent(self, platform):
@@ -196,89 +261,18 @@ def memory(context):
     return {"bytes": bytes_, "training": training, "left_out": missing}
 
 
-SHORT = {"shapes": (DEFAULT, REFERENCE)}
-PARTS = {
-    "correctness": Part(
-        "is what the device computes right: trajectories, an update, resumption, many seeds",
-        correctness,
-        {
-            "trajectories": {"envs": 32, "steps": 400},
-            "update": {},
-            "resumed": {"ppo": RESUMED_PPO, "chunk": 3},
-            "seeds": {"count": 64, "ppo": SEEDS_PPO, "sessions": 78, "updates": 3},
-        },
-        {
-            "trajectories": {"envs": 8, "steps": 200},
-            "update": {},
-            "resumed": {"ppo": QUICK_PPO, "chunk": 1},
-            "seeds": {"count": 4, "ppo": QUICK_PPO, "sessions": 4, "updates": 2},
-        },
-        seconds=200.0,
-    ),
-    "env_step": Part(
-        "environment steps by number of environments, with observations consumed; our own side alone",
-        partial(sides, "env_step.on_device"),
-        {"sizes": (1_024, 4_096, 16_384, 65_536, 262_144), "steps": 1 << 24, "sessions": 78},
-        {"sizes": (64, 256), "steps": 1 << 13, "sessions": 4},
-        # An accelerator is done with fewer before the clock can tell.
-        cpu={"steps": 1 << 20},
-    ),
-    "ppo_train": Part(
-        "whole PPO training with large batches; our own side alone",
-        partial(sides, "ppo_train.on_device"),
-        {"shapes": SHAPES},
-        {"shapes": QUICK_SHAPES},
-        seconds=150.0,
-    ),
-    "population": Part(
-        "many seeds in one program against one, start-up and compilation excluded",
-        partial(sides, "population.on_device"),
-        {"counts": (1, 16, 64, 256), "ppo": SEEDS_PPO, "sessions": 78},
-        {"counts": (1, 4), "ppo": QUICK_PPO, "sessions": 4},
-        cpu={"counts": (1, 8, 64)},
-    ),
-    "precision": Part(
-        "updates by the precision of matrix products (compute.precision)",
-        partial(sides, "ppo_train.by_precision"),
-        {"shapes": (SMALL, REFERENCE)},
-        ONE_QUICK,
-        seconds=150.0,
-    ),
-    "compile": Part(
-        "seconds to compile a train chunk, cold and from the cache; recompiles and host transfers",
-        compiling,
-        {
-            "shape": "default",
-            "chunk": {"ppo": {}, "sessions": 78},
-            "health": {"ppo": TEST, "sessions": 10, "chunks": 3},
-        },
-        {
-            "shape": "train --test",
-            "chunk": {"ppo": TEST, "sessions": 10},
-            "health": {"ppo": TEST, "sessions": 10, "chunks": 2},
-        },
-    ),
-    "command_buffers": Part(
-        "updates with and without XLA's command buffers",
-        partial(on_and_off, lambda: f"{flags()} {NO_BUFFERS}".strip()),
-        SHORT,
-        ONE_QUICK,
-        gpu="command buffers",
-    ),
-    "determinism": Part(
-        "updates with and without the flags for the same bits (compute.deterministic)",
-        partial(on_and_off, partial(flags, deterministic=False)),
-        SHORT,
-        ONE_QUICK,
-        gpu="choice of programs by timing them",
-    ),
-    "memory": Part(
-        "compiled temporaries and the device's own count of memory in use",
-        memory,
-        {"shapes": (SMALL, REFERENCE), "envs": 65_536, "sessions": 78},
-        ONE_QUICK | {"envs": 256, "sessions": 4},
-    ),
+MEASURES = {
+    "correctness": correctness,
+    "env_step": partial(sides, "env_step.on_device"),
+    "ppo_train": partial(sides, "ppo_train.on_device"),
+    "population": partial(sides, "population.on_device"),
+    "precision": partial(sides, "ppo_train.by_precision"),
+    "compile": compiling,
+    "command_buffers": partial(on_and_off, lambda: f"{flags()} {NO_BUFFERS}".strip()),
+    "determinism": partial(on_and_off, partial(flags, deterministic=False)),
+    "memory": memory,
 }
+PARTS = {name: Part(measure=MEASURES[name], **of) for name, of in SIZES["parts"].items()}
 
 
 def side_name(shape):

@@ -20,8 +20,7 @@ from jaxtrade.training.loop import train
 from jaxtrade.training.population import Stack
 
 from . import harness, setting
-from .device import QUICK_PPO
-from .device import SEEDS_PPO as PPO
+from .device import SIZES
 from .worker import once
 
 SEEDS = (1, 16, 64)
@@ -92,7 +91,9 @@ def fresh(**given):
 
 def run(options):
     counts, ppo, updates, sessions = (
-        ((1, 4), QUICK_PPO, 2, 8) if options.quick else (SEEDS, PPO, UPDATES, setting.SESSIONS)
+        ((1, 4), SIZES["tiny"], 2, 8)
+        if options.quick
+        else (SEEDS, SIZES["seeds"], UPDATES, setting.SESSIONS)
     )
     found = on_device(counts, ppo, sessions, options.repeats)
     many = [n for n in counts if n > 1]
