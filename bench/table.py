@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.text import aligned
 
-Place = tuple[str, ...]
 ABOUT = ("bench", "about", "quick", "stamp", "config", "forced", "reasons")  # not what was found
 STAMPED = ("device", "platform", "devices", "cores", "commit")
 WIDEST = 60  # characters of a value in the table; a longer one has a line of its own
@@ -103,13 +102,13 @@ def compared(ratio, interval=None):
     return "slower" if seen < 1 else "level" if seen <= LEVEL else "faster"
 
 
-def flat(node, place=()):
-    """Place -> plain value, of a tree of dicts."""
+def flat(node, joint=" / ", place=()):
+    """Place -> plain value, of a tree of dicts; the keys of a place are joined."""
     if not isinstance(node, Mapping):
-        yield place, node
+        yield joint.join(place), node
         return
     for key, child in node.items():
-        yield from flat(child, (*place, str(key)))
+        yield from flat(child, joint, (*place, str(key)))
 
 
 def found(result):
@@ -117,16 +116,15 @@ def found(result):
     return dict(flat({key: value for key, value in result.items() if key not in ABOUT}))
 
 
-def label(place):
-    """A place for readers."""
-    return " / ".join(place)
+def is_number(value):
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def shown(value, place):
     """A value in one line, with the unit that its name tells."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if not is_number(value):
         return value if isinstance(value, str) else json.dumps(value)
-    return size(value) if "bytes" in place[-1] else number(value)
+    return size(value) if "bytes" in place.rpartition(" / ")[2] else number(value)
 
 
 def text(result):
@@ -134,22 +132,19 @@ def text(result):
     values = found(result)
     lines = [f"{result['bench']}: {result['about']}"]
     lines[0] += " (quick: to see that it works, not to quote)" if result["quick"] else ""
-    lines += ["  " + ", ".join(f"{key} {result['stamp'].get(key)}" for key in STAMPED), ""]
     if busy := result.get("reasons"):
-        lines.insert(2, f"  NOT IDLE: {'; '.join(busy)}")
-    table, long = [], []
+        lines.append(f"  NOT IDLE: {'; '.join(busy)}")
+    lines += ["  " + ", ".join(f"{key} {result['stamp'].get(key)}" for key in STAMPED), ""]
+    rows, long = [("figure", "value", "range")], []
     for place, value in values.items():
-        if place[-1].endswith("_range") and (*place[:-1], place[-1][:-6]) in values:
+        if place.endswith("_range") and place.removesuffix("_range") in values:
             continue
-        ends = values.get((*place[:-1], f"{place[-1]}_range"))
-        said = shown(value, place)
+        said, ends = shown(value, place), values.get(f"{place}_range", ())
         if len(said) > WIDEST:
-            long.append(f"  {label(place)}: {said}")
+            long.append(f"  {place}: {said}")
         else:
-            spread = "" if ends is None else " to ".join(shown(end, place) for end in ends)
-            table.append((label(place), said, spread))
-    rows = aligned((("figure", "value", "range"), *table), [0])
-    return "\n".join([*lines, *(f"  {row}" for row in rows), *long])
+            rows.append((place, said, " to ".join(shown(end, place) for end in ends)))
+    return "\n".join([*lines, *(f"  {row}" for row in aligned(rows, [0])), *long])
 
 
 def differences(old, new):
@@ -157,12 +152,13 @@ def differences(old, new):
 
     def about(result):
         stamp = {key: result["stamp"].get(key) for key in (*STAMPED, "versions")}
-        return dict(flat({"quick": result["quick"], **stamp, "config": result.get("config", {})}))
+        told = {"quick": result["quick"], **stamp, "config": result.get("config", {})}
+        return dict(flat(told, "."))
 
     before, after = about(old), about(new)
     for place in dict.fromkeys((*before, *after)):
         if (one := before.get(place)) != (other := after.get(place)):
-            yield f"{'.'.join(place)}: {json.dumps(one)} -> {json.dumps(other)}"
+            yield f"{place}: {json.dumps(one)} -> {json.dumps(other)}"
 
 
 def comparison(old, new):
@@ -170,22 +166,20 @@ def comparison(old, new):
     one lacks.
     """
     before, after = found(old), found(new)
-    differ = list(differences(old, new))
-    lines = [f"{new['bench']}: new against old", *(f"  differs: {line}" for line in differ)]
-    if not differ:
-        lines.append("  same device, commit, versions and configuration")
+    lines = [f"  differs: {line}" for line in differences(old, new)]
+    lines = lines or ["  same device, commit, versions and configuration"]
     rows = [("figure", "old", "new", "new/old", "")]
     for place, value in after.items():
         was = before.get(place)
-        if not all(isinstance(x, int | float) and not isinstance(x, bool) for x in (value, was)):
+        if not (is_number(value) and is_number(was)):
             continue
-        one, other = (each.get((*place[:-1], f"{place[-1]}_range")) for each in (before, after))
+        one, other = (each.get(f"{place}_range") for each in (before, after))
         same = one and other and one[0] <= other[1] and other[0] <= one[1]
         over = f"{value / was:.3f}" if was else "-"
         told = "ranges overlap" if same else ""
-        rows.append((label(place), shown(was, place), shown(value, place), over, told))
+        rows.append((place, shown(was, place), shown(value, place), over, told))
     lines += [f"  {row}" for row in aligned(rows, [0, 4])]
     for name, one, other in (("old", before, after), ("new", after, before)):
-        alone = [label(place) for place in one if place not in other]
+        alone = [place for place in one if place not in other]
         lines += [f"  only in {name}: {', '.join(alone)}"] if alone else []
-    return "\n".join(lines)
+    return "\n".join([f"{new['bench']}: new against old", *lines])

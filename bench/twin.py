@@ -90,28 +90,16 @@ class Session(NamedTuple):
 # close; trail: of one ratcheted there. Then may_enter: calendar and warm-up; per_atr: 1 / ticks; seen:
 # float32[D], the observation of one who is flat. A plain tuple, which Python unpacks faster than
 # a named one.
-Bar = tuple[int, int, int, int, int, int, int, bool, float, np.ndarray]
-
-
-class Columns(NamedTuple):
-    """The bars of a tape as arrays: int64[n, 7], bool[n], float64[n], float32[n, D], as in `Bar`."""
-
-    ticks: np.ndarray
-    may_enter: np.ndarray
-    per_atr: np.ndarray
-    seen: np.ndarray
-
-
 class Tape(NamedTuple):
-    """The bars of every session of a split, one session after the other, as arrays and as what
-    Python reads fastest: tuples of its own numbers. About 1.5 kB per bar, most of it `seen`.
+    """The bars of every session of a split, one session after the other: columns, the arrays
+    int64[n, 7], bool[n], float64[n], float32[n, D], and bars, what Python reads fastest: tuples of
+    its own numbers. About 1.5 kB per bar, most of it `seen`.
     """
 
     rules: Rules
-    sessions: tuple[Session, ...]
-    columns: Columns
-    bars: tuple[Bar, ...]
-    size: int  # D
+    sessions: tuple
+    columns: tuple
+    bars: tuple
 
 
 def make_tape(config, params):
@@ -123,15 +111,13 @@ def make_tape(config, params):
         np.asarray(getattr(params.market.sessions, name)).tolist()
         for name in ("first", "last", "complete")
     )
-    sessions = []
-    parts = []
-    at = 0
+    sessions, parts, at = [], [], 0
     for i in np.asarray(params.sessions.ids)[: int(params.sessions.count)].tolist():
         rows = np.arange(starts[i], lasts[i] + 2)
         sessions.append(Session(at, at + len(rows) - 1, starts[i], complete[i]))
         parts.append(session_columns(config, params, rows))
         at += len(rows)
-    columns = Columns(*map(np.concatenate, zip(*parts, strict=True)))
+    columns = tuple(map(np.concatenate, zip(*parts, strict=True)))
     return assembled(rules_of(config, params), tuple(sessions), columns)
 
 
@@ -140,7 +126,7 @@ def assembled(rules, sessions, columns):
     ticks, may_enter, per_atr, seen = columns
     rest = zip(ticks.tolist(), may_enter.tolist(), per_atr.tolist(), seen, strict=True)
     bars = tuple((*row, *others) for row, *others in rest)
-    return Tape(rules, sessions, columns, bars, seen.shape[1])
+    return Tape(rules, sessions, columns, bars)
 
 
 def check_covered(config, params):
@@ -171,11 +157,8 @@ def rules_of(config, params):
     """The traced figures as Python's own numbers."""
     contract, account = params.contract, params.account
     size = min(config.quantity, int(account.max_contracts))
-    drawdown, daily_loss, target = (
-        int(x) for x in (account.drawdown, account.daily_loss, account.target)
-    )
+    drawdown, daily_loss, target = map(int, (account.drawdown, account.daily_loss, account.target))
     ends_at_target = target < OFF and bool(account.stop_at_target)
-    assert contract.tick_mills is not None  # converted profits are refused
     return Rules(
         worth=size * int(contract.tick_mills),
         fees=size * int(contract.commission),
@@ -199,30 +182,19 @@ def rules_of(config, params):
 def session_columns(config, params, rows):
     """Bars at the market rows `rows` (int[n])."""
     market, brackets = params.market, params.brackets
-    prices = [
-        np.asarray(side, np.int64)[rows]
-        for side in (market.open, market.high, market.low, market.close)
-    ]
-    ranges = np.asarray(market.tr_sum, np.int64)[rows]
-    stop = np.maximum(
-        int(params.contract.min_stop), ceil_div(int(brackets.stop_atr) * ranges, 14_000)
-    )
-    trail = np.maximum(1, ceil_div(int(brackets.trail_atr) * ranges, 14_000))
+    sides = market.open, market.high, market.low, market.close, market.tr_sum
+    *prices, ranges = (np.asarray(side, np.int64)[rows] for side in sides)
+    # smallest integers that are not below `atr * ranges / 14_000`
+    stop, trail = (-(-int(x) * ranges // 14_000) for x in (brackets.stop_atr, brackets.trail_atr))
+    stop = np.maximum(int(params.contract.min_stop), stop)
+    target = int(brackets.target_multiple) * stop
+    ticks = np.stack([*prices, stop, target, np.maximum(1, trail)], axis=1)
     may_enter = (np.asarray(market.bars_to_flat)[rows] >= 2) & (ranges >= 0)
-    seen = np.zeros(
-        (len(rows), config.window * (len(config.features) + 3) + POSITION_SLOTS + FLAGS), np.float32
-    )
-    seen[:, : -POSITION_SLOTS - FLAGS] = windows(config, market.view, rows)
-    seen[:, -FLAGS] = may_enter
-    ticks = np.stack([*prices, stop, int(brackets.target_multiple) * stop, trail], axis=1)
-    return Columns(
-        ticks, may_enter, np.asarray(market.view.now, np.float64)[rows, NOW.index("per_atr")], seen
-    )
-
-
-def ceil_div(a, b):
-    """Smallest integers >= a / b."""
-    return -(-a // b)
+    behind = np.zeros((len(rows), POSITION_SLOTS + FLAGS))
+    behind[:, -FLAGS] = may_enter
+    seen = np.hstack([windows(config, market.view, rows), behind]).astype(np.float32)
+    per_atr = np.asarray(market.view.now, np.float64)[rows, NOW.index("per_atr")]
+    return ticks, may_enter, per_atr, seen
 
 
 def windows(config, view, rows):
@@ -230,9 +202,8 @@ def windows(config, view, rows):
     then times; by the formula of `jaxtrade.data.features.view`."""
     past = rows[:, None] + np.arange(-config.window, 0)
     now = dict(zip(NOW, np.asarray(view.now, np.float64)[rows].T[..., None, None], strict=True))
-    shapes = [shape_of(feature_spec(name).unit, "relative") for name in config.features] + [
-        Shape()
-    ] * 3
+    shapes = [shape_of(feature_spec(name).unit, "relative") for name in config.features]
+    shapes += [Shape()] * 3
     level, per_atr, log_per_atr, log_per_volume = np.array(shapes, np.float64).T
     x = np.asarray(view.value, np.float64)[past]
     if view.level is not None:
@@ -277,9 +248,6 @@ _write = Struct(f"{POSITION_SLOTS + FLAGS}f").pack_into
 
 
 # What may be done: action ids, and the same as bool[7] (read-only; None after an end).
-Choice = tuple[frozenset[int], np.ndarray | None]
-
-
 def _choice(*legal):
     mask = np.zeros(NUM_ACTIONS, bool)
     mask[list(legal)] = True
@@ -336,10 +304,11 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
     )
 
     def __init__(self, tape):
-        self.observation_space = gymnasium.spaces.Box(-LIMIT, LIMIT, (tape.size,), np.float32)
+        size = tape.columns[-1].shape[1]
+        self.observation_space = gymnasium.spaces.Box(-LIMIT, LIMIT, (size,), np.float32)
         self.action_space = gymnasium.spaces.Discrete(NUM_ACTIONS)
         self._tape, self._bars, self._rules = tape, tape.bars, tape.rules
-        self._offset = 4 * (tape.size - POSITION_SLOTS - FLAGS)
+        self._offset = 4 * (size - POSITION_SLOTS - FLAGS)
         rules = tape.rules
         self._be_ticks, self._max_steps = rules.be_ticks, rules.max_steps
         self._figures = (
