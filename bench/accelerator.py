@@ -23,6 +23,8 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
+
 from jaxtrade.errors import ConfigError
 from jaxtrade.storage.programs import DETERMINISTIC, cache_folder
 
@@ -64,37 +66,33 @@ gpu_device_info {
 platform_name: "CUDA" dnn_version_info { major: 9 minor: 10 patch: 0 }
 device_description_str: "NVIDIA H200 141GB HBM3e"
 """  # GpuTargetConfigProto
-REFERENCE = {"num_envs": 4096, "num_steps": 128, "num_minibatches": 16, "hidden": (256, 256, 128)}
-AGENT = {"num_envs": 16, "num_steps": 128, "num_minibatches": 8, "num_shards": 8}
-ROLLOUT = {"num_envs": 256, "num_steps": 128}
-RECURRENT = {"num_envs": 1024, "num_steps": 128, "num_minibatches": 8, "kind": "gru"}
-REPLAY = {"buffer_size": 1_048_576, "batch_size": 4096}
 # Program -> sections of the configuration (`setting.config`), its learner's among them: an update of
 # PPO, or of a Q-learner on the work of `default`; the environment and the evaluation of PPO's policy
 # alone.
-SHAPES = {
-    "reference": {"ppo": REFERENCE},
-    "tf32": {"ppo": REFERENCE, "compute": {"precision": "tf32"}},
-    "bfloat16": {"ppo": REFERENCE, "compute": {"precision": "bfloat16"}},
-    "default": {"ppo": ROLLOUT | {"num_minibatches": 8}},
-    "gru": {"ppo": RECURRENT},
-    "env": {"ppo": {"num_envs": 4096, "num_steps": 128}},
-    "evaluation": {"ppo": ROLLOUT},
-    "dqn": {"rollout": ROLLOUT, "dqn": REPLAY},
-    "dqn_prioritised": {"rollout": ROLLOUT, "dqn": REPLAY | {"replay": "prioritised"}},
-    "pqn": {"rollout": ROLLOUT, "pqn": {"num_minibatches": 8}},
-    "divided": {"ppo": REFERENCE | {"num_shards": 256}},
-    "agents": {"ppo": AGENT},
-}
+SHAPES = yaml.safe_load("""
+reference: &reference
+  ppo: &large {num_envs: 4096, num_steps: 128, num_minibatches: 16, hidden: [256, 256, 128]}
+tf32: {<<: *reference, compute: {precision: tf32}}
+bfloat16: {<<: *reference, compute: {precision: bfloat16}}
+default: {ppo: {num_envs: 256, num_steps: 128, num_minibatches: 8}}
+gru: {ppo: {num_envs: 1024, num_steps: 128, num_minibatches: 8, kind: gru}}
+env: {ppo: {num_envs: 4096, num_steps: 128}}
+evaluation: {ppo: &rollout {num_envs: 256, num_steps: 128}}
+dqn: {rollout: *rollout, dqn: &replay {buffer_size: 1048576, batch_size: 4096}}
+dqn_prioritised: {rollout: *rollout, dqn: {<<: *replay, replay: prioritised}}
+pqn: {rollout: *rollout, pqn: {num_minibatches: 8}}
+divided: {ppo: {<<: *large, num_shards: 256}}
+agents: {ppo: {num_envs: 16, num_steps: 128, num_minibatches: 8, num_shards: 8}}
+""")
 DIVIDED = {"divided": 1, "agents": 256}  # over eight devices, and how many agents
-QUICK = {
-    "ppo": {"num_steps": 4, "num_minibatches": 2},
-    "rollout": {"num_steps": 4},
-    "dqn": {"batch_size": 128, "buffer_size": 65_536},
-}
-QUICK_DIVIDED = {
-    "ppo": {"num_envs": 64, "num_steps": 8, "num_minibatches": 2, "hidden": (16,), "num_shards": 16}
-}
+QUICK = yaml.safe_load("""
+ppo: {num_steps: 4, num_minibatches: 2}
+rollout: {num_steps: 4}
+dqn: {batch_size: 128, buffer_size: 65536}
+""")
+QUICK_DIVIDED = yaml.safe_load("""
+ppo: {num_envs: 64, num_steps: 8, num_minibatches: 2, hidden: [16], num_shards: 16}
+""")
 SESSIONS = 8  # of the market: its length is in no count, and a table of windows takes memory
 
 

@@ -12,6 +12,8 @@ Baselines3 Zoo, `dqn.yml`), and on the chain those of our DQN, as far as it know
 
 from contextlib import ExitStack
 
+import yaml
+
 from jaxtrade.config import load_config
 from jaxtrade.interop.world import load_world
 from jaxtrade.training.plan import plan_run
@@ -69,42 +71,38 @@ ppo.ent_coef=0.02 ppo.ent_coef_end=0.002 train.total_timesteps=800_000
 }
 # Keyword arguments of Stable-Baselines3's DQN, and the budget in environment steps. On CartPole: RL
 # Baselines3 Zoo, hyperparams/dqn.yml, whose exploration ends after 0.16 of 50,000 steps.
-SB3 = {
-    "cartpole": (
-        {
-            "learning_rate": 2.3e-3,
-            "batch_size": 64,
-            "buffer_size": 100_000,
-            "learning_starts": 1_000,
-            "gamma": 0.99,
-            "target_update_interval": 10,
-            "train_freq": 256,
-            "gradient_steps": 128,
-            "exploration_fraction": 0.16 * 50_000 / 200_000,
-            "exploration_final_eps": 0.04,
-            "policy_kwargs": {"net_arch": [256, 256]},
-        },
-        200_000,
-    ),
-    # One gradient step of 256 samples in 64 environment steps: the replay ratio 4 of our row.
-    "chain": (
-        {
-            "learning_rate": 1e-3,
-            "batch_size": 256,
-            "buffer_size": 200_000,
-            "learning_starts": 10_000,
-            "gamma": 0.95,
-            "n_steps": 3,
-            "target_update_interval": 2_000,
-            "train_freq": 64,
-            "gradient_steps": 1,
-            "exploration_fraction": 0.5,
-            "exploration_final_eps": 0.05,
-            "policy_kwargs": {"net_arch": [64, 64]},
-        },
-        800_000,
-    ),
-}
+SB3 = yaml.safe_load("""
+cartpole:
+  budget: 200000
+  keywords:
+    learning_rate: 0.0023
+    batch_size: 64
+    buffer_size: 100000
+    learning_starts: 1000
+    gamma: 0.99
+    target_update_interval: 10
+    train_freq: 256
+    gradient_steps: 128
+    exploration_fraction: 0.04  # 0.16 of the collection's 50,000 steps
+    exploration_final_eps: 0.04
+    policy_kwargs: {net_arch: [256, 256]}
+# One gradient step of 256 samples in 64 environment steps: the replay ratio 4 of our row.
+chain:
+  budget: 800000
+  keywords:
+    learning_rate: 0.001
+    batch_size: 256
+    buffer_size: 200000
+    learning_starts: 10000
+    gamma: 0.95
+    n_steps: 3
+    target_update_interval: 2000
+    train_freq: 64
+    gradient_steps: 1
+    exploration_fraction: 0.5
+    exploration_final_eps: 0.05
+    policy_kwargs: {net_arch: [64, 64]}
+""")
 
 DIFFERENCES = (
     "Stable-Baselines3's DQN knows no action masks: on the chain an illegal action is executed as HOLD, and its "
@@ -146,7 +144,7 @@ def train(envs, settings, goal, seed):
     """One run of `learn`, which a callback ends once the target is met."""
     from stable_baselines3 import DQN  # pyright: ignore[reportMissingImports]
 
-    keywords, budget = settings
+    keywords = settings["keywords"]
     model = DQN("MlpPolicy", envs, seed=seed, device="cpu", verbose=0, **keywords)
     recent, returns = Recent(goal), 0.0
 
@@ -158,8 +156,8 @@ def train(envs, settings, goal, seed):
         returns *= 1 - done
         return not recent.reached
 
-    model.learn(budget, callback=count, log_interval=None)
-    return recent.result(budget)
+    model.learn(settings["budget"], callback=count, log_interval=None)
+    return recent.result(settings["budget"])
 
 
 def race(task, quick):
@@ -196,8 +194,8 @@ def run(options):
             "optimum": OPTIMUM,
             "rows": {f"{task}/{name}": keys.split() for (task, name), keys in ROWS.items()},
             "sb3": {
-                task: {"keywords": {k: str(v) for k, v in keywords.items()}, "budget": budget}
-                for task, (keywords, budget) in SB3.items()
+                task: of | {"keywords": {k: str(v) for k, v in of["keywords"].items()}}
+                for task, of in SB3.items()
             },
         },
         "race": {task: race(task, options.quick) for task in GOALS},

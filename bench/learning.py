@@ -4,6 +4,7 @@ What they do not name has the value of `FIXED`, not the package's default: the w
 measures stays the same when a default changes.
 """
 
+import yaml
 from pydantic import model_validator
 
 from jaxtrade.config import NetworkConfig, PPOConfig, RolloutConfig, make_config
@@ -11,31 +12,32 @@ from jaxtrade.config import NetworkConfig, PPOConfig, RolloutConfig, make_config
 SECTIONS = {"network": NetworkConfig, "rollout": RolloutConfig, "ppo": PPOConfig}
 
 
-FIXED = {  # the package's defaults until 2026-10
-    "kind": "mlp",
-    "hidden": (64, 64),
-    "activation": "tanh",
-    "rnn_width": 64,
-    "normalise_observations": True,
-    "num_envs": 256,
-    "num_steps": 128,
-    "num_shards": 8,
-    "num_minibatches": 8,
-    "num_epochs": 4,
-    "normalise_advantages": True,
-    "normalise_rewards": False,
-    "learning_rate": 3e-4,
-    "learning_rate_end": 3e-5,
-    "gamma": 0.99,
-    "gae_lambda": 0.95,
-    "clip_eps": 0.2,
-    "vf_clip_eps": 0.0,
-    "ent_coef": 0.01,
-    "ent_coef_end": None,
-    "vf_coef": 0.5,
-    "max_grad_norm": 0.5,
-    "target_kl": 0.0,
-}
+FIXED = yaml.safe_load("""
+# the package's defaults until 2026-10
+kind: mlp
+hidden: [64, 64]
+activation: tanh
+rnn_width: 64
+normalise_observations: true
+num_envs: 256
+num_steps: 128
+num_shards: 8
+num_minibatches: 8
+num_epochs: 4
+normalise_advantages: true
+normalise_rewards: false
+learning_rate: 0.0003
+learning_rate_end: 0.00003
+gamma: 0.99
+gae_lambda: 0.95
+clip_eps: 0.2
+vf_clip_eps: 0.0
+ent_coef: 0.01
+ent_coef_end: null
+vf_coef: 0.5
+max_grad_norm: 0.5
+target_kl: 0.0
+""")
 
 
 class Learning(NetworkConfig, RolloutConfig, PPOConfig, frozen=True):

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import yaml
 
 from jaxtrade.networks import distributions
 from jaxtrade.rl.ppo import make_ppo
@@ -26,20 +27,20 @@ from jaxtrade.types import Array
 from . import harness, setting
 from .learning import learning_of
 
-UPDATE = {
-    "num_envs": 4,
-    "num_steps": 64,
-    "num_minibatches": 1,
-    "num_epochs": 3,
-    "num_shards": 1,
-    "hidden": (16, 16),
-    "normalise_observations": False,
-    "learning_rate": 3e-3,
-    "learning_rate_end": 3e-3,
-    "ent_coef": 0.2,
-    "gamma": 0.9,
-    "clip_eps": 0.02,
-}
+UPDATE = yaml.safe_load("""
+num_envs: 4
+num_steps: 64
+num_minibatches: 1
+num_epochs: 3
+num_shards: 1
+hidden: [16, 16]
+normalise_observations: false
+learning_rate: 0.003
+learning_rate_end: 0.003
+ent_coef: 0.2
+gamma: 0.9
+clip_eps: 0.02
+""")
 LOUD = 30.0  # times the first weights of the policy's head, which begins so uniform that masks hardly matter
 
 Weights = dict[str, np.ndarray]  # W [D, A], b [A], v [D], c []

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import yaml
 
 from jaxtrade.config import make_config
 from jaxtrade.interop.gymnax_adapter import from_gymnax
@@ -40,23 +41,23 @@ SECTIONS = {
 }
 SESSIONS = 40
 ROLLOUT = 2_048  # steps of one update, over all environments
-PPO = {
-    "num_minibatches": 8,
-    "num_epochs": 4,
-    "num_shards": 1,
-    "hidden": (64, 64),
-    "activation": "tanh",
-    "normalise_observations": False,
-    "normalise_advantages": True,
-    "learning_rate": 1e-3,
-    "learning_rate_end": 1e-3,
-    "gamma": 0.95,
-    "gae_lambda": 0.9,
-    "clip_eps": 0.2,
-    "ent_coef": 0.01,
-    "vf_coef": 0.5,
-    "max_grad_norm": 0.5,
-}
+PPO = yaml.safe_load("""
+num_minibatches: 8
+num_epochs: 4
+num_shards: 1
+hidden: [64, 64]
+activation: tanh
+normalise_observations: false
+normalise_advantages: true
+learning_rate: 0.001
+learning_rate_end: 0.001
+gamma: 0.95
+gae_lambda: 0.9
+clip_eps: 0.2
+ent_coef: 0.01
+vf_coef: 0.5
+max_grad_norm: 0.5
+""")
 SEEDS = tuple(range(8))
 NUM_ENVS = (4, 8, 16)
 BUDGET = 150 * ROLLOUT

@@ -18,6 +18,8 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
+import yaml
+
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs.computing import threads_of
 
@@ -26,34 +28,15 @@ from .harness import commit
 from .worker import Child, finding
 
 ROOT = Path(__file__).resolve().parent.parent
-RATE = {"num_shards": 1, "num_envs": 16}
 # Keys of the learner, by their own names; `env` steps without one.
-SHAPES = {
-    "env": {"num_envs": 4096, "num_steps": 64},
-    "small": {
-        **RATE,
-        "num_steps": 256,
-        "num_minibatches": 16,
-        "num_epochs": 4,
-        "hidden": [64, 64],
-        "activation": "tanh",
-    },
-    "large": {
-        **RATE,
-        "num_steps": 128,
-        "num_minibatches": 8,
-        "num_epochs": 10,
-        "hidden": [256, 256, 128],
-        "activation": "relu",
-    },
-    "default": {
-        "num_envs": 256,
-        "num_steps": 128,
-        "num_minibatches": 8,
-        "num_epochs": 4,
-        "hidden": [64, 64],
-    },
-}
+SHAPES = yaml.safe_load("""
+env: {num_envs: 4096, num_steps: 64}
+small: {num_envs: 16, num_steps: 256, num_shards: 1, num_minibatches: 16, num_epochs: 4,
+        hidden: [64, 64], activation: tanh}
+large: {num_envs: 16, num_steps: 128, num_shards: 1, num_minibatches: 8, num_epochs: 10,
+        hidden: [256, 256, 128], activation: relu}
+default: {num_envs: 256, num_steps: 128, num_minibatches: 8, num_epochs: 4, hidden: [64, 64]}
+""")
 QUICK = {"env": {"num_envs": 64, "num_steps": 4}}
 NOW, BEFORE = "now", "before"
 CHILD = str(Path(__file__).with_name("versions_child.py"))
