@@ -99,14 +99,14 @@ def summary(rewards, before):
         "env_steps": float(np.median(steps)),
         "env_steps_range": [min(steps), max(steps)],
         "env_steps_each": steps,
-        "first_reward_each": [harness.rounded(float(reward)) for reward in rewards[0]],
+        "first_reward_each": [harness.rounded(reward) for reward in rewards[0]],
         "last_reward_each": ends(rewards),
     }
 
 
 def ends(rewards):
     """Of each seed, the mean of the last window."""
-    return [harness.rounded(float(mean)) for mean in rewards[-WINDOW:].mean(axis=0)]
+    return [harness.rounded(mean) for mean in rewards[-WINDOW:].mean(axis=0)]
 
 
 def bootstrap(ours, theirs, level=LEVEL, draws=DRAWS):
@@ -142,14 +142,14 @@ def run(quick):
         "curriculum, last phase alone": summary(rewards, 0),
         "curriculum, all phases": summary(rewards, early * (len(TASKS) - 1)),
     }
+    whole, *others = sides
     ratios = {}
-    for name in list(sides)[1:]:
-        interval = bootstrap(sides["from scratch"]["env_steps_each"], sides[name]["env_steps_each"])
+    for name in others:
+        ends_ = bootstrap(sides[whole]["env_steps_each"], sides[name]["env_steps_each"])
+        ratio = sides[whole]["env_steps"] / sides[name]["env_steps"]
         ratios[name] = {
-            "env_steps": harness.rounded(
-                sides["from scratch"]["env_steps"] / sides[name]["env_steps"]
-            ),
-            "env_steps_interval": [harness.rounded(bound) for bound in interval],
+            "env_steps": harness.rounded(ratio),
+            "env_steps_interval": [harness.rounded(end) for end in ends_],
         }
     return {
         "config": {

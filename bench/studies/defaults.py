@@ -44,9 +44,8 @@ def trained(cell, config, world):
     ends = [updates * (i + 1) // cell.points for i in range(cell.points)]
     algorithm = make_ppo(config, world.env, updates)
     agents = Stack((len(cell.variants) * cell.seeds,)).wrap(algorithm)
-    keys = jnp.tile(
-        jax.vmap(jax.random.key)(jnp.arange(cell.seeds, dtype=jnp.uint32)), len(cell.variants)
-    )
+    seeds = jnp.arange(cell.seeds, dtype=jnp.uint32)
+    keys = jnp.tile(jax.vmap(jax.random.key)(seeds), len(cell.variants))
     state = jax.jit(agents.init)(keys, world.params)
     state = state.replace(hparams=state.hparams.replace(**_floats(cell, config)))
 
@@ -57,45 +56,39 @@ def trained(cell, config, world):
             return state, {name: metrics[name] for name in LAST}
 
         empty = {name: jnp.zeros(keys.shape) for name in LAST}
-        return jax.lax.fori_loop(
-            0, count, update, (state, empty)
-        )  # a traced count: one program for all stretches
+        # a traced count: one program for all stretches
+        return jax.lax.fori_loop(0, count, update, (state, empty))
 
     judged, metrics = [], {}
     for begin, end in itertools.pairwise([0, *ends]):
         state, metrics = advance(state, world.params, jnp.int32(end - begin))
         judged.append(world.judge(algorithm, jax.vmap(policy_of)(state)))
     shape = (len(cell.variants), cell.seeds)
-    figures = {
-        name: np.stack([found[name] for found in judged]).reshape(cell.points, *shape)
-        for name in judged[-1]
-    }
     return {
         "steps_taken": [end * per_update for end in ends],
         "updates": updates,
         "minibatches": config.minibatches,
-        "judged": {name: _rounded(values) for name, values in figures.items()},
-        "metrics": {
-            name: _rounded(np.asarray(values).reshape(shape)) for name, values in metrics.items()
+        "judged": {
+            name: _rounded([found[name] for found in judged], cell.points, *shape)
+            for name in judged[-1]
         },
+        "metrics": {name: _rounded(values, *shape) for name, values in metrics.items()},
     }
 
 
 def _floats(cell, config):
     """Every tunable float that a variant names, float32[variants * seeds]."""
-    base = make_hparams(config.ppo)
-    names = sorted({name for floats in cell.variants.values() for name in floats})
-    values = {
-        name: [floats.get(name, float(getattr(base, name))) for floats in cell.variants.values()]
-        for name in names
-    }
-    return {
-        name: jnp.repeat(jnp.array(each, jnp.float32), cell.seeds) for name, each in values.items()
-    }
+    base, variants = make_hparams(config.ppo), cell.variants.values()
+    found = {}
+    for name in {name for floats in variants for name in floats}:
+        values = [floats.get(name, float(getattr(base, name))) for floats in variants]
+        found[name] = jnp.repeat(jnp.array(values, jnp.float32), cell.seeds)
+    return found
 
 
-def _rounded(values):
-    return np.vectorize(lambda x: float(f"{x:.5g}"), otypes=[float])(values).tolist()
+def _rounded(values, *shape):
+    short = np.vectorize(lambda x: float(f"{x:.5g}"), otypes=[float])
+    return short(np.reshape(values, shape)).tolist()
 
 
 def quick(cell):
@@ -103,7 +96,7 @@ def quick(cell):
     return cell._replace(steps=1, seeds=1, points=1, variants=dict(list(cell.variants.items())[:2]))
 
 
-def run(cells, out, tell, again=False):
+def run(cells, out, again=False):
     """Compute the cells that the result at `out` lacks (again: all of them), and write it after
     each.
     """
@@ -129,7 +122,8 @@ def run(cells, out, tell, again=False):
         result["cpu_minutes"] = round(total / 60, 1)
         catalogue.write(result, out)
         score = np.mean(found["judged"]["score"][-1])
-        tell(f"{number + 1}/{len(cells)} {cell.name}: {score:.3f} ({seconds:.0f} s)")
+        said = f"{number + 1}/{len(cells)} {cell.name}: {score:.3f} ({seconds:.0f} s)"
+        print(said, file=sys.stderr, flush=True)
         jax.clear_caches()  # a cell never needs the programs of another
     return result
 
@@ -142,7 +136,6 @@ def main(arguments=None):
     parser.add_argument(
         "--part", choices=PARTS, action="append", help="only this part (repeatable)"
     )
-    parser.add_argument("--only", help="only cells whose name contains this")
     parser.add_argument("--again", action="store_true", help="also cells that the result has")
     parser.add_argument("--quick", action="store_true", help="a few updates of each; needs --out")
     parser.add_argument(
@@ -152,18 +145,8 @@ def main(arguments=None):
     if given.quick and given.out is None:
         parser.error("--quick measures nothing: name its result by --out FILE")
     out = given.out or RESULT
-    cells = [
-        cell
-        for part in given.part or PARTS
-        for cell in PARTS[part]()
-        if (given.only or "") in cell.name
-    ]
-    run(
-        [quick(cell) for cell in cells] if given.quick else cells,
-        out,
-        lambda line: print(line, file=sys.stderr, flush=True),
-        given.again,
-    )
+    cells = [cell for part in given.part or PARTS for cell in PARTS[part]()]
+    run([quick(cell) for cell in cells] if given.quick else cells, out, given.again)
 
 
 if __name__ == "__main__":

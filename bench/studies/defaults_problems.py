@@ -9,6 +9,7 @@ on the validation session; the held-out test session is never evaluated.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -89,9 +90,8 @@ def world_of(problem, config):
         return World(env, params, _Returns(env, params, problem.environment))
     setup = prepare(config)
     if problem.kind == "market":
-        data = config.data.model_copy(
-            update={"synthetic_seed": FRESH_SEED, "synthetic_sessions": FRESH_SESSIONS}
-        )
+        fresh = {"synthetic_seed": FRESH_SEED, "synthetic_sessions": FRESH_SESSIONS}
+        data = config.data.model_copy(update=fresh)
         unseen = prepare(config.model_copy(update={"data": data}))
         return World(setup.env, setup.params, _Money(unseen.env, {"": unseen.params}, problem))
     splits = {
@@ -111,28 +111,21 @@ class _Money:
     def __call__(self, algorithm, policies):
         made = {name: self._dollars(algorithm, policies, name) for name in self.splits}
         if self.problem.kind == "bars":
-            return {f"dollars_{name}": dollars for name, dollars in made.items()} | {
-                "score": made["validation"]
-            }
+            told = {f"dollars_{name}": dollars for name, dollars in made.items()}
+            return told | {"score": made["validation"]}
         return {"dollars": made[""], "score": score_of(self.problem, made[""])}
 
     def _dollars(self, algorithm, policies, name):
         params = self.splits[name]
-        table, ids = (
-            params.market.sessions,
-            np.asarray(params.sessions.ids)[: int(params.sessions.count)],
-        )
-        slots = jnp.arange(len(ids))
-        if (
-            name not in self.programs
-        ):  # the first learner's `act` serves all: they have the same network
-            length = int((np.asarray(table.last) - np.asarray(table.first) + 1)[ids].max())
-            one = _session(self.env, algorithm, length)
-            self.programs[name] = jax.jit(jax.vmap(jax.vmap(one, (None, 0, None)), (0, None, None)))
-        return (
-            np.asarray(self.programs[name](policies, slots, params), np.float64).mean(axis=1)
-            / MILLS
-        )
+        table, count = params.market.sessions, int(params.sessions.count)
+        # the first learner's `act` serves all: they have the same network
+        if name not in self.programs:
+            bars = np.asarray(table.last) - np.asarray(table.first) + 1
+            length = int(bars[np.asarray(params.sessions.ids)[:count]].max())
+            one = jax.vmap(_session(self.env, algorithm, length), (None, 0, None))
+            self.programs[name] = jax.jit(jax.vmap(one, (0, None, None)))
+        made = self.programs[name](policies, jnp.arange(count), params)
+        return np.asarray(made, np.float64).mean(axis=1) / MILLS
 
 
 def _session(env, algorithm, length):
@@ -148,9 +141,8 @@ def _session(env, algorithm, length):
             order = env.decode(jnp.where(ref.mask[action], action, 0), state, params)
             moved, _ = env.transition(state, order, params)
             over = state.row > table.last[session]  # a half day: nothing after its flat bar
-            return jax.tree.map(
-                lambda a, b: jnp.where(over, a, b), (carry, state), (after, moved)
-            ), None
+            moved = after, moved
+            return jax.tree.map(partial(jnp.where, over), (carry, state), moved), None
 
         state = env.reset_at(params, slot, table.first[session])
         (_, state), _ = jax.lax.scan(decide, (algorithm.carry, state), None, length=length)
@@ -194,21 +186,12 @@ def _episodes(env, algorithm):
                 jax.random.split(key, EPISODES), state, action, params
             )
             total += jnp.where(alive, outcome.reward, 0.0)
-            return (
-                carry,
-                state,
-                ref,
-                alive & ~(outcome.terminated | outcome.truncated),
-                total,
-            ), None
+            alive &= ~(outcome.terminated | outcome.truncated)
+            return (carry, state, ref, alive, total), None
 
         carry = jax.tree.map(lambda x: jnp.broadcast_to(x, (EPISODES, *x.shape)), algorithm.carry)
-        start = (
-            carry,
-            *reset_all(env, jax.random.key(1), params, EPISODES),
-            jnp.ones(EPISODES, bool),
-            jnp.zeros(EPISODES),
-        )
+        begun = reset_all(env, jax.random.key(1), params, EPISODES)
+        start = carry, *begun, jnp.ones(EPISODES, bool), jnp.zeros(EPISODES)
         return jax.lax.scan(step, start, jax.random.split(jax.random.key(2), LIMIT))[0][-1].mean()
 
     return run

@@ -59,12 +59,11 @@ class Trial:
 
         def chunk(state, params):
             state = state.replace(total_updates=jnp.full_like(state.total_updates, updates))
-            return jax.lax.scan(
-                lambda state, _: (stacked.update(state, params, None)[0], None),
-                state,
-                None,
-                length=period,
-            )[0]
+
+            def update(state, _):
+                return stacked.update(state, params, None)[0], None
+
+            return jax.lax.scan(update, state, length=period)[0]
 
         self._chunk = jax.jit(chunk)
         rules = evolve.rules_of(self.setup.config)
@@ -75,14 +74,9 @@ class Trial:
     def scores(self, state, split):
         """Reward per session of each agent's greedy policy on a split, float64[agents]."""
         own, sessions = self.setup, self.setup.splits[split]
-        return total_rewards(
-            own.env,
-            own.params,
-            sessions,
-            own.algorithm,
-            jax.device_get(policies_of(own, state)),
-            self._programs,
-        ) / int(sessions.count)
+        policies, programs = jax.device_get(policies_of(own, state)), self._programs
+        given = own.env, own.params, sessions, own.algorithm, policies, programs
+        return total_rewards(*given) / int(sessions.count)
 
     def trained(self, seed, evolves):
         """The last state of the agents of one repeat."""
@@ -111,14 +105,11 @@ class Trial:
 def difference(ours, theirs):
     """Mean of the paired differences, and its interval by Student's t."""
     each = np.subtract(ours, theirs)
-    half = float(
-        stats.t.ppf((1 + LEVEL) / 2, len(each) - 1) * each.std(ddof=1) / np.sqrt(len(each))
-    )
-    mean = float(each.mean())
+    ends = stats.t.interval(LEVEL, len(each) - 1, each.mean(), stats.sem(each))
     return {
-        "mean": harness.rounded(mean),
-        "interval": [harness.rounded(mean - half), harness.rounded(mean + half)],
-        "each": [harness.rounded(float(value)) for value in each],
+        "mean": harness.rounded(each.mean()),
+        "interval": [harness.rounded(end) for end in ends],
+        "each": [harness.rounded(value) for value in each],
         "above_0": int((each > 0).sum()),
     }
 

@@ -10,7 +10,7 @@ time. Every draw has another market (except real bars), other opinions and anoth
 `answers` is the rule of earlier versions, at its own default of 2 standard errors; `blocks` is today's.
 """
 
-from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -58,9 +58,6 @@ class Path(NamedTuple):
     followed: np.ndarray
 
 
-Opinion = Callable[[np.random.Generator, Path, Layout], np.ndarray]  # int8[T] of +1 and -1
-
-
 # --- markets ----------------------------------------------------------------------------------------------------------
 
 
@@ -68,14 +65,9 @@ def layout_of(market):
     """The layout of the training sessions of the shipped configuration `advised`."""
     config = load_config("advised")
     train = split_sessions(market, config.split)["train"]
-    sessions = market.data.sessions
-    return Layout(
-        len(market.bars),
-        np.asarray(sessions.first),
-        np.asarray(sessions.last),
-        np.flatnonzero(in_sessions(market, train)),
-        round_turn(market, config),
-    )
+    first, last = map(np.asarray, (market.data.sessions.first, market.data.sessions.last))
+    asked = np.flatnonzero(in_sessions(market, train))
+    return Layout(len(market.bars), first, last, asked, round_turn(market, config))
 
 
 def path_of(open_, close, layout, horizon):
@@ -92,10 +84,9 @@ def markets_of(market, layout, horizon):
     real = path_of(bars.open, bars.close, layout, horizon)
 
     def walk(random):
-        close = 10_000 + np.cumsum(
-            np.rint(STEP_TICKS * random.standard_normal(layout.bars))
-        ).astype(np.int64)
-        return path_of(np.concatenate([close[:1], close[:-1]]), close, layout, horizon)
+        moves = np.rint(STEP_TICKS * random.standard_normal(layout.bars))
+        close = 10_000 + np.cumsum(moves).astype(np.int64)
+        return path_of(np.append(close[:1], close[:-1]), close, layout, horizon)
 
     def surrogate(random):
         copy = phase_randomised_bars(bars, 1_000, int(random.integers(2**31)))
@@ -104,7 +95,7 @@ def markets_of(market, layout, horizon):
     return {"real bars": lambda random: real, "random walk": walk, "phase-randomised": surrogate}
 
 
-# --- opinions ---------------------------------------------------------------------------------------------------------
+# --- opinions: (generator, path, layout) -> int8[T] of +1 and -1 --------------------------------------------------
 
 
 def persistent(bars):
@@ -167,11 +158,10 @@ def answers(opinion, layout, random, ranges):
     bars[: len(order)] = order
     rows = np.zeros((len(bars), 6), np.float32)
     side = opinion[order]
-    rows[: len(order), 1], rows[: len(order), 2] = side > 0, side < 0
-    rows[: len(order), 3] = CONFIDENCE if ranges == 1 else random.random(len(order))
-    return Delta(
-        bars.reshape(updates, ROWS), rows.reshape(updates, ROWS, 6), np.ones(updates, np.int32)
-    )
+    sure = np.full(len(order), CONFIDENCE) if ranges == 1 else random.random(len(order))
+    rows[: len(order), 1:4] = np.stack([side > 0, side < 0, sure], axis=1)
+    shape = updates, ROWS
+    return Delta(bars.reshape(shape), rows.reshape(*shape, 6), np.ones(updates, np.int32))
 
 
 def trusts_of(config, bars):
@@ -209,27 +199,19 @@ def measured(trust):
     }
 
 
-def cell(
-    draw,
-    opinion,
-    layout,
-    rules,
-    draws,
-    seed,
-    ranges=1,
-):
+def cell(draw, opinion, layout, rules, draws, seed, ranges=1):
     """Every rule's figures on the same draws."""
     found = {name: [] for name in rules}
     for first in range(0, draws, BATCH):
-        paths, deltas = [], []
+        drawn = []
         for number in range(first, min(first + BATCH, draws)):
             random = np.random.default_rng([seed, number])
-            paths.append(draw(random))
-            deltas.append(answers(opinion(random, paths[-1], layout), layout, random, ranges))
-        together = jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *deltas)
-        followed = jnp.asarray(np.stack([path.followed for path in paths]))
+            path = draw(random)
+            given = answers(opinion(random, path, layout), layout, random, ranges)
+            drawn.append((given, path.followed))
+        together = jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *drawn)
         for name, rule in rules.items():
-            found[name].append(np.asarray(rule(together, followed)))
+            found[name].append(np.asarray(rule(*together)))
     return {name: measured(np.concatenate(parts)) for name, parts in found.items()}
 
 
@@ -242,22 +224,13 @@ def run(quick):
     market = load_market(load_config("advised"))
     layout = layout_of(market)
     rules = {name: trusts_of(config, layout.bars) for name, config in configs.items()}
-    false = {}
-    power = {}
+    false, power = {}, {}
     for at, (name, draw) in enumerate(markets_of(market, layout, horizon).items()):
-        chosen = {
-            each: opinion for each, opinion in OPINIONS.items() if at or each not in OF_PATH_ALONE
-        }
-        false[name] = {
-            each: cell(draw, opinion, layout, rules, draws, at) for each, opinion in chosen.items()
-        }
-        false[name]["persistent:30, random confidence"] = cell(
-            draw, persistent(30), layout, rules, draws, at, RANGES
-        )
-        power[name] = {
-            each: cell(draw, skilled(share), layout, rules, draws, at)
-            for each, share in SKILL.items()
-        }
+        measure = partial(cell, draw, layout=layout, rules=rules, draws=draws, seed=at)
+        chosen = [each for each in OPINIONS if at or each not in OF_PATH_ALONE]
+        false[name] = {each: measure(OPINIONS[each]) for each in chosen}
+        false[name] |= {"persistent:30, random confidence": measure(persistent(30), ranges=RANGES)}
+        power[name] = {each: measure(skilled(share)) for each, share in SKILL.items()}
     worst = {
         rule: max(row[rule]["interval"][1] for rows in false.values() for row in rows.values())
         for rule in RULES
