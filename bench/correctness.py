@@ -69,20 +69,15 @@ def play(env, params, slots, rows, key, steps):
     """[steps, N, ...]: where each step stood, what was seen and legal, the action, and what came of
     it.
     """
-    count = slots.shape[0]
-    states = jax.vmap(lambda slot, row, seed: env.reset_at(params, slot, row, seed))(
-        slots, rows, jnp.arange(count)
-    )
+    seeds = jnp.arange(len(slots))
+    states = jax.vmap(env.reset_at, (None, 0, 0, 0))(params, slots, rows, seeds)
 
     def one(state, chances):
         ref = env.ref(state, params)
         wild, legal = jnp.int32(chances[1] * 7), setting.choose(ref.mask, chances[0] / ACTS)
         action = jnp.where(chances[2] < WILD, wild, legal)
         following, _, outcome = env.step(key, state, action, params)
-        event = outcome.info.event
-        left = jnp.where(
-            event.order_exit_quantity != 0, jnp.int32(ExitReason.ORDER), event.exit_reason
-        )
+        event, order = outcome.info.event, jnp.int32(ExitReason.ORDER)
         return following, {
             "slot": state.slot,
             "row": state.row,
@@ -96,13 +91,13 @@ def play(env, params, slots, rows, key, steps):
             "truncated": outcome.truncated,
             "end": outcome.info.end,
             "equity": outcome.info.equity,
-            "exit": left,
+            "exit": jnp.where(event.order_exit_quantity != 0, order, event.exit_reason),
             "illegal": outcome.info.illegal,
             "locked": following.account.locked,
         }
 
-    chances = jax.random.uniform(key, (steps, count, 3))
-    return jax.lax.scan(lambda states, drawn: jax.vmap(one)(states, drawn), states, chances)[1]
+    chances = jax.random.uniform(key, (steps, len(slots), 3))
+    return jax.lax.scan(jax.vmap(one), states, chances)[1]
 
 
 def played(env, params, envs, steps, program):
@@ -111,13 +106,10 @@ def played(env, params, envs, steps, program):
     """
     rng = np.random.default_rng(0)
     slots = rng.integers(0, int(params.sessions.count), envs)
-    first, last = (
-        np.asarray(x)[slots] for x in (params.market.sessions.first, params.market.sessions.last)
-    )
-    rows = rng.integers(first, last + 1)
-    return jax.device_get(
-        program(env, params, jnp.asarray(slots), jnp.asarray(rows), jax.random.key(0), steps)
-    )
+    table = params.market.sessions
+    rows = rng.integers(np.asarray(table.first)[slots], np.asarray(table.last)[slots] + 1)
+    given = jnp.asarray(slots), jnp.asarray(rows), jax.random.key(0), steps
+    return jax.device_get(program(env, params, *given))
 
 
 def apart(ours, theirs):
@@ -175,13 +167,14 @@ def trajectories(envs, steps):
     for name, sections in (("default", {}), ("strict", STRICT)):
         world = setting.world(SESSIONS, **sections)
         reported = played(world.env, world.params, envs, steps, program)
-        differs = compare(Twin(make_tape(world.config.env, world.params)), reported)
+        twin = Twin(make_tape(world.config.env, world.params))
+        fault, kinds, reward, observation = compare(twin, reported)
         found[name] = {
-            "fault": differs.fault,
-            "missing": missing(differs.kinds, name),
+            "fault": fault,
+            "missing": missing(kinds, name),
             "steps": envs * steps,
-            "reward_difference": harness.rounded(differs.reward),
-            "observation_difference": harness.rounded(differs.observation),
+            "reward_difference": harness.rounded(reward),
+            "observation_difference": harness.rounded(observation),
         }
     passed = all(each["fault"] is None and not each["missing"] for each in found.values())
     return {
@@ -265,10 +258,9 @@ def bits(one, other):
 
 def _plain(tree):
     """All arrays on the host; keys as their numbers."""
-    kind = jax.dtypes.prng_key
+    kind, leaves = jax.dtypes.prng_key, jax.tree.leaves(tree)
     return [
-        np.asarray(jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, kind) else leaf)
-        for leaf in jax.tree.leaves(tree)
+        np.asarray(jax.random.key_data(x) if jnp.issubdtype(x.dtype, kind) else x) for x in leaves
     ]
 
 

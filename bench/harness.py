@@ -30,21 +30,10 @@ from .table import ratio, rounded, sooner  # noqa: F401 (benches find them here)
 from .worker import Child, Sample
 
 LEVEL = 0.9  # of intervals
-PACKAGES = (
-    "jaxtrade",
-    "jax",
-    "jaxlib",
-    "flax",
-    "optax",
-    "gymnax",
-    "numpy",
-    "gymnasium",
-    "torch",
-    "stable-baselines3",
-    "sb3-contrib",
-    "sbx-rl",
-    "rejax",
-)
+PACKAGES = """
+jaxtrade jax jaxlib flax optax gymnax numpy gymnasium torch stable-baselines3 sb3-contrib sbx-rl
+rejax
+"""
 
 
 class Side(NamedTuple):
@@ -173,7 +162,7 @@ def stamp(command, load):
 def versions():
     """Of Python and of what is installed of `PACKAGES`."""
     found = {"python": platform.python_version()}
-    for name in PACKAGES:
+    for name in PACKAGES.split():
         with suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
     return found

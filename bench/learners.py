@@ -127,8 +127,8 @@ def dqn(task, goal, seeds, path):
     environment; each later one trains the next seed."""
     yield
     import gymnasium
-    import torch  # pyright: ignore[reportMissingImports]
-    from stable_baselines3.common.vec_env import DummyVecEnv  # pyright: ignore[reportMissingImports]
+    import torch
+    from stable_baselines3.common.vec_env import DummyVecEnv
 
     torch.set_num_threads(1)
     if task == "cartpole":
@@ -142,7 +142,7 @@ def dqn(task, goal, seeds, path):
 
 def train(envs, settings, goal, seed):
     """One run of `learn`, which a callback ends once the target is met."""
-    from stable_baselines3 import DQN  # pyright: ignore[reportMissingImports]
+    from stable_baselines3 import DQN
 
     keywords = settings["keywords"]
     model = DQN("MlpPolicy", envs, seed=seed, device="cpu", verbose=0, **keywords)

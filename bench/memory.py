@@ -71,9 +71,10 @@ def run(options):
     theirs, missing = peers.compiled_temporaries(beside.config, beside, options)
     ours = theirs["jaxtrade"]["temporaries"]
     over = {
-        f"{name}_over_jaxtrade": {"temporaries": harness.rounded(each["temporaries"] / ours)}
-        for name, each in theirs.items()
-        if name != "jaxtrade"
+        f"{name}_over_jaxtrade": {
+            "temporaries": harness.rounded(theirs[name]["temporaries"] / ours)
+        }
+        for name in theirs.keys() - {"jaxtrade"}
     }
     return {
         "config": {"env_step_envs": ENVS, "peers": peer, "sessions": sessions, "training": chosen},

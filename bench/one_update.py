@@ -7,7 +7,7 @@ generalised advantages with bootstrapped truncations, the normalisation of advan
 loss terms under the mask, the clipped gradient, Adam.
 
 `Rollout` is one update of the package on the benches' market, with what its rollout saw; `reference` what NumPy makes
-of that. `bench.sb3_update` asks Stable-Baselines3 the same question.
+of that. tests/bench/test_sb3.py asks Stable-Baselines3 the same question.
 """
 
 from functools import reduce

@@ -253,7 +253,7 @@ def sized(widths):
     """Its `ActorCritic` with hidden layers of these widths: the same layers, names, starting values
     and activations.
     """
-    import distrax  # pyright: ignore[reportMissingImports]
+    import distrax
     from flax import linen
 
     def dense(features, scale):
@@ -314,7 +314,7 @@ def rejax(config, world, updates, key):
     """`updates` updates from scratch, ahead of time: ((algorithm, key) -> all that `train`
     returns), (algorithm, key).
     """
-    from rejax import PPO  # pyright: ignore[reportMissingImports]
+    from rejax import PPO
 
     steps = updates * config.num_envs * config.num_steps
     same = """
@@ -337,7 +337,7 @@ def sbx(config, updates):
     """For `Worker`: a repeat is `updates` updates of one run that goes on. config: a `RunConfig` as
     JSON.
     """
-    from sbx import PPO  # pyright: ignore[reportMissingImports]
+    from sbx import PPO
 
     from jaxtrade.interop.registration import to_sb3
     from jaxtrade.interop.world import load_world

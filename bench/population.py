@@ -58,18 +58,14 @@ def on_device(counts, ppo, sessions, repeats):
         steps = count * ppo["num_envs"] * ppo["num_steps"]
         return harness.side(lambda: agents.update(state, agents.params), steps)
 
-    found = harness.compare({f"steady together@{n}": side(n) for n in counts}, repeats)
-    ratios = {
-        f"{n} together/in turn, start-up and compilation excluded": harness.ratio(
-            found, f"steady together@{n}", "steady together@1"
-        )
-        for n in counts
-        if n > 1
-    }
+    one, *others = names = {f"steady together@{n}": n for n in counts}
+    found = harness.compare({name: side(n) for name, n in names.items()}, repeats)
+    what = "together/in turn, start-up and compilation excluded"
+    ratios = {f"{names[name]} {what}": harness.ratio(found, name, one) for name in others}
     return {"sides": found, "ratios": ratios}
 
 
-def trainer(num_seeds, ppo, sessions, updates, cache):
+def trainer(num_seeds, ppo, sessions, updates, cache=None):
     """In a child: a whole training run of `num_seeds` agents, as `jaxtrade train` does it but for
     its files.
     """
@@ -96,16 +92,13 @@ def run(options):
         else (SEEDS, SIZES["seeds"], UPDATES, setting.SESSIONS)
     )
     found = on_device(counts, ppo, sessions, options.repeats)
-    many = [n for n in counts if n > 1]
+    _, *many = counts
     given = {"ppo": ppo, "sessions": sessions, "updates": updates}
     with tempfile.TemporaryDirectory() as cache:
-        kinds = {f"together@{n}": (n, None) for n in many}
-        kinds |= {"one cold": (1, None), "one cached": (1, cache)}
-        work = {
-            name: partial(fresh, num_seeds=n, cache=folder, **given)
-            for name, (n, folder) in kinds.items()
-        }
-        work["one cached"]()  # fills the cache
+        work = {f"together@{n}": partial(fresh, num_seeds=n, **given) for n in many}
+        work["one cold"] = alone = partial(fresh, num_seeds=1, **given)
+        work["one cached"] = cached = partial(alone, cache=cache)
+        cached()  # fills the cache
         whole = harness.timed(work, options.repeats)
     ratios = {
         f"{n} together/in turn {kind}, all included": harness.sooner(

@@ -111,7 +111,7 @@ def taped(config, params):
 
 def vector_env(path, kind, num_envs):
     """Twins on the tape at `path` in SB3's `DummyVecEnv` or, kind "subproc", a process each."""
-    from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv  # pyright: ignore[reportMissingImports]
+    from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
     made = {"dummy": DummyVecEnv, "subproc": SubprocVecEnv}[kind]
     return made([partial(open_twin, path)] * num_envs)
@@ -119,8 +119,8 @@ def vector_env(path, kind, num_envs):
 
 def make_model(envs, chosen, seed):
     """MaskablePPO on the CPU with `arguments(...)`, silent."""
-    from sb3_contrib import MaskablePPO  # pyright: ignore[reportMissingImports]
-    from torch import nn  # pyright: ignore[reportMissingImports]
+    from sb3_contrib import MaskablePPO
+    from torch import nn
 
     policy = dict(chosen["policy_kwargs"])
     policy["activation_fn"] = {"tanh": nn.Tanh, "relu": nn.ReLU}[policy["activation_fn"]]
@@ -154,7 +154,7 @@ def choose_threads(envs, chosen, counts, worth=1.0):
     """Set torch to the fastest of the thread counts, by whole iterations with short rollouts -> as
     `fastest`.
     """
-    import torch  # pyright: ignore[reportMissingImports]
+    import torch
 
     if len(counts) == 1:
         torch.set_num_threads(counts[0])
@@ -215,7 +215,7 @@ def stepped(path, kind, num_envs, num_steps):
     """For `Worker`: `num_steps` steps of each of `num_envs` environments per repeat -> episodes that
     ended. kind: "dummy" or "subproc".
     """
-    from sb3_contrib.common.maskable.utils import get_action_masks  # pyright: ignore[reportMissingImports]
+    from sb3_contrib.common.maskable.utils import get_action_masks
 
     envs = vector_env(path, kind, num_envs)
     drawn = np.random.default_rng(0).random((num_steps, num_envs, NUM_ACTIONS), np.float32)

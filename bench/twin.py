@@ -271,7 +271,7 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
     """One environment on a tape. Observation float32[D]; see the module."""
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (as the base class declares it)
-    __slots__ = (
+    __slots__ = [
         "_at",
         "_bars",
         "_be_ticks",
@@ -301,7 +301,7 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
         "exit_reason",
         "high_water",
         "illegal",
-    )
+    ]
 
     def __init__(self, tape):
         size = tape.columns[-1].shape[1]

@@ -30,11 +30,7 @@ from . import idle
 
 ROOT = Path(__file__).resolve().parent.parent  # of a checkout
 CODE = "import sys; from importlib import import_module as load; load(sys.argv[1] + '.worker').serve(sys.argv)"
-THREADS = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-)  # of what peers compute with
+THREADS = "OMP_NUM_THREADS MKL_NUM_THREADS OPENBLAS_NUM_THREADS"  # of what peers compute with
 
 
 class Sample(NamedTuple):
@@ -126,7 +122,7 @@ class Worker(Child):
 
     def __init__(self, module, function, arguments, threads=None, variables=None):
         own = os.environ | (variables or {})
-        own |= dict.fromkeys(THREADS, str(threads)) if threads else {}
+        own |= dict.fromkeys(THREADS.split(), str(threads)) if threads else {}
         if __package__ == "bench":  # installed, ROOT is the package, whose types.py would hide
             own = finding(ROOT, own)  # Python's
         given = json.dumps(arguments)

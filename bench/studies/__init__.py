@@ -11,10 +11,27 @@ import argparse
 import json
 from pathlib import Path
 
+import jax
+
 from bench import catalogue
 from bench.harness import stamp
 
 RESULTS = Path(__file__).parent / "results"
+
+
+def training(algorithm, updates, names=()):
+    """A function (state, params) -> (state after these updates, metrics of these names, [updates,
+    ...]).
+    """
+
+    def train(state, params):
+        def update(state, _):
+            state, metrics = algorithm.update(state, params, None)
+            return state, {name: metrics[name] for name in names}
+
+        return jax.lax.scan(update, state, None, length=updates)
+
+    return train
 
 
 def main(name, about, run):

@@ -16,7 +16,7 @@ from jaxtrade.config import load_config
 from jaxtrade.env.shared.impact import with_impact
 from jaxtrade.runs.setup import prepare
 
-from . import main
+from . import main, training
 
 # Thousandths of a tick per contract.
 KAPPAS, QUICK_KAPPAS = (0, 1_000, 2_000, 4_000, 8_000, 16_000), (0, 4_000)
@@ -47,16 +47,9 @@ def trainer(setup):
     """The compiled function (keys of the agents, parameters) -> metrics [updates, agents] of a
     whole training.
     """
-    algorithm, updates = setup.stack.wrap(setup.algorithm), setup.plan.total_updates
-
-    def train(keys, params):
-        def update(state, _):
-            state, metrics = algorithm.update(state, params, None)
-            return state, {name: metrics[name] for name in FIGURES}
-
-        return jax.lax.scan(update, algorithm.init(keys, params), None, updates)[1]
-
-    return jax.jit(train)
+    algorithm = setup.stack.wrap(setup.algorithm)
+    train = training(algorithm, setup.plan.total_updates, FIGURES)
+    return jax.jit(lambda keys, params: train(algorithm.init(keys, params), params)[1])
 
 
 def ends(metrics):

@@ -23,7 +23,7 @@ from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.runs.source import layout_of
 from jaxtrade.training.population import Stack
 
-from . import main
+from . import main, training
 
 TASKS = ("entry", "manage", "advised")
 EARLY = 40  # updates of each phase before the last, 81,920 environment steps
@@ -49,14 +49,7 @@ class Phase:
         agents = Stack.of(seeds).wrap(make_ppo(self.config, env, updates, summarise=REWARD))
         self._init = jax.jit(agents.init)
 
-        def train(state, params):
-            def update(state, _):
-                state, metrics = agents.update(state, params, None)
-                return state, metrics["reward"]
-
-            return jax.lax.scan(update, state, None, length=updates)
-
-        self._train = jax.jit(train)
+        self._train = jax.jit(training(agents, updates, ["reward"]))
 
     def start(self, before=None):
         """The first states of all seeds; of a later phase with the policies of the one before."""
@@ -74,8 +67,8 @@ class Phase:
 
     def train(self, state):
         """-> (states, mean reward per step of each update, float[updates, seeds])."""
-        state, rewards = self._train(state, self.params)
-        return state, np.asarray(rewards)
+        state, metrics = self._train(state, self.params)
+        return state, np.asarray(metrics["reward"])
 
 
 def updates_to_target(rewards):

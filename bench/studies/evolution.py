@@ -25,7 +25,7 @@ from jaxtrade.runs.setup import policies_of, prepare
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.training.population import Stack
 
-from . import main
+from . import main, training
 
 AGENTS, UPDATES, PERIOD, LEVEL = 8, 48, 4, 0.95  # updates between events; level of the intervals
 FIRST_SEED, REPEATS = 50_000, 5
@@ -57,13 +57,11 @@ class Trial:
         self._programs, stacked = Programs(), Stack.of(agents).wrap(self.setup.algorithm)
         self._init = jax.jit(stacked.init)
 
+        train = training(stacked, period)
+
         def chunk(state, params):
             state = state.replace(total_updates=jnp.full_like(state.total_updates, updates))
-
-            def update(state, _):
-                return stacked.update(state, params, None)[0], None
-
-            return jax.lax.scan(update, state, length=period)[0]
+            return train(state, params)[0]
 
         self._chunk = jax.jit(chunk)
         rules = evolve.rules_of(self.setup.config)
