@@ -31,14 +31,14 @@ LEAST = 40  # repeats, whatever --repeats says: what is looked for is small
 UPDATES = 5  # of a chunk, the default of train.chunk_updates
 PPO = {"num_envs": 256, "num_steps": 64}  # as the shipped quickstart
 QUICK_PPO = {"num_envs": 16, "num_steps": 16, "num_minibatches": 2, "hidden": [8]}
-SIDES = {  # name -> kind, transport
-    "off": ("off", "exchange"),
-    "exchange none": ("none", "exchange"),
-    "exchange 0.1 ms": ("mock:slow:0.0001/mock:random", "exchange"),
-    "exchange 3 s": ("mock:slow:3/mock:random", "exchange"),
-    "exchange hung": ("mock:slow:inf/mock:random", "exchange"),
-    "callback none": ("none", "callback"),
-    "callback 0.1 ms": ("mock:slow:0.0001/mock:random", "callback"),
+SIDES = {  # name -> kind, transport, and the side that it is compared with
+    "off": ("off", "exchange", ""),
+    "exchange none": ("none", "exchange", "off"),
+    "exchange 0.1 ms": ("mock:slow:0.0001/mock:random", "exchange", "exchange none"),
+    "exchange 3 s": ("mock:slow:3/mock:random", "exchange", "exchange none"),
+    "exchange hung": ("mock:slow:inf/mock:random", "exchange", "exchange none"),
+    "callback none": ("none", "callback", "off"),
+    "callback 0.1 ms": ("mock:slow:0.0001/mock:random", "callback", "callback none"),
 }
 
 
@@ -76,7 +76,7 @@ def run(options):
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         sides = {}
-        for name, (kind, transport) in SIDES.items():
+        for name, (kind, transport, _) in SIDES.items():
             given = {"kind": kind, "transport": transport, "ppo": ppo}
             given |= {"folder": f"{folder}/{name}"}
             worker = stack.enter_context(Worker("advisor", "repeated", given))
@@ -84,16 +84,13 @@ def run(options):
         repeats = max(options.repeats, 2 if options.quick else LEAST)
         taken = harness.interleave(sides, repeats)
     found = {name: harness.summary(samples, steps) for name, samples in taken.items()}
-    pairs = {
-        name: "off" if kind == "none" else f"{transport} none"
-        for name, (kind, transport) in SIDES.items()
-        if kind != "off"
+    ratios = {
+        f"{a}/{b}": harness.ratio(found, a, b) | harness.paired(taken[a], taken[b])
+        for a, (_, _, b) in SIDES.items()
+        if b
     }
     return {
         "config": ppo | {"chunk_updates": UPDATES, "repeats": repeats, "threads": harness.cores()},
         "sides": found,
-        "ratios": {
-            f"{a}/{b}": harness.ratio(found, a, b) | harness.paired(taken[a], taken[b])
-            for a, b in pairs.items()
-        },
+        "ratios": ratios,
     }

@@ -22,6 +22,14 @@ from . import accelerator, catalogue, device, idle, table
 from .catalogue import Options
 
 REPEATS, LEAST_REPEATS, QUICK_REPEATS = Options().repeats, 5, 2
+LISTS = ("names", "targets", "shapes", "parts")
+# Bench -> its own flags, and what each is called in `Options`.
+OWN = {
+    "accelerator": {"target": "targets", "shape": "shapes", "install": "install"},
+    "versions": {"code": "code"},
+    "device": {"part": "parts", "again": "again"},
+}
+KNOWN = {"target": accelerator.DEVICES, "shape": accelerator.SHAPES, "part": device.PARTS}
 WORKER_DEATH, NOT_IDLE = 70, 1  # exit codes
 # After Ctrl-C: the child of a command has less time than the command (`interrupt.GRACE_S`).
 CHILD_GRACE_S = 0.3
@@ -33,11 +41,9 @@ def request(**given):
 
     Raises ConfigError (with a suggestion for an unknown name) and DataError (--compare).
     """
-    lists = {
-        name: tuple(dict.fromkeys(given.get(name) or ()))
-        for name in ("names", "targets", "shapes", "parts")
-    }
-    told = Options(**{name: value for name, value in given.items() if value} | lists)
+    told = Options(**{name: value for name, value in given.items() if value})
+    lists = {x: tuple(dict.fromkeys(getattr(told, x))) for x in LISTS}
+    told = told._replace(**lists)
     for name in told.names:
         if name not in catalogue.BENCHES:
             near = difflib.get_close_matches(name, catalogue.BENCHES, n=1)
@@ -45,8 +51,7 @@ def request(**given):
                 f"no bench is called '{name}'{f'; did you mean {near[0]!r}?' if near else ''} "
                 f"(benches: {', '.join(catalogue.BENCHES)})"
             )
-    usual = tuple(name for name in catalogue.BENCHES if name not in catalogue.BY_NAME)
-    names = told.names or usual
+    names = told.names or tuple(x for x in catalogue.BENCHES if x not in catalogue.BY_NAME)
     check_flags(told, names)
     least = 1 if told.quick else LEAST_REPEATS
     repeats = given.get("repeats")
@@ -69,30 +74,19 @@ def request(**given):
 
 def check_flags(told, names):
     """Raises ConfigError: a flag of a bench that is not run, or what a flag does not know."""
-    for owner, given, flags in (
-        (
-            "accelerator",
-            told.targets or told.shapes or told.install,
-            "--target, --shape and --install",
-        ),
-        ("versions", told.code, "--code"),
-        ("device", told.parts or told.again, "--part and --again"),
-    ):
-        if given and names != (owner,):
-            raise ConfigError(
-                f"{flags}: of `jaxtrade bench {owner}`; leave out, or run that bench alone"
-            )
+    for owner, flags in OWN.items():
+        for flag, field in flags.items():
+            given, known = getattr(told, field), KNOWN.get(flag)
+            if given and names != (owner,):
+                raise ConfigError(
+                    f"--{flag}: of `jaxtrade bench {owner}`; leave out, or run that bench alone"
+                )
+            if known and (unknown := [name for name in given if name not in known]):
+                raise ConfigError(f"--{flag} {unknown[0]}: expected one of {', '.join(known)}")
     if "versions" in names and not (told.code and (told.code / "bench" / "setting.py").is_file()):
         raise ConfigError(
             "versions: give another checkout of jaxtrade, with its folder `bench`, by --code DIR"
         )
-    for flag, chosen, known in (
-        ("--target", told.targets, accelerator.DEVICES),
-        ("--shape", told.shapes, accelerator.SHAPES),
-        ("--part", told.parts, device.PARTS),
-    ):
-        if unknown := [name for name in chosen if name not in known]:
-            raise ConfigError(f"{flag} {unknown[0]}: expected one of {', '.join(known)}")
     if told.purejaxrl and not told.purejaxrl.is_dir():
         raise ConfigError(
             f"--purejaxrl {told.purejaxrl}: there is no such folder; give your checkout of PureJaxRL"

@@ -114,17 +114,9 @@ def scales():
     sizes = {f"{envs} environments": (f"rollout.num_envs={envs}",) for envs in (16, 256, 1024)}
     sizes["16 environments x 128 steps"] = ("rollout.num_envs=16", "rollout.num_steps=128")
     runs = [(size, steps, 2) for size in sizes for steps in (200_000, 800_000)]
+    at = "scale", "reversion", "mlp"
     return [
-        Cell(
-            "scale",
-            "reversion",
-            "mlp",
-            f"{size}, {steps:,} steps",
-            sizes[size],
-            PLAIN,
-            steps,
-            seeds,
-        )
+        Cell(*at, f"{size}, {steps:,} steps", sizes[size], PLAIN, steps, seeds)
         for size, steps, seeds in (*runs, ("1024 environments", 10_000_000, 1))
     ]
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import yaml
 
 from jaxtrade.config import load_config
 from jaxtrade.env.params import make_params
@@ -26,44 +27,46 @@ from jaxtrade.types import Algorithm, Env, PyTree
 FRESH_SEED, FRESH_SESSIONS = 1_000_003, 100
 EPISODES, LIMIT = 50, 501  # of a control problem: greedy episodes, and steps until all have ended
 MILLS = 1000.0  # per dollar
-CHAIN = ("data.source=synthetic", "account.preset=rules_off_50k", "split.test_sessions=0")
+MARKET = "data.source=synthetic account.preset=rules_off_50k split.test_sessions=0"
 
 
 class Problem(NamedTuple):
-    """kind: market, control or bars. overrides: of the configuration (a market's, or real bars').
+    """kind: market, control or bars. keys: of the configuration, beside `MARKET` for a market.
     optimum, random: dollars per fresh session of the solved policy and of random trading; a test
     computes them again. environment: gymnax's name.
     """
 
     kind: str
-    overrides: tuple[str, ...] = ()
+    keys: str = ""
     optimum: float = 0.0
     random: float = 0.0
     environment: str = ""
 
 
-def _market(kind, task, optimum, random, *more):
-    return Problem(
-        "market", (*CHAIN, f"data.synthetic={kind}", f"env.task={task}", *more), optimum, random
-    )
-
-
-STRONG, WEAK, UP = "data.synthetic_pull=0.8", "data.synthetic_pull=0.2", "data.synthetic_drift=0.2"
-DOWN = "data.synthetic_drift=-0.1"
-PROBLEMS = {
-    "reversion": _market("mean_reversion", "manage", 154_261.83, 12_070.65),
-    "reversion weak": _market("mean_reversion", "manage", 165_716.87, 13_802.40, WEAK),
-    "reversion strong": _market("mean_reversion", "manage", 141_545.35, 6_049.20, STRONG),
-    "trend": _market("trend", "manage", 1_040.78, -3_674.49, UP),
-    "trend down": _market("trend", "manage", 435.23, -3_639.45, DOWN),
-    "martingale": _market("martingale", "manage", 0.0, -3_664.91),
-    "reversion, entry": _market("mean_reversion", "entry", 116_269.67, 5_067.41),
-    "trend, entry": _market("trend", "entry", 1_040.78, 391.00, UP),
-    "reversion, advised": _market("mean_reversion", "advised", 154_261.83, 12_070.65),
-    "CartPole": Problem("control", environment="CartPole-v1"),
-    "Acrobot": Problem("control", environment="Acrobot-v1"),
-    "ES week": Problem("bars", ("split.validation_sessions=1",)),
-}
+TABLE = """
+reversion: {kind: market, optimum: 154261.83, random: 12070.65,
+            keys: data.synthetic=mean_reversion env.task=manage}
+reversion weak: {kind: market, optimum: 165716.87, random: 13802.40,
+                 keys: data.synthetic=mean_reversion env.task=manage data.synthetic_pull=0.2}
+reversion strong: {kind: market, optimum: 141545.35, random: 6049.20,
+                   keys: data.synthetic=mean_reversion env.task=manage data.synthetic_pull=0.8}
+trend: {kind: market, optimum: 1040.78, random: -3674.49,
+        keys: data.synthetic=trend env.task=manage data.synthetic_drift=0.2}
+trend down: {kind: market, optimum: 435.23, random: -3639.45,
+             keys: data.synthetic=trend env.task=manage data.synthetic_drift=-0.1}
+martingale: {kind: market, optimum: 0.0, random: -3664.91,
+             keys: data.synthetic=martingale env.task=manage}
+reversion, entry: {kind: market, optimum: 116269.67, random: 5067.41,
+                   keys: data.synthetic=mean_reversion env.task=entry}
+trend, entry: {kind: market, optimum: 1040.78, random: 391.00,
+               keys: data.synthetic=trend env.task=entry data.synthetic_drift=0.2}
+reversion, advised: {kind: market, optimum: 154261.83, random: 12070.65,
+                     keys: data.synthetic=mean_reversion env.task=advised}
+CartPole: {kind: control, environment: CartPole-v1}
+Acrobot: {kind: control, environment: Acrobot-v1}
+ES week: {kind: bars, keys: split.validation_sessions=1}
+"""
+PROBLEMS = {name: Problem(**of) for name, of in yaml.safe_load(TABLE).items()}
 
 
 class World(NamedTuple):
@@ -80,7 +83,8 @@ def config_of(problem, network, static=()):
     keys set.
     """
     base = "quickstart" if problem.kind == "bars" else None
-    return load_config(base, [*problem.overrides, f"network.kind={network}", *static])
+    keys = f"{MARKET if problem.kind == 'market' else ''} {problem.keys} network.kind={network}"
+    return load_config(base, [*keys.split(), *static])
 
 
 def world_of(problem, config):
