@@ -169,9 +169,8 @@ def run(options):
     found, left_out = {}, {}
     for target in targets:
         if not installed(DEVICES[target].platform):
-            left_out[target] = (
-                f"its compiler is not installed; add --install (into {FOLDER} or the cache folder)"
-            )
+            told = "its compiler is not installed; add --install"
+            left_out[target] = f"{told} (into {FOLDER} or the cache folder)"
             continue
         found[target] = {}
         for shape in options.shapes or SHAPES:
@@ -180,8 +179,7 @@ def run(options):
             except CompilationError as error:
                 left_out[f"{target} {shape}"] = str(error)
         print(f"compiled for {target}", file=sys.stderr, flush=True)
-    told = "nothing ran on a device"
-    return {"compiled_only": told, "targets": found, "left_out": left_out}
+    return {"compiled_only": "nothing ran on a device", "targets": found, "left_out": left_out}
 
 
 # -------------------------------------------------------------------- the process that compiles

@@ -136,17 +136,15 @@ def check_covered(config, params):
         for key, value in COVERED.items()
         if getattr(config, key) != value
     ]
-    if params.market.ask is not None:
-        faults.append("two-sided bars (only one-sided)")
-    if params.market.tick_value is not None:
-        faults.append("converted profits (only contracts in the account's currency)")
-    if set(params.reward_weights) != {"equity_change"}:
-        faults.append(
-            f"reward terms {', '.join(sorted(params.reward_weights))} (only equity_change)"
-        )
-    if not int(params.sessions.count):
-        faults.append("a split without sessions")
-    if faults:
+    market, terms = params.market, sorted(params.reward_weights)
+    others = {
+        "two-sided bars (only one-sided)": market.ask is not None,
+        "converted profits (only contracts in the account's currency)": market.tick_value
+        is not None,
+        f"reward terms {', '.join(terms)} (only equity_change)": terms != ["equity_change"],
+        "a split without sessions": not int(params.sessions.count),
+    }
+    if faults := [*faults, *(fault for fault, holds in others.items() if holds)]:
         raise ConfigError(
             f"the NumPy twin does not cover {'; '.join(faults)}. Use the package's own classes for it "
             "(jaxtrade.to_gymnasium)"

@@ -98,8 +98,6 @@ def run(quick):
         "emulated": [
             precision for precision in PRECISIONS if dot_general_of(precision).mantissa is not None
         ],
-        "sides": {},
-        "ratios": {},
     }
 
 
