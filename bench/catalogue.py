@@ -3,7 +3,7 @@
 import importlib
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from . import idle
 
@@ -36,10 +36,6 @@ FETCH_PUREJAXRL = (
     f"git -C purejaxrl checkout {PUREJAXRL_COMMIT[:7]}"
 )
 NO_CHECKOUT = f"is no package: `{FETCH_PUREJAXRL}`, then add `--purejaxrl purejaxrl`"
-
-
-Values = dict[str, Any]  # by name, as JSON has them
-Table = dict[str, Values]
 
 
 class Options(NamedTuple):

@@ -52,7 +52,6 @@ OTHER_ACTIONS = (
 WILD = 0.04  # share of actions drawn without a look at the mask
 ACTS = 0.3  # share of those that are any legal one; the others are HOLD
 TOLERANCE = 1e-5  # relative to max(1, |x|)
-Played = dict[str, np.ndarray]
 
 
 class Difference(NamedTuple):

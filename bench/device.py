@@ -2,7 +2,7 @@
 
 First whether the device computes right (`correctness`), then our own sides of other benches, at the
 sizes of a GPU; a part is named after the bench whose sides it measures and its result has that
-bench's keys. Table go to `OUT/DEVICE/PART.json`, DEVICE a short name of the device. Run again after
+bench's keys. Results go to `OUT/DEVICE/PART.json`, DEVICE a short name of the device. Run again after
 an interruption, the command skips the parts whose result is there already: of this commit, device,
 versions, sizes and repeats. This process never starts JAX, because one job after the other needs the
 device for itself. On an accelerator the whole takes at most SECONDS; what is not done by then is left

@@ -43,7 +43,7 @@ clip_eps: 0.02
 """)
 LOUD = 30.0  # times the first weights of the policy's head, which begins so uniform that masks hardly matter
 
-Weights = dict[str, np.ndarray]  # W [D, A], b [A], v [D], c []
+# Weights are a dict: W [D, A], b [A], v [D], c [].
 
 
 class Seen(NamedTuple):

@@ -7,8 +7,6 @@ population. Static keys (counts, widths, ...) take a cell each.
 
 from typing import NamedTuple
 
-Floats = dict[str, float | None]
-
 
 class Cell(NamedTuple):
     """part: of the page. label: what its static keys are called. static: overrides `key=value`.
@@ -21,7 +19,7 @@ class Cell(NamedTuple):
     network: str
     label: str
     static: tuple[str, ...]
-    variants: dict[str, Floats]
+    variants: dict
     steps: int
     seeds: int
     points: int = 1
