@@ -74,7 +74,8 @@ def run(options):
         f"{name}_over_jaxtrade": {
             "temporaries": harness.rounded(theirs[name]["temporaries"] / ours)
         }
-        for name in theirs.keys() - {"jaxtrade"}
+        for name in theirs
+        if name != "jaxtrade"
     }
     return {
         "config": {"env_step_envs": ENVS, "peers": peer, "sessions": sessions, "training": chosen},
