@@ -12,8 +12,6 @@ Everything here is read from the text of compiled programs; nothing runs on a de
 kernel, copy, sort or library call; a loop counts its body as often as it runs.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.metadata
 import math
@@ -22,15 +20,15 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import yaml
 
 from jaxtrade.errors import ConfigError
 from jaxtrade.storage.programs import DETERMINISTIC, cache_folder
 
 from . import worker
-from .catalogue import Options, Values
 
 # The folder of the compilers, if it is not beside the compiled programs.
 FOLDER = "JAXTRADE_COMPILERS"
@@ -68,36 +66,33 @@ gpu_device_info {
 platform_name: "CUDA" dnn_version_info { major: 9 minor: 10 patch: 0 }
 device_description_str: "NVIDIA H200 141GB HBM3e"
 """  # GpuTargetConfigProto
-REFERENCE = {"num_envs": 4096, "num_steps": 128, "num_minibatches": 16, "hidden": (256, 256, 128)}
-AGENT = {"num_envs": 16, "num_steps": 128, "num_minibatches": 8, "num_shards": 8}
-ROLLOUT = {"num_envs": 256, "num_steps": 128}
-RECURRENT = {"num_envs": 1024, "num_steps": 128, "num_minibatches": 8, "kind": "gru"}
-REPLAY = {"buffer_size": 1_048_576, "batch_size": 4096}
-# Program -> algorithm, and sections of the configuration (`setting.config`): an update of PPO, or of
-# a Q-learner on the work of `default`; the environment and the evaluation of PPO's policy alone.
-SHAPES: dict[str, tuple[str, Values]] = {
-    "reference": ("ppo", {"ppo": REFERENCE}),
-    "tf32": ("ppo", {"ppo": REFERENCE, "compute": {"precision": "tf32"}}),
-    "bfloat16": ("ppo", {"ppo": REFERENCE, "compute": {"precision": "bfloat16"}}),
-    "default": ("ppo", {"ppo": ROLLOUT | {"num_minibatches": 8}}),
-    "gru": ("ppo", {"ppo": RECURRENT}),
-    "env": ("ppo", {"ppo": {"num_envs": 4096, "num_steps": 128}}),
-    "evaluation": ("ppo", {"ppo": ROLLOUT}),
-    "dqn": ("dqn", {"rollout": ROLLOUT, "dqn": REPLAY}),
-    "dqn_prioritised": ("dqn", {"rollout": ROLLOUT, "dqn": REPLAY | {"replay": "prioritised"}}),
-    "pqn": ("pqn", {"rollout": ROLLOUT, "pqn": {"num_minibatches": 8}}),
-    "divided": ("ppo", {"ppo": REFERENCE | {"num_shards": 256}}),
-    "agents": ("ppo", {"ppo": AGENT}),
-}
+# Program -> sections of the configuration (`setting.config`), its learner's among them: an update of
+# PPO, or of a Q-learner on the work of `default`; the environment and the evaluation of PPO's policy
+# alone.
+SHAPES = yaml.safe_load("""
+reference: &reference
+  ppo: &large {num_envs: 4096, num_steps: 128, num_minibatches: 16, hidden: [256, 256, 128]}
+tf32: {<<: *reference, compute: {precision: tf32}}
+bfloat16: {<<: *reference, compute: {precision: bfloat16}}
+default: {ppo: {num_envs: 256, num_steps: 128, num_minibatches: 8}}
+gru: {ppo: {num_envs: 1024, num_steps: 128, num_minibatches: 8, kind: gru}}
+env: {ppo: {num_envs: 4096, num_steps: 128}}
+evaluation: {ppo: &rollout {num_envs: 256, num_steps: 128}}
+dqn: {rollout: *rollout, dqn: &replay {buffer_size: 1048576, batch_size: 4096}}
+dqn_prioritised: {rollout: *rollout, dqn: {<<: *replay, replay: prioritised}}
+pqn: {rollout: *rollout, pqn: {num_minibatches: 8}}
+divided: {ppo: {<<: *large, num_shards: 256}}
+agents: {ppo: {num_envs: 16, num_steps: 128, num_minibatches: 8, num_shards: 8}}
+""")
 DIVIDED = {"divided": 1, "agents": 256}  # over eight devices, and how many agents
-QUICK = {
-    "ppo": {"num_steps": 4, "num_minibatches": 2},
-    "rollout": {"num_steps": 4},
-    "dqn": {"batch_size": 128, "buffer_size": 65_536},
-}
-QUICK_DIVIDED = {
-    "ppo": {"num_envs": 64, "num_steps": 8, "num_minibatches": 2, "hidden": (16,), "num_shards": 16}
-}
+QUICK = yaml.safe_load("""
+ppo: {num_steps: 4, num_minibatches: 2}
+rollout: {num_steps: 4}
+dqn: {batch_size: 128, buffer_size: 65536}
+""")
+QUICK_DIVIDED = yaml.safe_load("""
+ppo: {num_envs: 64, num_steps: 8, num_minibatches: 2, hidden: [16], num_shards: 16}
+""")
 SESSIONS = 8  # of the market: its length is in no count, and a table of windows takes memory
 
 
@@ -106,13 +101,13 @@ class CompilationError(RuntimeError):
     """A program does not compile for a device, or the compiler's result cannot be read."""
 
 
-def compilers() -> Path:
+def compilers():
     """The folder of the compilers' packages."""
     given = os.environ.get(FOLDER)
     return Path(given) if given else cache_folder().parent / "compilers"
 
 
-def packages(platform: str) -> list[str]:
+def packages(platform):
     """What pip installs for the compiler of a platform, of the version that the installed JAX asks
     for. A newer libtpu fails at some programs, and writes others that JAX cannot read.
     """
@@ -124,12 +119,12 @@ def packages(platform: str) -> list[str]:
     return [*own, "nvidia-cuda-nvcc", "nvidia-nvvm"]
 
 
-def installed(platform: str) -> bool:
+def installed(platform):
     """Whether the compiler of a platform is in the folder."""
     return (compilers() / ("libtpu" if platform == "tpu" else "jax_plugins")).is_dir()
 
 
-def install(targets: tuple[str, ...]) -> None:
+def install(targets):
     """Put the compilers of these targets into their folder. Raises ConfigError if pip fails."""
     for platform in dict.fromkeys(DEVICES[name].platform for name in targets):
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--upgrade"]
@@ -140,14 +135,12 @@ def install(targets: tuple[str, ...]) -> None:
             )
 
 
-def environment(device: Device) -> dict[str, str]:
+def environment(device):
     """Variables of a process that compiles for a device, over this one's."""
-    path = [str(compilers()), *filter(None, [os.environ.get("PYTHONPATH")])]
     cuda = device.platform == "cuda"
     # libtpu locks the machine's TPU for one process, also where there is none; compiling needs no
     # TPU.
-    return {
-        "PYTHONPATH": os.pathsep.join(path),
+    return worker.finding(compilers()) | {
         "JAX_PLATFORMS": "cpu,cuda" if cuda else "cpu",
         "TPU_SKIP_MDS_QUERY": "1",
         "TPU_WORKER_HOSTNAMES": "localhost",
@@ -159,7 +152,7 @@ def environment(device: Device) -> dict[str, str]:
     }
 
 
-def measure(target: str, shape: str, quick: bool = False) -> Values:
+def measure(target, shape, quick=False):
     """Figures of one program (`report`). Raises CompilationError."""
     given = {"target": target, "shape": shape, "quick": quick}
     try:
@@ -168,18 +161,16 @@ def measure(target: str, shape: str, quick: bool = False) -> Values:
         raise CompilationError(f"{target}, {shape}: the compilation failed: {error}") from None
 
 
-def run(options: Options) -> Values:
+def run(options):
     """Compile the chosen shapes for the chosen targets."""
     targets = options.targets or tuple(DEVICES)
     if options.install:
         install(targets)
-    found: Values = {}
-    left_out: dict[str, str] = {}
+    found, left_out = {}, {}
     for target in targets:
         if not installed(DEVICES[target].platform):
-            left_out[target] = (
-                f"its compiler is not installed; add --install (into {FOLDER} or the cache folder)"
-            )
+            told = "its compiler is not installed; add --install"
+            left_out[target] = f"{told} (into {FOLDER} or the cache folder)"
             continue
         found[target] = {}
         for shape in options.shapes or SHAPES:
@@ -188,8 +179,7 @@ def run(options: Options) -> Values:
             except CompilationError as error:
                 left_out[f"{target} {shape}"] = str(error)
         print(f"compiled for {target}", file=sys.stderr, flush=True)
-    told = "nothing ran on a device"
-    return {"compiled_only": told, "targets": found, "left_out": left_out}
+    return {"compiled_only": "nothing ran on a device", "targets": found, "left_out": left_out}
 
 
 # -------------------------------------------------------------------- the process that compiles
@@ -199,12 +189,12 @@ class Work(NamedTuple):
     """
 
     function: Any
-    arguments: tuple[Any, ...]
+    arguments: tuple
     steps: int
     num_steps: int
 
 
-def work_of(shape: str, platform: str, quick: bool, devices: Any) -> Work:
+def work_of(shape, platform, quick, devices):
     """The program of a shape. devices: the described ones."""
     import jax
 
@@ -214,7 +204,8 @@ def work_of(shape: str, platform: str, quick: bool, devices: Any) -> Work:
 
     from . import setting
 
-    algorithm, sections = SHAPES[shape]
+    sections = SHAPES[shape]
+    [algorithm] = sections.keys() & LEARNERS.names
     if quick:
         small = QUICK_DIVIDED if shape in DIVIDED else QUICK
         sections = {name: keys | small.get(name, {}) for name, keys in sections.items()}
@@ -235,22 +226,18 @@ def work_of(shape: str, platform: str, quick: bool, devices: Any) -> Work:
     learner = make(config, world.env, 100, summarise=summarise, platform=platform)
     if shape == "evaluation":
         return evaluation(world, learner)
-    state = jax.eval_shape(learner.init, jax.random.key(0), world.params)
-    return Work(
-        setting.update_of(learner), (state, world.params), learner.steps_per_update, num_steps
-    )
+    given = jax.eval_shape(learner.init, jax.random.key(0), world.params), world.params
+    return Work(setting.update_of(learner), given, learner.steps_per_update, num_steps)
 
 
-def evaluation(world: Any, algorithm: Any) -> Work:
+def evaluation(world, algorithm):
     """The greedy policy on all sessions, one bar after the other, as an evaluation plays them."""
     import jax
 
     from jaxtrade.evaluation import backtest, baselines, record, side_by_side
 
-    def policy_of() -> Any:
-        return algorithm.policy(algorithm.init(jax.random.key(0), world.params))
-
-    agent = baselines.greedy(algorithm, jax.eval_shape(policy_of), world.env)
+    begun = jax.eval_shape(algorithm.init, jax.random.key(0), world.params)
+    agent = baselines.greedy(algorithm, jax.eval_shape(algorithm.policy, begun), world.env)
     decisions = record.decision_bars(world.params.market, world.sessions)
     params = world.params.replace(sessions=world.sessions)
     lane = backtest.Lane(agent, params, decisions, jax.random.key(0))
@@ -259,7 +246,7 @@ def evaluation(world: Any, algorithm: Any) -> Work:
     return Work(step, (plan.parts[0],), len(decisions.rows), 0)
 
 
-def divided(world: Any, platform: str, devices: Any, agents: int) -> Work:
+def divided(world, platform, devices, agents):
     """An update on a mesh of devices: of one agent, whose environments are divided, or of agents
     that are."""
     import jax
@@ -286,21 +273,16 @@ def divided(world: Any, platform: str, devices: Any, agents: int) -> Work:
     return Work(chunk, (state, params, None), steps, count)
 
 
-def described(device: Device, count: int) -> Any:
+def described(device, count):
     """`count` described devices as JAX's compiler takes them, in its order."""
     from jax.experimental import topologies
 
     name = device.topology[count]
-    if device.platform == "tpu":
-        found = topologies.get_topology_desc(platform="tpu", topology_name=name)
-    else:
-        found = topologies.get_topology_desc(
-            topology_name=name, platform="cuda", topology=name, target_config=H200
-        )
-    return found.devices[:count]
+    more = {} if device.platform == "tpu" else {"topology": name, "target_config": H200}
+    return topologies.get_topology_desc(name, device.platform, **more).devices[:count]
 
 
-def report(target: str, shape: str, quick: bool) -> Values:
+def report(target, shape, quick):
     """Figures of the compiled program.
 
     launches: of one run; a loop whose length depends on the data counts as one round. row_loops:
@@ -323,7 +305,7 @@ def report(target: str, shape: str, quick: bool) -> Values:
         )
     start = time.perf_counter()
     program = work.function.lower(*arguments).compile()
-    used: Any = program.memory_analysis()
+    used = program.memory_analysis()
     found = {
         "steps": work.steps,
         "arguments": used.argument_size_in_bytes,
@@ -348,7 +330,7 @@ def report(target: str, shape: str, quick: bool) -> Values:
     }
 
 
-def phases(module: Module, num_steps: int) -> Values:
+def phases(module, num_steps):
     """Of an update: launches of a rollout step, of a gradient step, and of the loops between rollout
     and epochs per time step; collectives of the update and of a gradient step.
 
@@ -398,18 +380,17 @@ _CALLED = re.compile(
 _BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
 _SCOPE = re.compile(r'op_name="([^"]*)"')
-_NUMBER = re.compile(r"constant\((\d+)\)")
+_LINE = re.compile(r"\s+(?:ROOT )?%?(\S+) = (.*?) ([\w\-]+)\((.*)")
 
 
 class Operation(NamedTuple):
-    """One instruction. shape: its result as written. inputs: the operations that it reads. calls:
-    computations that it calls, by role. tail: the rest of its line.
+    """One instruction. shape: its result as written. calls: computations that it calls, by role.
+    tail: its line after the opcode.
     """
 
     name: str
     opcode: str
     shape: str
-    inputs: tuple[Operation, ...]
     calls: dict[str, str]
     tail: str
 
@@ -426,7 +407,7 @@ class Loop(NamedTuple):
     launches: int
     body: str = ""
 
-    def whole(self) -> int:
+    def whole(self):
         """Launches of one run of the loop."""
         return self.launches * (self.trips or 1)
 
@@ -437,9 +418,7 @@ class Module(NamedTuple):
     computations: dict[str, list[Operation]]
     entry: str
 
-    def walk(
-        self, name: str, times: int = 1, path: tuple[str, ...] = ()
-    ) -> Iterator[tuple[Operation, int, tuple[str, ...]]]:
+    def walk(self, name, times=1, path=()):
         """Every operation that a computation reaches, how often one run of the computation starts
         it, and the loops around it, outermost first. A loop of unknown length counts as one round,
         of a condition the branch with the most launches; the others are walked, and start never."""
@@ -458,26 +437,30 @@ class Module(NamedTuple):
                 for at in called:
                     yield from self.walk(at, times * (at == longest), path)
 
-    def total(self, of: Callable[[Operation], int], name: str = "") -> int:
+    def total(self, of, name=""):
         """Sum of a figure of operations over one run of a computation (default: the entry)."""
         return sum(times * of(each) for each, times, _ in self.walk(name or self.entry))
 
-    def trips(self, loop: Operation) -> int | None:
+    def trips(self, loop):
         """Rounds of a loop: as the compiler says, or else the constant below which its counter must
         stay.
         """
         if known := _TRIPS.search(loop.tail):
             return int(known[1])
+        inside = self.computations[loop.calls["condition"]]
+        constants = {
+            each.name: each.tail.split(")")[0] for each in inside if each.opcode == "constant"
+        }
         limits = [
-            _NUMBER.search(f"{limit.opcode}({limit.tail}")
-            for each in self.computations[loop.calls["condition"]]
+            constants[name]
+            for each in inside
             if each.opcode == "compare" and "direction=LT" in each.tail
-            for limit in each.inputs
-            if limit.opcode == "constant"
+            for name in re.findall(r"%([\w.\-]+)", each.tail)
+            if name in constants
         ]
-        return int(limits[0][1]) if len(limits) == 1 and limits[0] else None
+        return int(limits[0]) if len(limits) == 1 and limits[0].isdecimal() else None
 
-    def loops(self) -> Iterator[Loop]:
+    def loops(self):
         """Every loop, outer ones before inner ones."""
         for each, _, path in self.walk(self.entry):
             if each.opcode == "while":
@@ -486,21 +469,21 @@ class Module(NamedTuple):
                 yield Loop(each.name, path, told, self.trips(each), launches, body)
 
 
-def launched(each: Operation) -> int:
+def launched(each):
     """Whether the operation itself starts something on the device; a condition does by the
     predicate's way to the host.
     """
     return int(each.opcode not in FREE.split() and not each.opcode.endswith("-done"))
 
 
-def together(each: Operation) -> int:
+def together(each):
     """Whether several devices compute the operation together. One that is split in two counts by
     its start.
     """
     return int(each.opcode.removesuffix("-start") in COLLECTIVES.split())
 
 
-def shape_bytes(shape: str) -> int:
+def shape_bytes(shape):
     """Bytes of all arrays of a shape, tuples included."""
     return sum(
         BYTES.get(kind, 4) * math.prod(int(size) for size in sizes.split(",") if size)
@@ -508,43 +491,18 @@ def shape_bytes(shape: str) -> int:
     )
 
 
-def parse(text: str) -> Module:
+def parse(text):
     """The module whose optimised HLO is `text` (`compiled.as_text()`)."""
-    module, entry = dict[str, list[Operation]](), ""
-    known: dict[str, Operation] | None = None  # of the computation that is read
+    computations, entry, own = {}, "", []
     for line in text.splitlines():
         if head := _HEAD.match(line):
-            known, name = {}, head[2]
-            module[name] = []
-            entry = name if head[1] else entry
-        elif line.startswith("}"):
-            known = None
-        elif known is not None and " = " in line:
-            each = operation(line, known)
-            known[each.name] = each
-            module[name].append(each)
-    return Module(module, entry)
-
-
-def operation(line: str, known: dict[str, Operation]) -> Operation:
-    """The operation of a line. known: those above it."""
-    name, _, rest = line.strip().removeprefix("ROOT ").partition(" = ")
-    end = closing(rest) if rest.startswith("(") else rest.index(" ")
-    shape, (opcode, _, tail) = rest[:end], rest[end:].strip().partition("(")
-    calls = dict(_CALLED.findall(tail))
-    if branches := _BRANCHES.search(tail):
-        names = branches[1].split(",")
-        calls |= {f"branch {i}": each.strip().lstrip("%") for i, each in enumerate(names)}
-    read = re.findall(r"%([\w.\-]+)", tail[: closing(f"({tail}")])
-    inputs = tuple(known[each] for each in read if each in known)
-    return Operation(name.lstrip("%"), opcode, shape, inputs, calls, tail)
-
-
-def closing(text: str) -> int:
-    """Where what follows the bracket begins that closes the first one."""
-    depth = 0
-    for i, letter in enumerate(text):
-        depth += (letter == "(") - (letter == ")")
-        if depth == 0:
-            return i + 1
-    return len(text)
+            own = computations[head[2]] = []
+            entry = head[2] if head[1] else entry
+        elif found := _LINE.match(line):
+            name, shape, opcode, tail = found.groups()
+            calls = dict(_CALLED.findall(tail))
+            if branches := _BRANCHES.search(tail):
+                names = branches[1].split(",")
+                calls |= {f"branch {i}": each.strip().lstrip("%") for i, each in enumerate(names)}
+            own.append(Operation(name, opcode, shape, calls, tail))
+    return Module(computations, entry)

@@ -9,13 +9,10 @@ as a run is, and sides take turns. One and the same program may be some percent 
 than in another. Each ratio has a 90 % interval, of the repeats of both sides that stood side by side.
 """
 
-from __future__ import annotations
-
+import itertools
 import tempfile
-from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
 
 import jax
 
@@ -28,98 +25,72 @@ from jaxtrade.storage.hosted import hosted
 from jaxtrade.training.loop import chunk_program
 
 from . import harness, setting
-from .catalogue import Options, Values
 from .worker import Worker
 
 LEAST = 40  # repeats, whatever --repeats says: what is looked for is small
 UPDATES = 5  # of a chunk, the default of train.chunk_updates
 PPO = {"num_envs": 256, "num_steps": 64}  # as the shipped quickstart
 QUICK_PPO = {"num_envs": 16, "num_steps": 16, "num_minibatches": 2, "hidden": [8]}
-SIDES = {  # name -> kind, transport
-    "off": ("off", "exchange"),
-    "exchange none": ("none", "exchange"),
-    "exchange 0.1 ms": ("mock:slow:0.0001/mock:random", "exchange"),
-    "exchange 3 s": ("mock:slow:3/mock:random", "exchange"),
-    "exchange hung": ("mock:slow:inf/mock:random", "exchange"),
-    "callback none": ("none", "callback"),
-    "callback 0.1 ms": ("mock:slow:0.0001/mock:random", "callback"),
+SIDES = {  # name -> kind, transport, and the side that it is compared with
+    "off": ("off", "exchange", ""),
+    "exchange none": ("none", "exchange", "off"),
+    "exchange 0.1 ms": ("mock:slow:0.0001/mock:random", "exchange", "exchange none"),
+    "exchange 3 s": ("mock:slow:3/mock:random", "exchange", "exchange none"),
+    "exchange hung": ("mock:slow:inf/mock:random", "exchange", "exchange none"),
+    "callback none": ("none", "callback", "off"),
+    "callback 0.1 ms": ("mock:slow:0.0001/mock:random", "callback", "callback none"),
 }
 
 
-class Loop:
-    """One side: its program, its state, and its advisor where it has one. Calling it is one
-    repeat.
-    """
-
-    def __init__(self, kind: str, transport: str, ppo: Values, folder: str) -> None:
-        Path(folder).mkdir()
-        advisor = {"kind": kind, "transport": transport, "fusion": "trust"}
-        world = setting.world(ppo=ppo, train={"chunk_updates": UPDATES}, advisor=advisor)
-        config, params, chosen = world.config, world.params, world.config.advisor
-        algorithm = make_ppo(
-            config, world.env, 100_000, summarise=summarise, fusion=make_fusion(chosen, config.env)
-        )
-        self.advisor: TrainingAdvisor | None = None
+def repeated(kind, transport, ppo, folder):
+    """For `Worker`: a side with its program, its state, and its advisor where it has one."""
+    Path(folder).mkdir()
+    advisor = {"kind": kind, "transport": transport, "fusion": "trust"}
+    world = setting.world(ppo=ppo, train={"chunk_updates": UPDATES}, advisor=advisor)
+    config, params, chosen = world.config, world.params, world.config.advisor
+    fusion, exchange = make_fusion(chosen, config.env), None
+    algorithm = make_ppo(config, world.env, 100_000, summarise=summarise, fusion=fusion)
+    with ExitStack() as stack:
         if chosen.on:
             table = empty_table(len(world.market.bars))
             params = params.replace(advice=view_of(chosen, params.market.sessions, table, True))
-            self.advisor = TrainingAdvisor(
-                config, world.market, world.sessions, Path(folder), lambda line: None
-            )
-            algorithm = self.advisor.exchange.wrap(algorithm)
-        self.exchange = None if self.advisor is None else self.advisor.exchange
-        self.params, self.done = params, 0
-        self.state = jax.jit(algorithm.init)(jax.random.key(0), params)
-        program = chunk_program(algorithm, UPDATES, self.exchange)
-        self.chunk = program.lower(self.state, params, self.inputs()).compile()
-
-    def inputs(self) -> Any:
-        return None if self.exchange is None else self.exchange.inputs(self.done, UPDATES)
-
-    def __call__(self) -> None:
-        self.state, metrics, news = self.chunk(self.state, self.params, self.inputs())
-        jax.block_until_ready(self.state)
-        _, news = hosted((metrics, news))
-        self.done += UPDATES
-        if self.exchange is not None:
-            self.exchange.receive(self.done, news)
-
-    def close(self) -> None:
-        if self.advisor is not None:
-            self.advisor.close()
-
-
-def repeated(**given: Any) -> Iterator[None]:
-    """For `Worker`: the repeats of a `Loop`."""
-    with closing(Loop(**given)) as loop:
-        while True:
+            given = config, world.market, world.sessions, Path(folder), lambda line: None
+            exchange = stack.enter_context(closing(TrainingAdvisor(*given))).exchange
+            algorithm = exchange.wrap(algorithm)
+        inputs = exchange.inputs if exchange else lambda done, updates: None
+        state = jax.jit(algorithm.init)(jax.random.key(0), params)
+        program = chunk_program(algorithm, UPDATES, exchange)
+        chunk = program.lower(state, params, inputs(0, UPDATES)).compile()
+        for done in itertools.count(UPDATES, UPDATES):
             yield
-            loop()
+            state, metrics, news = chunk(state, params, inputs(done - UPDATES, UPDATES))
+            jax.block_until_ready(state)
+            _, news = hosted((metrics, news))
+            if exchange:
+                exchange.receive(done, news)
 
 
-def run(options: Options) -> Values:
+def run(options):
     ppo = QUICK_PPO if options.quick else PPO
     steps = UPDATES * ppo["num_envs"] * ppo["num_steps"]
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
         sides = {}
-        for name, (kind, transport) in SIDES.items():
+        for name, (kind, transport, _) in SIDES.items():
             given = {"kind": kind, "transport": transport, "ppo": ppo}
-            worker = Worker("advisor", "repeated", given | {"folder": str(folder / name)})
-            sides[name] = harness.worker_side(stack.enter_context(worker), steps)
+            given |= {"folder": f"{folder}/{name}"}
+            worker = stack.enter_context(Worker("advisor", "repeated", given))
+            sides[name] = harness.side(worker, steps)
         repeats = max(options.repeats, 2 if options.quick else LEAST)
         taken = harness.interleave(sides, repeats)
     found = {name: harness.summary(samples, steps) for name, samples in taken.items()}
-    pairs = {
-        name: "off" if kind == "none" else f"{transport} none"
-        for name, (kind, transport) in SIDES.items()
+    ratios = {
+        f"{a}/{b}": harness.ratio(found, a, b) | harness.paired(taken[a], taken[b])
+        for a, (_, _, b) in SIDES.items()
+        if b
     }
-    del pairs["off"]
     return {
         "config": ppo | {"chunk_updates": UPDATES, "repeats": repeats, "threads": harness.cores()},
         "sides": found,
-        "ratios": {
-            f"{a}/{b}": harness.ratio(found, a, b) | harness.paired(taken[a], taken[b])
-            for a, b in pairs.items()
-        },
+        "ratios": ratios,
     }

@@ -1,12 +1,9 @@
 """The benches by name, and how one is run: the one place that writes results."""
 
-from __future__ import annotations
-
 import importlib
 import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from . import idle
 
@@ -41,10 +38,6 @@ FETCH_PUREJAXRL = (
 NO_CHECKOUT = f"is no package: `{FETCH_PUREJAXRL}`, then add `--purejaxrl purejaxrl`"
 
 
-Values = dict[str, Any]  # by name, as JSON has them
-Table = dict[str, Values]
-
-
 class Options(NamedTuple):
     """What a bench is given, by the names of the command's flags. quick: small shapes and few
     repeats, to see that it works. repeats: of each side, 5 or more for a result that is quoted.
@@ -70,7 +63,7 @@ class Options(NamedTuple):
     force: bool = False
 
 
-def run(name: str, options: Options, command: Sequence[str], load: float | None) -> Values:
+def run(name, options, command, load):
     """Run bench `name`: its module's `run(options)`, with the stamp of this machine put before it.
 
     Args:
@@ -86,7 +79,7 @@ def run(name: str, options: Options, command: Sequence[str], load: float | None)
     return about | {"stamp": before | {"steal": idle.LEDGER.worst()}} | found
 
 
-def write(result: Values, path: Path) -> None:
+def write(result, path):
     """Indented, one trailing newline; whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f".{path.name}.new")

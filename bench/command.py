@@ -6,44 +6,44 @@ stderr. A full result is written only where the machine was idle (`idle`), or wi
 marks it.
 """
 
-from __future__ import annotations
-
 import difflib
 import json
 import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from multiprocessing.process import BaseProcess
-from pathlib import Path
-from typing import Any
 
 from jaxtrade import interrupt
 from jaxtrade.errors import ConfigError, DataError
 
 from . import accelerator, catalogue, device, idle, table
-from .catalogue import Options, Values
+from .catalogue import Options
 
 REPEATS, LEAST_REPEATS, QUICK_REPEATS = Options().repeats, 5, 2
+LISTS = ("names", "targets", "shapes", "parts")
+# Bench -> its own flags, and what each is called in `Options`.
+OWN = {
+    "accelerator": {"target": "targets", "shape": "shapes", "install": "install"},
+    "versions": {"code": "code"},
+    "device": {"part": "parts", "again": "again"},
+}
+KNOWN = {"target": accelerator.DEVICES, "shape": accelerator.SHAPES, "part": device.PARTS}
 WORKER_DEATH, NOT_IDLE = 70, 1  # exit codes
 # After Ctrl-C: the child of a command has less time than the command (`interrupt.GRACE_S`).
 CHILD_GRACE_S = 0.3
 
 
-def request(**given: Any) -> Options:
+def request(**given):
     """Check what the command was given (`Options`, the absent ones None or empty); no name means
     every bench that is not run by name alone. Quick results go to a folder of their own.
 
     Raises ConfigError (with a suggestion for an unknown name) and DataError (--compare).
     """
-    lists = {
-        name: tuple(dict.fromkeys(given.get(name) or ()))
-        for name in ("names", "targets", "shapes", "parts")
-    }
-    told = Options(**{name: value for name, value in given.items() if value} | lists)
+    told = Options(**{name: value for name, value in given.items() if value})
+    lists = {x: tuple(dict.fromkeys(getattr(told, x))) for x in LISTS}
+    told = told._replace(**lists)
     for name in told.names:
         if name not in catalogue.BENCHES:
             near = difflib.get_close_matches(name, catalogue.BENCHES, n=1)
@@ -51,8 +51,7 @@ def request(**given: Any) -> Options:
                 f"no bench is called '{name}'{f'; did you mean {near[0]!r}?' if near else ''} "
                 f"(benches: {', '.join(catalogue.BENCHES)})"
             )
-    usual = tuple(name for name in catalogue.BENCHES if name not in catalogue.BY_NAME)
-    names = told.names or usual
+    names = told.names or tuple(x for x in catalogue.BENCHES if x not in catalogue.BY_NAME)
     check_flags(told, names)
     least = 1 if told.quick else LEAST_REPEATS
     repeats = given.get("repeats")
@@ -73,39 +72,28 @@ def request(**given: Any) -> Options:
     return told._replace(names=names, repeats=repeats, out=out)
 
 
-def check_flags(told: Options, names: tuple[str, ...]) -> None:
+def check_flags(told, names):
     """Raises ConfigError: a flag of a bench that is not run, or what a flag does not know."""
-    for owner, given, flags in (
-        (
-            "accelerator",
-            told.targets or told.shapes or told.install,
-            "--target, --shape and --install",
-        ),
-        ("versions", told.code, "--code"),
-        ("device", told.parts or told.again, "--part and --again"),
-    ):
-        if given and names != (owner,):
-            raise ConfigError(
-                f"{flags}: of `jaxtrade bench {owner}`; leave out, or run that bench alone"
-            )
+    for owner, flags in OWN.items():
+        for flag, field in flags.items():
+            given, known = getattr(told, field), KNOWN.get(flag)
+            if given and names != (owner,):
+                raise ConfigError(
+                    f"--{flag}: of `jaxtrade bench {owner}`; leave out, or run that bench alone"
+                )
+            if known and (unknown := [name for name in given if name not in known]):
+                raise ConfigError(f"--{flag} {unknown[0]}: expected one of {', '.join(known)}")
     if "versions" in names and not (told.code and (told.code / "bench" / "setting.py").is_file()):
         raise ConfigError(
             "versions: give another checkout of jaxtrade, with its folder `bench`, by --code DIR"
         )
-    for flag, chosen, known in (
-        ("--target", told.targets, accelerator.DEVICES),
-        ("--shape", told.shapes, accelerator.SHAPES),
-        ("--part", told.parts, device.PARTS),
-    ):
-        if unknown := [name for name in chosen if name not in known]:
-            raise ConfigError(f"{flag} {unknown[0]}: expected one of {', '.join(known)}")
     if told.purejaxrl and not told.purejaxrl.is_dir():
         raise ConfigError(
             f"--purejaxrl {told.purejaxrl}: there is no such folder; give your checkout of PureJaxRL"
         )
 
 
-def run(asked: Options) -> int:
+def run(asked):
     """Run what is asked for; the exit code. Several benches run in a process each, so that none
     meets the compiled programs or memory of another; where one fails the others still run, and the
     worst exit code is returned.
@@ -120,7 +108,7 @@ def run(asked: Options) -> int:
         raise ConfigError(idle.refusal(found))
     if len(asked.names) == 1:
         return one(asked.names[0], asked, load)
-    codes: dict[str, int] = {}
+    codes = {}
     for name in asked.names:
         if codes and not asked.quick and not found:
             idle.settle()
@@ -131,7 +119,7 @@ def run(asked: Options) -> int:
     return max(codes.values())
 
 
-def arguments(name: str, asked: Options) -> list[str]:
+def arguments(name, asked):
     """The command line that runs one bench of several."""
     compare = asked.compare if asked.compare and earlier(asked.compare, name) else None
     words = ["bench", name]
@@ -142,7 +130,7 @@ def arguments(name: str, asked: Options) -> list[str]:
     return words
 
 
-def stamped(name: str, options: Options) -> list[str]:
+def stamped(name, options):
     """The command that a result names: what changes the measurement, and no folder of this
     machine.
     """
@@ -155,7 +143,7 @@ def stamped(name: str, options: Options) -> list[str]:
     return words + (["--code", "DIR"] if options.code else [])
 
 
-def one(name: str, asked: Options, load: float | None) -> int:
+def one(name, asked, load):
     """Run, print and write one bench; the exit code. load: the load average before."""
     words = stamped(name, asked)
     if name == "device":
@@ -166,7 +154,7 @@ def one(name: str, asked: Options, load: float | None) -> int:
     return kept(asked, load, catalogue.run(name, asked, words, load), asked.out)
 
 
-def kept(asked: Options, load: float | None, result: Values, folder: Path) -> int:
+def kept(asked, load, result, folder):
     """Print a result, compare it with an earlier one, and write it to `folder` where the machine
     was idle; the exit code."""
     name = result["bench"]
@@ -191,7 +179,7 @@ def kept(asked: Options, load: float | None, result: Values, folder: Path) -> in
     return 0
 
 
-def earlier(compare: Path, name: str) -> Values | None:
+def earlier(compare, name):
     """The earlier result of a bench: from the one file, or from its file in the folder; None where
     it has none.
     """
@@ -202,13 +190,13 @@ def earlier(compare: Path, name: str) -> Values | None:
     return result if result["bench"] == name else None
 
 
-def _child(command: list[str]) -> None:
+def _child(command):
     from jaxtrade.cli import main
 
     sys.exit(interrupt.run(partial(main, command), grace_s=CHILD_GRACE_S, quiet=True))
 
 
-def stop(child: BaseProcess) -> None:
+def stop(child):
     """End a child by Ctrl-C, so that it ends its own children. The terminal may have sent it one
     already.
     """
@@ -219,7 +207,7 @@ def stop(child: BaseProcess) -> None:
         child.kill()
 
 
-def own_process(command: list[str], work: Callable[[list[str]], None] = _child) -> int:
+def own_process(command, work=_child):
     """Exit code of a command in a fresh interpreter with this one's search path."""
     child = multiprocessing.get_context("spawn").Process(target=work, args=(command,))
     with interrupt.held_back():

@@ -7,12 +7,9 @@ XLA's part or loading; `chunk` is both, what `jaxtrade train` reports as compila
 the start of the process, with imports, market and the first state, until the chunk could run.
 """
 
-from __future__ import annotations
-
 import tempfile
 import time
 from functools import partial
-from typing import Any
 
 import jax
 
@@ -20,18 +17,16 @@ from jaxtrade.config import TrainConfig
 from jaxtrade.training.loop import train
 
 from . import harness, setting, worker
-from .catalogue import Options, Values
+from .device import SIZES
 
 CHUNK = 5  # updates, the default of `train.chunk_updates`
-# `jaxtrade train --test`, on 10 sessions
-TEST = {"num_envs": 64, "num_steps": 64, "num_minibatches": 4}
-SHAPES: dict[str, tuple[Values, int]] = {
+SHAPES = {
     "default": ({}, setting.SESSIONS),
-    "train --test": (TEST, 10),
+    "train --test": (SIZES["test"], 10),  # sessions
 }
 
 
-def on_device(cache: str, ppo: Values, sessions: int) -> dict[str, float]:
+def on_device(cache, ppo, sessions):
     """Seconds of everything until the chunk could run, in a process that has compiled nothing. The
     part of `device`, too."""
     jax.config.update("jax_compilation_cache_dir", cache)
@@ -44,41 +39,40 @@ def on_device(cache: str, ppo: Values, sessions: int) -> dict[str, float]:
     state = jax.block_until_ready(jax.jit(algorithm.init)(jax.random.key(0), world.params))
     begun = time.perf_counter()
     chunk = setting.train_chunk(algorithm, state, world.params, CHUNK)
+    lowered = time.perf_counter()
+    chunk.compile()
+    end = time.perf_counter()
     return {
         "market": made - start,
         "init": begun - made,
-        "lower": chunk.lower_seconds,
-        "compile": chunk.compile_seconds,
-        "chunk": chunk.lower_seconds + chunk.compile_seconds,
+        "lower": lowered - begun,
+        "compile": end - lowered,
+        "chunk": end - begun,
     }
 
 
-def once(**given: Any) -> dict[str, float]:
-    """`on_device` in one fresh process; `ready` by this process's clock."""
-    start = time.perf_counter()
-    found = worker.once("compile.on_device", given)
-    return found | {"ready": time.perf_counter() - start}
-
-
-def both(ppo: Values, sessions: int) -> dict[str, dict[str, float]]:
-    """A cold process, and one from the cache that it filled."""
+def both(ppo, sessions):
+    """A cold process, and one from the cache that it filled; `ready` by this process's clock."""
+    found = {}
     with tempfile.TemporaryDirectory() as cache:
         given = {"cache": cache, "ppo": ppo, "sessions": sessions}
-        return {name: once(**given) for name in ("cold", "cached")}
+        for name in ("cold", "cached"):
+            ready, parts = harness.of_children(worker.once, "compile.on_device", given)
+            found[name] = parts | {"ready": ready.wall}
+    return found
 
 
-def health(ppo: Values, sessions: int, chunks: int) -> Values:
+def health(ppo, sessions, chunks):
     """Recompiles of a real run of some chunks, by the training loop's own counter, and host
     transfers in its chunk.
     """
-    updates = chunks * CHUNK
     world = setting.world(sessions, ppo=ppo)
-    algorithm = setting.learner(world, updates)
-    steps = updates * algorithm.steps_per_update
+    algorithm = setting.learner(world, chunks * CHUNK)
+    steps = chunks * CHUNK * algorithm.steps_per_update
     config = TrainConfig(total_timesteps=steps, chunk_updates=CHUNK)
     run = train(algorithm, world.params, key=jax.random.key(0), config=config)
     chunk = setting.train_chunk(algorithm, run.state, world.params, CHUNK)
-    found = setting.host_transfers(chunk.program)
+    found = setting.host_transfers(chunk.compile())
     return {
         "chunks": chunks,
         "recompiles": int(run.health["recompiles"][1]),
@@ -87,7 +81,7 @@ def health(ppo: Values, sessions: int, chunks: int) -> Values:
     }
 
 
-def run(options: Options) -> Values:
+def run(options):
     shapes = {"train --test": SHAPES["train --test"]} if options.quick else SHAPES
     work = {name: partial(both, *shape) for name, shape in shapes.items()}
     taken = harness.take_turns(work, options.repeats)
@@ -106,5 +100,5 @@ def run(options: Options) -> Values:
             for name in shapes
             for kind in ("cold", "cached")
         },
-        "health": health(TEST, 10, 3),
+        "health": health(SIZES["test"], 10, 3),
     }

@@ -9,32 +9,26 @@ run, the same run in another process, and that run from its first checkpoint hav
 own, with products in float32.
 """
 
-from __future__ import annotations
-
 from collections import Counter
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.config import TrainConfig
-from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.state import EndReason, EnvParams, ExitReason
+from jaxtrade.env.state import EndReason, ExitReason
 from jaxtrade.storage import checkpoint
-from jaxtrade.training.loop import TrainResult, train
+from jaxtrade.training.loop import train
 
 from . import harness, one_update, population, setting
-from .catalogue import Table, Values
-from .learning import learning_of
 from .twin import Twin, make_tape
 
 SESSIONS = 4
 # Limits so near that accounts end by them, and episodes of several sessions that a limit of steps
 # may cut.
-STRICT: Table = {
+STRICT = {
     "account": {
         "drawdown": 400,
         "daily_loss": 150,
@@ -56,8 +50,8 @@ OTHER_ACTIONS = (
 
 
 WILD = 0.04  # share of actions drawn without a look at the mask
+ACTS = 0.3  # share of those that are any legal one; the others are HOLD
 TOLERANCE = 1e-5  # relative to max(1, |x|)
-Played = dict[str, np.ndarray]
 
 
 class Difference(NamedTuple):
@@ -70,40 +64,19 @@ class Difference(NamedTuple):
     observation: float
 
 
-def pick(mask: jax.Array, uniform: jax.Array) -> jax.Array:
-    """int32[] HOLD in 7 of 10 cases, else a legal action, every one equally likely. uniform
-    float32[] in [0, 1).
-    """
-    total = jnp.sum(mask)
-    wanted = jnp.clip(((uniform - 0.7) / 0.3 * total).astype(jnp.int32), 0, total - 1)
-    return jnp.argmax(jnp.cumsum(mask) > wanted).astype(jnp.int32)
-
-
-def play(
-    env: TradingEnv,
-    params: EnvParams,
-    slots: jax.Array,
-    rows: jax.Array,
-    key: jax.Array,
-    steps: int,
-) -> Values:
+def play(env, params, slots, rows, key, steps):
     """[steps, N, ...]: where each step stood, what was seen and legal, the action, and what came of
     it.
     """
-    count = slots.shape[0]
-    states = jax.vmap(lambda slot, row, seed: env.reset_at(params, slot, row, seed))(
-        slots, rows, jnp.arange(count)
-    )
+    seeds = jnp.arange(len(slots))
+    states = jax.vmap(env.reset_at, (None, 0, 0, 0))(params, slots, rows, seeds)
 
-    def one(state: Any, chances: jax.Array) -> Any:
+    def one(state, chances):
         ref = env.ref(state, params)
-        wild = jnp.int32(chances[1] * 7)
-        action = jnp.where(chances[2] < WILD, wild, pick(ref.mask, chances[0]))
+        wild, legal = jnp.int32(chances[1] * 7), setting.choose(ref.mask, chances[0] / ACTS)
+        action = jnp.where(chances[2] < WILD, wild, legal)
         following, _, outcome = env.step(key, state, action, params)
-        event = outcome.info.event
-        left = jnp.where(
-            event.order_exit_quantity != 0, jnp.int32(ExitReason.ORDER), event.exit_reason
-        )
+        event, order = outcome.info.event, jnp.int32(ExitReason.ORDER)
         return following, {
             "slot": state.slot,
             "row": state.row,
@@ -117,49 +90,44 @@ def play(
             "truncated": outcome.truncated,
             "end": outcome.info.end,
             "equity": outcome.info.equity,
-            "exit": left,
+            "exit": jnp.where(event.order_exit_quantity != 0, order, event.exit_reason),
             "illegal": outcome.info.illegal,
             "locked": following.account.locked,
         }
 
-    chances = jax.random.uniform(key, (steps, count, 3))
-    return jax.lax.scan(lambda states, drawn: jax.vmap(one)(states, drawn), states, chances)[1]
+    chances = jax.random.uniform(key, (steps, len(slots), 3))
+    return jax.lax.scan(jax.vmap(one), states, chances)[1]
 
 
-def played(
-    env: TradingEnv, params: EnvParams, envs: int, steps: int, program: Callable[..., Any]
-) -> Played:
+def played(env, params, envs, steps, program):
     """`play` from starts all over the split, on the host. program: `play`, jitted with `env` and
     `steps` static.
     """
     rng = np.random.default_rng(0)
     slots = rng.integers(0, int(params.sessions.count), envs)
-    first, last = (
-        np.asarray(x)[slots] for x in (params.market.sessions.first, params.market.sessions.last)
-    )
-    rows = rng.integers(first, last + 1)
-    return jax.device_get(
-        program(env, params, jnp.asarray(slots), jnp.asarray(rows), jax.random.key(0), steps)
-    )
+    table = params.market.sessions
+    rows = rng.integers(np.asarray(table.first)[slots], np.asarray(table.last)[slots] + 1)
+    given = jnp.asarray(slots), jnp.asarray(rows), jax.random.key(0), steps
+    return jax.device_get(program(env, params, *given))
 
 
-def apart(ours: Any, theirs: Any) -> float:
+def apart(ours, theirs):
     """The greatest difference, relative to max(1, |x|); infinite where one is not a number."""
     found = np.abs(np.asarray(ours, np.float64) - theirs) / np.maximum(1, np.abs(theirs))
     return float(np.max(found)) if np.all(np.isfinite(found)) else np.inf
 
 
-def compare(env: Twin, reported: Mapping[str, np.ndarray]) -> Difference:
+def compare(env, reported):
     """Replay what `play` reported, one environment after the other, until one differs."""
-    kinds: Counter[str] = Counter()
+    kinds = Counter()
     worst = {"reward": 0.0, "observation": 0.0}
 
-    def far(kind: str, ours: Any, theirs: Any) -> bool:
+    def far(kind, ours, theirs):
         found = apart(ours, theirs)
         worst[kind] = max(worst[kind], found)
         return found > TOLERANCE
 
-    def differing(lane: int) -> str | None:
+    def differing(lane):
         seen = np.empty(0)
         for step in range(len(reported["row"])):
             then = {name: values[step, lane] for name, values in reported.items()}
@@ -190,21 +158,22 @@ def compare(env: Twin, reported: Mapping[str, np.ndarray]) -> Difference:
     return Difference(fault, kinds, **worst)
 
 
-def trajectories(envs: int, steps: int) -> Values:
+def trajectories(envs, steps):
     """`envs` environments for `steps` steps of random actions, some illegal, under the default
     account and a strict one; replayed by the twin on the host."""
     program = jax.jit(play, static_argnums=(0, 5))
-    found: Values = {}
+    found = {}
     for name, sections in (("default", {}), ("strict", STRICT)):
         world = setting.world(SESSIONS, **sections)
         reported = played(world.env, world.params, envs, steps, program)
-        differs = compare(Twin(make_tape(world.config.env, world.params)), reported)
+        twin = Twin(make_tape(world.config.env, world.params))
+        fault, kinds, reward, observation = compare(twin, reported)
         found[name] = {
-            "fault": differs.fault,
-            "missing": missing(differs.kinds, name),
+            "fault": fault,
+            "missing": missing(kinds, name),
             "steps": envs * steps,
-            "reward_difference": harness.rounded(differs.reward),
-            "observation_difference": harness.rounded(differs.observation),
+            "reward_difference": harness.rounded(reward),
+            "observation_difference": harness.rounded(observation),
         }
     passed = all(each["fault"] is None and not each["missing"] for each in found.values())
     return {
@@ -216,12 +185,12 @@ def trajectories(envs: int, steps: int) -> Values:
     }
 
 
-def missing(kinds: Counter[str], name: str) -> list[str]:
+def missing(kinds, name):
     """Events of `WANTED` that did not come up."""
     return [kind for kind in WANTED[name].split() if not kinds[kind]]
 
 
-def update() -> Values:
+def update():
     """One update of three epochs with truncated episodes; the weights' step against NumPy's."""
     rollout = one_update.Rollout(loud=one_update.LOUD, hidden=())
     found = one_update.distance(rollout, one_update.reference(rollout))
@@ -233,85 +202,74 @@ def update() -> Values:
 
 
 # -------------------------------------------------------------------------------------------------- the same bits
-def _trained(
-    ppo: Values, chunk: int, folder: Path | None, start: Path | None = None
-) -> TrainResult:
+def _trained(ppo, chunk, folder=None, start=None):
     """Two chunks from the key, or from the checkpoint `start` to their end."""
     world = setting.world(SESSIONS, ppo=ppo)
-    algorithm, learning = setting.learner(world, 2 * chunk), learning_of(world.config)
+    algorithm, key = setting.learner(world, 2 * chunk), jax.random.key(0)
     config = TrainConfig(
-        total_timesteps=2 * chunk * learning.num_envs * learning.num_steps,
+        total_timesteps=2 * chunk * algorithm.steps_per_update,
         chunk_updates=chunk,
         checkpoint_every=1,
         keep_checkpoints=2,
     )
-    if start is None:
-        return train(
-            algorithm, world.params, config=config, key=jax.random.key(0), checkpoint_dir=folder
-        )
-    like = jax.eval_shape(algorithm.init, jax.random.key(0), world.params)
-    return train(
-        algorithm, world.params, config=config, state=checkpoint.restore(start, like).state
-    )
+    begin = {"key": key, "checkpoint_dir": folder}
+    if start:
+        like = jax.eval_shape(algorithm.init, key, world.params)
+        begin = {"state": checkpoint.restore(start, like).state}
+    return train(algorithm, world.params, config=config, **begin)
 
 
-def straight(ppo: Values, chunk: int, folder: str) -> Values:
+def straight(ppo, chunk, folder):
     """A run of two chunks of updates, with a checkpoint after each in `folder`."""
     return {"updates": _trained(ppo, chunk, Path(folder)).updates}
 
 
-def resumed(ppo: Values, chunk: int, folder: str) -> Values:
+def resumed(ppo, chunk, folder):
     """In another process than `straight`: the same run again, and from its first checkpoint,
     against its end.
     """
-    again = _trained(ppo, chunk, None).state
-    onward = _trained(ppo, chunk, None, Path(folder) / f"update-{chunk:08d}").state
-    end = checkpoint.restore(
-        Path(folder) / f"update-{2 * chunk:08d}", jax.eval_shape(lambda: again)
-    ).state
+    first, last = (Path(folder) / f"update-{count * chunk:08d}" for count in (1, 2))
+    again, onward = _trained(ppo, chunk).state, _trained(ppo, chunk, start=first).state
+    end = checkpoint.restore(last, jax.eval_shape(lambda: again)).state
     found = {"again": bits(again, end), "resumed": bits(onward, end)}
-    moved = float(np.abs(_plain(end.params)[0]).max()) > 0
+    moved = np.any(_plain(end.params)[0])
     return {
-        "passed": moved and not any(each["arrays_differing"] for each in found.values()),
+        "passed": bool(moved) and not any(each["arrays_differing"] for each in found.values()),
         "bound": "the same bits",
         "updates": 2 * chunk,
         **found,
     }
 
 
-def bits(one: Any, other: Any) -> Values:
+def bits(one, other):
     """How many arrays of two train states differ in a bit, and the greatest difference of a
     parameter.
     """
     pairs = list(zip(_plain(one), _plain(other), strict=True))
     differing = sum(a.tobytes() != b.tobytes() for a, b in pairs)
-    parameters = zip(_plain(one.params), _plain(other.params), strict=True)
+    worst = np.abs(harness.row_of(one.params) - harness.row_of(other.params)).max()
     return {
         "arrays": len(pairs),
         "arrays_differing": differing,
-        "parameter_difference": harness.rounded(
-            max(float(np.abs(a - b).max()) for a, b in parameters)
-        ),
+        "parameter_difference": harness.rounded(worst),
     }
 
 
-def _plain(tree: Any) -> list[np.ndarray]:
+def _plain(tree):
     """All arrays on the host; keys as their numbers."""
+    kind, leaves = jax.dtypes.prng_key, jax.tree.leaves(tree)
     return [
-        np.asarray(
-            jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
-        )
-        for leaf in jax.tree.leaves(tree)
+        np.asarray(jax.random.key_data(x) if jnp.issubdtype(x.dtype, kind) else x) for x in leaves
     ]
 
 
 # --------------------------------------------------------------------------------------------------------- seeds
-def seeds(count: int, ppo: Values, sessions: int, updates: int) -> Values:
+def seeds(count, ppo, sessions, updates):
     """`count` agents as one program for some updates, each against the agent of its key alone. The
     programs are those of the bench `population`."""
     many, one = (population.agents_of(number, ppo, sessions) for number in (count, 1))
 
-    def trained(agents: population.Agents, keys: jax.Array) -> tuple[Any, Any]:
+    def trained(agents, keys):
         state = first = agents.init(keys, agents.params)
         for _ in range(updates):
             state, _ = agents.update(state, agents.params)
@@ -323,13 +281,13 @@ def seeds(count: int, ppo: Values, sessions: int, updates: int) -> Values:
     for i in range(count):
         first, state = trained(one, keys[i])
         own = many.stack.agent(together, i)
-        if _same_actions(own, state):
+        if _actions(own) == _actions(state):
             same += 1
-            steps.append(_step_difference(first.params, own.params, state.params))
+            steps.append(harness.distance(first.params, own.params, state.params))
     return seeds_verdict(count, updates, same, steps)
 
 
-def seeds_verdict(count: int, updates: int, same: int, steps: list[float]) -> Values:
+def seeds_verdict(count, updates, same, steps):
     """same: agents that took the same actions; steps: the difference of each of these."""
     worst = max(steps, default=float("inf"))
     return {
@@ -343,22 +301,7 @@ def seeds_verdict(count: int, updates: int, same: int, steps: list[float]) -> Va
     }
 
 
-def _same_actions(one: Any, other: Any) -> bool:
-    """Whether all whole numbers of the environments' states are equal, as they are after the same
-    actions.
-    """
-    return all(
-        np.array_equal(a, b)
-        for a, b in zip(_plain(one.env_state), _plain(other.env_state), strict=True)
-        if not np.issubdtype(a.dtype, np.floating)
-    )
-
-
-def _step_difference(first: Any, one: Any, other: Any) -> float:
-    """|one - other| / |other - first| over all parameters."""
-    squares = [
-        (np.square(a - b).sum(), np.square(b - c).sum())
-        for a, b, c in zip(_plain(one), _plain(other), _plain(first), strict=True)
-    ]
-    apart, moved = (float(sum(column)) for column in zip(*squares, strict=True))
-    return (apart / moved) ** 0.5
+def _actions(state):
+    """All whole numbers of the environments' states, which are equal after the same actions."""
+    leaves = _plain(state.env_state)
+    return [x.tobytes() for x in leaves if not np.issubdtype(x.dtype, np.floating)]

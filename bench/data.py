@@ -6,11 +6,8 @@ a command does. Stamps are text. Memory is the greatest that is resident, of the
 its libraries.
 """
 
-from __future__ import annotations
-
 import statistics
 import tempfile
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -18,14 +15,12 @@ import jax
 import numpy as np
 import pandas as pd
 
-from jaxtrade.config import RunConfig
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.market import load_market
 from jaxtrade.data.synthetic.nq_like import synthetic_bars
 
 from . import harness, setting
-from .catalogue import Options, Values
-from .worker import Reply, Worker
+from .worker import Worker
 
 SESSIONS = 2_480  # 3.4 million bars
 # NQ, without its price range of each year: a synthetic price leaves it in ten years.
@@ -42,33 +37,30 @@ calendar: cme_equity
 CSV, PARQUET = "csv", "parquet"
 
 
-def frame_of(sessions: int) -> pd.DataFrame:
-    """Synthetic bars of NQ as a vendor's file has them: stamps as text (UTC), prices in points."""
+def written(folder, sessions):
+    """(format -> file, bars): synthetic bars of NQ as a vendor's file has them, stamps as text
+    (UTC), prices in points. The contract is beside the files.
+    """
     bars = synthetic_bars(get_contract("NQ"), sessions)
     stamps = np.datetime_as_string(bars.time.astype("datetime64[s]"))
-    columns: Values = {"time": np.char.replace(stamps, "T", " ").astype(object)}
+    columns = {"time": np.char.replace(stamps, "T", " ").astype(object)}
     for name in ("open", "high", "low", "close"):
         columns[name] = getattr(bars, name) * float(bars.contract.tick_size)
-    return pd.DataFrame(columns | {"volume": bars.volume.astype(np.int64)})
-
-
-def written(folder: Path, sessions: int) -> tuple[dict[str, Path], int]:
-    """(format -> file, bars). The contract is beside the files."""
+    frame = pd.DataFrame(columns | {"volume": bars.volume.astype(np.int64)})
     (folder / "contract.yaml").write_text(CONTRACT, encoding="ascii")
-    frame, files = frame_of(sessions), {kind: folder / f"bars.{kind}" for kind in (CSV, PARQUET)}
+    files = {kind: folder / f"bars.{kind}" for kind in (CSV, PARQUET)}
     frame.to_csv(files[CSV], index=False)
     frame.to_parquet(files[PARQUET])
     return files, len(frame)
 
 
-def config_of(file: Path) -> RunConfig:
+def config_of(file):
     """The shared configuration with bars of a file."""
-    contract = str(file.with_name("contract.yaml"))
-    keys = {"source": "file", "file": str(file), "contract": contract}
-    return setting.config(data=keys | {"stamp": "open", "time_zone": "UTC"})
+    keys = {"file": str(file), "contract": str(file.with_name("contract.yaml"))}
+    return setting.config(data=keys | {"source": "file", "stamp": "open", "time_zone": "UTC"})
 
 
-def loader(file: str) -> Iterator[int]:
+def loader(file):
     """In a child: load the market of a file, as a command does -> its bars."""
     config = config_of(Path(file))
     jax.devices()  # starts JAX
@@ -78,13 +70,13 @@ def loader(file: str) -> Iterator[int]:
     yield len(market.bars)
 
 
-def once(file: Path) -> Reply:
+def once(file):
     """Load a market in a fresh process."""
     with Worker("data", "loader", {"file": str(file)}) as worker:
         return worker.run()
 
 
-def run(options: Options) -> Values:
+def run(options):
     sessions = 20 if options.quick else SESSIONS
     with tempfile.TemporaryDirectory() as name:
         files, bars = written(Path(name), sessions)
@@ -92,14 +84,9 @@ def run(options: Options) -> Values:
         taken = harness.take_turns(work, options.repeats)
         size = {kind: file.stat().st_size for kind, file in files.items()}
     config = {"sessions": sessions, "bars": bars, "file_bytes": size, "repeats": options.repeats}
-    return {
-        "config": config,
-        "to_market": {
-            kind: harness.durations([reply.sample for reply in replies])
-            for kind, replies in taken.items()
-        },
-        "peak_resident_bytes": {
-            kind: harness.rounded(statistics.median(reply.peak_bytes for reply in replies))
-            for kind, replies in taken.items()
-        },
-    }
+    seconds, bytes_ = {}, {}
+    for kind, replies in taken.items():
+        samples, peaks, _ = zip(*replies, strict=True)
+        seconds[kind] = harness.durations(samples)
+        bytes_[kind] = harness.rounded(statistics.median(peaks))
+    return {"config": config, "to_market": seconds, "peak_resident_bytes": bytes_}

@@ -2,14 +2,12 @@
 
 First whether the device computes right (`correctness`), then our own sides of other benches, at the
 sizes of a GPU; a part is named after the bench whose sides it measures and its result has that
-bench's keys. Table go to `OUT/DEVICE/PART.json`, DEVICE a short name of the device. Run again after
+bench's keys. Results go to `OUT/DEVICE/PART.json`, DEVICE a short name of the device. Run again after
 an interruption, the command skips the parts whose result is there already: of this commit, device,
 versions, sizes and repeats. This process never starts JAX, because one job after the other needs the
 device for itself. On an accelerator the whole takes at most SECONDS; what is not done by then is left
 to the next run.
 """
-
-from __future__ import annotations
 
 import json
 import os
@@ -17,19 +15,18 @@ import re
 import signal
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
+from functools import partial
 from typing import Any, NamedTuple
+
+import yaml
 
 from jaxtrade import interrupt
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.storage.programs import cache_folder, use_determinism
 
 from . import idle, table, worker
-from .catalogue import Options, Values
 
 SECONDS = 540.0  # of a full run on an accelerator
 # Times a part's limit, where a limit only ends what hangs: on a CPU, and with small sizes.
@@ -46,17 +43,80 @@ NO_CACHE = {"JAX_ENABLE_COMPILATION_CACHE": "0"}
 NO_BUFFERS = "--xla_gpu_enable_command_buffer="
 PASSED, FAILED, UNKNOWN = "passed", "failed", "not run"
 
-# Network, environments, steps, batch, epochs; those of SLOW take a CPU minutes an update.
-REFERENCE, SMALL = ("large", 4_096, 128, 32_768, 4), ("small", 4_096, 128, 32_768, 4)
-LONG, DEFAULT = ("large", 4_096, 128, 32_768, 10), ("small", 256, 128, 4_096, 4)
-SHAPES, SLOW = (SMALL, REFERENCE, LONG, ("large", 256, 128, 8_192, 4), DEFAULT), (REFERENCE, LONG)
-QUICK_SHAPES = (("small", 64, 16, 256, 4), ("large", 32, 16, 256, 4))
-ONE_QUICK = {"shapes": QUICK_SHAPES[:1]}
-RATE = {"num_minibatches": 8, "num_epochs": 4, "hidden": (64, 64)}
-SEEDS_PPO = {"num_envs": 16, "num_steps": 128, **RATE}
-RESUMED_PPO = {"num_envs": 256, "num_steps": 64, **RATE, "num_minibatches": 4}
-QUICK_PPO = {"num_envs": 8, "num_steps": 16, "num_minibatches": 2, "num_epochs": 2, "hidden": (16,)}
-TEST = {"num_envs": 64, "num_steps": 64, "num_minibatches": 4}  # `jaxtrade train --test`
+# What is run. A shape: network, environments, steps, batch, epochs.
+SIZES = yaml.safe_load("""
+shapes:
+  small: &small [small, 4096, 128, 32768, 4]
+  reference: &reference [large, 4096, 128, 32768, 4]
+  long: &long [large, 4096, 128, 32768, 10]
+  default: &default [small, 256, 128, 4096, 4]
+  quick: &quick [small, 64, 16, 256, 4]
+# Those that take a CPU minutes an update.
+slow: [*reference, *long]
+seeds: &seeds {num_envs: 16, num_steps: 128, num_minibatches: 8, num_epochs: 4, hidden: [64, 64]}
+tiny: &tiny {num_envs: 8, num_steps: 16, num_minibatches: 2, num_epochs: 2, hidden: [16]}
+# `jaxtrade train --test`
+test: &test {num_envs: 64, num_steps: 64, num_minibatches: 4}
+parts:
+  correctness:
+    about: "is what the device computes right: trajectories, an update, resumption, many seeds"
+    seconds: 200
+    full:
+      trajectories: {envs: 32, steps: 400}
+      update: {}
+      resumed: {ppo: {<<: *seeds, num_envs: 256, num_steps: 64, num_minibatches: 4}, chunk: 3}
+      seeds: {count: 64, ppo: *seeds, sessions: 78, updates: 3}
+    quick:
+      trajectories: {envs: 8, steps: 200}
+      update: {}
+      resumed: {ppo: *tiny, chunk: 1}
+      seeds: {count: 4, ppo: *tiny, sessions: 4, updates: 2}
+  env_step:
+    about: "environment steps by number of environments, with observations consumed; our own side alone"
+    full: {sizes: [1024, 4096, 16384, 65536, 262144], steps: 16777216, sessions: 78}
+    quick: {sizes: [64, 256], steps: 8192, sessions: 4}
+    # An accelerator is done with fewer before the clock can tell.
+    cpu: {steps: 1048576}
+  ppo_train:
+    about: "whole PPO training with large batches; our own side alone"
+    seconds: 150
+    full: {shapes: [*small, *reference, *long, [large, 256, 128, 8192, 4], *default]}
+    quick: {shapes: [*quick, [large, 32, 16, 256, 4]]}
+  population:
+    about: "many seeds in one program against one, start-up and compilation excluded"
+    full: {counts: [1, 16, 64, 256], ppo: *seeds, sessions: 78}
+    quick: {counts: [1, 4], ppo: *tiny, sessions: 4}
+    cpu: {counts: [1, 8, 64]}
+  precision:
+    about: "updates by the precision of matrix products (compute.precision)"
+    seconds: 150
+    full: {shapes: [*small, *reference]}
+    quick: {shapes: [*quick]}
+  compile:
+    about: "seconds to compile a train chunk, cold and from the cache; recompiles and host transfers"
+    full:
+      shape: default
+      chunk: {ppo: {}, sessions: 78}
+      health: {ppo: *test, sessions: 10, chunks: 3}
+    quick:
+      shape: train --test
+      chunk: {ppo: *test, sessions: 10}
+      health: {ppo: *test, sessions: 10, chunks: 2}
+  command_buffers:
+    about: "updates with and without XLA's command buffers"
+    gpu: command buffers
+    full: {shapes: [*default, *reference]}
+    quick: {shapes: [*quick]}
+  determinism:
+    about: "updates with and without the flags for the same bits (compute.deterministic)"
+    gpu: choice of programs by timing them
+    full: {shapes: [*default, *reference]}
+    quick: {shapes: [*quick]}
+  memory:
+    about: "compiled temporaries and the device's own count of memory in use"
+    full: {shapes: [*small, *reference], envs: 65536, sessions: 78}
+    quick: {shapes: [*quick], envs: 256, sessions: 4}
+""")
 
 
 class Machine(NamedTuple):
@@ -72,12 +132,12 @@ class Context(NamedTuple):
     `time.monotonic`.
     """
 
-    sizes: Values
+    sizes: dict
     repeats: int
     deadline: float
     cache: str
 
-    def job(self, name: str, variables: Mapping[str, str] | None = None, **arguments: Any) -> Any:
+    def job(self, name, variables=None, **arguments):
         """The answer of `MODULE.FUNCTION(**arguments)` in a process of its own."""
         kept = {CACHE: self.cache, CACHE_SECONDS: "0", "XLA_FLAGS": flags()}
         left = self.deadline - time.monotonic()
@@ -86,12 +146,13 @@ class Context(NamedTuple):
         return worker.once(name, arguments, left, kept | dict(variables or {}))
 
     @property
-    def left_out(self) -> dict[str, str]:
+    def left_out(self):
         """The sides that `Part.sizes` left out."""
-        return {side_name(shape): "minutes an update on a CPU" for shape in self.sizes["slow"]}
+        slow = self.sizes.get("slow", ())
+        return {side_name(shape): "minutes an update on a CPU" for shape in slow}
 
 
-def flags(deterministic: bool = True) -> str:
+def flags(deterministic=True):
     """XLA's flags of a job: this process's, and unless told otherwise those by which `jaxtrade
     train` has the same bits on a GPU (compute.deterministic)."""
     own = {"XLA_FLAGS": os.environ.get("XLA_FLAGS", "")}
@@ -106,52 +167,45 @@ class Part(NamedTuple):
     what it measures that only a GPU has."""
 
     about: str
-    measure: Callable[[Context], Values]
-    full: Values
-    quick: Values
-    cpu: Values = {}  # noqa: RUF012 (never changed)
+    measure: Any
+    full: dict
+    quick: dict
+    cpu: dict = {}  # noqa: RUF012 (never changed)
     seconds: float = 120.0
     gpu: str = ""
 
-    def sizes(self, quick: bool, platform: str) -> Values:
+    def sizes(self, quick, platform):
         """What is run. Shapes that take a CPU minutes are `slow` there."""
         on_cpu = platform == "cpu"
         sizes = self.quick if quick else self.full | (self.cpu if on_cpu else {})
         if "shapes" not in sizes:
             return sizes
-        slow = [shape for shape in sizes["shapes"] if on_cpu and shape in SLOW]
-        kept = [shape for shape in sizes["shapes"] if shape not in slow]
-        return sizes | {"shapes": kept, "slow": slow}
+        slow = [shape for shape in sizes["shapes"] if on_cpu and shape in SIZES["slow"]]
+        return sizes | {"shapes": [x for x in sizes["shapes"] if x not in slow], "slow": slow}
 
-    def absent(self, platform: str) -> str:
+    def absent(self, platform):
         """Why it cannot be measured on a platform, or empty."""
         missing = self.gpu and platform not in ("gpu", "cuda", "rocm")
         return f"no {self.gpu} on a {platform.upper()}" if missing else ""
 
 
 # ------------------------------------------------------------------------------------------ parts
-def sides(name: str) -> Callable[[Context], Values]:
+def sides(name, context):
     """The part that is one job: the sides of a bench, `MODULE.FUNCTION`."""
-
-    def measure(context: Context) -> Values:
-        given = dict(context.sizes)
-        left_out = {"left_out": context.left_out} if given.pop("slow", None) is not None else {}
-        return context.job(name, repeats=context.repeats, **given) | left_out
-
-    return measure
+    given = {key: value for key, value in context.sizes.items() if key != "slow"}
+    found = context.job(name, repeats=context.repeats, **given)
+    return found | {"left_out": context.left_out}
 
 
-def correctness(context: Context) -> Values:
+def correctness(context):
     """Every check runs, whatever became of the others; one that fails on its way has failed. Raises
     LateError: time says nothing of correctness.
     """
-    found: Values = {}
+    found = {}
     for name, given in context.sizes.items():
         try:
-            if name == "resumed":
-                found[name] = resumed(context, given)
-            else:
-                found[name] = context.job(f"correctness.{name}", **given)
+            job = partial(resumed, context) if name == "resumed" else context.job
+            found[name] = job(f"correctness.{name}", **given)
         except worker.LateError:
             raise
         except worker.WorkerError as error:
@@ -160,158 +214,74 @@ def correctness(context: Context) -> Values:
     return {"correctness": PASSED if passed else FAILED, "checks": found}
 
 
-def resumed(context: Context, given: Values) -> Values:
+def resumed(context, name, **given):
     """Both processes compile anew: one that loads the programs of the other would not show that
     they compile to the same bits."""
     with tempfile.TemporaryDirectory() as folder:
         context.job("correctness.straight", NO_CACHE, folder=folder, **given)
         # Not the programs of the first process; its own two runs share them.
         own = {CACHE: f"{folder}/programs"}
-        return context.job("correctness.resumed", own, folder=folder, **given)
+        return context.job(name, own, folder=folder, **given)
 
 
-def compiling(context: Context) -> Values:
+def compiling(context):
     """Once each: nothing here takes turns with anything."""
     sizes, seconds = context.sizes, {}
     with tempfile.TemporaryDirectory() as cache:
         for kind in ("cold", "cached"):
             parts = context.job("compile.on_device", {CACHE: cache}, cache=cache, **sizes["chunk"])
             seconds[f"{sizes['shape']} {kind}"] = {
-                name: {"repeats": 1, "seconds": float(f"{value:.4g}")}
+                name: {"repeats": 1, "seconds": table.rounded(value)}
                 for name, value in parts.items()
             }
         found = context.job("compile.health", {CACHE: cache}, **sizes["health"])
     return {"seconds": seconds, "health": found}
 
 
-def on_and_off(without: Callable[[], str]) -> Callable[[Context], Values]:
+def on_and_off(without, context):
     """Updates with the usual flags of XLA and with others, which `without` gives. XLA reads its
     flags once, so each setting has a process and the two do not take turns."""
-
-    def measure(context: Context) -> Values:
-        given = {"shapes": context.sizes["shapes"], "repeats": context.repeats}
-        on = context.job("ppo_train.on_device", {}, **given)["sides"]
-        off = context.job("ppo_train.on_device", {"XLA_FLAGS": without()}, **given)["sides"]
-        ratios = {
-            f"{name}: on/off": {
-                clock: float(f"{side[key] / off[name][key]:.4g}")
-                for clock, key in (("wall", "steps_per_second"), ("cpu", "steps_per_cpu_second"))
-            }
-            for name, side in on.items()
-        }
-        named = {f"{name}/on": side for name, side in on.items()}
-        named |= {f"{name}/off": side for name, side in off.items()}
-        return {"sides": named, "ratios": ratios, "left_out": context.left_out}
-
-    return measure
+    named, given = {}, {"shapes": context.sizes["shapes"], "repeats": context.repeats}
+    for kind, variables in (("on", {}), ("off", {"XLA_FLAGS": without()})):
+        found = context.job("ppo_train.on_device", variables, **given)["sides"]
+        named |= {f"{name}/{kind}": side for name, side in found.items()}
+    ratios = {f"{name}: on/off": table.ratio(named, f"{name}/on", f"{name}/off") for name in found}
+    return {"sides": named, "ratios": ratios, "left_out": context.left_out}
 
 
-def memory(context: Context) -> Values:
-    sizes, missing = context.sizes, context.left_out
-    training = {
-        side_name(shape): context.job("ppo_train.memory_of", shape=shape)
-        for shape in sizes["shapes"]
-    }
-    for name, each in training.items():
-        if "peak_device_bytes" not in each:
+def memory(context):
+    sizes, missing, training = context.sizes, context.left_out, {}
+    for shape in sizes["shapes"]:
+        name = side_name(shape)
+        training[name] = context.job("ppo_train.memory_of", shape=shape)
+        if "peak_device_bytes" not in training[name]:
             missing[f"{name}, peak"] = "this device does not count the memory in use"
     of_step = context.job("memory.of_env_step", envs=sizes["envs"], sessions=sizes["sessions"])
     bytes_ = {"env_step_temporary_bytes_per_env": of_step}
     return {"bytes": bytes_, "training": training, "left_out": missing}
 
 
-SHORT = {"shapes": (DEFAULT, REFERENCE)}
-PARTS = {
-    "correctness": Part(
-        "is what the device computes right: trajectories, an update, resumption, many seeds",
-        correctness,
-        {
-            "trajectories": {"envs": 32, "steps": 400},
-            "update": {},
-            "resumed": {"ppo": RESUMED_PPO, "chunk": 3},
-            "seeds": {"count": 64, "ppo": SEEDS_PPO, "sessions": 78, "updates": 3},
-        },
-        {
-            "trajectories": {"envs": 8, "steps": 200},
-            "update": {},
-            "resumed": {"ppo": QUICK_PPO, "chunk": 1},
-            "seeds": {"count": 4, "ppo": QUICK_PPO, "sessions": 4, "updates": 2},
-        },
-        seconds=200.0,
-    ),
-    "env_step": Part(
-        "environment steps by number of environments, with observations consumed; our own side alone",
-        sides("env_step.on_device"),
-        {"sizes": (1_024, 4_096, 16_384, 65_536, 262_144), "steps": 1 << 24, "sessions": 78},
-        {"sizes": (64, 256), "steps": 1 << 13, "sessions": 4},
-        # An accelerator is done with fewer before the clock can tell.
-        cpu={"steps": 1 << 20},
-    ),
-    "ppo_train": Part(
-        "whole PPO training with large batches; our own side alone",
-        sides("ppo_train.on_device"),
-        {"shapes": SHAPES},
-        {"shapes": QUICK_SHAPES},
-        seconds=150.0,
-    ),
-    "population": Part(
-        "many seeds in one program against one, start-up and compilation excluded",
-        sides("population.on_device"),
-        {"counts": (1, 16, 64, 256), "ppo": SEEDS_PPO, "sessions": 78},
-        {"counts": (1, 4), "ppo": QUICK_PPO, "sessions": 4},
-        cpu={"counts": (1, 8, 64)},
-    ),
-    "precision": Part(
-        "updates by the precision of matrix products (compute.precision)",
-        sides("ppo_train.by_precision"),
-        {"shapes": (SMALL, REFERENCE)},
-        ONE_QUICK,
-        seconds=150.0,
-    ),
-    "compile": Part(
-        "seconds to compile a train chunk, cold and from the cache; recompiles and host transfers",
-        compiling,
-        {
-            "shape": "default",
-            "chunk": {"ppo": {}, "sessions": 78},
-            "health": {"ppo": TEST, "sessions": 10, "chunks": 3},
-        },
-        {
-            "shape": "train --test",
-            "chunk": {"ppo": TEST, "sessions": 10},
-            "health": {"ppo": TEST, "sessions": 10, "chunks": 2},
-        },
-    ),
-    "command_buffers": Part(
-        "updates with and without XLA's command buffers",
-        on_and_off(lambda: f"{flags()} {NO_BUFFERS}".strip()),
-        SHORT,
-        ONE_QUICK,
-        gpu="command buffers",
-    ),
-    "determinism": Part(
-        "updates with and without the flags for the same bits (compute.deterministic)",
-        on_and_off(lambda: flags(deterministic=False)),
-        SHORT,
-        ONE_QUICK,
-        gpu="choice of programs by timing them",
-    ),
-    "memory": Part(
-        "compiled temporaries and the device's own count of memory in use",
-        memory,
-        {"shapes": (SMALL, REFERENCE), "envs": 65_536, "sessions": 78},
-        ONE_QUICK | {"envs": 256, "sessions": 4},
-    ),
+MEASURES = {
+    "correctness": correctness,
+    "env_step": partial(sides, "env_step.on_device"),
+    "ppo_train": partial(sides, "ppo_train.on_device"),
+    "population": partial(sides, "population.on_device"),
+    "precision": partial(sides, "ppo_train.by_precision"),
+    "compile": compiling,
+    "command_buffers": partial(on_and_off, lambda: f"{flags()} {NO_BUFFERS}".strip()),
+    "determinism": partial(on_and_off, partial(flags, deterministic=False)),
+    "memory": memory,
 }
+PARTS = {name: Part(measure=MEASURES[name], **of) for name, of in SIZES["parts"].items()}
 
 
-def side_name(shape: Any) -> str:
+def side_name(shape):
     """As a result calls the side of a shape."""
     return "{}/ours/{}x{}/batch {}/{} epochs".format(*shape)
 
 
 # -------------------------------------------------------------------------------------- the suite
-def folder_of(platform: str, kind: str) -> str:
+def folder_of(platform, kind):
     """A short name for a device that is safe in paths: `h200`, `cpu`, or its kind in small letters
     and hyphens.
     """
@@ -329,28 +299,19 @@ class Suite:
     the load average before. keep: prints and writes a result to a folder; its exit code. stamp: of
     the probe. correctness: what is known of it so far."""
 
-    def __init__(
-        self,
-        options: Options,
-        command: str,
-        load: float | None,
-        keep: Callable[[Values, Path], int],
-        machine: Machine,
-        stamp: Values,
-    ) -> None:
+    def __init__(self, options, command, load, keep, machine, stamp):
         self.options, self.keep, self.machine = options, keep, machine
         self.stamp = {**stamp, "command": command, "load_before": load}
         self.folder = options.out / machine.folder
         self.patient = options.quick or machine.platform == "cpu"
         self.end = time.monotonic() + (float("inf") if self.patient else SECONDS)
         self.correctness = UNKNOWN
-        self.codes: dict[str, int] = {}
-        self.said: dict[str, str] = {}  # part -> what became of it
+        self.said = {}  # part -> (exit code, what became of it)
 
-    def path(self, name: str) -> Path:
+    def path(self, name):
         return self.folder / f"{name}.json"
 
-    def config(self, part: Part) -> Values:
+    def config(self, part):
         """What is run: the part of a result that decides whether it answers this command."""
         sizes = part.sizes(self.options.quick, self.machine.platform)
         return {
@@ -360,7 +321,7 @@ class Suite:
             "sizes": json.loads(json.dumps(sizes)),  # as a result holds them once it is read back
         }
 
-    def why_again(self, name: str, part: Part) -> str | None:
+    def why_again(self, name, part):
         """Why a part has to be measured: what is there is of something else; None where it can be
         skipped.
         """
@@ -371,21 +332,21 @@ class Suite:
             there = table.read(path)
         except DataError as error:
             return str(error)
-        for key in ("commit", "device", "versions"):
-            if there["stamp"].get(key) != self.stamp[key]:
-                return f"its {key} is another"
-        if self.stamp["commit"].endswith("+"):
-            return "the commit has changes, which may be others now"
-        if (there["quick"], there.get("config")) != (self.options.quick, self.config(part)):
-            return "its sizes are others"
-        if there.get("forced") and not self.options.force:
-            return "the machine was not idle"
-        found = there.get("correctness")
-        if name == "correctness":
-            return None if found == PASSED else "it did not pass"
-        return None if found == self.correctness else "it stands beside another correctness"
+        first, found = name == "correctness", there.get("correctness")
+        asked = self.options.quick, self.config(part)
+        reasons = {
+            f"its {key} is another": there["stamp"].get(key) != self.stamp[key]
+            for key in ("commit", "device", "versions")
+        } | {
+            "the commit has changes, which may be others now": self.stamp["commit"].endswith("+"),
+            "its sizes are others": (there["quick"], there.get("config")) != asked,
+            "the machine was not idle": there.get("forced") and not self.options.force,
+            "it did not pass": first and found != PASSED,
+            "it stands beside another correctness": not first and found != self.correctness,
+        }
+        return next((reason for reason, holds in reasons.items() if holds), None)
 
-    def one(self, name: str, part: Part) -> None:
+    def one(self, name, part):
         """Measure a part, or say why not."""
         begun, reason = time.monotonic(), self.why_again(name, part)
         if absent := part.absent(self.machine.platform):
@@ -400,21 +361,22 @@ class Suite:
             self.tell(f"{name} ({reason}) ...")
             limit = part.seconds * (PATIENT if self.patient else 1)
             try:
-                result = self.measured(name, part, min(begun + limit, self.end))
+                code = self.measured(name, part, min(begun + limit, self.end))
             except worker.WorkerError as error:
                 self.told(name, BROKEN, f"failed: {error}")
             else:
-                code = self.kept(name, result)
                 did = f"measured, exit code {code}" if code else "done"
                 self.told(name, code, f"{did} in {time.monotonic() - begun:.0f} s")
 
-    def measured(self, name: str, part: Part, deadline: float) -> Values:
-        """The result of a part, stamped. Raises WorkerError."""
+    def measured(self, name, part, deadline):
+        """Measure a part, print and write its result; a failed correctness is said at once. The exit
+        code. Raises WorkerError.
+        """
         config = self.config(part)
         idle.LEDGER.worst()  # what an earlier part left
         cache = str(programs_folder())
         found = part.measure(Context(config["sizes"], self.options.repeats, deadline, cache))
-        return {
+        result = {
             "bench": name,
             "about": part.about,
             "quick": self.options.quick,
@@ -422,32 +384,26 @@ class Suite:
             "config": config,
             "correctness": self.correctness,
         } | found
-
-    def kept(self, name: str, result: Values) -> int:
-        """Print and write a result; a failed correctness is said at once. The exit code."""
-        code = self.keep(result, self.folder)
-        if name == "correctness":
-            self.correctness = result["correctness"]
-            if self.correctness == FAILED:
-                shout(failures(result))
-                return max(code, UNFINISHED)
+        code, self.correctness = self.keep(result, self.folder), result["correctness"]
+        if name == "correctness" and self.correctness == FAILED:
+            shout(failures(result))
+            return max(code, UNFINISHED)
         return code
 
-    def told(self, name: str, code: int, text: str) -> None:
-        self.codes[name], self.said[name] = code, text
+    def told(self, name, code, text):
+        self.said[name] = code, text
         self.tell(f"{name}: {text}")
 
-    def tell(self, text: str) -> None:
+    def tell(self, text):
         print(f"device {self.machine.folder}: {text}", file=sys.stderr, flush=True)
 
 
-def failures(result: Values) -> list[str]:
+def failures(result):
     """The checks of `correctness` that failed, each in a line."""
-    checks = result.get("checks", {})
-    return [f"{name}: {each}" for name, each in checks.items() if not each["passed"]]
+    return [f"{name}: {each}" for name, each in result["checks"].items() if not each["passed"]]
 
 
-def shout(lines: list[str]) -> None:
+def shout(lines):
     """What nobody may overlook."""
     said = (
         "CORRECTNESS FAILED: this device does not compute what it should. No figure below counts."
@@ -455,7 +411,7 @@ def shout(lines: list[str]) -> None:
     print("\n".join([LOUD, said, *lines, LOUD]), file=sys.stderr, flush=True)
 
 
-def programs_folder() -> Path:
+def programs_folder():
     """Of the compiled programs that the parts share, so that what an interrupted run compiled is
     not lost.
     """
@@ -468,11 +424,8 @@ def programs_folder() -> Path:
 
 
 @contextmanager
-def ended_by_a_signal() -> Iterator[None]:
+def ended_by_a_signal():
     """SIGTERM ends this process as an exception does, so that the running job ends with it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(ENDED))
     try:
         yield
@@ -480,7 +433,7 @@ def ended_by_a_signal() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def probed() -> tuple[Machine, Values]:
+def probed():
     """The device, and a stamp of what would measure it. Raises ConfigError."""
     try:
         found = worker.once("harness.about", {}, PROBE)
@@ -493,14 +446,7 @@ def probed() -> tuple[Machine, Values]:
     return Machine(stamp["platform"], stamp["device"], folder), stamp
 
 
-def run(
-    options: Options,
-    command: str,
-    load: float | None,
-    keep: Callable[[Values, Path], int],
-    parts: Mapping[str, Part] = PARTS,
-    probe: Callable[[], tuple[Machine, Values]] = probed,
-) -> int:
+def run(options, command, load, keep, parts=PARTS, probe=probed):
     """Run the chosen parts in their order; the worst exit code. Arguments: of `Suite`.
 
     Raises ConfigError: no device, or a quick run that would replace full results.
@@ -520,6 +466,6 @@ def run(
             for name in chosen:
                 suite.one(name, parts[name])
     suite.tell(f"correctness {suite.correctness}")
-    for name, text in suite.said.items():
+    for name, (_, text) in suite.said.items():
         suite.tell(f"{name}: {text}")
-    return max(suite.codes.values())
+    return max(code for code, _ in suite.said.values())

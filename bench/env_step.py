@@ -8,31 +8,23 @@ network's first layer does; at a few sizes the loop is also run without any (`UN
 to one core. Every side of SB3 gives its observations to the caller.
 """
 
-from __future__ import annotations
-
 import os
-from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from gymnax.experimental.rollout import RolloutWrapper
 
-from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.state import EnvParams
 from jaxtrade.interop.gymnax_env import to_gymnax
 
 from . import harness, sb3, setting
-from .catalogue import Options, Values
 from .harness import rounded
 from .worker import Worker
 
 # What becomes of the observations of a step: float32[N, D] is written and read; every slot is
 # computed and enters a sum, and a compiler need not write it; none is built.
 WRITTEN, SUMMED, UNSEEN = "written", "summed", "unseen"
-Carry = tuple[Any, Any, jax.Array]  # states, refs, random key
-Sides = dict[str, tuple[harness.Side, Values]]  # name -> side, and what it is
 
 
 class Scale(NamedTuple):
@@ -57,21 +49,7 @@ QUICK = Scale(4, 1 << 16, (1_024,), (1_024,), (1, 16), (2,), 10_000, 300, 50, (2
 
 
 # ---------------------------------------------------------------------------------------- our loop
-def choose(mask: jax.Array, chance: jax.Array) -> jax.Array:
-    """int32[] a legal action, all equally likely, from mask bool[A] and chance float32[] in [0, 1).
-
-    Written out action by action: a prefix sum over seven booleans would cost as much as the step.
-    """
-    legal = [mask[i].astype(jnp.int32) for i in range(mask.shape[0])]
-    wanted = (chance * sum(legal)).astype(jnp.int32)
-    action, before = jnp.int32(0), jnp.int32(0)
-    for i, is_legal in enumerate(legal):
-        action = jnp.where((is_legal == 1) & (before == wanted), i, action)
-        before += is_legal
-    return action
-
-
-def look(env: TradingEnv, refs: Any, params: EnvParams, observations: str) -> jax.Array:
+def look(env, refs, params, observations):
     """float32[] of all that is seen at `refs` of N environments."""
     if observations == UNSEEN:
         return jnp.float32(0)
@@ -82,7 +60,7 @@ def look(env: TradingEnv, refs: Any, params: EnvParams, observations: str) -> ja
     return jnp.sum(seen @ weights)
 
 
-def started(env: TradingEnv, params: EnvParams, num_envs: int) -> Carry:
+def started(env, params, num_envs):
     """N environments at drawn starts."""
     keys = jax.random.split(jax.random.key(0), num_envs)
     return *jax.vmap(env.reset, (0, None))(keys, params), jax.random.key(1)
@@ -94,17 +72,15 @@ class Loop:
     analysis counts them (the body of a loop once; integer operations too; what several fusions
     compute again, once more each; bytes whether from a cache or not)."""
 
-    def __init__(
-        self, env: TradingEnv, params: EnvParams, num_envs: int, num_steps: int, observations: str
-    ) -> None:
+    def __init__(self, env, params, num_envs, num_steps, observations):
         self._params = params
         self._carry = jax.jit(started, static_argnums=(0, 2))(env, params, num_envs)
 
-        def run(params: EnvParams, carry: Carry) -> tuple[Carry, jax.Array]:
-            def step(carry: Carry, chances: jax.Array) -> tuple[Carry, jax.Array]:
+        def run(params, carry):
+            def step(carry, chances):
                 states, refs, key = carry
                 seen = look(env, refs, params, observations)
-                actions = jax.vmap(choose)(refs.mask, chances)
+                actions = jax.vmap(setting.choose)(refs.mask, chances)
                 states, refs, outcome = jax.vmap(env.step, (None, 0, 0, None))(
                     key, states, actions, params
                 )
@@ -117,18 +93,16 @@ class Loop:
             return carry, jnp.sum(sums)
 
         self._program = jax.jit(run, donate_argnums=1).lower(params, self._carry).compile()
-        counted: Any = self._program.cost_analysis()
-        self.cost = {
-            name: rounded(counted[key] / num_envs)
-            for name, key in (("operations", "flops"), ("bytes", "bytes accessed"))
-        }
+        counted = self._program.cost_analysis()
+        operations, bytes_ = counted["flops"] / num_envs, counted["bytes accessed"] / num_envs
+        self.cost = {"operations": rounded(operations), "bytes": rounded(bytes_)}
 
-    def __call__(self) -> jax.Array:
+    def __call__(self):
         self._carry, total = self._program(self._params, self._carry)
         return total
 
 
-def one_core(sessions: int, num_envs: int, num_steps: int) -> Iterator[float]:
+def one_core(sessions, num_envs, num_steps):
     """For `Worker`: a `Loop` in a process that may use one core and one compute thread."""
     core = min(os.sched_getaffinity(0))
     for thread in os.listdir("/proc/self/task"):
@@ -141,30 +115,32 @@ def one_core(sessions: int, num_envs: int, num_steps: int) -> Iterator[float]:
         yield work().item()
 
 
-def loop_side(
-    world: setting.World, steps: int, num_envs: int, mode: str, kind: str
-) -> tuple[harness.Side, Values]:
-    """`steps` environment steps of ours in a repeat, whatever the number of environments."""
+def loop_side(world, steps, num_envs, mode, kind):
+    """`steps` environment steps of ours in a repeat, whatever the number of environments: the side,
+    and what it is.
+    """
     num_steps = steps // num_envs
     work = Loop(world.env, world.params, num_envs, num_steps, mode)
     about = {"kind": kind, "num_envs": num_envs, "num_steps": num_steps, "observations": mode}
-    return harness.side(work, steps), about | {"per_env_step": work.cost}
+    return harness.side(work, num_envs * num_steps), about | {"per_env_step": work.cost}
 
 
-def on_device(sizes: Sequence[int], steps: int, sessions: int, repeats: int) -> Values:
+def on_device(sizes, steps, sessions, repeats):
     """The part of `device`: the environment alone by number of environments, observations written
     and summed.
     """
-    world, found = setting.world(sessions), {}
-    for mode, kind in ((WRITTEN, "ours"), (SUMMED, "ours_summed")):
-        for size in sizes:
-            found[f"{kind}_{size}"] = loop_side(world, steps, size, mode, kind)
+    world = setting.world(sessions)
+    found = {
+        f"{kind}_{size}": loop_side(world, steps, size, mode, kind)
+        for mode, kind in ((WRITTEN, "ours"), (SUMMED, "ours_summed"))
+        for size in sizes
+    }
     return compared(found, repeats)
 
 
-def compared(found: Sides, repeats: int) -> Values:
+def compared(found, repeats):
     """`sides`, and the best of our sweep. cores_used: what shows that a side confined to one core
-    was.
+    was. found: name -> side, and what it is.
     """
     speeds = harness.compare({name: side for name, (side, _) in found.items()}, repeats)
     sides = {}
@@ -176,16 +152,13 @@ def compared(found: Sides, repeats: int) -> Values:
 
 
 # ------------------------------------------------------------------------------------- the bench
-def run(options: Options) -> Values:
+def run(options):
     """See `catalogue`. Ratios are of the best of the sweep, by wall seconds."""
     scale = QUICK if options.quick else Scale()
-    world = setting.world(scale.sessions)
-    found: Sides = {}
-    for num_envs in scale.sweep:
-        found[f"ours_{num_envs}"] = loop_side(world, scale.steps, num_envs, WRITTEN, "ours")
-    for num_envs in scale.looked_at:
-        side = loop_side(world, scale.steps, num_envs, UNSEEN, "ours_unseen")
-        found[f"ours_unseen_{num_envs}"] = side
+    world, steps = setting.world(scale.sessions), scale.steps
+    found = {f"ours_{n}": loop_side(world, steps, n, WRITTEN, "ours") for n in scale.sweep}
+    for n in scale.looked_at:
+        found[f"ours_unseen_{n}"] = loop_side(world, steps, n, UNSEEN, "ours_unseen")
     num_envs, num_steps = scale.gymnax
     wrapper = RolloutWrapper(env=to_gymnax(world.env, world.params), num_env_steps=num_steps)
     keys = jax.random.split(jax.random.key(0), num_envs)
@@ -213,50 +186,40 @@ def run(options: Options) -> Values:
     }
 
 
-def in_children(
-    world: setting.World, scale: Scale, stack: ExitStack
-) -> tuple[Sides, dict[str, str]]:
+def in_children(world, scale, stack):
     """Our loop in processes that may use one core, SB3's vector environments over the twin, and the
     twin without them; and what is left out, with its reason.
     """
     path = stack.enter_context(sb3.taped(world.config.env, world.params))
-    found: Sides = {}
-    left_out: dict[str, str] = {}
+    found, left_out = {}, {}
 
-    def add(name: str, work: str, missing: str, about: Values, **given: Any) -> None:
+    def add(name, work, missing, about, **given):
         if missing:
             left_out[name] = missing
         else:
             worker = stack.enter_context(Worker(*work.split("."), given, threads=1))
-            steps = about["num_envs"] * about["num_steps"]
-            found[name] = harness.worker_side(worker, steps), about
+            found[name] = harness.side(worker, about["num_envs"] * about["num_steps"]), about
 
     for num_envs in scale.looked_at:
         given = {"num_envs": num_envs, "num_steps": scale.steps // 2 // num_envs}
         about = {"kind": "ours_one_core", "observations": WRITTEN, **given}
         given |= {"sessions": scale.sessions}
-        add(
-            f"ours_one_core_{WRITTEN}_{num_envs}",
-            "env_step.one_core",
-            not_confined(),
-            about,
-            **given,
-        )
+        name = f"ours_one_core_{WRITTEN}_{num_envs}"
+        add(name, "env_step.one_core", not_confined(), about, **given)
     about = {"kind": "bare", "num_envs": 1, "num_steps": scale.bare_steps}
-    add("twin", "sb3.bare", sb3.missing("psutil"), about, path=path, steps=scale.bare_steps)
+    add("twin", "sb3.bare", sb3.missing("psutil"), about, path=path, num_steps=scale.bare_steps)
     missing = sb3.missing("stable_baselines3", "sb3_contrib", "psutil")
-    for kind, sizes, steps in (
+    for kind, sizes, num_steps in (
         ("dummy", scale.dummy, scale.dummy_steps),
         ("subproc", scale.subproc, scale.subproc_steps),
     ):
         for num_envs in sizes:
-            given = {"kind": kind, "num_envs": num_envs}
-            about, given = given | {"num_steps": steps}, given | {"path": path, "steps": steps}
-            add(f"sb3_{kind}_{num_envs}", "sb3.stepped", missing, about, **given)
+            about = {"kind": kind, "num_envs": num_envs, "num_steps": num_steps}
+            add(f"sb3_{kind}_{num_envs}", "sb3.stepped", missing, about, path=path, **about)
     return found, left_out
 
 
-def not_confined() -> str:
+def not_confined():
     """Why a side cannot be confined to one core; empty where it can."""
     if not hasattr(os, "sched_setaffinity"):
         return "this system cannot confine a process to a core (no sched_setaffinity)"

@@ -6,22 +6,17 @@ it without pip's cache, and trains and evaluates the quickstart with empty cache
 phases of that command are taken from the lines that it prints as they come.
 """
 
-from __future__ import annotations
-
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 
 from jaxtrade.errors import DataError
 
 from . import harness
-from .catalogue import Options, Values
 from .harness import Sample
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,9 +26,7 @@ PHASES = ("loading", "compiling", "training", "evaluating")  # each begins with 
 START = "starting"  # until the first line
 
 
-def phases(
-    lines: Iterable[str], clock: Callable[[], float] = time.perf_counter
-) -> dict[str, float]:
+def phases(lines, clock=time.perf_counter):
     """Wall seconds of each phase of a run, from when its first lines came until `lines` ends.
 
     Raises DataError where a phase never began: its time would count for another one.
@@ -49,14 +42,14 @@ def phases(
     return {name: end - start for (name, start), end in zip(began.items(), ends, strict=True)}
 
 
-def train(folder: Path, variables: Mapping[str, str]) -> dict[str, float]:
+def train(folder, variables):
     """The quickstart in a checkout with its own environment: seconds of its phases. Raises
     CalledProcessError.
     """
     words = [str(folder / ".venv" / "bin" / "jaxtrade"), "train", "quickstart", "--non-interactive"]
-    said: list[str] = []
+    said = []
 
-    def heard(lines: Iterable[str]) -> Iterator[str]:
+    def heard(lines):
         for line in lines:
             said.append(line)
             yield line
@@ -77,7 +70,7 @@ def train(folder: Path, variables: Mapping[str, str]) -> dict[str, float]:
     return found
 
 
-def once() -> tuple[dict[str, Sample], dict[str, float]]:
+def once():
     """Everything from nothing, in a folder that is deleted afterwards -> what each command took, and
     seconds of each part of the training command.
     """
@@ -85,10 +78,13 @@ def once() -> tuple[dict[str, Sample], dict[str, float]]:
         code = Path(top) / "jaxtrade"
         # Python's own search path would find this checkout; caches, also the one of compiled
         # programs, start empty.
-        caches = {"XDG_CACHE_HOME": f"{top}/cache", "PIP_NO_CACHE_DIR": "1"}
-        variables = os.environ | caches | {"PYTHONUNBUFFERED": "1"}
-        for name in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"):
-            variables.pop(name, None)
+        caches = {
+            "XDG_CACHE_HOME": f"{top}/cache",
+            "PIP_NO_CACHE_DIR": "1",
+            "PYTHONUNBUFFERED": "1",
+        }
+        own = os.environ.keys() - {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"}
+        variables = {name: os.environ[name] for name in own} | caches
         python = str(code / ".venv" / "bin" / "python")
         steps = {}
         for step, folder, words in (
@@ -96,14 +92,14 @@ def once() -> tuple[dict[str, Sample], dict[str, float]]:
             (VENV, top, (sys.executable, "-m", "venv", str(code / ".venv"))),
             (INSTALL, code, (python, "-m", "pip", "install", "--quiet", ".")),
         ):
-            work = partial(harness.called, words, cwd=folder, env=variables)
-            steps[step], _ = harness.of_children(work)
-        steps[TRAIN], found = harness.of_children(partial(train, code, variables))
+            given = {"cwd": folder, "env": variables}
+            steps[step], _ = harness.of_children(harness.called, words, **given)
+        steps[TRAIN], found = harness.of_children(train, code, variables)
         steps[ALL] = Sample(*map(sum, zip(*steps.values(), strict=True)))
     return steps, found
 
 
-def run(options: Options) -> Values:
+def run(options):
     """Raises DataError outside a checkout."""
     if not (ROOT / ".git").exists():
         raise DataError(f"{ROOT}: not a git checkout; this bench clones the one that it lies in")

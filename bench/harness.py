@@ -6,45 +6,34 @@ spread. Two clocks: wall seconds, and CPU seconds of the process that does the w
 children, which other processes disturb little.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import platform
+import re
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import jax
 import numpy as np
 from scipy import stats
 
+from jaxtrade.doctor.checks import usable_cpus as cores
 from jaxtrade.runs.rundir import environment
 
 from . import idle
-from .catalogue import Table, Values
+from .table import ratio, rounded, sooner  # noqa: F401 (benches find them here)
 from .worker import Child, Sample
 
-T = TypeVar("T")
 LEVEL = 0.9  # of intervals
-PACKAGES = (
-    "jaxtrade",
-    "jax",
-    "jaxlib",
-    "flax",
-    "optax",
-    "gymnax",
-    "numpy",
-    "gymnasium",
-    "torch",
-    "stable-baselines3",
-    "sb3-contrib",
-    "sbx-rl",
-    "rejax",
-)
+PACKAGES = """
+jaxtrade jax jaxlib flax optax gymnax numpy gymnasium torch stable-baselines3 sb3-contrib sbx-rl
+rejax
+"""
 
 
 class Side(NamedTuple):
@@ -56,46 +45,39 @@ class Side(NamedTuple):
     steps: int
 
 
-def clock(work: Callable[[], Any]) -> Sample:
+def clock(work):
     """What one call took in this process; JAX arrays in its result are waited for."""
     wall, cpu = time.perf_counter(), time.process_time()
     jax.block_until_ready(work())
     return Sample(time.perf_counter() - wall, time.process_time() - cpu)
 
 
-def of_children(work: Callable[[], T]) -> tuple[Sample, T]:
-    """What one call took, CPU seconds of the processes that it started and waited for; and what it
-    returned.
+def of_children(work, *given, **named):
+    """(what one call took, with CPU seconds of the processes that it started and waited for; what
+    it returned).
     """
     wall, before = time.perf_counter(), os.times()
-    answer = work()
+    answer = work(*given, **named)
     seconds, after = time.perf_counter() - wall, os.times()
-    user, system = (
-        getattr(after, f"children_{k}") - getattr(before, f"children_{k}")
-        for k in ("user", "system")
-    )
-    return Sample(seconds, user + system), answer
+    user = after.children_user - before.children_user
+    return Sample(seconds, user + after.children_system - before.children_system), answer
 
 
-def called(words: Sequence[str], **given: Any) -> None:
+def called(words, **given):
     """Run a command that must succeed, its output thrown away. Raises CalledProcessError."""
     nothing = subprocess.DEVNULL
     subprocess.run(words, stdin=nothing, stdout=nothing, check=True, **given)
 
 
-def side(work: Callable[[], Any], steps: int) -> Side:
-    """A side that runs in this process. `work` is compiled already and returns everything that it
-    computes.
+def side(work, steps=0):
+    """A side. work: a child, or what runs in this process, is compiled already and returns
+    everything that it computes. steps: default those of an `Update`.
     """
-    return Side(lambda: clock(work), steps)
+    child = isinstance(work, Child)
+    return Side(lambda: work.run().sample if child else clock(work), steps or work.steps)
 
 
-def worker_side(worker: Child, steps: int) -> Side:
-    """A side that runs in a child."""
-    return Side(lambda: worker.run().sample, steps)
-
-
-def interleave(sides: Mapping[str, Side], repeats: int) -> dict[str, list[Sample]]:
+def interleave(sides, repeats):
     """`repeats` samples of each side, taking turns; the order of turns alternates. One more run
     before warms up.
     """
@@ -104,11 +86,11 @@ def interleave(sides: Mapping[str, Side], repeats: int) -> dict[str, list[Sample
     return take_turns({name: each.run for name, each in sides.items()}, repeats)
 
 
-def take_turns(work: Mapping[str, Callable[[], T]], repeats: int) -> dict[str, list[T]]:
+def take_turns(work, repeats):
     """Side -> what its `repeats` calls returned, taking turns; the order of turns alternates. The
     steal time of each side goes to `idle.LEDGER`."""
     idle.LEDGER.begin()
-    found: dict[str, list[T]] = {name: [] for name in work}
+    found = {name: [] for name in work}
     for repeat in range(repeats):
         for name in list(work)[:: 1 if repeat % 2 == 0 else -1]:
             with idle.LEDGER.during(name):
@@ -116,26 +98,31 @@ def take_turns(work: Mapping[str, Callable[[], T]], repeats: int) -> dict[str, l
     return found
 
 
-def durations(samples: Sequence[Sample]) -> Values:
+def durations(samples):
     """Medians by both clocks in seconds, and the least and greatest of the repeats."""
-    wall, cpu = ([getattr(sample, clock) for sample in samples] for clock in Sample._fields)
+    wall, cpu = zip(*samples, strict=True)
     return {"repeats": len(samples)} | middle("seconds", wall) | middle("cpu_seconds", cpu)
 
 
-def middle(name: str, values: Sequence[float]) -> Values:
+def timed(work, repeats):
+    """Side -> `durations` of the samples that its calls return, taking turns."""
+    return {name: durations(taken) for name, taken in take_turns(work, repeats).items()}
+
+
+def middle(name, values):
     """`name`: the median; `name_range`: the least and the greatest."""
     ends = [rounded(min(values)), rounded(max(values))]
     return {name: rounded(statistics.median(values)), f"{name}_range": ends}
 
 
-def summary(samples: Sequence[Sample], steps: int) -> Values:
+def summary(samples, steps):
     """Medians of steps per second by both clocks, and the least and greatest of the repeats."""
-    wall, cpu = ([steps / getattr(sample, clock) for sample in samples] for clock in Sample._fields)
+    wall, cpu = steps / np.array(samples).T
     by_clock = middle("steps_per_second", wall) | middle("steps_per_cpu_second", cpu)
     return {"steps": steps, "repeats": len(samples)} | by_clock
 
 
-def compare(sides: Mapping[str, Side], repeats: int) -> Table:
+def compare(sides, repeats):
     """Side -> `summary`, all interleaved."""
     return {
         name: summary(taken, sides[name].steps)
@@ -143,52 +130,20 @@ def compare(sides: Mapping[str, Side], repeats: int) -> Table:
     }
 
 
-def ratio(results: Table, ours: str, theirs: str) -> dict[str, float]:
-    """How many times as many steps per second `ours` makes, by wall and by CPU seconds (medians
-    over medians).
-    """
-    return {
-        name: rounded(results[ours][key] / results[theirs][key])
-        for name, key in (("wall", "steps_per_second"), ("cpu", "steps_per_cpu_second"))
-    }
-
-
-def paired(ours: Sequence[Sample], theirs: Sequence[Sample]) -> Values:
+def paired(ours, theirs):
     """The interval of LEVEL of how many times as fast `ours` is, by both clocks: Student's t of the
     logarithms of the ratios of repeats that stood side by side, for sides of as many steps."""
-    found = {}
-    for clock in Sample._fields:
-        logs = np.log(
-            [getattr(b, clock) / getattr(a, clock) for a, b in zip(ours, theirs, strict=True)]
-        )
-        half = stats.t.ppf((1 + LEVEL) / 2, len(logs) - 1) * logs.std(ddof=1) / len(logs) ** 0.5
-        ends = np.exp([logs.mean() - half, logs.mean() + half])
-        found[f"{clock}_interval"] = [rounded(float(end)) for end in ends]
-    return found
-
-
-def sooner(ours: Values, theirs: Values, times: int = 1) -> dict[str, float]:
-    """How many times as long `theirs`, `times` in a row, take as `ours` (`durations`), by both
-    clocks.
-    """
+    logs = np.log(np.divide(theirs, ours))
+    half = stats.t.ppf((1 + LEVEL) / 2, len(logs) - 1) * logs.std(0, ddof=1) / len(logs) ** 0.5
+    middle = logs.mean(0)
+    ends = np.exp([middle - half, middle + half]).T
     return {
-        name: rounded(times * theirs[key] / ours[key])
-        for name, key in (("wall", "seconds"), ("cpu", "cpu_seconds"))
+        f"{clock}_interval": [rounded(end) for end in each]
+        for clock, each in zip(Sample._fields, ends, strict=True)
     }
 
 
-def rounded(value: float, digits: int = 4) -> float:
-    """To significant digits: more would claim a precision that a shared machine has not."""
-    short = float(f"{value:.{digits}g}")
-    return int(short) if short.is_integer() and abs(short) >= 10 ** (digits - 1) else short
-
-
-def cores() -> int:
-    """CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def stamp(command: Sequence[str], load: float | None) -> Values:
+def stamp(command, load):
     """What ran where: command, commit, device, cores, versions; load: the load average (of one
     minute) when the command started.
     """
@@ -204,31 +159,36 @@ def stamp(command: Sequence[str], load: float | None) -> Values:
     }
 
 
-def versions() -> dict[str, str]:
+def versions():
     """Of Python and of what is installed of `PACKAGES`."""
     found = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
+    for name in PACKAGES.split():
+        with suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     return found
 
 
-def commit(folder: Path = Path(__file__).parent) -> str:
+def row_of(tree):
+    """All numbers of a tree, float64."""
+    return np.concatenate([np.asarray(leaf, np.float64).ravel() for leaf in jax.tree.leaves(tree)])
+
+
+def distance(first, one, other):
+    """|one - other| / |other - first| over all numbers of three trees: how far apart two steps
+    end.
+    """
+    first, one, other = map(row_of, (first, one, other))
+    return float(np.linalg.norm(one - other) / np.linalg.norm(other - first))
+
+
+def commit(folder=Path(__file__).parent):
     """The commit of the source in `folder`, `+` where it has changes other than of results;
     "unknown" outside a checkout, whose top is the folder or the one above it: an installed package
     lies in somebody else's repository."""
 
-    def git(*words: str) -> str:
-        return subprocess.run(
-            ["git", *words],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            check=True,
-            env=environment(),
-        ).stdout.strip()
+    def git(*words):
+        told = {"cwd": folder, "env": environment(), "text": True, "stderr": subprocess.DEVNULL}
+        return subprocess.check_output(["git", *words], **told).strip()
 
     if not any((top / ".git").exists() for top in (folder.resolve(), folder.resolve().parent)):
         return "unknown"
@@ -241,19 +201,15 @@ def commit(folder: Path = Path(__file__).parent) -> str:
         return "unknown"
 
 
-def device_name() -> str:
+def device_name():
     """The device's kind; on a CPU the name that Linux gives it, where there is one."""
     device, info = jax.devices()[0], Path("/proc/cpuinfo")
     if device.platform == "cpu" and info.exists():
-        names = [
-            line.partition(":")[2].strip()
-            for line in info.read_text().splitlines()
-            if "model name" in line
-        ]
-        return names[0] if names else platform.processor()
+        named = re.search(r"model name\s*: (.*)", info.read_text())
+        return named[1].strip() if named else platform.processor()
     return device.device_kind
 
 
-def about() -> Values:
+def about():
     """The device's kind as JAX calls it, and the stamp of what would measure it."""
     return {"kind": jax.devices()[0].device_kind, "stamp": stamp([], None)}

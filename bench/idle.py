@@ -13,15 +13,12 @@ side that keeps one core of many busy hides nothing behind the idle ones. Other 
 report it, which the result says. Imports no JAX.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 MOST_LOAD, MOST_STEAL = 0.3, 0.01
 LEAST_TICKS = 2  # one tick (10 ms) may be the rounding of a counter: it says nothing
@@ -41,12 +38,12 @@ class Ticks(NamedTuple):
     stolen: int
 
     @property
-    def share(self) -> float:
+    def share(self):
         """Stolen of wanted ticks; 0 where too few were stolen to say."""
         return self.stolen / (self.busy + self.stolen) if self.stolen >= LEAST_TICKS else 0.0
 
 
-def load() -> float | None:
+def load():
     """The load average of one minute; None where the system has none or cannot say."""
     if not hasattr(os, "getloadavg"):
         return None
@@ -56,7 +53,7 @@ def load() -> float | None:
         return None
 
 
-def ticks(path: Path = STAT) -> Ticks | None:
+def ticks(path=STAT):
     """Since the machine started; None where the kernel does not report steal time."""
     if not path.exists():
         return None
@@ -73,20 +70,20 @@ class Ledger:
     once in each.
     """
 
-    def __init__(self, read: Callable[[], Ticks | None] = ticks) -> None:
+    def __init__(self, read=ticks):
         self._read = read
         self._comparison = 0
-        self._spent: dict[tuple[int, str], Ticks] = {}
+        self._spent = {}
         self._blind = False
 
-    def begin(self) -> None:
+    def begin(self):
         """A new comparison: its sides are others than those before, even where their names are the
         same.
         """
         self._comparison += 1
 
     @contextmanager
-    def during(self, side: str) -> Iterator[None]:
+    def during(self, side):
         """Add what passes inside to a side of the current comparison. Nothing is added where an
         error ends it.
         """
@@ -98,7 +95,7 @@ class Ledger:
         else:
             self._add(side, after.busy - before.busy, after.stolen - before.stolen)
 
-    def hand_over(self) -> dict[str, Any]:
+    def hand_over(self):
         """Everything so far as JSON, for `merge` in the process that started this one; forgotten
         here.
         """
@@ -109,7 +106,7 @@ class Ledger:
         self._spent, self._blind = {}, False
         return said
 
-    def merge(self, said: dict[str, Any]) -> None:
+    def merge(self, said):
         """Take over what a child handed over. Of one child, each call is a comparison of its
         own.
         """
@@ -118,7 +115,7 @@ class Ledger:
             self._add(side, busy, stolen)
         self._blind |= said.get("blind", False)
 
-    def worst(self) -> dict[str, Any]:
+    def worst(self):
         """`share` and `side` of the side that lost the greatest share, or why that is `unknown`;
         then all is forgotten."""
         spent, blind = self._spent, self._blind
@@ -128,7 +125,7 @@ class Ledger:
         (_, side), lost = max(spent.items(), key=lambda item: item[1].share)
         return {"share": float(f"{lost.share:.3g}"), "side": side}
 
-    def _add(self, side: str, busy: int, stolen: int) -> None:
+    def _add(self, side, busy, stolen):
         before = self._spent.get((self._comparison, side), Ticks(0, 0))
         self._spent[self._comparison, side] = Ticks(before.busy + busy, before.stolen + stolen)
 
@@ -136,7 +133,7 @@ class Ledger:
 LEDGER = Ledger()  # of this process
 
 
-def reasons(before: float | None, steal: dict[str, Any] | None = None) -> list[str]:
+def reasons(before, steal=None):
     """Why a full result may not be written or quoted; nothing where the machine was idle, or where
     it does not say.
 
@@ -152,7 +149,7 @@ def reasons(before: float | None, steal: dict[str, Any] | None = None) -> list[s
     return found
 
 
-def refusal(found: Sequence[str]) -> str:
+def refusal(found):
     """What `reasons` found, what was expected, and what to do."""
     return (
         f"the machine is not idle: {'; '.join(found)} (expected: load average at most {MOST_LOAD}, steal time at "
@@ -162,10 +159,10 @@ def refusal(found: Sequence[str]) -> str:
 
 
 def settle(
-    read: Callable[[], float | None] = load,
-    sleep: Callable[[float], None] = time.sleep,
-    patience: float = PATIENCE,
-) -> None:
+    read=load,
+    sleep=time.sleep,
+    patience=PATIENCE,
+):
     """Wait until the load average has fallen to `SETTLED`, at most `patience` seconds. What is
     found then is left to the next bench's own check."""
     waited = 0.0

@@ -10,19 +10,16 @@ Baselines3 Zoo, `dqn.yml`), and on the chain those of our DQN, as far as it know
 `tests/rl/test_learns.py` trains by the same rows to their end.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import Any
 
-from jaxtrade.config import RunConfig, load_config
+import yaml
+
+from jaxtrade.config import load_config
 from jaxtrade.interop.world import load_world
 from jaxtrade.training.plan import plan_run
 
 from . import sb3
-from .catalogue import Options, Values
-from .time_to_reward import OPTIMUM, Goal, Race, Recent, compare
+from .time_to_reward import OPTIMUM, Goal, Recent, compare, raced
 
 GYMNAX = {"cartpole": "CartPole-v1", "acrobot": "Acrobot-v1"}
 LEARNERS = ("pqn", "dqn", "ppo")
@@ -74,42 +71,38 @@ ppo.ent_coef=0.02 ppo.ent_coef_end=0.002 train.total_timesteps=800_000
 }
 # Keyword arguments of Stable-Baselines3's DQN, and the budget in environment steps. On CartPole: RL
 # Baselines3 Zoo, hyperparams/dqn.yml, whose exploration ends after 0.16 of 50,000 steps.
-SB3: dict[str, tuple[Values, int]] = {
-    "cartpole": (
-        {
-            "learning_rate": 2.3e-3,
-            "batch_size": 64,
-            "buffer_size": 100_000,
-            "learning_starts": 1_000,
-            "gamma": 0.99,
-            "target_update_interval": 10,
-            "train_freq": 256,
-            "gradient_steps": 128,
-            "exploration_fraction": 0.16 * 50_000 / 200_000,
-            "exploration_final_eps": 0.04,
-            "policy_kwargs": {"net_arch": [256, 256]},
-        },
-        200_000,
-    ),
-    # One gradient step of 256 samples in 64 environment steps: the replay ratio 4 of our row.
-    "chain": (
-        {
-            "learning_rate": 1e-3,
-            "batch_size": 256,
-            "buffer_size": 200_000,
-            "learning_starts": 10_000,
-            "gamma": 0.95,
-            "n_steps": 3,
-            "target_update_interval": 2_000,
-            "train_freq": 64,
-            "gradient_steps": 1,
-            "exploration_fraction": 0.5,
-            "exploration_final_eps": 0.05,
-            "policy_kwargs": {"net_arch": [64, 64]},
-        },
-        800_000,
-    ),
-}
+SB3 = yaml.safe_load("""
+cartpole:
+  budget: 200000
+  keywords:
+    learning_rate: 0.0023
+    batch_size: 64
+    buffer_size: 100000
+    learning_starts: 1000
+    gamma: 0.99
+    target_update_interval: 10
+    train_freq: 256
+    gradient_steps: 128
+    exploration_fraction: 0.04  # 0.16 of the collection's 50,000 steps
+    exploration_final_eps: 0.04
+    policy_kwargs: {net_arch: [256, 256]}
+# One gradient step of 256 samples in 64 environment steps: the replay ratio 4 of our row.
+chain:
+  budget: 800000
+  keywords:
+    learning_rate: 0.001
+    batch_size: 256
+    buffer_size: 200000
+    learning_starts: 10000
+    gamma: 0.95
+    n_steps: 3
+    target_update_interval: 2000
+    train_freq: 64
+    gradient_steps: 1
+    exploration_fraction: 0.5
+    exploration_final_eps: 0.05
+    policy_kwargs: {net_arch: [64, 64]}
+""")
 
 DIFFERENCES = (
     "Stable-Baselines3's DQN knows no action masks: on the chain an illegal action is executed as HOLD, and its "
@@ -121,21 +114,21 @@ DIFFERENCES = (
 QUICK_STEPS = 8_192
 
 
-def config_of(task: str, learner: str, steps: int | None = None) -> RunConfig:
+def config_of(task, learner, steps=None):
     """The committed settings of a learner on a task. steps: another budget."""
     more = "" if steps is None else f" train.total_timesteps={steps}"
     chain = CHAIN if task == "chain" else ""
     return load_config(None, f"{chain} algorithm={learner} {ROWS[task, learner]}{more}".split())
 
 
-def dqn(task: str, goal: list[Any], seeds: list[int], path: str) -> Iterator[Any]:
+def dqn(task, goal, seeds, path):
     """For `Worker`: Stable-Baselines3's DQN, on gymnasium's CartPole (one environment: the zoo's
     settings are for one) or on the NumPy twin. The first repeat imports torch and makes the
     environment; each later one trains the next seed."""
     yield
     import gymnasium
-    import torch  # pyright: ignore[reportMissingImports]
-    from stable_baselines3.common.vec_env import DummyVecEnv  # pyright: ignore[reportMissingImports]
+    import torch
+    from stable_baselines3.common.vec_env import DummyVecEnv
 
     torch.set_num_threads(1)
     if task == "cartpole":
@@ -147,15 +140,15 @@ def dqn(task: str, goal: list[Any], seeds: list[int], path: str) -> Iterator[Any
         yield train(envs, SB3[task], Goal(*goal), seed)
 
 
-def train(envs: Any, settings: tuple[Values, int], goal: Goal, seed: int) -> Values:
+def train(envs, settings, goal, seed):
     """One run of `learn`, which a callback ends once the target is met."""
-    from stable_baselines3 import DQN  # pyright: ignore[reportMissingImports]
+    from stable_baselines3 import DQN
 
-    keywords, budget = settings
+    keywords = settings["keywords"]
     model = DQN("MlpPolicy", envs, seed=seed, device="cpu", verbose=0, **keywords)
     recent, returns = Recent(goal), 0.0
 
-    def count(seen: Values, _: Any) -> bool:
+    def count(seen, _):
         nonlocal returns
         reward, done = float(seen["rewards"][0]), int(seen["dones"][0])
         returns += reward
@@ -163,36 +156,37 @@ def train(envs: Any, settings: tuple[Values, int], goal: Goal, seed: int) -> Val
         returns *= 1 - done
         return not recent.reached
 
-    model.learn(budget, callback=count, log_interval=None)
-    return recent.result(budget)
+    model.learn(settings["budget"], callback=count, log_interval=None)
+    return recent.result(settings["budget"])
 
 
-def race(task: str, quick: bool) -> Values:
+def race(task, quick):
     """`sides`: ours by name, and `sb3_dqn`. `ratios`: of each of ours, as `time_to_reward.compare`
     gives them."""
     goal, seeds = GOALS[task], SEEDS[:1] if quick else SEEDS
     missing = sb3.missing("stable_baselines3")
+    sides, path = {}, ""
     with ExitStack() as stack:
-        sides, path = Race(stack), ""
         for learner in LEARNERS:
             config = config_of(task, learner, QUICK_STEPS if quick else None)
             plan = plan_run(config.train, config.rollout.num_envs, config.rollout.num_steps)
             given = {"config": config.model_dump(mode="json"), "budget": plan.total_steps}
             given |= {"goal": goal, "seeds": seeds, "gymnax": GYMNAX.get(task, "")}
-            sides.add(learner, "time_to_reward.ours", **given)
+            sides[learner] = "time_to_reward.ours", given, 1
         if not missing and not quick:
             if task == "chain":
                 env, params = load_world(config_of(task, "ppo"))
                 path = stack.enter_context(sb3.taped(env.config, params))
-            sides.add("sb3_dqn", "learners.dqn", task=task, goal=goal, seeds=seeds, path=path)
-        found = sides.run(len(seeds))
+            given = {"task": task, "goal": goal, "seeds": seeds, "path": path}
+            sides["sb3_dqn"] = "learners.dqn", given, 1
+        found = raced(sides, len(seeds))
     theirs = found.get("sb3_dqn")
     ratios = {name: compare(found[name], theirs) for name in LEARNERS} if theirs else {}
     left_out = {"sb3_dqn": missing} if missing else {}
     return {"goal": goal._asdict(), "sides": found, "ratios": ratios, "left_out": left_out}
 
 
-def run(options: Options) -> Values:
+def run(options):
     """`race`: by task."""
     return {
         "config": {
@@ -200,8 +194,8 @@ def run(options: Options) -> Values:
             "optimum": OPTIMUM,
             "rows": {f"{task}/{name}": keys.split() for (task, name), keys in ROWS.items()},
             "sb3": {
-                task: {"keywords": {k: str(v) for k, v in keywords.items()}, "budget": budget}
-                for task, (keywords, budget) in SB3.items()
+                task: of | {"keywords": {k: str(v) for k, v in of["keywords"].items()}}
+                for task, of in SB3.items()
             },
         },
         "race": {task: race(task, options.quick) for task in GOALS},

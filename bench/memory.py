@@ -7,16 +7,12 @@ once dead code is removed, from the traced program. Peers are asked for the temp
 training programs with 4,096 environments x 128 steps.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import Any
-
 import jax
 
+from jaxtrade.storage.sizes import tree_bytes
+
 from . import harness, peers, setting
-from .catalogue import Options, Values
-from .worker import Worker
+from .worker import once, peak_resident
 
 ENVS = 65_536  # of the row about the environment's step
 SMALL = {"num_envs": 64, "num_steps": 16}
@@ -24,7 +20,7 @@ TRAINING = {
     "default": {"num_envs": 256, "num_steps": 128},
     "4096x128": {"num_envs": 4096, "num_steps": 128},
 }
-PEER: Values = {
+PEER = {
     "num_envs": 4096,
     "num_steps": 128,
     "num_minibatches": 8,
@@ -32,43 +28,38 @@ PEER: Values = {
 }
 
 
-def update_of(ppo: Values, sessions: int) -> Any:
+def update_of(ppo, sessions):
     """One compiled update, and what it begins with."""
     world = setting.world(sessions, ppo=ppo)
-    algorithm = setting.learner(world, 100)
-    state = jax.jit(algorithm.init)(jax.random.key(0), world.params)
-    return setting.update_of(algorithm).lower(state, world.params).compile(), state, world.params
+    return setting.Update(setting.learner(world, 100), world.params)
 
 
-def of_env_step(envs: int, sessions: int) -> float:
+def of_env_step(envs, sessions):
     """Temporaries of two fused steps of `envs` environments, every observation consumed: bytes of
     one. A part of `device`, too.
     """
     world = setting.world(sessions)
-    stepping = setting.stepping(world.env, envs, 2)
-    program = setting.compiled(stepping, world.params, jax.random.key(0)).program
+    stepping = jax.jit(setting.stepping(world.env, envs, 2))
+    program = stepping.lower(world.params, jax.random.key(0)).compile()
     return setting.temporary_bytes(program, envs)["temporary_bytes_per_step"]
 
 
-def trainer(ppo: Values, sessions: int) -> Iterator[None]:
+def peak(ppo, sessions):
     """In a child: one update. Its peak is that of import, market, compilation and the update
     together.
     """
-    program, state, params = update_of(ppo, sessions)
-    while True:
-        yield
-        state, _ = jax.block_until_ready(program(state, params))
+    jax.block_until_ready(update_of(ppo, sessions)())
+    return peak_resident()
 
 
-def training(ppo: Values, sessions: int) -> Values:
+def training(**given):
     """Temporaries of an update, and the peak of a process that makes one."""
-    program, *_ = update_of(ppo, sessions)
-    with Worker("memory", "trainer", {"ppo": ppo, "sessions": sessions}) as worker:
-        peak = {"peak_resident_bytes": worker.run().peak_bytes}
-    return setting.temporary_bytes(program, ppo["num_envs"] * ppo["num_steps"]) | peak
+    update = update_of(**given)
+    found = setting.temporary_bytes(update.program, update.steps)
+    return found | {"peak_resident_bytes": once("memory.peak", given)}
 
 
-def run(options: Options) -> Values:
+def run(options):
     sessions = 8 if options.quick else setting.SESSIONS
     chosen = {"small": SMALL} if options.quick else TRAINING
     world = setting.world(sessions, ppo=next(iter(chosen.values())))
@@ -80,20 +71,22 @@ def run(options: Options) -> Values:
     theirs, missing = peers.compiled_temporaries(beside.config, beside, options)
     ours = theirs["jaxtrade"]["temporaries"]
     over = {
-        f"{name}_over_jaxtrade": {"temporaries": harness.rounded(each["temporaries"] / ours)}
-        for name, each in theirs.items()
+        f"{name}_over_jaxtrade": {
+            "temporaries": harness.rounded(theirs[name]["temporaries"] / ours)
+        }
+        for name in theirs
         if name != "jaxtrade"
     }
     return {
         "config": {"env_step_envs": ENVS, "peers": peer, "sessions": sessions, "training": chosen},
         "bytes": {
-            "env_state_bytes_per_env": setting.tree_bytes(state.env_state) / num_envs,
+            "env_state_bytes_per_env": tree_bytes(state.env_state) / num_envs,
             "stored_bytes_per_step": sum(stored.values()),
             "env_step_temporary_bytes_per_env": of_env_step(ENVS, sessions),
             "observation_bytes": 4 * world.env.observation_size,
-            "market_bytes": setting.tree_bytes(world.params),
+            "market_bytes": tree_bytes(world.params),
         },
-        "training": {name: training(each, sessions) for name, each in chosen.items()},
+        "training": {name: training(ppo=ppo, sessions=sessions) for name, ppo in chosen.items()},
         "peers": theirs,
         "left_out": missing,
         **over,

@@ -7,45 +7,43 @@ generalised advantages with bootstrapped truncations, the normalisation of advan
 loss terms under the mask, the clipped gradient, Adam.
 
 `Rollout` is one update of the package on the benches' market, with what its rollout saw; `reference` what NumPy makes
-of that. `bench.sb3_update` asks Stable-Baselines3 the same question.
+of that. tests/bench/test_sb3.py asks Stable-Baselines3 the same question.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from functools import reduce
+from operator import getitem
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import yaml
 
 from jaxtrade.networks import distributions
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.ppo.act import policy_of
-from jaxtrade.rl.train_state import TrainState
-from jaxtrade.types import Array, PyTree
+from jaxtrade.types import Array
 
-from . import setting
-from .catalogue import Values
-from .learning import Learning, learning_of
+from . import harness, setting
+from .learning import learning_of
 
-UPDATE: Values = {
-    "num_envs": 4,
-    "num_steps": 64,
-    "num_minibatches": 1,
-    "num_epochs": 3,
-    "num_shards": 1,
-    "hidden": (16, 16),
-    "normalise_observations": False,
-    "learning_rate": 3e-3,
-    "learning_rate_end": 3e-3,
-    "ent_coef": 0.2,
-    "gamma": 0.9,
-    "clip_eps": 0.02,
-}
+UPDATE = yaml.safe_load("""
+num_envs: 4
+num_steps: 64
+num_minibatches: 1
+num_epochs: 3
+num_shards: 1
+hidden: [16, 16]
+normalise_observations: false
+learning_rate: 0.003
+learning_rate_end: 0.003
+ent_coef: 0.2
+gamma: 0.9
+clip_eps: 0.02
+""")
 LOUD = 30.0  # times the first weights of the policy's head, which begins so uniform that masks hardly matter
 
-Weights = dict[str, np.ndarray]  # W [D, A], b [A], v [D], c []
+# Weights are a dict: W [D, A], b [A], v [D], c [].
 
 
 class Seen(NamedTuple):
@@ -73,39 +71,34 @@ class Rollout:
     factor of the first weights of the policy's head.
     """
 
-    def __init__(self, loud: float = 1.0, **changed: Any) -> None:
+    def __init__(self, loud=1.0, **changed):
         self.world = setting.world(2, ppo={**UPDATE, **changed}, episode={"max_steps": 10})
         env, params = self.world.env, self.world.params
         algorithm = make_ppo(self.world.config, env, 10)
-        start: TrainState = jax.jit(algorithm.init)(jax.random.key(0), params)
+        start = jax.jit(algorithm.init)(jax.random.key(0), params)
         head = start.params["policy_head"]
-        self.before = start.replace(
-            params=start.params | {"policy_head": head | {"kernel": loud * head["kernel"]}}
-        )
-        self.after: TrainState = jax.jit(algorithm.update)(self.before, params, None)[0]
+        louder = {"policy_head": head | {"kernel": loud * head["kernel"]}}
+        self.before = start.replace(params=start.params | louder)
+        self.after = jax.jit(algorithm.update)(self.before, params, None)[0]
         again = jax.jit(self._again, static_argnums=0)
         self.seen, self.last = jax.device_get(again(algorithm.act, self.before, params))
 
-    def _again(
-        self, act: Callable[..., Any], state: TrainState, params: PyTree
-    ) -> tuple[Seen, Array]:
+    def _again(self, act, state, params):
         env, learning, policy = self.world.env, learning_of(self.world.config), policy_of(state)
         of_rollout, _ = jax.random.split(jax.random.fold_in(state.key, state.update))
 
-        def random_of(number: Array) -> tuple[Array, Array]:
-            of_actions, of_steps = jax.random.split(jax.random.fold_in(of_rollout, number))
-            return jax.random.uniform(of_actions, (learning.num_steps,)), jax.random.split(
-                of_steps, learning.num_steps
-            )
+        def random_of(number):
+            keys, count = jax.random.fold_in(of_rollout, number), learning.num_steps
+            of_actions, of_steps = jax.random.split(keys)
+            return jax.random.uniform(of_actions, (count,)), jax.random.split(of_steps, count)
 
-        def one(
-            random: tuple[Array, Array], env_state: PyTree, ref: PyTree, first: Array
-        ) -> tuple[Any, Seen]:
+        def one(random, env_state, ref, first):
             chance, key = random
             _, _, found = act(policy, None, ref, params, None, False)
             action = distributions.pick(chance, found.logits, found.mask)
             env_state, following, outcome = env.step(key, env_state, action, params)
-            return (env_state, following, outcome.terminated | outcome.truncated), Seen(
+            ends = outcome.terminated, outcome.truncated
+            return (env_state, following, ends[0] | ends[1]), Seen(
                 env.observe(ref, params),
                 found.mask,
                 env.observe(outcome.final_ref, params),
@@ -114,39 +107,31 @@ class Rollout:
                 distributions.log_prob(found.logits, found.mask, action),
                 found.value,
                 outcome.reward,
-                outcome.terminated,
-                outcome.truncated,
+                *ends,
             )
 
-        random = jax.vmap(random_of, out_axes=1)(jnp.arange(learning.num_envs))
         (_, ref, _), seen = jax.lax.scan(
             lambda now, random: jax.vmap(one)(random, *now),
             (state.env_state, state.ref, state.first),
-            random,
+            jax.vmap(random_of, out_axes=1)(jnp.arange(learning.num_envs)),
         )
         return seen, jax.vmap(env.observe, (0, None))(ref, params)
 
 
-def layer(tree: Any, path: tuple[str, ...]) -> Any:
+def layer(tree, path):
     """The layer at a path of the parameters."""
-    for name in path:
-        tree = tree[name]
-    return tree
+    return reduce(getitem, path, tree)
 
 
-def distance(rollout: Rollout, theirs: dict[tuple[str, ...], np.ndarray]) -> float:
+def distance(rollout, theirs):
     """|our step - their step| / |our step| over the weights at these paths. theirs: path -> new
     weights [in, out].
     """
-    apart = moved = 0.0
-    for path, weight in theirs.items():
-        before, after = (
-            np.asarray(layer(state.params, path)["kernel"])
-            for state in (rollout.before, rollout.after)
-        )
-        apart += float(np.square(weight - after).sum())
-        moved += float(np.square(after - before).sum())
-    return (apart / moved) ** 0.5
+    before, after = (
+        {path: layer(state.params, path)["kernel"] for path in theirs}
+        for state in (rollout.before, rollout.after)
+    )
+    return harness.distance(before, theirs, after)
 
 
 # ------------------------------------------------------------------------------------------------------- in NumPy
@@ -166,22 +151,22 @@ class Steps(NamedTuple):
     truncated: np.ndarray
 
 
-def masked_log_probs(weights: Weights, observation: np.ndarray, mask: np.ndarray) -> np.ndarray:
+def masked_log_probs(weights, observation, mask):
     """-inf where an action is illegal."""
     logits = np.where(mask, observation @ weights["W"] + weights["b"], -np.inf)
     logits = logits - logits.max(-1, keepdims=True)
     return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
 
 
-def value_of(weights: Weights, observation: np.ndarray) -> np.ndarray:
+def value_of(weights, observation):
     return observation @ weights["v"] + weights["c"]
 
 
-def chosen(values: np.ndarray, action: np.ndarray) -> np.ndarray:
+def chosen(values, action):
     return np.take_along_axis(values, action[..., None], -1)[..., 0]
 
 
-def advantages(config: Learning, steps: Steps) -> np.ndarray:
+def advantages(config, steps):
     """float64[T, N], by the recursion of Schulman et al. 2016."""
     out, after = np.zeros_like(steps.reward), np.zeros(config.num_envs)
     for t in reversed(range(config.num_steps)):
@@ -196,13 +181,13 @@ def advantages(config: Learning, steps: Steps) -> np.ndarray:
 
 
 def gradient(
-    config: Learning,
-    weights: Weights,
-    batch: Steps,
-    advantage: np.ndarray,
-    target: np.ndarray,
-    ent_coef: float,
-) -> tuple[Weights, dict[str, float]]:
+    config,
+    weights,
+    batch,
+    advantage,
+    target,
+    ent_coef,
+):
     """Of the loss over B rows, by hand: d log p(a) / d logits = onehot(a) - p, dH / d logits = -p
     (log p + H).
     """
@@ -239,13 +224,13 @@ def gradient(
 
 
 def learned(
-    config: Learning,
-    weights: Weights,
-    steps: Steps,
-    minibatches: Iterable[Sequence[int] | np.ndarray],
-    learning_rate: float,
-    ent_coef: float,
-) -> tuple[Weights, dict[str, float]]:
+    config,
+    weights,
+    steps,
+    minibatches,
+    learning_rate,
+    ent_coef,
+):
     """New weights after all minibatches of all epochs, and the figures as means over the gradient
     steps.
 
@@ -255,17 +240,11 @@ def learned(
     target = advantage + steps.value
     flat = Steps(*(x.reshape(-1, *x.shape[2:]) for x in steps))
     first, second = ({name: np.zeros_like(w) for name, w in weights.items()} for _ in range(2))
-    every: list[dict[str, float]] = []
+    every = []
     for rows in minibatches:
-        picked = advantage.reshape(-1)[rows]
-        grads, figures = gradient(
-            config,
-            weights,
-            Steps(*(x[rows] for x in flat)),
-            (picked - picked.mean()) / picked.std(),
-            target.reshape(-1)[rows],
-            ent_coef,
-        )
+        batch, picked = Steps(*(x[rows] for x in flat)), advantage.reshape(-1)[rows]
+        scaled, aim = (picked - picked.mean()) / picked.std(), target.reshape(-1)[rows]
+        grads, figures = gradient(config, weights, batch, scaled, aim, ent_coef)
         norm = np.sqrt(sum(np.square(grad).sum() for grad in grads.values()))
         every.append(figures | {"grad_norm": norm})
         at = len(every)
@@ -275,35 +254,32 @@ def learned(
             second[name] = 0.999 * second[name] + 0.001 * np.square(grad)
             step = first[name] / (1 - 0.9**at) / (np.sqrt(second[name] / (1 - 0.999**at)) + 1e-5)
             weights = weights | {name: weights[name] - learning_rate * step}
-    return weights, {
-        name: float(np.mean([figures[name] for figures in every])) for name in every[0]
-    }
+    means = {name: float(np.mean([each[name] for each in every])) for name in every[0]}
+    return weights, means
 
 
-def reference(rollout: Rollout) -> dict[tuple[str, ...], np.ndarray]:
+def reference(rollout):
     """NumPy's weights after the update of a rollout without hidden layers and with one minibatch,
     for `distance`.
     """
     config, seen = learning_of(rollout.world.config), rollout.seen
     before = jax.tree.map(lambda x: np.asarray(x, np.float64), rollout.before.params)
     policy, value = before["policy_head"], before["value_head"]
-    weights: Weights = {"W": policy["kernel"], "b": policy["bias"]}
+    weights = {"W": policy["kernel"], "b": policy["bias"]}
     weights |= {"v": value["kernel"][:, 0], "c": value["bias"][0]}
-    observation, final = (np.asarray(x, np.float64) for x in (seen.observation, seen.final))
-    mask, action = np.asarray(seen.mask), np.asarray(seen.action)
+    observation, final, reward = map(np.float64, (seen.observation, seen.final, seen.reward))
+    log_probs = masked_log_probs(weights, observation, seen.mask)
     steps = Steps(
         observation,
-        mask,
-        action,
-        chosen(masked_log_probs(weights, observation, mask), action),
+        seen.mask,
+        seen.action,
+        chosen(log_probs, seen.action),
         value_of(weights, observation),
-        np.asarray(seen.reward, np.float64),
+        reward,
         value_of(weights, final),
-        np.asarray(seen.terminated),
-        np.asarray(seen.truncated),
+        seen.terminated,
+        seen.truncated,
     )
-    every = np.arange(config.num_envs * config.num_steps)
-    after, _ = learned(
-        config, weights, steps, [every] * config.num_epochs, config.learning_rate, config.ent_coef
-    )
+    epochs = [np.arange(config.num_envs * config.num_steps)] * config.num_epochs
+    after, _ = learned(config, weights, steps, epochs, config.learning_rate, config.ent_coef)
     return {("policy_head",): after["W"], ("value_head",): after["v"][:, None]}

@@ -16,34 +16,25 @@ not installed, empty stand-ins take their place during the import. It needs dist
 it).
 """
 
-from __future__ import annotations
-
 import importlib.util
 import math
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from contextlib import contextmanager
+from functools import partial
 from types import ModuleType
-from typing import Any
 
 import gymnax
 import jax
 import jax.numpy as jnp
 
-from jaxtrade.config import RunConfig, make_config
-from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.state import EnvParams, EnvState
+from jaxtrade.config import make_config
 from jaxtrade.errors import ConfigError
 from jaxtrade.interop.gymnax_env import to_gymnax
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.types import Array, PyTree
 
-from . import harness
-from .catalogue import NO_CHECKOUT, Options, Values
-from .harness import Side
-from .learning import Learning, learning_of
-from .setting import World
+from . import harness, setting
+from .catalogue import NO_CHECKOUT
+from .learning import learning_of
 from .worker import Worker
 
 OLD_ID = "jaxtrade/Trading-gymnax-0.0.9"
@@ -91,7 +82,7 @@ STAND_INS = {
 }
 
 
-def left_out(config: Learning, options: Options) -> dict[str, str]:
+def left_out(config, options):
     """Peer -> why it cannot run this configuration here."""
     extra = "is not installed: pip install 'jaxtrade[bench]'"
     reasons = {
@@ -115,9 +106,18 @@ def left_out(config: Learning, options: Options) -> dict[str, str]:
     return (dict.fromkeys(reasons, unlike) if faults else {}) | missing
 
 
-def sides(
-    config: RunConfig, world: World, updates: int, options: Options, stack: ExitStack
-) -> tuple[dict[str, Side], dict[str, str]]:
+def programs(ppo, world, updates, options, missing):
+    """Peer -> its compiled program of `updates` whole updates, and what that is called with."""
+    found, key = {}, jax.random.key(0)
+    if "purejaxrl" not in missing:
+        train = purejaxrl(ppo, world, updates, options.purejaxrl)
+        found["purejaxrl"] = train, (key, world.params)
+    if "rejax" not in missing:
+        found["rejax"] = rejax(ppo, world, updates, key)
+    return found
+
+
+def sides(config, world, updates, options, stack):
     """Peer -> `updates` whole updates (rollout and epochs), compiled and, for sbx, in a child; and
     what is left out.
 
@@ -126,25 +126,19 @@ def sides(
         stack: closes the child.
     """
     ppo = learning_of(config)
-    missing = left_out(ppo, options)
-    steps = updates * ppo.num_envs * ppo.num_steps
-    made: dict[str, Side] = {}
-    if "purejaxrl" not in missing:
-        train = purejaxrl(ppo, world, updates, options.purejaxrl)
-        made["purejaxrl"] = harness.side(lambda: train(jax.random.key(0), world.params), steps)
-    if "rejax" not in missing:
-        learn, algorithm = rejax(ppo, world, updates)
-        made["rejax"] = harness.side(lambda: learn(algorithm, jax.random.key(0)), steps)
+    missing, steps = left_out(ppo, options), updates * ppo.num_envs * ppo.num_steps
+    made = {
+        name: harness.side(partial(program, *given), steps)
+        for name, (program, given) in programs(ppo, world, updates, options, missing).items()
+    }
     if "sbx" not in missing:
         given = {"config": config.model_dump(mode="json"), "updates": updates}
         worker = stack.enter_context(Worker("peers", "sbx", given, threads=1))
-        made["sbx"] = harness.worker_side(worker, steps)
+        made["sbx"] = harness.side(worker, steps)
     return made, missing
 
 
-def compiled_temporaries(
-    config: RunConfig, world: World, options: Options
-) -> tuple[dict[str, dict[str, int]], dict[str, str]]:
+def compiled_temporaries(config, world, options):
     """Side -> bytes of its compiled training program, by XLA's own account; and what is left out.
     Nothing is run.
 
@@ -159,23 +153,18 @@ def compiled_temporaries(
     missing.pop("sbx", None)
     algorithm = make_ppo(config, world.env, 2)
     state = jax.eval_shape(algorithm.init, jax.random.key(0), world.params)
-    programs: Values = {
-        "jaxtrade": jax.jit(algorithm.update, donate_argnums=0).lower(state, world.params).compile()
-    }
-    if "purejaxrl" not in missing:
-        programs["purejaxrl"] = purejaxrl(ppo, world, 2, options.purejaxrl)
-    if "rejax" not in missing:
-        programs["rejax"], _ = rejax(ppo, world, 2)
-    used = {name: program.memory_analysis() for name, program in programs.items()}
-    return {
-        name: {
-            "temporaries": each.temp_size_in_bytes,
-            "arguments": each.argument_size_in_bytes,
-            "outputs": each.output_size_in_bytes,
-            "outputs_in_arguments": each.alias_size_in_bytes,
+    ours = setting.update_of(algorithm).lower(state, world.params).compile()
+    theirs = programs(ppo, world, 2, options, missing)
+    found = {}
+    for name, (program, _) in ({"jaxtrade": (ours, ())} | theirs).items():
+        used = program.memory_analysis()
+        found[name] = {
+            "temporaries": used.temp_size_in_bytes,
+            "arguments": used.argument_size_in_bytes,
+            "outputs": used.output_size_in_bytes,
+            "outputs_in_arguments": used.alias_size_in_bytes,
         }
-        for name, each in used.items()
-    }, missing
+    return found, missing
 
 
 # ------------------------------------------------------------------- the interface of gymnax 0.0.9
@@ -184,26 +173,22 @@ class OldGymnax:
     action masks. `info` is empty: whatever it held, PureJaxRL would store for each step.
     """
 
-    def __init__(self, env: TradingEnv, params: EnvParams) -> None:
+    def __init__(self, env, params):
         door = to_gymnax(env, params)
         self.default_params, self.num_actions = door.default_params, door.num_actions
         self.action_space, self.observation_space = door.action_space, door.observation_space
         self.reset, self._step = door.reset, door.step
 
-    def step(
-        self, key: Array, state: EnvState, action: Array, params: EnvParams | None = None
-    ) -> tuple[Array, EnvState, Array, Array, Values]:
+    def step(self, key, state, action, params=None):
         """-> (observation, state, reward, done, info), with auto-reset."""
-        observation, state, reward, terminated, truncated, _ = self._step(
-            key, state, action, params
-        )
-        return observation, state, reward, terminated | truncated, {}
+        *seen, terminated, truncated, _ = self._step(key, state, action, params)
+        return *seen, terminated | truncated, {}
 
 
-_offered: list[OldGymnax] = []
+_offered = []
 
 
-def _make() -> OldGymnax:
+def _make():
     if not _offered:
         raise RuntimeError(f"gymnax.make('{OLD_ID}'): only inside `with offered(env, params)`")
     return _offered[-1]
@@ -214,7 +199,7 @@ if OLD_ID not in gymnax.registered_envs:
 
 
 @contextmanager
-def offered(env: TradingEnv, params: EnvParams) -> Iterator[str]:
+def offered(env, params):
     """Inside, `gymnax.make` of the name that this gives returns the adapter and `params`.
 
     Under a trace `params` may be tracers: the market is then an argument of the learner's program,
@@ -229,14 +214,14 @@ def offered(env: TradingEnv, params: EnvParams) -> Iterator[str]:
 
 # ---------------------------------------------------------------------------------------- PureJaxRL
 @contextmanager
-def _importable(folder: Path) -> Iterator[None]:
+def _importable(folder):
     """Its modules import each other by bare names (`wrappers`); nothing of that stays behind."""
     missing = [name for name in ("brax", "navix") if importlib.util.find_spec(name) is None]
     placed = {name: ModuleType(name) for name in STAND_INS if name.partition(".")[0] in missing}
     for name, module in placed.items():
         for attribute in STAND_INS[name]:
             setattr(module, attribute, placed.get(f"{name}.{attribute}"))
-    before = {name: sys.modules.pop(name) for name in ("wrappers",) if name in sys.modules}
+    before = sys.modules.pop("wrappers", None)
     sys.modules.update(placed)
     sys.path.insert(0, str(folder))
     try:
@@ -245,10 +230,11 @@ def _importable(folder: Path) -> Iterator[None]:
         sys.path.remove(str(folder))
         for name in (*placed, "wrappers"):
             sys.modules.pop(name, None)
-        sys.modules.update(before)
+        if before:
+            sys.modules["wrappers"] = before
 
 
-def load(checkout: Path) -> ModuleType:
+def load(checkout):
     """Its `ppo` module. Raises ConfigError where the checkout has none."""
     path = checkout.expanduser().resolve() / "purejaxrl" / "ppo.py"
     if not path.is_file():
@@ -257,22 +243,20 @@ def load(checkout: Path) -> ModuleType:
             "github.com/luchris429/purejaxrl"
         )
     spec = importlib.util.spec_from_file_location("purejaxrl_ppo", path)
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     with _importable(path.parent):
         spec.loader.exec_module(module)
     return module
 
 
-def sized(widths: tuple[int, ...]) -> type:
+def sized(widths):
     """Its `ActorCritic` with hidden layers of these widths: the same layers, names, starting values
     and activations.
     """
-    import distrax  # pyright: ignore[reportMissingImports]
+    import distrax
     from flax import linen
 
-    def dense(features: int, scale: float) -> linen.Dense:
+    def dense(features, scale):
         return linen.Dense(
             features,
             kernel_init=linen.initializers.orthogonal(scale),
@@ -284,10 +268,10 @@ def sized(widths: tuple[int, ...]) -> type:
         activation: str = "tanh"
 
         @linen.compact
-        def __call__(self, x: Array) -> tuple[Any, Array]:
+        def __call__(self, x):
             activation = linen.relu if self.activation == "relu" else linen.tanh
 
-            def head(outputs: int, scale: float) -> Array:
+            def head(outputs, scale):
                 hidden = x
                 for width in widths:
                     hidden = activation(dense(width, math.sqrt(2))(hidden))
@@ -299,13 +283,10 @@ def sized(widths: tuple[int, ...]) -> type:
     return ActorCritic
 
 
-def purejaxrl(
-    config: Learning, world: World, updates: int, checkout: Path | None
-) -> Callable[[Array, EnvParams], PyTree]:
+def purejaxrl(config, world, updates, checkout):
     """`updates` updates from scratch, ahead of time: (key, params) -> everything that its `train`
     returns.
     """
-    assert checkout is not None
     peer = load(checkout)  # anew each time: a network put into it stays with this caller
     if tuple(config.hidden) != WIDTHS:
         vars(peer)["ActorCritic"] = sized(tuple(config.hidden))
@@ -321,7 +302,7 @@ def purejaxrl(
         "DEBUG": False,
     }
 
-    def train(key: Array, params: EnvParams) -> PyTree:
+    def train(key, params):
         with offered(world.env, params) as name:
             return peer.make_train(settings | {"ENV_NAME": name})(key)
 
@@ -329,13 +310,11 @@ def purejaxrl(
 
 
 # ---------------------------------------------------------------------------------- rejax and sbx
-def rejax(
-    config: Learning, world: World, updates: int
-) -> tuple[Callable[[Any, Array], PyTree], Any]:
+def rejax(config, world, updates, key):
     """`updates` updates from scratch, ahead of time: ((algorithm, key) -> all that `train`
-    returns), algorithm.
+    returns), (algorithm, key).
     """
-    from rejax import PPO  # pyright: ignore[reportMissingImports]
+    from rejax import PPO
 
     steps = updates * config.num_envs * config.num_steps
     same = """
@@ -351,14 +330,14 @@ def rejax(
         skip_initial_evaluation=True,
         **{name: getattr(config, name) for name in same.split()},
     ).replace(eval_callback=lambda algorithm, state, key: ())
-    return jax.jit(PPO.train).lower(algorithm, jax.random.key(0)).compile(), algorithm
+    return jax.jit(PPO.train).lower(algorithm, key).compile(), (algorithm, key)
 
 
-def sbx(config: Values, updates: int) -> Iterator[None]:
+def sbx(config, updates):
     """For `Worker`: a repeat is `updates` updates of one run that goes on. config: a `RunConfig` as
     JSON.
     """
-    from sbx import PPO  # pyright: ignore[reportMissingImports]
+    from sbx import PPO
 
     from jaxtrade.interop.registration import to_sb3
     from jaxtrade.interop.world import load_world

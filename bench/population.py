@@ -8,10 +8,8 @@ may load their programs from a persistent cache that an earlier one has filled (
 `jaxtrade train` does) or must compile (`cold`); the one program always compiles.
 """
 
-from __future__ import annotations
-
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,14 +20,11 @@ from jaxtrade.training.loop import train
 from jaxtrade.training.population import Stack
 
 from . import harness, setting
-from .catalogue import Options, Values
-from .harness import Sample
-from .worker import Worker
+from .device import SIZES
+from .worker import once
 
 SEEDS = (1, 16, 64)
-PPO = {"num_envs": 16, "num_steps": 128, "num_minibatches": 8, "num_epochs": 4, "hidden": (64, 64)}
 UPDATES = 5  # 10,240 steps of each seed
-QUICK_PPO = PPO | {"num_envs": 8, "num_steps": 16, "num_minibatches": 2, "hidden": (16,)}
 
 
 class Agents(NamedTuple):
@@ -42,7 +37,7 @@ class Agents(NamedTuple):
     params: Any
 
 
-def agents_of(num_seeds: int, ppo: Values, sessions: int) -> Agents:
+def agents_of(num_seeds, ppo, sessions):
     """`num_seeds` agents whose update is compiled."""
     world = setting.world(sessions, ppo=ppo)
     stack = Stack.of(num_seeds)
@@ -53,30 +48,24 @@ def agents_of(num_seeds: int, ppo: Values, sessions: int) -> Agents:
     return Agents(stack, init, update.lower(like, world.params).compile(), world.params)
 
 
-def on_device(counts: Sequence[int], ppo: Values, sessions: int, repeats: int) -> Values:
+def on_device(counts, ppo, sessions, repeats):
     """Updates of each number of agents as one program, and their ratios over one agent. The part of
     `device`, too."""
 
-    def side(count: int) -> harness.Side:
+    def side(count):
         agents = agents_of(count, ppo, sessions)
         state = agents.init(agents.stack.keys(0), agents.params)
         steps = count * ppo["num_envs"] * ppo["num_steps"]
         return harness.side(lambda: agents.update(state, agents.params), steps)
 
-    found = harness.compare({f"steady together@{n}": side(n) for n in counts}, repeats)
-    ratios = {
-        f"{n} together/in turn, start-up and compilation excluded": harness.ratio(
-            found, f"steady together@{n}", "steady together@1"
-        )
-        for n in counts
-        if n > 1
-    }
+    one, *others = names = {f"steady together@{n}": n for n in counts}
+    found = harness.compare({name: side(n) for name, n in names.items()}, repeats)
+    what = "together/in turn, start-up and compilation excluded"
+    ratios = {f"{names[name]} {what}": harness.ratio(found, name, one) for name in others}
     return {"sides": found, "ratios": ratios}
 
 
-def trainer(
-    num_seeds: int, ppo: Values, sessions: int, updates: int, cache: str | None
-) -> Iterator[float]:
+def trainer(num_seeds, ppo, sessions, updates, cache=None):
     """In a child: a whole training run of `num_seeds` agents, as `jaxtrade train` does it but for
     its files.
     """
@@ -84,42 +73,33 @@ def trainer(
     if cache is not None:
         jax.config.update("jax_compilation_cache_dir", cache)
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-
-    yield 0.0
     world = setting.world(sessions, ppo=ppo)
     steps = updates * ppo["num_envs"] * ppo["num_steps"]
     config = TrainConfig(total_timesteps=steps, num_seeds=num_seeds, chunk_updates=updates)
     learner, key = setting.learner(world, updates), Stack.of(num_seeds).keys(0)
-    yield train(learner, world.params, config=config, key=key).steps_per_second
+    return train(learner, world.params, config=config, key=key).steps_per_second
 
 
-def fresh(**given: Any) -> Sample:
+def fresh(**given):
     """A process from its start to its end, by this process's clock; CPU seconds of that process."""
-
-    def whole() -> None:
-        with Worker("population", "trainer", given) as worker:
-            worker.run()
-
-    return harness.of_children(whole)[0]
+    return harness.of_children(once, "population.trainer", given)[0]
 
 
-def run(options: Options) -> Values:
+def run(options):
     counts, ppo, updates, sessions = (
-        ((1, 4), QUICK_PPO, 2, 8) if options.quick else (SEEDS, PPO, UPDATES, setting.SESSIONS)
+        ((1, 4), SIZES["tiny"], 2, 8)
+        if options.quick
+        else (SEEDS, SIZES["seeds"], UPDATES, setting.SESSIONS)
     )
     found = on_device(counts, ppo, sessions, options.repeats)
-    many = [n for n in counts if n > 1]
+    _, *many = counts
     given = {"ppo": ppo, "sessions": sessions, "updates": updates}
     with tempfile.TemporaryDirectory() as cache:
-        kinds = {f"together@{n}": (n, None) for n in many}
-        kinds |= {"one cold": (1, None), "one cached": (1, cache)}
-        work = {
-            name: partial(fresh, num_seeds=n, cache=folder, **given)
-            for name, (n, folder) in kinds.items()
-        }
-        work["one cached"]()  # fills the cache
-        samples = harness.take_turns(work, options.repeats)
-    whole = {name: harness.durations(taken) for name, taken in samples.items()}
+        work = {f"together@{n}": partial(fresh, num_seeds=n, **given) for n in many}
+        work["one cold"] = alone = partial(fresh, num_seeds=1, **given)
+        work["one cached"] = cached = partial(alone, cache=cache)
+        cached()  # fills the cache
+        whole = harness.timed(work, options.repeats)
     ratios = {
         f"{n} together/in turn {kind}, all included": harness.sooner(
             whole[f"together@{n}"], whole[f"one {kind}"], n

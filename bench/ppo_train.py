@@ -12,36 +12,29 @@ JAX peers, whose runs are of a few updates and begin anew; what they compute oth
 `differences`.
 """
 
-from __future__ import annotations
-
 import itertools
 import typing
-from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
-from jaxtrade.config import RunConfig
 from jaxtrade.config.running import Precision
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.runs.computing import threads_of
 
 from . import harness, peers, sb3, setting
-from .catalogue import PUREJAXRL_COMMIT, Options, Table, Values
+from .catalogue import PUREJAXRL_COMMIT, Options
 from .device import side_name
-from .harness import Side, commit
-from .learning import Learning, learning_of
-from .worker import Worker
+from .harness import commit
+from .learning import learning_of
+from .worker import Worker, once
 
-NETWORKS: Table = {
+NETWORKS = {
     "small": {"hidden": (64, 64), "activation": "tanh", "num_epochs": 4},
     "large": {"hidden": (256, 256, 128), "activation": "relu", "num_epochs": 10},
 }
-SAME: Values = {
+SAME = {
     "num_shards": 1,
     "normalise_observations": False,
     "learning_rate": 3e-4,
@@ -54,86 +47,55 @@ COMPARED = (4, 16)
 PEER_UPDATES = {"small": 4, "large": 2}
 
 
-def config_of(
-    network: str, num_envs: int, num_steps: int, batch: int = BATCH, **changed: Any
-) -> RunConfig:
+def config_of(network, num_envs, num_steps, batch=BATCH, precision="float32", **changed):
     """The shared market and task with `network`, and minibatches of `batch` rows."""
-    ppo = {
-        **SAME,
-        **NETWORKS[network],
-        "num_envs": num_envs,
-        "num_steps": num_steps,
-        "num_minibatches": num_envs * num_steps // batch,
-        **changed,
-    }
-    return setting.config(ppo=ppo)
+    ppo = SAME | NETWORKS[network] | {"num_envs": num_envs, "num_steps": num_steps} | changed
+    ppo |= {"num_minibatches": num_envs * num_steps // batch}
+    return setting.config(ppo=ppo, compute={"precision": precision})
 
 
-def update_steps(config: Learning) -> int:
+def update_steps(config):
     """Environment steps of one update."""
     return config.num_envs * config.num_steps
 
 
-class Update:
-    """One compiled update, with a state of its own. A call goes on from the state that the last one
-    left and returns all that it computes."""
-
-    def __init__(self, config: RunConfig) -> None:
-        learning = learning_of(config)
-        world = setting.world(ppo=learning.model_dump(), compute=config.compute.model_dump())
-        self.steps, self.params = update_steps(learning), world.params
-        algorithm = make_ppo(world.config, world.env, 1_000)
-        start = jax.jit(algorithm.init)(jax.random.key(0), world.params)
-        self.state = jax.tree.map(jnp.copy, start)  # donated: no two leaves may share an array
-        self.program = setting.update_of(algorithm).lower(self.state, world.params).compile()
-
-    def __call__(self) -> Any:
-        self.state, metrics = self.program(self.state, self.params)
-        return self.state, metrics
-
-    def side(self) -> Side:
-        """It, as a side."""
-        return harness.side(self, self.steps)
+def update_of(config):
+    """One compiled update of a configuration."""
+    world = setting.world_of(config)
+    return setting.Update(make_ppo(world.config, world.env, 1_000), world.params)
 
 
-def compared(quick: bool, network: str) -> dict[int, RunConfig]:
+def compared(quick, network):
     """Environments -> the configuration that every side trains with."""
     steps = 1_024 if quick else UPDATE[network]
     return {count: config_of(network, count, steps // count) for count in COMPARED}
 
 
-def comparison(network: str, quick: bool, repeats: int, checkout: str | None) -> Iterator[Values]:
-    """For `Worker`: `measure`."""
-    yield {}
-    yield measure(Options(quick, repeats, Path(checkout) if checkout else None), network)
-
-
-def measured_apart(options: Options, network: str) -> Table:
+def measured_apart(options, network):
     """`measure` in a process with the number of compute threads that `jaxtrade train` chooses; on an
     accelerator, in this one.
     """
-    if jax.devices()[0].platform != "cpu":
-        return measure(options, network)
-    threads = threads_of(compared(options.quick, network)[COMPARED[-1]], harness.cores())
     checkout = str(options.purejaxrl.resolve()) if options.purejaxrl else None
     given = {"network": network, "quick": options.quick}
     given |= {"repeats": options.repeats, "checkout": checkout}
-    with Worker("ppo_train", "comparison", given, variables={"NPROC": str(threads)}) as worker:
-        return worker.run().answer
+    if jax.devices()[0].platform != "cpu":
+        return measure(**given)
+    threads = threads_of(compared(options.quick, network)[COMPARED[-1]], harness.cores())
+    return once("ppo_train.measure", given, variables={"NPROC": str(threads)})
 
 
-def measure(options: Options, network: str) -> Table:
+def measure(network, quick, repeats, checkout):
     """The compared sides with one network, interleaved -> `sides`, `ratios`, `left_out`."""
-    sides: dict[str, Side] = {}
-    left_out, told = dict[str, str](), Values()
-    threads = [1] if options.quick else sorted({1, harness.cores()})
+    options = Options(quick, repeats, checkout and Path(checkout))
+    sides, left_out, told = {}, {}, {}
+    threads = [1] if quick else sorted({1, harness.cores()})
     lacking = sb3.missing("sb3_contrib")
     with ExitStack() as stack:
         world = setting.world()
         path = stack.enter_context(sb3.taped(world.env.config, world.params))
-        same = compared(options.quick, network)
+        same = compared(quick, network)
         for count, config in same.items():
-            sides[f"{network}/ours/{count}"] = Update(config).side()
+            sides[f"{network}/ours/{count}"] = harness.side(update_of(config))
             found, missing = peers.sides(config, world, PEER_UPDATES[network], options, stack)
             sides |= {f"{network}/{name}/{count}": side for name, side in found.items()}
             left_out |= {f"{network}/{name}/{count}": reason for name, reason in missing.items()}
@@ -147,14 +109,14 @@ def measure(options: Options, network: str) -> Table:
             given = {"ppo": ppo.model_dump(mode="json"), "path": path, "threads": threads}
             worker = stack.enter_context(Worker("sb3", "trainer", given, threads[-1]))
             told[name] = worker.run().answer  # the number of its threads is chosen now
-            sides[name] = harness.worker_side(worker, update_steps(ppo))
-        results = harness.compare(sides, options.repeats)
+            sides[name] = harness.side(worker, update_steps(ppo))
+        results = harness.compare(sides, repeats)
     for name, each in told.items():
         results[name] |= each
     return {"sides": results, "ratios": ratios(results), "left_out": left_out}
 
 
-def ratios(results: Table) -> dict[str, dict[str, float]]:
+def ratios(results):
     """Ours over every other side with the same network and number of environments, by that side's
     name.
     """
@@ -166,9 +128,9 @@ def ratios(results: Table) -> dict[str, dict[str, float]]:
     return found
 
 
-def run(options: Options) -> Values:
+def run(options):
     """Sides are named network/side/environments."""
-    parts = [measured_apart(options, network) for network in NETWORKS]
+    small, large = (measured_apart(options, network) for network in NETWORKS)
     checkout = None if options.purejaxrl is None else commit(options.purejaxrl)
     config = {
         "networks": NETWORKS,
@@ -179,61 +141,51 @@ def run(options: Options) -> Values:
         "task": setting.config().env.task,
         "purejaxrl": {"commit": checkout, "tested": PUREJAXRL_COMMIT[:7]},
     }
-    merged = {
-        key: {name: value for part in parts for name, value in part[key].items()}
-        for key in ("sides", "ratios", "left_out")
-    }
+    merged = {key: small[key] | large[key] for key in small}
     differences = {"sb3": sb3.DIFFERENCES, **peers.DIFFERENCES}
     told = {name: list(listed) for name, listed in differences.items()}
     return {"config": config, **merged, "differences": told}
 
 
 # ---------------------------------------------------------------------------- parts of `device`
-def config_of_shape(shape: Sequence[Any], precision: str = "float32") -> RunConfig:
-    """The configuration of a shape of `device`, with products of a precision."""
-    network, num_envs, num_steps, batch, num_epochs = shape
-    config = config_of(network, num_envs, num_steps, batch, num_epochs=num_epochs)
-    ppo = learning_of(config).model_dump(mode="json")
-    return setting.config(ppo=ppo, compute={"precision": precision})
+def updates_of(shape, precision="float32"):
+    """The update of a shape of `device`, with products of a precision."""
+    *counts, num_epochs = shape
+    return update_of(config_of(*counts, precision, num_epochs=num_epochs))
 
 
-def on_device(shapes: Sequence[Sequence[Any]], repeats: int) -> Values:
+def on_device(shapes, repeats):
     """Whole updates of each shape."""
-    sides = {side_name(shape): Update(config_of_shape(shape)).side() for shape in shapes}
+    sides = {side_name(shape): harness.side(updates_of(shape)) for shape in shapes}
     return {"sides": harness.compare(sides, repeats)}
 
 
-def by_precision(shapes: Sequence[Sequence[Any]], repeats: int) -> Values:
+def by_precision(shapes, repeats):
     """Whole updates by the precision of products; `distance`: of the first update from that in
     float32.
     """
     float32, *others = typing.get_args(Precision)
     sides, firsts = {}, {}
     for shape, name in itertools.product(shapes, (float32, *others)):
-        side, update = f"{side_name(shape)}/{name}", Update(config_of_shape(shape, name))
-        before = row_of(update.state.params)
+        side, update = f"{side_name(shape)}/{name}", updates_of(shape, name)
+        before = harness.row_of(update.state.params)
         update()
-        firsts[side] = row_of(update.state.params) - before
-        sides[side] = update.side()
+        firsts[side] = harness.row_of(update.state.params) - before
+        sides[side] = harness.side(update)
     results = harness.compare(sides, repeats)
     ratios, distances = {}, {}
     for shape, name in itertools.product(map(side_name, shapes), others):
         own, exact = f"{shape}/{name}", f"{shape}/{float32}"
         ratios[f"{shape}: {name}/{float32}"] = harness.ratio(results, own, exact)
-        apart = np.linalg.norm(firsts[own] - firsts[exact]) / np.linalg.norm(firsts[exact])
-        distances[f"{shape}: {name}"] = harness.rounded(float(apart))
+        apart = harness.distance(0.0, firsts[own], firsts[exact])
+        distances[f"{shape}: {name}"] = harness.rounded(apart)
     return {"sides": results, "ratios": ratios, "distance": distances}
 
 
-def row_of(tree: Any) -> np.ndarray:
-    """All numbers of a tree."""
-    return np.concatenate([np.asarray(leaf, np.float64).ravel() for leaf in jax.tree.leaves(tree)])
-
-
-def memory_of(shape: Sequence[Any]) -> Values:
+def memory_of(shape):
     """Of one update: temporaries of the compiled program, and the device's own count of its
     greatest use, alone in the process."""
-    update = Update(config_of_shape(shape))
+    update = updates_of(shape)
     jax.block_until_ready(update())
     found = setting.temporary_bytes(update.program, update.steps)
     counted = jax.devices()[0].memory_stats() or {}

@@ -8,25 +8,22 @@ from `bench/results/NAME.json`; a quick result, or one of a machine that was not
 Imports no JAX.
 """
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+
+from jinja2 import Environment
 
 from jaxtrade.errors import DataError
 
 from . import catalogue, table
-from .catalogue import Values
 from .table import number, size
 
 ROOT = Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 NOTE = "<!-- written by `python -m bench.render` from bench/results: change nothing here -->"
-PER_CPU = "per CPU second"
-NETWORKS = {"small": "64-64", "large": "256-256-128"}
-SIDES = {
+TABLES = ["env_step", "ppo_train", "time_to_reward", "learners", "population", "advisor", "memory"]
+WAITS = ["first_result", "startup", "compile", "data"]
+NAMED = {
     "ours": "jaxtrade",
     "ours_unseen": "jaxtrade, observations not built",
     "ours_one_core": "jaxtrade, one core",
@@ -34,18 +31,107 @@ SIDES = {
     "bare": "the NumPy twin alone",
     "dummy": "SB3's DummyVecEnv",
     "subproc": "SB3's SubprocVecEnv",
-}
-SHOWN = {"ours": (1_024, 65_536), "ours_unseen": (4_096,), "ours_one_core": (4_096,)}
-SHOWN |= {"gymnax": (1_024,), "bare": (1,), "dummy": (1, 16), "subproc": (8,)}
-OTHERS = {
     "sb3_dummy": "SB3's MaskablePPO",
     "rejax": "rejax",
     "purejaxrl": "PureJaxRL",
     "sbx": "sbx",
+    "small": "64-64",
+    "large": "256-256-128",
 }
+# Side of `env_step` -> the numbers of environments that are shown, beside the best.
+SHOWN = {"ours": (1_024, 65_536), "ours_unseen": (4_096,), "ours_one_core": (4_096,)}
+SHOWN |= {"gymnax": (1_024,), "bare": (1,), "dummy": (1, 16), "subproc": (8,)}
+PAGE = """
+{{ head("env_step") }}
+| side | environments | steps/s | steps/CPU-s | our best over it | per CPU second |
+| --- | --- | --- | --- | --- | --- |
+% for name, side in env_step.sides.items()
+% if name == env_step.best or side.num_envs in shown[side.kind]
+{{ row(named[side.kind], "{:,}".format(side.num_envs), number(side.steps_per_second),
+       number(side.steps_per_cpu_second), *both(env_step.ratios[env_step.best ~ " / " ~ name])) }}
+% endif
+% endfor
+
+{{ head("ppo_train") }}
+| network | environments | other | our steps/s | its steps/s | by the clock | per CPU second |
+| --- | --- | --- | --- | --- | --- | --- |
+% for name, ratio in ppo_train.ratios.items()
+% set network, other, count = name.split("/")
+% set ours = ppo_train.sides[network ~ "/ours/" ~ count]
+{{ row(named[network], count, named[other], number(ours.steps_per_second),
+       number(ppo_train.sides[name].steps_per_second), *both(ratio)) }}
+% endfor
+
+{{ head("time_to_reward") }}
+| both with | SB3 | ours | compilation | without compilation | with it | our steps over SB3's |
+| --- | --- | --- | --- | --- | --- | --- |
+% for count, ratio in time_to_reward.ratios.items()
+{{ raced(count ~ " environments", time_to_reward.sides, "ours/" ~ count, "sb3/" ~ count, ratio) }}
+% endfor
+
+{{ head("learners") }}
+| learner | SB3 | ours | compilation | without compilation | with it | our steps over SB3's |
+| --- | --- | --- | --- | --- | --- | --- |
+% for task, race in learners.race.items()
+% for name, ratio in race.ratios.items()
+{{ raced(name.upper() ~ ", " ~ task, race.sides, name, "sb3_dqn", ratio) }}
+% endfor
+% endfor
+
+% for name, result in [("population", population), ("advisor", advisor)]
+{{ head(name) }}
+| speed of | by the clock | per CPU second |
+| --- | --- | --- |
+% for pair, ratio in result.ratios.items()
+{{ row(pair, *both(ratio)) }}
+% endfor
+
+% endfor
+{{ head("memory") }}
+| what | bytes |
+| --- | --- |
+% for name, value in memory.bytes.items()
+{{ row(name.replace("_", " "), size(value)) }}
+% endfor
+% for part in [memory.training, memory.peers]
+% for name, each in part.items()
+{{ row("temporaries of training: " ~ name, size(each.temporary_bytes or each.temporaries)) }}
+% endfor
+% endfor
+
+{{ head("What a user waits for", waits) }}
+| what | seconds | range |
+| --- | --- | --- |
+% for part in [first_result.steps, startup.start]
+% for name, each in part.items()
+{{ waited(name, each) }}
+% endfor
+% endfor
+% for kind in ["cold", "cached"]
+{{ waited("compile, " ~ kind ~ ": train chunk", compile.seconds["default " ~ kind].chunk) }}
+{{ waited("compile, " ~ kind ~ ": from start to first update", compile.seconds["default " ~ kind].ready) }}
+% endfor
+% for kind, each in data.to_market.items()
+% set peak = size(data.peak_resident_bytes[kind])
+{{ waited("ten years of minute bars from " ~ kind ~ " to a market (peak memory " ~ peak ~ ")", each) }}
+% endfor
+"""
+README = """
+| jaxtrade's speed, 16 environments | over | by the clock | per CPU second |
+| --- | --- | --- | --- |
+{{ row("environment alone", named.dummy, *both(env_step.ratios[env_step.best ~ " / sb3_dummy_16"])) }}
+% for other in ["sb3_dummy", "rejax", "purejaxrl"]
+% for network in ["small", "large"]
+{{ row("PPO, network " ~ named[network], named[other],
+       *both(ppo_train.ratios[network ~ "/" ~ other ~ "/16"])) }}
+% endfor
+% endfor
+{{ row("seconds until a given reward, with compilation", named.sb3_dummy,
+       *both(time_to_reward.at_fastest.with_compile)) }}
+"""
 
 
-def load(name: str, root: Path = ROOT) -> Values:
+def load(name, root=ROOT):
     """The committed result of a bench. Raises DataError: missing, quick, or forced."""
     path = root / "bench" / "results" / f"{name}.json"
     result = table.read(path)
@@ -57,169 +143,60 @@ def load(name: str, root: Path = ROOT) -> Values:
     return result
 
 
-def said(ratio: float, interval: Sequence[float] | None = None) -> str:
+def said(ratio, interval=None):
     """A ratio of speeds with its interval and what it means; *slower* in bold."""
     word = table.compared(ratio, interval)
     within = f" ({' to '.join(map(number, interval))})" if interval else ""
     return f"{number(ratio)}x{within}: {f'**{word}**' if word == 'slower' else word}"
 
 
-def both(ratio: Values) -> list[str]:
-    """A ratio by the clock and per CPU second."""
-    return [said(ratio[clock], ratio.get(f"{clock}_interval")) for clock in ("wall", "cpu")]
+def both(ratio):
+    """A ratio by the clock and per CPU second; empty where there is none."""
+    clocks = ("wall", "cpu")
+    return [said(ratio[x], ratio.get(f"{x}_interval")) for x in clocks] if ratio else ["", ""]
 
 
-def rows(header: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
-    """A Markdown table."""
-    return [f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *cells)]
+def row(*cells):
+    """A row of a Markdown table."""
+    return f"| {' | '.join(cells)} |"
 
 
-def env_step(result: Values) -> list[str]:
-    """Environment steps, every side; jaxtrade's best size over the others."""
-    cells, best = [], result["best"]
-    for name, side in result["sides"].items():
-        if name != best and side["num_envs"] not in SHOWN[side["kind"]]:
-            continue
-        ratio = result["ratios"].get(f"{best} / {name}")
-        speeds = [number(side[f"steps_per_{key}"]) for key in ("second", "cpu_second")]
-        over = both(ratio) if ratio else ["", ""]
-        cells.append([SIDES[side["kind"]], f"{side['num_envs']:,}", *speeds, *over])
-    header = ("side", "environments", "steps/s", "steps/CPU-s", "our best over it", PER_CPU)
-    return rows(header, cells)
-
-
-def ppo_train(result: Values) -> list[str]:
-    """Whole updates of the same mathematics, by network and number of environments."""
-    cells = []
-    for name, ratio in result["ratios"].items():
-        network, other, count = name.split("/")
-        speeds = [
-            number(result["sides"][side]["steps_per_second"])
-            for side in (f"{network}/ours/{count}", name)
-        ]
-        cells.append([NETWORKS[network], count, OTHERS[other], *speeds, *both(ratio)])
-    header = ("network", "environments", "other", "our steps/s", "its steps/s", "by the clock")
-    return rows((*header, PER_CPU), cells)
-
-
-def raced(name: str, found: Values, ours: str, theirs: str, ratio: Any) -> list[str]:
+def raced(name, sides, ours, theirs, ratio):
     """The row of a learner that was trained until the target."""
-    own, other = found["sides"][ours], found["sides"][theirs]
+    own, other = sides[ours], sides[theirs]
     times = [number(other["seconds"]), number(own["seconds"]), number(own["compile_seconds"])]
     sooner = [said(each["wall"]) for each in (ratio, ratio["with_compile"])]
-    return [name, *(f"{each} s" for each in times), *sooner, number(ratio["env_steps"])]
+    return row(name, *(f"{each} s" for each in times), *sooner, number(ratio["env_steps"]))
 
 
-RACED = ("SB3", "ours", "compilation", "without compilation", "with it", "our steps over SB3's")
+def waited(name, found):
+    """The row of measured seconds, with their range."""
+    return row(name, number(found["seconds"]), " to ".join(map(number, found["seconds_range"])))
 
 
-def time_to_reward(result: Values) -> list[str]:
-    """Seconds and steps until the target reward, by number of environments."""
-    cells = [
-        raced(f"{count} environments", result, f"ours/{count}", f"sb3/{count}", ratio)
-        for count, ratio in result["ratios"].items()
-    ]
-    return rows(("both with", *RACED), cells)
+def rendered(template, root=ROOT):
+    """The lines of a template, from the results below `root`."""
+    results = {name: load(name, root) for name in (*TABLES, *WAITS)}
+
+    def source(name):
+        """A link to a result, and where it was measured."""
+        stamp = results[name]["stamp"]
+        where = f"{stamp['device']}, {stamp['cores']} cores, commit {stamp['commit']}"
+        return f"[{name}.json](../bench/results/{name}.json): {where}"
+
+    def head(title, names=()):
+        about = catalogue.BENCHES.get(title, "")
+        text = "; ".join(map(source, names)) or f"{about[:1].upper()}{about[1:]} ({source(title)})"
+        return f"\n### {title}\n\n{text}.\n"
+
+    tools = {"said": said, "both": both, "row": row, "raced": raced, "waited": waited}
+    tools |= {"number": number, "size": size, "head": head}
+    names = {"named": NAMED, "shown": SHOWN, "waits": WAITS}
+    made = Environment(line_statement_prefix="%").from_string(template.strip())
+    return made.render(results | tools | names).strip().splitlines()
 
 
-def learners(result: Values) -> list[str]:
-    """Seconds of each learner until the target of its task, against SB3's DQN."""
-    cells = [
-        raced(f"{name.upper()}, {task}", race, name, "sb3_dqn", ratio)
-        for task, race in result["race"].items()
-        for name, ratio in race["ratios"].items()
-    ]
-    return rows(("learner", *RACED), cells)
-
-
-def ratios(result: Values) -> list[str]:
-    """Every ratio of a result."""
-    cells = [[name, *both(ratio)] for name, ratio in result["ratios"].items()]
-    return rows(("speed of", "by the clock", PER_CPU), cells)
-
-
-def measured(found: Values, key: str) -> list[list[str]]:
-    """Name, median and range of measured figures."""
-    return [
-        [name, number(each[key]), " to ".join(map(number, each[f"{key}_range"]))]
-        for name, each in found.items()
-    ]
-
-
-def waits(root: Path) -> list[str]:
-    """What a user waits for: seconds of several benches in one table."""
-    found = {name: load(name, root) for name in ("first_result", "startup", "data")}
-    parts = load("compile", root)["seconds"]
-    told = {**found["first_result"]["steps"], **found["startup"]["start"]}
-    for kind in ("cold", "cached"):
-        for part, what in (("chunk", "train chunk"), ("ready", "from start to first update")):
-            told[f"compile, {kind}: {what}"] = parts[f"default {kind}"][part]
-    for kind, each in found["data"]["to_market"].items():
-        peak = size(found["data"]["peak_resident_bytes"][kind])
-        told[f"ten years of minute bars from {kind} to a market (peak memory {peak})"] = each
-    return rows(("what", "seconds", "range"), measured(told, "seconds"))
-
-
-def memory(result: Values) -> list[str]:
-    """Bytes of ours, and temporaries beside the peers'."""
-    cells = [[name.replace("_", " "), size(value)] for name, value in result["bytes"].items()]
-    for name, each in (*result["training"].items(), *result["peers"].items()):
-        bytes_ = each.get("temporary_bytes", each.get("temporaries"))
-        cells.append([f"temporaries of training: {name}", size(bytes_)])
-    return rows(("what", "bytes"), cells)
-
-
-TABLES: dict[str, Callable[[Values], list[str]]] = {
-    "env_step": env_step,
-    "ppo_train": ppo_train,
-    "time_to_reward": time_to_reward,
-    "learners": learners,
-    "population": ratios,
-    "advisor": ratios,
-    "memory": memory,
-}
-
-
-def page(root: Path = ROOT) -> list[str]:
-    """The generated part of docs/benchmarks.md: a table for each bench, and one of waiting."""
-    lines: list[str] = []
-    for name, make in TABLES.items():
-        about = catalogue.BENCHES[name]
-        lines += [f"### {name}", "", f"{about[:1].upper()}{about[1:]} ({source(name, root)})."]
-        lines += ["", *make(load(name, root)), ""]
-    told = "; ".join(source(name, root) for name in ("first_result", "startup", "compile", "data"))
-    return [*lines, "### What a user waits for", "", f"{told}.", "", *waits(root)]
-
-
-def source(name: str, root: Path) -> str:
-    """A link to a result, and where it was measured."""
-    stamp = load(name, root)["stamp"]
-    where = f"{stamp['device']}, {stamp['cores']} cores, commit {stamp['commit']}"
-    return f"[{name}.json](../bench/results/{name}.json): {where}"
-
-
-def readme(root: Path = ROOT) -> list[str]:
-    """The generated part of README.md: jaxtrade's speed over the others', in a line each."""
-    steps, trained, reached = map(load, ("env_step", "ppo_train", "time_to_reward"), [root] * 3)
-    cells = [
-        [
-            "environment alone",
-            "SB3's DummyVecEnv",
-            *both(steps["ratios"][f"{steps['best']} / sb3_dummy_16"]),
-        ]
-    ]
-    for other in ("sb3_dummy", "rejax", "purejaxrl"):
-        for network, widths in NETWORKS.items():
-            ratio = trained["ratios"][f"{network}/{other}/16"]
-            cells.append([f"PPO, network {widths}", OTHERS[other], *both(ratio)])
-    sooner = reached["at_fastest"]["with_compile"]
-    cells.append(
-        ["seconds until a given reward, with compilation", OTHERS["sb3_dummy"], *both(sooner)]
-    )
-    return rows(("jaxtrade's speed, 16 environments", "over", "by the clock", PER_CPU), cells)
-
-
-def inserted(text: str, lines: Sequence[str], name: str) -> str:
+def inserted(text, lines, name):
     """`text` with its generated part replaced. Raises DataError where the markers do not stand
     once, in order.
     """
@@ -230,18 +207,20 @@ def inserted(text: str, lines: Sequence[str], name: str) -> str:
     return "\n".join([f"{head}{BEGIN}", NOTE, *lines, f"{END}{tail}"])
 
 
-def stale(root: Path = ROOT) -> dict[Path, str]:
+def stale(root=ROOT):
     """Page that is not up to date -> its text as it should be."""
-    parts = {root / "README.md": readme(root), root / "docs" / "benchmarks.md": page(root)}
     found = {}
-    for path, lines in parts.items():
-        before = path.read_text(encoding="utf-8")
+    for path, template in {
+        root / "README.md": README,
+        root / "docs" / "benchmarks.md": PAGE,
+    }.items():
+        before, lines = path.read_text(encoding="utf-8"), rendered(template, root)
         if (after := inserted(before, lines, path.name)) != before:
             found[path] = after
     return found
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv):
     """The command."""
     behind = stale()
     for path, text in behind.items():

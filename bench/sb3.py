@@ -6,23 +6,18 @@ logging, and the number of torch threads that a short trial finds faster. Everyt
 child of its own (`worker`).
 """
 
-from __future__ import annotations
-
 import importlib.util
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from jaxtrade.config import validated
 from jaxtrade.errors import ConfigError
 
-from .catalogue import Values
 from .learning import Learning
 from .twin import NUM_ACTIONS, Twin, load, make_tape, save
 
@@ -37,7 +32,7 @@ WORTH = (
 INSTALL = 'pip install "jaxtrade[bench]"'
 
 
-def arguments(config: Learning) -> Values:
+def arguments(config):
     """MaskablePPO's keyword arguments for the same mathematics; `activation_fn` by name ("tanh",
     "relu").
 
@@ -95,37 +90,37 @@ def arguments(config: Learning) -> Values:
     }
 
 
-def missing(*modules: str) -> str:
+def missing(*modules):
     """What is missing of some packages of peers and how to get it; empty where nothing is."""
     names = [name.replace("_", "-") for name in modules if importlib.util.find_spec(name) is None]
     return f"{', '.join(names)} not installed: {INSTALL}" if names else ""
 
 
-def open_twin(path: str) -> Twin:
+def open_twin(path):
     """The environment on the tape at `path`; for a process of its own, too."""
     return Twin(load(path))
 
 
 @contextmanager
-def taped(config: Any, params: Any) -> Iterator[str]:
+def taped(config, params):
     """The path of the tape of an environment's configuration and parameters, for children."""
     with tempfile.TemporaryDirectory() as folder:
         save(make_tape(config, params), path := Path(folder) / "tape")
         yield str(path)
 
 
-def vector_env(path: str, kind: str, num_envs: int) -> Any:
+def vector_env(path, kind, num_envs):
     """Twins on the tape at `path` in SB3's `DummyVecEnv` or, kind "subproc", a process each."""
-    from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv  # pyright: ignore[reportMissingImports]
+    from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
     made = {"dummy": DummyVecEnv, "subproc": SubprocVecEnv}[kind]
     return made([partial(open_twin, path)] * num_envs)
 
 
-def make_model(envs: Any, chosen: Values, seed: int) -> Any:
+def make_model(envs, chosen, seed):
     """MaskablePPO on the CPU with `arguments(...)`, silent."""
-    from sb3_contrib import MaskablePPO  # pyright: ignore[reportMissingImports]
-    from torch import nn  # pyright: ignore[reportMissingImports]
+    from sb3_contrib import MaskablePPO
+    from torch import nn
 
     policy = dict(chosen["policy_kwargs"])
     policy["activation_fn"] = {"tanh": nn.Tanh, "relu": nn.ReLU}[policy["activation_fn"]]
@@ -134,14 +129,12 @@ def make_model(envs: Any, chosen: Values, seed: int) -> Any:
     )
 
 
-def iterate(model: Any, steps: int, callback: Callable[..., bool] | None = None) -> None:
+def iterate(model, steps, callback=None):
     """One iteration of `learn`: a rollout of `steps` in all, and its epochs."""
     model.learn(steps, callback=callback, reset_num_timesteps=False, log_interval=None)
 
 
-def fastest(
-    seconds_of: Callable[[int], float], counts: Iterable[int], rounds: int, worth: float = 1.0
-) -> tuple[int, dict[str, float]]:
+def fastest(seconds_of, counts, rounds, worth=1.0):
     """The number of threads to measure with, and seconds by number (the best of `rounds`, taking
     turns).
 
@@ -157,13 +150,11 @@ def fastest(
     return chosen, {str(count): seconds for count, seconds in best.items()}
 
 
-def choose_threads(
-    envs: Any, chosen: Values, counts: Sequence[int], worth: float = 1.0
-) -> tuple[int, dict[str, float]]:
+def choose_threads(envs, chosen, counts, worth=1.0):
     """Set torch to the fastest of the thread counts, by whole iterations with short rollouts -> as
     `fastest`.
     """
-    import torch  # pyright: ignore[reportMissingImports]
+    import torch
 
     if len(counts) == 1:
         torch.set_num_threads(counts[0])
@@ -171,7 +162,7 @@ def choose_threads(
     num_steps = max(TRIAL_STEPS, chosen["batch_size"]) // envs.num_envs
     model = make_model(envs, {**chosen, "n_steps": num_steps}, 0)
 
-    def seconds_of(threads: int) -> float:
+    def seconds_of(threads):
         torch.set_num_threads(threads)
         start = time.perf_counter()
         iterate(model, num_steps * envs.num_envs)
@@ -183,7 +174,7 @@ def choose_threads(
     return threads, trial
 
 
-def trainer(ppo: Values, path: str, threads: Sequence[int]) -> Iterator[Values]:
+def trainer(ppo, path, threads):
     """For `Worker`: MaskablePPO with the mathematics of `ppo`, a `Learning` as JSON, on the tape at
     `path`. The first repeat chooses the number of torch threads, for the children of a bench start
     at the same time; every later one is one iteration.
@@ -204,14 +195,14 @@ class Learner:
     the environments gave, before SB3 adds the bootstrap of truncations to it.
     """
 
-    def __init__(self, config: Learning, envs: Any, seed: int) -> None:
+    def __init__(self, config, envs, seed):
         self._model = make_model(envs, arguments(config), seed)  # seeds the environments too
         self._steps = config.num_envs * config.num_steps
 
-    def __call__(self) -> float:
+    def __call__(self):
         total = 0.0
 
-        def count(seen: Values, _: Values) -> bool:
+        def count(seen, _):
             nonlocal total
             total += float(np.sum(seen["rewards"]))
             return True
@@ -220,14 +211,14 @@ class Learner:
         return total / self._steps
 
 
-def stepped(path: str, kind: str, num_envs: int, steps: int) -> Iterator[int]:
-    """For `Worker`: `steps` steps of each of `num_envs` environments per repeat -> episodes that
+def stepped(path, kind, num_envs, num_steps):
+    """For `Worker`: `num_steps` steps of each of `num_envs` environments per repeat -> episodes that
     ended. kind: "dummy" or "subproc".
     """
-    from sb3_contrib.common.maskable.utils import get_action_masks  # pyright: ignore[reportMissingImports]
+    from sb3_contrib.common.maskable.utils import get_action_masks
 
     envs = vector_env(path, kind, num_envs)
-    drawn = np.random.default_rng(0).random((steps, num_envs, NUM_ACTIONS), np.float32)
+    drawn = np.random.default_rng(0).random((num_steps, num_envs, NUM_ACTIONS), np.float32)
     envs.seed(0)
     envs.reset()
     ended = 0
@@ -242,10 +233,10 @@ def stepped(path: str, kind: str, num_envs: int, steps: int) -> Iterator[int]:
         envs.close()
 
 
-def bare(path: str, steps: int) -> Iterator[int]:
-    """For `Worker`: one environment alone, `steps` steps per repeat -> episodes that ended."""
-    env, chances = open_twin(path), np.random.default_rng(0).random(steps).tolist()
-    legal_of: dict[bytes, list[int]] = {}
+def bare(path, num_steps):
+    """For `Worker`: one environment alone, `num_steps` steps per repeat -> episodes that ended."""
+    env, chances = open_twin(path), np.random.default_rng(0).random(num_steps).tolist()
+    legal_of = {}
     env.reset(seed=0)
     ended = 0
     while True:

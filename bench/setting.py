@@ -5,15 +5,10 @@ Synthetic NQ minute bars (seed 0), task `manage` in relative scaling (228 slots,
 account, costs, brackets and reward, episodes of one session that start anywhere in it.
 """
 
-from __future__ import annotations
-
 import collections
 import functools
-import math
 import re
-import time
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,10 +23,10 @@ from jaxtrade.env.state import EnvParams
 from jaxtrade.env.summary import summarise
 from jaxtrade.rl.packing import Packed, packing_of
 from jaxtrade.rl.ppo import make_ppo
+from jaxtrade.storage.sizes import tree_bytes
 from jaxtrade.training.loop import chunk_program
-from jaxtrade.types import Algorithm, PyTree, SessionSet
+from jaxtrade.types import SessionSet
 
-from .catalogue import Values
 from .harness import rounded
 from .learning import fixed_sections, sections_of
 
@@ -51,11 +46,11 @@ class World(NamedTuple):
     sessions: SessionSet
 
 
-def config(sessions: int = SESSIONS, algorithm: str = "ppo", **sections: Any) -> RunConfig:
+def config(sessions=SESSIONS, algorithm="ppo", **sections):
     """The shared configuration with some keys changed, e.g. `config(ppo={"num_envs": 1024})`; `ppo`
     holds all keys of the learner (`learning.sections_of`). Of another algorithm, what no section
     names has the package's defaults."""
-    own: Values = fixed_sections() | {
+    own = fixed_sections() | {
         "algorithm": algorithm,
         "data": {"market": "NQ", "source": "synthetic", "synthetic_sessions": sessions},
         "split": {"test_sessions": 0},
@@ -69,66 +64,80 @@ def config(sessions: int = SESSIONS, algorithm: str = "ppo", **sections: Any) ->
 
 
 @functools.lru_cache(maxsize=4)
-def _market(sessions: int) -> Market:
+def _market(sessions):
     return load_market(config(sessions))
 
 
-def world(sessions: int = SESSIONS, algorithm: str = "ppo", **sections: Any) -> World:
-    """Environment and parameters of `config(...)` over all sessions of the shared market."""
-    chosen, market = config(sessions, algorithm, **sections), _market(sessions)
+def world(sessions=SESSIONS, algorithm="ppo", **sections):
+    """That of `config(...)`."""
+    return world_of(config(sessions, algorithm, **sections))
+
+
+def world_of(chosen):
+    """Environment and parameters over all sessions of the shared market."""
+    market = _market(chosen.data.synthetic_sessions)
     every = split_sessions(market, chosen.split)["train"]
     return World(chosen, TradingEnv(chosen.env), make_params(market, every, chosen), market, every)
 
 
-class Compiled(NamedTuple):
-    """A program, and the seconds that making it took: Python tracing and lowering to XLA's input,
-    then XLA itself (or the persistent cache)."""
-
-    program: Any
-    lower_seconds: float
-    compile_seconds: float
+def learner(world, total_updates):
+    """PPO as `jaxtrade train` makes it, with the trading figures in its metrics."""
+    return make_ppo(world.config, world.env, total_updates, summarise=summarise)
 
 
-def compiled(function: Any, *args: Any) -> Compiled:
-    """`function` (jitted already or not) compiled for arguments of these shapes."""
-    jitted = function if hasattr(function, "lower") else jax.jit(function)
-    start = time.perf_counter()
-    lowered = jitted.lower(*args)
-    middle = time.perf_counter()
-    program = lowered.compile()
-    return Compiled(program, middle - start, time.perf_counter() - middle)
-
-
-def learner(world: World, total_updates: int, platform: str | None = None) -> Algorithm:
-    """PPO as `jaxtrade train` makes it, with the trading figures in its metrics. platform: where it
-    will run.
-    """
-    return make_ppo(world.config, world.env, total_updates, summarise=summarise, platform=platform)
-
-
-def update_of(algorithm: Algorithm) -> Any:
+def update_of(algorithm):
     """One update, jitted; it takes the state over as the training loop's does."""
     return jax.jit(lambda state, params: algorithm.update(state, params, None), donate_argnums=0)
 
 
-def train_chunk(algorithm: Algorithm, state: PyTree, params: PyTree, updates: int) -> Compiled:
-    """The program that `training.loop.train` runs, not a copy of it: `updates` updates, the state
-    donated.
+class Update:
+    """One compiled update, with a state of its own. A call goes on from the state that the last one
+    left and returns all that it computes."""
+
+    def __init__(self, algorithm, params):
+        self.steps, self.params = algorithm.steps_per_update, params
+        start = jax.jit(algorithm.init)(jax.random.key(0), params)
+        self.state = jax.tree.map(jnp.copy, start)  # donated: no two leaves may share an array
+        self.program = update_of(algorithm).lower(self.state, params).compile()
+
+    def __call__(self):
+        self.state, metrics = self.program(self.state, self.params)
+        return self.state, metrics
+
+
+def train_chunk(algorithm, state, params, updates):
+    """The program that `training.loop.train` runs, not a copy of it, traced and lowered: `updates`
+    updates, the state donated.
     """
-    return compiled(chunk_program(algorithm, updates), state, params)
+    return chunk_program(algorithm, updates).lower(state, params)
 
 
-def stepping(env: TradingEnv, num_envs: int, num_steps: int) -> Callable[[PyTree, jax.Array], Any]:
+def choose(mask, chance):
+    """int32[] a legal action, all equally likely, from mask bool[A] and chance float32[] in [0, 1);
+    HOLD where that is 1 or more.
+
+    Written out action by action: a prefix sum over seven booleans would cost as much as the step.
+    """
+    legal = [mask[i].astype(jnp.int32) for i in range(mask.shape[0])]
+    wanted = (chance * sum(legal)).astype(jnp.int32)
+    action, before = jnp.int32(0), jnp.int32(0)
+    for i, is_legal in enumerate(legal):
+        action = jnp.where((is_legal == 1) & (before == wanted), i, action)
+        before += is_legal
+    return action
+
+
+def stepping(env, num_envs, num_steps):
     """(params, key) -> (sum of all that was seen, sum of final equities): `num_steps` fused steps
     of `num_envs` environments under random legal actions; every slot of every observation enters
     the sum."""
 
-    def run(params: PyTree, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def run(params, key):
         states, refs = jax.vmap(env.reset, (0, None))(jax.random.split(key, num_envs), params)
 
         packing = packing_of((states, refs))
 
-        def body(carry: PyTree, key: jax.Array) -> tuple[PyTree, jax.Array]:
+        def body(carry, key):
             states, refs = packing.unpack(carry)
             seen = jnp.sum(jax.vmap(env.observe, (0, None))(refs, params), axis=1)
             chances = jax.random.uniform(key, (num_envs, env.num_actions))
@@ -148,70 +157,44 @@ def stepping(env: TradingEnv, num_envs: int, num_steps: int) -> Callable[[PyTree
     return run
 
 
-def host_transfers(program: Any) -> dict[str, int]:
+def host_transfers(program):
     """Operation -> how often the optimised module of a compiled program has it, of those that reach
     the host: Python callbacks (print, io_callback, pure_callback), infeed, outfeed, send, recv.
     Empty where there is none."""
     text = program.as_text()
     found = re.findall(rf"\s({'|'.join(HOST_OPERATIONS)})\(", text)
-    found += [
-        f"callback {name}"
-        for name in re.findall(r'custom_call_target="([^"]*callback[^"]*)"', text)
-    ]
-    return dict(collections.Counter(found))
+    called = re.findall(r'custom_call_target="([^"]*callback[^"]*)"', text)
+    return dict(collections.Counter([*found, *(f"callback {name}" for name in called)]))
 
 
-def temporary_bytes(program: Any, steps: int) -> dict[str, float]:
+def temporary_bytes(program, steps):
     """Temporaries of a program of training, in all and for each of its environment steps."""
     bytes_ = program.memory_analysis().temp_size_in_bytes
     return {"temporary_bytes": bytes_, "temporary_bytes_per_step": rounded(bytes_ / steps)}
 
 
-def tree_bytes(tree: PyTree) -> int:
-    """Bytes of a pytree's arrays, or of their shapes."""
-    return sum(_bytes(leaf) for leaf in jax.tree.leaves(tree))
-
-
-def stored(algorithm: Algorithm, state: PyTree, params: PyTree, num_steps: int) -> dict[str, int]:
+def stored(algorithm, state, params, num_steps):
     """What the rollout's loop of an update writes -> bytes per environment step: `words`, the
     packed transitions, and
     `memory`, that of a recurrent policy. Only arrays count that the update still reads once dead code is removed. XLA
     may pad, or keep copies in another layout; see `temporaries`. num_steps: of the rollout."""
     jaxpr = jax.make_jaxpr(lambda s, p: algorithm.update(s, p, ()))(state, params).jaxpr
     live, _ = partial_eval.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))
-    num_envs = algorithm.steps_per_update // num_steps
-    for equation in live.eqns:
-        arrays = [v.aval for v in _stacked(equation)]
-        words = [
-            x
-            for x in arrays
-            if x.dtype == jnp.uint32 and x.shape[:1] + x.shape[2:] == (num_steps, num_envs)
+    steps = algorithm.steps_per_update
+    loops = [each for each in live.eqns if each.primitive.name == "scan"]
+    for loop in loops:
+        own = loop.params["jaxpr"].jaxpr.outvars
+        # what it stacks over its steps: results with an axis more than the body's own
+        stacked = [
+            out.aval
+            for out, one in zip(loop.outvars, own, strict=True)
+            if out.aval.ndim > one.aval.ndim
         ]
+        shape = num_steps, steps // num_steps
+        words = [x for x in stacked if x.dtype == jnp.uint32 and x.shape[::2] == shape]
         if len(words) == 1:
-            found = {
-                "words" if x is words[0] else "memory": _bytes(x) // algorithm.steps_per_update
-                for x in arrays
-            }
-            return found
+            return {"words" if x is words[0] else "memory": tree_bytes(x) // steps for x in stacked}
     raise ValueError(
         "no loop of the update stores packed transitions, uint32[steps, words, environments]; the rollout "
         "has changed and this count with it"
     )
-
-
-def _stacked(equation: Any) -> list[Any]:
-    """What a scan stacks over its steps: results with an axis more than the body's own. Nothing of
-    other equations.
-    """
-    if equation.primitive.name != "scan":
-        return []
-    own = equation.params["jaxpr"].jaxpr.outvars
-    return [
-        out for out, one in zip(equation.outvars, own, strict=True) if out.aval.ndim > one.aval.ndim
-    ]
-
-
-def _bytes(leaf: Any) -> int:
-    if jnp.issubdtype(leaf.dtype, jax.dtypes.extended):
-        return math.prod(leaf.shape) * jax.random.key_data(jax.random.key(0)).nbytes
-    return math.prod(leaf.shape) * leaf.dtype.itemsize

@@ -6,20 +6,17 @@ is the mean of `STARTS` starts. Python's compiled files are there: each side run
 counts.
 """
 
-from __future__ import annotations
-
-import os
 import sys
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+
+import numpy as np
 
 import jaxtrade
 
 from . import harness
-from .catalogue import Options, Values
 from .harness import Sample
-from .worker import search_path
+from .worker import finding
 
 STARTS, QUICK_STARTS = 10, 1
 EMPTY, IMPORT, HELP = "python -c pass", "import jaxtrade", "jaxtrade --help"
@@ -30,28 +27,26 @@ SIDES = {
 }
 
 
-def start(words: Sequence[str], times: int) -> Sample:
+def start(words, times):
     """Mean wall and CPU seconds of some starts of `python WORDS`. Raises CalledProcessError if one
     fails.
     """
     root = Path(jaxtrade.__file__).resolve().parent.parent
-    own = os.environ | {"PYTHONPATH": search_path(root, os.environ.get("PYTHONPATH"))}
 
-    def starts() -> None:
+    def starts():
         for _ in range(times):
-            harness.called([sys.executable, "-P", *words], env=own)
+            harness.called([sys.executable, "-P", *words], env=finding(root))
 
     sample, _ = harness.of_children(starts)
-    return Sample(sample.wall / times, sample.cpu / times)
+    return Sample(*np.divide(sample, times))
 
 
-def run(options: Options) -> Values:
+def run(options):
     starts = QUICK_STARTS if options.quick else STARTS
     for words in SIDES.values():
         start(words, 1)  # Python writes its compiled files
     work = {name: partial(start, words, starts) for name, words in SIDES.items()}
-    taken = harness.take_turns(work, options.repeats)
-    found = {name: harness.durations(samples) for name, samples in taken.items()}
+    found = harness.timed(work, options.repeats)
     return {
         "config": {"starts": starts, "repeats": options.repeats},
         "start": found,

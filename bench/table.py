@@ -4,19 +4,12 @@ A result is a tree of dicts. A dict with `NAME` and `NAME_range` holds a measure
 and its greatest repeat; every other value is a figure of its own. Imports no JAX.
 """
 
-from __future__ import annotations
-
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping
 
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.text import aligned
 
-from .catalogue import Values
-
-Place = tuple[str, ...]
 ABOUT = ("bench", "about", "quick", "stamp", "config", "forced", "reasons")  # not what was found
 STAMPED = ("device", "platform", "devices", "cores", "commit")
 WIDEST = 60  # characters of a value in the table; a longer one has a line of its own
@@ -24,7 +17,7 @@ LEVEL = 1.05  # up to here a ratio is called level: repeats of one program diffe
 SCALES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
-def read(path: Path) -> Values:
+def read(path):
     """One result. Raises DataError: no such file, not JSON, not the result of a bench."""
     try:
         result = json.loads(path.read_text(encoding="utf-8"))
@@ -42,7 +35,7 @@ def read(path: Path) -> Values:
     return result
 
 
-def refuse_full(paths: Iterable[Path]) -> None:
+def refuse_full(paths):
     """Raises ConfigError: a full result stands where a quick one would go."""
     for path in paths:
         if path.exists() and not read(path)["quick"]:
@@ -51,7 +44,7 @@ def refuse_full(paths: Iterable[Path]) -> None:
             )
 
 
-def number(value: float, digits: int = 3) -> str:
+def number(value, digits=3):
     """To significant digits, with G, M or k from 10,000 on: 5.21M, 12.4k, 1,230, 0.74. Small whole
     numbers whole.
     """
@@ -64,7 +57,7 @@ def number(value: float, digits: int = 3) -> str:
     return f"{short:,.0f}" if abs(short) >= 1000 else f"{short:.{digits}g}"
 
 
-def size(value: float) -> str:
+def size(value):
     """Bytes in powers of a thousand: 212 B, 1.3 kB, 4.1 MB."""
     for scale, letter in SCALES:
         if abs(float(f"{value:.3g}")) >= scale:
@@ -72,7 +65,33 @@ def size(value: float) -> str:
     return f"{value:.3g} B"
 
 
-def compared(ratio: float, interval: Sequence[float] | None = None) -> str:
+def rounded(value, digits=4):
+    """To significant digits: more would claim a precision that a shared machine has not."""
+    short = float(f"{value:.{digits}g}")
+    return int(short) if short.is_integer() and abs(short) >= 10 ** (digits - 1) else short
+
+
+def ratio(results, ours, theirs):
+    """How many times as many steps per second `ours` makes, by wall and by CPU seconds (medians
+    over medians).
+    """
+    return {
+        clock: rounded(results[ours][key] / results[theirs][key])
+        for clock, key in (("wall", "steps_per_second"), ("cpu", "steps_per_cpu_second"))
+    }
+
+
+def sooner(ours, theirs, times=1):
+    """How many times as long `theirs`, `times` in a row, take as `ours` (`harness.durations`), by
+    both clocks.
+    """
+    return {
+        clock: rounded(times * theirs[key] / ours[key])
+        for clock, key in (("wall", "seconds"), ("cpu", "cpu_seconds"))
+    }
+
+
+def compared(ratio, interval=None):
     """What a ratio of speeds means, as it is shown. With an interval that holds one it is level;
     without an interval, below one is slower, however little, and a little above is level.
     """
@@ -83,89 +102,84 @@ def compared(ratio: float, interval: Sequence[float] | None = None) -> str:
     return "slower" if seen < 1 else "level" if seen <= LEVEL else "faster"
 
 
-def flat(node: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
-    """Place -> plain value, of a tree of dicts."""
+def flat(node, joint=" / ", place=()):
+    """Place -> plain value, of a tree of dicts; the keys of a place are joined."""
     if not isinstance(node, Mapping):
-        yield place, node
+        yield joint.join(place), node
         return
     for key, child in node.items():
-        yield from flat(child, (*place, str(key)))
+        yield from flat(child, joint, (*place, str(key)))
 
 
-def found(result: Values) -> dict[Place, Any]:
+def found(result):
     """What a result has found, by place; the ranges of measured figures among it."""
     return dict(flat({key: value for key, value in result.items() if key not in ABOUT}))
 
 
-def label(place: Place) -> str:
-    """A place for readers."""
-    return " / ".join(place)
+def is_number(value):
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def shown(value: Any, place: Place) -> str:
+def shown(value, place):
     """A value in one line, with the unit that its name tells."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if not is_number(value):
         return value if isinstance(value, str) else json.dumps(value)
-    return size(value) if "bytes" in place[-1] else number(value)
+    return size(value) if "bytes" in place.rpartition(" / ")[2] else number(value)
 
 
-def text(result: Values) -> str:
+def text(result):
     """Everything that a result says, for a terminal."""
     values = found(result)
     lines = [f"{result['bench']}: {result['about']}"]
     lines[0] += " (quick: to see that it works, not to quote)" if result["quick"] else ""
-    lines += ["  " + ", ".join(f"{key} {result['stamp'].get(key)}" for key in STAMPED), ""]
     if busy := result.get("reasons"):
-        lines.insert(2, f"  NOT IDLE: {'; '.join(busy)}")
-    table, long = [], []
+        lines.append(f"  NOT IDLE: {'; '.join(busy)}")
+    lines += ["  " + ", ".join(f"{key} {result['stamp'].get(key)}" for key in STAMPED), ""]
+    rows, long = [("figure", "value", "range")], []
     for place, value in values.items():
-        if place[-1].endswith("_range") and (*place[:-1], place[-1][:-6]) in values:
+        if place.endswith("_range") and place.removesuffix("_range") in values:
             continue
-        ends = values.get((*place[:-1], f"{place[-1]}_range"))
-        said = shown(value, place)
+        said, ends = shown(value, place), values.get(f"{place}_range", ())
         if len(said) > WIDEST:
-            long.append(f"  {label(place)}: {said}")
+            long.append(f"  {place}: {said}")
         else:
-            spread = "" if ends is None else " to ".join(shown(end, place) for end in ends)
-            table.append((label(place), said, spread))
-    rows = aligned((("figure", "value", "range"), *table), [0])
-    return "\n".join([*lines, *(f"  {row}" for row in rows), *long])
+            rows.append((place, said, " to ".join(shown(end, place) for end in ends)))
+    return "\n".join([*lines, *(f"  {row}" for row in aligned(rows, [0])), *long])
 
 
-def differences(old: Values, new: Values) -> Iterator[str]:
+def differences(old, new):
     """What makes two results hard to compare: machine, versions, configuration, a quick run."""
 
-    def about(result: Values) -> dict[Place, Any]:
+    def about(result):
         stamp = {key: result["stamp"].get(key) for key in (*STAMPED, "versions")}
-        return dict(flat({"quick": result["quick"], **stamp, "config": result.get("config", {})}))
+        told = {"quick": result["quick"], **stamp, "config": result.get("config", {})}
+        return dict(flat(told, "."))
 
     before, after = about(old), about(new)
     for place in dict.fromkeys((*before, *after)):
         if (one := before.get(place)) != (other := after.get(place)):
-            yield f"{'.'.join(place)}: {json.dumps(one)} -> {json.dumps(other)}"
+            yield f"{place}: {json.dumps(one)} -> {json.dumps(other)}"
 
 
-def comparison(old: Values, new: Values) -> str:
+def comparison(old, new):
     """New over old for every number that both have; first what else differs between them, last what
     one lacks.
     """
     before, after = found(old), found(new)
-    differ = list(differences(old, new))
-    lines = [f"{new['bench']}: new against old", *(f"  differs: {line}" for line in differ)]
-    if not differ:
-        lines.append("  same device, commit, versions and configuration")
-    rows: list[Sequence[str]] = [("figure", "old", "new", "new/old", "")]
+    lines = [f"  differs: {line}" for line in differences(old, new)]
+    lines = lines or ["  same device, commit, versions and configuration"]
+    rows = [("figure", "old", "new", "new/old", "")]
     for place, value in after.items():
         was = before.get(place)
-        if not all(isinstance(x, int | float) and not isinstance(x, bool) for x in (value, was)):
+        if not (is_number(value) and is_number(was)):
             continue
-        one, other = (each.get((*place[:-1], f"{place[-1]}_range")) for each in (before, after))
+        one, other = (each.get(f"{place}_range") for each in (before, after))
         same = one and other and one[0] <= other[1] and other[0] <= one[1]
         over = f"{value / was:.3f}" if was else "-"
         told = "ranges overlap" if same else ""
-        rows.append((label(place), shown(was, place), shown(value, place), over, told))
+        rows.append((place, shown(was, place), shown(value, place), over, told))
     lines += [f"  {row}" for row in aligned(rows, [0, 4])]
     for name, one, other in (("old", before, after), ("new", after, before)):
-        alone = [label(place) for place in one if place not in other]
+        alone = [place for place in one if place not in other]
         lines += [f"  only in {name}: {', '.join(alone)}"] if alone else []
-    return "\n".join(lines)
+    return "\n".join([f"{new['bench']}: new against old", *lines])

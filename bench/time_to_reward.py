@@ -13,54 +13,51 @@ compilation; what compiling takes in a process that has compiled nothing is besi
 misses the target counts as the whole budget.
 """
 
-from __future__ import annotations
-
 from collections import deque
-from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import yaml
 
-from jaxtrade.config import RunConfig, make_config
+from jaxtrade.config import make_config
 from jaxtrade.interop.gymnax_adapter import from_gymnax
 from jaxtrade.interop.world import load_world
 from jaxtrade.rl.algorithms import make_algorithm
 from jaxtrade.types import Summary
 
 from . import harness, sb3, setting
-from .catalogue import Options, Table, Values
 from .learning import learning_of
-from .worker import Reply, Worker
+from .worker import Worker
 
 # Reward per step, in risk units, of the policy that `tests/optimum/dp.py` finds, over the training
 # sessions' random starts: a test computes it again.
 OPTIMUM = 0.6994
-SECTIONS: Table = {
+SECTIONS = {
     "data": {"market": "ES", "synthetic": "mean_reversion"},
     "account": {"preset": "rules_off_50k"},
     "env": {"task": "manage"},
 }
 SESSIONS = 40
 ROLLOUT = 2_048  # steps of one update, over all environments
-PPO: Values = {
-    "num_minibatches": 8,
-    "num_epochs": 4,
-    "num_shards": 1,
-    "hidden": (64, 64),
-    "activation": "tanh",
-    "normalise_observations": False,
-    "normalise_advantages": True,
-    "learning_rate": 1e-3,
-    "learning_rate_end": 1e-3,
-    "gamma": 0.95,
-    "gae_lambda": 0.9,
-    "clip_eps": 0.2,
-    "ent_coef": 0.01,
-    "vf_coef": 0.5,
-    "max_grad_norm": 0.5,
-}
+PPO = yaml.safe_load("""
+num_minibatches: 8
+num_epochs: 4
+num_shards: 1
+hidden: [64, 64]
+activation: tanh
+normalise_observations: false
+normalise_advantages: true
+learning_rate: 0.001
+learning_rate_end: 0.001
+gamma: 0.95
+gae_lambda: 0.9
+clip_eps: 0.2
+ent_coef: 0.01
+vf_coef: 0.5
+max_grad_norm: 0.5
+""")
 SEEDS = tuple(range(8))
 NUM_ENVS = (4, 8, 16)
 BUDGET = 150 * ROLLOUT
@@ -86,12 +83,12 @@ class Recent:
     environments.
     """
 
-    def __init__(self, goal: Goal) -> None:
+    def __init__(self, goal):
         self._goal = goal
-        self._entries: deque[tuple[float, int]] = deque()  # (sum, number of what is averaged)
+        self._entries = deque()  # (sum, number of what is averaged)
         self._sum, self._count, self.steps = 0.0, 0, 0
 
-    def add(self, steps: int, reward: float, episodes: int = 0, returns: float = 0.0) -> None:
+    def add(self, steps, reward, episodes=0, returns=0.0):
         """steps: environment steps taken. reward: their sum of rewards. episodes, returns: the
         episodes that ended, and the sum of their returns."""
         entry = (reward, steps) if self._goal.by == "step" else (returns, episodes)
@@ -103,15 +100,15 @@ class Recent:
             self._sum, self._count = self._sum - total, self._count - count
 
     @property
-    def mean(self) -> float:
+    def mean(self):
         """Over the window; minus infinity before there are as many."""
         return self._sum / self._count if self._count >= self._goal.window else float("-inf")
 
     @property
-    def reached(self) -> bool:
+    def reached(self):
         return self.mean >= self._goal.target
 
-    def result(self, budget: int) -> Values:
+    def result(self, budget):
         """reached; steps: until then, or the whole budget; last: mean of the last window, None if
         it was never full.
         """
@@ -120,7 +117,7 @@ class Recent:
         return {"reached": self.reached, "steps": steps, "last": self.mean if full else None}
 
 
-def config_of(num_envs: int, **more: Any) -> RunConfig:
+def config_of(num_envs, **more):
     """The committed settings with `num_envs` environments; the steps and minibatches of an update
     stay the same.
     """
@@ -135,9 +132,7 @@ REWARD = Summary(
 )
 
 
-def ours(
-    config: Values, goal: Sequence[Any], seeds: Sequence[int], budget: int, gymnax: str = ""
-) -> Iterator[Any]:
+def ours(config, goal, seeds, budget, gymnax=""):
     """For `Worker`: the first repeat traces and compiles, from no cache; each later one trains the
     next seed until the target or the budget and gives `Recent.result`. gymnax: name of an
     environment, empty for the market's."""
@@ -162,14 +157,7 @@ def ours(
         yield recent.result(budget)
 
 
-def stable_baselines(
-    config: Values,
-    goal: Sequence[Any],
-    seeds: Sequence[int],
-    budget: int,
-    path: str,
-    threads: Sequence[int],
-) -> Iterator[Any]:
+def stable_baselines(config, goal, seeds, budget, path, threads):
     """For `Worker`: MaskablePPO under DummyVecEnv. The first repeat chooses the number of torch
     threads.
     """
@@ -185,22 +173,19 @@ def stable_baselines(
         yield recent.result(budget)
 
 
-def summary(replies: Sequence[Reply]) -> Values:
+def summary(replies):
     """Medians over the seeds and, in the seeds' order, every seed's figures."""
-    columns = {
-        "seconds": [reply.sample.wall for reply in replies],
-        "cpu_seconds": [reply.sample.cpu for reply in replies],
-        "env_steps": [reply.answer["steps"] for reply in replies],
-    }
-    reached = sum(reply.answer["reached"] for reply in replies)
-    result: Values = {"repeats": len(replies), "reached": reached}
-    for name, values in columns.items():
+    samples, _, answers = zip(*replies, strict=True)
+    steps, reached, last = ([each[key] for each in answers] for key in ("steps", "reached", "last"))
+    result = {"repeats": len(replies), "reached": sum(reached)}
+    columns = (*zip(*samples, strict=True), steps)
+    for name, values in zip(("seconds", "cpu_seconds", "env_steps"), columns, strict=True):
         result |= harness.middle(name, values)
         result[f"{name}_each"] = [harness.rounded(value) for value in values]
-    return result | {"last_each": [reply.answer["last"] for reply in replies]}
+    return result | {"last_each": last}
 
 
-def compare(ours: Values, theirs: Values) -> Values:
+def compare(ours, theirs):
     """How many times sooner we are there (medians), and our environment steps over theirs."""
     clocks = ("seconds", "cpu_seconds")
     compiling = {key: ours[key] + ours[f"compile_{key}"] for key in clocks}
@@ -210,35 +195,25 @@ def compare(ours: Values, theirs: Values) -> Values:
     }
 
 
-class Race:
-    """Sides in a child each, that train seed after seed in turns."""
-
-    def __init__(self, stack: ExitStack) -> None:
-        self._stack = stack
-        self._workers: dict[str, Worker] = {}
-        self._first: dict[str, Reply] = {}
-
-    def add(self, name: str, work: str, threads: int = 1, **given: Any) -> None:
-        """A side: `MODULE.FUNCTION`. It prepares before the next child starts, for compiling and
-        trials of threads are timed."""
-        worker = Worker(*work.split("."), given, threads, {"NPROC": str(threads)})
-        self._workers[name] = self._stack.enter_context(worker)
-        self._first[name] = worker.run()
-
-    def run(self, seeds: int) -> Table:
-        """Side -> `summary`, with what it said when it had prepared."""
-        work = {name: worker.run for name, worker in self._workers.items()}
-        found = {}
+def raced(sides, seeds):
+    """Side -> `summary`, with what it said when it had prepared. They train seed after seed in
+    turns, in a child each. sides: name -> `MODULE.FUNCTION`, its arguments, threads.
+    """
+    work, first, found = {}, {}, {}
+    with ExitStack() as stack:
+        for name, (function, given, threads) in sides.items():
+            worker = Worker(*function.split("."), given, threads, {"NPROC": str(threads)})
+            work[name] = stack.enter_context(worker).run
+            first[name] = work[name]()  # before the next starts: its compiling or trial is timed
         for name, replies in harness.take_turns(work, seeds).items():
-            first = self._first[name]
-            found[name] = summary(replies) | first.answer
-            if not first.answer:
-                wall, cpu = map(harness.rounded, first.sample)
+            found[name] = summary(replies) | first[name].answer
+            if not first[name].answer:
+                wall, cpu = map(harness.rounded, first[name].sample)
                 found[name] |= {"compile_seconds": wall, "compile_cpu_seconds": cpu}
-        return found
+    return found
 
 
-def run(options: Options) -> Values:
+def run(options):
     """`sides`: "ours/N" and "sb3/N" with N environments. `ratios`: by N, over SB3 with as many.
     `at_fastest`: the one of these with SB3's least median seconds, the bench's answer.
     """
@@ -246,18 +221,15 @@ def run(options: Options) -> Values:
     budget = 16 * ROLLOUT if options.quick else BUDGET
     threads = [1] if options.quick else sorted({1, harness.cores()})
     missing = sb3.missing("sb3_contrib")
-    with ExitStack() as stack:
-        env, params = load_world(config_of(counts[0]))
-        path = stack.enter_context(sb3.taped(env.config, params))
-        race, given = Race(stack), {"goal": GOAL, "seeds": seeds, "budget": budget}
-        configs = {count: config_of(count).model_dump(mode="json") for count in counts}
-        for count, config in configs.items():
-            race.add(f"ours/{count}", "time_to_reward.ours", config=config, **given)
-        for count, config in {} if missing else configs.items():
-            own = {"config": config, "path": path, "threads": threads}
-            name = f"sb3/{count}"
-            race.add(name, "time_to_reward.stable_baselines", threads[-1], **own, **given)
-        sides = race.run(len(seeds))
+    env, params = load_world(config_of(counts[0]))
+    given, ours, theirs = {"goal": GOAL, "seeds": seeds, "budget": budget}, {}, {}
+    with sb3.taped(env.config, params) as path:
+        for count in counts:
+            own = given | {"config": config_of(count).model_dump(mode="json")}
+            ours[f"ours/{count}"] = "time_to_reward.ours", own, 1
+            own = own | {"path": path, "threads": threads}
+            theirs[f"sb3/{count}"] = "time_to_reward.stable_baselines", own, threads[-1]
+        sides = raced(ours if missing else ours | theirs, len(seeds))
     ratios = {
         str(count): compare(sides[f"ours/{count}"], sides[f"sb3/{count}"])
         for count in counts
@@ -275,7 +247,7 @@ def run(options: Options) -> Values:
         },
         "sides": sides,
         "ratios": ratios,
-        "left_out": {f"sb3/{count}": missing for count in counts if missing},
+        "left_out": dict.fromkeys(theirs, missing) if missing else {},
         "differences": {"sb3": list(sb3.DIFFERENCES)},
     }
     if ratios:

@@ -23,15 +23,12 @@ reset ("row") and at an
 end ("end_reason", `EndReason`; "equity", mills): SB3 copies it in every step.
 """
 
-from __future__ import annotations
-
 import functools
 import pickle
-from collections.abc import Callable
 from operator import index
 from pathlib import Path
 from struct import Struct
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -39,11 +36,6 @@ from gymnasium.error import InvalidAction, ResetNeeded
 
 from jaxtrade.data.features.schema import NOW, Shape, feature_spec, shape_of
 from jaxtrade.errors import ConfigError
-
-if TYPE_CHECKING:
-    from jaxtrade.config import EnvConfig
-    from jaxtrade.env.state import EnvParams
-    from jaxtrade.types import MarketView
 
 OFF = 1 << 30  # `jaxtrade.env.state.OFF`: a limit of `AccountParams` that is switched off
 FAR = 1 << 62  # past any money
@@ -98,31 +90,19 @@ class Session(NamedTuple):
 # close; trail: of one ratcheted there. Then may_enter: calendar and warm-up; per_atr: 1 / ticks; seen:
 # float32[D], the observation of one who is flat. A plain tuple, which Python unpacks faster than
 # a named one.
-Bar = tuple[int, int, int, int, int, int, int, bool, float, np.ndarray]
-
-
-class Columns(NamedTuple):
-    """The bars of a tape as arrays: int64[n, 7], bool[n], float64[n], float32[n, D], as in `Bar`."""
-
-    ticks: np.ndarray
-    may_enter: np.ndarray
-    per_atr: np.ndarray
-    seen: np.ndarray
-
-
 class Tape(NamedTuple):
-    """The bars of every session of a split, one session after the other, as arrays and as what
-    Python reads fastest: tuples of its own numbers. About 1.5 kB per bar, most of it `seen`.
+    """The bars of every session of a split, one session after the other: columns, the arrays
+    int64[n, 7], bool[n], float64[n], float32[n, D], and bars, what Python reads fastest: tuples of
+    its own numbers. About 1.5 kB per bar, most of it `seen`.
     """
 
     rules: Rules
-    sessions: tuple[Session, ...]
-    columns: Columns
-    bars: tuple[Bar, ...]
-    size: int  # D
+    sessions: tuple
+    columns: tuple
+    bars: tuple
 
 
-def make_tape(config: EnvConfig, params: EnvParams) -> Tape:
+def make_tape(config, params):
     """The tape of an environment. Raises ConfigError at a configuration that the twin does not
     cover.
     """
@@ -131,59 +111,52 @@ def make_tape(config: EnvConfig, params: EnvParams) -> Tape:
         np.asarray(getattr(params.market.sessions, name)).tolist()
         for name in ("first", "last", "complete")
     )
-    sessions: list[Session] = []
-    parts: list[Columns] = []
-    at = 0
+    sessions, parts, at = [], [], 0
     for i in np.asarray(params.sessions.ids)[: int(params.sessions.count)].tolist():
         rows = np.arange(starts[i], lasts[i] + 2)
         sessions.append(Session(at, at + len(rows) - 1, starts[i], complete[i]))
         parts.append(session_columns(config, params, rows))
         at += len(rows)
-    columns = Columns(*map(np.concatenate, zip(*parts, strict=True)))
+    columns = tuple(map(np.concatenate, zip(*parts, strict=True)))
     return assembled(rules_of(config, params), tuple(sessions), columns)
 
 
-def assembled(rules: Rules, sessions: tuple[Session, ...], columns: Columns) -> Tape:
+def assembled(rules, sessions, columns):
     """The tape of these bars."""
     ticks, may_enter, per_atr, seen = columns
     rest = zip(ticks.tolist(), may_enter.tolist(), per_atr.tolist(), seen, strict=True)
     bars = tuple((*row, *others) for row, *others in rest)
-    return Tape(rules, sessions, columns, bars, seen.shape[1])
+    return Tape(rules, sessions, columns, bars)
 
 
-def check_covered(config: EnvConfig, params: EnvParams) -> None:
+def check_covered(config, params):
     """Raises ConfigError naming everything that the twin does not play."""
     faults = [
         f"env.{key} = {getattr(config, key)} (only {value})"
         for key, value in COVERED.items()
         if getattr(config, key) != value
     ]
-    if params.market.ask is not None:
-        faults.append("two-sided bars (only one-sided)")
-    if params.market.tick_value is not None:
-        faults.append("converted profits (only contracts in the account's currency)")
-    if set(params.reward_weights) != {"equity_change"}:
-        faults.append(
-            f"reward terms {', '.join(sorted(params.reward_weights))} (only equity_change)"
-        )
-    if not int(params.sessions.count):
-        faults.append("a split without sessions")
-    if faults:
+    market, terms = params.market, sorted(params.reward_weights)
+    others = {
+        "two-sided bars (only one-sided)": market.ask is not None,
+        "converted profits (only contracts in the account's currency)": market.tick_value
+        is not None,
+        f"reward terms {', '.join(terms)} (only equity_change)": terms != ["equity_change"],
+        "a split without sessions": not int(params.sessions.count),
+    }
+    if faults := [*faults, *(fault for fault, holds in others.items() if holds)]:
         raise ConfigError(
             f"the NumPy twin does not cover {'; '.join(faults)}. Use the package's own classes for it "
             "(jaxtrade.to_gymnasium)"
         )
 
 
-def rules_of(config: EnvConfig, params: EnvParams) -> Rules:
+def rules_of(config, params):
     """The traced figures as Python's own numbers."""
     contract, account = params.contract, params.account
     size = min(config.quantity, int(account.max_contracts))
-    drawdown, daily_loss, target = (
-        int(x) for x in (account.drawdown, account.daily_loss, account.target)
-    )
+    drawdown, daily_loss, target = map(int, (account.drawdown, account.daily_loss, account.target))
     ends_at_target = target < OFF and bool(account.stop_at_target)
-    assert contract.tick_mills is not None  # converted profits are refused
     return Rules(
         worth=size * int(contract.tick_mills),
         fees=size * int(contract.commission),
@@ -204,43 +177,31 @@ def rules_of(config: EnvConfig, params: EnvParams) -> Rules:
     )
 
 
-def session_columns(config: EnvConfig, params: EnvParams, rows: np.ndarray) -> Columns:
+def session_columns(config, params, rows):
     """Bars at the market rows `rows` (int[n])."""
     market, brackets = params.market, params.brackets
-    prices = [
-        np.asarray(side, np.int64)[rows]
-        for side in (market.open, market.high, market.low, market.close)
-    ]
-    ranges = np.asarray(market.tr_sum, np.int64)[rows]
-    stop = np.maximum(
-        int(params.contract.min_stop), ceil_div(int(brackets.stop_atr) * ranges, 14_000)
-    )
-    trail = np.maximum(1, ceil_div(int(brackets.trail_atr) * ranges, 14_000))
+    sides = market.open, market.high, market.low, market.close, market.tr_sum
+    *prices, ranges = (np.asarray(side, np.int64)[rows] for side in sides)
+    # smallest integers that are not below `atr * ranges / 14_000`
+    stop, trail = (-(-int(x) * ranges // 14_000) for x in (brackets.stop_atr, brackets.trail_atr))
+    stop = np.maximum(int(params.contract.min_stop), stop)
+    target = int(brackets.target_multiple) * stop
+    ticks = np.stack([*prices, stop, target, np.maximum(1, trail)], axis=1)
     may_enter = (np.asarray(market.bars_to_flat)[rows] >= 2) & (ranges >= 0)
-    seen = np.zeros(
-        (len(rows), config.window * (len(config.features) + 3) + POSITION_SLOTS + FLAGS), np.float32
-    )
-    seen[:, : -POSITION_SLOTS - FLAGS] = windows(config, market.view, rows)
-    seen[:, -FLAGS] = may_enter
-    ticks = np.stack([*prices, stop, int(brackets.target_multiple) * stop, trail], axis=1)
-    return Columns(
-        ticks, may_enter, np.asarray(market.view.now, np.float64)[rows, NOW.index("per_atr")], seen
-    )
+    behind = np.zeros((len(rows), POSITION_SLOTS + FLAGS))
+    behind[:, -FLAGS] = may_enter
+    seen = np.hstack([windows(config, market.view, rows), behind]).astype(np.float32)
+    per_atr = np.asarray(market.view.now, np.float64)[rows, NOW.index("per_atr")]
+    return ticks, may_enter, per_atr, seen
 
 
-def ceil_div(a: np.ndarray, b: int) -> np.ndarray:
-    """Smallest integers >= a / b."""
-    return -(-a // b)
-
-
-def windows(config: EnvConfig, view: MarketView, rows: np.ndarray) -> np.ndarray:
+def windows(config, view, rows):
     """float64[n, window * (F + 3)]: bars t - window .. t - 1 of each row t, oldest first, features
     then times; by the formula of `jaxtrade.data.features.view`."""
     past = rows[:, None] + np.arange(-config.window, 0)
     now = dict(zip(NOW, np.asarray(view.now, np.float64)[rows].T[..., None, None], strict=True))
-    shapes = [shape_of(feature_spec(name).unit, "relative") for name in config.features] + [
-        Shape()
-    ] * 3
+    shapes = [shape_of(feature_spec(name).unit, "relative") for name in config.features]
+    shapes += [Shape()] * 3
     level, per_atr, log_per_atr, log_per_volume = np.array(shapes, np.float64).T
     x = np.asarray(view.value, np.float64)[past]
     if view.level is not None:
@@ -250,13 +211,13 @@ def windows(config: EnvConfig, view: MarketView, rows: np.ndarray) -> np.ndarray
     return x.reshape(len(rows), -1)
 
 
-def save(tape: Tape, path: Path) -> None:
+def save(tape, path):
     """For other processes, see `load`."""
     path.write_bytes(pickle.dumps((tape.rules, tape.sessions, tape.columns)))
 
 
 @functools.lru_cache(maxsize=2)
-def load(path: str) -> Tape:
+def load(path):
     """A tape that `save` wrote, once per process: its environments share it."""
     return assembled(*pickle.loads(Path(path).read_bytes()))
 
@@ -281,21 +242,18 @@ NUM_ACTIONS = 7
 BARS_PER_DAY = 390
 LIMIT = 1e30  # of the observation space, as in the package's gymnasium and gymnax classes
 # Into the end of an observation: quicker than assigning a slice.
-_write: Callable[..., None] = Struct(f"{POSITION_SLOTS + FLAGS}f").pack_into
+_write = Struct(f"{POSITION_SLOTS + FLAGS}f").pack_into
 
 
 # What may be done: action ids, and the same as bool[7] (read-only; None after an end).
-Choice = tuple[frozenset[int], np.ndarray | None]
-
-
-def _choice(*legal: int) -> Choice:
+def _choice(*legal):
     mask = np.zeros(NUM_ACTIONS, bool)
     mask[list(legal)] = True
     mask.flags.writeable = False
     return frozenset(legal), mask
 
 
-OVER: Choice = frozenset(), None
+OVER = frozenset(), None
 WAITING, FREE = _choice(HOLD), _choice(HOLD, BUY, SELL)
 # In position: [break-even legal][0 nothing about the trail, 1 ENABLE_TRAIL, 2 DISABLE_TRAIL legal]
 HELD = tuple(
@@ -311,7 +269,7 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
     """One environment on a tape. Observation float32[D]; see the module."""
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (as the base class declares it)
-    __slots__ = (
+    __slots__ = [
         "_at",
         "_bars",
         "_be_ticks",
@@ -341,13 +299,14 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
         "exit_reason",
         "high_water",
         "illegal",
-    )
+    ]
 
-    def __init__(self, tape: Tape) -> None:
-        self.observation_space = gymnasium.spaces.Box(-LIMIT, LIMIT, (tape.size,), np.float32)
+    def __init__(self, tape):
+        size = tape.columns[-1].shape[1]
+        self.observation_space = gymnasium.spaces.Box(-LIMIT, LIMIT, (size,), np.float32)
         self.action_space = gymnasium.spaces.Discrete(NUM_ACTIONS)
         self._tape, self._bars, self._rules = tape, tape.bars, tape.rules
-        self._offset = 4 * (tape.size - POSITION_SLOTS - FLAGS)
+        self._offset = 4 * (size - POSITION_SLOTS - FLAGS)
         rules = tape.rules
         self._be_ticks, self._max_steps = rules.be_ticks, rules.max_steps
         self._figures = (
@@ -357,9 +316,7 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
         self._choice = OVER
 
     # ------------------------------------------------------------------ reset
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(self, *, seed=None, options=None):
         """-> (observation, {"row"}). Raises ConfigError at options that name no decision bar."""
         super().reset(seed=seed)
         self._slot, self._at = self._place(options) if options else self._drawn()
@@ -375,7 +332,7 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
         self._choice = FREE if bar[7] else WAITING
         return bar[9].copy(), {"row": self.row}
 
-    def _drawn(self) -> tuple[int, int]:
+    def _drawn(self):
         """(slot, position on the tape): a session, then one of its decision bars, each drawn
         uniformly.
         """
@@ -385,7 +342,7 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
             self.np_random.integers(session.first, session.flat)
         ) if self._rules.random_start else (session.first)
 
-    def _place(self, options: dict[str, Any]) -> tuple[int, int]:
+    def _place(self, options):
         sessions = self._tape.sessions
         if set(options) != {"slot", "row"}:
             raise ConfigError(f"reset options {sorted(options)}: expected slot and row, or none")
@@ -403,13 +360,13 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
         return slot, first + row - first_row
 
     @property
-    def row(self) -> int:
+    def row(self):
         """Market row of the bar last seen."""
         session = self._tape.sessions[self._slot]
         return session.row + self._at - session.first
 
     # ------------------------------------------------------------------- step
-    def action_masks(self) -> np.ndarray:
+    def action_masks(self):
         """bool[7] of the observation last given. Raises ResetNeeded where there is none to act
         on.
         """
@@ -420,7 +377,7 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
             )
         return mask
 
-    def _refused(self, action: int) -> int:
+    def _refused(self, action):
         """HOLD, counted, for an action that is not legal now."""
         if self._choice is OVER:
             raise ResetNeeded("step before reset, or after the episode's end: call reset() first")
@@ -429,7 +386,7 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
         self.illegal += 1
         return HOLD
 
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def step(self, action):
         """One bar -> (observation, reward, terminated, truncated, info). Raises ResetNeeded,
         InvalidAction.
         """
@@ -469,7 +426,7 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
         info = {"end_reason": end, "equity": self.equity}
         return observation, reward, not truncated, truncated, info
 
-    def _traded_bar(self, action: int, at: int, bar: Bar) -> tuple[float, int]:
+    def _traded_bar(self, action, at, bar):
         """A bar of an account with a position or an order -> (reward, end)."""
         worth, fees, slippage, be_ticks, drawdown, cap, live, scale = self._figures
         open_, high, low, close, _, _, trail, _, _, _ = bar
@@ -544,11 +501,11 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
             return reward, self._ended(filled, floor)
         return reward, GOES_ON
 
-    def _by_flat(self) -> int:
+    def _by_flat(self):
         complete = self._tape.sessions[self._slot].complete
         return BY_FLAT if complete else BY_END_OF_DATA
 
-    def _ended(self, filled: bool, floor: int) -> int:
+    def _ended(self, filled, floor):
         """The end by an account's rules after a fill, or at a limit; `floor`: that of the equity."""
         rules, end = self._rules, GOES_ON
         if filled and not self._traded:
@@ -563,7 +520,7 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
         flat = not self._side and self._days >= rules.min_days
         return TARGET if not end and flat and self.balance >= rules.target else end  # 5j
 
-    def _over(self, at: int) -> int:
+    def _over(self, at):
         """The end at a session's flat bar or at the step limit; GOES_ON at the first bar of the
         next session.
         """

@@ -10,55 +10,33 @@ those that an earlier command has filled (`warm`).
 The child (`versions_child.py`) uses of jaxtrade only what both versions have.
 """
 
-from __future__ import annotations
-
 import json
-import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+
+import yaml
 
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs.computing import threads_of
 
 from . import harness, setting
-from .catalogue import Options, Table, Values
-from .harness import Sample, commit
-from .worker import Child, search_path
+from .harness import commit
+from .worker import Child, finding
 
 ROOT = Path(__file__).resolve().parent.parent
-RATE = {"num_shards": 1, "num_envs": 16}
 # Keys of the learner, by their own names; `env` steps without one.
-SHAPES: Table = {
-    "env": {"num_envs": 4096, "num_steps": 64},
-    "small": {
-        **RATE,
-        "num_steps": 256,
-        "num_minibatches": 16,
-        "num_epochs": 4,
-        "hidden": [64, 64],
-        "activation": "tanh",
-    },
-    "large": {
-        **RATE,
-        "num_steps": 128,
-        "num_minibatches": 8,
-        "num_epochs": 10,
-        "hidden": [256, 256, 128],
-        "activation": "relu",
-    },
-    "default": {
-        "num_envs": 256,
-        "num_steps": 128,
-        "num_minibatches": 8,
-        "num_epochs": 4,
-        "hidden": [64, 64],
-    },
-}
+SHAPES = yaml.safe_load("""
+env: {num_envs: 4096, num_steps: 64}
+small: {num_envs: 16, num_steps: 256, num_shards: 1, num_minibatches: 16, num_epochs: 4,
+        hidden: [64, 64], activation: tanh}
+large: {num_envs: 16, num_steps: 128, num_shards: 1, num_minibatches: 8, num_epochs: 10,
+        hidden: [256, 256, 128], activation: relu}
+default: {num_envs: 256, num_steps: 128, num_minibatches: 8, num_epochs: 4, hidden: [64, 64]}
+""")
 QUICK = {"env": {"num_envs": 64, "num_steps": 4}}
 NOW, BEFORE = "now", "before"
 CHILD = str(Path(__file__).with_name("versions_child.py"))
@@ -74,57 +52,47 @@ STEPS, QUICK_STEPS = "train.total_timesteps=1_000_000", "train.total_timesteps=2
 REPEATS_OF_COMMANDS = 5  # at most: each takes half a minute
 
 
-def environment(code: Path) -> dict[str, str]:
-    """Variables of a process that runs the checkout `code`."""
-    return os.environ | {"PYTHONPATH": search_path(code, os.environ.get("PYTHONPATH"))}
-
-
-def threads(shape: Values, new: bool) -> int:
+def threads(shape, new):
     """The compute threads that a version chooses for a shape."""
     cores = harness.cores()
     return threads_of(setting.config(ppo=shape), cores) if new and "hidden" in shape else cores
 
 
-def command(code: Path, caches: Path, quick: bool) -> Sample:
+def command(code, quick, caches=None):
     """One `jaxtrade train quickstart` from its start to its end, with the threads that it chooses
     itself.
     """
     names = ("JAX_COMPILATION_CACHE_DIR", "XDG_CACHE_HOME")
-    own = environment(code) | dict.fromkeys(names, str(caches))
-    own.pop("NPROC", None)
     with tempfile.TemporaryDirectory() as folder:
+        own = finding(code) | dict.fromkeys(names, caches or f"{folder}/caches")
+        own.pop("NPROC", None)
         words = [sys.executable, "-P", "-c", COMMAND, "train", "quickstart"]
         words += ["--run-dir", f"{folder}/run"]
         for key in (*QUICKSTART.split(), QUICK_STEPS if quick else STEPS):
             words += ["--set", key]
-        run = partial(subprocess.run, words, env=own, capture_output=True, text=True, cwd=folder)
-        sample, done = harness.of_children(run)
+        given = {"env": own, "capture_output": True, "text": True, "cwd": folder}
+        sample, done = harness.of_children(subprocess.run, words, **given)
     if done.returncode not in (0, UNHEALTHY):  # a short run may fail a health check
         why = next(iter(done.stderr.strip().splitlines()[-1:]), f"status {done.returncode}")
         raise ConfigError(f"train quickstart failed in {code}: {why}")
     return sample
 
 
-def commands(codes: Mapping[str, Path], options: Options) -> Values:
+def commands(codes, options):
     """The whole command with empty caches (cold) and with filled ones (warm) -> what its sides
     took, by name.
     """
-
-    def cold(code: Path) -> Sample:
-        with tempfile.TemporaryDirectory() as caches:
-            return command(code, Path(caches), options.quick)
-
+    work = {}
     with tempfile.TemporaryDirectory() as folder:
-        work = {f"quickstart cold/{side}": partial(cold, code) for side, code in codes.items()}
         for side, code in codes.items():
-            warm = partial(command, code, Path(folder) / side, options.quick)
+            work[f"quickstart cold/{side}"] = partial(command, code, options.quick)
+            warm = partial(command, code, options.quick, f"{folder}/{side}")
             warm()  # fills the caches
             work[f"quickstart warm/{side}"] = warm
-        taken = harness.take_turns(work, min(options.repeats, REPEATS_OF_COMMANDS))
-    return {side: harness.durations(samples) for side, samples in taken.items()}
+        return harness.timed(work, min(options.repeats, REPEATS_OF_COMMANDS))
 
 
-def computed(codes: Mapping[str, Path], options: Options) -> Table:
+def computed(codes, options):
     """The shapes of both versions, interleaved -> side by name."""
     sessions = 4 if options.quick else setting.SESSIONS
     with ExitStack() as stack:
@@ -133,15 +101,15 @@ def computed(codes: Mapping[str, Path], options: Options) -> Table:
             for version, code in codes.items():
                 name = f"{shape}/{version}"
                 chosen[name] = threads(keys, version == NOW)
-                own = environment(code) | {"NPROC": str(chosen[name])}
+                own = finding(code) | {"NPROC": str(chosen[name])}
                 words = [CHILD, json.dumps(keys), str(sessions)]
                 child = stack.enter_context(Child(name, words, own))
-                sides[name] = harness.worker_side(child, keys["num_envs"] * keys["num_steps"])
+                sides[name] = harness.side(child, keys["num_envs"] * keys["num_steps"])
         found = harness.compare(sides, options.repeats)
     return {name: side | {"threads": chosen[name]} for name, side in found.items()}
 
 
-def run(options: Options) -> Values:
+def run(options):
     assert options.code is not None
     if not (ROOT / "bench" / "setting.py").is_file():
         raise ConfigError(

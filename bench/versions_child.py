@@ -6,27 +6,23 @@ and its benches are those that PYTHONPATH finds first. Only functions that both 
 used, under the names of this one and of those before.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import json
 import os
 import sys
 import time
-from collections.abc import Callable
-from typing import Any
 
 import jax
 
 
-def module(old: str, new: str) -> Any:
+def module(old, new):
     """A module of the benches that was called otherwise in earlier versions."""
     known = importlib.util.find_spec(f"bench.{old}") is not None
     return importlib.import_module(f"bench.{old if known else new}")
 
 
-def work_of(shape: dict[str, Any], sessions: int) -> Callable[[], Any]:
+def work_of(shape, sessions):
     """What one repeat does: an update from the state that the last one left, or steps of the
     environment.
     """
@@ -42,7 +38,7 @@ def work_of(shape: dict[str, Any], sessions: int) -> Callable[[], Any]:
     update = jax.jit(lambda state, params: algorithm.update(state, params, None), donate_argnums=0)
     program = update.lower(state, params).compile()
 
-    def work() -> Any:
+    def work():
         nonlocal state
         state, metrics = program(state, params)
         return state, metrics
@@ -50,7 +46,7 @@ def work_of(shape: dict[str, Any], sessions: int) -> Callable[[], Any]:
     return work
 
 
-def main() -> None:
+def main():
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what is printed meanwhile is no answer
     work = work_of(*map(json.loads, sys.argv[1:]))

@@ -11,34 +11,26 @@ CPU seconds of itself and of the processes it has started. It waits on a pipe in
 costs nothing. It has a group of processes of its own, so that what it has started ends with it.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import json
 import os
-import signal
+import re
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from jaxtrade import interrupt
 
 from . import idle
-from .catalogue import Values
 
 ROOT = Path(__file__).resolve().parent.parent  # of a checkout
 CODE = "import sys; from importlib import import_module as load; load(sys.argv[1] + '.worker').serve(sys.argv)"
-THREADS = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-)  # of what peers compute with
+THREADS = "OMP_NUM_THREADS MKL_NUM_THREADS OPENBLAS_NUM_THREADS"  # of what peers compute with
 
 
 class Sample(NamedTuple):
@@ -69,7 +61,7 @@ class Child:
     """A process that answers each line on its stdin by a line of JSON: a `Reply`, and the ticks of
     its sides (`idle`). name: for messages. variables: its environment."""
 
-    def __init__(self, name: str, words: Sequence[str], variables: Mapping[str, str]) -> None:
+    def __init__(self, name, words, variables):
         self.name = name
         # -P: a checkout that is the working directory must not stand before what is installed
         self._process = subprocess.Popen(
@@ -83,26 +75,23 @@ class Child:
         self._held = ExitStack()
         self._held.enter_context(interrupt.child(self._process))
 
-    def run(self, seconds: float | None = None) -> Reply:
+    def run(self, seconds=None):
         """One repeat; after that many seconds the child and all that it has started are ended.
 
         Raises WorkerError; LateError: its time was over.
         """
         late = threading.Event()
 
-        def end() -> None:
+        def end():
             late.set()
-            if hasattr(os, "killpg"):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            else:
-                self._process.kill()
+            interrupt.kill(self._process)
 
         timer = threading.Timer(threading.TIMEOUT_MAX if seconds is None else seconds, end)
         timer.daemon = True
         timer.start()
         try:
             print("go", file=self._process.stdin, flush=True)
-            line = next(iter(self._process.stdout or ()), "")
+            line = self._process.stdout.readline()
         except BrokenPipeError:
             line = ""
         finally:
@@ -118,10 +107,10 @@ class Child:
         idle.LEDGER.merge(reply["ticks"])
         return Reply(Sample(reply["wall"], reply["cpu"]), reply["peak_bytes"], reply["answer"])
 
-    def __enter__(self) -> Self:
+    def __enter__(self):
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, kind, *_):
         with self._held:
             if kind is not KeyboardInterrupt:  # else do not wait for the end of its repeat
                 self._process.communicate()
@@ -131,58 +120,46 @@ class Worker(Child):
     """`module.function(**arguments)` of this package in a child: a generator of repeats.
     variables: put over this process's environment."""
 
-    def __init__(
-        self,
-        module: str,
-        function: str,
-        arguments: Values,
-        threads: int | None = None,
-        variables: Mapping[str, str] | None = None,
-    ) -> None:
-        own = os.environ | dict(variables or {})
-        own |= {} if threads is None else dict.fromkeys(THREADS, str(threads))
-        package = __package__ or "bench"
-        if package == "bench":  # installed, ROOT is the package itself, whose types.py would hide
-            own["PYTHONPATH"] = search_path(ROOT, own.get("PYTHONPATH"))  # Python's
-        given = json.dumps(dict(arguments))
-        words = ["-c", CODE, package, module, function, given]
+    def __init__(self, module, function, arguments, threads=None, variables=None):
+        own = os.environ | (variables or {})
+        own |= dict.fromkeys(THREADS.split(), str(threads)) if threads else {}
+        if __package__ == "bench":  # installed, ROOT is the package, whose types.py would hide
+            own = finding(ROOT, own)  # Python's
+        given = json.dumps(arguments)
+        words = ["-c", CODE, __package__, module, function, given]
         super().__init__(f"{module}.{function}({given})", words, own)
 
 
-def search_path(first: Path, rest: str | None) -> str:
-    """For PYTHONPATH: a folder before what it had."""
-    return os.pathsep.join(filter(None, (str(first), rest)))
+def finding(first, variables=os.environ):
+    """Variables of a process that finds the modules of a folder first."""
+    path = filter(None, (str(first), variables.get("PYTHONPATH")))
+    return variables | {"PYTHONPATH": os.pathsep.join(path)}
 
 
-def once(
-    name: str,
-    arguments: Values,
-    seconds: float | None = None,
-    variables: Mapping[str, str] | None = None,
-) -> Any:
+def once(name, arguments, seconds=None, variables=None):
     """What `MODULE.FUNCTION(**arguments)` of this package returns, in a fresh process. What it
     prints goes to stderr.
 
     Raises WorkerError: it failed; LateError: it did not end in time.
     """
-    given = {"name": name, "arguments": dict(arguments)}
+    given = {"name": name, "arguments": arguments}
     with Worker("worker", "call", given, variables=variables) as worker:
         return worker.run(seconds).answer
 
 
-def call(name: str, arguments: Values) -> Iterator[Any]:
+def call(name, arguments):
     """The work of `once`."""
     yield
     yield loaded(name)(**arguments)
 
 
-def loaded(name: str) -> Callable[..., Any]:
+def loaded(name):
     """`MODULE.FUNCTION` of this package."""
     module, _, function = name.rpartition(".")
     return getattr(importlib.import_module(f"{__package__}.{module}"), function)
 
 
-def cpu_seconds() -> float:
+def cpu_seconds():
     """Of this process and, where psutil is installed, of those it has started (SubprocVecEnv)."""
     spent = time.process_time()
     if importlib.util.find_spec("psutil"):
@@ -194,7 +171,7 @@ def cpu_seconds() -> float:
     return spent
 
 
-def serve(argv: list[str]) -> None:
+def serve(argv):
     """The child: argv[1:] package, module, function, arguments. What the work prints goes to
     stderr.
     """
@@ -211,7 +188,7 @@ def serve(argv: list[str]) -> None:
             print(json.dumps(reply), file=answers, flush=True)
 
 
-def peak_resident() -> int:
+def peak_resident():
     """Bytes of this process at its peak. Linux and `ru_maxrss` there tell them in kB, macOS in
     bytes. On Linux `ru_maxrss` begins with the peak of the process that started this one, so it is
     asked last."""
@@ -220,11 +197,9 @@ def peak_resident() -> int:
 
         return psutil.Process().memory_info().peak_wset
     status = Path("/proc/self/status")
-    lines = status.read_text(encoding="utf-8").splitlines() if status.exists() else []
-    for line in lines:
-        if line.startswith("VmHWM:"):
-            return 1024 * int(line.split()[1])
+    if status.exists() and (told := re.search(r"VmHWM:\s+(\d+)", status.read_text())):
+        return 1024 * int(told[1])
     import resource
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+    return peak if sys.platform == "darwin" else 1024 * peak

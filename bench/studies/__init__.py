@@ -7,21 +7,34 @@ Each prints its result as JSON and writes `bench/studies/results/NAME.json`, whi
 quote.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
-from collections.abc import Callable
 from pathlib import Path
 
+import jax
+
 from bench import catalogue
-from bench.catalogue import Values
 from bench.harness import stamp
 
 RESULTS = Path(__file__).parent / "results"
 
 
-def main(name: str, about: str, run: Callable[[bool], Values]) -> None:
+def training(algorithm, updates, names=()):
+    """A function (state, params) -> (state after these updates, metrics of these names, [updates,
+    ...]).
+    """
+
+    def train(state, params):
+        def update(state, _):
+            state, metrics = algorithm.update(state, params, None)
+            return state, {name: metrics[name] for name in names}
+
+        return jax.lax.scan(update, state, None, length=updates)
+
+    return train
+
+
+def main(name, about, run):
     """The command of a study. run: (quick) -> its result."""
     parser = argparse.ArgumentParser(prog=f"python -m bench.studies.{name}", description=about)
     parser.add_argument("--quick", action="store_true", help="small; writes nothing")

@@ -8,21 +8,15 @@ over the agents, then over independent groups of agents, with the lowest and the
 beside them.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
-
 import jax
 import numpy as np
 
-from bench.catalogue import Values
 from bench.harness import rounded
-from jaxtrade.config import RunConfig, load_config
+from jaxtrade.config import load_config
 from jaxtrade.env.shared.impact import with_impact
-from jaxtrade.runs.setup import Setup, prepare
+from jaxtrade.runs.setup import prepare
 
-from . import main
+from . import main, training
 
 # Thousandths of a tick per contract.
 KAPPAS, QUICK_KAPPAS = (0, 1_000, 2_000, 4_000, 8_000, 16_000), (0, 4_000)
@@ -43,29 +37,22 @@ offset_high maker_profit
 FIGURES = NAMES.split()
 
 
-def config_of(kappa: int, quick: bool) -> RunConfig:
+def config_of(kappa, quick):
     """The configuration of one run."""
     more = " train.total_timesteps=4_096" if quick else ""
     return load_config(None, f"{SETTINGS} shared.kappa={kappa}{more}".split())
 
 
-def trainer(setup: Setup) -> Callable[[jax.Array, Any], Mapping[str, jax.Array]]:
+def trainer(setup):
     """The compiled function (keys of the agents, parameters) -> metrics [updates, agents] of a
     whole training.
     """
-    algorithm, updates = setup.stack.wrap(setup.algorithm), setup.plan.total_updates
-
-    def train(keys: jax.Array, params: Any) -> Mapping[str, jax.Array]:
-        def update(state: Any, _: None) -> tuple[Any, Mapping[str, jax.Array]]:
-            state, metrics = algorithm.update(state, params, None)
-            return state, {name: metrics[name] for name in FIGURES}
-
-        return jax.lax.scan(update, algorithm.init(keys, params), None, updates)[1]
-
-    return jax.jit(train)
+    algorithm = setup.stack.wrap(setup.algorithm)
+    train = training(algorithm, setup.plan.total_updates, FIGURES)
+    return jax.jit(lambda keys, params: train(algorithm.init(keys, params), params)[1])
 
 
-def ends(metrics: Values) -> dict[str, float]:
+def ends(metrics):
     """Means over the last quarter of the updates and over the agents, where the figure is
     defined.
     """
@@ -76,7 +63,7 @@ def ends(metrics: Values) -> dict[str, float]:
     return found
 
 
-def summed_up(groups: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
+def summed_up(groups):
     """Figure -> its mean, lowest and highest over the groups."""
     return {
         name: {
@@ -89,7 +76,7 @@ def summed_up(groups: Sequence[Mapping[str, float]]) -> dict[str, dict[str, floa
     }
 
 
-def run(quick: bool) -> Values:
+def run(quick):
     kappas, groups = (QUICK_KAPPAS, QUICK_GROUPS) if quick else (KAPPAS, GROUPS)
     setup = prepare(config_of(kappas[0], quick))
     train = trainer(setup)

@@ -8,28 +8,22 @@ phases were committed before the first run. Two counts: steps of the last phase 
 phases together, because the first ones are not free.
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bench import harness
 from bench import time_to_reward as chosen
-from bench.catalogue import Values
 from bench.time_to_reward import REWARD
-from jaxtrade.config import RunConfig, TransferConfig
+from jaxtrade.config import TransferConfig
 from jaxtrade.interop.world import load_world
 from jaxtrade.rl import transfer
 from jaxtrade.rl.coverage import require_complete
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.runs.source import layout_of
 from jaxtrade.training.population import Stack
-from jaxtrade.types import PyTree
 
-from . import main
+from . import main, training
 
 TASKS = ("entry", "manage", "advised")
 EARLY = 40  # updates of each phase before the last, 81,920 environment steps
@@ -40,7 +34,7 @@ NUM_ENVS = 16
 LEVEL, DRAWS = 0.9, 10_000
 
 
-def config_of(task: str) -> RunConfig:
+def config_of(task):
     """The committed settings with another task."""
     return chosen.config_of(NUM_ENVS, env={"task": task})
 
@@ -48,23 +42,16 @@ def config_of(task: str) -> RunConfig:
 class Phase:
     """One task for `updates` updates of `seeds` agents as one program."""
 
-    def __init__(self, task: str, updates: int, seeds: int) -> None:
+    def __init__(self, task, updates, seeds):
         self.config = config_of(task)
         env, self.params = load_world(self.config)
         self._seeds = seeds
         agents = Stack.of(seeds).wrap(make_ppo(self.config, env, updates, summarise=REWARD))
         self._init = jax.jit(agents.init)
 
-        def train(state: PyTree, params: PyTree) -> tuple[PyTree, jax.Array]:
-            def update(state: PyTree, _: None) -> tuple[PyTree, jax.Array]:
-                state, metrics = agents.update(state, params, None)
-                return state, metrics["reward"]
+        self._train = jax.jit(training(agents, updates, ["reward"]))
 
-            return jax.lax.scan(update, state, None, length=updates)
-
-        self._train = jax.jit(train)
-
-    def start(self, before: tuple[Phase, PyTree] | None = None) -> PyTree:
+    def start(self, before=None):
         """The first states of all seeds; of a later phase with the policies of the one before."""
         fresh = self._init(Stack.of(self._seeds).keys(0), self.params)
         if before is None:
@@ -78,13 +65,13 @@ class Phase:
             fresh, carried, transfer.opening_plan(carried.coverage, target, TransferConfig())
         )
 
-    def train(self, state: PyTree) -> tuple[PyTree, np.ndarray]:
+    def train(self, state):
         """-> (states, mean reward per step of each update, float[updates, seeds])."""
-        state, rewards = self._train(state, self.params)
-        return state, np.asarray(rewards)
+        state, metrics = self._train(state, self.params)
+        return state, np.asarray(metrics["reward"])
 
 
-def updates_to_target(rewards: Sequence[float]) -> tuple[int, bool]:
+def updates_to_target(rewards):
     """Updates until the mean of the last `WINDOW` is at the target, or all of them and False."""
     for done in range(WINDOW, len(rewards) + 1):
         if np.mean(rewards[done - WINDOW : done]) >= TARGET:
@@ -92,7 +79,7 @@ def updates_to_target(rewards: Sequence[float]) -> tuple[int, bool]:
     return len(rewards), False
 
 
-def summary(rewards: np.ndarray, before: int) -> Values:
+def summary(rewards, before):
     """Environment steps of every seed until the target; before: updates of earlier phases, counted
     along.
 
@@ -105,38 +92,36 @@ def summary(rewards: np.ndarray, before: int) -> Values:
         "env_steps": float(np.median(steps)),
         "env_steps_range": [min(steps), max(steps)],
         "env_steps_each": steps,
-        "first_reward_each": [harness.rounded(float(reward)) for reward in rewards[0]],
+        "first_reward_each": [harness.rounded(reward) for reward in rewards[0]],
         "last_reward_each": ends(rewards),
     }
 
 
-def ends(rewards: np.ndarray) -> list[float]:
+def ends(rewards):
     """Of each seed, the mean of the last window."""
-    return [harness.rounded(float(mean)) for mean in rewards[-WINDOW:].mean(axis=0)]
+    return [harness.rounded(mean) for mean in rewards[-WINDOW:].mean(axis=0)]
 
 
-def bootstrap(
-    ours: Sequence[float], theirs: Sequence[float], level: float = LEVEL, draws: int = DRAWS
-) -> tuple[float, float]:
+def bootstrap(ours, theirs, level=LEVEL, draws=DRAWS):
     """Percentile interval of median(ours) / median(theirs), each side's seeds drawn with
     replacement.
     """
     generator = np.random.default_rng(0)
 
-    def medians(values: Sequence[float]) -> np.ndarray:
+    def medians(values):
         return np.median(generator.choice(np.asarray(values, float), (draws, len(values))), axis=1)
 
     low, high = np.quantile(medians(ours) / medians(theirs), [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
 
-def run(quick: bool) -> Values:
+def run(quick):
     """`sides`: the last task from scratch, and after a curriculum by both counts. `ratios`:
     scratch's steps over the curriculum's, above 1 where the curriculum needs fewer."""
     budget, early, seeds = (4, 2, 2) if quick else (UPDATES, EARLY, SEEDS)
-    before: tuple[Phase, PyTree] | None = None
+    before = None
     rewards = scratch = np.empty((0, seeds))
-    early_last: dict[str, list[float]] = {}
+    early_last = {}
     for task in TASKS:
         phase = Phase(task, budget if task == TASKS[-1] else early, seeds)
         state, rewards = phase.train(phase.start(before))
@@ -150,14 +135,14 @@ def run(quick: bool) -> Values:
         "curriculum, last phase alone": summary(rewards, 0),
         "curriculum, all phases": summary(rewards, early * (len(TASKS) - 1)),
     }
+    whole, *others = sides
     ratios = {}
-    for name in list(sides)[1:]:
-        interval = bootstrap(sides["from scratch"]["env_steps_each"], sides[name]["env_steps_each"])
+    for name in others:
+        ends_ = bootstrap(sides[whole]["env_steps_each"], sides[name]["env_steps_each"])
+        ratio = sides[whole]["env_steps"] / sides[name]["env_steps"]
         ratios[name] = {
-            "env_steps": harness.rounded(
-                sides["from scratch"]["env_steps"] / sides[name]["env_steps"]
-            ),
-            "env_steps_interval": [harness.rounded(bound) for bound in interval],
+            "env_steps": harness.rounded(ratio),
+            "env_steps_interval": [harness.rounded(end) for end in ends_],
         }
     return {
         "config": {

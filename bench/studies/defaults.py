@@ -10,39 +10,32 @@ where its settings, those of `bench.studies.defaults_plan`, have changed. Nothin
 this machine.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import json
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bench import catalogue, harness
-from bench.catalogue import Values
-from jaxtrade.config import RunConfig
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.ppo.act import make_hparams, policy_of
 from jaxtrade.training.population import Stack
-from jaxtrade.types import PyTree
 
 from . import RESULTS
-from .defaults_plan import PARTS, Cell, settings_of
-from .defaults_problems import PROBLEMS, World, config_of, world_of
+from .defaults_plan import PARTS, settings_of
+from .defaults_problems import PROBLEMS, config_of, world_of
 
 RESULT = RESULTS / "defaults.json"
 # Metrics of training that a cell keeps.
 LAST = ("entropy", "approx_kl", "clip_fraction", "explained_variance")
 
 
-def trained(cell: Cell, config: RunConfig, world: World) -> Values:
+def trained(cell, config, world):
     """Train every variant and seed of a cell as one program, and judge the greedy policies on the
     way.
     """
@@ -51,71 +44,64 @@ def trained(cell: Cell, config: RunConfig, world: World) -> Values:
     ends = [updates * (i + 1) // cell.points for i in range(cell.points)]
     algorithm = make_ppo(config, world.env, updates)
     agents = Stack((len(cell.variants) * cell.seeds,)).wrap(algorithm)
-    keys = jnp.tile(
-        jax.vmap(jax.random.key)(jnp.arange(cell.seeds, dtype=jnp.uint32)), len(cell.variants)
-    )
+    seeds = jnp.arange(cell.seeds, dtype=jnp.uint32)
+    keys = jnp.tile(jax.vmap(jax.random.key)(seeds), len(cell.variants))
     state = jax.jit(agents.init)(keys, world.params)
     state = state.replace(hparams=state.hparams.replace(**_floats(cell, config)))
 
     @jax.jit
-    def advance(state: PyTree, params: PyTree, count: jax.Array) -> tuple[PyTree, PyTree]:
-        def update(_: jax.Array, now: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
+    def advance(state, params, count):
+        def update(_, now):
             state, metrics = agents.update(now[0], params, None)
             return state, {name: metrics[name] for name in LAST}
 
         empty = {name: jnp.zeros(keys.shape) for name in LAST}
-        return jax.lax.fori_loop(
-            0, count, update, (state, empty)
-        )  # a traced count: one program for all stretches
+        # a traced count: one program for all stretches
+        return jax.lax.fori_loop(0, count, update, (state, empty))
 
     judged, metrics = [], {}
     for begin, end in itertools.pairwise([0, *ends]):
         state, metrics = advance(state, world.params, jnp.int32(end - begin))
         judged.append(world.judge(algorithm, jax.vmap(policy_of)(state)))
     shape = (len(cell.variants), cell.seeds)
-    figures = {
-        name: np.stack([found[name] for found in judged]).reshape(cell.points, *shape)
-        for name in judged[-1]
-    }
     return {
         "steps_taken": [end * per_update for end in ends],
         "updates": updates,
         "minibatches": config.minibatches,
-        "judged": {name: _rounded(values) for name, values in figures.items()},
-        "metrics": {
-            name: _rounded(np.asarray(values).reshape(shape)) for name, values in metrics.items()
+        "judged": {
+            name: _rounded([found[name] for found in judged], cell.points, *shape)
+            for name in judged[-1]
         },
+        "metrics": {name: _rounded(values, *shape) for name, values in metrics.items()},
     }
 
 
-def _floats(cell: Cell, config: RunConfig) -> dict[str, jax.Array]:
+def _floats(cell, config):
     """Every tunable float that a variant names, float32[variants * seeds]."""
-    base = make_hparams(config.ppo)
-    names = sorted({name for floats in cell.variants.values() for name in floats})
-    values = {
-        name: [floats.get(name, float(getattr(base, name))) for floats in cell.variants.values()]
-        for name in names
-    }
-    return {
-        name: jnp.repeat(jnp.array(each, jnp.float32), cell.seeds) for name, each in values.items()
-    }
+    base, variants = make_hparams(config.ppo), cell.variants.values()
+    found = {}
+    for name in {name for floats in variants for name in floats}:
+        values = [floats.get(name, float(getattr(base, name))) for floats in variants]
+        found[name] = jnp.repeat(jnp.array(values, jnp.float32), cell.seeds)
+    return found
 
 
-def _rounded(values: np.ndarray) -> Any:
-    return np.vectorize(lambda x: float(f"{x:.5g}"), otypes=[float])(values).tolist()
+def _rounded(values, *shape):
+    short = np.vectorize(lambda x: float(f"{x:.5g}"), otypes=[float])
+    return short(np.reshape(values, shape)).tolist()
 
 
-def quick(cell: Cell) -> Cell:
+def quick(cell):
     """The same program for a few updates."""
     return cell._replace(steps=1, seeds=1, points=1, variants=dict(list(cell.variants.items())[:2]))
 
 
-def run(cells: list[Cell], out: Path, tell: Callable[[str], None], again: bool = False) -> Values:
+def run(cells, out, again=False):
     """Compute the cells that the result at `out` lacks (again: all of them), and write it after
     each.
     """
     text = out.read_text(encoding="utf-8") if out.exists() else '{"cells": {}}'
-    result: Values = json.loads(text)
+    result = json.loads(text)
     for number, cell in enumerate(cells):
         settings, done = json.loads(json.dumps(settings_of(cell))), result["cells"].get(cell.name)
         if not again and done is not None and done["settings"] == settings:
@@ -136,12 +122,13 @@ def run(cells: list[Cell], out: Path, tell: Callable[[str], None], again: bool =
         result["cpu_minutes"] = round(total / 60, 1)
         catalogue.write(result, out)
         score = np.mean(found["judged"]["score"][-1])
-        tell(f"{number + 1}/{len(cells)} {cell.name}: {score:.3f} ({seconds:.0f} s)")
+        said = f"{number + 1}/{len(cells)} {cell.name}: {score:.3f} ({seconds:.0f} s)"
+        print(said, file=sys.stderr, flush=True)
         jax.clear_caches()  # a cell never needs the programs of another
     return result
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main(arguments=None):
     """The command."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.studies.defaults", description=__doc__.split("\n")[0]
@@ -149,7 +136,6 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--part", choices=PARTS, action="append", help="only this part (repeatable)"
     )
-    parser.add_argument("--only", help="only cells whose name contains this")
     parser.add_argument("--again", action="store_true", help="also cells that the result has")
     parser.add_argument("--quick", action="store_true", help="a few updates of each; needs --out")
     parser.add_argument(
@@ -159,18 +145,8 @@ def main(arguments: list[str] | None = None) -> None:
     if given.quick and given.out is None:
         parser.error("--quick measures nothing: name its result by --out FILE")
     out = given.out or RESULT
-    cells = [
-        cell
-        for part in given.part or PARTS
-        for cell in PARTS[part]()
-        if (given.only or "") in cell.name
-    ]
-    run(
-        [quick(cell) for cell in cells] if given.quick else cells,
-        out,
-        lambda line: print(line, file=sys.stderr, flush=True),
-        given.again,
-    )
+    cells = [cell for part in given.part or PARTS for cell in PARTS[part]()]
+    run([quick(cell) for cell in cells] if given.quick else cells, out, given.again)
 
 
 if __name__ == "__main__":

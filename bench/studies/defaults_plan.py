@@ -5,13 +5,7 @@ Tunable floats are leaves of the training state, so that all variants and seeds 
 population. Static keys (counts, widths, ...) take a cell each.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
-
-from bench.catalogue import Values
-
-Floats = dict[str, float | None]
 
 
 class Cell(NamedTuple):
@@ -25,22 +19,22 @@ class Cell(NamedTuple):
     network: str
     label: str
     static: tuple[str, ...]
-    variants: dict[str, Floats]
+    variants: dict
     steps: int
     seeds: int
     points: int = 1
 
     @property
-    def name(self) -> str:
+    def name(self):
         """The cell's key in the result."""
         return f"{self.part} / {self.problem} / {self.network} / {self.label}"
 
 
-def _rate(rate: float, share: float = 0.1) -> Floats:
+def _rate(rate, share=0.1):
     return {"learning_rate": rate, "learning_rate_end": rate * share}
 
 
-def _entropy(start: float, end: float | None = None) -> Floats:
+def _entropy(start, end=None):
     return {"ent_coef": start, "ent_coef_end": start if end is None else end}
 
 
@@ -60,7 +54,7 @@ ppo.normalise_rewards=true ppo.learning_rate=1e-3 ppo.learning_rate_end=1e-4 ppo
 ppo.gae_lambda=0.95 ppo.clip_eps=0.2 ppo.ent_coef=0.01 ppo.ent_coef_end=0.01 ppo.vf_coef=0.5
 ppo.max_grad_norm=0.5
 """
-FLOATS: dict[str, Floats] = {
+FLOATS = {
     "centre": {},
     "learning_rate 3e-4": _rate(3e-4),
     "learning_rate 5e-4": _rate(5e-4),
@@ -95,11 +89,11 @@ STATIC = {
     "advantages as they are": "ppo.normalise_advantages=false",
     "observations as they are": "network.normalise_observations=false",
 }
-RATES: dict[str, Floats] = {f"learning_rate {rate:g}": _rate(rate) for rate in (5e-4, 1e-3, 2e-3)}
-PLAIN: dict[str, Floats] = {"": {}}
+RATES = {f"learning_rate {rate:g}": _rate(rate) for rate in (5e-4, 1e-3, 2e-3)}
+PLAIN = {"": {}}
 
 
-def sweep() -> list[Cell]:
+def sweep():
     """The cells from which the defaults are chosen."""
     short, seeds, centre = 200_000, 2, tuple(CENTRE.split())
     on = ("reversion", "trend", "martingale", "reversion, entry", "Acrobot", "ES week")
@@ -113,22 +107,14 @@ def sweep() -> list[Cell]:
     ]
 
 
-def scales() -> list[Cell]:
+def scales():
     """The defaults with other numbers of environments and other lengths."""
     sizes = {f"{envs} environments": (f"rollout.num_envs={envs}",) for envs in (16, 256, 1024)}
     sizes["16 environments x 128 steps"] = ("rollout.num_envs=16", "rollout.num_steps=128")
     runs = [(size, steps, 2) for size in sizes for steps in (200_000, 800_000)]
+    at = "scale", "reversion", "mlp"
     return [
-        Cell(
-            "scale",
-            "reversion",
-            "mlp",
-            f"{size}, {steps:,} steps",
-            sizes[size],
-            PLAIN,
-            steps,
-            seeds,
-        )
+        Cell(*at, f"{size}, {steps:,} steps", sizes[size], PLAIN, steps, seeds)
         for size, steps, seeds in (*runs, ("1024 environments", 10_000_000, 1))
     ]
 
@@ -139,7 +125,7 @@ reversion, advised
 """
 
 
-def final() -> list[Cell]:
+def final():
     """The old and the new defaults, 8 seeds each, with curves."""
     old = tuple(OLD.split())
     new = [("mlp", name.strip()) for name in NEW.split(";")]
@@ -158,7 +144,7 @@ def final() -> list[Cell]:
 PARTS = {"sweep": sweep, "scales": scales, "final": final}
 
 
-def settings_of(cell: Cell) -> Values:
+def settings_of(cell):
     """What a cell's result was made with: it is computed again where this has changed."""
     keys = ("variants", "steps", "seeds", "points")
     return {"static": list(cell.static)} | {key: getattr(cell, key) for key in keys}

@@ -8,66 +8,65 @@ Acrobot: 1 at a return of -85, 0 at -500 (never up). Real bars: dollars per sess
 on the validation session; the held-out test session is never evaluated.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import yaml
 
-from bench.catalogue import Values
-from jaxtrade.config import RunConfig, load_config
-from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.config import load_config
 from jaxtrade.env.params import make_params
-from jaxtrade.env.state import EnvParams
 from jaxtrade.interop.gymnax_adapter import from_gymnax
 from jaxtrade.rl.rollout import reset_all
 from jaxtrade.runs.setup import prepare
-from jaxtrade.types import Algorithm, Array, Env, PyTree
+from jaxtrade.types import Algorithm, Env, PyTree
 
 FRESH_SEED, FRESH_SESSIONS = 1_000_003, 100
 EPISODES, LIMIT = 50, 501  # of a control problem: greedy episodes, and steps until all have ended
 MILLS = 1000.0  # per dollar
-CHAIN = ("data.source=synthetic", "account.preset=rules_off_50k", "split.test_sessions=0")
+MARKET = "data.source=synthetic account.preset=rules_off_50k split.test_sessions=0"
 
 
 class Problem(NamedTuple):
-    """kind: market, control or bars. overrides: of the configuration (a market's, or real bars').
+    """kind: market, control or bars. keys: of the configuration, beside `MARKET` for a market.
     optimum, random: dollars per fresh session of the solved policy and of random trading; a test
     computes them again. environment: gymnax's name.
     """
 
     kind: str
-    overrides: tuple[str, ...] = ()
+    keys: str = ""
     optimum: float = 0.0
     random: float = 0.0
     environment: str = ""
 
 
-def _market(kind: str, task: str, optimum: float, random: float, *more: str) -> Problem:
-    return Problem(
-        "market", (*CHAIN, f"data.synthetic={kind}", f"env.task={task}", *more), optimum, random
-    )
-
-
-STRONG, WEAK, UP = "data.synthetic_pull=0.8", "data.synthetic_pull=0.2", "data.synthetic_drift=0.2"
-DOWN = "data.synthetic_drift=-0.1"
-PROBLEMS: dict[str, Problem] = {
-    "reversion": _market("mean_reversion", "manage", 154_261.83, 12_070.65),
-    "reversion weak": _market("mean_reversion", "manage", 165_716.87, 13_802.40, WEAK),
-    "reversion strong": _market("mean_reversion", "manage", 141_545.35, 6_049.20, STRONG),
-    "trend": _market("trend", "manage", 1_040.78, -3_674.49, UP),
-    "trend down": _market("trend", "manage", 435.23, -3_639.45, DOWN),
-    "martingale": _market("martingale", "manage", 0.0, -3_664.91),
-    "reversion, entry": _market("mean_reversion", "entry", 116_269.67, 5_067.41),
-    "trend, entry": _market("trend", "entry", 1_040.78, 391.00, UP),
-    "reversion, advised": _market("mean_reversion", "advised", 154_261.83, 12_070.65),
-    "CartPole": Problem("control", environment="CartPole-v1"),
-    "Acrobot": Problem("control", environment="Acrobot-v1"),
-    "ES week": Problem("bars", ("split.validation_sessions=1",)),
-}
+TABLE = """
+reversion: {kind: market, optimum: 154261.83, random: 12070.65,
+            keys: data.synthetic=mean_reversion env.task=manage}
+reversion weak: {kind: market, optimum: 165716.87, random: 13802.40,
+                 keys: data.synthetic=mean_reversion env.task=manage data.synthetic_pull=0.2}
+reversion strong: {kind: market, optimum: 141545.35, random: 6049.20,
+                   keys: data.synthetic=mean_reversion env.task=manage data.synthetic_pull=0.8}
+trend: {kind: market, optimum: 1040.78, random: -3674.49,
+        keys: data.synthetic=trend env.task=manage data.synthetic_drift=0.2}
+trend down: {kind: market, optimum: 435.23, random: -3639.45,
+             keys: data.synthetic=trend env.task=manage data.synthetic_drift=-0.1}
+martingale: {kind: market, optimum: 0.0, random: -3664.91,
+             keys: data.synthetic=martingale env.task=manage}
+reversion, entry: {kind: market, optimum: 116269.67, random: 5067.41,
+                   keys: data.synthetic=mean_reversion env.task=entry}
+trend, entry: {kind: market, optimum: 1040.78, random: 391.00,
+               keys: data.synthetic=trend env.task=entry data.synthetic_drift=0.2}
+reversion, advised: {kind: market, optimum: 154261.83, random: 12070.65,
+                     keys: data.synthetic=mean_reversion env.task=advised}
+CartPole: {kind: control, environment: CartPole-v1}
+Acrobot: {kind: control, environment: Acrobot-v1}
+ES week: {kind: bars, keys: split.validation_sessions=1}
+"""
+PROBLEMS = {name: Problem(**of) for name, of in yaml.safe_load(TABLE).items()}
 
 
 class World(NamedTuple):
@@ -79,24 +78,24 @@ class World(NamedTuple):
     judge: Callable[[Algorithm, PyTree], dict[str, np.ndarray]]
 
 
-def config_of(problem: Problem, network: str, static: tuple[str, ...] = ()) -> RunConfig:
+def config_of(problem, network, static=()):
     """The configuration of a problem: the defaults (real bars: those of the quickstart) with some
     keys set.
     """
     base = "quickstart" if problem.kind == "bars" else None
-    return load_config(base, [*problem.overrides, f"network.kind={network}", *static])
+    keys = f"{MARKET if problem.kind == 'market' else ''} {problem.keys} network.kind={network}"
+    return load_config(base, [*keys.split(), *static])
 
 
-def world_of(problem: Problem, config: RunConfig) -> World:
+def world_of(problem, config):
     """The problem's environment. config: from `config_of`."""
     if problem.kind == "control":
         env, params = from_gymnax(problem.environment)
         return World(env, params, _Returns(env, params, problem.environment))
     setup = prepare(config)
     if problem.kind == "market":
-        data = config.data.model_copy(
-            update={"synthetic_seed": FRESH_SEED, "synthetic_sessions": FRESH_SESSIONS}
-        )
+        fresh = {"synthetic_seed": FRESH_SEED, "synthetic_sessions": FRESH_SESSIONS}
+        data = config.data.model_copy(update=fresh)
         unseen = prepare(config.model_copy(update={"data": data}))
         return World(setup.env, setup.params, _Money(unseen.env, {"": unseen.params}, problem))
     splits = {
@@ -109,55 +108,45 @@ def world_of(problem: Problem, config: RunConfig) -> World:
 class _Money:
     """Dollars per session of greedy policies, every session from its first bar, side by side."""
 
-    def __init__(self, env: TradingEnv, splits: dict[str, EnvParams], problem: Problem) -> None:
+    def __init__(self, env, splits, problem):
         self.env, self.splits, self.problem = env, splits, problem
-        self.programs: Values = {}
+        self.programs = {}
 
-    def __call__(self, algorithm: Algorithm, policies: PyTree) -> dict[str, np.ndarray]:
+    def __call__(self, algorithm, policies):
         made = {name: self._dollars(algorithm, policies, name) for name in self.splits}
         if self.problem.kind == "bars":
-            return {f"dollars_{name}": dollars for name, dollars in made.items()} | {
-                "score": made["validation"]
-            }
+            told = {f"dollars_{name}": dollars for name, dollars in made.items()}
+            return told | {"score": made["validation"]}
         return {"dollars": made[""], "score": score_of(self.problem, made[""])}
 
-    def _dollars(self, algorithm: Algorithm, policies: PyTree, name: str) -> np.ndarray:
+    def _dollars(self, algorithm, policies, name):
         params = self.splits[name]
-        table, ids = (
-            params.market.sessions,
-            np.asarray(params.sessions.ids)[: int(params.sessions.count)],
-        )
-        slots = jnp.arange(len(ids))
-        if (
-            name not in self.programs
-        ):  # the first learner's `act` serves all: they have the same network
-            length = int((np.asarray(table.last) - np.asarray(table.first) + 1)[ids].max())
-            one = _session(self.env, algorithm, length)
-            self.programs[name] = jax.jit(jax.vmap(jax.vmap(one, (None, 0, None)), (0, None, None)))
-        return (
-            np.asarray(self.programs[name](policies, slots, params), np.float64).mean(axis=1)
-            / MILLS
-        )
+        table, count = params.market.sessions, int(params.sessions.count)
+        # the first learner's `act` serves all: they have the same network
+        if name not in self.programs:
+            bars = np.asarray(table.last) - np.asarray(table.first) + 1
+            length = int(bars[np.asarray(params.sessions.ids)[:count]].max())
+            one = jax.vmap(_session(self.env, algorithm, length), (None, 0, None))
+            self.programs[name] = jax.jit(jax.vmap(one, (0, None, None)))
+        made = self.programs[name](policies, jnp.arange(count), params)
+        return np.asarray(made, np.float64).mean(axis=1) / MILLS
 
 
-def _session(
-    env: TradingEnv, algorithm: Algorithm, length: int
-) -> Callable[[PyTree, Array, EnvParams], Array]:
+def _session(env, algorithm, length):
     """(policy, slot of the session, params) -> mills that the greedy policy makes in it."""
 
-    def run(policy: PyTree, slot: Array, params: EnvParams) -> Array:
+    def run(policy, slot, params):
         session, table = params.sessions.ids[slot], params.market.sessions
 
-        def decide(loop: tuple[PyTree, Any], _: None) -> tuple[tuple[PyTree, Any], None]:
+        def decide(loop, _):
             carry, state = loop
             ref = env.ref(state, params)
             after, action, _ = algorithm.act(policy, carry, ref, params, None, False)
             order = env.decode(jnp.where(ref.mask[action], action, 0), state, params)
             moved, _ = env.transition(state, order, params)
             over = state.row > table.last[session]  # a half day: nothing after its flat bar
-            return jax.tree.map(
-                lambda a, b: jnp.where(over, a, b), (carry, state), (after, moved)
-            ), None
+            moved = after, moved
+            return jax.tree.map(partial(jnp.where, over), (carry, state), moved), None
 
         state = env.reset_at(params, slot, table.first[session])
         (_, state), _ = jax.lax.scan(decide, (algorithm.carry, state), None, length=length)
@@ -166,7 +155,7 @@ def _session(
     return run
 
 
-def score_of(problem: Problem, dollars: np.ndarray) -> np.ndarray:
+def score_of(problem, dollars):
     """The score of dollars per fresh session."""
     return dollars / problem.optimum if problem.optimum > 0 else 1.0 - dollars / problem.random
 
@@ -174,11 +163,11 @@ def score_of(problem: Problem, dollars: np.ndarray) -> np.ndarray:
 class _Returns:
     """Mean return of greedy episodes of a control problem."""
 
-    def __init__(self, env: Env, params: PyTree, name: str) -> None:
+    def __init__(self, env, params, name):
         self.env, self.params, self.name = env, params, name
-        self.program: Any = None
+        self.program = None
 
-    def __call__(self, algorithm: Algorithm, policies: PyTree) -> dict[str, np.ndarray]:
+    def __call__(self, algorithm, policies):
         if self.program is None:
             self.program = jax.jit(jax.vmap(_episodes(self.env, algorithm), (0, None)))
         returns = np.asarray(self.program(policies, self.params), np.float64)
@@ -188,34 +177,25 @@ class _Returns:
         }
 
 
-def _episodes(env: Env, algorithm: Algorithm) -> Callable[[PyTree, PyTree], Array]:
+def _episodes(env, algorithm):
     """(policy, params) -> mean return of `EPISODES` greedy episodes."""
 
-    def run(policy: PyTree, params: PyTree) -> Array:
+    def run(policy, params):
         act = jax.vmap(algorithm.act, (None, 0, 0, None, None, None))
 
-        def step(loop: Any, key: Array) -> tuple[Any, None]:
+        def step(loop, key):
             carry, state, ref, alive, total = loop
             carry, action, _ = act(policy, carry, ref, params, None, False)
             state, ref, outcome = jax.vmap(env.step, (0, 0, 0, None))(
                 jax.random.split(key, EPISODES), state, action, params
             )
             total += jnp.where(alive, outcome.reward, 0.0)
-            return (
-                carry,
-                state,
-                ref,
-                alive & ~(outcome.terminated | outcome.truncated),
-                total,
-            ), None
+            alive &= ~(outcome.terminated | outcome.truncated)
+            return (carry, state, ref, alive, total), None
 
         carry = jax.tree.map(lambda x: jnp.broadcast_to(x, (EPISODES, *x.shape)), algorithm.carry)
-        start = (
-            carry,
-            *reset_all(env, jax.random.key(1), params, EPISODES),
-            jnp.ones(EPISODES, bool),
-            jnp.zeros(EPISODES),
-        )
+        begun = reset_all(env, jax.random.key(1), params, EPISODES)
+        start = carry, *begun, jnp.ones(EPISODES, bool), jnp.zeros(EPISODES)
         return jax.lax.scan(step, start, jax.random.split(jax.random.key(2), LIMIT))[0][-1].mean()
 
     return run

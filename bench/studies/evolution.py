@@ -12,27 +12,20 @@ were chosen in trials with other seeds, so that the first settings differ in wha
 every agent finds the optimum, there is nothing to compare.
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
 from bench import harness
-from bench.catalogue import Values
-from jaxtrade.config import RunConfig, load_config
+from jaxtrade.config import load_config
 from jaxtrade.evaluation.validation import total_rewards
 from jaxtrade.rl import evolve
-from jaxtrade.runs.setup import Setup, policies_of, prepare
+from jaxtrade.runs.setup import policies_of, prepare
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.training.population import Stack
-from jaxtrade.types import PyTree
 
-from . import main
+from . import main, training
 
 AGENTS, UPDATES, PERIOD, LEVEL = 8, 48, 4, 0.95  # updates between events; level of the intervals
 FIRST_SEED, REPEATS = 50_000, 5
@@ -48,7 +41,7 @@ QUICK = {"agents": 4, "updates": 4, "period": 2}
 SIDES = ("evolution", "random search", "median of the first settings")
 
 
-def config_of(agents: int, seed: int) -> RunConfig:
+def config_of(agents, seed):
     """The configuration of a repeat."""
     keys = ", ".join(f"{key}: [{low!r}, {high!r}]" for key, (low, high) in KEYS.items())
     own = (f"seed={seed}", f"train.num_seeds={agents}", f"evolve.keys={{{keys}}}", "evolve.every=1")
@@ -58,40 +51,32 @@ def config_of(agents: int, seed: int) -> RunConfig:
 class Trial:
     """Trains the agents of every repeat with the same programs."""
 
-    def __init__(self, agents: int, updates: int, period: int) -> None:
+    def __init__(self, agents, updates, period):
         self.agents, self.updates, self.period = agents, updates, period
-        self.setup: Setup = prepare(config_of(agents, 0))
+        self.setup = prepare(config_of(agents, 0))
         self._programs, stacked = Programs(), Stack.of(agents).wrap(self.setup.algorithm)
         self._init = jax.jit(stacked.init)
 
-        def chunk(state: PyTree, params: PyTree) -> PyTree:
+        train = training(stacked, period)
+
+        def chunk(state, params):
             state = state.replace(total_updates=jnp.full_like(state.total_updates, updates))
-            return jax.lax.scan(
-                lambda state, _: (stacked.update(state, params, None)[0], None),
-                state,
-                None,
-                length=period,
-            )[0]
+            return train(state, params)[0]
 
         self._chunk = jax.jit(chunk)
         rules = evolve.rules_of(self.setup.config)
-        self._event: Any = jax.jit(
+        self._event = jax.jit(
             lambda parts, scores, key: evolve.exploit_parts(parts, scores, key, rules)[0]
         )
 
-    def scores(self, state: PyTree, split: str) -> np.ndarray:
+    def scores(self, state, split):
         """Reward per session of each agent's greedy policy on a split, float64[agents]."""
         own, sessions = self.setup, self.setup.splits[split]
-        return total_rewards(
-            own.env,
-            own.params,
-            sessions,
-            own.algorithm,
-            jax.device_get(policies_of(own, state)),
-            self._programs,
-        ) / int(sessions.count)
+        policies, programs = jax.device_get(policies_of(own, state)), self._programs
+        given = own.env, own.params, sessions, own.algorithm, policies, programs
+        return total_rewards(*given) / int(sessions.count)
 
-    def trained(self, seed: int, evolves: bool) -> PyTree:
+    def trained(self, seed, evolves):
         """The last state of the agents of one repeat."""
         state = self._init(Stack.of(self.agents).keys(seed), self.setup.params)
         for update in range(self.period, self.updates + 1, self.period):
@@ -102,7 +87,7 @@ class Trial:
                 state = evolve.with_parts(state, parts)
         return state
 
-    def repeat(self, seed: int) -> dict[str, float]:
+    def repeat(self, seed):
         """Reward per held-out session of each of `SIDES`."""
         found = {}
         for side, evolves in zip(SIDES[:2], (True, False), strict=True):
@@ -115,22 +100,19 @@ class Trial:
         return found
 
 
-def difference(ours: Sequence[float], theirs: Sequence[float]) -> Values:
+def difference(ours, theirs):
     """Mean of the paired differences, and its interval by Student's t."""
     each = np.subtract(ours, theirs)
-    half = float(
-        stats.t.ppf((1 + LEVEL) / 2, len(each) - 1) * each.std(ddof=1) / np.sqrt(len(each))
-    )
-    mean = float(each.mean())
+    ends = stats.t.interval(LEVEL, len(each) - 1, each.mean(), stats.sem(each))
     return {
-        "mean": harness.rounded(mean),
-        "interval": [harness.rounded(mean - half), harness.rounded(mean + half)],
-        "each": [harness.rounded(float(value)) for value in each],
+        "mean": harness.rounded(each.mean()),
+        "interval": [harness.rounded(end) for end in ends],
+        "each": [harness.rounded(value) for value in each],
         "above_0": int((each > 0).sum()),
     }
 
 
-def run(quick: bool) -> Values:
+def run(quick):
     """`held_out`: reward per held-out session of each side, by repeat. `differences`: of
     population-based training from the others, paired by repeat."""
     shape = QUICK if quick else {"agents": AGENTS, "updates": UPDATES, "period": PERIOD}

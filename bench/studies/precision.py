@@ -9,8 +9,6 @@ interval of the difference holds 0: bootstrap over the seeds, paired because a s
 same network and the same episodes in all precisions.
 """
 
-from __future__ import annotations
-
 import typing
 
 import jax
@@ -18,7 +16,6 @@ import numpy as np
 
 from bench import harness, setting
 from bench import time_to_reward as chosen
-from bench.catalogue import Values
 from bench.time_to_reward import REWARD, config_of
 from jaxtrade.config.running import Precision
 from jaxtrade.interop.world import load_world
@@ -28,14 +25,14 @@ from jaxtrade.training.population import Stack
 
 from . import main
 
-PRECISIONS: tuple[Precision, ...] = typing.get_args(Precision)
+PRECISIONS = typing.get_args(Precision)
 # Environments of each seed; the last updates, whose mean is compared.
 NUM_ENVS, UPDATES, LAST = 64, 150, 30
 QUICK_UPDATES = 3
 DRAWS, LEVEL = 10_000, 0.9
 
 
-def curves_of(precision: Precision, seeds: int, updates: int) -> tuple[np.ndarray, np.ndarray]:
+def curves_of(precision, seeds, updates):
     """Shares of the optimum, float64[updates, seeds], and the largest ratio error of each seed,
     float64[seeds].
     """
@@ -53,14 +50,14 @@ def curves_of(precision: Precision, seeds: int, updates: int) -> tuple[np.ndarra
     return np.stack(rewards) / chosen.OPTIMUM, np.stack(errors).max(axis=0)
 
 
-def interval(differences: np.ndarray) -> list[float]:
+def interval(differences):
     """Bootstrap interval of the mean of float64[seeds], percentiles (Efron 1979)."""
     draws = np.random.default_rng(0).integers(0, len(differences), (DRAWS, len(differences)))
     ends = (50 * (1 - LEVEL), 50 * (1 + LEVEL))
     return [float(end) for end in np.percentile(differences[draws].mean(axis=1), ends)]
 
 
-def summary(shares: np.ndarray, errors: np.ndarray, reference: np.ndarray, last: int) -> Values:
+def summary(shares, errors, reference, last):
     """Figures of one precision. shares, reference: float64[updates, seeds], the latter of
     float32.
     """
@@ -78,7 +75,7 @@ def summary(shares: np.ndarray, errors: np.ndarray, reference: np.ndarray, last:
     return jax.tree.map(lambda x: np.vectorize(harness.rounded)(x).tolist(), found)
 
 
-def run(quick: bool) -> Values:
+def run(quick):
     seeds, updates = (2, QUICK_UPDATES) if quick else (len(chosen.SEEDS), UPDATES)
     last = min(LAST, updates)
     taken = {precision: curves_of(precision, seeds, updates) for precision in PRECISIONS}
@@ -101,8 +98,6 @@ def run(quick: bool) -> Values:
         "emulated": [
             precision for precision in PRECISIONS if dot_general_of(precision).mantissa is not None
         ],
-        "sides": {},
-        "ratios": {},
     }
 
 

@@ -10,23 +10,20 @@ time. Every draw has another market (except real bars), other opinions and anoth
 `answers` is the rule of earlier versions, at its own default of 2 standard errors; `blocks` is today's.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
-from bench.catalogue import Values
 from jaxtrade.advisor.compose import round_turn
-from jaxtrade.advisor.outcomes import Outcomes, log_odds, no_outcomes, scored, what_followed
+from jaxtrade.advisor.outcomes import log_odds, no_outcomes, scored, what_followed
 from jaxtrade.advisor.questions import in_sessions
 from jaxtrade.advisor.table import Delta
 from jaxtrade.config import AdvisorConfig, load_config
-from jaxtrade.data.market import Market, load_market
+from jaxtrade.data.market import load_market
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.data.synthetic.surrogate import phase_randomised_bars
 
@@ -61,27 +58,19 @@ class Path(NamedTuple):
     followed: np.ndarray
 
 
-Opinion = Callable[[np.random.Generator, Path, Layout], np.ndarray]  # int8[T] of +1 and -1
-
-
 # --- markets ----------------------------------------------------------------------------------------------------------
 
 
-def layout_of(market: Market) -> Layout:
+def layout_of(market):
     """The layout of the training sessions of the shipped configuration `advised`."""
     config = load_config("advised")
     train = split_sessions(market, config.split)["train"]
-    sessions = market.data.sessions
-    return Layout(
-        len(market.bars),
-        np.asarray(sessions.first),
-        np.asarray(sessions.last),
-        np.flatnonzero(in_sessions(market, train)),
-        round_turn(market, config),
-    )
+    first, last = map(np.asarray, (market.data.sessions.first, market.data.sessions.last))
+    asked = np.flatnonzero(in_sessions(market, train))
+    return Layout(len(market.bars), first, last, asked, round_turn(market, config))
 
 
-def path_of(open_: np.ndarray, close: np.ndarray, layout: Layout, horizon: int) -> Path:
+def path_of(open_, close, layout, horizon):
     """Prices with what followed them, as a run scores it: in the training sessions only."""
     followed = np.zeros(layout.bars, np.int8)
     labels = what_followed(open_, close, layout.first, layout.last, horizon, layout.cost)
@@ -89,33 +78,30 @@ def path_of(open_: np.ndarray, close: np.ndarray, layout: Layout, horizon: int) 
     return Path(close, followed)
 
 
-def markets_of(
-    market: Market, layout: Layout, horizon: int
-) -> dict[str, Callable[[np.random.Generator], Path]]:
+def markets_of(market, layout, horizon):
     """Markets by name, each a function of a random generator."""
     bars = market.bars
     real = path_of(bars.open, bars.close, layout, horizon)
 
-    def walk(random: np.random.Generator) -> Path:
-        close = 10_000 + np.cumsum(
-            np.rint(STEP_TICKS * random.standard_normal(layout.bars))
-        ).astype(np.int64)
-        return path_of(np.concatenate([close[:1], close[:-1]]), close, layout, horizon)
+    def walk(random):
+        moves = np.rint(STEP_TICKS * random.standard_normal(layout.bars))
+        close = 10_000 + np.cumsum(moves).astype(np.int64)
+        return path_of(np.append(close[:1], close[:-1]), close, layout, horizon)
 
-    def surrogate(random: np.random.Generator) -> Path:
+    def surrogate(random):
         copy = phase_randomised_bars(bars, 1_000, int(random.integers(2**31)))
         return path_of(copy.open, copy.close, layout, horizon)
 
     return {"real bars": lambda random: real, "random walk": walk, "phase-randomised": surrogate}
 
 
-# --- opinions ---------------------------------------------------------------------------------------------------------
+# --- opinions: (generator, path, layout) -> int8[T] of +1 and -1 --------------------------------------------------
 
 
-def persistent(bars: int) -> Opinion:
+def persistent(bars):
     """A random side, kept for a geometric number of bars with this mean."""
 
-    def opinion(random: np.random.Generator, _: Path, layout: Layout) -> np.ndarray:
+    def opinion(random, _, layout):
         turns = random.random(layout.bars) < 1 / bars
         spell = np.cumsum(turns)
         return random.choice(np.array([-1, 1], np.int8), spell[-1] + 1)[spell]
@@ -123,34 +109,34 @@ def persistent(bars: int) -> Opinion:
     return opinion
 
 
-def always(side: int) -> Opinion:
+def always(side):
     """The same side at every bar."""
     return lambda random, path, layout: np.full(layout.bars, side, np.int8)
 
 
-def trend(bars: int) -> Opinion:
+def trend(bars):
     """The side of the move of the last bars."""
 
-    def opinion(_: np.random.Generator, path: Path, layout: Layout) -> np.ndarray:
+    def opinion(_, path, layout):
         before = np.concatenate([np.full(bars, path.close[0]), path.close[:-bars]])
         return np.where(path.close >= before, 1, -1).astype(np.int8)
 
     return opinion
 
 
-def skilled(share: float) -> Opinion:
+def skilled(share):
     """The side that pays, with this probability; at bars without one, a random side. As
     `mock:skilled`.
     """
 
-    def opinion(random: np.random.Generator, path: Path, layout: Layout) -> np.ndarray:
+    def opinion(random, path, layout):
         side = np.where(path.followed == 0, random.choice([-1, 1], layout.bars), path.followed)
         return (side * np.where(random.random(layout.bars) < share, 1, -1)).astype(np.int8)
 
     return opinion
 
 
-OPINIONS: Mapping[str, Opinion] = {
+OPINIONS = {
     **{f"persistent:{bars}": persistent(bars) for bars in (1, 10, 30, 60, 240)},
     "always long": always(1),
     "always short": always(-1),
@@ -163,7 +149,7 @@ OF_PATH_ALONE = ("always long", "always short", "follow the trend of 30 bars")
 # --- measuring --------------------------------------------------------------------------------------------------------
 
 
-def answers(opinion: np.ndarray, layout: Layout, random: np.random.Generator, ranges: int) -> Delta:
+def answers(opinion, layout, random, ranges):
     """All answers in the order in which they become visible: NumPy arrays [updates, ROWS, ...].
     ranges: of confidence, in which the answers lie at random."""
     order = random.permutation(layout.asked)
@@ -172,20 +158,19 @@ def answers(opinion: np.ndarray, layout: Layout, random: np.random.Generator, ra
     bars[: len(order)] = order
     rows = np.zeros((len(bars), 6), np.float32)
     side = opinion[order]
-    rows[: len(order), 1], rows[: len(order), 2] = side > 0, side < 0
-    rows[: len(order), 3] = CONFIDENCE if ranges == 1 else random.random(len(order))
-    return Delta(
-        bars.reshape(updates, ROWS), rows.reshape(updates, ROWS, 6), np.ones(updates, np.int32)
-    )
+    sure = np.full(len(order), CONFIDENCE) if ranges == 1 else random.random(len(order))
+    rows[: len(order), 1:4] = np.stack([side > 0, side < 0, sure], axis=1)
+    shape = updates, ROWS
+    return Delta(bars.reshape(shape), rows.reshape(*shape, 6), np.ones(updates, np.int32))
 
 
-def trusts_of(config: AdvisorConfig, bars: int) -> Callable[[Delta, Any], Any]:
+def trusts_of(config, bars):
     """A compiled function: (deltas [D, U, ...], followed [D, T]) -> trust float32[D, U, B] after
     each update.
     """
 
-    def one(deltas: Delta, followed: jax.Array) -> jax.Array:
-        def step(outcomes: Outcomes, delta: Delta) -> tuple[Outcomes, jax.Array]:
+    def one(deltas, followed):
+        def step(outcomes, delta):
             outcomes = scored(outcomes, delta, followed, float(config.memory))
             return outcomes, log_odds(outcomes, config.prior, config.abstain, config.cap)
 
@@ -194,13 +179,13 @@ def trusts_of(config: AdvisorConfig, bars: int) -> Callable[[Delta, Any], Any]:
     return jax.jit(jax.vmap(one))
 
 
-def interval(hits: int, draws: int) -> list[float]:
+def interval(hits, draws):
     """The 95 % interval of a share (Clopper and Pearson 1934)."""
     exact = stats.binomtest(hits, draws).proportion_ci()
     return [round(float(end), 4) for end in exact]
 
 
-def measured(trust: np.ndarray) -> Values:
+def measured(trust):
     """Figures of trust float[D, U, B]: the share of draws with trust after the last update, its
     interval, the share that ever had trust, and the mean size of trust after the last update (its
     largest range)."""
@@ -214,31 +199,23 @@ def measured(trust: np.ndarray) -> Values:
     }
 
 
-def cell(
-    draw: Callable[[np.random.Generator], Path],
-    opinion: Opinion,
-    layout: Layout,
-    rules: Mapping[str, Callable[[Delta, Any], Any]],
-    draws: int,
-    seed: int,
-    ranges: int = 1,
-) -> Values:
+def cell(draw, opinion, layout, rules, draws, seed, ranges=1):
     """Every rule's figures on the same draws."""
-    found: dict[str, list[np.ndarray]] = {name: [] for name in rules}
+    found = {name: [] for name in rules}
     for first in range(0, draws, BATCH):
-        paths, deltas = [], []
+        drawn = []
         for number in range(first, min(first + BATCH, draws)):
             random = np.random.default_rng([seed, number])
-            paths.append(draw(random))
-            deltas.append(answers(opinion(random, paths[-1], layout), layout, random, ranges))
-        together = jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *deltas)
-        followed = jnp.asarray(np.stack([path.followed for path in paths]))
+            path = draw(random)
+            given = answers(opinion(random, path, layout), layout, random, ranges)
+            drawn.append((given, path.followed))
+        together = jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *drawn)
         for name, rule in rules.items():
-            found[name].append(np.asarray(rule(together, followed)))
+            found[name].append(np.asarray(rule(*together)))
     return {name: measured(np.concatenate(parts)) for name, parts in found.items()}
 
 
-def run(quick: bool) -> Values:
+def run(quick):
     draws = QUICK_DRAWS if quick else DRAWS
     configs = {
         name: AdvisorConfig.model_validate({"kind": "none", **keys}) for name, keys in RULES.items()
@@ -247,22 +224,13 @@ def run(quick: bool) -> Values:
     market = load_market(load_config("advised"))
     layout = layout_of(market)
     rules = {name: trusts_of(config, layout.bars) for name, config in configs.items()}
-    false: Values = {}
-    power: Values = {}
+    false, power = {}, {}
     for at, (name, draw) in enumerate(markets_of(market, layout, horizon).items()):
-        chosen = {
-            each: opinion for each, opinion in OPINIONS.items() if at or each not in OF_PATH_ALONE
-        }
-        false[name] = {
-            each: cell(draw, opinion, layout, rules, draws, at) for each, opinion in chosen.items()
-        }
-        false[name]["persistent:30, random confidence"] = cell(
-            draw, persistent(30), layout, rules, draws, at, RANGES
-        )
-        power[name] = {
-            each: cell(draw, skilled(share), layout, rules, draws, at)
-            for each, share in SKILL.items()
-        }
+        measure = partial(cell, draw, layout=layout, rules=rules, draws=draws, seed=at)
+        chosen = [each for each in OPINIONS if at or each not in OF_PATH_ALONE]
+        false[name] = {each: measure(OPINIONS[each]) for each in chosen}
+        false[name] |= {"persistent:30, random confidence": measure(persistent(30), ranges=RANGES)}
+        power[name] = {each: measure(skilled(share)) for each, share in SKILL.items()}
     worst = {
         rule: max(row[rule]["interval"][1] for rows in false.values() for row in rows.values())
         for rule in RULES

@@ -22,7 +22,7 @@ def world():
 def test_every_legal_action_is_equally_likely():
     mask = jnp.array([True, False, False, True, False, True, True])
     chances = (jnp.arange(400) + 0.5) / 400
-    chosen = np.asarray(jax.vmap(lambda chance: env_step.choose(mask, chance))(chances))
+    chosen = np.asarray(jax.vmap(lambda chance: setting.choose(mask, chance))(chances))
     np.testing.assert_array_equal(np.bincount(chosen, minlength=7), 100 * np.asarray(mask))
 
 

@@ -36,7 +36,7 @@ def test_what_a_rollout_stores(world, state):
 
 
 def transfers(algorithm, state):
-    return setting.host_transfers(setting.train_chunk(algorithm, state, PARAMS, 2).program)
+    return setting.host_transfers(setting.train_chunk(algorithm, state, PARAMS, 2).compile())
 
 
 @pytest.mark.slow
@@ -78,6 +78,6 @@ def test_every_operation_that_reaches_the_host_is_found():
 )
 def test_a_chunk_runs_under_a_transfer_guard():
     state = jax.jit(PPO.init)(KEY, PARAMS)
-    chunk = setting.train_chunk(PPO, state, PARAMS, 2).program
+    chunk = setting.train_chunk(PPO, state, PARAMS, 2).compile()
     with jax.transfer_guard("disallow"):
         jax.block_until_ready(chunk(state, PARAMS))
