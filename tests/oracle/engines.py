@@ -1,6 +1,10 @@
 """Play a list of actions in either engine and note the same facts after every step."""
 
+from __future__ import annotations
+
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +16,8 @@ from tests import compiling
 from tests.oracle.markets import env_params, pad_bars
 from tests.oracle.oracle import OracleEnv
 
-EVENTS = (
+Record = dict[str, Any]
+EVENT_FIELDS = (
     "order_exit_quantity",
     "order_exit_price",
     "entry_quantity",
@@ -23,7 +28,6 @@ EVENTS = (
     "commission",
     "favourable",
     "adverse",
-    "breach",
 )
 
 
@@ -46,7 +50,7 @@ def env_config(settings, scaling="relative"):
 
 def facts(mask, event, end, account, position, row):
     """What golden episodes may ask of a step. end: reward, reason, terminated, truncated."""
-    record = {name: int(getattr(event, name)) for name in EVENTS}
+    record: Record = {name: int(getattr(event, name)) for name in EVENT_FIELDS}
     for name, value in zip(("reward", "end", "terminated", "truncated"), end, strict=True):
         record[name] = float(value) if name == "reward" else int(value)
     for name in ("balance", "equity", "high_water", "locked", "days"):
@@ -108,4 +112,4 @@ def play_jax(bars, settings, actions, slot=0):
     return records
 
 
-ENGINES = {"oracle": play_oracle, "jax": play_jax}
+ENGINES: dict[str, Callable[..., list[Record]]] = {"oracle": play_oracle, "jax": play_jax}

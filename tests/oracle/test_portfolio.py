@@ -2,6 +2,8 @@
 actions.
 """
 
+from __future__ import annotations
+
 import pytest
 
 from tests.oracle.portfolio import Settings, join
