@@ -1,7 +1,5 @@
 """Questions and bounded asking, shared by the tests of backends."""
 
-from __future__ import annotations
-
 import json
 import time
 

@@ -1,7 +1,5 @@
 """The rule that the service's counts obey: every submission is in exactly one place."""
 
-from __future__ import annotations
-
 PLACES = (
     "deduped",
     "cache_hit",

@@ -1,14 +1,11 @@
 """Hand-made sources and services for tests of the bridge between training loop and advisor."""
 
-from __future__ import annotations
-
 from collections import deque
 
 import numpy as np
 
 from jaxtrade.advisor.host.journal import Journal
 from jaxtrade.advisor.host.sources import AdviceRow, AdviceSource
-from jaxtrade.advisor.host.types import Advice, Question
 
 T, M = 100, 4
 HEADER = {
@@ -30,7 +27,7 @@ class HandSource(AdviceSource):
 
     def __init__(self, rows=()):
         self.rows = deque(rows)
-        self.wants: list[list[tuple[int, float]]] = []
+        self.wants = []
         self.stops = 0
 
     def take(self, update, deltas, most):
@@ -50,8 +47,8 @@ class HandService:
     """An advice service whose answers the test gives."""
 
     def __init__(self):
-        self.ready: deque[tuple[int, Advice]] = deque()
-        self.batches: list[list[tuple[Question, float]]] = []
+        self.ready = deque()
+        self.batches = []
         self.stopped = False
 
     def submit(self, wanted):

@@ -1,7 +1,5 @@
 """A bridge as the training loop's hook, without a market."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from jaxtrade.advisor.table import empty_table, make_view

@@ -4,8 +4,6 @@ after the bar's close.
 The tests of honest templates and those of planted leaks use the same function, `leaks`.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 from dataclasses import replace

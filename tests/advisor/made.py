@@ -1,7 +1,5 @@
 """A small made market whose figures can be worked out by hand."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from functools import cache
 from zoneinfo import ZoneInfo

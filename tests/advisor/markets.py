@@ -1,7 +1,5 @@
 """Markets that the tests of advice share, each loaded once."""
 
-from __future__ import annotations
-
 from functools import cache
 
 from jaxtrade.advisor.questions import make_book

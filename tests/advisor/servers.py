@@ -5,15 +5,12 @@ Steps write to the bare socket, so that nothing between them and the client repa
 Nothing is random: a burst is a longer script.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import socket
 import struct
 import threading
 import time
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 LONGEST = 20.0  # seconds that a hanging step holds on without being stopped
@@ -55,9 +52,6 @@ class Wire:
         raise ConnectionResetError
 
 
-Step = Callable[[Wire], None]
-
-
 def head(status, headers):
     lines = [f"HTTP/1.1 {status} X", *(f"{name}: {value}" for name, value in headers.items())]
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
@@ -88,6 +82,10 @@ def completion(content, finish="stop", message=None, **fields):
             **fields,
         }
     ).encode()
+
+
+BODY = completion(json.dumps(GOOD))
+OK_HEAD = head(200, {"Content-Type": "application/json", "Content-Length": str(len(BODY))})
 
 
 def says(content, **more):
@@ -177,11 +175,11 @@ class FaultServer:
         self._script, self._tls = script, tls
         self._stop = threading.Event()
         self._lock = threading.Lock()
-        self._socks: set[socket.socket] = set()
-        self.requests: list[Request] = []
+        self._socks = set()
+        self.requests = []
         self.connections = 0
         self._listener = socket.create_server(("127.0.0.1", port), backlog=64)
-        self.port: int = self._listener.getsockname()[1]
+        self.port = self._listener.getsockname()[1]
         self.url = (
             f"{'https' if tls else 'http'}://{'localhost' if tls else '127.0.0.1'}:{self.port}/v1"
         )

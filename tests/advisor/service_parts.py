@@ -2,14 +2,16 @@
 without threads.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import Counter
 
-from jaxtrade.advisor.host.desk import Finished, Job
+from jaxtrade.advisor.host.desk import Finished
+from jaxtrade.advisor.host.service import AdviceService
 from jaxtrade.advisor.host.types import Advice, Answer, Failure, Question
+from jaxtrade.config.service import ServiceOptions
+from tests.advisor.asking import SOON
+from tests.advisor.balance import imbalance
 
 CANARY = "sk-CANARY-0123456789"
 ADVICE = Advice(hold=0.1, buy=1.5, sell=-0.5, confidence=0.8, risk=0.25, horizon=30)
@@ -50,9 +52,9 @@ class HandPool:
     """A WorkerPool whose work is done by hand: `jobs` are under way."""
 
     def __init__(self, size=4):
-        self.size, self.jobs = size, list[Job]()
-        self.gone: list[Job] = []
-        self.abandoned: set[int] = set()
+        self.size, self.jobs = size, []
+        self.gone = []
+        self.abandoned = set()
         self.short = False
         self.threads = size
 
@@ -92,11 +94,11 @@ class ScriptedBackend:
 
     name = "scripted"
 
-    def __init__(self, script):
+    def __init__(self, script=lambda *_: good()):
         self._script = script
         self._lock = threading.Lock()
-        self.asked: Counter[int] = Counter()
-        self.paid: Counter[int] = Counter()
+        self.asked = Counter()
+        self.paid = Counter()
         self.calls = 0
         self.tokens = 0
         self.most_at_once = self._at_once = 0
@@ -134,6 +136,37 @@ class ScriptedBackend:
 
     def close(self):
         self.closed.set()
+
+
+class Running:
+    """A service, its backend and the lines it printed."""
+
+    def __init__(self, backend, clock=time.monotonic, **options):
+        self.backend, self.clock, self.lines = backend, clock, []
+        self.service = AdviceService(backend, ServiceOptions(**options), clock, self.lines.append)
+
+    def want(self, *bars):
+        self.service.submit([(question(bar), 0.5) for bar in bars])
+
+    @property
+    def counts(self):
+        found = self.service.statistics()
+        assert imbalance(found) == 0
+        return found
+
+    def settled(self):
+        return until(lambda: self.counts["queued"] == self.counts["in_flight"] == 0, SOON)
+
+    def asked(self, requests):
+        """Whether so many requests are made and answered, and no more."""
+        return until(
+            lambda: self.counts["asked"] == requests and self.counts["in_flight"] == 0, SOON
+        )
+
+    def stop(self):
+        began = time.monotonic()
+        self.service.stop()
+        assert time.monotonic() - began < SOON
 
 
 def until(condition, seconds=30.0):

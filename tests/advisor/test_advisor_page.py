@@ -2,8 +2,6 @@
 the defaults.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -2,8 +2,6 @@
 need none.
 """
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -34,9 +32,7 @@ def ask(server, *more):
 def training():
     """bool[T]: the decision bars of the sessions before the last."""
     sessions, found = market().data.sessions, np.zeros(len(market().bars), bool)
-    for first, last in list(
-        zip(np.asarray(sessions.first), np.asarray(sessions.last), strict=True)
-    )[:-1]:
+    for first, last in zip(sessions.first[:-1], sessions.last[:-1], strict=True):
         found[first : last + 1] = True
     return found
 

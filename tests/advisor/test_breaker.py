@@ -1,7 +1,5 @@
 """The circuit breaker, by hand and by the second."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

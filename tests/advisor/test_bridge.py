@@ -2,13 +2,9 @@
 after.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -23,6 +19,7 @@ from jaxtrade.errors import JournalError
 from tests.advisor.asking import SOON
 from tests.advisor.bridge_parts import FullDisk, HandSource, M, T, journal, plain, row, seen
 from tests.advisor.hooked import hook_of
+from tests.children import run_python
 from tests.messages import missing
 
 ROOT = Path(__file__).parents[2]
@@ -71,7 +68,7 @@ def test_a_row_is_in_the_journal_before_it_is_visible(tmp_path, monkeypatch):
 
 
 def test_without_a_record_no_more_advice_is_given(tmp_path):
-    reported: list[str] = []
+    reported = []
     source, written = HandSource([row(1)]), journal(tmp_path)
     bridge = Bridge(source, T, M, written, tell=reported.append)
     first = plain(bridge.delta(0))
@@ -92,7 +89,7 @@ def test_a_journal_that_cannot_be_synced_ends_the_advice(tmp_path, monkeypatch):
     def broken(fd):
         raise OSError(5, "Input/output error")
 
-    reported: list[str] = []
+    reported = []
     bridge = Bridge(HandSource([row(1)]), T, M, journal(tmp_path), tell=reported.append)
     monkeypatch.setattr(journals.os, "fsync", broken)
     assert bridge.memory()["deltas"] == 0
@@ -192,7 +189,7 @@ def test_a_checkpoint_of_another_or_a_longer_journal_is_refused(tmp_path):
 @pytest.mark.parametrize("updates", [[0, 5], [1]])
 def test_a_replay_with_other_updates_is_loud(updates):
     """Update 0 and 3 have rows: to leave one out is another run."""
-    reported: list[str] = []
+    reported = []
     deltas = [
         JournalDelta(0, 1, (1,), (row(1).values,)),
         JournalDelta(3, 2, (2,), (row(2).values,)),
@@ -247,7 +244,7 @@ class Raising(HandSource):
 
 
 def test_nothing_is_raised_into_the_loop():
-    reported: list[str] = []
+    reported = []
     bridge = Bridge(Raising(), T, M, tell=reported.append)
     for update in range(3):
         assert plain(bridge.delta(update)) == (0, {})
@@ -310,19 +307,13 @@ except AssertionError:
 
 @pytest.mark.slow
 def test_no_jax_operation_runs_in_the_loop():
-    done = subprocess.run(
-        [sys.executable, "-c", _NO_JAX],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, "JAX_PLATFORMS": "cpu"},
-    )
+    env = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    done = run_python("-c", _NO_JAX, cwd=ROOT, timeout=120, env=env)
     assert (done.returncode, done.stdout.strip()) == (0, "sound"), done.stderr
 
 
 def test_stop_does_not_wait_for_an_exchange_that_hangs(tmp_path):
-    reported: list[str] = []
+    reported = []
     bridge = Bridge(HandSource(), T, M, journal(tmp_path), tell=reported.append)
     with bridge._handing:
         began = time.monotonic()

@@ -2,10 +2,7 @@
 the same bits.
 """
 
-from __future__ import annotations
-
 import random
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -33,11 +30,6 @@ CONFIG = TrainConfig(
 )
 
 
-class Floats(struct.PyTreeNode):
-    learning_rate: jax.Array
-    learning_rate_end: jax.Array
-
-
 class State(struct.PyTreeNode):
     """The least that the loop needs, a table, and a number that depends on all that was seen, and
     when.
@@ -47,13 +39,9 @@ class State(struct.PyTreeNode):
     total_updates: jax.Array
     rollbacks: jax.Array
     key: jax.Array
-    hparams: Floats
     table: AdviceTable
     learned: jax.Array
-
-
-def halved(hparams, times):
-    return hparams.replace(learning_rate=hparams.learning_rate * 0.5**times)
+    hparams: None = None
 
 
 def learner(bridge, faults):
@@ -66,7 +54,6 @@ def learner(bridge, faults):
             jnp.int32(UPDATES),
             jnp.int32(0),
             key,
-            Floats(jnp.float32(1), jnp.float32(1)),
             empty_table(T),
             jnp.float32(0),
         )
@@ -78,21 +65,13 @@ def learner(bridge, faults):
         table = received(state.table, ask(state.update, bars, weights))
         seen = (table.rows.sum(axis=1) * table.version * want).sum()
         fails = ((bad[:, 0] == state.update) & (bad[:, 1] == state.rollbacks)).any()
-        learned = jnp.sin(state.learned + seen * state.hparams.learning_rate)
+        learned = jnp.sin(state.learned + seen)
         return (
             state.replace(update=state.update + 1, key=key, table=table, learned=learned),
-            {
-                "finite": ~fails,
-                "learned": learned,
-                "learning_rate": state.hparams.learning_rate,
-                "approx_kl": state.learned,
-                "param_delta": state.learned,
-                "illegal": jnp.int32(0),
-            },
+            {"finite": ~fails, "learned": learned},
         )
 
-    nothing: Any = None
-    return Algorithm(init, update, nothing, nothing, nothing, 1, retry=halved)
+    return Algorithm(init, update, None, None, None, 1, retry=lambda hparams, times: hparams)
 
 
 class Whimsical(HandSource):

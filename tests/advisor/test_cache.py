@@ -1,7 +1,5 @@
 """The cache: what is kept, what is not, and files that cannot be used."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import subprocess
@@ -21,7 +19,7 @@ class Opened:
     """A cache that is open, and the lines that it reported."""
 
     def __init__(self, path):
-        self.messages: list[str] = []
+        self.messages = []
         self.cache = AdviceCache(path, self.messages.append)
         self.cache.open()
 

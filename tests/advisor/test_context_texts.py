@@ -2,8 +2,6 @@
 (tests/advisor/made.py).
 """
 
-from __future__ import annotations
-
 import hashlib
 
 import numpy as np
@@ -82,10 +80,7 @@ def said(direction, confidence):
 
 def after_price(prompt):
     """What follows the lines that `v1` has too."""
-    return (
-        prompt.partition("(share of the price)\nSession")[2]
-        and "Session" + prompt.partition("price)\nSession")[2]
-    )
+    return "Session" + prompt.partition("price)\nSession")[2]
 
 
 def test_the_window_by_hand():

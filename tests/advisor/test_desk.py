@@ -1,7 +1,5 @@
 """The service's rules without threads: a clock and a pool by hand."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest
@@ -12,7 +10,7 @@ from jaxtrade.advisor.host.desk import Desk, Key, Outlet, State
 from jaxtrade.advisor.host.paid import MICRO, AdviceCache, Caps, Ledger
 from jaxtrade.advisor.host.policy import TRAINING
 from jaxtrade.advisor.host.statistics import ContainedFaults
-from jaxtrade.advisor.host.types import Advice, Answer, Failure
+from jaxtrade.advisor.host.types import Answer, Failure
 from jaxtrade.config.service import ServiceOptions
 from tests.advisor.balance import imbalance
 from tests.advisor.service_parts import (
@@ -39,8 +37,8 @@ class Office:
     ):
         self.options = ServiceOptions(workers=pool, **{"overhead_tokens": 64} | options)
         self.clock, self.pool = HandClock(), HandPool(pool)
-        self.lines: list[str] = []
-        self.ready: list[tuple[int, Advice]] = []
+        self.lines = []
+        self.ready = []
         self.cache = AdviceCache(cache, self.lines.append)
         self.cache.open()
         cost = None if self.options.max_cost is None else int(self.options.max_cost * MICRO)
@@ -366,8 +364,8 @@ class Trial:
             max_tokens=4000 if max_calls else None,
             failed_for_s=5.0,
         )
-        self.paid: Counter[int] = Counter()
-        self.taken: list[int] = []
+        self.paid = Counter()
+        self.taken = []
 
     def step(self, what, value):
         office = self.office
@@ -406,7 +404,7 @@ class Trial:
         assert sorted(everything) == sorted(bar for bar, count in self.paid.items() if count)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(
         st.one_of(

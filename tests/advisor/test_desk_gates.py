@@ -1,7 +1,5 @@
 """The desk and its gates: breaker, refusals, caps and rates."""
 
-from __future__ import annotations
-
 import pytest
 
 from jaxtrade.advisor.host.types import Failure

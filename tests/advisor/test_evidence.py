@@ -2,8 +2,6 @@
 advice has skill.
 """
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -56,7 +54,7 @@ def reference(
 
 @pytest.mark.slow
 @given(st.integers(0, 2**32 - 1), st.integers(6, 40), st.integers(1, 50))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_block_sums_give_what_rows_give(seed, blocks, size):
     random = np.random.default_rng(seed)
     rows = random.integers(5, blocks * size + 1)

@@ -6,84 +6,44 @@ all of them at once, and what must hold after every fault is checked: no advice,
 counted twice, caps kept, a short stop, no thread left, no key anywhere.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import socket
 import threading
-import time
 from pathlib import Path
-from typing import NamedTuple
 
-import numpy as np
 import pytest
 
 import jaxtrade.advisor
-from jaxtrade.advisor.bridge import Bridge
-from jaxtrade.advisor.host.journal import Journal, read_journal
 from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions
-from jaxtrade.advisor.host.service import AdviceService
-from jaxtrade.advisor.host.sources import Live, Replayed
-from jaxtrade.advisor.host.types import Advice
-from jaxtrade.config.service import ServiceOptions
 from tests.advisor import servers
 from tests.advisor.asking import SOON
-from tests.advisor.balance import imbalance
-from tests.advisor.bridge_parts import HEADER, bytes_of
 from tests.advisor.servers import (
+    BODY,
     GOOD,
+    OK_HEAD,
     FaultServer,
     advises,
-    completion,
     cut,
     drip,
     hang,
-    head,
     reply,
     reset,
     says,
 )
-from tests.advisor.service_parts import CANARY, good, question, until
+from tests.advisor.service_parts import good, until
 from tests.advisor.test_desk import Office
 
 pytest.importorskip("httpx")
 
-BODY = completion(json.dumps(GOOD))
-OK_HEAD = head(200, {"Content-Length": str(len(BODY))})
 MOST_CALLS = 12
 
 
-class Running(NamedTuple):
-    """A service on a server, and the lines it printed."""
-
-    service: AdviceService
-    messages: list[str]
-    folder: Path
-    before: set[threading.Thread]
-
-    @property
-    def counts(self):
-        found = self.service.statistics()
-        assert imbalance(found) == 0
-        return found
-
-    def threads(self):
-        """Its threads that live."""
-        return [
-            thread.name
-            for thread in threading.enumerate()
-            if thread.name.startswith("advisor") and thread not in self.before
-        ]
-
-
 @pytest.fixture
-def start(tmp_path, monkeypatch):
-    monkeypatch.setenv("LLM_KEY", CANARY)
-    made: list[AdviceService] = []
+def start(run, tmp_path):
+    """A service on a server, with its files in a folder of their own."""
 
     def new(url, **options):
-        before, reported = set(threading.enumerate()), list[str]()
         chosen = {
             "workers": 4,
             "deadline_s": 0.3,
@@ -94,26 +54,31 @@ def start(tmp_path, monkeypatch):
             "ledger": str(tmp_path / "ledger.sqlite"),
             **options,
         }
-        backend = OpenAIBackend(OpenAIOptions(url, "m", key_env="LLM_KEY"))
-        made.append(AdviceService(backend, ServiceOptions(**chosen), tell=reported.append))
-        return Running(made[-1], reported, tmp_path, before)
+        return run(OpenAIBackend(OpenAIOptions(url, "m", key_env="LLM_KEY")), **chosen)
 
-    yield new
-    for service in made:
-        service.stop()
+    return new
 
 
-def stop(running):
-    """What holds after every fault."""
-    began = time.monotonic()
-    running.service.stop()
-    assert time.monotonic() - began < SOON
-    assert until(lambda: not running.threads(), SOON)
-    assert running.counts["in_flight"] == 0
-    assert len(running.messages) <= 3
-    assert all(line.isprintable() and len(line) < 500 for line in running.messages)
-    assert "CANARY" not in repr(running.messages) + repr(running.counts)
-    assert [path for path in running.folder.iterdir() if b"CANARY" in path.read_bytes()] == []
+def advisors():
+    """Its threads that live."""
+    return [each for each in threading.enumerate() if each.name.startswith("advisor")]
+
+
+@pytest.fixture
+def stop(tmp_path):
+    """Stops a service and checks what holds after every fault."""
+    before = set(advisors())
+
+    def check(running):
+        running.stop()
+        assert until(lambda: before.issuperset(advisors()), SOON)
+        assert running.counts["in_flight"] == 0
+        assert len(running.lines) <= 3
+        assert all(line.isprintable() and len(line) < 500 for line in running.lines)
+        assert "CANARY" not in repr(running.lines) + repr(running.counts)
+        assert [path for path in tmp_path.iterdir() if b"CANARY" in path.read_bytes()] == []
+
+    return check
 
 
 def echoes_the_key(wire):
@@ -121,7 +86,7 @@ def echoes_the_key(wire):
     reply(400, json.dumps({"error": {"message": f"bad request {text}"}}))(wire)
 
 
-FAULTS: dict[str, servers.Step] = {
+FAULTS = {
     "1 answers after the deadline": servers.after(2.0, advises()),
     "2 hangs": hang(),
     "3 drips its body": drip(BODY, 0.05, first=OK_HEAD),
@@ -138,22 +103,19 @@ FAULTS: dict[str, servers.Step] = {
     "12 echoes the key": echoes_the_key,
     "13 HTML": reply(200, "<html>Sign in</html>"),
     "13 no content": says(None),
-    "14 cut off": says(json.dumps(GOOD)[:-4]),
     "14 prose": says("Buy! " + json.dumps(GOOD)),
     "15 a confidence of 653.3": advises(confidence=653.3),
-    "16 BUY": advises(direction="BUY"),
-    "17 another version": advises(v=2),
     "19 another request's id": reply(200, BODY, {"X-Request-Id": "jaxtrade-" + "0" * 16}),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("step", FAULTS.values(), ids=FAULTS.keys())
-def test_a_fault_is_absence(step, start):
+def test_a_fault_is_absence(step, start, stop):
     with FaultServer(step) as server:
         running = start(server.url)
         for _ in range(3):  # chunks
-            running.service.submit([(question(bar), 1.0) for bar in range(6)])
+            running.want(*range(6))
             assert until(
                 lambda: running.counts["asked"] > 0 and running.counts["in_flight"] == 0, SOON
             )
@@ -164,50 +126,12 @@ def test_a_fault_is_absence(step, start):
         assert running.counts["done"] == 0
 
 
-# Of each way to fail one; the test above has all of them, one by one.
-TELLING = ("1 answers after the deadline", "8 ends in the body", "12 no money", "14 prose")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("step", [FAULTS[name] for name in TELLING], ids=TELLING)
-def test_what_arrives_between_faults_is_what_the_journal_replays(step, start, tmp_path):
-    """Every second bar meets the fault. What both transports hand to the compiled program is the
-    bridge's deltas, and those of a replay are the same at every update."""
-    T, M = 8, 4
-
-    def every_second(wire):
-        bar = int(wire.request.body["messages"][0]["content"].split(":")[0].removeprefix("bar "))
-        (step if bar % 2 else advises(confidence=round(bar / 10, 1)))(wire)
-
-    with FaultServer(every_second) as server:
-        running = start(server.url, workers=1, max_calls=100)
-        journal = Journal.create(tmp_path / "journal.jsonl", HEADER)
-        source = Live(running.service, question)
-        bridge = Bridge(source, T, M, journal, tell=running.messages.append)
-        shown, got, end = [], {}, time.monotonic() + 1.5
-        while len(got) < T // 2 and (0 not in got or time.monotonic() < end):
-            bars = np.array([bar for bar in range(T) if bar not in got], np.int32)
-            bridge.wanted(bars, (T - bars).astype(np.float32))
-            delta = bridge.delta(len(shown))
-            shown.append(bytes_of(delta))
-            got |= dict(zip(delta.bars.tolist(), delta.rows[:, 3].tolist(), strict=True))
-            got.pop(T, None)  # the padding
-            time.sleep(0.01)
-        bridge.stop()
-        stop(running)
-    assert 0 in got  # the most wanted
-    assert got == {bar: np.float32(bar / 10) for bar in got if bar % 2 == 0}
-    assert bridge.statistics()["contained"] == {}
-    replay = Bridge(Replayed(read_journal(tmp_path / "journal.jsonl")), T, M)
-    assert [bytes_of(replay.delta(update)) for update in range(len(shown))] == shown
-
-
 def came(running, bars):
     """The answers about the first bars, asked for until all have come."""
-    got: list[tuple[int, Advice]] = []
+    got = []
 
     def all_came():
-        running.service.submit([(question(bar), 1.0) for bar in range(bars)])
+        running.want(*range(bars))
         got.extend(running.service.take(10))
         return len(got) == bars
 
@@ -219,7 +143,7 @@ TRANSIENT = ("7 resets in the body", "11 fails", "13 HTML", "19 another request'
 
 
 @pytest.mark.parametrize("step", [FAULTS[name] for name in TRANSIENT], ids=TRANSIENT)
-def test_after_a_passing_fault_there_is_one_answer(step, start):
+def test_after_a_passing_fault_there_is_one_answer(step, start, stop):
     """No question is answered twice, and none is paid for twice."""
     with FaultServer(step, advises()) as server:
         running = start(server.url, workers=1, failed_for_s=0.0, deadline_s=0.8)
@@ -229,17 +153,17 @@ def test_after_a_passing_fault_there_is_one_answer(step, start):
         assert len(server.requests) == 2
 
 
-def test_5_a_server_that_comes_up_in_the_middle_of_the_run(start):
+def test_5_a_server_that_comes_up_in_the_middle_of_the_run(start, stop):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     url = f"http://127.0.0.1:{port}/v1"
     running = start(url, breaker_open_s=0.2, failed_for_s=0.0, max_calls=None)
-    running.service.submit([(question(bar), 1.0) for bar in range(6)])
+    running.want(*range(6))
     assert until(lambda: running.counts["breaker"] == "open", SOON)
     assert running.service.take(10) == []
     with FaultServer(advises(), port=port):
         came(running, 6)
-    gone, back = running.messages
+    gone, back = running.lines
     assert "next try in 0.2 s" in gone
     assert back.endswith("answers again")
     stop(running)

@@ -1,7 +1,5 @@
 """docs/advisor_faults.md names tests that are there, and leaves no fault out."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

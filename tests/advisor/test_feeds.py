@@ -1,7 +1,5 @@
 """Feeds are read strictly, errors name their place, and items appear when they were known."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -15,6 +13,7 @@ from jaxtrade.advisor.host.blocks import (
 )
 from jaxtrade.config.service import ContextConfig
 from jaxtrade.errors import DataError
+from tests.messages import refused
 
 NINE = "2013-10-07T09:00:00-04:00"
 CLOSE = 1_381_152_660.0  # 09:31 that day
@@ -97,10 +96,8 @@ def test_a_block_of_news(tmp_path):
 )
 def test_a_wrong_line_of_news_is_named(line, words, tmp_path):
     path = news_file(tmp_path, GOOD, line)
-    with pytest.raises(DataError) as caught:
+    with refused(f"{path}: ", words, kind=DataError):
         read_news(path)
-    assert str(caught.value).startswith(f"{path}: ")
-    assert words in str(caught.value)
 
 
 def test_a_file_without_news_is_refused(tmp_path):
@@ -175,10 +172,5 @@ def test_which_events_are_shown(keys, names, tmp_path):
 )
 def test_a_wrong_calendar_is_named(text, words, tmp_path):
     path = events_file(tmp_path, text)
-    with pytest.raises(DataError) as caught:
+    with refused(f"{path}: ", words, kind=DataError):
         read_events(path)
-    assert str(caught.value).startswith(f"{path}: ")
-    assert words in str(caught.value)
-
-
-# --- before JAX is loaded --------------------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """Which errors are about `response_format`, and what a run falls back to."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -80,7 +78,7 @@ def test_what_is_no_complaint(status, body, failure):
 
 
 def test_an_error_nested_without_end_is_read_to_a_depth():
-    error: object = "response_format"
+    error = "response_format"
     for _ in range(100):
         error = [error]
     assert not complains(400, error)

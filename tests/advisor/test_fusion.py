@@ -2,8 +2,6 @@
 shrink.
 """
 
-from __future__ import annotations
-
 import itertools
 
 import jax

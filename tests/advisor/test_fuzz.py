@@ -1,7 +1,5 @@
 """Whatever comes: bounded advice or a failure, and no exception."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

@@ -2,17 +2,14 @@
 it is used.
 """
 
-from __future__ import annotations
-
 import json
 import pkgutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import jaxtrade.advisor.host
+from tests.children import run_python
 
 ROOT = Path(__file__).parents[2]
 NAMES = [
@@ -27,14 +24,7 @@ def loaded(*names):
         f"import {', '.join(names)}\nimport json, sys\n"
         "print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
+    done = run_python("-c", code, cwd=ROOT, timeout=120, check=True)
     return set(json.loads(done.stdout))
 
 

@@ -2,8 +2,6 @@
 answered.
 """
 
-from __future__ import annotations
-
 import json
 
 import pytest

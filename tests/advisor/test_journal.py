@@ -2,8 +2,6 @@
 another run's.
 """
 
-from __future__ import annotations
-
 import math
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Keys are named, never kept: masked when shown, and taken out of what others wrote."""
 
-from __future__ import annotations
-
 import copy
 import os
 import pickle

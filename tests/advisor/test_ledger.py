@@ -1,7 +1,5 @@
 """Hard caps on what is spent, which a restart does not forget."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest

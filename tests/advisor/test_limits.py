@@ -1,7 +1,5 @@
 """Rates, concurrency and retries, hand-worked and by property."""
 
-from __future__ import annotations
-
 import bisect
 
 import pytest
@@ -61,7 +59,7 @@ def test_a_burst_of_overload_is_one_cut():
     assert limit.limit == 1
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.booleans(), max_size=300))
 def test_retries_never_exceed_their_share(steps):
     budget, requests, retries = RetryBudget(), 0, 0

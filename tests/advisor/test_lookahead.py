@@ -2,8 +2,6 @@
 same function.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 

@@ -1,18 +1,28 @@
 """Advisors of known skill: seeded, and a function of (seed, bar) only."""
 
-from __future__ import annotations
-
 import math
 import threading
 import time
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from jaxtrade.advisor.host import mocks
+from jaxtrade.advisor.host.mocks import (
+    Available,
+    Constant,
+    Delayed,
+    Failing,
+    Permuted,
+    Persistent,
+    Random,
+    Shifted,
+    Skilled,
+    Slow,
+    Turning,
+    uniform,
+)
 from jaxtrade.advisor.host.registry import make_backend
-from jaxtrade.advisor.host.types import Backend, Failure
+from jaxtrade.advisor.host.types import Failure
 from jaxtrade.errors import ConfigError
 from tests.advisor.asking import SOON, ask, question
 
@@ -23,19 +33,17 @@ DAYS = [
     [(bar, 60 * (bar - first)) for bar in range(first, first + 40)] for first in range(0, BARS, 50)
 ]  # 10 bars off
 
-MAKERS: dict[str, Callable[[int], Backend]] = {
-    "random": lambda seed: mocks.Random(seed),
-    "constant": lambda seed: mocks.Constant("short", 0.4, seed),
-    "skilled": lambda seed: mocks.Skilled(FUTURE, 0.6, seed=seed),
-    "persistent": lambda seed: mocks.Persistent(20, seed=seed),
-    "permuted": lambda seed: mocks.Permuted(
-        mocks.Skilled(FUTURE, 0.9, seed=1), range(500), seed=seed
-    ),
-    "shifted": lambda seed: mocks.Shifted(mocks.Skilled(FUTURE, 0.9, seed=1), DAYS, seed=seed),
-    "delayed": lambda seed: mocks.Delayed(mocks.Random(seed), 5),
-    "available": lambda seed: mocks.Available(mocks.Random(seed), 0.5, seed),
-    "turning": lambda seed: mocks.Turning(mocks.Random(seed), mocks.Constant(), 100),
-    "failing": lambda seed: mocks.Failing(),
+MAKERS = {
+    "random": lambda seed: Random(seed),
+    "constant": lambda seed: Constant("short", 0.4, seed),
+    "skilled": lambda seed: Skilled(FUTURE, 0.6, seed=seed),
+    "persistent": lambda seed: Persistent(20, seed=seed),
+    "permuted": lambda seed: Permuted(Skilled(FUTURE, 0.9, seed=1), range(500), seed=seed),
+    "shifted": lambda seed: Shifted(Skilled(FUTURE, 0.9, seed=1), DAYS, seed=seed),
+    "delayed": lambda seed: Delayed(Random(seed), 5),
+    "available": lambda seed: Available(Random(seed), 0.5, seed),
+    "turning": lambda seed: Turning(Random(seed), Constant(), 100),
+    "failing": lambda seed: Failing(),
 }
 
 
@@ -65,12 +73,12 @@ def test_order_and_threads_do_not_matter(name):
 
 
 def test_numbers_are_the_same_on_every_machine():
-    assert [round(mocks.uniform(3, bar, "skill"), 6) for bar in range(3)] == [
+    assert [round(uniform(3, bar, "skill"), 6) for bar in range(3)] == [
         0.056628,
         0.269924,
         0.580015,
     ]
-    draws = np.array([mocks.uniform(1, bar, "x") for bar in range(20_000)])
+    draws = np.array([uniform(1, bar, "x") for bar in range(20_000)])
     assert draws.min() >= 0
     assert draws.max() < 1
     assert np.histogram(draws, 10, (0, 1))[0].std() < 70  # about 42 expected
@@ -81,7 +89,7 @@ def test_numbers_are_the_same_on_every_machine():
 )
 def test_skill_is_what_is_claimed(q, expected):
     spread = 4 * math.sqrt(max(q * (1 - q), 1e-12) / len(DEFINED))
-    assert abs(hits(mocks.Skilled(FUTURE, q)) - expected) <= spread
+    assert abs(hits(Skilled(FUTURE, q)) - expected) <= spread
 
 
 @pytest.mark.slow
@@ -90,7 +98,7 @@ def test_persistent_opinions_last_as_long_as_claimed(bars):
     """Spells are geometric with this mean, and their sides are drawn anew, so the sides of two bars
     k apart correlate by (1 - 1 / bars) ** k. 4 standard errors each."""
     length = 20_000
-    mock = mocks.Persistent(bars, seed=5)
+    mock = Persistent(bars, seed=5)
     spells = np.diff(np.unique([mock.began(bar) for bar in range(length)]))
     error = 4 * bars / math.sqrt(len(spells)) * math.sqrt(1 - 1 / bars)
     assert abs(spells.mean() - bars) <= error
@@ -107,7 +115,7 @@ def test_a_shift_moves_whole_sessions():
     session stays. So the days are the same, of the same persistence.
     """
     inner = make_backend("mock:persistent:20")
-    placebo = mocks.Shifted(inner, DAYS, seed=3)
+    placebo = Shifted(inner, DAYS, seed=3)
     others = np.array([[placebo.other(bar) for bar, _ in day] for day in DAYS])
     assert (np.diff(others, axis=1) == 1).all()
     [offset] = set((others[:, 0] // 50 - np.arange(len(DAYS))) % len(DAYS))
@@ -122,7 +130,7 @@ def test_a_shift_moves_whole_sessions():
 @pytest.mark.parametrize("number", [2, 3, 9])
 def test_no_session_is_its_own_placebo(number):
     for seed in range(60):
-        placebo = mocks.Shifted(mocks.Random(), DAYS[:number], seed=seed)
+        placebo = Shifted(Random(), DAYS[:number], seed=seed)
         assert all(placebo.other(50 * i) // 50 != i for i in range(number))
 
 
@@ -134,13 +142,13 @@ def test_where_the_other_session_has_no_such_bar_the_nearest_place_counts():
         ([late, [], short], {100: 202, 101: 202, 103: 202, 200: 100, 201: 100, 202: 100}),
         ([long, late], {0: 100, 1: 100, 2: 100, 3: 101, 4: 101, 5: 103}),
     ):
-        placebo = mocks.Shifted(mocks.Random(), days)
+        placebo = Shifted(Random(), days)
         assert {bar: placebo.other(bar) for bar in others} == others
 
 
 def test_a_single_session_is_turned_by_its_horizon_at_least():
     for seed in range(60):
-        placebo = mocks.Shifted(mocks.Random(), DAYS[:1], seed=seed, least=15)
+        placebo = Shifted(Random(), DAYS[:1], seed=seed, least=15)
         others = [placebo.other(bar) for bar in range(40)]
         assert sorted(others) == list(range(40))
         assert all(15 <= abs(other - bar) <= 25 for bar, other in enumerate(others))
@@ -156,33 +164,33 @@ def test_confidence_by_honesty(name, stated):
 
 def test_outside_the_known_bars_is_absence():
     for backend, bar in (
-        (mocks.Skilled(FUTURE), -1),
-        (mocks.Skilled(FUTURE), BARS),
-        (mocks.Permuted(mocks.Random(), [1, 2, 3]), 4),
+        (Skilled(FUTURE), -1),
+        (Skilled(FUTURE), BARS),
+        (Permuted(Random(), [1, 2, 3]), 4),
     ):
         assert ask(backend, bar=bar).failure is Failure.EMPTY
 
 
 def test_delay_gives_older_opinions():
-    inner = mocks.Skilled(FUTURE, 1.0)
-    delayed = mocks.Delayed(inner, 30)
+    inner = Skilled(FUTURE, 1.0)
+    delayed = Delayed(inner, 30)
     assert ask(delayed, bar=29).failure is Failure.EMPTY
     assert all(ask(delayed, bar=bar) == ask(inner, bar=bar - 30) for bar in range(30, 90))
-    assert ask(mocks.Delayed(inner, 0), bar=4) == ask(inner, bar=4)
+    assert ask(Delayed(inner, 0), bar=4) == ask(inner, bar=4)
     with pytest.raises(ConfigError, match="-1"):
-        mocks.Delayed(inner, -1)
+        Delayed(inner, -1)
 
 
 @pytest.mark.parametrize("p", [0.0, 0.1, 1.0])
 def test_availability(p):
-    backend = mocks.Available(mocks.Constant(), p, 3)
+    backend = Available(Constant(), p, 3)
     failures = [ask(backend, bar=bar).failure for bar in range(2000)]
     assert abs(failures.count(None) / 2000 - p) <= 0.045
     assert set(failures) <= {None, Failure.EMPTY}
 
 
 def test_turn():
-    turning = mocks.Turning(mocks.Constant("long"), mocks.Constant("short"), 10)
+    turning = Turning(Constant("long"), Constant("short"), 10)
     assert [side(ask(turning, bar=bar).advice) for bar in (0, 9, 10, 50)] == [1, 1, -1, -1]
     assert turning.identity()["then.direction"] == "short"
 
@@ -196,8 +204,8 @@ def test_failing_is_absence_of_any_kind(failure):
 
 
 def test_slow_keeps_the_deadline_and_stops():
-    assert ask(mocks.Slow(mocks.Constant(), 0.05)).latency >= 0.05
-    hung = mocks.Slow(mocks.Constant(), math.inf)
+    assert ask(Slow(Constant(), 0.05)).latency >= 0.05
+    hung = Slow(Constant(), math.inf)
     late = ask(hung, 0.2)
     assert (late.failure, late.retryable) == (Failure.TIMEOUT, True)
     assert late.latency >= 0.2
@@ -210,12 +218,12 @@ def test_slow_keeps_the_deadline_and_stops():
 @pytest.mark.parametrize(
     ("kind", "given"),
     [
-        (mocks.Skilled, [np.array([0.5, 1])]),
-        (mocks.Skilled, [FUTURE, math.nan]),
-        (mocks.Constant, ["up"]),
-        (mocks.Permuted, [mocks.Random(), [1, 1]]),
-        (mocks.Persistent, [0.5]),
-        (mocks.Shifted, [mocks.Random(), [[(3, 0)]]]),
+        (Skilled, [np.array([0.5, 1])]),
+        (Skilled, [FUTURE, math.nan]),
+        (Constant, ["up"]),
+        (Permuted, [Random(), [1, 1]]),
+        (Persistent, [0.5]),
+        (Shifted, [Random(), [[(3, 0)]]]),
     ],
 )
 def test_settings_that_cannot_be(kind, given):

@@ -1,7 +1,5 @@
 """The models of a server, and the only one of them, over real sockets."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -106,7 +104,7 @@ def test_a_configuration_gets_the_model_and_is_asked_once():
     """Once the model is in the configuration, as in a run's folder, no request is sent: a resumed
     run keeps it.
     """
-    lines: list[str] = []
+    lines = []
     with FaultServer(offers("one"), offers("other")) as server:
         first = with_model(config(kind=f"mock:delayed:5/{server.url}", temperature=0), lines.append)
         assert first.advisor.options == {"temperature": 0, "model": "one"}

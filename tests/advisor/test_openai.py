@@ -2,8 +2,6 @@
 in time.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import socket
@@ -19,16 +17,30 @@ import pytest
 from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions, request_body
 from jaxtrade.advisor.host.schema import ADVICE_SCHEMA
 from jaxtrade.advisor.host.types import Failure
-from tests.advisor import servers
 from tests.advisor.asking import SOON, ask, question
-from tests.advisor.servers import GOOD, FaultServer, advises, completion, head, reply
+from tests.advisor.servers import (
+    BODY,
+    GOOD,
+    OK_HEAD,
+    FaultServer,
+    advises,
+    after,
+    bomb,
+    completion,
+    cut,
+    drip,
+    flood,
+    hang,
+    head,
+    reply,
+    reset,
+    says,
+)
 from tests.advisor.service_parts import until
 
 pytest.importorskip("httpx")
 
 CANARY = "sk-CANARY-0123456789"
-BODY = completion(json.dumps(GOOD))
-OK_HEAD = head(200, {"Content-Type": "application/json", "Content-Length": str(len(BODY))})
 SHORT = 0.25  # seconds that a hopeless request gets
 
 
@@ -108,7 +120,7 @@ def test_identity_tells_what_distinguishes_answers(monkeypatch):
 
 
 def test_1_latency_is_measured_and_slow_is_no_fault():
-    answer = once(servers.after(0.3, advises()))
+    answer = once(after(0.3, advises()))
     assert answer.advice is not None
     assert answer.latency >= 0.3
 
@@ -116,15 +128,14 @@ def test_1_latency_is_measured_and_slow_is_no_fault():
 @pytest.mark.parametrize(
     "step",
     [
-        servers.hang(),  # 2
-        servers.drip(OK_HEAD + BODY, 0.05),  # 3, 4: in the head
-        servers.drip(BODY, 0.05, first=OK_HEAD),  # 3: in the body; each piece in time
-        servers.drip(b"HTTP/1.1 100 Continue\r\n\r\n" * 50, 0.01),  # informational answers for ever
-        servers.drip(b"5\r\nxxxxx\r\n" * 50, 0.05, head(200, {"Transfer-Encoding": "chunked"})),
-        servers.hang(b"HTTP/1.1 200 OK\r\nContent-Type: app"),  # 4
-        servers.hang(OK_HEAD + BODY[:50]),
+        hang(),  # 2
+        drip(OK_HEAD + BODY, 0.05),  # 3, 4: in the head
+        drip(BODY, 0.05, first=OK_HEAD),  # 3: in the body; each piece in time
+        drip(b"HTTP/1.1 100 Continue\r\n\r\n" * 50, 0.01),  # informational answers for ever
+        drip(b"5\r\nxxxxx\r\n" * 50, 0.05, head(200, {"Transfer-Encoding": "chunked"})),
+        hang(b"HTTP/1.1 200 OK\r\nContent-Type: app"),  # 4
+        hang(OK_HEAD + BODY[:50]),
     ],
-    ids=range(7),
 )
 def test_2_3_4_the_total_deadline_holds(step):
     answer = once(step, seconds=SHORT)
@@ -237,7 +248,7 @@ def server_tls(certificate):
 def test_6_tls(certificate, server_tls):
     """Nothing is sent to whom we cannot be sure of: unknown to the system, or of another name."""
     trusted = certificate.with_suffix(".crt")
-    with FaultServer(advises(), servers.hang(), tls=server_tls) as server:
+    with FaultServer(advises(), hang(), tls=server_tls) as server:
         backend = client(server.url, ca_file=trusted)
         assert ask(backend).advice is not None
         assert is_failure(ask(backend, SHORT), Failure.TIMEOUT, True)
@@ -268,16 +279,15 @@ def test_6_no_tls_where_tls_is_due():
 @pytest.mark.parametrize(
     "step",
     [
-        servers.reset(),  # 7
-        servers.reset(OK_HEAD + BODY[:40]),
-        servers.cut(b"HTTP/1.1 200"),  # 8
-        servers.cut(OK_HEAD + BODY[:40]),
-        servers.cut(head(200, {"Transfer-Encoding": "chunked"}) + b"zz\r\n" + BODY),
-        servers.cut(b"SSH-2.0-OpenSSH_9.6\r\n"),
-        servers.cut(head(200, {"Content-Length": "12, 13"}) + BODY),
-        servers.cut(b"HTTP/1.1 200 OK\r\nX-Long: " + b"x" * 300_000 + b"\r\n\r\n"),
+        reset(),  # 7
+        reset(OK_HEAD + BODY[:40]),
+        cut(b"HTTP/1.1 200"),  # 8
+        cut(OK_HEAD + BODY[:40]),
+        cut(head(200, {"Transfer-Encoding": "chunked"}) + b"zz\r\n" + BODY),
+        cut(b"SSH-2.0-OpenSSH_9.6\r\n"),
+        cut(head(200, {"Content-Length": "12, 13"}) + BODY),
+        cut(b"HTTP/1.1 200 OK\r\nX-Long: " + b"x" * 300_000 + b"\r\n\r\n"),
     ],
-    ids=range(8),
 )
 def test_7_8_broken_transfers(step):
     with FaultServer(step, advises()) as server:
@@ -290,12 +300,12 @@ def test_7_8_broken_transfers(step):
 
 
 def test_7_a_reset_after_the_whole_body_loses_nothing():
-    assert once(servers.reset(OK_HEAD + BODY)).advice is not None
+    assert once(reset(OK_HEAD + BODY)).advice is not None
 
 
 def test_8_a_gzip_bomb_is_not_unfolded():
     began = time.perf_counter()
-    answer = once(servers.bomb(5_000_000))
+    answer = once(bomb(5_000_000))
     assert is_failure(answer, Failure.HTTP, False)
     assert "gzip" in answer.detail
     assert time.perf_counter() - began < SOON
@@ -305,10 +315,9 @@ def test_8_a_gzip_bomb_is_not_unfolded():
     "step",
     [
         reply(200, b"x", {"Content-Length": str(20_000_000)}),
-        servers.flood(20_000_000),
+        flood(20_000_000),
         reply(500, b" " * 300_000),
     ],
-    ids=range(3),
 )
 def test_9_bodies_past_the_cap(step):
     began = time.monotonic()
@@ -338,7 +347,7 @@ def test_11_a_burst_is_one_attempt_each():
 
 def test_19_the_answer_to_another_request_is_refused_and_its_connection_left():
     other = "jaxtrade-" + "0" * 16
-    wrong = (reply(200, BODY, {"X-Request-Id": other}), servers.says(json.dumps(GOOD), id=other))
+    wrong = (reply(200, BODY, {"X-Request-Id": other}), says(json.dumps(GOOD), id=other))
     with FaultServer(*wrong, advises()) as server:
         backend = client(server.url)
         for _ in range(2):
@@ -384,8 +393,7 @@ def check_close(backend, is_under_way):
 
 @pytest.mark.parametrize(
     "step",
-    [servers.hang(), servers.drip(BODY, 0.05, first=OK_HEAD)],
-    ids=range(2),
+    [hang(), drip(BODY, 0.05, first=OK_HEAD)],
 )
 def test_close_cuts_what_is_in_flight(step):
     with FaultServer(step) as server:
@@ -393,7 +401,7 @@ def test_close_cuts_what_is_in_flight(step):
 
 
 def test_close_cuts_tls(certificate, server_tls):
-    with FaultServer(servers.hang(OK_HEAD), tls=server_tls) as server:
+    with FaultServer(hang(OK_HEAD), tls=server_tls) as server:
         check_close(
             client(server.url, ca_file=certificate.with_suffix(".crt")),
             lambda: len(server.requests) == 4,
@@ -425,7 +433,7 @@ def test_nothing_is_left_behind():
     fds = Path("/proc/self/fd")
     if not fds.is_dir():
         pytest.skip("no /proc to count descriptors in")
-    with FaultServer(advises(), servers.reset(), reply(500), servers.cut(OK_HEAD)) as server:
+    with FaultServer(advises(), reset(), reply(500), cut(OK_HEAD)) as server:
         backend = client(server.url)
         assert ask(backend).advice is not None
         before = len(list(fds.iterdir())) + 1, threading.active_count()

@@ -1,7 +1,5 @@
 """Where requests go, and where the key goes."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

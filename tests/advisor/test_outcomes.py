@@ -1,7 +1,5 @@
 """What became of advice, by hand: hits, costs, horizons, forgetting, the trust that follows."""
 
-from __future__ import annotations
-
 import math
 
 import jax.numpy as jnp

@@ -2,8 +2,6 @@
 simulated advisors.
 """
 
-from __future__ import annotations
-
 import math
 from types import SimpleNamespace
 
@@ -109,7 +107,7 @@ def shared(advisors, common):
 
 @pytest.mark.slow
 @given(st.lists(st.floats(-2, 2, width=32), min_size=2, max_size=6), st.floats(0, 1))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_panel_is_worth_more_than_independent_advisors(odds, common):
     matrix, whole = shared(len(odds), common), jnp.array(odds)
     found = float(together(jnp.abs(whole), matrix))

@@ -2,43 +2,30 @@
 together.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
-from jaxtrade.advisor.host.sources import AdviceRow, AdviceSource, PanelSource, joined
+from jaxtrade.advisor.host.sources import PanelSource, joined
 from jaxtrade.advisor.host.statistics import Statistics
+from tests.advisor.bridge_parts import HandSource, row
 
 BARS = 100
 
 
-class Given(AdviceSource):
+class Given(HandSource):
     """A member with answers ready."""
 
     def __init__(self, *bars):
-        self.ready = [AdviceRow.of(bar, (0, 1, 0, 0.5, 0.5, 30)) for bar in bars]
-        self.wanted: list[list[int]] = []
-        self.stopped = False
+        super().__init__(map(row, bars))
 
-    def take(self, update, deltas, most):
-        found, self.ready = self.ready[:most], self.ready[most:]
-        return found
-
-    def want(self, wants):
-        self.wanted.append([bar for bar, _ in wants])
-
-    def in_flight(self):
-        return [(bar, 1.0) for bar in (self.wanted[-1] if self.wanted else [])]
+    def wanted(self):
+        return [[bar for bar, _ in wants] for wants in self.wants]
 
     def statistics(self):
-        counts = Statistics(asked=len(self.wanted))
+        counts = Statistics(asked=len(self.wants))
         counts.latency.add(0.5)
         counts.failures["timeout"] += 1
         return counts.snapshot(0, 0, mode="asking", cost=1.5)
-
-    def stop(self):
-        self.stopped = True
 
 
 def panel_of(members, recorded=()):
@@ -48,7 +35,7 @@ def panel_of(members, recorded=()):
 def test_an_earlier_process_s_rows_are_not_asked_for_again():
     members = [Given(), Given()]
     panel_of(members, (3, BARS + 4)).want([(3, 1.0), (4, 1.0)])
-    assert [member.wanted for member in members] == [[[4]], [[3]]]
+    assert [member.wanted() for member in members] == [[[4]], [[3]]]
 
 
 @pytest.mark.parametrize("deltas", [0, 1, 2])
@@ -68,10 +55,10 @@ def test_every_member_is_asked_until_it_has_answered():
     source.want([(3, 1.0), (4, 2.0)])
     source.take(0, 0, 8)
     source.want([(3, 1.0), (4, 2.0)])
-    assert [member.wanted for member in members] == [[[3, 4], [4]], [[3, 4], [3, 4]]]
+    assert [member.wanted() for member in members] == [[[3, 4], [4]], [[3, 4], [3, 4]]]
     assert sorted(bar for bar, _ in source.in_flight()) == [3, 4]
     source.stop()
-    assert all(member.stopped for member in members)
+    assert [member.stops for member in members] == [1, 1]
 
 
 def test_figures_are_put_together_and_kept_apart():

@@ -2,8 +2,6 @@
 caps, refusals.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

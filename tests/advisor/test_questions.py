@@ -2,8 +2,6 @@
 after their bar.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -85,34 +83,6 @@ def test_what_is_askable():
     assert [bool(found.question_or_none(bar)) for bar in bars] == [False, False, True]
     with pytest.raises(DataError, match="warm-up"):
         found.question(0)
-
-
-def other_future(bars, after, seed):
-    """The bars up to and with row `after`, and different ones from there on."""
-    steps = np.random.default_rng(seed).integers(1, 7, len(bars))
-    drift = np.cumsum(np.where(np.arange(len(bars)) > after, steps, 0)).astype(np.int32)
-    moved = {name: getattr(bars, name) + drift for name in ("open", "high", "low", "close")}
-    return replace(bars, volume=bars.volume + drift, **moved)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("template", ["v1", "desk"])
-def test_what_comes_later_changes_no_question(template):
-    """Invariant I10, over real bars: with another future after bar b, every question up to b is the
-    same, to the last bit of its values; and the next bar's is not, so the comparison sees
-    differences."""
-    chosen = config(f"advisor.template={template}")
-    before = make_book(market(), chosen)
-    askable = np.flatnonzero(before.askable)
-    for number, place in enumerate((0, 700, 1500, -2)):
-        bar, following = askable[[place, place + 1]].tolist()
-        changed = build_market(other_future(market().bars, bar, number), chosen)
-        after = make_book(changed, chosen)
-        assert after.question(bar) == before.question(bar)
-        assert after.question(following) != before.question(following)
-        columns = {"askable": before.askable, **before.columns}
-        for name, values in {"askable": after.askable, **after.columns}.items():
-            np.testing.assert_array_equal(values[: bar + 1], columns[name][: bar + 1], name)
 
 
 def test_what_was_cut_off_changes_no_question():

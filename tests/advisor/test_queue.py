@@ -2,12 +2,7 @@
 remembered.
 """
 
-from __future__ import annotations
-
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from jaxtrade.advisor.host.desk import Entry, Key, QuestionQueue, State
+from jaxtrade.advisor.host.desk import Key, QuestionQueue, State
 from jaxtrade.advisor.host.statistics import Statistics
 from tests.advisor.balance import imbalance
 from tests.advisor.service_parts import question
@@ -74,55 +69,3 @@ def test_expires_ttl_chunks_after_it_was_last_wanted():
     assert (queue.state(key(1)), queue._counts.expired, balance(queue)) == (State.EXPIRED, 2, 0)
     queue.submit(question(1), 0.5, NOW)
     assert queue.state(key(1)) is State.QUEUED
-
-
-@settings(max_examples=150, deadline=None)
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from(
-                [
-                    "submit",
-                    "submit",
-                    "tick",
-                    "look",
-                    "hit",
-                    "start",
-                    "done",
-                    "failed",
-                    "poisoned",
-                    "again",
-                ]
-            ),
-            st.integers(0, 7),
-            st.floats(0, 1),
-        ),
-        max_size=80,
-    )
-)
-def test_nothing_is_lost_or_counted_twice(steps):
-    """I7 after any sequence of operations; the bound holds, and no key is in two places."""
-    queue, flying = make(capacity=3, ttl=2), dict[Key, Entry]()
-    for what, bar, value in steps:
-        if what == "submit":
-            queue.submit(question(bar), value, NOW)
-        elif what == "tick":
-            queue.tick()
-        elif what in ("look", "hit"):
-            for entry in queue.to_look_up(1):
-                queue.looked_up(entry) if what == "look" else queue.settle(entry, "cache_hit")
-        elif what == "start":
-            if (entry := queue.next(NOW)) is not None:
-                assert entry.key not in flying
-                queue.start(entry)
-                flying[entry.key] = entry
-        elif flying:
-            entry = flying.pop(next(iter(flying)))
-            if what in ("done", "failed", "poisoned"):
-                queue.settle(entry, what, NOW + value - 0.5)
-            else:
-                queue.again(entry, NOW + value - 0.5)
-        assert balance(queue) == 0
-        assert len(queue) <= 3
-        assert queue.in_flight == len(flying)
-        assert sum(len(ranked) for ranked in queue._ranked.values()) == len(queue)

@@ -1,7 +1,5 @@
 """No text of a feed can close its quotation, forge a fence, or bring markup into a prompt."""
 
-from __future__ import annotations
-
 import json
 import unicodedata
 

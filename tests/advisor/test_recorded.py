@@ -1,7 +1,5 @@
 """Recorded answers: what came back once comes back again, failures included."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Backends by name, and what is said of a name or option that cannot be."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,8 +1,6 @@
 """What a response means, without a socket: every status and malformed success has its failure and
 its advice on asking again."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -11,6 +9,7 @@ from jaxtrade.advisor.host.replies import Sampling, read_reply, retry_after
 from jaxtrade.advisor.host.schema import MAX_BYTES, parse_advice
 from jaxtrade.advisor.host.types import Failure, TransportError
 from tests.advisor.servers import GOOD, completion
+from tests.advisor.test_schema import by_failure
 
 OWN, OTHER = "jaxtrade-0123456789abcdef", "jaxtrade-fedcba9876543210"
 TEXT = json.dumps(GOOD)
@@ -160,35 +159,31 @@ def test_retry_after(headers, seconds):
     assert found == [seconds, seconds, None]
 
 
-@pytest.mark.parametrize(
-    ("body", "failure", "words"),
-    [
-        (b"", Failure.EMPTY, "empty"),
-        (b"<!doctype html><title>Sign in</title>", Failure.PARSE, "HTML"),
-        (b"ok", Failure.PARSE, "no completion"),
-        (FULL[:-20], Failure.PARSE, "not JSON"),
-        (b"[" * 100_000, Failure.PARSE, "nested"),
-        (error("model is loading"), Failure.PARSE, "error model is loading"),
-        (b"{}", Failure.PARSE, "'choices'"),
-        (b'{"choices": []}', Failure.EMPTY, "no choices"),
-        (b'{"choices": [{"text": "HOLD"}]}', Failure.EMPTY, "no content"),
-        (completion(None), Failure.EMPTY, "no content"),
-        (completion("", finish="stop"), Failure.EMPTY, "no content"),
-        (
-            completion(TEXT, message={"tool_calls": [{"type": "function"}]}),
-            Failure.EMPTY,
-            "tool calls",
-        ),
-        (
-            completion(None, message={"refusal": "I cannot"}),
-            Failure.EMPTY,
-            "refused",
-        ),
-        (completion(TEXT, finish="content_filter"), Failure.EMPTY, "filter"),
-        (completion([{"type": "text", "text": TEXT}]), Failure.PARSE, "list"),
-    ],
-)
-def test_success_that_is_none(body, failure, words):
+NO_SUCCESS = {
+    Failure.EMPTY: {
+        b"": "empty",
+        b'{"choices": []}': "no choices",
+        b'{"choices": [{"text": "HOLD"}]}': "no content",
+        completion(None): "no content",
+        completion("", finish="stop"): "no content",
+        completion(TEXT, message={"tool_calls": [{"type": "function"}]}): "tool calls",
+        completion(None, message={"refusal": "I cannot"}): "refused",
+        completion(TEXT, finish="content_filter"): "filter",
+    },
+    Failure.PARSE: {
+        b"<!doctype html><title>Sign in</title>": "HTML",
+        b"ok": "no completion",
+        FULL[:-20]: "not JSON",
+        b"[" * 100_000: "nested",
+        error("model is loading"): "error model is loading",
+        b"{}": "'choices'",
+        completion([{"type": "text", "text": TEXT}]): "list",
+    },
+}
+
+
+@pytest.mark.parametrize(("body", "words", "failure"), by_failure(NO_SUCCESS))
+def test_success_that_is_none(body, words, failure):
     answer = read(200, body)
     assert (answer.advice, answer.failure, answer.status, answer.retryable) == (
         None,

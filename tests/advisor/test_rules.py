@@ -1,7 +1,5 @@
 """The rules of RL-Trainer's prompt as code, on raw slots."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

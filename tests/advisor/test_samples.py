@@ -2,11 +2,8 @@
 capped and paid.
 """
 
-from __future__ import annotations
-
 import json
 import time
-from typing import Any
 
 import pytest
 
@@ -20,14 +17,11 @@ from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions
 from jaxtrade.advisor.host.paid import Spend
 from jaxtrade.advisor.host.registry import check_kind, make_backend
 from jaxtrade.advisor.host.schema import advice_of
-from jaxtrade.advisor.host.service import AdviceService
 from jaxtrade.advisor.host.types import Answer, Failure
-from jaxtrade.config.service import ServiceOptions
 from jaxtrade.errors import ConfigError
 from tests.advisor.asking import SOON
-from tests.advisor.balance import imbalance
 from tests.advisor.servers import FaultServer, advises, reply, says
-from tests.advisor.service_parts import bad, question, until
+from tests.advisor.service_parts import bad, until
 
 LONG, SHORT, FLAT = "long", "short", "flat"
 
@@ -103,7 +97,7 @@ class Script:
     name = "script"
 
     def __init__(self, *answers):
-        self.answers, self.asked = answers, list[tuple[int, float]]()
+        self.answers, self.asked = answers, []
 
     def identity(self):
         return {"kind": "script"}
@@ -116,14 +110,13 @@ class Script:
         """Nothing to let go."""
 
 
-def test_each_sample_gets_its_number_and_its_share_of_the_time():
+def test_each_sample_gets_its_number_and_its_share_of_the_time(run):
     """deadline_s is the time of one request: a question has that of all its samples."""
     script = Script(answer(LONG), answer(SHORT), answer(LONG))
-    options = ServiceOptions(deadline_s=60.0, workers=1)
-    with AdviceService(Sampled(script, 3), options) as running:
-        running.submit([(question(1), 1.0)])
-        assert done(running, 3)
-        assert running.take(9) == [(1, combined([said(LONG), said(SHORT), said(LONG)]))]
+    running = run(Sampled(script, 3), deadline_s=60.0, workers=1)
+    running.want(1)
+    assert running.asked(3)
+    assert running.service.take(9) == [(1, combined([said(LONG), said(SHORT), said(LONG)]))]
     assert [number for number, _ in script.asked] == [0, 1, 2]
     assert all(60.0 - SOON < seconds <= 60.0 + SOON for _, seconds in script.asked)
 
@@ -158,36 +151,26 @@ def test_samples_that_cannot_be_are_refused_before_anything_starts(options, word
 # --- with a server: counts, caps, money ------------------------------------------------------------------------------
 
 
-def service(url, samples, told=None, **options):
-    backend = OpenAIBackend(OpenAIOptions(url, "m", temperature=0.7, seed=40))
-    chosen: dict[str, Any] = {"workers": 1, **options}
-    lines = [] if told is None else told
-    return AdviceService(Sampled(backend, samples), ServiceOptions(**chosen), tell=lines.append)
-
-
-def done(running, asked):
-    def settled():
-        found = running.statistics()
-        return found["asked"] == asked and found["in_flight"] == 0
-
-    return until(settled, SOON)
-
-
-def stopped(running):
-    running.stop()
-    found = running.statistics()
-    assert imbalance(found) == 0
-    return found
-
-
-def test_every_request_is_counted_and_paid():
+@pytest.fixture
+def serve(run):
+    """A service of several samples a question, on a server."""
     pytest.importorskip("httpx")
+
+    def new(url, samples, **options):
+        backend = OpenAIBackend(OpenAIOptions(url, "m", temperature=0.7, seed=40))
+        return run(Sampled(backend, samples), workers=1, **options)
+
+    return new
+
+
+def test_every_request_is_counted_and_paid(serve):
     with FaultServer(advises(), advises(direction="short"), says("no"), advises()) as server:
-        running = service(server.url, 4, price_prompt=1.0, price_completion=2.0)
-        running.submit([(question(1), 1.0)])
-        assert done(running, 4)
-        [(bar, advice)] = running.take(9)
-        found = stopped(running)
+        running = serve(server.url, 4, price_prompt=1.0, price_completion=2.0)
+        running.want(1)
+        assert running.asked(4)
+        [(bar, advice)] = running.service.take(9)
+        running.stop()
+        found = running.counts
         assert [request.body["seed"] for request in server.requests] == [40, 41, 42, 43]
     assert (bar, advice.confidence) == (1, pytest.approx(1 / 3))  # long, short, long
     names = ("done", "prompt_tokens", "completion_tokens", "unusable", "http", "failures")
@@ -198,30 +181,29 @@ def test_every_request_is_counted_and_paid():
 
 
 @pytest.mark.parametrize(("calls", "questions"), [(7, 2), (8, 2), (9, 3), (2, 0)])
-def test_the_cap_on_calls_counts_every_sample(calls, questions):
-    pytest.importorskip("httpx")
-    told: list[str] = []
+def test_the_cap_on_calls_counts_every_sample(calls, questions, serve):
     with FaultServer(advises()) as server:
-        running = service(server.url, 3, told, max_calls=calls)
-        running.submit([(question(bar), 1.0) for bar in range(9)])
-        assert until(lambda: running.statistics()["mode"].startswith("cache only"), SOON)
-        found = stopped(running)
+        running = serve(server.url, 3, max_calls=calls)
+        running.want(*range(9))
+        assert until(lambda: running.counts["mode"].startswith("cache only"), SOON)
+        running.stop()
+        found = running.counts
         assert len(server.requests) == found["asked"] == 3 * questions <= calls
-    assert (found["done"], len(told)) == (questions, 1)
+    assert (found["done"], len(running.lines)) == (questions, 1)
 
 
 @pytest.mark.parametrize(
     ("script", "asked", "answered"),
     [([says("no")], 3, 3), ([reply(401, "{}")], 1, 0), ([advises(), reply(500, "")], 2, 1)],
 )
-def test_requests_that_were_not_made_are_given_back(script, asked, answered):
+def test_requests_that_were_not_made_are_given_back(script, asked, answered, serve):
     """Of 4 samples; the ledger then holds what was asked, and unreported usage at its most."""
-    pytest.importorskip("httpx")
     with FaultServer(*script) as server:
-        running = service(server.url, 4, attempts=1, max_calls=100)
-        running.submit([(question(1), 1.0)])
-        assert done(running, asked)
-        assert running._ledger.spent() == Spend(asked, answered * (321 + 45), 0)
-        found = stopped(running)
+        running = serve(server.url, 4, attempts=1, max_calls=100)
+        running.want(1)
+        assert running.asked(asked)
+        assert running.service._ledger.spent() == Spend(asked, answered * (321 + 45), 0)
+        running.stop()
+        found = running.counts
         assert len(server.requests) == asked
     assert (found["failed"], found["done"]) == (1, 0)

@@ -1,7 +1,5 @@
 """Strict reading of answers: what is no advice is a failure of the right kind, and never HOLD."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -51,42 +49,47 @@ def test_direction_and_confidence_become_bounded_logits():
         advice_of("long", math.nan, 0.5, 30)
 
 
-@pytest.mark.parametrize(
-    ("answer", "failure", "words"),
-    [
-        ("", Failure.EMPTY, "empty"),
-        ("Sure: " + text(), Failure.PARSE, "not JSON"),
-        (text() + text(direction="short"), Failure.PARSE, "Extra data"),
-        (text()[:-5], Failure.PARSE, "not JSON"),
-        (text().replace('"', "'"), Failure.PARSE, "not JSON"),
-        (text()[:-1] + ",}", Failure.PARSE, "not JSON"),
-        (replaced("confidence", "NaN"), Failure.PARSE, "NaN"),
-        (replaced("risk", "-Infinity"), Failure.PARSE, "-Infinity"),
-        (replaced("confidence", "1e999"), Failure.PARSE, "overflows"),
-        (replaced("horizon_bars", "9" * 5000), Failure.PARSE, "not JSON"),
-        (text()[:-1] + ', "confidence": 0.9}', Failure.PARSE, "twice"),
-        ("[" * 100_000, Failure.TOO_LARGE, "65536"),
-        ('{"a":' * 5000 + "1" + "}" * 5000, Failure.PARSE, "nested"),
-        ("[]", Failure.SCHEMA, "list"),
-        (text(v=True), Failure.SCHEMA, "v True"),
-        (text(confidence="0.9"), Failure.SCHEMA, "confidence '0.9'"),
-        (text(confidence=True), Failure.SCHEMA, "confidence True"),
-        (text(confidence=-0.1), Failure.SCHEMA, "confidence -0.1"),
-        (text(confidence="85%"), Failure.SCHEMA, "85%"),
-        (text(horizon_bars=391), Failure.SCHEMA, "391"),
-        (text(horizon_bars=30.0), Failure.SCHEMA, "30.0"),
-        (text(direction="BUY"), Failure.SCHEMA, "'BUY'"),
-        (text(direction="achat"), Failure.SCHEMA, "'achat'"),
-        (text(direction="\u202elong\x1b[31m"), Failure.SCHEMA, "\\u202e"),
-        (text(action="buy everything"), Failure.SCHEMA, "'action'"),
-        (
-            json.dumps({key: value for key, value in GOOD.items() if key != "risk"}),
-            Failure.SCHEMA,
-            "'risk'",
-        ),
-    ],
-)
-def test_what_is_no_advice_is_a_failure(answer, failure, words):
+# By failure: the answer, and what the detail names.
+NO_ADVICE = {
+    Failure.EMPTY: {"": "empty"},
+    Failure.TOO_LARGE: {"[" * 100_000: "65536"},
+    Failure.PARSE: {
+        "Sure: " + text(): "not JSON",
+        text() + text(direction="short"): "Extra data",
+        text()[:-5]: "not JSON",
+        text().replace('"', "'"): "not JSON",
+        text()[:-1] + ",}": "not JSON",
+        replaced("confidence", "NaN"): "NaN",
+        replaced("risk", "-Infinity"): "-Infinity",
+        replaced("confidence", "1e999"): "overflows",
+        replaced("horizon_bars", "9" * 5000): "not JSON",
+        text()[:-1] + ', "confidence": 0.9}': "twice",
+        '{"a":' * 5000 + "1" + "}" * 5000: "nested",
+    },
+    Failure.SCHEMA: {
+        "[]": "list",
+        text(v=True): "v True",
+        text(confidence="0.9"): "confidence '0.9'",
+        text(confidence=True): "confidence True",
+        text(confidence=-0.1): "confidence -0.1",
+        text(confidence="85%"): "85%",
+        text(horizon_bars=391): "391",
+        text(horizon_bars=30.0): "30.0",
+        text(direction="BUY"): "'BUY'",
+        text(direction="achat"): "'achat'",
+        text(direction="\u202elong\x1b[31m"): "\\u202e",
+        text(action="buy everything"): "'action'",
+        json.dumps({key: value for key, value in GOOD.items() if key != "risk"}): "'risk'",
+    },
+}
+
+
+def by_failure(table):
+    return [(*case, failure) for failure, cases in table.items() for case in cases.items()]
+
+
+@pytest.mark.parametrize(("answer", "words", "failure"), by_failure(NO_ADVICE))
+def test_what_is_no_advice_is_a_failure(answer, words, failure):
     parsed = parse_advice(answer)
     assert parsed.advice is None
     assert parsed.failure is failure
@@ -227,31 +230,32 @@ def test_pipe(answer, logits):
     assert parsed.advice[4:] == (PIPE_RISK, PIPE_HORIZON)
 
 
-NO_PIPE = [
-    # Each of these was HOLD, or an action with a number from elsewhere, in the old system.
-    ("Answer: BUY | 0.85 | up", Failure.SCHEMA, "unknown action"),
-    ("BUY, as ADX is 42 and my confidence 0.7", Failure.PARSE, "0 bars"),
-    ("BUY | 85% | up", Failure.SCHEMA, "85%"),
-    ("BUY | | up", Failure.SCHEMA, "''"),
-    ("buy | 0.9 | up", Failure.SCHEMA, "unknown action"),
-    ("BUY | 0,9 | up", Failure.SCHEMA, "0,9"),
-    ("BUY | -0.2 | up", Failure.SCHEMA, "-0.2"),
-    ("BUY | 0.\u0669 | up", Failure.SCHEMA, "\\u0669"),  # a digit of another script
-    ("BUY | 0.9 | up | down", Failure.PARSE, "3 bars"),
-    ("BUY | 0.9 | up\nSELL | 0.9 | down", Failure.PARSE, "line"),
-    ("MOVE_TO_BE | 0.90 | Profit", Failure.SCHEMA, "position"),
-    ("<think>BUY | 0.9 | up</think>", Failure.SCHEMA, "unknown action"),
-    ("<think>up | or | down?</think>I would buy", Failure.PARSE, "0 bars"),
-    ("BUY | 0.9 | " + "x" * MAX_BYTES, Failure.TOO_LARGE, "65536"),
-    ("", Failure.EMPTY, "empty"),
-]
+# Each of these was HOLD, or an action with a number from elsewhere, in the old system.
+NO_PIPE = {
+    Failure.SCHEMA: {
+        "Answer: BUY | 0.85 | up": "unknown action",
+        "BUY | 85% | up": "85%",
+        "BUY | | up": "''",
+        "buy | 0.9 | up": "unknown action",
+        "BUY | 0,9 | up": "0,9",
+        "BUY | -0.2 | up": "-0.2",
+        "BUY | 0.\u0669 | up": "\\u0669",  # a digit of another script
+        "MOVE_TO_BE | 0.90 | Profit": "position",
+        "<think>BUY | 0.9 | up</think>": "unknown action",
+    },
+    Failure.PARSE: {
+        "BUY, as ADX is 42 and my confidence 0.7": "0 bars",
+        "BUY | 0.9 | up | down": "3 bars",
+        "BUY | 0.9 | up\nSELL | 0.9 | down": "line",
+        "<think>up | or | down?</think>I would buy": "0 bars",
+    },
+    Failure.TOO_LARGE: {"BUY | 0.9 | " + "x" * MAX_BYTES: "65536"},
+    Failure.EMPTY: {"": "empty"},
+}
 
 
-@pytest.mark.parametrize(
-    ("answer", "failure", "words"),
-    NO_PIPE,
-)
-def test_pipe_failures_are_never_hold(answer, failure, words):
+@pytest.mark.parametrize(("answer", "words", "failure"), by_failure(NO_PIPE))
+def test_pipe_failures_are_never_hold(answer, words, failure):
     parsed = parse_pipe(answer)
     assert parsed.advice is None
     assert parsed.failure is failure

@@ -2,8 +2,6 @@
 script.
 """
 
-from __future__ import annotations
-
 import random
 import threading
 import time
@@ -43,7 +41,7 @@ class Chaos:
 
     def __init__(self, seed):
         self.seed, self.gate = seed, threading.Event()
-        self.kinds: Counter[str] = Counter()
+        self.kinds = Counter()
         self._lock = threading.Lock()
 
     def __call__(self, asked, deadline, attempt):
@@ -94,7 +92,7 @@ def stress(seed, chunks, bars, backend, options):
     """One run; the invariants are asserted all along. Returns its last statistics, and what it
     handed out.
     """
-    rng, taken, reported = random.Random(seed), list[int](), list[str]()
+    rng, taken, reported = random.Random(seed), [], []
     others, hanging = threading.active_count(), backend.count_anew()  # of a run before
     service = AdviceService(backend, options, tell=reported.append)
     for _ in range(chunks):

@@ -1,7 +1,5 @@
 """A snapshot comes back as it was, and not over other bars nor after an edit."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Sources of rows: the threads between a service and the training loop."""
 
-from __future__ import annotations
-
 import struct
 import threading
 import time
@@ -27,7 +25,7 @@ from tests.messages import missing
 @pytest.fixture
 def lives():
     """Maker of live sources, which are stopped at the end."""
-    made: list[Live] = []
+    made = []
 
     def make(service, question_of=question, **more):
         made.append(Live(service, question_of, **more))  # type: ignore[arg-type]
@@ -51,7 +49,7 @@ def test_answers_become_rows_of_float32(lives):
 
 def test_answers_are_heard_as_they_become_rows(lives):
     """What is no row was not seen by the run either."""
-    service, heard = HandService(), list[tuple[int, object]]()
+    service, heard = HandService(), []
     lives(service, heard=lambda *given: heard.append(given))
     wrong = ADVICE._replace(confidence=float("nan"))
     service.ready.extend([(5, ADVICE), (6, wrong), (7, ADVICE)])
@@ -71,7 +69,7 @@ def test_two_answers_about_a_bar_come_one_after_the_other(lives):
 
 @pytest.mark.parametrize("number", [float("nan"), 1e39, "0.9", None])
 def test_what_is_no_float32_is_left_out(lives, number):
-    service, reported = HandService(), list[str]()
+    service, reported = HandService(), []
     live = lives(service, tell=reported.append)
     wrong = [ADVICE._replace(confidence=number), ADVICE._replace(buy=number)]
     service.ready.extend(enumerate([wrong[0], ADVICE, wrong[1]]))
@@ -95,7 +93,7 @@ def test_rows_beyond_what_is_made_ready_stay_with_the_service(lives):
 
 
 def test_a_bar_without_a_question_is_skipped_for_good(lives):
-    tried, reported, service = list[int](), list[str](), HandService()
+    tried, reported, service = [], [], HandService()
     errors = {1: DataError("no close"), 2: ConfigError("v9"), 3: ZeroDivisionError("sk-CANARY")}
 
     def question_of(bar):
@@ -173,7 +171,7 @@ def test_a_service_that_raises_is_contained(lives, error):
         def take(self, most):
             raise error("sk-CANARY")
 
-    reported: list[str] = []
+    reported = []
     live = lives(Broken(), tell=reported.append)
     for _ in range(3):
         live.want([(1, 1.0)])

@@ -2,8 +2,6 @@
 something else.
 """
 
-from __future__ import annotations
-
 import sqlite3
 
 from jaxtrade.advisor.host import paid
@@ -22,7 +20,7 @@ MAKE_LEDGER = (
 def meet(monkeypatch, path, script):
     """From now on, another connection runs `script` just before the first look at a file's tables.
     Returns a list that will say whether it could: it cannot while the reader holds the file."""
-    could: list[bool] = []
+    could = []
 
     class Meeting(sqlite3.Connection):
         def execute(self, sql, *arguments):
@@ -46,7 +44,7 @@ def meet(monkeypatch, path, script):
 
 
 def test_a_cache_that_another_process_makes_meanwhile(tmp_path, monkeypatch):
-    path, messages = tmp_path / "cache.sqlite", list[str]()
+    path, messages = tmp_path / "cache.sqlite", []
     could = meet(monkeypatch, path, MAKE_CACHE)
     opened = AdviceCache(path, messages.append)
     opened.open()

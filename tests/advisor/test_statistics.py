@@ -1,11 +1,9 @@
 """Histogram and the law of counts."""
 
-from __future__ import annotations
-
 import pytest
 
 from jaxtrade.advisor.host.statistics import Histogram, Statistics
-from tests.advisor.balance import PLACES, imbalance
+from tests.advisor.balance import imbalance
 
 
 def test_quantiles_are_upper_edges_and_never_above_the_longest():
@@ -28,9 +26,3 @@ def test_the_law_finds_what_is_lost_and_what_is_counted_twice():
     assert imbalance(counts.snapshot(0, 1)) == 1
     counts.done += 1
     assert imbalance(counts.snapshot(1, 1)) == -1
-
-
-@pytest.mark.parametrize("place", PLACES)
-def test_the_law_counts_every_place(place):
-    snapshot = Statistics(submitted=1).snapshot(0, 0)
-    assert imbalance(snapshot | {place: 1}) == 0

@@ -2,11 +2,8 @@
 are counted.
 """
 
-from __future__ import annotations
-
 import json
 import time
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -23,13 +20,10 @@ from jaxtrade.advisor.host.replies import (
     remedy,
     unusable_lines,
 )
-from jaxtrade.advisor.host.service import AdviceService
 from jaxtrade.advisor.host.types import Failure
-from jaxtrade.config.service import ServiceOptions
 from tests.advisor.asking import SOON
-from tests.advisor.balance import imbalance
-from tests.advisor.servers import GOOD, FaultServer, Step, advises, completion, reply, says
-from tests.advisor.service_parts import CANARY, HandClock, bad, good, question, until
+from tests.advisor.servers import GOOD, FaultServer, advises, completion, reply, says
+from tests.advisor.service_parts import CANARY, HandClock, bad, good, until
 from tests.advisor.test_desk import Office
 from tests.messages import missing
 
@@ -154,7 +148,7 @@ def test_a_server_in_doubt_gets_one_request_and_its_answer_is_not_reported_again
     assert len(office.asked()) == 4  # no doubt any more
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.sampled_from(["answer", "hang", "turn", "want"]), max_size=80),
     st.integers(1, 12),
@@ -178,7 +172,7 @@ def test_a_server_without_a_usable_answer_gets_n_requests(steps, workers, most):
 
 # --- real servers ----------------------------------------------------------------------------------------------------
 
-UNUSABLE: dict[str, tuple[Step, str]] = {
+UNUSABLE = {
     "prose": (says("I would buy here."), "advisor.template=pipe"),
     "think": (says("<think>Up? ADX 42.</think>"), "advisor.service.completion_tokens"),
     "cut_off": (says(None, finish="length"), "advisor.service.completion_tokens"),
@@ -186,49 +180,23 @@ UNUSABLE: dict[str, tuple[Step, str]] = {
 }
 
 
-class Served:
-    """A service on a server, with a clock by hand."""
-
-    def __init__(self, url, **options):
-        self.clock, self.lines = HandClock(time.monotonic()), list[str]()
-        chosen: dict[str, Any] = {
-            "workers": 8,
-            "unusable_pause_after": N,
-            "retry_share": 1.0,
-            "attempts": 5,
-            **options,
-        }
-        backend = OpenAIBackend(
-            OpenAIOptions(url, "m", key_env="LLM_KEY", temperature=0.7)
-        )  # failures are retried
-        self.service = AdviceService(
-            backend, ServiceOptions(**chosen), self.clock, self.lines.append
-        )
-        self.service.submit([(question(bar), 1.0) for bar in range(60)])
-
-    @property
-    def counts(self):
-        found = self.service.statistics()
-        assert imbalance(found) == 0
-        return found
-
-    def settles(self, asked):
-        """Whether `asked` requests are made and answered, and no more."""
-        return until(lambda: self.counts["asked"] == asked and self.counts["in_flight"] == 0, SOON)
-
-
 @pytest.fixture
-def serve(monkeypatch):
-    monkeypatch.setenv("LLM_KEY", CANARY)
-    made: list[Served] = []
+def serve(run):
+    """A service on a server, with a clock by hand; failures are retried, and 60 bars are wanted."""
 
-    def new(url, **options):
-        made.append(Served(url, **options))
-        return made[-1]
+    def new(url, workers=8):
+        made = run(
+            OpenAIBackend(OpenAIOptions(url, "m", key_env="LLM_KEY", temperature=0.7)),
+            clock=HandClock(time.monotonic()),
+            workers=workers,
+            unusable_pause_after=N,
+            retry_share=1.0,
+            attempts=5,
+        )
+        made.want(*range(60))
+        return made
 
-    yield new
-    for each in made:
-        each.service.stop()
+    return new
 
 
 @pytest.mark.parametrize("name", UNUSABLE)
@@ -236,11 +204,11 @@ def test_n_requests_and_the_probes(name, serve):
     step, words = UNUSABLE[name]
     with FaultServer(step) as server:
         served = serve(server.url)
-        assert served.settles(N)
+        assert served.asked(N)
         for pause, probes in ((29.0, 0), (1.0, 1), (59.0, 1), (1.0, 2)):
             served.clock.now += pause
-            assert served.settles(N + probes)
-        served.service.stop()
+            assert served.asked(N + probes)
+        served.stop()
         assert len(server.requests) == N + 2
     assert served.counts["unusable"] == {name: N + 2}
     first, pause = served.lines
@@ -252,8 +220,8 @@ def test_n_requests_and_the_probes(name, serve):
 def test_the_sample_holds_no_key_and_no_control_characters(serve):
     with FaultServer(says(f"\x1b[2JMy key is {CANARY}, or {CANARY[:14]}.\n" + "x" * 500)) as server:
         served = serve(server.url)
-        assert served.settles(N)
-        served.service.stop()
+        assert served.asked(N)
+        served.stop()
     assert "My key is [key]" in served.lines[0]
     assert "CANARY" not in repr(served.lines)
     assert served.lines[0].isprintable()
@@ -288,7 +256,7 @@ def test_a_rejected_response_format_falls_back_and_stays_there(forms, said, serv
     with FaultServer(takes_only(*forms)) as server:
         served = serve(server.url)
         assert until(lambda: served.counts["done"] == 60, SOON)
-        served.service.stop()
+        served.stop()
         asked = [
             request.body.get("response_format", {}).get("type", "none")
             for request in server.requests
@@ -308,7 +276,7 @@ def test_a_server_that_rejects_every_form_is_an_outage(serve):
         assert until(
             lambda: served.counts["breaker"] == "open" and served.counts["in_flight"] == 0, SOON
         )
-        served.service.stop()
+        served.stop()
         assert (
             len(server.requests) <= 4 + 1 + 5 + 3
         )  # in flight, json_object, the breaker's failures, in flight then

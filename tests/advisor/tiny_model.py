@@ -6,8 +6,6 @@ width 64. Run as a program it serves the model: `python -m tests.advisor.tiny_mo
 SECONDS`.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from pathlib import Path

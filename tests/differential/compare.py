@@ -1,7 +1,5 @@
 """Both engines on the same decisions: what must be equal, and what may differ by a known amount."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
@@ -14,12 +12,11 @@ from tests.differential.reference import Fill
 
 @dataclass
 class Tally:
-    """Figures of compared passes. equity_bars: rows at which equity was compared (and equal)."""
+    """Figures of compared passes."""
 
     trades: int = 0
     same_bar: int = 0
     allowed: int = 0  # open beyond the target, stop touched later in that bar
-    equity_bars: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
     gaps: int = 0  # stop or target filled at an open that had passed it
     turns: list[Fill] = field(default_factory=list)
@@ -28,17 +25,9 @@ class Tally:
         self.trades += other.trades
         self.same_bar += other.same_bar
         self.allowed += other.allowed
-        self.equity_bars += other.equity_bars
         self.reasons += other.reasons
         self.gaps += other.gaps
         self.turns += other.turns
-
-    def __str__(self):
-        kinds = ", ".join(f"{name} {count}" for name, count in sorted(self.reasons.items()))
-        return (
-            f"{self.trades} trades identical, equity equal at {self.equity_bars} bars; {kinds}; "
-            f"same-bar {self.same_bar}, filled at a gap {self.gaps}, allowed difference {self.allowed}"
-        )
 
 
 def slipped(fill, ticks):
@@ -127,7 +116,6 @@ def tally(log, theirs, wanted, turns):
         reasons=Counter(ExitReason(f.reason).name for f in wanted),
         gaps=len(gaps),
         turns=turns,
-        equity_bars=len(log.bars),
     )
 
 

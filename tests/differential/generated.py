@@ -2,8 +2,6 @@
 missing bars.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.differential.reference import true_ranges
@@ -53,8 +51,8 @@ def market(seed, sessions):
 
     """
     rng = np.random.default_rng(seed)
-    to_flat: list[int] = []
-    table: list[Session] = []
+    to_flat = []
+    table = []
     for _ in range(sessions):
         part, row = _session(rng, len(to_flat))
         to_flat += part

@@ -2,9 +2,6 @@
 turns.
 """
 
-from __future__ import annotations
-
-from collections.abc import Mapping
 from functools import partial
 
 import jax
@@ -15,12 +12,12 @@ from jaxtrade.env import orders
 from jaxtrade.env.actions import Action
 from jaxtrade.env.dynamics import TradingEnv, next_session
 from jaxtrade.env.leg import select
-from jaxtrade.env.state import ExitReason, Order
+from jaxtrade.env.state import ExitReason
 from tests.differential.reference import REVERSE, Fill, Log, Terms
 
 # Odds of each legal action. Mostly HOLD, so that stops, targets and the flat bar get their share of
 # exits.
-ODDS: Mapping[int, float] = {
+ODDS = {
     Action.HOLD: 1.0,
     Action.BUY: 0.25,
     Action.SELL: 0.25,
@@ -56,14 +53,6 @@ def random_logits(config, params, seed, reversals):
     return (odds + noise).astype(np.float32)
 
 
-def chosen_logits(actions, choices):
-    """float32[steps, A] by which each action is taken where it is legal, HOLD where not."""
-    logits = np.full((len(actions), len(choices)), -10.0, np.float32)
-    logits[:, 0] = 0
-    logits[np.arange(len(actions)), [choices.index(action) for action in actions]] = 10
-    return logits
-
-
 @partial(jax.jit, static_argnums=0)
 def _rollout(env, params, logits):
     """The whole split in one episode, by Orders: the task's actions and, in the last column, REVERSE.
@@ -76,7 +65,7 @@ def _rollout(env, params, logits):
         legal = jnp.append(env.mask(state, params), can_reverse)
         action = jnp.argmax(jnp.where(legal, row_logits, -jnp.inf))
         reverse = action == env.num_actions
-        flip: Order = orders.bracket(state, -state.position.quantity, params)
+        flip = orders.bracket(state, -state.position.quantity, params)
         order = select(reverse, flip, env.decode(action, state, params))
         after, event = env.transition(state, order, params)
         over = after.row > params.market.sessions.last[params.sessions.ids[state.slot]]
@@ -131,8 +120,8 @@ def ohlc(prices):
 
 def round_turns(rows, event, commission_cents):
     """Events, one per row, as round turns. Fails where an exit has no entry or another size."""
-    turns: list[Fill] = []
-    held: tuple[int, int, int] | None = None  # quantity, row, price
+    turns = []
+    held = None  # quantity, row, price
 
     def leave(row, quantity, price, reason):
         assert held is not None, "an exit that matches no entry"

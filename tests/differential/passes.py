@@ -1,7 +1,5 @@
 """Passes over a market: settings that vary brackets, costs and seeds."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 
 import jax.numpy as jnp

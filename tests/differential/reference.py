@@ -29,8 +29,6 @@ session rows and the decisions. How each trait of the engine is met:
   marks it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import warnings
 from dataclasses import dataclass
@@ -63,6 +61,16 @@ class Terms:
 
 
 @dataclass(frozen=True)
+class Fine:
+    """Finer bars that follow one another without a jump inside each bar: int64[F, 4] ticks,
+    int64[F] rows.
+    """
+
+    bars: np.ndarray
+    row: np.ndarray
+
+
+@dataclass(frozen=True)
 class Log:
     """Bars (int64[T, 4], ticks), the action taken at each row (-1 where none was), flat rows and
     their reason.
@@ -72,16 +80,6 @@ class Log:
     action: np.ndarray
     flat_reason: np.ndarray  # int[T]: 0, or the forced exit's ExitReason at a flat bar
     fine: Fine | None = None  # what is played in place of the bars
-
-
-@dataclass(frozen=True)
-class Fine:
-    """Finer bars that follow one another without a jump inside each bar: int64[F, 4] ticks,
-    int64[F] rows.
-    """
-
-    bars: np.ndarray
-    row: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -130,8 +128,8 @@ class Replay(Strategy):
         ]
         self.trailing = False
         self.kind = ExitReason.STOP
-        self.kinds: list[int] = []  # of each closed trade: what its stop was when it left
-        self.out_of_step: list[int] = []  # rows whose decision does not fit this engine's position
+        self.kinds = []  # of each closed trade: what its stop was when it left
+        self.out_of_step = []  # rows whose decision does not fit this engine's position
 
     def next(self):
         self.kinds += [self.kind] * (len(self._broker.closed_trades) - len(self.kinds))

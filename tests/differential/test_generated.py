@@ -1,7 +1,5 @@
 """Against backtesting.py on generated bars: gaps, reversals, exact touches, missing bars."""
 
-from __future__ import annotations
-
 import pytest
 
 from jaxtrade.config import EnvConfig
@@ -9,18 +7,18 @@ from tests.differential import generated
 from tests.differential.compare import compare_random
 from tests.differential.passes import HEADLINE, SLIPPED, TIGHT, WIDE, run_passes
 
+pytestmark = pytest.mark.slow
+
 CONFIG = EnvConfig(task="manage", actions="full", quantity=3, random_start=False)
 REASONS = ("ORDER", "STOP", "BREAKEVEN", "TRAIL", "TARGET", "FLAT", "END_OF_DATA")
 
 
-@pytest.mark.slow
 def test_trades_and_equity_are_identical():
     """Headline, tight, slipped and wide brackets; every kind of exit, gaps, and the one allowed
     difference.
     """
     params = generated.rules_off(generated.market(1, sessions=40))
     total = run_passes(CONFIG, params, (HEADLINE, TIGHT, SLIPPED, WIDE), first_seed=0)
-    print(f"generated: {total}")
     assert total.trades >= 1_500
     assert all(total.reasons[reason] for reason in REASONS), total
     assert total.gaps >= 100
@@ -28,7 +26,6 @@ def test_trades_and_equity_are_identical():
     assert total.allowed >= 10
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "actions"),
     [
@@ -44,5 +41,4 @@ def test_the_other_tasks_are_identical(task, actions):
     config = EnvConfig(task=task, actions=actions, mark="close", quantity=1, random_start=False)
     params = generated.rules_off(generated.market(2, sessions=40))
     total = compare_random(config, SLIPPED.apply(params), seed=5)
-    print(f"generated, {task} {actions}: {total}")
     assert total.trades >= 100

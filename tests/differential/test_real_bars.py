@@ -1,7 +1,5 @@
 """Against backtesting.py on real bars, built by the data layer: the bundled ones."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,7 +80,6 @@ def test_trades_and_equity_are_identical(name):
     assert len(splices) == ("roll" in case.data)
     total = compare_random(config.env, params, 10)
     total.add(run_passes(config.env, params, case.settings, first_seed=11))
-    print(f"{name}: {total}")
     for row in splices:
         sides = {(turn.entry_row >= row, turn.exit_row >= row) for turn in total.turns}
         assert sides == {(False, False), (True, True)}, f"a trade across row {row}"

@@ -8,8 +8,6 @@ minute (ours fills at the level); levels stand still inside a minute, so this ch
 A bar whose seconds do not tell is one bar there too.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -24,6 +22,8 @@ from tests.differential.ours import ohlc
 from tests.differential.passes import HEADLINE, SLIPPED, TIGHT, run_passes
 from tests.differential.reference import Fine
 from tests.paths import path_arrays, random_paths
+
+pytestmark = pytest.mark.slow
 
 CONFIG = EnvConfig(task="manage", actions="full", quantity=3, random_start=False, intrabar="path")
 REASONS = ("ORDER", "STOP", "BREAKEVEN", "TRAIL", "TARGET", "FLAT")
@@ -110,22 +110,18 @@ def differs_without_the_path(params, fine):
             )
 
 
-@pytest.mark.slow
 def test_trades_and_equity_are_identical_on_generated_seconds():
     params, fine = made(1, sessions=40)
     total = Tally()
     for seed, setting in enumerate((HEADLINE, TIGHT, SLIPPED)):
         total.add(compare_random(CONFIG, setting.apply(params), seed, fine=fine))
-    print(f"generated: {len(fine.row)} seconds, {total}")
     assert total.trades >= 600
     assert all(total.reasons[reason] for reason in REASONS), total
     differs_without_the_path(params, fine)
 
 
-@pytest.mark.slow
 def test_trades_and_equity_are_identical_on_spy_seconds(shared):
     params, fine = real(shared)
     total = compare_random(CONFIG, TIGHT.apply(params), 2, fine=fine)
-    print(f"SPY: {len(fine.row)} seconds, {total}")
     assert total.trades >= 150
     assert total.same_bar >= 10

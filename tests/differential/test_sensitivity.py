@@ -1,11 +1,8 @@
 """The comparison can fail: each planted fault, on either side, is seen."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
 from jaxtrade.config import EnvConfig
@@ -14,6 +11,8 @@ from jaxtrade.env.state import ExitReason
 from tests.differential import generated, ours
 from tests.differential.compare import compare, compare_random
 from tests.differential.passes import Setting
+
+pytestmark = pytest.mark.slow
 
 CONFIG = EnvConfig(task="manage", actions="full", quantity=3, random_start=False)
 
@@ -25,7 +24,6 @@ def params():
     return near.apply(generated.rules_off(generated.market(3, sessions=60)))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [
@@ -66,26 +64,13 @@ def loose_trail(position, close, distance):
     )
 
 
-def bracket_around_the_fill(leg, order, bar, price, contract):
-    """Stop and target placed around the slipped fill."""
-    after = ENTER(leg, order, bar, price, contract)
-    entered = (after.event.entry_quantity != 0) & (leg.event.entry_quantity == 0)
-    shift = jnp.where(entered, after.position.entry - price, 0)
-    position = after.position.replace(
-        stop=after.position.stop + shift, target=after.position.target + shift
-    )
-    return after._replace(position=position)
-
-
-STOP_FIRST, ENTER = execution.stop_first, execution.enter
+STOP_FIRST = execution.stop_first
 FAULTS = [
     ("stop_first", target_first),
     ("ratchet", loose_trail),
-    ("enter", bracket_around_the_fill),
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "fault"), FAULTS, ids=[fault.__name__ for _, fault in FAULTS])
 def test_a_fault_of_ours_is_seen(params, monkeypatch, name, fault):
     monkeypatch.setattr(execution, name, fault)
@@ -95,13 +80,3 @@ def test_a_fault_of_ours_is_seen(params, monkeypatch, name, fault):
             compare_random(CONFIG, params, seed=3)
     finally:
         ours._rollout.clear_cache()
-
-
-@pytest.mark.slow
-def test_no_trade_is_no_success(params):
-    """HOLD only: nothing is compared, and the tally says so."""
-    choices = ours.choices_of(CONFIG)
-    rows = len(ours.decision_rows(params))
-    total = compare(CONFIG, params, ours.chosen_logits([0] * rows, choices))
-    assert total.trades == 0
-    assert not np.any(list(total.reasons.values()))

@@ -1,7 +1,5 @@
 """Sets of symbols for tests: their members, and trajectories in a set and alone."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -20,16 +18,7 @@ from tests import compiling
 from tests.env import worlds
 
 # Unequal lengths; dollars and other currencies, minis and a micro, three tick sizes.
-SYNTHETIC = {
-    "NQ": 3,
-    "USDJPY": 5,
-    "EURUSD": 4,
-    "ES": 2,
-    "GC": 3,
-    "USDCHF": 3,
-    "GBPUSD": 4,
-    "MES": 2,
-}
+SYNTHETIC = {"NQ": 3, "USDJPY": 5, "ES": 2, "MES": 2}
 
 
 def synthetic(symbols, **sections):

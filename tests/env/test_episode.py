@@ -1,9 +1,5 @@
 """Starts, ends and their precedence, and what is counted on the way."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -95,7 +91,7 @@ def test_drawn_starts_cover_every_decision_bar_of_the_split_and_no_other():
     fixed = jax.vmap(lambda seed: episode.start_drawn(params, seed, i32(0), False))(
         jnp.arange(64, dtype=jnp.uint32)
     )
-    assert set(np.asarray(fixed.row).tolist()) == {first[1], first[3]}
+    assert set(fixed.row.tolist()) == {first[1], first[3]}
 
 
 # ---- ends
@@ -164,7 +160,7 @@ def test_sessions_that_are_left_and_splits_that_are_not():
 
 def test_precedence():
     """BUST > DAILY_LOSS > TARGET > SESSION_END / END_OF_DATA > STEP_LIMIT."""
-    every: dict[str, Any] = {
+    every = {
         "equity": 500,
         "floor": 500,
         "daily_loss": -500,

@@ -4,8 +4,6 @@ slippage.
 A long at 101 (open 100 plus a tick), stop 90, target 130; a short at 99, stop 110, target 70.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -13,9 +11,9 @@ import numpy as np
 import pytest
 
 from jaxtrade.config import EnvConfig
-from jaxtrade.env import execution
 from jaxtrade.env.dynamics import transition
 from jaxtrade.env.episode import start
+from jaxtrade.env.execution import nearer_extreme, opening_print, stop_first, traded_path
 from jaxtrade.env.leg import Bar, LegBar, LegInBar, Quote, empty_event
 from jaxtrade.env.settle import StopLevel, settle
 from jaxtrade.env.state import (
@@ -177,7 +175,7 @@ HELD = (0, 0, 0, -C)
     ],
 )
 def test_opening_print(position, price, wanted):
-    result = both_sides(execution.opening_print, position, i32(price))
+    result = both_sides(opening_print, position, i32(price))
     assert result.exited == wanted
     assert int(result.position.quantity) == (0 if wanted[0] else int(position.quantity))
 
@@ -198,17 +196,17 @@ def test_opening_print(position, price, wanted):
     ],
 )
 def test_stop_first(position, prices, wanted):
-    assert both_sides(execution.stop_first, position, bar(*prices)).exited == wanted
+    assert both_sides(stop_first, position, bar(*prices)).exited == wanted
 
 
 def test_marks_of_a_bar_are_capped_at_the_exit():
     """Favourable: the high, at most the target. Adverse: the stop that was hit, else the low; flat:
     the open.
     """
-    held = played(execution.stop_first, long_at(), bar(100, 120, 95, 100)).event
-    stopped = played(execution.stop_first, long_at(), bar(100, 150, 80, 100)).event
-    target = played(execution.stop_first, short_at(), bar(100, 105, 60, 65)).event
-    flat = played(execution.stop_first, Position.flat(), bar(100, 150, 80, 100)).event
+    held = played(stop_first, long_at(), bar(100, 120, 95, 100)).event
+    stopped = played(stop_first, long_at(), bar(100, 150, 80, 100)).event
+    target = played(stop_first, short_at(), bar(100, 105, 60, 65)).event
+    flat = played(stop_first, Position.flat(), bar(100, 150, 80, 100)).event
     marks = [(int(e.favourable), int(e.adverse)) for e in (held, stopped, target, flat)]
     assert marks == [(120, 95), (130, 90), (70, 105), (100, 100)]
 
@@ -220,18 +218,18 @@ def test_liquidation_level_above_the_stop_takes_the_position():
     """Drawdown $100 = 8 ticks. Long at 101, balance -2.08: equity net of exit costs is at the floor
     at floor((-100 + 2.08 + 2.08) / 12.50) = -8 ticks: 93, nearer than the stop at 90.
     """
-    still = both_sides(execution.stop_first, long_at(), bar(100, 101, 94, 100), limits=LIMITS)
+    still = both_sides(stop_first, long_at(), bar(100, 101, 94, 100), limits=LIMITS)
     assert still.exited == HELD
-    gone = both_sides(execution.stop_first, long_at(), bar(100, 101, 93, 100), limits=LIMITS)
+    gone = both_sides(stop_first, long_at(), bar(100, 101, 93, 100), limits=LIMITS)
     assert gone.exited == (1, 92, ExitReason.LIQUIDATION, -C - 9 * V - C)
-    opened = both_sides(execution.opening_print, long_at(), i32(88), limits=LIMITS)
+    opened = both_sides(opening_print, long_at(), i32(88), limits=LIMITS)
     assert opened.exited == (1, 87, ExitReason.LIQUIDATION, -C - 14 * V - C)
 
 
 def test_a_tie_of_stop_and_liquidation_liquidates():
-    gone = played(execution.stop_first, long_at(stop=93), bar(100, 101, 93, 100), limits=LIMITS)
+    gone = played(stop_first, long_at(stop=93), bar(100, 101, 93, 100), limits=LIMITS)
     assert gone.exited[2] == ExitReason.LIQUIDATION
-    nearer = played(execution.stop_first, long_at(stop=94), bar(100, 101, 93, 100), limits=LIMITS)
+    nearer = played(stop_first, long_at(stop=94), bar(100, 101, 93, 100), limits=LIMITS)
     assert nearer.exited[1:3] == (93, ExitReason.STOP)
 
 
@@ -239,24 +237,22 @@ def test_the_favourable_extreme_raises_the_floor_before_the_adverse_one_is_teste
     """High 121: mark -2.08 + 20 ticks = 247.92; floor 147.92; level 101 + floor((147.92 + 4.16) /
     12.5) = 113.
     """
-    gone = played(execution.stop_first, long_at(), bar(114, 121, 113, 118), limits=LIMITS)
+    gone = played(stop_first, long_at(), bar(114, 121, 113, 118), limits=LIMITS)
     assert gone.high_water == 20 * V - C
     assert gone.exited[1:3] == (112, ExitReason.LIQUIDATION)
-    held = played(execution.stop_first, long_at(), bar(114, 121, 114, 118), limits=LIMITS)
+    held = played(stop_first, long_at(), bar(114, 121, 114, 118), limits=LIMITS)
     assert held.exited[2] == ExitReason.NONE
 
 
 def test_a_target_and_a_breach_in_one_bar_is_a_breach():
-    gone = played(execution.stop_first, long_at(), bar(115, 130, 113, 130), limits=LIMITS)
+    gone = played(stop_first, long_at(), bar(115, 130, 113, 130), limits=LIMITS)
     assert gone.exited[2] == ExitReason.LIQUIDATION
     # the favourable mark is capped at the target: 29 ticks
     assert gone.high_water == 29 * V - C
 
 
 def test_close_marks_do_not_liquidate_inside_a_bar():
-    held = played(
-        execution.stop_first, long_at(), bar(100, 121, 91, 100), limits=LIMITS, marked_inside=False
-    )
+    held = played(stop_first, long_at(), bar(100, 121, 91, 100), limits=LIMITS, marked_inside=False)
     assert held.exited == (0, 0, 0, -C)
     assert held.high_water == 0
 
@@ -284,12 +280,12 @@ def test_close_marks_do_not_liquidate_inside_a_bar():
     ],
 )
 def test_nearer_extreme(prices, limits, wanted, mark):
-    result = both_sides(execution.nearer_extreme, long_at(), bar(*prices), limits=limits)
+    result = both_sides(nearer_extreme, long_at(), bar(*prices), limits=limits)
     assert result.exited == wanted
     assert result.high_water == max(0, mark * V - C)
 
 
-@pytest.mark.parametrize("order", [execution.stop_first, execution.nearer_extreme])
+@pytest.mark.parametrize("order", [stop_first, nearer_extreme])
 @pytest.mark.parametrize(
     ("drawdown", "wanted"),
     [
@@ -382,14 +378,12 @@ def test_path(inside, limits, wanted, mark):
         min(s[1] for s in inside.seconds),
         inside.seconds[-1][0],
     )
-    result = played(
-        execution.traded_path, long_at(), bar(*prices), path_of(inside, opened), 0, limits=limits
-    )
+    result = played(traded_path, long_at(), bar(*prices), path_of(inside, opened), 0, limits=limits)
     assert result.exited == wanted
     assert result.high_water == max(0, mark * V - C)
     path = path_of(mirrored([inside], 100)[0], 200 - opened)
     flipped = upside_down(bar(*prices))
-    short = played(execution.traded_path, short_at(), flipped, path, 0, limits=limits)
+    short = played(traded_path, short_at(), flipped, path, 0, limits=limits)
     assert short.exited == (-wanted[0], 200 - wanted[1] if wanted[0] else 0, *wanted[2:])
     assert short.high_water == max(0, mark * V - C)
     for name in ("favourable", "adverse"):
@@ -404,7 +398,7 @@ def test_a_fall_that_raised_no_mark_meets_the_old_level():
     for low, wanted in ((109, HELD), (108, (1, 107, ExitReason.LIQUIDATION, -C + 6 * V - C))):
         path = path_of(prices_of(114, 115, low, 115), 114)
         result = played(
-            execution.traded_path,
+            traded_path,
             long_at(target=NO_LEVEL),
             bar(114, 115, low, 115),
             path,
@@ -423,7 +417,7 @@ def test_a_cap_on_the_floor_holds_its_level():
     for low, wanted in ((102, HELD), (101, (1, 100, ExitReason.LIQUIDATION, -C - V - C))):
         path = path_of(prices_of(114, 140, low, 115), 114)
         result = played(
-            execution.traded_path,
+            traded_path,
             long_at(target=NO_LEVEL),
             bar(114, 140, low, 115),
             path,
@@ -436,7 +430,7 @@ def test_a_cap_on_the_floor_holds_its_level():
 def test_close_marks_walk_without_floors():
     path = path_of(prices_of(114, 110, 121, 113, 118), 114)
     held = played(
-        execution.traded_path,
+        traded_path,
         long_at(),
         bar(114, 121, 110, 118),
         path,

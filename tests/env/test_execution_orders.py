@@ -1,15 +1,13 @@
 """Orders at the open, brackets and trails, and whole bars through the public transition."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import pytest
 
 from jaxtrade.config import EnvConfig
-from jaxtrade.env import execution
 from jaxtrade.env.dynamics import transition
 from jaxtrade.env.episode import start
+from jaxtrade.env.execution import enter, ratchet, stop_distance, trail_distance
 from jaxtrade.env.state import (
     KEEP_STOP,
     Account,
@@ -39,7 +37,7 @@ from tests.env.worlds import i32, ints, rules
 
 def test_entry_fills_slipped_with_the_bracket_around_the_unslipped_open():
     order = Order(*map(i32, (1, 12, 36, KEEP_STOP, -1)))
-    result = execution.enter(leg_of(Position.flat()), order, bar_of(row=7), i32(100), COSTS)
+    result = enter(leg_of(Position.flat()), order, bar_of(row=7), i32(100), COSTS)
     position = {name: int(value) for name, value in vars(result.position).items()}
     assert position == {
         "quantity": 1,
@@ -51,7 +49,7 @@ def test_entry_fills_slipped_with_the_bracket_around_the_unslipped_open():
         "opened": 7,
     }
     assert int(result.cash) == -C
-    short = execution.enter(
+    short = enter(
         leg_of(Position.flat()), order.replace(quantity=i32(-1)), bar_of(), i32(100), COSTS
     )
     assert [int(getattr(short.position, k)) for k in ("quantity", "entry", "stop", "target")] == [
@@ -64,13 +62,11 @@ def test_entry_fills_slipped_with_the_bracket_around_the_unslipped_open():
 
 def test_entry_is_capped_refused_and_never_added_to():
     order = Order(*map(i32, (5, 12, 36, KEEP_STOP, -1)))
-    capped = execution.enter(leg_of(Position.flat()), order, bar_of(largest=2), i32(100), COSTS)
+    capped = enter(leg_of(Position.flat()), order, bar_of(largest=2), i32(100), COSTS)
     assert int(capped.position.quantity) == int(capped.event.entry_quantity) == 2
-    refused = execution.enter(
-        leg_of(Position.flat()), order, bar_of(may_open=False), i32(100), COSTS
-    )
+    refused = enter(leg_of(Position.flat()), order, bar_of(may_open=False), i32(100), COSTS)
     assert int(refused.position.quantity) == int(refused.cash) == 0
-    kept = execution.enter(leg_of(long_at()), order, bar_of(), i32(100), COSTS)
+    kept = enter(leg_of(long_at()), order, bar_of(), i32(100), COSTS)
     assert int(kept.position.quantity) == 1
     assert int(kept.event.entry_quantity) == 0
 
@@ -91,8 +87,8 @@ def test_entry_is_capped_refused_and_never_added_to():
 )
 def test_stop_and_trail_distances(tr_sum, stop, trail):
     """max(8, ceil(3 S / 28)) and max(1, ceil(S / 14)) ticks."""
-    assert int(execution.stop_distance(i32(tr_sum), params_for())) == stop
-    assert int(execution.trail_distance(i32(tr_sum), params_for())) == trail
+    assert int(stop_distance(i32(tr_sum), params_for())) == stop
+    assert int(trail_distance(i32(tr_sum), params_for())) == trail
 
 
 @pytest.mark.parametrize(
@@ -107,9 +103,9 @@ def test_stop_and_trail_distances(tr_sum, stop, trail):
 )
 def test_ratchet_tightens_only(position, close, stop, kind):
     on = position.replace(trailing=i32(1))
-    result = execution.ratchet(on, i32(close), i32(8))
+    result = ratchet(on, i32(close), i32(8))
     assert ints(result, "stop", "stop_kind") == [stop, kind]
-    off = execution.ratchet(position, i32(close), i32(8))
+    off = ratchet(position, i32(close), i32(8))
     assert worlds.leaves_differ(off, position) == []
 
 
@@ -257,6 +253,3 @@ def test_a_flip_sells_twice_at_the_bid_or_buys_twice_at_the_ask(held, wanted, pr
     # the new position is marked on the side it would leave at: four ticks of spread and one of
     # slippage, twice
     assert int(moved.account.equity - moved.account.balance) == -2 * 5 * V
-
-
-# ---- several legs

@@ -2,10 +2,7 @@
 often as asked.
 """
 
-from __future__ import annotations
-
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,14 +10,14 @@ import numpy as np
 import pytest
 
 from jaxtrade.config import EnvConfig
-from jaxtrade.env import episode, rules, summary
-from jaxtrade.env.dynamics import TradingEnv, forced_entry
-from jaxtrade.env.state import EndReason, EnvState
-from tests import compiling
+from jaxtrade.env import episode, rules
+from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.env.state import EndReason
 from tests.env import worlds
 from tests.env.test_dynamics import ENVS, STEPS
 from tests.env.test_dynamics import sample as dynamics_sample
-from tests.env.worlds import Session, bars_of, i32, ints, leaves_differ, make_params
+from tests.env.test_rewards import figures_of
+from tests.env.worlds import i32, leaves_differ, make_params
 
 CONFIG = EnvConfig(quantity=2)
 ENV = TradingEnv(CONFIG)
@@ -32,59 +29,6 @@ ALWAYS = jnp.float32(1)
 
 def some(tree, which):
     return jax.tree.map(lambda x: x[which], tree)
-
-
-ENTER = jax.jit(forced_entry, static_argnums=0, compiler_options=compiling.fast())
-HAND = bars_of(
-    [
-        (8000, 8002, 7998, 8000),  # decided here
-        (8001, 8006, 7999, 8004),  # filled at 8001, a tick worse
-        (8004, 8010, 8003, 8009),
-        (8009, 8011, 8001, 8002),
-    ]
-)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("side", "entry", "stop", "target", "equity", "peak", "fall"),
-    [
-        # 12.50 a tick, 2.08 a side, two contracts; the stop is 1.5 ATR of 10 ticks from the
-        # unslipped open, the target 3x
-        (1, 8002, 7986, 8046, 2 * (2 * 12_500 - 2_080), 45_840, 0),
-        (-1, 8000, 8016, 7956, 2 * (-4 * 12_500 - 2_080), 0, 104_160),
-    ],
-)
-def test_by_hand(side, entry, stop, target, equity, peak, fall):
-    params = make_params(worlds.make_market(HAND, [Session(0, 4, 0, 2)], tr_sum=140))
-    seed = next(
-        seed
-        for seed in range(50)
-        if 1 - 2 * int(episode.draw(jnp.uint32(seed), i32(0), 4) % 2) == side
-    )
-    state = ENTER(
-        CONFIG, episode.start(params, i32(0), i32(0), jnp.uint32(seed), i32(0)), ALWAYS, params
-    )
-    position, account, stats = state.position, state.account, state.stats
-    assert ints(position, "quantity", "entry", "stop", "target", "opened") == [
-        2 * side,
-        entry,
-        stop,
-        target,
-        1,
-    ]
-    assert [
-        int(x) for x in (state.row, state.time, account.balance, account.equity, account.days)
-    ] == [1, 0, -4_160, equity, 1]
-    assert ints(stats, "length", "sides", "commission", "peak", "max_drawdown") == [
-        0,
-        2,
-        4_160,
-        peak,
-        fall,
-    ]
-    assert float(stats.reward) == 0
-    assert ENV.mask(state, params).tolist()[:3] == [True, False, False]
 
 
 def test_a_hole_before_the_flat_bar_forbids_it():
@@ -159,24 +103,15 @@ def test_a_step_tells_the_forced_starts_that_follow_it():
     assert (
         abs(info.forced[:-1][begun].mean() - 0.5) < 5 * 0.5 / np.sqrt(begun.sum()) + 0.05
     )  # a few rows forbid it
-    opened: EnvState = some(
-        following, np.append(np.zeros((1, ENVS), bool), info.forced[:-1], axis=0)
-    )
+    opened = some(following, np.append(np.zeros((1, ENVS), bool), info.forced[:-1], axis=0))
     assert (opened.time == 0).all()
     assert (opened.position.quantity != 0).any()
 
 
 @pytest.mark.slow
 def test_the_share_of_forced_starts_is_measured():
-    def shares(probability):
-        steps: Any = trace(
-            probability
-        ).outcome  # `collect` reads no more of a transition than its `info`
-        sums = jax.tree.map(lambda x: x.sum(axis=(0, 1)), jax.vmap(summary.collect)(steps))
-        return summary.figures(sums, steps.info.end.size)
-
-    info = trace(0.5).outcome.info
-    ended = info.end != EndReason.NONE
-    assert float(shares(0.5)["forced_share"]) == pytest.approx(info.forced.sum() / ended.sum())
-    assert float(shares(0.0)["forced_share"]) == 0
-    assert "forced_share" not in shares(None)
+    none, zero, info = (trace(probability).outcome.info for probability in (None, 0.0, 0.5))
+    share = info.forced.sum() / (info.end != EndReason.NONE).sum()
+    assert float(figures_of(info)["forced_share"]) == pytest.approx(share)
+    assert float(figures_of(zero)["forced_share"]) == 0
+    assert "forced_share" not in figures_of(none)

@@ -1,7 +1,5 @@
 """Trailing stops and observations do not depend on later bars."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

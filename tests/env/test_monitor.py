@@ -2,8 +2,6 @@
 float64.
 """
 
-from __future__ import annotations
-
 import functools
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -120,7 +118,7 @@ def _welford(changes):
 WELFORD = jax.jit(_welford)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.integers(0, 2**32 - 1),
     st.integers(0, 20_000_000),
@@ -204,33 +202,22 @@ def closed(rows, trace, symbols=SYMBOLS, params=PARAMS):
 
 
 @pytest.mark.slow
-def test_each_ended_episode_has_its_row():
-    expected, found = reference(played()).figures, closed(500, played())
-    rows = found[ROWS]
-    assert len(expected) > 50
+def test_each_ended_episode_has_its_row_and_means_are_over_all_though_rows_are_lost():
+    """A buffer with room for four has the first four, the rest is counted, and no mean changes."""
+    expected, found, few = reference(played()).figures, closed(500, played()), closed(4, played())
+    rows, ended = found[ROWS], len(expected)
+    assert ended > 50
     assert np.isnan(expected[:, 4]).any()
     assert (expected[:, [2, 3, 5]] > 0).any(axis=0).all()
-    np.testing.assert_allclose(rows[: len(expected), :6], expected, rtol=1e-4, atol=1e-6)
-    assert (rows[len(expected) :] == 0).all()
-    assert (rows[:, 6] == 0).all()
-    assert int(found[LOST]) == 0
-
-
-@pytest.mark.slow
-def test_means_are_over_all_ended_episodes_though_rows_are_lost():
-    """The buffer has room for four: these are the first four, the rest is counted, and no mean
-    changes.
-    """
-    expected, found = reference(played()).figures, closed(4, played())
-    np.testing.assert_allclose(found[ROWS][:, :6], expected[:4], rtol=1e-4, atol=1e-6)
-    assert int(found[LOST]) == len(expected) - 4
-    assert {name for name in found if name not in (ROWS, LOST)} == {
-        f"monitor/{name}" for name in FIGURES
-    }
-    for i, name in enumerate(FIGURES):
-        assert float(found[f"monitor/{name}"]) == pytest.approx(
-            np.nanmean(expected[:, i]), rel=1e-4, abs=1e-6
-        )
+    np.testing.assert_allclose(rows[:ended, :6], expected, rtol=1e-4, atol=1e-6)
+    np.testing.assert_array_equal(few[ROWS], rows[:4])
+    assert not rows[ended:].any()
+    assert not rows[:, 6].any()
+    assert [int(each[LOST]) for each in (found, few)] == [0, ended - 4]
+    means = dict(zip(FIGURES, np.nanmean(expected, axis=0), strict=True))
+    assert few.keys() - {ROWS, LOST} == {f"monitor/{name}" for name in means}
+    for name, mean in means.items():
+        assert float(few[f"monitor/{name}"]) == pytest.approx(mean, rel=1e-4, abs=1e-6)
     assert ROWS not in closed(0, played())
 
 

@@ -1,7 +1,5 @@
 """From a market, a split and a configuration to traced parameters; limits that int32 mills set."""
 
-from __future__ import annotations
-
 import functools
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Properties of whole runs: exact accounting, monotone costs, mirror symmetry."""
 
-from __future__ import annotations
-
 import functools
 from fractions import Fraction
 from itertools import pairwise
@@ -24,6 +22,8 @@ from tests.env import worlds
 from tests.env.worlds import i32, make_params, rules, run_random, walk_market
 from tests.paths import mirrored, random_paths
 from tests.quotes import random_ask
+
+pytestmark = pytest.mark.slow
 
 ENVS, STEPS = 48, 400
 STRICT = {"drawdown": 1_000_000, "daily_loss": 700_000, "target": 1_200_000, "floor_cap": 100_000}
@@ -85,7 +85,6 @@ def rates_of(params):
     return [Fraction(*pair) for pair in zip(value.times.tolist(), value.over.tolist(), strict=True)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", list(CASES))
 def test_accounting_is_exact_in_mills(case):
     """start + profit of fills - commissions == balance, and equity marks the rest at the close, in
@@ -153,7 +152,6 @@ def equity_path(params, state, orders, intrabar="stop_first"):
     return jax.lax.scan(body, state, orders)[1]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("intrabar", "name"),
     [("stop_first", "commission"), ("nearer_extreme", "commission"), ("path", "slippage")],
@@ -190,36 +188,27 @@ def test_equity_never_rises_with_costs(name, intrabar):
 # ---- symmetry
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("mark", "intrabar", "two_sided"),
-    [
-        ("extreme", "path", True),
-        ("extreme", "nearer_extreme", False),
-        ("close", "stop_first", False),
-    ],
+    ("mark", "intrabar"),
+    [("extreme", "path"), ("extreme", "nearer_extreme"), ("close", "stop_first")],
 )
-def test_long_and_short_are_mirror_images(mark, intrabar, two_sided):
+def test_long_and_short_are_mirror_images(mark, intrabar):
     """Bars upside down and BUY for SELL: the same masks, equity, rewards and ends, fill prices
-    mirrored. Of two-sided bars the ask upside down is the bid, and the other way round.
+    mirrored. The ask upside down is the bid, and the other way round.
     """
     env = TradingEnv(EnvConfig(mark=mark, intrabar=intrabar, quantity=2))
     bars = worlds.random_bars(21, 8 * 160, step=8)
     limits = rules(**STRICT)
     inside = random_paths(21, *bars)
-    ask = worlds.Bars(*random_ask(21, *bars)) if two_sided else bars
-    ask_inside = random_paths(22, *ask) if two_sided else inside
+    ask = worlds.Bars(*random_ask(21, *bars))
+    ask_inside = random_paths(22, *ask)
     sums = worlds.true_range_sums(
         bars
     )  # of one side for both: a mid rounds down, its mirror image up
     sessions = worlds.even_sessions(8, 160)
 
     def params_of(bid, ask, paths, ask_paths):
-        market = (
-            worlds.two_sided_market(bid, ask, sessions, sums, paths, ask_paths)
-            if two_sided
-            else worlds.make_market(bid, sessions, sums, paths=paths)
-        )
+        market = worlds.two_sided_market(bid, ask, sessions, sums, paths, ask_paths)
         return make_params(market, account=limits, episode_sessions=2)
 
     up = params_of(bars, ask, inside, ask_inside)

@@ -1,7 +1,5 @@
 """Reward compositions: what a configuration means, what is compiled, how the sums are logged."""
 
-from __future__ import annotations
-
 import inspect
 from types import SimpleNamespace
 
@@ -125,7 +123,6 @@ def terms_of(prev, next, action, illegal, **event):
 
     def state(
         quantity=0,
-        trailing=0,
         balance=0,
         equity=0,
         trades=0,
@@ -133,7 +130,7 @@ def terms_of(prev, next, action, illegal, **event):
     ):
         new = ENV.reset_at(params, 0, 40)
         return new.replace(
-            position=new.position.replace(quantity=i32(quantity), trailing=i32(trailing)),
+            position=new.position.replace(quantity=i32(quantity)),
             account=new.account.replace(balance=i32(balance), equity=i32(equity)),
             stats=new.stats.replace(trades=i32(trades), wins=i32(wins)),
         )
@@ -272,36 +269,11 @@ def figures_of(info):
 
 
 @pytest.mark.slow
-def test_each_terms_sum_is_logged():
-    """Sums over ended episodes, mean per episode; nothing to add where the reward is one term."""
-    trace = jax.tree.map(np.asarray, run_random(ENV, params_of(REWARDS["seed_phase2"]), 1, 16, 120))
-    info, ended = trace.outcome.info, trace.outcome.info.end != EndReason.NONE
-    reported = jax.tree.map(
-        float,
-        {name: value for name, value in figures_of(info).items() if name.startswith("reward_")},
-    )
-    assert set(reported) == {f"reward_{name}" for name in REWARDS["seed_phase2"]}
-    for name in REWARDS["seed_phase2"]:
-        sums = np.zeros(16)
-        per_episode = []
-        for t in range(120):
-            sums += info.terms[name][t]
-            per_episode += sums[ended[t]].tolist()
-            sums[ended[t]] = 0.0
-        assert reported[f"reward_{name}"] == pytest.approx(
-            np.mean(per_episode), rel=1e-5, abs=1e-7
-        ), name
-    assert len(per_episode) > 10
-    assert reported["reward_win"] > 0 > reported["reward_loss"]
-    np.testing.assert_allclose(trace.outcome.reward, sum(info.terms.values()), rtol=1e-5, atol=1e-6)
-    only = info.replace(stats=info.stats.replace(terms={"win": info.stats.terms["win"]}))
-    assert not [name for name in figures_of(only) if name.startswith("reward_")]
-
-
-@pytest.mark.slow
 def test_what_a_rollout_tells_of_trading():
-    """Each figure against plain NumPy over all steps at once."""
-    trace = jax.tree.map(np.asarray, run_random(ENV, params_of({"equity_change": 1.0}), 2, 16, 120))
+    """Each figure against plain NumPy over all steps at once; a term's sum is the mean over ended
+    episodes, and there is nothing to add where the reward is one term."""
+    terms = REWARDS["seed_phase2"]
+    trace = jax.tree.map(np.asarray, run_random(ENV, params_of(terms), 1, 16, 120))
     info, reported = trace.outcome.info, jax.tree.map(np.asarray, figures_of(trace.outcome.info))
     ended = info.end != EndReason.NONE
     trades = info.stats.trades[ended]
@@ -315,9 +287,14 @@ def test_what_a_rollout_tells_of_trading():
         "breaches": 1000 * info.event.breach.mean(),
         "end_share": np.bincount(info.end[ended], minlength=len(EndReason)) / ended.sum(),
     }
+    expected |= {f"reward_{name}": info.stats.terms[name][ended].mean() for name in terms}
     assert reported.keys() == expected.keys()
     for name, value in expected.items():
-        np.testing.assert_allclose(reported[name], value, rtol=1e-5, err_msg=name)
+        np.testing.assert_allclose(reported[name], value, rtol=1e-5, atol=1e-7, err_msg=name)
+    assert reported["reward_win"] > 0 > reported["reward_loss"]
+    np.testing.assert_allclose(trace.outcome.reward, sum(info.terms.values()), rtol=1e-5, atol=1e-6)
+    only = info.replace(stats=info.stats.replace(terms={"win": info.stats.terms["win"]}))
+    assert not [name for name in figures_of(only) if name.startswith("reward_")]
 
 
 def test_every_row_of_the_table_is_a_term():

@@ -2,8 +2,6 @@
 alone.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any, NamedTuple
 
@@ -20,7 +18,6 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.shared.dynamics import SharedEnv
 from jaxtrade.env.shared.impact import (
     ImpactParams,
-    SharedState,
     World,
     in_ticks,
     next_offset,
@@ -29,7 +26,7 @@ from jaxtrade.env.shared.impact import (
     under,
     with_impact,
 )
-from jaxtrade.env.state import NO_LEVEL, EndReason, EnvState, Position
+from jaxtrade.env.state import NO_LEVEL, EnvState, Position
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import AGENTS
 from tests import compiling
@@ -75,13 +72,6 @@ def act(env, params, state, uniform):
 def together(params, state, uniform):
     """One step of all agents, in the same worlds; state [A, E], uniform [A, E]."""
     return jax.vmap(functools.partial(act, ENV, params), axis_name=AGENTS)(state, uniform)
-
-
-def apart(params, state, uniform):
-    """The same, each agent alone in worlds of its own."""
-    lone = jax.vmap(jax.vmap(functools.partial(act, ENV, params), axis_name=AGENTS))
-    done = lone(*jax.tree.map(lambda x: x[:, None], (state, uniform)))
-    return jax.tree.map(lambda x: x[:, 0], done)
 
 
 def historical(params, state, uniform):
@@ -140,7 +130,7 @@ def assert_conserved(seen):
 
 
 @pytest.mark.slow
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(
     kappa=st.integers(0, 3_000),
     eta=st.integers(0, 3_000),
@@ -184,18 +174,6 @@ def test_a_world_is_the_same_for_all_its_agents_and_differs_from_the_others():
 
 
 # --- without impact ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_without_impact_agents_are_alone_bit_for_bit():
-    """The same seeds of worlds, the same actions; accounts end and are renewed in both."""
-    params = parameters()
-    keys, uniform = keys_and_uniform(0)
-    alone = jax.device_get(play(apart, params, begin(params, keys), uniform))
-    crowd = run(0, 0, 1000)
-    found = worlds.leaves_differ(_without_crowd(crowd), _without_crowd(alone))
-    assert found == []
-    assert (crowd.outcome.info.end == EndReason.DAILY_LOSS).any()
 
 
 @pytest.mark.slow
@@ -361,9 +339,3 @@ def test_what_a_shared_market_cannot_be():
         ENV.transition(ENV.reset_at(parameters(), 0, 40), None, parameters().replace(impact=None))  # type: ignore
     with pytest.raises(NameError, match=AGENTS):
         ENV.reset(jax.random.key(0), parameters())
-
-
-def test_a_state_holds_its_world():
-    state = ENV.reset_at(parameters(), 0, 40, seed=3, episode=2)
-    assert isinstance(state, SharedState)
-    assert (int(state.seed), int(state.episode), jax.tree.leaves(state.world)) == (3, 2, [0, 0, 0])

@@ -2,13 +2,11 @@
 leave alone.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxtrade.config import StageConfig
@@ -90,7 +88,6 @@ RAMP, SHARE_OF = jax.jit(ramp), jax.jit(share_of)
 SHARE = st.floats(0, 1, width=32, allow_subnormal=False)
 
 
-@settings(deadline=None)
 @given(start=SHARE, end=SHARE, until=st.floats(2**-10, 1, width=32))
 def test_a_ramp_stays_between_its_ends_and_never_turns(start, end, until):
     fractions = np.sort(np.append(np.linspace(0, 1, 41, dtype=np.float32), np.float32(until)))
@@ -104,7 +101,6 @@ def test_a_ramp_stays_between_its_ends_and_never_turns(start, end, until):
     assert (values[fractions >= until] == np.float32(end)).all()
 
 
-@settings(deadline=None)
 @given(commission=st.integers(0, 2**20), share=SHARE)
 def test_a_share_of_a_commission_is_within_half_a_mill(commission, share):
     part = int(SHARE_OF(np.int32(commission), np.float32(share)))

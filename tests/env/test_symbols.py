@@ -2,8 +2,6 @@
 others.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,15 +18,19 @@ STARTS, STEPS = 3, 120
 EPISODE = {"episode": {"sessions": 2}, "account": {"drawdown": "off", "profit_target": "off"}}
 
 
-def both(config):
-    """The set, and each of its symbols alone."""
+@pytest.fixture(scope="module")
+def two():
+    """A set, and each of its symbols alone."""
+    config = synthetic(("NQ", "USDJPY"), **EPISODE)
     return world(config), [world(each) for each in member_configs(config)]
 
 
-def same_alone(together, alone, seed):
-    """Assert that the same actions from the same bars leave the same states, observations and
-    outcomes.
+@pytest.mark.slow
+def test_each_of_two_symbols_trades_as_alone(two):
+    """The same actions from the same bars leave the same states, observations and outcomes. NQ pays
+    dollars and USDJPY yen, so NQ's money goes through the conversion of the set.
     """
+    (together, alone), seed = two, 0
     numbers = range(len(alone))
     uniforms = np.random.default_rng(seed).random((len(alone), STARTS, STEPS))
     at = [starts(together, number, STARTS, seed) for number in numbers]
@@ -41,17 +43,6 @@ def same_alone(together, alone, seed):
             np.asarray(part.outcome.info.end)[0] == EndReason.SESSION_END
         ).any()  # at the symbol's last session
         assert np.abs(np.asarray(part.state.position.quantity)).any()
-
-
-@pytest.fixture(scope="module")
-def two():
-    return both(synthetic(("NQ", "USDJPY"), **EPISODE))
-
-
-@pytest.mark.slow
-def test_each_of_two_symbols_trades_as_alone(two):
-    """NQ pays dollars and USDJPY yen, so NQ's money goes through the conversion of the set."""
-    same_alone(*two, seed=0)
 
 
 def test_one_symbol_has_the_program_of_its_market_alone():

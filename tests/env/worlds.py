@@ -4,8 +4,6 @@ Nothing here comes from `jaxtrade.data`: the environment is tested against bars 
 check.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax
