@@ -1,6 +1,5 @@
 """Checkpoints: whole, or named and refused."""
 
-import json
 import os
 import shutil
 
@@ -31,15 +30,13 @@ def make_state(value=1.0):
     }
 
 
+def bits(x):
+    is_key = jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
+    return str(x.dtype), x.shape, np.asarray(jax.random.key_data(x) if is_key else x).tobytes()
+
+
 def assert_same(a, b):
-    assert jax.tree.structure(a) == jax.tree.structure(b)
-    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
-        assert x.dtype == y.dtype
-        assert x.shape == y.shape
-        if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):
-            assert jax.random.key_impl(x) == jax.random.key_impl(y)
-            x, y = jax.random.key_data(x), jax.random.key_data(y)
-        assert np.asarray(x).tobytes() == np.asarray(y).tobytes()
+    assert jax.tree.map(bits, a) == jax.tree.map(bits, b)
 
 
 def test_round_trip_is_exact(tmp_path):
@@ -54,16 +51,6 @@ def test_round_trip_is_exact(tmp_path):
         {"config": "abc", "steps": 2**40},
         [],
     )
-
-
-def test_manifest_lists_hash_size_paths_and_versions(tmp_path):
-    path = checkpoint.save(tmp_path, 1, make_state(), {})
-    manifest = json.loads((path / "manifest.json").read_text())
-    assert manifest["files"]["state.npz"]["size"] == (path / "state.npz").stat().st_size
-    assert manifest["leaves"]["inner/weights"] == {"dtype": "float32", "shape": [3, 2]}
-    assert manifest["leaves"]["list/1/0"] == {"dtype": "float32", "shape": [0, 3]}
-    assert manifest["versions"]["jax"] == jax.__version__
-    assert sorted(os.listdir(path)) == ["manifest.json", "state.npz"]
 
 
 def test_keeps_the_newest_and_leaves_no_temporary_files(tmp_path):
@@ -133,12 +120,12 @@ def test_swapped_directories_are_detected(tmp_path):
     (tmp_path / "update-00000001").rename(tmp_path / "x")
     (tmp_path / "update-00000002").rename(tmp_path / "update-00000001")
     (tmp_path / "x").rename(tmp_path / "update-00000002")
-    with pytest.raises(CheckpointError, match="no checkpoint is readable"):
+    with refused("no checkpoint is readable", kind=CheckpointError):
         checkpoint.restore_latest(tmp_path, make_state())
 
 
 def test_none_good_and_none_at_all(tmp_path):
-    with pytest.raises(CheckpointError, match="no checkpoint found"):
+    with refused("no checkpoint found", kind=CheckpointError):
         checkpoint.restore_latest(tmp_path / "absent", make_state())
     path = checkpoint.save(tmp_path, 1, make_state(), {})
     (path / "manifest.json").write_bytes(b"{}")
@@ -171,7 +158,7 @@ def test_another_structure_names_the_leaf(tmp_path, change, facts):
 
 
 def test_objects_are_refused(tmp_path):
-    with pytest.raises(TypeError, match="'a' is a str"):
+    with refused("'a' is a str", kind=TypeError):
         checkpoint.save(tmp_path, 1, {"a": "text"}, {})
     assert os.listdir(tmp_path) == []
 
@@ -183,7 +170,7 @@ def test_a_failed_write_leaves_the_older_checkpoint_and_no_litter(tmp_path, monk
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(checkpoint.os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
+    with refused("No space", kind=OSError):
         checkpoint.save(tmp_path, 2, make_state(2), {})
     assert os.listdir(tmp_path) == ["update-00000001"]
     assert checkpoint.restore_latest(tmp_path, make_state()).step == 1
@@ -225,7 +212,7 @@ def test_policy_bundle(tmp_path):
     loaded, found = checkpoint.load_policy(path, jax.tree.map(jnp.zeros_like, policy))
     assert_same(loaded, policy)
     assert found == schema
-    with pytest.raises(CheckpointError, match="'normaliser/x' is missing"):
+    with refused("'normaliser/x' is missing", kind=CheckpointError):
         checkpoint.load_policy(
             path, {"parameters": jnp.arange(3.0)} | {"normaliser": {"x": jnp.ones(1)}}
         )

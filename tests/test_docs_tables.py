@@ -2,8 +2,6 @@
 docs/training.md the keys, that of docs/benchmarks.md the benches.
 """
 
-from pathlib import Path
-
 import pytest
 
 from bench.catalogue import BENCHES
@@ -13,15 +11,16 @@ from jaxtrade.env.reward_presets import REWARDS
 from jaxtrade.evaluation.joint_result import FILL_COLUMNS
 from jaxtrade.interop.jules_config import imported
 from jaxtrade.parts import REWARD_TERMS
+from tests.reading import ROOT
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
+DOCS = ROOT / "docs"
 
 
 def rows(page, header):
     """First cell (without backticks) -> the other cells, of the table whose first header cell is
     `header`.
     """
-    lines = (DOCS / page).read_text(encoding="utf-8").splitlines()
+    lines = (DOCS / page).read_text().splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith(f"| {header} |"))
     table = {}
     for line in lines[start + 2 :]:
@@ -146,7 +145,7 @@ def test_keywords_of_sb3_are_those_that_the_import_takes():
         own = 3 * 64 / 2 if more else values[name]  # gradient steps x batch size / frequency
         for key in keys.split(", "):
             assert getattr(found, key.strip("`").removeprefix("dqn.")) == own, key
-    plain = (DOCS / "learners.md").read_text(encoding="utf-8").rpartition("For its plain DQN")[2]
+    plain = (DOCS / "learners.md").read_text().rpartition("For its plain DQN")[2]
     for name, value in (
         ("n_steps", 1),
         ("double", False),

@@ -2,9 +2,7 @@
 by itself.
 """
 
-import json
 from types import SimpleNamespace
-from typing import Any
 
 import jax
 import numpy as np
@@ -17,6 +15,7 @@ from jaxtrade.runs.train import resume, run
 from jaxtrade.storage.lineage import LINEAGE, LineageSink
 from jaxtrade.storage.sinks import read_rows
 from jaxtrade.training.evolution import Evolution
+from tests.reading import read_json
 from tests.resuming import cut
 from tests.rl.test_train import assert_same
 
@@ -66,7 +65,7 @@ def evolution(record, source, **more):
 
 
 def test_events_fall_between_chunks_and_not_after_the_last():
-    rows: list[Any] = []
+    rows = []
     hook = evolution(rows, [1, 1])
     changes = {update: hook("state", update) for update in (3, 6, 9, 12, 15, 18)}
     assert {
@@ -78,7 +77,7 @@ def test_events_fall_between_chunks_and_not_after_the_last():
 
 
 def test_an_event_that_replaces_nobody_changes_nothing():
-    rows: list[Any] = []
+    rows = []
     assert evolution(rows, [0, 1])("state", 6).state is None
     assert len(rows) == 1
 
@@ -88,12 +87,12 @@ def test_the_file_forgets_what_was_undone_and_repeats_nothing(tmp_path):
     for update in (2, 4, 6):
         sink.record({"update": update, "event": "exploit", "scores": [1.0, float("nan")]})
     sink.write([{"update": 7}])  # metrics
-    sink.rewind(4, 0)
+    sink.rewind(5, 0)
     sink.record({"update": 4, "event": "exploit", "scores": []})
     sink.close()
     rows = read_rows(tmp_path / LINEAGE)
     assert [(row["update"], row["scores"]) for row in rows] == [(2, [1.0, None]), (4, [1.0, None])]
-    LineageSink(tmp_path, resume_update=2).close()
+    LineageSink(tmp_path, resume_update=3).close()
     assert [row["update"] for row in read_rows(tmp_path / LINEAGE)] == [2]
 
 
@@ -115,7 +114,7 @@ def test_every_decision_follows_from_the_file(evolved):
         (4, "exploit"),
         (6, "final"),
     ]
-    summary = json.loads((evolved.path / "summary.json").read_text())["evolution"]
+    summary = read_json(evolved.path / "summary.json")["evolution"]
     winner = replay(rows, load_config(str(evolved.path / "config.yaml")))
     assert winner == summary["winner"] == int(np.argmax(summary["scores"]))
     assert (summary["events"], summary["copies"]) == (

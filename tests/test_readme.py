@@ -2,16 +2,15 @@
 
 import re
 import shlex
-from pathlib import Path
 
 import pytest
 
 from jaxtrade.cli import build_parser
 from tests.children import run_python
+from tests.reading import ROOT
 
-ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-PAGE = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8").split("<!-- commands:begin -->")[0]
+README = (ROOT / "README.md").read_text()
+PAGE = (ROOT / "docs" / "cli.md").read_text().split("<!-- commands:begin -->")[0]
 
 
 GROUPS = {
@@ -51,7 +50,7 @@ def test_the_python_runs_as_printed(tmp_path):
     """The first page of the documentation is the beginning of it."""
     pattern = re.compile(r"```python\n(.*?)```", re.DOTALL)
     [block] = pattern.findall(README)
-    [first] = pattern.findall((ROOT / "docs" / "index.md").read_text(encoding="utf-8"))
+    [first] = pattern.findall((ROOT / "docs" / "index.md").read_text())
     plain = {line.partition("  #")[0] for line in block.splitlines()}
     assert {line.partition("  #")[0] for line in first.splitlines()} - plain == {"result.trades"}
     done = run_python("-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{block}", cwd=tmp_path)

@@ -8,9 +8,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import yaml
@@ -18,9 +15,10 @@ import yaml
 import jaxtrade
 from jaxtrade.cli import build_parser
 from tests import notebook
+from tests.children import run_python
 from tests.messages import missing
+from tests.reading import ROOT
 
-ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 SHOWN = [page for page in PAGES if page.parent == DOCS / "howto"] + [DOCS / "tutorial.md"]
@@ -28,7 +26,7 @@ HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 
 def text_of(page):
-    return page.read_text(encoding="utf-8")
+    return page.read_text()
 
 
 def prose(page):
@@ -84,7 +82,7 @@ def test_links_lead_somewhere(page):
 
 
 def test_every_page_has_its_place():
-    config = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    config = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
     listed = list(nav_files(config["nav"]))
     pages = {page.relative_to(DOCS).as_posix() for page in [*PAGES, *DOCS.rglob("*.ipynb")]}
     assert sorted(listed) == sorted(pages)
@@ -119,21 +117,12 @@ def run_in(folder, kind, text):
     checkout.
     """
     environ = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(folder)])}
-    called = (
-        [[sys.executable, "-c", text]]
-        if kind == "python"
-        else [
-            [sys.executable, "-m", "jaxtrade.cli", *shlex.split(line)[1:]]
-            for line in text.splitlines()
-        ]
-    )
+    lines = [["-m", "jaxtrade.cli", *shlex.split(line)[1:]] for line in text.splitlines()]
     out = []
-    for command in called:
-        done = subprocess.run(
-            command, cwd=folder, env=environ, capture_output=True, text=True, check=False
-        )
+    for words in [["-c", text]] if kind == "python" else lines:
+        done = run_python(*words, cwd=folder, env=environ)
         assert done.returncode in (0, 1), (
-            f"{command}\n{done.stderr[-3000:]}"
+            f"{words}\n{done.stderr[-3000:]}"
         )  # 1: a health check of a short run
         assert "Traceback" not in done.stderr
         out.append(done.stdout)
@@ -169,7 +158,7 @@ def test_parts_of_your_own_train_as_printed(tmp_path):
     """The three modules in one short run."""
     for name in ("reward", "feature", "network"):
         [(_, text)] = blocks(DOCS / "howto" / f"own_{name}.md", "python")
-        (tmp_path / f"my_{name}.py").write_text(text, encoding="utf-8")
+        (tmp_path / f"my_{name}.py").write_text(text)
     flags = ["--import my_reward --import my_feature --import my_network --run-dir runs/mine"]
     for name in ("reward", "feature", "network"):
         [(_, text)] = blocks(DOCS / "howto" / f"own_{name}.md", "bash")

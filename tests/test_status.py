@@ -22,6 +22,7 @@ from jaxtrade.storage.status import (
     is_quiet,
     read_status,
 )
+from tests.messages import refused
 
 ABOUT = {"task": "entry", "learner": "ppo", "market": "ES"}
 
@@ -80,7 +81,7 @@ def test_a_status_that_cannot_be_written_is_told_once_and_tried_again(tmp_path):
 def test_a_damaged_status_names_its_file(tmp_path, text):
     assert read_status(tmp_path) is None
     (tmp_path / STATUS).write_text(text)
-    with pytest.raises(DataError, match=r"status\.json: cannot"):
+    with refused("status.json: cannot", kind=DataError):
         read_status(tmp_path)
 
 

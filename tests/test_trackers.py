@@ -16,11 +16,12 @@ import pytest
 from jaxtrade import interrupt
 from jaxtrade.cli import main
 from jaxtrade.config import make_config
-from jaxtrade.errors import ConfigError
 from jaxtrade.runs.preflight import check_names
 from jaxtrade.storage import trackers
 from jaxtrade.storage.trackers import ROOM, About, TrackerSink, check_tracker, run_name
 from tests.children import run_python
+from tests.messages import refused
+from tests.reading import read_json
 
 KINDS = ("wandb", "trackio", "mlflow")
 TINY = [
@@ -54,16 +55,16 @@ def row(update, **values):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_missing_package_is_named_with_what_to_install(kind):
-    with pytest.raises(ConfigError, match=rf"tracker={kind}: .*jaxtrade\[{kind}\]"):
+    with refused(f"tracker={kind}: ", f"jaxtrade[{kind}]"):
         check_tracker(kind, False, {}, absent)
     check_tracker("none", False, {}, absent)
 
 
 def test_online_needs_a_tracker_and_a_place():
-    with pytest.raises(ConfigError, match="tracker_online"):
+    with refused("tracker_online"):
         check_names(make_config({"train": {"tracker_online": True}}))
     for kind, name in (("trackio", "TRACKIO_SPACE_ID"), ("mlflow", "MLFLOW_TRACKING_URI")):
-        with pytest.raises(ConfigError, match=name):
+        with refused(name):
             check_tracker(kind, True, {}, bool)
         check_tracker(kind, True, {name: "somewhere"}, bool)
     check_tracker("wandb", True, {}, bool)
@@ -114,7 +115,7 @@ def test_rows_events_and_figures_come_in_order(tmp_path, monkeypatch):
     sink.close()
     assert not told
     name, (at, resumed), first, second, (back, text), *others = made[0].got
-    assert name == json.loads((tmp_path / "tracker.json").read_text())["name"]
+    assert name == read_json(tmp_path / "tracker.json")["name"]
     assert (at, back) == (0, 1)
     assert "goes on after a stop" in resumed
     assert "update 1 (32 steps)" in text
@@ -436,9 +437,7 @@ def test_a_run_and_its_continuation_are_one_run_of_mlflow(watched, tmp_path):
     assert run.info.status == "FINISHED"
     assert run.data.tags["jaxtrade.folder"] == str(path)
     assert run.data.params["rollout.num_envs"] == "4"
-    profit = json.loads((path / "evaluation/test/evaluation.json").read_text())["agents"]["greedy"][
-        "strategy"
-    ]
+    profit = read_json(path / "evaluation/test/evaluation.json")["agents"]["greedy"]["strategy"]
     assert run.data.metrics["eval/test/greedy/net_profit"] == profit["net_profit"]
     rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
     found = {

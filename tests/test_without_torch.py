@@ -3,11 +3,11 @@
 """
 
 import os
-from pathlib import Path
 
 import pytest
 
 from tests.children import run_python
+from tests.reading import ROOT
 
 # Stands for an installed torch. It says who imports it, and imports like a package without any
 # contents.
@@ -34,8 +34,7 @@ def seen(tmp_path, monkeypatch):
     package.mkdir(parents=True)
     (package / "__init__.py").write_text(FAKE)
     found = tmp_path / "seen"
-    root = Path(__file__).parents[1]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(package.parent), str(root)]))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(package.parent), str(ROOT)]))
     monkeypatch.setenv("TORCH_SEEN", str(found))
     return found
 

@@ -19,9 +19,10 @@ from bench.catalogue import FETCH_PUREJAXRL, PUREJAXRL_COMMIT, Options
 from bench.learning import learning_of
 from bench.peers import OLD_ID, offered
 from jaxtrade.env.actions import Action
-from jaxtrade.errors import ConfigError
 from tests.extras import INSTALL, needed
 from tests.interop.interfaces import ENV, NUM_ENVS, PARAMS, SEED, assert_equal_bits
+from tests.messages import refused
+from tests.reading import ROOT
 
 PPO = {
     "num_envs": 4,
@@ -41,7 +42,7 @@ def test_the_adapter_looks_like_the_old_gymnax():
     assert isinstance(env.observation_space(params), spaces.Box)
     assert env.action_space(params).n == env.num_actions == ENV.num_actions
     assert env.observation_space(params).shape == (ENV.observation_size,)
-    with pytest.raises(RuntimeError, match="only inside"):
+    with refused("only inside", kind=RuntimeError):
         gymnax.make(OLD_ID)
 
 
@@ -83,7 +84,7 @@ def checkout(tmp_path):
     """A learner that imports what PureJaxRL imports, and takes one action after the other."""
     (tmp_path / "purejaxrl").mkdir()
     for name, text in CHECKOUT.items():
-        (tmp_path / "purejaxrl" / name).write_text(text, encoding="utf-8")
+        (tmp_path / "purejaxrl" / name).write_text(text)
     return tmp_path
 
 
@@ -164,12 +165,12 @@ def test_what_cannot_run_is_left_out_with_the_reason(tmp_path, monkeypatch):
 
 
 def test_a_path_that_is_no_checkout_is_an_error(tmp_path):
-    with pytest.raises(ConfigError, match=r"purejaxrl/ppo\.py"):
+    with refused("purejaxrl/ppo.py"):
         peers.load(tmp_path)
 
 
 def test_the_page_says_how_to_fetch_what_is_no_package():
-    page = (Path(__file__).parents[2] / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
     for text in (page, peers.__doc__ or ""):
         assert "git clone https://github.com/luchris429/purejaxrl" in text
         assert f"git -C purejaxrl checkout {PUREJAXRL_COMMIT[:7]}" in text
@@ -196,31 +197,6 @@ def test_a_peer_trains(name, options, monkeypatch):
         assert (list(sides), left_out) == ([name], others)
         assert sides[name].steps == STEPS
         assert harness.compare(sides, 1)[name]["steps_per_cpu_second"] > 0
-
-
-def theirs(options):
-    """Its module, or the test is skipped."""
-    if reason := peers.left_out(learning_of(setting.config(ppo=PPO)), options).get("purejaxrl"):
-        pytest.skip(f"purejaxrl: {reason} (in tests: JAXTRADE_PUREJAXRL=purejaxrl)")
-    assert options.purejaxrl is not None
-    return peers.load(options.purejaxrl)
-
-
-@pytest.mark.parametrize("activation", ["tanh", "relu"])
-def test_a_network_of_other_widths_is_theirs(options, activation):
-    """At its own widths the class that takes its place has the same parameters and the same
-    outputs, bit for bit.
-    """
-    seen, peer = jax.random.normal(jax.random.key(1), (5, 12)), theirs(options)
-    made = [
-        network(7, activation=activation) for network in (peer.ActorCritic, peers.sized((64, 64)))
-    ]
-    first, second = (network.init(jax.random.key(0), seen) for network in made)
-    jax.tree.map(lambda one, other: assert_equal_bits(one, other, "parameters"), first, second)
-    assert jax.tree.structure(first) == jax.tree.structure(second)
-    (one, value), (other, same) = (network.apply(first, seen) for network in made)
-    assert_equal_bits(one.logits, other.logits, "logits")
-    assert_equal_bits(value, same, "value")
 
 
 def test_the_widths_are_the_configurations():

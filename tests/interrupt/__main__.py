@@ -8,8 +8,6 @@ Prints one line for each try and a table. The exit code is 1 if a try had a faul
 are of this machine, with whatever else runs on it. Linux only.
 """
 
-from __future__ import annotations
-
 import argparse
 import signal
 import statistics

@@ -261,14 +261,21 @@ def test_an_unfinished_entry_of_jax_s_cache_is_removed(tmp_path):
     assert [path.exists() for path in (old, new, other)] == [True, False, True]
 
 
-def test_the_judge_of_tries_sees_faults(tmp_path):
-    assert not [*faults_of(130, ["x", "interrupted"]), *left_behind(tmp_path)]
-    assert list(faults_of(139, ["interrupted"])) == ["exit code 139"]
-    assert list(faults_of(130, ["Traceback (most recent call last):", "interrupted"])) == [
-        "a traceback"
-    ]
-    assert list(faults_of(130, [])) == ["0 lines about the interruption"]
-    assert list(faults_of(130, ["interrupted", "x"])) == ["a later line: x"]
+@pytest.mark.parametrize(
+    ("code", "lines", "fault"),
+    [
+        (139, ["interrupted"], "exit code 139"),
+        (130, ["Traceback (most recent call last):", "interrupted"], "a traceback"),
+        (130, [], "0 lines about the interruption"),
+        (130, ["interrupted", "x"], "a later line: x"),
+    ],
+)
+def test_the_judge_of_tries_sees_faults(code, lines, fault):
+    assert list(faults_of(code, lines)) == [fault]
+
+
+def test_the_judge_of_tries_sees_what_is_torn(tmp_path):
+    assert not list(left_behind(tmp_path))
     (tmp_path / "a.json").write_text("{")
     (tmp_path / "config.yaml").write_text("")
     torn, alone = left_behind(tmp_path)

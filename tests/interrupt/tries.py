@@ -1,9 +1,6 @@
 """One Ctrl-C, or one SIGTERM, at one moment of one command, and what it left behind."""
 
-from __future__ import annotations
-
 import fcntl
-import json
 import os
 import random
 import secrets
@@ -16,7 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.reading import ROOT, read_json
+
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 75}
 LONGEST_S = 600.0  # a command that is not interrupted ends before
 SMALL = (
@@ -247,7 +245,7 @@ def left_behind(out):
     """What is half-written in a folder: a file that is torn, or a lock that is held."""
     for path in out.rglob("*.json"):
         try:
-            json.loads(path.read_text(encoding="utf-8"))
+            read_json(path)
         except ValueError:
             yield f"{path.relative_to(out)} is torn"
     if (out / "config.yaml").is_file() != (out / "manifest.json").is_file():

@@ -1,7 +1,5 @@
 """Applies seeded faults to copies of the repository and runs the tests that must notice them."""
 
-from __future__ import annotations
-
 import os
 import queue
 import re
@@ -111,7 +109,7 @@ class Tree:
     def holding(self, fault):
         """The tree with `fault` in it. Raises ValueError where its old text is not found once."""
         path = self.root / fault.path
-        before, after = path.read_text(encoding="utf-8"), fault.applied(self.root)
+        before, after = path.read_text(), fault.applied(self.root)
         self._write(path, after)
         try:
             yield
@@ -119,7 +117,7 @@ class Tree:
             self._write(path, before)
 
     def _write(self, path, text):
-        path.write_text(text, encoding="utf-8")
+        path.write_text(text)
         # Compiled code is found by time in whole seconds and by size: a change within a second
         # could go unseen.
         for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
@@ -169,7 +167,7 @@ def audit(faults, jobs):
     BaselineError.
     """
     with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
-        trees: queue.Queue[Tree] = queue.Queue()
+        trees = queue.Queue()
         first = Tree(Path(folder) / "0" / "tree")
         check_baseline(first, faults)
         trees.put(first)

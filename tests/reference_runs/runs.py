@@ -4,14 +4,11 @@ They are small, and take every way through the code: tasks, networks, fusions, k
 transfer.
 """
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 
-ROOT = Path(__file__).parents[2]
+from tests.reading import ROOT
+
 TINY = (
     "rollout.num_envs=8",
     "rollout.num_steps=32",
@@ -72,7 +69,7 @@ PREPARE = [
     "{folder}/advice.npz",
     *_settings("split.validation_sessions=1"),
 ]
-RUNS: dict[str, list[str]] = {
+RUNS = {
     "entry": _train("env.task=entry"),
     "manage": _train("env.task=manage"),
     "advised": _train("env.task=advised"),
@@ -180,4 +177,4 @@ def write_files(folder):
         ):
             seconds.append(f"{stamp[:-3]}{second_}Z,{','.join([_points(price)] * 4)},1")
     for name, lines in (("bars.csv", bars), ("two_sided.csv", two_sided), ("seconds.csv", seconds)):
-        (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        (folder / name).write_text("\n".join(lines) + "\n")

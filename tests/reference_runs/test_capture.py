@@ -1,7 +1,5 @@
 """Digests of programs: equal for a rename, different for another constant."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -13,7 +11,7 @@ import pytest
 from jaxlib.mlir import ir
 
 from tests.reference_runs.capture import digest, passing_through
-from tests.reference_runs.digests import CAPTURE, commands, compare
+from tests.reference_runs.digests import CAPTURE, compare
 
 
 def program(name, helper, constant):
@@ -52,21 +50,6 @@ def test_a_chunk_that_passes_through_returns_its_state():
 def test_what_differs_is_counted(capsys):
     assert compare({"a": ["1"], "b": ["2", "3"], "c": []}, {"a": ["1"], "b": ["2"], "c": []}) == 2
     assert capsys.readouterr().out.splitlines()[-1].startswith("1 of 3 ")
-
-
-def test_every_task_learner_and_network_is_among_the_configurations():
-    from jaxtrade.config import RunConfig
-
-    words = {word for command in commands().values() for word in command}
-    assert len(commands()) >= 40
-    for key, names in {
-        "env.task": ("entry", "manage", "advised", "allocate"),
-        "algorithm": ("dqn", "pqn"),
-        "network.kind": ("gru",),
-        "advisor.fusion": ("trust", "slots", "gate", "rules", "none"),
-    }.items():
-        assert key.partition(".")[0] in RunConfig.model_fields
-        assert not [name for name in names if f"{key}={name}" not in words]
 
 
 @pytest.mark.slow

@@ -125,10 +125,7 @@ def result_of(run):
     """What must be equal for two trainings: digests of the policy and of the rows of metrics
     without their times.
     """
-    rows = [
-        json.loads(line)
-        for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    ]
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     kept = [{name: value for name, value in row.items() if name not in TIMES} for row in rows]
     return {
         "updates": len(rows),

@@ -4,12 +4,14 @@ with plain ones.
 
 import json
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.children import run_python
+from tests.reading import ROOT
+
+pytestmark = pytest.mark.slow
 
 ENVIRONMENT = {
     "NPROC": "8",
@@ -17,7 +19,6 @@ ENVIRONMENT = {
     "JAX_NUM_CPU_DEVICES": "8",
     "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",  # compiling is most of what it does
 }
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +47,6 @@ def close(one, other, rtol=1e-3):
             )
 
 
-@pytest.mark.slow
 def test_two_devices_compute_the_update_of_one_and_strict_sums_its_bits(found):
     close(found["one"], found["p2"])
     close(found["2xone"], found["2xs1"])
@@ -55,7 +55,6 @@ def test_two_devices_compute_the_update_of_one_and_strict_sums_its_bits(found):
         close(found["one"], found["fault"])
 
 
-@pytest.mark.slow
 def test_agents_over_devices(found):
     """Two agents over four devices: each has two."""
     close(found["2xone"], found["2xp4"])

@@ -2,14 +2,11 @@
 dynamic programming.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 from bench.studies import defaults_problems as problems
 from jaxtrade.data.synthetic import REVERSION_PULL
-from jaxtrade.env.state import EnvParams
 from jaxtrade.evaluation.baselines import random_masked
 from jaxtrade.runs.setup import prepare
 from tests.optimum.dp import solve
@@ -44,7 +41,7 @@ def solved_agent(setup):
 
 
 def dollars(setup, agent):
-    params: EnvParams = setup.params
+    params = setup.params
     first, last = (
         np.asarray(x) for x in (params.market.sessions.first, params.market.sessions.last)
     )

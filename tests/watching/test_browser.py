@@ -1,7 +1,5 @@
 """The live page in a real browser, beside a run that really trains, is killed and goes on."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
@@ -9,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
@@ -17,9 +14,9 @@ from jaxtrade.watching import guard, site
 from jaxtrade.watching.reader import Reader
 from jaxtrade.watching.server import Server
 from tests import webdriver
+from tests.reading import ROOT
 
 pytestmark = pytest.mark.slow
-ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 600.0  # seconds until something that must happen counts as not happening; it only ends a broken test
 SETTINGS = (
     "data.source=synthetic",

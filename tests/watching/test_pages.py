@@ -1,18 +1,14 @@
 """What the page asks the server about real runs."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import time
-from pathlib import Path
 
 import pytest
 
 from jaxtrade.watching import site
 from jaxtrade.watching.reader import Reader
-
-OLD = Path(__file__).parent.parent / "fixtures" / "run_0_1_0"
+from tests.reading import OLD
 
 
 @pytest.fixture
