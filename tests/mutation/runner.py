@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.mutation.faults import ROOT, Fault
+from tests.mutation.faults import Fault
+from tests.reading import ROOT
 
 SECONDS = 600  # for the tests of one fault
 SKIPPED = shutil.ignore_patterns(

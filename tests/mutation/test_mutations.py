@@ -4,7 +4,8 @@ tests that exist.
 
 from collections import Counter
 
-from tests.mutation.faults import ROOT, read_faults
+from tests.mutation.faults import read_faults
+from tests.reading import ROOT
 
 FAULTS = read_faults()
 PACKAGES = {"env", "rl", "networks", "evaluation", "data", "transfer", "advisor", "runs"}
