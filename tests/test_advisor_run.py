@@ -23,6 +23,7 @@ from tests.advisor.servers import (
     reset,
     says,
 )
+from tests.children import sets
 from tests.messages import refuses
 from tests.reading import read_json
 from tests.resuming import leaves
@@ -56,7 +57,7 @@ def train(path, advisor, *overrides, resume=False):
         assert cli.main(["train", "--resume", str(path)]) == 0
         return
     served = [f"advisor.service.{key}={value}" for key, value in QUICK.items()]
-    flags = [flag for override in (*TINY, *served, *overrides) for flag in ("--set", override)]
+    flags = sets(*TINY, *served, *overrides)
     assert cli.main(["train", "--advisor", advisor, "--run-dir", str(path), *flags]) == 0
 
 
@@ -183,7 +184,7 @@ def test_a_killed_and_resumed_run_is_its_own_journal(tmp_path):
     """
     path, replayed, output = (tmp_path / name for name in ("run", "replayed", "output"))
     overrides = [*TINY, "train.total_timesteps=20480", "train.checkpoint_every=2"]
-    flags = [flag for override in overrides for flag in ("--set", override)]
+    flags = sets(*overrides)
 
     def fresh(advisor, folder):
         return ["train", "--advisor", advisor, "--run-dir", str(folder), *flags]

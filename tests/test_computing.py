@@ -3,8 +3,6 @@ manifest tells.
 """
 
 import os
-import subprocess
-import sys
 
 import jax
 import pytest
@@ -12,6 +10,7 @@ import pytest
 from jaxtrade.config import load_config
 from jaxtrade.runs import computing, machine
 from jaxtrade.storage import internals, programs
+from tests.children import run_python
 from tests.messages import missing, refused
 
 DETERMINISTIC, TUNE = "--xla_gpu_deterministic_ops", "--xla_gpu_autotune_level"
@@ -196,7 +195,7 @@ def test_importing_jax_is_not_starting_it():
         "import jax; from jaxtrade.storage.internals import backends_started; assert not backends_started(); "
         "jax.numpy.ones(1); assert backends_started()"
     )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert run_python("-c", code).returncode == 0
 
 
 def test_the_driver_is_read_from_its_module(tmp_path):

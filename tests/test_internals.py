@@ -4,7 +4,6 @@ where it is missing.
 
 import ast
 import os
-import subprocess
 import sys
 
 import jax
@@ -15,6 +14,7 @@ from jaxtrade.errors import JaxtradeError
 from jaxtrade.storage import internals, programs
 from jaxtrade.storage.programs import DETERMINISTIC, FUSION
 from jaxtrade.training import together
+from tests.children import run_python
 from tests.messages import refused
 from tests.reading import ROOT
 
@@ -139,20 +139,10 @@ def test_the_stand_in_for_a_future_xla_refuses_what_it_should():
         "import jaxtrade, jax, os; from jaxtrade.storage import internals; from tests import compiling;"
         "print(len(internals.lost()), 'xla_backend' in os.environ.get('XLA_FLAGS', ''), compiling.fast())"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=env | {"XLA_FLAGS": ""},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=True,
-    )
+    done = run_python("-c", code, env=env | {"XLA_FLAGS": ""}, timeout=300, check=True)
     assert done.stdout.split() == ["1", "False", "{}"]
-    flagged = subprocess.run(
-        [sys.executable, "-c", "import jax; jax.devices()"],
-        env=env | {"XLA_FLAGS": FUSION},
-        capture_output=True,
-        timeout=300,
+    flagged = run_python(
+        "-c", "import jax; jax.devices()", env=env | {"XLA_FLAGS": FUSION}, timeout=300
     )
     assert flagged.returncode != 0
 

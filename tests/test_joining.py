@@ -3,7 +3,6 @@
 """
 
 import signal
-import subprocess
 import sys
 
 import pytest
@@ -15,6 +14,7 @@ from jaxtrade.runs import joining
 from jaxtrade.runs.processes import ALONE, Layout
 from jaxtrade.training import run_io, together
 from jaxtrade.training import signals as stopping
+from tests.children import run_python
 
 GLOO = ValueError(
     "UNKNOWN: Gloo AllGather failed: [external/gloo/gloo/transport/tcp/pair.cc:538] Read error "
@@ -86,13 +86,7 @@ if {joined}:
 def test_nothing_that_jax_says_comes_after_the_line_of_a_process_that_has_joined_others(
     joined, code, said
 ):
-    done = subprocess.run(
-        [sys.executable, "-c", TALKING.format(joined=joined)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = run_python("-c", TALKING.format(joined=joined), timeout=60)
     assert (done.returncode, done.stderr) == (code, said)
 
 
@@ -199,9 +193,7 @@ print("result")
 
 
 def test_what_a_library_prints_is_not_among_the_results():
-    child = subprocess.run(
-        [sys.executable, "-c", TALKATIVE], capture_output=True, text=True, timeout=60
-    )
+    child = run_python("-c", TALKATIVE, timeout=60)
     assert child.returncode == 0, child.stderr
     assert child.stdout == "before\nresult\n"
     assert child.stderr == "[Gloo] a library\n"

@@ -15,7 +15,7 @@ from jaxtrade.errors import ConfigError, OutOfMemoryError
 from jaxtrade.networks.heads import make_actor_critic
 from jaxtrade.runs import memory, preflight
 from jaxtrade.runs.limits import usable_memory
-from tests.children import run_python
+from tests.children import run_python, sets
 from tests.messages import missing, refused
 
 GB = 10**9
@@ -224,14 +224,13 @@ def test_the_estimate_is_near_the_peak_of_a_real_run(name, tmp_path):
         "train.checkpoint_every=1",
         "evaluation.policy_samples=1",
     )
-    sets = [word for key in keys for word in ("--set", key)]
     done = run_python(
         "-c",
         CHILD,
         "train",
         "--run-dir",
         str(tmp_path / "run"),
-        *sets,
+        *sets(*keys),
         env=os.environ | {"JAX_COMPILATION_CACHE_DIR": str(tmp_path / "programs")},
         timeout=800,
         check=True,

@@ -4,7 +4,6 @@ and a rollback.
 
 import errno
 import io
-import json
 import os
 import signal
 import subprocess
@@ -31,19 +30,6 @@ from tests.reading import ROOT
 
 START = 1_700_000_000.25
 NAN = float("nan")
-
-
-def loaded(path):
-    """What `stable_baselines3.common.monitor.load_results` makes of one file: its own steps,
-    written again.
-    """
-    with path.open() as file:
-        first = file.readline()
-        assert first[0] == "#"
-        header = json.loads(first[1:])
-        frame = pd.read_csv(file, index_col=None)
-    frame["t"] += header["t_start"]
-    return header, frame
 
 
 def episode(update, count=2, agent=None, symbol=0):
@@ -75,7 +61,8 @@ def sink_at(path, **options):
 
 
 def updates_in(path):
-    return loaded(path)[1]["update"].tolist()
+    """By pandas, which takes a torn line for a row."""
+    return pd.read_csv(path, skiprows=1)["update"].tolist()
 
 
 def test_the_file_byte_by_byte(tmp_path):
@@ -128,9 +115,8 @@ def test_a_resumed_file_goes_on_after_the_checkpoint_and_keeps_its_start(tmp_pat
     again = sink_at(tmp_path, resume_update=2)
     again.episodes([episode(3, 1), episode(4, 0), episode(5, 1)])
     again.close()
-    header, frame = loaded(tmp_path / "monitor.csv")
-    assert header["t_start"] == START
-    assert frame["update"].tolist() == [1, 1, 2, 2, 3, 5]
+    assert f'"t_start": {START},' in (tmp_path / "monitor.csv").read_text()
+    assert updates_in(tmp_path / "monitor.csv") == [1, 1, 2, 2, 3, 5]
 
 
 def test_a_run_that_had_saved_nothing_begins_its_rows_again(tmp_path):
@@ -173,10 +159,6 @@ def test_every_torn_end_is_dropped(tmp_path):
         if size >= heads:
             read = read_episodes(path)["update"].tolist()
             assert read == [1, 2][: whole[heads:size].count(b"\n")]
-            assert len(loaded(path)[1]) in (
-                len(read),
-                len(read) + 1,
-            )  # pandas takes a torn line for a row
         sink = sink_at(tmp_path, resume_update=9)
         sink.episodes([episode(3, 1)])
         sink.close()
@@ -312,6 +294,4 @@ def test_a_killed_writer_leaves_a_file_that_goes_on(tmp_path):
     sink = sink_at(tmp_path, resume_update=last - 1)
     sink.episodes([episode(last, 40)])
     sink.close()
-    assert loaded(path)[1]["update"].tolist() == [
-        update for update in range(1, last + 1) for _ in range(40)
-    ]
+    assert updates_in(path) == [update for update in range(1, last + 1) for _ in range(40)]

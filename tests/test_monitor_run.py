@@ -14,6 +14,7 @@ from jaxtrade.runs.monitoring import lost, rows_of
 from jaxtrade.runs.rundir import read_run
 from jaxtrade.storage import monitor
 from jaxtrade.storage.sinks import read_rows
+from tests.children import sets
 from tests.messages import missing, refused
 from tests.reading import OLD
 from tests.reference_runs.__main__ import hashes_of
@@ -21,10 +22,6 @@ from tests.reference_runs.runs import TINY
 from tests.test_monitor_file import FullDisk
 
 SETTINGS = (*TINY, "env.task=entry", "episode.max_steps=40", "monitor.on=true")
-
-
-def flags(*settings):
-    return [word for setting in settings for word in ("--set", setting)]
 
 
 def trained(path, *settings):
@@ -143,7 +140,7 @@ def test_a_full_disk_ends_the_run_with_74_and_the_run_can_go_on(run, tmp_path, m
     with monkeypatch.context() as patched:
         sink = partial(monitor.MonitorSink, opened=full)
         patched.setattr("jaxtrade.runs.monitoring.MonitorSink", sink)
-        assert main(["train", "quickstart", "--run-dir", str(path), *flags(*SETTINGS)]) == 74
+        assert main(["train", "quickstart", "--run-dir", str(path), *sets(*SETTINGS)]) == 74
     assert "monitor.csv: the episodes" in capsys.readouterr().err
     whole, kept = content(run), content(path)
     assert 0 < len(kept) < len(whole)

@@ -6,6 +6,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -260,19 +261,11 @@ def test_reprs_are_short_and_say_what_the_thing_is(bars):
         assert text.startswith(start)
         assert len(text) <= 300
         assert "\n" not in text
-    assert repr(jt.RunConfig()) == "RunConfig()"
-    assert repr(jt.load_config(None, gamma=0.5, seed=2)) == "RunConfig(seed=2, ppo.gamma=0.5)"
-
-
-def test_params_have_a_repr_inside_of_jit(bars):
-    """JAX replaces leaves by tracers, shapes or None, and shows them in its messages."""
-    import jax
-
-    config = jt.load_config("quickstart")
-    market = jt.load_market(config)
-    params = jt.make_params(market, jt.split_sessions(market, config.split)["train"], config)
+    # JAX replaces leaves by tracers, shapes or None, and shows them in its messages
     assert "6,826" in repr(jax.eval_shape(lambda x: x, params))
     assert "?" in repr(jax.tree.map(lambda _: None, params))
+    assert repr(jt.RunConfig()) == "RunConfig()"
+    assert repr(jt.load_config(None, gamma=0.5, seed=2)) == "RunConfig(seed=2, ppo.gamma=0.5)"
 
 
 # --- a run opened again

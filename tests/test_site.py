@@ -21,7 +21,12 @@ from tests.reading import ROOT
 
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
-SHOWN = [page for page in PAGES if page.parent == DOCS / "howto"] + [DOCS / "tutorial.md"]
+SHOWN = [page for page in PAGES if page.parent == DOCS / "howto"] + [
+    DOCS / "tutorial.md",
+    DOCS / "cli.md",
+    ROOT / "README.md",
+]
+GROUPS = {"jaxtrade --help", "jaxtrade COMMAND --help", "jaxtrade list"}  # no whole commands
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 
@@ -29,30 +34,29 @@ def text_of(page):
     return page.read_text()
 
 
-def prose(page):
-    return re.sub(r"```.*?```", "", text_of(page), flags=re.DOTALL)
+def prose(text):
+    return re.sub(r"```.*?```", "", text, flags=re.DOTALL)
 
 
 def blocks(page, *kinds):
     """(kind, text) of the fenced blocks of some kinds, in order; a line that ends in a backslash is
     joined.
     """
-    found = re.findall(r"```(\w+)\n(.*?)```", text_of(page), re.DOTALL)
+    found = re.findall(r"```(\w*)\n(.*?)```", text_of(page), re.DOTALL)
     return [(kind, re.sub(r"\\\n\s*", "", text)) for kind, text in found if kind in kinds]
 
 
 def commands(page):
-    """The `jaxtrade` commands of a page: in blocks of shell, and in its prose."""
-    shell = [
-        line.partition(" #")[0].strip()
-        for _, text in blocks(page, "bash")
-        for line in text.splitlines()
-    ]
-    return [
-        line
-        for line in shell + re.findall(r"`(jaxtrade [^`]+)`", prose(page))
-        if line.startswith("jaxtrade ") and "..." not in line
-    ]
+    """The `jaxtrade` commands of a page: in code spans, in blocks of shell, and behind a path."""
+    text = text_of(page).partition("<!-- commands:begin -->")[0]
+    shell = "".join(found for _, found in blocks(page, "", "bash"))
+    found = (
+        re.findall(r"`(jaxtrade [^`]+)`", prose(text))
+        + re.findall(r"bin/(jaxtrade [^\n&]+)", text)
+        + re.findall(r"^(jaxtrade [^#\n]+)", shell, re.MULTILINE)
+    )
+    plain = {re.sub(r"[\[\]]|\.\.\.", "", command.partition(" > ")[0]).strip() for command in found}
+    return {command.replace("SHELL", "bash") for command in plain - GROUPS}
 
 
 def anchor(heading):
@@ -69,7 +73,7 @@ def nav_files(entries):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
 def test_links_lead_somewhere(page):
-    for link in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+    for link in re.findall(r"\]\(([^)\s]+)\)", prose(text_of(page))):
         if "://" in link:
             continue
         path, _, heading = link.partition("#")
@@ -109,7 +113,7 @@ def test_commands_parse(page):
 
 def test_commands_were_found():
     assert len(commands(DOCS / "tutorial.md")) >= 5
-    assert sum(len(commands(page)) for page in SHOWN) >= 20
+    assert sum(len(commands(page)) for page in SHOWN) >= 43
 
 
 def run_in(folder, kind, text):

@@ -22,7 +22,6 @@ from jaxtrade.config import load_config
 from jaxtrade.config.agents import Agent, agents_of, config_of
 from jaxtrade.config.learners import TUNABLE, tunable_floats
 from jaxtrade.config.sweep import Range, range_of, settings_of
-from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.seeds import ranking
 from jaxtrade.rl.dqn import HParams as DQNHParams
@@ -53,12 +52,8 @@ def test_a_grid_counts_like_an_odometer_and_seeds_repeat():
     assert [agent.index for agent in found] == list(range(8))
     assert [agent.seed for agent in found] == [5, 6] * 4
     assert [agent.setting for agent in found] == [0, 0, 1, 1, 2, 2, 3, 3]
-    assert [tuple(agent.overrides.values()) for agent in found[::2]] == [
-        (1e-3, 0),
-        (1e-3, 1),
-        (3e-4, 0),
-        (3e-4, 1),
-    ]
+    settings = [tuple(agent.overrides.values()) for agent in found[::2]]
+    assert settings == [*itertools.product([1e-3, 3e-4], [0, 1])]
     assert config.agents == 8
     assert found[3].text.split(", ") == ["ppo.learning_rate=0.001", "costs.slippage=1", "seed 6"]
 
@@ -264,8 +259,6 @@ def test_only_leaves_that_differ_get_an_axis_of_agents():
     first = worlds.make_params(market)
     second = first.replace(contract=first.contract.replace(slippage=first.contract.slippage + 1))
     params, axes = stacked([first, second, first])
-    assert isinstance(params, EnvParams)
-    assert params.market is not None
     assert params.contract.slippage.tolist() == [
         int(first.contract.slippage) + step for step in (0, 1, 0)
     ]
@@ -323,25 +316,15 @@ def test_which_agent_was_asked_for(tmp_path):
 
 
 def test_flags_are_keys():
-    args = build_parser().parse_args(
-        [
-            "train",
-            "--sweep",
-            "ppo.learning_rate=1e-3,3e-4",
-            "--sweep",
-            "network.hidden=[8],[16,16]",
-            "--seeds",
-            "2",
-        ]
-    )
-    sweep = resolve(args).sweep
-    assert sweep.keys == {"ppo.learning_rate": [1e-3, 3e-4], "network.hidden": [[8], [16, 16]]}
+    def parsed(words):
+        return resolve(build_parser().parse_args(["train", *words.split()]))
+
+    rates, networks = "ppo.learning_rate=1e-3,3e-4", "network.hidden=[8],[16,16]"
+    sweep = parsed(f"--sweep {rates} --sweep {networks} --seeds 2").sweep
+    assert sweep.keys == RATES | {"network.hidden": [[8], [16, 16]]}
     assert sweep.seeds == 2
-    args = build_parser().parse_args(
-        ["train", "--sweep", "ppo.gamma=log:0.9..0.99", "--random", "4"]
-    )
-    assert resolve(args).sweep.count == 4
-    assert resolve(build_parser().parse_args(["train", "--population", "4"])).agents == 4
+    assert parsed("--sweep ppo.gamma=log:0.9..0.99 --random 4").sweep.count == 4
+    assert parsed("--population 4").agents == 4
 
 
 def test_a_fault_of_every_setting_is_told_once(capsys):

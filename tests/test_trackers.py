@@ -19,27 +19,23 @@ from jaxtrade.config import make_config
 from jaxtrade.runs.preflight import check_names
 from jaxtrade.storage import trackers
 from jaxtrade.storage.trackers import ROOM, About, TrackerSink, check_tracker, run_name
-from tests.children import run_python
+from tests.children import run_python, sets
 from tests.messages import refused
 from tests.reading import read_json
 
 KINDS = ("wandb", "trackio", "mlflow")
-TINY = [
-    word
-    for key in (
-        "rollout.num_envs=4",
-        "rollout.num_steps=8",
-        "rollout.num_shards=1",
-        "ppo.num_minibatches=1",
-        "network.hidden=[8]",
-        "train.total_timesteps=128",
-        "train.chunk_updates=2",
-        "train.checkpoint_every=1",
-        "train.tensorboard=false",
-        "evaluation.policy_samples=1",
-    )
-    for word in ("--set", key)
-]
+TINY = sets(
+    "rollout.num_envs=4",
+    "rollout.num_steps=8",
+    "rollout.num_shards=1",
+    "ppo.num_minibatches=1",
+    "network.hidden=[8]",
+    "train.total_timesteps=128",
+    "train.chunk_updates=2",
+    "train.checkpoint_every=1",
+    "train.tensorboard=false",
+    "evaluation.policy_samples=1",
+)
 
 
 def absent(name):
@@ -408,19 +404,15 @@ def test_the_real_tracker_stores_rows_rollbacks_and_figures_on_this_machine(
     assert not told
     assert capfd.readouterr() == ("", ""), "the console is the run's"
     found = HISTORIES[kind](folder)
+
+    def of(name):
+        return [each[name] for each in found if name in each]
+
     losses = [(each["update"], each["train/loss"]) for each in found if "train/loss" in each]
     assert losses == [(1, 0.5), (3, 0.125), (3, 0.25)]
-    assert [
-        each["rollout/action_share/BUY"] for each in found if "rollout/action_share/BUY" in each
-    ] == [0.75]
-    assert [
-        each["eval/test/greedy/net_profit"]
-        for each in found
-        if "eval/test/greedy/net_profit" in each
-    ] == [-12.5]
-    assert [each["event/back_to_update"] for each in found if "event/back_to_update" in each] == [
-        2.0
-    ]
+    assert of("rollout/action_share/BUY") == [0.75]
+    assert of("eval/test/greedy/net_profit") == [-12.5]
+    assert of("event/back_to_update") == [2.0]
     assert any("update 2 (64 steps)" in each.get("event", "") for each in found)
     assert watched <= LOCAL
     files = [path for path in tmp_path.rglob("*") if path.is_file()]

@@ -18,7 +18,7 @@ from jaxtrade.evaluation.walk_days import WalkDays, read_walk_days, write_walk_d
 from jaxtrade.runs import evaluate as evaluation
 from jaxtrade.runs.openings import UNCOUNTED
 from jaxtrade.runs.setup import prepare
-from jaxtrade.runs.train import resume, run
+from jaxtrade.runs.train import run
 from jaxtrade.runs.walkforward.document import walk_table
 from jaxtrade.runs.walkforward.run import bundle_path, resume_walk, walk_forward
 from jaxtrade.storage.trials import TRIALS, read_trials
@@ -293,8 +293,6 @@ def test_other_commands_say_what_the_folder_is(walked, capsys):
         ["train", "--resume", str(walked.path)],
     ):
         refuses(capsys, argv, said)
-    with refused(said):
-        resume(walked.path)
     with refused(said):
         _ = jt.open_run(walked.path).policy
     assert len(jt.open_run(walked.path).metrics) == 4

@@ -1,7 +1,6 @@
 """Work in a process of its own."""
 
 import os
-import subprocess
 import sys
 from functools import partial
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 from bench.worker import ROOT, LateError, Worker, WorkerError
 from tests.advisor.service_parts import until
+from tests.children import run_python
 from tests.messages import refused
 
 pytestmark = pytest.mark.slow
@@ -33,9 +33,7 @@ def test_the_peak_of_a_process_is_its_own():
     """The kernel's `ru_maxrss` of a new process begins with that of the process that started it."""
     held = np.ones(1 << 27)  # 1 GiB
     code = "from bench.worker import peak_resident; print(peak_resident())"
-    said = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
+    said = run_python("-c", code, cwd=ROOT, check=True).stdout
     assert 10e6 < int(said) < held.nbytes
 
 

@@ -11,6 +11,7 @@ import pytest
 
 import jaxtrade as jt
 from jaxtrade import cli
+from tests.children import sets
 from tests.messages import missing
 from tests.reading import read_json
 from tests.resuming import leaves
@@ -33,9 +34,7 @@ def arguments(path, *more):
     """Without an advisor: a live one answers when its threads come to it, and these tests compare
     bits.
     """
-    flags = [
-        flag for override in (*TINY, "enforce_gates=false", *more) for flag in ("--set", override)
-    ]
+    flags = sets(*TINY, "enforce_gates=false", *more)
     return ["curriculum", "--advisor", "off", "--run-dir", str(path), "--non-interactive", *flags]
 
 

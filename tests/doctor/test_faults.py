@@ -11,7 +11,6 @@ import os
 import shutil
 import stat
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -29,6 +28,7 @@ from jaxtrade.doctor.examine import (
     report,
     run_child,
 )
+from tests.children import run_python
 from tests.messages import refused
 from tests.reading import ROOT
 
@@ -210,12 +210,11 @@ def found(host):
     return [check(name, host) for name in CHECKS if name not in ("run-folder", "compile-cache")]
 
 
-def test_a_healthy_machine_has_no_finding():
-    assert {finding.verdict for finding in found(healthy())} == {Status.OK}
-    assert {f.verdict for f in found(healthy(gpu_seen=True, versions=VERSIONS | CUDA))} == {
-        Status.OK
-    }
-    assert {f.verdict for f in found(healthy(release=WSL2))} == {Status.OK}
+@pytest.mark.parametrize(
+    "changes", [{}, {"gpu_seen": True, "versions": VERSIONS | CUDA}, {"release": WSL2}]
+)
+def test_a_healthy_machine_has_no_finding(changes):
+    assert {finding.verdict for finding in found(healthy(**changes))} == {Status.OK}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -272,14 +271,7 @@ def test_the_module_runs_without_pydantic(tmp_path):
         "from jaxtrade.doctor.checks import Machine, check;"
         "print(check('run-folder', Machine(Path(sys.argv[1]))).measured)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
+    done = run_python("-c", code, str(tmp_path), cwd=ROOT, timeout=60, check=True)
     assert done.stdout.startswith("not examined: import of pydantic")
 
 
@@ -463,11 +455,14 @@ def test_the_command_runs_here_in_time_and_loads_no_native_library(tmp_path):
         "print(rc, sorted({'jax', 'numpy', 'pandas'} & set(sys.modules)), file=sys.stderr)"
     )
     start = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-c", code, "doctor", "--json", "--run-dir", str(tmp_path)],
+    done = run_python(
+        "-c",
+        code,
+        "doctor",
+        "--json",
+        "--run-dir",
+        str(tmp_path),
         cwd=ROOT,
-        capture_output=True,
-        text=True,
         timeout=120,
         check=True,
     )

@@ -12,6 +12,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from tests.children import sets
 from tests.reference_runs.runs import PREPARE, RUNS, TINY, write_files
 
 CAPTURE = Path(__file__).with_name("capture.py")
@@ -82,8 +83,7 @@ SETTINGS = {
 
 
 def _train(settings):
-    given = [word for each in (*COMMON, *settings) for word in ("--set", each)]
-    return ["train", "quickstart", "--test", *given]
+    return ["train", "quickstart", "--test", *sets(*COMMON, *settings)]
 
 
 def commands():

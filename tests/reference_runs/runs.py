@@ -7,6 +7,7 @@ transfer.
 import numpy as np
 import pandas as pd
 
+from tests.children import sets
 from tests.reading import ROOT
 
 TINY = (
@@ -34,12 +35,8 @@ TINY = (
 STATED = ("data.stamp=open",)
 
 
-def _settings(*settings):
-    return [word for setting in settings for word in ("--set", setting)]
-
-
 def _train(*settings, flags=()):
-    return ["train", "quickstart", *flags, *_settings(*TINY, *settings)]
+    return ["train", "quickstart", *flags, *sets(*TINY, *settings)]
 
 
 def _advised(*settings):
@@ -48,7 +45,7 @@ def _advised(*settings):
         "advised",
         "--advisor",
         "table:{folder}/advice.npz",
-        *_settings(*TINY, *settings),
+        *sets(*TINY, *settings),
     ]
 
 
@@ -67,7 +64,7 @@ PREPARE = [
     "mock:skilled:0.6",
     "--out",
     "{folder}/advice.npz",
-    *_settings("split.validation_sessions=1"),
+    *sets("split.validation_sessions=1"),
 ]
 RUNS = {
     "entry": _train("env.task=entry"),
@@ -109,7 +106,7 @@ RUNS = {
         "quickstart",
         "--market",
         "USDJPY",
-        *_settings("data.source=synthetic", *TINY, "env.task=manage"),
+        *sets("data.source=synthetic", *TINY, "env.task=manage"),
     ],
     "path": _file(
         "bars.csv",
@@ -127,7 +124,7 @@ RUNS = {
         flags=["--from", "{folder}/manage"],
     ),
     # Its advisor is a live one, which answers when its threads come to it.
-    "curriculum": ["curriculum", "--advisor", "off", *_settings(*TINY, "enforce_gates=false")],
+    "curriculum": ["curriculum", "--advisor", "off", *sets(*TINY, "enforce_gates=false")],
 }
 AFTER = {"transfer": "entry", "adapter": "manage"}  # run -> its source run
 

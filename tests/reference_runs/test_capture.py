@@ -1,15 +1,13 @@
 """Digests of programs: equal for a rename, different for another constant."""
 
 import json
-import os
-import subprocess
-import sys
 
 import jax
 import jax.numpy as jnp
 import pytest
 from jaxlib.mlir import ir
 
+from tests.children import run_python
 from tests.reference_runs.capture import digest, passing_through
 from tests.reference_runs.digests import CAPTURE, compare
 
@@ -55,6 +53,5 @@ def test_what_differs_is_counted(capsys):
 @pytest.mark.slow
 def test_a_command_leaves_the_digests_of_its_programs(tmp_path):
     out = tmp_path / "found.json"
-    command = [sys.executable, str(CAPTURE), str(out), "config", "show", "quickstart"]
-    subprocess.run(command, env=os.environ, capture_output=True, check=True)
+    run_python(str(CAPTURE), str(out), "config", "show", "quickstart", check=True)
     assert json.loads(out.read_text()) == []

@@ -10,6 +10,8 @@ import sys
 import time
 from contextlib import contextmanager
 
+from tests.children import sets
+
 LIMIT_S = (
     240.0  # a process that takes longer hangs; it is then killed, because SIGTERM may not reach it
 )
@@ -21,22 +23,18 @@ TRAIN = (
     "--quiet",
     "--timesteps",
     "32k",
-    *(
-        word
-        for override in (
-            "data.source=synthetic",
-            "data.synthetic_sessions=6",
-            "network.hidden=[8]",
-            "rollout.num_envs=8",
-            "rollout.num_steps=16",
-            "ppo.num_minibatches=2",
-            "train.chunk_updates=5",
-            "train.checkpoint_every=1",
-            "train.tensorboard=false",
-            "monitor.on=false",
-            "evaluation.policy_samples=1",
-        )
-        for word in ("--set", override)
+    *sets(
+        "data.source=synthetic",
+        "data.synthetic_sessions=6",
+        "network.hidden=[8]",
+        "rollout.num_envs=8",
+        "rollout.num_steps=16",
+        "ppo.num_minibatches=2",
+        "train.chunk_updates=5",
+        "train.checkpoint_every=1",
+        "train.tensorboard=false",
+        "monitor.on=false",
+        "evaluation.policy_samples=1",
     ),
 )
 STRICT = (*TRAIN, "--set", "parallel.reduce=strict")

@@ -14,6 +14,7 @@ from jaxtrade.watching import guard, site
 from jaxtrade.watching.reader import Reader
 from jaxtrade.watching.server import Server
 from tests import webdriver
+from tests.children import sets
 from tests.reading import ROOT
 
 pytestmark = pytest.mark.slow
@@ -111,7 +112,7 @@ def test_a_run_that_trains_is_killed_and_goes_on(server, browser):
         "quickstart",
         "--run-dir",
         "runs/live",
-        *(word for setting in SETTINGS for word in ("--set", setting)),
+        *sets(*SETTINGS),
     )
     try:
         first = eventually(lambda: update_shown(browser), "the first chunk is shown")
