@@ -12,7 +12,7 @@ import pytest
 
 from jaxtrade.cli import build_parser
 from jaxtrade.cli.shared import resolve
-from jaxtrade.config import load_config, make_config, overridden
+from jaxtrade.config import load_config, make_config
 from jaxtrade.data import bundled
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.runs import files, rundir
@@ -232,10 +232,8 @@ def test_files_of_an_advisor_are_found_and_checked(project, tmp_path, monkeypatc
     }
     for name in names.values():
         (project / name).write_text("one")
-    given = [f"{key}={name}" for key, name in names.items() if key != "advisor.kind"]
-    config = make_config(overridden({}, given))
-    advisor = config.advisor.model_copy(update={"kind": "table:table.npz"})
-    config = config.model_copy(update={"advisor": advisor})
+    given = [f"{key}={name}" for key, name in names.items()]
+    config = load_config(None, [*given, "advisor.kind=table:table.npz"])
     manifest = {"files": files.record(config, project / "runs" / "a")}
     assert manifest["files"].keys() == names.keys()
     moved = tmp_path / "moved"

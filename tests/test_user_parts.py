@@ -181,10 +181,8 @@ class Unseen(ManageTask):
 def test_a_task_that_contradicts_itself_is_found_at_once(task, facts):
     name = type(task).__name__.lower()
     register_task(name, task)
-    env, params = (
-        jaxtrade.make_env(EnvConfig(task=name)),
-        worlds.make_params(worlds.walk_market(0, sessions=2)),
-    )
+    env = jaxtrade.make_env(EnvConfig(task=name))
+    params = worlds.make_params(worlds.walk_market(0, sessions=2))
     with refused(*facts, kind=AssertionError):
         env.observe(env.reset(jax.random.key(0), params)[1], params)
 

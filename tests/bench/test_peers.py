@@ -18,9 +18,16 @@ from bench import harness, peers, setting
 from bench.catalogue import FETCH_PUREJAXRL, PUREJAXRL_COMMIT, Options
 from bench.learning import learning_of
 from bench.peers import OLD_ID, offered
-from jaxtrade.env.actions import Action
 from tests.extras import INSTALL, needed
-from tests.interop.interfaces import ENV, NUM_ENVS, PARAMS, SEED, assert_equal_bits
+from tests.interop.interfaces import (
+    ENV,
+    NUM_ENVS,
+    PARAMS,
+    SEED,
+    STEPS,
+    assert_equal_bits,
+    native,
+)
 from tests.messages import refused
 from tests.reading import ROOT
 
@@ -31,7 +38,6 @@ PPO = {
     "num_epochs": 2,
     "normalise_observations": False,
 }
-STEPS = 2 * 4 * 32  # of two updates
 
 
 def test_the_adapter_looks_like_the_old_gymnax():
@@ -53,95 +59,70 @@ from brax import envs
 from brax.envs.wrappers.training import AutoResetWrapper, EpisodeWrapper
 """,
     "ppo.py": """
+import pathlib
+
 import gymnax
 import jax
 import wrappers
+
+ACTIONS = pathlib.Path(__file__).with_name("actions.npy")
+SEED = 11
 
 def make_train(config):
     env, params = gymnax.make(config["ENV_NAME"])
     envs = config["NUM_ENVS"]
 
     def train(key):
-        observation, state = jax.vmap(env.reset, (0, None))(jax.random.split(key, envs), params)
+        seeds = jax.vmap(jax.random.key)(SEED + jax.numpy.arange(envs))
+        observation, state = jax.vmap(env.reset, (0, None))(seeds, params)
 
-        def step(carry, t):
+        def step(carry, actions):
             observation, state = carry
-            actions = (t + jax.numpy.arange(envs)) % env.num_actions
             following, state, reward, done, info = jax.vmap(env.step, (None, 0, 0, None))(key, state, actions, params)
             assert info == {}
             return (following, state), (observation, reward, done)
 
-        return jax.lax.scan(step, (observation, state), jax.numpy.arange(config["NUM_STEPS"]))[1]
+        return jax.lax.scan(step, (observation, state), jax.numpy.load(ACTIONS))[1]
 
     return train
 """,
 }
-T = 400
 
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A learner that imports what PureJaxRL imports, and takes one action after the other."""
+    """A learner that imports what PureJaxRL imports, and takes the actions of `native`."""
     (tmp_path / "purejaxrl").mkdir()
     for name, text in CHECKOUT.items():
         (tmp_path / "purejaxrl" / name).write_text(text)
+    np.save(tmp_path / "purejaxrl" / "actions.npy", native().action)
     return tmp_path
-
-
-@jax.jit
-def _native(params):
-    """The same actions by `TradingEnv`, HOLD for the illegal ones: observations, rewards, dones;
-    illegal, truncated.
-    """
-    keys = jax.random.split(jax.random.key(SEED), NUM_ENVS)
-
-    def one(state, ref, action):
-        illegal = ~ref.mask[action]
-        state, following, outcome = ENV.step(
-            keys[0], state, jnp.where(illegal, Action.HOLD, action), params
-        )
-        done = outcome.terminated | outcome.truncated
-        return (state, following), (
-            ENV.observe(ref, params),
-            outcome.reward,
-            done,
-            illegal,
-            outcome.truncated,
-        )
-
-    actions = (jnp.arange(T)[:, None] + jnp.arange(NUM_ENVS)) % ENV.num_actions
-    start = jax.vmap(ENV.reset, (0, None))(keys, params)
-    return jax.lax.scan(lambda carry, action: jax.vmap(one)(*carry, action), start, actions)[1]
 
 
 @pytest.mark.slow
 def test_a_checkout_runs_unchanged_on_the_environment_without_masks(checkout):
     before, path = set(sys.modules), list(sys.path)
-    config = setting.config(ppo=PPO | {"num_envs": NUM_ENVS, "num_steps": T})
-    world = setting.World(config, ENV, PARAMS, None, None)  # pyright: ignore[reportArgumentType]
+    config = setting.config(ppo=PPO | {"num_envs": NUM_ENVS, "num_steps": STEPS})
+    world = setting.World(config, ENV, PARAMS, None, None)
     train = peers.purejaxrl(learning_of(config), world, 1, checkout)
     assert not {"wrappers", "brax", "navix"} & (set(sys.modules) - before)
     assert sys.path == path
 
-    quiet = {
-        "illegal": jnp.float32(0.0),
-        "illegal_management": jnp.float32(0.0),
-    }  # HOLD instead would change them
-    weights = PARAMS.reward_weights | quiet
-    params = PARAMS.replace(reward_weights=weights)
-    observation, reward, done, illegal, truncated = jax.tree.map(np.asarray, _native(params))
-    assert min(illegal.sum(), (~illegal).sum(), (done & ~truncated).sum()) > 100
-    assert truncated.any()
-    replayed = train(jax.random.key(SEED), params)
+    expected = native()
+    done = expected.terminated | expected.truncated
+    assert min(expected.illegal.sum(), expected.terminated.sum(), expected.truncated.sum()) > 10
+    replayed = train(jax.random.key(SEED), PARAMS)
     for name, ours, theirs in zip(
-        ("observation", "reward", "done"), replayed, (observation, reward, done), strict=True
+        ("observation", "reward", "done"),
+        replayed,
+        (expected.observation, expected.reward, done),
+        strict=True,
     ):
         assert_equal_bits(ours, theirs, name)
     # Market and rules are arguments of the program, not constants in it.
-    doubled = params.replace(
-        reward_weights={name: 2.0 * weight for name, weight in weights.items()}
-    )
-    assert_equal_bits(train(jax.random.key(SEED), doubled)[1], 2.0 * reward, "reward")
+    doubled = jax.tree.map(lambda weight: 2.0 * weight, PARAMS.reward_weights)
+    again = train(jax.random.key(SEED), PARAMS.replace(reward_weights=doubled))
+    assert_equal_bits(again[1], 2.0 * expected.reward, "reward")
 
 
 def test_what_cannot_run_is_left_out_with_the_reason(tmp_path, monkeypatch):
@@ -195,7 +176,7 @@ def test_a_peer_trains(name, options, monkeypatch):
     with ExitStack() as stack:
         sides, left_out = peers.sides(world.config, world, 2, options, stack)
         assert (list(sides), left_out) == ([name], others)
-        assert sides[name].steps == STEPS
+        assert sides[name].steps == 2 * 4 * 32  # of two updates
         assert harness.compare(sides, 1)[name]["steps_per_cpu_second"] > 0
 
 
