@@ -2,6 +2,8 @@
 docs/training.md the keys, that of docs/benchmarks.md the benches.
 """
 
+import re
+
 import pytest
 
 from bench.catalogue import BENCHES
@@ -20,15 +22,10 @@ def rows(page, header):
     """First cell (without backticks) -> the other cells, of the table whose first header cell is
     `header`.
     """
-    lines = (DOCS / page).read_text().splitlines()
-    start = next(i for i, line in enumerate(lines) if line.startswith(f"| {header} |"))
-    table = {}
-    for line in lines[start + 2 :]:
-        if not line.startswith("|"):
-            break
-        first, *rest = [cell.strip() for cell in line.strip("|").split(" | ")]
-        table[first.strip("`")] = rest
-    return table
+    text = (DOCS / page).read_text()
+    found = re.search(rf"^\| {header} \|.*\n.*\n((?:\|.*\n)+)", text, re.MULTILINE)
+    cells = [line.strip("|").split(" | ") for line in found[1].splitlines()]
+    return {first.strip(" `"): [cell.strip() for cell in rest] for first, *rest in cells}
 
 
 def dollars(value):

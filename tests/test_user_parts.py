@@ -60,32 +60,17 @@ def registered():
 
 
 def played():
-    """Every legal action with the same probability, leaves [steps, N]."""
+    """Random legal actions, leaves [steps, N]."""
     config = jaxtrade.load_config("quickstart", OVERRIDES)
     market = jaxtrade.load_market(config)
     params = jaxtrade.make_params(
         market, jaxtrade.split_sessions(market, config.split)["train"], config
     )
     env = jaxtrade.make_env(config)
-    step = jax.vmap(env.step, (None, 0, 0, None))
-
-    def body(carry, key):
-        states, refs = carry
-        action = jax.random.categorical(key, jnp.where(refs.mask, 0.0, -jnp.inf))
-        after, following, outcome = step(key, states, action, params)
-        seen = jax.vmap(env.observe, (0, None))(refs, params)
-        return (after, following), {
-            "row": refs.row[:, 0],
-            "seen": seen,
-            "outcome": outcome,
-        }
-
-    @jax.jit
-    def play(key):
-        first = jax.vmap(env.reset, (0, None))(jax.random.split(key, 8), params)
-        return jax.lax.scan(body, first, jax.random.split(key, 400))[1]
-
-    return env, params, jax.tree.map(np.asarray, play(jax.random.key(0)))
+    trace = worlds.run_random(env, params, 0, 8, 400)
+    observe = jax.jit(jax.vmap(jax.vmap(env.observe, (0, None)), (0, None)))
+    steps = {"row": trace.ref.row[..., 0], "seen": observe(trace.ref, params)}
+    return env, params, jax.tree.map(np.asarray, steps | {"outcome": trace.outcome})
 
 
 @pytest.mark.slow
