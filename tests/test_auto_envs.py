@@ -316,10 +316,10 @@ def test_what_was_chosen_is_said_in_one_line():
     told = Told()
     found = prepared(config(), None, told, at_once, lambda: None)
     assert found.setup.config.rollout.num_envs == 64
-    assert found.setup.plan.steps_per_update == 64 * 16
     [said] = told.lines
-    assert said.startswith("rollout.num_envs: ")
-    assert not missing(said, "auto is 64", "1,024 steps", "32: 32, 64: 64", "50 updates")
+    assert not missing(
+        said, "rollout.num_envs: ", "auto is 64", "1,024 steps", "32: 32, 64: 64", "50 updates"
+    )
     assert [phase.about for phase in told.phases] == ["64 environments"]
     left = prepared(
         config(),
@@ -345,8 +345,8 @@ def test_a_single_size_is_not_measured():
     assert not told.phases
 
 
-@pytest.mark.parametrize("overrides", [("advisor.kind=rules", "advisor.fusion=trust")])
-def test_an_advisor_is_refused(overrides):
+def test_an_advisor_is_refused():
+    overrides = ("advisor.kind=rules", "advisor.fusion=trust")
     with refused("auto with advisor.kind"):
         prepared(config(*overrides), None, Told(), at_once, lambda: None)
     with refused("measured by `jaxtrade train`"):

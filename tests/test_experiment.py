@@ -15,7 +15,6 @@ from jaxtrade.errors import (
     RunLockedError,
 )
 from jaxtrade.evaluation.policy import load_policy
-from jaxtrade.evaluation.validation import mean_reward
 from jaxtrade.runs import computing, rundir, training_job
 from jaxtrade.runs.evaluate import evaluate_run, history, replay_run
 from jaxtrade.runs.setup import prepare
@@ -196,26 +195,6 @@ def test_one_of_several_seeds_is_named(seeds_run):
     with refused("several policies; ", "(--seed) 4 .. 6"):
         next(replay_run(seeds_run, "2013-10-11"))
     assert next(replay_run(seeds_run, "2013-10-11", seed=6))
-
-
-@pytest.mark.slow
-def test_the_best_policy_earned_its_score(finished, config):
-    reported = summary_of(finished)["validation"]
-    scores = dict(reported["scores"])
-    assert list(scores) == [2, 4, 6]
-    assert reported["best_score"] == max(scores.values()) == scores[reported["best_update"]]
-    assert [update for update, _ in checkpoint.list_checkpoints(finished / "best")] == [
-        reported["best_update"]
-    ]
-    setup = prepare(config)
-    policy = load_policy(finished / "policy_best").policy
-    assert (
-        mean_reward(setup.env, setup.params, setup.splits["validation"], setup.algorithm, [policy])
-        == reported["best_score"]
-    )
-    log = (finished / "run.log").read_text()
-    assert f"best at update {reported['best_update']}" in log
-    assert "  actions % " in log
 
 
 def test_a_plain_run_evaluates_nothing_between_and_rolls_back_as_configured(

@@ -122,13 +122,6 @@ def test_options_that_xla_does_not_know_are_left_out_and_told(monkeypatch):
     assert DETERMINISTIC in told[1]
 
 
-def test_options_that_the_user_has_set_are_not_asked_for(monkeypatch):
-    monkeypatch.setattr(internals, "knows", None)
-    for env in ({"XLA_FLAGS": "--xla_backend_extra_options=mine"}, {"JAXTRADE_XLA_DEFAULTS": "1"}):
-        programs.use_fusion(dict(env))
-    assert internals.lost() == []
-
-
 @pytest.mark.slow
 def test_the_stand_in_for_a_future_xla_refuses_what_it_should():
     env = os.environ | {

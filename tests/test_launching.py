@@ -234,25 +234,22 @@ def test_commands_that_cannot_be_repeated(words, said):
 @pytest.mark.parametrize(
     ("job", "said"),
     [
-        (Job(COMMAND, name="My_job"), ("--name My_job",)),
-        (Job(COMMAND, name="a" * 41), ("--name aaa",)),
-        (Job(COMMAND, time="24h"), ("--time 24h",)),
-        (Job(COMMAND), ("--image is missing",)),
-        (Job(COMMAND, image="a"), ("--claim is missing",)),
-        (Job(COMMAND, partition="gpu\nrm -rf ~"), ("--partition ", "line break")),
-        (Job(COMMAND, partition="gpu; true"), ("--partition gpu; true: ",)),
-        (Job(COMMAND, setup=("source a\n#SBATCH --uid=0",)), ("--setup ", "line break")),
-        (Job(COMMAND, image="a\nb"), ("--image ", "line break")),
-        (Job(COMMAND, gpu_kind="H\x1b"), ("--gpu-kind",)),
-        (Job((*COMMAND[:-1], "a\nb")), ("the training ", "line break")),
-        (
-            Job(COMMAND, image="a", claim="b", mount="/data"),
-            ("--run-dir /runs/es: ", " /data"),
-        ),
+        (Job(COMMAND, name="My_job"), "--name My_job"),
+        (Job(COMMAND, name="a" * 41), "--name aaa"),
+        (Job(COMMAND, time="24h"), "--time 24h"),
+        (Job(COMMAND), "--image is missing"),
+        (Job(COMMAND, image="a"), "--claim is missing"),
+        (Job(COMMAND, partition="gpu\nrm -rf ~"), "--partition "),
+        (Job(COMMAND, partition="gpu; true"), "--partition gpu; true: "),
+        (Job(COMMAND, setup=("source a\n#SBATCH --uid=0",)), "--setup "),
+        (Job(COMMAND, image="a\nb"), "--image "),
+        (Job(COMMAND, gpu_kind="H\x1b"), "--gpu-kind"),
+        (Job((*COMMAND[:-1], "a\nb")), "the training "),
+        (Job(COMMAND, image="a", claim="b", mount="/data"), "--run-dir /runs/es: "),
     ],
 )
 def test_jobs_that_an_engine_would_refuse(job, said):
-    with refused(*said):
+    with refused(said):
         checked(job, needs_image=True, needs_claim=True)
 
 
@@ -264,42 +261,17 @@ def test_a_bucket_is_named(capsys):
     )
 
 
-def test_the_command_line_prints_the_same(capsys):
-    flags = ["--print", "--name", "es", "--nodes", "2", "--gpus-per-node", "8"]
-    assert (
-        main(
-            [
-                "launch",
-                "slurm",
-                *flags,
-                "--partition",
-                "gpu",
-                "--setup",
-                "source ~/venv/bin/activate",
-                "--",
-                *COMMAND[:-1],
-            ]
-        )
-        == 0
-    )
-    assert capsys.readouterr().out == MADE["slurm.sh"]()
-    assert (
-        main(
-            [
-                "launch",
-                "jobset",
-                *flags,
-                "--image",
-                "registry.example/jaxtrade:1",
-                "--claim",
-                "runs",
-                "--",
-                *COMMAND,
-            ]
-        )
-        == 0
-    )
-    assert capsys.readouterr().out == MADE["jobset.yaml"]()
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("slurm.sh", "slurm --partition gpu --setup 'source ~/venv/bin/activate'"),
+        ("jobset.yaml", "jobset --image registry.example/jaxtrade:1 --claim runs"),
+    ],
+)
+def test_the_command_line_prints_the_same(name, words, capsys):
+    flags = shlex.split(f"launch {words} --print --name es --nodes 2 --gpus-per-node 8 --")
+    assert main([*flags, *COMMAND[:-1]]) == 0
+    assert capsys.readouterr().out == MADE[name]()
 
 
 def test_a_mistake_in_the_training_is_found_before_anything_starts(

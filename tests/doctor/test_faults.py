@@ -2,7 +2,6 @@
 do.
 """
 
-import builtins
 import ctypes
 import dataclasses
 import errno
@@ -11,8 +10,10 @@ import os
 import shutil
 import stat
 import subprocess
+import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -403,27 +404,15 @@ def test_cgroup_limits_of_both_versions():
 
 def test_platforms_without_posix_calls(monkeypatch):
     """Windows has neither `resource` nor sched_getaffinity nor sysconf; macOS no affinity."""
-    real = builtins.__import__
-
-    def without(name, *args, **kwargs):
-        if name == "resource":
-            raise ImportError(name)
-        return real(name, *args, **kwargs)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "resource", None)
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.delattr(os, "sysconf", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 6)
     assert facts.rlimit("RLIMIT_NPROC") is None
     assert facts.usable_cpus() == 6
     assert facts.total_memory("Darwin", lambda _: None) is None
-
-    class Kernel:
-        @staticmethod
-        def GlobalMemoryStatusEx(_):  # noqa: N802
-            return 1
-
-    monkeypatch.setattr(ctypes, "windll", type("Dlls", (), {"kernel32": Kernel}), raising=False)
+    kernel = SimpleNamespace(GlobalMemoryStatusEx=lambda _: 1)
+    monkeypatch.setattr(ctypes, "windll", SimpleNamespace(kernel32=kernel), raising=False)
     assert facts.total_memory("Windows", lambda _: None) == 0
 
 

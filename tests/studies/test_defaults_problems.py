@@ -61,19 +61,6 @@ def test_the_stated_optimum_is_what_the_solved_policy_makes(name):
     assert round(dollars(setup, random_masked(setup.env)), 2) == problem.random
 
 
-@pytest.mark.slow
-def test_the_walk_by_hand():
-    """Two bars left, long before the flat bar: drift 0.2 is 2.5 dollars a bar, an entry costs 14.58
-    and an exit too.
-    """
-    solved = solve_walk(settings("manage"), 0.2, 449)
-    assert solved.keys[0] == (0, 0, 0, 0, False)
-    assert solved.value[2, 0] == solved.value[1, 0] == 0.0
-    # the whole session: at most the drift over the 448 bars held, less one entry and one exit
-    assert 900_000 < solved.value[449, 0] < 0.2 * 12_500 * 448 - 29_160
-    assert solve_walk(settings("manage"), 0.0, 449).value[449, 0] == 0.0
-
-
 def test_a_step_of_the_walk_by_hand():
     """BUY at the close 10,000: filled at the next open, one tick worse, with stop 9,992 and target
     10,024. The bar closes at 10,001."""
