@@ -22,21 +22,15 @@ def users():
     }
 
 
-def test_every_file_that_needs_the_extra_is_run_with_it():
+@pytest.mark.parametrize(
+    ("extra", "files"), [("bench", users()), ("trackers", {"tests/test_trackers.py"})]
+)
+def test_every_file_that_needs_an_extra_is_run_with_it(extra, files):
     script = ROOT / ".ci" / "run"
     if not script.is_file():
         pytest.skip("no .ci/run here (a source distribution)")
-    with_extra = script.read_text().partition('pip install -e ".[test,bench]"')[2]
-    named = set(re.findall(r"tests/\S+\.py", with_extra))
-    assert users() <= named
+    install = f'pip install -e ".[test,{extra}]"'
+    named = re.findall(r"tests/\S+\.py", script.read_text().partition(install)[2])
+    assert files <= {*named}
     assert all((ROOT / name).is_file() for name in named)
-
-
-def test_the_trackers_are_run_with_their_packages():
-    script = ROOT / ".ci" / "run"
-    if not script.is_file():
-        pytest.skip("no .ci/run here (a source distribution)")
-    with_extra = script.read_text().partition('pip install -e ".[test,trackers]"')[2]
-    assert "tests/test_trackers.py" in with_extra
-    page = (ROOT / "docs" / "checks.md").read_text()
-    assert '".[test,trackers]"' in page
+    assert install in " ".join((ROOT / "docs" / "checks.md").read_text().split())

@@ -110,16 +110,10 @@ def test_figures_that_are_no_json_are_said(folder):
 def reported(run, profit, trades, config):
     split = run / "evaluation" / "test"
     split.mkdir(parents=True)
+    figures = {"agents": {"greedy": {"net": profit}}, "provenance": config}
+    settings = {"settings": {"config_sha256": config}}
     (run / "summary.json").write_text(json.dumps({"updates": 4, "compile_seconds": profit}))
-    (split / "evaluation.json").write_text(
-        json.dumps(
-            {
-                "agents": {"greedy": {"net": profit}},
-                "provenance": config,
-                "settings": {"config_sha256": config},
-            }
-        )
-    )
+    (split / "evaluation.json").write_text(json.dumps(figures | settings))
     (split / "trades.csv").write_text(trades)
     return run
 

@@ -186,9 +186,7 @@ def test_what_was_measured_is_told_with_units(limited):
     assert info["market_bytes"] > info["state_bytes"] > 0
     assert info["program_bytes"] > info["market_bytes"], "the market is an argument of the program"
     assert info["times_one_env"] is None, "it is measured on request alone"
-    text = "\n".join(performance.lines(info))
-    assert "times one env" not in text
-    assert "steps per second" in text
+    assert "times one env" not in "".join(performance.lines(info))
 
 
 @pytest.mark.slow

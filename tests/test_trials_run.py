@@ -64,7 +64,6 @@ def test_a_training_enters_its_opening_before_it_shows_it(trained):
     trials = document["trials"]
     assert (trials["opened"], trials["trials"], trials["counted"]) == (1, 1, True)
     assert (trials["log"], trials["fault"]) == (str(trained.parent / TRIALS), None)
-    assert trials["first"] == trials["last"] == opening.utc
     for name in ("psr", "dsr"):
         assert not missing(trials[name]["why"], "5 days", "are 2")
     assert "opened 1 time (1 distinct trial)" in text

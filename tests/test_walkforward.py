@@ -223,7 +223,6 @@ def test_days_are_those_of_the_evaluator(walked):
 def test_the_files_have_the_figures(walked):
     document, days = read_json(walked.path / "walkforward.json"), walked.days
     assert document == json.loads(json.dumps(walked.document))
-    assert document["data_sha256"] == read_json(walked.path / "manifest.json")["data_sha256"]
     first = document["folds"][0]
     assert first["train"]["runs"] == [["2013-10-07", "2013-10-08"]]
     assert (first["embargoed"], first["purged"], first["test"]["first"]) == (
@@ -245,7 +244,6 @@ def test_the_files_have_the_figures(walked):
     assert [float(row["buy_hold_net_per_day"]) for row in rows] == days.baseline_net[2].tolist()
     assert [int(row["train_sessions"]) for row in rows] == [2, 2]
     assert "2 independent days" in walk_table(document)
-    assert read_json(walked.path / "summary.json")["updates"] == 4
 
 
 @pytest.mark.slow

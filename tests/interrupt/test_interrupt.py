@@ -18,7 +18,6 @@ from tests.interrupt.tries import (
     left_behind,
     started,
 )
-from tests.messages import missing
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
 
@@ -272,15 +271,6 @@ def test_an_unfinished_entry_of_jax_s_cache_is_removed(tmp_path):
 )
 def test_the_judge_of_tries_sees_faults(code, lines, fault):
     assert list(faults_of(code, lines)) == [fault]
-
-
-def test_the_judge_of_tries_sees_what_is_torn(tmp_path):
-    assert not list(left_behind(tmp_path))
-    (tmp_path / "a.json").write_text("{")
-    (tmp_path / "config.yaml").write_text("")
-    torn, alone = left_behind(tmp_path)
-    assert "a.json" in torn
-    assert not missing(alone, "config.yaml", "manifest.json")
 
 
 @pytest.mark.slow

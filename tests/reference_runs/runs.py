@@ -126,14 +126,6 @@ RUNS = {
     # Its advisor is a live one, which answers when its threads come to it.
     "curriculum": ["curriculum", "--advisor", "off", *sets(*TINY, "enforce_gates=false")],
 }
-AFTER = {"transfer": "entry", "adapter": "manage"}  # run -> its source run
-
-
-def ordered(names):
-    """The runs and their source runs, in the order of `RUNS`."""
-    wanted = set(names)
-    wanted |= {AFTER[name] for name in wanted & AFTER.keys()}
-    return [name for name in RUNS if name in wanted]
 
 
 def _points(ticks):

@@ -24,7 +24,7 @@ ENVIRONMENT = {
 @pytest.fixture(scope="module")
 def found():
     """Figures of the cases, of a process with eight devices on this CPU."""
-    cases = ("one", "p2", "2xone", "2xp4", "2xs1", "2xs4", "fault")
+    cases = ("one", "p2", "2xone", "2xp4", "2xs1", "2xs4")
     child = run_python(
         "-m", "tests.scale.layouts", *cases, cwd=ROOT, timeout=900, env=os.environ | ENVIRONMENT
     )
@@ -51,8 +51,6 @@ def test_two_devices_compute_the_update_of_one_and_strict_sums_its_bits(found):
     close(found["one"], found["p2"])
     close(found["2xone"], found["2xs1"])
     assert found["2xs1"] == found["2xs4"]  # state and metrics, to the bit
-    with pytest.raises(AssertionError):  # a mean over unequal shares does not go unnoticed
-        close(found["one"], found["fault"])
 
 
 def test_agents_over_devices(found):
