@@ -9,3 +9,8 @@ def run_python(*words, **given):
     return subprocess.run(
         [sys.executable, *words], **{"capture_output": True, "text": True, "check": False} | given
     )
+
+
+def sets(*keys):
+    """The flags that set keys of the configuration."""
+    return [word for key in keys for word in ("--set", key)]

@@ -4,10 +4,7 @@ Compiling is most of what the tests do. No option here changes what a test may s
 tests only take longer.
 """
 
-from __future__ import annotations
-
 import functools
-from typing import Any
 
 import jax
 
@@ -55,7 +52,7 @@ class Compilation:
 
     def __init__(self):
         self.plain = False
-        self._given: Any = None
+        self._given = None
 
     def install(self):
         """Stand between JAX and XLA from now on."""

@@ -179,11 +179,7 @@ def name_of(path):
 
 
 def lightly_compiled(path):
-    name = name_of(path)
-    return any(
-        name == chosen or (chosen.endswith("/") and name.startswith(chosen))
-        for chosen in LIGHTLY_COMPILED
-    )
+    return name_of(path).startswith(LIGHTLY_COMPILED)
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest leaves out what -m does not ask for

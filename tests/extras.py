@@ -1,7 +1,5 @@
 """What tests say that skip because a package of an extra is absent."""
 
-from __future__ import annotations
-
 import pytest
 
 INSTALL = (

@@ -6,8 +6,6 @@ draws others, and prints the seed that draws them again. It is run by hand; what
 `@example` of the test.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import random
@@ -23,7 +21,7 @@ def files():
     return sorted(
         str(path.relative_to(TESTS.parent))
         for path in TESTS.rglob("test_*.py")
-        if "@given" in path.read_text(encoding="utf-8")
+        if "@given" in path.read_text()
     )
 
 

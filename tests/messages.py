@@ -23,5 +23,9 @@ def refused(*facts, kind=ConfigError):
 
 def refuses(capsys, argv, *facts):
     """The command ends with 2, and names the facts."""
-    assert main(argv) == ConfigError.exit_code
+    try:
+        code = main(argv)
+    except SystemExit as stop:  # of argparse
+        code = stop.code
+    assert code == ConfigError.exit_code
     assert not missing(capsys.readouterr().err, *facts)

@@ -3,14 +3,13 @@
 pip install -e ".[docs]" && python -m tests.notebook
 """
 
-from __future__ import annotations
-
 import os
 import re
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+from tests.reading import ROOT
+
 NOTEBOOK = ROOT / "docs" / "notebooks" / "quickstart.ipynb"
 STAMP = re.compile(r"(runs/\w+-\w+-)\d{8}T\d{6}Z-[0-9a-f]{4}")  # of a run's folder
 

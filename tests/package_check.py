@@ -15,8 +15,6 @@ step; the exit code is 1 if one failed. Downloads the dependencies.
 as constraints for pip. Both need nothing but Python.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re
@@ -30,7 +28,8 @@ import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.reading import ROOT
+
 LEAST, MOST = (3, 11), (3, 13)  # supported versions
 TRAIN = (
     "train",
@@ -72,10 +71,10 @@ bars = {symbol: len(jaxtrade.load_market(load_config("quickstart", [f"data.marke
 from jaxtrade.web import assets
 assert all(assets.text(name) for name in (*assets.STYLES, *assets.SCRIPTS))
 assert (home / "web" / "vendor" / "uplot" / "LICENSE").is_file()
-assert pathlib.Path("run/report/report.html").read_text(encoding="utf-8").count("uPlot") > 1
-manifest = json.loads(pathlib.Path("run/manifest.json").read_text(encoding="utf-8"))
+assert pathlib.Path("run/report/report.html").read_text().count("uPlot") > 1
+manifest = json.loads(pathlib.Path("run/manifest.json").read_text())
 assert manifest["git"] == sys.argv[1], (manifest["git"], sys.argv[1])
-assert json.loads(pathlib.Path("run/evaluation/test/evaluation.json").read_text(encoding="utf-8"))["agents"]
+assert json.loads(pathlib.Path("run/evaluation/test/evaluation.json").read_text())["agents"]
 print(f"{len(jaxtrade.__all__)} names, {len(configs)} configurations, {len(contracts)} contracts, bars {bars}, "
       f"commit {manifest['git'][:12]}")
 """
@@ -114,7 +113,7 @@ def run(words, cwd, fine=(0,), **variables):
 
 def pythons():
     """Version -> one Python of each supported version that is on the path or in pyenv's folder."""
-    found: dict[str, Path] = {}
+    found = {}
     home = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     for minor in range(LEAST[1], MOST[1] + 1):
         name = f"{LEAST[0]}.{minor}"
@@ -150,7 +149,7 @@ def lowest():
     """`name==version` of the lowest version of each package that pyproject.toml names, the extras
     included.
     """
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"].values()
     stated = [*project["dependencies"], *(line for extra in extras for line in extra)]
     return [

@@ -4,8 +4,6 @@ Shared by the tests of the environment and of the oracle; shares no code with
 `jaxtrade.data.intrabar`.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -29,7 +27,7 @@ class Inside(NamedTuple):
 def falls(open_, inside, side):
     """The falls from the running high, each deeper than all before it, in ticks from the open; of
     the bar upside down for side -1. Of falls from one high that stood before, only the deepest."""
-    found: list[Fall] = []
+    found = []
     top = 0
     for high, low in inside.seconds:
         best, worst = (high - open_, low - open_) if side > 0 else (open_ - low, open_ - high)
@@ -89,7 +87,7 @@ def _ladder(rng, open_, high, low):
     up = rng.random() < 0.5
     far, near = (high, low) if up else (low, high)
     steps = np.sort(rng.random(int(rng.integers(1, 5))))
-    out: list[int] = []
+    out = []
     for share in [*steps.tolist(), 1.0]:
         turn = open_ + round(share * (far - open_))
         out += [turn, turn + round(rng.beta(5, 1) * (open_ - turn))]

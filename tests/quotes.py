@@ -4,8 +4,6 @@ wider than a stop.
 Shared by the tests of the environment and of the oracle.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 WIDE = 0.06  # share of bars whose spread passes a usual stop

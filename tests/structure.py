@@ -4,14 +4,12 @@ picture draws.
 python -m tests.structure > docs/architecture.svg
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 from html import escape
-from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+from tests.reading import ROOT
+
 PACKAGE = ROOT / "jaxtrade"
 
 # A room (a package, or a module at the top) -> (floor, place from the left in the picture, what it
@@ -56,7 +54,7 @@ def modules():
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        found[name] = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+        found[name] = ast.parse(path.read_text(), filename=str(path))
     return found
 
 
@@ -121,7 +119,7 @@ def arrows():
 
 def _essential(every):
     """Arrows that no way over other rooms implies."""
-    below: dict[str, set[str]] = {}
+    below = {}
     for name in sorted(ROOMS, key=lambda name: ROOMS[name][0]):
         direct = {b for a, b in every if a == name}
         below[name] = direct.union(*(below.get(b, set()) for b in direct))

@@ -4,22 +4,21 @@ holds.
 
 import ast
 import re
-from pathlib import Path
 
 import pytest
 
+from tests.reading import ROOT
 from tests.structure import imports, modules
 
-ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "actor_learner.md"
 SHARING = ("multiprocessing", "pickle", "cloudpickle", "dill", "concurrent.futures.process")
 
 
 def test_every_test_of_the_page_exists():
-    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", PAGE.read_text(encoding="utf-8"))
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", PAGE.read_text())
     assert len(named) >= 12
     for file, name in named:
-        tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+        tree = ast.parse((ROOT / file).read_text())
         found = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
         assert not name or name in found, f"{file}::{name}"
 

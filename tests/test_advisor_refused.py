@@ -1,7 +1,5 @@
 """What a run with an advisor refuses, and what its trust and advice may look at."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import jax
@@ -23,17 +21,7 @@ from jaxtrade.runs.setup import params_shown, policies_of, prepare
 from tests.test_advisor_run import (
     CANARY,
     TINY,
-    train,
 )
-
-
-@pytest.mark.slow
-def test_a_run_without_an_advisor_has_no_trust_to_evaluate_with(tmp_path, capsys):
-    path = tmp_path / "off"
-    train(path, "off")
-    assert cli.main(["evaluate", str(path), "--advisor", "rules"]) == 2
-    assert "trained without an advisor" in capsys.readouterr().err
-    assert not (path / "advice.json").exists()
 
 
 @pytest.mark.slow
@@ -47,9 +35,6 @@ def test_what_cannot_be_is_said_before_anything_runs(tmp_path, capsys):
         "--advisor", "rules", "--set", "advisor.transport=callback", "--set", "train.num_seeds=2"
     )
     assert "env.advice=true" in refused("--advisor", "rules", "--set", "advisor.fusion=slots")
-    assert "did you mean 'skilled'" in refused("--advisor", "mock:skiled:0.8")
-    assert "did not list" in refused("--advisor", "http://127.0.0.1:1/v1")
-    assert "no such file" in refused("--advisor", "table:nowhere.npz")
     assert "session has 22 bars" in refused(
         "--advisor", "mock:skilled:0.6", "--market", "EURUSD", "--set", "advisor.template=no_volume"
     )

@@ -2,9 +2,6 @@
 bar's future.
 """
 
-from __future__ import annotations
-
-import json
 import os
 import random
 import shutil
@@ -13,23 +10,25 @@ import subprocess
 import sys
 import time
 
-import jax
-import numpy as np
 import pytest
 
 from jaxtrade import cli
 from jaxtrade.cli.replaying import state_differences
 from jaxtrade.runs.evaluate import evaluate_run, history
-from jaxtrade.runs.source import load_source
 from tests.advisor.servers import (
     FaultServer,
-    Step,
     advises,
     hang,
     reply,
     reset,
     says,
 )
+from tests.children import sets
+from tests.messages import refuses
+from tests.reading import read_json
+from tests.resuming import leaves
+
+pytestmark = pytest.mark.slow
 
 TINY = (
     "rollout.num_envs=8",
@@ -58,15 +57,8 @@ def train(path, advisor, *overrides, resume=False):
         assert cli.main(["train", "--resume", str(path)]) == 0
         return
     served = [f"advisor.service.{key}={value}" for key, value in QUICK.items()]
-    flags = [flag for override in (*TINY, *served, *overrides) for flag in ("--set", override)]
+    flags = sets(*TINY, *served, *overrides)
     assert cli.main(["train", "--advisor", advisor, "--run-dir", str(path), *flags]) == 0
-
-
-def leaves(path):
-    source = load_source(path)
-    return [
-        np.asarray(x) for x in jax.tree.leaves((source.params, source.normaliser, source.opt_state))
-    ]
 
 
 def same(one, other):
@@ -74,7 +66,7 @@ def same(one, other):
 
 
 def figures(path):
-    return json.loads((path / "advice.json").read_text(encoding="utf-8"))
+    return read_json(path / "advice.json")
 
 
 def state_bytes(path):
@@ -97,7 +89,7 @@ def live(tmp_path_factory):
     return path
 
 
-REJECTED: dict[str, Step] = {
+REJECTED = {
     "prose": says("I would buy here."),
     "cut off": says('{"v": 1, "direction": "long", "confidence": 0.9', finish="length"),
     "wrong key": reply(401, b'{"error": {"message": "bad key"}}'),
@@ -106,7 +98,6 @@ REJECTED: dict[str, Step] = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", REJECTED)
 def test_a_server_that_gives_nothing_usable_is_no_advisor(
     silent, tmp_path, name, monkeypatch, capsys
@@ -121,7 +112,7 @@ def test_a_server_that_gives_nothing_usable_is_no_advisor(
         assert server.connections > 0
     assert same(path, silent)
     printed = capsys.readouterr()
-    log, found = (path / "run.log").read_text(encoding="utf-8"), figures(path)
+    log, found = (path / "run.log").read_text(), figures(path)
     assert log.count("next try in") <= 1, log
     if name in ("prose", "cut off"):  # training asks, and the evaluation's one request is a probe
         assert found["asked"] == sum(found["unusable"].values()) == PAUSE_AFTER
@@ -135,7 +126,6 @@ def test_a_server_that_gives_nothing_usable_is_no_advisor(
     assert CANARY not in printed.out + printed.err
 
 
-@pytest.mark.slow
 def test_advise_replay_compares_and_refuses_an_edited_journal(live, silent, tmp_path, capsys):
     recorded = live
     assert (
@@ -145,17 +135,12 @@ def test_advise_replay_compares_and_refuses_an_edited_journal(live, silent, tmp_
     assert state_differences(tmp_path / "replayed", silent) != []
     edited = tmp_path / "edited"
     shutil.copytree(recorded, edited)
-    text = (edited / "advice.jsonl").read_text(encoding="utf-8")
-    (edited / "advice.jsonl").write_text(
-        text.replace('"update":', '"update": ', 1), encoding="utf-8"
-    )
-    assert cli.main(["advise", "replay", str(edited)]) == 2
-    assert "damaged or edited" in capsys.readouterr().err
-    assert cli.main(["advise", "replay", str(silent)]) == 2
-    assert "had no advisor" in capsys.readouterr().err
+    text = (edited / "advice.jsonl").read_text()
+    (edited / "advice.jsonl").write_text(text.replace('"update":', '"update": ', 1))
+    refuses(capsys, ["advise", "replay", str(edited)], "damaged or edited")
+    refuses(capsys, ["advise", "replay", str(silent)], "had no advisor")
 
 
-@pytest.mark.slow
 def test_advice_reaches_the_policy_and_the_figures(live, silent, capsys):
     path = live
     assert not same(path, silent)
@@ -166,17 +151,14 @@ def test_advice_reaches_the_policy_and_the_figures(live, silent, capsys):
     assert last["override"] > 0
     assert max(row["ratio_error"] for row in history(path)) <= 1e-5
     assert all(row["illegal"] == 0 for row in history(path))
-    log = (path / "run.log").read_text(encoding="utf-8")
+    log = (path / "run.log").read_text()
     assert "requests, " in log
     assert "hit rate" in log
-    found = json.loads(
-        (path / "evaluation" / "test" / "evaluation.json").read_text(encoding="utf-8")
-    )
+    found = read_json(path / "evaluation" / "test" / "evaluation.json")
     assert any("reads future prices" in label for label in found["labels"])
     assert "of none on 0" in evaluate_run(path, advisor="none")
 
 
-@pytest.mark.slow
 def test_a_server_is_asked_about_an_evaluation(live, capsys):
     """`evaluate --advisor URL`, with its options; a finished run that is resumed asks nobody."""
     path = live
@@ -196,14 +178,13 @@ def test_a_server_is_asked_about_an_evaluation(live, capsys):
     assert (path / "advice.json").read_bytes() == before
 
 
-@pytest.mark.slow
 def test_a_killed_and_resumed_run_is_its_own_journal(tmp_path):
     """`kill -9` while answers come in; what the resumed run did replays to the same bits, in one
     piece.
     """
     path, replayed, output = (tmp_path / name for name in ("run", "replayed", "output"))
     overrides = [*TINY, "train.total_timesteps=20480", "train.checkpoint_every=2"]
-    flags = [flag for override in overrides for flag in ("--set", override)]
+    flags = sets(*overrides)
 
     def fresh(advisor, folder):
         return ["train", "--advisor", advisor, "--run-dir", str(folder), *flags]
@@ -240,7 +221,6 @@ sys.exit(cli.main(["train", "advised", "--advisor", "mock:random", "--test", "--
 """
 
 
-@pytest.mark.slow
 def test_31_of_several_processes_none_begins_with_an_advisor(tmp_path):
     """Two real processes of one JAX program: both refuse before a run is written."""
     with socket.create_server(("127.0.0.1", 0)) as free:

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 import jaxtrade
+from tests.messages import refused
+from tests.reading import ROOT
 
 # Adding a name is a decision; removing or renaming one breaks users. Change this list only on
 # purpose.
@@ -79,7 +81,7 @@ def test_a_public_name_loads_and_is_documented(name):
 
 
 def test_a_type_checker_reads_the_same_names_as_the_package():
-    tree = ast.parse(Path(str(jaxtrade.__file__)).with_suffix(".pyi").read_text(encoding="utf-8"))
+    tree = ast.parse(Path(str(jaxtrade.__file__)).with_suffix(".pyi").read_text())
     typed = {
         alias.asname: node.module
         for node in tree.body
@@ -90,11 +92,11 @@ def test_a_type_checker_reads_the_same_names_as_the_package():
 
 
 def test_an_unknown_name_is_an_attribute_error():
-    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+    with refused("no attribute 'trian'", kind=AttributeError):
         jaxtrade.trian  # noqa: B018
     assert not hasattr(jaxtrade, "pandas")
 
 
 def test_the_version_is_the_packages():
-    text = (Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8")
+    text = (ROOT / "pyproject.toml").read_text()
     assert f'version = "{jaxtrade.__version__}"' in text

@@ -15,6 +15,7 @@ from jaxtrade.errors import DataError
 from jaxtrade.evaluation.records import read_records
 from jaxtrade.evaluation.walk_days import read_walk_days
 from jaxtrade.storage.archives import FAULTS, SMALL, read_arrays
+from tests.messages import refused
 
 GIANT = SMALL << 4
 
@@ -34,21 +35,6 @@ def bomb(tmp_path_factory):
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("meta.npy", header((GIANT,)) + bytes(GIANT))
     return path
-
-
-def test_what_was_saved_is_read(tmp_path):
-    arrays = {
-        "a": np.arange(6).reshape(2, 3),
-        "b": np.array("text"),
-        "c": np.zeros((0, 4), np.float32),
-    }
-    np.savez(tmp_path / "some.npz", **arrays)
-    for source in (tmp_path / "some.npz", (tmp_path / "some.npz").read_bytes()):
-        found = read_arrays(source)
-        assert found.keys() == arrays.keys()
-        for name, values in arrays.items():
-            np.testing.assert_array_equal(found[name], values)
-            assert found[name].dtype == values.dtype
 
 
 @pytest.mark.slow
@@ -82,7 +68,7 @@ def test_a_header_that_says_more_than_there_is_makes_no_room(tmp_path, monkeypat
     with zipfile.ZipFile(tmp_path / "some.npz", "w") as archive:
         archive.writestr("meta.npy", header((1 << 50,)) + bytes(8))
     monkeypatch.setattr(np.lib.format, "read_array", lambda *_, **__: pytest.fail("room was made"))
-    with pytest.raises(ValueError, match="in 8 bytes"):
+    with refused("in 8 bytes", kind=ValueError):
         read_arrays(tmp_path / "some.npz")
 
 
@@ -95,12 +81,12 @@ def test_objects_are_never_read(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("read", [read_records, read_walk_days, read_snapshot])
 def test_each_reader_names_the_file(bomb, read):
-    with pytest.raises(DataError, match=r"records\.npz.*unpacks to"):
+    with refused("records.npz", "unpacks to", kind=DataError):
         read(bomb)
 
 
 def test_a_day_of_lean_has_a_limit_too(tmp_path):
     with zipfile.ZipFile(tmp_path / "20131007_trade.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("20131007_spy_minute_trade.csv", bytes(65 << 20))
-    with pytest.raises(DataError, match=r"20131007_trade\.zip.*unpacks to"):
+    with refused("20131007_trade.zip", "unpacks to", kind=DataError):
         joined_days(tmp_path)

@@ -3,7 +3,6 @@ itself.
 """
 
 import itertools
-import json
 
 import jax
 import pytest
@@ -20,6 +19,7 @@ from jaxtrade.runs.limits import available_memory
 from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.sizing import Choice, Measured, search, sized, sizes
 from tests.messages import missing, refused
+from tests.reading import read_json
 
 TINY = (
     "data.source=synthetic",
@@ -141,7 +141,7 @@ def test_other_keys_that_refuse_a_size_end_the_search_and_not_the_run():
     choice = search([8, 16, 32], measure, None)
     assert choice.num_envs == 16
     assert not missing(choice.reason, "32", "dqn.buffer_size (3,000)")
-    with pytest.raises(ConfigError, match=r"dqn\.buffer_size"):
+    with refused("dqn.buffer_size"):
         search([32], measure, None)
 
 
@@ -149,7 +149,7 @@ def test_an_error_that_is_not_of_memory_is_not_swallowed():
     def broken(number):
         raise RuntimeError(f"a bug with {number}")
 
-    with pytest.raises(RuntimeError, match="a bug with 16"):
+    with refused("a bug with 16", kind=RuntimeError):
         search([16, 32], broken, None)
 
 
@@ -316,10 +316,10 @@ def test_what_was_chosen_is_said_in_one_line():
     told = Told()
     found = prepared(config(), None, told, at_once, lambda: None)
     assert found.setup.config.rollout.num_envs == 64
-    assert found.setup.plan.steps_per_update == 64 * 16
     [said] = told.lines
-    assert said.startswith("rollout.num_envs: ")
-    assert not missing(said, "auto is 64", "1,024 steps", "32: 32, 64: 64", "50 updates")
+    assert not missing(
+        said, "rollout.num_envs: ", "auto is 64", "1,024 steps", "32: 32, 64: 64", "50 updates"
+    )
     assert [phase.about for phase in told.phases] == ["64 environments"]
     left = prepared(
         config(),
@@ -345,11 +345,11 @@ def test_a_single_size_is_not_measured():
     assert not told.phases
 
 
-@pytest.mark.parametrize("overrides", [("advisor.kind=rules", "advisor.fusion=trust")])
-def test_an_advisor_is_refused(overrides):
-    with pytest.raises(ConfigError, match=r"auto with advisor\.kind"):
+def test_an_advisor_is_refused():
+    overrides = ("advisor.kind=rules", "advisor.fusion=trust")
+    with refused("auto with advisor.kind"):
         prepared(config(*overrides), None, Told(), at_once, lambda: None)
-    with pytest.raises(ConfigError, match="measured by `jaxtrade train`"):
+    with refused("measured by `jaxtrade train`"):
         prepare(config())
 
 
@@ -373,7 +373,7 @@ def test_a_run_writes_the_number_and_shrinks_when_memory_runs_out(monkeypatch, t
     monkeypatch.setattr(training, "_run", dies_with_64)
     path = training.run(config(), tmp_path / "shrunk", screen=told).path
     assert begun == [64, 32]
-    assert json.loads((path / "manifest.json").read_text())["auto_envs"]["num_envs"] == 32
+    assert read_json(path / "manifest.json")["auto_envs"]["num_envs"] == 32
     warning = next(line for line in told.lines if line.startswith("warning: memory"))
     assert not missing(warning, "32 environments", "64", "rollout.num_envs: auto")
     written = read_values(path / "config.yaml")

@@ -10,8 +10,8 @@ from pydantic import BaseModel
 
 from jaxtrade.config import RunConfig, load_config, make_config, overridden
 from jaxtrade.config.load import MOST
-from jaxtrade.errors import ConfigError
 from jaxtrade.runs.resuming import resumed_config
+from tests.messages import refused
 
 # Numbers of parts that check their own: ranges of a search, and options of an advisor.
 OWN = {"evolve.keys", "advisor.options", "advisor.panel.options", "data.per_market"}
@@ -69,9 +69,8 @@ def test_a_value_beyond_its_bound_is_refused(key):
         if algorithm == "allocate"
         else []
     )
-    with pytest.raises(ConfigError) as caught:
+    with refused(key.rpartition(".")[2]):
         make_config(overridden({}, [*chosen, f"{key}={value}"]))
-    assert key.rpartition(".")[2] in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +84,7 @@ def test_a_value_beyond_its_bound_is_refused(key):
 )
 def test_folders_of_earlier_runs_open(override):
     values = overridden({}, [override])
-    with pytest.raises(ConfigError, match="expected at most"):
+    with refused("expected at most"):
         make_config(values)
     make_config(values, stored=True)
 
@@ -93,14 +92,12 @@ def test_folders_of_earlier_runs_open(override):
 def test_the_key_says_where_its_value_is_from(tmp_path):
     path = tmp_path / "own.yaml"
     path.write_text("ppo: {learning_rate: 1.0e+3}\n")
-    with pytest.raises(ConfigError) as caught:
+    with refused(f"{path}: 'ppo.learning_rate' = 1000.0: ", "at most 1"):
         load_config(path)
-    assert str(caught.value).startswith(f"{path}: 'ppo.learning_rate' = 1000.0: ")
-    assert "at most 1" in str(caught.value)
 
 
 def test_what_a_symbol_has_of_its_own_is_bounded_too():
-    with pytest.raises(ConfigError, match=r"NQ\.price_scale"):
+    with refused("NQ.price_scale"):
         make_config(
             overridden({}, ["data.markets=ES,NQ", "data.per_market={NQ: {price_scale: 1e30}}"])
         )
@@ -119,5 +116,5 @@ def test_a_stored_run_takes_a_change_of_another_key():
     ],
 )
 def test_a_sweep_of_equal_values_is_refused(key, value):
-    with pytest.raises(ConfigError, match="twice"):
+    with refused("twice"):
         make_config(overridden({}, [f"sweep.{key}={value}"]))

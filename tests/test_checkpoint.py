@@ -1,8 +1,6 @@
 """Checkpoints: whole, or named and refused."""
 
-import json
 import os
-import shutil
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +10,7 @@ from flax import struct
 
 from jaxtrade.errors import CheckpointError
 from jaxtrade.storage import checkpoint
-from tests.messages import refused
+from tests.messages import missing, refused
 
 
 class Inner(struct.PyTreeNode):
@@ -31,15 +29,13 @@ def make_state(value=1.0):
     }
 
 
+def bits(x):
+    is_key = jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
+    return str(x.dtype), x.shape, np.asarray(jax.random.key_data(x) if is_key else x).tobytes()
+
+
 def assert_same(a, b):
-    assert jax.tree.structure(a) == jax.tree.structure(b)
-    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
-        assert x.dtype == y.dtype
-        assert x.shape == y.shape
-        if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):
-            assert jax.random.key_impl(x) == jax.random.key_impl(y)
-            x, y = jax.random.key_data(x), jax.random.key_data(y)
-        assert np.asarray(x).tobytes() == np.asarray(y).tobytes()
+    assert jax.tree.map(bits, a) == jax.tree.map(bits, b)
 
 
 def test_round_trip_is_exact(tmp_path):
@@ -54,16 +50,6 @@ def test_round_trip_is_exact(tmp_path):
         {"config": "abc", "steps": 2**40},
         [],
     )
-
-
-def test_manifest_lists_hash_size_paths_and_versions(tmp_path):
-    path = checkpoint.save(tmp_path, 1, make_state(), {})
-    manifest = json.loads((path / "manifest.json").read_text())
-    assert manifest["files"]["state.npz"]["size"] == (path / "state.npz").stat().st_size
-    assert manifest["leaves"]["inner/weights"] == {"dtype": "float32", "shape": [3, 2]}
-    assert manifest["leaves"]["list/1/0"] == {"dtype": "float32", "shape": [0, 3]}
-    assert manifest["versions"]["jax"] == jax.__version__
-    assert sorted(os.listdir(path)) == ["manifest.json", "state.npz"]
 
 
 def test_keeps_the_newest_and_leaves_no_temporary_files(tmp_path):
@@ -84,47 +70,31 @@ def test_later_checkpoints_of_an_abandoned_history_are_set_aside(tmp_path):
     assert (tmp_path / "update-00000003.stale").is_dir()
 
 
-def damage(path, rng):
-    """One random fault in one file: a flipped bit, a cut, zeroed tail, or a deleted file."""
-    data = bytearray(path.read_bytes())
-    kind = rng.choice(["flip", "flip", "flip", "cut", "zero", "delete"])
-    position = int(rng.integers(len(data)))
+def damaged(data, kind, at):
+    """With a flipped bit, cut, or with zeros at the end."""
     if kind == "flip":
-        data[position] ^= 1 << int(rng.integers(8))
-    elif kind == "cut":
-        del data[position:]
-    elif kind == "zero":
-        if not any(data[position:]):
-            return "none"
-        data[position:] = bytes(len(data) - position)
-    path.unlink() if kind == "delete" else path.write_bytes(bytes(data))
-    return kind
+        return data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :]
+    return data[:at] + (b"" if kind == "cut" else bytes(len(data) - at))
 
 
 @pytest.mark.slow
-def test_no_damage_is_ever_loaded(tmp_path):
-    """80 random faults over both files: each is named, and the older checkpoint is used."""
-    rng = np.random.default_rng(0)
-    good = tmp_path / "good"
-    checkpoint.save(good, 1, make_state(1), {"n": 1})
-    checkpoint.save(good, 2, make_state(2), {"n": 2})
-    kinds = []
-    for trial in range(80):
-        where = tmp_path / "bad"
-        shutil.copytree(good, where)
-        name = ["state.npz", "manifest.json"][trial % 2]
-        kind = damage(where / "update-00000002" / name, rng)
-        restored = checkpoint.restore_latest(where, make_state())
-        if kind != "none":
-            kinds.append(kind)
-            assert restored.step == 1, (trial, kind, name)
-            assert len(restored.problems) == 1
-            assert "update-00000002" in restored.problems[0]
-            assert name in restored.problems[0]
-            assert_same(restored.state, make_state(1))
-        shutil.rmtree(where)
-    assert set(kinds) == {"flip", "cut", "zero", "delete"}
-    assert len(kinds) > 75
+@pytest.mark.parametrize("name", ["state.npz", "manifest.json"])
+@pytest.mark.parametrize("kind", ["flip", "cut", "zero", "delete"])
+def test_no_damage_is_ever_loaded(tmp_path, name, kind):
+    """Each of ten random faults is named, and the older checkpoint is used."""
+    for step in (1, 2):
+        checkpoint.save(tmp_path, step, make_state(step), {"n": step})
+    path = tmp_path / "update-00000002" / name
+    whole = path.read_bytes()
+    for at in np.random.default_rng(0).integers(len(whole) // 2, size=10):
+        if kind == "delete":
+            path.unlink(missing_ok=True)
+        else:
+            path.write_bytes(damaged(whole, kind, at))
+        restored = checkpoint.restore_latest(tmp_path, make_state())
+        assert (restored.step, len(restored.problems)) == (1, 1)
+        assert not missing(restored.problems[0], "update-00000002", name)
+        assert_same(restored.state, make_state(1))
 
 
 def test_swapped_directories_are_detected(tmp_path):
@@ -133,12 +103,12 @@ def test_swapped_directories_are_detected(tmp_path):
     (tmp_path / "update-00000001").rename(tmp_path / "x")
     (tmp_path / "update-00000002").rename(tmp_path / "update-00000001")
     (tmp_path / "x").rename(tmp_path / "update-00000002")
-    with pytest.raises(CheckpointError, match="no checkpoint is readable"):
+    with refused("no checkpoint is readable", kind=CheckpointError):
         checkpoint.restore_latest(tmp_path, make_state())
 
 
 def test_none_good_and_none_at_all(tmp_path):
-    with pytest.raises(CheckpointError, match="no checkpoint found"):
+    with refused("no checkpoint found", kind=CheckpointError):
         checkpoint.restore_latest(tmp_path / "absent", make_state())
     path = checkpoint.save(tmp_path, 1, make_state(), {})
     (path / "manifest.json").write_bytes(b"{}")
@@ -171,7 +141,7 @@ def test_another_structure_names_the_leaf(tmp_path, change, facts):
 
 
 def test_objects_are_refused(tmp_path):
-    with pytest.raises(TypeError, match="'a' is a str"):
+    with refused("'a' is a str", kind=TypeError):
         checkpoint.save(tmp_path, 1, {"a": "text"}, {})
     assert os.listdir(tmp_path) == []
 
@@ -183,7 +153,7 @@ def test_a_failed_write_leaves_the_older_checkpoint_and_no_litter(tmp_path, monk
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(checkpoint.os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
+    with refused("No space", kind=OSError):
         checkpoint.save(tmp_path, 2, make_state(2), {})
     assert os.listdir(tmp_path) == ["update-00000001"]
     assert checkpoint.restore_latest(tmp_path, make_state()).step == 1
@@ -225,7 +195,7 @@ def test_policy_bundle(tmp_path):
     loaded, found = checkpoint.load_policy(path, jax.tree.map(jnp.zeros_like, policy))
     assert_same(loaded, policy)
     assert found == schema
-    with pytest.raises(CheckpointError, match="'normaliser/x' is missing"):
+    with refused("'normaliser/x' is missing", kind=CheckpointError):
         checkpoint.load_policy(
             path, {"parameters": jnp.arange(3.0)} | {"normaliser": {"x": jnp.ones(1)}}
         )

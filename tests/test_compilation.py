@@ -11,6 +11,7 @@ import pytest
 from jaxtrade.storage import internals
 from jaxtrade.storage.programs import FUSION, VARIABLE, cache_folder, use_fusion, written_by_others
 from tests.children import run_python
+from tests.reading import ROOT
 
 CODE = """
 import jax, jax.numpy as jnp
@@ -24,9 +25,7 @@ print(jax.config.jax_compilation_cache_dir)
 
 def run(**env):
     own = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
-    done = run_python(
-        "-c", CODE, env=own | env, check=True, cwd=Path(__file__).parents[1], timeout=120
-    )
+    done = run_python("-c", CODE, env=own | env, check=True, cwd=ROOT, timeout=120)
     return done.stdout.splitlines()
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.training.loop import Chunk
+from tests.messages import refused
 
 
 class Lowered:
@@ -35,7 +36,7 @@ def compiling():
 def test_an_error_of_a_compilation_is_raised_where_the_program_is_needed():
     with Programs() as programs:
         pending = programs.begin("fails", Lowered(), ())
-        with pytest.raises(MemoryError, match="too large"):
+        with refused("too large", kind=MemoryError):
             pending.wait()
     with Programs() as programs:
         programs.begin("fails and is never needed", Lowered(), ())

@@ -4,7 +4,6 @@ key.
 
 import re
 import time
-from pathlib import Path
 
 import pytest
 import yaml
@@ -12,11 +11,12 @@ import yaml
 from jaxtrade.config import RunConfig, config_path, dump_config, load, load_config, make_config
 from jaxtrade.config.keys import all_keys
 from jaxtrade.errors import ConfigError
-from tests.messages import missing
+from tests.messages import missing, refused
+from tests.reading import ROOT
 
-SHIPPED = sorted((Path(__file__).parent.parent / "configs").glob("*.yaml"))
+SHIPPED = sorted((ROOT / "configs").glob("*.yaml"))
 CONFIGS = [
-    path for path in SHIPPED if "\nphases:" not in path.read_text(encoding="utf-8")
+    path for path in SHIPPED if "\nphases:" not in path.read_text()
 ]  # the rest are curricula
 
 
@@ -186,7 +186,7 @@ def test_a_fault_says_whether_it_came_from_the_file_or_an_override(tmp_path):
 
 
 def test_a_shipped_configuration_is_named_without_its_folder(monkeypatch, tmp_path):
-    (tmp_path / "quickstart.yaml").write_text("seed: x\n", encoding="utf-8")
+    (tmp_path / "quickstart.yaml").write_text("seed: x\n")
     monkeypatch.setattr(load, "_shipped_configs", lambda: tmp_path)
     with pytest.raises(ConfigError, match=r"^quickstart: 'seed' = 'x': "):
         load_config("quickstart")
@@ -205,55 +205,36 @@ def test_an_alias_bomb_answers_fast_and_short(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "value"),
+    ("key", "text", "value"),
     [
-        ("1e-3", 1e-3),
-        ("1E-3", 1e-3),
-        ("1.0e-3", 1e-3),
-        (".001", 1e-3),
-        ("+1e-3", 1e-3),
-        ("1", 1.0),
-        ("1_0.5", 10.5),
+        ("ppo.max_grad_norm", "1e-3", 1e-3),
+        ("ppo.max_grad_norm", "1E-3", 1e-3),
+        ("ppo.max_grad_norm", "1.0e-3", 1e-3),
+        ("ppo.max_grad_norm", ".001", 1e-3),
+        ("ppo.max_grad_norm", "+1e-3", 1e-3),
+        ("ppo.max_grad_norm", "1", 1.0),
+        ("ppo.max_grad_norm", "1_0.5", 10.5),
+        ("train.total_timesteps", "1M", 1_000_000),
+        ("train.total_timesteps", "1m", 1_000_000),
+        ("train.total_timesteps", "1.5M", 1_500_000),
+        ("train.total_timesteps", "2_000k", 2_000_000),
+        ("train.total_timesteps", "1G", 10**9),
+        ("train.total_timesteps", "1B", 10**9),
+        ("train.total_timesteps", "1e6", 1_000_000),
+        ("train.total_timesteps", "1_000_000", 1_000_000),
+        ("network.hidden", "256, 1_024", (256, 1024)),
+        ("network.hidden", "64", (64,)),
+        ("network.hidden", "[256,256]", (256, 256)),
+        ("network.hidden", "1k,2k", (1000, 2000)),
     ],
 )
-def test_numbers_as_people_write_them(text, value, tmp_path):
+def test_values_as_people_write_them(key, text, value, tmp_path):
     """YAML 1.1 reads 1e-3 as a string; here it is a number, in a file and in an override."""
-    assert load_text(tmp_path, f"ppo: {{max_grad_norm: {text}}}").ppo.max_grad_norm == value
-    assert load_config(None, [f"ppo.max_grad_norm={text}"]).ppo.max_grad_norm == value
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("1M", 1_000_000),
-        ("1m", 1_000_000),
-        ("250k", 250_000),
-        ("1.5M", 1_500_000),
-        ("2_000k", 2_000_000),
-        ("1G", 10**9),
-        ("1B", 10**9),
-        ("1e6", 1_000_000),
-        ("1_000_000", 1_000_000),
-    ],
-)
-def test_a_count_as_people_write_it(text, value, tmp_path):
-    steps = load_text(tmp_path, f"train: {{total_timesteps: {text}}}").train.total_timesteps
-    assert (steps, type(steps)) == (value, int)
-    assert load_config(None, [f"train.total_timesteps={text}"]).train.total_timesteps == value
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("256,256", (256, 256)),
-        ("256, 1_024", (256, 1024)),
-        ("64", (64,)),
-        ("[256,256]", (256, 256)),
-        ("1k,2k", (1000, 2000)),
-    ],
-)
-def test_a_list_may_be_written_without_brackets(text, value):
-    assert load_config(None, [f"network.hidden={text}"]).network.hidden == value
+    section, name = key.split(".")
+    in_file = load_text(tmp_path, f"{section}:\n  {name}: {text}")
+    for config in (in_file, load_config(None, [f"{key}={text}"])):
+        found = getattr(getattr(config, section), name)
+        assert (found, type(found)) == (value, type(value))
 
 
 @pytest.mark.parametrize(
@@ -393,11 +374,11 @@ def test_every_shipped_configuration_loads(path):
 
 
 def test_a_missing_file_names_what_is_shipped(tmp_path):
-    with pytest.raises(ConfigError, match=r"'quickstrt'.*: .*quickstart.* 'quickstart'\?"):
+    with refused("'quickstrt'", ": ", "quickstart", " 'quickstart'?"):
         load_config("quickstrt")
-    with pytest.raises(ConfigError, match="no such file"):
+    with refused("no such file"):
         load_config(str(tmp_path / "absent.yaml"))
-    with pytest.raises(ConfigError, match="a folder"):
+    with refused("a folder"):
         config_path(str(tmp_path))
 
 
@@ -438,23 +419,16 @@ def test_dump_and_load_give_the_same_configuration(name, tmp_path):
 
 
 def test_the_digest_tells_configurations_apart():
-    base = make_config({})
-    changes = (
-        {},
-        {"seed": 1},
-        {"ppo": {"gamma": 0.98}},
-        {"env": {"task": "entry"}},
-        {"account": {"drawdown": "off"}},
-    )
-    assert len({make_config(values).digest() for values in changes}) == 5
-    assert make_config({"seed": 0}).digest() == base.digest()
+    changes = ("seed=1", "ppo.gamma=0.98", "env.task=entry", "account.drawdown=off", "seed=0")
+    digests = [load_config(None, [change]).digest() for change in changes]
+    assert len({*digests}) == 5
+    assert digests[-1] == make_config({}).digest()
 
 
 def test_the_models_are_frozen_and_hashable():
     config = make_config({})
-    with pytest.raises(ValueError, match="frozen"):
+    with refused("frozen", kind=ValueError):
         config.seed = 3  # type: ignore[misc]
-    assert hash(config.env) == hash(make_config({}).env)
     assert not config.env.optimistic
     assert make_config({"env": {"mark": "close", "fill": "close"}}).env.optimistic
 

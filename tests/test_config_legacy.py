@@ -81,9 +81,7 @@ def test_thousandths_of_an_old_run_are_atrs_today(old, new, tmp_path):
     """Whatever an old file says, the market computes with the same whole thousandths, also once it
     is written again.
     """
-    (tmp_path / "config.yaml").write_text(
-        f"brackets: {{stop_atr: {old}, trail_atr: {old}}}", encoding="utf-8"
-    )
+    (tmp_path / "config.yaml").write_text(f"brackets: {{stop_atr: {old}, trail_atr: {old}}}")
     for _ in range(2):
         brackets = make_config(rundir.written_values(tmp_path)).brackets
         assert (brackets.stop_atr, brackets.stop_thousandths, brackets.trail_thousandths) == (
@@ -91,9 +89,7 @@ def test_thousandths_of_an_old_run_are_atrs_today(old, new, tmp_path):
             old,
             old,
         )
-        (tmp_path / "config.yaml").write_text(
-            dump_config(RunConfig(brackets=brackets)), encoding="utf-8"
-        )
+        (tmp_path / "config.yaml").write_text(dump_config(RunConfig(brackets=brackets)))
 
 
 def test_a_month_alone_was_its_first_day():
@@ -125,9 +121,9 @@ def test_the_digest_of_a_file_is_that_of_the_configuration_it_was_written_from(
 
 def test_an_old_run_is_read_as_it_was_written(tmp_path):
     """Neither the moved keys nor keys that this version adds change its digest."""
-    (tmp_path / "config.yaml").write_text(dump_yaml(OLD), encoding="utf-8")
+    (tmp_path / "config.yaml").write_text(dump_yaml(OLD))
     said = {"config_sha256": digest_of(OLD), "data_sha256": "", "nproc": ""}
-    (tmp_path / "manifest.json").write_text(json.dumps(said), encoding="utf-8")
+    (tmp_path / "manifest.json").write_text(json.dumps(said))
     config, manifest = rundir.read_run(tmp_path)
     assert config == make_config(migrated(OLD))
     assert rundir.config_digest(tmp_path) == manifest["config_sha256"] != config.digest()

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.extras import INSTALL
+from tests.reading import ROOT
 
-ROOT = Path(__file__).parent.parent
 TESTS = ROOT / "tests"
 
 
@@ -19,44 +18,19 @@ def users():
     return {
         path.relative_to(ROOT).as_posix()
         for path in found
-        if "from tests.extras import" in path.read_text(encoding="utf-8")
+        if "from tests.extras import" in path.read_text()
     }
 
 
-def test_every_file_that_needs_the_extra_is_run_with_it():
+@pytest.mark.parametrize(
+    ("extra", "files"), [("bench", users()), ("trackers", {"tests/test_trackers.py"})]
+)
+def test_every_file_that_needs_an_extra_is_run_with_it(extra, files):
     script = ROOT / ".ci" / "run"
     if not script.is_file():
         pytest.skip("no .ci/run here (a source distribution)")
-    with_extra = script.read_text(encoding="utf-8").partition('pip install -e ".[test,bench]"')[2]
-    named = set(re.findall(r"tests/\S+\.py", with_extra))
-    assert users() <= named
+    install = f'pip install -e ".[test,{extra}]"'
+    named = re.findall(r"tests/\S+\.py", script.read_text().partition(install)[2])
+    assert files <= {*named}
     assert all((ROOT / name).is_file() for name in named)
-
-
-def test_no_file_skips_for_these_packages_without_saying_how_to_get_them():
-    packages = r"""importorskip\(\s*["'](?:torch|stable_baselines3|sb3_contrib|rejax|distrax|sbx|psutil)["']"""
-    found = [
-        path
-        for path in TESTS.rglob("test_*.py")
-        if re.search(packages, path.read_text(encoding="utf-8"))
-    ]
-    assert not found, "use tests.extras.needed"
-
-
-def test_the_page_says_the_same():
-    page = " ".join((ROOT / "docs" / "checks.md").read_text(encoding="utf-8").split())
-    assert 'pip install -e ".[test,bench]"' in page
-    assert '".[bench]"' in INSTALL
-    assert "CPU build" in page
-
-
-def test_the_trackers_are_run_with_their_packages():
-    script = ROOT / ".ci" / "run"
-    if not script.is_file():
-        pytest.skip("no .ci/run here (a source distribution)")
-    with_extra = script.read_text(encoding="utf-8").partition('pip install -e ".[test,trackers]"')[
-        2
-    ]
-    assert "tests/test_trackers.py" in with_extra
-    page = (ROOT / "docs" / "checks.md").read_text(encoding="utf-8")
-    assert '".[test,trackers]"' in page
+    assert install in " ".join((ROOT / "docs" / "checks.md").read_text().split())

@@ -2,13 +2,9 @@
 where it is missing.
 """
 
-from __future__ import annotations
-
 import ast
 import os
-import subprocess
 import sys
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -18,9 +14,10 @@ from jaxtrade.errors import JaxtradeError
 from jaxtrade.storage import internals, programs
 from jaxtrade.storage.programs import DETERMINISTIC, FUSION
 from jaxtrade.training import together
-from tests import compiling
+from tests.children import run_python
+from tests.messages import refused
+from tests.reading import ROOT
 
-ROOT = Path(__file__).parents[1]
 # What may be private: the modules that `PARTS` names, the tests' compilation, and the stand-in,
 # which patches by name.
 PRIVATE = {"jaxtrade/storage/internals.py", "tests/compiling.py"}
@@ -44,7 +41,7 @@ def untried(monkeypatch):
 
 def private_imports(path):
     found = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(ast.parse(path.read_text())):
         names = (
             [alias.name for alias in node.names]
             if isinstance(node, ast.Import | ast.ImportFrom)
@@ -74,7 +71,7 @@ def test_private_names_are_imported_in_one_place_each():
 
 
 def test_each_part_is_on_the_page_of_checks():
-    page = (ROOT / "docs" / "checks.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "checks.md").read_text()
     for part in internals.PARTS.values():
         names = ", ".join(f"`{name}`" for name in part.name.split(", "))
         assert f"| {names} | `{part.place}` | {part.without} |" in page
@@ -125,41 +122,6 @@ def test_options_that_xla_does_not_know_are_left_out_and_told(monkeypatch):
     assert DETERMINISTIC in told[1]
 
 
-def test_options_that_the_user_has_set_are_not_asked_for(monkeypatch):
-    monkeypatch.setattr(internals, "knows", None)
-    for env in ({"XLA_FLAGS": "--xla_backend_extra_options=mine"}, {"JAXTRADE_XLA_DEFAULTS": "1"}):
-        programs.use_fusion(dict(env))
-    assert internals.lost() == []
-
-
-def test_options_of_tests_are_those_that_xla_knows():
-    assert compiling.accepted({"xla_no_such_option": 1}) == {}
-    assert set(compiling.fast()) <= {"xla_backend_optimization_level"}
-
-
-@pytest.mark.slow
-def test_plain_loops_compute_the_same():
-    compilation = compiling.Compilation()
-    compilation.plain = True
-    compilation._given = lambda: None
-    assert compilation() is None  # options that cannot be changed stay
-    from tests.conftest import COMPILATION
-
-    x, was, found = jnp.arange(97), COMPILATION.plain, []
-    for COMPILATION.plain in (False, True):
-        jax.clear_caches()
-        found.append(jax.jit(lambda x: jnp.zeros(8, jnp.int32).at[x * x % 8].add(x))(x).tolist())
-    COMPILATION.plain = was
-    jax.clear_caches()
-    assert found[0] == found[1]
-
-
-def test_flags_of_child_processes_have_plain_loops_where_there_is_a_place_for_them():
-    assert compiling.flags(f"--a {FUSION}", True) == f"--a {FUSION},{compiling.PLAIN_LOOPS}"
-    assert compiling.flags(f"--a {FUSION}", False) == f"--a {FUSION}"
-    assert compiling.flags("--a", True) == "--a"
-
-
 @pytest.mark.slow
 def test_the_stand_in_for_a_future_xla_refuses_what_it_should():
     env = os.environ | {
@@ -170,20 +132,10 @@ def test_the_stand_in_for_a_future_xla_refuses_what_it_should():
         "import jaxtrade, jax, os; from jaxtrade.storage import internals; from tests import compiling;"
         "print(len(internals.lost()), 'xla_backend' in os.environ.get('XLA_FLAGS', ''), compiling.fast())"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=env | {"XLA_FLAGS": ""},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=True,
-    )
+    done = run_python("-c", code, env=env | {"XLA_FLAGS": ""}, timeout=300, check=True)
     assert done.stdout.split() == ["1", "False", "{}"]
-    flagged = subprocess.run(
-        [sys.executable, "-c", "import jax; jax.devices()"],
-        env=env | {"XLA_FLAGS": FUSION},
-        capture_output=True,
-        timeout=300,
+    flagged = run_python(
+        "-c", "import jax; jax.devices()", env=env | {"XLA_FLAGS": FUSION}, timeout=300
     )
     assert flagged.returncode != 0
 
@@ -204,5 +156,5 @@ def test_without_the_coordination_service_one_process_still_runs(monkeypatch):
     assert (together.process_index(), together.process_count()) == (0, 1)
     monkeypatch.setattr(jax.distributed, "is_initialized", lambda: True)
     monkeypatch.delattr("jax._src.distributed.global_state")
-    with pytest.raises(JaxtradeError, match="coordination service"):
+    with refused("coordination service", kind=JaxtradeError):
         together.process_count()

@@ -1,15 +1,14 @@
 """docs/interop.md is true: its Python runs as printed."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 from tests.children import run_python
 from tests.extras import needed
+from tests.reading import ROOT
 
-ROOT = Path(__file__).parent.parent
-PAGE = (ROOT / "docs" / "interop.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "interop.md").read_text()
 BLOCKS = re.findall(r"```python([^\n]*)\n(.*?)```", PAGE, re.DOTALL)
 NAMES = [re.findall(r'print\("(\w+)"', code)[0] for _, code in BLOCKS]
 

@@ -2,12 +2,8 @@
 `tests/scale`.
 """
 
-from __future__ import annotations
-
 import signal
-import subprocess
 import sys
-from typing import Any
 
 import pytest
 
@@ -18,6 +14,7 @@ from jaxtrade.runs import joining
 from jaxtrade.runs.processes import ALONE, Layout
 from jaxtrade.training import run_io, together
 from jaxtrade.training import signals as stopping
+from tests.children import run_python
 
 GLOO = ValueError(
     "UNKNOWN: Gloo AllGather failed: [external/gloo/gloo/transport/tcp/pair.cc:538] Read error "
@@ -63,27 +60,11 @@ def test_one_process_loses_no_other():
     assert joining.leave(75) == 75
 
 
-ABORTED = """
-import os
-from jaxtrade.runs.joining import _say_when_aborted
-_say_when_aborted("first")
-_say_when_aborted("gone")
-os.abort()
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="JAX has no several processes on Windows")
-def test_an_abort_ends_with_the_newest_line_and_the_exit_code():
-    done = subprocess.run(
-        [sys.executable, "-c", ABORTED], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert (done.returncode, done.stderr) == (69, "\nerror: gone\n")
-
-
 TALKING = """
 import os, sys
 from jaxtrade.runs import joining
 if {joined}:
+    joining._say_when_aborted("first")
     joining._say_when_aborted("gone")
 print("before", file=sys.stderr)
 joining.say("last")
@@ -105,13 +86,7 @@ if {joined}:
 def test_nothing_that_jax_says_comes_after_the_line_of_a_process_that_has_joined_others(
     joined, code, said
 ):
-    done = subprocess.run(
-        [sys.executable, "-c", TALKING.format(joined=joined)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = run_python("-c", TALKING.format(joined=joined), timeout=60)
     assert (done.returncode, done.stderr) == (code, said)
 
 
@@ -135,7 +110,7 @@ def test_a_border_knows_the_signals_of_all_processes(
     found,
     monkeypatch,
 ):
-    told = list[int]()
+    told = []
     monkeypatch.setattr(stopping, "agree", lambda number: told.append(number) or agreed)
     signals = stopping.Signals()
     signals.received = own
@@ -144,7 +119,7 @@ def test_a_border_knows_the_signals_of_all_processes(
 
 
 def test_only_process_0_writes_checkpoints(tmp_path, monkeypatch):
-    written = list[Any]()
+    written = []
     monkeypatch.setattr(run_io.checkpoint, "save", lambda *args: written.append(args))
     for main in (False, True):
         monkeypatch.setattr(run_io, "is_main", lambda main=main: main)
@@ -163,7 +138,7 @@ def test_only_process_0_writes_checkpoints(tmp_path, monkeypatch):
     ],
 )
 def test_leaving_waits_as_long_as_it_makes_sense(code, seconds, ends, monkeypatch):
-    waited, handled = list[float](), signal.getsignal(signal.SIGTERM)
+    waited, handled = [], signal.getsignal(signal.SIGTERM)
 
     def barrier(name, limit):
         waited.append(limit)
@@ -218,9 +193,7 @@ print("result")
 
 
 def test_what_a_library_prints_is_not_among_the_results():
-    child = subprocess.run(
-        [sys.executable, "-c", TALKATIVE], capture_output=True, text=True, timeout=60
-    )
+    child = run_python("-c", TALKATIVE, timeout=60)
     assert child.returncode == 0, child.stderr
     assert child.stdout == "before\nresult\n"
     assert child.stderr == "[Gloo] a library\n"

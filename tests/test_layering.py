@@ -11,6 +11,8 @@ from tests.children import run_python
 from tests.evaluation.test_run_days import dates, run
 from tests.structure import ROOT, floor, imports, modules, own_imports, picture, room
 
+pytestmark = pytest.mark.slow
+
 HOST_ONLY = {"pandas", "gymnax", "gymnasium", "jinja2", "matplotlib"}
 TEST_ONLY = {"backtesting", "talib", "pytest", "hypothesis"}
 TRAINING = ("env", "networks", "rl", "training")
@@ -72,7 +74,6 @@ def circles(graph):
     return found
 
 
-@pytest.mark.slow
 def test_imports_go_down_and_name_nothing_forbidden():
     """Every module at once; each offender is named."""
     named = {name: tree for name, tree in modules().items() if name}
@@ -83,7 +84,6 @@ def test_imports_go_down_and_name_nothing_forbidden():
     assert [line for name, tree in modules().items() for line in forbidden_calls(name, tree)] == []
 
 
-@pytest.mark.slow
 def test_modules_import_without_a_circle():
     """Imports under TYPE_CHECKING count as well."""
     assert (
@@ -98,13 +98,11 @@ def test_modules_import_without_a_circle():
     )
 
 
-@pytest.mark.slow
 def test_the_picture_of_the_page_is_current():
-    drawn = (ROOT / "docs" / "architecture.svg").read_text(encoding="utf-8")
+    drawn = (ROOT / "docs" / "architecture.svg").read_text()
     assert drawn == picture(), "python -m tests.structure > docs/architecture.svg"
 
 
-@pytest.mark.slow
 def test_planted_offenders_are_found():
     """An import inside a function counts. One under TYPE_CHECKING counts for circles alone."""
     planted = ast.parse(
@@ -119,10 +117,7 @@ def test_planted_offenders_are_found():
     )
     assert breaks_layers("env.dynamics", typed) == []
     assert own_imports(typed, typed=True) == {"rl.ppo"}
-    root = ast.parse("from jaxtrade import __version__\n")
-    [line] = breaks_layers("env.dynamics", root)
-    assert line.startswith("env.dynamics (floor 5)")
-    assert line.endswith("(floor None)")
+    assert len(breaks_layers("env.dynamics", ast.parse("from jaxtrade import __version__"))) == 1
     assert len(breaks_layers("nowhere", typed)) == 1
     sideways = ast.parse("import jaxtrade.interop.host\n")
     assert [line.split()[4] for line in breaks_layers("evaluation.metrics", sideways)] == [
@@ -161,7 +156,6 @@ def loaded(statements):
     }
 
 
-@pytest.mark.slow
 def test_what_answers_at_once_loads_no_jax_and_training_loads_no_host_library(tmp_path):
     """In fresh interpreters: what is imported inside a function, or by a library, counts as
     well. Help, errors and lists do not even load NumPy.

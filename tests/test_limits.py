@@ -1,9 +1,9 @@
 """No module and no function outgrows what one can hold in mind."""
 
 import ast
-from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from tests.reading import ROOT
+
 MODULE, FUNCTION = 700, 80  # lines; of a function without its docstring
 
 
@@ -18,7 +18,7 @@ def test_modules_and_functions_stay_short():
     long = []
     for top in ("jaxtrade", "bench", "tests"):
         for path in sorted((ROOT / top).rglob("*.py")):
-            text = path.read_text(encoding="utf-8")
+            text = path.read_text()
             if (count := text.count("\n")) > MODULE:
                 long.append(f"{path.relative_to(ROOT)}: {count} lines")
             long += [

@@ -15,11 +15,11 @@ from jaxtrade.errors import ConfigError, OutOfMemoryError
 from jaxtrade.networks.heads import make_actor_critic
 from jaxtrade.runs import memory, preflight
 from jaxtrade.runs.limits import usable_memory
-from tests.children import run_python
-from tests.messages import missing
+from tests.children import run_python, sets
+from tests.messages import missing, refused
 
 GB = 10**9
-CGROUP, LIMIT = "/sys/fs/cgroup", "memory.limit_in_bytes"  # the limit of version 1
+CGROUP = "/sys/fs/cgroup"
 
 
 def test_the_parts_by_hand():
@@ -118,12 +118,12 @@ def test_what_cannot_fit_is_refused_with_the_number_and_the_key_to_lower():
 
 def test_a_rollout_has_rows_that_int32_can_count():
     config = load_config(None, ["rollout.num_envs=16777216", "rollout.num_steps=128"])
-    with pytest.raises(ConfigError, match=r"2,147,483,648: a rollout has fewer"):
+    with refused("2,147,483,648: a rollout has fewer"):
         memory.check(config, 10**18, "this machine")
 
 
 def test_a_small_run_on_a_small_machine_says_so():
-    with pytest.raises(ConfigError, match=r"process 1 GB\. Free"):
+    with refused("process 1 GB. Free"):
         memory.check(RunConfig(), GB // 4, "this machine")
 
 
@@ -142,7 +142,6 @@ def test_sizes_in_words():
         (1000, "", {}, 1_024_000),
         (1000, "0::/a", {f"{CGROUP}/a/memory.max": "5000"}, 5000),
         (1, "0::/a", {f"{CGROUP}/a/memory.max": "5000"}, 1024),
-        (1000, "4:memory:/b", {f"{CGROUP}/memory/b/{LIMIT}": "7000"}, 7000),
     ],
 )
 def test_the_machine_has_what_its_control_group_allows(total, group, limit, expected):
@@ -157,7 +156,7 @@ def test_an_accelerator_is_asked_once_jax_has_started(monkeypatch, tmp_path):
     monkeypatch.setattr(preflight, "ACCELERATORS", (str(tmp_path),))
     assert preflight.memory_limit({}) == (preflight.LARGEST_DEVICE, "the largest accelerator")
     assert preflight.memory_limit({"JAX_PLATFORMS": "cpu"})[1] == "this machine"
-    with pytest.raises(ConfigError, match="largest accelerator has 4 TB"):
+    with refused("largest accelerator has 4 TB"):
         preflight.check_memory([load_config(None, ["rollout.num_envs=1e12"])], {})
     preflight.check_memory([load_config(None, ["rollout.num_envs=4M"])], {})
     device = SimpleNamespace(
@@ -165,7 +164,7 @@ def test_an_accelerator_is_asked_once_jax_has_started(monkeypatch, tmp_path):
     )
     monkeypatch.setattr(jax, "local_devices", lambda: [device])
     preflight.check_device(RunConfig())
-    with pytest.raises(ConfigError, match=r"NVIDIA H100 has 80 GB\. .*: rollout"):
+    with refused("NVIDIA H100 has 80 GB. ", ": rollout"):
         preflight.check_device(load_config(None, ["rollout.num_envs=8M", "rollout.num_steps=128"]))
     assert list(preflight.memory_notes(RunConfig())) == []
 
@@ -173,7 +172,7 @@ def test_an_accelerator_is_asked_once_jax_has_started(monkeypatch, tmp_path):
 def test_the_end_of_memory_in_xla_is_explained():
     """A real one: no machine has 2^60 bytes."""
     with (
-        pytest.raises(OutOfMemoryError, match=r"\(RESOURCE_EXHAUSTED.*: process"),
+        refused("(RESOURCE_EXHAUSTED", ": process", kind=OutOfMemoryError),
         memory.explained(RunConfig()),
     ):
         jax.block_until_ready(jax.jit(lambda: jnp.zeros(1 << 58, jnp.float32))())
@@ -225,14 +224,13 @@ def test_the_estimate_is_near_the_peak_of_a_real_run(name, tmp_path):
         "train.checkpoint_every=1",
         "evaluation.policy_samples=1",
     )
-    sets = [word for key in keys for word in ("--set", key)]
     done = run_python(
         "-c",
         CHILD,
         "train",
         "--run-dir",
         str(tmp_path / "run"),
-        *sets,
+        *sets(*keys),
         env=os.environ | {"JAX_COMPILATION_CACHE_DIR": str(tmp_path / "programs")},
         timeout=800,
         check=True,

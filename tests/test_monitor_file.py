@@ -4,13 +4,11 @@ and a rollback.
 
 import errno
 import io
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -22,29 +20,16 @@ from jaxtrade.storage.monitor import (
     COLUMNS,
     FIELDS,
     Episodes,
-    EpisodeSink,
     MonitorSink,
     ended_episodes,
     place_after,
     text_of,
 )
-from jaxtrade.storage.sinks import Rewinding
+from tests.messages import refused
+from tests.reading import ROOT
 
 START = 1_700_000_000.25
 NAN = float("nan")
-
-
-def loaded(path):
-    """What `stable_baselines3.common.monitor.load_results` makes of one file: its own steps,
-    written again.
-    """
-    with path.open() as file:
-        first = file.readline()
-        assert first[0] == "#"
-        header = json.loads(first[1:])
-        frame = pd.read_csv(file, index_col=None)
-    frame["t"] += header["t_start"]
-    return header, frame
 
 
 def episode(update, count=2, agent=None, symbol=0):
@@ -76,38 +61,26 @@ def sink_at(path, **options):
 
 
 def updates_in(path):
-    return loaded(path)[1]["update"].tolist()
+    """By pandas, which takes a torn line for a row."""
+    return pd.read_csv(path, skiprows=1)["update"].tolist()
 
 
 def test_the_file_byte_by_byte(tmp_path):
-    sink = sink_at(tmp_path)
-    sink.episodes([episode(1), episode(2, 1, [7], symbol=1)])
+    path, sink = tmp_path / "monitor.csv", sink_at(tmp_path)
+    sink.episodes([episode(1)])
+    sink.episodes([episode(2, 1, [7], symbol=1)])
     sink.close()
-    assert (tmp_path / "monitor.csv").read_bytes() == (
+    assert path.read_bytes() == (
         b'#{"t_start": 1700000000.25, "env_id": "ES-manage"}\n'
         b"r,l,t,drawdown,turnover,sharpe_ratio,max_drawdown,symbol,agent,update\r\n"
         b"1,10,0.5,0.25,3.5,-0.125,0.5,ES,0,1\r\n"
         b"1.125,11,0.5,0.25,3.5,,0.5,ES,1,1\r\n"
-        b"2,20,0.5,0.25,3.5,-0.125,0.5,NQ,7,2\r\n"
+        b"2,20,1.0,0.25,3.5,-0.125,0.5,NQ,7,2\r\n"
     )
-
-
-def test_what_sb3_makes_of_it(tmp_path):
-    sink = sink_at(tmp_path)
-    sink.episodes([episode(1)])
-    sink.episodes([episode(2)])
-    header, frame = loaded(tmp_path / "monitor.csv")
-    assert header == {"t_start": START, "env_id": "ES-manage"}
-    assert tuple(frame.columns) == FIELDS
-    assert frame["r"].tolist() == [1.0, 1.125, 2.0, 2.125]
-    assert frame["t"].tolist() == [START + 0.5, START + 0.5, START + 1.0, START + 1.0]
-    assert frame["sharpe_ratio"].isna().tolist() == [False, True, False, True]
-    mine = read_episodes(tmp_path / "monitor.csv")
-    assert mine["l"].tolist() == [10, 11, 20, 21]
-    assert mine["t"].tolist() == [0.5, 0.5, 1.0, 1.0]
-    assert mine.drop(columns="t").equals(frame.drop(columns="t"))
-    assert isinstance(sink, EpisodeSink)
-    assert isinstance(sink, Rewinding)
+    read = read_episodes(path)
+    assert tuple(read.columns) == FIELDS
+    assert (read["l"].tolist(), read["t"].tolist()) == ([10, 11, 20], [0.5, 0.5, 1.0])
+    assert read["sharpe_ratio"].isna().tolist() == [False, True, False]
 
 
 def test_figures_have_seven_digits_and_times_six_decimals():
@@ -142,9 +115,8 @@ def test_a_resumed_file_goes_on_after_the_checkpoint_and_keeps_its_start(tmp_pat
     again = sink_at(tmp_path, resume_update=2)
     again.episodes([episode(3, 1), episode(4, 0), episode(5, 1)])
     again.close()
-    header, frame = loaded(tmp_path / "monitor.csv")
-    assert header["t_start"] == START
-    assert frame["update"].tolist() == [1, 1, 2, 2, 3, 5]
+    assert f'"t_start": {START},' in (tmp_path / "monitor.csv").read_text()
+    assert updates_in(tmp_path / "monitor.csv") == [1, 1, 2, 2, 3, 5]
 
 
 def test_a_run_that_had_saved_nothing_begins_its_rows_again(tmp_path):
@@ -187,10 +159,6 @@ def test_every_torn_end_is_dropped(tmp_path):
         if size >= heads:
             read = read_episodes(path)["update"].tolist()
             assert read == [1, 2][: whole[heads:size].count(b"\n")]
-            assert len(loaded(path)[1]) in (
-                len(read),
-                len(read) + 1,
-            )  # pandas takes a torn line for a row
         sink = sink_at(tmp_path, resume_update=9)
         sink.episodes([episode(3, 1)])
         sink.close()
@@ -202,15 +170,15 @@ def test_every_torn_end_is_dropped(tmp_path):
     [
         (
             lambda data: data.replace(b"ES,0,1\r\n", b"ES,0\r\n"),
-            r"monitor\.csv: line 3 .*10 columns",
+            ("monitor.csv: line 3 ", "10 columns"),
         ),
-        (lambda data: data.replace(b"ES,0,1\r\n", b"ES,0,x\r\n"), "line 3 is damaged"),
+        (lambda data: data.replace(b"ES,0,1\r\n", b"ES,0,x\r\n"), ("line 3 is damaged",)),
         (
             lambda data: data.replace(b"t_start", b"t_begin"),
-            "first two lines.*t_start",
+            ("first two lines", "t_start"),
         ),
-        (lambda data: data.replace(b"r,l,t", b"r,t,l"), "first two lines"),
-        (lambda data: b"\x00" + data, "first two lines"),
+        (lambda data: data.replace(b"r,l,t", b"r,t,l"), ("first two lines",)),
+        (lambda data: b"\x00" + data, ("first two lines",)),
     ],
 )
 def test_a_damaged_file_is_refused_and_left_alone(tmp_path, damage, text):
@@ -218,7 +186,7 @@ def test_a_damaged_file_is_refused_and_left_alone(tmp_path, damage, text):
     path = tmp_path / "monitor.csv"
     path.write_bytes(damage(path.read_bytes()))
     damaged = path.read_bytes()
-    with pytest.raises(DataError, match=text):
+    with refused(*text, kind=DataError):
         sink_at(tmp_path, resume_update=9)
     assert path.read_bytes() == damaged
 
@@ -226,16 +194,16 @@ def test_a_damaged_file_is_refused_and_left_alone(tmp_path, damage, text):
 def test_a_file_that_vanished_cannot_be_rewound(tmp_path):
     sink = sink_at(tmp_path)
     (tmp_path / "monitor.csv").unlink()
-    with pytest.raises(DataError, match=r"monitor\.csv: gone.*resume"):
+    with refused("monitor.csv: gone", "resume", kind=DataError):
         sink.rewind(1, 1000)
 
 
 def test_other_frames_are_no_episodes(tmp_path):
     path = tmp_path / "monitor.csv"
     path.write_bytes(b"#{}\na,b\r\n1,2\r\n")
-    with pytest.raises(DataError, match="its columns are a, b; expected r, l, t"):
+    with refused("its columns are a, b; expected r, l, t", kind=DataError):
         read_episodes(path)
-    with pytest.raises(DataError, match="cannot be read"):
+    with refused("cannot be read", kind=DataError):
         read_episodes(tmp_path / "none.csv")
 
 
@@ -269,7 +237,7 @@ def test_a_full_disk_leaves_whole_lines(tmp_path):
         sink = sink_at(tmp_path, opened=small)
         sink.episodes([episode(1)])
         opened[-1].left = left
-        with pytest.raises(StorageError, match=r"monitor\.csv: .*monitor\.csv=false"):
+        with refused("monitor.csv: ", "monitor.csv=false", kind=StorageError):
             sink.episodes([episode(2)])
         assert updates_in(tmp_path / "monitor.csv") == [1, 1]
         opened[-1].left = 1 << 40
@@ -284,7 +252,7 @@ def test_a_disk_without_room_for_the_first_lines(tmp_path):
         file.left = 20
         return file
 
-    with pytest.raises(StorageError, match="No space left"):
+    with refused("No space left", kind=StorageError):
         sink_at(tmp_path, opened=full)
     assert (tmp_path / "monitor.csv").read_bytes() == b""
     assert place_after(tmp_path / "monitor.csv", 9) is None
@@ -308,7 +276,7 @@ def test_a_killed_writer_leaves_a_file_that_goes_on(tmp_path):
     writer = subprocess.Popen(
         [sys.executable, "-c", WRITER, str(tmp_path)],
         stdout=subprocess.PIPE,
-        cwd=Path(__file__).parents[1],
+        cwd=ROOT,
     )
     try:
         assert writer.stdout is not None
@@ -326,6 +294,4 @@ def test_a_killed_writer_leaves_a_file_that_goes_on(tmp_path):
     sink = sink_at(tmp_path, resume_update=last - 1)
     sink.episodes([episode(last, 40)])
     sink.close()
-    assert loaded(path)[1]["update"].tolist() == [
-        update for update in range(1, last + 1) for _ in range(40)
-    ]
+    assert updates_in(path) == [update for update in range(1, last + 1) for _ in range(40)]

@@ -6,6 +6,7 @@ import pytest
 
 from jaxtrade.cli.entry import main
 from tests.messages import missing, refuses
+from tests.reading import read_json
 from tests.test_cli import TINY
 
 pytestmark = pytest.mark.slow  # a whole run; evaluation/test_null_runs.py has quick tests
@@ -26,9 +27,9 @@ def test_evaluate_tests_rules_and_policy_against_nulls(run, capsys):
     assert "trade date 2013-10-11 on" in said.out
     folder = run / "evaluation/test"
     assert (folder / "nulls_sign.txt").read_text() == said.out
-    document = json.loads((folder / "nulls_sign.json").read_text())
+    document = read_json(folder / "nulls_sign.json")
     assert list(document["results"]) == ["greedy", "flat", "random", "buy_hold", "sma_cross"]
-    agents = json.loads((folder / "evaluation.json").read_text())["agents"]
+    agents = read_json(folder / "evaluation.json")["agents"]
     for name, each in document[
         "results"
     ].items():  # one session is held out, so its day is the whole
@@ -47,12 +48,7 @@ def test_a_split_that_the_policy_has_seen_tests_rules_alone(run, capsys):
     said = capsys.readouterr().out
     assert not missing(said, "split train", "rules alone")
     assert "trials: " not in said, "no test session is shown"
-    assert (
-        "greedy"
-        not in json.loads((run / "evaluation/train" / "nulls_martingale.json").read_text())[
-            "results"
-        ]
-    )
+    assert "greedy" not in read_json(run / "evaluation/train" / "nulls_martingale.json")["results"]
 
 
 @pytest.mark.parametrize(

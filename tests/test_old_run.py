@@ -2,17 +2,14 @@
 replay, resume.
 """
 
-import json
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from jaxtrade.cli import main
 from tests.messages import missing, refuses
-
-OLD = Path(__file__).parent / "fixtures" / "run_0_1_0"
+from tests.reading import OLD, read_json
 
 
 @pytest.fixture
@@ -26,13 +23,11 @@ def old(tmp_path, monkeypatch):
 
 
 def agents(path):
-    return json.loads(
-        (path / "evaluation" / "test" / "evaluation.json").read_text(encoding="utf-8")
-    )["agents"]
+    return read_json(path / "evaluation" / "test" / "evaluation.json")["agents"]
 
 
 def trades(path):
-    return (path / "evaluation" / "test" / "trades.csv").read_text(encoding="utf-8")
+    return (path / "evaluation" / "test" / "trades.csv").read_text()
 
 
 @pytest.mark.slow
@@ -93,9 +88,10 @@ def test_it_is_resumed_from_its_checkpoint_to_the_same_end(old):
                 )
 
 
-def test_an_edited_configuration_is_refused(old, capsys):
+@pytest.mark.parametrize(
+    "words", ["evaluate {}", "replay {} --session 2013-10-11", "train --resume {}"]
+)
+def test_an_edited_configuration_is_refused(old, words, capsys):
     path = old / "config.yaml"
-    path.write_text(
-        path.read_text(encoding="utf-8").replace("gamma: 0.99", "gamma: 0.98"), encoding="utf-8"
-    )
-    refuses(capsys, ["evaluate", str(old)], "restore the file")
+    path.write_text(path.read_text().replace("gamma: 0.99", "gamma: 0.98"))
+    refuses(capsys, words.format(old).split(), "restore the file")

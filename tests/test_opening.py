@@ -3,11 +3,12 @@
 import io
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
+from jaxtrade.config import load_config
 from jaxtrade.progress.plain import Plain
 from jaxtrade.runs.job import Job, split_lines
+from jaxtrade.runs.setup import prepare
 from jaxtrade.storage.sinks import LogSink
 from tests.messages import missing
 
@@ -33,25 +34,9 @@ def test_the_console_shows_one_note_of_each_kind_and_the_log_all(tmp_path):
     ] == lines
 
 
-@pytest.mark.parametrize(
-    ("count", "dates_of_test", "few"),
-    [
-        (1, "1 trade date 2014-01-10 .. 2014-01-10", True),
-        (5, "5 trade dates 2014-01-06 .. 2014-01-10", False),
-    ],
-)
-def test_a_test_of_few_dates_names_the_key_to_raise(count, dates_of_test, few):
-    """Ten dates of one symbol; the last `count` are the test."""
-    rows = {"train": range(4), "validation": range(4, 5), "test": range(10 - count, 10)}
-    splits = {
-        name: SimpleNamespace(ids=np.array(ids), count=len(ids)) for name, ids in rows.items()
-    }
-    dates = np.arange(np.datetime64("2014-01-01"), np.datetime64("2014-01-11"))
-    lines = list(
-        split_lines(SimpleNamespace(market=SimpleNamespace(trade_dates=dates), splits=splits))
-    )
-    assert lines[1] == "  validation: 1 trade date 2014-01-05 .. 2014-01-05"
-    [said] = lines[2:]
-    assert said.startswith(f"  test: {dates_of_test}")
-    for words in ("too few to tell skill from luck", "split.test_sessions"):
-        assert (words in said) == few
+@pytest.mark.parametrize(("count", "few"), [(4, True), (5, False)])
+def test_a_test_of_few_dates_names_the_key_to_raise(count, few):
+    data = ["data.source=synthetic", "data.synthetic_sessions=10"]
+    lines = list(split_lines(prepare(load_config(None, [*data, f"split.test_sessions={count}"]))))
+    assert f"  test: {count} trade dates " in lines[-1]
+    assert (not missing(lines[-1], "too few", "split.test_sessions")) == few

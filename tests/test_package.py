@@ -4,11 +4,10 @@ and installs.
 
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.reading import ROOT
 
 
 def test_the_source_distribution_names_everything_at_the_top():
@@ -21,9 +20,7 @@ def test_the_source_distribution_names_everything_at_the_top():
     if listed.returncode:
         pytest.skip(f"git does not answer: {listed.stderr.strip()}")
     tops = {line.partition("/")[0] for line in listed.stdout.splitlines()}
-    lines = [
-        line.split() for line in (ROOT / "MANIFEST.in").read_text(encoding="utf-8").splitlines()
-    ]
+    lines = [line.split() for line in (ROOT / "MANIFEST.in").read_text().splitlines()]
     named = {
         word for line in lines if line and line[0] in ("graft", "include") for word in line[1:]
     }
@@ -38,9 +35,7 @@ def test_every_folder_of_modules_is_a_package_that_setuptools_finds():
 
 
 def test_every_test_file_that_ci_names_exists():
-    named = " ".join(
-        (ROOT / name).read_text(encoding="utf-8") for name in (".ci/run", "tests/oldest.txt")
-    )
+    named = " ".join((ROOT / name).read_text() for name in (".ci/run", "tests/oldest.txt"))
     assert not [
         name
         for name in re.findall(r"\btests/[\w/]+(?:\.py|\.txt|\b)", named)

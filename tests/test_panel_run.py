@@ -14,6 +14,7 @@ from jaxtrade.advisor.snapshot import read_snapshot
 from jaxtrade.runs.evaluate import evaluate_run, history
 from tests import uncounted
 from tests.messages import missing, refuses
+from tests.reading import read_json
 from tests.test_advisor_run import figures, state_bytes, train
 
 MEMBERS = (
@@ -66,11 +67,9 @@ def test_a_resumed_panel_asks_nothing_twice(recorded, tmp_path):
         shutil.rmtree(checkpoint)
     (path / "summary.json").unlink()
     shutil.rmtree(path / "advice")
-    deltas = json.loads((first / "manifest.json").read_text(encoding="utf-8"))["metadata"]["hooks"][
-        "advice"
-    ]["deltas"]
-    lines = (path / "advice.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-    (path / "advice.jsonl").write_text("".join(lines[: deltas + 1]), encoding="utf-8")
+    deltas = read_json(first / "manifest.json")["metadata"]["hooks"]["advice"]["deltas"]
+    lines = (path / "advice.jsonl").read_text().splitlines(keepends=True)
+    (path / "advice.jsonl").write_text("".join(lines[: deltas + 1]))
     (path / "advice.json").unlink()
     train(path, "", resume=True)
     rows = [row for delta in read_journal(path / "advice.jsonl").deltas for row in delta.bars]

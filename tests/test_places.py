@@ -3,7 +3,6 @@ says they are.
 """
 
 import gzip
-import json
 import re
 import shutil
 import subprocess
@@ -11,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from jaxtrade.cli import build_parser, main
+from jaxtrade.cli import build_parser
 from jaxtrade.cli.shared import resolve
-from jaxtrade.config import load_config, make_config, overridden
+from jaxtrade.config import load_config, make_config
 from jaxtrade.data import bundled
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.runs import files, rundir
@@ -22,6 +21,7 @@ from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.train import how_to_continue
 from tests.children import run_python
 from tests.messages import refused, refuses
+from tests.reading import read_json
 
 _ALL = (
     gzip.decompress((Path(bundled.__file__).parent / "es_1m_trade.csv.gz").read_bytes())
@@ -67,7 +67,7 @@ def created(*flags):
 
 
 def entries(run):
-    return json.loads((run / "manifest.json").read_text())["files"]
+    return read_json(run / "manifest.json")["files"]
 
 
 def test_the_manifest_says_where_the_files_are_and_what_they_hold(project):
@@ -155,7 +155,7 @@ def test_files_that_are_nowhere_are_named_with_all_places(project, tmp_path):
         tmp_path / "bars.csv"
     )
     (project / "my.yaml").unlink()
-    with pytest.raises(DataError, match=r"data\.contract = my\.yaml"):
+    with refused("data.contract = my.yaml", kind=DataError):
         open_run(run, data=tmp_path / "bars.csv")
 
 
@@ -167,18 +167,17 @@ def test_the_same_bars_in_another_file_are_the_same_bars(project, tmp_path):
     assert open_run(run, data=packed)[0].market.fingerprint == open_run(run)[0].market.fingerprint
     fewer = tmp_path / "fewer.csv"
     fewer.write_text("".join(BARS.splitlines(keepends=True)[:-3000]))
-    with pytest.raises(DataError, match=r"--data .*fewer\.csv: .*other"):
+    with refused("--data ", "fewer.csv: ", "other", kind=DataError):
         open_run(run, data=fewer)
-    with pytest.raises(DataError, match=r"--data none\.csv: "):
+    with refused("--data none.csv: ", kind=DataError):
         open_run(run, data=Path("none.csv"))
 
 
 def test_changed_bars_are_named(project):
     run = created()
     (project / "data" / "bars.csv").write_text("".join(BARS.splitlines(keepends=True)[:-3000]))
-    with pytest.raises(DataError, match=r"bars\.csv has changed") as raised:
+    with refused("bars.csv has changed", "data.file", kind=DataError):
         open_run(run)
-    assert "data.file" in str(raised.value)
 
 
 def test_a_changed_contract_is_named_and_a_changed_comment_is_none(project):
@@ -194,22 +193,22 @@ def test_a_changed_contract_is_named_and_a_changed_comment_is_none(project):
 
 def test_without_changed_files_the_version_is_to_blame(project):
     run = created()
-    manifest = json.loads((run / "manifest.json").read_text())
+    manifest = read_json(run / "manifest.json")
     rundir.write_json(run / "manifest.json", manifest | {"data_sha256": "0" * 64})
-    with pytest.raises(DataError, match="none of its files"):
+    with refused("none of its files", kind=DataError):
         open_run(run)
     rundir.write_json(
         run / "manifest.json",
         {key: value for key, value in manifest.items() if key != "files"}
         | {"data_sha256": "0" * 64},
     )
-    with pytest.raises(DataError, match="contract file have changed"):
+    with refused("contract file have changed", kind=DataError):
         open_run(run)
 
 
 def test_runs_of_earlier_versions_are_read_as_they_were(project):
     run = created()
-    manifest = json.loads((run / "manifest.json").read_text())
+    manifest = read_json(run / "manifest.json")
     del manifest["files"]
     rundir.write_json(run / "manifest.json", manifest)
     assert open_run(run)[0].config.data.file == "data/bars.csv"
@@ -220,7 +219,7 @@ def test_bundled_bars_take_no_file(project):
     rundir.create_run(
         Path("runs/b"), config, rundir.provenance(config, prepare(config).market.fingerprint)
     )
-    with pytest.raises(ConfigError, match=r"bundled bars.*--data"):
+    with refused("bundled bars", "--data"):
         open_run(Path("runs/b"), data=project / "data" / "bars.csv")
 
 
@@ -233,10 +232,8 @@ def test_files_of_an_advisor_are_found_and_checked(project, tmp_path, monkeypatc
     }
     for name in names.values():
         (project / name).write_text("one")
-    given = [f"{key}={name}" for key, name in names.items() if key != "advisor.kind"]
-    config = make_config(overridden({}, given))
-    advisor = config.advisor.model_copy(update={"kind": "table:table.npz"})
-    config = config.model_copy(update={"advisor": advisor})
+    given = [f"{key}={name}" for key, name in names.items()]
+    config = load_config(None, [*given, "advisor.kind=table:table.npz"])
     manifest = {"files": files.record(config, project / "runs" / "a")}
     assert manifest["files"].keys() == names.keys()
     moved = tmp_path / "moved"
@@ -284,20 +281,15 @@ def test_a_module_of_the_user_s_own_is_found(project, tmp_path):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ((), "another advisor.*--advisor"),
+        ((), "another advisor"),
         (("--advisor", "rules"), "trained without an advisor"),
     ],
 )
 def test_evaluate_never_drops_a_setting_in_silence(project, given, said, capsys):
     run = created()
-    assert main(["evaluate", str(run), *given, "--set", "advisor.options.model=m"]) == 2
-    assert re.search(said, capsys.readouterr().err)
-    refuses(
-        capsys,
-        ["evaluate", str(run), *given, "--set", "costs.commission=5"],
-        "--set costs.commission=5:",
-        "trained with",
-    )
+    words = ["evaluate", str(run), *given, "--set"]
+    refuses(capsys, [*words, "advisor.options.model=m"], said, "--advisor")
+    refuses(capsys, [*words, "costs.commission=5"], "--set costs.commission=5:", "trained with")
 
 
 @pytest.mark.slow
@@ -308,7 +300,7 @@ def test_evaluate_takes_only_what_changes_something(project):
         ("advisor.horizon=30", "changes nothing"),
         ("advisor.memory=10", "advisor.options.*"),
     ):
-        with pytest.raises(ConfigError, match=said.replace("*", r"\*").replace(".", r"\.")):
+        with refused(said):
             evaluate_run(run, advisor="mock:skilled:0.9", overrides=[override])
 
 

@@ -2,8 +2,6 @@
 say.
 """
 
-import json
-
 import jax
 import numpy as np
 import pytest
@@ -21,14 +19,14 @@ from jaxtrade.config.protocol import (
     with_split,
 )
 from jaxtrade.data.splits import split_ids
-from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.metrics import days_note
 from jaxtrade.evaluation.policy import load_policy
 from jaxtrade.runs.evaluate import evaluate_run
 from jaxtrade.runs.resuming import require_own
 from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.train import run
-from tests.messages import missing
+from tests.messages import missing, refused
+from tests.reading import read_json
 
 
 def numbers(split):
@@ -155,7 +153,7 @@ def test_given_keys_of_control_stay(values, times, expected):
 
 
 def test_keeping_the_best_needs_scores():
-    with pytest.raises(ConfigError, match=r"control\.keep=best "):
+    with refused("control.keep=best "):
         make_config({"control": {"evaluate_every": 0, "keep": "best"}}, "test")
 
 
@@ -230,7 +228,7 @@ def test_a_run_without_split_keys_keeps_its_best_policy(asked, trained):
         4,
         "best",
     )  # 10 chunks, 3 evaluations
-    summary = json.loads((trained / "summary.json").read_text())
+    summary = read_json(trained / "summary.json")
     assert [update for update, _ in summary["validation"]["scores"]] == [8, 16, 20]
     setup = prepare(config)
     kept, last = (

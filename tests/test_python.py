@@ -6,6 +6,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,8 +16,9 @@ from jaxtrade.config import changed_config, find_file
 from jaxtrade.data.contract_file import load_contract
 from jaxtrade.data.given import with_bars, write_bars
 from jaxtrade.data.read.quotes import Side
+from tests.messages import refused
+from tests.reading import OLD
 
-OLD = Path(__file__).parent / "fixtures" / "run_0_1_0"
 TINY = {
     "num_envs": 8,
     "num_steps": 16,
@@ -87,10 +89,8 @@ FAULTS = [
 
 @pytest.mark.parametrize(("settings", "said"), FAULTS)
 def test_a_fault_names_the_keyword_and_its_fix(settings, said):
-    with pytest.raises(jt.ConfigError) as caught:
+    with refused(*said):
         jt.load_config("quickstart", **settings)
-    for words in said:
-        assert words in str(caught.value)
 
 
 # --- data from memory
@@ -162,17 +162,15 @@ def test_contracts_go_by_name(tmp_path):
 
 
 def test_a_contract_that_is_not_known_names_the_choices():
-    with pytest.raises(jt.ConfigError) as caught:
-        jt.from_frame(frame_of_shares(), "QQQ", stamp="open")
-    for words in (
+    with refused(
         "contract 'QQQ': ",
         "(markets: NQ, ES, ",
         "shipped contracts: 6B, ",
         "GOOG, SPY)",
         "docs/data.md",
     ):
-        assert words in str(caught.value)
-    with pytest.raises(jt.ConfigError, match="contract='SPY' in Python"):
+        jt.from_frame(frame_of_shares(), "QQQ", stamp="open")
+    with refused("contract='SPY' in Python"):
         jt.run(data=frame_of_shares(), market="SPY", stamp="open")
 
 
@@ -183,7 +181,7 @@ def test_bars_that_a_file_cannot_hold_are_refused(bars, tmp_path):
         (replace(bars, synthetic=True), "synthetic"),
         (own, "give contract='FILE'"),
     ):
-        with pytest.raises(jt.ConfigError, match=said):
+        with refused(said):
             with_bars(config, given, tmp_path)
     assert not list(tmp_path.iterdir())
 
@@ -192,17 +190,17 @@ def test_run_refuses_before_it_trains(bars, tmp_path):
     (tmp_path / "used").mkdir()
     (tmp_path / "used" / "file").write_text("")
     for settings, match in (
-        ({"data": bars, "market": "NQ"}, r"market='NQ': .* of ES"),
+        ({"data": bars, "market": "NQ"}, "market='NQ': "),
         ({"data": bars, "stamp": "close"}, "stamp='close': "),
         ({"data": [1, 2]}, "data=<list>: "),
         ({"total_timestep": 5}, "'total_timesteps'"),
         ({"path": tmp_path / "used"}, "already exists"),
     ):
-        with pytest.raises(jt.ConfigError, match=match):
+        with refused(match):
             jt.run("quickstart", **{"path": tmp_path / "run", **settings})
     assert not (tmp_path / "bars").exists()
     columns = dict.fromkeys(("open", "high", "low", "close"), 1)
-    with pytest.raises(jt.DataError, match=r"data\.stamp"):
+    with refused("data.stamp", kind=jt.DataError):
         jt.run(data=pd.DataFrame({"time": ["2013-10-07"], **columns}))
 
 
@@ -235,9 +233,6 @@ def test_a_frame_becomes_a_run_that_can_be_opened_and_evaluated_again(bars, tmp_
         if not 20 < len(repr(thing)) <= 300
     } == {}
     assert result._repr_html_() == stored._repr_html_()
-    again = jt.run(stored.config, path=tmp_path / "again", data=bars, seed=1)
-    assert again.path == tmp_path / "again"
-    assert len(list((tmp_path / "runs" / "bars").iterdir())) == 1
 
 
 # --- what Python shows
@@ -263,19 +258,11 @@ def test_reprs_are_short_and_say_what_the_thing_is(bars):
         assert text.startswith(start)
         assert len(text) <= 300
         assert "\n" not in text
-    assert repr(jt.RunConfig()) == "RunConfig()"
-    assert repr(jt.load_config(None, gamma=0.5, seed=2)) == "RunConfig(seed=2, ppo.gamma=0.5)"
-
-
-def test_params_have_a_repr_inside_of_jit(bars):
-    """JAX replaces leaves by tracers, shapes or None, and shows them in its messages."""
-    import jax
-
-    config = jt.load_config("quickstart")
-    market = jt.load_market(config)
-    params = jt.make_params(market, jt.split_sessions(market, config.split)["train"], config)
+    # JAX replaces leaves by tracers, shapes or None, and shows them in its messages
     assert "6,826" in repr(jax.eval_shape(lambda x: x, params))
     assert "?" in repr(jax.tree.map(lambda _: None, params))
+    assert repr(jt.RunConfig()) == "RunConfig()"
+    assert repr(jt.load_config(None, gamma=0.5, seed=2)) == "RunConfig(seed=2, ppo.gamma=0.5)"
 
 
 # --- a run opened again
@@ -290,9 +277,7 @@ def test_a_finished_run_is_read_from_its_folder():
     assert str(run.equity.index.dtype) == "datetime64[s, America/New_York]"
     assert run.metrics.index.tolist() == [1, 2, 3, 4]
     assert any(name.startswith("action_share.") for name in run.metrics.columns)
-    assert run.table == (OLD / "evaluation/test/evaluation.txt").read_text(encoding="utf-8").rstrip(
-        "\n"
-    )
+    assert run.table == (OLD / "evaluation/test/evaluation.txt").read_text().rstrip("\n")
     assert run.evaluation.verdict in run.table
     assert run.summary is not None
     assert run.policy.action_names[0] == "HOLD"
@@ -315,7 +300,7 @@ def test_a_run_without_results_says_how_to_get_them(tmp_path):
     run = tmp_path / "run"
     shutil.copytree(OLD, run)
     (run / "evaluation/test/evaluation.txt").unlink()
-    with pytest.raises(jt.DataError, match=r"evaluation\.txt: .*evaluate"):
+    with refused("evaluation.txt: ", "evaluate", kind=jt.DataError):
         _ = jt.open_run(run).table
     for name in ("evaluation", "policy"):
         shutil.rmtree(run / name)
@@ -326,13 +311,13 @@ def test_a_run_without_results_says_how_to_get_them(tmp_path):
     assert opened.summary is None
     assert "no evaluation yet" in repr(opened)
     assert "no evaluation yet" in opened._repr_html_()
-    with pytest.raises(jt.ConfigError, match="no evaluation yet"):
+    with refused("no evaluation yet"):
         _ = opened.trades
-    with pytest.raises(jt.CheckpointError, match="no policy"):
+    with refused("no policy", kind=jt.CheckpointError):
         _ = opened.policy
-    with pytest.raises(jt.ConfigError, match="not begun to train"):
+    with refused("not begun to train"):
         _ = opened.metrics
-    with pytest.raises(jt.ConfigError, match="not a run directory"):
+    with refused("not a run directory"):
         jt.open_run(tmp_path)
 
 

@@ -9,7 +9,7 @@ import pytest
 from jaxtrade import cli
 from jaxtrade.config import load_config
 from jaxtrade.curriculum.start import start_check
-from jaxtrade.errors import CheckpointError, ConfigError
+from jaxtrade.errors import CheckpointError
 from jaxtrade.evaluation.policy import load_policy
 from jaxtrade.runs.beginning import transferred
 from jaxtrade.runs.evaluate import evaluate_run, history, replay_run
@@ -18,7 +18,7 @@ from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.source import adopt, load_source
 from jaxtrade.runs.train import run
 from jaxtrade.storage import checkpoint
-from tests.messages import missing
+from tests.messages import missing, refused
 
 TINY = (
     "algorithm=pqn",
@@ -88,14 +88,14 @@ def test_a_wider_task_begins_with_the_same_greedy_policy(entry):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (("pqn.dueling=false",), r"dueling=False: .* has True"),
-        (("pqn.layer_norm=false",), r"norm=False: .* has True"),
-        (("network.hidden=[9]",), "network.hidden"),
-        (("algorithm=ppo",), "algorithm=pqn"),
+        (("pqn.dueling=false",), ("dueling=False: ", " has True")),
+        (("pqn.layer_norm=false",), ("norm=False: ", " has True")),
+        (("network.hidden=[9]",), ("network.hidden",)),
+        (("algorithm=ppo",), ("algorithm=pqn",)),
     ],
 )
 def test_a_network_that_does_not_fit_is_refused(entry, more, message):
-    with pytest.raises(ConfigError, match=message):
+    with refused(*message):
         adopt(config("manage", *more), load_source(entry))
 
 
@@ -105,7 +105,7 @@ def test_a_bundle_of_an_unknown_learner_says_so(entry, tmp_path):
     checkpoint.save_policy(
         tmp_path / "other", policy.policy, policy.schema | {"algorithm": "sarsa"}
     )
-    with pytest.raises(CheckpointError, match="learner 'sarsa'"):
+    with refused("learner 'sarsa'", kind=CheckpointError):
         load_policy(tmp_path / "other")
 
 

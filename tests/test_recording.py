@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -10,9 +9,10 @@ from jaxtrade.advisor.host.journal import is_ended, read_journal
 from jaxtrade.cli.replaying import report_differences
 from jaxtrade.errors import JournalError
 from jaxtrade.runs.closing import check_whole, recorded_figures
-from tests.messages import missing
+from tests.messages import missing, refused
+from tests.reading import FIXTURES, read_json
 
-OLD = Path(__file__).parent / "fixtures" / "run_advised_0_1_0"  # of 5 deltas
+OLD = FIXTURES / "run_advised_0_1_0"  # of 5 deltas
 
 
 @pytest.fixture
@@ -20,14 +20,14 @@ def folder(tmp_path):
     """A finished run with a journal, whose newest checkpoint was written after the last delta."""
     run = tmp_path / "run"
     shutil.copytree(OLD, run)
-    (run / "summary.json").write_text("{}", encoding="utf-8")
+    (run / "summary.json").write_text("{}")
     recorded = read_journal(run / "advice.jsonl")
     for update, deltas in ((8, 3), (16, 5)):
         saved = run / "checkpoints" / f"update-{update:08d}"
         saved.mkdir(parents=True)
         memory = {"deltas": deltas, "sha256": recorded.digests[deltas]}
         (saved / "manifest.json").write_text(
-            json.dumps({"metadata": {"hooks": {"advice": memory}}}), encoding="utf-8"
+            json.dumps({"metadata": {"hooks": {"advice": memory}}})
         )
     return run
 
@@ -52,7 +52,7 @@ def test_a_whole_journal_passes(folder):
 def test_a_finished_run_has_ended_its_journal(folder):
     path = cut(folder, 1)
     assert not is_ended(path)
-    with pytest.raises(JournalError, match=r"line 7 .*summary\.json"):
+    with refused("line 7 ", "summary.json", kind=JournalError):
         checked(path)
     (folder / "summary.json").unlink()
     checked(path)  # it goes on, or was killed: the notes say so
@@ -61,10 +61,8 @@ def test_a_finished_run_has_ended_its_journal(folder):
 
 def test_a_journal_that_its_run_could_not_end_is_whole(folder):
     path = cut(folder, 1)
-    figures = json.loads((folder / "advice.json").read_text(encoding="utf-8")) | {
-        "journal_ended": False
-    }
-    (folder / "advice.json").write_text(json.dumps(figures), encoding="utf-8")
+    figures = read_json(folder / "advice.json") | {"journal_ended": False}
+    (folder / "advice.json").write_text(json.dumps(figures))
     checked(path)
 
 
@@ -72,7 +70,7 @@ def test_a_journal_that_its_run_could_not_end_is_whole(folder):
 def test_a_checkpoint_knows_the_last_delta(folder, finished):
     if not finished:
         (folder / "summary.json").unlink()
-    with pytest.raises(JournalError, match=r"line 6 \(delta 5\) .*-00000016 knows 5 deltas"):
+    with refused("line 6 (delta 5) ", "-00000016 knows 5 deltas", kind=JournalError):
         checked(cut(folder, 2))
 
 
@@ -80,19 +78,19 @@ def test_an_older_checkpoint_or_the_figures_know_where_the_newest_cannot_be_read
     folder,
 ):
     newest = folder / "checkpoints" / "update-00000016"
-    (newest / "manifest.json").write_text("{", encoding="utf-8")
-    with pytest.raises(JournalError, match=r"line 6 .*advice\.json counts 5 "):
+    (newest / "manifest.json").write_text("{")
+    with refused("line 6 ", "advice.json counts 5 ", kind=JournalError):
         checked(cut(folder, 2))
-    with pytest.raises(JournalError, match=r"line 4 \(delta 3\) .*-00000008 knows 3 deltas"):
+    with refused("line 4 (delta 3) ", "-00000008 knows 3 deltas", kind=JournalError):
         checked(cut(folder, 2))
 
 
 def test_a_journal_of_another_history_is_refused(folder):
     memory = {"deltas": 3, "sha256": "0" * 64}
     (folder / "checkpoints" / "update-00000008" / "manifest.json").write_text(
-        json.dumps({"metadata": {"hooks": {"advice": memory}}}), encoding="utf-8"
+        json.dumps({"metadata": {"hooks": {"advice": memory}}})
     )
-    with pytest.raises(JournalError, match=r"\(delta 3\) is not .*-00000008 knows"):
+    with refused("(delta 3) is not ", "-00000008 knows", kind=JournalError):
         checked(folder / "advice.jsonl")
 
 
@@ -104,28 +102,19 @@ def test_a_journal_elsewhere_is_known_to_nobody(folder, tmp_path):
 
 
 def test_figures_that_are_no_json_are_said(folder):
-    (folder / "advice.json").write_text("[1", encoding="utf-8")
-    with pytest.raises(JournalError, match=r"advice\.json: not a JSON"):
+    (folder / "advice.json").write_text("[1")
+    with refused("advice.json: not a JSON", kind=JournalError):
         recorded_figures(folder / "advice.jsonl")
 
 
 def reported(run, profit, trades, config):
     split = run / "evaluation" / "test"
     split.mkdir(parents=True)
-    (run / "summary.json").write_text(
-        json.dumps({"updates": 4, "compile_seconds": profit}), encoding="utf-8"
-    )
-    (split / "evaluation.json").write_text(
-        json.dumps(
-            {
-                "agents": {"greedy": {"net": profit}},
-                "provenance": config,
-                "settings": {"config_sha256": config},
-            }
-        ),
-        encoding="utf-8",
-    )
-    (split / "trades.csv").write_text(trades, encoding="utf-8")
+    figures = {"agents": {"greedy": {"net": profit}}, "provenance": config}
+    settings = {"settings": {"config_sha256": config}}
+    (run / "summary.json").write_text(json.dumps({"updates": 4, "compile_seconds": profit}))
+    (split / "evaluation.json").write_text(json.dumps(figures | settings))
+    (split / "trades.csv").write_text(trades)
     return run
 
 

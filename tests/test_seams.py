@@ -2,13 +2,10 @@
 them.
 """
 
-import pytest
-
 from jaxtrade.config import load_config
 from jaxtrade.data.features.columns import register_feature
 from jaxtrade.data.features.schema import FeatureSpec
-from jaxtrade.errors import ConfigError
-from tests.messages import refuses
+from tests.messages import refused, refuses
 
 
 def test_a_module_that_is_not_there_is_refused_before_anything_is_read(
@@ -18,15 +15,15 @@ def test_a_module_that_is_not_there_is_refused_before_anything_is_read(
 
 
 def test_what_a_users_module_lacks_is_not_hidden(tmp_path, monkeypatch):
-    (tmp_path / "half_parts.py").write_text("import no_such_library\n", encoding="utf-8")
+    (tmp_path / "half_parts.py").write_text("import no_such_library\n")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ModuleNotFoundError, match="no_such_library"):
+    with refused("no_such_library", kind=ModuleNotFoundError):
         load_config(None, ["imports=[half_parts]"])
 
 
 def test_a_built_in_feature_is_never_taken_over():
     for name in ("close", "sma_20"):
-        with pytest.raises(ConfigError, match=f"feature '{name}' exists already"):
+        with refused(f"feature '{name}' exists already"):
             register_feature(FeatureSpec(name, "price", 1, "my own"), lambda bars, spec: bars.close)
 
 

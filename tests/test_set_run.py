@@ -9,7 +9,7 @@ import pytest
 
 import jaxtrade as jt
 from jaxtrade.config import dump_config, load_config
-from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.errors import DataError
 from jaxtrade.evaluation.validation import mean_reward
 from jaxtrade.runs import evaluate as evaluation
 from jaxtrade.runs import rundir
@@ -17,6 +17,8 @@ from jaxtrade.runs.policies import policy_for
 from jaxtrade.runs.stored import StoredSet
 from jaxtrade.runs.train import run
 from tests import uncounted
+from tests.messages import refused
+from tests.reading import read_json
 
 SYMBOLS = ("EURUSD", "USDJPY")
 SMALL = (
@@ -96,7 +98,7 @@ def test_validation_is_the_mean_over_symbols_and_seeds(trained):
         for symbol, own in setup.symbols.items()
         for policy in policies
     ]
-    summary = json.loads((trained.path / "summary.json").read_text())
+    summary = read_json(trained.path / "summary.json")
     assert max(score for _, score in summary["validation"]["scores"]) == pytest.approx(
         np.mean(found), rel=1e-6
     )
@@ -121,11 +123,6 @@ def test_the_table_of_an_evaluation_is_that_of_the_run(trained):
     )
 
 
-def test_a_file_is_no_place_for_a_set(trained, tmp_path):
-    with pytest.raises(ConfigError, match="bundled bars"):
-        evaluation.evaluate_run(trained.path, data=tmp_path)
-
-
 def test_the_bars_of_a_set_are_found_in_another_folder(tmp_path):
     """`--data FOLDER`: the file of each symbol, by its name."""
     run_folder, bars = tmp_path / "run", tmp_path / "bars"
@@ -144,5 +141,5 @@ def test_the_bars_of_a_set_are_found_in_another_folder(tmp_path):
         f"data.per_market.{symbol}.file": str(bars / f"{symbol.lower()}_h1.csv")
         for symbol in SYMBOLS
     }
-    with pytest.raises(DataError, match="EURUSD, USDJPY; name"):
+    with refused("EURUSD, USDJPY; name", kind=DataError):
         evaluation._instead(run_folder, bars / "eurusd_h1.csv")

@@ -8,9 +8,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import yaml
@@ -18,43 +15,48 @@ import yaml
 import jaxtrade
 from jaxtrade.cli import build_parser
 from tests import notebook
+from tests.children import run_python
 from tests.messages import missing
+from tests.reading import ROOT
 
-ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
-SHOWN = [page for page in PAGES if page.parent == DOCS / "howto"] + [DOCS / "tutorial.md"]
+SHOWN = [page for page in PAGES if page.parent == DOCS / "howto"] + [
+    DOCS / "tutorial.md",
+    DOCS / "cli.md",
+    ROOT / "README.md",
+]
+GROUPS = {"jaxtrade --help", "jaxtrade COMMAND --help", "jaxtrade list"}  # no whole commands
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 
 def text_of(page):
-    return page.read_text(encoding="utf-8")
+    return page.read_text()
 
 
-def prose(page):
-    return re.sub(r"```.*?```", "", text_of(page), flags=re.DOTALL)
+def prose(text):
+    return re.sub(r"```.*?```", "", text, flags=re.DOTALL)
 
 
 def blocks(page, *kinds):
     """(kind, text) of the fenced blocks of some kinds, in order; a line that ends in a backslash is
     joined.
     """
-    found = re.findall(r"```(\w+)\n(.*?)```", text_of(page), re.DOTALL)
+    found = re.findall(r"```(\w*)\n(.*?)```", text_of(page), re.DOTALL)
     return [(kind, re.sub(r"\\\n\s*", "", text)) for kind, text in found if kind in kinds]
 
 
 def commands(page):
-    """The `jaxtrade` commands of a page: in blocks of shell, and in its prose."""
-    shell = [
-        line.partition(" #")[0].strip()
-        for _, text in blocks(page, "bash")
-        for line in text.splitlines()
-    ]
-    return [
-        line
-        for line in shell + re.findall(r"`(jaxtrade [^`]+)`", prose(page))
-        if line.startswith("jaxtrade ") and "..." not in line
-    ]
+    """The `jaxtrade` commands of a page: in code spans, in blocks of shell, and behind a path."""
+    text = text_of(page).partition("<!-- commands:begin -->")[0]
+    shell = "".join(found for _, found in blocks(page, "", "bash"))
+    found = (
+        re.findall(r"`(jaxtrade [^`]+)`", prose(text))
+        + re.findall(r"bin/(jaxtrade [^\n&]+)", text)
+        + re.findall(r"^(jaxtrade [^#\n]+)", shell, re.MULTILINE)
+    )
+    plain = {re.sub(r"[\[\]]|\.\.\.", "", command.partition(" > ")[0]).strip() for command in found}
+    return {command.replace("SHELL", "bash") for command in plain - GROUPS}
 
 
 def anchor(heading):
@@ -71,7 +73,7 @@ def nav_files(entries):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
 def test_links_lead_somewhere(page):
-    for link in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+    for link in re.findall(r"\]\(([^)\s]+)\)", prose(text_of(page))):
         if "://" in link:
             continue
         path, _, heading = link.partition("#")
@@ -84,7 +86,7 @@ def test_links_lead_somewhere(page):
 
 
 def test_every_page_has_its_place():
-    config = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    config = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
     listed = list(nav_files(config["nav"]))
     pages = {page.relative_to(DOCS).as_posix() for page in [*PAGES, *DOCS.rglob("*.ipynb")]}
     assert sorted(listed) == sorted(pages)
@@ -111,7 +113,7 @@ def test_commands_parse(page):
 
 def test_commands_were_found():
     assert len(commands(DOCS / "tutorial.md")) >= 5
-    assert sum(len(commands(page)) for page in SHOWN) >= 20
+    assert sum(len(commands(page)) for page in SHOWN) >= 43
 
 
 def run_in(folder, kind, text):
@@ -119,21 +121,12 @@ def run_in(folder, kind, text):
     checkout.
     """
     environ = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(folder)])}
-    called = (
-        [[sys.executable, "-c", text]]
-        if kind == "python"
-        else [
-            [sys.executable, "-m", "jaxtrade.cli", *shlex.split(line)[1:]]
-            for line in text.splitlines()
-        ]
-    )
+    lines = [["-m", "jaxtrade.cli", *shlex.split(line)[1:]] for line in text.splitlines()]
     out = []
-    for command in called:
-        done = subprocess.run(
-            command, cwd=folder, env=environ, capture_output=True, text=True, check=False
-        )
+    for words in [["-c", text]] if kind == "python" else lines:
+        done = run_python(*words, cwd=folder, env=environ)
         assert done.returncode in (0, 1), (
-            f"{command}\n{done.stderr[-3000:]}"
+            f"{words}\n{done.stderr[-3000:]}"
         )  # 1: a health check of a short run
         assert "Traceback" not in done.stderr
         out.append(done.stdout)
@@ -169,7 +162,7 @@ def test_parts_of_your_own_train_as_printed(tmp_path):
     """The three modules in one short run."""
     for name in ("reward", "feature", "network"):
         [(_, text)] = blocks(DOCS / "howto" / f"own_{name}.md", "python")
-        (tmp_path / f"my_{name}.py").write_text(text, encoding="utf-8")
+        (tmp_path / f"my_{name}.py").write_text(text)
     flags = ["--import my_reward --import my_feature --import my_network --run-dir runs/mine"]
     for name in ("reward", "feature", "network"):
         [(_, text)] = blocks(DOCS / "howto" / f"own_{name}.md", "bash")

@@ -23,8 +23,8 @@ from jaxtrade.runs.evaluate import history
 from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.source import adopt, layout_of, load_source, require_same
 from jaxtrade.runs.train import resume, run
-from tests.messages import refuses
-from tests.resuming import cut
+from tests.messages import refused, refuses
+from tests.resuming import cut, leaves
 
 TINY = (
     "rollout.num_envs=8",
@@ -75,9 +75,7 @@ def test_the_transferred_policy_does_what_its_source_did(entry):
     np.testing.assert_array_equal(begun.state.rewards.stats.variance, source.returns.variance)
     assert source.returns.count[0, 0] == 1536  # every step of the source's training
     check = start_check(source, setup, begun)
-    assert check["sessions"] == 1
-    assert check["equal"] is True
-    assert check["net_profit"]["source"] == check["net_profit"]["transferred"]
+    assert (check["sessions"], check["equal"]) == (1, True)
     policy = policy_of(begun.state)
     assert policy.opening.new.tolist() == [False] * 3 + [True] * 4
     assert float(policy.opening.fraction) == 0.0
@@ -103,15 +101,8 @@ def test_every_step_of_the_way_adds_names_and_loses_none():
             check_layouts(mine, theirs)
             assert set(mine.slots) < set(theirs.slots)
             assert set(mine.actions) <= set(theirs.actions)
-            with pytest.raises(ConfigError, match="scaling"):
+            with refused("scaling"):
                 check_layouts(mine, theirs._replace(scaling="other"))
-
-
-def leaves(path):
-    source = load_source(path)
-    return [
-        np.asarray(x) for x in jax.tree.leaves((source.params, source.normaliser, source.opt_state))
-    ]
 
 
 @pytest.mark.slow
@@ -140,27 +131,27 @@ def test_continue_takes_the_optimiser_along(entry, tmp_path):
 @pytest.mark.parametrize(
     ("task", "change", "message"),
     [
-        ("manage", "data.market=NQ", r"data\.market=NQ: .* ES"),
-        ("manage", "train.num_seeds=2", r"train\.num_seeds=2: .* 1 "),
-        ("manage", "env.scaling=seed", r"env\.scaling=seed: .* relative"),
-        ("manage", "network.hidden=[16]", r"network\.hidden=\(16,\): .* \(8,\)"),
-        ("manage", "ppo.adapter_freeze=0.2", r"adapter_freeze=0\.2 .*mode=adapter"),
+        ("manage", "data.market=NQ", ("data.market=NQ: ", " ES")),
+        ("manage", "train.num_seeds=2", ("train.num_seeds=2: ", " 1 ")),
+        ("manage", "env.scaling=seed", ("env.scaling=seed: ", " relative")),
+        ("manage", "network.hidden=[16]", ("network.hidden=(16,): ", " (8,)")),
+        ("manage", "ppo.adapter_freeze=0.2", ("adapter_freeze=0.2 ", "mode=adapter")),
         (
             "manage",
             "data.source=synthetic",
-            r"data\.source=synthetic: .* real ",
+            ("data.source=synthetic: ", " real "),
         ),
     ],
 )
 def test_what_does_not_fit_is_refused(entry, task, change, message):
-    with pytest.raises(ConfigError, match=message):
+    with refused(*message):
         adopt(config(task, change), load_source(entry))
 
 
 def test_a_freeze_as_long_as_the_run_is_refused():
-    with pytest.raises(ConfigError, match=r"adapter_freeze \(1\) "):
+    with refused("adapter_freeze (1) "):
         config("manage", "ppo.adapter_freeze=1.0")
-    with pytest.raises(ConfigError, match=r"network\.adapter: "):
+    with refused("network.adapter: "):
         run(config("manage", "network.adapter=8"))
 
 
@@ -179,7 +170,7 @@ def test_a_run_that_saved_nothing_is_refused(entry, tmp_path):
     copy = tmp_path / "entry"
     shutil.copytree(entry, copy)
     shutil.rmtree(copy / "checkpoints")
-    with pytest.raises(ConfigError, match=str(copy)):
+    with refused(copy):
         load_source(copy)
 
 
@@ -205,10 +196,7 @@ def test_a_policy_exported_while_opening_acts_as_the_run_does(entry, tmp_path):
 @pytest.mark.slow
 def test_a_source_that_is_still_opening_is_refused(manage, tmp_path):
     copy = cut(manage, tmp_path / "manage", 2)
-    with pytest.raises(
-        ConfigError,
-        match=r"update 2 .*open_until=0\.5 of 6 ",
-    ):
+    with refused("update 2 ", "open_until=0.5 of 6 "):
         load_source(copy)
 
 

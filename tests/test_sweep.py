@@ -22,7 +22,6 @@ from jaxtrade.config import load_config
 from jaxtrade.config.agents import Agent, agents_of, config_of
 from jaxtrade.config.learners import TUNABLE, tunable_floats
 from jaxtrade.config.sweep import Range, range_of, settings_of
-from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.seeds import ranking
 from jaxtrade.rl.dqn import HParams as DQNHParams
@@ -35,7 +34,8 @@ from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.swept import stacked
 from jaxtrade.training.population import Stack
 from tests.env import worlds
-from tests.messages import missing
+from tests.messages import missing, refused
+from tests.reading import read_json
 
 
 def swept(*overrides, **sweep):
@@ -52,12 +52,8 @@ def test_a_grid_counts_like_an_odometer_and_seeds_repeat():
     assert [agent.index for agent in found] == list(range(8))
     assert [agent.seed for agent in found] == [5, 6] * 4
     assert [agent.setting for agent in found] == [0, 0, 1, 1, 2, 2, 3, 3]
-    assert [tuple(agent.overrides.values()) for agent in found[::2]] == [
-        (1e-3, 0),
-        (1e-3, 1),
-        (3e-4, 0),
-        (3e-4, 1),
-    ]
+    settings = [tuple(agent.overrides.values()) for agent in found[::2]]
+    assert settings == [*itertools.product([1e-3, 3e-4], [0, 1])]
     assert config.agents == 8
     assert found[3].text.split(", ") == ["ppo.learning_rate=0.001", "costs.slippage=1", "seed 6"]
 
@@ -109,14 +105,9 @@ def test_drawn_numbers_lie_in_their_range_with_four_digits():
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("1e-4..1e-2", Range(1e-4, 1e-2, False, False)),
-        ("log:1e-4..1e-2", Range(1e-4, 1e-2, True, False)),
-        ("2..8", Range(2, 8, False, True)),
         ("-1..1.5", Range(-1, 1.5, False, False)),
         ("a..b", None),
         ("1..", None),
-        (0.5, None),
-        ("path", None),
     ],
 )
 def test_ranges(text, found):
@@ -128,41 +119,41 @@ def test_ranges(text, found):
     [
         (
             {"keys": {"ppo.learning_rate": ["1e-4..1e-2"]}},
-            r"is a range: .*--random",
+            ("is a range: ", "--random"),
         ),
-        ({"keys": {"ppo.learning_rate": ["1e-2..1e-4"]}, "random": 2}, "the range is empty"),
-        ({"keys": {"ppo.gamma": ["log:0..1"]}, "random": 2}, "must begin above 0"),
-        ({"keys": RATES, "random": 3}, "more than the 2 combinations"),
-        ({"keys": RATES, "settings": [{"ppo.gamma": 0.9}]}, "both given"),
-        ({"seeds": 2}, r"needs keys.*--population"),
-        ({"random": 2}, r"sweep\.random \(2\) needs keys"),
-        ({"keys": {"seed": [1, 2]}}, "'seed' cannot differ"),
-        ({"keys": {"sweep.seeds": [1, 2]}}, r"'sweep\.seeds' cannot differ"),
-        ({"keys": {"ppo.epsilon": []}}, "at least 1 item"),
-        ({"keys": RATES, "seeds": 1000}, "more than 1,024 agents"),
-        ({"keys": RATES, "optuna": 4, "random": 2}, "proposes the settings itself"),
+        ({"keys": {"ppo.learning_rate": ["1e-2..1e-4"]}, "random": 2}, ("the range is empty",)),
+        ({"keys": {"ppo.gamma": ["log:0..1"]}, "random": 2}, ("must begin above 0",)),
+        ({"keys": RATES, "random": 3}, ("more than the 2 combinations",)),
+        ({"keys": RATES, "settings": [{"ppo.gamma": 0.9}]}, ("both given",)),
+        ({"seeds": 2}, ("needs keys", "--population")),
+        ({"random": 2}, ("sweep.random (2) needs keys",)),
+        ({"keys": {"seed": [1, 2]}}, ("'seed' cannot differ",)),
+        ({"keys": {"sweep.seeds": [1, 2]}}, ("'sweep.seeds' cannot differ",)),
+        ({"keys": {"ppo.epsilon": []}}, ("at least 1 item",)),
+        ({"keys": RATES, "seeds": 1000}, ("more than 1,024 agents",)),
+        ({"keys": RATES, "optuna": 4, "random": 2}, ("proposes the settings itself",)),
     ],
 )
 def test_contradictions_are_named(sweep, message):
-    with pytest.raises(ConfigError, match=message):
+    with refused(*message):
         swept(**sweep)
 
 
 def test_a_population_and_a_sweep_are_not_mixed():
-    with pytest.raises(ConfigError, match=r"sweep\.seeds \(--seeds\)"):
+    with refused("sweep.seeds (--seeds)"):
         swept("train.num_seeds=4", keys=RATES)
 
 
 @pytest.mark.parametrize(
     ("key", "values", "message"),
     [
-        ("ppo.learning_rat", [1e-3], r"setting 0 .*'ppo\.learning_rate'\?"),
-        ("ppo.learning_rate", [1e-3, "fast"], r"1 \(ppo\.learning_rate=fast"),
-        ("account.preset", ["no_such_account"], "no_such_account"),
+        ("ppo.learning_rat", [1e-3], ("setting 0 ", "'ppo.learning_rate'?")),
+        ("ppo.learning_rate", [1e-3, "fast"], ("1 (ppo.learning_rate=fast",)),
+        ("account.preset", ["no_such_account"], ("no_such_account",)),
     ],
 )
 def test_a_setting_that_is_at_fault_is_named(key, values, message):
-    with pytest.raises(ConfigError, match=message):
+    with refused(*message):
         check(swept(keys={key: values}))
 
 
@@ -233,15 +224,14 @@ def test_a_static_key_of_one_value_is_part_of_the_program():
 def test_the_table_of_agents_is_written(tmp_path):
     config = swept("seed=3", keys=RATES, seeds=2)
     agents.write_agents(tmp_path, config, [0, 1, 0, 1])
-    rows = json.loads((tmp_path / "agents.json").read_text())["agents"]
+    rows = read_json(tmp_path / "agents.json")["agents"]
     assert [(row["group"], row["number"]) for row in rows] == [(0, 0), (1, 0), (0, 1), (1, 1)]
-    assert (rows[3]["index"], rows[3]["seed"], rows[3]["setting"]) == (3, 4, 1)
-    assert rows[3]["overrides"] == {"ppo.learning_rate": 3e-4}
+    assert rows[3].items() >= {"index": 3, "seed": 4, "setting": 1}.items()
 
 
 def test_the_folder_of_several_programs_is_no_run(tmp_path):
     (tmp_path / "sweep.json").write_text("{}")
-    with pytest.raises(ConfigError, match=r"several programs.*group_0"):
+    with refused("several programs", "group_0"):
         rundir.read_run(tmp_path)
 
 
@@ -269,8 +259,6 @@ def test_only_leaves_that_differ_get_an_axis_of_agents():
     first = worlds.make_params(market)
     second = first.replace(contract=first.contract.replace(slippage=first.contract.slippage + 1))
     params, axes = stacked([first, second, first])
-    assert isinstance(params, EnvParams)
-    assert params.market is not None
     assert params.contract.slippage.tolist() == [
         int(first.contract.slippage) + step for step in (0, 1, 0)
     ]
@@ -278,9 +266,9 @@ def test_only_leaves_that_differ_get_an_axis_of_agents():
     assert jax.tree.leaves(axes) == [0]
     assert params.market.close is first.market.close  # never copied
     assert stacked([first, first.replace(max_steps=jnp.int32(first.max_steps))])[1] is None
-    with pytest.raises(ValueError, match="structure or static fields"):
+    with refused("structure or static fields", kind=ValueError):
         stacked([first, first.replace(monitor=not first.monitor)])
-    with pytest.raises(ValueError, match="shapes or dtypes"):
+    with refused("shapes or dtypes", kind=ValueError):
         stacked([first, first.replace(max_steps=jnp.int32([1]))])
 
 
@@ -296,17 +284,13 @@ def test_a_stack_of_a_sweep_names_its_agents(tmp_path):
         "trained_seed": 4,
         "overrides": {"ppo.learning_rate": 3e-4},
     }
-    keys = jax.random.key_data(stack.keys(3))
-    np.testing.assert_array_equal(
-        keys, [jax.random.key_data(jax.random.key(seed)) for seed in (3, 4, 3, 4)]
-    )
     seeds = Stack.of_run(load_config("quickstart", ["train.num_seeds=2", "seed=3"]))
     assert (list(seeds.numbers(3)), seeds.index(4, 3), seeds.flag(4)) == (
         [3, 4],
         1,
         ["--seed", "4"],
     )
-    with pytest.raises(ValueError, match="4 agents of a sweep"):
+    with refused("4 agents of a sweep", kind=ValueError):
         Stack((2,), swept=stack.swept)
 
 
@@ -332,25 +316,15 @@ def test_which_agent_was_asked_for(tmp_path):
 
 
 def test_flags_are_keys():
-    args = build_parser().parse_args(
-        [
-            "train",
-            "--sweep",
-            "ppo.learning_rate=1e-3,3e-4",
-            "--sweep",
-            "network.hidden=[8],[16,16]",
-            "--seeds",
-            "2",
-        ]
-    )
-    sweep = resolve(args).sweep
-    assert sweep.keys == {"ppo.learning_rate": [1e-3, 3e-4], "network.hidden": [[8], [16, 16]]}
+    def parsed(words):
+        return resolve(build_parser().parse_args(["train", *words.split()]))
+
+    rates, networks = "ppo.learning_rate=1e-3,3e-4", "network.hidden=[8],[16,16]"
+    sweep = parsed(f"--sweep {rates} --sweep {networks} --seeds 2").sweep
+    assert sweep.keys == RATES | {"network.hidden": [[8], [16, 16]]}
     assert sweep.seeds == 2
-    args = build_parser().parse_args(
-        ["train", "--sweep", "ppo.gamma=log:0.9..0.99", "--random", "4"]
-    )
-    assert resolve(args).sweep.count == 4
-    assert resolve(build_parser().parse_args(["train", "--population", "4"])).agents == 4
+    assert parsed("--sweep ppo.gamma=log:0.9..0.99 --random 4").sweep.count == 4
+    assert parsed("--population 4").agents == 4
 
 
 def test_a_fault_of_every_setting_is_told_once(capsys):
@@ -367,7 +341,7 @@ def test_a_fault_of_every_setting_is_told_once(capsys):
     ],
 )
 def test_flags_that_are_no_sweep(written, message):
-    with pytest.raises(ConfigError, match=message):
+    with refused(message):
         sweep_flags(written)
 
 
@@ -391,7 +365,7 @@ def test_a_sweep_that_does_not_fit_names_its_flags():
     config = swept("rollout.num_envs=65536", keys=RATES, seeds=100)
     with pytest.raises(ConfigError, match=r" \d+ of its 200 agents \(--sweep"):
         memory.check(config, 2_000_000_000, "it")
-    with pytest.raises(ConfigError, match="200 agents, and not"):
+    with refused("200 agents, and not"):
         memory.check(config, 500_000_000, "it")
 
 

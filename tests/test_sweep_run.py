@@ -4,7 +4,6 @@ resumption, groups.
 
 import json
 
-import jax
 import numpy as np
 import pytest
 
@@ -13,9 +12,9 @@ from jaxtrade.config import load_config
 from jaxtrade.evaluation.validation import mean_reward
 from jaxtrade.runs import evaluate as evaluation
 from jaxtrade.runs.train import resume, run
-from jaxtrade.storage import checkpoint
 from jaxtrade.training import loop
-from tests.resuming import cut
+from tests.reading import read_json
+from tests.resuming import cut, final_state
 from tests.rl.test_train import assert_same
 
 SMALL = (
@@ -58,14 +57,6 @@ def trained(counted, tmp_path_factory):
     return result
 
 
-def final_state(path):
-    setup, _ = evaluation.open_run(path)
-    like = jax.eval_shape(
-        setup.stack.wrap(setup.algorithm).init, setup.stack.keys(3), setup.trained_params
-    )
-    return checkpoint.restore_latest(path / "checkpoints", like).state
-
-
 def test_costs_and_rates_are_one_program(trained):
     assert trained.training.health["recompiles"] == (True, 0)
     rows = trained.metrics
@@ -88,7 +79,7 @@ def test_every_agent_has_its_folders(trained):
         "sweep.json",
         "sweep.txt",
     ]
-    found = json.loads((trained.path / "agents.json").read_text())["agents"]
+    found = read_json(trained.path / "agents.json")["agents"]
     assert [agent["overrides"] for agent in found] == [
         {"costs.slippage": cost, "ppo.learning_rate": rate}
         for cost in (0, 2)
@@ -121,7 +112,7 @@ def test_the_table_has_a_row_per_agent_and_a_ranking_by_validation(trained):
     ]
     best = int(np.argmax(trained.scores))
     assert f"  1. agent {best}: {trained.scores[best]:.6g} (" in trained.table
-    summary = json.loads((trained.path / "summary.json").read_text())
+    summary = read_json(trained.path / "summary.json")
     assert summary["validation_scores"] == list(trained.scores)
     assert (summary["rollbacks"], summary["frozen_agents"]) == (0, [])
 

@@ -16,29 +16,26 @@ import pytest
 from jaxtrade import interrupt
 from jaxtrade.cli import main
 from jaxtrade.config import make_config
-from jaxtrade.errors import ConfigError
 from jaxtrade.runs.preflight import check_names
 from jaxtrade.storage import trackers
 from jaxtrade.storage.trackers import ROOM, About, TrackerSink, check_tracker, run_name
-from tests.children import run_python
+from tests.children import run_python, sets
+from tests.messages import refused
+from tests.reading import read_json
 
 KINDS = ("wandb", "trackio", "mlflow")
-TINY = [
-    word
-    for key in (
-        "rollout.num_envs=4",
-        "rollout.num_steps=8",
-        "rollout.num_shards=1",
-        "ppo.num_minibatches=1",
-        "network.hidden=[8]",
-        "train.total_timesteps=128",
-        "train.chunk_updates=2",
-        "train.checkpoint_every=1",
-        "train.tensorboard=false",
-        "evaluation.policy_samples=1",
-    )
-    for word in ("--set", key)
-]
+TINY = sets(
+    "rollout.num_envs=4",
+    "rollout.num_steps=8",
+    "rollout.num_shards=1",
+    "ppo.num_minibatches=1",
+    "network.hidden=[8]",
+    "train.total_timesteps=128",
+    "train.chunk_updates=2",
+    "train.checkpoint_every=1",
+    "train.tensorboard=false",
+    "evaluation.policy_samples=1",
+)
 
 
 def absent(name):
@@ -54,16 +51,16 @@ def row(update, **values):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_missing_package_is_named_with_what_to_install(kind):
-    with pytest.raises(ConfigError, match=rf"tracker={kind}: .*jaxtrade\[{kind}\]"):
+    with refused(f"tracker={kind}: ", f"jaxtrade[{kind}]"):
         check_tracker(kind, False, {}, absent)
     check_tracker("none", False, {}, absent)
 
 
 def test_online_needs_a_tracker_and_a_place():
-    with pytest.raises(ConfigError, match="tracker_online"):
+    with refused("tracker_online"):
         check_names(make_config({"train": {"tracker_online": True}}))
     for kind, name in (("trackio", "TRACKIO_SPACE_ID"), ("mlflow", "MLFLOW_TRACKING_URI")):
-        with pytest.raises(ConfigError, match=name):
+        with refused(name):
             check_tracker(kind, True, {}, bool)
         check_tracker(kind, True, {name: "somewhere"}, bool)
     check_tracker("wandb", True, {}, bool)
@@ -114,7 +111,7 @@ def test_rows_events_and_figures_come_in_order(tmp_path, monkeypatch):
     sink.close()
     assert not told
     name, (at, resumed), first, second, (back, text), *others = made[0].got
-    assert name == json.loads((tmp_path / "tracker.json").read_text())["name"]
+    assert name == read_json(tmp_path / "tracker.json")["name"]
     assert (at, back) == (0, 1)
     assert "goes on after a stop" in resumed
     assert "update 1 (32 steps)" in text
@@ -407,19 +404,15 @@ def test_the_real_tracker_stores_rows_rollbacks_and_figures_on_this_machine(
     assert not told
     assert capfd.readouterr() == ("", ""), "the console is the run's"
     found = HISTORIES[kind](folder)
+
+    def of(name):
+        return [each[name] for each in found if name in each]
+
     losses = [(each["update"], each["train/loss"]) for each in found if "train/loss" in each]
     assert losses == [(1, 0.5), (3, 0.125), (3, 0.25)]
-    assert [
-        each["rollout/action_share/BUY"] for each in found if "rollout/action_share/BUY" in each
-    ] == [0.75]
-    assert [
-        each["eval/test/greedy/net_profit"]
-        for each in found
-        if "eval/test/greedy/net_profit" in each
-    ] == [-12.5]
-    assert [each["event/back_to_update"] for each in found if "event/back_to_update" in each] == [
-        2.0
-    ]
+    assert of("rollout/action_share/BUY") == [0.75]
+    assert of("eval/test/greedy/net_profit") == [-12.5]
+    assert of("event/back_to_update") == [2.0]
     assert any("update 2 (64 steps)" in each.get("event", "") for each in found)
     assert watched <= LOCAL
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
@@ -436,9 +429,7 @@ def test_a_run_and_its_continuation_are_one_run_of_mlflow(watched, tmp_path):
     assert run.info.status == "FINISHED"
     assert run.data.tags["jaxtrade.folder"] == str(path)
     assert run.data.params["rollout.num_envs"] == "4"
-    profit = json.loads((path / "evaluation/test/evaluation.json").read_text())["agents"]["greedy"][
-        "strategy"
-    ]
+    profit = read_json(path / "evaluation/test/evaluation.json")["agents"]["greedy"]["strategy"]
     assert run.data.metrics["eval/test/greedy/net_profit"] == profit["net_profit"]
     rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
     found = {

@@ -3,6 +3,7 @@ nothing is hidden.
 """
 
 import json
+import re
 import subprocess
 import sys
 import textwrap
@@ -23,7 +24,8 @@ from jaxtrade.storage.trials import (
     trials_folder,
 )
 from tests.children import run_python
-from tests.messages import missing
+from tests.messages import missing, refused
+from tests.reading import read_json
 from tests.structure import ROOT
 
 DATES = ("2024-01-02", "2024-01-03")
@@ -55,8 +57,7 @@ def test_what_is_appended_is_read_back(log):
     found = read_trials(log)
     assert [each.run for each in found.openings] == [f"run{n}" for n in range(1, 6)]
     assert found.openings[2] == opening("run3")._replace(utc=found.openings[2].utc)
-    assert found.openings[2].utc.endswith("Z")
-    assert len(found.openings[2].utc) == 20
+    assert re.fullmatch(r"[\dT:-]{19}Z", found.openings[2].utc)
     assert found.notes == ()
     documents = [json.loads(line) for line in lines_of(log)]
     assert [each["number"] for each in documents] == [1, 2, 3, 4, 5]
@@ -64,7 +65,7 @@ def test_what_is_appended_is_read_back(log):
     assert [each["before"] for each in documents[1:]] == [
         trials.sha_of(line[:-1]) for line in lines_of(log)[:-1]
     ]
-    assert json.loads((log / HEAD).read_text()) == {
+    assert read_json(log / HEAD) == {
         "lines": 5,
         "sha256": trials.sha_of(lines_of(log)[-1][:-1]),
     }
@@ -76,48 +77,36 @@ def test_a_folder_without_a_log_has_no_openings(tmp_path):
 
 
 @pytest.mark.parametrize("number", [1, 3, 5])
-def test_an_edited_line_is_named(log, number):
+@pytest.mark.parametrize("said", ["was changed", "was removed"])
+def test_an_edited_or_removed_line_is_named(log, number, said):
     lines = lines_of(log)
-    assert b"-2.0" in lines[number - 1]
-    lines[number - 1] = lines[number - 1].replace(b"-2.0", b"92.0")
-    write_lines(log, lines)
+    edited = lines[number - 1].replace(b"-2.0", b"92.0") if said == "was changed" else b""
+    write_lines(log, [*lines[: number - 1], edited, *lines[number:]])
     for _ in range(3):
-        with pytest.raises(DataError, match=rf"{TRIALS}: line {number}: was changed.*Restore"):
+        with pytest.raises(DataError, match=rf"{TRIALS}: line {number}: {said}.*Restore"):
             read_trials(log)
         append_opening(log, opening("later"))  # goes on, but hides nothing
-
-
-@pytest.mark.parametrize("number", [1, 3, 5])
-def test_a_removed_line_is_named(log, number):
-    lines = lines_of(log)
-    del lines[number - 1]
-    write_lines(log, lines)
-    with pytest.raises(DataError, match=rf"{TRIALS}: line {number}: was removed"):
-        read_trials(log)
-    append_opening(log, opening("later"))  # goes on, but hides nothing
-    with pytest.raises(DataError, match=rf"{TRIALS}: line {number}: was removed"):
-        read_trials(log)
 
 
 def test_moved_and_inserted_lines_are_named(log):
     lines = lines_of(log)
     write_lines(log, [lines[0], lines[2], lines[1], *lines[3:]])
-    with pytest.raises(DataError, match="line 2: was removed"):
+    with refused("line 2: was removed", kind=DataError):
         read_trials(log)
     write_lines(log, [*lines[:3], lines[2], *lines[3:]])
-    with pytest.raises(DataError, match="line 4: was inserted"):
+    with refused("line 4: was inserted", kind=DataError):
         read_trials(log)
     write_lines(log, [*lines[:2], b"hello\n", *lines[2:]])
-    with pytest.raises(DataError, match="line 3: is not a line"):
+    with refused("line 3: is not a line", kind=DataError):
         read_trials(log)
 
 
 def test_a_log_that_was_deleted_is_missed(log):
     (log / TRIALS).unlink()
-    with pytest.raises(DataError, match=r"line 1: was removed.* 5 lines"):
+    with refused("line 1: was removed", " 5 lines", kind=DataError):
         read_trials(log)
     append_opening(log, opening("new"))
-    with pytest.raises(DataError, match="line 1: was removed"):
+    with refused("line 1: was removed", kind=DataError):
         read_trials(log)
 
 
@@ -150,7 +139,7 @@ def test_a_whole_line_that_was_torn_later_stays_as_evidence(log):
     lines = lines_of(log)
     write_lines(log, [*lines[:4], lines[4][:40]])
     for _ in range(2):
-        with pytest.raises(DataError, match="line 5: "):
+        with refused("line 5: ", kind=DataError):
             read_trials(log)
         append_opening(log, opening("next"))
     assert lines[4][:40] in (log / TRIALS).read_bytes()
@@ -234,7 +223,7 @@ def test_a_lock_that_is_held_is_waited_for_and_then_named(tmp_path, monkeypatch)
     append_opening(tmp_path, opening())
     with (
         trials._locked(tmp_path / TRIALS),
-        pytest.raises(StorageError, match=r"held its lock for 0\.1 s"),
+        refused("held its lock for 0.1 s", kind=StorageError),
     ):
         append_opening(tmp_path, opening())
     assert append_opening(tmp_path, opening()) == 2
@@ -305,7 +294,7 @@ def test_the_log_of_a_part_lies_beside_the_whole(tmp_path):
 @pytest.mark.parametrize("changes", [{"net": {"0": (1.0,)}}, {"bars": {"ES": ("a1",)}}])
 def test_profits_and_digests_that_do_not_fit_the_days_are_named(tmp_path, changes):
     append_opening(tmp_path, opening()._replace(**changes))
-    with pytest.raises(DataError, match=r"line 1: .* 2 days"):
+    with refused("line 1: ", " 2 days", kind=DataError):
         read_trials(tmp_path)
 
 
@@ -313,7 +302,7 @@ def test_another_format_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(trials, "FORMAT", 2)
     append_opening(tmp_path, opening())
     monkeypatch.undo()
-    with pytest.raises(DataError, match=r"line 1: format 2, .*reads 1"):
+    with refused("line 1: format 2, ", "reads 1", kind=DataError):
         read_trials(Path(tmp_path))
 
 

@@ -3,7 +3,6 @@ edited run at all.
 """
 
 import importlib
-import json
 import os
 import sys
 from pathlib import Path
@@ -11,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from jaxtrade.config import load_config
-from jaxtrade.errors import ConfigError
 from jaxtrade.runs import files, rundir, trust
 from tests.children import run_python
+from tests.messages import refused
+from tests.reading import read_json
 
 MODULE = "open('ran', 'a').write('x')\n"
 
@@ -28,7 +28,7 @@ def run(tmp_path, monkeypatch):
     config = load_config("quickstart").model_copy(update={"imports": ("strange_parts",)})
     facts = {"config_sha256": config.digest(), "data_sha256": "", "nproc": ""}
     rundir.create_run(Path("runs/a"), config, facts)
-    manifest = json.loads(Path("runs/a/manifest.json").read_text())
+    manifest = read_json(Path("runs/a/manifest.json"))
     assert "imports.strange_parts" not in manifest["files"]  # it was not imported here
     return project / "runs" / "a"
 
@@ -107,7 +107,7 @@ def test_a_package_is_all_of_its_files(tmp_path, monkeypatch, first):
         del sys.modules[each]
     trust.require([name], tmp_path)
     (package / "inner.py").write_text("pass")
-    with pytest.raises(ConfigError, match=whole):
+    with refused(whole):
         trust.require([name], tmp_path)
 
 
@@ -152,7 +152,7 @@ def test_a_manifest_adds_no_folder_to_those_that_are_searched(run, tmp_path):
     (run.parents[1] / "strange_parts.py").unlink()
     before = list(sys.path)
     files.find_imports({"files": {"imports.strange_parts": entry}}, run, ["another"])
-    with pytest.raises(ConfigError, match="strange_parts"):
+    with refused("strange_parts"):
         files.find_imports({"files": {"imports.strange_parts": entry}}, run, ["strange_parts"])
     assert sys.path == before
     assert not ran(run)

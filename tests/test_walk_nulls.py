@@ -2,8 +2,6 @@
 on after a stop.
 """
 
-import json
-
 import jax
 import numpy as np
 import pytest
@@ -16,6 +14,9 @@ from jaxtrade.runs.evaluate import open_run
 from jaxtrade.runs.walkforward.run import RESULT, trained_on, walk_statistics
 from jaxtrade.storage.compiling import RepeatedPrograms
 from tests.messages import refuses
+from tests.reading import read_json
+
+pytestmark = pytest.mark.slow
 
 SMALL = (
     "--market",
@@ -58,9 +59,8 @@ def walk(tmp_path_factory):
     return path
 
 
-@pytest.mark.slow
 def test_a_walk_forward_is_tested_against_nulls(walk):
-    days, found = read_walk_days(walk / DAILY), json.loads((walk / RESULT).read_text())
+    days, found = read_walk_days(walk / DAILY), read_json(walk / RESULT)
     assert set(found["results"]) == {"policy", "flat", "random", "buy_hold", "sma_cross"}
     policy = found["results"]["policy"]
     assert policy["real"] == walk_statistics(days)["policy"] == pytest.approx(days.net.mean())
@@ -70,13 +70,12 @@ def test_a_walk_forward_is_tested_against_nulls(walk):
     assert "2 seeds" in found["notes"][0]
 
 
-@pytest.mark.slow
 def test_what_is_done_on_a_null_is_what_was_done_on_the_real_market(walk):
     """On the real market itself it gives the run's own days to the bit; and on a null it compiles
     nothing more.
     """
     setup, _ = open_run(walk)
-    compiled: list[str] = []
+    compiled = []
 
     def listen(event, duration_secs, **kwargs):
         compiled.extend([event] if event == "/jax/core/compile/backend_compile_duration" else [])
@@ -91,12 +90,9 @@ def test_what_is_done_on_a_null_is_what_was_done_on_the_real_market(walk):
         jax.monitoring.register_event_duration_secs_listener(listen)
         found = walk_statistics(trained_on(setup, market, programs))
         assert compiled == []
-    assert (
-        found["policy"] == json.loads((walk / RESULT).read_text())["results"]["policy"]["nulls"][1]
-    )
+    assert found["policy"] == read_json(walk / RESULT)["results"]["policy"]["nulls"][1]
 
 
-@pytest.mark.slow
 def test_a_stopped_test_goes_on_with_the_next_null(walk, capsys):
     whole, document = (walk / NULLS).read_bytes(), (walk / RESULT).read_text()
     (walk / NULLS).write_bytes(whole[:-7])  # killed while the second null was written
@@ -112,7 +108,6 @@ def test_a_stopped_test_goes_on_with_the_next_null(walk, capsys):
     )
 
 
-@pytest.mark.slow
 def test_a_kind_that_cannot_be_made_is_refused_before_anything_is_trained(tmp_path, capsys):
     path = tmp_path / "nq"
     refuses(

@@ -6,25 +6,24 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
 
 import jaxtrade as jt
-from jaxtrade.cli.entry import main
 from jaxtrade.config import load_config
 from jaxtrade.data.splits import sessions_of
-from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.errors import DataError
 from jaxtrade.evaluation.evaluate import evaluate
 from jaxtrade.evaluation.walk_days import WalkDays, read_walk_days, write_walk_days
 from jaxtrade.runs import evaluate as evaluation
 from jaxtrade.runs.openings import UNCOUNTED
 from jaxtrade.runs.setup import prepare
-from jaxtrade.runs.train import resume, run
+from jaxtrade.runs.train import run
 from jaxtrade.runs.walkforward.document import walk_table
 from jaxtrade.runs.walkforward.run import bundle_path, resume_walk, walk_forward
 from jaxtrade.storage.trials import TRIALS, read_trials
 from tests.messages import missing, refused, refuses
+from tests.reading import read_json
 from tests.resuming import cut
 from tests.rl.test_train import assert_same
 
@@ -57,34 +56,37 @@ def configured(*overrides):
     [
         (
             ["advisor.kind=mock"],
-            "advisor.kind=mock: ",
+            ("advisor.kind=mock: ",),
         ),
         (
             ["env.task=allocate", "data.markets=[ES, NQ]", "data.source=synthetic"],
-            "env.task=allocate",
+            ("env.task=allocate",),
         ),
-        (["data.markets=[ES, NQ]", "data.source=synthetic"], "data.markets names 2 symbols"),
+        (["data.markets=[ES, NQ]", "data.source=synthetic"], ("data.markets names 2 symbols",)),
         (
             ["sweep.keys={ppo.gamma: [0.9, 0.99]}"],
-            "sweep: a walk-forward",
+            ("sweep: a walk-forward",),
         ),
-        (["evolve.keys={ppo.gamma: [0.9, 0.99]}"], "evolve: a walk-forward"),
-        (["train.num_seeds=2"], r"num_seeds=2: .* walk\.seeds"),
-        (["shared.on=true", "train.num_seeds=2"], "train.num_seeds=2"),
-        (["rollout.num_envs=auto"], "rollout.num_envs=auto"),
-        (["control.evaluate_every=1", "split.validation_sessions=1"], "control.evaluate_every=1"),
-        (["control.keep=best"], "control.keep=best"),
-        (["parallel.devices=2"], "parallel.devices=2"),
+        (["evolve.keys={ppo.gamma: [0.9, 0.99]}"], ("evolve: a walk-forward",)),
+        (["train.num_seeds=2"], ("num_seeds=2: ", " walk.seeds")),
+        (["shared.on=true", "train.num_seeds=2"], ("train.num_seeds=2",)),
+        (["rollout.num_envs=auto"], ("rollout.num_envs=auto",)),
+        (
+            ["control.evaluate_every=1", "split.validation_sessions=1"],
+            ("control.evaluate_every=1",),
+        ),
+        (["control.keep=best"], ("control.keep=best",)),
+        (["parallel.devices=2"], ("parallel.devices=2",)),
         (
             ["walk.mode=cpcv", "walk.groups=3", "walk.test_groups=3"],
-            "walk.test_groups=3 ",
+            ("walk.test_groups=3 ",),
         ),
-        (["walk.mode=cpcv", "walk.groups=20", "walk.test_groups=10"], "184,756 folds x 2 seeds"),
-        (["walk.embargo=soon"], "walk.embargo"),
+        (["walk.mode=cpcv", "walk.groups=20", "walk.test_groups=10"], ("184,756 folds x 2 seeds",)),
+        (["walk.embargo=soon"], ("walk.embargo",)),
     ],
 )
 def test_what_a_walk_forward_cannot_do_is_refused_by_its_key(overrides, fragment):
-    with pytest.raises(ConfigError, match=fragment):
+    with refused(*fragment):
         configured(*overrides)
 
 
@@ -117,18 +119,13 @@ def test_more_agents_than_a_run_may_have_are_refused():
     ],
 )
 def test_wrong_flags_are_told_before_jax_loads(argv, facts, capsys):
-    try:
-        code = main(["walkforward", *argv])
-    except SystemExit as end:
-        code = end.code
-    assert code == 2
-    assert not missing(capsys.readouterr().err, *facts)
+    refuses(capsys, ["walkforward", *argv], *facts)
 
 
 def test_train_refuses_a_walk_forward():
-    with pytest.raises(ConfigError, match=r"walk\.on=true: "):
+    with refused("walk.on=true: "):
         run(configured())
-    with pytest.raises(ConfigError, match=r"walk\.on=false"):
+    with refused("walk.on=false"):
         walk_forward(load_config("quickstart"))
 
 
@@ -170,12 +167,12 @@ def test_days_are_written_and_read(tmp_path):
     for name, value in vars(days).items():
         np.testing.assert_array_equal(getattr(found, name), value)
     write_walk_days(replace(days, fold=days.fold[:3]), file)
-    with pytest.raises(DataError, match=r"fold has shape \(3,\), expected \(4,\)"):
+    with refused("fold has shape (3,), expected (4,)", kind=DataError):
         read_walk_days(file)
     file.write_bytes(b"PK")
-    with pytest.raises(DataError, match="cannot be read"):
+    with refused("cannot be read", kind=DataError):
         read_walk_days(file)
-    with pytest.raises(DataError, match="has not ended"):
+    with refused("has not ended", kind=DataError):
         read_walk_days(tmp_path / "none.npz")
 
 
@@ -185,19 +182,6 @@ def test_days_are_written_and_read(tmp_path):
 @pytest.fixture(scope="module")
 def walked(tmp_path_factory):
     return walk_forward(configured(), tmp_path_factory.mktemp("runs") / "walk")
-
-
-@pytest.mark.slow
-def test_a_policy_per_fold_and_seed_can_be_opened(walked):
-    agents = json.loads((walked.path / "agents.json").read_text())["agents"]
-    weights = []
-    for agent in agents:
-        loaded = jt.load_policy(walked.path / agent["policy"])
-        assert loaded.action_names == ["HOLD", "BUY", "SELL"]
-        weights.append(
-            np.concatenate([np.ravel(x) for x in jax.tree.leaves(loaded.policy.parameters)])
-        )
-    assert len({each.tobytes() for each in weights}) == 4
 
 
 @pytest.mark.slow
@@ -211,37 +195,34 @@ def test_days_are_those_of_the_evaluator(walked):
     assert [str(day) for day in days.date.astype("datetime64[D]")] == ["2013-10-10", "2013-10-11"]
     assert days.fold.tolist() == [0, 1]
     assert days.baselines.tolist() == ["flat", "random", "buy_hold", "sma_cross"]
-    for fold, seed in ((0, 4), (1, 3)):
-        policy = jt.load_policy(bundle_path(walked.path, fold, seed)).policy
+    agents = read_json(walked.path / "agents.json")["agents"]
+    policies = [jt.load_policy(walked.path / agent["policy"]).policy for agent in agents]
 
-        def evaluated(ids, policy=policy):
-            return evaluate(
-                setup.env,
-                setup.params,
-                setup.single,
-                sessions_of(setup.single, ids),
-                setup.config,
-                algorithm=setup.algorithm,
-                policy=policy,
-            )
+    def evaluated(number, ids):
+        return evaluate(
+            setup.env,
+            setup.params,
+            setup.single,
+            sessions_of(setup.single, ids),
+            setup.config,
+            algorithm=setup.algorithm,
+            policy=policies[number],
+        )
 
-        result = evaluated(setup.folds[fold].test)
-        assert result.agents[0].strategy_figures["net_profit"] == days.net[seed - 3, fold]
-        assert result.agents[0].account_figures["net_profit"] == days.account_net[seed - 3, fold]
+    for number, fold, seed in ((1, 0, 1), (2, 1, 0)):
+        result = evaluated(number, setup.folds[fold].test)
+        assert result.agents[0].strategy_figures["net_profit"] == days.net[seed, fold]
+        assert result.agents[0].account_figures["net_profit"] == days.account_net[seed, fold]
         nets = [result.agent(name).strategy_figures["net_profit"] for name in days.baselines]
         assert nets == days.baseline_net[:, fold].tolist()
-        shown = evaluated(setup.folds[fold].train[-1:])
-        assert shown.agents[0].strategy_figures["net_profit"] == days.in_sample_net[seed - 3, fold]
+        shown = evaluated(number, setup.folds[fold].train[-1:])
+        assert shown.agents[0].strategy_figures["net_profit"] == days.in_sample_net[seed, fold]
 
 
 @pytest.mark.slow
 def test_the_files_have_the_figures(walked):
-    document, days = json.loads((walked.path / "walkforward.json").read_text()), walked.days
+    document, days = read_json(walked.path / "walkforward.json"), walked.days
     assert document == json.loads(json.dumps(walked.document))
-    assert (
-        document["data_sha256"]
-        == json.loads((walked.path / "manifest.json").read_text())["data_sha256"]
-    )
     first = document["folds"][0]
     assert first["train"]["runs"] == [["2013-10-07", "2013-10-08"]]
     assert (first["embargoed"], first["purged"], first["test"]["first"]) == (
@@ -263,7 +244,6 @@ def test_the_files_have_the_figures(walked):
     assert [float(row["buy_hold_net_per_day"]) for row in rows] == days.baseline_net[2].tolist()
     assert [int(row["train_sessions"]) for row in rows] == [2, 2]
     assert "2 independent days" in walk_table(document)
-    assert json.loads((walked.path / "summary.json").read_text())["updates"] == 4
 
 
 @pytest.mark.slow
@@ -275,7 +255,7 @@ def test_the_tested_days_are_entered_in_the_trial_log_once(walked):
         str(seed): tuple(np.round(net, 3))
         for seed, net in zip((3, 4), walked.days.net, strict=True)
     }
-    trials = json.loads((walked.path / "walkforward.json").read_text())["trials"]
+    trials = read_json(walked.path / "walkforward.json")["trials"]
     assert (trials["opened"], trials["trials"], trials["counted"], trials["whole"]) == (
         1,
         2,
@@ -296,7 +276,7 @@ def test_a_log_that_cannot_be_written_fails_no_walk_forward_and_is_said(walked, 
     (tmp_path / TRIALS).mkdir()  # a file that cannot be opened, for root too
     result = resume_walk(path)
     assert f"NOTE: {UNCOUNTED}" in result.table
-    document = json.loads((path / "walkforward.json").read_text())
+    document = read_json(path / "walkforward.json")
     assert document["labels"][0].startswith(UNCOUNTED)
     assert document["trials"]["counted"] is False
 
@@ -310,9 +290,7 @@ def test_other_commands_say_what_the_folder_is(walked, capsys):
         ["train", "--resume", str(walked.path)],
     ):
         refuses(capsys, argv, said)
-    with pytest.raises(ConfigError, match=said):
-        resume(walked.path)
-    with pytest.raises(ConfigError, match=said):
+    with refused(said):
         _ = jt.open_run(walked.path).policy
     assert len(jt.open_run(walked.path).metrics) == 4
 
@@ -351,7 +329,7 @@ def test_cpcv_tests_every_day_once_per_path(tmp_path):
     assert all(path["days"] == 5 for path in document["paths"])
     mean = np.mean([path["net_per_day"]["mean"] for path in document["paths"]])
     assert mean == pytest.approx(document["pooled"]["net_per_day"]["mean"])
-    assert json.loads((result.path / "manifest.json").read_text())["seed"] == 3
+    assert read_json(result.path / "manifest.json")["seed"] == 3
     assert load_config(str(result.path / "config.yaml")).split.automatic
     [opening] = read_trials(tmp_path).openings
     of_day = [

@@ -3,11 +3,11 @@
 """
 
 import os
-from pathlib import Path
 
 import pytest
 
-from tests.children import run_python
+from tests.children import run_python, sets
+from tests.reading import ROOT
 
 # Stands for an installed torch. It says who imports it, and imports like a package without any
 # contents.
@@ -34,8 +34,7 @@ def seen(tmp_path, monkeypatch):
     package.mkdir(parents=True)
     (package / "__init__.py").write_text(FAKE)
     found = tmp_path / "seen"
-    root = Path(__file__).parents[1]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(package.parent), str(root)]))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(package.parent), str(ROOT)]))
     monkeypatch.setenv("TORCH_SEEN", str(found))
     return found
 
@@ -61,8 +60,9 @@ def test_import_of_jaxtrade_does_not_import_torch(seen, tmp_path):
 @pytest.mark.slow
 def test_a_whole_run_with_tensorboard_does_not_import_torch(seen, tmp_path):
     """Training, TensorBoard's files, checkpoints, evaluation and the picture."""
-    settings = [x for text in TINY for x in ("--set", text)]
-    python("-m", "jaxtrade.cli", "train", "quickstart", *settings, "--run-dir", "run", cwd=tmp_path)
+    python(
+        "-m", "jaxtrade.cli", "train", "quickstart", *sets(*TINY), "--run-dir", "run", cwd=tmp_path
+    )
     assert list(tmp_path.glob("**/tensorboard/events.out.tfevents.*"))
     assert list(tmp_path.glob("**/equity.png"))
     assert not seen.exists(), seen.read_text()

@@ -2,8 +2,6 @@
 sessions once more.
 """
 
-from __future__ import annotations
-
 from jaxtrade.evaluation.openings import PREFIX
 
 

@@ -4,8 +4,6 @@ term.
 Importing it registers both.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import jax.numpy as jnp

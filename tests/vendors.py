@@ -5,8 +5,6 @@ descriptions, which
 `jaxtrade.data.formats.recognise` names.
 """
 
-from __future__ import annotations
-
 import io
 import zipfile
 from datetime import UTC, datetime, timedelta
@@ -166,7 +164,7 @@ def lean_days(bars, symbol, zone="UTC", scale=1, expiry=""):
     sides.
     """
     ask = list(rows_of(bars.sides[1]))
-    days: dict[str, list[str]] = {}
+    days = {}
     for i, (at, *bid, volume) in enumerate(rows_of(bars)):
         local = at.astimezone(ZoneInfo(zone))
         since = (local.hour * 3600 + local.minute * 60 + local.second) * 1000

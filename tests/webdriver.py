@@ -1,7 +1,5 @@
 """Headless Chromium for the tests of pages, by a small WebDriver client (W3C WebDriver)."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

@@ -8,8 +8,6 @@ A code token is a Python token that is no string, comment or layout; an f-string
 a comma before a closing bracket is layout. Docstrings are strings.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import collections
@@ -25,7 +23,8 @@ import tokenize
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).parents[1]
+from tests.reading import ROOT
+
 SHORT, WORDS = 3, 5  # lines of a short body; words of an English sentence
 LAYOUT = {
     token.NEWLINE,
@@ -85,7 +84,7 @@ def names(tree):
 
 def asserted(tree):
     """Strings of at least five words in asserts, in `match=`, and in the cases of parametrised tests."""
-    places: list[ast.AST] = []
+    places = []
     for each in ast.walk(tree):
         if isinstance(each, ast.Assert):
             places.append(each.test)
@@ -111,7 +110,7 @@ def package_of(path):
 def weigh(root):
     """Package -> weight, and `all` of package and bench."""
     texts = {
-        path.relative_to(root): path.read_text(encoding="utf-8")
+        path.relative_to(root): path.read_text()
         for top in ("jaxtrade", "bench", "tests")
         for path in sorted((root / top).rglob("*.py"))
     }
@@ -119,7 +118,7 @@ def weigh(root):
     used = collections.Counter(
         name for path, tree in trees.items() if path.parts[0] != "tests" for name in names(tree)
     )
-    rows: dict[str, list[Weight]] = collections.defaultdict(list)
+    rows = collections.defaultdict(list)
     for path, tree in trees.items():
         own = functions(tree)
         weight = Weight(
@@ -219,10 +218,7 @@ def main():
             f"{name:24}{each.tokens:>10,}{each.modules:>9,}{each.functions:>11,}"
             f"{each.imports / max(each.modules, 1):>16.1f}{each.once:>13,}"
         )
-    english = sum(
-        asserted(ast.parse(path.read_text(encoding="utf-8")))
-        for path in (root / "tests").rglob("*.py")
-    )
+    english = sum(asserted(ast.parse(path.read_text())) for path in (root / "tests").rglob("*.py"))
     print(f"English sentences that tests assert: {english:,}")
     keys, arguments = _asked(root, COUNTS)
     print(f"configuration keys: {keys}; command-line arguments: {arguments}")

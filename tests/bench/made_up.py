@@ -1,7 +1,5 @@
 """Results of a bench that never ran, in the shapes that benches return."""
 
-from __future__ import annotations
-
 import json
 
 STAMP = {

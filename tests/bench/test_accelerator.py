@@ -2,24 +2,18 @@
 out.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib.metadata
 import re
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
 from bench import accelerator, table
 from bench.accelerator import DEVICES, SHAPES, Loop
 from bench.catalogue import COMPILED, Options
-from bench.command import request
-from jaxtrade.errors import ConfigError
-
-ROOT = Path(__file__).resolve().parents[2]
-
+from tests.messages import refused
+from tests.reading import ROOT
 
 measured = functools.cache(accelerator.measure)
 
@@ -129,20 +123,11 @@ def test_the_compilers_are_of_the_versions_that_jax_asks_for():
     )
 
 
-def test_its_flags_are_checked():
-    with pytest.raises(ConfigError, match=r"--target b100: expected one of h200"):
-        request(names=["accelerator"], targets=["b100"])
-    with pytest.raises(ConfigError, match="of `jaxtrade bench accelerator`"):
-        request(names=["env_step"], targets=["h200"])
-    assert "accelerator" not in request(quick=True).names
-    assert request(names=["accelerator"], shapes=["gru"]).shapes == ("gru",)
-
-
 @pytest.mark.slow
 def test_a_failed_compilation_says_why(monkeypatch, tmp_path):
     monkeypatch.setenv(accelerator.FOLDER, str(tmp_path))
     (tmp_path / "libtpu").mkdir()  # installed, it seems
-    with pytest.raises(accelerator.CompilationError, match="v5e, reference: the compilation"):
+    with refused("v5e, reference: the compilation", kind=accelerator.CompilationError):
         accelerator.measure("v5e", "reference")
     found = accelerator.run(Options(targets=("v5e",), shapes=("reference",)))
     assert "failed" in found["left_out"]["v5e reference"]

@@ -2,8 +2,6 @@
 stops no other.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -16,8 +14,10 @@ import pytest
 from bench import catalogue, command, idle
 from jaxtrade import cli
 from jaxtrade.cli import entry
-from jaxtrade.errors import ConfigError
 from tests.bench.made_up import env_step, write
+from tests.messages import refused, refuses
+from tests.reading import read_json
+from tests.structure import ROOT
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def here(tmp_path, monkeypatch):
 @pytest.fixture
 def reported(monkeypatch):
     """Benches `one` and `two`, which return what they were reported; `bad` fails. No others."""
-    seen: list[catalogue.Options] = []
+    seen = []
 
     def run(options):
         seen.append(options)
@@ -81,8 +81,31 @@ def test_refused_before_anything_runs(argv, fragments, here, capsys):
 )
 def test_what_is_no_result_is_refused(text, fragment, here, capsys):
     (here / "old.json").write_text(text)
-    assert cli.main(["bench", "env_step", "--compare", "old.json"]) == 2
-    assert fragment in capsys.readouterr().err
+    refuses(capsys, ["bench", "env_step", "--compare", "old.json"], fragment)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "said"),
+    [
+        ("device", {"parts": ["memry"]}, "--part memry: expected one of correctness"),
+        ("env_step", {"parts": ["memory"]}, "of `jaxtrade bench device`"),
+        ("env_step", {"again": True}, "of `jaxtrade bench device`"),
+        ("accelerator", {"targets": ["b100"]}, "--target b100: expected one of h200"),
+        ("env_step", {"targets": ["h200"]}, "of `jaxtrade bench accelerator`"),
+        ("versions", {}, "give another checkout of jaxtrade"),
+        ("versions", {"code": Path("nowhere")}, "give another checkout of jaxtrade"),
+        ("env_step", {"code": ROOT}, "--code: of `jaxtrade bench versions`"),
+    ],
+)
+def test_flags_of_single_benches(name, given, said):
+    with refused(said):
+        command.request(names=[name], **given)
+
+
+def test_single_benches_are_not_among_all():
+    assert not {"device", "accelerator", "versions"} & set(command.request(quick=True).names)
+    assert command.request(names=["accelerator"], shapes=["gru"]).shapes == ("gru",)
+    assert command.request(names=["versions"], code=ROOT).code == ROOT
 
 
 def test_one_line_of_json_a_table_and_a_file(reported, here, capsys):
@@ -90,7 +113,7 @@ def test_one_line_of_json_a_table_and_a_file(reported, here, capsys):
     said = capsys.readouterr()
     [line] = said.out.splitlines()
     result = json.loads(line)
-    assert result == json.loads((here / "bench" / "results" / "one.json").read_text())
+    assert result == read_json(here / "bench" / "results" / "one.json")
     assert result["stamp"]["command"] == "jaxtrade bench one --repeats 9"
     [options] = reported
     assert (options.quick, options.repeats, options.purejaxrl) == (False, 9, None)
@@ -135,7 +158,7 @@ def test_steal_time_during_a_side_keeps_a_result_from_the_disk(
     assert list(here.rglob("*.json")) == []
     stolen(monkeypatch, 0.01)
     assert cli.main(["bench", "one"]) == 0
-    result = json.loads((here / "bench" / "results" / "one.json").read_text())
+    result = read_json(here / "bench" / "results" / "one.json")
     assert (result["forced"], result["reasons"]) == (False, [])
     assert (result["stamp"]["load_before"], result["stamp"]["steal"]) == (
         0.1,
@@ -152,20 +175,18 @@ def test_force_writes_and_marks(
     stolen(monkeypatch, 0.02)
     monkeypatch.setattr(idle, "load", lambda: 2.0)
     assert cli.main(["bench", "one", "--force"]) == 0
-    result = json.loads((here / "bench" / "results" / "one.json").read_text())
+    result = read_json(here / "bench" / "results" / "one.json")
     assert result["forced"]
     assert result["reasons"] == ["load average 2.00 at the start", "steal time 2 % during theirs"]
     assert "NOT IDLE: load average 2.00" in capsys.readouterr().err
     stolen(monkeypatch, 0.0)
     monkeypatch.setattr(idle, "load", lambda: 0.1)
     assert cli.main(["bench", "one", "--force"]) == 0
-    assert not json.loads((here / "bench" / "results" / "one.json").read_text())[
-        "forced"
-    ]  # there was no need
+    assert not read_json(here / "bench" / "results" / "one.json")["forced"]  # there was no need
 
 
 def test_between_benches_the_load_decays(reported, here, monkeypatch):
-    done: list[str] = []
+    done = []
     monkeypatch.setattr(command, "own_process", lambda words: done.append(words[1]) or 0)
     monkeypatch.setattr(idle, "settle", lambda: done.append("settle"))
     assert cli.main(["bench"]) == 0
@@ -194,9 +215,8 @@ def test_quick_results_have_a_folder_of_their_own(reported, here, capsys):
 
 def test_a_quick_run_replaces_no_full_result(reported, here, capsys):
     full = write(env_step() | {"bench": "one"}, here / "kept")
-    assert cli.main(["bench", "one", "--quick", "--out", "kept"]) == 2
-    assert "full result" in capsys.readouterr().err
-    assert not json.loads(full.read_text())["quick"]
+    refuses(capsys, ["bench", "one", "--quick", "--out", "kept"], "full result")
+    assert not read_json(full)["quick"]
     assert reported == []
 
 
@@ -239,7 +259,7 @@ def test_several_run_in_a_process_each_and_the_worst_code_counts(
     capsys,
     monkeypatch,
 ):
-    ran: list[list[str]] = []
+    ran = []
 
     def process(words):
         ran.append(words)
@@ -295,7 +315,7 @@ def test_where_the_benches_are_found(layout, tmp_path, monkeypatch):
     if layout == "installed":  # a folder of that name beside an installed package is another's
         beside.mkdir()
         (beside / "catalogue.py").touch()
-    asked: list[str] = []
+    asked = []
     monkeypatch.setattr(entry, "__file__", str(package / "cli" / "entry.py"))
     monkeypatch.setattr(entry, "importlib", SimpleNamespace(import_module=asked.append))
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -306,5 +326,5 @@ def test_where_the_benches_are_found(layout, tmp_path, monkeypatch):
 
 def test_missing_benches_are_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(entry, "__file__", str(tmp_path / "jaxtrade" / "cli" / "entry.py"))
-    with pytest.raises(ConfigError, match="benches are missing"):
+    with refused("benches are missing"):
         entry.bench_module("command")

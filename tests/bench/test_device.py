@@ -2,8 +2,6 @@
 correctness asks.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from functools import partial
@@ -15,12 +13,13 @@ import jax.numpy as jnp
 import pytest
 from flax import struct
 
-from bench import command, correctness, device, idle, worker
+from bench import command, correctness, device, worker
 from bench.device import PARTS, Context, Machine, Part
 from jaxtrade import cli, interrupt
-from jaxtrade.errors import ConfigError
 from jaxtrade.storage import internals, programs
 from tests.bench.made_up import STAMP, side
+from tests.messages import refused
+from tests.reading import read_json
 
 MACHINE = Machine("gpu", "NVIDIA H200", "h200")
 
@@ -52,8 +51,8 @@ class Made:
 
     def __init__(self, out):
         self.out, self.ran = out, []
-        self.faults: dict[str, BaseException] = {}
-        self.stamp: dict[str, Any] = dict(STAMP)
+        self.faults = {}
+        self.stamp = dict(STAMP)
         self.correctness, self.size, self.machine = "passed", 1, MACHINE
         self.parts = {
             name: Part(f"the part {name}", self._measure(name), {}, {})
@@ -88,7 +87,7 @@ class Made:
         return device.run(asked, told, load, keep, parts, lambda: (self.machine, self.stamp))
 
     def result(self, name):
-        return json.loads((self.out / self.machine.folder / f"{name}.json").read_text())
+        return read_json(self.out / self.machine.folder / f"{name}.json")
 
 
 @pytest.fixture
@@ -122,11 +121,6 @@ def test_every_part_is_saved_and_printed(made, capsys):
     }
     assert found["stamp"]["command"] == "jaxtrade bench device"
     assert "two: done in" in said.err
-    assert sorted(path.name for path in (made.out / "h200").iterdir()) == [
-        "correctness.json",
-        "one.json",
-        "two.json",
-    ]
 
 
 def test_a_second_run_skips_what_is_there(made, capsys):
@@ -172,16 +166,6 @@ def test_an_interruption_keeps_what_is_finished(made):
     made.faults = {}
     assert made.run() == 0
     assert made.ran == ["two"]
-
-
-def test_ctrl_c_has_its_exit_code(made, monkeypatch):
-    def interrupted():
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(device, "probed", interrupted)
-    monkeypatch.setattr(device.run, "__defaults__", (made.parts, interrupted))
-    monkeypatch.setattr(idle, "load", lambda: 0.1)
-    assert cli.main(["bench", "device", "--quick", "--out", str(made.out)]) == 130
 
 
 def test_a_part_that_fails_stops_no_other(made, capsys):
@@ -237,7 +221,7 @@ def test_a_machine_that_was_not_idle(made, monkeypatch):
 
 def test_a_quick_run_replaces_no_full_result(made):
     made.run()
-    with pytest.raises(ConfigError, match="a full result"):
+    with refused("a full result"):
         made.run(quick=True)
     assert made.ran == []
 
@@ -250,32 +234,19 @@ def test_what_is_absent_is_left_out_by_name(made, capsys):
     assert PARTS["command_buffers"].absent("gpu") == ""
 
 
-def test_its_flags_are_checked():
-    with pytest.raises(ConfigError, match=r"--part memry: expected one of correctness"):
-        command.request(names=["device"], parts=["memry"])
-    with pytest.raises(ConfigError, match="of `jaxtrade bench device`"):
-        command.request(names=["env_step"], parts=["memory"])
-    with pytest.raises(ConfigError, match="of `jaxtrade bench device`"):
-        command.request(names=["env_step"], again=True)
-    assert "device" not in command.request(quick=True).names
+def test_its_command_is_stamped():
     asked = command.request(names=["device"], quick=True, parts=["memory", "memory"])
     assert asked.parts == ("memory",)
-    assert command.stamped("device", asked) == [
-        "jaxtrade",
-        "bench",
-        "device",
-        "--quick",
-        "--part",
-        "memory",
-    ]
+    assert (
+        " ".join(command.stamped("device", asked)) == "jaxtrade bench device --quick --part memory"
+    )
     assert asked.out == Path("bench/results/quick")
 
 
-def test_the_help_names_every_part():
-    parser: Any = cli.build_parser()
-    [commands] = [action for action in parser._actions if action.dest == "command"]
-    [flag] = [action for action in commands.choices["bench"]._actions if action.dest == "parts"]
-    assert flag.help.partition(";")[0].split(", ") == list(PARTS)
+def test_the_help_names_every_part(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["bench", "--help"])
+    assert ", ".join(PARTS) in " ".join(capsys.readouterr().out.split())
 
 
 # ------------------------------------------------------------------------------------------------------------ parts
@@ -300,7 +271,7 @@ def context(name, jobs):
 
 
 def test_command_buffers_are_off_in_one_of_two_processes(monkeypatch):
-    flags: list[str | None] = []
+    flags = []
 
     def jobs(name, variables, **arguments):
         flags.append(variables.get("XLA_FLAGS"))
@@ -345,10 +316,10 @@ def test_time_that_is_over_says_nothing_of_correctness():
 
 # ------------------------------------------------------------------------------------------------------------- jobs
 def test_a_job_that_fails_or_is_late_says_so(capfd):
-    with pytest.raises(worker.WorkerError, match=r"idle\.nothing.* ended with status 1"):
+    with refused("idle.nothing", " ended with status 1", kind=worker.WorkerError):
         worker.once("idle.nothing", {}, 600)
     assert "has no attribute 'nothing'" in capfd.readouterr().err
-    with pytest.raises(worker.LateError, match="ended after 0 seconds, its limit"):
+    with refused("ended after 0 seconds, its limit", kind=worker.LateError):
         worker.once("idle.load", {}, 0)
 
 

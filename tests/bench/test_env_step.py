@@ -39,12 +39,6 @@ def test_what_is_not_installed_is_left_out_and_named(world, monkeypatch):
         assert expected in reason, name
 
 
-def test_the_twin_alone_is_work_to_repeat(world):
-    with sb3.taped(world.config.env, world.params) as path:
-        work = sb3.bare(path, 3_000)
-        assert sum(itertools.islice(work, 3)) >= 4, "some sessions end"
-
-
 @pytest.mark.parametrize("kind", ["dummy", pytest.param("subproc", marks=pytest.mark.slow)])
 def test_stable_baselines_steps_the_twin(world, kind):
     for name in ("stable_baselines3", "sb3_contrib"):

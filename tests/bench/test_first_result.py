@@ -8,6 +8,7 @@ import pytest
 
 from bench import first_result
 from jaxtrade.errors import DataError
+from tests.messages import refused
 
 LINES = (
     "loading: JAX\n",
@@ -37,11 +38,11 @@ def test_phases_last_from_their_first_line_to_the_next():
 @pytest.mark.parametrize("name", first_result.PHASES)
 def test_a_phase_that_is_not_announced_is_an_error(name):
     lines = [line for line in LINES if not line.startswith(f"{name}:")]
-    with pytest.raises(DataError, match=f"begins with '{name}:'"):
+    with refused(f"begins with '{name}:'", kind=DataError):
         first_result.phases(lines, itertools.count().__next__)
 
 
 def test_it_measures_the_readme_s_first_command():
-    text = (first_result.ROOT / "README.md").read_text(encoding="utf-8")
+    text = (first_result.ROOT / "README.md").read_text()
     command = f"{first_result.VENV} .venv && .venv/bin/{first_result.INSTALL} && .venv/bin/{first_result.TRAIN}"
     assert command in text

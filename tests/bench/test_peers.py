@@ -18,10 +18,18 @@ from bench import harness, peers, setting
 from bench.catalogue import FETCH_PUREJAXRL, PUREJAXRL_COMMIT, Options
 from bench.learning import learning_of
 from bench.peers import OLD_ID, offered
-from jaxtrade.env.actions import Action
-from jaxtrade.errors import ConfigError
 from tests.extras import INSTALL, needed
-from tests.interop.interfaces import ENV, NUM_ENVS, PARAMS, SEED, assert_equal_bits
+from tests.interop.interfaces import (
+    ENV,
+    NUM_ENVS,
+    PARAMS,
+    SEED,
+    STEPS,
+    assert_equal_bits,
+    native,
+)
+from tests.messages import refused
+from tests.reading import ROOT
 
 PPO = {
     "num_envs": 4,
@@ -30,7 +38,6 @@ PPO = {
     "num_epochs": 2,
     "normalise_observations": False,
 }
-STEPS = 2 * 4 * 32  # of two updates
 
 
 def test_the_adapter_looks_like_the_old_gymnax():
@@ -41,7 +48,7 @@ def test_the_adapter_looks_like_the_old_gymnax():
     assert isinstance(env.observation_space(params), spaces.Box)
     assert env.action_space(params).n == env.num_actions == ENV.num_actions
     assert env.observation_space(params).shape == (ENV.observation_size,)
-    with pytest.raises(RuntimeError, match="only inside"):
+    with refused("only inside", kind=RuntimeError):
         gymnax.make(OLD_ID)
 
 
@@ -52,95 +59,70 @@ from brax import envs
 from brax.envs.wrappers.training import AutoResetWrapper, EpisodeWrapper
 """,
     "ppo.py": """
+import pathlib
+
 import gymnax
 import jax
 import wrappers
+
+ACTIONS = pathlib.Path(__file__).with_name("actions.npy")
+SEED = 11
 
 def make_train(config):
     env, params = gymnax.make(config["ENV_NAME"])
     envs = config["NUM_ENVS"]
 
     def train(key):
-        observation, state = jax.vmap(env.reset, (0, None))(jax.random.split(key, envs), params)
+        seeds = jax.vmap(jax.random.key)(SEED + jax.numpy.arange(envs))
+        observation, state = jax.vmap(env.reset, (0, None))(seeds, params)
 
-        def step(carry, t):
+        def step(carry, actions):
             observation, state = carry
-            actions = (t + jax.numpy.arange(envs)) % env.num_actions
             following, state, reward, done, info = jax.vmap(env.step, (None, 0, 0, None))(key, state, actions, params)
             assert info == {}
             return (following, state), (observation, reward, done)
 
-        return jax.lax.scan(step, (observation, state), jax.numpy.arange(config["NUM_STEPS"]))[1]
+        return jax.lax.scan(step, (observation, state), jax.numpy.load(ACTIONS))[1]
 
     return train
 """,
 }
-T = 400
 
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A learner that imports what PureJaxRL imports, and takes one action after the other."""
+    """A learner that imports what PureJaxRL imports, and takes the actions of `native`."""
     (tmp_path / "purejaxrl").mkdir()
     for name, text in CHECKOUT.items():
-        (tmp_path / "purejaxrl" / name).write_text(text, encoding="utf-8")
+        (tmp_path / "purejaxrl" / name).write_text(text)
+    np.save(tmp_path / "purejaxrl" / "actions.npy", native().action)
     return tmp_path
-
-
-@jax.jit
-def _native(params):
-    """The same actions by `TradingEnv`, HOLD for the illegal ones: observations, rewards, dones;
-    illegal, truncated.
-    """
-    keys = jax.random.split(jax.random.key(SEED), NUM_ENVS)
-
-    def one(state, ref, action):
-        illegal = ~ref.mask[action]
-        state, following, outcome = ENV.step(
-            keys[0], state, jnp.where(illegal, Action.HOLD, action), params
-        )
-        done = outcome.terminated | outcome.truncated
-        return (state, following), (
-            ENV.observe(ref, params),
-            outcome.reward,
-            done,
-            illegal,
-            outcome.truncated,
-        )
-
-    actions = (jnp.arange(T)[:, None] + jnp.arange(NUM_ENVS)) % ENV.num_actions
-    start = jax.vmap(ENV.reset, (0, None))(keys, params)
-    return jax.lax.scan(lambda carry, action: jax.vmap(one)(*carry, action), start, actions)[1]
 
 
 @pytest.mark.slow
 def test_a_checkout_runs_unchanged_on_the_environment_without_masks(checkout):
     before, path = set(sys.modules), list(sys.path)
-    config = setting.config(ppo=PPO | {"num_envs": NUM_ENVS, "num_steps": T})
-    world = setting.World(config, ENV, PARAMS, None, None)  # pyright: ignore[reportArgumentType]
+    config = setting.config(ppo=PPO | {"num_envs": NUM_ENVS, "num_steps": STEPS})
+    world = setting.World(config, ENV, PARAMS, None, None)
     train = peers.purejaxrl(learning_of(config), world, 1, checkout)
     assert not {"wrappers", "brax", "navix"} & (set(sys.modules) - before)
     assert sys.path == path
 
-    quiet = {
-        "illegal": jnp.float32(0.0),
-        "illegal_management": jnp.float32(0.0),
-    }  # HOLD instead would change them
-    weights = PARAMS.reward_weights | quiet
-    params = PARAMS.replace(reward_weights=weights)
-    observation, reward, done, illegal, truncated = jax.tree.map(np.asarray, _native(params))
-    assert min(illegal.sum(), (~illegal).sum(), (done & ~truncated).sum()) > 100
-    assert truncated.any()
-    replayed = train(jax.random.key(SEED), params)
+    expected = native()
+    done = expected.terminated | expected.truncated
+    assert min(expected.illegal.sum(), expected.terminated.sum(), expected.truncated.sum()) > 10
+    replayed = train(jax.random.key(SEED), PARAMS)
     for name, ours, theirs in zip(
-        ("observation", "reward", "done"), replayed, (observation, reward, done), strict=True
+        ("observation", "reward", "done"),
+        replayed,
+        (expected.observation, expected.reward, done),
+        strict=True,
     ):
         assert_equal_bits(ours, theirs, name)
     # Market and rules are arguments of the program, not constants in it.
-    doubled = params.replace(
-        reward_weights={name: 2.0 * weight for name, weight in weights.items()}
-    )
-    assert_equal_bits(train(jax.random.key(SEED), doubled)[1], 2.0 * reward, "reward")
+    doubled = jax.tree.map(lambda weight: 2.0 * weight, PARAMS.reward_weights)
+    again = train(jax.random.key(SEED), PARAMS.replace(reward_weights=doubled))
+    assert_equal_bits(again[1], 2.0 * expected.reward, "reward")
 
 
 def test_what_cannot_run_is_left_out_with_the_reason(tmp_path, monkeypatch):
@@ -164,12 +146,12 @@ def test_what_cannot_run_is_left_out_with_the_reason(tmp_path, monkeypatch):
 
 
 def test_a_path_that_is_no_checkout_is_an_error(tmp_path):
-    with pytest.raises(ConfigError, match=r"purejaxrl/ppo\.py"):
+    with refused("purejaxrl/ppo.py"):
         peers.load(tmp_path)
 
 
 def test_the_page_says_how_to_fetch_what_is_no_package():
-    page = (Path(__file__).parents[2] / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
     for text in (page, peers.__doc__ or ""):
         assert "git clone https://github.com/luchris429/purejaxrl" in text
         assert f"git -C purejaxrl checkout {PUREJAXRL_COMMIT[:7]}" in text
@@ -194,33 +176,8 @@ def test_a_peer_trains(name, options, monkeypatch):
     with ExitStack() as stack:
         sides, left_out = peers.sides(world.config, world, 2, options, stack)
         assert (list(sides), left_out) == ([name], others)
-        assert sides[name].steps == STEPS
+        assert sides[name].steps == 2 * 4 * 32  # of two updates
         assert harness.compare(sides, 1)[name]["steps_per_cpu_second"] > 0
-
-
-def theirs(options):
-    """Its module, or the test is skipped."""
-    if reason := peers.left_out(learning_of(setting.config(ppo=PPO)), options).get("purejaxrl"):
-        pytest.skip(f"purejaxrl: {reason} (in tests: JAXTRADE_PUREJAXRL=purejaxrl)")
-    assert options.purejaxrl is not None
-    return peers.load(options.purejaxrl)
-
-
-@pytest.mark.parametrize("activation", ["tanh", "relu"])
-def test_a_network_of_other_widths_is_theirs(options, activation):
-    """At its own widths the class that takes its place has the same parameters and the same
-    outputs, bit for bit.
-    """
-    seen, peer = jax.random.normal(jax.random.key(1), (5, 12)), theirs(options)
-    made = [
-        network(7, activation=activation) for network in (peer.ActorCritic, peers.sized((64, 64)))
-    ]
-    first, second = (network.init(jax.random.key(0), seen) for network in made)
-    jax.tree.map(lambda one, other: assert_equal_bits(one, other, "parameters"), first, second)
-    assert jax.tree.structure(first) == jax.tree.structure(second)
-    (one, value), (other, same) = (network.apply(first, seen) for network in made)
-    assert_equal_bits(one.logits, other.logits, "logits")
-    assert_equal_bits(value, same, "value")
 
 
 def test_the_widths_are_the_configurations():

@@ -10,6 +10,8 @@ import pytest
 
 from bench import catalogue, render
 from jaxtrade.errors import DataError
+from tests.messages import refused
+from tests.reading import read_json
 
 ROOT = render.ROOT
 PAGES = ("README.md", "docs/benchmarks.md")
@@ -30,7 +32,7 @@ def test_the_committed_pages_are_what_the_results_make():
 
 
 def test_every_result_that_the_page_links_is_there_and_of_a_clean_commit():
-    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
     named = set(re.findall(r"\.\./bench/results/(\w+)\.json", page))
     assert named >= set(render.TABLES) | {"first_result", "startup", "compile", "data"}
     for name in named:
@@ -43,7 +45,7 @@ def test_every_result_that_the_page_links_is_there_and_of_a_clean_commit():
 @pytest.mark.parametrize(("ratio", "said"), [(0.5, "0.5x: **slower**"), (2.0, "2x: faster")])
 def test_a_slower_side_is_called_slower(checkout, ratio, said):
     path = checkout / "bench" / "results" / "ppo_train.json"
-    result = json.loads(path.read_text())
+    result = read_json(path)
     result["ratios"]["small/rejax/16"] = {"wall": ratio, "cpu": 1.0}
     path.write_text(json.dumps(result))
     stale = render.stale(checkout)
@@ -54,17 +56,17 @@ def test_a_slower_side_is_called_slower(checkout, ratio, said):
 @pytest.mark.parametrize("change", [{"quick": True}, {"forced": True}])
 def test_what_shows_no_speed_is_refused(checkout, change):
     path = checkout / "bench" / "results" / "env_step.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    path.write_text(json.dumps(read_json(path) | change))
     with pytest.raises(DataError, match=rf"env_step\.json.*{next(iter(change))}"):
         render.stale(checkout)
     path.unlink()
-    with pytest.raises(DataError, match="cannot be read"):
+    with refused("cannot be read", kind=DataError):
         render.stale(checkout)
 
 
 @pytest.mark.parametrize("text", ["", f"{render.BEGIN}\n", f"{render.END}\n{render.BEGIN}\n"])
 def test_markers_stand_once_and_in_order(text):
-    with pytest.raises(DataError, match=r"page\.md: "):
+    with refused("page.md: ", kind=DataError):
         render.inserted(text, ["x"], "page.md")
 
 

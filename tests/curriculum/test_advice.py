@@ -2,8 +2,6 @@
 otherwise.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from jaxtrade.cli.parser import build_parser
@@ -50,7 +48,7 @@ def phase(name, *overrides):
 @pytest.mark.slow
 def test_rules_that_cannot_serve_the_bars_are_left_out_with_the_reason():
     """EURUSD has no volume. The other phases stay as they are."""
-    said: list[str] = []
+    said = []
     rules = ("advisor.kind=rules", "advisor.horizon=5")
     phases = (phase("entry"), phase("with", *rules), phase("without", "data.market=EURUSD", *rules))
     kept = with_possible_advisors(phases, said.append)

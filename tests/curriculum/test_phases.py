@@ -1,22 +1,21 @@
 """A whole curriculum on the bundled bars: handed on without loss, gated, killed, one report."""
 
-from __future__ import annotations
-
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
 
-import jax
 import numpy as np
 import pytest
 
-import jaxtrade as jt
 from jaxtrade import cli
-from jaxtrade.runs.source import load_source
+from tests.children import sets
 from tests.messages import missing
+from tests.reading import read_json
+from tests.resuming import leaves
+
+pytestmark = pytest.mark.slow
 
 TINY = (
     "rollout.num_envs=8",
@@ -34,9 +33,7 @@ def arguments(path, *more):
     """Without an advisor: a live one answers when its threads come to it, and these tests compare
     bits.
     """
-    flags = [
-        flag for override in (*TINY, "enforce_gates=false", *more) for flag in ("--set", override)
-    ]
+    flags = sets(*TINY, "enforce_gates=false", *more)
     return ["curriculum", "--advisor", "off", "--run-dir", str(path), "--non-interactive", *flags]
 
 
@@ -47,29 +44,26 @@ def whole(tmp_path_factory):
     return path
 
 
-@pytest.mark.slow
 def test_every_phase_is_handed_on_whole(whole):
-    document = json.loads((whole / "curriculum.json").read_text(encoding="utf-8"))
+    document = read_json(whole / "curriculum.json")
     assert [row["task"] for row in document["phases"]] == ["entry", "manage", "advised"]
     for row in document["phases"][1:]:
         assert row["start"]["coverage"] == "100 %"
         assert row["start"]["equal"] is True
         assert row["start"]["net_profit"]["source"] == row["start"]["net_profit"]["transferred"]
         assert row["test"]["coverage"] == 1.0
-    report = (whole / "curriculum.txt").read_text(encoding="utf-8")
+    report = (whole / "curriculum.txt").read_text()
     assert report.count("transfer coverage 100 %") == 2
 
 
-@pytest.mark.slow
 def test_a_finished_curriculum_resumes_to_its_report(whole, capsys):
     assert cli.main(["curriculum", "--resume", str(whole)]) == 0
-    shown, report = capsys.readouterr().out, (whole / "curriculum.txt").read_text(encoding="utf-8")
+    shown, report = capsys.readouterr().out, (whole / "curriculum.txt").read_text()
     assert report.strip() in shown
     assert "LLM query rate" not in shown + report  # its advisor is off
     assert not (whole / "phases" / "3-advised" / "advice.jsonl").exists()
 
 
-@pytest.mark.slow
 def test_a_gate_stops_with_its_reason(tmp_path, capsys):
     path = tmp_path / "course"
     assert (
@@ -80,7 +74,6 @@ def test_a_gate_stops_with_its_reason(tmp_path, capsys):
     assert not (path / "phases" / "2-manage").exists()
 
 
-@pytest.mark.slow
 def test_from_a_run_it_begins_after_that_runs_task(whole, tmp_path):
     path = tmp_path / "course"
     assert cli.main([*arguments(path), "--from", str(whole / "phases" / "2-manage")]) == 0
@@ -93,18 +86,10 @@ def test_from_a_run_it_begins_after_that_runs_task(whole, tmp_path):
         np.testing.assert_array_equal(x, y)  # the same source and seed: the same phase
 
 
-def leaves(path):
-    source = load_source(path)
-    return [
-        np.asarray(x) for x in jax.tree.leaves((source.params, source.normaliser, source.opt_state))
-    ]
-
-
-@pytest.mark.slow
 def test_killed_in_two_phases_it_ends_in_the_same_bits(whole, tmp_path):
     """`kill -9` at the first checkpoint of the first and of the last phase."""
     path = tmp_path / "course"
-    nproc = json.loads((whole / "begin.json").read_text(encoding="utf-8"))["nproc"]
+    nproc = read_json(whole / "begin.json")["nproc"]
     words, ends = arguments(path), []
     for phase in ("1-entry", "3-advised", None):
         process = subprocess.Popen(
@@ -126,6 +111,3 @@ def test_killed_in_two_phases_it_ends_in_the_same_bits(whole, tmp_path):
         assert (again / "gate.json").read_text() == (folder / "gate.json").read_text()
         for x, y in zip(leaves(again), leaves(folder), strict=True):
             np.testing.assert_array_equal(x, y, err_msg=folder.name)
-        ours, theirs = (jt.open_run(each).episodes.drop(columns="t") for each in (again, folder))
-        assert len(ours) > 0
-        assert ours.equals(theirs)

@@ -2,47 +2,32 @@
 no engine.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import tomllib
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.reading import ROOT
+
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-INSTRUCTIONS = {"FROM", "ENV", "RUN", "WORKDIR", "COPY", "USER", "ENTRYPOINT", "CMD"}
 
 
 def stages():
     """Name of a stage -> (its base, instructions with their arguments)."""
-    text = re.sub(r"\\\n\s*", " ", (ROOT / "Dockerfile").read_text())
-    found: dict[str, tuple[str, list[tuple[str, str]]]] = {}
-    body: list[tuple[str, str]] = []
-    for line in text.splitlines():
-        if not line.strip() or line.startswith("#"):
-            continue
-        word, _, rest = line.partition(" ")
-        assert word in INSTRUCTIONS, line
-        if word == "FROM":
-            base, name = re.fullmatch(r"(\S+) AS (\w+)", rest).groups()  # type: ignore[union-attr]
-            body = []
-            found[name] = (base, body)
-        else:
-            body.append((word, rest))
+    text = re.sub(r"#.*\n|\\\n\s*", " ", (ROOT / "Dockerfile").read_text())
+    found = {}
+    for stage in text.split("FROM ")[1:]:
+        head, *body = [line.strip() for line in stage.splitlines() if line.strip()]
+        base, name = head.split(" AS ")
+        found[name] = (base, [tuple(line.split(" ", 1)) for line in body])
     return found
 
 
 def test_targets_and_pinned_base():
     found = stages()
     assert list(found) == ["base", "cuda", "cpu"]  # the last is what `docker build .` makes
-    image, _, tag = found["base"][0].partition(":")
-    version = re.match(r"(\d+)\.(\d+)-slim", tag)
-    assert image == "python"
-    assert version is not None, "a stated Python, never 'latest'"
-    assert tuple(map(int, version.groups())) >= (3, 11)
+    assert re.match(r"python:3\.1[1-9][\d.]*-slim", found["base"][0])  # stated, never 'latest'
     assert {found["cpu"][0], found["cuda"][0]} == {"base"}
 
 

@@ -18,7 +18,6 @@ from tests.interrupt.tries import (
     left_behind,
     started,
 )
-from tests.messages import missing
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
 
@@ -261,19 +260,17 @@ def test_an_unfinished_entry_of_jax_s_cache_is_removed(tmp_path):
     assert [path.exists() for path in (old, new, other)] == [True, False, True]
 
 
-def test_the_judge_of_tries_sees_faults(tmp_path):
-    assert not [*faults_of(130, ["x", "interrupted"]), *left_behind(tmp_path)]
-    assert list(faults_of(139, ["interrupted"])) == ["exit code 139"]
-    assert list(faults_of(130, ["Traceback (most recent call last):", "interrupted"])) == [
-        "a traceback"
-    ]
-    assert list(faults_of(130, [])) == ["0 lines about the interruption"]
-    assert list(faults_of(130, ["interrupted", "x"])) == ["a later line: x"]
-    (tmp_path / "a.json").write_text("{")
-    (tmp_path / "config.yaml").write_text("")
-    torn, alone = left_behind(tmp_path)
-    assert "a.json" in torn
-    assert not missing(alone, "config.yaml", "manifest.json")
+@pytest.mark.parametrize(
+    ("code", "lines", "fault"),
+    [
+        (139, ["interrupted"], "exit code 139"),
+        (130, ["Traceback (most recent call last):", "interrupted"], "a traceback"),
+        (130, [], "0 lines about the interruption"),
+        (130, ["interrupted", "x"], "a later line: x"),
+    ],
+)
+def test_the_judge_of_tries_sees_faults(code, lines, fault):
+    assert list(faults_of(code, lines)) == [fault]
 
 
 @pytest.mark.slow

@@ -1,9 +1,6 @@
-"""One Ctrl-C, or one SIGTERM, at one moment of one command, and what it left behind."""
-
-from __future__ import annotations
+"""One Ctrl-C at one moment of one command, and what it left behind."""
 
 import fcntl
-import json
 import os
 import random
 import secrets
@@ -16,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parents[2]
-CODES = {signal.SIGINT: 130, signal.SIGTERM: 75}
+from tests.reading import ROOT, read_json
+
 LONGEST_S = 600.0  # a command that is not interrupted ends before
 SMALL = (
     "--set",
@@ -44,30 +41,6 @@ COMMANDS = (
     Command("curriculum", ("curriculum", "--test", "--market", "NQ", *SMALL, "--run-dir", "{out}")),
     Command("evaluate", ("evaluate", "{run}")),
     Command("bench", ("bench", "compile", "startup", "--quick", "--out", "{out}")),
-)
-# Those that SIGTERM ends with 75, so that they are started again.
-RESUMABLE = (
-    *COMMANDS[:2],
-    Command(
-        "walkforward",
-        (
-            "walkforward",
-            "--market",
-            "NQ",
-            "--train",
-            "4",
-            "--test",
-            "2",
-            *SMALL,
-            "--run-dir",
-            "{out}",
-        ),
-    ),
-    Command("ablate", ("ablate", "advisor", "--test", "--out", "{out}")),
-    Command(
-        "precompute",
-        ("advise", "precompute", "--advisor", "rules", "--market", "NQ", "--out", "{out}.npz"),
-    ),
 )
 
 
@@ -162,15 +135,8 @@ def started(words, env, folder):
             process.kill()
 
 
-def one(
-    command,
-    run,
-    cache,
-    delay,
-    terminal,
-    sent=signal.SIGINT,
-):
-    """Start the command, send one signal after `delay` seconds -> what came of it, or the seconds
+def one(command, run, cache, delay, terminal):
+    """Start the command, send one Ctrl-C after `delay` seconds -> what came of it, or the seconds
     that the command took if it had ended before.
 
     terminal: to the whole group of processes, as a terminal does; else to the command alone.
@@ -186,9 +152,9 @@ def one(
             except subprocess.TimeoutExpired:
                 start = time.monotonic()
             if terminal:
-                os.killpg(process.pid, sent)
+                os.killpg(process.pid, signal.SIGINT)
             else:
-                process.send_signal(sent)
+                process.send_signal(signal.SIGINT)
             code = process.wait(LONGEST_S)
             seconds = time.monotonic() - start
             orphans = alive(mark)
@@ -196,26 +162,22 @@ def one(
             return delay  # all was done: the signal came while Python ended
         lines = (folder / "stderr").read_text().splitlines()
         faults = [
-            *faults_of(code, lines, sent),
+            *faults_of(code, lines),
             *(f"orphan {pid}" for pid in orphans),
             *left_behind(out),
         ]
         return Try(command.name, delay, code, seconds, lines[-1] if lines else "", tuple(faults))
 
 
-def faults_of(code, lines, sent=signal.SIGINT):
+def faults_of(code, lines):
     """What is wrong with the exit code and the messages."""
-    if code == -sent:  # Python itself had not started: a shell calls this 130 or 143
+    if code == -signal.SIGINT:  # Python itself had not started: a shell calls this 130
         return
-    if code != CODES[sent]:
+    if code != 130:
         yield f"exit code {code}"
     if any("Traceback" in line for line in lines):
         yield "a traceback"
-    said = [
-        line
-        for line in lines
-        if line.startswith(("interrupted", "error: SIG", "stopped by SIGTERM"))
-    ]
+    said = [line for line in lines if line.startswith(("interrupted", "error: SIG"))]
     if len(said) != 1:
         yield f"{len(said)} lines about the interruption"
     elif lines[-1] != said[0]:
@@ -247,7 +209,7 @@ def left_behind(out):
     """What is half-written in a folder: a file that is torn, or a lock that is held."""
     for path in out.rglob("*.json"):
         try:
-            json.loads(path.read_text(encoding="utf-8"))
+            read_json(path)
         except ValueError:
             yield f"{path.relative_to(out)} is torn"
     if (out / "config.yaml").is_file() != (out / "manifest.json").is_file():
@@ -260,13 +222,8 @@ def left_behind(out):
                 yield f"{lock.relative_to(out)} is held"
 
 
-def random_tries(
-    count,
-    seed,
-    commands=COMMANDS,
-    sent=signal.SIGINT,
-):
-    """`count` signals at moments that are uniform over each command, in turn. Half of them with an
+def random_tries(count, seed, commands):
+    """`count` times Ctrl-C at moments that are uniform over each command, in turn. Half of them with an
     empty cache of programs, half go to the command alone."""
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
@@ -289,7 +246,6 @@ def random_tries(
                 cache,
                 chance.uniform(0, seconds[command.name, kind]),
                 chance.random() < 0.5,
-                sent,
             )
             if isinstance(found, Try):
                 done += 1

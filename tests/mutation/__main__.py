@@ -4,8 +4,6 @@ tests notice?
 Exit status 1 where one survives, or has lost its place in the source.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time
@@ -39,7 +37,7 @@ def main(argv=None):
     faults, start, outcomes = (
         chosen(options.ids, options.package),
         time.perf_counter(),
-        Counter[str](),
+        Counter(),
     )
     try:
         for verdict in audit(faults, options.jobs):

@@ -1,16 +1,13 @@
 """The list of seeded faults, `mutations.yaml`, as data."""
 
-from __future__ import annotations
-
 import ast
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import yaml
 
-ROOT = Path(__file__).parents[2]
 LIST = Path(__file__).with_name("mutations.yaml")
 SYMBOLS = re.compile(
     r'"""[\s\S]*?"""|"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|\#[^\n]*|\w+|[^\w\s]'
@@ -84,7 +81,7 @@ class Fault:
         """The text of the file with the fault in it. Raises ValueError where `old` does not stand
         there once.
         """
-        text = (root / self.path).read_text(encoding="utf-8")
+        text = (root / self.path).read_text()
         try:
             first, last = _span(text, self.function) if self.function else (0, len(text))
         except ValueError as error:
@@ -106,7 +103,7 @@ class Fault:
 
 def read_faults(path=LIST):
     """Every fault of the list, in its order."""
-    files: list[dict[str, Any]] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    files = yaml.safe_load(path.read_text())
     return tuple(
         Fault(
             fault["id"],

@@ -1,7 +1,5 @@
 """Applies seeded faults to copies of the repository and runs the tests that must notice them."""
 
-from __future__ import annotations
-
 import os
 import queue
 import re
@@ -15,7 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.mutation.faults import ROOT, Fault
+from tests.mutation.faults import Fault
+from tests.reading import ROOT
 
 SECONDS = 600  # for the tests of one fault
 SKIPPED = shutil.ignore_patterns(
@@ -111,7 +110,7 @@ class Tree:
     def holding(self, fault):
         """The tree with `fault` in it. Raises ValueError where its old text is not found once."""
         path = self.root / fault.path
-        before, after = path.read_text(encoding="utf-8"), fault.applied(self.root)
+        before, after = path.read_text(), fault.applied(self.root)
         self._write(path, after)
         try:
             yield
@@ -119,7 +118,7 @@ class Tree:
             self._write(path, before)
 
     def _write(self, path, text):
-        path.write_text(text, encoding="utf-8")
+        path.write_text(text)
         # Compiled code is found by time in whole seconds and by size: a change within a second
         # could go unseen.
         for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
@@ -152,16 +151,12 @@ class Tree:
 
 
 def check_baseline(tree, faults):
-    """Seconds that all tests named by `faults` take on the unchanged copy. Raises BaselineError
-    where they fail.
-    """
-    start = time.perf_counter()
+    """Raises BaselineError where tests named by `faults` fail on the unchanged copy."""
     done = tree.test(sorted({name for fault in faults for name in fault.caught_by}))
     if done.returncode:
         raise BaselineError(
             f"the tests do not pass on the unchanged copy:\n{done.stdout[-3000:]}{done.stderr[-1000:]}"
         )
-    return time.perf_counter() - start
 
 
 def audit(faults, jobs):
@@ -169,7 +164,7 @@ def audit(faults, jobs):
     BaselineError.
     """
     with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
-        trees: queue.Queue[Tree] = queue.Queue()
+        trees = queue.Queue()
         first = Tree(Path(folder) / "0" / "tree")
         check_baseline(first, faults)
         trees.put(first)

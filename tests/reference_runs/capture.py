@@ -8,8 +8,6 @@ compiled as they are. This file is run by its path and needs nothing of the pack
 so it works on any commit.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -31,7 +29,7 @@ def normalised(text):
     """A program's text without what renaming or moving its source changes: names of the module, of
     functions and of results. Locations are not printed in the first place.
     """
-    numbers: dict[str, str] = {}
+    numbers = {}
     text = LABELS.sub("", re.sub(r"^module @\S+", "module", text))
     return NAMES.sub(lambda name: "@" + numbers.setdefault(name[0], f"f{len(numbers)}"), text)
 
@@ -85,7 +83,7 @@ def passing_through(module):
 
 def main():
     out, words = Path(sys.argv[1]), sys.argv[2:]
-    found: list[str] = []
+    found = []
     real = compiler.compile_or_get_cached
 
     def compile_or_pass(backend, computation, *rest, **more):
@@ -104,7 +102,7 @@ def main():
     try:
         return command(words)
     finally:
-        out.write_text(json.dumps(sorted(found)), encoding="utf-8")  # threads compile too
+        out.write_text(json.dumps(sorted(found)))  # threads compile too
 
 
 if __name__ == "__main__":

@@ -3,8 +3,7 @@
     JAX_NUM_CPU_DEVICES=8 python -m tests.scale.layouts CASE...        a JSON object: case -> `figures`
 
 A case is `one` (no mesh), or DEVICES with `p` (psum) or `s` (strict) before it, such as s8;
-`AGENTSxCASE` trains a population, such as 2xp4;
-`fault`, which is the last, is p2 with the shares of the devices weighted unequally.
+`AGENTSxCASE` trains a population, such as 2xp4.
 """
 
 import hashlib
@@ -15,7 +14,6 @@ import jax
 import numpy as np
 
 from jaxtrade.config import make_config
-from jaxtrade.networks.reductions import Reduce
 from jaxtrade.rl.algorithms import make_algorithm
 from jaxtrade.rl.parts import part_of
 from jaxtrade.rl.sharding import Spread, layout_of, mesh_of
@@ -97,23 +95,8 @@ def figures(result):
     }
 
 
-def unequal(reduce, mean, most):
-    """`Reduce.joined` with a mistake: the share of the first device counts three times that of the
-    second.
-    """
-    weight = jax.numpy.where(jax.lax.axis_index(reduce.axis) == 0, 1.5, 0.5)
-    return jax.tree.map(
-        lambda x: jax.lax.pmean(weight * x, reduce.axis), mean
-    ), reduce.max_of_parts(most)
-
-
 def main(*cases):
-    found = {}
-    for case in cases:
-        if case == "fault":
-            Reduce.joined = unequal  # type: ignore[method-assign]
-        found[case] = figures(trained("p2" if case == "fault" else case))
-    print(json.dumps(found))
+    print(json.dumps({case: figures(trained(case)) for case in cases}))
 
 
 if __name__ == "__main__":

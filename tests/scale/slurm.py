@@ -69,21 +69,25 @@ class Cluster:
     def until(self, job, states, seconds=180.0):
         """Wait until a job is in one of the states. A job that was requeued is let go after 3 s,
         not 2 minutes; in the second in which it was killed, the node would refuse it."""
-        end, let_go = time.monotonic() + seconds, set[str]()
-        while (found := self.state(job))["JobState"] not in states:
-            if time.monotonic() > end:
-                raise RuntimeError(
-                    f"job {job} is {found['JobState']} ({found.get('Reason')}), expected {states}"
-                )
-            if (
-                found["JobState"] == "PENDING"
-                and int(found["Restarts"])
-                and found["Restarts"] not in let_go
-            ):
+        let_go, found = set(), {}
+
+        def is_in_one():
+            found.update(self.state(job))
+            count = found["Restarts"]
+            if found["JobState"] == "PENDING" and int(count) and count not in let_go:
                 self.run("scontrol", "update", f"JobId={job}", "StartTime=now+3")
-                let_go.add(found["Restarts"])
-            time.sleep(0.5)
+                let_go.add(count)
+            return found["JobState"] in states
+
+        until(is_in_one, lambda: f"job {job} is {found}, expected {states}", seconds)
         return found
+
+    def is_idle(self):
+        """Whether the node waits for jobs."""
+        try:
+            return self.run("sinfo", "-h", "-o", "%T").startswith("idle")
+        except RuntimeError:
+            return False
 
 
 @contextmanager
@@ -135,7 +139,7 @@ def cluster(folder):
                 )
             )
             time.sleep(1.0)
-        _wait(made)
+        until(made.is_idle, lambda: "SLURM does not come up")
         yield made
     finally:
         for daemon in reversed(daemons):
@@ -152,7 +156,7 @@ def until(condition, said, seconds=120.0):
     while not condition():
         if time.monotonic() > end:
             raise RuntimeError(said())
-        time.sleep(0.1)
+        time.sleep(0.2)
 
 
 def task(job, number):
@@ -166,16 +170,3 @@ def task(job, number):
         except OSError:  # it has ended
             continue
     return min(found)
-
-
-def _wait(made):
-    end, said = time.monotonic() + 60, ""
-    while time.monotonic() < end:
-        try:
-            said = made.run("sinfo", "-h", "-o", "%T")
-        except RuntimeError as error:
-            said = str(error)
-        if said.startswith("idle"):
-            return
-        time.sleep(0.5)
-    raise RuntimeError(f"SLURM does not come up: {said}")

@@ -10,6 +10,8 @@ import sys
 import time
 from contextlib import contextmanager
 
+from tests.children import sets
+
 LIMIT_S = (
     240.0  # a process that takes longer hangs; it is then killed, because SIGTERM may not reach it
 )
@@ -21,22 +23,18 @@ TRAIN = (
     "--quiet",
     "--timesteps",
     "32k",
-    *(
-        word
-        for override in (
-            "data.source=synthetic",
-            "data.synthetic_sessions=6",
-            "network.hidden=[8]",
-            "rollout.num_envs=8",
-            "rollout.num_steps=16",
-            "ppo.num_minibatches=2",
-            "train.chunk_updates=5",
-            "train.checkpoint_every=1",
-            "train.tensorboard=false",
-            "monitor.on=false",
-            "evaluation.policy_samples=1",
-        )
-        for word in ("--set", override)
+    *sets(
+        "data.source=synthetic",
+        "data.synthetic_sessions=6",
+        "network.hidden=[8]",
+        "rollout.num_envs=8",
+        "rollout.num_steps=16",
+        "ppo.num_minibatches=2",
+        "train.chunk_updates=5",
+        "train.checkpoint_every=1",
+        "train.tensorboard=false",
+        "monitor.on=false",
+        "evaluation.policy_samples=1",
     ),
 )
 STRICT = (*TRAIN, "--set", "parallel.reduce=strict")
@@ -125,10 +123,7 @@ def result_of(run):
     """What must be equal for two trainings: digests of the policy and of the rows of metrics
     without their times.
     """
-    rows = [
-        json.loads(line)
-        for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    ]
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     kept = [{name: value for name, value in row.items() if name not in TIMES} for row in rows]
     return {
         "updates": len(rows),

@@ -4,12 +4,14 @@ with plain ones.
 
 import json
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.children import run_python
+from tests.reading import ROOT
+
+pytestmark = pytest.mark.slow
 
 ENVIRONMENT = {
     "NPROC": "8",
@@ -17,13 +19,12 @@ ENVIRONMENT = {
     "JAX_NUM_CPU_DEVICES": "8",
     "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",  # compiling is most of what it does
 }
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def found():
     """Figures of the cases, of a process with eight devices on this CPU."""
-    cases = ("one", "p2", "2xone", "2xp4", "2xs1", "2xs4", "fault")
+    cases = ("one", "p2", "2xone", "2xp4", "2xs1", "2xs4")
     child = run_python(
         "-m", "tests.scale.layouts", *cases, cwd=ROOT, timeout=900, env=os.environ | ENVIRONMENT
     )
@@ -46,16 +47,12 @@ def close(one, other, rtol=1e-3):
             )
 
 
-@pytest.mark.slow
 def test_two_devices_compute_the_update_of_one_and_strict_sums_its_bits(found):
     close(found["one"], found["p2"])
     close(found["2xone"], found["2xs1"])
     assert found["2xs1"] == found["2xs4"]  # state and metrics, to the bit
-    with pytest.raises(AssertionError):  # a mean over unequal shares does not go unnoticed
-        close(found["one"], found["fault"])
 
 
-@pytest.mark.slow
 def test_agents_over_devices(found):
     """Two agents over four devices: each has two."""
     close(found["2xone"], found["2xp4"])

@@ -36,7 +36,7 @@ def test_a_signal_to_one_process_stops_both_at_one_border(cache, tmp_path, unint
     assert stops[0].startswith("error: SIGTERM: ")
     command = ["launch", "local", "-n", "2", "--", *TRAIN, "--run-dir", str(run)]
     assert trained(command, cache, run) == uninterrupted
-    assert "resumed after update" in (run / "run.log").read_text(encoding="utf-8")
+    assert "resumed after update" in (run / "run.log").read_text()
 
 
 def test_the_doctor_finds_both_processes_and_sums_over_their_devices(cache):

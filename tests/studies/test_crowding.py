@@ -1,7 +1,5 @@
 """The study of crowding: its means and ranges by hand, and a quick result."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bench.studies import crowding

@@ -1,7 +1,5 @@
 """The curriculum's comparison: the rule that counts steps, and that the bench runs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

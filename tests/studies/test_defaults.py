@@ -2,8 +2,6 @@
 slow.
 """
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -13,6 +11,7 @@ from bench.studies import defaults
 from bench.studies.defaults_plan import PARTS, final, settings_of, sweep
 from bench.studies.defaults_problems import PROBLEMS, config_of
 from jaxtrade.config import load_config
+from tests.reading import read_json
 
 CELLS = [cell for part in PARTS.values() for cell in part()]
 
@@ -48,7 +47,7 @@ def test_the_defaults_are_the_centre_of_the_sweep():
 
 
 def test_no_committed_cell_has_other_settings():
-    result = json.loads(defaults.RESULT.read_text(encoding="utf-8"))
+    result = read_json(defaults.RESULT)
     planned = {cell.name: json.loads(json.dumps(settings_of(cell))) for cell in CELLS}
     assert {name: cell["settings"] for name, cell in result["cells"].items()} == {
         name: planned[name] for name in result["cells"]
@@ -57,7 +56,7 @@ def test_no_committed_cell_has_other_settings():
 
 def reached(figure="score"):
     """The last figure of the new defaults by problem and network, float[8] over the seeds."""
-    result = json.loads(defaults.RESULT.read_text(encoding="utf-8"))
+    result = read_json(defaults.RESULT)
     return {
         (cell.problem, cell.network): np.array(
             result["cells"][cell.name]["judged"][figure][-1]

@@ -2,14 +2,11 @@
 dynamic programming.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 from bench.studies import defaults_problems as problems
 from jaxtrade.data.synthetic import REVERSION_PULL
-from jaxtrade.env.state import EnvParams
 from jaxtrade.evaluation.baselines import random_masked
 from jaxtrade.runs.setup import prepare
 from tests.optimum.dp import solve
@@ -44,7 +41,7 @@ def solved_agent(setup):
 
 
 def dollars(setup, agent):
-    params: EnvParams = setup.params
+    params = setup.params
     first, last = (
         np.asarray(x) for x in (params.market.sessions.first, params.market.sessions.last)
     )
@@ -62,19 +59,6 @@ def test_the_stated_optimum_is_what_the_solved_policy_makes(name):
     setup, problem = fresh(name), problems.PROBLEMS[name]
     assert round(dollars(setup, solved_agent(setup)), 2) == problem.optimum
     assert round(dollars(setup, random_masked(setup.env)), 2) == problem.random
-
-
-@pytest.mark.slow
-def test_the_walk_by_hand():
-    """Two bars left, long before the flat bar: drift 0.2 is 2.5 dollars a bar, an entry costs 14.58
-    and an exit too.
-    """
-    solved = solve_walk(settings("manage"), 0.2, 449)
-    assert solved.keys[0] == (0, 0, 0, 0, False)
-    assert solved.value[2, 0] == solved.value[1, 0] == 0.0
-    # the whole session: at most the drift over the 448 bars held, less one entry and one exit
-    assert 900_000 < solved.value[449, 0] < 0.2 * 12_500 * 448 - 29_160
-    assert solve_walk(settings("manage"), 0.0, 449).value[449, 0] == 0.0
 
 
 def test_a_step_of_the_walk_by_hand():

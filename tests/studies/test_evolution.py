@@ -2,8 +2,6 @@
 bench runs.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from bench.studies import evolution

@@ -1,7 +1,5 @@
 """The figures of the learning curves, from made-up curves; a quick run of the bench is slow."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bench.studies import precision

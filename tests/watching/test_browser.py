@@ -1,7 +1,5 @@
 """The live page in a real browser, beside a run that really trains, is killed and goes on."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
@@ -9,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
@@ -17,9 +14,10 @@ from jaxtrade.watching import site
 from jaxtrade.watching.reader import Reader
 from jaxtrade.watching.server import Server, new_token
 from tests import webdriver
+from tests.children import sets
+from tests.reading import ROOT
 
 pytestmark = pytest.mark.slow
-ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 600.0  # seconds until something that must happen counts as not happening; it only ends a broken test
 SETTINGS = (
     "data.source=synthetic",
@@ -114,7 +112,7 @@ def test_a_run_that_trains_is_killed_and_goes_on(server, browser):
         "quickstart",
         "--run-dir",
         "runs/live",
-        *(word for setting in SETTINGS for word in ("--set", setting)),
+        *sets(*SETTINGS),
     )
     try:
         first = eventually(lambda: update_shown(browser), "the first chunk is shown")

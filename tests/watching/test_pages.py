@@ -1,18 +1,14 @@
 """What the page asks the server about real runs."""
 
-from __future__ import annotations
-
 import json
 import shutil
-import time
-from pathlib import Path
 
 import pytest
 
 from jaxtrade.watching import site
 from jaxtrade.watching.reader import Reader
-
-OLD = Path(__file__).parent.parent / "fixtures" / "run_0_1_0"
+from tests.advisor.service_parts import until
+from tests.reading import OLD
 
 
 @pytest.fixture
@@ -44,16 +40,6 @@ def document(answer):
     assert answer is not None
     assert answer.kind == "application/json"
     return json.loads(answer.content)
-
-
-def eventually(found):
-    """Wait until something holds that another thread does. The limit only ends a test that would
-    never end.
-    """
-    limit = time.monotonic() + 120
-    while not found():
-        assert time.monotonic() < limit, "it did not happen"
-        time.sleep(0.01)
 
 
 def test_the_list_of_runs(routes):
@@ -119,7 +105,9 @@ def test_a_run_and_its_curves(folder, routes):
     row = rows[-1] | {"update": rows[-1]["update"] + 1}
     with (folder / "first/metrics.jsonl").open("a") as file:
         file.write(json.dumps(row) + "\n")
-    eventually(lambda: document(routes["/api/run"]({"run": "first"}))["version"] != run["version"])
+    assert until(
+        lambda: document(routes["/api/run"]({"run": "first"}))["version"] != run["version"]
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """What the server of the live page answers, and to whom."""
 
-from __future__ import annotations
-
 import gzip
 import http.client
 import json
@@ -16,7 +14,7 @@ import pytest
 
 from jaxtrade.watching import server as watching
 from jaxtrade.watching.server import Answer, Server, as_json
-from tests.messages import missing
+from tests.messages import missing, refused
 
 
 @pytest.fixture
@@ -165,7 +163,7 @@ def test_idle_connections_give_way(monkeypatch):
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
-        idle = list[socket.socket]()
+        idle = []
         for _ in range(12):
             idle.append(socket.create_connection(("127.0.0.1", server.port), timeout=20))
             begun.get(timeout=20)  # its thread waits: until then it cannot give way
@@ -241,5 +239,5 @@ def test_tokens_are_long_and_differ():
 
 
 def test_a_number_that_is_not_finite_is_no_answer():
-    with pytest.raises(ValueError, match="JSON"):
+    with refused("JSON", kind=ValueError):
         as_json({"loss": float("nan")})
