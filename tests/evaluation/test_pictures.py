@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from jaxtrade.evaluation.pictures import equity, style, training
+from jaxtrade.text import short_number
 from tests.evaluation.tiny import LENGTHS, walked
 from tests.messages import missing
 
@@ -430,7 +431,7 @@ def test_long_runs_are_averaged_in_groups():
 
 
 def test_steps_are_short():
-    found = [training.short(value) for value in (0, 500, 50_000, 1_500_000, 2e9)]
+    found = [short_number(value) for value in (0, 500, 50_000, 1_500_000, 2e9)]
     assert found == ["0", "500", "50k", "1.5M", "2G"]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from jaxtrade.evaluation.pictures import style
 from jaxtrade.storage.sinks import EACH
-from jaxtrade.text import several
+from jaxtrade.text import several, short_number
 
 MOST_POINTS = 400  # more updates are averaged in groups
 FEW = 30  # updates up to which each is marked by a point
@@ -105,7 +105,7 @@ def figure_of(
     for i, axis in enumerate(axes):
         axis.set_xlim(0, last)
         axis.xaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10], integer=True))
-        axis.xaxis.set_major_formatter(lambda value, _: short(value))
+        axis.xaxis.set_major_formatter(lambda value, _: short_number(value))
         if best is not None and i < count:
             axis.axvline(
                 _at(rows, best),
@@ -138,14 +138,6 @@ def _about(rows: Rows, best: int | None = None) -> str:
     if best is not None:
         parts.append(f"dotted line: best on validation, update {best:,}")
     return "   ·   ".join(parts)
-
-
-def short(value: float) -> str:
-    """A number of steps: `0`, `50k`, `1.5M`."""
-    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= size:
-            return f"{value / size:g}{unit}"
-    return f"{value:g}"
 
 
 def by_agent(rows: Rows, name: str) -> np.ndarray:
