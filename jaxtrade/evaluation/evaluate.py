@@ -20,7 +20,7 @@ from jaxtrade.data.features.schema import NO_VOLUME, absent_features, context_fe
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluation import baselines, figures, trades
+from jaxtrade.evaluation import baselines, figures, frames, trades
 from jaxtrade.evaluation.backtest import Lane
 from jaxtrade.evaluation.baselines import Agent, greedy, sampled
 from jaxtrade.evaluation.figures import AgentResult
@@ -349,20 +349,9 @@ def write(
     shown = result.agents[0] if agent is None else result.agent(agent)
     with staged(directory) as new:
         write_texts(new, "evaluation", result.to_json(), result.table())
-        trades.write_csv(
-            new / "trades.csv",
-            trades.TRADE_COLUMNS,
-            trades.trade_rows(
-                shown.trades, result.decisions, result.clock, result.close, result.settings["fill"]
-            ),
-        )
-        trades.write_csv(
-            new / "equity.csv",
-            trades.EQUITY_COLUMNS,
-            trades.equity_rows(
-                shown.strategy, shown.account, result.decisions, result.clock, result.start_balance
-            ),
-        )
+        decimals = result.clock.decimals
+        frames.write_frame(result.trades_of(shown.name), new / "trades.csv", decimals)
+        frames.write_frame(result.equity_of(shown.name), new / "equity.csv", decimals)
         equity.draw(result, shown, new / "equity.png")
         equity.draw_day(result, shown, new / "day.png")
         write_records(new / RECORDS, records_of(result, shown, also))
