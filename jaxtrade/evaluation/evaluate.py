@@ -352,8 +352,8 @@ def write(
         decimals = result.clock.decimals
         frames.write_frame(result.trades_of(shown.name), new / "trades.csv", decimals)
         frames.write_frame(result.equity_of(shown.name), new / "equity.csv", decimals)
-        equity.draw(result, shown, new / "equity.png")
-        equity.draw_day(result, shown, new / "day.png")
+        style.write(equity.figure_of(result, shown), new / "equity.png")
+        style.write(equity.day_figure(result, shown), new / "day.png")
         write_records(new / RECORDS, records_of(result, shown, also))
     names = "evaluation.json", "evaluation.txt", "trades.csv", "equity.csv", "equity.png", "day.png"
     return [directory / name for name in (*names, RECORDS)]

@@ -69,7 +69,7 @@ class Collected:
     page draws.
     """
 
-    data: schema.ReportData
+    data: schema.Figures
     bars: BarRecords
     clock: PageClock
     trades: list[PlacedTrade]
@@ -187,7 +187,7 @@ def _collect(choice: ReportChoice) -> Collected:
             choice.folder, pooled, choice.number, meta.get("policy_sha256"), shown, title
         )
     )
-    data: schema.ReportData = {
+    data: schema.Figures = {
         "format": schema.FORMAT,
         "title": title,
         "settings": settings,
@@ -210,7 +210,7 @@ def _collect(choice: ReportChoice) -> Collected:
         "trials": trials,
         "provenance": document["provenance"],
         **studied.sections,
-    }  # type: ignore[typeddict-item]
+    }
     return Collected(data, bars, clock, trades, marked)
 
 
@@ -231,7 +231,7 @@ def _compare(folder: Path, strategy: Mapping[str, Any], marked: Marked, trades: 
 
 def _judged(
     choice: ReportChoice, document: Mapping[str, Any], meta: Mapping[str, Any]
-) -> tuple[schema.StatisticsFigures, schema.TrialFigures | None]:
+) -> tuple[schema.Figures, schema.Figures | None]:
     """The statistics of the daily net profit, and what the trial log says by now."""
     config, manifest = choice.config, choice.manifest
     alike = not (config.sweep.on or config.evolve.on or config.shared.on)
@@ -280,7 +280,7 @@ def _in_sample(choice: ReportChoice) -> dict[str, Any] | None:
     return {"settings": document["settings"], "agents": document["agents"]}
 
 
-def _seeds(choice: ReportChoice) -> schema.SeedFigures | None:
+def _seeds(choice: ReportChoice) -> schema.Figures | None:
     """Net profit of every agent of the run, from its evaluation; None for a run of one agent."""
     root = choice.run / "evaluation" / choice.split
     if choice.agent is None:
@@ -332,7 +332,7 @@ def _lines(path: Path) -> list[dict[str, str]]:
         ) from None
 
 
-def training(choice: ReportChoice) -> schema.TrainingFigures | None:
+def training(choice: ReportChoice) -> schema.Figures | None:
     """The curves of `metrics.jsonl` in groups of updates, and the health of `summary.json`. None
     without metrics.
     """
@@ -369,7 +369,7 @@ def training(choice: ReportChoice) -> schema.TrainingFigures | None:
     }
 
 
-def curve(rows: Sequence[Mapping[str, Any]], name: str, label: str) -> schema.TrainingCurve:
+def curve(rows: Sequence[Mapping[str, Any]], name: str, label: str) -> schema.Figures:
     """A metric in groups of neighbouring updates: the mean of the known values of each; None
     without any.
     """

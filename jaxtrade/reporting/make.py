@@ -71,7 +71,7 @@ def make(found: Collected, max_mb: float = 3.0) -> ReportFiles:
             "equity": equity,
             "trades": [_drawn(found, trade, first) for trade in shown],
         }
-        return data, page(data, shown, first_trade + 1, live)  # type: ignore[arg-type]
+        return data, page(data, shown, first_trade + 1, live)
 
     first = _fitting(found.bars, limit, lambda at: len(document(at)[1].encode()))
     if first is None:

@@ -30,7 +30,7 @@ from jaxtrade.evaluation.statistics import (
     spa,
 )
 from jaxtrade.reporting import schema
-from jaxtrade.reporting.schema import Estimate, StatisticsFigures, TrialFigures
+from jaxtrade.reporting.schema import Figures
 from jaxtrade.runs.openings import counted_until_now
 from jaxtrade.storage import digests
 
@@ -60,7 +60,7 @@ class Studied(NamedTuple):
     """What a report is about. folder: of the evaluation's files. pooled: the folder of the split,
     where a run with several seeds keeps null markets that pool them; None for a run of one. number:
     of the policy. policy: its sha256, None in an evaluation of an earlier version. agent: the shown
-    agent's name. title: of `ReportData`."""
+    agent's name. title: of the report."""
 
     folder: Path
     pooled: Path | None
@@ -71,7 +71,7 @@ class Studied(NamedTuple):
 
 
 class Found(NamedTuple):
-    """sections: entries of `ReportData`, None where there is no file. labels: what the reader has
+    """sections: entries of the report, None where there is no file. labels: what the reader has
     to know of them.
     """
 
@@ -262,7 +262,7 @@ def _test_days(logged: LoggedTrial) -> HeldOutDays:
     return HeldOutDays(logged.data, tuple(records.dates.astype(str).tolist()), bars_of(records))
 
 
-def trial_figures(history: SplitHistory | None, then: dict[str, Any] | None) -> TrialFigures | None:
+def trial_figures(history: SplitHistory | None, then: dict[str, Any] | None) -> Figures | None:
     """What the page says of the trial log. then: what `evaluation.json` says of it, None where it
     says nothing.
 
@@ -287,13 +287,13 @@ def trial_figures(history: SplitHistory | None, then: dict[str, Any] | None) -> 
 # --- the figures -----------------------------------------------------------------------------------------------------
 
 
-def figures(days: SeedDays, history: SplitHistory | None, why: str | None) -> StatisticsFigures:
+def figures(days: SeedDays, history: SplitHistory | None, why: str | None) -> Figures:
     """All statistics of the report. why: `TRAINED` or `CHOSEN` where the record of these days
     proves nothing; every figure is then None and says so."""
     seeds, _, count = days.net.shape
     trials = None if history is None else history.trials
     if why is not None:
-        none: Estimate = {"value": None, "why": why}
+        none = {"value": None, "why": why}
         return {
             "days": count,
             "seeds": seeds,
@@ -328,7 +328,7 @@ def figures(days: SeedDays, history: SplitHistory | None, why: str | None) -> St
     }
 
 
-def estimate(found: IntervalEstimate) -> Estimate:
+def estimate(found: IntervalEstimate) -> Figures:
     """An estimate as a report has it."""
     return {"value": found.value, "low": found.low, "high": found.high, "why": found.why}
 
@@ -346,7 +346,7 @@ def _of_trials(history: SplitHistory | None) -> tuple[IntervalEstimate, Overfitt
     return IntervalEstimate(None, None, None, why), Overfitting(None, None, None, why)
 
 
-def _spa(days: SeedDays) -> Estimate:
+def _spa(days: SeedDays) -> Figures:
     """p of the hypothesis that some baseline is beaten by no policy of the run."""
     if not days.rules:
         return {"value": None, "why": NO_RULES}
@@ -355,7 +355,7 @@ def _spa(days: SeedDays) -> Estimate:
     return {"value": found.consistent, "why": found.why}
 
 
-def _daily(days: SeedDays, agent: int) -> Estimate:
+def _daily(days: SeedDays, agent: int) -> Figures:
     """What a day earns, by agent. A rule that does the same for every policy is one row, and days
     alone are drawn.
     """
@@ -364,7 +364,7 @@ def _daily(days: SeedDays, agent: int) -> Estimate:
     return estimate(iqm_estimate(net[:1] if rule else net, rule=rule))
 
 
-def _improvement(days: SeedDays, agent: int) -> Estimate:
+def _improvement(days: SeedDays, agent: int) -> Figures:
     """Probability that a seed of the policy makes more than a rule. n/a without an interval: one
     seed gives 0 or 1.
     """

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from jaxtrade.reporting.bars import PageClock, extremes
-from jaxtrade.reporting.schema import AccountRow, SessionRow
+from jaxtrade.reporting.schema import Figures
 from jaxtrade.text import short_number
 
 POINTS = 700  # of a picture
@@ -109,11 +109,11 @@ class Marked:
         )
 
 
-def sessions(marked: Marked, trades: Sequence[str]) -> list[SessionRow]:
+def sessions(marked: Marked, trades: Sequence[str]) -> list[Figures]:
     """A row for each session. trades: the session of each trade."""
     drawdown, before, first = marked.drawdown, marked.start, 0
     counts = dict(zip(*np.unique(np.asarray(trades, str), return_counts=True), strict=True))
-    found: list[SessionRow] = []
+    found: list[Figures] = []
     for last in marked.last:
         date, equity = str(marked.session[last]), float(marked.equity[last])
         found.append(
@@ -129,9 +129,9 @@ def sessions(marked: Marked, trades: Sequence[str]) -> list[SessionRow]:
     return found
 
 
-def accounts(marked: Marked) -> list[AccountRow]:
+def accounts(marked: Marked) -> list[Figures]:
     """A row for each account that was opened."""
-    found: list[AccountRow] = []
+    found: list[Figures] = []
     for number in np.unique(marked.account):
         own = np.flatnonzero(marked.account == number)
         floors, ends = marked.floor[own], [each for each in marked.end[own] if each]

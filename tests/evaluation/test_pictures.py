@@ -335,8 +335,8 @@ def test_a_learner_of_ones_own_gets_its_own_panels(tmp_path):
     assert titles(training.figure_of(rows[:1], ["my_loss"], "t")) == [
         "My loss: undefined throughout"
     ]
-    assert training.draw(rows, [], "t", tmp_path / "none.png")
-    assert not training.draw([], ["my_loss"], "t", tmp_path / "absent.png")
+    assert style.write(training.figure_of(rows, [], "t"), tmp_path / "none.png")
+    assert not style.write(training.figure_of([], ["my_loss"], "t"), tmp_path / "absent.png")
     assert [path.name for path in tmp_path.iterdir()] == ["none.png"]
 
 

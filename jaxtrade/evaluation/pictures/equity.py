@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,12 +26,6 @@ ENDS = (
     (EndReason.BUST, "bust", style.VERMILLION, "X"),
     (EndReason.DAILY_LOSS, "failed, daily loss", style.PURPLE, "P"),
 )
-
-
-@style.styled
-def draw(result: EvaluationResult, agent: AgentResult, path: Path) -> None:
-    """Write the PNG. Raises OSError (disk)."""
-    style.save(figure_of(result, agent), path)
 
 
 def headline(result: EvaluationResult, agent: AgentResult) -> tuple[str, str]:
@@ -334,12 +327,6 @@ def busiest(result: EvaluationResult, agent: AgentResult) -> Day:
         left = np.searchsorted(decisions.rows, chosen.exit_row - 1)
         first, last = max(first, int(entered.min()) - MARGIN), min(last, int(left.max()) + MARGIN)
     return Day(number, first, last, chosen)
-
-
-@style.styled
-def draw_day(result: EvaluationResult, agent: AgentResult, path: Path) -> None:
-    """Write the PNG. Raises OSError (disk)."""
-    style.save(day_figure(result, agent), path)
 
 
 def day_headline(result: EvaluationResult, agent: AgentResult, day: Day) -> tuple[str, str]:

@@ -111,6 +111,16 @@ def save(figure: Any, path: Path) -> None:
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 
+@styled
+def write(figure: Any, path: Path) -> bool:
+    """Write the PNG, in the style of all pictures. Returns False, and writes nothing, without a
+    figure. Raises OSError (disk)."""
+    if figure is None:
+        return False
+    save(figure, path)
+    return True
+
+
 def dollars(value: float, digits: int = 2) -> str:
     """`$1,234.50`, with a minus sign in front of the dollar."""
     return f"{MINUS if round(value, digits) < 0 else ''}${abs(value):,.{digits}f}"

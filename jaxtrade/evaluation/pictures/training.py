@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,15 +37,12 @@ FLOOR = {"explained_variance": -1.0}  # lower values say no more, and would hide
 
 
 @style.styled
-def draw(
-    rows: Rows,
-    metrics: Sequence[str],
-    title: str,
-    path: Path,
-    scores: Scores = (),
-    best: int | None = None,
-) -> bool:
-    """Write the PNG. Returns False, and writes nothing, for a run without rows.
+def figure_of(
+    rows: Rows, metrics: Sequence[str], title: str, scores: Scores = (), best: int | None = None
+) -> Any:
+    """The matplotlib Figure: a panel for the return, the actions, each metric that was reported,
+    and the scores. A dotted line marks the best checkpoint in every panel. None for a run without
+    rows.
 
     Args:
         rows: of `metrics.jsonl`, one per update. metrics: the learner's own, in the order in which
@@ -54,23 +50,9 @@ def draw(
         scores: (update, score) of evaluations on validation sessions.
         best: the update of the best one, whose state the run has kept. Default: that of the highest
             score.
-    Raises OSError (disk).
     """
     if not rows:
-        return False
-    style.save(figure_of(rows, metrics, title, scores, best), path)
-    return True
-
-
-@style.styled
-def figure_of(
-    rows: Rows, metrics: Sequence[str], title: str, scores: Scores = (), best: int | None = None
-) -> Any:
-    """The matplotlib Figure: a panel for the return, the actions, each metric that was reported,
-    and the scores.
-
-    Arguments as `draw`. A dotted line marks the best checkpoint in every panel.
-    """
+        return None
     from matplotlib.ticker import MaxNLocator
 
     if scores and best is None:
@@ -246,7 +228,7 @@ def _shares(axis: Any, rows: Rows, name: str) -> None:
     shown = [i for i in range(len(names)) if np.nanmax(values[:, i], initial=0) >= 0.02]
     rest = np.nansum(np.delete(values, shown, axis=1), axis=1)
     stacks = [np.nan_to_num(values[:, i]) for i in shown]
-    labels = [_shortened(names[i].lower().replace("_", " ")) for i in shown]
+    labels = [_short(names[i].lower().replace("_", " "), LONGEST) for i in shown]
     drawn = [colors[i % len(colors)] for i in shown]
     if len(shown) < len(names):
         stacks, labels, drawn = [*stacks, rest], [*labels, "others"], [*drawn, style.INK]
@@ -263,10 +245,6 @@ def _shares(axis: Any, rows: Rows, name: str) -> None:
         labelspacing=0.35,
         reverse=True,
     )
-
-
-def _shortened(name: str) -> str:
-    return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
 
 
 def _scores(axis: Any, rows: Rows, scores: Scores, best: int | None) -> None:
@@ -405,31 +383,19 @@ def points(advisor: Advisor, bins: int, horizon: int) -> list[Point]:
 
 
 @style.styled
-def draw_advice(
-    advisors: Sequence[Advisor], rows: Rows, bins: int, horizon: int, title: str, path: Path
-) -> bool:
-    """Write the PNG. Returns False, and writes nothing, for a run without rows or without an
-    advisor.
+def advice_figure(
+    advisors: Sequence[Advisor], rows: Rows, bins: int, horizon: int, title: str
+) -> Any:
+    """The matplotlib Figure: calibration on the left, trust and agreement over updates on the
+    right. None for a run without rows or without an advisor.
 
     Args:
         rows: of `metrics.jsonl`, one per update, with `trust`, `agreement` and `advice_share` of
             each advisor.
         bins, horizon: `advisor.bins` and `advisor.horizon`.
-    Raises OSError (disk).
     """
     if not rows or not advisors:
-        return False
-    style.save(advice_figure(advisors, rows, bins, horizon, title), path)
-    return True
-
-
-@style.styled
-def advice_figure(
-    advisors: Sequence[Advisor], rows: Rows, bins: int, horizon: int, title: str
-) -> Any:
-    """The matplotlib Figure: calibration on the left, trust and agreement over updates on the
-    right.
-    """
+        return None
     legend = 0.28 * -(-len(advisors) // COLUMNS) if len(advisors) > 1 else 0.0  # inches
     height = 5.6 + legend
     figure = style.new_figure(11.5, height, title, _about_advice(advisors, horizon))
