@@ -40,6 +40,18 @@ if TYPE_CHECKING:
     from jaxtrade.data.market import Market
 
 
+RULES = (
+    "drawdown",
+    "daily_loss",
+    "profit_target",
+    "trailing",
+    "freeze",
+    "on_target",
+    "on_daily_loss",
+    "min_days",
+)
+
+
 def standard_agents(
     env: TradingEnv,
     market: Market,
@@ -230,7 +242,7 @@ def _result(
         strategy=strategy,
         account=account,
         trades=table,
-        strategy_figures=figures.strategy_figures(strategy, table, decisions, start_balance),
+        strategy_figures=figures.figures_of(strategy, table, decisions, start_balance),
         account_figures=figures.account_figures(account, decisions),
     )
 
@@ -264,16 +276,7 @@ def _settings(
         "currency": market.contract.currency,
         "start_balance": preset.start_balance,
         "account": config.account.preset,
-        "rules": {
-            "drawdown": preset.drawdown,
-            "daily_loss": preset.daily_loss,
-            "profit_target": preset.profit_target,
-            "trailing": preset.trailing,
-            "freeze": preset.freeze,
-            "on_target": preset.on_target,
-            "on_daily_loss": preset.on_daily_loss,
-            "min_days": preset.min_days,
-        },
+        "rules": {name: getattr(preset, name) for name in RULES},
         "seed": config.seed,
         "config_sha256": config.digest(),
         "data_sha256": market.fingerprint,
@@ -291,10 +294,9 @@ def alone(shared: SharedConfig) -> tuple[str, ...]:
     )
 
 
-def _labels(
-    env: TradingEnv, market: Market, decisions: DecisionBars, trained_on: SessionSet | None
-) -> tuple[str, ...]:
-    """Labels for the reader of the report: anything that limits what the figures mean."""
+def data_labels(market: Any, decisions: DecisionBars, trained_on: SessionSet | None) -> list[str]:
+    """The labels of evaluations on days that were trained on, and on generated bars. market: a
+    `Market` or `Portfolio`."""
     labels = []
     if trained_on is not None:
         seen = np.isin(decisions.ids, np.asarray(trained_on.ids)[: int(trained_on.count)]).sum()
@@ -304,6 +306,14 @@ def _labels(
             )
     if market.synthetic:
         labels.append("synthetic: these bars were generated, no market ever traded them")
+    return labels
+
+
+def _labels(
+    env: TradingEnv, market: Market, decisions: DecisionBars, trained_on: SessionSet | None
+) -> tuple[str, ...]:
+    """Labels for the reader of the report: anything that limits what the figures mean."""
+    labels = data_labels(market, decisions, trained_on)
     if env.config.optimistic:
         labels.append(
             f"optimistic: fill={env.config.fill}, mark={env.config.mark} is kinder than a market would be"

@@ -62,6 +62,13 @@ class Trades:
         return Trades(**{field.name: getattr(self, field.name)[keep] for field in fields(self)})
 
 
+def joined(parts: Sequence[Trades]) -> Trades:
+    """The trades of several symbols, one after the other."""
+    return Trades(
+        *(np.concatenate([getattr(each, of.name) for each in parts]) for of in fields(Trades))
+    )
+
+
 def _exits(record: Record) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """(bar index, quantity, price, reason) of every exit in time order. Within a bar, an exit by
     order comes first.
