@@ -191,15 +191,6 @@ class Group(NamedTuple):
     lanes: int
 
 
-def group_of(agents: Sequence[Agent], lanes: int, inputs: tuple[Any, ...]) -> Group:
-    """The group of agents with one `act` and one `forget`. inputs: shapes of an act's state, ref,
-    params and key.
-    """
-    first = agents[0]
-    fixed, blocked = _traits(first.act, first.forget, shapes_of(first.carry), shapes_of(inputs))
-    return Group(first.act, first.forget, fixed, blocked, len(agents), lanes)
-
-
 Shapes = tuple[Any, tuple[jax.ShapeDtypeStruct, ...]]  # structure and leaves of a tree; hashable
 
 
@@ -405,11 +396,13 @@ def inputs_of(
     like = _act_inputs(
         env, shapes_of(params[0]), jax.ShapeDtypeStruct(keys[0].shape, keys[0].dtype)
     )
-    made = tuple(
-        group_of(agents, each.shape[1], like) for agents, each in zip(groups, slots, strict=True)
-    )
+    made = []
+    for agents, each in zip(groups, slots, strict=True):
+        first = agents[0]
+        traits = _traits(first.act, first.forget, shapes_of(first.carry), shapes_of(like))
+        made.append(Group(first.act, first.forget, *traits, len(agents), each.shape[1]))
     carries = tuple(_stacked([agent.carry for agent in agents]) for agents in groups)
-    return Shape(env, made, length, rewarded, tree, own), Inputs(
+    return Shape(env, tuple(made), length, rewarded, tree, own), Inputs(
         carries,
         shared,
         stacked,

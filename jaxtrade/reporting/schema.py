@@ -42,9 +42,9 @@ accounts: of the shown agent, account pass. floor: its last drawdown floor. end:
 floor: the floor and the equity of these accounts in few points.
 
 challenge: P(pass an evaluation account), as `evaluation.challenge.to_json`. costs, intrabar,
-latency: net profit under other assumptions, as `evaluation.grids.to_json`. breakdown: trades by
+latency: net profit under other assumptions, as `evaluation.grids.Grid.to_json`. breakdown: trades by
 half hour, weekday, volatility tercile and exit reason, as `evaluation.breakdown.to_json`.
-attribution: which parts of the observation the policy uses, as `evaluation.attribution.to_json`.
+attribution: which parts of the observation the policy uses, as `evaluation.attribution.SlotAttribution.to_json`.
 
 training: curves of at most some hundred points each (x: environment steps; y: None where an update
 has no value), and what the run said of its health. explorer: numbers of trades and bars, how many

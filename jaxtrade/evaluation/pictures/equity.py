@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,7 +68,9 @@ def figure_of(result: EvaluationResult, agent: AgentResult) -> Any:
 def _prices(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
     rows, tick = result.decisions.rows, float(result.clock.tick_size)
     axis.plot(
-        *_by_session(result, result.close[rows + 1] * tick),
+        *_gapped(
+            result.close[rows + 1] * tick, np.flatnonzero(np.diff(result.decisions.session)) + 1
+        ),
         color=style.GREY,
         linewidth=0.9,
         zorder=1,
@@ -257,17 +259,10 @@ def _account(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
     )
 
 
-def _gapped(values: np.ndarray, borders: Iterable[int]) -> tuple[np.ndarray, np.ndarray]:
+def _gapped(values: np.ndarray, borders: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(x, y) of a line that is interrupted before each of `borders`."""
-    at = np.asarray(list(borders), int)
-    return np.insert(np.arange(len(values), dtype=float), at, np.nan), np.insert(
-        values.astype(float), at, np.nan
-    )
-
-
-def _by_session(result: EvaluationResult, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(x, y) of a line that no two sessions share."""
-    return _gapped(values, np.flatnonzero(np.diff(result.decisions.session)) + 1)
+    x = np.insert(np.arange(len(values), dtype=float), borders, np.nan)
+    return x, np.insert(values.astype(float), borders, np.nan)
 
 
 def _mark_time(axes: Any, result: EvaluationResult) -> None:
