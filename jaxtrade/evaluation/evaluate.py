@@ -348,13 +348,12 @@ def write_set(result: SetResult, directory: Path, also: Also = NOTHING) -> None:
 
 def write(
     result: EvaluationResult, directory: Path, agent: str | None = None, also: Also = NOTHING
-) -> list[Path]:
+) -> None:
     """Write `evaluation.json` and `evaluation.txt`, and for one agent `trades.csv`, `equity.csv`,
     `equity.png`,
     `day.png` and `records.npz`.
 
-    agent: its name; default: the first agent. also: further entries of the records' `meta`. Returns
-        the paths.
+    agent: its name; default: the first agent. also: further entries of the records' `meta`.
     """
     shown = result.agents[0] if agent is None else result.agent(agent)
     with staged(directory) as new:
@@ -365,5 +364,3 @@ def write(
         style.write(equity.figure_of(result, shown), new / "equity.png")
         style.write(equity.day_figure(result, shown), new / "day.png")
         write_records(new / RECORDS, records_of(result, shown, also))
-    names = "evaluation.json", "evaluation.txt", "trades.csv", "equity.csv", "equity.png", "day.png"
-    return [directory / name for name in (*names, RECORDS)]

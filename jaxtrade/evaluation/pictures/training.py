@@ -126,20 +126,11 @@ def by_agent(rows: Rows, name: str) -> np.ndarray:
     """float64[updates, agents] of a metric; NaN where it is undefined. One agent without a list by
     agent.
     """
-    each = [row.get(name + EACH) for row in rows]
-    found = [
-        list(value) if isinstance(value, Sequence) else [row.get(name)]
-        for row, value in zip(rows, each, strict=True)
-    ]
-    width = max(len(values) for values in found)
-    return np.array(
-        [
-            [math.nan if value is None else float(value) for value in values]
-            + [math.nan] * (width - len(values))
-            for values in found
-        ],
-        np.float64,
-    )
+    import pandas as pd
+
+    each = [(row.get(name), row.get(name + EACH)) for row in rows]
+    found = [list(many) if isinstance(many, Sequence) else [one] for one, many in each]
+    return pd.DataFrame(found, dtype=np.float64).to_numpy()
 
 
 def thinned(values: np.ndarray, most: int = MOST_POINTS) -> np.ndarray:
@@ -171,7 +162,6 @@ def _curve(axis: Any, rows: Rows, name: str) -> None:
     axis.set_title(label + (cut if known.any() else ": undefined throughout"))
     if not known.any():
         return
-    middle = np.nanmedian(values[known], axis=1)
     if values.shape[1] > 1:
         axis.fill_between(
             x[known],
@@ -181,33 +171,40 @@ def _curve(axis: Any, rows: Rows, name: str) -> None:
             alpha=0.18,
             linewidth=0,
         )
-    few = known.sum() <= FEW
-    axis.plot(
-        x[known],
-        middle,
-        color=style.BLUE,
-        linewidth=1.6,
-        marker="o" if few else None,
-        markersize=4,
-        clip_on=not few,
-    )
+    _median(axis, x, values, style.BLUE, clip_on=known.sum() > FEW)
     if name in FROM_ZERO and np.nanmin(values) >= 0 < np.nanmax(values):
         axis.set_ylim(0, 1.06 * np.nanmax(values))
     if name in (RETURN, "explained_variance"):
         axis.axhline(0, color=style.GREY, linewidth=0.8, zorder=0)
 
 
+def _median(
+    axis: Any, x: np.ndarray, values: np.ndarray, color: str, line: str = "-", **more: Any
+) -> bool:
+    """Draw the median over the agents where it is known; points where there are few. Returns
+    whether it is known anywhere."""
+    known = np.isfinite(values).any(axis=1)
+    if known.any():
+        axis.plot(
+            x[known],
+            np.nanmedian(values[known], axis=1),
+            color=color,
+            linestyle=line,
+            linewidth=1.6,
+            marker="o" if known.sum() <= FEW and line == "-" else None,
+            markersize=4,
+            **more,
+        )
+    return bool(known.any())
+
+
 def _shares(axis: Any, rows: Rows, name: str) -> None:
     """Stacked shares of the actions; those that never reach 2 % are one area."""
+    import pandas as pd
+
     names = list(rows[-1][name])
-    values = thinned(
-        np.array(
-            [
-                [math.nan if row[name][key] is None else float(row[name][key]) for key in names]
-                for row in rows
-            ]
-        )
-    )
+    shares = pd.DataFrame([row[name] for row in rows], columns=names, dtype=np.float64)
+    values = thinned(shares.to_numpy())
     x, values = (
         np.append(0, _steps(rows)),
         np.concatenate([values[:1], values]),
@@ -570,20 +567,8 @@ def _over_updates(
             own = f"{metric}{advisor.suffix}"
             if own not in rows[-1]:
                 continue
-            values = thinned(by_agent(rows, own))
-            seen = np.isfinite(values).any(axis=1)
-            if not seen.any():
-                continue
-            known, few = True, seen.sum() <= FEW
-            axis.plot(
-                updates[seen],
-                np.nanmedian(values[seen], axis=1),
-                color=COLORS[number % len(COLORS)],
-                linestyle=line,
-                linewidth=1.6,
-                marker="o" if few and line == "-" else None,
-                markersize=4,
-            )
+            values, color = thinned(by_agent(rows, own)), COLORS[number % len(COLORS)]
+            known |= _median(axis, updates, values, color, line)
     if not known:
         axis.text(
             0.5,
