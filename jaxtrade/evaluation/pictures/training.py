@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxtrade.evaluation.pictures import style
+from jaxtrade.evaluation.pictures.style import LOOKS
 from jaxtrade.storage.sinks import EACH
 from jaxtrade.text import several, short_number
 
@@ -69,14 +70,7 @@ def figure_of(
     height = 0.95 + 2.15 * lines
     figure = style.new_figure(11.5, height, title, _about(rows, best))
     axes = np.atleast_1d(figure.subplots(lines, columns, sharex=True)).ravel()
-    figure.subplots_adjust(
-        left=0.075,
-        right=0.985,
-        top=1 - 0.95 / height,
-        bottom=0.5 / height,
-        hspace=0.32,
-        wspace=0.17,
-    )
+    figure.subplots_adjust(top=1 - 0.95 / height, bottom=0.5 / height, **LOOKS["training frame"])
     for axis, name in zip(axes, panels, strict=False):
         (_shares if name == SHARES else _curve)(axis, rows, name)
     if scores:
@@ -91,11 +85,7 @@ def figure_of(
         if best is not None and i < count:
             axis.axvline(
                 _at(rows, best),
-                color=style.ORANGE,
-                linewidth=1.2,
-                linestyle=":",
-                zorder=1,
-                clip_on=False,
+                **LOOKS["best"],
             )
         if count > i >= count - columns:
             axis.set_xlabel("environment steps")
@@ -167,15 +157,13 @@ def _curve(axis: Any, rows: Rows, name: str) -> None:
             x[known],
             np.nanmin(values[known], axis=1),
             np.nanmax(values[known], axis=1),
-            color=style.BLUE,
-            alpha=0.18,
-            linewidth=0,
+            **LOOKS["band"],
         )
-    _median(axis, x, values, style.BLUE, clip_on=known.sum() > FEW)
+    _median(axis, x, values, style.WON, clip_on=known.sum() > FEW)
     if name in FROM_ZERO and np.nanmin(values) >= 0 < np.nanmax(values):
         axis.set_ylim(0, 1.06 * np.nanmax(values))
     if name in (RETURN, "explained_variance"):
-        axis.axhline(0, color=style.GREY, linewidth=0.8, zorder=0)
+        axis.axhline(0, **LOOKS["zero below"])
 
 
 def _median(
@@ -190,9 +178,8 @@ def _median(
             np.nanmedian(values[known], axis=1),
             color=color,
             linestyle=line,
-            linewidth=1.6,
             marker="o" if known.sum() <= FEW and line == "-" else None,
-            markersize=4,
+            **LOOKS["median"],
             **more,
         )
     return bool(known.any())
@@ -212,54 +199,28 @@ def _shares(axis: Any, rows: Rows, name: str) -> None:
     axis.set_title("Actions, share of all steps")
     axis.set_ylim(0, 1)
     axis.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
-    colors = [
-        style.PALE,
-        style.BLUE,
-        style.VERMILLION,
-        style.GREEN,
-        style.ORANGE,
-        style.PURPLE,
-        style.SKY,
-        style.GREY,
-    ]
+    colors = LOOKS["actions"]
     shown = [i for i in range(len(names)) if np.nanmax(values[:, i], initial=0) >= 0.02]
     rest = np.nansum(np.delete(values, shown, axis=1), axis=1)
     stacks = [np.nan_to_num(values[:, i]) for i in shown]
     labels = [_short(names[i].lower().replace("_", " "), LONGEST) for i in shown]
     drawn = [colors[i % len(colors)] for i in shown]
     if len(shown) < len(names):
-        stacks, labels, drawn = [*stacks, rest], [*labels, "others"], [*drawn, style.INK]
+        stacks, labels, drawn = [*stacks, rest], [*labels, "others"], [*drawn, style.COLOURS["ink"]]
     axis.stackplot(x, *stacks, colors=drawn, labels=labels, linewidth=0)
     place = axis.get_position()
     axis.set_position(
         (place.x0, place.y0, place.width * 0.65, place.height)
     )  # the names stand beside it
-    axis.legend(
-        loc="center left",
-        bbox_to_anchor=(1.0, 0.5),
-        fontsize=8.5,
-        handlelength=1.0,
-        labelspacing=0.35,
-        reverse=True,
-    )
+    axis.legend(**LOOKS["actions legend"])
 
 
 def _scores(axis: Any, rows: Rows, scores: Scores, best: int | None) -> None:
     x, y = [_at(rows, update) for update, _ in scores], [score for _, score in scores]
-    axis.plot(x, y, color=style.BLUE, linewidth=1.4, marker="o", markersize=4, clip_on=False)
+    axis.plot(x, y, **LOOKS["scores"])
     for (update, score), at in zip(scores, x, strict=True):
         if update == best:
-            axis.plot(
-                at,
-                score,
-                marker="*",
-                markersize=13,
-                color=style.ORANGE,
-                linestyle="none",
-                label="best, kept",
-                clip_on=False,
-                zorder=5,
-            )
+            axis.plot(at, score, **LOOKS["best score"])
     axis.set_title("Validation, mean reward per session")
     style.legend_above(axis)
 
@@ -271,8 +232,7 @@ LONGEST_NAME = 36  # characters of an advisor's name where there are several
 COLUMNS = 3  # of the legend
 LABELLED = 2  # advisors up to which each point has its numbers; more would cover each other
 DODGE = 0.013  # confidence between the points of two advisors in one range
-FRAME = {"left": 0.07, "right": 0.985, "wspace": 0.2, "hspace": 0.42}
-COLORS = (style.BLUE, style.VERMILLION, style.GREEN, style.PURPLE, style.ORANGE, style.SKY)
+COLORS = LOOKS["advisors"]
 
 
 class Advisor(NamedTuple):
@@ -397,7 +357,9 @@ def advice_figure(
     height = 5.6 + legend
     figure = style.new_figure(11.5, height, title, _about_advice(advisors, horizon))
     axes = figure.subplots(2, 2, gridspec_kw={"width_ratios": (1.15, 1)})
-    figure.subplots_adjust(top=1 - (1.0 + legend) / height, bottom=0.95 / height, **FRAME)
+    figure.subplots_adjust(
+        top=1 - (1.0 + legend) / height, bottom=0.95 / height, **LOOKS["advice frame"]
+    )
     grid = axes[0, 0].get_gridspec()
     for axis in axes[:, 0]:
         axis.remove()
@@ -410,7 +372,7 @@ def advice_figure(
         {"trust": "-"},
         "Trust, log-odds; 0: not told from chance, ignored",
     )
-    axes[0, 1].axhline(0, color=style.GREY, linewidth=0.8, zorder=0)
+    axes[0, 1].axhline(0, **LOOKS["zero below"])
     if max(map(abs, axes[0, 1].get_ylim())) < 0.1:  # zero throughout
         axes[0, 1].set_ylim(-0.5, 0.5)
     _over_updates(
@@ -427,19 +389,14 @@ def advice_figure(
         0.012,
         0.12 / height,
         _legend(len(advisors)),
-        fontsize=8.5,
-        color=style.GREY,
-        ha="left",
-        va="bottom",
+        **LOOKS["advice note"],
     )
     if len(advisors) > 1:
         figure.legend(
             *left.get_legend_handles_labels(),
-            loc="upper left",
             bbox_to_anchor=(0.002, 1 - 0.62 / height),
             ncols=min(COLUMNS, len(advisors)),
-            handletextpad=0.3,
-            columnspacing=1.2,
+            **LOOKS["advisors legend"],
         )
     return figure
 
@@ -491,16 +448,10 @@ def _calibration(axis: Any, advisors: Sequence[Advisor], bins: int, horizon: int
     )
     for which in (axis.xaxis, axis.yaxis):
         which.set_major_formatter(lambda value, _: style.percent(value))
-    axis.plot([0, 1], [0, 1], color=style.GREY, linewidth=1, linestyle="--", zorder=1)
-    axis.axhline(0.5, color=style.PALE, linewidth=1, zorder=1)
-    words = {
-        "color": style.GREY,
-        "fontsize": 8.5,
-        "zorder": 6,
-        "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.8},
-    }
-    axis.text(0.012, 0.525, "chance", ha="left", va="center", **words)
-    axis.text(0.945, 0.965, "as often right as it says", ha="right", va="center", **words)
+    axis.plot([0, 1], [0, 1], **LOOKS["calibrated"])
+    axis.axhline(0.5, **LOOKS["chance"])
+    axis.text(0.012, 0.525, "chance", ha="left", **LOOKS["words"])
+    axis.text(0.945, 0.965, "as often right as it says", ha="right", **LOOKS["words"])
     most = max((len(advisor.bars) for advisor in advisors), default=0)
     for number, advisor in enumerate(advisors):
         color = COLORS[number % len(COLORS)]
@@ -521,16 +472,14 @@ def _mark(axis: Any, point: Point, color: str, most: int) -> None:
     the point.
     """
     few = point.effective < LITTLE
-    axis.vlines(point.confidence, point.low, point.high, color=color, linewidth=1.6, zorder=3)
+    axis.vlines(point.confidence, point.low, point.high, color=color, **LOOKS["point interval"])
     axis.scatter(
         [point.confidence],
         [point.rate],
         s=30 + 170 * point.scored / max(most, 1),
-        zorder=4,
-        clip_on=False,
         facecolors="white" if few else color,
         edgecolors=color,
-        linewidths=1.4,
+        **LOOKS["point"],
     )
 
 
@@ -540,14 +489,9 @@ def _label(axis: Any, point: Point, above: bool) -> None:
     axis.annotate(
         f"{point.scored:,} ({point.effective:,.0f})",
         (point.confidence, point.high if above else point.low),
-        fontsize=8.5,
-        color=style.INK,
         xytext=(0, 5 if above else -5),
-        textcoords="offset points",
-        ha="center",
         va="bottom" if above else "top",
-        zorder=5,
-        annotation_clip=False,
+        **LOOKS["point numbers"],
     )
 
 
@@ -574,10 +518,8 @@ def _over_updates(
             0.5,
             0.5,
             "undefined throughout",
-            color=style.GREY,
-            ha="center",
-            va="center",
             transform=axis.transAxes,
+            **LOOKS["undefined"],
         )
     axis.set_xlim(0, float(rows[-1]["update"]))
     axis.xaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10], integer=True))
