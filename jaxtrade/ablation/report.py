@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from jaxtrade.ablation import picture
-from jaxtrade.ablation.claims import claims
-from jaxtrade.ablation.results import Ablation, FusionResult, Scores
+from jaxtrade.ablation.results import Ablation, FusionResult, Scores, claims
 from jaxtrade.evaluation.openings import history_json, history_lines
 from jaxtrade.evaluation.statistics import MIN_DAYS, MIN_SEEDS, Comparison, Interval
 from jaxtrade.storage.staged import staged

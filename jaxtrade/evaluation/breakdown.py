@@ -177,6 +177,8 @@ def trade_table(
 
 def trade_cell(name: str, trades: Trades, seed: int = 0) -> TradeCell:
     """The figures of some trades, with p before any correction. seed: of the draws of days."""
+    from scipy.special import stdtr  # takes a moment to load
+
     session, place = np.unique(trades.session, return_inverse=True)
     count, days = len(trades), len(session)
     if count < MIN_TRADES:
@@ -198,17 +200,11 @@ def trade_cell(name: str, trades: Trades, seed: int = 0) -> TradeCell:
     return replace(
         cell,
         interval=interval(means, total / count, freedom),
-        p=_p_value(total / count, spread, freedom),
+        # Two-sided p of a mean of 0, from Student's t.
+        p=float(
+            2 * stdtr(freedom, -abs(total / count) / (spread * math.sqrt((freedom + 1) / freedom)))
+        ),
     )
-
-
-def _p_value(mean: float, spread: float, freedom: float) -> float:
-    """Two-sided p of a mean of 0, from Student's t. spread: standard deviation of the drawn
-    means.
-    """
-    from scipy.special import stdtr  # takes a moment to load
-
-    return float(2 * stdtr(freedom, -abs(mean) / (spread * math.sqrt((freedom + 1) / freedom))))
 
 
 def table(found: Breakdown) -> str:

@@ -36,7 +36,6 @@ from jaxtrade.evaluation.challenge_accounts import (
     lives,
     session_paths,
 )
-from jaxtrade.evaluation.figures import AgentResult
 from jaxtrade.evaluation.record import DecisionBars, Record
 from jaxtrade.evaluation.report import NOT_AVAILABLE, EvaluationResult
 from jaxtrade.evaluation.statistics import MIN_DAYS, Interval, block_days, interval
@@ -152,7 +151,8 @@ def pass_probability(
             session_paths(agent.strategy, decisions, params, env.config), params.account
         )
         found[agent.name] = None
-        if as_in_account_pass(challenge, agent, decisions):
+        in_order = ends_in_order(challenge, np.arange(days)[None, :])[0]
+        if np.array_equal(in_order, recorded_ends(agent.account, decisions)):
             found[agent.name] = account_odds(challenge, draws)
         else:
             why[agent.name] = (
@@ -162,13 +162,6 @@ def pass_probability(
     return PassProbability(
         rules_text(result.settings), days, block, draws, found, why, _notes(challenge)
     )
-
-
-def as_in_account_pass(challenge: Challenge, agent: AgentResult, decisions: DecisionBars) -> bool:
-    """Whether accounts that are played in time order end as in the account pass: in the same
-    sessions, by the same reason."""
-    in_order = ends_in_order(challenge, np.arange(challenge.sessions)[None, :])[0]
-    return np.array_equal(in_order, recorded_ends(agent.account, decisions))
 
 
 def recorded_ends(account: Record, decisions: DecisionBars) -> np.ndarray:

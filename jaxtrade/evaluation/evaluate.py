@@ -136,7 +136,12 @@ def evaluate(
         raise ConfigError(
             "evaluation: give either agents, or algorithm and policy (for the standard agents)"
         )
-    _check_names(agents)
+    names = [agent.name for agent in agents]
+    if not names or len(set(names)) != len(names):
+        found = ", ".join(names) or "none"
+        raise ConfigError(
+            f"evaluation: give at least one agent, with names that differ; found {found}"
+        )
     decisions, params = (
         decision_bars(market.data, sessions, steps),
         params.replace(sessions=sessions),
@@ -171,16 +176,6 @@ def evaluate(
         provenance=dict(provenance or {}),
         actions=tuple(env.actions),
     )
-
-
-def _check_names(agents: Sequence[Agent]) -> None:
-    """Raise ConfigError unless there is an agent, and all names differ."""
-    names = [agent.name for agent in agents]
-    if not names or len(set(names)) != len(names):
-        found = ", ".join(names) or "none"
-        raise ConfigError(
-            f"evaluation: give at least one agent, with names that differ; found {found}"
-        )
 
 
 def begin_evaluation(

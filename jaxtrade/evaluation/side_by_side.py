@@ -101,13 +101,6 @@ def order_is_legal(state: EnvState, order: Order, params: EnvParams) -> Array:
     return (~opens | rules.may_open(state, params)) & within
 
 
-def _account_end(state: EnvState, params: EnvParams) -> Array:
-    """int32[] EndReason if the account's rules end it (bust, daily loss, target), else NONE."""
-    reason = end_reason(state, params)
-    by_rule = functools.reduce(jnp.logical_or, [reason == end for end in RULE_ENDS])
-    return jnp.where(by_rule, reason, EndReason.NONE).astype(jnp.int32)
-
-
 def settle_bar(
     env: TradingEnv,
     rewarded: bool,
@@ -126,7 +119,10 @@ def settle_bar(
     """
     state = at.state
     moved, event = env.transition(state, order, params)
-    end = jnp.where(at.over, EndReason.NONE, _account_end(moved, params)).astype(jnp.int32)
+    reason = end_reason(moved, params)
+    by_rule = functools.reduce(jnp.logical_or, [reason == each for each in RULE_ENDS])
+    ended = jnp.where(by_rule, reason, EndReason.NONE).astype(jnp.int32)
+    end = jnp.where(at.over, EndReason.NONE, ended).astype(jnp.int32)
     over = at.over | (end != EndReason.NONE)
     legal = (action < 0) | ref.mask[jnp.maximum(action, 0)]
     step = StepEvent(action, ~legal, event, env.actions)

@@ -21,7 +21,7 @@ from jaxtrade.reporting.page import environment
 from jaxtrade.reporting.svg import Marked
 from jaxtrade.reporting.words import MINUS
 from tests.reporting.made import ACTIONS, made_records, trade_lines
-from tests.reporting.parsed import parsed
+from tests.reporting.parsed import parsed, unpacked
 
 PARTS = environment().get_template("parts.html").module
 CHARTS = environment().get_template("charts.html").module
@@ -111,7 +111,7 @@ def test_columns_come_back_as_they_were(rows):
         "a": np.array([a for a, _ in rows], np.int64),
         "b": np.array([b for _, b in rows], np.int64),
     }
-    found = bars.unpacked(bars.packed(columns, {"b": "a"}))
+    found = unpacked(bars.packed(columns, {"b": "a"}))
     assert {name: values.tolist() for name, values in found.items()} == {
         name: values.tolist() for name, values in columns.items()
     }
