@@ -154,6 +154,7 @@ def made_days():
 def test_a_day_of_several_folds_has_the_weight_of_one():
     days = made_days()
     assert days.independent == 3
+    np.testing.assert_array_equal(days.per_fold(days.net), [[1.5, 5.0], [3.5, 9.0]])
     np.testing.assert_allclose(days.pooled(days.net), [(1 + 3 + 6) / 3, (3 + 6 + 10) / 3])
     assert days.by_date(days.net)[1] is None
     forward = replace(days, date=np.array([12, 13, 10, 11]))

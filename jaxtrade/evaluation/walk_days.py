@@ -89,6 +89,17 @@ class WalkDays(OutOfSampleDays):
     account_net: np.ndarray
     in_sample_net: np.ndarray
 
+    @property
+    def folds(self) -> int:
+        """The number of folds."""
+        return self.in_sample_net.shape[1]
+
+    def per_fold(self, net: np.ndarray) -> np.ndarray:
+        """float64[..., F]: mean per day of each fold. net: float64[..., D]."""
+        return np.stack(
+            [net[..., self.fold == fold].mean(axis=-1) for fold in range(self.folds)], axis=-1
+        )
+
 
 def write_walk_days(days: WalkDays, path: Path) -> None:
     """Write `daily.npz` (at once, or not at all). path: the file."""

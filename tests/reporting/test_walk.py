@@ -95,7 +95,7 @@ def made_document(days, mode="rolling"):
         "baselines": names,
         "reach": {"how": "9 bars are used"},
         "in_sample_days": "the newest training sessions",
-        "folds": [fold(i) for i in range(days.in_sample_net.shape[1])],
+        "folds": [fold(i) for i in range(days.folds)],
         "pooled": pooled,
         "labels": ["a label"],
         "trials": {
