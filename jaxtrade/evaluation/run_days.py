@@ -30,11 +30,11 @@ from jaxtrade.evaluation.statistics import (
     probability_of_improvement,
     spa,
 )
-from jaxtrade.evaluation.walk_days import DAILY, read_walk_days
 from jaxtrade.storage import digests
+from jaxtrade.storage.archives import FAULTS, read_arrays
 from jaxtrade.text import aligned, several
 
-WALK = "walkforward.json"
+WALK, DAILY = "walkforward.json", "daily.npz"
 WALK_SPLIT = "walk-forward"
 _POLICY = re.compile(r"(?:seed|agent)_(\d+)")  # the folder of one of several policies
 
@@ -154,28 +154,40 @@ def _walk_days(path: Path) -> RunDays:
     """The days of a walk-forward: `daily.npz` beside `walkforward.json`, whose `data_sha256` names
     the data.
     """
-    document, found = (
-        digests.read_json(path / WALK, "run the walk-forward again"),
-        read_walk_days(path / DAILY),
-    )
-    if "data_sha256" not in document or not found.net.size:
+    file = path / DAILY
+    try:
+        document = digests.read_json(path / WALK, "run the walk-forward again")
+        data = str(document["data_sha256"])
+        found = read_arrays(file)
+        dates, net, seeds = found["date"], np.asarray(found["net"], np.float64), found["seeds"]
+        bars = found.get("day_bars", np.full(dates.shape, NO_BARS))  # an earlier version has none
+        if net.shape != (len(seeds), len(dates)) or not net.size:
+            raise ValueError(
+                f"net of shape {net.shape} for {len(seeds)} seeds and {len(dates)} days"
+            )
+        if bars.shape != dates.shape:
+            raise ValueError(f"day_bars of shape {bars.shape} for {len(dates)} days")
+        known = {str(document["market"]): bars} if (bars != NO_BARS).any() else {}
+    except FileNotFoundError:
         raise DataError(
-            f"{path}: its {WALK} and {DAILY} name no data or hold no days; run the walk-forward again"
-        )
-    bars = found.day_bars  # an earlier version has none
-    known = {str(document["market"]): bars} if (bars != NO_BARS).any() else {}
-    dates, net = found.date, np.asarray(found.net, np.float64)
+            f"{file}: there is no such file: the walk-forward has not ended; let it finish"
+        ) from None
+    except FAULTS as error:
+        raise DataError(
+            f"{path}: its {WALK} and {DAILY} cannot be read ({str(error)[:120]}); run the walk-forward "
+            "again"
+        ) from None
     days, at, place = np.unique(dates.astype(np.int64), return_index=True, return_inverse=True)
     # A date that several folds test counts once, with the mean over them, as in the walk-forward's
     # own figures.
     sums = np.stack([np.bincount(place, each) for each in net]) / np.bincount(place)
     return RunDays(
         str(path),
-        str(document["data_sha256"]),
+        data,
         WALK_SPLIT,
         days.astype("datetime64[D]"),
         sums,
-        tuple(f"seed {seed}" for seed in found.seeds.tolist()),
+        tuple(f"seed {seed}" for seed in seeds.tolist()),
         {symbol: tuple(own[at].tolist()) for symbol, own in known.items()},
     )
 

@@ -16,8 +16,7 @@ from typing import Any
 
 from jaxtrade.config import read_values
 from jaxtrade.errors import ConfigError, JaxtradeError
-from jaxtrade.evaluation.run_days import WALK, read_run_days
-from jaxtrade.evaluation.walk_days import DAILY
+from jaxtrade.evaluation.run_days import DAILY, WALK, read_run_days
 from jaxtrade.storage.digests import read_json
 from jaxtrade.storage.status import RunStatus, age_of, is_alive, is_quiet, read_status
 

@@ -50,8 +50,6 @@ def walk(folder, days, net, data="d" * 64, changes=None):
         "date": days.astype(np.int64),
         "fold": np.zeros(len(days), np.int32),
         "net": np.asarray(net, np.float64),
-        "account_net": np.asarray(net, np.float64),
-        "in_sample_net": np.zeros((len(net), 1)),
         "baselines": np.array(["flat"]),
         "baseline_net": np.zeros((1, len(days))),
         "seeds": np.arange(len(net), dtype=np.int64),
@@ -105,7 +103,7 @@ def test_what_is_missing_or_damaged_is_named(tmp_path):
     with pytest.raises(DataError, match=r"records\.npz: .*evaluate .*validation"):
         read_run_days(folder, "validation")
     for number, changes in enumerate(({"net": np.zeros((3, 4))}, {"seeds": np.array([1, 2])})):
-        with pytest.raises(DataError, match=r"daily\.npz: net has shape"):
+        with pytest.raises(DataError, match=r"daily\.npz cannot"):
             read_run_days(walk(tmp_path / f"walk{number}", DAYS, [[1, 2, 3, 4]], changes=changes))
     unfinished = tmp_path / "unfinished"
     unfinished.mkdir()
