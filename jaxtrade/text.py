@@ -140,3 +140,11 @@ def in_short(lines: Sequence[str], where: str) -> list[str]:
         else f"{first} ({len(more) + 1:,} notes of this kind; all of them in {where})"
         for first, *more in kinds.values()
     ]
+
+
+def short_number(value: float) -> str:
+    """A number in few characters: `0`, `50k`, `1.5M`."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:g}{unit}"
+    return f"{value:g}"

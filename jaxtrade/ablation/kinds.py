@@ -160,13 +160,10 @@ def cheats(kind: str) -> bool:
     A placebo does not count: its answers belong to other bars, so they do not tell the future of
     their own.
     """
+    inner = innermost(kind)
     return not is_placebo(kind) and (
-        kind.partition(":")[0] == "turn" or "future" in _takes(innermost(kind))
+        kind.partition(":")[0] == "turn" or (inner.startswith("mock:") and "future" in takes(inner))
     )
-
-
-def _takes(kind: str) -> frozenset[str]:
-    return takes(kind) if kind.startswith("mock:") else frozenset()
 
 
 def placebo_of(kind: str, kinds: Sequence[str]) -> str | None:

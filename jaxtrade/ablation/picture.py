@@ -11,20 +11,9 @@ from typing import Any
 import numpy as np
 
 from jaxtrade.ablation.results import Ablation, FusionResult
-from jaxtrade.evaluation.pictures.style import save
+from jaxtrade.evaluation.pictures.style import LOOKS, save
 
-HONEST, TOLD, GREY, GRID = "#1f4e9c", "#c0392b", "#9aa1ab", "#e6e8eb"
-LINES = (
-    "#1f4e9c",
-    "#1b7f5c",
-    "#c98f1c",
-    "#8e6bbf",
-    "#2a9d8f",
-    "#b5485d",
-    "#6b7280",
-    "#7a8b3f",
-    "#a04000",
-)
+HONEST, TOLD = "#1f4e9c", "#c0392b"
 
 
 def draw(ablation: Ablation, path: Path) -> bool:
@@ -43,10 +32,7 @@ def draw(ablation: Ablation, path: Path) -> bool:
     figure.suptitle(
         f"Advisors on {ablation.settings['market']}, {len(ablation.seeds)} seeds, split "
         f"{ablation.split}{labels}",
-        fontsize=12,
-        fontweight="bold",
-        x=0.01,
-        ha="left",
+        **LOOKS["ablation title"],
     )
     rows = figure.subplots(fusions, 2, squeeze=False, width_ratios=(1.5, 1))
     for (differences, trust), fusion in zip(rows, ablation.fusions, strict=True):
@@ -76,16 +62,15 @@ def _draw_differences(axis: Any, ablation: Ablation, fusion: FusionResult) -> No
                     [interval.low, interval.high], [at, at], color=color, linewidth=width, zorder=2
                 )
         axis.scatter([found.mean], [at], color=color, s=26, zorder=3)
-    axis.axvline(0.0, color=GREY, linewidth=1.0, zorder=1)
+    axis.axvline(0.0, **LOOKS["ablation zero"])
     axis.set_yticks(range(len(names)), names, fontsize=8)
     axis.invert_yaxis()
-    axis.grid(True, axis="x", color=GRID, linewidth=0.8)
+    axis.grid(True, axis="x", **LOOKS["light grid"])
     axis.xaxis.set_major_formatter("{x:,.0f}")
     axis.set_xlabel("dollars per day, less no advice")
     axis.set_title(
         f"fusion {fusion.fusion}: worth of advice; 95 % thick, deflated thin",
-        loc="left",
-        fontsize=10,
+        **LOOKS["ablation heading"],
     )
 
 
@@ -93,17 +78,17 @@ def _draw_trust(axis: Any, ablation: Ablation, fusion: FusionResult) -> None:
     """Draw the trust (log-odds of the hit rate) by update. Kinds whose trust is undefined or always
     0 are left out.
     """
-    trust = fusion.history["trust"]
+    trust, colors = fusion.history["trust"], LOOKS["ablation lines"]
     steps = np.arange(1, len(trust) + 1)
     for k, kind in enumerate(ablation.kinds):
         line = trust[:, k, 0]  # outcomes are shared by the seeds
         if np.isfinite(line).any() and np.nanmax(np.abs(line)) > 0:
-            axis.plot(steps, line, color=LINES[k % len(LINES)], linewidth=1.3, label=kind)
+            axis.plot(steps, line, color=colors[k % len(colors)], linewidth=1.3, label=kind)
     if fusion.turned is not None:
-        axis.axvline(fusion.turned, color=GREY, linewidth=1.0, linestyle=":")
-    axis.grid(True, axis="y", color=GRID, linewidth=0.8)
+        axis.axvline(fusion.turned, **LOOKS["ablation turn"])
+    axis.grid(True, axis="y", **LOOKS["light grid"])
     axis.set_xlabel("update")
     axis.set_ylabel("log-odds")
-    axis.set_title("trust measured in training", loc="left", fontsize=10)
+    axis.set_title("trust measured in training", **LOOKS["ablation heading"])
     if axis.get_legend_handles_labels()[0]:
-        axis.legend(fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+        axis.legend(**LOOKS["ablation legend"])

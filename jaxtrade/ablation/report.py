@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from jaxtrade.ablation import picture
-from jaxtrade.ablation.claims import claims
-from jaxtrade.ablation.results import Ablation, FusionResult, Scores
+from jaxtrade.ablation.results import Ablation, FusionResult, Scores, claims
 from jaxtrade.evaluation.openings import history_json, history_lines
 from jaxtrade.evaluation.statistics import MIN_DAYS, MIN_SEEDS, Comparison, Interval
 from jaxtrade.storage.staged import staged
@@ -36,6 +35,7 @@ CLAIMS = {
     False: "not shown to help",
     None: "not compared",
 }
+MEAN, SPAN = "{:+,.2f}", "[{0.low:+,.0f}, {0.high:+,.0f}]"
 FILES = ("ablation.json", "ablation.txt", "ablation.png")
 
 
@@ -56,7 +56,9 @@ def table(ablation: Ablation) -> str:
             "",
             f"fusion {fusion.fusion}: trained in {fusion.seconds:.1f} s after {fusion.compile_seconds:.1f} s "
             f"of compilation, evaluated in {fusion.evaluation_seconds:.1f} s",
-            *_kinds(ablation, fusion),
+            *ruled(
+                aligned([HEAD, *(_row(ablation, fusion, k) for k in range(len(ablation.kinds)))])
+            ),
         ]
         lines += [
             f"{claim.kind}: {CLAIMS[claim.helps]} ({claim.found})"
@@ -65,54 +67,37 @@ def table(ablation: Ablation) -> str:
     return "\n".join([*lines, "", *_reading(ablation)])
 
 
-def _kinds(ablation: Ablation, fusion: FusionResult) -> list[str]:
-    rows = [HEAD, *(_row(ablation, fusion, k) for k in range(len(ablation.kinds)))]
-    return ruled(aligned(rows))
-
-
 def _row(ablation: Ablation, fusion: FusionResult, k: int) -> tuple[str, ...]:
     kind, scores = ablation.kinds[k], fusion.scores[ablation.split]
     none, placebo = ablation.to_none(fusion, kind), ablation.to_placebo(fusion, kind)
     return (
         kind + (" (CHEATS)" if ablation.uses_future[k] else ""),
         f"{scores.net[k].mean():,.2f}",
-        _mean(none),
-        _interval(none and none.interval),
-        _interval(none and none.deflated),
-        _mean(placebo),
-        _interval(placebo and placebo.deflated),
+        _shown(none and none.mean, MEAN),
+        _shown(none and none.interval, SPAN),
+        _shown(none and none.deflated, SPAN),
+        _shown(placebo and placebo.mean, MEAN),
+        _shown(placebo and placebo.deflated, SPAN),
         _share(scores.skill[k].hit_rate),
-        _number(_last(fusion.history["trust"][:, k])),
+        # over seeds at the last update
+        _shown(_defined(fusion.history["trust"][-1, k]), "{:+.2f}"),
         _share(_defined(scores.agreement[k])),
         f"{scores.trades[k].mean():.1f}",
     )
 
 
-def _mean(comparison: Comparison | None) -> str:
-    return "-" if comparison is None else f"{comparison.mean:+,.2f}"
-
-
-def _interval(interval: Interval | None) -> str:
-    return "-" if interval is None else f"[{interval.low:+,.0f}, {interval.high:+,.0f}]"
+def _shown(value: Any, form: str) -> str:
+    return "-" if value is None else form.format(value)
 
 
 def _share(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.1f} %"
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:+.2f}"
-
-
 def _defined(values: np.ndarray) -> float | None:
     """Mean of the values that are not NaN; None where all are NaN."""
     known = values[~np.isnan(values)]
     return float(known.mean()) if len(known) else None
-
-
-def _last(values: np.ndarray) -> float | None:
-    """The mean over seeds at the last update of float64[U, S]; None where all are NaN."""
-    return _defined(values[-1])
 
 
 def _reading(ablation: Ablation) -> list[str]:

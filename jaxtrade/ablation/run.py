@@ -1,5 +1,5 @@
-"""Runs a whole ablation, from a configuration to its results. It only connects the other modules of
-this package.
+"""Runs a whole ablation, from a configuration to its results: it connects the other modules of this
+package, and enters each fusion in the trial log before anybody sees its figures.
 """
 
 from __future__ import annotations
@@ -12,19 +12,21 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from jaxtrade.ablation.counting import counted
 from jaxtrade.ablation.folder import TRAINING, begin, settings_of
-from jaxtrade.ablation.matrix import make_learner, train_matrix
+from jaxtrade.ablation.matrix import digests, make_learner, score, train_matrix
 from jaxtrade.ablation.results import Ablation, FusionResult
-from jaxtrade.ablation.scoring import digests, score
 from jaxtrade.ablation.tables import KindTable, make_tables
 from jaxtrade.advisor.compose import only
 from jaxtrade.config import RunConfig
 from jaxtrade.data.market import Market, load_market
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.errors import DataError
+from jaxtrade.evaluation.openings import day_bars, with_trials
+from jaxtrade.evaluation.seeds import POLICY
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import rundir
+from jaxtrade.runs.openings import count_days
+from jaxtrade.storage.trials import SplitOpening, trials_folder
 from jaxtrade.text import Tell
 from jaxtrade.types import SessionSet
 
@@ -192,3 +194,47 @@ def _labels(
                 f"learning health: fusion {result.fusion} failed {', '.join(failed)} for at least one agent"
             )
     return labels
+
+
+def counted(ablation: Ablation, folder: Path, market: Market, tell: Tell) -> Ablation:
+    """Enter the newest fusion of an ablation in the trial log beside `folder`, if it shows test
+    days. Returns the ablation with what the log says of these days, and with a label if the log
+    cannot be written.
+
+    A trial is a fusion, an advisor and a seed. Advisors that read the future open the days but are
+    no trials: nobody can choose them, and their profits would raise the bar of the deflated Sharpe
+    ratio for all others. The same opening is entered once, however often the ablation is resumed.
+    """
+    if ablation.split != "test":
+        return ablation
+    opening = _opening(ablation, folder, market)
+    found = count_days(folder, opening, tell, once=True)
+    labels = ablation.labels if found.label is None else (*ablation.labels, found.label)
+    return ablation._replace(labels=labels, history=with_trials(found.history, found.matrix))
+
+
+def _opening(ablation: Ablation, folder: Path, market: Market) -> SplitOpening:
+    fusion = ablation.fusions[-1]
+    scores, home = fusion.scores[ablation.split], trials_folder(folder)
+    net = {
+        f"{fusion.fusion}/{kind}/{seed}": tuple(
+            round(value, 3) for value in scores.net[k, s].tolist()
+        )
+        for k, kind in enumerate(ablation.kinds)
+        if not ablation.uses_future[k]
+        for s, seed in enumerate(ablation.seeds)
+    }
+    return SplitOpening(
+        "ablate",
+        folder.resolve().relative_to(home).as_posix(),
+        ablation.provenance["config_sha256"],
+        ablation.provenance["data_sha256"],
+        ablation.split,
+        scores.dates[0],
+        scores.dates[-1],
+        len(scores.dates),
+        POLICY,
+        scores.dates,
+        net,
+        day_bars(market, scores.dates),
+    )

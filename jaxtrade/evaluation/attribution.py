@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -35,6 +34,12 @@ if TYPE_CHECKING:
     from jaxtrade.data.market import Market
 
 
+def _cell(value: float | None, unit: str) -> str:
+    if value is None:
+        return "n/a"
+    return f"{100 * value:.2f} %" if unit == "share" else f"{value:+,.2f}"
+
+
 @dataclass(frozen=True)
 class SlotMethod:
     """One method. unit: of its values, `share` or `dollars`. about: what it measures, a sentence.
@@ -58,63 +63,58 @@ class SlotAttribution:
     notes: tuple[str, ...] = ()
     title: str = "attribution"
 
-
-def _cell(value: float | None, unit: str) -> str:
-    if value is None:
-        return "n/a"
-    return f"{100 * value:.2f} %" if unit == "share" else f"{value:+,.2f}"
-
-
-def table(found: SlotAttribution) -> str:
-    """The attribution as text: a row for each group, in the order of the observation, and a column
-    for each method.
-    """
-    cells = [
-        [
-            "part of the observation",
-            "slots",
-            *(f"{each.name}{' ($)' if each.unit == 'dollars' else ''}" for each in found.methods),
-        ]
-    ]
-    for number, (name, size) in enumerate(found.groups):
-        cells.append(
+    def table(self) -> str:
+        """The attribution as text: a row for each group, in the order of the observation, and a column
+        for each method.
+        """
+        cells = [
             [
-                f"  {name}",
-                f"{size}",
-                *(_cell(each.values[number], each.unit) for each in found.methods),
+                "part of the observation",
+                "slots",
+                *(
+                    f"{each.name}{' ($)' if each.unit == 'dollars' else ''}"
+                    for each in self.methods
+                ),
             ]
-        )
-    notes = [
-        f"{each.name}: {each.about}" if each.why is None else f"{each.name}: n/a: {each.why}"
-        for each in found.methods
-    ]
-    return "\n".join([*aligned(cells), *(f"NOTE: {note}" for note in [*notes, *found.notes])])
+        ]
+        for number, (name, size) in enumerate(self.groups):
+            cells.append(
+                [
+                    f"  {name}",
+                    f"{size}",
+                    *(_cell(each.values[number], each.unit) for each in self.methods),
+                ]
+            )
+        notes = [
+            f"{each.name}: {each.about}" if each.why is None else f"{each.name}: n/a: {each.why}"
+            for each in self.methods
+        ]
+        return "\n".join([*aligned(cells), *(f"NOTE: {note}" for note in [*notes, *self.notes])])
 
+    def to_json(self) -> dict[str, Any]:
+        """The attribution as JSON values: for each method its parts, with `why` where there is no
+        value.
+        """
 
-def to_json(found: SlotAttribution) -> dict[str, Any]:
-    """The attribution as JSON values: for each method its parts, with `why` where there is no
-    value.
-    """
+        def part(name: str, value: float | None, why: str | None) -> dict[str, Any]:
+            return {
+                "name": name,
+                "value": {"value": value} | ({} if value is not None else {"why": why}),
+            }
 
-    def part(name: str, value: float | None, why: str | None) -> dict[str, Any]:
-        return {
-            "name": name,
-            "value": {"value": value} | ({} if value is not None else {"why": why}),
-        }
-
-    methods = [
-        {
-            "name": each.name,
-            "unit": each.unit,
-            "about": each.about,
-            "parts": [
-                part(name, value, each.why)
-                for (name, _), value in zip(found.groups, each.values, strict=True)
-            ],
-        }
-        for each in found.methods
-    ]
-    return {"methods": methods, "notes": list(found.notes), "slots": dict(found.groups)}
+        methods = [
+            {
+                "name": each.name,
+                "unit": each.unit,
+                "about": each.about,
+                "parts": [
+                    part(name, value, each.why)
+                    for (name, _), value in zip(self.groups, each.values, strict=True)
+                ],
+            }
+            for each in self.methods
+        ]
+        return {"methods": methods, "notes": list(self.notes), "slots": dict(self.groups)}
 
 
 def counted(decisions: int, used: int) -> str:
@@ -141,11 +141,6 @@ def slot_groups(names: Sequence[str]) -> list[SlotGroup]:
         SlotGroup(head, np.flatnonzero([each == head for each in heads]))
         for head in dict.fromkeys(heads)
     ]
-
-
-def group_mask(group: SlotGroup, size: int) -> np.ndarray:
-    """bool[size]: True at the slots of the group."""
-    return np.isin(np.arange(size), group.slots)
 
 
 # (logits float32[A], mask bool[A]) of one decision: observation float32[D], and what else it is
@@ -280,7 +275,9 @@ def ablated_profits(
         hold.
     """
     size = len(values)
-    fixed = np.stack([np.zeros(size, bool), *(group_mask(group, size) for group in groups)])
+    fixed = np.zeros((1 + len(groups), size), bool)
+    for row, group in zip(fixed[1:], groups, strict=True):
+        row[group.slots] = True
     kept = jnp.asarray(values, jnp.float32)
 
     def lane(row: np.ndarray) -> Lane:
@@ -454,17 +451,23 @@ def _at_decisions(
     seed: int,
 ) -> tuple[SlotMethod, SlotMethod]:
     """Gradient and permutation."""
-    why = _refusal(algorithm, policy, chosen)
-    slopes: list[float] | None = None
-    shares: list[float] | None = None
-    no_slope = why
+    why = no_slope = _refusal(algorithm, policy, chosen)
+    slopes = shares = [None] * len(groups)
     if why is None:
-        sizes = _sizes(algorithm, policy, chosen.observations, chosen.others, deviation)
-        slopes = gradient_shares(sizes, groups)
-        no_slope = (
-            None if slopes is not None else "the margin depends on no slot at these decisions"
+
+        def logits(observation: Array, other: PyTree) -> tuple[Array, Array]:
+            extras: Any = _decision(algorithm, policy, observation, other)[2]
+            return extras.logits, extras.mask
+
+        observations = jnp.asarray(chosen.observations)
+        sizes = gradient_sizes(logits, observations, chosen.others, deviation)
+        if (found := gradient_shares(sizes, groups)) is not None:
+            slopes = found
+        else:
+            no_slope = "the margin depends on no slot at these decisions"
+        act = jax.jit(
+            jax.vmap(lambda policy, *of: _decision(algorithm, policy, *of)[1], (None, 0, 0))
         )
-        act = jax.jit(partial(_actions, algorithm))
         shares = changed_shares(
             lambda observations: np.asarray(act(policy, observations, chosen.others)),
             chosen.observations,
@@ -473,23 +476,16 @@ def _at_decisions(
             seed,
             REPEATS,
         )
-    nothing = (None,) * len(groups)
     return (
-        SlotMethod(
-            "gradient",
-            "share",
-            ABOUT["gradient"],
-            nothing if slopes is None else tuple(slopes),
-            no_slope,
-        ),
-        SlotMethod(
-            "permutation",
-            "share",
-            ABOUT["permutation"],
-            nothing if shares is None else tuple(shares),
-            why,
-        ),
+        SlotMethod("gradient", "share", ABOUT["gradient"], tuple(slopes), no_slope),
+        SlotMethod("permutation", "share", ABOUT["permutation"], tuple(shares), why),
     )
+
+
+def _decision(algorithm: Algorithm, policy: PyTree, observation: Any, other: PyTree) -> Any:
+    """(carry, action, extras) of one greedy decision."""
+    seen = other._replace(observation=observation)
+    return algorithm.act(policy, algorithm.carry, seen, None, None, False)
 
 
 def _refusal(algorithm: Algorithm, policy: PyTree, chosen: _Decisions) -> str | None:
@@ -498,34 +494,6 @@ def _refusal(algorithm: Algorithm, policy: PyTree, chosen: _Decisions) -> str | 
         return MEMORY
     if not len(chosen.observations):
         return ONE_ACTION
-    one = jax.tree.map(lambda x: x[0], chosen.others._replace(observation=chosen.observations))
-    extras = jax.eval_shape(
-        lambda policy: algorithm.act(policy, algorithm.carry, one, None, None, False)[2], policy
-    )
+    first = jax.tree.map(lambda x: x[0], (chosen.observations, chosen.others))
+    extras = jax.eval_shape(lambda policy: _decision(algorithm, policy, *first)[2], policy)
     return None if hasattr(extras, "logits") and hasattr(extras, "mask") else SILENT
-
-
-def _sizes(
-    algorithm: Algorithm,
-    policy: PyTree,
-    observations: np.ndarray,
-    others: PyTree,
-    deviation: np.ndarray,
-) -> np.ndarray:
-    def logits(observation: Array, other: PyTree) -> tuple[Array, Array]:
-        seen = other._replace(observation=observation)
-        extras: Any = algorithm.act(policy, algorithm.carry, seen, None, None, False)[2]
-        return extras.logits, extras.mask
-
-    return gradient_sizes(logits, jnp.asarray(observations), others, deviation)
-
-
-def _actions(algorithm: Algorithm, policy: PyTree, observations: Array, others: PyTree) -> Array:
-    """int32[B]: the greedy actions."""
-
-    def one(observation: Array, other: PyTree) -> Array:
-        return algorithm.act(
-            policy, algorithm.carry, other._replace(observation=observation), None, None, False
-        )[1]
-
-    return jax.vmap(one)(observations, others)

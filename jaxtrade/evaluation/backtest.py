@@ -245,7 +245,11 @@ def plan_of(
     for place, lane in enumerate(lanes):
         groups.setdefault(_kind(lane.agent), []).append(place)
     order = list(groups.values())
-    params = [_of_pass(lane.params, which) for lane in lanes]
+    params = []
+    for lane in lanes:
+        account = lane.params.account
+        rules = account if which == "account" else without_rules(account)
+        params.append(lane.params.replace(account=rules, max_steps=np.int32(0), monitor=False))
     renew = [renews(each) for each in params]
     apart = which == "strategy" or starts is not None
     episodes = [_episodes(lane, apart) for lane in lanes]
@@ -338,11 +342,6 @@ def _length(lane: Lane, apart: bool) -> int:
         return lane.decisions.length
     sessions = min(int(lane.params.episode_sessions), lane.decisions.num_sessions)
     return sessions * lane.decisions.longest
-
-
-def _of_pass(params: EnvParams, which: Pass) -> EnvParams:
-    account = params.account if which == "account" else without_rules(params.account)
-    return params.replace(account=account, max_steps=np.int32(0), monitor=False)
 
 
 def renews(params: EnvParams) -> bool:

@@ -83,18 +83,9 @@ class Breakdown:
     notes: tuple[str, ...]
 
 
-def breakdown(
-    result: EvaluationResult, market: MarketData, agent: str | None = None, seed: int = 0
-) -> Breakdown:
-    """Break the trades of an agent down.
-
-    Args:
-        market: the bars of the evaluation. agent: its name; default: the first one, the policy.
-            seed: of the draws.
-    Raises:
-        KeyError: no such agent.
-    """
-    chosen = result.agents[0] if agent is None else result.agent(agent)
+def breakdown(result: EvaluationResult, market: MarketData) -> Breakdown:
+    """Break the trades of the first agent down, the policy. market: the bars of the evaluation."""
+    chosen = result.agents[0]
     trades = chosen.trades
     properties: list[tuple[str, list[str], Callable[[str], Any]]] = [
         ("half hour", half_hours(result, trades), str),
@@ -106,8 +97,8 @@ def breakdown(
             lambda name: ExitReason[name.upper()],
         ),
     ]
-    tables = tuple(trade_table(by, names, trades, order, seed) for by, names, order in properties)
-    return Breakdown(chosen.name, trade_cell("all trades", trades, seed), tables, _notes(tables))
+    tables = tuple(trade_table(by, names, trades, order) for by, names, order in properties)
+    return Breakdown(chosen.name, trade_cell("all trades", trades), tables, _notes(tables))
 
 
 def _notes(tables: Sequence[TradeTable]) -> tuple[str, ...]:
@@ -171,13 +162,12 @@ def volatility_terciles(result: EvaluationResult, market: MarketData, trades: Tr
 
 
 def trade_table(
-    by: str, names: Sequence[str], trades: Trades, order: Callable[[str], Any], seed: int = 0
+    by: str, names: Sequence[str], trades: Trades, order: Callable[[str], Any]
 ) -> TradeTable:
     """One cell for each name that occurs, sorted by `order`. names: one for each trade."""
     column = np.asarray(names, dtype=str)
     cells = [
-        trade_cell(name, trades.where(column == name), seed)
-        for name in sorted(set(names), key=order)
+        trade_cell(name, trades.where(column == name)) for name in sorted(set(names), key=order)
     ]
     tested = {i: cell.p for i, cell in enumerate(cells) if cell.p is not None}
     for i, p in zip(tested, holm(np.array(list(tested.values()))), strict=True):
@@ -187,6 +177,8 @@ def trade_table(
 
 def trade_cell(name: str, trades: Trades, seed: int = 0) -> TradeCell:
     """The figures of some trades, with p before any correction. seed: of the draws of days."""
+    from scipy.special import stdtr  # takes a moment to load
+
     session, place = np.unique(trades.session, return_inverse=True)
     count, days = len(trades), len(session)
     if count < MIN_TRADES:
@@ -208,17 +200,11 @@ def trade_cell(name: str, trades: Trades, seed: int = 0) -> TradeCell:
     return replace(
         cell,
         interval=interval(means, total / count, freedom),
-        p=_p_value(total / count, spread, freedom),
+        # Two-sided p of a mean of 0, from Student's t.
+        p=float(
+            2 * stdtr(freedom, -abs(total / count) / (spread * math.sqrt((freedom + 1) / freedom)))
+        ),
     )
-
-
-def _p_value(mean: float, spread: float, freedom: float) -> float:
-    """Two-sided p of a mean of 0, from Student's t. spread: standard deviation of the drawn
-    means.
-    """
-    from scipy.special import stdtr  # takes a moment to load
-
-    return float(2 * stdtr(freedom, -abs(mean) / (spread * math.sqrt((freedom + 1) / freedom))))
 
 
 def table(found: Breakdown) -> str:
@@ -254,14 +240,8 @@ def _row(cell: TradeCell) -> tuple[str, ...]:
         money(cell.total),
         money(cell.mean),
         span,
-        _p_text(cell.p),
+        NOT_AVAILABLE if cell.p is None else "<0.001" if cell.p < 0.001 else f"{cell.p:.3f}",
     )
-
-
-def _p_text(p: float | None) -> str:
-    if p is None:
-        return NOT_AVAILABLE
-    return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def to_json(found: Breakdown) -> dict[str, Any]:

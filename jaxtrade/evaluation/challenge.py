@@ -36,14 +36,13 @@ from jaxtrade.evaluation.challenge_accounts import (
     lives,
     session_paths,
 )
-from jaxtrade.evaluation.figures import AgentResult
 from jaxtrade.evaluation.record import DecisionBars, Record
 from jaxtrade.evaluation.report import NOT_AVAILABLE, EvaluationResult
 from jaxtrade.evaluation.statistics import MIN_DAYS, Interval, block_days, interval
 from jaxtrade.text import aligned, several
 
 _AT_ONCE = 20_000  # accounts
-_FATES = 5  # `_Fates.column`
+_FATES = 5  # rows of `_fates`
 
 
 DEFAULT = AccountDraws()
@@ -152,7 +151,8 @@ def pass_probability(
             session_paths(agent.strategy, decisions, params, env.config), params.account
         )
         found[agent.name] = None
-        if as_in_account_pass(challenge, agent, decisions):
+        in_order = ends_in_order(challenge, np.arange(days)[None, :])[0]
+        if np.array_equal(in_order, recorded_ends(agent.account, decisions)):
             found[agent.name] = account_odds(challenge, draws)
         else:
             why[agent.name] = (
@@ -162,13 +162,6 @@ def pass_probability(
     return PassProbability(
         rules_text(result.settings), days, block, draws, found, why, _notes(challenge)
     )
-
-
-def as_in_account_pass(challenge: Challenge, agent: AgentResult, decisions: DecisionBars) -> bool:
-    """Whether accounts that are played in time order end as in the account pass: in the same
-    sessions, by the same reason."""
-    in_order = ends_in_order(challenge, np.arange(challenge.sessions)[None, :])[0]
-    return np.array_equal(in_order, recorded_ends(agent.account, decisions))
 
 
 def recorded_ends(account: Record, decisions: DecisionBars) -> np.ndarray:
@@ -186,10 +179,9 @@ def account_odds(challenge: Challenge, draws: AccountDraws) -> AccountOdds:
     days = challenge.sessions
     block = block_days(days)
     generator = np.random.default_rng([draws.seed, days, draws.horizon])
-    point = _fates(
-        challenge,
-        lives(challenge, day_blocks(generator, POINT * draws.accounts, draws.horizon, days, block)),
-    )
+    orders = day_blocks(generator, POINT * draws.accounts, draws.horizon, days, block)
+    found = lives(challenge, orders)
+    point = _fates(challenge, found)
     shares = None if days < MIN_DAYS else _outer(challenge, draws, generator, block)
     target = challenge.target < OFF
     possible = (
@@ -200,13 +192,13 @@ def account_odds(challenge: Challenge, draws: AccountDraws) -> AccountOdds:
         target and not challenge.stop_at_target,
     )
     odds = [
-        _odds(point.column(i), None if shares is None else shares[:, i], draws, days)
+        _odds(point[i], None if shares is None else shares[:, i], draws, days)
         for i in range(_FATES)
     ]
     passed, bust, daily_loss, _, lost_after = (
         each if can else None for each, can in zip(odds, possible, strict=True)
     )
-    lasted = point.lasted[point.column(0)]
+    lasted = found.passed[found.passed > 0]
     return AccountOdds(
         passed,
         bust,
@@ -217,27 +209,13 @@ def account_odds(challenge: Challenge, draws: AccountDraws) -> AccountOdds:
     )
 
 
-class _Fates(NamedTuple):
-    """What became of n accounts. fate: int64[n], see `column`. lost: bool[n], failed after the
-    target. lasted: int64[n], number of the session in which the target was reached, or 0."""
-
-    fate: np.ndarray
-    lost: np.ndarray
-    lasted: np.ndarray
-
-    def column(self, number: int) -> np.ndarray:
-        """bool[n]: 0 passed, 1 bust, 2 daily loss, 3 out of time, 4 failed after the target."""
-        return self.lost if number == 4 else self.fate == number
-
-
-def _fates(challenge: Challenge, found: Lives) -> _Fates:
-    failed = np.select([found.bust > 0, found.daily > 0], [1, 2], 3)
-    passed = found.passed > 0
-    return _Fates(
-        np.where(passed, 0, failed),
-        passed & (failed != 3) & (not challenge.stop_at_target),
-        found.passed,
-    )
+def _fates(challenge: Challenge, found: Lives) -> np.ndarray:
+    """bool[_FATES, n]: what became of n accounts: passed, bust, daily loss, out of time, and failed
+    after the target."""
+    passed, bust, daily = found.passed > 0, found.bust > 0, found.daily > 0
+    fates = [passed, ~passed & bust, ~passed & daily & ~bust, ~(passed | bust | daily)]
+    lost = passed & (bust | daily) & (not challenge.stop_at_target)
+    return np.stack([*fates, lost])
 
 
 def day_blocks(
@@ -253,7 +231,7 @@ def day_blocks(
 def _outer(
     challenge: Challenge, draws: AccountDraws, generator: np.random.Generator, block: int
 ) -> np.ndarray:
-    """float64[draws, _FATES]: the shares of the fates (`_Fates.column`) on each draw of the
+    """float64[draws, _FATES]: the shares of the fates on each draw of the
     days.
     """
     days, accounts = challenge.sessions, draws.accounts
@@ -265,11 +243,7 @@ def _outer(
         inner = day_blocks(generator, len(chosen) * accounts, draws.horizon, days, block)
         orders = chosen[np.repeat(np.arange(len(chosen)), accounts)[:, None], inner]
         fates = _fates(challenge, lives(challenge, orders))
-        shares.append(
-            np.stack(
-                [fates.column(i).reshape(-1, accounts).mean(axis=1) for i in range(_FATES)], axis=1
-            )
-        )
+        shares.append(fates.reshape(_FATES, -1, accounts).mean(axis=2).T)
     return np.concatenate(shares)
 
 

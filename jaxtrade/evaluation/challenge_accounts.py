@@ -24,8 +24,9 @@ found by bisection (`Ladder`), and no account has to walk through the bars.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -152,11 +153,15 @@ def session_paths(
         daily_bar=np.full(count, -1, np.int64),
     )
     limit = int(params.account.daily_loss)
-    return (
-        paths
-        if limit >= OFF
-        else _limited(paths, _DailyExit(bars, at, column, moves, params, config), -limit)
-    )
+    if limit >= OFF:
+        return paths
+
+    def left(pair: int) -> tuple[int | None, int]:
+        bar = _Bars(*(each[at[pair] : at[pair] + 1] for each in bars))
+        end = None if column[pair] >= moves.end.shape[1] else int(moves.end[at[pair], column[pair]])
+        return _daily_exit(bar, end, params, config, -limit)
+
+    return _limited(paths, left, -limit)
 
 
 def _active(record: Record, decisions: DecisionBars, params: EnvParams) -> _Bars:
@@ -285,49 +290,35 @@ def _falls(
     return before, high, end, np.where(ambiguous, first, True)
 
 
-class _DailyExit(NamedTuple):
-    """What is needed to close a position at the daily limit. at, column: int64[P] bar and column of
-    each pair.
+def _daily_exit(
+    bar: _Bars, end: int | None, params: EnvParams, config: EnvConfig, floor: int
+) -> tuple[int | None, int]:
+    """(high, equity) of a bar that is closed at the daily limit. high: None if the pair's own one
+    counts.
+
+    The position leaves at the first price from the open on, or at the close under `mark=close`, at
+    which equity less the commission of leaving is at or below `floor`, slipped. bar: the only one.
+    end: the adverse move of the pair; None for the end of a bar, which has no position.
     """
-
-    bars: _Bars
-    at: np.ndarray
-    column: np.ndarray
-    moves: _Moves
-    params: EnvParams
-    config: EnvConfig
-
-    def left(self, pair: int, floor: int) -> tuple[int | None, int]:
-        """(high, equity) of a bar that is closed at the daily limit. high: None if the pair's own
-        one counts.
-
-        The position leaves at the first price from the open on, or at the close under `mark=close`,
-        at which equity less the commission of leaving is at or below `floor`, slipped. A pair for
-        the end of a bar has no position.
-        """
-        at, column = int(self.at[pair]), int(self.column[pair])
-        bar = _Bars(*(column_[at : at + 1] for column_ in self.bars))
-        closes = self.config.mark == "close"
-        size = abs(int((bar.kept if closes else bar.held)[0]))
-        if size == 0 or (not closes and column >= self.moves.end.shape[1]):
-            return None, int(bar.equity[0])
-        if closes:
-            gain = _side(bar) * (bar.close - bar.open)
-            falls = gain
-        else:
-            falls = -np.arange(-int(self.moves.end[at, column]) + 1)
-        commission = size * int(self.params.contract.commission)
-        worth = _worth(bar, falls[None, :], self.params)[0] - commission
-        step = int(np.flatnonzero(worth <= floor)[0])
-        out = falls[step] - int(self.params.contract.slippage)
-        equity = int(_worth(bar, np.asarray([out]), self.params)[0]) - commission
-        printed = not closes and step == 0
-        return (int(bar.opening[0]) if printed else None), equity
+    closes = config.mark == "close"
+    size = abs(int((bar.kept if closes else bar.held)[0]))
+    if size == 0 or (not closes and end is None):
+        return None, int(bar.equity[0])
+    falls = _side(bar) * (bar.close - bar.open) if closes else -np.arange(1 - (end or 0))
+    commission = size * int(params.contract.commission)
+    worth = _worth(bar, falls[None, :], params)[0] - commission
+    step = int(np.flatnonzero(worth <= floor)[0])
+    out = falls[step] - int(params.contract.slippage)
+    equity = int(_worth(bar, np.asarray([out]), params)[0]) - commission
+    printed = not closes and step == 0
+    return (int(bar.opening[0]) if printed else None), equity
 
 
-def _limited(paths: SessionPaths, exits: _DailyExit, floor: int) -> SessionPaths:
+def _limited(
+    paths: SessionPaths, left: Callable[[int], tuple[int | None, int]], floor: int
+) -> SessionPaths:
     """The paths under a daily limit: each ends with the bar in which equity reached `floor` (mills
-    below 0).
+    below 0). left: pair -> how its position leaves there (`_daily_exit`).
     """
     reached = np.flatnonzero(paths.low <= floor)
     _, first = np.unique(paths.session[reached], return_index=True)
@@ -337,7 +328,7 @@ def _limited(paths: SessionPaths, exits: _DailyExit, floor: int) -> SessionPaths
     number = np.arange(len(low))
     for pair in reached[first]:
         session, bar = paths.session[pair], paths.bar[pair]
-        opening, equity = exits.left(int(pair), floor)
+        opening, equity = left(int(pair))
         high[pair] = high[pair] if opening is None else opening
         low[pair] = result[session] = equity
         daily_bar[session] = bar
@@ -462,14 +453,14 @@ class Challenge:
     def play(self, accounts: Accounts, session: np.ndarray) -> Played:
         """One session of each account, int64[n]. Bars are compared within a session only."""
         bust = self._bust(accounts, session)
-        target = np.full(len(session), NEVER)
+        target: Any = NEVER
         if self.target < OFF:
             enough = accounts.days + 1 >= self.min_days  # a bar of a path lies on a day with a fill
             target = np.where(
                 enough, self.flats.first(session, self.target - accounts.balance), NEVER
             )
-        daily = self.daily[session] if self.fails else np.full(len(session), NEVER)
-        ended = target if self.stop_at_target else np.full(len(session), NEVER)
+        daily = self.daily[session] if self.fails else NEVER
+        ended = target if self.stop_at_target else NEVER
         last = np.minimum(np.minimum(bust, daily), ended)
         end = np.select(
             [last == NEVER, last == bust, last == daily],

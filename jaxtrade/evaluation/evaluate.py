@@ -20,7 +20,7 @@ from jaxtrade.data.features.schema import NO_VOLUME, absent_features, context_fe
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluation import baselines, figures, trades
+from jaxtrade.evaluation import baselines, figures, frames, trades
 from jaxtrade.evaluation.backtest import Lane
 from jaxtrade.evaluation.baselines import Agent, greedy, sampled
 from jaxtrade.evaluation.figures import AgentResult
@@ -38,6 +38,18 @@ from jaxtrade.types import Algorithm, PyTree, SessionSet
 
 if TYPE_CHECKING:
     from jaxtrade.data.market import Market
+
+
+RULES = (
+    "drawdown",
+    "daily_loss",
+    "profit_target",
+    "trailing",
+    "freeze",
+    "on_target",
+    "on_daily_loss",
+    "min_days",
+)
 
 
 def standard_agents(
@@ -124,7 +136,12 @@ def evaluate(
         raise ConfigError(
             "evaluation: give either agents, or algorithm and policy (for the standard agents)"
         )
-    _check_names(agents)
+    names = [agent.name for agent in agents]
+    if not names or len(set(names)) != len(names):
+        found = ", ".join(names) or "none"
+        raise ConfigError(
+            f"evaluation: give at least one agent, with names that differ; found {found}"
+        )
     decisions, params = (
         decision_bars(market.data, sessions, steps),
         params.replace(sessions=sessions),
@@ -159,16 +176,6 @@ def evaluate(
         provenance=dict(provenance or {}),
         actions=tuple(env.actions),
     )
-
-
-def _check_names(agents: Sequence[Agent]) -> None:
-    """Raise ConfigError unless there is an agent, and all names differ."""
-    names = [agent.name for agent in agents]
-    if not names or len(set(names)) != len(names):
-        found = ", ".join(names) or "none"
-        raise ConfigError(
-            f"evaluation: give at least one agent, with names that differ; found {found}"
-        )
 
 
 def begin_evaluation(
@@ -230,7 +237,7 @@ def _result(
         strategy=strategy,
         account=account,
         trades=table,
-        strategy_figures=figures.strategy_figures(strategy, table, decisions, start_balance),
+        strategy_figures=figures.figures_of(strategy, table, decisions, start_balance),
         account_figures=figures.account_figures(account, decisions),
     )
 
@@ -264,16 +271,7 @@ def _settings(
         "currency": market.contract.currency,
         "start_balance": preset.start_balance,
         "account": config.account.preset,
-        "rules": {
-            "drawdown": preset.drawdown,
-            "daily_loss": preset.daily_loss,
-            "profit_target": preset.profit_target,
-            "trailing": preset.trailing,
-            "freeze": preset.freeze,
-            "on_target": preset.on_target,
-            "on_daily_loss": preset.on_daily_loss,
-            "min_days": preset.min_days,
-        },
+        "rules": {name: getattr(preset, name) for name in RULES},
         "seed": config.seed,
         "config_sha256": config.digest(),
         "data_sha256": market.fingerprint,
@@ -291,10 +289,9 @@ def alone(shared: SharedConfig) -> tuple[str, ...]:
     )
 
 
-def _labels(
-    env: TradingEnv, market: Market, decisions: DecisionBars, trained_on: SessionSet | None
-) -> tuple[str, ...]:
-    """Labels for the reader of the report: anything that limits what the figures mean."""
+def data_labels(market: Any, decisions: DecisionBars, trained_on: SessionSet | None) -> list[str]:
+    """The labels of evaluations on days that were trained on, and on generated bars. market: a
+    `Market` or `Portfolio`."""
     labels = []
     if trained_on is not None:
         seen = np.isin(decisions.ids, np.asarray(trained_on.ids)[: int(trained_on.count)]).sum()
@@ -304,6 +301,14 @@ def _labels(
             )
     if market.synthetic:
         labels.append("synthetic: these bars were generated, no market ever traded them")
+    return labels
+
+
+def _labels(
+    env: TradingEnv, market: Market, decisions: DecisionBars, trained_on: SessionSet | None
+) -> tuple[str, ...]:
+    """Labels for the reader of the report: anything that limits what the figures mean."""
+    labels = data_labels(market, decisions, trained_on)
     if env.config.optimistic:
         labels.append(
             f"optimistic: fill={env.config.fill}, mark={env.config.mark} is kinder than a market would be"
@@ -338,33 +343,19 @@ def write_set(result: SetResult, directory: Path, also: Also = NOTHING) -> None:
 
 def write(
     result: EvaluationResult, directory: Path, agent: str | None = None, also: Also = NOTHING
-) -> list[Path]:
+) -> None:
     """Write `evaluation.json` and `evaluation.txt`, and for one agent `trades.csv`, `equity.csv`,
     `equity.png`,
     `day.png` and `records.npz`.
 
-    agent: its name; default: the first agent. also: further entries of the records' `meta`. Returns
-        the paths.
+    agent: its name; default: the first agent. also: further entries of the records' `meta`.
     """
     shown = result.agents[0] if agent is None else result.agent(agent)
     with staged(directory) as new:
         write_texts(new, "evaluation", result.to_json(), result.table())
-        trades.write_csv(
-            new / "trades.csv",
-            trades.TRADE_COLUMNS,
-            trades.trade_rows(
-                shown.trades, result.decisions, result.clock, result.close, result.settings["fill"]
-            ),
-        )
-        trades.write_csv(
-            new / "equity.csv",
-            trades.EQUITY_COLUMNS,
-            trades.equity_rows(
-                shown.strategy, shown.account, result.decisions, result.clock, result.start_balance
-            ),
-        )
-        equity.draw(result, shown, new / "equity.png")
-        equity.draw_day(result, shown, new / "day.png")
+        decimals = result.clock.decimals
+        frames.write_frame(result.trades_of(shown.name), new / "trades.csv", decimals)
+        frames.write_frame(result.equity_of(shown.name), new / "equity.csv", decimals)
+        style.write(equity.figure_of(result, shown), new / "equity.png")
+        style.write(equity.day_figure(result, shown), new / "day.png")
         write_records(new / RECORDS, records_of(result, shown, also))
-    names = "evaluation.json", "evaluation.txt", "trades.csv", "equity.csv", "equity.png", "day.png"
-    return [directory / name for name in (*names, RECORDS)]

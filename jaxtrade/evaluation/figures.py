@@ -56,43 +56,52 @@ ACCOUNT_ORDER = (  # of the files
 
 
 def strategy_figures(
-    record: Record, trades: Trades, decisions: DecisionBars, start_balance: float
+    pnl: np.ndarray, equity: np.ndarray, trades: Trades, start_balance: float, **own: Any
 ) -> Figures:
     """Figures of the strategy pass (account rules off).
 
     Profits and costs are dollars over the whole session set. return_pct is net_profit over the
-    start balance in percent. turnover is the number of contract sides filled per session. exposure
-    is a share of the decision bars.
+    start balance in percent. turnover is the number of contract sides filled per session.
+
+    pnl: mills by session. equity: mills at each mark. own: `average_trade`, `exposure` (a share of
+    the decision bars) and `illegal_actions`.
     """
-    pnl = metrics.session_pnl(record.equity, decisions.last)
-    event = record.event
-    sides = int(2 * trades.contracts.sum())
-    net_profit = int(record.equity[-1]) / 1000
+    net_profit = int(equity[-1]) / 1000
     return {
         "net_profit": net_profit,
         "return_pct": 100 * net_profit / start_balance,
         "sharpe_daily": metrics.daily_sharpe(pnl),
-        "max_drawdown": metrics.max_drawdown(record.equity) / 1000,
+        "max_drawdown": metrics.max_drawdown(equity) / 1000,
         "best_session": int(pnl.max()) / 1000,
         "worst_session": int(pnl.min()) / 1000,
         "trades": len(trades),
         "win_rate": metrics.win_rate(trades.net),
         "profit_factor": metrics.profit_factor(trades.net),
-        "average_trade": _mills(metrics.average(trades.net)),
+        "average_trade": own["average_trade"],
         "average_mae_ticks": metrics.average(trades.mae),
         "average_mfe_ticks": metrics.average(trades.mfe),
-        "turnover": sides / len(decisions.ids),
-        "exposure": metrics.exposure(
-            record.carried, event.order_exit_quantity, event.entry_quantity
-        ),
+        "turnover": int(2 * trades.contracts.sum()) / len(pnl),
+        "exposure": own["exposure"],
         "commission": int(trades.commission.sum()) / 1000,
         "slippage": int(trades.slippage.sum()) / 1000,
-        "illegal_actions": int(np.sum(~record.legal)),
+        "illegal_actions": own["illegal_actions"],
     }
 
 
-def _mills(value: float | None) -> float | None:
-    return None if value is None else value / 1000
+def figures_of(
+    record: Record, trades: Trades, decisions: DecisionBars, start_balance: float
+) -> Figures:
+    """`strategy_figures` of one symbol."""
+    event, average = record.event, metrics.average(trades.net)
+    return strategy_figures(
+        metrics.session_pnl(record.equity, decisions.last),
+        record.equity,
+        trades,
+        start_balance,
+        average_trade=None if average is None else average / 1000,
+        exposure=metrics.exposure(record.carried, event.order_exit_quantity, event.entry_quantity),
+        illegal_actions=int(np.sum(~record.legal)),
+    )
 
 
 def account_outcome(record: Any, decisions: DecisionBars) -> Figures:

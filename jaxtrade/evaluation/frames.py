@@ -45,8 +45,12 @@ WHOLE = (
 def trades_frame(
     trades: Trades, decisions: DecisionBars, clock: BarClock, close: np.ndarray, fill: str
 ) -> pd.DataFrame:
-    """The trades of one agent, one row each, with the columns of `trades.csv` (see
-    `trades.trade_rows`).
+    """The trades of one agent, one row each, with the columns of `trades.csv`.
+
+    session: the trade date. decision_time, decision_price: close of the decision bar. entry_time,
+    exit_time: *open* time of the bar with the fill. Exits at the flat bar or at the end of data fill
+    at the close of that bar and have its *close* time. With `fill=close`, entries and exits by order
+    fill at the close of the decision bar and have its time.
 
     Args:
         close: int[T] ticks, close of each market row.
@@ -90,8 +94,12 @@ def equity_frame(
     clock: BarClock,
     start_balance: float,
 ) -> pd.DataFrame:
-    """The equity of one agent, one row per decision bar, with the columns of `equity.csv` (see
-    `equity_rows`).
+    """The equity of one agent, one row per decision bar, with the columns of `equity.csv`: the
+    state at the close of the bar after it.
+
+    Equity, floor and high-water mark are dollars of balance. The floor is missing if there is none.
+    Floor and high-water mark are missing after the end of the account. account_end is the reason of
+    this end, in the bar in which it happens.
     """
     start = round(start_balance * 1000)
     floor, active = np.asarray(account.event.floor, np.int64), np.asarray(account.active)
@@ -109,6 +117,21 @@ def equity_frame(
     )
     found = _typed(dict(zip(EQUITY_COLUMNS, values, strict=True)), ("time",), clock.zone)
     return found.set_index("time")
+
+
+def write_frame(frame: pd.DataFrame, path: Path, decimals: int) -> None:
+    """Write `trades_frame` or `equity_frame` as UTF-8 CSV with Unix line ends: times in ISO 8601
+    with an offset, exact decimals. decimals: of a price. Raises OSError (disk)."""
+    import pandas as pd
+
+    texts = frame.reset_index() if frame.index.name else frame.copy()
+    for name, column in texts.items():
+        if isinstance(column.dtype, pd.DatetimeTZDtype):
+            texts[name] = [each.isoformat() for each in column]
+        elif column.dtype == np.float64:
+            digits = decimals if str(name).endswith("_price") else 3
+            texts[name] = column.map(f"{{:.{digits}f}}".format, na_action="ignore")
+    texts.to_csv(path, index=False, lineterminator="\n", date_format="%Y-%m-%d")
 
 
 def read_trades(path: Path, zone: str) -> pd.DataFrame:

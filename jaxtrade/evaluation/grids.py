@@ -36,7 +36,6 @@ from jaxtrade.env.leg import select
 from jaxtrade.env.reference import ObservationRef
 from jaxtrade.env.state import EnvParams, EnvState, Order
 from jaxtrade.env.tasks.base import HOLD
-from jaxtrade.evaluation import attribution
 from jaxtrade.evaluation.attribution import SlotAttribution
 from jaxtrade.evaluation.backtest import Lane, run_lanes
 from jaxtrade.evaluation.baselines import NO_ACTION, Act, Agent, Forget, PolicyAct
@@ -218,6 +217,37 @@ class Grid:
         """Largest minus smallest profit of each agent, float64[len(agents)] dollars."""
         return self.profit.max(axis=0) - self.profit.min(axis=0)
 
+    def table(self) -> str:
+        """The grid as text: agents as columns. The last row is the largest profit of each less the
+        smallest. Decisions that came too late have rows of their own."""
+        cells = [[f"net profit ($) by {self.title}", *self.agents]]
+        for name, profit in [*zip(self.rows, self.profit, strict=True), (RANGE, self.spread)]:
+            cells.append([f"  {name}", *(f"{value:,.2f}" for value in profit)])
+        if self.too_late is not None:
+            cells.append(["decisions that came too late (HOLD instead)"])
+            cells += [
+                [f"  {name}", *(f"{count:,}" for count in counts)]
+                for name, counts in zip(self.rows, self.too_late, strict=True)
+            ]
+        return "\n".join([*aligned(cells), *(f"NOTE: {note}" for note in self.notes)])
+
+    def to_json(self) -> dict[str, Any]:
+        """The grid as JSON values: dollars per row and agent. spread: largest less smallest profit.
+        too_late: counts per row and agent, where the grid has them."""
+        late = {} if self.too_late is None else {"too_late": self._by_agent(self.too_late)}
+        return {
+            "rows": self._by_agent(self.profit),
+            "spread": dict(zip(self.agents, self.spread.tolist(), strict=True)),
+            "notes": list(self.notes),
+            **late,
+        }
+
+    def _by_agent(self, values: np.ndarray) -> dict[str, dict[str, Any]]:
+        return {
+            name: dict(zip(self.agents, row.tolist(), strict=True))
+            for name, row in zip(self.rows, values, strict=True)
+        }
+
 
 def _profits(result: EvaluationResult) -> list[float]:
     return [agent.strategy_figures["net_profit"] for agent in result.agents]
@@ -366,40 +396,6 @@ def latency_grid(
     )
 
 
-def table(grid: Grid) -> str:
-    """The grid as text: agents as columns. The last row is the largest profit of each less the
-    smallest. Decisions that came too late have rows of their own."""
-    cells = [[f"net profit ($) by {grid.title}", *grid.agents]]
-    for name, profit in [*zip(grid.rows, grid.profit, strict=True), (RANGE, grid.spread)]:
-        cells.append([f"  {name}", *(f"{value:,.2f}" for value in profit)])
-    if grid.too_late is not None:
-        cells.append(["decisions that came too late (HOLD instead)"])
-        cells += [
-            [f"  {name}", *(f"{count:,}" for count in counts)]
-            for name, counts in zip(grid.rows, grid.too_late, strict=True)
-        ]
-    return "\n".join([*aligned(cells), *(f"NOTE: {note}" for note in grid.notes)])
-
-
-def _by_agent(grid: Grid, values: np.ndarray) -> dict[str, dict[str, Any]]:
-    return {
-        name: dict(zip(grid.agents, row.tolist(), strict=True))
-        for name, row in zip(grid.rows, values, strict=True)
-    }
-
-
-def to_json(grid: Grid) -> dict[str, Any]:
-    """The grid as JSON values: dollars per row and agent. spread: largest less smallest profit.
-    too_late: counts per row and agent, where the grid has them."""
-    late = {} if grid.too_late is None else {"too_late": _by_agent(grid, grid.too_late)}
-    return {
-        "rows": _by_agent(grid, grid.profit),
-        "spread": dict(zip(grid.agents, grid.spread.tolist(), strict=True)),
-        "notes": list(grid.notes),
-        **late,
-    }
-
-
 def shown(found: Mapping[str, Sequence[Grid | SlotAttribution]], as_json: bool) -> str:
     """What was found for each symbol, as JSON or text. That of a single symbol stands for
     itself.
@@ -407,7 +403,7 @@ def shown(found: Mapping[str, Sequence[Grid | SlotAttribution]], as_json: bool) 
     if as_json:
         documents = documents_of(found)
         return json_text(documents if len(found) > 1 else next(iter(documents.values())))
-    texts = {symbol: "\n\n".join(_text(each) for each in own) for symbol, own in found.items()}
+    texts = {symbol: "\n\n".join(each.table() for each in own) for symbol, own in found.items()}
     return "\n\n".join(
         f"{symbol}\n{text}" if len(texts) > 1 else text for symbol, text in texts.items()
     )
@@ -417,12 +413,4 @@ def documents_of(
     found: Mapping[str, Sequence[Grid | SlotAttribution]],
 ) -> dict[str, dict[str, Any]]:
     """Symbol -> title -> plain data."""
-    return {symbol: {each.title: _json(each) for each in own} for symbol, own in found.items()}
-
-
-def _text(found: Grid | SlotAttribution) -> str:
-    return table(found) if isinstance(found, Grid) else attribution.table(found)
-
-
-def _json(found: Grid | SlotAttribution) -> dict[str, Any]:
-    return to_json(found) if isinstance(found, Grid) else attribution.to_json(found)
+    return {symbol: {each.title: each.to_json() for each in own} for symbol, own in found.items()}

@@ -28,6 +28,7 @@ from jaxtrade.env.state import EndReason
 from jaxtrade.evaluation import metrics
 from jaxtrade.evaluation.baselines import forget_episode, keep, sma_signs
 from jaxtrade.evaluation.record import DecisionBars, without_rules
+from jaxtrade.evaluation.side_by_side import RULE_ENDS
 from jaxtrade.types import Algorithm, Array, PyTree
 
 NAMES = ("flat", "random", "buy_hold", "sma_cross")
@@ -199,9 +200,6 @@ def joint_agents(
             for i, name in enumerate(NAMES)
         ),
     ]
-
-
-RULE_ENDS = (EndReason.BUST, EndReason.DAILY_LOSS, EndReason.TARGET)
 
 
 class JointRecord(NamedTuple):

@@ -20,7 +20,7 @@ from jaxtrade.env.portfolio.market import Portfolio
 from jaxtrade.env.portfolio.state import PortfolioParams
 from jaxtrade.env.state import ExitReason
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.evaluation.evaluate import agent_key
+from jaxtrade.evaluation.evaluate import agent_key, data_labels
 from jaxtrade.evaluation.figures import account_outcome
 from jaxtrade.evaluation.joint_backtest import (
     JointAgent,
@@ -37,10 +37,8 @@ from jaxtrade.evaluation.report import (
     NOT_AVAILABLE,
     Result,
     Standing,
-    compared,
     count,
     key_of,
-    kind_of,
     money,
     ratio,
     share,
@@ -57,6 +55,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 FILES = ("evaluation.json", "evaluation.txt", "trades.csv", "equity.csv", RECORDS)
+NO_VOLUMES = "bars without volume: the volume features of their symbols are constant"
 TEXTS = ("symbol", "reason")
 FILL_COLUMNS = ("time", "symbol", "quantity", "price", "position", "reason", "cost", "booked")
 Form = Callable[[Any], str]
@@ -128,9 +127,7 @@ class JointResult(Result):
             )
             for each in self.agents
         ]
-        split = self.provenance.get("split")
-        span = several(len(self.decisions.ids), f"{kind_of(split, self.labels)} session".strip())
-        return compared(standings, span, key=key_of(split))
+        return self.compare(standings, key=key_of(self.provenance.get("split")))
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for `json.dumps`; undefined figures are None."""
@@ -270,7 +267,11 @@ def evaluate_joint(
         market,
         balance,
         _settings(env, market, decisions, config),
-        (*_labels(market, decisions, trained_on), *notes),
+        (
+            *data_labels(market, decisions, trained_on),
+            *([] if market.has_volume else [NO_VOLUMES]),
+            *notes,
+        ),
         dict(provenance),
     )
 
@@ -307,21 +308,6 @@ def _settings(
         "config_sha256": config.digest(),
         "data_sha256": market.fingerprint,
     }
-
-
-def _labels(
-    market: Portfolio, decisions: DecisionBars, trained_on: SessionSet | None
-) -> Iterator[str]:
-    if trained_on is not None:
-        seen = int(
-            np.isin(decisions.ids, np.asarray(trained_on.ids)[: int(trained_on.count)]).sum()
-        )
-        if seen:
-            yield f"in sample: the policy was trained on {seen} of these {len(decisions.ids)} sessions"
-    if market.synthetic:
-        yield "synthetic: these bars were generated, no market ever traded them"
-    if not market.has_volume:
-        yield "bars without volume: the volume features of their symbols are constant"
 
 
 def _time(seconds: int) -> str:

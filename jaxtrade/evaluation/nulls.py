@@ -244,29 +244,19 @@ def null_test(
         raise DataError(
             f"null test of {name}: its statistic on the real market is {real}; it needs a number"
         )
-    count = 0
+    reached = 0
     for made, null in enumerate(nulls[: spec.draws], start=1):
         if not math.isfinite(null):
             raise DataError(
                 f"null test of {name}: the statistic of null market {made - 1} is {null}; every null needs "
                 "a number"
             )
-        count += null >= real
-        if stop is not None and count >= stop:
-            return NullResult(
-                name,
-                spec.kind,
-                real,
-                tuple(nulls[:made]),
-                spec.draws,
-                made,
-                count,
-                count / made,
-                spec.floor,
-                seed,
-                stop,
-            )
-    if len(nulls) < spec.draws:
+        reached += null >= real
+        if stopped := stop is not None and reached >= stop:
+            break
+    else:
+        made, stopped = spec.draws, False
+    if len(nulls) < made:
         raise DataError(
             f"null test of {name}: {len(nulls)} of {spec.draws} null markets are there, and the test is "
             "not decided; make the rest"
@@ -275,11 +265,11 @@ def null_test(
         name,
         spec.kind,
         real,
-        tuple(nulls[: spec.draws]),
+        tuple(nulls[:made]),
         spec.draws,
-        spec.draws,
-        count,
-        (1 + count) / (spec.draws + 1),
+        made,
+        reached,
+        reached / made if stopped else (1 + reached) / (spec.draws + 1),
         spec.floor,
         seed,
         stop,

@@ -270,12 +270,16 @@ def openings_of(openings: Sequence[SplitOpening], days: HeldOutDays) -> list[Spl
     (`HeldOutDays.meets`).
     """
 
-    def overlaps(each: SplitOpening) -> bool:
-        if each.dates:
-            return days.meets(days_of(each))
-        return each.data == days.data and any(each.first <= day <= each.last for day in days.dates)
-
-    return [each for each in openings if overlaps(each)]
+    return [
+        each
+        for each in openings
+        if (
+            days.meets(days_of(each))
+            if each.dates
+            else each.data == days.data
+            and any(each.first <= day <= each.last for day in days.dates)
+        )
+    ]
 
 
 def trials_of(openings: Sequence[SplitOpening]) -> list[Trial]:

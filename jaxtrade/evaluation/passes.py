@@ -40,16 +40,14 @@ def run_passes(
     """
     tell = begun if begun is not None else lambda _: None
     tell("strategy pass")
-    if not _can_be_apart(lanes):
+    if (new := _starts(lanes)) is None:
         strategy = run_lanes(env, lanes, "strategy", rewarded, programs)
         tell("account pass")
         return {
             "account": run_lanes(env, lanes, "account", rewarded, programs),
             "strategy": strategy,
         }
-    strategy = _complete(
-        run_sessions(env, lanes, "strategy", [_new(lane) for lane in lanes], rewarded, programs)
-    )
+    strategy = _complete(run_sessions(env, lanes, "strategy", new, rewarded, programs))
     tell("account pass")
     starts = threads.each(lambda of: account_starts(env, *of), zip(lanes, strategy, strict=True))
     account = run_sessions(env, lanes, "account", starts, rewarded, programs)
@@ -67,16 +65,15 @@ def run_account(
     """The account pass alone. The strategy pass runs too where sessions can then be side by side,
     which is faster.
     """
-    if _can_be_apart(lanes):
-        return run_passes(env, lanes, rewarded, programs)["account"]
-    return run_lanes(env, lanes, "account", rewarded, programs)
+    if _starts(lanes) is None:
+        return run_lanes(env, lanes, "account", rewarded, programs)
+    return run_passes(env, lanes, rewarded, programs)["account"]
 
 
 def begin_passes(programs: Programs, env: TradingEnv, lanes: Sequence[Lane]) -> None:
     """Begin to compile the programs of `run_passes`. lanes: as for `begin_lanes`."""
-    starts = [_new(lane) for lane in lanes] if _can_be_apart(lanes) else None
     for which in PASSES:
-        begin_lanes(programs, env, lanes, which, starts=starts)
+        begin_lanes(programs, env, lanes, which, starts=_starts(lanes))
 
 
 def begin_account(
@@ -85,14 +82,15 @@ def begin_account(
     """Begin to compile the program of `run_account`: with sessions side by side, one for both
     passes.
     """
-    starts = [_new(lane) for lane in lanes] if _can_be_apart(lanes) else None
-    begin_lanes(programs, env, lanes, "account", rewarded, starts)
+    begin_lanes(programs, env, lanes, "account", rewarded, _starts(lanes))
 
 
-def _can_be_apart(lanes: Sequence[Lane]) -> bool:
-    return max(lane.decisions.num_sessions for lane in lanes) >= ENOUGH and all(
+def _starts(lanes: Sequence[Lane]) -> list[Start] | None:
+    """New accounts at all sessions of each lane; None where these cannot be side by side."""
+    apart = max(lane.decisions.num_sessions for lane in lanes) >= ENOUGH and all(
         int(lane.params.episode_sessions) == 1 for lane in lanes
     )
+    return [_new(lane) for lane in lanes] if apart else None
 
 
 def _new(lane: Lane) -> Start:

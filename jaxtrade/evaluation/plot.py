@@ -13,8 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from jaxtrade.evaluation.pictures import style
-
-LINE, FALL, GRID = "#1f4e9c", "#c0392b", "#e6e8eb"
+from jaxtrade.evaluation.pictures.style import LOOKS
 
 
 class ResultFigure(Figure):
@@ -38,14 +37,14 @@ def draw_equity(equity: pd.DataFrame, title: str) -> ResultFigure:
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(2.2, 1))
     money = equity["strategy_equity"].to_numpy(np.float64)
     fall = money - np.maximum.accumulate(money)
-    upper.plot(money, color=LINE, linewidth=1.4)
-    lower.fill_between(np.arange(len(fall)), fall, color=FALL, alpha=0.35, linewidth=0)
-    lower.plot(fall, color=FALL, linewidth=0.8)
+    upper.plot(money, **LOOKS["result"])
+    lower.fill_between(np.arange(len(fall)), fall, **LOOKS["result fall area"])
+    lower.plot(fall, **LOOKS["result fall"])
     upper.set_title(title, loc="left", fontsize=11)
     upper.set_ylabel("equity, $")
     lower.set_ylabel("drawdown, $")
     for axis in (upper, lower):
-        axis.grid(True, axis="y", color=GRID, linewidth=0.8)
+        axis.grid(True, axis="y", **LOOKS["light grid"])
         axis.spines[["top", "right"]].set_visible(False)
         axis.yaxis.set_major_formatter("{x:,.0f}")
         axis.margins(x=0.01)

@@ -347,12 +347,9 @@ def policy_digest(policy: PyTree) -> str:
     """
     found = hashlib.sha256()
     for path, leaf in jax.tree_util.tree_leaves_with_path(policy):
-        plain = jax.random.key_data(leaf) if _is_key(leaf) else leaf
+        is_key = isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        plain = jax.random.key_data(leaf) if is_key else leaf
         values = np.ascontiguousarray(np.asarray(plain))
         found.update(f"{jax.tree_util.keystr(path)} {values.dtype} {values.shape}\n".encode())
         found.update(values.tobytes())
     return found.hexdigest()
-
-
-def _is_key(leaf: object) -> bool:
-    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import string
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -38,7 +38,7 @@ SHORT = {
     "DISABLE_TRAIL": "D",
     "CLOSE": "C",
 }
-OTHERS = string.digits + string.ascii_lowercase
+OTHERS = string.digits + string.ascii_lowercase  # by the id of an action without a letter
 # Short names that fit the column.
 CHOSEN = {
     "MOVE_STOP_TO_BREAKEVEN": "BREAKEVEN",
@@ -78,13 +78,6 @@ def _fills(event: Event, i: int, price: Callable[[Any], str]) -> str:
         reason = ExitReason(int(event.exit_reason[i])).name.lower()
         parts.append(f"{reason} {event.exit_quantity[i]:+d} @ {price(event.exit_price[i])}")
     return ", ".join(parts)
-
-
-def _letters(names: Sequence[str]) -> list[str]:
-    """One character per action: from SHORT by its name, else its id as a digit or a lower-case
-    letter.
-    """
-    return [SHORT.get(name, OTHERS[i % len(OTHERS)]) for i, name in enumerate(names)]
 
 
 def _seen_slots(env: TradingEnv) -> tuple[list[str], np.ndarray]:
@@ -149,7 +142,7 @@ def _lines(
     closes_at = market.bars.mid.close
     wide = max(6, len(price(np.max(closes_at[record.row]))))
     names = env.actions
-    letters = _letters(names)
+    letters = [SHORT.get(name, OTHERS[i % len(OTHERS)]) for i, name in enumerate(names)]
     seen, indices = _seen_slots(env)
     flags = sum(name in MANAGE_SLOTS for name in seen)
     numbers = len(seen) - flags

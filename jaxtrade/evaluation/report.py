@@ -89,25 +89,9 @@ def noise(agent: Standing, unit: str = "session", key: str = "") -> str:
     )
 
 
-def sentence(agents: Sequence[AgentResult], decisions: DecisionBars, kind: str = "") -> str:
-    """Compare the first agent with the baselines, by their net profit in the strategy pass.
-
-    kind: of the sessions, such as "held-out". Sampled versions of the same policy are no baselines.
-    """
-    standings = [
-        Standing(
-            agent.name,
-            agent.strategy_figures["net_profit"],
-            len(agent.trades),
-            session_pnl(agent.strategy.equity, decisions.last),
-        )
-        for agent in agents
-    ]
-    return compared(standings, several(len(decisions.ids), f"{kind} session".strip()))
-
-
 def compared(agents: Sequence[Standing], span: str, unit: str = "session", key: str = "") -> str:
-    """`sentence` from standings. span: what was evaluated, as "5 held-out sessions". unit: as in
+    """Compare the first agent with the baselines, by their net profit in the strategy pass. Sampled
+    versions of the same policy are no baselines. span: what was evaluated, as "5 held-out sessions". unit: as in
     `noise`. key: the key to raise where they are too few (`key_of`)."""
     first, *others = agents
     net = first.net
@@ -249,11 +233,15 @@ class Result:
             **history_json(self.history),
         }
 
-    def lines(self, header: Sequence[str], rules: str, cells: list[list[str]]) -> list[str]:
+    def header(self) -> list[str]:
+        """The lines above the table: sessions, conventions, costs (of each symbol) and labels."""
+        raise NotImplementedError
+
+    def lines(self, rules: str) -> list[str]:
         """The console table of one symbol or a set. rules: of the account, in words."""
-        body = ruled(aligned(cells))
+        body = ruled(aligned(cells_of(self.to_json())))
         return [
-            *header,
+            *self.header(),
             rules,
             "",
             *body,
@@ -264,8 +252,20 @@ class Result:
             *history_lines(self.history),
         ]
 
+    def compare(
+        self, standings: Sequence[Standing], unit: str = "session", of: str = "", key: str = ""
+    ) -> str:
+        """The verdict (`compared`). unit, key: as there. of: which market, after the number of
+        sessions."""
+        kind = kind_of(self.provenance.get("split"), self.labels)
+        span = several(self.settings["sessions"], f"{kind} {unit}".strip())
+        return compared(standings, f"{span}{of}", unit, key)
+
     def __repr__(self) -> str:
         return repr_of(type(self).__name__, self.to_json())
+
+    def _repr_html_(self) -> str:
+        return to_html(self.to_json())
 
 
 @dataclass(frozen=True, repr=False)
@@ -299,7 +299,7 @@ class EvaluationResult(Result):
         then the registered sections.
         """
         rules = f"account rules: {rules_text(self.settings['rules'])}"
-        lines = self.lines(self.header(), rules, _cells(self.to_json()))
+        lines = self.lines(rules)
         return "\n".join([*lines, *sections(self)])
 
     def to_json(self) -> dict[str, Any]:
@@ -307,12 +307,20 @@ class EvaluationResult(Result):
         return {**self.document(), "provenance": self.provenance}
 
     def header(self) -> list[str]:
-        """The lines above the table: sessions, conventions, costs and labels."""
         return header_of(self.settings, self.labels)
 
     def verdict(self) -> str:
-        split = self.provenance.get("split")
-        return sentence(self.agents, self.decisions, kind_of(split, self.labels))
+        return self.compare(
+            [
+                Standing(
+                    agent.name,
+                    agent.strategy_figures["net_profit"],
+                    len(agent.trades),
+                    session_pnl(agent.strategy.equity, self.decisions.last),
+                )
+                for agent in self.agents
+            ]
+        )
 
     def trades_of(self, name: str) -> pd.DataFrame:
         return frames.trades_frame(
@@ -325,28 +333,12 @@ class EvaluationResult(Result):
             agent.strategy, agent.account, self.decisions, self.clock, self.start_balance
         )
 
-    def _repr_html_(self) -> str:
-        return to_html(self.to_json())
 
-
-def money(value: float) -> str:
-    return f"{value:,.2f}"
-
-
-def percent(value: float) -> str:
-    return f"{value:.2f} %"
+money, percent, ratio, count = "{:,.2f}".format, "{:.2f} %".format, "{:.2f}".format, "{:,}".format
 
 
 def share(value: float) -> str:
     return f"{100 * value:.1f} %"
-
-
-def count(value: float) -> str:
-    return f"{value:,}"
-
-
-def ratio(value: float) -> str:
-    return f"{value:.2f}"
 
 
 FigureRow = tuple[str, str, Callable[[Any], str]]
@@ -366,6 +358,10 @@ STRATEGY_ROWS: tuple[FigureRow, ...] = (
     ("commission ($)", "commission", money),
     ("slippage ($)", "slippage", money),
 )
+# Rows of a symbol's block: enough to see where the result comes from. The symbol's own table has
+# all of them.
+SHORT = ("net_profit", "sharpe_daily", "max_drawdown", "trades", "win_rate")
+SYMBOL_ROWS = tuple(row for row in STRATEGY_ROWS if row[1] in SHORT)
 ACCOUNT_ROWS: tuple[FigureRow, ...] = (
     ("net profit ($)", "net_profit", money),
     ("accounts opened", "accounts", count),
@@ -451,15 +447,30 @@ def title_of(settings: Mapping[str, Any], agent: str) -> str:
     return f"{agent} on {settings['market']}, {span_of(settings)}"
 
 
-def header_of(s: dict[str, Any], labels: Sequence[str]) -> list[str]:
-    """`header` from the settings and labels of an evaluation."""
+def header_of(
+    s: Mapping[str, Any],
+    labels: Sequence[str],
+    each: Mapping[str, Mapping[str, Any]] | None = None,
+) -> list[str]:
+    """`header` from the settings and labels of an evaluation. each: of a set, the settings of each
+    symbol."""
+    of, unit, costs = (
+        s["market"],
+        "session",
+        [f"costs: {costs_text(s)}"] if not each else ["costs:"],
+    )
+    if each:
+        of, unit = f"{several(len(each), 'symbol')} ({of})", "trade date"
+        wide = max(map(len, each))
+        costs += [f"  {symbol:<{wide}}  {costs_text(own)}" for symbol, own in each.items()]
     return [
-        f"Evaluation on {s['market']}, {several(s['sessions'], 'session')} ({span_of(s)}), "
+        f"Evaluation on {of}, {several(s['sessions'], unit)} ({span_of(s)}), "
         f"{s['decision_bars']:,} decision bars, coverage {100 * s['coverage']:.0f} %",
-        f"costs: {costs_text(s)}",
+        *costs,
         f"fills: {s['fill'].replace('_', ' ')}; intrabar order: {s['intrabar']}; marks: {s['mark']}; "
         f"{several(s['contracts_per_entry'], 'contract')} per entry",
-    ] + [f"NOTE: {label}" for label in labels]
+        *(f"NOTE: {label}" for label in labels),
+    ]
 
 
 def kind_of(split: str | None, labels: Sequence[str]) -> str:
@@ -481,12 +492,27 @@ def sections(result: EvaluationResult) -> list[str]:
     return lines
 
 
-def _cells(document: Mapping[str, Any]) -> list[list[str]]:
-    """The cells of the table: names of the agents, then a block for each pass. document: as from
-    `to_json`.
-    """
-    strategy = f"Strategy ({ALONE if one_pass(document) else 'account rules off'})"
-    return [["", *document["agents"]], *pass_cells(document, strategy, "Account")]
+def cells_of(document: Mapping[str, Any]) -> list[list[str]]:
+    """The cells of the table: names of the agents, of a set a block for each symbol, then a block
+    for each pass. document: as from `to_json`."""
+    agents, alone = document["agents"], one_pass(document)
+    cells, symbols = [["", *agents]], document.get("symbols")
+    if symbols is None:
+        title = f"Strategy ({ALONE if alone else 'account rules off'})"
+        return cells + pass_cells(document, title, "Account")
+    off = "" if alone else ", account rules off"
+    for symbol, own in symbols.items():
+        sessions, every = own["settings"]["sessions"], own["agents"].values()
+        title = f"{symbol} ({several(sessions, 'session')}{off})"
+        cells += block(title, SYMBOL_ROWS, [each["strategy"] for each in every], sessions)
+        rows = (("net profit, rules on ($)", "net_profit", money),)
+        if not alone:
+            cells += block("", rows, [each["account"] for each in every], sessions)[1:]
+    count = several(len(symbols), "symbol")
+    title = ALONE.replace("account has", "accounts have") if alone else "account rules off"
+    return cells + pass_cells(
+        document, f"All {count}, strategy ({title})", f"All {count}, accounts"
+    )
 
 
 def pass_cells(document: Mapping[str, Any], strategy: str, account: str) -> list[list[str]]:
@@ -502,13 +528,10 @@ def pass_cells(document: Mapping[str, Any], strategy: str, account: str) -> list
 
 
 def to_html(document: Mapping[str, Any]) -> str:
-    """The table for a notebook. document: as from `to_json`."""
-    return page_of(document, header_of(document["settings"], document["labels"]), _cells(document))
-
-
-def page_of(document: Mapping[str, Any], header: Sequence[str], cells: list[list[str]]) -> str:
-    """Header, table and verdict as HTML."""
-    return notebook(header[0], lines=header[1:], rows=cells, verdict=document["verdict"])
+    """Header, table and verdict for a notebook. document: as from `to_json`."""
+    each = {symbol: own["settings"] for symbol, own in document.get("symbols", {}).items()}
+    title, *lines = header_of(document["settings"], document["labels"], each)
+    return notebook(title, lines=lines, rows=cells_of(document), verdict=document["verdict"])
 
 
 def write_texts(folder: Path, name: str, document: Mapping[str, Any], table: str) -> None:

@@ -8,7 +8,7 @@ undefined is None.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -16,18 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxtrade.evaluation import frames, metrics, report
-from jaxtrade.evaluation.figures import AgentResult, Figures
+from jaxtrade.evaluation.figures import AgentResult, Figures, strategy_figures
 from jaxtrade.evaluation.openings import SplitHistory
-from jaxtrade.evaluation.report import (
-    ACCOUNT_ROWS,
-    STRATEGY_ROWS,
-    EvaluationResult,
-    FigureRow,
-    Standing,
-    block,
-    compared,
-    key_of,
-)
+from jaxtrade.evaluation.report import EvaluationResult, Standing, key_of
+from jaxtrade.evaluation.trades import Trades, joined
 from jaxtrade.text import in_dollars, several, short_repr
 
 if TYPE_CHECKING:
@@ -132,18 +124,22 @@ def _pooled_agent(
             for agent, result in zip(agents, results, strict=True)
         ],
     )
+    trades = joined([agent.trades for agent in agents])
     return PooledAgent(
         agents[0].name,
         agents[0].about,
-        _strategy(results, agents, pnl),
+        _strategy(results, agents, pnl, trades),
         _account(results, agents),
         pnl,
-        sum(len(agent.trades) for agent in agents),
+        len(trades),
     )
 
 
 def _strategy(
-    results: Sequence[EvaluationResult], agents: Sequence[AgentResult], pnl: np.ndarray
+    results: Sequence[EvaluationResult],
+    agents: Sequence[AgentResult],
+    pnl: np.ndarray,
+    trades: Trades,
 ) -> Figures:
     """The figures of `figures.strategy_figures`, with these meanings for a set.
 
@@ -153,37 +149,18 @@ def _strategy(
         share of all decision
     bars. Figures of trades are over the trades of all symbols.
     """
-    net = np.concatenate([agent.trades.net for agent in agents])
     own: list[Figures] = [agent.strategy_figures for agent in agents]
     bars = [len(result.decisions.rows) for result in results]
-    profit = int(pnl.sum()) / 1000
-    return {
-        "net_profit": profit,
-        "return_pct": 100 * profit / sum(result.start_balance for result in results),
-        "sharpe_daily": metrics.daily_sharpe(pnl),
-        "max_drawdown": metrics.max_drawdown(
-            total_equity(results, [agent.strategy.equity for agent in agents])
-        )
-        / 1000,
-        "best_session": int(pnl.max()) / 1000,
-        "worst_session": int(pnl.min()) / 1000,
-        "trades": len(net),
-        "win_rate": metrics.win_rate(net),
-        "profit_factor": metrics.profit_factor(net),
-        "average_trade": metrics.average(net / 1000),
-        "average_mae_ticks": metrics.average(
-            np.concatenate([agent.trades.mae for agent in agents])
-        ),
-        "average_mfe_ticks": metrics.average(
-            np.concatenate([agent.trades.mfe for agent in agents])
-        ),
-        "turnover": int(sum(2 * agent.trades.contracts.sum() for agent in agents)) / len(pnl),
-        "exposure": sum(each["exposure"] * count for each, count in zip(own, bars, strict=True))
+    return strategy_figures(
+        pnl,
+        total_equity(results, [agent.strategy.equity for agent in agents]),
+        trades,
+        sum(result.start_balance for result in results),
+        average_trade=metrics.average(trades.net / 1000),
+        exposure=sum(each["exposure"] * count for each, count in zip(own, bars, strict=True))
         / sum(bars),
-        "commission": int(sum(agent.trades.commission.sum() for agent in agents)) / 1000,
-        "slippage": int(sum(agent.trades.slippage.sum() for agent in agents)) / 1000,
-        "illegal_actions": sum(each["illegal_actions"] for each in own),
-    }
+        illegal_actions=sum(each["illegal_actions"] for each in own),
+    )
 
 
 def _account(results: Sequence[EvaluationResult], agents: Sequence[AgentResult]) -> Figures:
@@ -203,10 +180,6 @@ def _account(results: Sequence[EvaluationResult], agents: Sequence[AgentResult])
     }
 
 
-# Rows of a symbol's block: enough to see where the result comes from. The symbol's own table has
-# all of them.
-SHORT = ("net_profit", "sharpe_daily", "max_drawdown", "trades", "win_rate")
-SYMBOL_ROWS: tuple[FigureRow, ...] = tuple(row for row in STRATEGY_ROWS if row[1] in SHORT)
 SAME = (
     "task",
     "contracts_per_entry",
@@ -280,9 +253,8 @@ class SetResult(report.Result):
         )
 
     def header(self) -> list[str]:
-        """The lines above the table: sessions, conventions, costs of each symbol, and labels."""
         each = {symbol: own.settings for symbol, own in self.symbols.items()}
-        return header_of(each, self.settings, self.labels)
+        return report.header_of(self.settings, self.labels, each)
 
     def table(self) -> str:
         """The console table: a block for each symbol, then all of them together, and a verdict of
@@ -292,7 +264,7 @@ class SetResult(report.Result):
             f"one account for each symbol, start ${self.settings['start_balance']:,.0f}; account rules: "
             f"{report.rules_text(self.settings['rules'])}"
         )
-        return "\n".join(self.lines(self.header(), rules, _cells(self.to_json())))
+        return "\n".join(self.lines(rules))
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for `json.dumps`; undefined figures are None. agents: over all symbols.
@@ -302,19 +274,12 @@ class SetResult(report.Result):
         return {**self.document(), "symbols": each, "provenance": self.provenance}
 
     def verdict(self) -> str:
-        split = self.provenance.get("split")
         standings = [
             Standing(agent.name, agent.strategy_figures["net_profit"], agent.trades, agent.pnl)
             for agent in self.agents
         ]
-        kind = report.kind_of(split, self.labels)
-        dates = several(self.settings["sessions"], f"{kind} trade date".strip())
-        return compared(
-            standings,
-            f"{dates} of {several(len(self.symbols), 'symbol')}",
-            "trade date",
-            key_of(split),
-        )
+        of = f" of {several(len(self.symbols), 'symbol')}"
+        return self.compare(standings, "trade date", of, key_of(self.provenance.get("split")))
 
     def trades_of(self, name: str) -> pd.DataFrame:
         return frames.by_symbol(
@@ -328,54 +293,3 @@ class SetResult(report.Result):
 
     def drawn_equity(self, name: str) -> pd.DataFrame:
         return frames.summed_equity(self.equity_of(name), self.settings["start_balance"])
-
-    def _repr_html_(self) -> str:
-        return to_html(self.to_json())
-
-
-def header_of(
-    each: Mapping[str, Mapping[str, Any]], settings: Mapping[str, Any], labels: Sequence[str]
-) -> list[str]:
-    """`header` from the settings of each symbol, those of the set, and its labels."""
-    wide = max(map(len, each))
-    costs = [f"  {symbol:<{wide}}  {report.costs_text(own)}" for symbol, own in each.items()]
-    return [
-        f"Evaluation on {several(len(each), 'symbol')} ({settings['market']}), "
-        f"{several(settings['sessions'], 'trade date')} ({report.span_of(settings)}), "
-        f"{settings['decision_bars']:,} decision bars, coverage {100 * settings['coverage']:.0f} %",
-        "costs:",
-        *costs,
-        f"fills: {settings['fill'].replace('_', ' ')}; intrabar order: {settings['intrabar']}; marks: "
-        f"{settings['mark']}; {several(settings['contracts_per_entry'], 'contract')} per entry",
-    ] + [f"NOTE: {label}" for label in labels]
-
-
-def _cells(document: Mapping[str, Any]) -> list[list[str]]:
-    """The cells of the table: names of the agents, a block for each symbol, then two for all of
-    them together.
-    """
-    agents, alone = document["agents"], report.one_pass(document)
-    cells, off = [["", *agents]], "" if alone else ", account rules off"
-    for symbol, own in document["symbols"].items():
-        sessions = own["settings"]["sessions"]
-        figures = [each["strategy"] for each in own["agents"].values()]
-        cells += block(
-            f"{symbol} ({several(sessions, 'session')}{off})", SYMBOL_ROWS, figures, sessions
-        )
-        rows = (("net profit, rules on ($)", "net_profit", ACCOUNT_ROWS[0][2]),)
-        if not alone:
-            cells += block(
-                "", rows, [each["account"] for each in own["agents"].values()], sessions
-            )[1:]
-    count = several(len(document["symbols"]), "symbol")
-    title = report.ALONE.replace("account has", "accounts have") if alone else "account rules off"
-    return cells + report.pass_cells(
-        document, f"All {count}, strategy ({title})", f"All {count}, accounts"
-    )
-
-
-def to_html(document: Mapping[str, Any]) -> str:
-    """The table for a notebook. document: as from `to_json`."""
-    each = {symbol: own["settings"] for symbol, own in document["symbols"].items()}
-    header = header_of(each, document["settings"], document["labels"])
-    return report.page_of(document, header, _cells(document))

@@ -101,13 +101,6 @@ def order_is_legal(state: EnvState, order: Order, params: EnvParams) -> Array:
     return (~opens | rules.may_open(state, params)) & within
 
 
-def _account_end(state: EnvState, params: EnvParams) -> Array:
-    """int32[] EndReason if the account's rules end it (bust, daily loss, target), else NONE."""
-    reason = end_reason(state, params)
-    by_rule = functools.reduce(jnp.logical_or, [reason == end for end in RULE_ENDS])
-    return jnp.where(by_rule, reason, EndReason.NONE).astype(jnp.int32)
-
-
 def settle_bar(
     env: TradingEnv,
     rewarded: bool,
@@ -126,7 +119,10 @@ def settle_bar(
     """
     state = at.state
     moved, event = env.transition(state, order, params)
-    end = jnp.where(at.over, EndReason.NONE, _account_end(moved, params)).astype(jnp.int32)
+    reason = end_reason(moved, params)
+    by_rule = functools.reduce(jnp.logical_or, [reason == each for each in RULE_ENDS])
+    ended = jnp.where(by_rule, reason, EndReason.NONE).astype(jnp.int32)
+    end = jnp.where(at.over, EndReason.NONE, ended).astype(jnp.int32)
     over = at.over | (end != EndReason.NONE)
     legal = (action < 0) | ref.mask[jnp.maximum(action, 0)]
     step = StepEvent(action, ~legal, event, env.actions)
@@ -189,15 +185,6 @@ class Group(NamedTuple):
     blocked: bool
     count: int
     lanes: int
-
-
-def group_of(agents: Sequence[Agent], lanes: int, inputs: tuple[Any, ...]) -> Group:
-    """The group of agents with one `act` and one `forget`. inputs: shapes of an act's state, ref,
-    params and key.
-    """
-    first = agents[0]
-    fixed, blocked = _traits(first.act, first.forget, shapes_of(first.carry), shapes_of(inputs))
-    return Group(first.act, first.forget, fixed, blocked, len(agents), lanes)
 
 
 Shapes = tuple[Any, tuple[jax.ShapeDtypeStruct, ...]]  # structure and leaves of a tree; hashable
@@ -405,11 +392,13 @@ def inputs_of(
     like = _act_inputs(
         env, shapes_of(params[0]), jax.ShapeDtypeStruct(keys[0].shape, keys[0].dtype)
     )
-    made = tuple(
-        group_of(agents, each.shape[1], like) for agents, each in zip(groups, slots, strict=True)
-    )
+    made = []
+    for agents, each in zip(groups, slots, strict=True):
+        first = agents[0]
+        traits = _traits(first.act, first.forget, shapes_of(first.carry), shapes_of(like))
+        made.append(Group(first.act, first.forget, *traits, len(agents), each.shape[1]))
     carries = tuple(_stacked([agent.carry for agent in agents]) for agents in groups)
-    return Shape(env, made, length, rewarded, tree, own), Inputs(
+    return Shape(env, tuple(made), length, rewarded, tree, own), Inputs(
         carries,
         shared,
         stacked,

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import csv
-import datetime
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from jaxtrade.env.money import muldiv_host, tick_mills
-from jaxtrade.env.rules import NO_FLOOR
-from jaxtrade.env.state import EndReason, EnvParams, ExitReason
+from jaxtrade.env.state import EnvParams, ExitReason
 from jaxtrade.evaluation.record import DecisionBars, Record
 from jaxtrade.text import in_dollars, several, short_repr
-
-Whole = Any  # int or a NumPy integer
 
 
 @dataclass(frozen=True)
@@ -65,6 +60,13 @@ class Trades:
     def where(self, keep: np.ndarray) -> Trades:
         """The selected trades. keep: bool[K]."""
         return Trades(**{field.name: getattr(self, field.name)[keep] for field in fields(self)})
+
+
+def joined(parts: Sequence[Trades]) -> Trades:
+    """The trades of several symbols, one after the other."""
+    return Trades(
+        *(np.concatenate([getattr(each, of.name) for each in parts]) for of in fields(Trades))
+    )
 
 
 def _exits(record: Record) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -166,7 +168,7 @@ def assemble_trades(record: Record, decisions: DecisionBars, params: EnvParams) 
 
 @dataclass(frozen=True)
 class BarClock:
-    """Formats rows and ticks as text.
+    """The stamps and prices of bars.
 
     time: int64[T] UTC seconds of each bar's open. tick_size: points. decimals: of a price. zone:
         IANA time zone of the
@@ -178,26 +180,6 @@ class BarClock:
     tick_size: Decimal
     decimals: int
     zone: str
-
-    def opened(self, row: Whole) -> str:
-        """ISO 8601 time of a bar's open, with offset."""
-        return self._stamp(int(self.time[row]))
-
-    def closed(self, row: Whole) -> str:
-        """ISO 8601 time of a bar's close, with offset."""
-        return self._stamp(int(self.time[row]) + self.bar_seconds)
-
-    def _stamp(self, seconds: int) -> str:
-        return datetime.datetime.fromtimestamp(seconds, ZoneInfo(self.zone)).isoformat()
-
-    def price(self, ticks: Whole) -> str:
-        """Price in points as an exact decimal."""
-        return f"{int(ticks) * self.tick_size:.{self.decimals}f}"
-
-
-def dollars(mills: Whole) -> str:
-    """Dollars as an exact decimal with three digits."""
-    return f"{Decimal(int(mills)) / 1000:.3f}"
 
 
 TRADE_COLUMNS = (
@@ -223,53 +205,6 @@ TRADE_COLUMNS = (
 AT_CLOSE = (ExitReason.FLAT, ExitReason.END_OF_DATA)
 
 
-def _exit_time(reason: int, row: Whole, clock: BarClock, fill: str) -> str:
-    if reason in AT_CLOSE:
-        return clock.closed(row)
-    return (
-        clock.closed(row - 1)
-        if fill == "close" and reason == ExitReason.ORDER
-        else clock.opened(row)
-    )
-
-
-def trade_rows(
-    trades: Trades,
-    decisions: DecisionBars,
-    clock: BarClock,
-    close: np.ndarray,
-    fill: str = "next_open",
-) -> Iterator[tuple[Any, ...]]:
-    """Rows of `trades.csv` (TRADE_COLUMNS).
-
-    session: the trade date. decision_time, decision_price: close of the decision bar. entry_time,
-        exit_time: *open*
-    time of the bar with the fill. Exits at the flat bar or at the end of data fill at the close of
-    that bar and have its *close* time. With `fill=close`, entries and exits by order fill at the
-    close of the decision bar and have its time.
-    """
-    for k in range(len(trades)):
-        decision, entered, left = trades.decision_row[k], trades.entry_row[k], trades.exit_row[k]
-        yield (
-            str(decisions.date[trades.session[k]]),
-            "long" if trades.side[k] > 0 else "short",
-            int(trades.contracts[k]),
-            clock.closed(decision),
-            clock.price(close[decision]),
-            clock.closed(decision) if fill == "close" else clock.opened(entered),
-            clock.price(trades.entry_price[k]),
-            _exit_time(int(trades.reason[k]), left, clock, fill),
-            clock.price(trades.exit_price[k]),
-            ExitReason(int(trades.reason[k])).name.lower(),
-            int(trades.ticks[k]),
-            dollars(trades.commission[k]),
-            dollars(trades.slippage[k]),
-            dollars(trades.net[k]),
-            int(trades.mae[k]),
-            int(trades.mfe[k]),
-        )
-
-
 EQUITY_COLUMNS = (
     "time",
     "session",
@@ -282,37 +217,6 @@ EQUITY_COLUMNS = (
     "high_water",
     "account_end",
 )
-
-
-def equity_rows(
-    strategy: Record,
-    account: Record,
-    decisions: DecisionBars,
-    clock: BarClock,
-    start_balance: float,
-) -> Iterator[tuple[Any, ...]]:
-    """Rows of `equity.csv` (EQUITY_COLUMNS), one per decision bar: the state at the close of the
-    bar after it.
-
-    Equity, floor and high-water mark are dollars of balance. The floor is empty if there is none.
-    Floor and high-water mark are empty after the end of the account. account_end is the reason of
-    this end, in the bar in which it happens.
-    """
-    start = int(Decimal(str(start_balance)) * 1000)
-    for i, row in enumerate(decisions.rows):
-        floor, active = int(account.event.floor[i]), bool(account.active[i])
-        yield (
-            clock.closed(row + 1),
-            str(decisions.date[decisions.session[i]]),
-            dollars(start + int(strategy.equity[i])),
-            int(strategy.quantity[i]),
-            int(account.account[i]) + 1,
-            dollars(start + int(account.equity[i])),
-            int(account.quantity[i]),
-            dollars(start + floor) if active and floor != NO_FLOOR else "",
-            dollars(start + int(account.high_water[i])) if active else "",
-            EndReason(int(account.end[i])).name.lower() if account.end[i] else "",
-        )
 
 
 def write_csv(path: Path, columns: Sequence[str], rows: Iterator[tuple[Any, ...]]) -> None:

@@ -184,18 +184,3 @@ def packed(
     squeeze = zlib.compressobj(LEVEL, zlib.DEFLATED, -15)
     data = squeeze.compress(b"".join(parts)) + squeeze.flush()
     return {"rows": size, "columns": described, "data": base64.b64encode(data).decode("ascii")}
-
-
-def unpacked(bundle: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """The columns of `packed`, int64[N] each: what the browser does."""
-    raw, found, at = zlib.decompress(base64.b64decode(bundle["data"]), -15), {}, 0
-    for each in bundle["columns"]:
-        kind = np.dtype(f"<{each['type']}")
-        deltas = np.frombuffer(raw, kind, bundle["rows"], at).astype(np.int64)
-        at += bundle["rows"] * kind.itemsize
-        found[each["name"]] = (
-            each["first"] + np.cumsum(deltas)
-            if each["above"] is None
-            else found[each["above"]] + deltas
-        )
-    return found

@@ -21,7 +21,7 @@ from jaxtrade.evaluation.records import ABSENT, RECORDS, BarRecords, read_record
 from jaxtrade.evaluation.report import rules_text
 from jaxtrade.reporting import schema, studies, svg
 from jaxtrade.reporting.bars import PageClock, PlacedTrade, placed
-from jaxtrade.reporting.studies import chosen_on, read_json, trained_on
+from jaxtrade.reporting.studies import ReportChoice, chosen_on, read_json, trained_on
 from jaxtrade.reporting.svg import Marked
 from jaxtrade.runs import rundir
 from jaxtrade.storage import digests
@@ -40,36 +40,12 @@ CURVE_POINTS = 160
 
 
 @dataclass(frozen=True)
-class ReportChoice:
-    """Which evaluation a report is about. folder: of its files. number, agent: of the policy, and
-    its folder, None for a run of one. symbol: None for a run of one symbol."""
-
-    run: Path
-    config: RunConfig
-    manifest: dict[str, Any]
-    split: str
-    number: int
-    agent: str | None
-    symbol: str | None
-
-    @property
-    def folder(self) -> Path:
-        """The folder of the evaluation's files."""
-        return self.folder_of(self.split)
-
-    def folder_of(self, split: str) -> Path:
-        """The same agent and symbol, another split."""
-        parts = [each for each in (self.agent, self.symbol) if each]
-        return self.run.joinpath("evaluation", split, *parts)
-
-
-@dataclass(frozen=True)
 class Collected:
     """What a report is made of: its figures, the bars, the trades on them, and the equity that the
     page draws.
     """
 
-    data: schema.ReportData
+    data: schema.Figures
     bars: BarRecords
     clock: PageClock
     trades: list[PlacedTrade]
@@ -177,21 +153,12 @@ def _collect(choice: ReportChoice) -> Collected:
     ]
     judged, trials = _judged(choice, document, meta)
     title = _title(choice, settings, shown)
-    pooled = (
-        None
-        if choice.agent is None or choice.config.sweep.on
-        else choice.run / "evaluation" / choice.split
-    )
-    studied = studies.optional(
-        studies.Studied(
-            choice.folder, pooled, choice.number, meta.get("policy_sha256"), shown, title
-        )
-    )
-    data: schema.ReportData = {
+    sections, about = studies.optional(choice, meta.get("policy_sha256"), shown, title)
+    data: schema.Figures = {
         "format": schema.FORMAT,
         "title": title,
         "settings": settings,
-        "labels": [*document["labels"], *studied.labels, *unchecked],
+        "labels": [*document["labels"], *about, *unchecked],
         "agents": document["agents"],
         "verdict": document["verdict"],
         "in_sample": _in_sample(choice),
@@ -209,8 +176,8 @@ def _collect(choice: ReportChoice) -> Collected:
         "statistics": judged,
         "trials": trials,
         "provenance": document["provenance"],
-        **studied.sections,
-    }  # type: ignore[typeddict-item]
+        **sections,
+    }
     return Collected(data, bars, clock, trades, marked)
 
 
@@ -231,19 +198,12 @@ def _compare(folder: Path, strategy: Mapping[str, Any], marked: Marked, trades: 
 
 def _judged(
     choice: ReportChoice, document: Mapping[str, Any], meta: Mapping[str, Any]
-) -> tuple[schema.StatisticsFigures, schema.TrialFigures | None]:
+) -> tuple[schema.Figures, schema.Figures | None]:
     """The statistics of the daily net profit, and what the trial log says by now."""
-    config, manifest = choice.config, choice.manifest
+    config = choice.config
     alike = not (config.sweep.on or config.evolve.on or config.shared.on)
-    policy = "" if choice.agent is None else choice.agent.replace("_", " ")
-    days = studies.read_days(choice.run, choice.split, choice.symbol, policy, alike)
-    logged = studies.LoggedTrial(
-        choice.run,
-        manifest["data_sha256"],
-        manifest["config_sha256"],
-        meta.get("policy_sha256", str(choice.number)),
-    )
-    history = studies.history_now(logged, days, choice.split, choice.symbol)
+    days = studies.read_days(choice, alike)
+    history = studies.history_now(choice, meta.get("policy_sha256", str(choice.number)), days)
     why = (
         studies.TRAINED
         if trained_on(choice.split, document["labels"])
@@ -280,7 +240,7 @@ def _in_sample(choice: ReportChoice) -> dict[str, Any] | None:
     return {"settings": document["settings"], "agents": document["agents"]}
 
 
-def _seeds(choice: ReportChoice) -> schema.SeedFigures | None:
+def _seeds(choice: ReportChoice) -> schema.Figures | None:
     """Net profit of every agent of the run, from its evaluation; None for a run of one agent."""
     root = choice.run / "evaluation" / choice.split
     if choice.agent is None:
@@ -332,7 +292,7 @@ def _lines(path: Path) -> list[dict[str, str]]:
         ) from None
 
 
-def training(choice: ReportChoice) -> schema.TrainingFigures | None:
+def training(choice: ReportChoice) -> schema.Figures | None:
     """The curves of `metrics.jsonl` in groups of updates, and the health of `summary.json`. None
     without metrics.
     """
@@ -369,7 +329,7 @@ def training(choice: ReportChoice) -> schema.TrainingFigures | None:
     }
 
 
-def curve(rows: Sequence[Mapping[str, Any]], name: str, label: str) -> schema.TrainingCurve:
+def curve(rows: Sequence[Mapping[str, Any]], name: str, label: str) -> schema.Figures:
     """A metric in groups of neighbouring updates: the mean of the known values of each; None
     without any.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import csv
 import functools
 import io
@@ -67,11 +68,16 @@ def make(found: Collected, max_mb: float = 3.0) -> ReportFiles:
         }
         live = {
             "bars": _bars(found.bars, first),
-            "clock": _clock(found),
+            "clock": {
+                "seconds": found.clock.bar_seconds,
+                "zone": found.clock.zone,
+                "tick": found.clock.tick_size,
+                "decimals": found.clock.decimals,
+            },
             "equity": equity,
             "trades": [_drawn(found, trade, first) for trade in shown],
         }
-        return data, page(data, shown, first_trade + 1, live)  # type: ignore[arg-type]
+        return data, page(data, shown, first_trade + 1, live)
 
     first = _fitting(found.bars, limit, lambda at: len(document(at)[1].encode()))
     if first is None:
@@ -91,15 +97,9 @@ def _fitting(bars: BarRecords, limit: int, size_of: Callable[[int], int]) -> int
     bars). None if not even then."""
     if size_of(0) <= limit:
         return 0
-    starts = np.append(0, np.flatnonzero(np.diff(bars.session)) + 1).tolist()
-    places = [*starts, len(bars.row)]
-    if size_of(places[-1]) > limit:
-        return None
-    low, high = 0, len(places) - 1  # `high` fits
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if size_of(places[middle]) <= limit else (middle + 1, high)
-    return places[high]
+    places = [*(np.flatnonzero(np.diff(bars.session)) + 1).tolist(), len(bars.row)]
+    at = bisect.bisect_left(places, True, key=lambda first: size_of(first) <= limit)
+    return places[at] if at < len(places) else None
 
 
 def _notes(found: Collected, first: int, rows: int, max_mb: float) -> list[str]:
@@ -115,16 +115,6 @@ def _notes(found: Collected, first: int, rows: int, max_mb: float) -> list[str]:
             f"The table holds the latest {rows:,} of {trades:,} trades; trades.csv has all of them."
         )
     return notes
-
-
-def _clock(found: Collected) -> dict[str, Any]:
-    clock = found.clock
-    return {
-        "seconds": clock.bar_seconds,
-        "zone": clock.zone,
-        "tick": clock.tick_size,
-        "decimals": clock.decimals,
-    }
 
 
 def _bars(bars: BarRecords, first: int) -> dict[str, Any]:

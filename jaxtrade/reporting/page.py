@@ -17,7 +17,6 @@ from jaxtrade.evaluation.metrics import MIN_SESSIONS
 from jaxtrade.evaluation.statistics import LEVEL
 from jaxtrade.reporting import schema, svg, words
 from jaxtrade.reporting.bars import PlacedTrade
-from jaxtrade.reporting.schema import ReportData
 from jaxtrade.reporting.studies import chosen_on, trained_on
 from jaxtrade.text import several
 from jaxtrade.version import __version__
@@ -38,11 +37,10 @@ FUNCTIONS = (
     words.kinds,
     words.reasons,
     schema.command,
-    svg.lines,
-    svg.small_lines,
-    svg.Line,
-    svg.dots,
-    svg.strip,
+    svg.axis,
+    svg.bounds,
+    svg.pieces,
+    svg.ticks,
     svg.step_marks,
     svg.some_of,
     accumulate,
@@ -66,7 +64,7 @@ def environment() -> Environment:
 
 
 def page(
-    data: ReportData, trades: Sequence[PlacedTrade], first: int, live: Mapping[str, Any]
+    data: schema.Figures, trades: Sequence[PlacedTrade], first: int, live: Mapping[str, Any]
 ) -> str:
     """The whole HTML document.
 

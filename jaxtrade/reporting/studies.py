@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from jaxtrade.config import RunConfig
 from jaxtrade.data.nulls.spec import NULL_KINDS
 from jaxtrade.evaluation.metrics import CHOSEN_HERE
 from jaxtrade.evaluation.openings import PREFIX, HeldOutDays, SplitHistory, with_policy, with_trials
@@ -30,7 +31,7 @@ from jaxtrade.evaluation.statistics import (
     spa,
 )
 from jaxtrade.reporting import schema
-from jaxtrade.reporting.schema import Estimate, StatisticsFigures, TrialFigures
+from jaxtrade.reporting.schema import Figures
 from jaxtrade.runs.openings import counted_until_now
 from jaxtrade.storage import digests
 
@@ -56,44 +57,52 @@ def chosen_on(labels: Sequence[str]) -> bool:
     return any(CHOSEN_HERE in label for label in labels)
 
 
-class Studied(NamedTuple):
-    """What a report is about. folder: of the evaluation's files. pooled: the folder of the split,
-    where a run with several seeds keeps null markets that pool them; None for a run of one. number:
-    of the policy. policy: its sha256, None in an evaluation of an earlier version. agent: the shown
-    agent's name. title: of `ReportData`."""
+@dataclass(frozen=True)
+class ReportChoice:
+    """Which evaluation a report is about. folder: of its files. number, agent: of the policy, and
+    its folder, None for a run of one. symbol: None for a run of one symbol."""
 
-    folder: Path
-    pooled: Path | None
+    run: Path
+    config: RunConfig
+    manifest: dict[str, Any]
+    split: str
     number: int
-    policy: str | None
-    agent: str
-    title: Mapping[str, Any]
+    agent: str | None
+    symbol: str | None
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the evaluation's files."""
+        return self.folder_of(self.split)
+
+    def folder_of(self, split: str) -> Path:
+        """The same agent and symbol, another split."""
+        parts = [each for each in (self.agent, self.symbol) if each]
+        return self.run.joinpath("evaluation", split, *parts)
 
 
-class Found(NamedTuple):
-    """sections: entries of `ReportData`, None where there is no file. labels: what the reader has
-    to know of them.
+def optional(
+    of: ReportChoice, policy: str | None, agent: str, title: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[str]]:
+    """The sections that other commands compute, None where there is no file; and what the reader
+    has to know of them. One that was made for another policy than the evaluation is left out, and a
+    label says so: the run went on since then.
+
+    policy: its sha256, None in an evaluation of an earlier version. agent: the shown agent's name.
+    title: of the report.
     """
-
-    sections: dict[str, Any]
-    labels: list[str]
-
-
-def optional(of: Studied) -> Found:
-    """The sections. One that was made for another policy than the evaluation is left out, and a
-    label says so: the run went on since then."""
-    names = [name for name in schema.OPTIONAL if name not in ("in_sample", NULLS)]
-    found = {name: _read(of.folder / f"{name}.json") for name in names}
-    labels = [
-        _stale(name, of) for name, each in found.items() if each is not None and _other(each, of)
-    ]
-    sections: dict[str, Any] = {
-        name: None if each is not None and _other(each, of) else each
-        for name, each in found.items()
-    }
-    tests, about = _nulls(of)
+    sections: dict[str, Any] = {}
+    labels = []
+    for name in schema.OPTIONAL:
+        if name in ("in_sample", NULLS):
+            continue
+        sections[name] = _read(of.folder / f"{name}.json")
+        if sections[name] is not None and _other(sections[name], of.number, policy):
+            sections[name] = None
+            labels.append(_stale(name, title))
+    tests, about = _nulls(of, policy, agent, title)
     first, *others = tests or [None]
-    return Found(sections | {NULLS: first, "other_nulls": others}, [*labels, *about])
+    return sections | {NULLS: first, "other_nulls": others}, [*labels, *about]
 
 
 def _read(path: Path) -> dict[str, Any] | None:
@@ -106,54 +115,54 @@ def _read(path: Path) -> dict[str, Any] | None:
     return document
 
 
-def _other(document: Mapping[str, Any], of: Studied) -> bool:
+def _other(document: Mapping[str, Any], number: int, policy: str | None) -> bool:
     """Whether a document is about another policy. One of an earlier version does not say of which
     it is.
     """
     found = document.get("policy_sha256")
     if isinstance(found, dict):  # of several policies, by their numbers
-        found = found.get(str(of.number))
-    return found is not None and of.policy is not None and found != of.policy
+        found = found.get(str(number))
+    return found is not None and policy is not None and found != policy
 
 
-def _stale(section: str, of: Studied) -> str:
+def _stale(section: str, title: Mapping[str, Any]) -> str:
     return (
         f"left out: {section.replace('_', ' ')} was made for an earlier policy of this run; make it again: "
-        f"{schema.command(section, of.title)}"
+        f"{schema.command(section, title)}"
     )
 
 
-def _nulls(of: Studied) -> tuple[list[dict[str, Any]], list[str]]:
+def _nulls(
+    of: ReportChoice, policy: str | None, agent: str, title: Mapping[str, Any]
+) -> tuple[list[dict[str, Any]], list[str]]:
     """The results of the shown agent against each kind of null market, and what the reader has to
-    know of them.
+    know of them. A run with several seeds keeps those that pool them in the folder of the split.
     """
+    pooled = of.agent is not None and not of.config.sweep.on
+    folders = [*([of.run / "evaluation" / of.split] if pooled else []), of.folder]
     files = [f"{NULLS}_{kind}.json" for kind in NULL_KINDS]
-    if not any((folder / name).is_file() for folder in _folders(of) for name in files):
+    if not any((folder / name).is_file() for folder in folders for name in files):
         files = [
             f"{NULLS}.json"
         ]  # of an earlier version, which kept the kind that was asked for last
     found, labels, stale = [], [], False
     for name in files:
         document = next(
-            (each for folder in _folders(of) if (each := _read(folder / name)) is not None), None
+            (each for folder in folders if (each := _read(folder / name)) is not None), None
         )
-        if document is None or of.agent not in document["results"]:
+        if document is None or agent not in document["results"]:
             continue
-        if _other(document, of):
+        if _other(document, of.number, policy):
             stale = True
             continue
-        found.append(document["results"][of.agent])
+        found.append(document["results"][agent])
         policies = document.get("policy_sha256", {})
         pooled = f" of {len(policies)} policies together" if len(policies) > 1 else ""
         labels.append(
             f"null markets ({found[-1]['kind']}): the result{pooled} without training anew; p is about these "
             "sessions alone, not about the way the policy was trained"
         )
-    return found, [*([_stale(NULLS, of)] if stale else []), *labels]
-
-
-def _folders(of: Studied) -> list[Path]:
-    return [of.folder] if of.pooled is None else [of.pooled, of.folder]
+    return found, [*([_stale(NULLS, title)] if stale else []), *labels]
 
 
 TRAINED = "the policy was trained on some of these sessions"
@@ -190,16 +199,15 @@ class SeedDays:
         return [i for i, name in enumerate(self.agents) if i and not name.startswith(SAMPLED)]
 
 
-def read_days(run: Path, split: str, symbol: str | None, policy: str, alike: bool) -> SeedDays:
+def read_days(of: ReportChoice, alike: bool) -> SeedDays:
     """The days of a run's evaluation.
 
-    policy: "" or the name of the policy that the report is about, as `evaluated_records` names it.
-        alike: whether the
-    run's policies differ by their seeds alone. If they do not, only this policy is read: policies
-    of different settings are no sample of one kind of training. Raises DataError where a file is
-    damaged, or policies have different days.
+    alike: whether the run's policies differ by their seeds alone. If they do not, only the policy
+    that the report is about is read: policies of different settings are no sample of one kind of
+    training. Raises DataError where a file is damaged, or policies have different days.
     """
-    records = evaluated_records(run, split, symbol)
+    policy = "" if of.agent is None else of.agent.replace("_", " ")
+    records = evaluated_records(of.run, of.split, of.symbol)
     chosen = records if alike else {policy: records[policy]}
     first = records[policy]
     order = [
@@ -217,36 +225,27 @@ def read_days(run: Path, split: str, symbol: str | None, policy: str, alike: boo
 # --- the trial log ---------------------------------------------------------------------------------------------------
 
 
-class LoggedTrial(NamedTuple):
-    """How the trial log names what a report is about. run: its folder. data, config: sha256.
-    policy: its sha256, or its number where that is known."""
-
-    run: Path
-    data: str
-    config: str
-    policy: str
-
-
-def history_now(
-    logged: LoggedTrial, days: SeedDays, split: str, symbol: str | None
-) -> SplitHistory | None:
+def history_now(of: ReportChoice, policy: str, days: SeedDays) -> SplitHistory | None:
     """What the trial log says of the test days by now, and PSR, DSR and PBO that follow from it, as
     an evaluation says them. The report itself is no opening.
 
-    None where the report shows no test day. symbol: one of several, or None.
+    None where the report shows no test day. policy: its sha256, or its number where that is known.
     """
+    split, data = of.split, of.manifest["data_sha256"]
     if split not in ("test", "all"):
         return None
-    if split == "all" and not (logged.run / "evaluation" / "test").is_dir():
+    if split == "all" and not (of.run / "evaluation" / "test").is_dir():
         return SplitHistory(
             None, None, "the test sessions were not evaluated by themselves", False, ""
         )
-    found = counted_until_now(
-        logged.run, _test_days(logged), (logged.config, logged.data, logged.policy)
-    )
+    # Of several symbols the days on which any of them traded.
+    records = next(iter(evaluated_records(of.run, "test").values()))
+    dates = tuple(records.dates.astype(str).tolist())
+    trial = (of.manifest["config_sha256"], data, policy)
+    found = counted_until_now(of.run, HeldOutDays(data, dates, bars_of(records)), trial)
     if split == "all":
         return found.history
-    if symbol is not None:
+    if of.symbol is not None:
         return replace(
             found.history,
             psr=psr(days.record),
@@ -256,13 +255,7 @@ def history_now(
     return with_policy(with_trials(found.history, found.matrix), days.record, found.matrix)
 
 
-def _test_days(logged: LoggedTrial) -> HeldOutDays:
-    """The test days of the run; of several symbols the days on which any of them traded."""
-    records = next(iter(evaluated_records(logged.run, "test").values()))
-    return HeldOutDays(logged.data, tuple(records.dates.astype(str).tolist()), bars_of(records))
-
-
-def trial_figures(history: SplitHistory | None, then: dict[str, Any] | None) -> TrialFigures | None:
+def trial_figures(history: SplitHistory | None, then: dict[str, Any] | None) -> Figures | None:
     """What the page says of the trial log. then: what `evaluation.json` says of it, None where it
     says nothing.
 
@@ -287,13 +280,13 @@ def trial_figures(history: SplitHistory | None, then: dict[str, Any] | None) -> 
 # --- the figures -----------------------------------------------------------------------------------------------------
 
 
-def figures(days: SeedDays, history: SplitHistory | None, why: str | None) -> StatisticsFigures:
+def figures(days: SeedDays, history: SplitHistory | None, why: str | None) -> Figures:
     """All statistics of the report. why: `TRAINED` or `CHOSEN` where the record of these days
     proves nothing; every figure is then None and says so."""
     seeds, _, count = days.net.shape
     trials = None if history is None else history.trials
     if why is not None:
-        none: Estimate = {"value": None, "why": why}
+        none = {"value": None, "why": why}
         return {
             "days": count,
             "seeds": seeds,
@@ -328,7 +321,7 @@ def figures(days: SeedDays, history: SplitHistory | None, why: str | None) -> St
     }
 
 
-def estimate(found: IntervalEstimate) -> Estimate:
+def estimate(found: IntervalEstimate) -> Figures:
     """An estimate as a report has it."""
     return {"value": found.value, "low": found.low, "high": found.high, "why": found.why}
 
@@ -346,7 +339,7 @@ def _of_trials(history: SplitHistory | None) -> tuple[IntervalEstimate, Overfitt
     return IntervalEstimate(None, None, None, why), Overfitting(None, None, None, why)
 
 
-def _spa(days: SeedDays) -> Estimate:
+def _spa(days: SeedDays) -> Figures:
     """p of the hypothesis that some baseline is beaten by no policy of the run."""
     if not days.rules:
         return {"value": None, "why": NO_RULES}
@@ -355,7 +348,7 @@ def _spa(days: SeedDays) -> Estimate:
     return {"value": found.consistent, "why": found.why}
 
 
-def _daily(days: SeedDays, agent: int) -> Estimate:
+def _daily(days: SeedDays, agent: int) -> Figures:
     """What a day earns, by agent. A rule that does the same for every policy is one row, and days
     alone are drawn.
     """
@@ -364,7 +357,7 @@ def _daily(days: SeedDays, agent: int) -> Estimate:
     return estimate(iqm_estimate(net[:1] if rule else net, rule=rule))
 
 
-def _improvement(days: SeedDays, agent: int) -> Estimate:
+def _improvement(days: SeedDays, agent: int) -> Figures:
     """Probability that a seed of the policy makes more than a rule. n/a without an interval: one
     seed gives 0 or 1.
     """

@@ -5,7 +5,6 @@ traded or compiled; sections compute sums for pictures, and no statistics.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, TypedDict
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from jaxtrade.evaluation.statistics import iqm_estimate
 from jaxtrade.evaluation.walk_days import DAILY, WalkDays, evidence_of, read_walk_days
 from jaxtrade.reporting.make import MB, ReportFiles, check_limit
 from jaxtrade.reporting.page import document
-from jaxtrade.reporting.schema import Estimate, NullFigures
+from jaxtrade.reporting.schema import Figures
 from jaxtrade.reporting.studies import estimate, read_json
 from jaxtrade.runs import rundir
 from jaxtrade.text import json_text
@@ -25,49 +24,18 @@ NULLS = "nulls.json"  # of `--nulls`, in the folder of the walk-forward
 POLICY = "policy"  # its result there
 
 
-class DailyFigures(TypedDict):
-    """Net profit of each trade date in dollars, account rules off, in time order; a date that
-    several folds test has its mean over them.
-
-    date: ISO. mean, lowest, highest: over the seeds. baselines: baseline -> the same of each.
-    """
-
-    date: list[str]
-    mean: list[float]
-    lowest: list[float]
-    highest: list[float]
-    baselines: dict[str, list[float]]
-
-
-class WalkReportData(TypedDict):
-    """All figures of the page; what its `report.json` holds.
-
-    run: name of the folder. walk: the content of `walkforward.json`. policy, baselines: what a day
-        earns,
-    interquartile mean over seeds, with interval. evidence: as `walk_evidence.evidence_of`, of the
-    moment at which the page is made. days: see there. nulls: against null markets, None without.
-    provenance: versions, commit, device.
-    """
-
-    format: int
-    kind: str
-    run: str
-    walk: dict[str, Any]
-    policy: Estimate
-    baselines: dict[str, Estimate]
-    evidence: dict[str, Any]
-    days: DailyFigures
-    nulls: NullFigures | None
-    provenance: dict[str, Any]
-
-
 def is_walk(run: Path) -> bool:
     """Whether a run is a walk-forward. Raises ConfigError if the folder is no run's."""
     return rundir.read_run(run)[0].walk.on
 
 
-def collect(run: Path) -> WalkReportData:
-    """All figures of the page.
+def collect(run: Path) -> Figures:
+    """All figures of the page; what its `report.json` holds.
+
+    run: name of the folder. walk: the content of `walkforward.json`. policy, baselines: what a day
+    earns, interquartile mean over seeds, with interval. evidence: as `walk_days.evidence_of`, of
+    the moment at which the page is made. days: as `daily`. nulls: against null markets, None
+    without. provenance: versions, commit, device.
 
     Raises ConfigError if the walk-forward has not ended, DataError if a file is damaged or two
     disagree.
@@ -103,8 +71,12 @@ def collect(run: Path) -> WalkReportData:
     }
 
 
-def daily(days: WalkDays) -> DailyFigures:
-    """The net profit of each trade date."""
+def daily(days: WalkDays) -> Figures:
+    """Net profit of each trade date in dollars, account rules off, in time order; a date that
+    several folds test has its mean over them.
+
+    date: ISO. mean, lowest, highest: over the seeds. baselines: baseline -> the same of each.
+    """
     net, rules = days.by_date(days.net)[0], days.by_date(days.baseline_net)[0]
     return {
         "date": np.unique(days.date).astype("datetime64[D]").astype(str).tolist(),
@@ -117,12 +89,12 @@ def daily(days: WalkDays) -> DailyFigures:
     }
 
 
-def page(data: WalkReportData) -> str:
+def page(data: Figures) -> str:
     """The whole HTML document."""
     return document("walk.html", ("theme.js",), data=data)
 
 
-def make(data: WalkReportData, max_mb: float = 3.0) -> ReportFiles:
+def make(data: Figures, max_mb: float = 3.0) -> ReportFiles:
     """The page and its figures. Raises ConfigError if the page would take more than `max_mb`
     millions of bytes, or that is not above 0.
     """

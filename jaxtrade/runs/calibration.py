@@ -17,7 +17,7 @@ from jaxtrade.advisor.table import apart, directions
 from jaxtrade.config import RunConfig
 from jaxtrade.data.market import Market
 from jaxtrade.errors import DataError, JournalError
-from jaxtrade.evaluation.pictures import training
+from jaxtrade.evaluation.pictures import style, training
 from jaxtrade.evaluation.pictures.training import Advisor
 from jaxtrade.text import Tell
 from jaxtrade.types import SessionSet
@@ -59,9 +59,10 @@ def draw(
         for name, rows_of_one, suffix in zip(_names(config), visible, suffixes, strict=True)
     ]
     title = f"Advice on {market.contract.symbol}, fusion {config.advisor.fusion}"
-    return training.draw_advice(
-        advisors, rows, config.advisor.bins, config.advisor.horizon, title, path / PICTURE
+    figure = training.advice_figure(
+        advisors, rows, config.advisor.bins, config.advisor.horizon, title
     )
+    return style.write(figure, path / PICTURE)
 
 
 def _names(config: RunConfig) -> list[str]:

@@ -18,7 +18,7 @@ from jaxtrade.config.walk import require_no_walk
 from jaxtrade.data.contract_file import contract_of
 from jaxtrade.data.members import symbols_of
 from jaxtrade.errors import CheckpointError, ConfigError, DataError
-from jaxtrade.evaluation import frames, joint_result, report, set_report
+from jaxtrade.evaluation import frames, joint_result, report
 from jaxtrade.evaluation.policy import LoadedPolicy, load_policy
 from jaxtrade.evaluation.records import RECORDS, EvaluationRecords, read_records
 from jaxtrade.runs import rundir, trust
@@ -142,9 +142,6 @@ class StoredSet(StoredEvaluation):
 
     def __repr__(self) -> str:
         return report.repr_of("StoredSet", self.document)
-
-    def _repr_html_(self) -> str:
-        return set_report.to_html(self.document)
 
 
 @dataclass(frozen=True, repr=False)

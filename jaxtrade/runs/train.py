@@ -17,7 +17,7 @@ from jaxtrade.config.walk import require_no_walk
 from jaxtrade.data.market import Market
 from jaxtrade.data.members import set_name, symbols_of
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluation.pictures import training
+from jaxtrade.evaluation.pictures import style, training
 from jaxtrade.evaluation.policy import FOLDER, save_policy_bundle
 from jaxtrade.evaluation.seeds import Results
 from jaxtrade.progress.plain import Plain
@@ -365,7 +365,8 @@ def _draw(job: Job, controller: control.Controller | None, results: Results, ste
     scores, best = (
         (controller.state.scores, controller.state.best_update) if controller else ((), None)
     )
-    training.draw(history(job.path), metrics, title, job.path / "training.png", scores, best)
+    curves = training.figure_of(history(job.path), metrics, title, scores, best)
+    style.write(curves, job.path / "training.png")
     if isinstance(job.setup.market, Market):  # a set has no advisor
         calibration.draw(
             config,

@@ -14,9 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxtrade.ablation.claims import shown
 from jaxtrade.ablation.kinds import NONE, innermost, is_placebo
-from jaxtrade.ablation.results import Ablation, FusionResult
+from jaxtrade.ablation.results import Ablation, FusionResult, shown
 from jaxtrade.evaluation.statistics import MIN_DAYS, Comparison, compare
 
 SIGMAS = 5.0  # how far the oracle must be above no advice

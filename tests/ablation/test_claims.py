@@ -7,7 +7,7 @@ import json
 import pytest
 
 from jaxtrade.ablation import report
-from jaxtrade.ablation.claims import claims
+from jaxtrade.ablation.results import claims
 from tests.ablation.made import made_ablation
 from tests.messages import missing
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtrade.ablation import matrix, scoring
+from jaxtrade.ablation import matrix
 from jaxtrade.ablation.matrix import (
     FusionTraining,
     KnownAdvice,
@@ -119,7 +119,7 @@ def test_kinds_begin_alike_and_seeds_do_not(one_update):
 
 def test_no_answers_are_no_advisor_bit_for_bit(one_update):
     _, state, _ = one_update
-    none, silent, oracle = scoring.digests(state)
+    none, silent, oracle = matrix.digests(state)
     assert none == silent
     assert len({*none, *oracle}) == 4
 
@@ -217,7 +217,7 @@ def test_an_evaluation_hears_its_own_advisor(made, one_update):
     """On held-out days, with nothing kept back; the seeds side by side as each alone."""
     _, state, figures = one_update
     trained = matrix.Trained(without_advice(state), made.advice, figures, None, 0.0, 0.0, {})
-    found = scoring.score(
+    found = matrix.score(
         made.learner, trained, made.tables, made.followed, made.splits["test"], "test"
     )
     assert found.net.shape == (3, SEEDS, 3)
@@ -227,7 +227,7 @@ def test_an_evaluation_hears_its_own_advisor(made, one_update):
     assert found.skill[2].hit_rate == 1.0
     assert found.skill[0].advised == 0.0
     assert len(found.dates) == 3
-    alone = of(scoring.policies_of(made.learner, trained, 2), 1)
+    alone = of(matrix.policies_of(made.learner, trained, 2), 1)
     table = table_of(*made.tables[2].latest, len(made.followed))
     view = view_of(made.learner.config.advisor, made.learner.params.market.sessions, table, False)
     params = made.learner.params.replace(sessions=made.splits["test"], advice=view)
@@ -273,11 +273,11 @@ def test_a_killed_matrix_goes_on_to_the_same_bits(made, tmp_path):
         if update > 2:
             shutil.rmtree(path)
     resumed = trained(tmp_path / "cut")
-    assert scoring.digests(resumed.state) == scoring.digests(whole.state)
+    assert matrix.digests(resumed.state) == matrix.digests(whole.state)
     for name, values in whole.history.items():
         np.testing.assert_array_equal(resumed.history[name], values, err_msg=name)
     for a, b in zip(jax.tree.leaves(resumed.advice), jax.tree.leaves(whole.advice), strict=True):
         np.testing.assert_array_equal(a, b)
     again = trained(tmp_path / "cut")  # nothing is left to train
-    assert scoring.digests(again.state) == scoring.digests(whole.state)
+    assert matrix.digests(again.state) == matrix.digests(whole.state)
     assert len(again.history["trust"]) == 6

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from jaxtrade.evaluation.pictures import training
+from jaxtrade.evaluation.pictures import style
 from jaxtrade.evaluation.pictures.training import (
     LITTLE,
     Advisor,
@@ -174,10 +174,11 @@ def test_a_weak_point_is_hollow():
 
 def test_a_run_without_rows_or_advice_has_no_picture(tmp_path):
     path = tmp_path / "advice.png"
-    assert not training.draw_advice([advisor(9)], [], BINS, HORIZON, "t", path)
-    assert not training.draw_advice([], rows(), BINS, HORIZON, "t", path)
+    assert not style.write(advice_figure([advisor(9)], [], BINS, HORIZON, "t"), path)
+    assert not style.write(advice_figure([], rows(), BINS, HORIZON, "t"), path)
     assert not path.exists()
-    assert training.draw_advice([advisor(9)], rows(trust=None), BINS, HORIZON, "t", path)
+    drawn = advice_figure([advisor(9)], rows(trust=None), BINS, HORIZON, "t")
+    assert style.write(drawn, path)
     assert path.read_bytes().startswith(b"\x89PNG")
 
 

@@ -22,7 +22,6 @@ from jaxtrade.evaluation.attribution import (
     gradient_shares,
     gradient_sizes,
     margin,
-    to_json,
 )
 from jaxtrade.evaluation.backtest import backtest
 from jaxtrade.evaluation.baselines import greedy
@@ -221,7 +220,7 @@ def test_a_policy_with_a_memory_has_only_the_ablation():
         assert set(method.values) == {None}
         assert "memory" in method.why
     assert None not in found.methods[2].values
-    part = to_json(found)["methods"][0]["parts"][0]
+    part = found.to_json()["methods"][0]["parts"][0]
     assert part["value"] == {"value": None, "why": found.methods[0].why}
     assert "gradient: n/a: " in grids.shown({"ES": [found]}, False)
 

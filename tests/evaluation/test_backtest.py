@@ -20,7 +20,7 @@ from jaxtrade.evaluation import backtest as parted
 from jaxtrade.evaluation import baselines
 from jaxtrade.evaluation.backtest import backtest
 from jaxtrade.evaluation.baselines import Agent, PolicyAct
-from jaxtrade.evaluation.figures import account_figures, coverage, strategy_figures
+from jaxtrade.evaluation.figures import account_figures, coverage, figures_of
 from jaxtrade.evaluation.record import decision_bars
 from jaxtrade.evaluation.trades import assemble_trades
 from tests.evaluation.tiny import (
@@ -49,7 +49,7 @@ def test_buy_and_hold_by_hand():
         for name in ("ticks", "net", "commission", "slippage", "mae", "mfe")
     ] == [4, 45_840, 4_160, 25_000, 3, 9]
     assert trades.reason.tolist() == [ExitReason.FLAT]
-    figures = strategy_figures(record, trades, decisions, 50_000)
+    figures = figures_of(record, trades, decisions, 50_000)
     assert figures["net_profit"] == 45.84
     assert figures["return_pct"] == pytest.approx(0.09168)
     assert figures["max_drawdown"] == 87.5

@@ -14,7 +14,7 @@ from jaxtrade.data.market import load_market
 from jaxtrade.data.splits import session_set
 from jaxtrade.env.params import make_params
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluation import metrics, set_report
+from jaxtrade.evaluation import metrics, report
 from jaxtrade.evaluation.evaluate import evaluate, standard_agents, write_set
 from jaxtrade.evaluation.members import for_member, member_sessions, members_of
 from jaxtrade.evaluation.set_report import total_equity
@@ -162,9 +162,9 @@ def test_the_table_shows_each_symbol_and_all_together(result):
 @pytest.mark.slow
 def test_accounts_without_limits_show_one_pass(result):
     document = json.loads(json.dumps(result.to_json()))
-    free = set_report.to_html(document)
+    free = report.to_html(document)
     document["settings"]["rules"]["daily_loss"] = 1_000.0
-    limited = set_report.to_html(document)
+    limited = report.to_html(document)
     for words in ("account rules off", "rules on", "accounts opened"):
         assert words not in free
         assert words in limited

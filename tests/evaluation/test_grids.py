@@ -33,7 +33,7 @@ def test_intrabar_rows_are_the_evaluations_under_each_order():
     assert grid.spread[1] == 0
     unknown = grids.intrabar_grid(env, params, agents[1:], WALK, SESSIONS, config)  # type: ignore[arg-type]
     assert unknown.rows == ("stop_first", "nearer_extreme")
-    assert "--seconds FILE" in grids.table(unknown)
+    assert "--seconds FILE" in unknown.table()
 
 
 @pytest.mark.slow
@@ -54,10 +54,10 @@ def test_cost_rows_are_multiples_and_the_spread_is_their_range(costs, commission
     assert np.allclose(grid.spread, 16 * commission + 400 * slippage)
     rows = [f"commission 1x, slippage {times}x" for times in (1, 2, 4)]
     assert [*grid.rows[5:8]] == rows
-    text = grids.table(grid).splitlines()
+    text = grid.table().splitlines()
     assert text[-2].split()[-1] == f"{grid.spread[0]:,.2f}"
     assert not missing(text[-1], "NOTE: 1x", *facts)
-    assert grids.to_json(grid)["spread"] == {"buy_hold": grid.spread[0]}
+    assert grid.to_json()["spread"] == {"buy_hold": grid.spread[0]}
 
 
 def test_a_cost_that_is_zero_has_no_multiples():

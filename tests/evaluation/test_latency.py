@@ -161,10 +161,10 @@ def test_the_grid_counts_what_came_too_late(made):
     decisions = decision_bars(WALK.data, params.sessions)
     own = backtest(env, policy, params, decisions, "strategy", key)
     assert grid.profit[0, 0] == own.equity[-1] / 1000
-    found = grids.to_json(grid)
+    found = grid.to_json()
     assert found["too_late"]["2 bars"]["greedy"] == grid.too_late[2, 0]
     assert found["rows"]["3 bars"]["sma_cross"] == grid.profit[3, 1]
-    assert "too late (HOLD instead)" in grids.table(grid)
+    assert "too late (HOLD instead)" in grid.table()
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from jaxtrade.evaluation.pictures import equity, style, training
+from jaxtrade.text import short_number
 from tests.evaluation.tiny import LENGTHS, walked
 from tests.messages import missing
 
@@ -324,8 +325,8 @@ def test_a_learner_of_ones_own_gets_its_own_panels(tmp_path):
     assert titles(training.figure_of(rows[:1], ["my_loss"], "t")) == [
         "My loss: undefined throughout"
     ]
-    assert training.draw(rows, [], "t", tmp_path / "none.png")
-    assert not training.draw([], ["my_loss"], "t", tmp_path / "absent.png")
+    assert style.write(training.figure_of(rows, [], "t"), tmp_path / "none.png")
+    assert not style.write(training.figure_of([], ["my_loss"], "t"), tmp_path / "absent.png")
     assert [path.name for path in tmp_path.iterdir()] == ["none.png"]
 
 
@@ -420,7 +421,7 @@ def test_long_runs_are_averaged_in_groups():
 
 
 def test_steps_are_short():
-    found = [training.short(value) for value in (0, 500, 50_000, 1_500_000, 2e9)]
+    found = [short_number(value) for value in (0, 500, 50_000, 1_500_000, 2e9)]
     assert found == ["0", "500", "50k", "1.5M", "2G"]
 
 

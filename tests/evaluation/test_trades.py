@@ -11,7 +11,8 @@ import pytest
 
 from jaxtrade.env.state import ExitReason
 from jaxtrade.evaluation.evaluate import write
-from jaxtrade.evaluation.trades import BarClock, assemble_trades, trade_rows
+from jaxtrade.evaluation.frames import trades_frame, write_frame
+from jaxtrade.evaluation.trades import BarClock, assemble_trades
 from tests.evaluation.tiny import WALK as MARKET
 from tests.evaluation.tiny import (
     backtested,
@@ -120,17 +121,19 @@ def test_entries_without_exits_are_a_bug():
         assemble_trades(broken, decisions, params)
 
 
-def test_stamps_and_prices_are_exact():
-    clock = BarClock(
-        np.array([1_381_498_200, 1_704_205_800]), 60, Decimal("0.25"), 2, "America/New_York"
-    )
-    assert clock.opened(0) == "2013-10-11T09:30:00-04:00"
-    assert clock.closed(1) == "2024-01-02T09:31:00-05:00"
-    assert clock.price(6_801) == "1700.25"
-    assert (
-        BarClock(clock.time, 60, Decimal("0.00001"), 5, "America/New_York").price(134_567)
-        == "1.34567"
-    )
+def test_stamps_and_prices_are_exact(tmp_path):
+    """In winter and in summer, and of a pair with five decimals."""
+    _, trades, decisions = run("random", brackets={"target_multiple": 1, "stop_atr": 0.8})
+    for first, offset in ((1_381_498_200, "-04:00"), (1_704_205_800, "-05:00")):
+        stamps = first + 60 * np.arange(len(MARKET.bars.time))
+        clock = BarClock(stamps, 60, Decimal("0.00001"), 5, "America/New_York")
+        frame = trades_frame(trades, decisions, clock, MARKET.bars.close, "next_open")
+        write_frame(frame, tmp_path / "trades.csv", 5)
+        with (tmp_path / "trades.csv").open() as file:
+            rows = list(csv.DictReader(file))
+        assert all(row["entry_time"].endswith(offset) for row in rows)
+        prices = [f"{int(each) * clock.tick_size:.5f}" for each in trades.entry_price]
+        assert [row["entry_price"] for row in rows] == prices
 
 
 def test_fills_have_the_stamp_of_where_in_a_bar_they_were_made():
@@ -143,14 +146,17 @@ def test_fills_have_the_stamp_of_where_in_a_bar_they_were_made():
     )  # half a minute is missing after each bar: no stamp is also another
     clock = BarClock(MARKET.bars.time[0] + holes, 60, Decimal("0.25"), 2, "America/New_York")
     for fill in ("next_open", "close"):
-        rows = list(trade_rows(trades, decisions, clock, MARKET.bars.close, fill))
-        assert {row[9] for row in rows} >= {"stop", "target", "order"}
-        for row, decided, entered, left in zip(
-            rows, trades.decision_row, trades.entry_row, trades.exit_row, strict=True
+        rows = trades_frame(trades, decisions, clock, MARKET.bars.close, fill)
+        assert {*rows["exit_reason"]} >= {"stop", "target", "order"}
+        for (_, row), decided, entered, left in zip(
+            rows.iterrows(), trades.decision_row, trades.entry_row, trades.exit_row, strict=True
         ):
-            assert row[5] == (clock.closed(decided) if fill == "close" else clock.opened(entered))
-            at_close = {"flat": left, "order": left - 1 if fill == "close" else None}.get(row[9])
-            assert row[7] == (clock.opened(left) if at_close is None else clock.closed(at_close))
+            at = decided if fill == "close" else entered
+            assert row["entry_time"].timestamp() == clock.time[at] + 60 * (fill == "close")
+            closed = {"flat": left, "order": left - 1 if fill == "close" else None}
+            at_close = closed.get(row["exit_reason"])
+            stamp = clock.time[left] if at_close is None else clock.time[at_close] + 60
+            assert row["exit_time"].timestamp() == stamp
 
 
 @pytest.mark.slow

@@ -1,29 +1,21 @@
 """The verdict: against which baselines, on how many sessions, and whether it can be luck."""
 
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from jaxtrade.evaluation.report import Standing, compared, key_of, listed, mean_interval, sentence
+from jaxtrade.evaluation.report import Standing, compared, key_of, listed, mean_interval
+from jaxtrade.text import several
 from tests.messages import missing
 
 
 def agent(name, *dollars, trades=3):
-    """An agent whose equity rises by `dollars`, one number per session of one bar."""
-    equity = (1000 * np.cumsum(dollars)).astype(np.int64)
-    return SimpleNamespace(
-        name=name,
-        strategy_figures={"net_profit": float(sum(dollars))},
-        trades=range(trades),
-        strategy=SimpleNamespace(equity=equity),
-    )
+    """An agent that makes `dollars`, one number per session."""
+    return Standing(name, float(sum(dollars)), trades, (1000 * np.array(dollars)).astype(np.int64))
 
 
 def said(*agents, kind="held-out"):
-    count = len(agents[0].strategy.equity)
-    decisions = SimpleNamespace(ids=np.arange(count), last=np.arange(count))
-    return sentence(agents, decisions, kind)
+    return compared(agents, several(len(agents[0].pnl), f"{kind} session".strip()))
 
 
 def test_one_session_is_luck():

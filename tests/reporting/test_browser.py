@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 
 from jaxtrade.reporting import collect, make
-from jaxtrade.reporting.bars import unpacked
 from jaxtrade.reporting.words import MINUS
 from tests import webdriver
 from tests.reporting.made import made_run
-from tests.reporting.parsed import parsed
+from tests.reporting.parsed import parsed, unpacked
 
 pytestmark = pytest.mark.slow
 SYMBOL = "<script>document.title='owned'</script>"

@@ -21,9 +21,10 @@ from jaxtrade.reporting.page import environment
 from jaxtrade.reporting.svg import Marked
 from jaxtrade.reporting.words import MINUS
 from tests.reporting.made import ACTIONS, made_records, trade_lines
-from tests.reporting.parsed import parsed
+from tests.reporting.parsed import parsed, unpacked
 
 PARTS = environment().get_template("parts.html").module
+CHARTS = environment().get_template("charts.html").module
 
 # --- text ---------------------------------------------------------------------------------------------------------
 
@@ -110,7 +111,7 @@ def test_columns_come_back_as_they_were(rows):
         "a": np.array([a for a, _ in rows], np.int64),
         "b": np.array([b for _, b in rows], np.int64),
     }
-    found = bars.unpacked(bars.packed(columns, {"b": "a"}))
+    found = unpacked(bars.packed(columns, {"b": "a"}))
     assert {name: values.tolist() for name, values in found.items()} == {
         name: values.tolist() for name, values in columns.items()
     }
@@ -153,10 +154,13 @@ def test_marks_of_an_axis_are_few_and_inside(low, span):
     )
 
 
+def line(values):
+    return {"name": "a", "y": values, "kind": "s0"}
+
+
 def test_a_gap_in_a_line_is_not_drawn():
-    line = svg.Line("a", [1.0, 2.0, None, 3.0, None], "s0")
-    picture = svg.small_lines([0, 1, 2, 3, 4], [line], [], "number", height=100, width=300)
-    drawn = PARTS.chart("label", [picture])
+    values = line([1.0, 2.0, None, 3.0, None])
+    drawn = CHARTS.small_lines("label", [0, 1, 2, 3, 4], [values], [], "number", 100, 300)
     assert drawn.count('class="line s0"') == 1
     assert drawn.count("<circle") == 1, "a single point is a disc"
     assert drawn.count("M") == 1
@@ -165,7 +169,7 @@ def test_a_gap_in_a_line_is_not_drawn():
 def test_a_row_without_a_value_has_no_disc_but_its_text():
     """In the picture for wide screens, and in that for narrow ones."""
     known = {"value": 1.0, "low": 0.5, "high": 2.0}
-    drawn = PARTS.chart("label", svg.dots([("a", known, "s0"), ("b", {"value": None}, "s1")]))
+    drawn = CHARTS.dots("label", [("a", known, "s0"), ("b", {"value": None}, "s1")])
     wide, narrow = drawn.split("</svg>")[:2]
     for each in (wide, narrow):
         assert each.count("<circle") == 1
@@ -181,20 +185,17 @@ def test_a_picture_for_each_width_shows_the_same():
         ("a_name", {"value": -3.0, "low": -5.0, "high": 2.0}, "s0"),
         ("other", {"value": 2.5, "low": 0.0, "high": 4.0}, "s1"),
     ]
-    values: list[float | None] = [1.0, 5.0, 2.0]
     marks = [(float(i), f"day {i}") for i in range(3)]
     for drawn, labels, fewer in (
-        (svg.dots(rows), ("a_name", "other", f"{MINUS}$3.00", "+$2.50"), ()),
+        (CHARTS.dots("label", rows), ("a_name", "other", f"{MINUS}$3.00", "+$2.50"), ()),
         (
-            svg.lines([0, 1, 2], [svg.Line("a", values, "s0")], marks),
+            CHARTS.lines("label", [0, 1, 2], [line([1.0, 5.0, 2.0])], marks),
             ("day 0", "day 2"),
             ("day 1",),
         ),
     ):
-        wide, narrow = re.findall(
-            r'<div class="figure (?:wide|narrow)">.*?</div>', PARTS.chart("label", drawn)
-        )
-        for each, width in ((wide, svg.WIDTH), (narrow, svg.NARROW)):
+        wide, narrow = re.findall(r'<div class="figure (?:wide|narrow)">.*?</div>', drawn)
+        for each, width in ((wide, 760), (narrow, 360)):
             assert f'viewBox="0 0 {width} ' in each
             assert all(f">{word}<" in each for word in labels)
             places = [float(value) for value in re.findall(r' (?:x|x1|x2|cx)="([-\d.]+)"', each)]
@@ -218,8 +219,7 @@ def test_reasons_are_said_once_with_the_names_that_they_hold_for():
 
 def test_charts_of_nothing_and_of_one_value_stand():
     for values in ([], [5.0], [None]):
-        found = svg.lines(range(len(values)), [svg.Line("a", values, "s0")], [])
-        drawn = PARTS.chart("label", found)
+        drawn = CHARTS.lines("label", range(len(values)), [line(values)], [])
         assert "nan" not in drawn
         assert "inf" not in drawn
 

@@ -19,7 +19,6 @@ from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.evaluate import write
 from jaxtrade.evaluation.trades import TRADE_COLUMNS
 from jaxtrade.reporting import collect, make, page
-from jaxtrade.reporting.bars import unpacked
 from jaxtrade.reporting.schema import OPTIONAL, command
 from jaxtrade.reporting.words import MINUS, shown
 from jaxtrade.runs import rundir
@@ -28,7 +27,7 @@ from tests.evaluation.test_report import result_of
 from tests.evaluation.tiny import tiny_market, walk
 from tests.messages import missing
 from tests.reporting.made import AGENTS, OLD, logged, made_run
-from tests.reporting.parsed import parsed
+from tests.reporting.parsed import parsed, unpacked
 
 SECTIONS = [
     "honesty",

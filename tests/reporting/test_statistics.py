@@ -110,7 +110,7 @@ def test_one_policy_has_no_interval_over_seeds(alone):
 @pytest.mark.slow
 def test_policies_of_different_settings_are_not_pooled(kept):
     choice = collect.choose(kept, seed=2)
-    apart = studies.read_days(kept, "test", None, "seed 2", alike=False)
+    apart = studies.read_days(choice, alike=False)
     assert apart.net.shape == (1, len(AGENTS), DAYS)
     assert np.array_equal(apart.record, net_of(kept)[2, 0])
     config = choice.config.model_copy(
@@ -135,10 +135,9 @@ def test_days_that_were_trained_on_prove_nothing(tmp_path):
 
 def test_one_symbol_of_several_has_no_trials_of_its_own(alone):
     """The log holds the profit of the whole set."""
-    days = studies.read_days(alone, "test", None, "", alike=True)
-    manifest = collect.choose(logged(alone)).manifest
-    logged_as = studies.LoggedTrial(alone, manifest["data_sha256"], manifest["config_sha256"], "0")
-    found = studies.history_now(logged_as, days, "test", "NQ")
+    choice = collect.choose(logged(alone))
+    days = studies.read_days(choice, alike=True)
+    found = studies.history_now(replace(choice, symbol="NQ"), "0", days)
     assert found is not None
     assert (found.opened, found.dsr.why, found.pbo.why) == (1, studies.OF_SET, studies.OF_SET)
     assert found.psr.value is not None

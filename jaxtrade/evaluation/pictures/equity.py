@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +12,7 @@ from jaxtrade.env.rules import NO_FLOOR
 from jaxtrade.env.state import NO_LEVEL, EndReason
 from jaxtrade.evaluation.figures import AgentResult
 from jaxtrade.evaluation.pictures import style
+from jaxtrade.evaluation.pictures.style import LOOKS
 from jaxtrade.evaluation.report import EvaluationResult
 from jaxtrade.evaluation.trades import Trades
 
@@ -23,16 +23,10 @@ ROOM, PAD = (
     0.06,
 )  # shares of the others' range: within ROOM the wild one is shown in full; PAD is left around it
 ENDS = (
-    (EndReason.TARGET, "passed", style.GREEN, "*"),
-    (EndReason.BUST, "bust", style.VERMILLION, "X"),
-    (EndReason.DAILY_LOSS, "failed, daily loss", style.PURPLE, "P"),
+    (EndReason.TARGET, "passed", "green", "*"),
+    (EndReason.BUST, "bust", "vermillion", "X"),
+    (EndReason.DAILY_LOSS, "failed, daily loss", "purple", "P"),
 )
-
-
-@style.styled
-def draw(result: EvaluationResult, agent: AgentResult, path: Path) -> None:
-    """Write the PNG. Raises OSError (disk)."""
-    style.save(figure_of(result, agent), path)
 
 
 def headline(result: EvaluationResult, agent: AgentResult) -> tuple[str, str]:
@@ -62,7 +56,7 @@ def figure_of(result: EvaluationResult, agent: AgentResult) -> Any:
     """The matplotlib Figure. The x axes count decision bars, so that closed hours take no space."""
     figure = style.new_figure(11.5, 10.5, *headline(result, agent))
     axes = figure.subplots(4, 1, sharex=True, height_ratios=(1.5, 1.2, 0.5, 0.8))
-    figure.subplots_adjust(left=0.095, right=0.985, top=0.905, bottom=0.06, hspace=0.24)
+    figure.subplots_adjust(**LOOKS["equity frame"])
     for axis, panel in zip(axes, (_prices, _equity, _drawdown, _account), strict=True):
         panel(axis, result, agent)
         style.legend_above(axis)
@@ -75,10 +69,10 @@ def figure_of(result: EvaluationResult, agent: AgentResult) -> Any:
 def _prices(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
     rows, tick = result.decisions.rows, float(result.clock.tick_size)
     axis.plot(
-        *_by_session(result, result.close[rows + 1] * tick),
-        color=style.GREY,
-        linewidth=0.9,
-        zorder=1,
+        *_gapped(
+            result.close[rows + 1] * tick, np.flatnonzero(np.diff(result.decisions.session)) + 1
+        ),
+        **LOOKS["price"],
     )
     count = len(agent.trades)
     note = (
@@ -113,9 +107,7 @@ def _trades(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
         LineCollection(
             list(lines),
             colors=list(np.where(won, style.WON, style.LOST)),
-            linewidths=1.0,
-            alpha=0.6,
-            zorder=2,
+            **LOOKS["trade"],
         ),
         autolim=False,
     )
@@ -128,22 +120,19 @@ def _equity(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
     for i, other in enumerate(each for each in result.agents if each.name != agent.name):
         kind = "sampled" if other.name.startswith("sampled_") else other.name
         name = f"sampled ({samples})" if kind != other.name else other.name
-        color = style.BASELINES.get(kind, style.OTHERS[i % len(style.OTHERS)])
+        color = LOOKS["baselines"].get(kind, LOOKS["others"][i % len(LOOKS["others"])])
         axis.plot(
             result.start_balance + other.strategy.equity / 1000,
             color=color,
-            linewidth=1.1,
-            zorder=2,
+            **LOOKS["other agent"],
             label=None if name in drawn else name,
             linestyle="--" if other.name == "flat" else "-",
         )
         drawn.add(name)
     axis.plot(
         result.start_balance + agent.strategy.equity / 1000,
-        color=style.POLICY,
-        linewidth=2.0,
-        zorder=3,
         label=agent.name,
+        **LOOKS["agent"],
     )
     _bounded(axis, result, agent)
     style.money_axis(axis, "equity")
@@ -175,23 +164,17 @@ def _bounded(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
         at,
         low if below else high,
         marker="v" if below else "^",
-        color=style.BASELINES[WILD],
-        markersize=8,
-        linestyle="none",
-        clip_on=False,
-        zorder=5,
+        color=LOOKS["baselines"][WILD],
+        **LOOKS["gone"],
     )
     left = at < 0.6 * len(curve)
     axis.annotate(
         _gone(curve - start, low - start, high - start),
         (at, low if below else high),
         (8 if left else -8, 5 if below else -5),
-        textcoords="offset points",
-        fontsize=9,
         ha="left" if left else "right",
         va="bottom" if below else "top",
-        zorder=6,
-        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.0},
+        **LOOKS["gone note"],
     )
 
 
@@ -209,8 +192,8 @@ def _gone(profit: np.ndarray, low: float, high: float) -> str:
 
 def _drawdown(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
     fall = drawdown_of(agent.strategy.equity)
-    axis.fill_between(np.arange(len(fall)), fall, 0, color=style.POLICY, alpha=0.25, linewidth=0)
-    axis.plot(fall, color=style.POLICY, linewidth=0.9)
+    axis.fill_between(np.arange(len(fall)), fall, 0, **LOOKS["fall area"])
+    axis.plot(fall, **LOOKS["fall"])
     if not fall.any():
         axis.set_ylim(-100, 10)
         axis.set_yticks([0])
@@ -237,25 +220,20 @@ def _account(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
     borders = (
         np.flatnonzero(np.diff(record.account)) + 1
     )  # a gap keeps a line from joining two accounts
-    for values, color, width, name in (
-        (alive, style.POLICY, 1.5, "balance and open profit"),
-        (floor, style.ORANGE, 1.3, "drawdown floor"),
-    ):
+    for values, look in ((alive, "balance"), (floor, "floor")):
         if not np.isnan(values).all():
-            axis.plot(*_gapped(values, borders), color=color, linewidth=width, label=name)
+            axis.plot(*_gapped(values, borders), **LOOKS[look])
     for reason, name, color, mark in ENDS:
         at = np.flatnonzero(record.end == reason)
         if len(at):
             axis.scatter(
                 at,
                 equity[at],
-                color=color,
+                color=style.COLOURS[color],
                 marker=mark,
                 s=130 if mark == "*" else 55,
-                zorder=4,
                 label=f"{name} ({len(at)})",
-                edgecolors="white",
-                linewidths=0.5,
+                **LOOKS["account end"],
             )
     style.money_axis(axis, "account")
     count = agent.account_figures["accounts"]
@@ -264,17 +242,10 @@ def _account(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
     )
 
 
-def _gapped(values: np.ndarray, borders: Iterable[int]) -> tuple[np.ndarray, np.ndarray]:
+def _gapped(values: np.ndarray, borders: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(x, y) of a line that is interrupted before each of `borders`."""
-    at = np.asarray(list(borders), int)
-    return np.insert(np.arange(len(values), dtype=float), at, np.nan), np.insert(
-        values.astype(float), at, np.nan
-    )
-
-
-def _by_session(result: EvaluationResult, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(x, y) of a line that no two sessions share."""
-    return _gapped(values, np.flatnonzero(np.diff(result.decisions.session)) + 1)
+    x = np.insert(np.arange(len(values), dtype=float), borders, np.nan)
+    return x, np.insert(values.astype(float), borders, np.nan)
 
 
 def _mark_time(axes: Any, result: EvaluationResult) -> None:
@@ -289,7 +260,7 @@ def _mark_time(axes: Any, result: EvaluationResult) -> None:
     if len(first) <= 60:
         for axis in axes:
             for x in first[1:]:
-                axis.axvline(x - 0.5, color=style.GRID, linewidth=0.8, zorder=0)
+                axis.axvline(x - 0.5, **LOOKS["border"])
     chosen, labels = style.date_marks(decisions.date.tolist())
     few = len(first) <= 8  # then each label is in the middle of its session
     middle = (first + decisions.last) / 2
@@ -336,12 +307,6 @@ def busiest(result: EvaluationResult, agent: AgentResult) -> Day:
     return Day(number, first, last, chosen)
 
 
-@style.styled
-def draw_day(result: EvaluationResult, agent: AgentResult, path: Path) -> None:
-    """Write the PNG. Raises OSError (disk)."""
-    style.save(day_figure(result, agent), path)
-
-
 def day_headline(result: EvaluationResult, agent: AgentResult, day: Day) -> tuple[str, str]:
     """The two lines above the picture: which day, and the figures of its trades."""
     date: datetime.date = result.decisions.date.tolist()[day.number]
@@ -365,7 +330,7 @@ def day_figure(result: EvaluationResult, agent: AgentResult) -> Any:
     figure = style.new_figure(11.5, 7.6, *day_headline(result, agent, day))
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(3.2, 1))
     figure.align_ylabels([top, bottom])
-    figure.subplots_adjust(left=0.085, right=0.985, top=0.87, bottom=0.075, hspace=0.2)
+    figure.subplots_adjust(**LOOKS["day frame"])
     bars = _candles(top, result, day)
     _levels(top, result, agent, day)
     _marks(top, result, day)
@@ -408,17 +373,13 @@ def _candles(axis: Any, result: EvaluationResult, day: Day) -> int:
     top, bottom = np.maximum(first, last), np.minimum(first, last)
     wicks = [[(x, a), (x, b)] for x, a, b in zip(middle, low, bottom, strict=True)]
     wicks += [[(x, a), (x, b)] for x, a, b in zip(middle, top, high, strict=True)]
-    axis.add_collection(LineCollection(wicks, colors=style.GREY, linewidths=0.8, zorder=1))
+    axis.add_collection(LineCollection(wicks, **LOOKS["wick"]))
     bodies = [
         [(x - half, a), (x + half, a), (x + half, b), (x - half, b)]
         for x, a, b in zip(middle, bottom, top, strict=True)
     ]
-    faces = np.where(last >= first, "white", style.PALE)
-    axis.add_collection(
-        PolyCollection(
-            bodies, facecolors=list(faces), edgecolors=style.GREY, linewidths=0.8, zorder=2
-        )
-    )
+    faces = np.where(last >= first, "white", style.COLOURS["pale"])
+    axis.add_collection(PolyCollection(bodies, facecolors=list(faces), **LOOKS["body"]))
     axis.autoscale_view()
     return size
 
@@ -474,9 +435,7 @@ def _levels(axis: Any, result: EvaluationResult, agent: AgentResult, day: Day) -
         lines = [[(first - 0.5, price), (last + 0.5, price)] for first, last, price in near]
         label = f"{name} ({how}{'' if len(near) == len(found) else ', where near'})"
         axis.add_collection(
-            LineCollection(
-                lines, colors=color, linewidths=1.3, linestyles=form, zorder=3, label=label
-            )
+            LineCollection(lines, colors=color, linestyles=form, label=label, **LOOKS["level"])
         )
     axis.autoscale_view()
 
@@ -498,9 +457,9 @@ def _profit(axis: Any, agent: AgentResult, day: Day) -> None:
     before = 0 if day.first == 0 else int(equity[day.first - 1])
     profit = (equity[day.first : day.last + 1] - before) / 1000
     x = np.arange(len(profit))
-    axis.axhline(0, color=style.GREY, linewidth=0.8)
+    axis.axhline(0, **LOOKS["zero"])
     for part, color in ((np.maximum(profit, 0), style.WON), (np.minimum(profit, 0), style.LOST)):
-        axis.fill_between(x, part, 0, color=color, alpha=0.2, linewidth=0, step="mid")
-    axis.plot(x, profit, color=style.POLICY, linewidth=1.4, drawstyle="steps-mid")
+        axis.fill_between(x, part, 0, color=color, **LOOKS["profit area"])
+    axis.plot(x, profit, **LOOKS["profit"])
     style.money_axis(axis, "profit")
     axis.set_title("Profit of the day, open positions at the close of each bar")

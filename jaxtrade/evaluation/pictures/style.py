@@ -1,8 +1,6 @@
 """What all pictures share: colours, titles, axes of time and of money, and how a figure becomes a
 PNG.
-
-The colours are those of Okabe and Ito (2008), which people with any kind of colour vision can tell
-apart. No meaning is carried by colour alone: winners and losers have different marks too.
+`looks.yaml` says how each thing that is drawn looks.
 """
 
 from __future__ import annotations
@@ -11,57 +9,24 @@ import datetime
 import functools
 import importlib
 from collections.abc import Callable, Sequence
+from importlib import resources
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 from zoneinfo import ZoneInfo
 
 import numpy as np
+import yaml
 
 from jaxtrade.evaluation.trades import BarClock
 
 P = ParamSpec("P")
 T = TypeVar("T")
-BLUE, VERMILLION, GREEN, ORANGE, SKY, PURPLE = (
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#E69F00",
-    "#56B4E9",
-    "#CC79A7",
+LOOKS: dict[str, Any] = yaml.safe_load(
+    resources.files("jaxtrade.evaluation.pictures").joinpath("looks.yaml").read_text("utf-8")
 )
-INK, GREY, PALE, GRID = "#2b2f36", "#7d858f", "#c9ced4", "#e8eaed"
-POLICY, WON, LOST = "#1b2a49", BLUE, VERMILLION
-BASELINES = {"sampled": SKY, "flat": GREY, "random": ORANGE, "buy_hold": GREEN, "sma_cross": PURPLE}
-OTHERS = (SKY, ORANGE, GREEN, PURPLE, GREY, BLUE, VERMILLION)
+COLOURS = LOOKS["colours"]
+WON, LOST = COLOURS["blue"], COLOURS["vermillion"]
 DPI = 110
-STYLE: dict[Any, Any] = {  # matplotlib's keys
-    "text.parse_math": False,  # dollars are no formulas
-    "font.size": 9.5,
-    "axes.titlesize": 10.5,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.labelcolor": INK,
-    "axes.edgecolor": PALE,
-    "axes.labelsize": 9.5,
-    "axes.grid": True,
-    "axes.grid.axis": "y",
-    "axes.axisbelow": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "grid.color": GRID,
-    "grid.linewidth": 0.8,
-    "text.color": INK,
-    "xtick.color": GREY,
-    "ytick.color": GREY,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "xtick.major.size": 3,
-    "ytick.major.size": 0,
-    "legend.frameon": False,
-    "legend.fontsize": 9,
-    "figure.facecolor": "white",
-    "savefig.facecolor": "white",
-}
 STEPS = (5, 10, 15, 30, 60, 120, 180, 240)  # minutes between two marks of a time axis
 MINUS = "\u2212"
 
@@ -79,7 +44,7 @@ def styled(draw: Callable[P, T]) -> Callable[P, T]:
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
         import matplotlib as mpl
 
-        with mpl.rc_context(STYLE):
+        with mpl.rc_context(LOOKS["rc"]):
             return draw(*args, **kwargs)
 
     return run
@@ -94,10 +59,8 @@ def new_figure(width: float, height: float, title: str, about: str) -> Any:
 
     figure = Figure(figsize=(width, height), dpi=DPI)
     FigureCanvasAgg(figure)
-    figure.text(
-        0.012, 1 - 0.12 / height, title, fontsize=14, fontweight="bold", ha="left", va="top"
-    )
-    figure.text(0.012, 1 - 0.42 / height, about, fontsize=10.5, color=GREY, ha="left", va="top")
+    figure.text(0.012, 1 - 0.12 / height, title, **LOOKS["title"])
+    figure.text(0.012, 1 - 0.42 / height, about, **LOOKS["about"])
     return figure
 
 
@@ -109,6 +72,16 @@ def save(figure: Any, path: Path) -> None:
         if error.filename is not None or error.errno is None:
             raise
         raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+@styled
+def write(figure: Any, path: Path) -> bool:
+    """Write the PNG, in the style of all pictures. Returns False, and writes nothing, without a
+    figure. Raises OSError (disk)."""
+    if figure is None:
+        return False
+    save(figure, path)
+    return True
 
 
 def dollars(value: float, digits: int = 2) -> str:
@@ -127,17 +100,7 @@ def legend_above(axis: Any) -> None:
     """
     handles, labels = axis.get_legend_handles_labels()
     if handles:
-        axis.legend(
-            handles,
-            labels,
-            loc="lower right",
-            bbox_to_anchor=(1.0, 1.0),
-            borderaxespad=0.15,
-            ncols=len(handles),
-            handlelength=1.4,
-            handletextpad=0.5,
-            columnspacing=1.3,
-        )
+        axis.legend(handles, labels, ncols=len(handles), **LOOKS["legend above"])
 
 
 def money_axis(axis: Any, label: str) -> None:
@@ -181,12 +144,9 @@ def entries(axis: Any, x: np.ndarray, price: np.ndarray, side: np.ndarray, size:
                 price[chosen],
                 s=size,
                 marker=mark,
-                color=INK,
-                zorder=5,
                 label=name,
-                edgecolors="white",
-                linewidths=0.5,
                 transform=moved,
+                **LOOKS["entry"],
             )
 
 
@@ -200,10 +160,8 @@ def exits(axis: Any, x: np.ndarray, price: np.ndarray, won: np.ndarray, size: fl
                 s=size,
                 marker=mark,
                 color=color,
-                zorder=4,
-                edgecolors="white",
-                linewidths=0.5,
                 label=f"{name} ({int(chosen.sum()):,})",
+                **LOOKS["exit"],
             )
 
 

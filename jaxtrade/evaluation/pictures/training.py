@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxtrade.evaluation.pictures import style
+from jaxtrade.evaluation.pictures.style import LOOKS
 from jaxtrade.storage.sinks import EACH
-from jaxtrade.text import several
+from jaxtrade.text import several, short_number
 
 MOST_POINTS = 400  # more updates are averaged in groups
 FEW = 30  # updates up to which each is marked by a point
@@ -38,15 +38,12 @@ FLOOR = {"explained_variance": -1.0}  # lower values say no more, and would hide
 
 
 @style.styled
-def draw(
-    rows: Rows,
-    metrics: Sequence[str],
-    title: str,
-    path: Path,
-    scores: Scores = (),
-    best: int | None = None,
-) -> bool:
-    """Write the PNG. Returns False, and writes nothing, for a run without rows.
+def figure_of(
+    rows: Rows, metrics: Sequence[str], title: str, scores: Scores = (), best: int | None = None
+) -> Any:
+    """The matplotlib Figure: a panel for the return, the actions, each metric that was reported,
+    and the scores. A dotted line marks the best checkpoint in every panel. None for a run without
+    rows.
 
     Args:
         rows: of `metrics.jsonl`, one per update. metrics: the learner's own, in the order in which
@@ -54,23 +51,9 @@ def draw(
         scores: (update, score) of evaluations on validation sessions.
         best: the update of the best one, whose state the run has kept. Default: that of the highest
             score.
-    Raises OSError (disk).
     """
     if not rows:
-        return False
-    style.save(figure_of(rows, metrics, title, scores, best), path)
-    return True
-
-
-@style.styled
-def figure_of(
-    rows: Rows, metrics: Sequence[str], title: str, scores: Scores = (), best: int | None = None
-) -> Any:
-    """The matplotlib Figure: a panel for the return, the actions, each metric that was reported,
-    and the scores.
-
-    Arguments as `draw`. A dotted line marks the best checkpoint in every panel.
-    """
+        return None
     from matplotlib.ticker import MaxNLocator
 
     if scores and best is None:
@@ -87,14 +70,7 @@ def figure_of(
     height = 0.95 + 2.15 * lines
     figure = style.new_figure(11.5, height, title, _about(rows, best))
     axes = np.atleast_1d(figure.subplots(lines, columns, sharex=True)).ravel()
-    figure.subplots_adjust(
-        left=0.075,
-        right=0.985,
-        top=1 - 0.95 / height,
-        bottom=0.5 / height,
-        hspace=0.32,
-        wspace=0.17,
-    )
+    figure.subplots_adjust(top=1 - 0.95 / height, bottom=0.5 / height, **LOOKS["training frame"])
     for axis, name in zip(axes, panels, strict=False):
         (_shares if name == SHARES else _curve)(axis, rows, name)
     if scores:
@@ -105,15 +81,11 @@ def figure_of(
     for i, axis in enumerate(axes):
         axis.set_xlim(0, last)
         axis.xaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10], integer=True))
-        axis.xaxis.set_major_formatter(lambda value, _: short(value))
+        axis.xaxis.set_major_formatter(lambda value, _: short_number(value))
         if best is not None and i < count:
             axis.axvline(
                 _at(rows, best),
-                color=style.ORANGE,
-                linewidth=1.2,
-                linestyle=":",
-                zorder=1,
-                clip_on=False,
+                **LOOKS["best"],
             )
         if count > i >= count - columns:
             axis.set_xlabel("environment steps")
@@ -140,32 +112,15 @@ def _about(rows: Rows, best: int | None = None) -> str:
     return "   ·   ".join(parts)
 
 
-def short(value: float) -> str:
-    """A number of steps: `0`, `50k`, `1.5M`."""
-    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= size:
-            return f"{value / size:g}{unit}"
-    return f"{value:g}"
-
-
 def by_agent(rows: Rows, name: str) -> np.ndarray:
     """float64[updates, agents] of a metric; NaN where it is undefined. One agent without a list by
     agent.
     """
-    each = [row.get(name + EACH) for row in rows]
-    found = [
-        list(value) if isinstance(value, Sequence) else [row.get(name)]
-        for row, value in zip(rows, each, strict=True)
-    ]
-    width = max(len(values) for values in found)
-    return np.array(
-        [
-            [math.nan if value is None else float(value) for value in values]
-            + [math.nan] * (width - len(values))
-            for values in found
-        ],
-        np.float64,
-    )
+    import pandas as pd
+
+    each = [(row.get(name), row.get(name + EACH)) for row in rows]
+    found = [list(many) if isinstance(many, Sequence) else [one] for one, many in each]
+    return pd.DataFrame(found, dtype=np.float64).to_numpy()
 
 
 def thinned(values: np.ndarray, most: int = MOST_POINTS) -> np.ndarray:
@@ -197,43 +152,46 @@ def _curve(axis: Any, rows: Rows, name: str) -> None:
     axis.set_title(label + (cut if known.any() else ": undefined throughout"))
     if not known.any():
         return
-    middle = np.nanmedian(values[known], axis=1)
     if values.shape[1] > 1:
         axis.fill_between(
             x[known],
             np.nanmin(values[known], axis=1),
             np.nanmax(values[known], axis=1),
-            color=style.BLUE,
-            alpha=0.18,
-            linewidth=0,
+            **LOOKS["band"],
         )
-    few = known.sum() <= FEW
-    axis.plot(
-        x[known],
-        middle,
-        color=style.BLUE,
-        linewidth=1.6,
-        marker="o" if few else None,
-        markersize=4,
-        clip_on=not few,
-    )
+    _median(axis, x, values, style.WON, clip_on=known.sum() > FEW)
     if name in FROM_ZERO and np.nanmin(values) >= 0 < np.nanmax(values):
         axis.set_ylim(0, 1.06 * np.nanmax(values))
     if name in (RETURN, "explained_variance"):
-        axis.axhline(0, color=style.GREY, linewidth=0.8, zorder=0)
+        axis.axhline(0, **LOOKS["zero below"])
+
+
+def _median(
+    axis: Any, x: np.ndarray, values: np.ndarray, color: str, line: str = "-", **more: Any
+) -> bool:
+    """Draw the median over the agents where it is known; points where there are few. Returns
+    whether it is known anywhere."""
+    known = np.isfinite(values).any(axis=1)
+    if known.any():
+        axis.plot(
+            x[known],
+            np.nanmedian(values[known], axis=1),
+            color=color,
+            linestyle=line,
+            marker="o" if known.sum() <= FEW and line == "-" else None,
+            **LOOKS["median"],
+            **more,
+        )
+    return bool(known.any())
 
 
 def _shares(axis: Any, rows: Rows, name: str) -> None:
     """Stacked shares of the actions; those that never reach 2 % are one area."""
+    import pandas as pd
+
     names = list(rows[-1][name])
-    values = thinned(
-        np.array(
-            [
-                [math.nan if row[name][key] is None else float(row[name][key]) for key in names]
-                for row in rows
-            ]
-        )
-    )
+    shares = pd.DataFrame([row[name] for row in rows], columns=names, dtype=np.float64)
+    values = thinned(shares.to_numpy())
     x, values = (
         np.append(0, _steps(rows)),
         np.concatenate([values[:1], values]),
@@ -241,58 +199,28 @@ def _shares(axis: Any, rows: Rows, name: str) -> None:
     axis.set_title("Actions, share of all steps")
     axis.set_ylim(0, 1)
     axis.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
-    colors = [
-        style.PALE,
-        style.BLUE,
-        style.VERMILLION,
-        style.GREEN,
-        style.ORANGE,
-        style.PURPLE,
-        style.SKY,
-        style.GREY,
-    ]
+    colors = LOOKS["actions"]
     shown = [i for i in range(len(names)) if np.nanmax(values[:, i], initial=0) >= 0.02]
     rest = np.nansum(np.delete(values, shown, axis=1), axis=1)
     stacks = [np.nan_to_num(values[:, i]) for i in shown]
-    labels = [_shortened(names[i].lower().replace("_", " ")) for i in shown]
+    labels = [_short(names[i].lower().replace("_", " "), LONGEST) for i in shown]
     drawn = [colors[i % len(colors)] for i in shown]
     if len(shown) < len(names):
-        stacks, labels, drawn = [*stacks, rest], [*labels, "others"], [*drawn, style.INK]
+        stacks, labels, drawn = [*stacks, rest], [*labels, "others"], [*drawn, style.COLOURS["ink"]]
     axis.stackplot(x, *stacks, colors=drawn, labels=labels, linewidth=0)
     place = axis.get_position()
     axis.set_position(
         (place.x0, place.y0, place.width * 0.65, place.height)
     )  # the names stand beside it
-    axis.legend(
-        loc="center left",
-        bbox_to_anchor=(1.0, 0.5),
-        fontsize=8.5,
-        handlelength=1.0,
-        labelspacing=0.35,
-        reverse=True,
-    )
-
-
-def _shortened(name: str) -> str:
-    return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
+    axis.legend(**LOOKS["actions legend"])
 
 
 def _scores(axis: Any, rows: Rows, scores: Scores, best: int | None) -> None:
     x, y = [_at(rows, update) for update, _ in scores], [score for _, score in scores]
-    axis.plot(x, y, color=style.BLUE, linewidth=1.4, marker="o", markersize=4, clip_on=False)
+    axis.plot(x, y, **LOOKS["scores"])
     for (update, score), at in zip(scores, x, strict=True):
         if update == best:
-            axis.plot(
-                at,
-                score,
-                marker="*",
-                markersize=13,
-                color=style.ORANGE,
-                linestyle="none",
-                label="best, kept",
-                clip_on=False,
-                zorder=5,
-            )
+            axis.plot(at, score, **LOOKS["best score"])
     axis.set_title("Validation, mean reward per session")
     style.legend_above(axis)
 
@@ -304,8 +232,7 @@ LONGEST_NAME = 36  # characters of an advisor's name where there are several
 COLUMNS = 3  # of the legend
 LABELLED = 2  # advisors up to which each point has its numbers; more would cover each other
 DODGE = 0.013  # confidence between the points of two advisors in one range
-FRAME = {"left": 0.07, "right": 0.985, "wspace": 0.2, "hspace": 0.42}
-COLORS = (style.BLUE, style.VERMILLION, style.GREEN, style.PURPLE, style.ORANGE, style.SKY)
+COLORS = LOOKS["advisors"]
 
 
 class Advisor(NamedTuple):
@@ -413,36 +340,26 @@ def points(advisor: Advisor, bins: int, horizon: int) -> list[Point]:
 
 
 @style.styled
-def draw_advice(
-    advisors: Sequence[Advisor], rows: Rows, bins: int, horizon: int, title: str, path: Path
-) -> bool:
-    """Write the PNG. Returns False, and writes nothing, for a run without rows or without an
-    advisor.
+def advice_figure(
+    advisors: Sequence[Advisor], rows: Rows, bins: int, horizon: int, title: str
+) -> Any:
+    """The matplotlib Figure: calibration on the left, trust and agreement over updates on the
+    right. None for a run without rows or without an advisor.
 
     Args:
         rows: of `metrics.jsonl`, one per update, with `trust`, `agreement` and `advice_share` of
             each advisor.
         bins, horizon: `advisor.bins` and `advisor.horizon`.
-    Raises OSError (disk).
     """
     if not rows or not advisors:
-        return False
-    style.save(advice_figure(advisors, rows, bins, horizon, title), path)
-    return True
-
-
-@style.styled
-def advice_figure(
-    advisors: Sequence[Advisor], rows: Rows, bins: int, horizon: int, title: str
-) -> Any:
-    """The matplotlib Figure: calibration on the left, trust and agreement over updates on the
-    right.
-    """
+        return None
     legend = 0.28 * -(-len(advisors) // COLUMNS) if len(advisors) > 1 else 0.0  # inches
     height = 5.6 + legend
     figure = style.new_figure(11.5, height, title, _about_advice(advisors, horizon))
     axes = figure.subplots(2, 2, gridspec_kw={"width_ratios": (1.15, 1)})
-    figure.subplots_adjust(top=1 - (1.0 + legend) / height, bottom=0.95 / height, **FRAME)
+    figure.subplots_adjust(
+        top=1 - (1.0 + legend) / height, bottom=0.95 / height, **LOOKS["advice frame"]
+    )
     grid = axes[0, 0].get_gridspec()
     for axis in axes[:, 0]:
         axis.remove()
@@ -455,7 +372,7 @@ def advice_figure(
         {"trust": "-"},
         "Trust, log-odds; 0: not told from chance, ignored",
     )
-    axes[0, 1].axhline(0, color=style.GREY, linewidth=0.8, zorder=0)
+    axes[0, 1].axhline(0, **LOOKS["zero below"])
     if max(map(abs, axes[0, 1].get_ylim())) < 0.1:  # zero throughout
         axes[0, 1].set_ylim(-0.5, 0.5)
     _over_updates(
@@ -472,19 +389,14 @@ def advice_figure(
         0.012,
         0.12 / height,
         _legend(len(advisors)),
-        fontsize=8.5,
-        color=style.GREY,
-        ha="left",
-        va="bottom",
+        **LOOKS["advice note"],
     )
     if len(advisors) > 1:
         figure.legend(
             *left.get_legend_handles_labels(),
-            loc="upper left",
             bbox_to_anchor=(0.002, 1 - 0.62 / height),
             ncols=min(COLUMNS, len(advisors)),
-            handletextpad=0.3,
-            columnspacing=1.2,
+            **LOOKS["advisors legend"],
         )
     return figure
 
@@ -536,16 +448,10 @@ def _calibration(axis: Any, advisors: Sequence[Advisor], bins: int, horizon: int
     )
     for which in (axis.xaxis, axis.yaxis):
         which.set_major_formatter(lambda value, _: style.percent(value))
-    axis.plot([0, 1], [0, 1], color=style.GREY, linewidth=1, linestyle="--", zorder=1)
-    axis.axhline(0.5, color=style.PALE, linewidth=1, zorder=1)
-    words = {
-        "color": style.GREY,
-        "fontsize": 8.5,
-        "zorder": 6,
-        "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.8},
-    }
-    axis.text(0.012, 0.525, "chance", ha="left", va="center", **words)
-    axis.text(0.945, 0.965, "as often right as it says", ha="right", va="center", **words)
+    axis.plot([0, 1], [0, 1], **LOOKS["calibrated"])
+    axis.axhline(0.5, **LOOKS["chance"])
+    axis.text(0.012, 0.525, "chance", ha="left", **LOOKS["words"])
+    axis.text(0.945, 0.965, "as often right as it says", ha="right", **LOOKS["words"])
     most = max((len(advisor.bars) for advisor in advisors), default=0)
     for number, advisor in enumerate(advisors):
         color = COLORS[number % len(COLORS)]
@@ -566,16 +472,14 @@ def _mark(axis: Any, point: Point, color: str, most: int) -> None:
     the point.
     """
     few = point.effective < LITTLE
-    axis.vlines(point.confidence, point.low, point.high, color=color, linewidth=1.6, zorder=3)
+    axis.vlines(point.confidence, point.low, point.high, color=color, **LOOKS["point interval"])
     axis.scatter(
         [point.confidence],
         [point.rate],
         s=30 + 170 * point.scored / max(most, 1),
-        zorder=4,
-        clip_on=False,
         facecolors="white" if few else color,
         edgecolors=color,
-        linewidths=1.4,
+        **LOOKS["point"],
     )
 
 
@@ -585,14 +489,9 @@ def _label(axis: Any, point: Point, above: bool) -> None:
     axis.annotate(
         f"{point.scored:,} ({point.effective:,.0f})",
         (point.confidence, point.high if above else point.low),
-        fontsize=8.5,
-        color=style.INK,
         xytext=(0, 5 if above else -5),
-        textcoords="offset points",
-        ha="center",
         va="bottom" if above else "top",
-        zorder=5,
-        annotation_clip=False,
+        **LOOKS["point numbers"],
     )
 
 
@@ -612,29 +511,15 @@ def _over_updates(
             own = f"{metric}{advisor.suffix}"
             if own not in rows[-1]:
                 continue
-            values = thinned(by_agent(rows, own))
-            seen = np.isfinite(values).any(axis=1)
-            if not seen.any():
-                continue
-            known, few = True, seen.sum() <= FEW
-            axis.plot(
-                updates[seen],
-                np.nanmedian(values[seen], axis=1),
-                color=COLORS[number % len(COLORS)],
-                linestyle=line,
-                linewidth=1.6,
-                marker="o" if few and line == "-" else None,
-                markersize=4,
-            )
+            values, color = thinned(by_agent(rows, own)), COLORS[number % len(COLORS)]
+            known |= _median(axis, updates, values, color, line)
     if not known:
         axis.text(
             0.5,
             0.5,
             "undefined throughout",
-            color=style.GREY,
-            ha="center",
-            va="center",
             transform=axis.transAxes,
+            **LOOKS["undefined"],
         )
     axis.set_xlim(0, float(rows[-1]["update"]))
     axis.xaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10], integer=True))

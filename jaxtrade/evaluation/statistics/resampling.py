@@ -66,6 +66,7 @@ def resampled_means(
 
 
 LEVEL = 0.95
+TAIL = (1 - LEVEL) / 2  # on each side of an interval
 MIN_DAYS = 5  # with fewer days there is no interval
 
 
@@ -94,9 +95,7 @@ def degrees_of_freedom(difference: np.ndarray, block: int) -> float:
     return total**2 / sum(variance**2 / freedom for variance, freedom in parts)
 
 
-def interval(
-    means: np.ndarray, mean: float, freedom: float, level: float = LEVEL, comparisons: int = 1
-) -> Interval:
+def interval(means: np.ndarray, mean: float, freedom: float, comparisons: int = 1) -> Interval:
     """Percentile interval of resampled means, stretched about `mean` to correct for a small number
     of units.
 
@@ -104,20 +103,17 @@ def interval(
     the interval is stretched by it (Hesterberg's expanded percentile interval, The American
     Statistician 69, 2015).
 
-    comparisons: number of intervals for which the chance of any error is to be 1 - level
+    comparisons: number of intervals for which the chance of any error is to be 1 - LEVEL
         (Bonferroni). Only t uses the
     corrected level, so no percentile beyond the range of the draws is needed.
     """
-    from scipy.stats import t as student  # imported here because it takes about a second to load
+    factor = student_over_normal(freedom, comparisons) * math.sqrt((freedom + 1) / freedom)
+    return _stretched_by(factor, means, mean)
 
-    tail = (1.0 - level) / 2
-    low, high = np.quantile(means, [tail, 1 - tail])
-    stretch = (
-        float(student.ppf(1 - tail / comparisons, freedom))
-        / NormalDist().inv_cdf(1 - tail)
-        * math.sqrt((freedom + 1) / freedom)
-    )
-    return Interval(float(mean - stretch * (mean - low)), float(mean + stretch * (high - mean)))
+
+def _stretched_by(factor: float, values: np.ndarray, value: float) -> Interval:
+    low, high = np.quantile(values, [TAIL, 1 - TAIL])
+    return Interval(float(value - factor * (value - low)), float(value + factor * (high - value)))
 
 
 # Fewer seeds have no interval. `compare` needs fewer (`MIN_SEEDS`): it takes means, and an
@@ -196,7 +192,6 @@ def iqm_estimate(
     fold: np.ndarray | None = None,
     *,
     rule: bool = False,
-    level: float = LEVEL,
     draws: int = DRAWS,
     seed: int = 0,
 ) -> IntervalEstimate:
@@ -237,13 +232,11 @@ def iqm_estimate(
     parts = [Part(float(iqm(by_day).var()), float(np.mean(blocks)), len(blocks))]
     if not rule:
         parts.append(Part(float(iqm(by_seed).var()), seeds, len(folds)))
-    low, high = stretched(iqm(both), value, parts, level)
+    low, high = stretched(iqm(both), value, parts)
     return IntervalEstimate(value, low, high, None)
 
 
-def stretched(
-    values: np.ndarray, value: float, parts: Sequence[Part], level: float = LEVEL
-) -> tuple[float, float]:
+def stretched(values: np.ndarray, value: float, parts: Sequence[Part]) -> tuple[float, float]:
     """Percentile interval of resampled `values`, stretched about `value` to correct for a small
     number of units.
 
@@ -260,17 +253,16 @@ def stretched(
     freedom = sum(corrected) ** 2 / sum(
         c**2 / (part.strata * (part.units - 1)) for c, part in zip(corrected, parts, strict=True)
     )
-    tail = (1 - level) / 2
-    factor = student_over_normal(tail, freedom) * math.sqrt(sum(corrected) / total)
-    low, high = np.quantile(values, [tail, 1 - tail])
-    return float(value - factor * (value - low)), float(value + factor * (high - value))
+    factor = student_over_normal(freedom) * math.sqrt(sum(corrected) / total)
+    return _stretched_by(factor, values, value)
 
 
-def student_over_normal(tail: float, freedom: float) -> float:
-    """Student's quantile of 1 - tail, divided by that of a normal distribution."""
+def student_over_normal(freedom: float, comparisons: int = 1) -> float:
+    """Student's quantile at an end of an interval, divided by that of a normal distribution.
+    comparisons: by which the tail of Student's is divided."""
     from scipy.special import stdtrit  # takes a moment to load
 
-    return float(stdtrit(freedom, 1 - tail)) / NormalDist().inv_cdf(1 - tail)
+    return float(stdtrit(freedom, 1 - TAIL / comparisons)) / NormalDist().inv_cdf(1 - TAIL)
 
 
 def _folds(fold: np.ndarray | None, days: int) -> list[np.ndarray]:
@@ -426,7 +418,6 @@ def probability_of_improvement(
     y: np.ndarray,
     *,
     rule: bool = False,
-    level: float = LEVEL,
     draws: int = DRAWS,
     seed: int = 0,
 ) -> IntervalEstimate:
@@ -466,18 +457,17 @@ def probability_of_improvement(
     block = block_days(days)
     lots = day_lots(np.random.default_rng([seed, days, block]), days, block, draws)
     blocks = block_count(days, block)
-    tail = (1 - level) / 2
     by_day = (
         float(wins(lots @ x.T, lots @ y.T).var())
         * blocks
         / (blocks - 1)
-        * student_over_normal(tail, blocks - 1) ** 2
+        * student_over_normal(blocks - 1) ** 2
     )
     tried = np.linspace(0.0, 1.0, _GRID)
     spread = _seed_variance(tried, len(x), None if rule else len(y)) + by_day * _shrink(
         tried, value
     )
-    inside = tried[np.abs(tried - value) <= NormalDist().inv_cdf(1 - tail) * np.sqrt(spread)]
+    inside = tried[np.abs(tried - value) <= NormalDist().inv_cdf(1 - TAIL) * np.sqrt(spread)]
     return IntervalEstimate(
         value,
         float(min(inside.min(initial=1.0), value)),

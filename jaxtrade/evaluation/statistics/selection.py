@@ -13,6 +13,7 @@ import numpy as np
 from jaxtrade.evaluation.statistics.resampling import (
     LEVEL,
     MIN_DAYS,
+    TAIL,
     IntervalEstimate,
     block_count,
     block_days,
@@ -111,7 +112,7 @@ def best_of_noise(trials: int, variance: float) -> float:
     )
 
 
-def record_days(of: DailyMoments, benchmark: float = 0.0, confidence: float = LEVEL) -> float:
+def record_days(of: DailyMoments, benchmark: float = 0.0) -> float:
     """MinTRL = 1 + memory (1 - skew SR + (kurtosis - 1) / 4 SR^2) (z / (SR - benchmark))^2 (Bailey
     and Lopez de Prado 2012, without memory).
 
@@ -124,11 +125,11 @@ def record_days(of: DailyMoments, benchmark: float = 0.0, confidence: float = LE
         1
         + of.memory
         * max(_inflation(of), 0.0)
-        * (_NORMAL.inv_cdf(confidence) / (of.ratio - benchmark)) ** 2
+        * (_NORMAL.inv_cdf(LEVEL) / (of.ratio - benchmark)) ** 2
     )
 
 
-def sharpe(net: np.ndarray, days_per_year: float = 1.0, level: float = LEVEL) -> IntervalEstimate:
+def sharpe(net: np.ndarray, days_per_year: float = 1.0) -> IntervalEstimate:
     """Sharpe ratio of float[D] daily net profit: per day, or annual with `days_per_year` = 252.
 
     The interval is SR +- t standard errors, with Student's t of D / memory - 1 degrees of freedom,
@@ -136,15 +137,15 @@ def sharpe(net: np.ndarray, days_per_year: float = 1.0, level: float = LEVEL) ->
     """
     of = moments(net)
     if of is None:
-        return undefined(_undefined_ratio(len(net)))
+        return undefined(NO_VARIATION if len(net) > 1 else "one day has no Sharpe ratio")
     scale = math.sqrt(days_per_year)
     if why := too_few(of.days):
         return IntervalEstimate(scale * of.ratio, None, None, why)
-    low, high = _ends(of, level)
+    low, high = _ends(of)
     return IntervalEstimate(scale * of.ratio, scale * low, scale * high, None)
 
 
-def psr(net: np.ndarray, benchmark: float = 0.0, level: float = LEVEL) -> IntervalEstimate:
+def psr(net: np.ndarray, benchmark: float = 0.0) -> IntervalEstimate:
     """Probabilistic Sharpe ratio of float[D]: probability that the true ratio is above `benchmark`,
     per day.
 
@@ -155,13 +156,11 @@ def psr(net: np.ndarray, benchmark: float = 0.0, level: float = LEVEL) -> Interv
     of = _usable(net)
     if isinstance(of, str):
         return undefined(of)
-    low, high = (_NORMAL.cdf((end - benchmark) / standard_error(of)) for end in _ends(of, level))
+    low, high = (_NORMAL.cdf((end - benchmark) / standard_error(of)) for end in _ends(of))
     return IntervalEstimate(probabilistic_ratio(of, benchmark), low, high, None)
 
 
-def dsr(
-    net: np.ndarray, trials: int, variance: float | None, level: float = LEVEL
-) -> IntervalEstimate:
+def dsr(net: np.ndarray, trials: int, variance: float | None) -> IntervalEstimate:
     """Deflated Sharpe ratio of float[D]: the PSR against `best_of_noise(trials, variance)`.
 
     trials: configurations tried, this one included; count trials that resemble each other as fewer.
@@ -173,29 +172,23 @@ def dsr(
         if trials > 1:
             return undefined(f"the spread of the Sharpe ratios of {trials} trials is unknown")
         variance = 0.0
-    return psr(net, best_of_noise(trials, variance), level)
+    return psr(net, best_of_noise(trials, variance))
 
 
-def min_trl(
-    net: np.ndarray, benchmark: float = 0.0, confidence: float = LEVEL, level: float = LEVEL
-) -> IntervalEstimate:
-    """Minimum track record length: days after which a record like float[D] excludes `benchmark` at
-    `confidence`.
+def min_trl(net: np.ndarray) -> IntervalEstimate:
+    """Minimum track record length: days after which a record like float[D] excludes a ratio of 0 at
+    the confidence LEVEL.
 
-    Its interval is of the lengths at the ends of the interval of `sharpe`. Where that holds the
-    benchmark there is no upper end, and `why` says so. n/a where the ratio is not above the
-    benchmark: no length is enough.
+    Its interval is of the lengths at the ends of the interval of `sharpe`. Where that holds 0 there
+    is no upper end, and `why` says so. n/a where the ratio is not above 0: no length is enough.
     """
     of = _usable(net)
     if isinstance(of, str):
         return undefined(of)
-    if of.ratio <= benchmark:
+    if of.ratio <= 0:
         return undefined("the Sharpe ratio is not above the benchmark, so no length is enough")
-    low, high = (
-        record_days(of._replace(ratio=end), benchmark, confidence)
-        for end in reversed(_ends(of, level))
-    )
-    value = record_days(of, benchmark, confidence)
+    low, high = (record_days(of._replace(ratio=end)) for end in reversed(_ends(of)))
+    value = record_days(of)
     if math.isinf(high):
         return IntervalEstimate(
             value, low, None, "no upper end: the true Sharpe ratio may be below the benchmark"
@@ -216,15 +209,10 @@ def _inflation(of: DailyMoments) -> float:
     return 1 - of.skew * of.ratio + (of.kurtosis - 1) / 4 * of.ratio**2
 
 
-def _ends(of: DailyMoments, level: float) -> tuple[float, float]:
-    tail = (1 - level) / 2
+def _ends(of: DailyMoments) -> tuple[float, float]:
     freedom = max(of.days / of.memory - 1, 1.0)
-    half = _NORMAL.inv_cdf(1 - tail) * student_over_normal(tail, freedom) * standard_error(of)
+    half = _NORMAL.inv_cdf(1 - TAIL) * student_over_normal(freedom) * standard_error(of)
     return of.ratio - half, of.ratio + half
-
-
-def _undefined_ratio(days: int) -> str:
-    return NO_VARIATION if days > 1 else "one day has no Sharpe ratio"
 
 
 def _usable(net: np.ndarray) -> DailyMoments | str:

@@ -118,11 +118,11 @@ def test_the_memory_of_many_days_is_that_of_their_process():
 def test_a_record_of_the_required_length_is_just_enough():
     of = moments(NET)
     assert min_trl(NET).value == pytest.approx(record_days(of))
-    days = record_days(of, 0.05, 0.9)
+    days = record_days(of, 0.05)
     assert of.ratio > 0.05
-    # PSR is 0.9 where D - 1 days have that standard error
+    # PSR is 0.95 where D - 1 days have that standard error
     error = standard_error(of._replace(days=2)) / math.sqrt(days - 1)
-    assert stats.norm.cdf((of.ratio - 0.05) / error) == pytest.approx(0.9)
+    assert stats.norm.cdf((of.ratio - 0.05) / error) == pytest.approx(0.95)
 
 
 def test_the_interval_of_a_required_length():
