@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from jaxtrade.config import make_config
-from jaxtrade.errors import CheckpointError
 from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
 from jaxtrade.rl.state import finished
 from jaxtrade.runs.setup import policies_of, prepare
@@ -131,18 +130,3 @@ def test_every_legal_action_does_what_its_name_says(exported):
         after = dict(zip(env.symbols, np.asarray(state.legs.quantity).tolist(), strict=True))
         assert after == (meant(env.actions[action], held) if legal else held)
         assert bool(outcome.info.illegal) == (not legal)
-
-
-@pytest.mark.slow
-def test_a_bundle_with_other_names_is_refused(exported, tmp_path):
-    import json
-    import shutil
-
-    _, _, folder = exported
-    copy = tmp_path / "copy"
-    shutil.copytree(folder, copy)
-    schema = json.loads((copy / "schema.json").read_text())
-    schema["actions"]["names"][0] = "STRONG_BUY"
-    (copy / "schema.json").write_text(json.dumps(schema))
-    with pytest.raises(CheckpointError):
-        load_policy(copy)

@@ -11,17 +11,6 @@ from jaxtrade.runs import setup
 CONFIG = {"algorithm": "PPO"}
 
 
-def test_no_folder(tmp_path):
-    with pytest.raises(jt.DataError, match="no such folder"):
-        build_vec_env(["EURUSD", "GBPUSD"], tmp_path / "nowhere", CONFIG)
-
-
-def test_a_file_that_is_missing(tmp_path):
-    (tmp_path / "EURUSD.csv").write_text("time,open,high,low,close\n")
-    with pytest.raises(jt.DataError, match="after GBPUSD"):
-        build_vec_env(["EURUSD", "GBPUSD"], tmp_path, CONFIG)
-
-
 def test_an_unknown_symbol():
     with pytest.raises(jt.ConfigError, match=r"GBPUSX.*'GBPUSD'"):
         build_vec_env(["EURUSD", "GBPUSX"], None, CONFIG)

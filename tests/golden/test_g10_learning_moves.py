@@ -36,8 +36,8 @@ def flat(tree):
     ("learner", "loss"),
     [
         ("dqn", "td_loss"),
-        pytest.param("pqn", "td_loss", marks=pytest.mark.slow),
-        pytest.param("ppo", "value_loss", marks=pytest.mark.slow),
+        ("pqn", "td_loss"),
+        ("ppo", "value_loss"),
     ],
 )
 def test_an_update_is_no_empty_work(learner, loss):

@@ -12,8 +12,8 @@ import pytest
 
 from jaxtrade.cli.entry import main
 from jaxtrade.config import load_config, make_config
+from jaxtrade.config.keys import all_keys
 from jaxtrade.config.meant import PARAMETERS
-from jaxtrade.config.q_learning import DQNConfig
 from jaxtrade.config.yaml12 import parse_yaml
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.interop import jules, jules_keys
@@ -216,21 +216,12 @@ def test_priorities_are_taken_only_where_draws_are_prioritised():
 
 
 def test_each_key_of_the_tables_has_one_fate_and_a_plain_one_is_ours():
-    tables = [
-        set(jules_keys.PLAIN),
-        set(jules_keys.MADE),
-        set(jules_keys.NO_MEANING),
-        set(jules_keys.UNSUPPORTED),
-    ]
+    names = ("PLAIN", "MADE", "NO_MEANING", "UNSUPPORTED")
+    tables = [set(getattr(jules_keys, name)) for name in names]
     assert sum(map(len, tables)) == len(set().union(*tables))
     ours = [*jules_keys.PLAIN.values()] + [
-        f"{learner}.{name}"
-        for learner, names in PARAMETERS.items()
-        for name in names.values()
-        if learner != "dqn" or DQNConfig.model_fields
+        f"{learner}.{name}" for learner, names in PARAMETERS.items() for name in names.values()
     ]
-    from jaxtrade.config.keys import all_keys
-
     assert set(ours) <= set(all_keys())
 
 
