@@ -2,8 +2,6 @@
 None, never a number.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from jaxtrade.evaluation import metrics

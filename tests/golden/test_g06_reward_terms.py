@@ -5,8 +5,6 @@ Here the terms of a reward sum to it, bit for bit, and a term named after a cost
 negative.
 """
 
-from __future__ import annotations
-
 import functools
 import operator
 

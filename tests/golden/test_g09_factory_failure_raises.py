@@ -1,7 +1,5 @@
 """G9: an environment that cannot be built is an error; no other environment takes its place."""
 
-from __future__ import annotations
-
 import pytest
 
 import jaxtrade as jt

@@ -2,8 +2,6 @@
 value that follows.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
