@@ -1,7 +1,5 @@
 """`jaxtrade ablate advisor`: what it refuses at once, and a whole small matrix."""
 
-from __future__ import annotations
-
 import json
 import signal
 
@@ -14,6 +12,7 @@ from jaxtrade.config import load_config
 from jaxtrade.errors import ConfigError, PreemptedError
 from jaxtrade.parts import LEARNERS
 from jaxtrade.training.run_io import RunIO
+from tests.messages import refuses
 
 
 @pytest.mark.parametrize(
@@ -43,21 +42,8 @@ def test_refusals_are_one_line_and_write_nothing(flags, names, tmp_path, capsys)
 
 def test_another_learner_is_refused(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(LEARNERS, "_added", {"own": object()})
-    assert (
-        main(
-            [
-                "ablate",
-                "advisor",
-                "--test",
-                "--set",
-                "algorithm=own",
-                "--out",
-                str(tmp_path / "new"),
-            ]
-        )
-        == 2
-    )
-    assert "algorithm=own" in capsys.readouterr().err
+    command = ["ablate", "advisor", "--test", "--set", "algorithm=own", "--out"]
+    refuses(capsys, [*command, str(tmp_path / "new")], "algorithm=own")
     assert not (tmp_path / "new").exists()
 
 
@@ -79,21 +65,16 @@ def test_one_that_is_stopped_says_how_it_goes_on(tmp_path, capsys, monkeypatch):
 
 def test_an_old_folder_is_not_written_to(tmp_path, capsys):
     (tmp_path / "ablation.json").write_text("{}")
-    assert main(["ablate", "advisor", "--test", "--out", str(tmp_path)]) == 2
-    assert "not an empty folder" in capsys.readouterr().err
+    refuses(capsys, ["ablate", "advisor", "--test", "--out", str(tmp_path)], "not an empty folder")
 
 
 def test_only_what_was_begun_is_resumed(tmp_path, capsys):
-    flags = ["ablate", "advisor", "--test", "--resume", "--out", str(tmp_path)]
-    assert main(flags) == 2
-    assert "begin.json" in capsys.readouterr().err
-    (tmp_path / "begin.json").write_text(
-        json.dumps({"config_sha256": "0" * 64, "kinds": [], "fusions": []})
-    )
-    assert main(flags) == 2
-    assert "config_sha256 is " in capsys.readouterr().err
-    assert main([part for part in flags if part != "--resume"]) == 2
-    assert "--resume" in capsys.readouterr().err
+    flags = ["ablate", "advisor", "--test", "--out", str(tmp_path)]
+    refuses(capsys, [*flags, "--resume"], "begin.json")
+    begun = {"config_sha256": "0" * 64, "kinds": [], "fusions": []}
+    (tmp_path / "begin.json").write_text(json.dumps(begun))
+    refuses(capsys, [*flags, "--resume"], "config_sha256 is ")
+    refuses(capsys, flags, "--resume")
 
 
 def test_seeds():

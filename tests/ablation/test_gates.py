@@ -12,11 +12,7 @@ PLACEBO = "mock:shifted/mock:skilled:0.6"
 
 
 def passed(name, worth, **more):
-    ablation, fusion = made_ablation({"none": 0.0, **worth}, **more)
-    found = {gate.name: gate for gate in gates(ablation, fusion)}
-    assert list(found) == ["G1", "G2", "G3", "G4", "G5", "G6"]
-    assert found[name].found
-    return found[name].passed
+    return gates(*made_ablation({"none": 0.0, **worth}, **more))[name]
 
 
 @pytest.mark.parametrize(
@@ -33,33 +29,22 @@ def test_g1_no_skill(worth, expected):
 
 
 @pytest.mark.parametrize(
-    ("worth", "expected"),
+    ("worth", "noise", "expected"),
     [
-        ({"mock:skilled:0.9": 20.0, "mock:skilled:0.6": 5.0, "mock:oracle": 30.0}, True),
-        (
-            {"mock:skilled:0.9": 5.0, "mock:skilled:0.6": 40.0, "mock:oracle": 60.0},
-            False,
-        ),  # a step that falls
-        ({"mock:skilled:0.6": 0.0, "mock:oracle": 0.0}, False),  # nothing rises
-        (
-            {"mock:skilled:0.6": -90.0, "mock:oracle": -30.0},
-            False,
-        ),  # rises, and is still below no advice
-        ({"mock:skilled:0.6": 5.0}, None),
-        ({"mock:oracle": 5.0}, None),
+        ({"mock:skilled:0.9": 20.0, "mock:skilled:0.6": 5.0, "mock:oracle": 30.0}, 10.0, True),
+        # a step that falls
+        ({"mock:skilled:0.9": 5.0, "mock:skilled:0.6": 40.0, "mock:oracle": 60.0}, 10.0, False),
+        ({"mock:skilled:0.6": 0.0, "mock:oracle": 0.0}, 10.0, False),  # nothing rises
+        # rises, and is still below no advice
+        ({"mock:skilled:0.6": -90.0, "mock:oracle": -30.0}, 10.0, False),
+        # five standard errors: a difference of 30 with a noise of 400 over 80 agent days is few
+        ({"mock:skilled:0.6": 0.0, "mock:oracle": 30.0}, 400.0, False),
+        ({"mock:skilled:0.6": 5.0}, 10.0, None),
+        ({"mock:oracle": 5.0}, 10.0, None),
     ],
 )
-def test_g2_skill_pays(worth, expected):
-    assert passed("G2", worth) is expected
-
-
-def test_g2_wants_five_standard_errors():
-    """A difference of 30 with a noise of 10 over 80 agent days is far off; with a noise of 400 it
-    is not.
-    """
-    worth = {"mock:skilled:0.6": 0.0, "mock:oracle": 30.0}
-    assert passed("G2", worth, noise=10.0) is True
-    assert passed("G2", worth, noise=400.0) is False
+def test_g2_skill_pays(worth, noise, expected):
+    assert passed("G2", worth, noise=noise) is expected
 
 
 LATE, LATER = "mock:delayed:5/mock:skilled:0.6", "mock:delayed:30/mock:skilled:0.6"
@@ -127,7 +112,4 @@ def test_g6_absence():
 
 
 def test_few_days_say_nothing():
-    ablation, fusion = made_ablation({"none": 0.0, "mock:random": 500.0}, days=4)
-    by_name = {gate.name: gate for gate in gates(ablation, fusion)}
-    assert by_name["G1"].passed is None
-    assert "needs 5 days, there are 4" in by_name["G1"].found
+    assert passed("G1", {"mock:random": 500.0}, days=4) is None

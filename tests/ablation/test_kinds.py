@@ -94,25 +94,22 @@ def test_a_snapshot_has_a_placebo():
     ]
 
 
-def test_the_own_placebo_moves_sessions_or_else_shuffles():
-    assert (
-        kinds.placebo_of("rules", ("none", "mock:permuted/rules", "mock:shifted/rules"))
-        == "mock:shifted/rules"
-    )
-    assert (
-        kinds.placebo_of("mock:oracle", ("none", "mock:oracle", "mock:shifted/rules"))
-        == "mock:shifted/rules"
-    )
-    assert [kind for kind in kinds.DEFAULT if kinds.is_placebo(kind)] == [
-        "mock:shifted/mock:skilled:0.6"
-    ]
+NAMED = ("none", "rules", "mock:permuted/rules", "mock:oracle", "mock:permuted/mock:oracle")
+SHIFTED = "mock:shifted/rules"
 
 
-def test_placebos():
-    named = ("none", "rules", "mock:permuted/rules", "mock:oracle", "mock:permuted/mock:oracle")
-    assert kinds.placebo_of("rules", named) == "mock:permuted/rules"
-    assert kinds.placebo_of("mock:oracle", named) == "mock:permuted/mock:oracle"
-    assert kinds.placebo_of("turn", named) is None  # two, and neither is its own
-    assert kinds.placebo_of("turn", named[:3]) == "mock:permuted/rules"
-    assert kinds.placebo_of("none", named) is None
-    assert kinds.placebo_of("mock:permuted/rules", named) is None
+@pytest.mark.parametrize(
+    ("kind", "among", "placebo"),
+    [
+        ("rules", NAMED, "mock:permuted/rules"),
+        ("rules", (*NAMED, SHIFTED), SHIFTED),
+        ("mock:oracle", NAMED, "mock:permuted/mock:oracle"),
+        ("mock:oracle", ("none", "mock:oracle", SHIFTED), SHIFTED),
+        ("turn", NAMED, None),  # two, and neither is its own
+        ("turn", NAMED[:3], "mock:permuted/rules"),
+        ("none", NAMED, None),
+        ("mock:permuted/rules", NAMED, None),
+    ],
+)
+def test_placebos(kind, among, placebo):
+    assert kinds.placebo_of(kind, among) == placebo

@@ -67,16 +67,9 @@ def test_gates_hold_where_skill_is_known():
     advisor follows it into every trap, which is what the gate is there to show."""
     found = ablate(load_config(None, list(MARTINGALE)), KINDS, ("trust", "slots"))
     print(table(found))
-    trust, slots = ({gate.name: gate for gate in gates(found, fusion)} for fusion in found.fusions)
-    assert {name for name, gate in trust.items() if gate.passed} == {
-        "G1",
-        "G2",
-        "G3",
-        "G4",
-        "G5",
-        "G6",
-    }
-    assert all(slots[name].passed for name in ("G1", "G2", "G6"))
+    trust, slots = (gates(found, fusion) for fusion in found.fusions)
+    assert all(trust.values()), trust
+    assert all(slots[name] for name in ("G1", "G2", "G6")), slots
     follows = found.compared(found.fusions[0], "turn:0.85", "none").mean
     trapped = found.compared(found.fusions[1], "turn:0.85", "none")
     assert trapped.certain < 0

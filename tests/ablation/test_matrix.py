@@ -1,7 +1,5 @@
 """One compiled program for all kinds and seeds: each member is the agent that it would be alone."""
 
-from __future__ import annotations
-
 import shutil
 from typing import NamedTuple
 
@@ -167,12 +165,7 @@ def test_second_answers_come_in_parts(made):
     """From half of the run on, `rows` per update, each training bar once, in an order that is not
     that of time.
     """
-    config = made.learner.config.model_copy(
-        update={
-            "advisor": made.learner.config.advisor.model_copy(update={"rows": 10}),
-            "train": made.learner.config.train.model_copy(update={"chunk_updates": 2}),
-        }
-    )
+    config = tiny("advisor.rows=10", "train.chunk_updates=2")
     plan = made.learner.plan._replace(total_updates=8, chunks=4)
     bars = np.arange(50, dtype=np.int32)
     rows = np.tile(np.arange(50, dtype=np.float32)[:, None], 6)
@@ -198,7 +191,6 @@ def test_slots_show_advice_and_others_do_not():
     assert matrix.with_fusion(config, "gate").advisor.fusion == "gate"
 
 
-@pytest.mark.slow
 def test_the_first_state_is_that_of_the_agent_alone(made, one_update):
     begun, _, _ = one_update
     advice = matrix.of_kind(made.advice, 2)
@@ -212,7 +204,6 @@ def test_the_first_state_is_that_of_the_agent_alone(made, one_update):
         )
 
 
-@pytest.mark.slow
 def test_an_evaluation_hears_its_own_advisor(made, one_update):
     """On held-out days, with nothing kept back; the seeds side by side as each alone."""
     _, state, figures = one_update

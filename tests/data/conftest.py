@@ -1,14 +1,16 @@
 """Small bar files written by hand, and the markets that several tests read."""
 
-from __future__ import annotations
-
 import numpy as np
+import pandas as pd
 import pytest
 
-from jaxtrade.config import RunConfig, make_config
+from jaxtrade.config import RunConfig, SplitConfig, load_config
 from jaxtrade.data.bundled import bundled
+from jaxtrade.data.calendar.schedule import schedule_for, trade_dates
 from jaxtrade.data.contracts import get_contract
+from jaxtrade.data.findings import bar_findings
 from jaxtrade.data.market import build_market, load_market
+from jaxtrade.data.read.bars import from_frame, load_bars
 from jaxtrade.data.read.quotes import PRICES
 
 HEADER = "time,open,high,low,close,volume"
@@ -52,9 +54,7 @@ def es_market(es_bars):
 
 @pytest.fixture(scope="session")
 def nq_market():
-    return load_market(
-        make_config({"data": {"market": "NQ", "source": "synthetic", "synthetic_sessions": 6}})
-    )
+    return load_market(set_to("data.market=NQ data.source=synthetic data.synthetic_sessions=6"))
 
 
 def assert_valid(bars):
@@ -70,3 +70,38 @@ def assert_valid(bars):
 
 def utc(text):
     return int(np.datetime64(text, "s").astype(np.int64))
+
+
+def set_to(words):
+    """The configuration with some keys set, as `--set` does it: words `section.key=value`."""
+    return load_config(None, words.split())
+
+
+def table_of(bars):
+    """The calendar's sessions of the bars."""
+    return schedule_for("table", bars.contract, bars.time, bars.bar_seconds)
+
+
+def findings_of(bars, schedule=None, **keys):
+    """What is wrong with bars, by their calendar's sessions or others."""
+    dates = trade_dates(bars.time, bars.contract)
+    return bar_findings(bars, schedule or table_of(bars), dates, **keys)
+
+
+def read_es(given, **options):
+    """Bars of ES from a file or a frame whose stamps are opens."""
+    read = from_frame if isinstance(given, pd.DataFrame) else load_bars
+    return read(given, get_contract("ES"), stamp="open", **options)
+
+
+def split_of(validation, test, embargo=0):
+    return SplitConfig(validation_sessions=validation, test_sessions=test, embargo_sessions=embargo)
+
+
+def assert_same(found, expected, volume=True):
+    """Stamps, prices of both sides, and volumes."""
+    for name in ("time", *PRICES, "volume")[: 6 if volume else 5]:
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), err_msg=name)
+    assert found.bar_seconds == expected.bar_seconds
+    assert (found.ask is None) == (expected.ask is None)
+    np.testing.assert_array_equal(found.ask or (), expected.ask or ())

@@ -1,14 +1,12 @@
 """Damage done to real bars, as vendors' files have it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
 from jaxtrade.data.calendar.schedule import trade_dates
-from jaxtrade.data.read.bars import from_frame
+from jaxtrade.data.read.bars import Bars, from_frame
 
 FIELDS = ("open", "high", "low", "close")
 SHARE = """
@@ -22,6 +20,14 @@ slippage: 1
 min_stop_ticks: 5
 calendar: cme_equity
 """
+
+
+def flat_bars(contract, first, prices, seconds=3600, volume=0.0):
+    """Bars from a stamp on whose open, high, low and close are one price each, in ticks."""
+    column = np.array(prices, np.int32)
+    time = first + seconds * np.arange(len(column))
+    volumes = np.full(len(column), volume)
+    return Bars(time, *[column] * 4, volumes, seconds, contract, f"{contract.symbol} bars")
 
 
 def as_share(bars, factor=30):

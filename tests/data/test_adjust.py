@@ -2,8 +2,6 @@
 seconds.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
@@ -11,16 +9,16 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from jaxtrade.config import RunConfig, dump_config, load_config, make_config
+from jaxtrade.config import dump_config, load_config, make_config
 from jaxtrade.config.yaml12 import parse_yaml
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.intrabar import first_passages
 from jaxtrade.data.market import build_market, load_market
-from jaxtrade.data.read.bars import Bars, adjusted, load_bars
+from jaxtrade.data.read.bars import adjusted, load_bars
 from jaxtrade.data.sources import bars_of
 from jaxtrade.errors import ConfigError, DataError
-from tests.data.conftest import assert_valid
-from tests.data.damaged import FIELDS, SHARE, as_share, frame_of, longer, unadjusted
+from tests.data.conftest import assert_valid, utc
+from tests.data.damaged import FIELDS, SHARE, as_share, flat_bars, frame_of, longer, unadjusted
 from tests.messages import missing
 
 DATE = "2013-10-09"
@@ -84,19 +82,7 @@ def test_splits_go_with_a_file_of_one_share():
 
 def five(prices):
     """Bars of 2013-10-08 with these prices in ticks, all four the same."""
-    column = np.array(prices, np.int32)
-    time = np.datetime64("2013-10-08T14:00", "s").astype(np.int64) + 60 * np.arange(len(column))
-    return Bars(
-        time,
-        column,
-        column,
-        column,
-        column,
-        np.full(len(column), 100.0),
-        60,
-        get_contract("ES"),
-        "five",
-    )
+    return flat_bars(get_contract("ES"), utc("2013-10-08T14:00"), prices, 60, 100.0)
 
 
 @pytest.mark.parametrize(
@@ -140,25 +126,6 @@ def test_the_notes_count_bars_and_rounded_prices():
     assert not missing(second, "data.splits", "8 of 16", "even")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("ratio", ["4:1", "7:1", "1:5"])
-def test_a_stated_split_gives_back_the_series_bit_by_bit(es_bars, ratio, tmp_path):
-    """The file's prices are the series' times the ratio; read with data.splits, the market is the
-    series' own.
-    """
-    new, old = map(int, ratio.split(":"))
-    share = as_share(es_bars, 5)
-    share = replace(share, volume=np.full(len(share), 1000.0))
-    path = tmp_path / "shr.csv"
-    frame_of(unadjusted(share, DATE, Fraction(new, old))).to_csv(path, index=False)
-    again = load_bars(path, share.contract, stamp="open", splits=stated((DATE, ratio)))
-    for name in (*FIELDS, "volume"):
-        np.testing.assert_array_equal(getattr(again, name), getattr(share, name))
-    assert (
-        build_market(again, RunConfig()).fingerprint == build_market(share, RunConfig()).fingerprint
-    )
-
-
 def test_rounding_keeps_bars_valid_and_seconds_agree(es_bars):
     """Prices that are no multiple of the ratio: the minutes still rebuild the bars of five minutes,
     every one.
@@ -179,7 +146,6 @@ def test_quotes_are_adjusted_alike(write):
     ]
     contract = replace(get_contract("ES"), tick_size=Decimal("0.01"), price_ranges=())
     bars = load_bars(write(rows, QUOTES), contract, stamp="open", splits=stated((DATE, 4)))
-    assert bars.ask is not None
     assert (bars.open[0], bars.high[0]) == (250, 251)  # 250.25, 250.75
     assert (bars.ask.open[0], bars.ask.high[0]) == (250, 251)  # 250.5 to the even tick, 251
     assert_valid(bars)
@@ -196,33 +162,25 @@ def test_a_split_that_the_file_allows_for_already_is_refused(es_bars):
 def test_every_file_of_a_market_is_adjusted(es_bars, tmp_path):
     """Bars of five minutes with their minutes: market and path are those of the adjusted files."""
     share = as_share(es_bars, 4)
-    before = unadjusted(share, DATE, Fraction(4))
     contract = tmp_path / "shr.yaml"
     contract.write_text(SHARE)
-    markets = []
+    found = []
     for name, bars, more in (
-        ("before", before, [f"data.splits=[{{date: {DATE}, ratio: 4}}]"]),
+        (
+            "before",
+            unadjusted(share, DATE, Fraction(4)),
+            [f"data.splits=[{{date: {DATE}, ratio: 4}}]"],
+        ),
         ("after", share, []),
     ):
         frame_of(bars).to_csv(tmp_path / f"{name}.csv", index=False)
         frame_of(longer(bars, 300)).to_csv(tmp_path / f"{name}_5.csv", index=False)
-        markets.append(
-            load_market(
-                load_config(
-                    "quickstart",
-                    [
-                        "data.source=file",
-                        f"data.file={tmp_path}/{name}_5.csv",
-                        f"data.seconds={tmp_path}/{name}.csv",
-                        f"data.contract={contract}",
-                        "data.stamp=open",
-                        "env.intrabar=path",
-                        *more,
-                    ],
-                )
-            )
+        words = (
+            f"data.source=file data.file={tmp_path}/{name}_5.csv data.contract={contract} "
+            f"data.seconds={tmp_path}/{name}.csv data.stamp=open env.intrabar=path"
         )
+        found.append(load_market(load_config("quickstart", [*words.split(), *more])))
     for name in FIELDS:
-        np.testing.assert_array_equal(*(getattr(market.bars, name) for market in markets))
-    np.testing.assert_array_equal(markets[0].data.path.falls, markets[1].data.path.falls)
-    np.testing.assert_array_equal(markets[0].data.tr_sum, markets[1].data.tr_sum)
+        np.testing.assert_array_equal(*(getattr(market.bars, name) for market in found))
+    np.testing.assert_array_equal(*(market.data.path.falls for market in found))
+    np.testing.assert_array_equal(*(market.data.tr_sum for market in found))

@@ -7,15 +7,15 @@ import pandas as pd
 import pytest
 
 from jaxtrade.data.contracts import get_contract
-from jaxtrade.data.read.bars import from_frame, load_bars
-from tests.data.conftest import utc
+from jaxtrade.data.read.bars import load_bars
+from tests.data.conftest import assert_same, read_es, utc
 from tests.messages import missing
 
 ES = get_contract("ES")
 
 
 def test_prices_are_integer_ticks_and_stamps_are_utc_opens(write):
-    bars = load_bars(write(), ES, stamp="open")
+    bars = read_es(write())
     assert bars.open.tolist() == [6681, 6682, 6684, 6681, 6679, 6682]  # 1670.25 / 0.25 = 6681
     assert bars.high[0] == 6684
     assert bars.low[3] == 6678
@@ -41,16 +41,16 @@ def test_epoch_numbers_are_read_in_the_one_unit_that_fits_and_noted(
     write, rows, scale, unit, point
 ):
     lines = [f"{(1381152600 + 60 * i) * scale}{point}{row[20:]}" for i, row in enumerate(rows)]
-    bars = load_bars(write(lines), ES, stamp="open")
+    bars = read_es(write(lines))
     assert bars.time.tolist() == [1381152600 + 60 * i for i in range(6)]
     assert any(f"read as {unit} since 1970" in note for note in bars.notes)
 
 
 def test_columns_by_map_and_by_obvious_alias(write, rows):
     path = write(rows, header="ts_event,O,H,L,settle,Vol")
-    bars = load_bars(path, ES, columns={"close": "settle"}, stamp="open")
+    bars = read_es(path, columns={"close": "settle"})
     assert bars.close[0] == 6682
-    last = load_bars(write(rows, header="time,open,high,low,Last,volume"), ES, stamp="open")
+    last = read_es(write(rows, header="time,open,high,low,Last,volume"))
     assert last.close[0] == 6682
     assert any(not missing(note, "'Last'", "close") for note in last.notes)
     for note in (
@@ -67,24 +67,23 @@ def test_other_separators_are_read_and_noted(write, rows, separator):
         [row.replace(",", separator) for row in rows],
         header="time,open,high,low,close,volume".replace(",", separator),
     )
-    bars = load_bars(path, ES, stamp="open")
+    bars = read_es(path)
     assert len(bars) == 6
     assert any("separated" in note for note in bars.notes)
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 def test_parquet_and_frames_read_like_csv_at_every_resolution(tmp_path, write, unit):
-    expected = load_bars(write(), ES, stamp="open")
+    expected = read_es(write())
     frame = pd.read_csv(write())
     frame["time"] = pd.to_datetime(frame["time"]).astype(f"datetime64[{unit}, UTC]")
     frame.to_parquet(tmp_path / "bars.parquet")
     for bars in (
-        load_bars(tmp_path / "bars.parquet", ES, stamp="open"),
-        from_frame(frame, ES, stamp="open"),
-        from_frame(frame.set_index("time"), ES, stamp="open"),
+        read_es(tmp_path / "bars.parquet"),
+        read_es(frame),
+        read_es(frame.set_index("time")),
     ):
-        for name in ("time", "open", "high", "low", "close", "volume"):
-            np.testing.assert_array_equal(getattr(bars, name), getattr(expected, name))
+        assert_same(bars, expected)
 
 
 def test_price_scale_turns_integers_into_points(write, rows):
@@ -92,12 +91,12 @@ def test_price_scale_turns_integers_into_points(write, rows):
         ",".join([c[0], *(str(round(float(x) * 10_000)) for x in c[1:5]), c[5]])
         for c in (row.split(",") for row in rows)
     ]
-    assert load_bars(write(lines), ES, stamp="open", price_scale=0.0001).open[0] == 6681
+    assert read_es(write(lines), price_scale=0.0001).open[0] == 6681
 
 
 def test_no_volume_column_is_zero_and_noted(write, rows):
     path = write([row.rsplit(",", 1)[0] for row in rows], header="time,open,high,low,close")
-    bars = load_bars(path, ES, stamp="open")
+    bars = read_es(path)
     assert not bars.volume.any()
     assert any("no volume column" in note for note in bars.notes)
 
@@ -107,14 +106,14 @@ def test_symbols_of_the_market_or_its_micro_are_accepted(write, rows, symbol):
     path = write(
         [f"{row},{symbol}" for row in rows], header="time,open,high,low,close,volume,symbol"
     )
-    assert len(load_bars(path, ES, stamp="open")) == 6
+    assert len(read_es(path)) == 6
 
 
 def test_start_and_end_are_trade_dates(write, rows):
     evening = [
         row.replace("2013-10-07T13", "2013-10-07T22") for row in rows
     ]  # 18:30 New York: the next trade date
-    bars = load_bars(write(rows + evening), ES, stamp="open", start="2013-10-08")
+    bars = read_es(write(rows + evening), start="2013-10-08")
     assert len(bars) == 6
     assert bars.time[0] == 1381152600 + 9 * 3600
 

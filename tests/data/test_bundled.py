@@ -2,8 +2,6 @@
 from them.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -61,15 +59,14 @@ def test_the_pound_fell_when_the_referendum_was_counted(pairs):
     other shock is the fall of 2016-10-06 at 23:07 UTC, and its low of these years that of March
     2020."""
     bars = pairs["GBPUSD"]
-    night = slice(row(bars, "2016-06-23T21:00:00"), row(bars, "2016-06-24T12:00:00"))
-    low = int(np.argmin(bars.low[night])) + night.start
-    assert utc("2016-06-24T02:00:00") <= bars.time[low] <= utc("2016-06-24T05:00:00")
-    assert points(bars, bars.high[night].max()) > 1.49
-    assert points(bars, bars.low[low]) < 1.34
+    night = bars.rows(slice(row(bars, "2016-06-23T21:00:00"), row(bars, "2016-06-24T12:00:00")))
+    fell = night.time[np.argmin(night.low)]
+    assert utc("2016-06-24T02:00:00") <= fell <= utc("2016-06-24T05:00:00")
+    assert points(bars, night.high.max()) > 1.49
+    assert points(bars, night.low.min()) < 1.34
     assert bars.time[np.argmax((bars.high - bars.low) / bars.close)] == utc("2016-10-06T23:00:00")
-    day = np.flatnonzero(bars.low == bars.low.min())
-    assert points(bars, bars.low.min()) == 1.14098
-    assert str(bars.time[day[0]].astype("datetime64[s]"))[:10] in ("2020-03-19", "2020-03-20")
+    lowest = bars.time[np.argmin(bars.low)].astype("datetime64[s]")
+    assert str(lowest)[:10] in ("2020-03-19", "2020-03-20")
 
 
 @pytest.mark.parametrize(

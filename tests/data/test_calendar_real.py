@@ -1,29 +1,28 @@
 """The calendars against real bars: half days, holidays, shares and shifted stamps."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from jaxtrade.config import RunConfig, make_config
-from jaxtrade.data.bundled import bundled
+from jaxtrade.config import RunConfig
 from jaxtrade.data.calendar.schedule import (
     check_stamps,
     findings,
     local_seconds,
     schedule_for,
-    table_schedule,
     trade_dates,
 )
 from jaxtrade.data.describe import check_text
 from jaxtrade.data.market import build_market
 from jaxtrade.data.read.bars import load_bars
 from jaxtrade.errors import ConfigError, DataError
-from tests.data.test_calendar import ES, FX, NEW_YORK, SHARE, SHARE_KEYS, changes
+from tests.data.conftest import set_to, table_of
+from tests.data.real_seconds import SPY_KEYS
+from tests.data.test_calendar import FX, NEW_YORK, SHARE
 from tests.messages import missing
 
 # --- half days and halts of the real bars -----------------------------------------------------------------------------
@@ -33,73 +32,27 @@ def clock(seconds):
     return datetime.fromtimestamp(int(seconds), NEW_YORK).strftime("%H:%M")
 
 
-@pytest.mark.parametrize(("expiry", "dates"), [("201312", 12), ("201403", 2), ("202003", 1)])
-def test_every_halt_and_close_of_the_real_es_days(expiry, dates):
-    """On each date whose bars reach the halt: the last bar before it is 16:14, the first after it
-    16:30, and the last of the date is the minute before the close. Thin contracts may miss a minute
-    of them, and never stand inside."""
-    bars = bundled(ES, expiry=expiry, start="2013-10-07", end="2020-01-06")
-    schedule = schedule_for("table", ES, bars.time, 60)
-    days, exact = trade_dates(bars.time, ES), 0
-    for day in np.unique(days):
-        time_, i = bars.time[days == day], int(schedule.find(np.array([day]))[0])
-        halt, close = schedule.halts[i], int(schedule.close[i])
-        assert clock(close) == ("17:15" if str(day) < "2015-09-21" else "17:00")
-        assert not ((time_ >= halt[0]) & (time_ < halt[1])).any()
-        assert time_[-1] < close
-        if time_[-1] < halt[1]:
-            continue
-        before, after = time_[time_ < halt[0]][-1], time_[time_ >= halt[1]][0]
-        exact += (clock(before), clock(after), int(time_[-1])) == ("16:14", "16:30", close - 60)
-    assert exact == dates
-
-
-# One bar alone, hours after the close or before the open: strays of the source, reported as
-# findings.
-FX_STRAYS = {"2009-12-25": "06:00", "2008-01-01": "04:00"}
-
-
-@pytest.mark.slow
-def test_every_fx_holiday_of_the_real_eurusd_hours():
-    bars = bundled(FX)
-    days = trade_dates(bars.time, FX).astype(str)
-    special, checked = changes("fx"), 0
-    for day, change in special.items():
-        time_ = bars.time[days == day]
-        if len(time_) and not change.closed:
-            checked += 1
-            found = clock(time_[-1] + 3600) if change.close else clock(time_[0])
-            assert found == FX_STRAYS.get(day, change.close or change.open), day
-    assert checked == 20
-    closed = [
-        day
-        for day, change in special.items()
-        if change.closed and "2007-01-02" <= day <= "2018-12-31"
-    ]
-    assert len(closed) == 15
-    assert not np.isin(closed, days).any()
-
-
-BROKER = {  # dates of a broker's feed that differ from the table (OANDA's before 2019), and why
-    "2012-12-26": "opens 01:00",
-    "2013-01-01": "opens 16:00",
-    "2013-01-02": "opens 17:00",
-    "2013-12-24": "12:00",
-    "2013-12-26": "opens 01:00",
-    "2013-12-31": "12:00",
-    "2014-01-01": "opens 16:00",
-    "2014-12-26": "opens 02:00",
-    "2015-01-02": "opens 02:00",
-    "2015-12-24": "12:00",
-    "2016-12-26": "open",
-    "2016-12-30": "17:00",
-    "2017-01-02": "open",
-    "2017-12-26": "opens 23:00",
-    "2018-01-02": "opens 17:00",
-    "2018-12-24": "14:00",
-    "2018-12-26": "open",
-    "2018-12-27": "opens 17:00",
-}
+# Dates of a broker's feed that differ from the table (OANDA's before 2019), and why.
+BROKER = """
+2012-12-26 opens 01:00
+2013-01-01 opens 16:00
+2013-01-02 opens 17:00
+2013-12-24 12:00
+2013-12-26 opens 01:00
+2013-12-31 12:00
+2014-01-01 opens 16:00
+2014-12-26 opens 02:00
+2015-01-02 opens 02:00
+2015-12-24 12:00
+2016-12-26 open
+2016-12-30 17:00
+2017-01-02 open
+2017-12-26 opens 23:00
+2018-01-02 opens 17:00
+2018-12-24 14:00
+2018-12-26 open
+2018-12-27 opens 17:00
+"""
 BROKER_ONLY = {  # of one pair: the first date, holes, strays; GBPUSD closed at 15:00 on 2019-12-24
     "GBPUSD": {"2012-11-16", "2014-05-01", "2018-03-17", "2019-12-24"},
     "USDJPY": {"2012-11-16"},
@@ -121,7 +74,7 @@ def test_real_broker_hours_agree_but_for_known_holidays(shared, symbol):
     schedule = schedule_for("table", FX, time_, 3600)
     check_stamps(schedule, time_, 3600, FX)
     found = {line[:10] for line in findings(schedule, time_, 3600, FX)}
-    assert found - set(BROKER) == BROKER_ONLY[symbol]
+    assert found - {line[:10] for line in BROKER.splitlines()} == BROKER_ONLY[symbol]
     days = trade_dates(time_, FX).astype(str)
     for day in ("2020-12-24", "2021-12-24"):
         assert clock(time_[days == day][-1] + 3600) == "14:00"
@@ -137,7 +90,7 @@ def share_bars(shared, name, **keys):
     contract = replace(
         SHARE, symbol=name.upper(), tick_size=Decimal("0.0001")
     )  # SPY of 2023 has prints off the cent
-    return load_bars(path, contract, **SHARE_KEYS | keys)
+    return load_bars(path, contract, **SPY_KEYS | keys)
 
 
 SHARE_DAYS = {  # trade dates of the files
@@ -160,7 +113,7 @@ def test_real_shares_trade_when_the_table_says(shared, name):
     bars = share_bars(shared, name)
     days = trade_dates(bars.time, bars.contract)
     assert tuple(np.unique(days).astype(str)) == SHARE_DAYS[name]
-    schedule = schedule_for("table", bars.contract, bars.time, 60)
+    schedule = table_of(bars)
     check_stamps(schedule, bars.time, bars.bar_seconds, bars.contract)
     found = findings(schedule, bars.time, 60, bars.contract)
     assert [line for line in found if "closure" in line] == []
@@ -173,35 +126,30 @@ def test_real_shares_trade_when_the_table_says(shared, name):
 def test_the_real_half_day_of_goog(shared):
     """13:00 on 2015-12-24: the crowd goes home, and the flat bar closes at 12:59."""
     bars = share_bars(shared, "goog")
-    config = make_config({"env": {"features": ["close", "volume", "sma_5", "atr"]}})
-    market = build_market(bars, config)
-    sessions = market.data.sessions
+    market = build_market(bars, set_to("env.features=[close,volume,sma_5,atr]"))
     assert market.trade_dates.astype(str).tolist() == list(SHARE_DAYS["goog"])
-    last, first = (bars.time[np.asarray(getattr(sessions, name))] for name in ("last", "first"))
-    assert [clock(x) for x in last] == ["15:57", "12:57", "15:57"]
-    assert [clock(x) for x in first][1:] == ["09:30", "09:30"]
-    flat_rows = np.asarray(sessions.last) + 1
-    assert [clock(bars.time[row] + 60) for row in flat_rows] == ["15:59", "12:59", "15:59"]
-    assert np.asarray(market.data.bars_to_flat)[flat_rows].tolist() == [0, 0, 0]
-    assert np.asarray(sessions.complete).all()
+    first, last = (np.asarray(getattr(market.data.sessions, name)) for name in ("first", "last"))
+    assert [clock(bars.time[row]) for row in first[1:]] == ["09:30", "09:30"]
+    assert [clock(bars.time[row + 1] + 60) for row in last] == ["15:59", "12:59", "15:59"]
+    assert np.asarray(market.data.bars_to_flat)[last + 1].tolist() == [0, 0, 0]
+    assert np.asarray(market.data.sessions.complete).all()
 
 
 def test_shares_extended_hours_end(shared):
     bars = share_bars(shared, "aapl")
-    schedule = schedule_for("table", bars.contract, bars.time, 60)
-    evening = int(datetime(2014, 6, 6, 20, 0, tzinfo=NEW_YORK).timestamp())
-    morning = int(datetime(2014, 6, 6, 3, 59, tzinfo=NEW_YORK).timestamp())
-    found = findings(schedule, np.sort(np.append(bars.time, [evening, morning])), 60, bars.contract)
-    (note,) = found
+    strays = [
+        int(datetime(2014, 6, 6, *at, tzinfo=NEW_YORK).timestamp()) for at in ((20, 0), (3, 59))
+    ]
+    (note,) = findings(table_of(bars), np.sort([*bars.time, *strays]), 60, bars.contract)
     assert not missing(note, "2 bars", "2014-06-06 03:59", "table")
 
 
 def test_shares_have_no_night_and_no_inferred_hours(shared):
     bars = share_bars(shared, "aapl", end="2014-06-06")  # before its split
     with pytest.raises(ConfigError, match=r"session\.overnight = true: AAPL"):
-        build_market(bars, make_config({"session": {"overnight": True}}))
+        build_market(bars, set_to("session.overnight=true"))
     with pytest.raises(ConfigError, match=r"data\.calendar=infer: AAPL"):
-        build_market(bars, make_config({"data": {"calendar": "infer"}}))
+        build_market(bars, set_to("data.calendar=infer"))
 
 
 def test_a_calendar_file_for_shares_holds_regular_hours(shared, tmp_path):
@@ -243,13 +191,13 @@ def test_shifted_stamps_are_refused(es_bars, shift, dates, first):
         build_market(moved, RunConfig())
     with pytest.raises(DataError, match=r"time_zone .*calendar=infer"):
         check_text(moved, RunConfig())
-    assert build_market(moved, make_config({"data": {"calendar": "infer"}})).num_sessions >= 4
+    assert build_market(moved, set_to("data.calendar=infer")).num_sessions >= 4
 
 
 def test_stray_prints_on_few_dates_are_findings(es_bars):
     """One bar in the evening break on 2 of 5 trade dates, or on 2 of 2: reported, not refused."""
     strays = [int(datetime(2013, 10, day, 17, 30, tzinfo=NEW_YORK).timestamp()) for day in (7, 8)]
-    schedule = schedule_for("table", es_bars.contract, es_bars.time, 60)
+    schedule = table_of(es_bars)
     for time_ in (es_bars.time, es_bars.time[es_bars.time < strays[1]]):
         mixed = np.sort(np.concatenate([time_, strays]))
         check_stamps(schedule, mixed, 60, es_bars.contract)
@@ -264,24 +212,8 @@ def test_stray_prints_on_few_dates_are_findings(es_bars):
 def test_local_time_is_that_of_each_second(zone):
     """Around every change of the clocks in two years, and in any order."""
     hours = np.arange(1_356_998_400, 1_420_070_400, 1800)  # 2013 and 2014
-    mixed = np.random.default_rng(0).permutation(hours)[:5000]
-    for times in (hours, mixed, hours[:1], hours[:0]):
-        info = ZoneInfo(zone)
-        offsets = [
-            datetime.fromtimestamp(int(t), UTC).astimezone(info).utcoffset().total_seconds()
-            for t in times
-        ]
-        assert local_seconds(times, zone).tolist() == (times + np.array(offsets, np.int64)).tolist()
-
-
-def test_sessions_are_found_for_dates_in_any_order():
-    schedule = table_schedule(ES, np.datetime64("2013-10-07"), np.datetime64("2013-10-25"))
-    dates = np.random.default_rng(0).choice(
-        np.arange("2013-10-01", "2013-11-05", dtype="datetime64[D]"), 200
-    )
-    wanted = [list(schedule.dates).index(day) if day in schedule.dates else -1 for day in dates]
-    assert schedule.find(dates).tolist() == wanted
-    assert schedule.find(np.sort(dates)).tolist() == [
-        schedule.find(np.array([day]))[0] for day in np.sort(dates)
-    ]
-    assert schedule.find(dates[:0]).tolist() == []
+    local = pd.to_datetime(hours, unit="s", utc=True).tz_convert(zone).tz_localize(None)
+    expected = local.as_unit("s").asi8
+    order = np.random.default_rng(0).permutation(len(hours))
+    for rows in (slice(None), order, order[:1], order[:0]):
+        assert local_seconds(hours[rows], zone).tolist() == expected[rows].tolist()

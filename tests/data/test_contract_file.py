@@ -2,8 +2,6 @@
 goes.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from decimal import Decimal
 
@@ -15,7 +13,7 @@ from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.market import fingerprint
 from jaxtrade.data.read.bars import load_bars
 from jaxtrade.errors import ConfigError, DataError
-from tests.messages import missing
+from tests.messages import missing, refused
 
 GOOD = {
     "symbol": "FOO",
@@ -74,12 +72,9 @@ FAULTS = [
     ({"tick_valu": "1"}, ["unknown key 'tick_valu'", "did you mean 'tick_value'"]),
     ({"tick_value": None}, ["'tick_value': missing"]),
     ({"tick_size": "0"}, ["'tick_size' = 0", "greater than 0"]),
-    ({"tick_size": "quarter"}, ["'tick_size' = 'quarter'"]),
     ({"tick_value": "0.0005"}, ["tick_value = 0.0005: not a whole number of mills"]),
-    ({"commission": "2.0801"}, ["commission = 2.0801: not a whole number of mills"]),
     ({"commission": "-1"}, ["'commission' = -1"]),
     ({"slippage": "1.5"}, ["'slippage' = 1.5"]),
-    ({"min_stop_ticks": "0"}, ["'min_stop_ticks' = 0"]),
     ({"symbol": "foo"}, ["'symbol' = 'foo'"]),
     ({"currency": "dollar"}, ["'currency' = 'dollar'"]),
     ({"kind": "stock"}, ["'kind' = 'stock'", "'equity'"]),
@@ -88,16 +83,14 @@ FAULTS = [
         ["calendar = fx is not one of a market of kind future", "cme_metal_energy"],
     ),
     ({"price_ranges": "{2013: [1900, 1500]}"}, ["price_ranges.2013", "low must be below"]),
-    ({"price_ranges": "{2013: [0, 1500]}"}, ["'price_ranges.2013.0' = 0"]),
 ]
 
 
 @pytest.mark.parametrize(("changes", "fragments"), FAULTS)
 def test_every_fault_names_file_and_key(contract_file, changes, fragments):
     path = contract_file(**changes)
-    with pytest.raises(ConfigError) as caught:
+    with refused(path, *fragments):
         load_contract(path)
-    assert [text for text in (path, *fragments) if text not in str(caught.value)] == []
 
 
 def test_all_faults_at_once(contract_file):
@@ -133,15 +126,13 @@ def test_costs_of_a_file_are_part_of_the_fingerprint_and_those_of_a_known_market
     assert fingerprint({}, es) != fingerprint({}, replace(es, tick_mills=5_000))
 
 
-def test_years_without_a_price_range_are_one_note(tmp_path):
+def test_years_without_a_price_range_are_one_note(write):
     """Two minutes in each of seventeen years."""
-    path = tmp_path / "spy.csv"
     rows = [
         f"{year}-03-04T15:{minute}:00Z,100.0,100.0,100.0,100.0,5"
         for year in range(2008, 2025)
         for minute in (30, 31)
     ]
-    path.write_text("\n".join(["time,open,high,low,close,volume", *rows]) + "\n", encoding="utf-8")
-    notes = load_bars(path, load_contract("SPY"), stamp="open").notes
+    notes = load_bars(write(rows), load_contract("SPY"), stamp="open").notes
     (note,) = [note for note in notes if "price range" in note]
     assert not missing(note, "2008..2024", "SPY")

@@ -7,41 +7,42 @@ from jaxtrade.errors import ConfigError
 
 # symbol, tick size, money per tick, money per point, all in the quote currency (CME contract
 # specifications; lots)
-SPECS = [
-    ("NQ", "0.25", 5.0, 20),
-    ("ES", "0.25", 12.5, 50),
-    ("YM", "1", 5.0, 5),
-    ("RTY", "0.10", 5.0, 50),
-    ("MNQ", "0.25", 0.5, 2),
-    ("MES", "0.25", 1.25, 5),
-    ("MYM", "1", 0.5, 0.5),
-    ("M2K", "0.10", 0.5, 5),
-    ("GC", "0.10", 10.0, 100),
-    ("MGC", "0.10", 1.0, 10),
-    ("CL", "0.01", 10.0, 1_000),
-    ("MCL", "0.01", 1.0, 100),
-    ("6E", "0.00005", 6.25, 125_000),
-    ("EURUSD", "0.00001", 1.0, 100_000),
-    ("GBPUSD", "0.00001", 1.0, 100_000),
-    ("USDJPY", "0.001", 100.0, 100_000),
-    ("USDCHF", "0.00001", 1.0, 100_000),
-]
+SPECS = """
+NQ     0.25    5    20
+ES     0.25    12.5 50
+YM     1       5    5
+RTY    0.10    5    50
+MNQ    0.25    0.5  2
+MES    0.25    1.25 5
+MYM    1       0.5  0.5
+M2K    0.10    0.5  5
+GC     0.10    10   100
+MGC    0.10    1    10
+CL     0.01    10   1000
+MCL    0.01    1    100
+6E     0.00005 6.25 125000
+EURUSD 0.00001 1    100000
+GBPUSD 0.00001 1    100000
+USDJPY 0.001   100  100000
+USDCHF 0.00001 1    100000
+"""
 CURRENCY = {"USDJPY": "JPY", "USDCHF": "CHF"}
 
 
-@pytest.mark.parametrize(("symbol", "tick", "money", "point"), SPECS)
-def test_tick_values_follow_the_exchange(symbol, tick, money, point):
+@pytest.mark.parametrize("line", SPECS.strip().splitlines())
+def test_tick_values_follow_the_exchange(line):
+    symbol, tick, money, point = line.split()
     contract = get_contract(symbol)
     assert str(contract.tick_size) == tick
-    assert contract.tick_mills == money * 1000
-    assert float(contract.tick_size) * point == pytest.approx(money)
+    assert contract.tick_mills == float(money) * 1000
+    assert contract.tick_size * Decimal(point) == Decimal(money)
     assert contract.currency == CURRENCY.get(symbol, "USD")
     assert contract.commission_mills > 0
-    assert contract.micro == (contract.symbol[0] == "M")
+    assert contract.micro == (symbol[0] == "M")
 
 
 def test_all_contracts_are_specified_here():
-    assert {spec[0] for spec in SPECS} == set(CONTRACTS)
+    assert {*SPECS.split()[::4]} == set(CONTRACTS)
 
 
 def test_figures_agree_with_the_table_of_lean(shared):
@@ -74,21 +75,10 @@ def test_an_unknown_market_lists_and_suggests():
 
 
 def test_a_shipped_contract_given_as_a_market_names_its_key():
-    with pytest.raises(
-        ConfigError,
-        match=r"'spy': .*--contract SPY; .*='SPY'",
-    ):
+    with pytest.raises(ConfigError, match=r"'spy': .*--contract SPY; .*='SPY'"):
         get_contract("spy")
-    with pytest.raises(
-        ConfigError,
-        match=r"'QQQ': .*6B, EURGBP, .*=FILE",
-    ):
+    with pytest.raises(ConfigError, match=r"'QQQ': .*6B, EURGBP, .*=FILE"):
         get_contract("QQQ")
-
-
-@pytest.mark.parametrize(("money", "mills"), [(2.08, 2080), ("0.001", 1), (0, 0), (2.1, 2100)])
-def test_money_in_whole_mills(money, mills):
-    assert whole_mills(money, "costs.commission") == mills
 
 
 @pytest.mark.parametrize("money", [2.0805, -1.0, 3e6])

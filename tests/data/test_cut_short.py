@@ -1,16 +1,15 @@
 """A first or last session that the export cut short is named, and not held out for the test."""
 
-from __future__ import annotations
-
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from jaxtrade.cli import main
-from jaxtrade.config import RunConfig, load_config, make_config
+from jaxtrade.config import RunConfig, load_config
 from jaxtrade.data.bundled import bundled
-from jaxtrade.data.calendar.schedule import in_session, schedule_for, trade_dates
+from jaxtrade.data.calendar.schedule import in_session, trade_dates
 from jaxtrade.data.contract_file import load_contract
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.describe import check_text, describe_text
@@ -18,16 +17,16 @@ from jaxtrade.data.market import build_market, load_market
 from jaxtrade.data.read.stamps import iso
 from jaxtrade.data.whole import cut_short
 from tests import vendors
-from tests.data.conftest import utc
+from tests.data.conftest import set_to, table_of, utc
 from tests.data.damaged import regular_hours
 from tests.messages import missing
 
-OVERNIGHT = make_config({"session": {"overnight": True}})
+OVERNIGHT = set_to("session.overnight=true")
 
 
-def cuts(bars, config=None, calendar="table"):
-    schedule = schedule_for(calendar, bars.contract, bars.time, bars.bar_seconds)
-    return cut_short(bars, schedule, trade_dates(bars.time, bars.contract), config or RunConfig())
+def cuts(bars, config=None):
+    dates = trade_dates(bars.time, bars.contract)
+    return cut_short(bars, table_of(bars), dates, config or RunConfig())
 
 
 def row_at(bars, stamp):
@@ -102,7 +101,7 @@ def test_an_early_close_of_the_calendar_is_a_whole_session(es_bars):
     13:15.
     """
     bars = replace(es_bars, time=es_bars.time + 49 * 86_400 + 3600, places=None)
-    schedule = schedule_for("table", bars.contract, bars.time, bars.bar_seconds)
+    schedule = table_of(bars)
     traded = bars.rows(in_session(schedule, bars.time, trade_dates(bars.time, bars.contract))[1])
     assert iso(traded.time[-1]) == "2013-11-29T18:14:00Z"
     assert cuts(traded) == ()
@@ -140,33 +139,34 @@ def test_the_notes_of_every_command(es_bars):
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
-    """The working directory."""
+def init(tmp_path, monkeypatch, capsys):
+    """init(bars, ...) -> (what `jaxtrade init` says of a file of them, the configuration)."""
     monkeypatch.chdir(tmp_path)
-    return tmp_path
+
+    def run(bars, *words):
+        (tmp_path / "bars.csv").write_bytes(vendors.databento(bars))
+        assert main(["init", "bars.csv", "--non-interactive", *words]) == 0
+        return capsys.readouterr().out, load_config("bars.yaml")
+
+    return run
 
 
-def test_init_leaves_a_cut_last_session_out(es_bars, here, capsys):
-    (here / "bars.csv").write_bytes(vendors.databento(until(es_bars, "2013-10-11T15:00")))
-    assert main(["init", "bars.csv", "--non-interactive"]) == 0
-    said = capsys.readouterr().out
+def test_init_leaves_a_cut_last_session_out(es_bars, init):
+    said, config = init(until(es_bars, "2013-10-11T15:00"))
     assert not missing(
         said, "left out: 2013-10-11", "90 of 434 bars", "10:59", "data.end=2013-10-10"
     )
     assert "WARNING" not in said
-    config = load_config("bars.yaml")
     assert config.data.end == "2013-10-10"
     market = load_market(config)
     assert str(market.trade_dates[-1]) == "2013-10-10"
     assert not [note for note in market.notes if "cut short" in note]
-    assert ": 4 sessions." in (here / "bars.yaml").read_text()
+    assert ": 4 sessions." in Path("bars.yaml").read_text()
 
 
-def test_init_says_that_a_session_without_decisions_is_not_traded(es_bars, here, capsys):
-    (here / "bars.csv").write_bytes(vendors.databento(until(es_bars, "2013-10-11T00:00")))
-    assert main(["init", "bars.csv", "--non-interactive"]) == 0
-    assert not missing(capsys.readouterr().out, "2013-10-11: ", "0 of 434 bars", "no decision")
-    config = load_config("bars.yaml")
+def test_init_says_that_a_session_without_decisions_is_not_traded(es_bars, init):
+    said, config = init(until(es_bars, "2013-10-11T00:00"))
+    assert not missing(said, "2013-10-11: ", "0 of 434 bars", "no decision")
     assert config.data.end is None
     assert str(load_market(config).trade_dates[-1]) == "2013-10-10"
 
@@ -178,16 +178,13 @@ def test_init_says_that_a_session_without_decisions_is_not_traded(es_bars, here,
         ("2013-10-08T15:00", [], None),  # nothing else is left to test on
     ],
 )
-def test_init_keeps_a_cut_session_where_it_must(es_bars, here, capsys, end, stated, kept):
-    (here / "bars.csv").write_bytes(vendors.databento(until(es_bars, end)))
-    assert main(["init", "bars.csv", "--non-interactive", *stated]) == 0
-    assert f"WARNING: {end[:10]}: the last session" in capsys.readouterr().out
-    assert load_config("bars.yaml").data.end == kept
+def test_init_keeps_a_cut_session_where_it_must(es_bars, init, end, stated, kept):
+    said, config = init(until(es_bars, end), *stated)
+    assert f"WARNING: {end[:10]}: the last session" in said
+    assert config.data.end == kept
 
 
-def test_init_of_a_whole_file_sets_no_dates(es_bars, here, capsys):
-    (here / "bars.csv").write_bytes(vendors.databento(es_bars))
-    assert main(["init", "bars.csv", "--non-interactive"]) == 0
-    assert "cut short" not in capsys.readouterr().out
-    config = load_config("bars.yaml")
+def test_init_of_a_whole_file_sets_no_dates(es_bars, init):
+    said, config = init(es_bars)
+    assert "cut short" not in said
     assert (config.data.start, config.data.end) == (None, None)

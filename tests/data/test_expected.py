@@ -1,12 +1,8 @@
 """How many sessions bars can have, before they are read; and splits that do not fit."""
 
-from __future__ import annotations
-
-from datetime import date, timedelta
-
 import pytest
 
-from jaxtrade.config import SplitConfig, load_config, make_config
+from jaxtrade.config import RunConfig, load_config, make_config
 from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar.schedule import trade_dates
 from jaxtrade.data.contracts import get_contract
@@ -17,19 +13,10 @@ from jaxtrade.data.expected import (
     bundled_dates,
     check_split,
     most_sessions,
-    weekdays,
 )
 from jaxtrade.data.market import load_market
 from jaxtrade.errors import ConfigError
-
-
-@pytest.mark.parametrize("days", range(40))
-def test_weekdays_are_counted(days):
-    first = date(2024, 2, 24) + timedelta(days=days % 7)
-    last = first + timedelta(days=days - 1)
-    assert weekdays(first, last) == sum(
-        (first + timedelta(days=i)).weekday() < 5 for i in range(days)
-    )
+from tests.data.conftest import split_of
 
 
 @pytest.mark.slow
@@ -39,7 +26,7 @@ def test_the_dates_of_the_bundled_bars():
         bars = bundled(contract, roll="volume" if symbol == "ES" else "off")
         days = trade_dates(bars.time, contract)
         assert dates == (str(days.min()), str(days.max()))
-    assert bundled_dates("ES", make_config({}).data) == ES_WEEK
+    assert bundled_dates("ES", RunConfig().data) == ES_WEEK
 
 
 @pytest.mark.parametrize("expiry", [None, ES_EXPIRY])
@@ -53,40 +40,28 @@ def test_dates_select_among_those_of_one_contract(expiry):
     assert bundled_dates("ES", data) == (str(days.min()), str(days.max()))
 
 
+MOST = [
+    ("", 5),
+    ("market=EURUSD", 3131),
+    ("start=2013-10-08", 54),
+    ("start=2013-10-08 roll=volume", 1631),
+    ("start=2015-01-01", 0),
+    ("end=2013-10-08", 2),
+    ("start=2031-01-01", 0),
+    ("source=synthetic market=NQ", 40),
+    ("source=synthetic market=NQ start=2023-11-20 end=2023-11-24", 5),
+    ("source=synthetic synthetic=phase_randomised", 5),
+    ("source=synthetic synthetic=phase_randomised synthetic_sessions=3", 3),
+    ("source=file file=a.csv", None),
+]
+
+
 @pytest.mark.parametrize(
-    ("overrides", "most"),
-    [
-        ([], 5),
-        (["data.market=EURUSD"], 3131),
-        (["data.start=2013-10-08"], 54),
-        (["data.start=2013-10-08", "data.roll=volume"], 1631),
-        (["data.start=2015-01-01"], 0),
-        (["data.end=2013-10-08"], 2),
-        (["data.start=2031-01-01"], 0),
-        (["data.source=synthetic", "data.market=NQ"], 40),
-        (
-            [
-                "data.source=synthetic",
-                "data.market=NQ",
-                "data.start=2023-11-20",
-                "data.end=2023-11-24",
-            ],
-            5,
-        ),
-        (["data.source=synthetic", "data.synthetic=phase_randomised"], 5),
-        (
-            [
-                "data.source=synthetic",
-                "data.synthetic=phase_randomised",
-                "data.synthetic_sessions=3",
-            ],
-            3,
-        ),
-        (["data.source=file", "data.file=a.csv"], None),
-    ],
+    ("keys", "most"),
+    MOST,
 )
-def test_the_largest_number_of_sessions(overrides, most):
-    data = load_config(None, overrides).data
+def test_the_largest_number_of_sessions(keys, most):
+    data = load_config(None, [f"data.{key}" for key in keys.split()]).data
     assert most_sessions(data, data.market) == most
 
 
@@ -96,7 +71,6 @@ def test_the_largest_number_of_sessions(overrides, most):
 def test_it_is_a_limit_of_what_is_read(overrides):
     config = load_config(None, overrides)
     most = most_sessions(config.data, config.data.market)
-    assert most is not None
     assert load_market(config).num_sessions == most
 
 
@@ -109,16 +83,11 @@ def test_a_copy_needs_bundled_bars():
 
 
 @pytest.mark.parametrize(
-    ("split", "need"),
-    [
-        (SplitConfig(), 2),
-        (SplitConfig(test_sessions=0), 1),
-        (SplitConfig(validation_sessions=2, test_sessions=3), 6),
-        (SplitConfig(validation_sessions=2, test_sessions=3, embargo_sessions=4), 14),
-        (SplitConfig(validation_sessions=2, test_sessions=0, embargo_sessions=4), 7),
-    ],
+    ("validation", "test", "embargo", "need"),
+    [(0, 1, 0, 2), (0, 0, 0, 1), (2, 3, 0, 6), (2, 3, 4, 14), (2, 0, 4, 7)],
 )
-def test_a_split_needs_a_training_session(split, need):
+def test_a_split_needs_a_training_session(validation, test, embargo, need):
+    split = split_of(validation, test, embargo)
     check_split(need, split)
     with pytest.raises(ConfigError, match=rf" {need} sessions, .*at most {need - 1};"):
         check_split(need - 1, split, at_most=True)

@@ -19,7 +19,6 @@ from jaxtrade.data.features.columns import (
 )
 from jaxtrade.data.features.schema import (
     CONTEXT_FEATURES,
-    FIXED_COLUMNS,
     MARKET_CONTEXT,
     PATTERNS,
     SEED_FEATURES,
@@ -32,6 +31,7 @@ from jaxtrade.data.features.schema import (
     table_columns,
 )
 from jaxtrade.errors import ConfigError
+from tests.env import worlds
 
 ALL = (
     *dict.fromkeys(SEED_FEATURES + CONTEXT_FEATURES),
@@ -42,18 +42,16 @@ ALL = (
     "atr_5",
     "atr_14",
 )
+PERIODS = (2, 5, 14, 50)
 PAGE = Path(__file__).parents[2] / "docs" / "features.md"
 
 
-def window(n=400, seed=0, tick_size=0.25, volume=True, level=6000):
-    rng = np.random.default_rng(seed)
-    close = level + np.cumsum(rng.integers(-8, 9, n))
-    open_ = close + rng.integers(-4, 5, n)
-    high = np.maximum(open_, close) + rng.integers(0, 6, n)
-    low = np.minimum(open_, close) - rng.integers(0, 6, n)
-    traded = rng.integers(0, 500, n) * float(volume)
-    minute = (400 + 300 * seed + np.arange(n) * 7) % 1440
-    return Window(open_, high, low, close, traded, np.arange(n) // 150, minute, tick_size)
+def window(n=400, seed=0, volume=True):
+    """Random bars of 7 minutes, 150 of them a date."""
+    prices = worlds.random_bars(seed, n, 8, 5, 4, 6000)
+    traded = np.random.default_rng(seed).integers(0, 500, n) * float(volume)
+    row = np.arange(n)
+    return Window(*prices, traded, row // 150, (400 + 300 * seed + row * 7) % 1440, 0.25)
 
 
 def of_closes(closes, **fields):
@@ -125,10 +123,6 @@ def test_macd_by_hand():
     assert_values(long, -1, macd=fast - slow)
 
 
-def test_momentum_is_a_ratio():
-    assert_values(of_closes(np.arange(100, 120)), 12, momentum=112 / 102)
-
-
 def test_vwap_by_hand_restarts_with_the_trade_date():
     bars = of_closes(
         [10, 20, 30, 40],
@@ -193,16 +187,12 @@ def test_cci_of_the_seed_takes_each_deviation_from_its_own_mean():
     assert_values(of_closes([7] * 50), -1, cci=0.0)
 
 
-@pytest.mark.parametrize(("name", "n"), [("rsi_15min", 15), ("rsi_60min", 60)])
-def test_long_rsi_by_hand(name, n):
-    closes = 100 + np.cumsum([0] + [3, -1] * 40)  # n changes: the share of rises decides
-    gains = 3 * ((n + 1) // 2)
-    losses = n // 2
-    t = (
-        n if n % 2 else n + 1
-    )  # a rise is the last change of an odd n; with an even n either order has the same sums
+@pytest.mark.parametrize(("n", "gains", "losses"), [(15, 8 * 3, 7), (60, 30 * 3, 30)])
+def test_long_rsi_by_hand(n, gains, losses):
+    """Rises of 3 and falls of 1 in turn, a rise first."""
+    bars = of_closes(100 + np.cumsum([0] + [3, -1] * 40))
     expected = 100 - 100 / (1 + (gains / n) / (losses / n + 1e-8))
-    assert compute_feature(of_closes(closes), name)[t] == pytest.approx(expected, abs=1e-9)
+    assert_values(bars, n, **{f"rsi_{n}min": expected})
 
 
 def test_ranks_and_regimes_of_the_range_by_hand():
@@ -229,34 +219,32 @@ def test_efficiency_by_hand():
 
 
 def test_shares_ratios_and_levels_by_hand():
-    closes = np.arange(100, 180)
-    bars = of_bars(closes + 2, closes - 3, closes, volume=np.arange(80.0))
-    assert_values(bars, 10, spread=5 / 110)
-    assert_values(bars, 70, price_change_60min=170 / 110 - 1)
-    assert_values(
-        bars,
-        30,
-        support_20=111 - 3,
-        resistance_20=130 + 2,
-        volume_ratio_5min=30 / 28,
-        volume_ratio_20min=30 / 20.5,
-    )
-    # bar 0 traded nothing
-    assert_values(bars, 1, price_to_vwap=0.0)
-    assert_values(bars, 2, price_to_vwap=102 / ((101 + 2 * 102) / 3) - 1)
-
-
-def test_features_of_allocate_by_hand():
     """Closes rise by 1 a bar, so 20 of them have the deviation sqrt(35) and their mean lies 9.5
     below the last.
     """
-    bars = of_bars(np.arange(100, 180) + 2, np.arange(100, 180) - 3, np.arange(100, 180))
-    for n in (1, 5, 15):
-        assert compute_feature(bars, f"return_{n}")[30] == 130 / (130 - n) - 1
-    assert_values(bars, 30, bollinger_position=9.5 / (2 * 35**0.5))
-    assert (compute_feature(bars, "time_of_day")[:5] == bars.minute[:5] / 1440).all()
-    still = of_bars(np.full(40, 100), np.full(40, 100), np.full(40, 100))
-    assert_values(still, 30, bollinger_position=0.0)
+    closes = np.arange(100, 180)
+    bars = of_bars(closes + 2, closes - 3, closes, volume=np.arange(80.0))
+    assert_values(bars, 0, time_of_day=600 / 1440)
+    # bar 0 traded nothing
+    assert_values(bars, 1, price_to_vwap=0.0)
+    assert_values(bars, 2, price_to_vwap=102 / ((101 + 2 * 102) / 3) - 1)
+    assert_values(bars, 10, spread=5 / 110)
+    assert_values(
+        bars,
+        30,
+        volume_ratio_5min=30 / 28,
+        volume_ratio_20min=30 / 20.5,
+        volume_regime=30 / 20.5,
+        price_momentum_20=130 / 110 - 1,
+        price_vs_support=130 / (111 - 3) - 1,
+        bollinger_position=9.5 / (2 * 35**0.5),
+        return_1=130 / 129 - 1,
+        return_5=130 / 125 - 1,
+        return_15=130 / 115 - 1,
+    )
+    assert_values(bars, 40, session_trend=140 / 110 - 1)
+    assert_values(bars, 70, price_momentum_60=170 / 110 - 1)
+    assert_values(of_closes([100] * 40), 30, bollinger_position=0.0)
 
 
 def test_slopes_by_hand():
@@ -279,15 +267,6 @@ def test_the_slope_of_the_adx_by_hand():
     assert slopes[45] == pytest.approx((now - 100 / 3) / 5 / now, abs=1e-12)
     assert slopes[40] == pytest.approx(0.0, abs=1e-15)
     assert_values(of_closes([9] * 60), -1, adx_slope=0.0)
-
-
-def test_changes_and_support_by_hand():
-    closes = np.arange(100, 180)
-    bars = of_bars(closes + 2, closes - 3, closes, volume=np.arange(80.0))
-    assert_values(bars, 30, price_momentum_20=130 / 110 - 1)
-    assert_values(bars, 70, price_momentum_60=170 / 110 - 1)
-    assert_values(bars, 40, session_trend=140 / 110 - 1)
-    assert_values(bars, 30, volume_regime=30 / 20.5, price_vs_support=130 / (111 - 3) - 1)
 
 
 SWINGS = [
@@ -337,74 +316,35 @@ def test_breakouts_by_hand(close, out, down):
     assert_values(bars, -1, breakout_signal=out, breakdown_signal=down)
 
 
-@pytest.mark.parametrize(
-    ("minute", "flag"),
-    [
-        (569, "closed"),
-        (570, "morning"),
-        (659, "morning"),
-        (660, "midday"),
-        (839, "midday"),
-        (840, "afternoon"),
-        (1019, "afternoon"),
-        (1020, "closed"),
-        (0, "closed"),
-    ],
-)
-def test_session_flags_are_one_hot_on_the_exchange_clock(minute, flag):
-    bars = of_closes([5], minute=np.array([minute]))
-    names = ("morning", "midday", "afternoon", "closed")
-    assert [compute_feature(bars, f"session_{name}")[0] for name in names] == [
-        float(name == flag) for name in names
-    ]
+def test_session_flags_are_one_hot_on_the_exchange_clock():
+    """Morning from 09:30, midday from 11:00, afternoon from 14:00 to 17:00."""
+    minutes = np.array([0, 569, 570, 659, 660, 839, 840, 1019, 1020])
+    bars = of_closes([5] * 9, minute=minutes)
+    names = ("closed", "morning", "midday", "afternoon")
+    flags = np.stack([compute_feature(bars, f"session_{name}") for name in names])
+    assert (flags == np.eye(4)[[0, 0, 1, 1, 2, 2, 3, 3, 0]].T).all()
 
 
 def test_without_volume_slots_are_neutral_and_named_absent():
     bars = window(300, volume=False)
-    for name, value in {
-        "volume": 0.0,
-        "mfi": 50.0,
-        "volume_ratio_5min": 1.0,
-        "volume_ratio_20min": 1.0,
-    }.items():
+    ratios = {"volume_ratio_5min": 1.0, "volume_ratio_20min": 1.0}
+    for name, value in {"volume": 0.0, "mfi": 50.0, **ratios}.items():
         values = compute_feature(bars, name)[feature_spec(name).warm_up - 1 :]
         assert (values == value).all(), name
     assert absent_features(("close", "volume", "rsi", "mfi")) == ("volume", "mfi")
 
 
 def test_a_flat_range_is_its_middle():
-    flat = of_closes([5] * 40)
-    assert [compute_feature(flat, name)[-1] for name in ("stoch_k", "stoch_d", "williams_r")] == [
-        50.0,
-        50.0,
-        -50.0,
-    ]
+    assert_values(of_closes([5] * 40), -1, stoch_k=50.0, stoch_d=50.0, williams_r=-50.0)
 
 
 # --- the library ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("period", [2, 5, 14, 50])
-@pytest.mark.parametrize("kind", ["sma", "ema", "rsi", "atr"])
-def test_parametric_features_agree_with_talib(kind, period):
-    bars = window(600, seed=3)
-    close, high, low = (x.astype(float) for x in (bars.close, bars.high, bars.low))
-    reference = {
-        "sma": lambda: talib.SMA(close, period),
-        "ema": lambda: talib.EMA(close, period),
-        "rsi": lambda: talib.RSI(close, period),
-        "atr": lambda: talib.ATR(high, low, close, period),
-    }[kind]()
-    name = f"{kind}_{period}"
-    ours = compute_feature(bars, name)
-    start = feature_spec(name).warm_up - 1
-    assert np.isnan(ours[:start]).all()
-    np.testing.assert_allclose(ours[start:], reference[start:], rtol=0, atol=1e-9)
-    assert len(ours[start:]) > 300
-
-
-def textbook(bars):
-    """What the library says of each feature of the seed that is the textbook's."""
+def of_the_library(bars):
+    """What the library says of the parametric features, and of each of the seed that is the
+    textbook's.
+    """
     o, h, low, c, v = (
         x.astype(float) for x in (bars.open, bars.high, bars.low, bars.close, bars.volume)
     )
@@ -412,7 +352,11 @@ def textbook(bars):
     upper, middle, lower = talib.BBANDS(c, 20, 2, 2)
     stoch_k, stoch_d = talib.STOCHF(h, low, c, 14, 3)
     return {
-        **{f"sma_{n}": talib.SMA(c, n) for n in (5, 20, 50, 200)},
+        **{f"sma_{n}": talib.SMA(c, n) for n in (2, 5, 14, 20, 50, 200)},
+        **{f"ema_{n}": talib.EMA(c, n) for n in PERIODS},
+        **{f"rsi_{n}": talib.RSI(c, n) for n in PERIODS},
+        **{f"atr_{n}": talib.ATR(h, low, c, n) for n in PERIODS},
+        "atr": talib.SMA(talib.TRANGE(h, low, c), 14),  # the seed's is the plain mean
         "momentum": talib.ROCR(c, 10),
         "volatility": talib.STDDEV(c, 20) * sample,
         "bb_width": (upper - lower) / middle * sample,
@@ -428,30 +372,16 @@ def textbook(bars):
     }
 
 
-def test_textbook_features_of_the_seed_agree_with_talib():
+def test_features_agree_with_talib():
     bars = window(900, seed=5)
-    expected = textbook(bars)
-    assert set(expected) == {
+    expected = of_the_library(bars)
+    assert set(expected) >= {
         name for name in SEED_FEATURES if feature_spec(name).source == "textbook"
     }
     for name, values in expected.items():
-        start = max(feature_spec(name).warm_up - 1, 20)
-        np.testing.assert_allclose(
-            compute_feature(bars, name)[start:],
-            values[start:],
-            rtol=0,
-            atol=1e-9,
-            err_msg=name,
-        )
-
-
-def test_the_seeds_atr_is_the_plain_mean_of_the_ranges():
-    bars = window(300, seed=4)
-    close, high, low = (x.astype(float) for x in (bars.close, bars.high, bars.low))
-    ranges = talib.TRANGE(high, low, close)[1:]
-    np.testing.assert_allclose(
-        compute_feature(bars, "atr")[14:], talib.SMA(ranges, 14)[13:], rtol=0, atol=1e-9
-    )
+        rows = slice(max(feature_spec(name).warm_up - 1, 20), None)
+        ours = compute_feature(bars, name)
+        np.testing.assert_allclose(ours[rows], values[rows], rtol=0, atol=1e-9, err_msg=name)
 
 
 # --- no look-ahead ----------------------------------------------------------------------------------------------------
@@ -462,7 +392,7 @@ def test_the_seeds_atr_is_the_plain_mean_of_the_ranges():
 def test_a_prefix_of_the_bars_gives_the_prefix_of_the_feature(name, volume):
     full, ids = window(260, volume=volume), np.repeat([0, 1], [40, 220])
     column = compute_features(full, (name,), ids)
-    for t in (0, 1, 13, 39, 40, 41, 54, 100, 150, 151, 200, 258):
+    for t in (0, 13, 39, 40, 41, 150, 258):
         cut = compute_features(features.take(full, slice(0, t + 1)), (name,), ids[: t + 1])
         assert cut.tobytes() == column[: t + 1].tobytes()
 
@@ -487,12 +417,6 @@ def test_defined_exactly_from_the_declared_warm_up():
 # --- declarations -----------------------------------------------------------------------------------------------------
 
 
-def test_columns_are_unique_and_in_order():
-    columns = table_columns(("close", "rsi", "ema_9"))
-    assert columns == (*FIXED_COLUMNS, "feature.close", "feature.rsi", "feature.ema_9")
-    assert len(set(columns)) == len(columns)
-
-
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
@@ -511,12 +435,6 @@ def test_unknown_features_are_errors(name, hint):
 def test_a_repeated_feature_is_an_error():
     with pytest.raises(ConfigError, match="'rsi' appears twice"):
         table_columns(("rsi", "close", "rsi"))
-
-
-def test_warm_ups():
-    assert longest_warm_up(("close", "sma_20", "rsi", "atr", "momentum")) == 20
-    assert longest_warm_up(("close", "macd")) == 104
-    assert feature_spec("ema_50").warm_up == 200
 
 
 def test_the_seeds_42_features_by_name():
@@ -574,15 +492,7 @@ def test_a_lane_whose_wrong_start_stays_is_computed_again(memory, monkeypatch):
     wrong last bit.
     """
     monkeypatch.setattr(indicators, "MEMORY", memory)
-    again = []
-    in_order = indicators._smooth_in_order
-    monkeypatch.setattr(
-        indicators, "_smooth_in_order", lambda *given: again.append(1) or in_order(*given)
-    )
-    moving = 6000 + np.cumsum(np.random.default_rng(1).integers(-8, 9, 30_000))
     still = np.where(np.arange(30_000) < 5, 3.0, 12345.1)
-    for values in (moving, still):
-        assert indicators.smooth(values, 2 / 27, 1.1).tolist() == smooth_by_hand(
-            values, 2 / 27, 1.1
-        )
-    assert len(again) > (100 if memory < 1 else 1)
+    for values in (worlds.random_bars(1, 30_000).close, still):
+        by_hand = smooth_by_hand(values, 2 / 27, 1.1)
+        assert indicators.smooth(values, 2 / 27, 1.1).tolist() == by_hand

@@ -4,9 +4,8 @@ What a layout leaves open (time zone, stamp side) is asked for with the usual va
 guessed.
 """
 
-from __future__ import annotations
-
 import gzip
+import re
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +23,8 @@ from jaxtrade.data.read.bars import from_frame, load_bars
 from jaxtrade.data.read.tabular import table_of_frame
 from jaxtrade.errors import DataError
 from tests import vendors
+from tests.data.conftest import assert_same, read_es
+from tests.data.real_seconds import SPY_KEYS
 from tests.messages import missing
 
 ES, EURUSD = get_contract("ES"), get_contract("EURUSD")
@@ -46,27 +47,21 @@ def eurusd():
 @pytest.fixture
 def put(tmp_path):
     def _put(content, name="bars.csv"):
-        path = tmp_path / name
-        path.write_bytes(content)
-        return path
+        (tmp_path / name).write_bytes(content)
+        return tmp_path / name
 
     return _put
-
-
-def assert_same(found, expected, volume=True):
-    for name in FIELDS[: 6 if volume else 5]:
-        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), err_msg=name)
-    assert found.bar_seconds == expected.bar_seconds
-    assert (found.ask is None) == (expected.ask is None)
-    if found.ask is not None and expected.ask is not None:
-        for mine, theirs in zip(found.ask, expected.ask, strict=True):
-            np.testing.assert_array_equal(mine, theirs)
 
 
 def refusal(path, contract=ES, **options):
     with pytest.raises(DataError) as error:
         load_bars(path, contract, **options)  # type: ignore[arg-type]
     return str(error.value)
+
+
+def dated(names, form):
+    """A file with own columns of dates and times, in a form of `strftime`."""
+    return lambda bars: vendors.plain(bars, names, lambda at: f"{at:{form}}")
 
 
 # (how it is written, what must be stated, the beginning of the note that says how it is read)
@@ -108,40 +103,33 @@ TRADES = {
         "read as a yfinance file of ES=F: stamps name a bar's open",
     ),
     "binance": (vendors.binance, {}, "read as Binance klines: stamps name a bar's open, in UTC"),
-    "binance without header": (
-        lambda bars: vendors.binance(bars, header=False),
-        {},
-        "read as Binance klines",
-    ),
-    "binance microseconds": (
+    "binance microseconds without header": (
         lambda bars: vendors.binance(bars, False, True),
         {},
         "read as Binance klines",
     ),
     "date and time": (
-        lambda bars: vendors.plain(bars, "Date,Time", lambda at: f"{at:%Y-%m-%d,%H:%M}"),
+        dated("Date,Time", "%Y-%m-%d,%H:%M"),
         {"time_zone": "UTC", "stamp": "open"},
         "read as bars with separate date and time columns",
     ),
     "compact date and time": (
-        lambda bars: vendors.plain(bars, "DATE,TIME", lambda at: f"{at:%Y%m%d,%H%M%S}"),
+        dated("DATE,TIME", "%Y%m%d,%H%M%S"),
         {"time_zone": "UTC", "stamp": "open"},
         "read as bars with separate date and time",
     ),
     "day first": (
-        lambda bars: vendors.plain(bars, "date,time", lambda at: f"{at:%d.%m.%Y,%H:%M:%S}"),
+        dated("date,time", "%d.%m.%Y,%H:%M:%S"),
         {"time_zone": "UTC", "stamp": "open", "date_order": "dmy"},
         "read as bars with separate date",
     ),
     "one digit": (
-        lambda bars: vendors.plain(
-            bars, "date,time", lambda at: f"{at.month}/{at.day}/{at.year},{at:%H:%M}"
-        ),
+        dated("date,time", "%-m/%-d/%Y,%H:%M"),
         {"time_zone": "UTC", "stamp": "open", "date_order": "mdy"},
         "read as bars with separate date",
     ),
     "open_time": (
-        lambda bars: vendors.plain(bars, "open_time", lambda at: f"{at:%Y-%m-%d %H:%M:%S}+00:00"),
+        dated("open_time", "%Y-%m-%d %H:%M:%S+00:00"),
         {},
         "read as bars with a column open_time: stamps name a bar's open",
     ),
@@ -167,23 +155,18 @@ UNUSED = (
 def test_a_column_of_spreads_is_said_to_be_unused(es, put):
     bars = load_bars(put(vendors.mt5(es)), ES, time_zone=SERVER)
     assert bars.notes[1] == f"column '<SPREAD>' {UNUSED}"
-    plain = (
-        vendors.plain(es.rows(slice(0, 50)), "time", lambda at: f"{at:%Y-%m-%dT%H:%MZ}")
-        .decode()
-        .splitlines()
-    )
-    text = "\n".join(
-        [
-            f"{plain[0]},Spread",
-            *(f"{line},{cell}" for line, cell in zip(plain[1:], ["1", ""] * 25, strict=True)),
+    text = dated("time", "%Y-%m-%dT%H:%MZ")(es.rows(slice(0, 50))).decode()
+    head, *rows = text.splitlines()
+
+    def notes(name, cells):
+        lines = [
+            f"{head},{name}",
+            *(f"{row},{cell}" for row, cell in zip(rows, cells, strict=True)),
         ]
-    )
-    assert f"column 'Spread' {UNUSED}" in load_bars(put(text.encode()), ES, stamp="open").notes
-    empty = "\n".join([f"{plain[0]},spread", *(f"{line}," for line in plain[1:])])
-    assert any(
-        "'spread' is not used" in note
-        for note in load_bars(put(empty.encode()), ES, stamp="open").notes
-    )
+        return read_es(put("\n".join(lines).encode())).notes
+
+    assert f"column 'Spread' {UNUSED}" in notes("Spread", ["1", ""] * 25)
+    assert any("'spread' is not used" in note for note in notes("spread", [""] * 50))
 
 
 @pytest.mark.parametrize(
@@ -271,15 +254,13 @@ ASKED = {
 def test_what_a_layout_leaves_open_is_asked_with_its_usual_values(es, put, name):
     options, parts = ASKED[name]
     message = refusal(put(TRADES[name][0](es)), **options)
-    for part in parts:
-        assert part in message, message
+    assert not missing(message, *parts)
     assert message.count("\n") == 0
 
 
 def test_fxcm_and_lean_quotes_ask_for_the_time_zone(eurusd, put):
     message = refusal(put(vendors.fxcm(eurusd)), EURUSD)
-    assert "FXCM" in message
-    assert "data.time_zone=UTC", "data.stamp=open" in message
+    assert not missing(message, "FXCM", "data.time_zone=UTC", "data.stamp=open")
     assert "data.time_zone=UTC" in refusal(put(vendors.lean_hours(eurusd)), EURUSD)
 
 
@@ -289,22 +270,23 @@ def test_what_the_user_states_overrides_the_format_and_the_note_says_so(es, put)
     assert not missing(bars.notes[0], "Databento", "close (as stated", "says open")
 
 
-def test_a_day_above_12_shows_which_number_is_the_month(eurusd, put):
+# Names of our own: no vendor's layout says in which order their dates are.
+NAMES = "time,bid_open,bid_high,bid_low,bid_close,ask_open,ask_high,ask_low,ask_close"
+
+
+@pytest.mark.parametrize(
+    ("form", "shown"), [("%d/%m/%Y %H:%M", "day first"), ("%m/%d/%Y %H:%M", "month first")]
+)
+def test_a_day_above_12_shows_which_number_is_the_month(eurusd, put, form, shown):
     """2013-10-28 .. 2013-11-08: the file shows the order itself, and a note says so."""
-    for form, shown in (("%d/%m/%Y %H:%M", "day first"), ("%m/%d/%Y %H:%M", "month first")):
-        path = put(vendors.fxcm(eurusd, vendors_header(), lambda at, form=form: f"{at:{form}}"))
-        bars = load_bars(path, EURUSD, time_zone="UTC", stamp="open")
-        assert_same(bars, eurusd, volume=False)
-        assert any(shown in note for note in bars.notes)
-
-
-def vendors_header():
-    """Names of our own: no vendor's layout says in which order their dates are."""
-    return "time,bid_open,bid_high,bid_low,bid_close,ask_open,ask_high,ask_low,ask_close"
+    path = put(vendors.fxcm(eurusd, NAMES, lambda at: f"{at:{form}}"))
+    bars = load_bars(path, EURUSD, time_zone="UTC", stamp="open")
+    assert_same(bars, eurusd, volume=False)
+    assert any(shown in note for note in bars.notes)
 
 
 def test_a_date_of_unknown_order_is_refused(es, put):
-    path = put(vendors.plain(es, "time", lambda at: f"{at:%m/%d/%Y %H:%M}"))
+    path = put(dated("time", "%m/%d/%Y %H:%M")(es))
     message = refusal(path, time_zone="UTC", stamp="open")
     assert f"{path}:2: column 'time' = '10/06/2013 22:00'" in message
     assert "data.date_order=mdy" in message
@@ -387,20 +369,11 @@ def test_databento_mixed_schemas_and_venues_are_refused(es, put, column, old, ne
 
 def test_databento_frames_and_parquet(es, tmp_path):
     """`to_df()` gives the stamps as the index, with a zone, and decimal prices."""
+    prices = {name: getattr(es, name) * 0.25 for name in FIELDS[1:5]}
     frame = pd.DataFrame(
-        {
-            "rtype": 33,
-            "publisher_id": 1,
-            "instrument_id": 5482,
-            "open": es.open * 0.25,
-            "high": es.high * 0.25,
-            "low": es.low * 0.25,
-            "close": es.close * 0.25,
-            "volume": es.volume.astype(np.uint64),
-            "symbol": "ESZ3",
-        },
+        {"rtype": 33, "publisher_id": 1, "instrument_id": 5482, **prices, "symbol": "ESZ3"},
         index=pd.to_datetime(es.time, unit="s", utc=True).rename("ts_event"),
-    )
+    ).assign(volume=es.volume.astype(np.uint64))
     assert_same(from_frame(frame, ES), es)
     frame.to_parquet(tmp_path / "bars.parquet")
     assert_same(load_bars(tmp_path / "bars.parquet", ES), es)
@@ -409,9 +382,9 @@ def test_databento_frames_and_parquet(es, tmp_path):
 def test_yfinance_frames_as_they_come(es):
     """Two levels of column names, in both orders, and an index in any zone."""
     frame = vendors.yahoo_frame(es, zone="America/New_York")
-    assert_same(from_frame(frame, ES, stamp="open"), es)
-    assert_same(from_frame(frame.swaplevel(axis=1), ES, stamp="open"), es)
-    assert_same(from_frame(frame.droplevel("Ticker", axis=1), ES, stamp="open"), es)
+    assert_same(read_es(frame), es)
+    assert_same(read_es(frame.swaplevel(axis=1)), es)
+    assert_same(read_es(frame.droplevel("Ticker", axis=1)), es)
     with pytest.raises(DataError, match=r"open or its close"):
         from_frame(frame, ES)
 
@@ -425,7 +398,7 @@ def test_frames_and_files_of_several_tickers_are_refused(es, put):
     columns = {
         name: f"{name.capitalize()} NQ=F" for name in ("open", "high", "low", "close", "volume")
     }
-    assert_same(load_bars(put(both.to_csv().encode()), ES, stamp="open", columns=columns), es)
+    assert_same(read_es(put(both.to_csv().encode()), columns=columns), es)
 
 
 def test_yahoos_32_bit_prices_are_read_to_their_tick(eurusd, put):
@@ -530,14 +503,7 @@ def test_real_shares_of_lean_read_as_before_in_their_own_layout(shared, put):
     """
     source = shared / "data" / "lean_us_equity" / "goog_minute_trade_x10000.csv.gz"
     goog = load_contract("GOOG")
-    whole = load_bars(
-        source,
-        goog,
-        stamp="open",
-        time_zone="America/New_York",
-        price_scale=0.0001,
-        columns={"time": "ts_et"},
-    )
+    whole = load_bars(source, goog, **SPY_KEYS)
     days = vendors.lean_days(whole, "goog", "America/New_York", 10_000)
     assert_same(load_bars(put(vendors.zipped(days), "goog.zip"), goog), whole)
 
@@ -555,60 +521,22 @@ def test_the_page_lists_every_layout(es, eurusd):
     files |= vendors.lean_days(few, "es", expiry="_201312_20131220") | vendors.lean_days(
         few, "spy", scale=10_000
     )
-    found = {
-        layout.title
-        for name, content in files.items()
-        if (layout := recognise(head_of(content, name)))
-    }
-    assert len(found) == 12
-    assert found <= listed
-    finam = b"<TICKER>,<PER>,<DATE>,<TIME>,<OPEN>,<HIGH>,<LOW>,<CLOSE>,<VOL>\nES,1,20131007,093000,1,1,1,1,1\n"
-    layout = recognise(head_of(finam, "x.csv"))
-    assert layout is not None
-    assert layout.title in listed
-    assert (layout.open_keys, layout.columns["symbol"]) == (("time_zone", "stamp"), "<TICKER>")
+    files["finam"] = (
+        b"<TICKER>,<PER>,<DATE>,<TIME>,<OPEN>,<HIGH>,<LOW>,<CLOSE>\nES,1,20131007,093000,1,1,1,1\n"
+    )
+    found = {name: recognise(head_of(content, name)) for name, content in files.items()}
+    titles = {layout.title for layout in found.values() if layout}
+    assert len(titles) == 13
+    assert titles <= listed
+    assert found["finam"].open_keys == ("time_zone", "stamp")
+    assert found["finam"].columns["symbol"] == "<TICKER>"
 
 
-HEADS = st.lists(
-    st.lists(
-        st.sampled_from(
-            [
-                "<DATE>",
-                "<TIME>",
-                "<OPEN>",
-                "<CLOSE>",
-                "<TICKVOL>",
-                "date",
-                "time",
-                "open",
-                "high",
-                "low",
-                "close",
-                "ts_event",
-                "rtype",
-                "instrument_id",
-                "Price",
-                "Ticker",
-                "Datetime",
-                "open_time",
-                "close_time",
-                "2013.10.07",
-                "20131007 090000",
-                "09:30",
-                "34200000",
-                "1381152600000",
-                "1676.25",
-                "1",
-                "",
-                "BidOpen",
-                "DateTime",
-                "\u00e9",
-            ]
-        ),
-        max_size=13,
-    ),
-    max_size=5,
-)
+WORDS = """
+<DATE>,<TIME>,<OPEN>,<CLOSE>,<TICKVOL>,date,time,open,high,low,close,ts_event,rtype,instrument_id,Price,Ticker,Datetime,
+open_time,close_time,2013.10.07,20131007 090000,09:30,34200000,1381152600000,1676.25,1,BidOpen,DateTime,\u00e9
+"""
+HEADS = st.lists(st.lists(st.sampled_from(re.split(",\n?|\n", WORDS)), max_size=13), max_size=5)
 
 
 @settings(deadline=None, max_examples=300)

@@ -2,20 +2,22 @@
 truth.
 """
 
-from __future__ import annotations
-
 import itertools
+import re
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.examine import price_step
-from jaxtrade.data.read.bars import from_frame, load_bars
+from jaxtrade.data.read import grammar
 from jaxtrade.data.read.grammar import BROKEN, UNREAD, has_offset, read_stamps
 from jaxtrade.errors import DataError
+from tests.data.conftest import read_es
 
 ES = get_contract("ES")
 
@@ -24,86 +26,85 @@ def said(texts, order=None):
     return read_stamps(pa.chunked_array([texts], pa.large_string()), order)
 
 
-# 2013-10-07 is a Monday; 1381104000 is its midnight in UTC.
-NAIVE = {
-    "2013-10-07 09:05": 32700,
-    "2013/10/7 9:05": 32700,
-    "2013-10-7 9:05": 32700,
-    "2013.10.7 9:05": 32700,
-    "2013 10 07 09:05": 32700,
-    "20131007 090500": 32700,
-    "20131007 905": 32700,
-    "20131007 90500": 32700,
-    "2013-10-07,0905": 32700,
-    "2013-10-07  09:05": 32700,
-    "2013-10-07, 9:05": 32700,
-    " 2013-10-07T09:05:00 ": 32700,
-    "2013-10-07 9:05 AM": 32700,
-    "2013-10-07 9:05 pm": 75900,
-    "2013-10-07 12:05 a.m.": 300,
-    "2013-10-07 12:05PM": 43500,
-    "2013-10-07 09:05:00.000": 32700,
-    "2013-10-07 09:05:00,000": 32700,
-    "2013-10-07T09": 32400,
-    "2013-10-7": 0,
-    "20131007": 0,
-}
-AWARE = {
-    "2013-10-07T09:05:00Z": 32700,
-    "2013-10-07 09:05:00-04:00": 47100,
-    "2013-10-07 09:05 -0400": 47100,
-    "2013-10-7 9:05+05:30": 12900,
-    "20131007T090500+00:00": 32700,
-    "2013-10-07T09+00:00": 32400,
-    "2013-10-07 09:05:00.000 GMT-0400": 47100,
-    "2013-10-07 09:05 UTC": 32700,
-    "2013-10-07 09:05 UTC+2": 25500,
-}
-NEITHER = (
-    "",
-    "x",
-    "NaT",
-    "2013-10-07 5",
-    "2013-10-07 45",
-    "2013-10-07 9:5",
-    "2013-13-07 09:05",
-    "2013-02-29 09:05",
-    "2013-10-07 24:00",
-    "2013-10-07 09:60",
-    "2013-10-07 13:05 PM",
-    "2013-10-07 0:05 AM",
-    "2013-10/07 09:05",
-    "2013-10-07 09:05 EST",
-    "2013-10-07 09:05+15:00",
-    "2013-10-07 09:05+04:61",
-    "13-10-07 09:05",
-    "7/10/13 09:05",
-    "07-Oct-2013 09:05",
-    "2013-10-07Z",
-    "2013-W41",
-    "2013-280",
-    "2013-10",
-    "2013-10-07 09:05:00-",
-    "1381104000",
-    "٢٠١٣-10-07 09:05",
-)
+# Seconds after midnight, and the stamp. 2013-10-07 is a Monday; 1381104000 is its midnight in UTC.
+NAIVE = """
+32700 |2013-10-07 09:05|
+32700 |2013/10/7 9:05|
+32700 |2013-10-7 9:05|
+32700 |2013.10.7 9:05|
+32700 |2013 10 07 09:05|
+32700 |20131007 090500|
+32700 |20131007 905|
+32700 |20131007 90500|
+32700 |2013-10-07,0905|
+32700 |2013-10-07  09:05|
+32700 |2013-10-07, 9:05|
+32700 | 2013-10-07T09:05:00 |
+32700 |2013-10-07 9:05 AM|
+75900 |2013-10-07 9:05 pm|
+  300 |2013-10-07 12:05 a.m.|
+43500 |2013-10-07 12:05PM|
+32700 |2013-10-07 09:05:00.000|
+32700 |2013-10-07 09:05:00,000|
+32400 |2013-10-07T09|
+    0 |2013-10-7|
+    0 |20131007|
+"""
+AWARE = """
+32700 |2013-10-07T09:05:00Z|
+47100 |2013-10-07 09:05:00-04:00|
+47100 |2013-10-07 09:05 -0400|
+12900 |2013-10-7 9:05+05:30|
+32700 |20131007T090500+00:00|
+32400 |2013-10-07T09+00:00|
+47100 |2013-10-07 09:05:00.000 GMT-0400|
+32700 |2013-10-07 09:05 UTC|
+25500 |2013-10-07 09:05 UTC+2|
+"""
+NEITHER = """
+x
+NaT
+2013-10-07 5
+2013-10-07 45
+2013-10-07 9:5
+2013-13-07 09:05
+2013-02-29 09:05
+2013-10-07 24:00
+2013-10-07 09:60
+2013-10-07 13:05 PM
+2013-10-07 0:05 AM
+2013-10/07 09:05
+2013-10-07 09:05 EST
+2013-10-07 09:05+15:00
+2013-10-07 09:05+04:61
+13-10-07 09:05
+7/10/13 09:05
+07-Oct-2013 09:05
+2013-10-07Z
+2013-W41
+2013-280
+2013-10
+2013-10-07 09:05:00-
+1381104000
+٢٠١٣-10-07 09:05"""
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds", "aware"),
+    ("line", "aware"),
     [
-        *((text, at, False) for text, at in NAIVE.items()),
-        *((text, at, True) for text, at in AWARE.items()),
+        *((line, False) for line in NAIVE.strip().splitlines()),
+        *((line, True) for line in AWARE.strip().splitlines()),
     ],
 )
-def test_a_stamp_says_one_thing(text, seconds, aware):
+def test_a_stamp_says_one_thing(line, aware):
+    seconds, text, _ = line.split("|")
     found = said(["x", text, text])
-    assert found.seconds.tolist() == [UNREAD, 1381104000 + seconds, 1381104000 + seconds]
+    assert found.seconds.tolist() == [UNREAD, *[1381104000 + int(seconds)] * 2]
     assert found.aware.tolist() == [False, aware, aware]
     assert has_offset(text) == aware
 
 
-@pytest.mark.parametrize("text", NEITHER)
+@pytest.mark.parametrize("text", NEITHER.splitlines())
 def test_what_is_no_stamp_is_not_read(text):
     found = said([text, "2013-10-07 09:05"])
     assert found.seconds.tolist() == [UNREAD, 1381104000 + 32700]
@@ -120,6 +121,28 @@ def test_the_order_of_day_and_month_is_told():
 def test_no_part_of_a_second_is_dropped():
     found = said(["2013-10-07 09:05:00.5", "2013-10-07 09:05:00.0"])
     assert found.seconds.tolist() == [BROKEN, 1381104000 + 32700]
+
+
+STAMPS = st.sampled_from(
+    [*re.findall(r"\|(.*)\|", NAIVE + AWARE), *NEITHER.splitlines(), "2013-10-07 10:00:00.5"]
+)
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=300)
+@given(
+    STAMPS, st.integers(2, 8), st.lists(STAMPS, max_size=3), st.integers(1, 4), st.integers(1, 4)
+)
+def test_stamps_are_read_alike_in_pieces_of_any_length(text, count, others, piece, block):
+    """A column of one form, and perhaps a few of others."""
+    texts = [*others[:1], *[text] * count, *others[1:]]
+    pieces = [texts[i : i + piece] for i in range(0, len(texts), piece)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grammar, "BLOCK", block)
+        found = read_stamps(pa.chunked_array(pieces, pa.large_string())[1:], None)
+    alone = [said([each]) for each in texts[1:]]
+    assert found.seconds.tolist() == [int(each.seconds[0]) for each in alone]
+    assert found.aware.tolist() == [bool(each.aware[0]) for each in alone]
 
 
 # --- layouts of stamps, in zones -------------------------------------------------------------------------------------
@@ -175,12 +198,12 @@ def test_every_layout_is_read_in_its_zone_and_never_without(tmp_path, date):
             )
             + "\n"
         )
-        bars = load_bars(path, ES, stamp="open", time_zone=zone, **state)
+        bars = read_es(path, time_zone=zone, **state)
         np.testing.assert_array_equal(
             bars.time, HOURS.as_unit("s").asi8, err_msg=f"{date}{joined}{clock} in {zone}"
         )
         with pytest.raises(DataError, match=r"'(date )?time' = '.+': .*time zone"):
-            load_bars(path, ES, stamp="open", **state)
+            read_es(path, **state)
 
 
 @pytest.mark.parametrize(
@@ -198,23 +221,6 @@ def test_a_date_or_time_of_day_that_cannot_be_read_is_quoted(tmp_path, date, clo
     assert quoted in refusal(tmp_path, f"date,{HEADER}\n{line}\n")
 
 
-@pytest.mark.parametrize("text", ["2013-10-7 13:3", "2013/10/7 13:3"])
-def test_a_frame_of_text_is_read_as_a_file_is(text):
-    frame = pd.DataFrame(
-        {
-            "time": [f"{text}{i}" for i in range(3)],
-            "open": 1670.0,
-            "high": 1671.0,
-            "low": 1669.0,
-            "close": 1670.0,
-        }
-    )
-    bars = from_frame(frame, ES, stamp="open", time_zone="America/New_York")
-    assert bars.time.tolist() == [1381167000, 1381167060, 1381167120]
-    with pytest.raises(DataError, match="no time zone"):
-        from_frame(frame, ES, stamp="open")
-
-
 # --- numbers, lines before the header, columns that nobody reads ------------------------------------------------------
 
 
@@ -222,7 +228,7 @@ def refusal(tmp_path, text):
     path = tmp_path / "bars.csv"
     path.write_text(text)
     with pytest.raises(DataError) as caught:
-        load_bars(path, ES, stamp="open", time_zone="UTC")
+        read_es(path, time_zone="UTC")
     return str(caught.value)
 
 
@@ -255,7 +261,7 @@ def test_a_line_before_the_header_is_passed_over(tmp_path, before, separator):
         [HEADER, *(row.format(f"2013-10-07 13:3{i}") for i, row in enumerate(ROWS))],
     )
     path.write_text("\n".join([before, *(line.replace(",", separator) for line in lines)]) + "\n")
-    bars = load_bars(path, ES, stamp="open", time_zone="UTC")
+    bars = read_es(path, time_zone="UTC")
     assert len(bars) == 4
     assert "before the header line" in bars.notes[0]
 
@@ -272,7 +278,7 @@ def test_only_columns_that_are_read_must_be_unique(tmp_path, unread):
         )
         + "\n"
     )
-    assert len(load_bars(path, ES, stamp="open", time_zone="UTC")) == 4
+    assert len(read_es(path, time_zone="UTC")) == 4
     text = path.read_text().replace(f"{HEADER},{unread}", f"{HEADER},close,{unread.split(',')[0]}")
     assert "'close' appears twice" in refusal(tmp_path, text)
 

@@ -2,8 +2,6 @@
 a base.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from decimal import Decimal
 

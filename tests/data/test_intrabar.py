@@ -1,7 +1,5 @@
 """Intrabar paths: hand-worked seconds, and random and real ones against a scan of every second."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 
@@ -15,17 +13,17 @@ from jaxtrade.data.market import build_market, load_market
 from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.sources import seconds_of
 from jaxtrade.data.splits import split_sessions
-from jaxtrade.data.synthetic import synthetic_bars
 from jaxtrade.env.params import make_params
 from jaxtrade.errors import ConfigError, DataError
 from tests.data import real_seconds
+from tests.data.conftest import set_to
+from tests.data.damaged import longer
+from tests.env import worlds
 from tests.messages import missing
 from tests.paths import Inside, falls
 
 START = 1_381_152_600  # 2013-10-07 13:30 UTC
 PAIRS = 60_000  # random level pairs per market
-
-Second = tuple[int, int, int, int]
 
 
 def bars_from(rows, times, length):
@@ -66,23 +64,18 @@ def found(passages, row=0):
 @pytest.mark.parametrize(
     ("seconds", "long", "short"),
     [
-        (flat(100, 103, 105, 104), [(5, 5, 4)], [(0, 0, -5)]),
         (flat(100, 98, 95), [(0, 0, -5)], []),  # deeper from the same high: one fall
         (flat(100, 103, 98, 101, 106, 97, 99), [(3, 3, -2), (6, 6, -3)], [(0, 0, -3), (2, 2, -6)]),
-        (
-            flat(100, 110, 104, 109, 112, 107),
-            [(10, 10, 4)],
-            [(0, 0, -12)],
-        ),  # the fall from 112 is the shallower
-        (flat(100, 110, 104, 112, 105), [(10, 10, 4), (12, 12, 5)], [(0, 0, -12)]),
+        # the fall from 112 is the shallower
+        (flat(100, 110, 104, 109, 112, 107), [(10, 10, 4)], [(0, 0, -12)]),
         (flat(100, 100, 100), [], []),
+        (flat(100_000, 80_000, 132_769), [(0, 0, -20_000)], [(20_000, 20_000, -32_769)]),
         # inside a second: the high first for a long, the low first for a short
         (
             [(100, 104, 99, 104), (104, 104, 98, 98)],
             [(0, 4, -1), (4, 4, -2)],
             [(0, 1, -4), (1, 2, -4)],
         ),
-        ([(100, 104, 100, 104), (104, 104, 103, 103)], [(0, 4, 0)], [(0, 0, -4)]),
         # a fall of the next second from that high is a fall of its own: the target may lie between
         ([(100, 104, 103, 104), (104, 104, 102, 102)], [(0, 4, 3), (4, 4, 2)], [(0, 0, -4)]),
     ],
@@ -96,13 +89,10 @@ def test_falls_by_hand(seconds, long, short):
 def test_falls_equal_those_of_plain_python():
     """Random minutes of 1 to 40 seconds; beyond K falls a side is ambiguous."""
     rng = np.random.default_rng(0)
-    minutes: list[list[Second]] = []
-    for _ in range(3_000):
-        closes = 1_000 + np.cumsum(rng.integers(-9, 10, int(rng.integers(1, 41))))
-        opens = np.concatenate([[1_000], closes[:-1]]) + rng.integers(-2, 3, len(closes))
-        wicks = rng.integers(0, 5, (2, len(closes)))
-        high, low = np.maximum(opens, closes) + wicks[0], np.minimum(opens, closes) - wicks[1]
-        minutes.append(list(zip(*(x.tolist() for x in (opens, high, low, closes)), strict=True)))
+    minutes = []
+    for seed, count in enumerate(rng.integers(1, 41, 3_000).tolist()):
+        prices = np.stack(worlds.random_bars(seed, count, 9, 4, 2, 1_000), axis=1)
+        minutes.append([tuple(second) for second in prices.tolist()])
     for _ in range(200):  # climbing or sinking, each retrace deeper than the last
         rungs = np.cumsum(rng.integers(10, 20, int(rng.integers(5, 12))))
         zigzag = np.stack([rungs, rungs - np.arange(1, len(rungs) + 1)], axis=1).reshape(-1)
@@ -120,34 +110,14 @@ def test_falls_equal_those_of_plain_python():
     assert overflows >= 50
 
 
-def test_too_many_falls_are_ambiguous_for_their_side():
-    zigzag = [100]
-    for k in range(1, FALLS + 1):
-        zigzag += [100 + 10 * k, 100 + 10 * k - k - 2]
-    enough, more = flat(*zigzag), flat(*zigzag, 190, 179)
-    path = first_passages(*minute_of(enough, more)).path
-    assert path.ambiguous.tolist() == [[False, False], [True, False]]
-    assert path.falls[0, 0].T.tolist() == [[10 * k, 10 * k, 9 * k - 2] for k in range(1, FALLS + 1)]
-
-
-def test_offsets_are_not_cut():
-    path = first_passages(*minute_of(flat(100_000, 80_000, 132_769))).path
-    assert path.ambiguous.tolist() == [[False, False]]
-    assert path.falls[0, 0].T.tolist()[0] == [0, 0, -20_000]
-    assert path.falls[0, 1].T.tolist()[0] == [20_000, 20_000, -32_769]
-
-
 def test_a_market_keeps_as_many_falls_as_one_of_its_bars_has():
-    one, three = flat(100, 90, 95), flat(100, 99, 105, 103, 109, 106)
-    kept = market_path((first_passages(*minute_of(one, three)),))
-    assert kept is not None
-    assert kept.falls.shape == (2, 2, 3, 3)
-    still = market_path((first_passages(*minute_of(flat(100, 100, 100))),))
-    assert still is not None
-    assert still.falls.shape == (1, 2, 3, 1)
-    alone = market_path((first_passages(*minute_of(one)),))
-    assert alone is not None
-    np.testing.assert_array_equal(kept.falls[:1, ..., : alone.falls.shape[-1]], alone.falls)
+    one, three, still = flat(100, 90, 95), flat(100, 99, 105, 103, 109, 106), flat(100, 100, 100)
+    kept, alone, none = (
+        market_path((first_passages(*minute_of(*minutes)),)).falls
+        for minutes in ((one, three), (one,), (still,))
+    )
+    assert (kept.shape, none.shape) == ((2, 2, 3, 3), (1, 2, 3, 1))
+    np.testing.assert_array_equal(kept[:1, ..., : alone.shape[-1]], alone)
 
 
 def test_a_minute_without_seconds_is_ambiguous_and_counted():
@@ -160,21 +130,22 @@ def test_a_minute_without_seconds_is_ambiguous_and_counted():
     assert not missing(unused.notes[-1], "2 of 6", "not used")
 
 
-@pytest.mark.parametrize("field", ["open", "high", "low", "close"])
-def test_seconds_must_rebuild_the_bars(field):
+@pytest.mark.parametrize(("field", "step"), [("open", 1), ("high", 1), ("low", -1), ("close", 1)])
+def test_seconds_must_rebuild_the_bars(field, step):
     """One of 1,000 is a note and ambiguous; two are an error that shows what was found."""
-    minutes = [flat(100, 103, 98, 101) for _ in range(1_000)]
-    bars, fine = minute_of(*minutes)
-    good = {name: getattr(bars, name).copy() for name in ("open", "high", "low", "close")}
-    step = {"open": 1, "high": 1, "low": -1, "close": 1}[field]
-    good[field][7] += step
-    passages = first_passages(replace(bars, **good), fine)
+    bars, fine = minute_of(*[flat(100, 103, 98, 101)] * 1_000)
+
+    def wrong(*rows):
+        prices = getattr(bars, field).copy()
+        prices[list(rows)] += step
+        return replace(bars, **{field: prices})
+
+    passages = first_passages(wrong(7), fine)
     assert np.flatnonzero(passages.mismatched).tolist() == [7]
     assert np.flatnonzero(passages.path.ambiguous.all(axis=1)).tolist() == [7]
     assert any("1 of 1000 bars (0.100 %)" in note for note in passages.notes)
-    good[field][9] += step
     with pytest.raises(DataError, match=rf"2 of 1000 bars.*\n.*2013-10-07T13:37:00Z: {field} "):
-        first_passages(replace(bars, **good), fine)
+        first_passages(wrong(7, 9), fine)
 
 
 def test_seconds_must_be_finer_and_overlap():
@@ -226,7 +197,7 @@ def test_paths_equal_a_scan_of_every_real_second(market, shared):
     begin = np.searchsorted(seconds.time, bars.time)
     end = np.searchsorted(seconds.time, bars.time + bars.bar_seconds)
     moved = np.flatnonzero(passages.covered & (bars.high > bars.low))
-    counted: Counter[str] = Counter()
+    counted = Counter()
     for row, long in zip(
         rng.choice(moved, PAIRS).tolist(), (rng.random(PAIRS) < 0.5).tolist(), strict=True
     ):
@@ -265,62 +236,39 @@ def test_paths_equal_a_scan_of_every_real_second(market, shared):
 # ---- the market and its configuration
 
 
-@pytest.fixture(scope="module")
-def generated():
-    """Synthetic minutes and seconds that rebuild them: open, the extremes in a random order,
-    close.
-    """
-    bars = synthetic_bars(get_contract("ES"), 4, 0)
-    high_first = np.random.default_rng(1).random(len(bars)) < 0.5
-    second, third = (
-        np.where(high_first, bars.high, bars.low),
-        np.where(high_first, bars.low, bars.high),
+def test_the_market_carries_the_paths_and_its_fingerprint_covers_them(es_bars):
+    """Bars of five minutes with their minutes."""
+    bars, config = longer(es_bars, 300), RunConfig()
+    plain, with_path, fewer = (
+        build_market(bars, config, *fine)
+        for fine in ((), (es_bars,), (es_bars.rows(slice(0, 400)),))
     )
-    prices = np.stack([bars.open, second, third, bars.close], axis=1).reshape(-1)
-    times = (bars.time[:, None] + np.array([0, 15, 30, 45])).reshape(-1)
-    return bars, Bars(
-        times, prices, prices, prices, prices, np.zeros(len(prices)), 15, bars.contract, "quarters"
-    )
-
-
-def test_the_market_carries_the_paths_and_its_fingerprint_covers_them(
-    generated,
-):
-    bars, fine = generated
-    config = make_config({"data": {"source": "synthetic"}})
-    plain, with_path = build_market(bars, config), build_market(bars, config, fine)
     assert plain.data.path is None
-    assert with_path.data.path is not None
     assert with_path.data.path.falls.shape[:3] == (len(bars), 2, 3)
     assert 1 <= with_path.data.path.falls.shape[3] <= FALLS
-    assert plain.fingerprint != with_path.fingerprint
-    fewer = build_market(bars, config, fine.rows(slice(0, 400)))
-    assert len({m.fingerprint for m in (plain, with_path, fewer)}) == 3
-    assert any(
-        f"bars of 15 s inside {len(bars)} of {len(bars)} bars" in note for note in with_path.notes
-    )
-    params = make_params(
-        with_path,
-        split_sessions(with_path, config.split)["train"],
-        make_config({"env": {"intrabar": "path"}}),
-    )
+    assert len({market.fingerprint for market in (plain, with_path, fewer)}) == 3
+    said = f"bars of 60 s inside {len(bars)} of {len(bars)} bars"
+    assert any(said in note for note in with_path.notes)
+    sessions = split_sessions(with_path, config.split)["train"]
+    params = make_params(with_path, sessions, set_to("env.intrabar=path"))
     assert params.market.path is not None
 
 
-def test_path_without_seconds_is_a_configuration_error(generated):
-    config = make_config({"env": {"intrabar": "path"}})
-    with pytest.raises(ConfigError, match="--seconds FILE"):
-        load_market(config)
-    with pytest.raises(ConfigError, match="--seconds FILE"):
-        build_market(generated[0], config)
-    plain = build_market(generated[0], RunConfig())
-    with pytest.raises(ConfigError, match="--seconds FILE"):
-        make_params(plain, split_sessions(plain, config.split)["train"], config)
+def test_path_without_seconds_is_a_configuration_error(es_bars, es_market):
+    config = set_to("env.intrabar=path")
+    sessions = split_sessions(es_market, config.split)["train"]
+    for refused in (
+        lambda: load_market(config),
+        lambda: build_market(es_bars, config),
+        lambda: make_params(es_market, sessions, config),
+    ):
+        with pytest.raises(ConfigError, match="--seconds FILE"):
+            refused()
 
 
 def test_seconds_beside_synthetic_bars_are_refused():
     with pytest.raises(ConfigError, match="synthetic"):
-        load_market(make_config({"data": {"source": "synthetic", "seconds": "x.csv"}}))
+        load_market(set_to("data.source=synthetic data.seconds=x.csv"))
 
 
 def test_seconds_are_read_with_the_keys_of_the_bars(write, es_bars):

@@ -19,6 +19,7 @@ from jaxtrade.data.features.columns import compute_features
 from jaxtrade.data.features.schema import CONTEXT_FEATURES, FIXED_COLUMNS
 from jaxtrade.data.market import build_market, feature_input, history_needed, load_market
 from jaxtrade.errors import ConfigError, DataError
+from tests.data.conftest import set_to
 from tests.messages import missing
 
 NEW_YORK = ZoneInfo("America/New_York")
@@ -34,21 +35,16 @@ def column(market, name):
 
 def test_the_real_week_has_five_full_sessions(es_market):
     sessions = es_market.data.sessions
-    assert [str(d) for d in es_market.trade_dates] == [
-        f"2013-10-{d:02d}" for d in (7, 8, 9, 10, 11)
-    ]
-    assert [clock(es_market, r) for r in sessions.first] == [
-        f"10-{d:02d} 09:30" for d in (7, 8, 9, 10, 11)
-    ]
-    assert [clock(es_market, r + 1) for r in sessions.last] == [
-        f"10-{d:02d} 16:58" for d in (7, 8, 9, 10, 11)
-    ]
+    days = [str(day)[5:] for day in es_market.trade_dates]
+    assert days == ["10-07", "10-08", "10-09", "10-10", "10-11"]
+    assert [clock(es_market, row) for row in sessions.first] == [f"{day} 09:30" for day in days]
+    assert [clock(es_market, row + 1) for row in sessions.last] == [f"{day} 16:58" for day in days]
     # 449 minutes from 09:30 to 16:59 less the 15-minute halt; the flat bar is one of them
     assert (np.asarray(sessions.last) - np.asarray(sessions.first) + 2).tolist() == [434] * 5
     assert np.asarray(sessions.complete).all()
     assert clock(es_market, sessions.start[0]) == "10-06 18:00"
     assert clock(es_market, sessions.end[0] - 1) == "10-07 17:14"
-    assert window_minutes(es_market.contract, False) == 449
+    assert [window_minutes(es_market.contract, night) for night in (False, True)] == [449, 1379]
 
 
 def test_bars_to_flat_counts_the_calendar(es_market):
@@ -61,31 +57,9 @@ def test_bars_to_flat_counts_the_calendar(es_market):
     )  # 09:31 to 16:59
 
 
-def test_overnight_starts_in_the_evening_once_warm(es_bars):
-    market = build_market(es_bars, make_config({"session": {"overnight": True}}))
-    first = np.asarray(market.data.sessions.first)
-    assert [clock(market, r) for r in first[1:]] == [f"10-{d:02d} 18:00" for d in (7, 8, 9, 10)]
-    assert first[0] == 20 + 104 - 1  # window plus the warm-up of macd, counted in rows
-    assert window_minutes(market.contract, True) == 1379
-
-
-def test_half_days_end_a_minute_before_the_close(nq_market):
-    last = np.asarray(nq_market.data.sessions.last)
-    assert [clock(nq_market, r + 1)[6:] for r in last[:6]] == [
-        "16:58",
-        "16:58",
-        "16:58",
-        "12:58",
-        "13:13",
-        "16:58",
-    ]
-
-
 @pytest.mark.slow
 def test_fx_hours_have_no_volume():
-    market = load_market(
-        make_config({"data": {"market": "EURUSD", "start": "2014-05-01", "end": "2014-05-31"}})
-    )
+    market = load_market(set_to("data.market=EURUSD data.start=2014-05-01 data.end=2014-05-31"))
     assert not market.has_volume
     assert any("volume slots are constant" in note for note in market.notes)
     assert window_minutes(market.contract, False) == 1439
@@ -137,14 +111,14 @@ def test_every_float_is_finite(es_market, nq_market):
         assert np.isfinite(market.table).all()
 
 
-@pytest.mark.parametrize("features", [("close",), ("ema_50", "rsi_14"), ("macd", "vwap")])
+@pytest.mark.parametrize("features", ["close", "ema_50,rsi_14", "macd,vwap"])
 def test_decisions_start_after_the_longest_warm_up(es_bars, features):
-    config = make_config(
-        {"session": {"overnight": True}, "env": {"features": features, "window": 7}}
-    )
+    config = set_to(f"session.overnight=true env.window=7 env.features=[{features}]")
     market = build_market(es_bars, config)
     days = np.zeros(len(es_bars), "datetime64[D]")
-    values = compute_features(feature_input(es_bars, days), features, np.zeros(len(es_bars), int))
+    values = compute_features(
+        feature_input(es_bars, days), config.env.features, np.zeros(len(es_bars), int)
+    )
     first = int(market.data.sessions.first[0])
     assert np.isfinite(values[first - 7 :]).all()
     assert first == max(
@@ -152,21 +126,24 @@ def test_decisions_start_after_the_longest_warm_up(es_bars, features):
     )  # 19: the mean volume's 20 bars
 
 
+TABLES = [
+    ("", False),
+    ("", True),
+    ("data.market=EURUSD data.start=2012-11-01 data.end=2014-01-31", False),
+    ("data.market=NQ data.source=synthetic data.synthetic_sessions=6", True),
+]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("data", "overnight"),
-    [
-        ({}, False),
-        ({}, True),
-        ({"market": "EURUSD", "start": "2012-11-01", "end": "2014-01-31"}, False),
-        ({"market": "NQ", "source": "synthetic", "synthetic_sessions": 6}, True),
-    ],
+    ("keys", "overnight"),
+    TABLES,
 )
-def test_the_session_table_by_brute_force(data, overnight):
+def test_the_session_table_by_brute_force(keys, overnight):
     """Bar by bar with the standard library's clocks: window, flat bar and bars to flat of every
     session.
     """
-    market = load_market(make_config({"data": data, "session": {"overnight": overnight}}))
+    market = load_market(set_to(f"session.overnight={str(overnight).lower()} {keys}"))
     bars, sessions = market.bars, market.data.sessions
     evening = 17 if market.contract.kind == "fx" else 18
     early = (
@@ -174,7 +151,7 @@ def test_the_session_table_by_brute_force(data, overnight):
         if evening == 17
         else {"2023-11-23": 13, "2023-11-24": 13.25}
     )
-    rows: dict[str, list[int]] = {}
+    rows = {}
     for i, seconds in enumerate(bars.time.tolist()):
         wall = datetime.fromtimestamp(seconds, NEW_YORK)
         rows.setdefault(f"{wall + timedelta(hours=24 - evening):%Y-%m-%d}", []).append(i)
@@ -203,25 +180,18 @@ def test_the_session_table_by_brute_force(data, overnight):
 # --- holes, ends, shortage -------------------------------------------------------------------------------------------
 
 
-def test_data_that_end_inside_a_session_truncate_it(es_bars, es_market):
-    end = int(es_market.data.sessions.first[4]) + 60
-    market = build_market(es_bars.rows(slice(0, end + 1)), RunConfig())
-    complete, last = (
-        np.asarray(market.data.sessions.complete),
-        np.asarray(market.data.sessions.last),
-    )
-    assert complete.tolist() == [True] * 4 + [False]
-    assert last[4] + 1 == end  # the last bar of the data
-    assert any(not missing(note, "2013-10-11", "flat bar") for note in market.notes)
-
-
 @pytest.mark.parametrize(
     ("cut", "complete"), [("16:57", False), ("16:58", True), ("17:05", True), ("16:14", False)]
 )
-def test_complete_asks_the_calendar_for_the_next_bar(es_bars, cut, complete):
+def test_data_that_end_inside_a_session_truncate_it(es_bars, cut, complete):
+    """The calendar is asked for the next bar."""
     end = int(datetime(2013, 10, 11, int(cut[:2]), int(cut[3:]), tzinfo=NEW_YORK).timestamp())
     market = build_market(es_bars.rows(es_bars.time <= end), RunConfig())
-    assert bool(market.data.sessions.complete[-1]) == complete
+    sessions = market.data.sessions
+    assert np.asarray(sessions.complete).tolist() == [True] * 4 + [complete]
+    if not complete:
+        assert int(sessions.last[-1]) + 2 == len(market.bars)  # the last bar of the data
+        assert any(not missing(note, "2013-10-11", "flat bar") for note in market.notes)
 
 
 def test_a_missing_flat_bar_moves_it_one_bar_forward(es_bars, es_market):
@@ -250,33 +220,29 @@ def test_windows_that_restart_with_the_session_start_decisions_after_its_warm_up
     es_bars, es_market
 ):
     """Overnight, the first decision of every trade date has window + warm-up bars of that date
-    alone.
+    alone, and its rows are those of a market of that date alone.
     """
-    options = {"data": {"window_reset": "session"}, "session": {"overnight": True}}
-    market = build_market(es_bars, make_config(options))
-    sessions = market.data.sessions
-    assert (np.asarray(sessions.first) - np.asarray(sessions.start)).tolist() == [
-        123
-    ] * 5  # 20 + 104, its own included
-    tr_sum = np.asarray(market.data.tr_sum)
-    for start in np.asarray(sessions.start):
-        assert (tr_sum[start : start + 14] == -1).all()
-        assert tr_sum[start + 14] >= 0
-    alone = build_market(es_bars.between("2013-10-09", "2013-10-09"), make_config(options))
-    rows = slice(int(sessions.start[2]), int(sessions.end[2]))
+    by_session = set_to("data.window_reset=session session.overnight=true")
+    market = build_market(es_bars, by_session)
+    first, start, end = (
+        np.asarray(getattr(market.data.sessions, n)) for n in ("first", "start", "end")
+    )
+    assert (first - start).tolist() == [123] * 5  # 20 + 104, its own included
+    alone = build_market(es_bars.between("2013-10-09", "2013-10-09"), by_session)
+    rows = slice(start[2], end[2])
     np.testing.assert_array_equal(market.table[rows], alone.table)
+    np.testing.assert_array_equal(market.data.tr_sum[rows], alone.data.tr_sum)
     assert any("data.window_reset=session" in note for note in market.notes)
-    day = build_market(es_bars, make_config({"data": {"window_reset": "session"}}))
-    assert np.array_equal(
-        day.data.sessions.first, es_market.data.sessions.first
-    )  # warm since the evening before
+    day = build_market(es_bars, set_to("data.window_reset=session"))
+    # warm since the evening before
+    assert np.array_equal(day.data.sessions.first, es_market.data.sessions.first)
     assert day.fingerprint != es_market.fingerprint
 
 
 @pytest.mark.slow
 def test_hourly_sessions_are_too_short_to_warm_up_in(crisis_bars):
     with pytest.raises(DataError, match=r"124 bars .*data\.window_reset"):
-        build_market(crisis_bars, make_config({"data": {"window_reset": "session"}}))
+        build_market(crisis_bars, set_to("data.window_reset=session"))
 
 
 def test_too_few_bars_say_how_many_are_needed(es_bars):
@@ -295,14 +261,8 @@ def crisis_bars():
     ("values", "key"),
     [
         ({"brackets": {"stop_atr": 1000.0}}, r"brackets\.stop_atr = 1000 .*int32"),
-        (
-            {"brackets": {"target_multiple": 10_000}},
-            r"brackets\.target_multiple = 10000",
-        ),
-        (
-            {"costs": {"commission": 2.0805}},
-            r"costs\.commission = 2\.0805: .*mills",
-        ),
+        ({"brackets": {"target_multiple": 10_000}}, r"brackets\.target_multiple = 10000"),
+        ({"costs": {"commission": 2.0805}}, r"costs\.commission = 2\.0805: .*mills"),
     ],
 )
 def test_figures_that_int32_cannot_hold_are_config_errors(crisis_bars, values, key):
@@ -328,26 +288,22 @@ def test_one_tick_changes_the_fingerprint(es_bars, es_market, name):
     )
 
 
-@pytest.mark.parametrize(
-    "values", [{"env": {"features": ("close", "volume")}}, {"session": {"overnight": True}}]
-)
+@pytest.mark.parametrize("values", ["env.features=[close,volume]", "session.overnight=true"])
 def test_layout_is_in_the_fingerprint(es_bars, es_market, values):
-    assert build_market(es_bars, make_config(values)).fingerprint != es_market.fingerprint
+    assert build_market(es_bars, set_to(values)).fingerprint != es_market.fingerprint
 
 
 def test_a_task_adds_its_context_and_nothing_else_changes(es_bars, es_market):
     """`entry` and `manage` have one and the same market; `advised` has more columns, and waits for
     the slowest.
     """
-    assert (
-        build_market(es_bars, make_config({"env": {"task": "entry"}})).fingerprint
-        == es_market.fingerprint
-    )
+    entry = build_market(es_bars, set_to("env.task=entry"))
+    assert entry.fingerprint == es_market.fingerprint
     assert es_market.data.view.context is None
-    advised = build_market(es_bars, make_config({"env": {"task": "advised"}}))
+    advised = build_market(es_bars, set_to("env.task=advised"))
     width = len(es_market.columns)
-    assert advised.columns[:width] == es_market.columns
-    assert advised.columns[width:] == tuple(f"context.{name}" for name in CONTEXT_FEATURES)
+    more = tuple(f"context.{name}" for name in CONTEXT_FEATURES)
+    assert advised.columns == es_market.columns + more
     assert advised.table[:, :width].tobytes() == es_market.table.tobytes()
     assert advised.fingerprint != es_market.fingerprint
     for name in ("value", "level", "now"):
@@ -355,30 +311,37 @@ def test_a_task_adds_its_context_and_nothing_else_changes(es_bars, es_market):
     context = np.asarray(advised.data.view.context)
     assert (context.shape, context.dtype) == ((len(es_bars), 28), np.float32)
     assert np.isfinite(context).all()
-    assert history_needed(RunConfig()) == 20 + 104
-    assert history_needed(make_config({"env": {"task": "advised"}})) == 220
-    assert (
-        history_needed(make_config({"env": {"task": "advised", "features": ["sma_210"]}}))
-        == 20 + 210
-    )
+
+
+HISTORY = [
+    ("", 20 + 104),
+    ("env.task=advised", 220),
+    ("env.task=advised env.features=[sma_210]", 20 + 210),
+]
+
+
+@pytest.mark.parametrize(
+    ("keys", "bars"),
+    HISTORY,
+)
+def test_bars_of_history(keys, bars):
+    assert history_needed(set_to(keys)) == bars
 
 
 def test_too_few_bars_for_the_context(es_bars):
     """The message names what needs them: the slope of a 200-bar mean over 20 bars."""
-    config = make_config({"env": {"task": "advised"}})
+    config = set_to("env.task=advised")
     with pytest.raises(DataError, match=r"220 bars .*env\.task=advised"):
         build_market(es_bars.rows(slice(0, 200)), config)
 
 
-@pytest.mark.parametrize(
-    "values", [{}, {"costs": {"commission": 2.09}}, {"costs": {"slippage": 2}}, {"seed": 7}]
-)
+@pytest.mark.parametrize("values", ["costs.commission=2.09", "costs.slippage=2", "seed=7"])
 def test_what_does_not_reach_the_device_is_not_in_the_fingerprint(es_bars, es_market, values):
     """The same bars under other costs are the same data; the costs are in the configuration's
     digest.
     """
     renamed = replace(es_bars, source="elsewhere", notes=("a note",))
-    assert build_market(renamed, make_config(values)).fingerprint == es_market.fingerprint
+    assert build_market(renamed, set_to(values)).fingerprint == es_market.fingerprint
 
 
 # --- loading ----------------------------------------------------------------------------------------------------------
@@ -387,32 +350,25 @@ def test_what_does_not_reach_the_device_is_not_in_the_fingerprint(es_bars, es_ma
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (
-            {"market": "NQ"},
-            r"market = NQ: .*source=synthetic",
-        ),
-        ({"market": "XX"}, r"'XX': unknown market"),
-        ({"source": "file"}, r"needs data\.file"),
-        ({"file": "a.csv"}, r"source = bundled; .*source=file"),
-        ({"calendar": "nothing.csv"}, r"data\.calendar = 'nothing\.csv'"),
+        ("data.market=NQ", r"market = NQ: .*source=synthetic"),
+        ("data.market=XX", r"'XX': unknown market"),
+        ("data.source=file", r"needs data\.file"),
+        ("data.file=a.csv", r"source = bundled; .*source=file"),
+        ("data.calendar=nothing.csv", r"data\.calendar = 'nothing\.csv'"),
     ],
 )
 def test_contradictions_in_the_configuration(data, message):
     with pytest.raises(ConfigError, match=message):
-        load_market(make_config({"data": data}))
+        load_market(set_to(data))
 
 
-def test_a_file_loads_like_the_bundle(tmp_path, es_market):
+def test_a_file_loads_like_the_bundle(es_market):
     with resources.as_file(resources.files("jaxtrade.data.bundled") / "es_1m_trade.csv.gz") as path:
-        data = {
-            "source": "file",
-            "file": str(path),
-            "stamp": "open",
-            "expiry": "201312",
-            "start": "2013-10-07",
-            "end": "2013-10-11",
-        }
-        assert load_market(make_config({"data": data})).fingerprint == es_market.fingerprint
+        config = set_to(
+            f"data.source=file data.file={path} data.stamp=open data.expiry=201312 "
+            "data.start=2013-10-07 data.end=2013-10-11"
+        )
+        assert load_market(config).fingerprint == es_market.fingerprint
 
 
 def test_bundled_files_are_small_and_attributed():

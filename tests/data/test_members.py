@@ -2,8 +2,6 @@
 several.
 """
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 
@@ -11,125 +9,117 @@ import numpy as np
 import pytest
 
 from jaxtrade.config import RunConfig, make_config
+from jaxtrade.config.yaml12 import parse_yaml
 from jaxtrade.data.bundled import bundled
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.given import write_bars
 from jaxtrade.data.market import load_market
-from jaxtrade.data.market_set import MarketSet, join, load_markets
+from jaxtrade.data.market_set import join, load_markets
 from jaxtrade.data.members import member_configs
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
 from jaxtrade.runs import files
 from jaxtrade.runs.preflight import check
-from tests.messages import missing
+from tests.data.conftest import set_to
+from tests.messages import refused
 
 PAIRS = ("EURUSD", "USDJPY")
 
 
-def config(**data):
-    return make_config({"data": data})
+def config(text="", **data):
+    """The configuration of a section `data`, given as YAML or by its keys."""
+    return make_config({"data": (parse_yaml(text, "data") if text else {}) | data})
+
+
+CONTRADICTIONS = [
+    ("{market: USDCHF, markets: [EURUSD]}", ("data.market = USDCHF", "data.markets")),
+    ("{markets: [EURUSD, eurusd]}", ("data.markets", "EURUSD", "once")),
+    (
+        "{markets: [EURUSD, USDJPY], file: a.csv}",
+        ("data.file", "data.markets", "2", "{EURUSD: {file:", "data.folder"),
+    ),
+    ("{markets: [EURUSD], seconds: a.csv}", ("data.seconds", "one symbol")),
+    ("{markets: [EURUSD], folder: bars}", ("data.source = bundled", "data.source=file")),
+    ("{folder: bars}", ("data.folder", "data.markets is empty")),
+    ("{per_market: {EURUSD: {end: '2018'}}}", ("data.per_market", "data.markets is empty")),
+    (
+        "{markets: [EURUSD, USDJPY], per_market: {USDJYP: {price_scale: 0.001}}}",
+        ("data.per_market.USDJYP", "(EURUSD, USDJPY)", "'USDJPY'"),
+    ),
+    (
+        "{markets: [USDJPY], per_market: {USDJPY: {price_scales: 0.001}}}",
+        ("data.per_market.USDJPY", "price_scales", "'price_scale'"),
+    ),
+    (
+        "{markets: [USDJPY], per_market: {USDJPY: {markets: x}}}",
+        ("data.per_market.USDJPY", "whole set"),
+    ),
+    (
+        "{markets: [USDJPY], per_market: {markets: {USDJPY: {price_scale: 0.001}}}}",
+        ("'data.per_market'", "'markets'", "{USDJPY: {price_scale: 0.001}}"),
+    ),
+    (
+        "{markets: [USDJPY], per_market: {per_market: {USDJPY: {}}}}",
+        ("'per_market'", "no symbol"),
+    ),
+    (
+        "{markets: [USDJPY], per_market: {price_scale: 0.001}}",
+        ("'price_scale'", "where a symbol"),
+    ),
+]
 
 
 @pytest.mark.parametrize(
     ("data", "facts"),
-    [
-        (
-            {"market": "USDCHF", "markets": PAIRS},
-            ("data.market = USDCHF", "data.markets"),
-        ),
-        ({"markets": ["EURUSD", "EURUSD"]}, ("data.markets", "EURUSD", "once")),
-        ({"markets": ["EURUSD", "eurusd"]}, ("data.markets", "EURUSD", "once")),
-        (
-            {"markets": PAIRS, "file": "a.csv"},
-            ("data.file", "data.markets", "2", "{EURUSD: {file:", "data.folder"),
-        ),
-        ({"markets": ["EURUSD"], "seconds": "a.csv"}, ("data.seconds", "one symbol")),
-        (
-            {"markets": PAIRS, "folder": "bars"},
-            ("data.source = bundled", "data.source=file"),
-        ),
-        ({"folder": "bars"}, ("data.folder", "data.markets is empty")),
-        (
-            {"per_market": {"EURUSD": {"start": "2018-01-01"}}},
-            ("data.per_market", "data.markets is empty"),
-        ),
-        (
-            {"markets": PAIRS, "per_market": {"USDJYP": {"price_scale": 0.001}}},
-            ("data.per_market.USDJYP", "(EURUSD, USDJPY)", "'USDJPY'"),
-        ),
-        (
-            {"markets": PAIRS, "per_market": {"USDJPY": {"price_scales": 0.001}}},
-            ("data.per_market.USDJPY", "price_scales", "'price_scale'"),
-        ),
-        (
-            {"markets": PAIRS, "per_market": {"USDJPY": {"markets": "x"}}},
-            ("data.per_market.USDJPY", "whole set"),
-        ),
-        (
-            {
-                "markets": PAIRS,
-                "per_market": {"markets": {"USDJPY": {"price_scale": 0.001}}},
-            },
-            ("'data.per_market'", "'markets'", "{USDJPY: {price_scale: 0.001}}"),
-        ),
-        (
-            {"markets": PAIRS, "per_market": {"per_market": {"USDJPY": {}}}},
-            ("'per_market'", "no symbol"),
-        ),
-        (
-            {"markets": PAIRS, "per_market": {"price_scale": 0.001}},
-            ("'price_scale'", "where a symbol"),
-        ),
-        ({"markets": [f"A{i}" for i in range(128)]}, ("at most 127",)),
-    ],
+    CONTRADICTIONS,
 )
 def test_keys_that_contradict_each_other_are_refused_before_anything_is_read(data, facts):
-    with pytest.raises(ConfigFaultsError) as caught:
-        config(**data)
-    assert not missing(str(caught.value), *facts)
+    with refused(*facts, kind=ConfigFaultsError):
+        config(data)
+
+
+def test_a_set_has_127_symbols_at_most():
+    with refused("at most 127", kind=ConfigFaultsError):
+        config(markets=[f"A{i}" for i in range(128)])
+
+
+FAULTS = [
+    (
+        "{markets: [EURUSD, USDJYP]}",
+        ("data.markets", "'USDJYP'", "unknown market", "'USDJPY'"),
+    ),
+    ("{markets: [EURUSD, NQ]}", ("bundled for NQ",)),
+    (
+        "{markets: [USDJPY], per_market: {USDJPY: {price_scale: -1.0}}}",
+        ("data.per_market.USDJPY", "'data.price_scale' = -1"),
+    ),
+    (
+        "{markets: [EURUSD, SPY], per_market: {SPY: {contract: GOOG}}}",
+        ("data.per_market.SPY", "GOOG", "symbol is GOOG"),
+    ),
+    (
+        "{markets: [EURUSD, GBPUSD], per_market: {GBPUSD: {start: 2019-01-01}}}",
+        ("trade date", "EURUSD 2007-01-01..2018-12-31", "GBPUSD 2019-01-01..2022-03-04"),
+    ),
+    ("{markets: [EURUSD], source: file}", ("no file", "EURUSD", "data.folder")),
+    (
+        "{markets: [EURUSD], source: file, folder: no/such}",
+        ("data.folder = 'no/such'",),
+    ),
+]
 
 
 @pytest.mark.parametrize(
     ("data", "facts"),
-    [
-        ({"markets": ["EURUSD", "USDJYP"]}, ("data.markets", "'USDJYP'", "unknown market")),
-        ({"markets": ["EURUSD", "USDJYP"]}, ("'USDJPY'",)),
-        ({"markets": ["EURUSD", "NQ"]}, ("bundled for NQ",)),
-        (
-            {"markets": PAIRS, "per_market": {"USDJPY": {"price_scale": -1.0}}},
-            ("data.per_market.USDJPY", "'data.price_scale' = -1.0"),
-        ),
-        (
-            {"markets": ["EURUSD", "SPY"], "per_market": {"SPY": {"contract": "GOOG"}}},
-            ("data.per_market.SPY", "GOOG", "symbol is GOOG"),
-        ),
-        (
-            {"markets": ["EURUSD", "GBPUSD"], "per_market": {"GBPUSD": {"start": "2019-01-01"}}},
-            ("trade date", "EURUSD 2007-01-01..2018-12-31", "GBPUSD 2019-01-01..2022-03-04"),
-        ),
-        (
-            {"markets": PAIRS, "source": "file"},
-            ("no file", "EURUSD", "data.folder"),
-        ),
-        (
-            {"markets": PAIRS, "source": "file", "folder": "no/such"},
-            ("data.folder = 'no/such'",),
-        ),
-    ],
+    FAULTS,
 )
 def test_faults_of_a_symbol_are_found_before_jax_starts(data, facts):
-    with pytest.raises((ConfigError, DataError)) as caught:
-        check(config(**data))
-    assert not missing(str(caught.value), *facts)
+    with refused(*facts, kind=(ConfigError, DataError)):
+        check(config(data))
 
 
 def test_an_advisor_is_refused_with_a_set():
-    with pytest.raises(ConfigError, match=r"mock:skilled:0\.6.* data\.markets.* 2"):
-        make_config(
-            {
-                "data": {"markets": list(PAIRS)},
-                "advisor": {"kind": "mock:skilled:0.6", "fusion": "trust"},
-            }
-        )
+    with refused("mock:skilled:0.6", "data.markets", " 2"):
+        set_to("data.markets=[EURUSD,USDJPY] advisor.kind=mock:skilled:0.6 advisor.fusion=trust")
 
 
 def test_symbols_may_be_written_small_and_keys_of_one_symbol_replace_the_common_ones():
@@ -165,7 +155,6 @@ def test_a_folder_has_one_file_for_each_symbol(folder):
         "eurusd_hours.csv.gz",
     ]
     market = load_markets(chosen)
-    assert isinstance(market, MarketSet)
     assert market.symbols == ("USDJPY", "EURUSD")
     # The bars are those of the package, so each member is the market that the package's bars make.
     own = load_market(config(market="USDJPY", start="2018-10-01", end="2018-12-31"))
@@ -174,15 +163,9 @@ def test_a_folder_has_one_file_for_each_symbol(folder):
 
 def test_a_symbol_without_a_file_names_the_files_that_were_found(folder, tmp_path):
     chosen = config(source="file", folder=str(folder), markets=["EURUSD", "GBPUSD"], stamp="open")
-    with pytest.raises(DataError, match="after GBPUSD") as caught:
+    names = ("EURUSDX.csv", "USDJPY.csv.gz", "eurusd_hours.csv.gz")
+    with refused("after GBPUSD", *names, "GBPUSD*{.csv,.csv.gz,", kind=DataError):
         check(chosen)
-    assert not missing(
-        str(caught.value),
-        "EURUSDX.csv",
-        "USDJPY.csv.gz",
-        "eurusd_hours.csv.gz",
-        "GBPUSD*{.csv,.csv.gz,",
-    )
     shutil.copytree(folder, tmp_path / "two")
     shutil.copy(tmp_path / "two" / "USDJPY.csv.gz", tmp_path / "two" / "usdjpy-old.csv.gz")
     with pytest.raises(ConfigError, match=r"USDJPY\.csv.*usdjpy-old"):
@@ -212,41 +195,24 @@ def test_the_files_of_a_set_are_recorded_and_found_again_after_a_move(folder, tm
 
 @pytest.mark.slow
 def test_a_set_holds_the_members_one_after_the_other():
-    chosen = make_config(
-        {
-            "data": {
-                "markets": ["EURUSD", "USDJPY", "GBPUSD"],
-                "start": "2018-10-01",
-                "end": "2018-12-31",
-            }
-        }
+    market = load_markets(
+        set_to("data.markets=[EURUSD,USDJPY,GBPUSD] data.start=2018-10-01 data.end=2018-12-31")
     )
-    market = load_markets(chosen)
-    assert isinstance(market, MarketSet)
     data, parts = market.data, [member.data for member in market.members]
     assert market.name == "EURUSD+USDJPY+GBPUSD"
-    assert (
-        market.num_bars == sum(len(member.bars) for member in market.members) == data.close.shape[0]
-    )
+    assert market.num_bars == sum(map(len, (member.bars for member in market.members)))
     for name in ("open", "high", "low", "close", "tr_sum", "bars_to_flat"):
-        np.testing.assert_array_equal(
-            getattr(data, name), np.concatenate([getattr(part, name) for part in parts])
-        )
+        joined = np.concatenate([getattr(part, name) for part in parts])
+        np.testing.assert_array_equal(getattr(data, name), joined)
     np.testing.assert_array_equal(data.symbol, np.repeat([0, 1, 2], np.diff(market.offsets)))
     assert data.symbol.dtype == np.int8
-    rows = slice(int(market.offsets[2]), None)
-    for side, bid in zip((data.ask.open, data.ask.close), (data.open, data.close), strict=True):
-        np.testing.assert_array_equal(side[rows], bid[rows])  # GBPUSD has one side
-    np.testing.assert_array_equal(data.tick_value.times[rows], 1000)  # a dollar a tick
-    np.testing.assert_array_equal(data.tick_value.over[rows], 1)
-    firsts = np.asarray(data.sessions.first)
-    own = np.concatenate(
-        [
-            np.asarray(part.sessions.first) + offset
-            for part, offset in zip(parts, market.offsets[:-1], strict=True)
-        ]
-    )
-    np.testing.assert_array_equal(firsts, own)
+    of_gbpusd = data.ask.close[market.offsets[2] :], data.close[market.offsets[2] :]
+    np.testing.assert_array_equal(*of_gbpusd)  # it has one side
+    np.testing.assert_array_equal(data.tick_value.times[market.offsets[2] :], 1000)  # $1 a tick
+    np.testing.assert_array_equal(data.tick_value.over[market.offsets[2] :], 1)
+    pairs = zip(parts, market.offsets[:-1], strict=True)
+    own = [np.asarray(part.sessions.first) + offset for part, offset in pairs]
+    np.testing.assert_array_equal(data.sessions.first, np.concatenate(own))
     assert all(note.split(": ")[0] in market.symbols for note in market.notes)
 
 

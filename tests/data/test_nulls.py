@@ -2,9 +2,8 @@
 checked.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
+from itertools import combinations
 
 import jax
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxtrade.config import RunConfig, make_config
+from jaxtrade.config import RunConfig
 from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar.schedule import local_seconds, trade_dates
 from jaxtrade.data.contracts import get_contract
@@ -35,10 +34,10 @@ from jaxtrade.data.nulls.spec import NULL_KINDS, NullSpec, parse_null_spec
 from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.read.quotes import PRICES, Side
 from jaxtrade.data.read.roll import Leg
-from jaxtrade.data.synthetic import synthetic_bars
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.types import IntrabarPath
-from tests.data.conftest import assert_valid
+from tests.data.conftest import assert_same, assert_valid, set_to
+from tests.env import worlds
 from tests.quotes import random_ask
 
 ES, EURUSD, NQ = get_contract("ES"), get_contract("EURUSD"), get_contract("NQ")
@@ -48,45 +47,19 @@ OPENING = 1_704_205_800  # 2024-01-02 09:30 New York
 def bars_of_rows(rows, ask=None, seconds=60, days=1, **kept):
     """Bars of ES with given open, high, low, close [T, 4], spread over `days` trade dates."""
     prices = np.asarray(rows, np.int32)
-    count = len(prices)
-    each = -(-count // days)
-    time = OPENING + 86_400 * (np.arange(count) // each) + seconds * (np.arange(count) % each)
+    row = np.arange(len(prices))
+    each = -(-len(prices) // days)
+    time = OPENING + 86_400 * (row // each) + seconds * (row % each)
     side = None if ask is None else Side(*np.asarray(ask, np.int32).T)
-    return Bars(
-        time=time.astype(np.int64),
-        open=prices[:, 0],
-        high=prices[:, 1],
-        low=prices[:, 2],
-        close=prices[:, 3],
-        volume=np.arange(1.0, count + 1),
-        bar_seconds=seconds,
-        contract=ES,
-        source="by hand",
-        ask=side,
-        **kept,
-    )
+    return Bars(time, *prices.T, row + 1.0, seconds, ES, "by hand", ask=side, **kept)
 
 
 def random_rows(seed, count):
-    rng = np.random.default_rng(seed)
-    close = 20_000 + np.cumsum(rng.integers(-9, 10, count))
-    open_ = np.concatenate([[20_000], close[:-1]]) + rng.integers(-4, 5, count)
-    high = np.maximum(open_, close) + rng.integers(0, 6, count)
-    return np.stack(
-        [open_, high, np.minimum(open_, close) - rng.integers(0, 6, count), close], axis=1
-    )
+    return np.stack(worlds.random_bars(seed, count, 9, 5, 4), axis=1)
 
 
 def two_sided(rows, seed):
     return np.stack(random_ask(seed, *rows.T.tolist()), axis=1)
-
-
-def same(a, b):
-    for name in ("time", *PRICES, "volume"):
-        np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
-    assert (a.ask is None) == (b.ask is None)
-    for one, two in zip(a.ask or (), b.ask or (), strict=True):
-        np.testing.assert_array_equal(one, two)
 
 
 # --- sign -------------------------------------------------------------------------------------------------------------
@@ -118,7 +91,6 @@ def test_a_mirrored_bar_with_two_sides_by_hand():
         [(99, 101, 98, 100), (104, 106, 103, 105)], [(101, 104, 101, 103), (105, 108, 104, 107)]
     )
     made = sign_flipped(bars, np.array([False, True]))
-    assert made.ask is not None
     assert [int(getattr(made, name)[1]) for name in PRICES] == [98, 99, 95, 96]
     assert [int(prices[1]) for prices in made.ask] == [99, 100, 97, 98]
     assert (made.ask.open - made.open).tolist() == [2, 1], (
@@ -139,7 +111,7 @@ def test_a_spliced_series_begins_anew():
     alone = sign_flipped(
         replace(bars.rows(slice(20, None)), legs=()), (np.arange(40) % 3 != 1)[20:]
     )
-    same(made.rows(slice(20, None)), replace(alone, legs=made.legs))
+    assert_same(made.rows(slice(20, None)), replace(alone, legs=made.legs))
 
 
 @given(
@@ -158,7 +130,7 @@ def test_sign_twice_with_one_mask_is_the_identity_and_keeps_magnitudes(
     mask = random_signs(count, np.random.default_rng(masked))
     made = sign_flipped(bars, mask)
     assert_valid(made)
-    same(sign_flipped(made, mask), bars)
+    assert_same(sign_flipped(made, mask), bars)
     keeps(made, bars)
     start = anchors(bars)
     steps, real = (
@@ -188,10 +160,17 @@ def keeps(made, bars):
     np.testing.assert_array_equal(made.ask.high - made.low, bars.ask.high - bars.low)
 
 
+FX = set_to("data.market=EURUSD")
+
+
 @pytest.fixture(scope="module")
 def eurusd_market():
-    config = make_config({"data": {"market": "EURUSD"}})
-    return build_market(bundled(EURUSD).rows(slice(0, 6_000)), config)
+    return build_market(bundled(EURUSD).rows(slice(0, 6_000)), FX)
+
+
+def drawn(market, config, kind, seed=0, draw=0, row=0):
+    """The bars of one null market."""
+    return null_bars(null_markets(market, config, kind, seed, row).source, kind, seed, draw)[0]
 
 
 @pytest.mark.slow
@@ -201,20 +180,16 @@ def test_sign_on_the_bundled_bars(es_market, eurusd_market):
         made = sign_flipped(market.bars, mask)
         assert_valid(made)
         keeps(made, market.bars)
-        same(sign_flipped(made, mask), market.bars)
+        assert_same(sign_flipped(made, mask), market.bars)
         assert 0.45 < mask.mean() < 0.55
-    assert eurusd_market.bars.ask is not None
 
 
 def test_a_null_market_of_es_has_the_stops_and_shapes_of_the_real_one(es_market):
-    null = null_markets(es_market, RunConfig(), "sign", 0)(0)
-    np.testing.assert_array_equal(null.data.tr_sum, es_market.data.tr_sum)
-    np.testing.assert_array_equal(null.data.bars_to_flat, es_market.data.bars_to_flat)
-    for mine, own in zip(
-        jax.tree.leaves(null.data.sessions), jax.tree.leaves(es_market.data.sessions), strict=True
-    ):
-        np.testing.assert_array_equal(mine, own)
-    assert jax.tree.structure(null.data) == jax.tree.structure(es_market.data)
+    null, same_as = null_markets(es_market, RunConfig(), "sign", 0)(0), es_market.data
+    np.testing.assert_array_equal(null.data.tr_sum, same_as.tr_sum)
+    np.testing.assert_array_equal(null.data.bars_to_flat, same_as.bars_to_flat)
+    jax.tree.map(np.testing.assert_array_equal, null.data.sessions, same_as.sessions)
+    assert jax.tree.structure(null.data) == jax.tree.structure(same_as)
     assert null.synthetic
     assert null.fingerprint != es_market.fingerprint
     direct = build_market(null.bars, RunConfig())
@@ -223,30 +198,28 @@ def test_a_null_market_of_es_has_the_stops_and_shapes_of_the_real_one(es_market)
 
 
 def test_the_draws_are_fair_seeded_and_apart(es_market):
-    source = null_markets(es_market, RunConfig(), "sign", 0).source
-    first, again, next_, other = (
-        null_bars(source, "sign", seed, draw)[0].close
+    first, again, *others = (
+        drawn(es_market, RunConfig(), "sign", seed, draw).close
         for seed, draw in ((0, 0), (0, 0), (0, 1), (1, 0))
     )
     np.testing.assert_array_equal(first, again)
-    signs = [
-        np.diff(close.astype(int))[np.diff(es_market.bars.close) != 0] > 0
-        for close in (first, next_, other)
-    ]
-    for a, b in ((0, 1), (0, 2), (1, 2)):
-        assert abs((signs[a] == signs[b]).mean() - 0.5) < 4 * 0.5 / np.sqrt(len(signs[a]))
+    moved = np.diff(es_market.bars.close) != 0
+    signs = [np.diff(close.astype(int))[moved] > 0 for close in (first, *others)]
+    for a, b in combinations(signs, 2):
+        assert abs((a == b).mean() - 0.5) < 4 * 0.5 / np.sqrt(len(a))
 
 
 def test_rows_before_after_stay_real(es_market, eurusd_market):
-    for market, config in (
-        (es_market, RunConfig()),
-        (eurusd_market, make_config({"data": {"market": "EURUSD"}})),
+    """And the bars of the market are not changed in place."""
+    for market, config, kinds in (
+        (es_market, RunConfig(), ("sign", "phase", "martingale")),
+        (eurusd_market, FX, NULL_KINDS),
     ):
         row = int(np.asarray(market.data.sessions.start)[market.num_sessions // 3])
-        for kind in NULL_KINDS if market is eurusd_market else ("sign", "phase", "martingale"):
-            made = null_bars(null_markets(market, config, kind, 0, row).source, kind, 0, 0)[0]
+        for kind in kinds:
+            made = drawn(market, config, kind, row=row)
             assert_valid(made)
-            same(made.rows(slice(0, row)), market.bars.rows(slice(0, row)))
+            assert_same(made.rows(slice(0, row)), market.bars.rows(slice(0, row)))
             assert not np.array_equal(made.close[row:], market.bars.close[row:])
 
 
@@ -314,7 +287,7 @@ def test_the_path_of_mirrored_bars_is_that_of_mirrored_seconds(sides):
 
 # --- sessions ---------------------------------------------------------------------------------------------------------
 
-SESSIONS = make_config({"data": {"market": "NQ", "source": "synthetic", "synthetic_sessions": 24}})
+SESSIONS = set_to("data.market=NQ data.source=synthetic data.synthetic_sessions=24")
 
 
 @pytest.fixture(scope="module")
@@ -331,51 +304,40 @@ def moved_by(market, made):
 
 
 def test_sessions_move_whole_within_their_class(nq):
-    markets = null_markets(nq, SESSIONS, "sessions", 0)
-    made = markets(0)
-    assert_valid(made.bars)
-    places = moved_by(nq, made.bars)
+    made = null_markets(nq, SESSIONS, "sessions", 0)(0).bars
+    assert_valid(made)
+    places = moved_by(nq, made)
     assert sorted(places.values()) == sorted(places), "a permutation"
+    assert places[min(places)] == min(places), "the first stays"
+    bars_of = dict(zip(nq.trade_dates, nq.data.sessions.last - nq.data.sessions.first, strict=True))
     moved = {new: old for new, old in places.items() if new != old}
     assert len(moved) >= 12
-    lengths = {
-        day: int(last - first)
-        for day, first, last in zip(
-            nq.trade_dates,
-            np.asarray(nq.data.sessions.first),
-            np.asarray(nq.data.sessions.last),
-            strict=True,
-        )
-    }
     for new, old in moved.items():
-        assert lengths[new] == lengths[old], "half days change places with half days"
-        assert (new.astype(int) + 3) % 7 in (0, 1, 2, 3, 4)
-        assert ((new.astype(int) + 3) % 7 == 0) == ((old.astype(int) + 3) % 7 == 0), (
-            "a Monday follows a weekend"
-        )
-    first = min(places)
-    assert places[first] == first
+        assert bars_of[new] == bars_of[old], "half days change places with half days"
+        weekdays = [(day.astype(int) + 3) % 7 for day in (new, old)]
+        assert max(weekdays) < 5
+        assert (weekdays[0] == 0) == (weekdays[1] == 0), "a Monday follows a weekend"
 
 
 def test_sessions_keep_their_returns_times_and_volume(nq):
-    made = null_markets(nq, SESSIONS, "sessions", 0)(1).bars
-    old, places = nq.bars, moved_by(nq, made)
+    made, old = null_markets(nq, SESSIONS, "sessions", 0)(1).bars, nq.bars
+    places = moved_by(nq, made)
     for new, before in places.items():
-        here, there = trade_dates(made.time, NQ) == new, trade_dates(old.time, NQ) == before
-        local = [
-            local_seconds(each.time[rows], NQ.zone) - day.astype("datetime64[s]").astype(int)
-            for each, rows, day in ((made, here, new), (old, there, before))
-        ]
-        np.testing.assert_array_equal(*local)
-        ratio = [
-            each.close[rows] / each.open[rows][0] for each, rows in ((made, here), (old, there))
-        ]
+        of_made, of_old = (
+            (each, np.flatnonzero(trade_dates(each.time, NQ) == day), day.astype("datetime64[s]"))
+            for each, day in ((made, new), (old, before))
+        )
+        clocks = (
+            local_seconds(each.time[rows], NQ.zone) - day.astype(int)
+            for each, rows, day in (of_made, of_old)
+        )
+        np.testing.assert_array_equal(*clocks)
+        ratio = (each.close[rows] / each.open[rows][0] for each, rows, _ in (of_made, of_old))
         np.testing.assert_allclose(*ratio, atol=1.5 / old.low.min())
         if places[min(places)] != before:  # the gap from the session before moves with the session
-            gap = [
-                each.open[rows][0] / each.close[np.flatnonzero(rows)[0] - 1]
-                for each, rows in ((made, here), (old, there))
-            ]
+            gap = (
+                each.open[rows[0]] / each.close[rows[0] - 1] for each, rows, _ in (of_made, of_old)
+            )
             np.testing.assert_allclose(*gap, atol=1.5 / old.low.min())
 
 
@@ -383,26 +345,22 @@ def test_sessions_carry_their_paths(nq):
     """Falls are the prices they stand for, scaled like all prices: the deepest is the bar's low
     where it is a fall.
     """
-    paths = np.zeros((len(nq.bars), 2, 3, 2), np.int32)
-    open_, high, low = (getattr(nq.bars, name).astype(np.int64) for name in ("open", "high", "low"))
-    none = np.zeros_like(open_)
-    paths[:, 0, :, 0] = np.stack([none, high - open_, low - open_], axis=1)
-    paths[:, 1, :, 0] = np.stack([none, open_ - low, open_ - high], axis=1)
-    path = IntrabarPath(paths, np.zeros((len(nq.bars), 2), bool))  # type: ignore[arg-type]
+
+    def deepest(bars):
+        up, down = (bars.high - bars.open).astype(int), (bars.open - bars.low).astype(int)
+        return np.stack([np.stack([up, -down], axis=1), np.stack([down, -up], axis=1)], axis=1)
+
+    falls = np.zeros((len(nq.bars), 2, 3, 2), np.int32)
+    falls[:, :, 1:, 0] = deepest(nq.bars)
+    path = IntrabarPath(falls, np.zeros((len(nq.bars), 2), bool))
     source = replace(null_markets(nq, SESSIONS, "sessions", 0).source, path=path)
     made, moved = null_bars(source, "sessions", 0, 0)
-    assert moved is not None
-    up, down = made.high - made.open, made.open - made.low
-    np.testing.assert_array_equal(moved.falls[:, 0, 1:, 0], np.stack([up, -down], axis=1))
-    np.testing.assert_array_equal(moved.falls[:, 1, 1:, 0], np.stack([down, -up], axis=1))
+    np.testing.assert_array_equal(moved.falls[:, :, 1:, 0], deepest(made))
     assert not np.asarray(moved.falls[..., 1]).any(), "padding stays padding"
 
 
 def test_too_few_sessions_are_refused(es_market):
-    with pytest.raises(
-        DataError,
-        match=r"null market 0 .*sessions .* 5 ",
-    ):
+    with pytest.raises(DataError, match=r"null market 0 .*sessions .* 5 "):
         null_markets(es_market, RunConfig(), "sessions", 0)(0)
 
 
@@ -410,27 +368,17 @@ def test_too_few_sessions_are_refused(es_market):
 
 
 def test_phase_keeps_the_spectrum_and_wicks_of_any_bars(nq, eurusd_market):
-    made = null_bars(null_markets(nq, SESSIONS, "phase", 0).source, "phase", 0, 0)[0]
+    made = drawn(nq, SESSIONS, "phase")
     assert_valid(made)
     real, new = (np.abs(np.fft.rfft(np.diff(np.log(each.close)))) for each in (nq.bars, made))
     assert abs(new.std() / real.std() - 1) < 0.01
     assert np.corrcoef(real, new)[0, 1] > 0.99  # rounding to ticks is what differs
-    np.testing.assert_array_equal(
-        made.high - np.maximum(made.open, made.close),
-        nq.bars.high - np.maximum(nq.bars.open, nq.bars.close),
-    )
-    quoted = null_bars(
-        null_markets(eurusd_market, make_config({"data": {"market": "EURUSD"}}), "phase", 0).source,
-        "phase",
-        0,
-        0,
-    )[0]
+    wicks = (each.high - np.maximum(each.open, each.close) for each in (made, nq.bars))
+    np.testing.assert_array_equal(*wicks)
+    quoted = drawn(eurusd_market, FX, "phase")
     assert_valid(quoted)
-    assert quoted.ask is not None
-    assert eurusd_market.bars.ask is not None
-    np.testing.assert_array_equal(
-        quoted.ask.close - quoted.close, eurusd_market.bars.ask.close - eurusd_market.bars.close
-    )
+    spreads = (each.ask.close - each.close for each in (quoted, eurusd_market.bars))
+    np.testing.assert_array_equal(*spreads)
 
 
 def test_phase_randomises_each_contract_by_itself():
@@ -450,8 +398,7 @@ def test_phase_randomises_each_contract_by_itself():
 
 @pytest.mark.slow
 def test_the_martingale_has_the_volatility_of_each_minute(nq):
-    source = null_markets(nq, SESSIONS, "martingale", 0).source
-    made = [null_bars(source, "martingale", 0, draw)[0] for draw in range(30)]
+    made = [drawn(nq, SESSIONS, "martingale", draw=draw) for draw in range(30)]
     for each in made[:3]:
         assert_valid(each)
         np.testing.assert_array_equal(each.time, nq.bars.time)
@@ -485,35 +432,18 @@ def test_prices_below_a_tick_are_refused_with_a_fix():
 
 
 def test_prices_beyond_int32_are_refused():
-    close = np.full(4, (1 << 31) - 100)
-    close[1] -= 400
-    bars = bars_of_rows(np.stack([close, close, close, close], axis=1).astype(np.int32))
+    close = np.array([0, -400, 0, 0]) + (1 << 31) - 100
+    bars = bars_of_rows(np.stack([close] * 4, axis=1).astype(np.int32))
     with pytest.raises(DataError, match="outside 1"):
         sign_flipped(bars, np.array([False, True, False, False]))
 
 
-def test_a_failed_null_says_which_one_it_is_and_what_to_do():
-    config = make_config(
-        {
-            "data": {
-                "source": "synthetic",
-                "synthetic": "trend",
-                "synthetic_sessions": 6,
-                "synthetic_drift": 0.9,
-            },
-            "env": {"features": ["close"]},
-        }
-    )
-    market = load_market(config)
-    lowered = replace(
-        market,
-        bars=replace(
-            market.bars,
-            **{name: getattr(market.bars, name) - (market.bars.low.min() - 1) for name in PRICES},
-        ),
-    )
+def test_a_failed_null_says_which_one_it_is_and_what_to_do(es_market):
+    bars = es_market.bars
+    prices = {name: getattr(bars, name) - bars.low.min() - 500 for name in PRICES}
+    lowered = replace(es_market, bars=replace(bars, **prices))
     with pytest.raises(DataError, match=r"null market 4 .*sign \(seed 3\)"):
-        null_markets(lowered, config, "sign", 3)(4)
+        null_markets(lowered, RunConfig(), "sign", 3)(4)
 
 
 def test_path_needs_a_kind_that_knows_the_order_of_prices(nq):
@@ -541,13 +471,3 @@ def test_specs():
     ):
         with pytest.raises(ConfigError, match=said):
             parse_null_spec(text)
-
-
-def test_synthetic_bars_as_nulls_change_nothing_of_their_source():
-    """Bars are never changed in place."""
-    bars = synthetic_bars(NQ, 6, 0)
-    before = bars.close.copy()
-    market = build_market(bars, RunConfig())
-    for kind in ("sign", "phase", "martingale"):
-        null_markets(market, RunConfig(), kind, 0)(0)
-    np.testing.assert_array_equal(bars.close, before)

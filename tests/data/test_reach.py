@@ -2,17 +2,14 @@
 a test block.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 from jaxtrade.config import load_config
 from jaxtrade.data.features.schema import _SEED
-from jaxtrade.data.market import Market, build_market, load_market
+from jaxtrade.data.market import build_market, load_market
 from jaxtrade.data.walks import (
     LEFT_OVER,
     OF_DATE,
@@ -35,32 +32,14 @@ TESTED = 8  # the block of cpcv that is tested, of 20
 
 # Bars of an hour, so that a day has few of them and a purge that is too short by some bars is too
 # short by a day.
-HOURLY = (
-    "data.market=EURUSD",
-    "data.start=2014-03-01",
-    "data.end=2014-12-31",
-    "data.allow_jumps=true",
-    "env.window=1",
-    "walk.on=true",
-    "walk.mode=cpcv",
-    "walk.groups=20",
-    "walk.test_groups=1",
-    "walk.embargo=0",
-)
-
-
-class Planted(NamedTuple):
-    """A market, and the same one with other bars in the tested block. columns: float64[T, len(ALL)]
-    of each.
-    """
-
-    market: Market
-    before: np.ndarray
-    after: np.ndarray
+HOURLY = """
+data.market=EURUSD data.start=2014-03-01 data.end=2014-12-31 data.allow_jumps=true env.window=1
+walk.on=true walk.mode=cpcv walk.groups=20 walk.test_groups=1 walk.embargo=0
+"""
 
 
 def configured(*features):
-    return load_config("quickstart", [*HOURLY, f"env.features=[{', '.join(features)}]"])
+    return load_config("quickstart", [*HOURLY.split(), f"env.features=[{', '.join(features)}]"])
 
 
 def rows_of(market):
@@ -70,7 +49,9 @@ def rows_of(market):
 
 @pytest.fixture(scope="module")
 def planted():
-    """The tested block is moved up by 3 % of the price and has thrice the volume."""
+    """(a market, its features, those of the same market with other bars in the tested block: moved
+    up by 3 % of the price, with thrice the volume). Features: float64[T, len(ALL)].
+    """
     config = configured(*ALL)
     bars = load_market(configured("close")).bars
     volume = np.random.default_rng(0).integers(1, 1_000, len(bars)).astype(np.float64)
@@ -78,29 +59,21 @@ def planted():
     market = build_market(bars, config)
     first, last = rows_of(market)
     test = blocks(len(first), config.walk.groups)[TESTED]
-    rows = np.arange(first[test[0]], last[test[-1]] + 2)
-    moved = {
-        name: getattr(bars, name).copy() for name in ("open", "high", "low", "close", "volume")
-    }
-    for name in ("open", "high", "low", "close"):
-        moved[name][rows] += int(bars.close[rows[0]] * 0.03)
-    moved["volume"][rows] *= 3
+    row = np.arange(len(bars))
+    tested = (row >= first[test[0]]) & (row < last[test[-1]] + 2)
+    up = (tested * int(bars.close[first[test[0]]] * 0.03)).astype(np.int32)
+    moved = {name: getattr(bars, name) + up for name in ("open", "high", "low", "close")}
+    other = build_market(replace(bars, **moved, volume=volume * (1 + 2 * tested)), config)
     columns = [market.columns.index(f"feature.{name}") for name in ALL]
-    return Planted(
-        market,
-        *(
-            each.table[:, columns].astype(np.float64)
-            for each in (market, build_market(replace(bars, **moved), config))
-        ),
-    )
+    return market, *(each.table[:, columns].astype(np.float64) for each in (market, other))
 
 
-def seen_in_training(planted, config):
+def seen_in_training(market, config):
     """(bars that observations of training sessions show, those of them after the test, first bar of
     the test). All sessions are candidates, so the purge alone keeps bars from training."""
-    first, last = rows_of(planted.market)
+    first, last = rows_of(market)
     test = blocks(len(first), config.walk.groups)[TESTED]
-    fold = fold_of(first, last, np.arange(len(first)), test, reach_on(planted.market, config), 0)
+    fold = fold_of(first, last, np.arange(len(first)), test, reach_on(market, config), 0)
     shown = np.concatenate([np.arange(first[i] - config.env.window, last[i]) for i in fold.train])
     return shown, shown[shown > last[fold.test[-1]]], first[fold.test[0]]
 
@@ -108,10 +81,10 @@ def seen_in_training(planted, config):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_no_training_observation_outside_the_purge_sees_a_test_bar(planted, name):
-    config, column = configured(name), ALL.index(name)
-    before, after = planted.before[:, column], planted.after[:, column]
+    market, *columns = planted
+    before, after = (each[:, ALL.index(name)] for each in columns)
     changed = np.abs(after - before) > SMALL * np.abs(before).max()
-    shown, later, begin = seen_in_training(planted, config)
+    shown, later, begin = seen_in_training(market, configured(name))
     assert not changed[shown].any(), f"{changed[shown].sum()} bars that training shows"
     assert not changed[:begin].any(), "no feature looks ahead"
     assert len(later) or name == "vol_percentile", (
@@ -151,12 +124,10 @@ def test_a_feature_of_the_trade_date_reaches_to_its_first_bar():
 
 
 def test_the_folds_of_a_market_are_purged_by_the_reach_on_it(planted):
-    config = configured("macd")
-    first, last = rows_of(planted.market)
-    for fold in folds_of(planted.market, config)[TESTED : TESTED + 2]:
-        own = fold_of(
-            first, last, np.arange(len(first)), fold.test, reach_on(planted.market, config), 0
-        )
+    config, market = configured("macd"), planted[0]
+    first, last = rows_of(market)
+    for fold in folds_of(market, config)[TESTED : TESTED + 2]:
+        own = fold_of(first, last, np.arange(len(first)), fold.test, reach_on(market, config), 0)
         assert (own.train.tolist(), own.purged.tolist()) == (
             fold.train.tolist(),
             fold.purged.tolist(),

@@ -1,7 +1,5 @@
 """Rolls: which contract each row comes from, what restarts at a splice, and what is refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,17 +7,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from jaxtrade.config import dump_config, load_config, make_config
+from jaxtrade.config import RunConfig, dump_config, load_config, make_config
 from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar.schedule import schedule_for, trade_dates
 from jaxtrade.data.calendar.sessions import window_ages
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.market import build_market, feature_windows, load_market
-from jaxtrade.data.read.bars import from_frame, load_bars
 from jaxtrade.data.read.quotes import PRICES
 from jaxtrade.data.read.roll import expiry_month, splice_dates
 from jaxtrade.data.sources import bars_of, seconds_of
 from jaxtrade.errors import ConfigError, DataError
+from tests.data.conftest import read_es, set_to
 from tests.data.lifted import lifted_bars
 from tests.messages import missing
 
@@ -46,15 +44,20 @@ def raw():
     frame = pd.read_csv(path, dtype={"expiry": str})
     stamps = pd.to_datetime(frame.ts_utc, utc=True)
     frame["time"] = stamps.dt.tz_localize(None).to_numpy("datetime64[s]").astype(np.int64)
-    frame["day"] = (
-        stamps.dt.tz_convert("America/New_York").dt.tz_localize(None) + pd.Timedelta(hours=6)
-    ).dt.date
+    evening = stamps.dt.tz_convert("America/New_York").dt.tz_localize(None) + pd.Timedelta(hours=6)
+    frame["day"] = evening.dt.strftime("%Y-%m-%d")
     return frame
+
+
+@pytest.fixture(scope="module")
+def december(raw):
+    """Its rows of December 2013."""
+    return raw[raw.day.between("2013-12-01", "2013-12-31")].reset_index(drop=True)
 
 
 def expected_rows(raw, front):
     """Rows of the contract that is front on each trade date, straight from the file."""
-    return raw[raw.expiry == raw.day.astype(str).map(front)].sort_values("time")
+    return raw[raw.expiry == raw.day.map(front)].sort_values("time")
 
 
 def assert_same_bars(bars, rows):
@@ -72,7 +75,7 @@ def test_rows_come_from_the_contract_that_is_front(rolled, raw):
     it.
     """
     rows = expected_rows(raw, lambda day: "201312" if day < "2013-12-18" else "201403")
-    assert_same_bars(rolled.bars, rows[rows.day.astype(str) < "2014"])
+    assert_same_bars(rolled.bars, rows[rows.day < "2014"])
     assert rolled.trade_dates.astype(str)[-3:].tolist() == [
         "2013-12-03",
         "2013-12-18",
@@ -81,7 +84,7 @@ def test_rows_come_from_the_contract_that_is_front(rolled, raw):
 
 
 def test_the_splice_is_reported_with_its_difference(rolled, raw):
-    before = raw[raw.day.astype(str) < "2013-12-18"]
+    before = raw[raw.day < "2013-12-18"]
     both = before[before.expiry == "201403"].merge(before[before.expiry == "201312"], on="time")
     step = both.close_x.iloc[-1] - both.close_y.iloc[-1]
     assert (step, both.ts_utc_x.iloc[-1]) == (-6.0, "2013-12-02T23:50:00Z")
@@ -100,9 +103,9 @@ def test_volume_of_the_date_before_decides(raw):
     dates, front, fronts = list(traded.index), "201312", {}
     for i, day in enumerate(dates):
         if i:
-            alive = [c for c in traded.columns if c >= max(front, day.strftime("%Y%m"))]
+            alive = [c for c in traded.columns if c >= max(front, day[:7].replace("-", ""))]
             front = max(alive, key=lambda c: (traded.loc[dates[i - 1], c], -int(c)))
-        fronts[str(day)] = front
+        fronts[day] = front
     assert [fronts[d] for d in ("2013-12-18", "2013-12-19", "2020-01-06")] == [
         "201312",
         "201403",
@@ -118,33 +121,27 @@ def test_volume_of_the_date_before_decides(raw):
 
 
 @pytest.mark.parametrize("cut", ["2013-12-17", "2013-12-18", "2013-12-19"])
-def test_the_roll_by_volume_does_not_depend_on_later_volumes(raw, cut):
+def test_the_roll_by_volume_does_not_depend_on_later_volumes(december, cut):
     """Other volumes after a trade date change no row up to and with the next one."""
-    file = raw[(raw.day.astype(str) > "2013-12-03") & (raw.day.astype(str) < "2014")].reset_index(
-        drop=True
-    )
-    later = file.day.astype(str) > cut
+    file = december[december.day > "2013-12-03"].reset_index(drop=True)
+    later = file.day > cut
     other = file.assign(
         volume=file.volume.where(~later, np.random.default_rng(0).integers(1, 10**6, len(file)))
     )
     ours, changed = (
-        from_frame(frame.drop(columns=["time", "day"]), ES, stamp="open", roll="volume")
-        for frame in (file, other)
+        read_es(frame.drop(columns=["time", "day"]), roll="volume") for frame in (file, other)
     )
-    last = np.datetime64(min(x for x in file.day.astype(str).unique() if x > cut))
+    last = np.datetime64(min(x for x in file.day.unique() if x > cut))
     keep, kept = (trade_dates(b.time, ES) <= last for b in (ours, changed))
     for name in ("time", *PRICES):
         np.testing.assert_array_equal(getattr(ours, name)[keep], getattr(changed, name)[kept])
 
 
-def test_a_file_sorted_by_contract_reads_the_same(raw):
-    file = raw[(raw.day.astype(str) > "2013-12-01") & (raw.day.astype(str) < "2014")]
-    frame = (
-        file.sort_values(["expiry", "time"]).drop(columns=["time", "day"]).reset_index(drop=True)
-    )
+def test_a_file_sorted_by_contract_reads_the_same(december):
+    frame = december.sort_values(["expiry", "time"], ignore_index=True)
     assert_same_bars(
-        from_frame(frame, ES, stamp="open", roll=EXPLICIT),
-        expected_rows(file, lambda day: "201312" if day < "2013-12-18" else "201403"),
+        read_es(frame.drop(columns=["time", "day"]), roll=EXPLICIT),
+        expected_rows(december, lambda day: "201312" if day < "2013-12-18" else "201403"),
     )
 
 
@@ -178,13 +175,13 @@ def splice_row(market):
 def windows_of(market):
     schedule = schedule_for("table", market.contract, market.bars.time, 60)
     return feature_windows(
-        market.bars, schedule, trade_dates(market.bars.time, market.contract), make_config({})
+        market.bars, schedule, trade_dates(market.bars.time, market.contract), RunConfig()
     )
 
 
 @pytest.fixture(scope="module")
 def lifted():
-    return build_market(lifted_bars(), make_config({}))
+    return build_market(lifted_bars(), RunConfig())
 
 
 def test_no_window_true_range_or_session_crosses_a_splice(lifted, es_market):
@@ -216,22 +213,18 @@ def test_features_after_a_splice_are_those_of_the_contract_alone(lifted):
     """The rows of each contract, as a market of its own, give the same bytes."""
     row = splice_row(lifted)
     alone = replace(lifted.bars.rows(slice(row, None)), legs=())
-    np.testing.assert_array_equal(build_market(alone, make_config({})).table, lifted.table[row:])
+    np.testing.assert_array_equal(build_market(alone, RunConfig()).table, lifted.table[row:])
 
 
-def test_finer_bars_follow_the_splices_of_the_bars(raw, tmp_path):
+def test_finer_bars_follow_the_splices_of_the_bars(december, tmp_path):
     """The volume of the seconds is not asked: they are read with the splices that the bars
     found.
     """
-    file = raw[(raw.day.astype(str) > "2013-12-01") & (raw.day.astype(str) < "2014")].reset_index(
-        drop=True
-    )
-    frame = file.drop(columns=["time", "day"])
-    bars, flat = from_frame(frame, ES, stamp="open", roll="volume"), file.assign(volume=1)
-    fine = read_beside(bars, flat, tmp_path / "flat_volume.csv")
-    np.testing.assert_array_equal(fine.close, bars.close)
-    cut = bars.between("2013-12-02", "2013-12-04")  # one contract is left: one contract is read
-    kept = read_beside(cut, flat, tmp_path / "flat_volume.csv")
+    bars = read_es(december.drop(columns=["time", "day"]), roll="volume")
+    path, flat = tmp_path / "flat_volume.csv", december.assign(volume=1)
+    np.testing.assert_array_equal(read_beside(bars, flat, path).close, bars.close)
+    # one contract is left: one contract is read
+    kept = read_beside(bars.between("2013-12-02", "2013-12-04"), flat, path)
     assert [leg.expiry for leg in kept.legs] == ["201312"]
 
 
@@ -244,11 +237,7 @@ def around_the_roll():
 def read_beside(bars, frame, path):
     """A frame as the file that `data.seconds` names, beside `bars`."""
     frame.drop(columns=["time", "day"]).to_csv(path, index=False)
-    fine = seconds_of(
-        make_config({"data": {"roll": "volume", "seconds": str(path), "stamp": "open"}}), bars
-    )
-    assert fine is not None
-    return fine
+    return seconds_of(set_to(f"data.roll=volume data.seconds={path} data.stamp=open"), bars)
 
 
 LACKING = {
@@ -274,9 +263,7 @@ LACKING = {
     ),
     "its dates": (
         None,
-        lambda raw: raw[
-            raw.expiry.isin(["201312", "201403"]) & (raw.day.astype(str) == "2013-12-18")
-        ],
+        lambda raw: raw[raw.expiry.isin(["201312", "201403"]) & (raw.day == "2013-12-18")],
         r"part\.csv: .* 201403 from 2013-12-19 .*2013-12-18\.\.2013-12-18",
     ),
 }
@@ -295,7 +282,7 @@ def test_finer_bars_that_lack_what_the_bars_have(around_the_roll, raw, tmp_path,
 
 def test_finer_bars_may_begin_after_a_splice(around_the_roll, raw, tmp_path):
     """As without a roll: bars that have no finer ones are counted, and resolved stop_first."""
-    day = raw.day.astype(str)
+    day = raw.day
     fine = read_beside(
         around_the_roll,
         raw[(raw.expiry == "201312") | (day == "2013-12-20")],
@@ -312,19 +299,11 @@ def test_quotes_follow_the_splices_of_the_bars(shared):
     """The quotes file has no volume: it is spliced where the trades are. March lies 6 points under
     December.
     """
-    quotes = str(shared / "data/lean_es_1m/es_1m_quote.csv.gz")
-    config = make_config(
-        {
-            "data": {
-                "roll": "volume",
-                "quotes": quotes,
-                "stamp": "open",
-                "start": "2013-12-18",
-                "end": "2013-12-20",
-            }
-        }
-    )
-    trades, bars = bundled(ES, roll="volume", start="2013-12-18", end="2013-12-20"), bars_of(config)
+    quotes = shared / "data/lean_es_1m/es_1m_quote.csv.gz"
+    dates = {"start": "2013-12-18", "end": "2013-12-20"}
+    words = " ".join(f"data.{name}={day}" for name, day in dates.items())
+    bars = bars_of(set_to(f"data.roll=volume data.quotes={quotes} data.stamp=open {words}"))
+    trades = bundled(ES, roll="volume", **dates)
     assert bars.legs == trades.legs
     close = trades.close[np.isin(trades.time, bars.time)]
     assert len(close) == len(bars)
@@ -362,19 +341,16 @@ def test_a_roll_that_cannot_be_is_a_configuration_error(fault):
 
 
 @pytest.mark.parametrize(
-    ("keys", "message"),
+    ("key", "message"),
     [
-        (
-            {"roll": "volume", "expiry": "201312"},
-            r"data\.expiry = 201312 .*data\.roll",
-        ),
-        ({"roll": "volume", "splice": "back_adjust"}, r"data\.splice=back_adjust"),
-        ({"roll": "volume", "source": "synthetic"}, r"data\.source = synthetic"),
+        ("data.expiry=201312", r"data\.expiry = 201312 .*data\.roll"),
+        ("data.splice=back_adjust", r"data\.splice=back_adjust"),
+        ("data.source=synthetic", r"data\.source = synthetic"),
     ],
 )
-def test_keys_that_contradict_a_roll(keys, message):
+def test_keys_that_contradict_a_roll(key, message):
     with pytest.raises(ConfigError, match=message):
-        load_market(make_config({"data": keys}))
+        load_market(set_to(f"data.roll=volume {key}"))
 
 
 REFUSED_DATA = {
@@ -438,13 +414,7 @@ def test_files_that_cannot_be_rolled_by_volume(fault):
     columns, rows, message = UNROLLED[fault]
     frame = pd.DataFrame(rows, columns=f"time open high low close {columns}".split())
     with pytest.raises(DataError, match=message):
-        from_frame(frame, ES, stamp="open", roll="volume")
-
-
-def test_several_contracts_without_a_roll_name_both_ways_out():
-    path = Path(__file__).parents[2] / "jaxtrade/data/bundled/es_1m_trade.csv.gz"
-    with pytest.raises(DataError, match=r"8 contracts.*\.expiry=201312.*data\.roll"):
-        load_bars(path, ES, stamp="open")
+        read_es(frame, roll="volume")
 
 
 def test_a_resolved_roll_is_written_out_and_read_again(tmp_path):
@@ -457,6 +427,4 @@ def test_a_resolved_roll_is_written_out_and_read_again(tmp_path):
 
 def test_one_contract_and_a_splice_of_several_exclude_each_other(raw):
     with pytest.raises(ConfigError, match=r"expiry=201312 .* roll "):
-        from_frame(
-            raw, ES, columns={"time": "ts_utc"}, stamp="open", expiry="201312", roll=EXPLICIT
-        )
+        read_es(raw, columns={"time": "ts_utc"}, expiry="201312", roll=EXPLICIT)

@@ -2,18 +2,17 @@
 another one's test.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from jaxtrade.config import SplitConfig, make_config
+from jaxtrade.config import SplitConfig
 from jaxtrade.data.market import Market
-from jaxtrade.data.market_set import MarketSet, load_markets
+from jaxtrade.data.market_set import load_markets
 from jaxtrade.data.splits import shared_dates, split_ids, split_ids_by_date, split_sessions
 from jaxtrade.errors import ConfigError
+from tests.data.conftest import set_to, split_of
 
 DAY = np.datetime64("2020-01-06")
 ONE_DAY = np.timedelta64(1, "D")
@@ -60,7 +59,7 @@ def test_held_out_sessions_are_the_last_dates_that_all_share():
     goes on to 15.
     """
     dates, symbols = table(UNEQUAL)
-    ids = split_ids_by_date(dates, symbols, SplitConfig(test_sessions=2, validation_sessions=1))
+    ids = split_ids_by_date(dates, symbols, split_of(1, 2))
     days = {
         name: [
             [int((day - DAY).astype(int)) for day in dates[rows][symbols[rows] == m]]
@@ -81,7 +80,7 @@ def test_held_out_sessions_are_the_last_dates_that_all_share():
 
 def test_an_embargo_counts_shared_dates_and_takes_the_others_between_them_too():
     dates, symbols = table(UNEQUAL)
-    split = SplitConfig(test_sessions=2, validation_sessions=1, embargo_sessions=1)
+    split = split_of(1, 2, 1)
     ids = split_ids_by_date(dates, symbols, split)
     train = [int((day - DAY).astype(int)) for day in dates[ids["train"]]]
     assert (
@@ -95,7 +94,7 @@ def test_a_planted_leak_is_found():
     training split.
     """
     dates, symbols = table(UNEQUAL)
-    ids = split_ids_by_date(dates, symbols, SplitConfig(test_sessions=2, validation_sessions=1))
+    ids = split_ids_by_date(dates, symbols, split_of(1, 2))
     planted = int(np.flatnonzero((dates == DAY + 10 * ONE_DAY) & (symbols == 1))[0])
     bad = ids | {
         "train": np.append(ids["train"], planted),
@@ -124,9 +123,7 @@ histories = st.lists(
 @given(histories, st.integers(0, 4), st.integers(0, 3), st.integers(0, 2))
 def test_no_symbol_trains_on_a_date_that_another_holds_out(days, test, validation, embargo):
     dates, symbols = table({str(i): sorted(each) for i, each in enumerate(days)})
-    config = SplitConfig(
-        test_sessions=test, validation_sessions=validation, embargo_sessions=embargo
-    )
+    config = split_of(validation, test, embargo)
     shared = shared_dates(dates, symbols)
     blocks = (test > 0) + (validation > 0)
     assume(len(shared) > test + validation + blocks * embargo)
@@ -145,16 +142,12 @@ def test_no_symbol_trains_on_a_date_that_another_holds_out(days, test, validatio
     st.integers(4, 40), st.integers(2, 4), st.integers(0, 2), st.integers(0, 2), st.integers(0, 1)
 )
 def test_symbols_with_equal_dates_are_split_as_each_alone(length, count, test, validation, embargo):
-    config = SplitConfig(
-        test_sessions=test, validation_sessions=validation, embargo_sessions=embargo
-    )
     assume(length > test + validation + 2 * embargo)
-    dates, symbols = table({str(i): list(range(length)) for i in range(count)})
-    ids, alone = split_ids_by_date(dates, symbols, config), split_ids(length, config)
-    for name, rows in alone.items():
-        np.testing.assert_array_equal(
-            ids[name], np.concatenate([rows + m * length for m in range(count)])
-        )
+    config = split_of(validation, test, embargo)
+    ids = split_ids_by_date(*table(dict.fromkeys("ABCD"[:count], range(length))), config)
+    for name, rows in split_ids(length, config).items():
+        each = [rows + m * length for m in range(count)]
+        np.testing.assert_array_equal(ids[name], np.concatenate(each))
 
 
 def test_symbols_without_a_common_date_are_refused():
@@ -171,35 +164,25 @@ def test_the_real_pairs_share_dates_and_leak_nothing():
     """EURUSD ends with 2018, GBPUSD later: nothing after 2018 is in any split, and the test is the
     end of 2018.
     """
-    config = make_config(
-        {
-            "data": {
-                "markets": ["EURUSD", "GBPUSD"],
-                "start": "2018-06-01",
-                "per_market": {"GBPUSD": {"end": "2019-06-30"}},
-            },
-            "split": {"test_sessions": 20, "validation_sessions": 10, "embargo_sessions": 2},
-        }
+    config = set_to(
+        "data.markets=[EURUSD,GBPUSD] data.start=2018-06-01 data.per_market.GBPUSD.end=2019-06-30 "
+        "split.test_sessions=20 split.validation_sessions=10 split.embargo_sessions=2"
     )
     market = load_markets(config)
-    assert isinstance(market, MarketSet)
     splits = split_sessions(market, config.split)
     rows = {name: np.asarray(split.ids)[: int(split.count)] for name, split in splits.items()}
     dates, symbols = market.trade_dates, market.session_symbols
     assert leaks(dates, symbols, rows, embargo=2) == []
     assert str(dates[rows["all"]].max()) == str(dates[rows["test"]].max()) == "2018-12-31"
     assert dates.max() > np.datetime64("2019-06-01")
-    for split in splits.values():
-        ids, offsets = np.asarray(split.ids), np.asarray(split.offsets)
-        assert offsets[0] == 0
-        assert offsets[-1] == int(split.count)
-        assert all((symbols[ids[offsets[m] : offsets[m + 1]]] == m).all() for m in range(2))
+    for name, split in splits.items():
+        per_symbol = np.bincount(symbols[rows[name]], minlength=2)
+        assert np.asarray(split.offsets).tolist() == [0, *np.cumsum(per_symbol)], name
+        assert (np.diff(symbols[rows[name]]) >= 0).all(), name
 
 
 def test_a_set_of_one_is_a_market_and_split_as_before():
-    config = make_config(
-        {"data": {"markets": ["NQ"], "source": "synthetic", "synthetic_sessions": 4}}
-    )
+    config = set_to("data.markets=[NQ] data.source=synthetic data.synthetic_sessions=4")
     market = load_markets(config)
     assert isinstance(market, Market)
     splits = split_sessions(market, config.split)

@@ -1,61 +1,47 @@
 import numpy as np
 import pytest
 
-from jaxtrade.config import SplitConfig
 from jaxtrade.data.splits import split_ids, split_sessions
 from jaxtrade.errors import ConfigError
+from tests.data.conftest import split_of
 
 
 @pytest.mark.parametrize(
-    ("config", "train", "validation", "test"),
+    ("validation", "test", "embargo", "sessions"),
     [
-        (SplitConfig(), range(9), range(0), range(9, 10)),
-        (
-            SplitConfig(validation_sessions=2, test_sessions=2),
-            range(6),
-            range(6, 8),
-            range(8, 10),
-        ),
-        (
-            SplitConfig(validation_sessions=2, test_sessions=2, embargo_sessions=1),
-            range(4),
-            range(5, 7),
-            range(8, 10),
-        ),
-        (SplitConfig(test_sessions=0), range(10), range(0), range(0)),
-        (
-            SplitConfig(validation_sessions=3, test_sessions=0, embargo_sessions=2),
-            range(5),
-            range(7, 10),
-            range(0),
-        ),
+        (0, 1, 0, "tttttttttT"),
+        (2, 2, 0, "ttttttvvTT"),
+        (2, 2, 1, "tttt.vv.TT"),
+        (0, 0, 0, "tttttttttt"),
+        (3, 0, 2, "ttttt..vvv"),
     ],
 )
-def test_blocks_are_chronological_with_the_embargo_before_each(config, train, validation, test):
-    wanted = {"train": train, "validation": validation, "test": test, "all": range(10)}
-    found = split_ids(10, config)
-    assert {name: rows.tolist() for name, rows in found.items()} == {
-        name: list(rows) for name, rows in wanted.items()
-    }
+def test_blocks_are_chronological_with_the_embargo_before_each(validation, test, embargo, sessions):
+    """Of ten sessions: t training, v validation, T test, a dot is in neither."""
+    found = split_ids(10, split_of(validation, test, embargo))
+    assert found.pop("all").tolist() == list(range(10))
+    for letter, (name, rows) in zip("tvT", found.items(), strict=True):
+        wanted = [i for i, each in enumerate(sessions) if each == letter]
+        assert rows.tolist() == wanted, name
 
 
 def test_sets_are_padded_to_the_session_count(es_market):
-    splits = split_sessions(es_market, SplitConfig(test_sessions=2))
-    assert splits["train"].ids.tolist() == [0, 1, 2, 0, 0]
-    assert int(splits["train"].count) == 3
-    assert splits["test"].ids.tolist() == [3, 4, 3, 3, 3]
-    assert int(splits["validation"].count) == 0
-    assert splits["validation"].ids.tolist() == [0] * 5
-    assert {s.ids.shape for s in splits.values()} == {(5,)}
+    splits = split_sessions(es_market, split_of(0, 2))
+    assert {name: (split.ids.tolist(), int(split.count)) for name, split in splits.items()} == {
+        "train": ([0, 1, 2, 0, 0], 3),
+        "validation": ([0] * 5, 0),
+        "test": ([3, 4, 3, 3, 3], 2),
+        "all": ([0, 1, 2, 3, 4], 5),
+    }
     assert splits["all"].ids.dtype == np.int32
 
 
 @pytest.mark.parametrize(
     "config",
     [
-        SplitConfig(test_sessions=5),
-        SplitConfig(test_sessions=4, embargo_sessions=1),
-        SplitConfig(validation_sessions=3, test_sessions=2),
+        split_of(0, 5),
+        split_of(0, 4, 1),
+        split_of(3, 2),
     ],
 )
 def test_too_few_sessions_are_an_error_that_counts(es_market, config):

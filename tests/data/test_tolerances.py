@@ -2,8 +2,6 @@
 with their counts.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -17,9 +15,11 @@ from jaxtrade.data.contract_file import load_contract
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.describe import check
 from jaxtrade.data.market import load_market
-from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.errors import DataError
+from tests.data.conftest import table_of
 from tests.data.damaged import frame_of, longer
-from tests.messages import missing
+from tests.data.real_seconds import SPY_KEYS
+from tests.messages import missing, refuses
 
 SIDES = ("bid", "ask")
 FIELDS = ("open", "high", "low", "close")
@@ -42,17 +42,8 @@ def pair(es_bars, tmp_path):
 
 
 def config_of(pair, *more):
-    return load_config(
-        "quickstart",
-        [
-            "data.source=file",
-            f"data.file={pair[0]}",
-            f"data.seconds={pair[1]}",
-            "data.stamp=open",
-            "env.intrabar=path",
-            *more,
-        ],
-    )
+    words = f"data.source=file data.file={pair[0]} data.seconds={pair[1]} data.stamp=open"
+    return load_config("quickstart", [*words.split(), "env.intrabar=path", *more])
 
 
 def test_the_suggested_limit_admits_the_file_and_marks_its_bars_ambiguous(pair):
@@ -105,12 +96,8 @@ def quoted(es_bars, tmp_path):
 
 
 def test_quotes_that_miss_some_bars_pass_with_a_stated_limit(quoted):
-    keys = [
-        "data.source=file",
-        f"data.file={quoted[0]}",
-        f"data.quotes={quoted[1]}",
-        "data.stamp=open",
-    ]
+    words = f"data.source=file data.file={quoted[0]} data.quotes={quoted[1]} data.stamp=open"
+    keys = words.split()
     with pytest.raises(DataError, match=r"for 137 of 6826 bars .* \(2\.01 %, limit 1 %\)") as told:
         load_market(load_config("quickstart", keys))
     assert "--quotes-tolerance 0.021 " in str(told.value)
@@ -124,19 +111,16 @@ def test_rows_without_a_side_pass_with_a_stated_limit(quoted, capsys):
     frame.loc[::40, [f"bid_{field}" for field in FIELDS]] = ""
     frame.to_csv(quoted[1], index=False)
     command = ["data", "check", str(quoted[1]), "--market", "ES", "--set", "data.stamp=open"]
-    assert main(command) == 2
-    assert "--quotes-tolerance 0.026 " in capsys.readouterr().err
+    refuses(capsys, command, "--quotes-tolerance 0.026 ")
     assert main([*command, "--quotes-tolerance", "0.026"]) == 0
     assert "168 of 6689 rows" in capsys.readouterr().out
 
 
-def test_a_tolerance_is_a_fraction(capsys):
-    assert main(["data", "describe", "--quotes-tolerance", "2"]) == 2
-    assert "data.quotes_tolerance" in capsys.readouterr().err
-    assert main(["data", "describe", "--seconds-tolerance", "some"]) == 2
-    assert "data.seconds_tolerance" in capsys.readouterr().err
-    with pytest.raises(ConfigError, match=r"data\.seconds_tolerance"):
-        make_config({"data": {"seconds_tolerance": 1.0}})
+@pytest.mark.parametrize("value", ["2", "some", "1.0"])
+@pytest.mark.parametrize("file", ["quotes", "seconds"])
+def test_a_tolerance_is_a_fraction(file, value, capsys):
+    command = ["data", "describe", f"--{file}-tolerance", value]
+    refuses(capsys, command, f"data.{file}_tolerance")
 
 
 # --- one bar at the close ---------------------------------------------------------------------------------------------
@@ -146,7 +130,7 @@ def test_a_closing_bar_is_no_shift(es_bars):
     """One more bar at 17:15, the close of that week, on every date: the real stamps are not
     shifted.
     """
-    schedule = schedule_for("table", es_bars.contract, es_bars.time, 60)
+    schedule = table_of(es_bars)
     time_ = np.sort(np.concatenate([es_bars.time, schedule.close]))
     check_stamps(schedule, time_, 60, es_bars.contract)
     lines = findings(schedule, time_, 60, es_bars.contract)
@@ -197,14 +181,7 @@ def test_close_stamps_read_as_opens_are_still_refused():
 
 @pytest.mark.parametrize(("name", "dates"), [("spy_minute_quote", 6), ("aapl_minute_quote", 3)])
 def test_real_quotes_with_a_bar_at_20_00_are_read(shared, name, dates):
-    data = {
-        "contract": "SPY",
-        "columns": {"time": "ts_et"},
-        "time_zone": "America/New_York",
-        "stamp": "open",
-        "price_scale": 1e-4,
-        "allow_jumps": True,
-    }
+    data = SPY_KEYS | {"contract": "SPY", "allow_jumps": True}
     text = check(
         str(shared / f"data/lean_us_equity/{name}_x10000.csv.gz"), make_config({"data": data})
     )

@@ -2,8 +2,6 @@
 planted leaks.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import combinations
 from math import comb
@@ -34,31 +32,35 @@ def walk(**keys):
     return WalkConfig.model_validate({"on": True, "embargo": 1} | keys)
 
 
-def ids(*parts):
-    return [i for part in parts for i in part]
+def drawn(fold, count):
+    """A letter for each session: t training, p purged, e embargoed, T test; a dot for the rest."""
+    letters = np.full(count, ".")
+    for letter, rows in zip(
+        "tpeT", (fold.train, fold.purged, fold.embargoed, fold.test), strict=True
+    ):
+        letters[rows] = letter
+    return "".join(letters)
 
 
-def test_rolling_by_hand():
-    """20 sessions, the newest three blocks of 4 tested; 5 are trained on, one is left out before
-    each block.
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        (
+            "rolling",
+            ["..ttttteTTTT........", "......ttttteTTTT....", "..........ttttteTTTT"],
+        ),
+        (
+            "anchored",
+            ["ttttttteTTTT........", "ttttttttttteTTTT....", "ttttttttttttttteTTTT"],
+        ),
+    ],
+)
+def test_forward_folds_by_hand(mode, expected):
+    """20 sessions, the newest three blocks of 4 tested; 5 are trained on at least, one is left out
+    before each block.
     """
-    folds = walk_folds(*sessions(20), walk(train=5, test=4), Reach(0))
-    assert [
-        (fold.train.tolist(), fold.embargoed.tolist(), fold.test.tolist()) for fold in folds
-    ] == [
-        (ids(range(2, 7)), [7], ids(range(8, 12))),
-        (ids(range(6, 11)), [11], ids(range(12, 16))),
-        (ids(range(10, 15)), [15], ids(range(16, 20))),
-    ]
-
-
-def test_anchored_by_hand():
-    folds = walk_folds(*sessions(20), walk(mode="anchored", train=5, test=4), Reach(0))
-    assert [(fold.train[[0, -1]].tolist(), fold.test[[0, -1]].tolist()) for fold in folds] == [
-        ([0, 6], [8, 11]),
-        ([0, 10], [12, 15]),
-        ([0, 14], [16, 19]),
-    ]
+    folds = walk_folds(*sessions(20), walk(mode=mode, train=5, test=4), Reach(0))
+    assert [drawn(fold, 20) for fold in folds] == expected
 
 
 def test_cpcv_by_hand():
@@ -67,37 +69,23 @@ def test_cpcv_by_hand():
     it is the embargo."""
     folds = walk_folds(*sessions(12), walk(mode="cpcv", groups=4, test_groups=2), Reach(8))
     assert [fold.groups for fold in folds] == list(combinations(range(4), 2))
-    first, middle = folds[0], folds[4]
-    assert (
-        first.test.tolist(),
-        first.purged.tolist(),
-        first.embargoed.tolist(),
-        first.train.tolist(),
-    ) == (ids(range(6)), [6], [7], [8, 9, 10, 11])
-    assert middle.groups == (1, 3)
-    assert (
-        middle.test.tolist(),
-        middle.purged.tolist(),
-        middle.embargoed.tolist(),
-        middle.train.tolist(),
-    ) == ([3, 4, 5, 9, 10, 11], [6], [2, 7, 8], [0, 1])
+    assert (drawn(folds[0], 12), drawn(folds[4], 12)) == ("TTTTTTpetttt", "tteTTTpeeTTT")
 
 
-def test_a_look_back_within_the_gap_between_sessions_purges_nothing():
-    """The flat bar of a session lies 4 bars before the next session's first decision bar."""
-    first, last = sessions(4)
-    test = np.array([1])
-    assert touches(first, last, test, Reach(3)).tolist() == [False, True, False, False]
-    assert touches(first, last, test, Reach(4)).tolist() == [False, True, True, False]
-    assert touches(first, last, test, Reach(14)).tolist() == [False, True, True, True]
-
-
-def test_episodes_and_labels_purge_before_a_test():
-    first, last = sessions(6)
-    test = np.array([4])
-    assert np.flatnonzero(touches(first, last, test, Reach(0, episode=3))).tolist() == [2, 3, 4]
-    assert np.flatnonzero(touches(first, last, test, Reach(0, look_ahead=4))).tolist() == [4]
-    assert np.flatnonzero(touches(first, last, test, Reach(0, look_ahead=5))).tolist() == [3, 4]
+@pytest.mark.parametrize(
+    ("reach", "touched"),
+    [
+        (Reach(3), [2]),  # the flat bar of a session lies 4 bars before the next first decision
+        (Reach(4), [2, 3]),
+        (Reach(14), [2, 3, 4]),
+        (Reach(0, episode=3), [0, 1, 2]),
+        (Reach(0, look_ahead=4), [2]),
+        (Reach(0, look_ahead=5), [1, 2]),
+    ],
+)
+def test_what_a_reach_purges_behind_a_test_and_before_it(reach, touched):
+    found = touches(*sessions(5), np.array([2]), reach)
+    assert np.flatnonzero(found).tolist() == touched
 
 
 def test_paths_test_every_block_once():
@@ -189,13 +177,9 @@ def test_sessions_are_tested_once_and_the_newest_always(case):
         return
     assert set(times) == {1}
     assert tested.tolist() == list(range(len(first) - len(folds) * chosen.test, len(first)))
-    for fold in folds:
-        assert fold.train.max() < fold.test.min()
-        assert (
-            len(fold.train) == chosen.train
-            if chosen.mode == "rolling"
-            else len(fold.train) >= chosen.train
-        )
+    lengths = {len(fold.train) for fold in folds}
+    assert lengths == {chosen.train} if chosen.mode == "rolling" else min(lengths) >= chosen.train
+    assert all(fold.train.max() < fold.test.min() for fold in folds)
 
 
 def test_a_fold_keeps_only_its_candidates():
@@ -205,39 +189,26 @@ def test_a_fold_keeps_only_its_candidates():
 
 
 def test_too_few_sessions_are_refused_with_the_number_that_is_needed():
-    with pytest.raises(
-        ConfigError,
-        match=r"walk\.train=60 .* 73 .*purge 2.* embargo 1.* 40",
-    ):
-        walk_folds(*sessions(40), walk(train=60, test=10), Reach(0, episode=3))
-    with pytest.raises(
-        ConfigError,
-        match=r" 73 sessions, embargo.* 72",
-    ):
-        check_walk_length(72, walk(train=60, test=10), 3)
-    check_walk_length(73, walk(train=60, test=10), 3)
-    with pytest.raises(
-        ConfigError,
-        match=r"walk\.groups=6 .*--groups.*5",
-    ):
+    chosen = walk(train=60, test=10)
+    with pytest.raises(ConfigError, match=r"walk\.train=60 .* 73 .*purge 2.* embargo 1.* 40"):
+        walk_folds(*sessions(40), chosen, Reach(0, episode=3))
+    with pytest.raises(ConfigError, match=r" 73 sessions, embargo.* 72"):
+        check_walk_length(72, chosen, 3)
+    check_walk_length(73, chosen, 3)
+    with pytest.raises(ConfigError, match=r"walk\.groups=6 .*--groups.*5"):
         walk_folds(*sessions(5), walk(mode="cpcv"), Reach(0))
     with pytest.raises(ConfigError, match="no training session"):
         walk_folds(*sessions(6), walk(mode="cpcv", groups=3, test_groups=1, embargo=5), Reach(0))
 
 
-def test_the_automatic_embargo():
+@pytest.mark.parametrize(
+    ("mode", "count", "embargo"),
+    [("rolling", 2500, 1), ("anchored", 50, 1), ("cpcv", 50, 1), ("cpcv", 101, 2)],
+)
+def test_the_automatic_embargo(mode, count, embargo):
     """One session; of cpcv one in a hundred, rounded up (Lopez de Prado 2018, section 7.4.2)."""
-    assert [
-        walk(mode=mode, embargo="auto").embargo_of(count)
-        for mode, count in (
-            ("rolling", 2500),
-            ("anchored", 50),
-            ("cpcv", 50),
-            ("cpcv", 101),
-            ("cpcv", 2500),
-        )
-    ] == [1, 1, 1, 2, 25]
-    assert WalkConfig(mode="cpcv", embargo=3).embargo_of(2500) == 3
+    assert walk(mode=mode, embargo="auto").embargo_of(count) == embargo
+    assert walk(mode=mode, embargo=3).embargo_of(count) == 3
 
 
 def test_the_reach_of_a_configuration():

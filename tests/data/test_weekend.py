@@ -1,7 +1,5 @@
 """Bars on weekends show shifted stamps where every weekday still looks right."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from importlib import resources
@@ -9,14 +7,14 @@ from importlib import resources
 import numpy as np
 import pytest
 
-from jaxtrade.config import make_config
 from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar.schedule import file_schedule, schedule_for, trade_dates
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.describe import check_text
-from jaxtrade.data.findings import bar_findings, require_stated
+from jaxtrade.data.findings import require_stated
 from jaxtrade.data.read.bars import load_bars
 from jaxtrade.data.read.stamps import OWN_OFFSET
+from tests.data.conftest import findings_of, set_to, table_of
 from tests.messages import missing
 
 EURUSD = get_contract("EURUSD")
@@ -33,15 +31,10 @@ def moved(bars, hours):
     return replace(bars, time=bars.time + int(hours * HOUR), places=None)
 
 
-def found(bars, schedule=None):
-    schedule = schedule or schedule_for("table", bars.contract, bars.time, bars.bar_seconds)
-    return bar_findings(bars, schedule, trade_dates(bars.time, bars.contract))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("hours", [9, 7, 5, 2, -2, -5, -8, -12, 12, 24])
 def test_shifted_weeks_are_named_with_their_shift(fx, hours):
-    (one,) = found(moved(fx, hours))
+    (one,) = findings_of(moved(fx, hours))
     assert one.kind == "zone"
     assert not missing(one.size, f"{5 * abs(hours)} bars", "weekends", "5 of 5")
     assert one.size.endswith(f"all bars look {abs(hours)} h {'late' if hours > 0 else 'early'}")
@@ -59,32 +52,31 @@ def test_shifted_weeks_are_named_with_their_shift(fx, hours):
 
 
 def test_the_first_row_is_named(fx):
-    (one,) = found(moved(fx, 9))
+    (one,) = findings_of(moved(fx, 9))
     assert one.where.endswith("bar 2014-01-10T22:00:00Z")  # Friday, 17:00 in New York
-    text = check_text(moved(fx, 9), make_config({"data": {"market": "EURUSD"}}))
+    text = check_text(moved(fx, 9), set_to("data.market=EURUSD"))
     assert "read as EURUSD, 1 warning" in text
     assert "2014-01-10T22:00:00Z: 45 bars" in text
 
 
 @pytest.mark.parametrize("hours", [1, -1])
 def test_a_shift_by_one_bar_may_be_the_stamp_side(fx, hours):
-    (one,) = found(moved(fx, hours))
+    (one,) = findings_of(moved(fx, hours))
     assert not missing(one.cause, "data.time_zone", "data.stamp")
 
 
 @pytest.mark.parametrize("hours", [9, -8])
 def test_one_week_suffices(fx, hours):
-    (one,) = found(moved(fx.between("2014-01-06", "2014-01-10"), hours))
+    (one,) = findings_of(moved(fx.between("2014-01-06", "2014-01-10"), hours))
     assert f"all bars look {abs(hours)} h" in one.size
 
 
 def with_rows(bars, stamps):
     """The bars and further ones at these UTC stamps, each a copy of the bar before it."""
-    times = np.array([np.datetime64(stamp, "s").astype(np.int64) for stamp in stamps])
-    order = np.concatenate([np.arange(len(bars)), np.searchsorted(bars.time, times) - 1])
-    time = np.concatenate([bars.time, times])
+    time = np.concatenate([bars.time, stamps.astype("datetime64[s]").astype(np.int64)])
     place = np.argsort(time, kind="stable")
-    return replace(bars.rows(order[place]), time=time[place], places=None)
+    copied = np.searchsorted(bars.time, time[place], side="right") - 1
+    return replace(bars.rows(copied), time=time[place], places=None)
 
 
 def read_as(tmp_path, symbol, zone):
@@ -104,8 +96,7 @@ def read_as(tmp_path, symbol, zone):
         price_scale={"GBPUSD": 1e-5, "USDJPY": 1e-3}[symbol],
         columns={"time": "Date", "volume": "tick_volume"},
     )
-    schedule = schedule_for("table", bars.contract, bars.time, bars.bar_seconds)
-    (one,) = bar_findings(bars, schedule, trade_dates(bars.time, bars.contract), zone=zone)
+    (one,) = findings_of(bars, zone=zone)
     return one
 
 
@@ -141,37 +132,35 @@ def test_the_server_time_of_a_broker_is_found_whatever_it_was_read_as(
     ("notes", "fix"),
     [
         ((), "=America/New_York+7h (it"),
-        (
-            (f"{OWN_OFFSET}; data.time_zone=UTC",),
-            "file's stamps, 2 h",
-        ),
+        ((f"{OWN_OFFSET}; data.time_zone=UTC",), "file's stamps, 2 h"),
     ],
 )
 def test_a_zone_without_effect_is_not_named(fx, notes, fix):
     bars = replace(moved(fx, 2), notes=(*fx.notes, *notes))
-    schedule = schedule_for("table", bars.contract, bars.time, bars.bar_seconds)
-    data = make_config({"data": {"market": "EURUSD", "time_zone": "UTC"}}).data
-    (text,) = require_stated(bars, schedule, trade_dates(bars.time, bars.contract), data)
+    data = set_to("data.market=EURUSD data.time_zone=UTC").data
+    (text,) = require_stated(bars, table_of(bars), trade_dates(bars.time, bars.contract), data)
     assert fix in text.partition("Fix: ")[2]
 
 
 FRIDAYS = ("2014-01-10", "2014-01-17", "2014-01-24", "2014-01-31", "2014-02-07")
 
 
-def test_closing_prints_and_early_openings_are_no_shift(fx):
-    assert found(with_rows(fx, [f"{day}T22:00" for day in FRIDAYS])) == ()
-    sundays = [str(np.datetime64(day) + np.timedelta64(2, "D")) for day in FRIDAYS[:-1]]
-    assert found(with_rows(fx, [f"{day}T21:00" for day in sundays])) == ()
+@pytest.mark.parametrize(("later", "hour", "weeks"), [(0, 22, 5), (2, 21, 4)])
+def test_closing_prints_and_early_openings_are_no_shift(fx, later, hour, weeks):
+    """Fridays at 22:00, Sundays at 21:00."""
+    days = np.array(FRIDAYS[:weeks], "datetime64[h]") + np.timedelta64(24 * later + hour, "h")
+    assert findings_of(with_rows(fx, days)) == ()
 
 
 def test_one_weekend_among_five_is_no_shift(fx):
-    assert found(with_rows(fx, [f"2014-01-18T{hour:02d}:00" for hour in range(9, 17)])) == ()
+    hours = np.arange("2014-01-18T09", "2014-01-18T17", dtype="datetime64[h]")
+    assert findings_of(with_rows(fx, hours)) == ()
 
 
 def test_weekends_full_of_quotes_are_another_cause(fx):
-    saturdays = [str(np.datetime64(day) + np.timedelta64(1, "D")) for day in FRIDAYS]
-    (one,) = found(
-        with_rows(fx, [f"{day}T{hour:02d}:00" for day in saturdays for hour in range(2, 14)])
+    saturdays = np.array(FRIDAYS, "datetime64[h]") + np.timedelta64(24, "h")
+    (one,) = findings_of(
+        with_rows(fx, np.ravel(saturdays[:, None] + np.arange(2, 14, dtype="timedelta64[h]")))
     )
     assert not missing(one.cause, "quotes outside", "data.time_zone")
     assert one.bars == 60
@@ -182,14 +171,15 @@ def test_a_calendar_with_weekends_has_none(fx, tmp_path):
     path = tmp_path / "always.csv"
     days = np.arange(np.datetime64("2013-12-28"), np.datetime64("2014-02-15"))
     path.write_text("date,open,close\n" + "".join(f"{day},17:00,17:00\n" for day in days))
-    assert found(moved(fx, 9), file_schedule(str(path), EURUSD)) == ()
+    assert findings_of(moved(fx, 9), file_schedule(str(path), EURUSD)) == ()
 
 
 def test_hours_that_were_inferred_are_not_judged(fx):
     bars = moved(fx, 9)
-    assert found(bars, schedule_for("infer", bars.contract, bars.time, bars.bar_seconds)) == ()
+    inferred = schedule_for("infer", bars.contract, bars.time, bars.bar_seconds)
+    assert findings_of(bars, inferred) == ()
 
 
 def test_a_future_that_is_a_day_late(es_bars):
-    (one,) = found(moved(es_bars, 24))
+    (one,) = findings_of(moved(es_bars, 24))
     assert (one.kind, one.bars) == ("zone", 1373)

@@ -5,8 +5,6 @@ Here a move that is already printed can earn nothing, and no later bar changes w
 before it.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import jax

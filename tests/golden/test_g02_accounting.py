@@ -4,8 +4,6 @@ Here equity is cash plus holdings at every step, whatever is bought, sold short,
 covered.
 """
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
@@ -17,10 +15,9 @@ from tests.golden.engines import ENGINES, TICK, play, walk
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_short_on_a_flat_price_earns_nothing(engine):
     rows = [(20_000, 20_000, 20_000, 20_000)] * 12
-    wants = [[q] for q in (-1, -1, -3, 0, 2, -2, 1, 1, 0, -1, -1)]
-    if engine == "single":  # it opens from flat only, so the size stays
-        wants = [[q] for q in (-1, -1, -1, 0, 2, -2, 1, 1, 0, -1, -1)]
-    steps = play(engine, [rows], wants)
+    third = -1 if engine == "single" else -3  # one symbol opens from flat only: the size stays
+    wants = (-1, -1, third, 0, 2, -2, 1, 1, 0, -1, -1)
+    steps = play(engine, [rows], [[want] for want in wants])
     assert sum(len(step.fills) for step in steps) >= 9
     assert [step.equity for step in steps] == [0] * 11
 

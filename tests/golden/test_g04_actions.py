@@ -5,57 +5,35 @@ Here the names of the actions travel with the policy: what the exported policy c
 what the environment does.
 """
 
-from __future__ import annotations
-
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtrade.config import make_config
-from jaxtrade.errors import CheckpointError
+from jaxtrade.config import load_config
 from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
 from jaxtrade.rl.state import finished
 from jaxtrade.runs.setup import policies_of, prepare
 
-SMALL = {
-    "network": {"hidden": [8]},
-    "rollout": {"num_envs": 4, "num_steps": 8},
-    "ppo": {"num_minibatches": 1},
-    "train": {"total_timesteps": 32},
-    "account": {"preset": "rules_off_50k"},
-}
-SINGLE = SMALL | {
-    "data": {"source": "synthetic", "market": "MES", "synthetic_sessions": 3},
-    "env": {"task": "manage", "window": 2},
-}
-
-
-def joint(actions):
-    return SMALL | {
-        "data": {
-            "source": "synthetic",
-            "markets": ["MES", "MNQ"],
-            "synthetic_sessions": 3,
-            "per_market": {"MNQ": {"synthetic_seed": 3}},
-        },
-        "env": {"task": "allocate", "window": 2},
-        "allocate": {"actions": actions, "preset": "dual_26"},
-    }
-
-
+SMALL = """
+network.hidden=[8] rollout.num_envs=4 rollout.num_steps=8 ppo.num_minibatches=1
+train.total_timesteps=32 account.preset=rules_off_50k
+data.source=synthetic data.synthetic_sessions=3 env.window=2
+"""
+JOINT = """
+data.markets=[MES,MNQ] data.per_market.MNQ.synthetic_seed=3 env.task=allocate
+allocate.preset=dual_26 allocate.actions=
+"""
 CASES = {
-    "manage": SINGLE,
-    **{actions: joint(actions) for actions in ("product", "increment", "table")},
+    "manage": "data.market=MES env.task=manage",
+    **{actions: JOINT.strip() + actions for actions in ("product", "increment", "table")},
 }
 
 
 @pytest.fixture(scope="module", params=CASES)
 def exported(request, tmp_path_factory):
     """(setup, the policy in memory, the folder of its bundle)."""
-    setup = prepare(make_config(CASES[request.param], "test"))
+    setup = prepare(load_config(None, (SMALL + CASES[request.param]).split()))
     state = setup.algorithm.init(jax.random.key(7), setup.params)
     policy = finished(policies_of(setup, state)[0])
     folder = tmp_path_factory.mktemp(request.param)
@@ -121,7 +99,7 @@ def test_every_legal_action_does_what_its_name_says(exported):
     setup, _, _ = exported
     if setup.config.env.task != "allocate":
         pytest.skip("the names of one symbol's actions are tested in tests/env/test_actions.py")
-    env: Any = setup.env
+    env = setup.env
     step = jax.jit(env.advance)
     state, _ = env.reset(jax.random.key(1), setup.params)
     for action in (*range(env.num_actions), *reversed(range(env.num_actions))):
@@ -131,18 +109,3 @@ def test_every_legal_action_does_what_its_name_says(exported):
         after = dict(zip(env.symbols, np.asarray(state.legs.quantity).tolist(), strict=True))
         assert after == (meant(env.actions[action], held) if legal else held)
         assert bool(outcome.info.illegal) == (not legal)
-
-
-@pytest.mark.slow
-def test_a_bundle_with_other_names_is_refused(exported, tmp_path):
-    import json
-    import shutil
-
-    _, _, folder = exported
-    copy = tmp_path / "copy"
-    shutil.copytree(folder, copy)
-    schema = json.loads((copy / "schema.json").read_text())
-    schema["actions"]["names"][0] = "STRONG_BUY"
-    (copy / "schema.json").write_text(json.dumps(schema))
-    with pytest.raises(CheckpointError):
-        load_policy(copy)

@@ -5,8 +5,6 @@ Here the terms of a reward sum to it, bit for bit, and a term named after a cost
 negative.
 """
 
-from __future__ import annotations
-
 import functools
 import operator
 
@@ -28,76 +26,41 @@ from tests.oracle.portfolio_worlds import (
 )
 from tests.oracle.test_portfolio import CASES
 
-NEVER_NEGATIVE = (
-    "cost_share",
-    "turnover",
-    "turnover_squared",
-    "return_squared",
-    "loss_squared",
-    "drawdown",
-    "drawdown_squared",
-    "trades_ordered",
-    "position_changed",
-    "win",
-    "loss",
-    "in_position",
-    "flat",
-    "floor_reached",
-    "profit_level",
-    "illegal",
-)
+NEVER_NEGATIVE = """
+cost_share turnover turnover_squared return_squared loss_squared drawdown drawdown_squared
+trades_ordered position_changed win loss in_position flat floor_reached profit_level illegal
+"""
 
 
 def total(terms):
     return functools.reduce(operator.add, (np.asarray(terms[name]) for name in sorted(terms)))
 
 
-@pytest.fixture(scope="module")
-def joint():
+@pytest.mark.slow
+def test_the_terms_of_several_symbols_sum_to_the_reward_and_costs_are_positive():
     settings = CASES["product"]
     params = portfolio_params(join([random_symbol(1, 12), random_symbol(2, 12, 9_000)]), settings)
     weights = {name: jnp.float32(1) for name in (*SHARED, *OF_SEVERAL)}
-    return run(
-        portfolio_env(settings, ("A", "B")), params.replace(reward_weights=weights), 5, 2_000
-    )
-
-
-@pytest.mark.slow
-def test_the_terms_of_several_symbols_sum_to_the_reward(joint):
-    terms = joint.outcome.info.terms
-    np.testing.assert_array_equal(np.asarray(joint.outcome.reward), total(terms))
+    env = portfolio_env(settings, ("A", "B"))
+    outcome = run(env, params.replace(reward_weights=weights), 5, 2_000).outcome
+    terms = {name: np.asarray(values) for name, values in outcome.info.terms.items()}
+    np.testing.assert_array_equal(np.asarray(outcome.reward), total(terms))
     for name, values in terms.items():
-        assert np.any(np.asarray(values) != 0), f"{name} is always 0: the test shows nothing"
-        assert np.isfinite(np.asarray(values)).all()
-
-
-@pytest.mark.slow
-def test_costs_and_risks_are_positive_amounts(joint):
-    terms = joint.outcome.info.terms
-    for name in NEVER_NEGATIVE:
-        assert np.asarray(terms[name]).min() >= 0, name
-    change = np.asarray(terms["net_return"])
-    np.testing.assert_array_equal(np.asarray(terms["loss_squared"]) > 0, change < 0)
-    assert (np.asarray(terms["turnover"])[np.asarray(terms["position_changed"]) > 0] > 0).all()
+        assert np.any(values != 0), f"{name} is always 0: the test shows nothing"
+        assert np.isfinite(values).all()
+    for name in NEVER_NEGATIVE.split():
+        assert terms[name].min() >= 0, name
+    np.testing.assert_array_equal(terms["loss_squared"] > 0, terms["net_return"] < 0)
+    assert (terms["turnover"][terms["position_changed"] > 0] > 0).all()
 
 
 @pytest.mark.slow
 def test_the_terms_of_one_symbol_sum_to_the_reward():
     env = TradingEnv(EnvConfig(task="manage", window=2))
     params = worlds.make_params(worlds.walk_market(1), account=worlds.rules(drawdown=900_000))
-    names = (
-        "equity_change",
-        "net_return",
-        "win",
-        "loss",
-        "in_position",
-        "flat",
-        "floor_reached",
-        "closed_profit",
-    )
-    params = params.replace(
-        reward_weights={name: jnp.float32(i + 1) for i, name in enumerate(names)}
-    )
+    names = "equity_change net_return win loss in_position flat floor_reached closed_profit"
+    weights = {name: jnp.float32(i) for i, name in enumerate(names.split(), 1)}
+    params = params.replace(reward_weights=weights)
     trace = worlds.run_random(env, params, 3, 8, 300)
     np.testing.assert_array_equal(np.asarray(trace.outcome.reward), total(trace.outcome.info.terms))
     assert all(np.any(np.asarray(v) != 0) for v in trace.outcome.info.terms.values())

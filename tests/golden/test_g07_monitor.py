@@ -5,12 +5,6 @@ In IntradayJules the four figures were missing from the `info` of the environmen
 `VecMonitor` would have ended with a KeyError at the first end of an episode.
 """
 
-from __future__ import annotations
-
-import json
-from pathlib import Path
-from typing import Any, NamedTuple
-
 import pandas as pd
 import pytest
 
@@ -25,79 +19,42 @@ AGENTS, UPDATES = 2, 6
 pytestmark = pytest.mark.slow  # a whole training
 
 
-class Run(NamedTuple):
-    path: Path
-    rows: list[dict[str, Any]]  # metrics.jsonl
-    frame: pd.DataFrame  # monitor.csv
+KEYS = f"""
+rollout.num_envs=8 rollout.num_steps=64 ppo.num_minibatches=2 ppo.num_epochs=1 network.hidden=[16]
+env.task=entry episode.max_steps=40 train.chunk_updates=3 train.num_seeds={AGENTS}
+train.total_timesteps={UPDATES * 512}
+"""
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """Two agents on real E-mini minutes, episodes of at most 40 bars."""
+    """(metrics.jsonl, monitor.csv) of two agents on real E-mini minutes, episodes of at most 40
+    bars.
+    """
     path = tmp_path_factory.mktemp("run")
-    config = load_config(
-        "quickstart",
-        [
-            "rollout.num_envs=8",
-            "rollout.num_steps=64",
-            "ppo.num_minibatches=2",
-            "ppo.num_epochs=1",
-            "network.hidden=[16]",
-            "env.task=entry",
-            f"train.total_timesteps={UPDATES * 512}",
-            "train.chunk_updates=3",
-            f"train.num_seeds={AGENTS}",
-            "episode.max_steps=40",
-        ],
-    )
+    config = load_config("quickstart", KEYS.split())
     setup = prepare(config)
-    sinks = [
-        JsonlSink(path / "metrics.jsonl"),
-        monitor_sink(path, config, setup.market, None),
-    ]
-    train(
-        setup.algorithm,
-        setup.params,
-        config=config.train,
-        key=Stack.of(AGENTS).keys(0),
-        sinks=sinks,
-    )
+    sinks = [JsonlSink(path / "metrics.jsonl"), monitor_sink(path, config, setup.market, None)]
+    keys = Stack.of(AGENTS).keys(0)
+    train(setup.algorithm, setup.params, config=config.train, key=keys, sinks=sinks)
     for sink in sinks:
         sink.close()
-    return Run(
-        path, read_rows(path / "metrics.jsonl"), pd.read_csv(path / "monitor.csv", skiprows=1)
-    )
-
-
-def test_the_columns_are_those_of_the_seed_and_of_sb3(run):
-    first = (run.path / "monitor.csv").read_bytes().partition(b"\n")[0]
-    assert json.loads(first[1:]).keys() == {"t_start", "env_id"}
-    assert list(run.frame.columns) == [
-        "r",
-        "l",
-        "t",
-        "drawdown",
-        "turnover",
-        "sharpe_ratio",
-        "max_drawdown",
-        "symbol",
-        "agent",
-        "update",
-    ]
+    return read_rows(path / "metrics.jsonl"), pd.read_csv(path / "monitor.csv", skiprows=1)
 
 
 def test_each_ended_episode_has_a_row(run):
     """As many as the learner itself counts, by agent and update, in the order of the updates."""
-    counts = run.frame.groupby(["update", "agent"]).size()
-    assert [
-        counts.get((row["update"], agent), 0) for row in run.rows for agent in range(AGENTS)
-    ] == [count for row in run.rows for count in row["episodes/each"]]
-    assert len(run.frame) > 50
-    assert run.frame["update"].is_monotonic_increasing
+    rows, frame = run
+    counts = frame.groupby(["update", "agent"]).size()
+    assert [counts.get((row["update"], agent), 0) for row in rows for agent in range(AGENTS)] == [
+        count for row in rows for count in row["episodes/each"]
+    ]
+    assert len(frame) > 50
+    assert frame["update"].is_monotonic_increasing
 
 
 def test_each_row_has_real_values(run):
-    frame = run.frame
+    _, frame = run
     assert frame.drop(columns="sharpe_ratio").notna().all(axis=None)
     assert frame["l"].between(1, 40).all()
     assert (frame["max_drawdown"] >= frame["drawdown"]).all()
@@ -116,8 +73,9 @@ def test_returns_and_lengths_are_the_learners_own(run):
     """`episode_reward` and `episode_length` are summed by the learner, without the environment's
     statistics.
     """
-    means = run.frame.groupby(["update", "agent"])[["r", "l"]].mean()
-    for row in run.rows:
+    rows, frame = run
+    means = frame.groupby(["update", "agent"])[["r", "l"]].mean()
+    for row in rows:
         for agent in range(AGENTS):
             if row["episodes/each"][agent]:
                 r, length = means.loc[(row["update"], agent)]

@@ -1,7 +1,5 @@
 """G9: an environment that cannot be built is an error; no other environment takes its place."""
 
-from __future__ import annotations
-
 import pytest
 
 import jaxtrade as jt
@@ -9,17 +7,6 @@ from jaxtrade.interop.jules import TrainerAgent, build_vec_env, get_optimal_n_en
 from jaxtrade.runs import setup
 
 CONFIG = {"algorithm": "PPO"}
-
-
-def test_no_folder(tmp_path):
-    with pytest.raises(jt.DataError, match="no such folder"):
-        build_vec_env(["EURUSD", "GBPUSD"], tmp_path / "nowhere", CONFIG)
-
-
-def test_a_file_that_is_missing(tmp_path):
-    (tmp_path / "EURUSD.csv").write_text("time,open,high,low,close\n")
-    with pytest.raises(jt.DataError, match="after GBPUSD"):
-        build_vec_env(["EURUSD", "GBPUSD"], tmp_path, CONFIG)
 
 
 def test_an_unknown_symbol():

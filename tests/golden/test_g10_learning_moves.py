@@ -2,15 +2,13 @@
 unnoticed for months. Here each update changes the parameters, the loss is no constant, and the
 target network follows when it should."""
 
-from __future__ import annotations
-
 import itertools
 
 import jax
 import numpy as np
 import pytest
 
-from jaxtrade.config import make_config
+from jaxtrade.config import load_config
 from jaxtrade.rl.algorithms import make_algorithm
 from tests.rl.probes import probe_params
 from tests.rl.test_probes import ASKED, ENV
@@ -18,13 +16,9 @@ from tests.rl.test_probes import ASKED, ENV
 UPDATES = 6
 # 16 x 8 steps an update, learning from the first one on; the steps cross a multiple of 256 in every
 # second update.
-DQN = {
-    "buffer_size": 2048,
-    "batch_size": 64,
-    "replay_ratio": 1,
-    "learning_starts": 0,
-    "target_every": 256,
-}
+DQN = """
+dqn.buffer_size=2048 dqn.batch_size=64 dqn.replay_ratio=1 dqn.learning_starts=0 dqn.target_every=256
+"""
 
 
 def flat(tree):
@@ -33,22 +27,14 @@ def flat(tree):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("learner", "loss"),
-    [
-        ("dqn", "td_loss"),
-        pytest.param("pqn", "td_loss", marks=pytest.mark.slow),
-        pytest.param("ppo", "value_loss", marks=pytest.mark.slow),
-    ],
+    ("learner", "loss", "keys"),
+    [("dqn", "td_loss", DQN), ("pqn", "td_loss", ""), ("ppo", "value_loss", "")],
 )
-def test_an_update_is_no_empty_work(learner, loss):
-    config = make_config(
-        {
-            "algorithm": learner,
-            "rollout": {"num_envs": 16, "num_steps": 8},
-            "network": {"hidden": [16]},
-            **({"dqn": DQN} if learner == "dqn" else {}),
-        }
+def test_an_update_is_no_empty_work(learner, loss, keys):
+    words = (
+        f"algorithm={learner} rollout.num_envs=16 rollout.num_steps=8 network.hidden=[16] {keys}"
     )
+    config = load_config(None, words.split())
     algorithm, params = make_algorithm(config, ENV, UPDATES), probe_params(ASKED)
     update = jax.jit(lambda state: algorithm.update(state, params, None))
     states, losses = [algorithm.init(jax.random.key(0), params)], []

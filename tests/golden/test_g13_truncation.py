@@ -2,18 +2,14 @@
 value that follows.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxtrade.config import EnvConfig
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import EndReason
-from jaxtrade.rl.returns import gae, next_values
 from tests.env import worlds
 from tests.oracle.portfolio import join
 from tests.oracle.portfolio_worlds import (
@@ -57,14 +53,3 @@ def test_a_truncation_is_no_termination(make):
     assert not terminated[limit].any()
     assert terminated[over].all()
     assert not truncated[over].any()
-
-
-def test_only_a_termination_zeroes_the_bootstrap_by_hand():
-    """Reward 1, values 10, gamma 0.5: a truncated step adds half of V(final) = 8, a terminated one
-    nothing.
-    """
-    ones, values, final = jnp.ones((1, 2)), jnp.full((1, 2), 10.0), jnp.full((1, 2), 8.0)
-    terminated, truncated = jnp.array([[True, False]]), jnp.array([[False, True]])
-    following = next_values(values, jnp.full(2, 99.0), final, truncated)
-    found = gae(ones, values, following, terminated, truncated, 0.5, 0.9)
-    assert found.tolist() == [[1 - 10, 1 + 0.5 * 8 - 10]]

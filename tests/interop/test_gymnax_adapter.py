@@ -1,20 +1,22 @@
 """gymnax environments through the adapter; PPO solves CartPole."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bench.learning import Learning
-from jaxtrade.config import TrainConfig
+from bench.studies.defaults_problems import PROBLEMS, config_of, world_of
 from jaxtrade.interop.gymnax_adapter import from_gymnax
-from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.ppo.act import policy_of
-from jaxtrade.rl.rollout import reset_all
+from jaxtrade.rl.algorithms import make_algorithm
 from jaxtrade.training.loop import train
 from jaxtrade.training.plan import plan_run
+from tests.optimum.learner import WANTED
+
+SETTINGS = """
+rollout.num_envs=32 rollout.num_steps=64 ppo.num_minibatches=4 ppo.num_epochs=8
+ppo.learning_rate=0.002 ppo.learning_rate_end=0.0001 ppo.ent_coef=0.0
+train.total_timesteps=150_000 train.chunk_updates=10
+"""
 
 
 @pytest.fixture(scope="module")
@@ -76,45 +78,17 @@ def test_continuous_actions_are_refused():
 
 
 @pytest.mark.slow
-def test_ppo_solves_cartpole(cartpole):
+def test_ppo_solves_cartpole():
     """Mean return >= 475 of the greedy policy over 200 fresh episodes (the environment's own
     definition of solved).
     """
-    env, params = cartpole
-    config = Learning(
-        num_envs=32,
-        num_steps=64,
-        num_minibatches=4,
-        num_epochs=8,
-        learning_rate=2e-3,
-        learning_rate_end=1e-4,
-        ent_coef=0.0,
-    )
-    run = TrainConfig(total_timesteps=150_000, chunk_updates=10)
-    algorithm = make_ppo(
-        config.run, env, plan_run(run, config.num_envs, config.num_steps).total_updates
-    )
-    result = train(algorithm, params, config=run, key=jax.random.key(0))
+    problem = PROBLEMS["CartPole"]
+    config = config_of(problem, "mlp", ("algorithm=ppo", *SETTINGS.split()))
+    world = world_of(problem, config)
+    plan = plan_run(config.train, config.rollout.num_envs, config.rollout.num_steps)
+    algorithm = make_algorithm(config, world.env, plan.total_updates)
+    result = train(algorithm, world.params, config=config.train, key=jax.random.key(0))
     assert all(passed for passed, _ in result.health.values())
-    assert max(row["ratio_error"] for row in result.history) <= 1e-5
-    policy = policy_of(result.state)
-
-    @jax.jit
-    def episode_returns(key):
-        def step(carry, key):
-            state, ref, alive, total = carry
-            _, action, _ = jax.vmap(algorithm.act, (None, None, 0, None, None, None))(
-                policy, (), ref, params, None, False
-            )
-            state, ref, outcome = jax.vmap(env.step, (0, 0, 0, None))(
-                jax.random.split(key, 200), state, action, params
-            )
-            total += jnp.where(alive, outcome.reward, 0.0)
-            return (state, ref, alive & ~(outcome.terminated | outcome.truncated), total), None
-
-        start = (*reset_all(env, key, params, 200), jnp.ones(200, bool), jnp.zeros(200))
-        return jax.lax.scan(step, start, jax.random.split(key, 501))[0][2:]
-
-    alive, returns = episode_returns(jax.random.key(123))
-    assert not alive.any()
-    assert returns.mean() >= 475
+    policies = jax.tree.map(lambda x: x[None], algorithm.policy(result.state))
+    [score] = world.judge(algorithm, policies)["score"]
+    assert score >= WANTED["cartpole"] / 500

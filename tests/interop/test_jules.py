@@ -2,24 +2,21 @@
 keys.
 """
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from jaxtrade.cli.entry import main
 from jaxtrade.config import load_config, make_config
+from jaxtrade.config.keys import all_keys
 from jaxtrade.config.meant import PARAMETERS
-from jaxtrade.config.q_learning import DQNConfig
 from jaxtrade.config.yaml12 import parse_yaml
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.interop import jules, jules_keys
 from jaxtrade.interop.jules import TrainerAgent, build_vec_env, get_optimal_n_envs
 from jaxtrade.interop.jules_config import TEST_SESSIONS, imported
-from tests.messages import missing
+from tests.messages import missing, refused, refuses
 
 SNIPPET = """
 training:
@@ -147,7 +144,6 @@ def test_every_key_of_the_schema_has_a_fate(learner):
     assert (config.rollout.num_envs, config.rollout.num_shards) == (12, 4)
     assert (config.env.window, config.episode.max_steps, config.compute.threads) == (3, 1000, 2)
     assert config.env.features == ("rsi_14", "ema_10", "vwap")
-    assert config.learner is not None
     assert config.learner.model_dump()["gamma"] == 0.98
     kinds = {fate.key: fate.kind for fate in found.fates}
     assert (
@@ -161,11 +157,10 @@ def test_every_key_of_the_schema_has_a_fate(learner):
 
 
 def flat(values, prefix=""):
-    found = list[tuple[str, Any]]()
+    found = []
     for name, value in values.items():
-        found += (
-            flat(value, f"{prefix}{name}.") if isinstance(value, dict) else [(prefix + name, value)]
-        )
+        own = prefix + name
+        found += flat(value, f"{own}.") if isinstance(value, dict) else [(own, value)]
     return found
 
 
@@ -183,30 +178,25 @@ def test_a_balance_that_is_not_given_means_no_rules_too():
     )
 
 
-def test_the_monitor_can_be_turned_off():
-    for on in (True, False):
-        values = {"training": {"vectorized_training": {"monitor": {"enabled": on}}}}
-        assert imported(values).config().monitor.on is on
+@pytest.mark.parametrize("on", ["true", "false"])
+def test_the_monitor_can_be_turned_off(on):
+    text = f"{{training: {{vectorized_training: {{monitor: {{enabled: {on}}}}}}}}}"
+    assert imported(parse_yaml(text, "jules")).config().monitor.on is (on == "true")
 
 
 def test_the_replay_ratio_of_sb3_is_samples_per_environment_step():
-    values = {
-        "algorithm": "DQN",
-        "training": {"algo_params": {"train_freq": 4, "gradient_steps": 2, "batch_size": 64}},
-    }
-    assert imported(values).values["dqn.replay_ratio"] == 32.0, (
-        "2 steps of 64 samples every 4 steps"
-    )
-    values["training"] = {"algo_params": {"train_freq": 0}}
+    given = "{algorithm: DQN, training: {algo_params: {train_freq: 4, gradient_steps: 2, batch_size: 64}}}"
+    ratio = imported(parse_yaml(given, "jules")).values["dqn.replay_ratio"]
+    assert ratio == 32.0, "2 steps of 64 samples every 4 steps"
     with pytest.raises(ConfigError, match=r"train_freq = 0: .*at least 1"):
-        imported(values)
+        imported(parse_yaml(given.replace("train_freq: 4", "train_freq: 0"), "jules"))
 
 
 def test_priorities_are_taken_only_where_draws_are_prioritised():
-    given = {"prioritized_replay_alpha": 0.7}
-    off = imported({"algorithm": "DQN", "training": {"algo_params": given}})
-    on = imported(
-        {"algorithm": "DQN", "training": {"algo_params": {"prioritized_replay": True, **given}}}
+    given = "{algorithm: DQN, training: {algo_params: {prioritized_replay_alpha: 0.7MORE}}}"
+    off, on = (
+        imported(parse_yaml(given.replace("MORE", more), "jules"))
+        for more in ("", ", prioritized_replay: true")
     )
     assert off.config().dqn.priority_alpha == 0.6
     assert "prioritized_replay is off" in str(
@@ -216,88 +206,62 @@ def test_priorities_are_taken_only_where_draws_are_prioritised():
 
 
 def test_each_key_of_the_tables_has_one_fate_and_a_plain_one_is_ours():
-    tables = [
-        set(jules_keys.PLAIN),
-        set(jules_keys.MADE),
-        set(jules_keys.NO_MEANING),
-        set(jules_keys.UNSUPPORTED),
-    ]
+    names = ("PLAIN", "MADE", "NO_MEANING", "UNSUPPORTED")
+    tables = [set(getattr(jules_keys, name)) for name in names]
     assert sum(map(len, tables)) == len(set().union(*tables))
     ours = [*jules_keys.PLAIN.values()] + [
-        f"{learner}.{name}"
-        for learner, names in PARAMETERS.items()
-        for name in names.values()
-        if learner != "dqn" or DQNConfig.model_fields
+        f"{learner}.{name}" for learner, names in PARAMETERS.items() for name in names.values()
     ]
-    from jaxtrade.config.keys import all_keys
-
     assert set(ours) <= set(all_keys())
 
 
-WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"algorithm": "SAC"}, r"algorithm = SAC: not supported; expected one of DQN"),
-    ({"algorithm": "DQM"}, r"did you mean 'DQN'\?"),
-    ({"algorithm": "DQN", "training": {"algorithm": "PPO"}}, "give one of the two"),
+WRONG = [
+    ("{algorithm: SAC}", r"algorithm = SAC: not supported; expected one of DQN"),
+    ("{algorithm: DQM}", r"did you mean 'DQN'\?"),
+    ("{algorithm: DQN, training: {algorithm: PPO}}", "give one of the two"),
     (
-        {"algorithm": "DQN", "seed": 1, "training": {"seed": 2}},
+        "{algorithm: DQN, seed: 1, training: {seed: 2}}",
         "seed and training.seed both set seed: to 1 and to 2; give one of the two",
     ),
-    ({"environment": {"action_type": "continuous"}}, "expected discrete"),
-    ({"environment": {"initial_balance": 12345}}, r"accounts begin with 25,000"),
-    ({"environment": {"observation_feature_cols": ["rsi_14", "rsj"]}}, "unknown feature 'rsj'"),
-    ({"training": {"vectorized_training": {"n_envs": 0}}}, "n_envs = 0: expected a whole number"),
-    ({"training": {"vectorized_training": {"symbols": "EURUSD"}}}, "expected a list of symbols"),
+    ("{environment: {action_type: continuous}}", "expected discrete"),
+    ("{environment: {initial_balance: 12345}}", r"accounts begin with 25,000"),
+    ("{environment: {observation_feature_cols: [rsi_14, rsj]}}", "unknown feature 'rsj'"),
+    ("{training: {vectorized_training: {n_envs: 0}}}", "n_envs = 0: expected a whole number"),
+    ("{training: {vectorized_training: {symbols: EURUSD}}}", "expected a list of symbols"),
 ]
 
 
-@pytest.mark.parametrize(("values", "said"), WRONG)
-def test_a_value_that_cannot_be_used_fails(values, said):
+@pytest.mark.parametrize(("text", "said"), WRONG)
+def test_a_value_that_cannot_be_used_fails(text, said):
     with pytest.raises(ConfigError, match=said):
-        imported(values)
+        imported(parse_yaml(text, "jules"))
 
 
 def test_the_command_writes_ours_and_says_what_became_of_each_key(tmp_path, capsys):
     file, out = tmp_path / "jules.yaml", tmp_path / "ours.yaml"
     file.write_text("algorithm: PPO\n" + SNIPPET)
-    assert main(["config", "import", str(file)]) == 0
+    command = ["config", "import", str(file)]
+    assert main(command) == 0
     printed = capsys.readouterr()
     assert make_config(parse_yaml(printed.out, "ours")).data.folder == "data/forex"
     [line] = [line for line in printed.err.splitlines() if "vectorized_training.n_envs " in line]
     assert line.split()[0] == "training.vectorized_training.n_envs"
     assert line.endswith(" rollout.num_envs=auto")
-    assert main(["config", "import", str(file), "-o", str(out)]) == 0
+    assert main([*command, "-o", str(out)]) == 0
     assert load_config(out).data.markets == SYMBOLS
-    capsys.readouterr()
-    for arguments, said in (
-        ([str(file), "-o", str(out)], "exists"),
-        ([str(tmp_path / "none.yaml")], "no such file"),
-    ):
-        assert main(["config", "import", *arguments]) == 2
-        assert said in capsys.readouterr().err
+    refuses(capsys, [*command, "-o", str(out)], "exists")
+    refuses(capsys, ["config", "import", str(tmp_path / "none.yaml")], "no such file")
 
 
 def test_a_folder_that_is_missing_is_named_with_what_was_expected(here):
-    with pytest.raises(DataError) as caught:
+    facts = ("data_dir (data.folder)", "'data/fx'", here, "EURUSD.csv", "data_dir=None")
+    with refused(*facts, "(EURUSD*{.csv,.csv.gz,", kind=DataError):
         build_vec_env(["EURUSD"], "data/fx", {"algorithm": "DQN"})
-    assert not missing(
-        str(caught.value),
-        "data_dir (data.folder)",
-        "'data/fx'",
-        here,
-        "EURUSD.csv",
-        "(EURUSD*{.csv,.csv.gz,",
-        "data_dir=None",
-    )
 
 
 def test_a_file_that_is_missing_is_named_with_its_pattern(here):
-    (here / "data" / "forex" / "GBPUSD_H1.csv").rename(here / "data" / "forex" / "cable.csv")
-    with pytest.raises(DataError, match="after GBPUSD") as caught:
+    forex = here / "data" / "forex"
+    (forex / "GBPUSD_H1.csv").rename(forex / "cable.csv")
+    found = [path.name for path in forex.iterdir()]
+    with refused("after GBPUSD", "data_dir (data.folder)", *found, "GBPUSD*{", kind=DataError):
         build_vec_env(["EURUSD", "GBPUSD"], "data/forex", {"algorithm": "DQN"})
-    assert not missing(
-        str(caught.value),
-        "data_dir (data.folder)",
-        "'data/forex'",
-        *("EURUSD_H1.csv", "USDCHF_H1.csv", "USDJPY_H1.csv", "cable.csv"),
-        "GBPUSD*{",
-    )

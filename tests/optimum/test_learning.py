@@ -7,42 +7,17 @@ from __future__ import annotations
 import jax
 import pytest
 
+from bench.learners import ROWS
 from jaxtrade.evaluation.baselines import greedy, random_masked
 from jaxtrade.rl.ppo.act import policy_of
 from jaxtrade.runs.setup import prepare
 from jaxtrade.training.loop import train
 from tests.optimum.learner import chain_config, fresh, optimum_of, profits, sessions_of
 
-# Tasks, observation, brackets, costs, network and reward are the defaults; these are the learner's.
-BOTH = (
-    "rollout.num_envs=64",
-    "rollout.num_steps=128",
-    "ppo.num_minibatches=4",
-    "ppo.learning_rate=0.001",
-    "ppo.learning_rate_end=0.0001",
-    "ppo.normalise_rewards=false",
-)
-OF_TASK = {
-    "entry": (
-        "ppo.gamma=0.998",
-        "ppo.gae_lambda=0.95",
-        "ppo.ent_coef=0.05",
-        "ppo.ent_coef_end=0.003",
-        "train.total_timesteps=500_000",
-    ),
-    "manage": (
-        "ppo.gamma=0.95",
-        "ppo.gae_lambda=0.9",
-        "ppo.ent_coef=0.02",
-        "ppo.ent_coef_end=0.002",
-        "train.total_timesteps=800_000",
-    ),
-}
-
 
 @pytest.mark.slow
 def test_the_optimum_is_learned():
-    config = chain_config("manage", *BOTH, *OF_TASK["manage"], "network.kind=mlp")
+    config = chain_config("manage", *ROWS["chain", "ppo"].split(), "network.kind=mlp")
     setup = prepare(config)
     trained = train(
         setup.algorithm, setup.params, config=config.train, key=jax.random.key(config.seed)
