@@ -5,19 +5,16 @@ compiled program serves all presets of a task. The oracle replays the actions an
 every field.
 """
 
-from __future__ import annotations
-
-import dataclasses
 from collections import Counter
-from typing import Any
+from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtrade.env.state import EnvParams
 from tests import compiling
-from tests.oracle.engines import env_config
+from tests.env.worlds import ints
+from tests.oracle.engines import EVENTS, env_config
 from tests.oracle.events import habit_logits
 from tests.oracle.markets import env_params, view_of
 from tests.oracle.model import Bars, Settings
@@ -25,11 +22,9 @@ from tests.oracle.oracle import OracleEnv
 
 TOLERANCE = 1e-5  # of observations and rewards, relative to max(1, |x|)
 WILD = 0.04  # share of actions drawn without a look at the mask
-Tree = Any
-Both = tuple[EnvParams, EnvParams]  # relative scaling, seed scaling
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Lane:
     """One environment of the batch."""
 
@@ -38,7 +33,7 @@ class Lane:
     habit: str
 
 
-@dataclasses.dataclass
+@dataclass
 class Comparison:
     """fault: the first disagreement, or None. steps and kinds are counted on the oracle's side."""
 
@@ -131,7 +126,7 @@ def compare(lanes, steps, seed, rollout, params=None):
         )
     keys = jax.random.split(jax.random.key(seed), len(lanes))
     last, trace = jax.device_get(rollout(params, keys, *draw(lanes, steps, seed)))
-    kinds: Counter[str] = Counter()
+    kinds = Counter()
     counted = 0
     for e, lane in enumerate(lanes):
         mine = jax.tree.map(lambda leaf, e=e: leaf[:, e], trace)
@@ -147,19 +142,6 @@ STATE = ("row", "slot", "sessions_left", "time")
 POSITION = ("quantity", "entry", "stop", "target", "stop_kind", "trailing", "opened")
 ACCOUNT = ("balance", "equity", "high_water", "session_equity", "locked", "days", "traded")
 INTS = STATE + POSITION + ACCOUNT
-EVENTS = (
-    "order_exit_quantity",
-    "order_exit_price",
-    "entry_quantity",
-    "entry_price",
-    "exit_quantity",
-    "exit_price",
-    "exit_reason",
-    "commission",
-    "favourable",
-    "adverse",
-    "breach",
-)
 STATS = (
     "length",
     "trades",
@@ -188,13 +170,17 @@ def jax_ints(state):
     return np.stack([np.asarray(leaf, np.int64) for leaf in fields_of(state)], -1)
 
 
+def columns(part, names):
+    """int64[..., len(names)]"""
+    return np.stack([np.asarray(getattr(part, name), np.int64) for name in names], -1)
+
+
 def compare_lane(lane, trace, last, steps, kinds):
     """-> (first fault or None, steps played)."""
     env, info = OracleEnv(lane.bars, lane.settings), trace["info"]
     states, end_state = jax_ints(trace["state"]), jax_ints(last)
     ends = np.asarray(info.end)
-    events = np.stack([np.asarray(getattr(info.event, name), np.int64) for name in EVENTS], -1)
-    stats = np.stack([np.asarray(getattr(info.stats, name), np.int64) for name in STATS], -1)
+    events, stats = columns(info.event, EVENTS), columns(info.stats, STATS)
     env.reset(int(states[0, 1]), int(states[0, 0]))
     seen = {name: np.asarray(values, np.float64) for name, values in trace["seen"].items()}
     mine = {name: values.copy() for name, values in seen.items()}
@@ -215,7 +201,7 @@ def compare_lane(lane, trace, last, steps, kinds):
         kinds["half_day"] += half_day and env.row == env.session.last + 1
         rewards[i] = [result.reward, *result.terms.values()]
         event = result.event
-        reported = [*(int(getattr(event, name)) for name in EVENTS)]
+        reported = ints(event, *EVENTS)
         found = [int(result.end), result.terminated, result.truncated, env.account.equity]
         theirs = [
             int(ends[i]),
@@ -226,9 +212,7 @@ def compare_lane(lane, trace, last, steps, kinds):
         fault = (
             differing(f"step {i} event", EVENTS, events[i], reported)
             or differing(f"step {i}", ("end", "terminated", "truncated", "equity"), theirs, found)
-            or differing(
-                f"step {i} stats", STATS, stats[i], [getattr(env.stats, name) for name in STATS]
-            )
+            or differing(f"step {i} stats", STATS, stats[i], ints(env.stats, *STATS))
         )
         if fault is None and event.floor is not None and int(info.event.floor[i]) != event.floor:
             fault = f"step {i} event: floor: jax {int(info.event.floor[i])}, oracle {event.floor}"

@@ -5,14 +5,11 @@ Prices in ticks; thresholds as whole numbers, so that a price exactly on one is 
 here and there.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
-from collections.abc import Callable
 
 from tests.oracle import seed_indicators
-from tests.oracle.seed_indicators import Tape, Values, last
+from tests.oracle.seed_indicators import last
 
 NAMES = [
     "adx_slope",
@@ -78,7 +75,7 @@ def bottom(tape, i, n):
     return min(last(tape.bars.low, i, n))
 
 
-COLUMNS: dict[str, Callable[[Tape], Values]] = {
+COLUMNS = {
     "adx_slope": adx_slope,
     "volume_regime": lambda t: t.rows(lambda i: seed_indicators.ratio(t, i, 20), 20),
     "price_momentum_20": lambda t: seed_indicators.back(t, 20),

@@ -1,10 +1,6 @@
 """Play a list of actions in either engine and note the same facts after every step."""
 
-from __future__ import annotations
-
 import functools
-from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,8 +12,7 @@ from tests import compiling
 from tests.oracle.markets import env_params, pad_bars
 from tests.oracle.oracle import OracleEnv
 
-Record = dict[str, Any]
-EVENT_FIELDS = (
+EVENTS = (
     "order_exit_quantity",
     "order_exit_price",
     "entry_quantity",
@@ -28,6 +23,7 @@ EVENT_FIELDS = (
     "commission",
     "favourable",
     "adverse",
+    "breach",
 )
 
 
@@ -50,7 +46,7 @@ def env_config(settings, scaling="relative"):
 
 def facts(mask, event, end, account, position, row):
     """What golden episodes may ask of a step. end: reward, reason, terminated, truncated."""
-    record: Record = {name: int(getattr(event, name)) for name in EVENT_FIELDS}
+    record = {name: int(getattr(event, name)) for name in EVENTS}
     for name, value in zip(("reward", "end", "terminated", "truncated"), end, strict=True):
         record[name] = float(value) if name == "reward" else int(value)
     for name in ("balance", "equity", "high_water", "locked", "days"):
@@ -112,4 +108,4 @@ def play_jax(bars, settings, actions, slot=0):
     return records
 
 
-ENGINES: dict[str, Callable[..., list[Record]]] = {"oracle": play_oracle, "jax": play_jax}
+ENGINES = {"oracle": play_oracle, "jax": play_jax}

@@ -5,8 +5,6 @@ session, gaps, tall bars, missing bars, half days, and (on request) data that en
 session.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 from zoneinfo import ZoneInfo
 
@@ -16,6 +14,7 @@ from tests.oracle.model import Bars, Session
 
 NEW_YORK = ZoneInfo("America/New_York")
 UTC = dt.UTC
+BAR_SECONDS, LEVEL = 600, 6_800
 WARM_UP = 39  # rows before the first decision: a window of 20 bars, each with its 20-bar mean
 
 # Preferences over HOLD, BUY, SELL, MOVE_STOP_TO_BREAKEVEN, ENABLE_TRAIL, DISABLE_TRAIL, CLOSE; one
@@ -51,33 +50,25 @@ def random_market(
     sessions=8,
     *,
     incomplete=False,
-    half_days=(2, 5),
-    bar_seconds=600,
-    missing=0.03,
     volatility=4.0,
-    drift=2.5,
-    gaps=0.12,
-    tall=0.08,
-    level=6_800,
-    start=dt.date(2013, 10, 7),
     warm_up=WARM_UP,
 ):
     """A market of `sessions` sessions (10/7/2013 on, so a change of clocks comes with enough of
     them), less those that end before row `warm_up`, the first that may be decided on."""
     rng = np.random.default_rng(seed)
-    stamps: list[int] = []
-    opens: list[int] = []
-    flats: list[int] = []
-    dates: list[int] = []
-    table: list[Session] = []
-    days = weekdays(start, sessions)
+    stamps = []
+    opens = []
+    flats = []
+    dates = []
+    table = []
+    days = weekdays(dt.date(2013, 10, 7), sessions)
     for index, day in enumerate(days):
-        flat = eastern(day, 13, 14) if index in half_days else eastern(day, 16, 59)
+        flat = eastern(day, 13, 14) if index in (2, 5) else eastern(day, 16, 59)
         opening = eastern(day, 9, 30)
         begin, last_close = eastern(day, 6, 0), eastern(day, 18, 0)
-        rows = [s for s in range(begin, last_close, bar_seconds) if rng.random() >= missing]
+        rows = [s for s in range(begin, last_close, BAR_SECONDS) if rng.random() >= 0.03]
         if incomplete and index == sessions - 1:
-            rows = [s for s in rows if s < flat - bar_seconds * 6]
+            rows = [s for s in rows if s < flat - BAR_SECONDS * 6]
         first_row = len(stamps)
         stamps += rows
         opens += [opening] * len(rows)
@@ -86,38 +77,34 @@ def random_market(
         decide = [
             first_row + i for i, s in enumerate(rows) if s >= opening and first_row + i >= warm_up
         ]
-        fits = [first_row + i for i, s in enumerate(rows) if s + bar_seconds <= flat]
+        fits = [first_row + i for i, s in enumerate(rows) if s + BAR_SECONDS <= flat]
         complete = not (incomplete and index == sessions - 1)
         if first_row + len(rows) > warm_up + 1 and decide[0] < fits[-1]:
             table.append(Session(first_row, len(stamps), decide[0], fits[-1] - 1, complete))
 
     count = len(stamps)
     open_, high, low, close = (np.zeros(count, np.int64) for _ in range(4))
-    price, trend = level, 0.0
+    price, trend = LEVEL, 0.0
     for i in range(count):
         if i == 0 or dates[i] != dates[i - 1]:
-            trend = drift * float(rng.choice([-1.0, 0.0, 0.0, 1.0]))
+            trend = 2.5 * float(rng.choice([-1.0, 0.0, 0.0, 1.0]))
             price += int(rng.normal(0, 6 * volatility))
-        if rng.random() < gaps:
+        if rng.random() < 0.12:
             price += int(rng.normal(0, 7 * volatility))
         open_[i] = price
         close[i] = price + round(trend + rng.normal(0, volatility))
         reach_up, reach_down = np.abs(rng.normal(0, volatility / 2, 2)).round().astype(int)
-        if rng.random() < tall:
+        if rng.random() < 0.08:
             reach_up, reach_down = rng.integers(int(3 * volatility), int(30 * volatility), 2)
         high[i] = max(open_[i], close[i]) + reach_up
         low[i] = min(open_[i], close[i]) - reach_down
         price = int(close[i]) + int(rng.integers(-1, 2))
-        price = min(max(price, level // 2), level * 2)
+        price = min(max(price, LEVEL // 2), LEVEL * 2)
     volume = rng.integers(0, 5_000, count)
     return Bars(
-        open_.tolist(),
-        high.tolist(),
-        low.tolist(),
-        close.tolist(),
-        volume.tolist(),
+        *(column.tolist() for column in (open_, high, low, close, volume)),
         stamps,
-        bar_seconds,
+        BAR_SECONDS,
         opens,
         flats,
         449,

@@ -2,8 +2,6 @@
 observation.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import functools
 import math
@@ -17,7 +15,7 @@ NEW_YORK = ZoneInfo("America/New_York")
 OLD = seed_indicators.COLUMNS | context_indicators.COLUMNS
 OF_PRICE = seed_indicators.OF_PRICE + context_indicators.OF_PRICE
 CENTRED = seed_indicators.CENTRED | context_indicators.CENTRED
-_MADE: dict[tuple, Features] = {}  # by the identity of bars, which are kept with them
+_MADE = {}  # by the identity of bars, which are kept with them
 
 
 def features_of(bars, settings):
@@ -40,16 +38,12 @@ class Features:
 
     def __init__(self, bars, settings):
         self.settings, self.bars = settings, bars
-        ages = indicators.window_ages(len(bars.close), bars.restarts)
-        ranges = indicators.true_ranges(bars.high, bars.low, bars.close, ages)
-        self.tr_sum = indicators.range_sums(ranges, ages)
+        self.tape = seed_indicators.Tape(bars, settings.tick_size)
+        self.tr_sum = self.tape.sums
         self.close = np.array(bars.close, np.float64)
-        volume = [float(v) if bars.has_volume else 0.0 for v in bars.volume]
-        self.volume = np.array(volume)
-        self.volume_mean = np.array(indicators.mean_of_last(volume, ages, 20))
-        self.columns = np.stack(
-            [self._column(name, bars, ages, ranges) for name in settings.features], 1
-        )
+        self.volume = np.array(self.tape.volume)
+        self.volume_mean = np.array(indicators.mean_of_last(self.volume, self.tape.ages, 20))
+        self.columns = np.stack([self._column(name, bars) for name in settings.features], 1)
         local = [dt.datetime.fromtimestamp(s, NEW_YORK) for s in bars.stamps]
         minute = np.array([d.hour * 60 + d.minute + d.second / 60 for d in local])
         span = bars.window_minutes * 60.0
@@ -63,18 +57,14 @@ class Features:
             ),
         }
 
-    @functools.cached_property
-    def tape(self):
-        return seed_indicators.Tape(self.bars, self.settings.tick_size)
-
-    def _column(self, name, bars, ages, ranges):
+    def _column(self, name, bars):
         """One feature in ticks (or its own unit): prices as levels, volume raw, RSI 0..100,
         momentum as a change.
         """
         if name in OLD:
             return np.array(OLD[name](self.tape), np.float64)
         kind, _, number = name.partition("_")
-        length, close = int(number or 14), bars.close
+        length, close, ages = int(number or 14), bars.close, self.tape.ages
         if name == "close":
             values = close
         elif name == "volume":
@@ -89,7 +79,7 @@ class Features:
                 close[i] - close[i - 10] if ages[i] > 10 else math.nan for i in range(len(close))
             ]
         elif name == "atr":
-            values = [s / length if s >= 0 else math.nan for s in self.tr_sum]
+            values = self.tape.atr
         elif name == "vwap":
             values = indicators.day_vwap(
                 bars.high, bars.low, close, bars.volume, bars.trade_date, bars.has_volume
@@ -101,7 +91,7 @@ class Features:
         elif kind == "rsi":
             values = indicators.wilder_strength(close, ages, length)
         elif kind == "atr":
-            values = indicators.seeded_mean(ranges, ages, length, 1 / length)
+            values = indicators.seeded_mean(self.tape.ranges, ages, length, 1 / length)
         else:
             raise ValueError(f"the oracle does not know feature '{name}'")
         return np.array(values, np.float64)

@@ -6,8 +6,6 @@ where a window has too few bars. Prices come in integer ticks; `tick` turns them
 formula is not free of scale.
 """
 
-from __future__ import annotations
-
 import math
 
 NAN = math.nan
@@ -64,8 +62,8 @@ def seeded_mean(values, ages, length, weight):
 
     weight 2/(N+1) is the textbook's EMA, 1/N is Wilder's smoothing.
     """
-    out: list[float] = []
-    first: list[float] = []
+    out = []
+    first = []
     mean = NAN
     for value, age in zip(values, ages, strict=True):
         if age == 1:
@@ -120,7 +118,7 @@ def day_vwap(
     """sum(close * volume)/sum(volume) since the trade date began; the mean of (high+low+close)/3
     before any volume.
     """
-    out: list[float] = []
+    out = []
     money = traded = typical = bars = 0.0
     for i in range(len(close)):
         if i == 0 or dates[i] != dates[i - 1]:

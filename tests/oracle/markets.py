@@ -5,8 +5,6 @@ The columns of small generated markets come from the oracle's own indicators (ho
 computes them from real bars is tested where `jaxtrade.data` builds the market).
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 import jax
@@ -18,7 +16,7 @@ from jaxtrade.env.state import (
     Trailing,
 )
 from jaxtrade.types import MarketData, Quotes, SessionTable, TickValue
-from tests.env import worlds
+from tests.env.worlds import contract, i32, make_params, rules
 from tests.oracle.context_indicators import NAMES
 from tests.oracle.features import features_of, is_level
 from tests.oracle.model import Ask
@@ -60,7 +58,7 @@ def pad_bars(bars, count):
 def tick_value(bars, settings):
     """Rates as the environment holds them; None where profits arise in dollars."""
     return (
-        TickValue(*(worlds.i32(column) for column in zip(*bars.rates, strict=True)))
+        TickValue(*(i32(column) for column in zip(*bars.rates, strict=True)))
         if settings.converted
         else None
     )
@@ -70,19 +68,17 @@ def ask_arrays(ask):
     """The other side as the environment holds it; None where there is none."""
     if ask is None:
         return None
-    return Quotes(
-        worlds.i32(ask.open), worlds.i32(ask.high), worlds.i32(ask.low), worlds.i32(ask.close)
-    )
+    return Quotes(i32(ask.open), i32(ask.high), i32(ask.low), i32(ask.close))
 
 
 def session_table(bars):
     rows = {
-        name: worlds.i32([getattr(s, name) for s in bars.sessions])
+        name: i32([getattr(s, name) for s in bars.sessions])
         for name in ("start", "end", "first", "last")
     }
     return SessionTable(
         **rows,
-        date=worlds.i32([bars.trade_date[s.first] for s in bars.sessions]),
+        date=i32([bars.trade_date[s.first] for s in bars.sessions]),
         complete=jnp.asarray([s.complete for s in bars.sessions]),
     )
 
@@ -117,12 +113,12 @@ def market_data(bars, settings):
     closes = np.array(bars.stamps) + bars.bar_seconds
     to_flat = (np.array(bars.flat_time) - closes) // bars.bar_seconds
     return MarketData(
-        open=worlds.i32(bars.open),
-        high=worlds.i32(bars.high),
-        low=worlds.i32(bars.low),
-        close=worlds.i32(bars.close),
-        tr_sum=worlds.i32(tr_sum),
-        bars_to_flat=worlds.i32(to_flat),
+        open=i32(bars.open),
+        high=i32(bars.high),
+        low=i32(bars.low),
+        close=i32(bars.close),
+        tr_sum=i32(tr_sum),
+        bars_to_flat=i32(to_flat),
         sessions=session_table(bars),
         view=view_of(bars, settings, "relative"),
         fingerprint=jnp.zeros(8, jnp.uint32),
@@ -137,14 +133,14 @@ def market_data(bars, settings):
 def env_params(bars, settings, market=None):
     """The traced half of the environment, straight from the oracle's settings."""
 
-    costs = worlds.contract(
+    costs = contract(
         settings.commission,
         settings.slippage,
         settings.tick_mills,
         settings.min_stop,
         settings.be_ticks,
     ).replace(tick_size=jnp.float32(settings.tick_size))
-    account = worlds.rules(
+    account = rules(
         settings.drawdown,
         settings.daily_loss,
         settings.target,
@@ -156,7 +152,7 @@ def env_params(bars, settings, market=None):
         risk_unit=settings.risk_unit,
         trailing=Trailing[settings.trailing.upper()],
     ).replace(start_balance=jnp.float32(settings.start_balance))
-    params = worlds.make_params(
+    params = make_params(
         market_data(bars, settings) if market is None else market,
         account=account,
         costs=costs,

@@ -2,8 +2,6 @@
 prices in ticks.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,6 +10,15 @@ from jaxtrade.env.state import EndReason, ExitReason, StopKind
 from tests.paths import Inside
 
 HOLD, BUY, SELL, MOVE_STOP_TO_BREAKEVEN, ENABLE_TRAIL, DISABLE_TRAIL, CLOSE = range(7)
+
+
+def sign(number):
+    return (number > 0) - (number < 0)
+
+
+def better(side, one, other):
+    """The price that a position of `side` would rather have."""
+    return max(one, other) if side > 0 else min(one, other)
 
 
 @dataclass(frozen=True)
@@ -158,7 +165,7 @@ class Position:
 
     @property
     def side(self):
-        return (self.quantity > 0) - (self.quantity < 0)
+        return sign(self.quantity)
 
 
 @dataclass

@@ -11,8 +11,6 @@ extreme, target; 5g flat bar; 5h mark at the close; 5i floors; 5j profit target;
 live from the next bar.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 
@@ -35,6 +33,8 @@ from tests.oracle.model import (
     Position,
     Result,
     Stats,
+    better,
+    sign,
 )
 
 REASON_OF_KIND = {
@@ -82,9 +82,9 @@ class OracleEnv:
         """The episode's record: results of its trades in order, highest balance, marks of the open
         position.
         """
-        self.results: list[bool] = []
+        self.results = []
         self.best_balance = 0
-        self.marks: list[tuple[int, int]] = []
+        self.marks = []
 
     def leaving(self, side):
         """The prices at which a position of `side` leaves and is marked: a short buys back at the
@@ -266,7 +266,7 @@ class OracleEnv:
 
         if extreme and size_before:  # 5a
             self._raise_high_water(self._marked(carried.open[bar]))
-        wanted = (order.quantity > 0) - (order.quantity < 0)
+        wanted = sign(order.quantity)
         if size_before and wanted != self.position.side:  # 5b
             self._leave_by_order(carried, event)
         if not self.position.quantity:  # 5c
@@ -344,7 +344,7 @@ class OracleEnv:
 
     def _enter(self, order, event):
         """Enter what `order` wants, with its stop and target around the price before slippage."""
-        wanted = (order.quantity > 0) - (order.quantity < 0)
+        wanted = sign(order.quantity)
         entered = self.leaving(-wanted)  # a buyer pays what a short would pay to leave
         base = self._base(entered)
         self.position = Position(
@@ -428,9 +428,7 @@ class OracleEnv:
             best, worst = (high, low) if side > 0 else (low, high)
             reached = target is not None and side * (best - target) >= 0
             best = target if reached and target is not None else best
-            event.favourable = (
-                max(event.favourable, best) if side > 0 else min(event.favourable, best)
-            )
+            event.favourable = better(side, event.favourable, best)
             if self.settings.mark == "extreme":
                 self._raise_high_water(self._marked(event.favourable))
             level, reason = self._nearest_stop()
@@ -441,7 +439,7 @@ class OracleEnv:
                 event.adverse = level
                 self._exit(level - side * self.settings.slippage, reason, event)
                 return
-            event.adverse = min(event.adverse, worst) if side > 0 else max(event.adverse, worst)
+            event.adverse = better(-side, event.adverse, worst)
             if reached:
                 event.kinds.add("walked_out")
                 self._exit(best, ExitReason.TARGET, event)
@@ -465,9 +463,7 @@ class OracleEnv:
             if side * (price - before) > 0:
                 reached = target is not None and side * (price - target) >= 0
                 best = target if reached and target is not None else price
-                event.favourable = (
-                    max(event.favourable, best) if side > 0 else min(event.favourable, best)
-                )
+                event.favourable = better(side, event.favourable, best)
                 if self.settings.mark == "extreme":
                     self._raise_high_water(self._marked(best))
                 if reached:
@@ -475,9 +471,9 @@ class OracleEnv:
             elif price != before:
                 level, reason = self._nearest_stop()
                 if level is not None and side * (price - level) <= 0:
-                    event.adverse = min(before, level) if side > 0 else max(before, level)
+                    event.adverse = better(-side, before, level)
                     return event.adverse - side * self.settings.slippage, reason
-                event.adverse = min(event.adverse, price) if side > 0 else max(event.adverse, price)
+                event.adverse = better(-side, event.adverse, price)
             before = price
         return None
 
@@ -494,8 +490,7 @@ class OracleEnv:
         if touched and stop is not None and side * (worst - stop) <= 0:
             event.kinds.add("both")
         if level is not None and side * (worst - level) <= 0:
-            price = min(open_, level) if side > 0 else max(open_, level)
-            event.adverse = price
+            price = event.adverse = better(-side, open_, level)
             self._exit(price - side * self.settings.slippage, reason, event)
         elif touched and target is not None:
             self._exit(target, ExitReason.TARGET, event)

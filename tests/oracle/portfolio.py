@@ -5,13 +5,13 @@ It was written from docs/semantics.md ("Several symbols in one account") and sha
 section's points.
 """
 
-from __future__ import annotations
-
 import collections
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import isqrt
+
+from tests.oracle.model import sign
 
 
 def half_even(numerator, denominator):
@@ -174,11 +174,11 @@ class PortfolioOracle:
         self.balance = self.equity = self.high_water = self.session_equity = 0
         self.locked = self.traded = False
         self.days = self.orders_today = 0
-        self.last_order: int | None = None
+        self.last_order = None
 
     # ------------------------------------------------------------------------------------------------------- figures
     def size(self, s):
-        return self.settings.size[s] if len(self.settings.size) > 1 else self.settings.size[0]
+        return self.of(self.settings.size, s)
 
     def of(self, values, s):
         return values[s] if len(values) > 1 else values[0]
@@ -197,7 +197,7 @@ class PortfolioOracle:
 
     def price(self, s, name):
         """A price of the bar `row` at which the leg is marked."""
-        side = (self.legs[s].quantity > 0) - (self.legs[s].quantity < 0)
+        side = sign(self.legs[s].quantity)
         return getattr(self.leaving(s, side), name)[self.row]
 
     def cost(self, s, row, contracts, price):
@@ -253,14 +253,18 @@ class PortfolioOracle:
             self.settings.actions
         ]
 
+    def change(self, action):
+        """Contracts of each symbol before and after an action, and how many symbols differ."""
+        held = [leg.quantity for leg in self.legs]
+        want = [u * self.size(s) for s, u in enumerate(self.wanted(action))]
+        return held, want, sum(a != b for a, b in zip(want, held, strict=True))
+
     def mask(self):
         return [self.legal(action) for action in range(self.num_actions)]
 
     def legal(self, action):
         settings, first = self.settings, self.market.sessions[self.session][0]
-        want = [u * self.size(s) for s, u in enumerate(self.wanted(action))]
-        held = [leg.quantity for leg in self.legs]
-        changed = sum(a != b for a, b in zip(want, held, strict=True))
+        held, want, changed = self.change(action)
         if not changed:
             return True
         if self.last_order is not None and self.row - self.last_order <= settings.cooldown:
@@ -308,13 +312,13 @@ class PortfolioOracle:
     def trade(self, bar, s, want):
         """Point 6."""
         held, row = self.legs[s].quantity, self.row
-        side = (held > 0) - (held < 0)
+        side = sign(held)
         keep = (
             want if want * held > 0 and abs(want) < abs(held) else (held if want * held > 0 else 0)
         )
         slip = self.of(self.settings.slippage, s)
         self.fill(bar, s, keep - held, self.leaving(s, side).open[row] - side * slip, "order")
-        side = (want > 0) - (want < 0)
+        side = sign(want)
         self.fill(
             bar,
             s,
@@ -325,7 +329,7 @@ class PortfolioOracle:
 
     def leave(self, bar, s, price, why, cost=None):
         held = self.legs[s].quantity
-        side = (held > 0) - (held < 0)
+        side = sign(held)
         self.fill(bar, s, -held, price - side * self.of(self.settings.slippage, s), why, cost)
 
     def net(self, bar, prices, exits):
@@ -358,7 +362,7 @@ class PortfolioOracle:
         floor = self.floor()
         if not held or floor is None or self.net(bar, worst, exits) > floor:
             return
-        sides = [(leg.quantity > 0) - (leg.quantity < 0) for leg in self.legs]
+        sides = [sign(leg.quantity) for leg in self.legs]
         far = [abs(o - w) if side else 0 for o, w, side in zip(opens, worst, sides, strict=True)]
         most = max(far)
         for step in range(most + 1):  # one by one: the first step that meets the floor
@@ -376,9 +380,9 @@ class PortfolioOracle:
         """One decision -> reward, end, terminated, truncated, bar."""
         settings, everyone = self.settings, range(self.count)
         legal = self.legal(action)
-        held = [leg.quantity for leg in self.legs]
-        want = [u * self.size(s) for s, u in enumerate(self.wanted(action))] if legal else held
-        changed = sum(a != b for a, b in zip(want, held, strict=True))
+        held, want, changed = self.change(action)
+        if not legal:
+            want, changed = held, 0
         if changed:
             self.last_order, self.orders_today = self.row, self.orders_today + changed
         before, marks = self.equity, [leg.mark for leg in self.legs]

@@ -2,8 +2,6 @@
 bars on the device.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,6 +19,7 @@ from jaxtrade.env.portfolio.state import (
 from jaxtrade.env.state import OFF, ContractParams, EndReason, ExitReason, Trailing
 from jaxtrade.types import MarketView, Quotes, SessionSet, SessionTable, TickValue
 from tests.env import worlds
+from tests.env.worlds import i32
 from tests.oracle.portfolio import PortfolioOracle, Side, Symbol
 
 ENDS = {
@@ -134,7 +133,7 @@ def leaves(values, count):
 
 
 def limit(value):
-    return jnp.int32(OFF if value is None else value)
+    return i32(OFF if value is None else value)
 
 
 def portfolio_params(shared, settings, market=None):
@@ -168,29 +167,29 @@ def portfolio_params(shared, settings, market=None):
         else Trailing[settings.trailing.upper()],
     )
     costs = CostParams(
-        jnp.int32(settings.fee),
-        jnp.int32(1000 * settings.cost_hundredths) if settings.cost_hundredths else None,
-        jnp.int32(settings.impact_tenths) if settings.impact_tenths else None,
-        jnp.int32(settings.impact_base),
+        i32(settings.fee),
+        i32(1000 * settings.cost_hundredths) if settings.cost_hundredths else None,
+        i32(settings.impact_tenths) if settings.impact_tenths else None,
+        i32(settings.impact_base),
     )
     limits = LimitParams(
         leaves(settings.size, count),
-        jnp.int32(settings.max_units),
+        i32(settings.max_units),
         limit(settings.max_total),
-        jnp.int32(settings.cooldown),
-        jnp.int32(settings.gate),
+        i32(settings.cooldown),
+        i32(settings.gate),
         limit(settings.trades_per_day),
     )
     return PortfolioParams(
         market,
-        SessionSet(jnp.arange(sessions, dtype=jnp.int32), jnp.int32(sessions)),
+        SessionSet(jnp.arange(sessions, dtype=jnp.int32), i32(sessions)),
         contract,
         account,
         costs,
         limits,
         {"equity_change": jnp.float32(1)},
-        jnp.int32(settings.episode_sessions),
-        jnp.int32(settings.max_steps),
+        i32(settings.episode_sessions),
+        i32(settings.max_steps),
     )
 
 

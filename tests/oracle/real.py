@@ -5,8 +5,6 @@ Only the bars are taken from the package's market; sessions, flat times and wind
 again here, for dates whose few exceptions the caller writes down.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 
 from tests.oracle.events import NEW_YORK, eastern
@@ -64,11 +62,7 @@ def oracle_bars(
     has_volume = bool(source.volume.any())
     ask = None if source.ask is None else Ask(*(prices.tolist() for prices in source.ask))
     return Bars(
-        source.open.tolist(),
-        source.high.tolist(),
-        source.low.tolist(),
-        source.close.tolist(),
-        source.volume.tolist(),
+        *(getattr(source, each).tolist() for each in ("open", "high", "low", "close", "volume")),
         stamps,
         source.bar_seconds,
         [opens[d] for d in days],

@@ -2,13 +2,10 @@
 number out.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from jaxtrade.env.state import ExitReason
-from tests.oracle.model import ENABLE_TRAIL, MOVE_STOP_TO_BREAKEVEN, Event, Settings
+from tests.oracle.model import ENABLE_TRAIL, MOVE_STOP_TO_BREAKEVEN, Event
 
 
 @dataclass(frozen=True)
@@ -36,7 +33,7 @@ def enabled_in_profit(facts, settings):
     return 1.0 if facts.open_profit > settings.start_balance / 100 else -1.0
 
 
-TERMS: dict[str, Callable[[Facts, Settings], float]] = {
+TERMS = {
     "equity_change": lambda f, s: f.change / s.risk_unit,
     "net_return": lambda f, s: f.change / s.start_balance,
     "closed_profit": lambda f, s: sum(net for net, _ in f.event.closed) / 1000,

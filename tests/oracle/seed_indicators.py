@@ -4,19 +4,14 @@ where too few.
 Prices in ticks. Nothing is shared with the package: not its rolling sums, not its list of names.
 """
 
-from __future__ import annotations
-
 import bisect
 import datetime as dt
 import functools
 import math
 import statistics
-from collections.abc import Callable, Sequence
 from zoneinfo import ZoneInfo
 
 from tests.oracle import indicators
-
-Values = Sequence[float]
 
 
 class Tape:
@@ -29,9 +24,9 @@ class Tape:
         self.typical = [
             h + lo + c for h, lo, c in zip(bars.high, bars.low, bars.close, strict=True)
         ]
-        ranges = indicators.true_ranges(bars.high, bars.low, bars.close, self.ages)
-        sums = indicators.range_sums(ranges, self.ages)
-        self.atr = [s / 14 if s >= 0 else math.nan for s in sums]
+        self.ranges = indicators.true_ranges(bars.high, bars.low, bars.close, self.ages)
+        self.sums = indicators.range_sums(self.ranges, self.ages)
+        self.atr = [s / 14 if s >= 0 else math.nan for s in self.sums]
 
     @functools.cached_property
     def dx(self):
@@ -140,7 +135,7 @@ def back(tape, n):
     return tape.rows(lambda i: (close[i] - close[i - n]) / close[i - n], n + 1)
 
 
-COLUMNS: dict[str, Callable[[Tape], Values]] = {
+COLUMNS = {
     "open": lambda t: t.bars.open,
     "high": lambda t: t.bars.high,
     "low": lambda t: t.bars.low,

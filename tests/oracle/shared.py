@@ -6,13 +6,10 @@ opposite: it leaves the bars and moves the positions.) The market maker keeps a 
 contracts, marked at the prices at which agents would leave.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections import Counter
 from fractions import Fraction
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,16 +20,15 @@ from jaxtrade.env.shared.impact import ImpactParams
 from jaxtrade.env.state import EndReason
 from jaxtrade.types import AGENTS
 from tests import compiling
-from tests.env.worlds import i32
-from tests.oracle.agreement import EVENTS, INTS, WILD, differing, jax_ints, oracle_ints
+from tests.env.worlds import i32, ints
+from tests.oracle.agreement import EVENTS, INTS, WILD, columns, differing, jax_ints, oracle_ints
 from tests.oracle.engines import env_config
 from tests.oracle.events import habit_logits, habits_of
-from tests.oracle.model import HOLD, Ask
+from tests.oracle.model import HOLD, Ask, sign
 from tests.oracle.oracle import OracleEnv
 
 PRICES = ("open", "high", "low", "close")
 LEVELS = ("entry", "stop", "target")
-Tree = Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,7 +177,7 @@ class SharedOracle:
 
 
 def _bought_at_open(agent, wanted):
-    held, side = agent.position.quantity, (wanted > 0) - (wanted < 0)
+    held, side = agent.position.quantity, sign(wanted)
     closes = -held if held and side != agent.position.side else 0
     return closes + (wanted if held + closes == 0 and side and agent.may_enter() else 0)
 
@@ -264,7 +260,7 @@ def compare(trace, bars, settings, impact):
     """Replay every world in the oracle -> kinds of events. Raises AssertionError at the first
     difference.
     """
-    kinds: Counter[str] = Counter()
+    kinds = Counter()
     for world in range(trace["action"].shape[2]):
         mine = jax.tree.map(lambda leaf, world=world: np.asarray(leaf[:, :, world]), trace)
         _compare_world(
@@ -298,7 +294,7 @@ def _compare_world(trace, oracle, kinds, where):
                     int(trace["info"].equity[i, a]),
                 ],
                 [
-                    *(int(getattr(result.event, name)) for name in EVENTS),
+                    *ints(result.event, *EVENTS),
                     int(result.end),
                     oracle.agents[a].account.equity,
                 ],
@@ -337,13 +333,8 @@ def _states(state):
 
 def _events(event):
     """int64[T, A, len(EVENTS)]: prices with the offset added."""
-    columns = []
-    for name in EVENTS:
-        value = np.asarray(getattr(event, name), np.int64)
-        if name in EVENT_PRICES:
-            quantity = EVENT_PRICES[name]
-            value = value + np.where(
-                True if quantity is None else getattr(event, quantity) != 0, event.offset, 0
-            )
-        columns.append(value)
-    return np.stack(columns, -1)
+    values = columns(event, EVENTS)
+    for name, quantity in EVENT_PRICES.items():
+        filled = True if quantity is None else getattr(event, quantity) != 0
+        values[..., EVENTS.index(name)] += np.where(filled, event.offset, 0)
+    return values

@@ -2,20 +2,18 @@
 counted alike.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
 from jaxtrade.env.dynamics import TradingEnv
 from tests import compiling
 from tests.env.test_episode import lowbias32
-from tests.oracle.agreement import INTS, STATS, differing, jax_ints, oracle_ints, stack
+from tests.env.worlds import ints
+from tests.oracle.agreement import INTS, STATS, columns, differing, jax_ints, oracle_ints, stack
 from tests.oracle.engines import env_config
 from tests.oracle.markets import env_params
 from tests.oracle.model import BUY, SELL
@@ -77,14 +75,14 @@ def test_forced_starts_agree(changes):
     reset = jax.jit(jax.vmap(jax.vmap(env.reset, (0, None))), compiler_options=compiling.fast())
     states, _ = jax.device_get(reset(keys, params))
     rows = jax_ints(states)
-    stats = np.stack([np.asarray(getattr(states.stats, name), np.int64) for name in STATS], -1)
-    kinds: Counter[str] = Counter()
+    stats = columns(states.stats, STATS)
+    kinds = Counter()
     for e, (settings, bars) in enumerate(cases):
         oracle = OracleEnv(bars, settings)
         for k in range(SEEDS):
             kinds[begin(oracle, int(states.seed[e, k]))] += 1
             fault = differing("state", INTS, rows[e, k], oracle_ints(oracle)) or differing(
-                "stats", STATS, stats[e, k], [getattr(oracle.stats, name) for name in STATS]
+                "stats", STATS, stats[e, k], ints(oracle.stats, *STATS)
             )
             assert fault is None, f"case {e}, start {k}: {fault}"
     assert min(kinds[kind] for kind in ("refused", "long", "short", "closed", "ended")) >= 5, kinds

@@ -7,14 +7,9 @@ high, low, close); `b0` is the first decision bar, and the action at its close l
 expected numbers were worked out by hand, as the comments show.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 
-import pytest
-
 from jaxtrade.env.state import EndReason, ExitReason
-from tests.oracle.engines import ENGINES
 from tests.oracle.events import WARM_UP, eastern
 from tests.oracle.model import (
     BUY,
@@ -27,8 +22,7 @@ from tests.oracle.model import (
     Settings,
 )
 
-Bar = tuple[int, int, int, int]
-QUIET: Bar = (1000, 1004, 996, 1000)
+QUIET = (1000, 1004, 996, 1000)
 DAY = dt.date(2013, 10, 7)
 
 
@@ -52,10 +46,7 @@ def market(*sessions, tail=4, complete=True, quiet=QUIET):
         table.append(Session(start, len(rows), start + before, len(rows) - 2, complete))
     columns = list(zip(*rows, strict=True))
     return Bars(
-        columns[0],
-        columns[1],
-        columns[2],
-        columns[3],
+        *columns,
         [100] * len(rows),
         stamps,
         600,
@@ -67,25 +58,7 @@ def market(*sessions, tail=4, complete=True, quiet=QUIET):
     )
 
 
-def check(
-    engine,
-    bars,
-    settings,
-    actions,
-    expected,
-):
-    records = ENGINES[engine](bars, settings, actions)
-    for step, (record, wanted) in enumerate(zip(records, expected, strict=True)):
-        found = {key: record[key] for key in wanted}
-        assert found == {
-            key: (pytest.approx(value, rel=1e-6) if key == "reward" else value)
-            for key, value in wanted.items()
-        }, f"step {step}"
-    return records
-
-
-both_engines = pytest.mark.parametrize("engine", list(ENGINES))
-LONG_BAR: Bar = (1000, 1005, 995, 1002)
+LONG_BAR = (1000, 1005, 995, 1002)
 # BUY at b0, filled in LONG_BAR: entry 1000 + 1 = 1001, stop 1000 - 12 = 988, target 1000 + 36 =
 # 1036. balance -2,080; equity -2,080 + (1002 - 1001) * 12,500 = 10,420; high water at 1005: -2,080
 # + 4 * 12,500 = 47,920.
@@ -104,7 +77,7 @@ OPENED = {
     "days": 1,
     "commission": 2_080,
 }
-SHORT_BAR: Bar = (1000, 1004, 996, 999)
+SHORT_BAR = (1000, 1004, 996, 999)
 # SELL at b0, filled in SHORT_BAR: entry 999, stop 1012, target 964; equity -2,080 + 0; high water at 996:
 # -2,080 + 3 * 12,500 = 35,420.
 SHORTED = {
@@ -119,46 +92,11 @@ SHORTED = {
 }
 
 
-@pytest.mark.slow
-@both_engines
-def test_stop(engine):
-    # low 987 <= stop 988: min(1000, 988) - 1 = 987; (987 - 1001) * 12,500 = -175,000, two sides
-    # 4,160
-    bars = market([QUIET, LONG_BAR, (1000, 1003, 987, 990)])
-    check(
-        engine,
-        bars,
-        Settings(),
-        [BUY, HOLD],
-        [
-            OPENED,
-            {
-                "exit_price": 987,
-                "exit_quantity": 1,
-                "exit_reason": ExitReason.STOP,
-                "balance": -179_160,
-                "equity": -179_160,
-                "high_water": 47_920,
-                "reward": (-179_160 - 10_420) / 2_500_000,
-                "quantity": 0,
-                "favourable": 1003,
-                "adverse": 988,
-                "breach": False,
-                "end": EndReason.NONE,
-            },
-        ],
-    )
-
-
-@both_engines
-def test_target(engine):
+def test_target(check):
     # open mark (999 - 998) * 12,500 - 2,080; best price capped at the target 964: 35 * 12,500 -
     # 2,080 = 435,420; exit at 964 without slippage: 437,500 - 4,160 = 433,340
-    bars = market([QUIET, SHORT_BAR, (998, 999, 960, 970)])
     check(
-        engine,
-        bars,
-        Settings(),
+        market([QUIET, SHORT_BAR, (998, 999, 960, 970)]),
         [SELL, HOLD],
         [
             SHORTED,
@@ -176,86 +114,24 @@ def test_target(engine):
     )
 
 
-@both_engines
-def test_stop_and_target_in_one_bar_books_the_stop(engine):
-    # the favourable extreme, capped at the target, still raises the high water: -2,080 + 35 *
-    # 12,500
-    bars = market([QUIET, LONG_BAR, (1000, 1040, 980, 1010)])
-    check(
-        engine,
-        bars,
-        Settings(),
-        [BUY, HOLD],
-        [
-            OPENED,
-            {
-                "exit_price": 987,
-                "exit_reason": ExitReason.STOP,
-                "balance": -179_160,
-                "high_water": 435_420,
-                "floor": -2_064_580,
-                "favourable": 1036,
-                "adverse": 988,
-            },
-        ],
-    )
+RISING_BAR = (1000, 1010, 995, 1008)
 
 
-RISING_BAR: Bar = (1000, 1010, 995, 1008)
-
-
-@both_engines
-def test_breakeven(engine):
-    # break-even level 1001 + 1 = 1002, legal as 1008 is beyond it; b2 stays above; b3 touches: 1002
-    # - 1 = 1001 = entry
-    bars = market([QUIET, RISING_BAR, (1006, 1007, 1003, 1005), (1004, 1006, 1001, 1003)])
-    records = check(
-        engine,
-        bars,
-        Settings(),
-        [BUY, MOVE_STOP_TO_BREAKEVEN, HOLD],
-        [
-            {"entry_price": 1001, "high_water": -2_080 + 9 * 12_500, "stop": 988},
-            {"stop": 1002, "quantity": 1, "equity": -2_080 + 4 * 12_500, "balance": -2_080},
-            {
-                "exit_price": 1001,
-                "exit_reason": ExitReason.BREAKEVEN,
-                "balance": -4_160,
-                "high_water": 110_420,
-            },
-        ],
-    )
-    assert records[1]["mask"] == [True, False, False, True, False, False, True]
-    assert records[2]["mask"] == [
-        True,
-        False,
-        False,
-        False,
-        True,
-        False,
-        True,
-    ]  # now the trail may be switched on
-
-
-@both_engines
-def test_trail(engine):
+def test_trail(check):
     # True ranges: b1 15, b2 8, b3 max(1020, 1012) - min(1008, 1012) = 12; S at b3 = 11 * 8 + 35 =
     # 123, distance ceil(123/14) = 9, stop 1018 - 9 = 1009. The low of b3 (1008) came before the
     # ratchet. In b4 1009 is touched: 1008; 7 * 12,500 - 4,160 = 83,340. High water in b3: 19 *
     # 12,500 - 2,080 = 235,420.
-    bars = market(
-        [
-            QUIET,
-            RISING_BAR,
-            (1008, 1014, 1006, 1012),
-            (1012, 1020, 1008, 1018),
-            (1015, 1016, 1009, 1012),
-        ]
-    )
     records = check(
-        engine,
-        bars,
-        Settings(),
+        market(
+            [
+                QUIET,
+                RISING_BAR,
+                (1008, 1014, 1006, 1012),
+                (1012, 1020, 1008, 1018),
+                (1015, 1016, 1009, 1012),
+            ]
+        ),
         [BUY, MOVE_STOP_TO_BREAKEVEN, ENABLE_TRAIL, HOLD],
         [
             {"entry_price": 1001},
@@ -273,4 +149,4 @@ def test_trail(engine):
 
 
 TIGHT = Settings(drawdown=100_000, risk_unit=100_000.0, target=None)
-NEAR: Bar = (1000, 1002, 999, 1001)
+NEAR = (1000, 1002, 999, 1001)

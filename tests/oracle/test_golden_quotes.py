@@ -6,8 +6,6 @@ bid, S = 112, a stop 12 and a target 36 ticks from the open of the side that is 
 12,500 mills a tick, 2,080 a side.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -15,7 +13,6 @@ import pytest
 from jaxtrade.env.state import EndReason, ExitReason
 from tests.oracle.model import (
     BUY,
-    CLOSE,
     ENABLE_TRAIL,
     HOLD,
     MOVE_STOP_TO_BREAKEVEN,
@@ -23,9 +20,8 @@ from tests.oracle.model import (
     Ask,
     Settings,
 )
-from tests.oracle.test_golden import QUIET, Bar, both_engines, check, market
+from tests.oracle.test_golden import QUIET, market
 
-Both = tuple[Bar, Bar]  # bid, ask
 COSTS = Settings(slippage=0)
 
 
@@ -42,8 +38,8 @@ def quoted(*story):
     return replace(bids, ask=Ask(*zip(*asks, strict=True)))
 
 
-START: Both = (QUIET, up(QUIET))
-OPEN: Both = ((1000, 1005, 995, 1002), (1002, 1008, 997, 1005))
+START = (QUIET, up(QUIET))
+OPEN = ((1000, 1005, 995, 1002), (1002, 1008, 997, 1005))
 # BUY: at the ask of 1002, stop 990, target 1038. Marks by the bid: best 1005, 3 * 12,500 - 2,080;
 # close 1002: 0.
 LONG = {
@@ -74,56 +70,9 @@ SHORT = {
 }
 
 
-@pytest.mark.slow
-@both_engines
-def test_a_long_buys_at_the_ask_and_sells_at_the_bid(engine):
-    # out at the bid of 1006: 4 * 12,500 - 4,160; marked there before it leaves: 50,000 - 2,080
-    bars = quoted(START, OPEN, ((1006, 1009, 1003, 1004), (1009, 1012, 1005, 1006)))
-    check(
-        engine,
-        bars,
-        COSTS,
-        [BUY, CLOSE],
-        [
-            LONG,
-            {
-                "order_exit_price": 1006,
-                "order_exit_quantity": 1,
-                "balance": 45_840,
-                "equity": 45_840,
-                "high_water": 47_920,
-            },
-        ],
-    )
-
-
-@pytest.mark.slow
-@both_engines
-def test_a_short_sells_at_the_bid_and_buys_at_the_ask(engine):
-    # out at the ask of 1009: -9 * 12,500 - 4,160
-    bars = quoted(START, OPEN, ((1006, 1009, 1003, 1004), (1009, 1012, 1005, 1006)))
-    check(
-        engine,
-        bars,
-        COSTS,
-        [SELL, CLOSE],
-        [
-            SHORT,
-            {
-                "order_exit_price": 1009,
-                "order_exit_quantity": -1,
-                "balance": -116_660,
-                "equity": -116_660,
-                "high_water": 35_420,
-            },
-        ],
-    )
-
-
 NOTHING = {"exit_quantity": 0}
 
 
-@both_engines
 @pytest.mark.parametrize(
     ("action", "bar", "wanted"),
     [
@@ -168,25 +117,17 @@ NOTHING = {"exit_quantity": 0}
         ),
     ],
 )
-def test_stop_and_target_are_those_of_the_side_that_leaves(engine, action, bar, wanted):
+def test_stop_and_target_are_those_of_the_side_that_leaves(check, action, bar, wanted):
     check(
-        engine,
-        quoted(START, OPEN, bar),
-        COSTS,
-        [action, HOLD],
-        [LONG if action == BUY else SHORT, wanted],
+        quoted(START, OPEN, bar), [action, HOLD], [LONG if action == BUY else SHORT, wanted], COSTS
     )
 
 
-@both_engines
 @pytest.mark.parametrize(("action", "entry", "out"), [(BUY, 1015, 1000), (SELL, 1000, 1015)])
-def test_a_spread_wider_than_the_stop_stops_at_the_opening_print(engine, action, entry, out):
+def test_a_spread_wider_than_the_stop_stops_at_the_opening_print(check, action, entry, out):
     # 15 ticks of spread, a stop of 12: -15 * 12,500 - 4,160; nothing after the open counts
-    bars = quoted(START, ((1000, 1100, 900, 1000), (1015, 1115, 915, 1015)))
     check(
-        engine,
-        bars,
-        COSTS,
+        quoted(START, ((1000, 1100, 900, 1000), (1015, 1115, 915, 1015))),
         [action],
         [
             {
@@ -200,72 +141,65 @@ def test_a_spread_wider_than_the_stop_stops_at_the_opening_print(engine, action,
                 "quantity": 0,
             }
         ],
+        COSTS,
     )
 
 
-@both_engines
 @pytest.mark.parametrize(
-    ("action", "bars", "level", "trailed"),
+    ("action", "still", "last", "level", "trailed"),
     [
         # a trail of one tick: from the bid's close of 1020, from the ask's close of 980
         (
             BUY,
-            [
-                ((1010, 1012, 1008, 1010), (1012, 1014, 1010, 1012)),
-                ((1010, 1012, 1008, 1010), (1012, 1014, 1010, 1012)),
-                ((1018, 1022, 1016, 1020), (1021, 1025, 1019, 1024)),
-            ],
+            ((1010, 1012, 1008, 1010), (1012, 1014, 1010, 1012)),
+            ((1018, 1022, 1016, 1020), (1021, 1025, 1019, 1024)),
             1003,
             1019,
         ),
         (
             SELL,
-            [
-                ((988, 990, 986, 988), (990, 992, 988, 990)),
-                ((988, 990, 986, 988), (990, 992, 988, 990)),
-                ((977, 980, 974, 976), (980, 984, 978, 980)),
-            ],
+            ((988, 990, 986, 988), (990, 992, 988, 990)),
+            ((977, 980, 974, 976), (980, 984, 978, 980)),
             999,
             981,
         ),
     ],
 )
-def test_the_trail_follows_the_close_of_the_side_that_leaves(engine, action, bars, level, trailed):
+def test_the_trail_follows_the_close_of_the_side_that_leaves(
+    check, action, still, last, level, trailed
+):
     records = check(
-        engine,
-        quoted(START, OPEN, *bars),
-        replace(COSTS, trail_atr=1),
+        quoted(START, OPEN, still, still, last),
         [action, HOLD, MOVE_STOP_TO_BREAKEVEN, ENABLE_TRAIL],
         [{}, {}, {"stop": level}, {"stop": trailed}],
+        replace(COSTS, trail_atr=1),
     )
     assert records[-1]["end"] == EndReason.NONE
 
 
-@both_engines
 @pytest.mark.parametrize(("action", "entry", "stop"), [(BUY, 1002, 990), (SELL, 1000, 1012)])
-def test_fill_at_close_takes_the_close_of_the_side_traded(engine, action, entry, stop):
+def test_fill_at_close_takes_the_close_of_the_side_traded(check, action, entry, stop):
     # START closes 1000 bid, 1002 ask
-    bars = quoted(START, ((1005, 1006, 1004, 1005), (1006, 1007, 1005, 1006)))
-    settings = replace(COSTS, fill="close", mark="close")
-    check(engine, bars, settings, [action], [{"entry_price": entry, "stop": stop}])
+    check(
+        quoted(START, ((1005, 1006, 1004, 1005), (1006, 1007, 1005, 1006))),
+        [action],
+        [{"entry_price": entry, "stop": stop}],
+        replace(COSTS, fill="close", mark="close"),
+    )
 
 
-@both_engines
 @pytest.mark.parametrize(
     ("action", "price", "balance"), [(BUY, 1003, 8_340), (SELL, 1006, -79_160)]
 )
-def test_the_flat_bar_leaves_on_the_other_side(engine, action, price, balance):
+def test_the_flat_bar_leaves_on_the_other_side(check, action, price, balance):
     # the session's last bar closes 1003 bid, 1006 ask: +1 * 12,500 - 4,160, and -6 * 12,500 - 4,160
     bars = quoted(START, OPEN, ((1001, 1004, 1000, 1003), (1003, 1006, 1002, 1006)))
     session = replace(bars.sessions[0], last=bars.sessions[0].first + 1)
     bars = replace(
         bars, sessions=(session,), flat_time=[bars.stamps[session.last + 1] + 600] * len(bars.close)
     )
-    settings = replace(COSTS, target=None)
     check(
-        engine,
         bars,
-        settings,
         [action, HOLD],
         [
             {},
@@ -276,4 +210,5 @@ def test_the_flat_bar_leaves_on_the_other_side(engine, action, price, balance):
                 "end": EndReason.SESSION_END,
             },
         ],
+        replace(COSTS, target=None),
     )

@@ -6,8 +6,6 @@ of
 `tests/mutation/mutations.yaml` in it.
 """
 
-from __future__ import annotations
-
 import importlib
 import re
 import sys
@@ -20,6 +18,8 @@ import jaxtrade.parts
 from tests.mutation.faults import read_faults
 from tests.oracle.agreement import compare, make_rollout
 from tests.oracle.test_agreement import lanes
+
+pytestmark = pytest.mark.slow
 
 SOURCE = Path(jaxtrade.env.__file__).parent
 PARTS = Path(jaxtrade.parts.__file__)  # names the modules of tasks and reward terms
@@ -60,7 +60,6 @@ def outcome_of(env_class, unit, look):
     return compare(lanes(unit), STEPS, 7, rollout)
 
 
-@pytest.mark.slow
 def test_an_unchanged_copy_agrees(tmp_path):
     assert outcome_of(load_mutant(tmp_path, None), "rewards", look=False).fault is None
 
@@ -75,7 +74,6 @@ IN_CI = (
 )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", IN_CI)
 def test_mutation_is_caught(name, tmp_path):
     mutation = MUTATIONS[name]

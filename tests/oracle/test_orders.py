@@ -2,8 +2,6 @@
 stops, any trail.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 import jax
@@ -15,7 +13,8 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import KEEP_STOP, NO_LEVEL
 from jaxtrade.env.state import Order as JaxOrder
 from tests import compiling
-from tests.oracle.agreement import EVENTS, INTS, differing, jax_ints, oracle_ints, stack
+from tests.env.worlds import ints
+from tests.oracle.agreement import EVENTS, INTS, columns, differing, jax_ints, oracle_ints, stack
 from tests.oracle.engines import env_config
 from tests.oracle.markets import env_params
 from tests.oracle.model import Order
@@ -92,7 +91,7 @@ def replay(env, slot, states, orders, events):
             f"step {i} event",
             EVENTS,
             events[i],
-            [int(getattr(result.event, name)) for name in EVENTS],
+            ints(result.event, *EVENTS),
         )
         if fault or env.done:
             return fault, i + 1
@@ -122,11 +121,8 @@ def test_random_orders_agree():
         make_rollout(cases[0][0])(states, params, draw(len(cases), 5))
     )
     rows = jax_ints(states)
-    wishes = np.stack(
-        [orders.quantity, orders.stop_ticks, orders.target_ticks, orders.move_stop, orders.trail],
-        -1,
-    )
-    reported = np.stack([np.asarray(getattr(events, name), np.int64) for name in EVENTS], -1)
+    wishes = columns(orders, ("quantity", "stop_ticks", "target_ticks", "move_stop", "trail"))
+    reported = columns(events, EVENTS)
     compared = 0
     for e, (settings, bars, slot) in enumerate(cases):
         fault, bars_played = replay(

@@ -2,8 +2,6 @@
 actions.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.oracle.portfolio import Settings, join

@@ -2,8 +2,6 @@
 single-leg engine.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -23,6 +21,8 @@ from jaxtrade.env.portfolio.params import make_portfolio_params
 from jaxtrade.env.state import KEEP_STOP, Order
 from tests.oracle.portfolio import Settings, Side, Symbol, join
 from tests.oracle.portfolio_worlds import PRICES, compare, run
+
+pytestmark = pytest.mark.slow
 
 STEPS = 5_000
 DATA = {"source": "bundled", "start": "2014-01-02", "end": "2015-06-30"}
@@ -56,8 +56,8 @@ def symbol_of(market):
         if market.contract.currency == ACCOUNT
         else list(
             zip(
-                np.asarray(data.tick_value.times).tolist(),
-                np.asarray(data.tick_value.over).tolist(),
+                data.tick_value.times.tolist(),
+                data.tick_value.over.tolist(),
                 strict=True,
             )
         )
@@ -68,8 +68,8 @@ def symbol_of(market):
         side_of(bid),
         side_of(ask),
         rates,
-        np.asarray(data.bars_to_flat).tolist(),
-        (np.asarray(data.tr_sum) >= 0).tolist(),
+        data.bars_to_flat.tolist(),
+        (data.tr_sum >= 0).tolist(),
         {date: (int(sessions.first[i]), int(sessions.last[i]) + 1) for i, date in enumerate(dates)},
     )
 
@@ -79,15 +79,14 @@ def pairs():
     return load_portfolio(config_of("product"))
 
 
-@pytest.mark.slow
 def test_shared_bars_are_those_of_the_semantics(pairs):
     """Every price, rate and row of the device against a join that knows nothing of NumPy."""
     shared, data = join([symbol_of(member) for member in pairs.members]), pairs.data
     assert data.ask is not None
     for s, symbol in enumerate(shared.symbols):
         for name in PRICES:
-            assert np.asarray(getattr(data, name))[:, s].tolist() == getattr(symbol.bid, name)
-            assert np.asarray(getattr(data.ask, name))[:, s].tolist() == getattr(symbol.ask, name)
+            assert getattr(data, name)[:, s].tolist() == getattr(symbol.bid, name)
+            assert getattr(data.ask, name)[:, s].tolist() == getattr(symbol.ask, name)
         assert list(
             zip(
                 data.tick_value.times[:, s].tolist(),
@@ -95,8 +94,8 @@ def test_shared_bars_are_those_of_the_semantics(pairs):
                 strict=True,
             )
         ) == (symbol.rates)
-        assert np.asarray(data.rows)[:, s].tolist() == shared.rows[s]
-    first, last = np.asarray(data.sessions.first).tolist(), np.asarray(data.sessions.last).tolist()
+        assert data.rows[:, s].tolist() == shared.rows[s]
+    first, last = data.sessions.first.tolist(), data.sessions.last.tolist()
     assert [(a, b + 1) for a, b in zip(first, last, strict=True)] == list(shared.sessions)
     own = [np.diff(rows) for rows in shared.rows]
     assert any((d > 1).any() for d in own), (
@@ -123,7 +122,6 @@ def played(pairs, config, seed, steps):
     return trace, join([symbol_of(member) for member in pairs.members]), settings
 
 
-@pytest.mark.slow
 def test_real_bars_agree_in_every_mill(pairs):
     """A two-sided pair in dollars and a one-sided pair in yen, every cost on, floors reached."""
     config = config_of("product", cost_bp=0.37, impact_bp=0.6, fee=0.25)
@@ -131,7 +129,6 @@ def test_real_bars_agree_in_every_mill(pairs):
     assert min(counts[what] for what in ("liquidation", "breach", "bust", "orders")) > 0, counts
 
 
-@pytest.mark.slow
 def test_a_planted_difference_is_found(pairs):
     """The comparison sees one mill: an oracle with another commission disagrees."""
     trace, shared, right = played(pairs, config_of("table"), 2, 300)
@@ -152,8 +149,8 @@ class Seen(NamedTuple):
     end: Any
 
 
-def single_leg(env, params, orders, first, slot):
-    """Bracket-free orders in the engine of one symbol, a new account at each session."""
+def played_by(env, params, play, orders, first, slot):
+    """What `play(state, want)` shows of each bar, a new account at each session."""
 
     def body(state, seen):
         want, opens, number = seen
@@ -161,6 +158,15 @@ def single_leg(env, params, orders, first, slot):
         state = jax.tree.map(
             lambda a, b: jnp.where(opens, a, b), env.reset_at(params, number, row), state
         )
+        return play(state, want)
+
+    return jax.lax.scan(body, env.reset_at(params, 0, 0), (orders, first, slot))[1]
+
+
+def single_leg(env, params, *seen):
+    """Bracket-free orders in the engine of one symbol."""
+
+    def play(state, want):
         zero = jnp.int32(0)
         opening = (want != 0) & (want != state.position.quantity)
         keep = jnp.where(opening & ~rules.may_open(state, params), state.position.quantity, want)
@@ -176,29 +182,18 @@ def single_leg(env, params, orders, first, slot):
             event.exit_price,
             event.exit_reason,
         )
-        return moved, Seen(
-            fills,
-            moved.account.balance - state.account.balance,
-            moved.account,
-            event.breach,
-            event.floor,
-            keep,
-        )
+        cash = moved.account.balance - state.account.balance
+        return moved, Seen(fills, cash, moved.account, event.breach, event.floor, keep)
 
-    return jax.lax.scan(body, env.reset_at(params, 0, 0), (orders, first, slot))[1]
+    return played_by(env, params, play, *seen)
 
 
-def joint_leg(env, params, leg, wants, first, slot):
+def joint_leg(env, params, leg, *seen):
     """The same positions wanted in one leg of the joint engine; the other one stays flat."""
-    count = len(env.symbols)
 
-    def body(state, seen):
-        want, opens, number = seen
-        row = params.market.sessions.first[params.sessions.ids[number]]
-        state = jax.tree.map(
-            lambda a, b: jnp.where(opens, a, b), env.reset_at(params, number, row), state
-        )
-        moved, event = env.transition(state, jnp.zeros(count, jnp.int32).at[leg].set(want), params)
+    def play(state, want):
+        both = jnp.zeros(len(env.symbols), jnp.int32).at[leg].set(want)
+        moved, event = env.transition(state, both, params)
         fills = (
             -event.close_quantity[leg],
             event.close_price[leg],
@@ -208,12 +203,12 @@ def joint_leg(env, params, leg, wants, first, slot):
             event.exit_price[leg],
             event.exit_reason[leg],
         )
-        return moved, Seen(fills, event.cash.sum(), moved.account, event.breach, event.floor, want)
+        cash = event.cash.sum()
+        return moved, Seen(fills, cash, moved.account, event.breach, event.floor, want)
 
-    return jax.lax.scan(body, env.reset_at(params, 0, 0), (wants, first, slot))[1]
+    return played_by(env, params, play, *seen)
 
 
-@pytest.mark.slow
 def test_one_leg_alone_is_the_single_leg_engine():
     """Same fills, cash, floors, liquidations and account as TradingEnv with bracket-free orders, on
     real bars.

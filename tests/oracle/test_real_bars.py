@@ -5,11 +5,9 @@ Here the package reads the bundled files, finds sessions and computes features; 
 computes them again from the bars, and takes contract and account figures from this file.
 """
 
-from __future__ import annotations
-
-import dataclasses
 import datetime as dt
 import functools
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -30,6 +28,8 @@ from tests.oracle.model import Settings
 from tests.oracle.real import oracle_bars
 from tests.paths import Inside
 
+pytestmark = pytest.mark.slow
+
 DEFAULT = ("close", "volume", "sma_5", "sma_20", "rsi", "macd", "momentum", "atr")
 STEPS = 500
 OTHERS = ("close", "vwap", "ema_9", "rsi_7", "atr_5", "sma_50", "volume", "momentum")
@@ -45,7 +45,7 @@ TIGHT = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Case:
     """A market as the configuration names it, its figures, and its calendar's exceptions written
     down by hand.
@@ -54,7 +54,7 @@ class Case:
     data: dict[str, Any]
     settings: Settings
     sessions: int
-    calendar: dict[str, Any] = dataclasses.field(default_factory=dict)
+    calendar: dict[str, Any] = field(default_factory=dict)
 
     @property
     def overnight(self):
@@ -77,9 +77,7 @@ CASES = {
     # bars on 12-15 December 2016; Friday the 30th ended at 14:00.
     "EURUSD": Case(
         {"market": "EURUSD", "start": "2016-11-01", "end": "2017-01-31"},
-        dataclasses.replace(
-            ES, tick_size=0.00001, tick_mills=1_000, commission=3_000, slippage=0, min_stop=50
-        ),
+        replace(ES, tick_size=0.00001, tick_mills=1_000, commission=3_000, slippage=0, min_stop=50),
         50,
         {
             "fx": True,
@@ -90,7 +88,7 @@ CASES = {
     # Thanksgiving ends at 13:00, the Friday after at 13:15.
     "NQ-synthetic": Case(
         {"market": "NQ", "source": "synthetic", "synthetic_sessions": 8},
-        dataclasses.replace(ES, tick_mills=5_000, min_stop=20),
+        replace(ES, tick_mills=5_000, min_stop=20),
         8,
         {"flat_times": {dt.date(2023, 11, 23): (12, 59), dt.date(2023, 11, 24): (13, 14)}},
     ),
@@ -129,25 +127,13 @@ def both(market, params):
     return both_scalings(params, jax.tree.map(jnp.asarray, seed))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", list(CASES))
 def test_sessions_found_again(name):
     bars, table = bars_of(name, DEFAULT, 20), market_of(name, DEFAULT, 20).data.sessions
     assert len(bars.sessions) == CASES[name].sessions
-    for field in ("start", "end", "first", "last", "complete"):
-        assert np.asarray(getattr(table, field)).tolist() == [
-            getattr(s, field) for s in bars.sessions
-        ], field
-
-
-def test_a_splice_that_is_missed_is_seen():
-    """Without the restart on the 19th its evening would have decisions, on a window of two
-    contracts.
-    """
-    market = market_of("ES-roll", DEFAULT, 20)
-    found = oracle_bars(market, 123, overnight=True, restarts=(dt.date(2013, 12, 18),)).sessions
-    assert [s.first for s in found] != np.asarray(market.data.sessions.first).tolist()
-    assert len(found) == 6
+    for name_of in ("start", "end", "first", "last", "complete"):
+        found = getattr(table, name_of).tolist()
+        assert found == [getattr(s, name_of) for s in bars.sessions], name_of
 
 
 def agrees(market, bars, settings, params, seed):
@@ -159,7 +145,13 @@ def agrees(market, bars, settings, params, seed):
     return comparison.kinds
 
 
-@pytest.mark.slow
+def agrees_tightly(market, bars, settings, often):
+    """Under limits within reach, with a short window; the kinds of events in `often` happened."""
+    settings = replace(settings, **TIGHT, window=7)
+    kinds = agrees(market, bars, settings, env_params(bars, settings, market.data), seed=2)
+    assert min(kinds[kind] for kind in often) > 0, kinds
+
+
 @pytest.mark.parametrize("name", ["ES", "ES-overnight", "EURUSD"])  # the next test has the others
 def test_every_step_agrees_with_the_default_account(name):
     market, bars = market_of(name, DEFAULT, 20), bars_of(name, DEFAULT, 20)
@@ -169,7 +161,6 @@ def test_every_step_agrees_with_the_default_account(name):
     agrees(market, bars, settings, params, seed=1)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "mark"),
     [
@@ -180,14 +171,10 @@ def test_every_step_agrees_with_the_default_account(name):
 )
 def test_every_step_agrees_with_tight_limits_and_other_features(name, mark):
     market, bars = market_of(name, OTHERS, 7), bars_of(name, OTHERS, 7)
-    settings = dataclasses.replace(
-        CASES[name].settings, **TIGHT, features=OTHERS, window=7, mark=mark
-    )
-    kinds = agrees(market, bars, settings, env_params(bars, settings, market.data), seed=2)
-    assert min(kinds[kind] for kind in ("liquidation", "stop", "flat", "breakeven")) > 0, kinds
+    settings = replace(CASES[name].settings, features=OTHERS, mark=mark)
+    agrees_tightly(market, bars, settings, ("liquidation", "stop", "flat", "breakeven"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("intrabar", ["stop_first", "path"])
 def test_every_step_agrees_on_two_sided_minutes(shared, intrabar):
     """Six days of EURUSD bid and ask minutes, with seconds of both sides where their order
@@ -217,17 +204,11 @@ def test_every_step_agrees_on_two_sided_minutes(shared, intrabar):
     bid_inside, ask_inside = map(
         inside_of, market.bars.sides, seconds.sides if seconds else (None, None)
     )
-    bars = dataclasses.replace(
-        bars, paths=bid_inside, ask=dataclasses.replace(bars.ask, paths=ask_inside)
-    )
-    settings = dataclasses.replace(
-        CASES["EURUSD"].settings, **TIGHT, features=DEFAULT, window=7, intrabar=intrabar
-    )
-    kinds = agrees(market, bars, settings, env_params(bars, settings, market.data), seed=3)
-    assert min(kinds[kind] for kind in ("stop", "breakeven", "order")) > 0, kinds
+    bars = replace(bars, paths=bid_inside, ask=replace(bars.ask, paths=ask_inside))
+    settings = replace(CASES["EURUSD"].settings, intrabar=intrabar)
+    agrees_tightly(market, bars, settings, ("stop", "breakeven", "order"))
 
 
-@pytest.mark.slow
 def test_every_step_agrees_on_shares_with_seconds(shared):
     """Two days of SPY with hours before and after the regular ones, which only features see."""
     files = {
@@ -252,32 +233,21 @@ def test_every_step_agrees_on_shares_with_seconds(shared):
     )
     market = load_market(config)
     bars = oracle_bars(market, 110, shares=True)
-    assert [(s.first, s.last) for s in bars.sessions] == list(
-        zip(
-            *(
-                np.asarray(getattr(market.data.sessions, name)).tolist()
-                for name in ("first", "last")
-            ),
-            strict=True,
-        )
-    )
-    bars = dataclasses.replace(bars, paths=inside_of(market.bars, seconds_of(config, market.bars)))
+    assert [s.first for s in bars.sessions] == market.data.sessions.first.tolist()
+    assert [s.last for s in bars.sessions] == market.data.sessions.last.tolist()
+    bars = replace(bars, paths=inside_of(market.bars, seconds_of(config, market.bars)))
     # A tick of 0.0001 is one cent on 100 shares; 0.50 a side, slippage of half a cent, stops of at
     # least 10 cents.
-    settings = dataclasses.replace(
+    settings = replace(
         ES,
         tick_size=0.0001,
         tick_mills=10,
         commission=500,
         slippage=50,
         min_stop=1_000,
-        **TIGHT,
-        features=DEFAULT,
-        window=7,
         intrabar="path",
     )
-    kinds = agrees(market, bars, settings, env_params(bars, settings, market.data), seed=4)
-    assert min(kinds[kind] for kind in ("stop", "breakeven", "order")) > 0, kinds
+    agrees_tightly(market, bars, settings, ("stop", "breakeven", "order"))
 
 
 def inside_of(bars, seconds):

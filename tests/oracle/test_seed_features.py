@@ -2,8 +2,6 @@
 oracle's, slot by slot.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import datetime as dt
 import functools
@@ -90,10 +88,7 @@ def test_the_oracle_has_its_own_list_of_the_42():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "scaling"),
-    [
-        *(pytest.param(name, "seed", marks=[pytest.mark.slow] * (name != "ES")) for name in CASES),
-        pytest.param("ES-no-volume", "relative", marks=pytest.mark.slow),
-    ],
+    [*((name, "seed") for name in CASES), ("ES-no-volume", "relative")],
 )
 def test_every_slot_of_the_window_agrees(name, scaling):
     market, oracle = market_of(name, scaling), oracle_of(name)

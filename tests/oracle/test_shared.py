@@ -2,9 +2,7 @@
 of the market maker.
 """
 
-from __future__ import annotations
-
-import dataclasses
+from dataclasses import replace
 
 import pytest
 
@@ -25,7 +23,7 @@ TIGHT = Settings(
     episode_sessions=2,
     quantity=2,
 )
-LOCKS = dataclasses.replace(
+LOCKS = replace(
     TIGHT, drawdown=901_000, fail_on_daily_loss=False, trailing="end_of_day", episode_sessions=3
 )
 IMPACTS = {
@@ -62,7 +60,7 @@ def test_every_fill_offset_and_mill(name, rollout, bars):
 @pytest.mark.slow
 def test_real_bars(rollout):
     """The bundled week of ES, as the package reads it; the oracle finds its sessions again."""
-    settings, impact = dataclasses.replace(TIGHT, floor_cap=500_000), IMPACTS["strong"]
+    settings, impact = replace(TIGHT, floor_cap=500_000), IMPACTS["strong"]
     bars = bars_of("ES", DEFAULT, 20)
     params = env_params(bars, settings, market_of("ES", DEFAULT, 20).data)
     params = params.replace(impact=impact_arrays(impact, settings, AGENTS))
@@ -84,11 +82,11 @@ def test_two_sided_bars_and_other_orders_inside_a_bar(changes, bars):
     """The market maker's contracts are marked at the bid against longs and at the ask against
     shorts.
     """
-    settings, impact = dataclasses.replace(TIGHT, slippage=0, **changes), IMPACTS["strong"]
+    settings, impact = replace(TIGHT, slippage=0, **changes), IMPACTS["strong"]
     ask = Ask(
         *(prices.tolist() for prices in random_ask(3, bars.open, bars.high, bars.low, bars.close))
     )
-    quoted = dataclasses.replace(bars, ask=ask)
+    quoted = replace(bars, ask=ask)
     params = env_params(quoted, settings).replace(impact=impact_arrays(impact, settings, AGENTS))
     trace = play(make_rollout(settings), params, settings, AGENTS, WORLDS, STEPS, seed=1)
     kinds = compare(trace, quoted, settings, impact)
