@@ -4,8 +4,6 @@ half a gigabyte:
 python3 -m venv sky && sky/bin/pip install skypilot==0.14.1 && sky/bin/python tests/sky_schema.py
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 TASK = (

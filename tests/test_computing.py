@@ -219,9 +219,7 @@ def test_a_manifest_tells_what_differs_later():
         "nproc": "3",
         "xla_flags": FLAGS,
     }
-    assert sorted(
-        rundir.differences(then, now | {"nproc": "2", "xla_flags": "--other"})
-    ) == sorted(
+    assert sorted(rundir.differences(then, now | {"nproc": "2", "xla_flags": "--other"})) == sorted(
         [
             f"version jaxlib: 0.9.0, now {now['versions']['jaxlib']}",
             f"device kind: NVIDIA H100, now {now['device']['kind']}",

@@ -7,8 +7,6 @@ gates more than about once in 20 matrices, and a matrix too small to be certain 
 those that look for harm. G2 and G5 look for a gain and fail then; G5 goes by means.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from jaxtrade.ablation.kinds import NONE, innermost, is_placebo

@@ -1,7 +1,5 @@
 """Ablations made up on the spot, and a tiny one that is really run."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from jaxtrade.ablation.kinds import cheats

@@ -1,7 +1,5 @@
 """When an ablation may say that a real advisor helps."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Each gate lets the right ablation through and stops a wrong one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Names of advisors: what is refused, what is flagged, and whose placebo is whose."""
 
-from __future__ import annotations
-
 import pytest
 
 from jaxtrade.ablation import kinds

@@ -2,8 +2,6 @@
 future can gain.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from jaxtrade.ablation.report import table

@@ -1,7 +1,5 @@
 """What is written: everything, in plain JSON, with what cheats said wherever it is shown."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 

@@ -1,7 +1,5 @@
 """What every kind says about a small market, and how right it is."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

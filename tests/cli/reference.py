@@ -6,8 +6,6 @@ The wording is that of the parser's help; the layout is our own, because argpars
 Python versions.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

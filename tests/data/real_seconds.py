@@ -2,8 +2,6 @@
 (May 2014).
 """
 
-from __future__ import annotations
-
 from decimal import Decimal
 
 import pandas as pd

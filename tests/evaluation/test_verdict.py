@@ -1,6 +1,5 @@
 """The verdict: against which baselines, on how many sessions, and whether it can be luck."""
 
-
 import numpy as np
 import pytest
 

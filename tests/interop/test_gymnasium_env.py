@@ -1,7 +1,5 @@
 """The gymnasium interface: gymnasium's own checks, seeds, places to start, what is refused."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import warnings

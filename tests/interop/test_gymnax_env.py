@@ -2,8 +2,6 @@
 auto-reset.
 """
 
-from __future__ import annotations
-
 import gymnax
 import jax
 import jax.numpy as jnp

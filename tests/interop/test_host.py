@@ -1,7 +1,5 @@
 """The environment for host programs: where it runs."""
 
-from __future__ import annotations
-
 import jax
 import pytest
 

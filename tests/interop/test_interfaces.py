@@ -2,8 +2,6 @@
 for bit.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,7 +1,5 @@
 """The Stable-Baselines3 interface, and MaskablePPO through every interface it can use."""
 
-from __future__ import annotations
-
 import warnings
 
 import gymnasium

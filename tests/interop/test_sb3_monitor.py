@@ -1,7 +1,5 @@
 """Stable-Baselines3's own reader on our `monitor.csv`."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -2,8 +2,6 @@
 has never seen.
 """
 
-from __future__ import annotations
-
 import jax
 import pytest
 

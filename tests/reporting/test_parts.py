@@ -2,8 +2,6 @@
 their bars.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import re

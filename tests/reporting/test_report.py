@@ -2,8 +2,6 @@
 files say.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import itertools

@@ -2,8 +2,6 @@
 it is by now.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 import shlex

@@ -2,8 +2,6 @@
 seed and of all.
 """
 
-from __future__ import annotations
-
 import json
 
 import jax
