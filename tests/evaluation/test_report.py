@@ -174,7 +174,7 @@ def test_agent_names_must_differ():
 def test_every_file_is_written(hand_result, tmp_path):
     for name, result in (("long", walked()), ("one", hand_result)):
         write(result, tmp_path / name)
-        found = {path.name for path in (tmp_path / name).iterdir()} - {"manifest.json"}
+        found = {path.name for path in (tmp_path / name).iterdir()} - {"digests.json"}
         assert sorted(found) == [
             "day.png",
             "equity.csv",
