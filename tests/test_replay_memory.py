@@ -69,7 +69,7 @@ def test_a_transition_takes_as_many_bytes_as_promised(sets, promised):
     """With the priorities; the tree has a node more where a level is odd, and a row four bytes for
     its version. Account and mask of `allocate` grow with the preset and the number of actions.
     """
-    config = dqn_config(*sets)
+    config = load_config(None, [*SETS, *sets])
     _, own, _ = shapes_of(config)
     found = size_of((own.replay.rows, own.priorities))
     assert found / MILLION == pytest.approx(promised, abs=0.01)
