@@ -8,6 +8,8 @@ compiled as they are. This file is run by its path and needs nothing of the pack
 so it works on any commit.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import os
@@ -29,7 +31,7 @@ def normalised(text):
     """A program's text without what renaming or moving its source changes: names of the module, of
     functions and of results. Locations are not printed in the first place.
     """
-    numbers = {}
+    numbers: dict[str, str] = {}
     text = LABELS.sub("", re.sub(r"^module @\S+", "module", text))
     return NAMES.sub(lambda name: "@" + numbers.setdefault(name[0], f"f{len(numbers)}"), text)
 
@@ -83,7 +85,7 @@ def passing_through(module):
 
 def main():
     out, words = Path(sys.argv[1]), sys.argv[2:]
-    found = []
+    found: list[str] = []
     real = compiler.compile_or_get_cached
 
     def compile_or_pass(backend, computation, *rest, **more):
@@ -102,7 +104,7 @@ def main():
     try:
         return command(words)
     finally:
-        out.write_text(json.dumps(sorted(found)))  # threads compile too
+        out.write_text(json.dumps(sorted(found)), encoding="utf-8")  # threads compile too
 
 
 if __name__ == "__main__":

@@ -5,14 +5,16 @@ next to nothing. It takes seconds where a reference run takes a minute, and show
 or renamed without a change of what is computed.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.children import sets
 from tests.reference_runs.runs import PREPARE, RUNS, TINY, write_files
 
 CAPTURE = Path(__file__).with_name("capture.py")
@@ -27,7 +29,7 @@ Q = ("rollout.num_envs=8", "train.total_timesteps=1024")
 DQN = ("algorithm=dqn", "dqn.learning_starts=256", "dqn.buffer_size=2048", "dqn.batch_size=32", *Q)
 PQN = ("algorithm=pqn", *Q)
 PAIR = ("data.source=synthetic", "data.markets=[EURUSD,USDJPY]", "data.synthetic_sessions=12")
-SETTINGS = {
+SETTINGS: dict[str, Sequence[str]] = {
     "bfloat16": ("compute.precision=bfloat16",),
     "features": ("env.features=[close,volume,rsi_14,atr_14]", "env.window=5"),
     "closed": ("env.fill=close", "env.mark=close", "env.scaling=seed"),
@@ -83,7 +85,8 @@ SETTINGS = {
 
 
 def _train(settings):
-    return ["train", "quickstart", "--test", *sets(*COMMON, *settings)]
+    given = [word for each in (*COMMON, *settings) for word in ("--set", each)]
+    return ["train", "quickstart", "--test", *given]
 
 
 def commands():
@@ -91,22 +94,6 @@ def commands():
     runs = {name: words for name, words in RUNS.items() if words[0] == "train"}
     trained = runs | {name: _train(settings) for name, settings in SETTINGS.items()}
     return trained | {"evaluate": ["evaluate", "{folder}/entry", "--cost-grid"]}
-
-
-def run(command, folder, environment):
-    """What a Python printed. Raises SystemExit where it fails before its end."""
-    done = subprocess.run(
-        [sys.executable, *command],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    # 1: finished, but a health check or gate of so short a run failed
-    if done.returncode not in (0, 1) or "this is a bug" in done.stderr:
-        words = " ".join(command)
-        raise SystemExit(f"{words}\nended with {done.returncode}:\n{done.stderr[-3000:]}")
 
 
 # What other commands read comes first.
@@ -128,19 +115,33 @@ def capture_all(tree, names, folder, jobs):
         "XLA_FLAGS": " ".join(FLAGS),
     }
 
+    def run(command):
+        done = subprocess.run(
+            [sys.executable, *command],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        # 1: finished, but a health check of so short a run failed
+        if done.returncode not in (0, 1) or "this is a bug" in done.stderr:
+            words = " ".join(command)
+            raise SystemExit(f"{words}\nended with {done.returncode}:\n{done.stderr[-3000:]}")
+        return done.stdout
+
     def capture(name):
         out = folder / f"{name}.json"
         words = [word.replace("{folder}", str(folder)) for word in every[name]]
         if words[0] == "train":
             words += ["--run-dir", str(folder / name)]
-        run([str(CAPTURE), str(out), *words], folder, environment)
-        return json.loads(out.read_text())
+        run([str(CAPTURE), str(out), *words])
+        return json.loads(out.read_text(encoding="utf-8"))
 
     every = commands()
     found = {name: capture(name) for name in FIRST}
     if any("table:" in word for name in names for word in every[name]):
-        words = [word.replace("{folder}", str(folder)) for word in PREPARE]
-        run(["-m", "jaxtrade.cli", *words], folder, environment)
+        run(["-m", "jaxtrade.cli", *(word.replace("{folder}", str(folder)) for word in PREPARE)])
     with ThreadPoolExecutor(jobs) as pool:
         rest = [name for name in names if name not in found]
         for name, its in zip(rest, pool.map(capture, rest), strict=True):
@@ -150,12 +151,12 @@ def capture_all(tree, names, folder, jobs):
 
 
 def compare(found, expected):
-    """Print what differs; how many runs or configurations do."""
+    """Print what differs; how many configurations do."""
     bad = 0
     for name, its in found.items():
         if its != expected.get(name) or not its:
             bad += 1
-            print(f"DIFFERS {name}: {', '.join(its)}, expected {', '.join(expected.get(name, []))}")
+            print(f"DIFFERS {name}: {' '.join(its)}, expected {' '.join(expected.get(name, []))}")
     count = sum(map(len, found.values()))
-    print(f"{len(found) - bad} of {len(found)} equal ({count} digests)")
+    print(f"{len(found) - bad} of {len(found)} configurations equal ({count} programs)")
     return bad

@@ -4,12 +4,14 @@ They are small, and take every way through the code: tasks, networks, fusions, k
 transfer.
 """
 
+from __future__ import annotations
+
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 
-from tests.children import sets
-from tests.reading import ROOT
-
+ROOT = Path(__file__).parents[2]
 TINY = (
     "rollout.num_envs=8",
     "rollout.num_steps=32",
@@ -33,11 +35,14 @@ TINY = (
     "brackets.trail_atr=1.0",
 )
 STATED = ("data.stamp=open",)
-PRICES = ["open", "high", "low", "close"]
+
+
+def _settings(*settings):
+    return [word for setting in settings for word in ("--set", setting)]
 
 
 def _train(*settings, flags=()):
-    return ["train", "quickstart", *flags, *sets(*TINY, *settings)]
+    return ["train", "quickstart", *flags, *_settings(*TINY, *settings)]
 
 
 def _advised(*settings):
@@ -46,7 +51,7 @@ def _advised(*settings):
         "advised",
         "--advisor",
         "table:{folder}/advice.npz",
-        *sets(*TINY, *settings),
+        *_settings(*TINY, *settings),
     ]
 
 
@@ -65,9 +70,9 @@ PREPARE = [
     "mock:skilled:0.6",
     "--out",
     "{folder}/advice.npz",
-    *sets("split.validation_sessions=1"),
+    *_settings("split.validation_sessions=1"),
 ]
-RUNS = {
+RUNS: dict[str, list[str]] = {
     "entry": _train("env.task=entry"),
     "manage": _train("env.task=manage"),
     "advised": _train("env.task=advised"),
@@ -107,7 +112,7 @@ RUNS = {
         "quickstart",
         "--market",
         "USDJPY",
-        *sets("data.source=synthetic", *TINY, "env.task=manage"),
+        *_settings("data.source=synthetic", *TINY, "env.task=manage"),
     ],
     "path": _file(
         "bars.csv",
@@ -125,8 +130,20 @@ RUNS = {
         flags=["--from", "{folder}/manage"],
     ),
     # Its advisor is a live one, which answers when its threads come to it.
-    "curriculum": ["curriculum", "--advisor", "off", *sets(*TINY, "enforce_gates=false")],
+    "curriculum": ["curriculum", "--advisor", "off", *_settings(*TINY, "enforce_gates=false")],
 }
+AFTER = {"transfer": "entry", "adapter": "manage"}  # run -> its source run
+
+
+def ordered(names):
+    """The runs and their source runs, in the order of `RUNS`."""
+    wanted = set(names)
+    wanted |= {AFTER[name] for name in wanted & AFTER.keys()}
+    return [name for name in RUNS if name in wanted]
+
+
+def _points(ticks):
+    return f"{ticks / 4:.2f}"
 
 
 def write_files(folder):
@@ -134,21 +151,33 @@ def write_files(folder):
     in each minute.
     """
     file = ROOT / "jaxtrade" / "data" / "bundled" / "es_1m_trade.csv.gz"
-    bars = pd.read_csv(file, dtype={"expiry": str}).rename(columns={"ts_utc": "time"})
-    week = (bars.time >= "2013-10-06T22") & (bars.time < "2013-10-11T22")
-    bars = bars[week & (bars.expiry == "201312")].drop(columns="expiry")
-    bars.to_csv(folder / "bars.csv", index=False)
-    rng, bid = np.random.default_rng(7), bars[PRICES].to_numpy()
-    ask = bid + rng.integers(1, 4, bid.shape) / 4
-    ask[:, 1], ask[:, 2] = ask.max(axis=1), ask.min(axis=1)
-    sides = pd.DataFrame(
-        np.hstack([bid, ask]),
-        columns=[f"{side}_{name}" for side in ("bid", "ask") for name in PRICES],
-    )
-    sides.insert(0, "time", bars.time.to_numpy())
-    sides.to_csv(folder / "two_sided.csv", index=False)
-    first = rng.random((len(bid), 1)) < 0.5
-    inside = np.where(first, bid, bid[:, [0, 2, 1, 3]]).ravel()
-    stamps = [f"{at[:-3]}{second}Z" for at in bars.time for second in ("00", "15", "30", "45")]
-    seconds = pd.DataFrame({"time": stamps, **dict.fromkeys(PRICES, inside), "volume": 1})
-    seconds.to_csv(folder / "seconds.csv", index=False)
+    frame = pd.read_csv(file, dtype={"expiry": str})
+    frame = frame[
+        (frame.expiry == "201312")
+        & (frame.ts_utc >= "2013-10-06T22")
+        & (frame.ts_utc < "2013-10-11T22")
+    ]
+    ticks = np.rint(4 * frame[["open", "high", "low", "close"]].to_numpy()).astype(int)
+    rng = np.random.default_rng(7)
+    one_sided = "time,open,high,low,close,volume"
+    bars, seconds = [one_sided], [one_sided]
+    names = [
+        f"{side}_{field}" for side in ("bid", "ask") for field in ("open", "high", "low", "close")
+    ]
+    two_sided = ["time," + ",".join(names) + ",volume"]
+    for stamp, prices, volume in zip(
+        frame.ts_utc, ticks.tolist(), frame.volume.tolist(), strict=True
+    ):
+        spread = rng.integers(1, 4, 4).tolist()
+        open_, high, low, close = prices
+        ask = [price + wide for price, wide in zip(prices, spread, strict=True)]
+        ask[1], ask[2] = max(ask), min(ask)
+        bars.append(f"{stamp},{','.join(map(_points, prices))},{volume}")
+        two_sided.append(f"{stamp},{','.join(map(_points, [*prices, *ask]))},{volume}")
+        first, second = (high, low) if rng.random() < 0.5 else (low, high)
+        for second_, price in zip(
+            ("00", "15", "30", "45"), (open_, first, second, close), strict=True
+        ):
+            seconds.append(f"{stamp[:-3]}{second_}Z,{','.join([_points(price)] * 4)},1")
+    for name, lines in (("bars.csv", bars), ("two_sided.csv", two_sided), ("seconds.csv", seconds)):
+        (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -1,15 +1,19 @@
 """Digests of programs: equal for a rename, different for another constant."""
 
+from __future__ import annotations
+
 import json
+import os
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
 import pytest
 from jaxlib.mlir import ir
 
-from tests.children import run_python
 from tests.reference_runs.capture import digest, passing_through
-from tests.reference_runs.digests import CAPTURE, compare
+from tests.reference_runs.digests import CAPTURE, commands, compare
 
 
 def program(name, helper, constant):
@@ -50,8 +54,24 @@ def test_what_differs_is_counted(capsys):
     assert capsys.readouterr().out.splitlines()[-1].startswith("1 of 3 ")
 
 
+def test_every_task_learner_and_network_is_among_the_configurations():
+    from jaxtrade.config import RunConfig
+
+    words = {word for command in commands().values() for word in command}
+    assert len(commands()) >= 40
+    for key, names in {
+        "env.task": ("entry", "manage", "advised", "allocate"),
+        "algorithm": ("dqn", "pqn"),
+        "network.kind": ("gru",),
+        "advisor.fusion": ("trust", "slots", "gate", "rules", "none"),
+    }.items():
+        assert key.partition(".")[0] in RunConfig.model_fields
+        assert not [name for name in names if f"{key}={name}" not in words]
+
+
 @pytest.mark.slow
 def test_a_command_leaves_the_digests_of_its_programs(tmp_path):
     out = tmp_path / "found.json"
-    run_python(str(CAPTURE), str(out), "config", "show", "quickstart", check=True)
+    command = [sys.executable, str(CAPTURE), str(out), "config", "show", "quickstart"]
+    subprocess.run(command, env=os.environ, capture_output=True, check=True)
     assert json.loads(out.read_text()) == []
