@@ -27,13 +27,18 @@ class Lowered:
         return self
 
 
+@pytest.fixture
 def compiling():
-    return [
-        thread for thread in threading.enumerate() if thread.name.startswith("jaxtrade-compile")
+    """Tells the compiling threads that have come since; other tests may keep theirs."""
+    before = set(threading.enumerate())
+    return lambda: [
+        thread
+        for thread in set(threading.enumerate()) - before
+        if thread.name.startswith("jaxtrade-compile")
     ]
 
 
-def test_an_error_of_a_compilation_is_raised_where_the_program_is_needed():
+def test_an_error_of_a_compilation_is_raised_where_the_program_is_needed(compiling):
     with Programs() as programs:
         pending = programs.begin("fails", Lowered(), ())
         with refused("too large", kind=MemoryError):
@@ -43,7 +48,7 @@ def test_an_error_of_a_compilation_is_raised_where_the_program_is_needed():
     assert not compiling()
 
 
-def test_nothing_is_left_running_after_an_interrupt():
+def test_nothing_is_left_running_after_an_interrupt(compiling):
     gate = threading.Event()
     waiting = []
 
