@@ -11,7 +11,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxtrade.cli.initial import Question, ask, may_ask
+from jaxtrade.cli.asking import Question, ask, may_ask
 from jaxtrade.cli.shared import check_names
 from jaxtrade.cli.usage import add_command
 from jaxtrade.config import RunConfig, config_path, make_config, overridden, read_values

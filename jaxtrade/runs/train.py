@@ -348,7 +348,7 @@ def _train_and_evaluate(job: Job, changed: Iterable[str] = ()) -> RunResult:
             sink.message(result.table)
     of_sweep = {"validation_scores": list(scores)} if scores else {}
     rundir.write_json(
-        path / "training_job.json",
+        path / "summary.json",
         training_job.of_run(job, trained, controller) | of_sweep | evolved,
     )
     screen.at_end(ending(path, folder_of(path, setup.evaluation_split()), results, setup.config))
