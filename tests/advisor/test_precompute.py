@@ -226,7 +226,8 @@ def test_inspect_refuses(tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     (tmp_path / "x.npz").write_bytes(b"no")
     damaged = tmp_path / "damaged.jsonl"
-    damaged.write_bytes(journal.read_bytes().replace(b"2.4", b"2.5"))
+    head, rows = journal.read_bytes().split(b"\n", 1)
+    damaged.write_bytes(head + b"\n" + rows.replace(b"2.4", b"2.5"))
     for words, *flags in (
         ("y.npz", tmp_path / "y.npz"),
         (JOURNAL, tmp_path / "empty"),
