@@ -103,8 +103,7 @@ def explained(side: int, bar: int, labels: Labels) -> str:
 
 
 # The bar that a command means: by its index, by a time, or the last one that may be asked about
-# in
-# training.
+# in training.
 
 
 def bar_at(book: QuestionBook, training: np.ndarray, at: str | None) -> int:

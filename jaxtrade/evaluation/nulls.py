@@ -50,9 +50,8 @@ from pathlib import Path
 # `nulls.jsonl`: the statistics of finished null markets, so that a test that was killed goes on.
 #
 # The first line says what the draws belong to, every further line is one draw. A line is on the
-# disk
-# before the next draw begins. A last line that is cut off was being written when the process was
-# killed: it is dropped, and its draw is made again.
+# disk before the next draw begins. A last line that is cut off was being written when the process
+# was killed: it is dropped, and its draw is made again.
 
 NULLS = "nulls.jsonl"
 FORMAT = 1

@@ -20,21 +20,17 @@ from jaxtrade.errors import ConfigError
 # Manifests for engines: the text files in `templates`, with the values of a job.
 #
 # `slurm.sh`: one task per GPU, requeued after exit code 75. All tasks of a node see all of its
-# GPUs
-# (`--gpu-bind=none`), because JAX itself gives task i the GPU i of its node
+# GPUs (`--gpu-bind=none`), because JAX itself gives task i the GPU i of its node
 # (`jax/_src/clusters/slurm_cluster.py`).
 #
 # `jobset.yaml`, `trainjob.yaml`: one pod is one process, with all GPUs of its node; the folder of
 # runs is on a volume claim that all pods share. The headless service of a JobSet gives process 0
-# a
-# host name. If any pod fails, all start again, except after the exit codes that a restart would
-# only
-# repeat. Trainer's runtime `jax-distributed` sets the `JAX_` variables itself.
+# a host name. If any pod fails, all start again, except after the exit codes that a restart would
+# only repeat. Trainer's runtime `jax-distributed` sets the `JAX_` variables itself.
 #
 # `sky.yaml`: a managed job; SkyPilot runs the command once on each node, with all of its GPUs. A
 # bucket holds the runs, because machines and their disks go away. It is mounted with a cache,
-# since a
-# run appends to its files, which a plain mount of a bucket refuses.
+# since a run appends to its files, which a plain mount of a bucket refuses.
 
 TEMPLATES = {
     "slurm": "slurm.sh",

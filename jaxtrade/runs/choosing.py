@@ -22,8 +22,7 @@ from jaxtrade.text import Tell, several
 from jaxtrade.types import SessionSet
 
 # What commands about an evaluation leave beside it, so that a report shows it without computing
-# it
-# again.
+# it again.
 
 # Title of a grid, an attribution or a study -> its file, as `reporting.schema` names the sections.
 FILES = {

@@ -25,8 +25,7 @@ from jaxtrade.storage.checkpoint import list_checkpoints
 #
 # A journal alone cannot show that whole lines are missing at its end. The folder can: checkpoints
 # hold a place in the journal, `advice.json` the number of its lines, and a finished run has ended
-# its
-# journal.
+# its journal.
 
 FIGURES = "advice.json"  # in a run's folder
 

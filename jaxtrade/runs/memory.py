@@ -41,9 +41,8 @@ from jaxtrade.errors import ConfigError, OutOfMemoryError
 # NumPy.
 #
 # A transition holds two references (before and after the step), the action, the reward and both
-# ends,
-# packed into words of 32 bits, and two floats of a sum tree if the replay is prioritised. A test
-# compares this with the arrays themselves.
+# ends, packed into words of 32 bits, and two floats of a sum tree if the replay is prioritised. A
+# test compares this with the arrays themselves.
 
 COPIES = 2  # the state that trains, and the one to which a run can roll back
 # Whole words of a reference: per position, trade record, per advice, and the account that

@@ -36,8 +36,7 @@ from jaxtrade.types import PyTree, SessionSet
 # The agents of a walk-forward as arguments of one program: each fold and seed is an agent.
 #
 # They share the market and all settings. Of their own they have the training sessions of their
-# fold,
-# as data, and a key by their seed, which is the same in every fold.
+# fold, as data, and a key by their seed, which is the same in every fold.
 
 
 def walk_agents(folds: int, seeds: int, first: int) -> tuple[Agent, ...]:

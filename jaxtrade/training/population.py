@@ -27,8 +27,7 @@ from jaxtrade.types import AGENTS, Algorithm, Array, LoopState, PyTree, Row
 # A function of many agents, computed for a few of them at a time.
 #
 # On a CPU, many agents side by side are slower than a few: their numbers leave its cache. Then
-# groups
-# of agents take turns inside the program.
+# groups of agents take turns inside the program.
 
 LARGEST = (
     32 * 2**20

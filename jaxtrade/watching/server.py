@@ -22,11 +22,10 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 # Who may read the page: this machine's browser, with the token that the command printed.
 #
 # The server listens on the loopback interface alone. That does not keep other web pages out: a
-# page
-# in the same browser can send requests to it, and by DNS rebinding (a name of the attacker's that
-# suddenly means 127.0.0.1) even read the answers, as CVE-2025-14279 of MLflow showed. So the Host
-# header must name the loopback interface, and every request needs the token, which no other page
-# knows.
+# page in the same browser can send requests to it, and by DNS rebinding (a name of the attacker's
+# that suddenly means 127.0.0.1) even read the answers, as CVE-2025-14279 of MLflow showed. So the
+# Host header must name the loopback interface, and every request needs the token, which no other
+# page knows.
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 # Nothing but the files of this server, no inline code, no frames.
