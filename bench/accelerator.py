@@ -20,8 +20,8 @@ import re
 import subprocess
 import sys
 import time
+from collections import namedtuple
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import yaml
 
@@ -40,17 +40,12 @@ CUBLAS = 32 * 2**20
 LIMIT = 1_800.0  # seconds of one compilation
 
 
-class Device(NamedTuple):
-    """One described device. platform: as JAX calls it. topology: by number of devices."""
-
-    platform: str
-    topology: dict[int, str]
-
-
-DEVICES = {
-    "h200": Device("cuda", {1: "1x1x1", 8: "1x1x8"}),
-    "v5e": Device("tpu", {1: "v5e:2x2", 8: "v5e:2x4"}),
-}
+DEVICES = {"h200": "cuda", "v5e": "tpu"}  # the platform of each, as JAX calls it
+# By number of devices.
+TOPOLOGIES = yaml.safe_load("""
+cuda: {1: 1x1x1, 8: 1x1x8}
+tpu: {1: "v5e:2x2", 8: "v5e:2x4"}
+""")
 H200 = """
 gpu_device_info {
   threads_per_block_limit: 1024 threads_per_warp: 32 threads_per_core_limit: 2048
@@ -115,8 +110,8 @@ def packages(platform):
     if platform == "tpu":
         asked = importlib.metadata.requires("jax") or ()
         return [line.partition(";")[0] for line in asked if line.startswith("libtpu")]
-    own = [f"jax-cuda13-pjrt=={jax}", f"jax-cuda13-plugin=={jax}"]
-    return [*own, "nvidia-cuda-nvcc", "nvidia-nvvm"]
+    own = f"jax-cuda13-pjrt=={jax} jax-cuda13-plugin=={jax}"
+    return f"{own} nvidia-cuda-nvcc nvidia-nvvm".split()
 
 
 def installed(platform):
@@ -126,7 +121,7 @@ def installed(platform):
 
 def install(targets):
     """Put the compilers of these targets into their folder. Raises ConfigError if pip fails."""
-    for platform in dict.fromkeys(DEVICES[name].platform for name in targets):
+    for platform in {DEVICES[name] for name in targets}:
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--upgrade"]
         command = [*pip, "--target", str(compilers()), *packages(platform)]
         if subprocess.run(command).returncode:
@@ -135,9 +130,9 @@ def install(targets):
             )
 
 
-def environment(device):
-    """Variables of a process that compiles for a device, over this one's."""
-    cuda = device.platform == "cuda"
+def environment(platform):
+    """Variables of a process that compiles for a platform, over this one's."""
+    cuda = platform == "cuda"
     # libtpu locks the machine's TPU for one process, also where there is none; compiling needs no
     # TPU.
     return worker.finding(compilers()) | {
@@ -163,12 +158,12 @@ def measure(target, shape, quick=False):
 
 def run(options):
     """Compile the chosen shapes for the chosen targets."""
-    targets = options.targets or tuple(DEVICES)
+    targets = options.targets or DEVICES
     if options.install:
         install(targets)
     found, left_out = {}, {}
     for target in targets:
-        if not installed(DEVICES[target].platform):
+        if not installed(DEVICES[target]):
             told = "its compiler is not installed; add --install"
             left_out[target] = f"{told} (into {FOLDER} or the cache folder)"
             continue
@@ -183,15 +178,9 @@ def run(options):
 
 
 # -------------------------------------------------------------------- the process that compiles
-class Work(NamedTuple):
-    """A jitted function, its arguments' shapes, the environment steps of one run, and those of its
-    rollout.
-    """
-
-    function: Any
-    arguments: tuple
-    steps: int
-    num_steps: int
+# A jitted function, its arguments' shapes, the environment steps of one run, and those of its
+# rollout.
+Work = namedtuple("Work", "function arguments steps num_steps")
 
 
 def work_of(shape, platform, quick, devices):
@@ -273,13 +262,13 @@ def divided(world, platform, devices, agents):
     return Work(chunk, (state, params, None), steps, count)
 
 
-def described(device, count):
+def described(platform, count):
     """`count` described devices as JAX's compiler takes them, in its order."""
     from jax.experimental import topologies
 
-    name = device.topology[count]
-    more = {} if device.platform == "tpu" else {"topology": name, "target_config": H200}
-    return topologies.get_topology_desc(name, device.platform, **more).devices[:count]
+    name = TOPOLOGIES[platform][count]
+    more = {} if platform == "tpu" else {"topology": name, "target_config": H200}
+    return topologies.get_topology_desc(name, platform, **more).devices[:count]
 
 
 def report(target, shape, quick):
@@ -294,9 +283,9 @@ def report(target, shape, quick):
     """
     import jax
 
-    device = DEVICES[target]
-    devices = described(device, 8 if shape in DIVIDED else 1)
-    work = work_of(shape, device.platform, quick, devices)
+    platform = DEVICES[target]
+    devices = described(platform, 8 if shape in DIVIDED else 1)
+    work = work_of(shape, platform, quick, devices)
     arguments = work.arguments
     if shape not in DIVIDED:
         where = jax.sharding.SingleDeviceSharding(devices[0])
@@ -370,8 +359,10 @@ parameter constant tuple get-tuple-element bitcast after-all partition-id replic
 add-dependency while async-update domain
 """
 COLLECTIVES = "all-reduce all-gather reduce-scatter all-to-all collective-permute"
-BYTES = {"pred": 1, "s8": 1, "u8": 1, "s16": 2, "u16": 2, "bf16": 2, "f16": 2}
-BYTES |= {"s64": 8, "u64": 8, "f64": 8}  # of an element; all others have 4
+# Bytes of an element; all others have 4.
+BYTES = yaml.safe_load(
+    "{pred: 1, s8: 1, u8: 1, s16: 2, u16: 2, bf16: 2, f16: 2, s64: 8, u64: 8, f64: 8}"
+)
 _HEAD = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\) -> .* \{$")
 _SHAPE = re.compile(r"([a-z]+\d*)\[([\d,]*)\]")
 _CALLED = re.compile(
@@ -383,40 +374,23 @@ _SCOPE = re.compile(r'op_name="([^"]*)"')
 _LINE = re.compile(r"\s+(?:ROOT )?%?(\S+) = (.*?) ([\w\-]+)\((.*)")
 
 
-class Operation(NamedTuple):
-    """One instruction. shape: its result as written. calls: computations that it calls, by role.
-    tail: its line after the opcode.
-    """
-
-    name: str
-    opcode: str
-    shape: str
-    calls: dict[str, str]
-    tail: str
+# One instruction. shape: its result as written. calls: computations that it calls, by role. tail:
+# its line after the opcode.
+Operation = namedtuple("Operation", "name opcode shape calls tail")
 
 
-class Loop(NamedTuple):
+class Loop(namedtuple("Loop", "name path scope trips launches body", defaults=[""])):
     """A loop of a module. path: names of the loops around it, outermost first. trips: rounds of one
     run of the loop, None if unknown. launches: of one round, loops inside it included.
     """
-
-    name: str
-    path: tuple[str, ...]
-    scope: str
-    trips: int | None
-    launches: int
-    body: str = ""
 
     def whole(self):
         """Launches of one run of the loop."""
         return self.launches * (self.trips or 1)
 
 
-class Module(NamedTuple):
+class Module(namedtuple("Module", "computations entry")):
     """A compiled module: computation -> operations, and the name of the entry."""
-
-    computations: dict[str, list[Operation]]
-    entry: str
 
     def walk(self, name, times=1, path=()):
         """Every operation that a computation reaches, how often one run of the computation starts

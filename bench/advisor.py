@@ -15,6 +15,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 import jax
+import yaml
 
 from jaxtrade.advisor.table import empty_table
 from jaxtrade.env.summary import summarise
@@ -31,15 +32,16 @@ LEAST = 40  # repeats, whatever --repeats says: what is looked for is small
 UPDATES = 5  # of a chunk, the default of train.chunk_updates
 PPO = {"num_envs": 256, "num_steps": 64}  # as the shipped quickstart
 QUICK_PPO = {"num_envs": 16, "num_steps": 16, "num_minibatches": 2, "hidden": [8]}
-SIDES = {  # name -> kind, transport, and the side that it is compared with
-    "off": ("off", "exchange", ""),
-    "exchange none": ("none", "exchange", "off"),
-    "exchange 0.1 ms": ("mock:slow:0.0001/mock:random", "exchange", "exchange none"),
-    "exchange 3 s": ("mock:slow:3/mock:random", "exchange", "exchange none"),
-    "exchange hung": ("mock:slow:inf/mock:random", "exchange", "exchange none"),
-    "callback none": ("none", "callback", "off"),
-    "callback 0.1 ms": ("mock:slow:0.0001/mock:random", "callback", "callback none"),
-}
+# Name -> kind, transport, and the side that it is compared with.
+SIDES = yaml.safe_load("""
+"off": ["off", exchange, ""]
+exchange none: [none, exchange, "off"]
+exchange 0.1 ms: [mock:slow:0.0001/mock:random, exchange, exchange none]
+exchange 3 s: [mock:slow:3/mock:random, exchange, exchange none]
+exchange hung: [mock:slow:inf/mock:random, exchange, exchange none]
+callback none: [none, callback, "off"]
+callback 0.1 ms: [mock:slow:0.0001/mock:random, callback, callback none]
+""")
 
 
 def repeated(kind, transport, ppo, folder):

@@ -5,27 +5,36 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
+import yaml
+
 from . import idle
 
 # Below the working directory: of a checkout, the committed ones.
 RESULTS = Path("bench") / "results"
 COMPILED = Path("bench") / "compiled"  # of `accelerator`: nothing there was measured
-BENCHES = {  # module -> what it measures
-    "env_step": "environment steps with observations consumed, by number of environments; SB3's vector environments",
-    "ppo_train": "whole PPO training against SB3 and every JAX peer, same network, batch, epochs and minibatches",
-    "time_to_reward": "environment steps and seconds until a target reward, against SB3's MaskablePPO",
-    "learners": "PQN, DQN, PPO and SB3's DQN: time and environment steps to the same reward, 5 seeds each",
-    "population": "many seeds in one program against one after the other",
-    "advisor": "what an advisor costs the training loop, by transport and latency",
-    "compile": "seconds to compile a train chunk, cold and from JAX's cache; recompiles, host transfers",
-    "startup": "seconds until `import jaxtrade` and `jaxtrade --help` are done, against an empty Python",
-    "first_result": "seconds from `git clone` to the quickstart's table, with nothing installed and nothing cached",
-    "data": "seconds and memory from a file of ten years of minute bars to a market",
-    "memory": "bytes of state, storage and compiled temporaries; peak resident memory",
-    "versions": "this version against another checkout (--code): environment, training, whole commands",
-    "accelerator": "programs compiled for a described GPU or TPU, without one: launches, loops, memory, collectives",
-    "device": "a GPU or TPU in one command: first whether it computes right, then our own sides of other benches",
-}
+# Module -> what it measures.
+BENCHES = yaml.safe_load("""
+env_step: environment steps with observations consumed, by number of environments; SB3's vector
+  environments
+ppo_train: whole PPO training against SB3 and every JAX peer, same network, batch, epochs and
+  minibatches
+time_to_reward: environment steps and seconds until a target reward, against SB3's MaskablePPO
+learners: "PQN, DQN, PPO and SB3's DQN: time and environment steps to the same reward, 5 seeds
+  each"
+population: many seeds in one program against one after the other
+advisor: what an advisor costs the training loop, by transport and latency
+compile: seconds to compile a train chunk, cold and from JAX's cache; recompiles, host transfers
+startup: seconds until `import jaxtrade` and `jaxtrade --help` are done, against an empty Python
+first_result: seconds from `git clone` to the quickstart's table, with nothing installed and
+  nothing cached
+data: seconds and memory from a file of ten years of minute bars to a market
+memory: bytes of state, storage and compiled temporaries; peak resident memory
+versions: "this version against another checkout (--code): environment, training, whole commands"
+accelerator: "programs compiled for a described GPU or TPU, without one: launches, loops, memory,
+  collectives"
+device: "a GPU or TPU in one command: first whether it computes right, then our own sides of other
+  benches"
+""")
 TIMELESS = ("accelerator",)  # measures no time of this machine: also on a busy one
 # Run by name alone: they need another checkout, download packages, or have several results.
 BY_NAME = (*TIMELESS, "versions", "first_result", "device")
@@ -51,13 +60,13 @@ class Options(NamedTuple):
     quick: bool = False
     repeats: int = 7
     purejaxrl: Path | None = None
-    targets: tuple[str, ...] = ()
-    shapes: tuple[str, ...] = ()
+    targets: tuple = ()
+    shapes: tuple = ()
     install: bool = False
     code: Path | None = None
-    parts: tuple[str, ...] = ()
+    parts: tuple = ()
     again: bool = False
-    names: tuple[str, ...] = ()
+    names: tuple = ()
     out: Path = RESULTS
     compare: Path | None = None
     force: bool = False

@@ -6,7 +6,6 @@ stderr. A full result is written only where the machine was idle (`idle`), or wi
 marks it.
 """
 
-import difflib
 import json
 import multiprocessing
 import os
@@ -15,20 +14,22 @@ import sys
 from contextlib import suppress
 from functools import partial
 
+import yaml
+
 from jaxtrade import interrupt
+from jaxtrade.config.meant import suggest
 from jaxtrade.errors import ConfigError, DataError
 
 from . import accelerator, catalogue, device, idle, table
 from .catalogue import Options
 
 REPEATS, LEAST_REPEATS, QUICK_REPEATS = Options().repeats, 5, 2
-LISTS = ("names", "targets", "shapes", "parts")
 # Bench -> its own flags, and what each is called in `Options`.
-OWN = {
-    "accelerator": {"target": "targets", "shape": "shapes", "install": "install"},
-    "versions": {"code": "code"},
-    "device": {"part": "parts", "again": "again"},
-}
+OWN = yaml.safe_load("""
+accelerator: {target: targets, shape: shapes, install: install}
+versions: {code: code}
+device: {part: parts, again: again}
+""")
 KNOWN = {"target": accelerator.DEVICES, "shape": accelerator.SHAPES, "part": device.PARTS}
 WORKER_DEATH, NOT_IDLE = 70, 1  # exit codes
 # After Ctrl-C: the child of a command has less time than the command (`interrupt.GRACE_S`).
@@ -41,14 +42,12 @@ def request(**given):
 
     Raises ConfigError (with a suggestion for an unknown name) and DataError (--compare).
     """
-    told = Options(**{name: value for name, value in given.items() if value})
-    lists = {x: tuple(dict.fromkeys(getattr(told, x))) for x in LISTS}
-    told = told._replace(**lists)
+    once = {x: tuple(dict.fromkeys(each)) for x, each in given.items() if isinstance(each, list)}
+    told = Options(**{name: value for name, value in (given | once).items() if value})
     for name in told.names:
         if name not in catalogue.BENCHES:
-            near = difflib.get_close_matches(name, catalogue.BENCHES, n=1)
             raise ConfigError(
-                f"no bench is called '{name}'{f'; did you mean {near[0]!r}?' if near else ''} "
+                f"no bench is called '{name}'{suggest(name, catalogue.BENCHES)} "
                 f"(benches: {', '.join(catalogue.BENCHES)})"
             )
     names = told.names or tuple(x for x in catalogue.BENCHES if x not in catalogue.BY_NAME)
@@ -138,7 +137,7 @@ def stamped(name, options):
     if options.repeats != REPEATS and not options.quick:
         words += ["--repeats", str(options.repeats)]
     words += ["--purejaxrl", "DIR"] if options.purejaxrl else []
-    for flag in ("target", "shape", "part"):
+    for flag in KNOWN:
         words += [word for each in getattr(options, f"{flag}s") for word in (f"--{flag}", each)]
     return words + (["--code", "DIR"] if options.code else [])
 
@@ -157,7 +156,7 @@ def one(name, asked, load):
 def kept(asked, load, result, folder):
     """Print a result, compare it with an earlier one, and write it to `folder` where the machine
     was idle; the exit code."""
-    name = result["bench"]
+    name, result = result["bench"], table.shortened(result)
     before = earlier(asked.compare, name) if asked.compare else None  # it may be replaced below
     timed = not asked.quick and name not in catalogue.TIMELESS
     found = idle.reasons(load, result["stamp"]["steal"]) if timed else []

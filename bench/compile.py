@@ -17,7 +17,7 @@ from jaxtrade.config import TrainConfig
 from jaxtrade.training.loop import train
 
 from . import harness, setting, worker
-from .device import SIZES
+from .device import SIZES, kept_in
 
 CHUNK = 5  # updates, the default of `train.chunk_updates`
 SHAPES = {
@@ -26,12 +26,9 @@ SHAPES = {
 }
 
 
-def on_device(cache, ppo, sessions):
-    """Seconds of everything until the chunk could run, in a process that has compiled nothing. The
-    part of `device`, too."""
-    jax.config.update("jax_compilation_cache_dir", cache)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+def on_device(ppo, sessions):
+    """Seconds of everything until the chunk could run, in a process that has compiled nothing and
+    keeps what it compiles. The part of `device`, too."""
     start = time.perf_counter()
     world = setting.world(sessions, ppo=ppo)
     algorithm = setting.learner(world, 100)
@@ -55,9 +52,9 @@ def both(ppo, sessions):
     """A cold process, and one from the cache that it filled; `ready` by this process's clock."""
     found = {}
     with tempfile.TemporaryDirectory() as cache:
-        given = {"cache": cache, "ppo": ppo, "sessions": sessions}
+        given = "compile.on_device", {"ppo": ppo, "sessions": sessions}
         for name in ("cold", "cached"):
-            ready, parts = harness.of_children(worker.once, "compile.on_device", given)
+            ready, parts = harness.of_children(worker.once, *given, variables=kept_in(cache))
             found[name] = parts | {"ready": ready.wall}
     return found
 

@@ -11,11 +11,11 @@ own, with products in float32.
 
 from collections import Counter
 from pathlib import Path
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import yaml
 
 from jaxtrade.config import TrainConfig
 from jaxtrade.env.state import EndReason, ExitReason
@@ -28,40 +28,23 @@ from .twin import Twin, make_tape
 SESSIONS = 4
 # Limits so near that accounts end by them, and episodes of several sessions that a limit of steps
 # may cut.
-STRICT = {
-    "account": {
-        "drawdown": 400,
-        "daily_loss": 150,
-        "profit_target": 250,
-        "min_days": 1,
-        "on_daily_loss": "fail",
-    },
-    "episode": {"sessions": 3, "max_steps": 40},
-}
+STRICT = yaml.safe_load("""
+account: {drawdown: 400, daily_loss: 150, profit_target: 250, min_days: 1, on_daily_loss: fail}
+episode: {sessions: 3, max_steps: 40}
+""")
 WANTED = {  # events that a replay must have had to say anything
     "default": "illegal exit_ORDER exit_STOP exit_FLAT end_SESSION_END",
     "strict": "exit_LIQUIDATION end_DAILY_LOSS end_STEP_LIMIT",
 }
 UPDATE_BOUND = 1e-4  # |our step - their step| / |our step|; float32 on a CPU: below 1e-5
 SEEDS_BOUND = 1e-3  # the same measure, of an agent that took the same actions
-OTHER_ACTIONS = (
-    1 / 16
-)  # share of the agents that may have taken another action: a draw on the edge of two
+# Share of the agents that may have taken another action: a draw on the edge of two.
+OTHER_ACTIONS = 1 / 16
 
 
 WILD = 0.04  # share of actions drawn without a look at the mask
 ACTS = 0.3  # share of those that are any legal one; the others are HOLD
 TOLERANCE = 1e-5  # relative to max(1, |x|)
-
-
-class Difference(NamedTuple):
-    """fault: the first difference, or None. kinds: how often each kind of event was replayed.
-    reward, observation: the greatest differences before it, relative to max(1, |x|)."""
-
-    fault: str | None
-    kinds: Counter[str]
-    reward: float
-    observation: float
 
 
 def play(env, params, slots, rows, key, steps):
@@ -118,7 +101,10 @@ def apart(ours, theirs):
 
 
 def compare(env, reported):
-    """Replay what `play` reported, one environment after the other, until one differs."""
+    """Replay what `play` reported, one environment after the other, until one differs -> the first
+    difference or None, how often each kind of event was replayed, and the greatest differences of
+    rewards and observations before it, relative to max(1, |x|).
+    """
     kinds = Counter()
     worst = {"reward": 0.0, "observation": 0.0}
 
@@ -155,7 +141,7 @@ def compare(env, reported):
         return None
 
     fault = next(filter(None, map(differing, range(reported["row"].shape[1]))), None)
-    return Difference(fault, kinds, **worst)
+    return fault, kinds, worst
 
 
 def trajectories(envs, steps):
@@ -167,15 +153,14 @@ def trajectories(envs, steps):
         world = setting.world(SESSIONS, **sections)
         reported = played(world.env, world.params, envs, steps, program)
         twin = Twin(make_tape(world.config.env, world.params))
-        fault, kinds, reward, observation = compare(twin, reported)
+        fault, kinds, worst = compare(twin, reported)
         found[name] = {
             "fault": fault,
             "missing": missing(kinds, name),
             "steps": envs * steps,
-            "reward_difference": harness.rounded(reward),
-            "observation_difference": harness.rounded(observation),
+            **{f"{name}_difference": each for name, each in worst.items()},
         }
-    passed = all(each["fault"] is None and not each["missing"] for each in found.values())
+    passed = not any(each["fault"] or each["missing"] for each in found.values())
     return {
         "passed": passed,
         "reference": "the NumPy twin: masks, ends, exits and money equal, the rest within the "
@@ -196,7 +181,7 @@ def update():
     found = one_update.distance(rollout, one_update.reference(rollout))
     return {
         "passed": found < UPDATE_BOUND,
-        "difference": harness.rounded(found),
+        "difference": found,
         "bound": UPDATE_BOUND,
     }
 
@@ -251,7 +236,7 @@ def bits(one, other):
     return {
         "arrays": len(pairs),
         "arrays_differing": differing,
-        "parameter_difference": harness.rounded(worst),
+        "parameter_difference": worst,
     }
 
 
@@ -294,7 +279,7 @@ def seeds_verdict(count, updates, same, steps):
         "passed": worst < SEEDS_BOUND and count - same <= OTHER_ACTIONS * count,
         "seeds": count,
         "updates": updates,
-        "difference": harness.rounded(worst) if steps else None,
+        "difference": worst if steps else None,
         "bound": SEEDS_BOUND,
         "with_other_actions": count - same,
         "with_other_actions_at_most": int(OTHER_ACTIONS * count),

@@ -34,7 +34,6 @@ slippage: 1
 min_stop_ticks: 20
 calendar: cme_equity
 """
-CSV, PARQUET = "csv", "parquet"
 
 
 def written(folder, sessions):
@@ -48,9 +47,9 @@ def written(folder, sessions):
         columns[name] = getattr(bars, name) * float(bars.contract.tick_size)
     frame = pd.DataFrame(columns | {"volume": bars.volume.astype(np.int64)})
     (folder / "contract.yaml").write_text(CONTRACT, encoding="ascii")
-    files = {kind: folder / f"bars.{kind}" for kind in (CSV, PARQUET)}
-    frame.to_csv(files[CSV], index=False)
-    frame.to_parquet(files[PARQUET])
+    files = {kind: folder / f"bars.{kind}" for kind in ("csv", "parquet")}
+    frame.to_csv(files["csv"], index=False)
+    frame.to_parquet(files["parquet"])
     return files, len(frame)
 
 
@@ -88,5 +87,5 @@ def run(options):
     for kind, replies in taken.items():
         samples, peaks, _ = zip(*replies, strict=True)
         seconds[kind] = harness.durations(samples)
-        bytes_[kind] = harness.rounded(statistics.median(peaks))
+        bytes_[kind] = statistics.median(peaks)
     return {"config": config, "to_market": seconds, "peak_resident_bytes": bytes_}

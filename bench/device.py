@@ -16,9 +16,9 @@ import signal
 import sys
 import tempfile
 import time
+from collections import namedtuple
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple
 
 import yaml
 
@@ -37,7 +37,7 @@ UNFINISHED, BROKEN, ENDED = 1, 70, 143  # exit codes
 KNOWN = r"\b(?:(h200|h100|a100)|tpu (v[56])(?:e| lite))\b"
 OTHERS = r"\b(mig|pcie|nvl)\b"  # a part of a GPU, or one of other rates
 LOUD = "=" * 88
-CACHE, CACHE_SECONDS = "JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
+CACHE = "JAX_COMPILATION_CACHE_DIR"
 NO_CACHE = {"JAX_ENABLE_COMPILATION_CACHE": "0"}
 # With nothing behind it: no operation is captured in a command buffer.
 NO_BUFFERS = "--xla_gpu_enable_command_buffer="
@@ -119,27 +119,18 @@ parts:
 """)
 
 
-class Machine(NamedTuple):
-    """The device that is measured. folder: its name in paths (`folder_of`)."""
-
-    platform: str
-    name: str
-    folder: str
+# The device that is measured. folder: its name in paths (`folder_of`).
+Machine = namedtuple("Machine", "platform name folder")
 
 
-class Context(NamedTuple):
+class Context(namedtuple("Context", "sizes repeats deadline cache")):
     """What the jobs of a part share. sizes: as `Part.sizes` gave them; deadline: of the part, by
     `time.monotonic`.
     """
 
-    sizes: dict
-    repeats: int
-    deadline: float
-    cache: str
-
     def job(self, name, variables=None, **arguments):
         """The answer of `MODULE.FUNCTION(**arguments)` in a process of its own."""
-        kept = {CACHE: self.cache, CACHE_SECONDS: "0", "XLA_FLAGS": flags()}
+        kept = kept_in(self.cache) | {"XLA_FLAGS": flags()}
         left = self.deadline - time.monotonic()
         if left <= 0:
             raise worker.LateError(f"{name}: no time was left for it")
@@ -152,6 +143,11 @@ class Context(NamedTuple):
         return {side_name(shape): "minutes an update on a CPU" for shape in slow}
 
 
+def kept_in(folder):
+    """Variables of a process that keeps everything that it compiles in a folder."""
+    return {CACHE: folder, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+
+
 def flags(deterministic=True):
     """XLA's flags of a job: this process's, and unless told otherwise those by which `jaxtrade
     train` has the same bits on a GPU (compute.deterministic)."""
@@ -161,18 +157,12 @@ def flags(deterministic=True):
     return own["XLA_FLAGS"]
 
 
-class Part(NamedTuple):
+class Part(
+    namedtuple("Part", "about measure full quick cpu seconds gpu", defaults=[{}, 120.0, ""])
+):
     """about: what it measures. measure: its result, but for what every result has. full, quick:
     what is run, as JSON; cpu: changes of `full` on a CPU. seconds: its limit on an accelerator. gpu:
     what it measures that only a GPU has."""
-
-    about: str
-    measure: Any
-    full: dict
-    quick: dict
-    cpu: dict = {}  # noqa: RUF012 (never changed)
-    seconds: float = 120.0
-    gpu: str = ""
 
     def sizes(self, quick, platform):
         """What is run. Shapes that take a CPU minutes are `slow` there."""
@@ -229,10 +219,9 @@ def compiling(context):
     sizes, seconds = context.sizes, {}
     with tempfile.TemporaryDirectory() as cache:
         for kind in ("cold", "cached"):
-            parts = context.job("compile.on_device", {CACHE: cache}, cache=cache, **sizes["chunk"])
+            parts = context.job("compile.on_device", {CACHE: cache}, **sizes["chunk"])
             seconds[f"{sizes['shape']} {kind}"] = {
-                name: {"repeats": 1, "seconds": table.rounded(value)}
-                for name, value in parts.items()
+                name: {"repeats": 1, "seconds": value} for name, value in parts.items()
             }
         found = context.job("compile.health", {CACHE: cache}, **sizes["health"])
     return {"seconds": seconds, "health": found}
@@ -436,14 +425,13 @@ def ended_by_a_signal():
 def probed():
     """The device, and a stamp of what would measure it. Raises ConfigError."""
     try:
-        found = worker.once("harness.about", {}, PROBE)
+        stamp = worker.once("harness.stamp", {"command": [], "load": None}, PROBE)
     except worker.WorkerError as error:
         raise ConfigError(
             f"no device answered: {error}; `jaxtrade doctor` examines the machine"
         ) from None
-    stamp = found["stamp"]
-    folder = folder_of(stamp["platform"], found["kind"])
-    return Machine(stamp["platform"], stamp["device"], folder), stamp
+    told = stamp["platform"], stamp["device"]
+    return Machine(*told, folder_of(*told)), stamp
 
 
 def run(options, command, load, keep, parts=PARTS, probe=probed):

@@ -10,16 +10,16 @@ to one core. Every side of SB3 gives its observations to the caller.
 
 import os
 from contextlib import ExitStack
-from typing import NamedTuple
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
+import yaml
 from gymnax.experimental.rollout import RolloutWrapper
 
 from jaxtrade.interop.gymnax_env import to_gymnax
 
 from . import harness, sb3, setting
-from .harness import rounded
 from .worker import Worker
 
 # What becomes of the observations of a step: float32[N, D] is written and read; every slot is
@@ -27,25 +27,24 @@ from .worker import Worker
 WRITTEN, SUMMED, UNSEEN = "written", "summed", "unseen"
 
 
-class Scale(NamedTuple):
-    """How much is run. steps: environment steps of ours per repeat, whatever the number of
-    environments. looked_at: unseen, and on one core. dummy, subproc: numbers of environments; `_steps`:
-    of each environment. gymnax: environments and steps.
-    """
-
-    sessions: int = setting.SESSIONS
-    steps: int = 1 << 20
-    sweep: tuple[int, ...] = (64, 256, 1_024, 4_096, 16_384, 65_536)
-    looked_at: tuple[int, ...] = (1_024, 4_096)
-    dummy: tuple[int, ...] = (1, 4, 8, 16)
-    subproc: tuple[int, ...] = (2, 8)
-    bare_steps: int = 100_000
-    dummy_steps: int = 3_000
-    subproc_steps: int = 500
-    gymnax: tuple[int, int] = (1_024, 64)
-
-
-QUICK = Scale(4, 1 << 16, (1_024,), (1_024,), (1, 16), (2,), 10_000, 300, 50, (256, 32))
+# How much is run. steps: environment steps of ours per repeat, whatever the number of environments.
+# looked_at: unseen, and on one core. dummy, subproc: numbers of environments; `_steps`: of each
+# environment. gymnax: environments and steps.
+SCALES = yaml.safe_load("""
+full:
+  sessions: 78
+  steps: 1048576
+  sweep: [64, 256, 1024, 4096, 16384, 65536]
+  looked_at: [1024, 4096]
+  dummy: [1, 4, 8, 16]
+  subproc: [2, 8]
+  bare_steps: 100000
+  dummy_steps: 3000
+  subproc_steps: 500
+  gymnax: [1024, 64]
+quick: {sessions: 4, steps: 65536, sweep: [1024], looked_at: [1024], dummy: [1, 16], subproc: [2],
+        bare_steps: 10000, dummy_steps: 300, subproc_steps: 50, gymnax: [256, 32]}
+""")
 
 
 # ---------------------------------------------------------------------------------------- our loop
@@ -94,8 +93,8 @@ class Loop:
 
         self._program = jax.jit(run, donate_argnums=1).lower(params, self._carry).compile()
         counted = self._program.cost_analysis()
-        operations, bytes_ = counted["flops"] / num_envs, counted["bytes accessed"] / num_envs
-        self.cost = {"operations": rounded(operations), "bytes": rounded(bytes_)}
+        named = {"operations": "flops", "bytes": "bytes accessed"}
+        self.cost = {name: counted[key] / num_envs for name, key in named.items()}
 
     def __call__(self):
         self._carry, total = self._program(self._params, self._carry)
@@ -146,7 +145,7 @@ def compared(found, repeats):
     sides = {}
     for name, (_, about) in found.items():
         wall, cpu = (speeds[name][f"steps_per_{key}"] for key in ("second", "cpu_second"))
-        sides[name] = about | speeds[name] | {"cores_used": rounded(wall / cpu)}
+        sides[name] = about | speeds[name] | {"cores_used": wall / cpu}
     ours = [name for name in sides if sides[name]["kind"] == "ours"]
     return {"sides": sides, "best": max(ours, key=lambda name: sides[name]["steps_per_second"])}
 
@@ -154,7 +153,7 @@ def compared(found, repeats):
 # ------------------------------------------------------------------------------------- the bench
 def run(options):
     """See `catalogue`. Ratios are of the best of the sweep, by wall seconds."""
-    scale = QUICK if options.quick else Scale()
+    scale = SimpleNamespace(**SCALES["quick" if options.quick else "full"])
     world, steps = setting.world(scale.sessions), scale.steps
     found = {f"ours_{n}": loop_side(world, steps, n, WRITTEN, "ours") for n in scale.sweep}
     for n in scale.looked_at:

@@ -18,8 +18,8 @@ from jaxtrade.errors import DataError
 
 from . import harness
 from .harness import Sample
+from .worker import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 CLONE, VENV, INSTALL = "git clone", "python3 -m venv", "pip install ."
 TRAIN, ALL = "jaxtrade train quickstart", "all"
 PHASES = ("loading", "compiling", "training", "evaluating")  # each begins with a line `PHASE: ...`
@@ -48,12 +48,6 @@ def train(folder, variables):
     """
     words = [str(folder / ".venv" / "bin" / "jaxtrade"), "train", "quickstart", "--non-interactive"]
     said = []
-
-    def heard(lines):
-        for line in lines:
-            said.append(line)
-            yield line
-
     with subprocess.Popen(
         words,
         cwd=folder,
@@ -63,7 +57,7 @@ def train(folder, variables):
         stderr=subprocess.STDOUT,
         text=True,
     ) as child:
-        found = phases(heard(child.stdout or ()))
+        found = phases(said.append(line) or line for line in child.stdout or ())
     if child.returncode:
         sys.stderr.write("".join(said))
         raise subprocess.CalledProcessError(child.returncode, words)
@@ -109,7 +103,6 @@ def run(options):
         "config": {"repeats": options.repeats, "caches": "empty"},
         "steps": {name: harness.durations([each[name] for each in every]) for name in every[0]},
         "seconds_of_training_command": {
-            name: harness.rounded(statistics.median(each[name] for each in parts))
-            for name in (START, *PHASES)
+            name: statistics.median(each[name] for each in parts) for name in (START, *PHASES)
         },
     }

@@ -13,10 +13,9 @@ import re
 import statistics
 import subprocess
 import time
-from collections.abc import Callable
+from collections import namedtuple
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -26,7 +25,7 @@ from jaxtrade.doctor.checks import usable_cpus as cores
 from jaxtrade.runs.rundir import environment
 
 from . import idle
-from .table import ratio, rounded, sooner  # noqa: F401 (benches find them here)
+from .table import ratio, sooner  # noqa: F401 (benches find them here)
 from .worker import Child, Sample
 
 LEVEL = 0.9  # of intervals
@@ -36,13 +35,8 @@ rejax
 """
 
 
-class Side(NamedTuple):
-    """One of the things compared. run: one repeat -> what it took. steps: environment steps in
-    it.
-    """
-
-    run: Callable[[], Sample]
-    steps: int
+# One of the things compared. run: one repeat -> what it took. steps: environment steps in it.
+Side = namedtuple("Side", "run steps")
 
 
 def clock(work):
@@ -111,8 +105,7 @@ def timed(work, repeats):
 
 def middle(name, values):
     """`name`: the median; `name_range`: the least and the greatest."""
-    ends = [rounded(min(values)), rounded(max(values))]
-    return {name: rounded(statistics.median(values)), f"{name}_range": ends}
+    return {name: statistics.median(values), f"{name}_range": [min(values), max(values)]}
 
 
 def summary(samples, steps):
@@ -136,11 +129,8 @@ def paired(ours, theirs):
     logs = np.log(np.divide(theirs, ours))
     half = stats.t.ppf((1 + LEVEL) / 2, len(logs) - 1) * logs.std(0, ddof=1) / len(logs) ** 0.5
     middle = logs.mean(0)
-    ends = np.exp([middle - half, middle + half]).T
-    return {
-        f"{clock}_interval": [rounded(end) for end in each]
-        for clock, each in zip(Sample._fields, ends, strict=True)
-    }
+    ends = np.exp([middle - half, middle + half]).T.tolist()
+    return {f"{clock}_interval": each for clock, each in zip(Sample._fields, ends, strict=True)}
 
 
 def stamp(command, load):
@@ -208,8 +198,3 @@ def device_name():
         named = re.search(r"model name\s*: (.*)", info.read_text())
         return named[1].strip() if named else platform.processor()
     return device.device_kind
-
-
-def about():
-    """The device's kind as JAX calls it, and the stamp of what would measure it."""
-    return {"kind": jax.devices()[0].device_kind, "stamp": stamp([], None)}

@@ -16,7 +16,7 @@ report it, which the result says. Imports no JAX.
 import os
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,12 +45,9 @@ class Ticks(NamedTuple):
 
 def load():
     """The load average of one minute; None where the system has none or cannot say."""
-    if not hasattr(os, "getloadavg"):
-        return None
-    try:
+    with suppress(AttributeError, OSError):  # the latter if it "was unobtainable"
         return os.getloadavg()[0]
-    except OSError:  # documented: "if the load average was unobtainable"
-        return None
+    return None
 
 
 def ticks(path=STAT):
@@ -99,21 +96,19 @@ class Ledger:
         """Everything so far as JSON, for `merge` in the process that started this one; forgotten
         here.
         """
-        said = {
-            "sides": [[side, *spent] for (_, side), spent in self._spent.items()],
-            "blind": self._blind,
-        }
+        sides = [[side, *spent] for (_, side), spent in self._spent.items()]
+        said = {"sides": sides, "blind": self._blind}
         self._spent, self._blind = {}, False
         return said
 
-    def merge(self, said):
+    def merge(self, sides=(), blind=False):
         """Take over what a child handed over. Of one child, each call is a comparison of its
         own.
         """
         self.begin()
-        for side, busy, stolen in said.get("sides", ()):
-            self._add(side, busy, stolen)
-        self._blind |= said.get("blind", False)
+        for side in sides:
+            self._add(*side)
+        self._blind |= blind
 
     def worst(self):
         """`share` and `side` of the side that lost the greatest share, or why that is `unknown`;

@@ -193,10 +193,7 @@ def run(options):
             "seeds": list(SEEDS),
             "optimum": OPTIMUM,
             "rows": {f"{task}/{name}": keys.split() for (task, name), keys in ROWS.items()},
-            "sb3": {
-                task: of | {"keywords": {k: str(v) for k, v in of["keywords"].items()}}
-                for task, of in SB3.items()
-            },
+            "sb3": SB3,
         },
         "race": {task: race(task, options.quick) for task in GOALS},
         "differences": {"sb3_dqn": list(DIFFERENCES)},

@@ -55,11 +55,6 @@ class Learning(NetworkConfig, RolloutConfig, PPOConfig, frozen=True):
         """The whole configuration, all else at its defaults."""
         return make_config(sections_of(self.model_dump(mode="json")))
 
-    @property
-    def sequence(self):
-        """Consecutive steps of one env that stay together in a minibatch."""
-        return self.num_steps if self.kind == "gru" else 1
-
 
 def sections_of(flat):
     """Keys by their own name -> by section. An unknown one is left to `ppo`, which refuses it."""

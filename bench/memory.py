@@ -8,24 +8,21 @@ training programs with 4,096 environments x 128 steps.
 """
 
 import jax
+import yaml
 
 from jaxtrade.storage.sizes import tree_bytes
 
-from . import harness, peers, setting
+from . import peers, setting
 from .worker import once, peak_resident
 
 ENVS = 65_536  # of the row about the environment's step
 SMALL = {"num_envs": 64, "num_steps": 16}
-TRAINING = {
-    "default": {"num_envs": 256, "num_steps": 128},
-    "4096x128": {"num_envs": 4096, "num_steps": 128},
-}
-PEER = {
-    "num_envs": 4096,
-    "num_steps": 128,
-    "num_minibatches": 8,
-    "normalise_observations": False,
-}
+TRAINING = yaml.safe_load("""
+default: {num_envs: 256, num_steps: 128}
+4096x128: &large {num_envs: 4096, num_steps: 128}
+peers: {<<: *large, num_minibatches: 8, normalise_observations: false}
+""")
+PEER = TRAINING.pop("peers")
 
 
 def update_of(ppo, sessions):
@@ -71,10 +68,8 @@ def run(options):
     theirs, missing = peers.compiled_temporaries(beside.config, beside, options)
     ours = theirs["jaxtrade"]["temporaries"]
     over = {
-        f"{name}_over_jaxtrade": {
-            "temporaries": harness.rounded(theirs[name]["temporaries"] / ours)
-        }
-        for name in theirs
+        f"{name}_over_jaxtrade": {"temporaries": each["temporaries"] / ours}
+        for name, each in theirs.items()
         if name != "jaxtrade"
     }
     return {

@@ -10,9 +10,9 @@ loss terms under the mask, the clipped gradient, Adam.
 of that. tests/bench/test_sb3.py asks Stable-Baselines3 the same question.
 """
 
+from collections import namedtuple
 from functools import reduce
 from operator import getitem
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,6 @@ import yaml
 from jaxtrade.networks import distributions
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.ppo.act import policy_of
-from jaxtrade.types import Array
 
 from . import harness, setting
 from .learning import learning_of
@@ -46,21 +45,11 @@ LOUD = 30.0  # times the first weights of the policy's head, which begins so uni
 # Weights are a dict: W [D, A], b [A], v [D], c [].
 
 
-class Seen(NamedTuple):
-    """Steps of a rollout, [T, N, ...]; `final`: what was observed after the step, whatever ended
-    there.
-    """
-
-    observation: Array
-    mask: Array
-    final: Array
-    first: Array
-    action: Array
-    log_prob: Array
-    value: Array
-    reward: Array
-    terminated: Array
-    truncated: Array
+# Steps of a rollout, arrays [T, N, ...]; `final`: what was observed after the step, whatever ended
+# there.
+Seen = namedtuple(
+    "Seen", "observation mask final first action log_prob value reward terminated truncated"
+)
 
 
 class Rollout:
@@ -135,20 +124,11 @@ def distance(rollout, theirs):
 
 
 # ------------------------------------------------------------------------------------------------------- in NumPy
-class Steps(NamedTuple):
-    """A rollout, float64 or bool [T, N, ...]; next_value: of what follows each step, whatever ended
-    there.
-    """
-
-    observation: np.ndarray
-    mask: np.ndarray
-    action: np.ndarray
-    log_prob: np.ndarray
-    value: np.ndarray
-    reward: np.ndarray
-    next_value: np.ndarray
-    terminated: np.ndarray
-    truncated: np.ndarray
+# A rollout, float64 or bool [T, N, ...]; next_value: of what follows each step, whatever ended
+# there.
+Steps = namedtuple(
+    "Steps", "observation mask action log_prob value reward next_value terminated truncated"
+)
 
 
 def masked_log_probs(weights, observation, mask):
@@ -269,17 +249,9 @@ def reference(rollout):
     weights |= {"v": value["kernel"][:, 0], "c": value["bias"][0]}
     observation, final, reward = map(np.float64, (seen.observation, seen.final, seen.reward))
     log_probs = masked_log_probs(weights, observation, seen.mask)
-    steps = Steps(
-        observation,
-        seen.mask,
-        seen.action,
-        chosen(log_probs, seen.action),
-        value_of(weights, observation),
-        reward,
-        value_of(weights, final),
-        seen.terminated,
-        seen.truncated,
-    )
+    known = chosen(log_probs, seen.action), value_of(weights, observation), reward
+    following = value_of(weights, final), seen.terminated, seen.truncated
+    steps = Steps(observation, seen.mask, seen.action, *known, *following)
     epochs = [np.arange(config.num_envs * config.num_steps)] * config.num_epochs
     after, _ = learned(config, weights, steps, epochs, config.learning_rate, config.ent_coef)
     return {("policy_head",): after["W"], ("value_head",): after["v"][:, None]}

@@ -26,13 +26,14 @@ from types import ModuleType
 import gymnax
 import jax
 import jax.numpy as jnp
+import yaml
 
 from jaxtrade.config import make_config
 from jaxtrade.errors import ConfigError
 from jaxtrade.interop.gymnax_env import to_gymnax
 from jaxtrade.rl.ppo import make_ppo
 
-from . import harness, setting
+from . import harness, sb3, setting
 from .catalogue import NO_CHECKOUT
 from .learning import learning_of
 from .worker import Worker
@@ -66,35 +67,24 @@ DIFFERENCES = {
         "rollout and minibatches are loops on the host: one compiled call for each step and each minibatch",
     ),
 }
-SAME = {  # what a peer can do at all
-    "kind": "mlp",
-    "normalise_observations": False,
-    "normalise_rewards": False,
-    "normalise_advantages": True,
-    "target_kl": 0,
-}
-STAND_INS = {
-    "brax": ("envs",),
-    "brax.envs": (),
-    "brax.envs.wrappers": (),
-    "brax.envs.wrappers.training": ("EpisodeWrapper", "AutoResetWrapper"),
-    "navix": (),
-}
+# What a peer can do at all.
+SAME = yaml.safe_load("""
+{kind: mlp, normalise_observations: false, normalise_rewards: false, normalise_advantages: true,
+ target_kl: 0}
+""")
+STAND_INS = yaml.safe_load("""
+brax: [envs]
+brax.envs: []
+brax.envs.wrappers: []
+brax.envs.wrappers.training: [EpisodeWrapper, AutoResetWrapper]
+navix: []
+""")
 
 
 def left_out(config, options):
     """Peer -> why it cannot run this configuration here."""
-    extra = "is not installed: pip install 'jaxtrade[bench]'"
-    reasons = {
-        "purejaxrl": ("distrax", "needs distrax, which is not installed: pip install distrax"),
-        "rejax": ("rejax", extra),
-        "sbx": ("sbx", extra),
-    }
-    missing = {
-        name: reason
-        for name, (module, reason) in reasons.items()
-        if importlib.util.find_spec(module) is None
-    }
+    needs = {"purejaxrl": "distrax", "rejax": "rejax", "sbx": "sbx"}  # distrax comes with rejax
+    missing = {name: absent for name, each in needs.items() if (absent := sb3.missing(each))}
     if options.purejaxrl is None:
         missing["purejaxrl"] = NO_CHECKOUT
     faults = [
@@ -103,7 +93,7 @@ def left_out(config, options):
         if getattr(config, name) != value
     ]
     unlike = "does not do the same: " + "; ".join(faults)
-    return (dict.fromkeys(reasons, unlike) if faults else {}) | missing
+    return (dict.fromkeys(needs, unlike) if faults else {}) | missing
 
 
 def programs(ppo, world, updates, options, missing):

@@ -9,9 +9,8 @@ may load their programs from a persistent cache that an earlier one has filled (
 """
 
 import tempfile
-from collections.abc import Callable
+from collections import namedtuple
 from functools import partial
-from typing import Any, NamedTuple
 
 import jax
 
@@ -20,21 +19,16 @@ from jaxtrade.training.loop import train
 from jaxtrade.training.population import Stack
 
 from . import harness, setting
-from .device import SIZES
+from .device import NO_CACHE, SIZES, kept_in
 from .worker import once
 
 SEEDS = (1, 16, 64)
 UPDATES = 5  # 10,240 steps of each seed
 
 
-class Agents(NamedTuple):
-    """Some agents as one program. init: (keys, params) -> state; update: (state, params) -> (state,
-    metrics), and it is compiled."""
-
-    stack: Stack
-    init: Callable[..., Any]
-    update: Any
-    params: Any
+# Some agents as one program. init: (keys, params) -> state; update: (state, params) -> (state,
+# metrics), and it is compiled.
+Agents = namedtuple("Agents", "stack init update params")
 
 
 def agents_of(num_seeds, ppo, sessions):
@@ -65,14 +59,10 @@ def on_device(counts, ppo, sessions, repeats):
     return {"sides": found, "ratios": ratios}
 
 
-def trainer(num_seeds, ppo, sessions, updates, cache=None):
+def trainer(num_seeds, ppo, sessions, updates):
     """In a child: a whole training run of `num_seeds` agents, as `jaxtrade train` does it but for
     its files.
     """
-    jax.config.update("jax_enable_compilation_cache", cache is not None)
-    if cache is not None:
-        jax.config.update("jax_compilation_cache_dir", cache)
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     world = setting.world(sessions, ppo=ppo)
     steps = updates * ppo["num_envs"] * ppo["num_steps"]
     config = TrainConfig(total_timesteps=steps, num_seeds=num_seeds, chunk_updates=updates)
@@ -80,9 +70,10 @@ def trainer(num_seeds, ppo, sessions, updates, cache=None):
     return train(learner, world.params, config=config, key=key).steps_per_second
 
 
-def fresh(**given):
+def fresh(cache=None, **given):
     """A process from its start to its end, by this process's clock; CPU seconds of that process."""
-    return harness.of_children(once, "population.trainer", given)[0]
+    variables = kept_in(cache) if cache else NO_CACHE
+    return harness.of_children(once, "population.trainer", given, variables=variables)[0]
 
 
 def run(options):

@@ -18,6 +18,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import jax
+import yaml
 
 from jaxtrade.config.running import Precision
 from jaxtrade.rl.ppo import make_ppo
@@ -30,16 +31,13 @@ from .harness import commit
 from .learning import learning_of
 from .worker import Worker, once
 
-NETWORKS = {
-    "small": {"hidden": (64, 64), "activation": "tanh", "num_epochs": 4},
-    "large": {"hidden": (256, 256, 128), "activation": "relu", "num_epochs": 10},
-}
-SAME = {
-    "num_shards": 1,
-    "normalise_observations": False,
-    "learning_rate": 3e-4,
-    "learning_rate_end": 3e-4,
-}
+NETWORKS = yaml.safe_load("""
+small: {hidden: [64, 64], activation: tanh, num_epochs: 4}
+large: {hidden: [256, 256, 128], activation: relu, num_epochs: 10}
+""")
+SAME = yaml.safe_load("""
+{num_shards: 1, normalise_observations: false, learning_rate: 0.0003, learning_rate_end: 0.0003}
+""")
 BATCH = 256
 UPDATE = {"small": 4_096, "large": 2_048}  # steps of one update
 COMPARED = (4, 16)
@@ -177,8 +175,7 @@ def by_precision(shapes, repeats):
     for shape, name in itertools.product(map(side_name, shapes), others):
         own, exact = f"{shape}/{name}", f"{shape}/{float32}"
         ratios[f"{shape}: {name}/{float32}"] = harness.ratio(results, own, exact)
-        apart = harness.distance(0.0, firsts[own], firsts[exact])
-        distances[f"{shape}: {name}"] = harness.rounded(apart)
+        distances[f"{shape}: {name}"] = harness.distance(0.0, firsts[own], firsts[exact])
     return {"sides": results, "ratios": ratios, "distance": distances}
 
 

@@ -11,6 +11,7 @@ Imports no JAX.
 import sys
 from pathlib import Path
 
+import yaml
 from jinja2 import Environment
 
 from jaxtrade.errors import DataError
@@ -23,24 +24,31 @@ BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 NOTE = "<!-- written by `python -m bench.render` from bench/results: change nothing here -->"
 TABLES = ["env_step", "ppo_train", "time_to_reward", "learners", "population", "advisor", "memory"]
 WAITS = ["first_result", "startup", "compile", "data"]
-NAMED = {
-    "ours": "jaxtrade",
-    "ours_unseen": "jaxtrade, observations not built",
-    "ours_one_core": "jaxtrade, one core",
-    "gymnax": "gymnax's rollout of our environment",
-    "bare": "the NumPy twin alone",
-    "dummy": "SB3's DummyVecEnv",
-    "subproc": "SB3's SubprocVecEnv",
-    "sb3_dummy": "SB3's MaskablePPO",
-    "rejax": "rejax",
-    "purejaxrl": "PureJaxRL",
-    "sbx": "sbx",
-    "small": "64-64",
-    "large": "256-256-128",
-}
+NAMED = yaml.safe_load("""
+ours: jaxtrade
+ours_unseen: jaxtrade, observations not built
+ours_one_core: jaxtrade, one core
+gymnax: gymnax's rollout of our environment
+bare: the NumPy twin alone
+dummy: SB3's DummyVecEnv
+subproc: SB3's SubprocVecEnv
+sb3_dummy: SB3's MaskablePPO
+rejax: rejax
+purejaxrl: PureJaxRL
+sbx: sbx
+small: 64-64
+large: 256-256-128
+""")
 # Side of `env_step` -> the numbers of environments that are shown, beside the best.
-SHOWN = {"ours": (1_024, 65_536), "ours_unseen": (4_096,), "ours_one_core": (4_096,)}
-SHOWN |= {"gymnax": (1_024,), "bare": (1,), "dummy": (1, 16), "subproc": (8,)}
+SHOWN = yaml.safe_load("""
+ours: [1024, 65536]
+ours_unseen: [4096]
+ours_one_core: [4096]
+gymnax: [1024]
+bare: [1]
+dummy: [1, 16]
+subproc: [8]
+""")
 PAGE = """
 {{ head("env_step") }}
 | side | environments | steps/s | steps/CPU-s | our best over it | per CPU second |

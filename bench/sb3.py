@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import yaml
 
 from jaxtrade.config import validated
 from jaxtrade.errors import ConfigError
@@ -26,9 +27,16 @@ DIFFERENCES = (
 )
 TRIAL_STEPS = 1_024  # of one iteration in the trial of thread counts
 TRIAL_ROUNDS = 2
-WORTH = (
-    1.25  # where CPU seconds are compared: what more threads must gain, for they cost more of these
-)
+# Where CPU seconds are compared: what more threads must gain, for they cost more of these.
+WORTH = 1.25
+# Key -> what it has to be, and why.
+ONLY = yaml.safe_load("""
+kind: [mlp, MaskablePPO has no memory]
+adapter: [0, its policy has no layer in front of both networks]
+normalise_observations: [false, VecNormalize is another normaliser]
+normalise_rewards: [false, MaskablePPO itself does not scale rewards]
+vf_clip_eps: [0, SB3's clipped value loss is another one]
+""")
 INSTALL = 'pip install "jaxtrade[bench]"'
 
 
@@ -46,21 +54,14 @@ def arguments(config):
             the rollouts before.
     """
     end = None if config.ent_coef_end is None else config.ent_coef
-    only = {  # key -> what it has to be, and why
-        "kind": ("mlp", "MaskablePPO has no memory"),
-        "adapter": (0, "its policy has no layer in front of both networks"),
-        "num_shards": (
-            config.num_shards if config.shards == 1 else 1,
-            "or more than num_envs: SB3 permutes all rows together",
-        ),
-        "normalise_observations": (False, "VecNormalize is another normaliser"),
-        "normalise_rewards": (False, "MaskablePPO itself does not scale rewards"),
+    shards = config.num_shards if config.shards == 1 else 1
+    only = ONLY | {
+        "num_shards": (shards, "or more than num_envs: SB3 permutes all rows together"),
         "learning_rate_end": (
             config.learning_rate,
             "learning_rate: SB3 counts the progress of a schedule one update later",
         ),
         "ent_coef_end": (end, "SB3's coefficient is constant"),
-        "vf_clip_eps": (0, "SB3's clipped value loss is another one"),
     }
     if faults := [
         f"ppo.{name} = {getattr(config, name)}: expected {expected} ({why})"
@@ -68,19 +69,14 @@ def arguments(config):
         if getattr(config, name) != expected
     ]:
         raise ConfigError("; ".join(["MaskablePPO cannot do the same", *faults]))
-    return {
+    same = "learning_rate gamma gae_lambda ent_coef vf_coef max_grad_norm"
+    return {name: getattr(config, name) for name in same.split()} | {
         "n_steps": config.num_steps,
         "batch_size": config.num_envs * config.num_steps // config.num_minibatches,
         "n_epochs": config.num_epochs,
-        "learning_rate": config.learning_rate,
-        "gamma": config.gamma,
-        "gae_lambda": config.gae_lambda,
         "clip_range": config.clip_eps,
         "clip_range_vf": None,
         "normalize_advantage": config.normalise_advantages,
-        "ent_coef": config.ent_coef,
-        "vf_coef": config.vf_coef,
-        "max_grad_norm": config.max_grad_norm,
         "target_kl": config.target_kl / 1.5 or None,  # SB3 stops past 1.5 times the target
         "policy_kwargs": {
             "net_arch": {"pi": list(config.hidden), "vf": list(config.hidden)},

@@ -5,45 +5,33 @@ Synthetic NQ minute bars (seed 0), task `manage` in relative scaling (228 slots,
 account, costs, brackets and reward, episodes of one session that start anywhere in it.
 """
 
-import collections
 import functools
 import re
-from typing import NamedTuple
+from collections import Counter, namedtuple
 
 import jax
 import jax.numpy as jnp
 from jax.interpreters import partial_eval
 
-from jaxtrade.config import RunConfig, make_config
-from jaxtrade.data.market import Market, load_market
+from jaxtrade.config import make_config
+from jaxtrade.data.market import load_market
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
-from jaxtrade.env.state import EnvParams
 from jaxtrade.env.summary import summarise
 from jaxtrade.rl.packing import Packed, packing_of
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.storage.sizes import tree_bytes
 from jaxtrade.training.loop import chunk_program
-from jaxtrade.types import SessionSet
 
-from .harness import rounded
 from .learning import fixed_sections, sections_of
 
 HOST_OPERATIONS = ("infeed", "outfeed", "send", "send-done", "recv", "recv-done")
 SESSIONS = 78  # 107,000 bars, as many as three months have
 
 
-class World(NamedTuple):
-    """A market on device and what an environment needs of it; every session is a training
-    session.
-    """
-
-    config: RunConfig
-    env: TradingEnv
-    params: EnvParams
-    market: Market
-    sessions: SessionSet
+# A market on device and what an environment needs of it; every session is a training session.
+World = namedtuple("World", "config env params market sessions")
 
 
 def config(sessions=SESSIONS, algorithm="ppo", **sections):
@@ -164,13 +152,13 @@ def host_transfers(program):
     text = program.as_text()
     found = re.findall(rf"\s({'|'.join(HOST_OPERATIONS)})\(", text)
     called = re.findall(r'custom_call_target="([^"]*callback[^"]*)"', text)
-    return dict(collections.Counter([*found, *(f"callback {name}" for name in called)]))
+    return dict(Counter([*found, *(f"callback {name}" for name in called)]))
 
 
 def temporary_bytes(program, steps):
     """Temporaries of a program of training, in all and for each of its environment steps."""
     bytes_ = program.memory_analysis().temp_size_in_bytes
-    return {"temporary_bytes": bytes_, "temporary_bytes_per_step": rounded(bytes_ / steps)}
+    return {"temporary_bytes": bytes_, "temporary_bytes_per_step": bytes_ / steps}
 
 
 def stored(algorithm, state, params, num_steps):

@@ -51,7 +51,6 @@ def run(options):
         "config": {"starts": starts, "repeats": options.repeats},
         "start": found,
         "times_an_empty_python": {
-            name: harness.rounded(found[name]["seconds"] / found[EMPTY]["seconds"])
-            for name in (IMPORT, HELP)
+            name: found[name]["seconds"] / found[EMPTY]["seconds"] for name in (IMPORT, HELP)
         },
     }

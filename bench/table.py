@@ -71,12 +71,21 @@ def rounded(value, digits=4):
     return int(short) if short.is_integer() and abs(short) >= 10 ** (digits - 1) else short
 
 
+def shortened(node):
+    """A result with every float `rounded`."""
+    if isinstance(node, Mapping):
+        return {key: shortened(value) for key, value in node.items()}
+    if isinstance(node, list | tuple):
+        return list(map(shortened, node))
+    return rounded(node) if isinstance(node, float) else node
+
+
 def ratio(results, ours, theirs):
     """How many times as many steps per second `ours` makes, by wall and by CPU seconds (medians
     over medians).
     """
     return {
-        clock: rounded(results[ours][key] / results[theirs][key])
+        clock: results[ours][key] / results[theirs][key]
         for clock, key in (("wall", "steps_per_second"), ("cpu", "steps_per_cpu_second"))
     }
 
@@ -86,7 +95,7 @@ def sooner(ours, theirs, times=1):
     both clocks.
     """
     return {
-        clock: rounded(times * theirs[key] / ours[key])
+        clock: times * theirs[key] / ours[key]
         for clock, key in (("wall", "seconds"), ("cpu", "cpu_seconds"))
     }
 

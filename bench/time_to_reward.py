@@ -13,9 +13,8 @@ compilation; what compiling takes in a process that has compiled nothing is besi
 misses the target counts as the whole budget.
 """
 
-from collections import deque
+from collections import deque, namedtuple
 from contextlib import ExitStack
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -34,11 +33,11 @@ from .worker import Worker
 # Reward per step, in risk units, of the policy that `tests/optimum/dp.py` finds, over the training
 # sessions' random starts: a test computes it again.
 OPTIMUM = 0.6994
-SECTIONS = {
-    "data": {"market": "ES", "synthetic": "mean_reversion"},
-    "account": {"preset": "rules_off_50k"},
-    "env": {"task": "manage"},
-}
+SECTIONS = yaml.safe_load("""
+data: {market: ES, synthetic: mean_reversion}
+account: {preset: rules_off_50k}
+env: {task: manage}
+""")
 SESSIONS = 40
 ROLLOUT = 2_048  # steps of one update, over all environments
 PPO = yaml.safe_load("""
@@ -63,18 +62,9 @@ NUM_ENVS = (4, 8, 16)
 BUDGET = 150 * ROLLOUT
 
 
-class Goal(NamedTuple):
-    """The target, met while the learner still explores.
-
-    by: `episode`, mean return of the last `window` finished episodes or more; `step`, mean reward
-        of the last `window` steps or more.
-    """
-
-    by: str
-    target: float
-    window: int
-
-
+# The target, met while the learner still explores. by: `episode`, mean return of the last `window`
+# finished episodes or more; `step`, mean reward of the last `window` steps or more.
+Goal = namedtuple("Goal", "by target window")
 GOAL = Goal("step", 0.9 * OPTIMUM, 8 * ROLLOUT)
 
 
@@ -181,7 +171,7 @@ def summary(replies):
     columns = (*zip(*samples, strict=True), steps)
     for name, values in zip(("seconds", "cpu_seconds", "env_steps"), columns, strict=True):
         result |= harness.middle(name, values)
-        result[f"{name}_each"] = [harness.rounded(value) for value in values]
+        result[f"{name}_each"] = values
     return result | {"last_each": last}
 
 
@@ -191,7 +181,7 @@ def compare(ours, theirs):
     compiling = {key: ours[key] + ours[f"compile_{key}"] for key in clocks}
     return harness.sooner(ours, theirs) | {
         "with_compile": harness.sooner(compiling, theirs),
-        "env_steps": harness.rounded(ours["env_steps"] / theirs["env_steps"]),
+        "env_steps": ours["env_steps"] / theirs["env_steps"],
     }
 
 
@@ -208,7 +198,7 @@ def raced(sides, seeds):
         for name, replies in harness.take_turns(work, seeds).items():
             found[name] = summary(replies) | first[name].answer
             if not first[name].answer:
-                wall, cpu = map(harness.rounded, first[name].sample)
+                wall, cpu = first[name].sample
                 found[name] |= {"compile_seconds": wall, "compile_cpu_seconds": cpu}
     return found
 

@@ -25,13 +25,14 @@ end ("end_reason", `EndReason`; "equity", mills): SB3 copies it in every step.
 
 import functools
 import pickle
+from collections import namedtuple
 from operator import index
 from pathlib import Path
 from struct import Struct
-from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
+import yaml
 from gymnasium.error import InvalidAction, ResetNeeded
 
 from jaxtrade.data.features.schema import NOW, Shape, feature_spec, shape_of
@@ -41,65 +42,36 @@ OFF = 1 << 30  # `jaxtrade.env.state.OFF`: a limit of `AccountParams` that is sw
 FAR = 1 << 62  # past any money
 INTRADAY, END_OF_DAY = 2, 1  # `jaxtrade.env.state.Trailing`
 POSITION_SLOTS, FLAGS = 5, 3  # behind the window block; can_enter is the first flag
-COVERED = {
-    "task": "manage",
-    "actions": "full",
-    "scaling": "relative",
-    "fill": "next_open",
-    "mark": "extreme",
-    "intrabar": "stop_first",
-}
+COVERED = yaml.safe_load("""
+{task: manage, actions: full, scaling: relative, fill: next_open, mark: extreme,
+ intrabar: stop_first}
+""")
 
 
-class Rules(NamedTuple):
-    """worth: mills of one tick of the whole position. fees: mills of its commission on one side.
-    Distances from the high-water mark (drawdown), the session's opening equity (daily_loss) and the
-    start balance (target); FAR where there is none. cap: the drawdown floor never rises above it
-    (-FAR: there is no such floor). live: the high-water mark follows live equity; end_of_day: a
-    session's closing equity. max_steps: 0 for none. reward: per mill."""
-
-    worth: int
-    fees: int
-    slippage: int
-    be_ticks: int
-    drawdown: int
-    cap: int
-    daily_loss: int
-    daily_fails: bool
-    target: int
-    min_days: int
-    live: bool
-    end_of_day: bool
-    episode_sessions: int
-    max_steps: int
-    random_start: bool
-    reward: float
+# worth: mills of one tick of the whole position. fees: mills of its commission on one side.
+# Distances from the high-water mark (drawdown), the session's opening equity (daily_loss) and the
+# start balance (target); FAR where there is none. cap: the drawdown floor never rises above it
+# (-FAR: there is no such floor). live: the high-water mark follows live equity; end_of_day: a
+# session's closing equity. max_steps: 0 for none. reward: per mill.
+Rules = namedtuple(
+    "Rules",
+    """worth fees slippage be_ticks drawdown cap daily_loss daily_fails target min_days live
+    end_of_day episode_sessions max_steps random_start reward""",
+)
 
 
-class Session(NamedTuple):
-    """Positions on the tape: decision bars first..flat - 1, then the flat bar. row: market row of
-    `first`. complete: False where the data end at the flat bar."""
-
-    first: int
-    flat: int
-    row: int
-    complete: bool
-
-
+# Positions on the tape: decision bars first..flat - 1, then the flat bar. row: market row of `first`.
+# complete: False where the data end at the flat bar.
+Session = namedtuple("Session", "first flat row complete")
 # A bar. Ticks: open, high, low, close; stop and target: distances of a bracket decided on at its
 # close; trail: of one ratcheted there. Then may_enter: calendar and warm-up; per_atr: 1 / ticks; seen:
 # float32[D], the observation of one who is flat. A plain tuple, which Python unpacks faster than
 # a named one.
-class Tape(NamedTuple):
-    """The bars of every session of a split, one session after the other: columns, the arrays
-    int64[n, 7], bool[n], float64[n], float32[n, D], and bars, what Python reads fastest: tuples of
-    its own numbers. About 1.5 kB per bar, most of it `seen`.
-    """
-
-    rules: Rules
-    sessions: tuple
-    columns: tuple
-    bars: tuple
+#
+# The tape: the bars of every session of a split, one session after the other. columns: the arrays
+# int64[n, 7], bool[n], float64[n], float32[n, D]; bars: what Python reads fastest, tuples of its own
+# numbers. About 1.5 kB per bar, most of it `seen`.
+Tape = namedtuple("Tape", "rules sessions columns bars")
 
 
 def make_tape(config, params):
@@ -265,41 +237,18 @@ HELD = tuple(
 )
 
 
-class Twin(gymnasium.Env[np.ndarray, np.int64]):
+SLOTS = """
+_at _bars _be_ticks _choice _days _entry _figures _flat _kind _locked _max_steps _offset
+_opened _rules _session_floor _sessions_left _side _slot _stop _tape _target _time
+_traded _trailing balance equity exit_reason high_water illegal
+"""
+
+
+class Twin(gymnasium.Env):
     """One environment on a tape. Observation float32[D]; see the module."""
 
-    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (as the base class declares it)
-    __slots__ = [
-        "_at",
-        "_bars",
-        "_be_ticks",
-        "_choice",
-        "_days",
-        "_entry",
-        "_figures",
-        "_flat",
-        "_kind",
-        "_locked",
-        "_max_steps",
-        "_offset",
-        "_opened",
-        "_rules",
-        "_session_floor",
-        "_sessions_left",
-        "_side",
-        "_slot",
-        "_stop",
-        "_tape",
-        "_target",
-        "_time",
-        "_traded",
-        "_trailing",
-        "balance",
-        "equity",
-        "exit_reason",
-        "high_water",
-        "illegal",
-    ]
+    metadata = {"render_modes": []}  # noqa: RUF012 (as the base class declares it)
+    __slots__ = SLOTS.split()
 
     def __init__(self, tape):
         size = tape.columns[-1].shape[1]
@@ -338,9 +287,9 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
         """
         slot = int(self.np_random.integers(len(self._tape.sessions)))
         session = self._tape.sessions[slot]
-        return slot, int(
-            self.np_random.integers(session.first, session.flat)
-        ) if self._rules.random_start else (session.first)
+        if not self._rules.random_start:
+            return slot, session.first
+        return slot, int(self.np_random.integers(session.first, session.flat))
 
     def _place(self, options):
         sessions = self._tape.sessions

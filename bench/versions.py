@@ -25,9 +25,8 @@ from jaxtrade.runs.computing import threads_of
 
 from . import harness, setting
 from .harness import commit
-from .worker import Child, finding
+from .worker import ROOT, Child, finding
 
-ROOT = Path(__file__).resolve().parent.parent
 # Keys of the learner, by their own names; `env` steps without one.
 SHAPES = yaml.safe_load("""
 env: {num_envs: 4096, num_steps: 64}
@@ -110,7 +109,6 @@ def computed(codes, options):
 
 
 def run(options):
-    assert options.code is not None
     if not (ROOT / "bench" / "setting.py").is_file():
         raise ConfigError(
             "versions compares two checkouts; this package is installed, so run it from a checkout"

@@ -20,9 +20,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections import namedtuple
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from jaxtrade import interrupt
 
@@ -33,20 +33,11 @@ CODE = "import sys; from importlib import import_module as load; load(sys.argv[1
 THREADS = "OMP_NUM_THREADS MKL_NUM_THREADS OPENBLAS_NUM_THREADS"  # of what peers compute with
 
 
-class Sample(NamedTuple):
-    """One repeat of one side, in seconds."""
-
-    wall: float
-    cpu: float
-
-
-class Reply(NamedTuple):
-    """One repeat in the child. peak_bytes: its greatest resident memory so far, started processes
-    not included. answer: what the work returned (JSON)."""
-
-    sample: Sample
-    peak_bytes: int
-    answer: Any
+# One repeat of one side, in seconds.
+Sample = namedtuple("Sample", "wall cpu")
+# One repeat in the child. peak_bytes: its greatest resident memory so far, started processes not
+# included. answer: what the work returned (JSON).
+Reply = namedtuple("Reply", "sample peak_bytes answer")
 
 
 class WorkerError(RuntimeError):
@@ -104,7 +95,7 @@ class Child:
                 f"{self.name}: the process ended with status {self._process.wait()}; its error is above"
             )
         reply = {"peak_bytes": 0, "answer": None, "ticks": {}} | json.loads(line)
-        idle.LEDGER.merge(reply["ticks"])
+        idle.LEDGER.merge(**reply["ticks"])
         return Reply(Sample(reply["wall"], reply["cpu"]), reply["peak_bytes"], reply["answer"])
 
     def __enter__(self):

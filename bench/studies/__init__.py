@@ -12,11 +12,20 @@ import json
 from pathlib import Path
 
 import jax
+from scipy import stats
 
 from bench import catalogue
 from bench.harness import stamp
+from bench.table import shortened
 
 RESULTS = Path(__file__).parent / "results"
+LEVEL, DRAWS = 0.9, 10_000
+
+
+def interval(statistic, *samples):
+    """The percentile interval of a statistic of samples, each drawn anew (Efron 1979)."""
+    given = {"n_resamples": DRAWS, "confidence_level": LEVEL, "method": "percentile", "rng": 0}
+    return list(stats.bootstrap(samples, statistic, **given).confidence_interval)
 
 
 def training(algorithm, updates, names=()):
@@ -41,7 +50,7 @@ def main(name, about, run):
     quick = parser.parse_args().quick
     told = stamp(["python", "-m", f"bench.studies.{name}"], None)
     title = about.split("\n\n")[0].replace("\n", " ")
-    result = {"bench": name, "about": title, "quick": quick, "stamp": told, **run(quick)}
+    result = {"bench": name, "about": title, "quick": quick, "stamp": told} | shortened(run(quick))
     print(json.dumps(result))
     if not quick:
         catalogue.write(result, RESULTS / f"{name}.json")

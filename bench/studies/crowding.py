@@ -11,7 +11,6 @@ beside them.
 import jax
 import numpy as np
 
-from bench.harness import rounded
 from jaxtrade.config import load_config
 from jaxtrade.env.shared.impact import with_impact
 from jaxtrade.runs.setup import prepare
@@ -65,14 +64,10 @@ def ends(metrics):
 
 def summed_up(groups):
     """Figure -> its mean, lowest and highest over the groups."""
+    ends = {"mean": np.mean, "low": min, "high": max}
     return {
-        name: {
-            "mean": rounded(float(np.mean(values))),
-            "low": rounded(min(values)),
-            "high": rounded(max(values)),
-        }
+        name: {end: of([group[name] for group in groups]) for end, of in ends.items()}
         for name in FIGURES
-        if (values := [group[name] for group in groups])
     }
 
 

@@ -9,10 +9,8 @@ phases together, because the first ones are not free.
 """
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from bench import harness
 from bench import time_to_reward as chosen
 from bench.time_to_reward import REWARD
 from jaxtrade.config import TransferConfig
@@ -23,7 +21,7 @@ from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.runs.source import layout_of
 from jaxtrade.training.population import Stack
 
-from . import main, training
+from . import LEVEL, interval, main, training
 
 TASKS = ("entry", "manage", "advised")
 EARLY = 40  # updates of each phase before the last, 81,920 environment steps
@@ -31,7 +29,6 @@ UPDATES = 150  # budget of the last phase, and of training from scratch
 TARGET, WINDOW = chosen.GOAL.target, 8  # reward per step, over as many updates
 SEEDS = 10
 NUM_ENVS = 16
-LEVEL, DRAWS = 0.9, 10_000
 
 
 def config_of(task):
@@ -92,27 +89,19 @@ def summary(rewards, before):
         "env_steps": float(np.median(steps)),
         "env_steps_range": [min(steps), max(steps)],
         "env_steps_each": steps,
-        "first_reward_each": [harness.rounded(reward) for reward in rewards[0]],
+        "first_reward_each": rewards[0].tolist(),
         "last_reward_each": ends(rewards),
     }
 
 
 def ends(rewards):
     """Of each seed, the mean of the last window."""
-    return [harness.rounded(mean) for mean in rewards[-WINDOW:].mean(axis=0)]
+    return rewards[-WINDOW:].mean(axis=0).tolist()
 
 
-def bootstrap(ours, theirs, level=LEVEL, draws=DRAWS):
-    """Percentile interval of median(ours) / median(theirs), each side's seeds drawn with
-    replacement.
-    """
-    generator = np.random.default_rng(0)
-
-    def medians(values):
-        return np.median(generator.choice(np.asarray(values, float), (draws, len(values))), axis=1)
-
-    low, high = np.quantile(medians(ours) / medians(theirs), [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
+def over(ours, theirs, axis=None):
+    """Ours, in the median, over theirs."""
+    return np.median(ours, axis) / np.median(theirs, axis)
 
 
 def run(quick):
@@ -138,12 +127,8 @@ def run(quick):
     whole, *others = sides
     ratios = {}
     for name in others:
-        ends_ = bootstrap(sides[whole]["env_steps_each"], sides[name]["env_steps_each"])
-        ratio = sides[whole]["env_steps"] / sides[name]["env_steps"]
-        ratios[name] = {
-            "env_steps": harness.rounded(ratio),
-            "env_steps_interval": [harness.rounded(end) for end in ends_],
-        }
+        both = [sides[side]["env_steps_each"] for side in (whole, name)]
+        ratios[name] = {"env_steps": over(*both), "env_steps_interval": interval(over, *both)}
     return {
         "config": {
             "tasks": list(TASKS),
@@ -165,8 +150,8 @@ def run(quick):
         "ratios": ratios,
         "reward_before": early_last,
         "rewards": {
-            "from scratch": jnp.round(scratch.mean(axis=1), 4).tolist(),
-            "curriculum": jnp.round(rewards.mean(axis=1), 4).tolist(),
+            "from scratch": scratch.mean(axis=1).tolist(),
+            "curriculum": rewards.mean(axis=1).tolist(),
         },
     }
 

@@ -7,6 +7,8 @@ population. Static keys (counts, widths, ...) take a cell each.
 
 from typing import NamedTuple
 
+import yaml
+
 
 class Cell(NamedTuple):
     """part: of the page. label: what its static keys are called. static: overrides `key=value`.
@@ -34,10 +36,6 @@ def _rate(rate, share=0.1):
     return {"learning_rate": rate, "learning_rate_end": rate * share}
 
 
-def _entropy(start, end=None):
-    return {"ent_coef": start, "ent_coef_end": start if end is None else end}
-
-
 # What the package had until 2026-10. `--test` was 64 environments x 64 steps, 4 minibatches,
 # 200,000 steps.
 OLD = """
@@ -61,34 +59,35 @@ FLOATS = {
     "learning_rate 2e-3": _rate(2e-3),
     "learning_rate 3e-3": _rate(3e-3),
     "learning_rate constant": _rate(1e-3, 1.0),
-    "gamma 0.95": {"gamma": 0.95},
-    "gamma 0.98": {"gamma": 0.98},
-    "gamma 0.998": {"gamma": 0.998},
-    "gae_lambda 0.9": {"gae_lambda": 0.9},
-    "gae_lambda 0.98": {"gae_lambda": 0.98},
-    "ent_coef 0": _entropy(0.0),
-    "ent_coef 0.03": _entropy(0.03),
-    "ent_coef 0.01 to 0.001": _entropy(0.01, 0.001),
-    "ent_coef 0.03 to 0.001": _entropy(0.03, 0.001),
-    "clip_eps 0.1": {"clip_eps": 0.1},
-    "clip_eps 0.3": {"clip_eps": 0.3},
-    "max_grad_norm 5": {"max_grad_norm": 5.0},
-    "vf_coef 1": {"vf_coef": 1.0},
+    **yaml.safe_load("""
+gamma 0.95: {gamma: 0.95}
+gamma 0.98: {gamma: 0.98}
+gamma 0.998: {gamma: 0.998}
+gae_lambda 0.9: {gae_lambda: 0.9}
+gae_lambda 0.98: {gae_lambda: 0.98}
+ent_coef 0: {ent_coef: 0.0, ent_coef_end: 0.0}
+ent_coef 0.03: {ent_coef: 0.03, ent_coef_end: 0.03}
+ent_coef 0.01 to 0.001: {ent_coef: 0.01, ent_coef_end: 0.001}
+ent_coef 0.03 to 0.001: {ent_coef: 0.03, ent_coef_end: 0.001}
+clip_eps 0.1: {clip_eps: 0.1}
+clip_eps 0.3: {clip_eps: 0.3}
+max_grad_norm 5: {max_grad_norm: 5.0}
+vf_coef 1: {vf_coef: 1.0}
+"""),
 }
-STATIC = {
-    "rewards as they are": "ppo.normalise_rewards=false",
-    "32 environments x 64 steps": "rollout.num_envs=32 rollout.num_steps=64",
-    "64 environments x 128 steps": "rollout.num_steps=128 ppo.num_minibatches=16",
-    "256 environments x 32 steps": "rollout.num_envs=256 ppo.num_minibatches=16",
-    "256 environments x 128 steps, 32 minibatches": (
-        "rollout.num_envs=256 rollout.num_steps=128 ppo.num_minibatches=32"
-    ),
-    "8 minibatches": "ppo.num_minibatches=8",
-    "10 epochs": "ppo.num_epochs=10",
-    "relu": "network.activation=relu",
-    "advantages as they are": "ppo.normalise_advantages=false",
-    "observations as they are": "network.normalise_observations=false",
-}
+STATIC = yaml.safe_load("""
+rewards as they are: ppo.normalise_rewards=false
+32 environments x 64 steps: rollout.num_envs=32 rollout.num_steps=64
+64 environments x 128 steps: rollout.num_steps=128 ppo.num_minibatches=16
+256 environments x 32 steps: rollout.num_envs=256 ppo.num_minibatches=16
+256 environments x 128 steps, 32 minibatches:
+  rollout.num_envs=256 rollout.num_steps=128 ppo.num_minibatches=32
+8 minibatches: ppo.num_minibatches=8
+10 epochs: ppo.num_epochs=10
+relu: network.activation=relu
+advantages as they are: ppo.normalise_advantages=false
+observations as they are: network.normalise_observations=false
+""")
 RATES = {f"learning_rate {rate:g}": _rate(rate) for rate in (5e-4, 1e-3, 2e-3)}
 PLAIN = {"": {}}
 

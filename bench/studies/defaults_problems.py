@@ -8,7 +8,7 @@ Acrobot: 1 at a return of -85, 0 at -500 (never up). Real bars: dollars per sess
 on the validation session; the held-out test session is never evaluated.
 """
 
-from collections.abc import Callable
+from collections import namedtuple
 from functools import partial
 from typing import NamedTuple
 
@@ -22,7 +22,6 @@ from jaxtrade.env.params import make_params
 from jaxtrade.interop.gymnax_adapter import from_gymnax
 from jaxtrade.rl.rollout import reset_all
 from jaxtrade.runs.setup import prepare
-from jaxtrade.types import Algorithm, Env, PyTree
 
 FRESH_SEED, FRESH_SESSIONS = 1_000_003, 100
 EPISODES, LIMIT = 50, 501  # of a control problem: greedy episodes, and steps until all have ended
@@ -69,13 +68,9 @@ ES week: {kind: bars, keys: split.validation_sessions=1}
 PROBLEMS = {name: Problem(**of) for name, of in yaml.safe_load(TABLE).items()}
 
 
-class World(NamedTuple):
-    """env, params: to train on. judge: (act, carry, policies with a leading axis of agents) ->
-    figures of each agent, float64[agents] by name; one of them is `score`."""
-
-    env: Env
-    params: PyTree
-    judge: Callable[[Algorithm, PyTree], dict[str, np.ndarray]]
+# env, params: to train on. judge: (algorithm, policies with a leading axis of agents) -> figures of
+# each agent, float64[agents] by name; one of them is `score`.
+World = namedtuple("World", "env params judge")
 
 
 def config_of(problem, network, static=()):

@@ -12,12 +12,13 @@ were chosen in trials with other seeds, so that the first settings differ in wha
 every agent finds the optimum, there is nothing to compare.
 """
 
+import json
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
-from bench import harness
 from jaxtrade.config import load_config
 from jaxtrade.evaluation.validation import total_rewards
 from jaxtrade.rl import evolve
@@ -43,8 +44,8 @@ SIDES = ("evolution", "random search", "median of the first settings")
 
 def config_of(agents, seed):
     """The configuration of a repeat."""
-    keys = ", ".join(f"{key}: [{low!r}, {high!r}]" for key, (low, high) in KEYS.items())
-    own = (f"seed={seed}", f"train.num_seeds={agents}", f"evolve.keys={{{keys}}}", "evolve.every=1")
+    keys = f"evolve.keys={json.dumps(KEYS)}"
+    own = (f"seed={seed}", f"train.num_seeds={agents}", keys, "evolve.every=1")
     return load_config(None, [*MARKET.split(), *LEARNER.split(), *own])
 
 
@@ -105,9 +106,9 @@ def difference(ours, theirs):
     each = np.subtract(ours, theirs)
     ends = stats.t.interval(LEVEL, len(each) - 1, each.mean(), stats.sem(each))
     return {
-        "mean": harness.rounded(each.mean()),
-        "interval": [harness.rounded(end) for end in ends],
-        "each": [harness.rounded(value) for value in each],
+        "mean": each.mean(),
+        "interval": ends,
+        "each": each.tolist(),
         "above_0": int((each > 0).sum()),
     }
 
@@ -133,9 +134,7 @@ def run(quick):
             "interval": f"{LEVEL:.0%}, Student's t over repeats",
             "sessions": {name: int(split.count) for name, split in setup.splits.items()},
         },
-        "held_out": {
-            side: [harness.rounded(value) for value in values] for side, values in held_out.items()
-        },
+        "held_out": held_out,
         "differences": {
             f"{SIDES[0]} - {side}": difference(ours, held_out[side]) for side in SIDES[1:]
         },

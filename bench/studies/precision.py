@@ -14,7 +14,7 @@ import typing
 import jax
 import numpy as np
 
-from bench import harness, setting
+from bench import setting
 from bench import time_to_reward as chosen
 from bench.time_to_reward import REWARD, config_of
 from jaxtrade.config.running import Precision
@@ -23,13 +23,12 @@ from jaxtrade.networks.precision import dot_general_of
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.training.population import Stack
 
-from . import main
+from . import DRAWS, LEVEL, interval, main
 
 PRECISIONS = typing.get_args(Precision)
 # Environments of each seed; the last updates, whose mean is compared.
 NUM_ENVS, UPDATES, LAST = 64, 150, 30
 QUICK_UPDATES = 3
-DRAWS, LEVEL = 10_000, 0.9
 
 
 def curves_of(precision, seeds, updates):
@@ -50,13 +49,6 @@ def curves_of(precision, seeds, updates):
     return np.stack(rewards) / chosen.OPTIMUM, np.stack(errors).max(axis=0)
 
 
-def interval(differences):
-    """Bootstrap interval of the mean of float64[seeds], percentiles (Efron 1979)."""
-    draws = np.random.default_rng(0).integers(0, len(differences), (DRAWS, len(differences)))
-    ends = (50 * (1 - LEVEL), 50 * (1 + LEVEL))
-    return [float(end) for end in np.percentile(differences[draws].mean(axis=1), ends)]
-
-
 def summary(shares, errors, reference, last):
     """Figures of one precision. shares, reference: float64[updates, seeds], the latter of
     float32.
@@ -69,10 +61,10 @@ def summary(shares, errors, reference, last):
         "end_of_each_seed": ends,
         "end": ends.mean(),
         "end_minus_float32": (ends - compared).mean(),
-        "interval": interval(ends - compared),
+        "interval": interval(np.mean, ends - compared),
         "largest_ratio_error": errors.max(),
     }
-    return jax.tree.map(lambda x: np.vectorize(harness.rounded)(x).tolist(), found)
+    return jax.tree.map(lambda x: np.asarray(x).tolist(), found)
 
 
 def run(quick):

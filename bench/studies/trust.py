@@ -10,8 +10,8 @@ time. Every draw has another market (except real bars), other opinions and anoth
 `answers` is the rule of earlier versions, at its own default of 2 standard errors; `blocks` is today's.
 """
 
+from collections import namedtuple
 from functools import partial
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -37,25 +37,12 @@ RULES = {"answers": {"evidence": "answers", "abstain": 2.0}, "blocks": {"evidenc
 SKILL = {"skilled:0.6": 0.6, "skilled:0.55": 0.55}
 
 
-class Layout(NamedTuple):
-    """Where the bars of a market lie. bars: T. first, last: int[N] of each session. asked: int[n],
-    bars with answers.
-    cost: ticks of a round turn."""
-
-    bars: int
-    first: np.ndarray
-    last: np.ndarray
-    asked: np.ndarray
-    cost: int
-
-
-class Path(NamedTuple):
-    """A market's prices, int[T] ticks, and what followed each bar, int8[T], 0 outside the training
-    sessions.
-    """
-
-    close: np.ndarray
-    followed: np.ndarray
+# Where the bars of a market lie. bars: T. first, last: int[N] of each session. asked: int[n], bars
+# with answers. cost: ticks of a round turn.
+Layout = namedtuple("Layout", "bars first last asked cost")
+# A market's prices, int[T] ticks, and what followed each bar, int8[T], 0 outside the training
+# sessions.
+Path = namedtuple("Path", "close followed")
 
 
 # --- markets ----------------------------------------------------------------------------------------------------------
@@ -181,8 +168,7 @@ def trusts_of(config, bars):
 
 def interval(hits, draws):
     """The 95 % interval of a share (Clopper and Pearson 1934)."""
-    exact = stats.binomtest(hits, draws).proportion_ci()
-    return [round(float(end), 4) for end in exact]
+    return list(stats.binomtest(hits, draws).proportion_ci())
 
 
 def measured(trust):
@@ -192,10 +178,10 @@ def measured(trust):
     draws, last = len(trust), np.abs(trust[:, -1]).max(axis=-1)
     hits = int((last > 0).sum())
     return {
-        "share": round(hits / draws, 4),
+        "share": hits / draws,
         "interval": interval(hits, draws),
-        "ever": round(float((trust != 0).any(axis=(1, 2)).mean()), 4),
-        "mean_size": round(float(last.mean()), 4),
+        "ever": (trust != 0).any(axis=(1, 2)).mean(),
+        "mean_size": float(last.mean()),
     }
 
 

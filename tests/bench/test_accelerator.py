@@ -19,7 +19,7 @@ measured = functools.cache(accelerator.measure)
 
 
 def compiled(target, shape):
-    if not accelerator.installed(DEVICES[target].platform):
+    if not accelerator.installed(DEVICES[target]):
         pytest.skip(
             f"needs the compiler for {target}: jaxtrade bench accelerator --install --target {target}"
         )

@@ -14,7 +14,7 @@ def test_the_file_has_the_synthetic_bars(tmp_path):
     files, bars = data.written(tmp_path, 3)
     expected = synthetic_bars(get_contract("NQ"), 3)
     assert bars == len(expected)
-    first = files[data.CSV].read_text().splitlines()[:2]
+    first = files["csv"].read_text().splitlines()[:2]
     assert first[0] == "time,open,high,low,close,volume"
     assert first[1].split(",")[0] == str(np.datetime64(int(expected.time[0]), "s")).replace(
         "T", " "
@@ -28,6 +28,6 @@ def test_the_file_has_the_synthetic_bars(tmp_path):
 @pytest.mark.slow
 def test_a_quick_run():
     found = data.run(Options(quick=True, repeats=1))
-    assert set(found["to_market"]) == {data.CSV, data.PARQUET} == set(found["peak_resident_bytes"])
+    assert set(found["to_market"]) == {"csv", "parquet"} == set(found["peak_resident_bytes"])
     assert all(each["seconds"] > 0 for each in found["to_market"].values())
     assert min(found["peak_resident_bytes"].values()) > 50e6  # JAX and NumPy alone are larger

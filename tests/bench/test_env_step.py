@@ -3,6 +3,7 @@
 import itertools
 import json
 from contextlib import ExitStack, closing
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +30,7 @@ def test_every_legal_action_is_equally_likely():
 def test_what_is_not_installed_is_left_out_and_named(world, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setattr(env_step, "not_confined", lambda: "this system cannot")
-    scale = env_step.Scale()
+    scale = SimpleNamespace(**env_step.SCALES["full"])
     with ExitStack() as stack:
         found, left_out = env_step.in_children(world, scale, stack)
     assert found == {}
@@ -72,7 +73,7 @@ def test_all_slots_are_consumed_in_each_way(world):
 @pytest.mark.slow
 def test_a_quick_run_has_every_side_or_its_reason():
     result = env_step.run(Options(quick=True))
-    scale = env_step.QUICK
+    scale = SimpleNamespace(**env_step.SCALES["quick"])
     kinds = {side["kind"] for side in result["sides"].values()}
     assert {"ours", "ours_unseen", "gymnax"} <= kinds
     assert len(result["sides"]) + len(result["left_out"]) == (

@@ -76,8 +76,8 @@ def test_a_childs_sides_are_taken_over():
     child.begin()
     with child.during("theirs"):
         pass
-    parent.merge(child.hand_over())
-    parent.merge(child.hand_over())  # nothing new
+    parent.merge(**child.hand_over())
+    parent.merge(**child.hand_over())  # nothing new
     assert parent.worst() == {"share": 0.4, "side": "theirs"}
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bench.studies import curriculum
+from bench.studies import curriculum, interval
 from bench.time_to_reward import ROLLOUT
 
 
@@ -30,13 +30,12 @@ def test_earlier_phases_count_along():
 
 
 def test_the_interval_on_hand_numbers():
-    assert curriculum.bootstrap([200.0] * 8, [100.0] * 8) == (2.0, 2.0)
-    low, high = curriculum.bootstrap(
-        [1.0, 3.0], [1.0, 1.0]
-    )  # medians 1, 2, 3 with chances 1/4, 1/2, 1/4
-    assert (low, high) == (1.0, 3.0)
-    assert curriculum.bootstrap([1.0, 3.0], [1.0, 1.0], level=0.4) == (2.0, 2.0)
-    assert curriculum.bootstrap([1.0, 1.0], [1.0, 2.0]) == (0.5, 1.0)
+    over = curriculum.over
+    assert over([200.0] * 8, [100.0] * 8) == 2.0
+    assert interval(over, [200.0] * 8, [100.0] * 8) == [2.0, 2.0]
+    # medians 1, 2, 3 with chances 1/4, 1/2, 1/4
+    assert interval(over, [1.0, 3.0], [1.0, 1.0]) == [1.0, 3.0]
+    assert interval(over, [1.0, 1.0], [1.0, 2.0]) == [0.5, 1.0]
 
 
 def test_tasks_share_everything_else():
