@@ -18,8 +18,8 @@ from jaxtrade.env.observation import (
     window_values,
 )
 from jaxtrade.env.orders import bracket, hold
-from jaxtrade.env.reference import Slot
 from jaxtrade.env.rewards import register_term
+from jaxtrade.env.state import Slot
 from jaxtrade.env.tasks.base import RecordKeeper, Task, register_task
 
 TRAILS = {"": -1, "_TRAIL": 1, "_NO_TRAIL": 0}  # what an action does to the trail, as `Order.trail`

@@ -28,10 +28,18 @@ from jaxtrade.env.execution import fill_leg, trail_distance
 from jaxtrade.env.leg import LegBar, quote_at, select
 from jaxtrade.env.observation import ObservationSpec
 from jaxtrade.env.orders import bracket
-from jaxtrade.env.reference import ObservationRef
 from jaxtrade.env.rewards import StepEvent, total, weighted_terms
 from jaxtrade.env.settle import StopLevel, settle
-from jaxtrade.env.state import EndReason, EnvParams, EnvState, Event, ExitReason, Order, StepInfo
+from jaxtrade.env.state import (
+    EndReason,
+    EnvParams,
+    EnvState,
+    Event,
+    ExitReason,
+    ObservationRef,
+    Order,
+    StepInfo,
+)
 from jaxtrade.env.tasks.base import HOLD, Task, task_of
 from jaxtrade.text import short_repr
 from jaxtrade.types import Array, Outcome, PyTree

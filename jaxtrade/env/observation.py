@@ -14,8 +14,7 @@ from jaxtrade.advisor.table import AdviceSeen, dropped, look_up
 from jaxtrade.config import EnvConfig
 from jaxtrade.data.features.schema import NOW, Shape, feature_spec, shape_of
 from jaxtrade.env.actions import Action
-from jaxtrade.env.reference import ObservationRef, Slot, bits_of
-from jaxtrade.env.state import NO_LEVEL, EnvParams, EnvState
+from jaxtrade.env.state import NO_LEVEL, EnvParams, EnvState, ObservationRef, Slot, bits_of
 from jaxtrade.env.tasks.base import task_of
 from jaxtrade.errors import ConfigError
 from jaxtrade.text import short_repr

@@ -13,8 +13,7 @@ import numpy as np
 from jaxtrade.config import RunConfig
 from jaxtrade.data.calendar.clock import DAY, local_seconds
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.reference import ObservationRef
-from jaxtrade.env.state import EnvParams, EnvState, Order
+from jaxtrade.env.state import EnvParams, EnvState, ObservationRef, Order
 from jaxtrade.env.tasks.base import HOLD
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.backtest import Lane, backtest, run_lanes

@@ -11,8 +11,7 @@ import numpy as np
 
 from jaxtrade.env import orders, rules
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.reference import ObservationRef
-from jaxtrade.env.state import EnvParams, EnvState, Order
+from jaxtrade.env.state import EnvParams, EnvState, ObservationRef, Order
 from jaxtrade.env.tasks.base import HOLD
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks.memory import forget

@@ -33,8 +33,7 @@ from jaxtrade.config import RunConfig
 from jaxtrade.env import orders
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.leg import select
-from jaxtrade.env.reference import ObservationRef
-from jaxtrade.env.state import EnvParams, EnvState, Order
+from jaxtrade.env.state import EnvParams, EnvState, ObservationRef, Order
 from jaxtrade.env.tasks.base import HOLD
 from jaxtrade.evaluation.attribution import SlotAttribution
 from jaxtrade.evaluation.backtest import Lane, run_lanes

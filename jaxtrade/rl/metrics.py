@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtrade.advisor.outcomes import Outcomes, PanelOutcomes, hit_rate, independent
 from jaxtrade.advisor.table import AdviceSeen, AdviceView
 from jaxtrade.config import EnvConfig
-from jaxtrade.env.reference import ObservationRef
+from jaxtrade.env.state import ObservationRef
 from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl.collecting import Tally

@@ -17,7 +17,7 @@ from jaxtrade.data.market import build_market, load_market
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
 from jaxtrade.env.record import AccountSeen
-from jaxtrade.env.reference import ObservationRef, bits_of
+from jaxtrade.env.state import ObservationRef, bits_of
 from jaxtrade.evaluation.policy import absent_slots
 from jaxtrade.types import SessionSet
 from tests.oracle import context_indicators, seed_indicators

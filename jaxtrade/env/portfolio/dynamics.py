@@ -43,10 +43,17 @@ from jaxtrade.env.portfolio.state import (
     PortfolioParams,
     PortfolioState,
 )
-from jaxtrade.env.reference import ObservationRef
 from jaxtrade.env.rewards import StepEvent, total, weighted_terms
 from jaxtrade.env.settle import settle
-from jaxtrade.env.state import Account, ContractParams, EndReason, EpisodeStats, Marks, StepInfo
+from jaxtrade.env.state import (
+    Account,
+    ContractParams,
+    EndReason,
+    EpisodeStats,
+    Marks,
+    ObservationRef,
+    StepInfo,
+)
 from jaxtrade.text import short_repr
 from jaxtrade.types import Array, Outcome
 

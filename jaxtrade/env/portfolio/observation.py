@@ -19,8 +19,7 @@ from jaxtrade.env.money import ceil_div
 from jaxtrade.env.observation import BARS_PER_DAY, ObservationSpec
 from jaxtrade.env.portfolio.masks import trades_left, wait
 from jaxtrade.env.portfolio.state import PortfolioParams, PortfolioState
-from jaxtrade.env.reference import ObservationRef, Slot, bits_of
-from jaxtrade.env.state import NO_LEVEL
+from jaxtrade.env.state import NO_LEVEL, ObservationRef, Slot, bits_of
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import Array
 

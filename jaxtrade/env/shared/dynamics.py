@@ -21,7 +21,6 @@ from jaxtrade.env.episode import calendar_end, start
 from jaxtrade.env.execution import enter, exit_by_order
 from jaxtrade.env.leg import LegInBar, empty_event, quote_at, select
 from jaxtrade.env.money import money_of
-from jaxtrade.env.reference import ObservationRef
 from jaxtrade.env.shared.impact import (
     SharedEvent,
     SharedState,
@@ -32,7 +31,7 @@ from jaxtrade.env.shared.impact import (
     ordered_under,
     under,
 )
-from jaxtrade.env.state import EndReason, EnvParams, EnvState, Event, Order
+from jaxtrade.env.state import EndReason, EnvParams, EnvState, Event, ObservationRef, Order
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import AGENTS, Array, Outcome, PyTree
 

@@ -19,8 +19,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from jaxtrade.config import EnvConfig
-from jaxtrade.env.reference import ObservationRef, Slot
-from jaxtrade.env.state import ContractParams, EnvParams, EnvState, Event, Order
+from jaxtrade.env.state import (
+    ContractParams,
+    EnvParams,
+    EnvState,
+    Event,
+    ObservationRef,
+    Order,
+    Slot,
+)
 from jaxtrade.parts import CONTEXTS, TASKS
 from jaxtrade.types import Array, PyTree
 

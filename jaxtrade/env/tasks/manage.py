@@ -9,8 +9,7 @@ import jax.numpy as jnp
 from jaxtrade.config import EnvConfig
 from jaxtrade.env.actions import Action, breakeven_stop
 from jaxtrade.env.observation import flag_slots, flag_values
-from jaxtrade.env.reference import ObservationRef, Slot
-from jaxtrade.env.state import EnvParams, EnvState, Order
+from jaxtrade.env.state import EnvParams, EnvState, ObservationRef, Order, Slot
 from jaxtrade.env.tasks.entry import EntryTask
 from jaxtrade.types import Array
 

@@ -61,7 +61,7 @@ from jaxtrade.advisor.outcomes import (
 )
 from jaxtrade.advisor.table import AdviceSeen
 from jaxtrade.config import AdvisorConfig, EnvConfig
-from jaxtrade.env.reference import ObservationRef
+from jaxtrade.env.state import ObservationRef
 from jaxtrade.env.tasks.base import HOLD, task_of
 from jaxtrade.networks import distributions
 from jaxtrade.networks.precision import FLOAT32, DotGeneral
