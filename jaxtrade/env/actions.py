@@ -7,7 +7,7 @@ import enum
 import jax.numpy as jnp
 
 from jaxtrade.env import rules
-from jaxtrade.env.leg import quote_at
+from jaxtrade.env.execution import quote_at
 from jaxtrade.env.state import EnvParams, EnvState
 from jaxtrade.types import Array
 

@@ -24,8 +24,7 @@ from jaxtrade.env.episode import (
     start,
     start_drawn,
 )
-from jaxtrade.env.execution import fill_leg, trail_distance
-from jaxtrade.env.leg import LegBar, quote_at, select
+from jaxtrade.env.execution import LegBar, fill_leg, quote_at, select, trail_distance
 from jaxtrade.env.observation import ObservationSpec
 from jaxtrade.env.orders import bracket
 from jaxtrade.env.rewards import StepEvent, total, weighted_terms

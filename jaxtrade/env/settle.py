@@ -9,7 +9,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from jaxtrade.env import rules
-from jaxtrade.env.leg import LegInBar
+from jaxtrade.env.execution import LegInBar
 from jaxtrade.env.state import Account, AccountParams, ContractParams, Marks
 from jaxtrade.types import Array
 

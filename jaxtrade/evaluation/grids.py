@@ -32,7 +32,7 @@ from flax import struct
 from jaxtrade.config import RunConfig
 from jaxtrade.env import orders
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.leg import select
+from jaxtrade.env.execution import select
 from jaxtrade.env.state import EnvParams, EnvState, ObservationRef, Order
 from jaxtrade.env.tasks.base import HOLD
 from jaxtrade.evaluation.attribution import SlotAttribution

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtrade.config import RunConfig
 from jaxtrade.env import rules
 from jaxtrade.env.episode import end_reason
-from jaxtrade.env.leg import select
+from jaxtrade.env.execution import select
 from jaxtrade.env.portfolio.dynamics import PortfolioEnv, next_session
 from jaxtrade.env.portfolio.market import Portfolio
 from jaxtrade.env.portfolio.state import PortfolioEvent, PortfolioParams, PortfolioState

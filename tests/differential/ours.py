@@ -11,7 +11,7 @@ import numpy as np
 from jaxtrade.env import orders
 from jaxtrade.env.actions import Action
 from jaxtrade.env.dynamics import TradingEnv, next_session
-from jaxtrade.env.leg import select
+from jaxtrade.env.execution import select
 from jaxtrade.env.state import ExitReason
 from tests.differential.reference import REVERSE, Fill, Log, Terms
 

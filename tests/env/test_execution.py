@@ -13,8 +13,17 @@ import pytest
 from jaxtrade.config import EnvConfig
 from jaxtrade.env.dynamics import transition
 from jaxtrade.env.episode import start
-from jaxtrade.env.execution import nearer_extreme, opening_print, stop_first, traded_path
-from jaxtrade.env.leg import Bar, LegBar, LegInBar, Quote, empty_event
+from jaxtrade.env.execution import (
+    Bar,
+    LegBar,
+    LegInBar,
+    Quote,
+    empty_event,
+    nearer_extreme,
+    opening_print,
+    stop_first,
+    traded_path,
+)
 from jaxtrade.env.settle import StopLevel, settle
 from jaxtrade.env.state import (
     KEEP_STOP,

@@ -12,7 +12,7 @@ from jaxtrade.config import EnvConfig, RewardConfig, load_config
 from jaxtrade.env import rewards
 from jaxtrade.env.actions import Action
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.leg import empty_event
+from jaxtrade.env.execution import empty_event
 from jaxtrade.env.reward_presets import REWARDS, of_one_symbol, resolve_reward
 from jaxtrade.env.rewards import StepEvent, weighted_terms
 from jaxtrade.env.state import EndReason, ExitReason

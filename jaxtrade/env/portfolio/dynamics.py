@@ -23,7 +23,7 @@ from jaxtrade.env.episode import (
     is_truncation,
     new_stats,
 )
-from jaxtrade.env.leg import select
+from jaxtrade.env.execution import select
 from jaxtrade.env.observation import ObservationSpec
 from jaxtrade.env.portfolio import masks, observation, table
 from jaxtrade.env.portfolio.fills import (

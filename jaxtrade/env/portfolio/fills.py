@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxtrade.env import rules
-from jaxtrade.env.leg import Quote
+from jaxtrade.env.execution import Quote
 from jaxtrade.env.money import ceil_div, money_of, muldiv
 from jaxtrade.env.portfolio.costs import fill_cost, notional
 from jaxtrade.env.portfolio.state import CostParams, Legs

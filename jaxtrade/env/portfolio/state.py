@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from flax import struct
 
-from jaxtrade.env.leg import Bar, Quote
+from jaxtrade.env.execution import Bar, Quote
 from jaxtrade.env.state import NO_LEVEL, Account, AccountParams, ContractParams, EpisodeStats
 from jaxtrade.text import short_repr
 from jaxtrade.types import Array, MarketView, Quotes, SessionSet, SessionTable, TickValue

@@ -18,8 +18,7 @@ from jaxtrade.config import EnvConfig, RunConfig
 from jaxtrade.env import rules
 from jaxtrade.env.dynamics import TradingEnv, leg_bar, next_session, transition
 from jaxtrade.env.episode import calendar_end, start
-from jaxtrade.env.execution import enter, exit_by_order
-from jaxtrade.env.leg import LegInBar, empty_event, quote_at, select
+from jaxtrade.env.execution import LegInBar, empty_event, enter, exit_by_order, quote_at, select
 from jaxtrade.env.money import money_of
 from jaxtrade.env.shared.impact import (
     SharedEvent,
