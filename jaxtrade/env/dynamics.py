@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from jaxtrade.config import EnvConfig
 from jaxtrade.env import observation, rules
+from jaxtrade.env.actions import bracket
 from jaxtrade.env.episode import (
     count_change,
     count_close,
@@ -26,7 +27,6 @@ from jaxtrade.env.episode import (
 )
 from jaxtrade.env.execution import LegBar, fill_leg, quote_at, select, trail_distance
 from jaxtrade.env.observation import ObservationSpec
-from jaxtrade.env.orders import bracket
 from jaxtrade.env.rewards import StepEvent, total, weighted_terms
 from jaxtrade.env.settle import StopLevel, settle
 from jaxtrade.env.state import (

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 
 from jaxtrade.config import EnvConfig
-from jaxtrade.env.actions import SIDES, Action, legal_actions
+from jaxtrade.env.actions import SIDES, Action, bracket, legal_actions
 from jaxtrade.env.observation import position_slots, position_values, window_slots, window_values
-from jaxtrade.env.orders import bracket
 from jaxtrade.env.state import EnvParams, EnvState, ObservationRef, Order, Slot
 from jaxtrade.env.tasks.base import Task
 from jaxtrade.types import Array
