@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from jaxtrade.config import EnvConfig
 from jaxtrade.data.features.schema import CONTEXT_FEATURES
+from jaxtrade.env.episode import RISK_SLOTS, account_seen, add_bar, new_record, risk_slots
 from jaxtrade.env.observation import context_slots, context_values
-from jaxtrade.env.record import RISK_SLOTS, account_seen, add_bar, new_record, risk_slots
 from jaxtrade.env.state import EnvParams, ObservationRef, Slot
 from jaxtrade.env.tasks.base import RecordKeeper
 from jaxtrade.env.tasks.manage import ManageTask
