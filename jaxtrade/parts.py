@@ -18,7 +18,7 @@ from jaxtrade.registry import Registry
 TASKS: Registry[Any] = Registry(
     "task",
     {
-        "entry": "jaxtrade.env.tasks.entry:ENTRY",
+        "entry": "jaxtrade.env.tasks.manage:ENTRY",
         "manage": "jaxtrade.env.tasks.manage:MANAGE",
         "advised": "jaxtrade.env.tasks.advised:ADVISED",
         "allocate": "jaxtrade.env.portfolio.task:ALLOCATE",
