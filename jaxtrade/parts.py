@@ -18,8 +18,8 @@ from jaxtrade.registry import Registry
 TASKS: Registry[Any] = Registry(
     "task",
     {
-        "entry": "jaxtrade.env.tasks.manage:ENTRY",
-        "manage": "jaxtrade.env.tasks.manage:MANAGE",
+        "entry": "jaxtrade.env.tasks.advised:ENTRY",
+        "manage": "jaxtrade.env.tasks.advised:MANAGE",
         "advised": "jaxtrade.env.tasks.advised:ADVISED",
         "allocate": "jaxtrade.env.portfolio.task:ALLOCATE",
     },
