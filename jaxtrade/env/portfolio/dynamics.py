@@ -25,7 +25,7 @@ from jaxtrade.env.episode import (
 )
 from jaxtrade.env.execution import select
 from jaxtrade.env.observation import ObservationSpec
-from jaxtrade.env.portfolio import masks, observation, table
+from jaxtrade.env.portfolio import masks, observation
 from jaxtrade.env.portfolio.fills import (
     Book,
     Fill,
@@ -196,7 +196,7 @@ class PortfolioEnv:
     @property
     def actions(self) -> tuple[str, ...]:
         """Names of the A actions, in the order of their ids."""
-        return table.names(self.allocate, self.symbols)
+        return masks.names(self.allocate, self.symbols)
 
     @property
     def spec(self) -> ObservationSpec:
@@ -280,7 +280,7 @@ class PortfolioEnv:
         self, state: PortfolioState, want: Array, params: PortfolioParams
     ) -> tuple[PortfolioState, PortfolioEvent]:
         """One shared bar with the wanted contracts int32[S]; see `dynamics.transition`."""
-        return transition(table.partly(self.allocate), state, want, params)
+        return transition(masks.partly(self.allocate), state, want, params)
 
     def ordered(
         self, state: PortfolioState, action: Array, params: PortfolioParams
