@@ -16,7 +16,7 @@ from jaxtrade.data.market_set import load_markets
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.env.params import make_params
 from jaxtrade.env.portfolio import masks
-from jaxtrade.env.portfolio.fills import root_of, share_of
+from jaxtrade.env.portfolio.dynamics import root_of, share_of
 from jaxtrade.env.portfolio.market import join_markets, load_portfolio
 from jaxtrade.env.portfolio.params import make_portfolio_params, portfolio_weights
 from jaxtrade.env.portfolio.state import CostParams

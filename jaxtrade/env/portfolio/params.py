@@ -18,7 +18,7 @@ from jaxtrade.config import RewardConfig, RunConfig
 from jaxtrade.config.accounts import contract_cap, resolve_account
 from jaxtrade.data.contracts import whole_mills
 from jaxtrade.env.params import account_params
-from jaxtrade.env.portfolio.fills import MOST_BASES
+from jaxtrade.env.portfolio.dynamics import MOST_BASES
 from jaxtrade.env.portfolio.market import Portfolio
 from jaxtrade.env.portfolio.state import CostParams, LimitParams, PortfolioParams, PortfolioState
 from jaxtrade.env.reward_presets import OF_SEVERAL, resolve_reward
