@@ -20,7 +20,7 @@ from jaxtrade.env import rules
 from jaxtrade.env.episode import end_reason
 from jaxtrade.env.execution import select
 from jaxtrade.env.portfolio.dynamics import PortfolioEnv, next_session
-from jaxtrade.env.portfolio.market import Portfolio
+from jaxtrade.env.portfolio.params import Portfolio
 from jaxtrade.env.portfolio.state import PortfolioEvent, PortfolioParams, PortfolioState
 from jaxtrade.env.rewards import StepEvent, total, weighted_terms
 from jaxtrade.env.state import EndReason, ObservationRef

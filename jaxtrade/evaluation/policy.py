@@ -29,7 +29,7 @@ from jaxtrade.data.features.schema import absent_features, context_features
 from jaxtrade.data.members import groups_of, symbols_of
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.layout import action_names, make_spec
-from jaxtrade.env.portfolio.market import Portfolio
+from jaxtrade.env.portfolio.params import Portfolio
 from jaxtrade.errors import CheckpointError
 from jaxtrade.evaluation.loaded import Acts, GivenEnv, LoadedPolicy, listens
 from jaxtrade.networks.normalize import init_stats

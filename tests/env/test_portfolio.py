@@ -17,8 +17,12 @@ from jaxtrade.data.splits import split_sessions
 from jaxtrade.env.params import make_params
 from jaxtrade.env.portfolio import masks
 from jaxtrade.env.portfolio.dynamics import root_of, share_of
-from jaxtrade.env.portfolio.market import join_markets, load_portfolio
-from jaxtrade.env.portfolio.params import make_portfolio_params, portfolio_weights
+from jaxtrade.env.portfolio.params import (
+    join_markets,
+    load_portfolio,
+    make_portfolio_params,
+    portfolio_weights,
+)
 from jaxtrade.env.portfolio.state import CostParams
 from jaxtrade.env.reward_presets import one_symbol_weights
 from jaxtrade.env.state import ExitReason
