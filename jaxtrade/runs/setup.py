@@ -27,8 +27,7 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
 from jaxtrade.env.portfolio.dynamics import PortfolioEnv
 from jaxtrade.env.portfolio.params import load_portfolio, make_portfolio_params, split_portfolio
-from jaxtrade.env.shared.dynamics import trained_env
-from jaxtrade.env.shared.impact import with_impact
+from jaxtrade.env.shared.dynamics import trained_env, with_impact
 from jaxtrade.env.stages import make_stages
 from jaxtrade.env.state import EndReason, EnvParams
 from jaxtrade.errors import ConfigError

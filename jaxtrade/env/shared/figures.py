@@ -13,8 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxtrade.env.shared.dynamics import over_agents
-from jaxtrade.env.shared.impact import SharedEvent
+from jaxtrade.env.shared.dynamics import SharedEvent, over_agents
 from jaxtrade.env.state import EnvParams
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.types import AGENTS, Array, Summary, Transition
