@@ -11,8 +11,15 @@ import jax.numpy as jnp
 
 from jaxtrade.config import NetworkConfig
 from jaxtrade.networks.memory import Remembering
-from jaxtrade.networks.precision import FLOAT32, DotGeneral, product, products
-from jaxtrade.networks.torso import ACTIVATIONS, MLP, orthogonal
+from jaxtrade.networks.torso import (
+    ACTIVATIONS,
+    FLOAT32,
+    MLP,
+    DotGeneral,
+    orthogonal,
+    product,
+    products,
+)
 from jaxtrade.types import Array, PyTree
 
 # --- Two networks of equal widths on the same input, computed together.

@@ -15,8 +15,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxtrade.networks.precision import FLOAT32, DotGeneral, product
-from jaxtrade.networks.torso import orthogonal
+from jaxtrade.networks.torso import FLOAT32, DotGeneral, orthogonal, product
 from jaxtrade.types import Array, PyTree
 
 UNROLL = 4  # steps per round of a loop: a device starts fewer programs, and the program takes longer to compile

@@ -8,8 +8,7 @@ import flax.linen as nn
 
 from jaxtrade.config import NetworkConfig
 from jaxtrade.networks.memory import Remembering
-from jaxtrade.networks.precision import FLOAT32, DotGeneral
-from jaxtrade.networks.torso import MLP, orthogonal
+from jaxtrade.networks.torso import FLOAT32, MLP, DotGeneral, orthogonal
 from jaxtrade.types import Array, PyTree
 
 

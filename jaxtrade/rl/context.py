@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from jaxtrade.config import ActorConfig, NetworkConfig, RolloutConfig, SamplerConfig
-from jaxtrade.networks.precision import DotGeneral
 from jaxtrade.networks.reductions import LOCAL, Reduce
+from jaxtrade.networks.torso import DotGeneral
 from jaxtrade.rl.form import CPU, Form
 from jaxtrade.rl.listening.fusion import Fusion
 from jaxtrade.types import Env, PyTree, Stage, Summary

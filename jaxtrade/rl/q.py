@@ -25,9 +25,9 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.networks import distributions
 from jaxtrade.networks.memory import recall
 from jaxtrade.networks.normalize import init_stats
-from jaxtrade.networks.precision import FLOAT32, DotGeneral, dot_general_of
 from jaxtrade.networks.q_heads import ActionValues
 from jaxtrade.networks.reductions import LOCAL, Reduce
+from jaxtrade.networks.torso import FLOAT32, DotGeneral, dot_general_of
 from jaxtrade.parts import Q_NETWORKS
 from jaxtrade.rl import checks
 from jaxtrade.rl.acting import ActExtras, advice_terms, chance_of, fused, network_input, ready

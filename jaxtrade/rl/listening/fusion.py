@@ -64,7 +64,7 @@ from jaxtrade.config import AdvisorConfig, EnvConfig
 from jaxtrade.env.state import ObservationRef
 from jaxtrade.env.tasks.base import HOLD, task_of
 from jaxtrade.networks import distributions
-from jaxtrade.networks.precision import FLOAT32, DotGeneral
+from jaxtrade.networks.torso import FLOAT32, DotGeneral
 from jaxtrade.types import Array, PyTree
 
 GATE = "gate"  # key of the gate's parameters in the policy's parameters

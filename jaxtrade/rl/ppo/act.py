@@ -13,7 +13,7 @@ from jaxtrade.networks import distributions
 from jaxtrade.networks.heads import Network
 from jaxtrade.networks.memory import recall
 from jaxtrade.networks.normalize import init_stats
-from jaxtrade.networks.precision import FLOAT32, DotGeneral
+from jaxtrade.networks.torso import FLOAT32, DotGeneral
 from jaxtrade.parts import NETWORKS
 from jaxtrade.rl.acting import ActExtras, advice_terms, chance_of, fused, network_input, ready
 from jaxtrade.rl.context import Context

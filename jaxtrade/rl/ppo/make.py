@@ -12,8 +12,8 @@ import numpy as np
 from jaxtrade.config import RunConfig
 from jaxtrade.config.running import Precision
 from jaxtrade.errors import ConfigError
-from jaxtrade.networks.precision import dot_general_of
 from jaxtrade.networks.reductions import LOCAL, Reduce
+from jaxtrade.networks.torso import dot_general_of
 from jaxtrade.rl import checks
 from jaxtrade.rl.form import form_of
 from jaxtrade.rl.listening.fusion import Fusion
