@@ -61,8 +61,8 @@ NETWORKS: Registry[Any] = Registry(
 Q_NETWORKS: Registry[Any] = Registry(
     "Q-network",
     {
-        "mlp": "jaxtrade.networks.q_heads:make_q_network",
-        "gru": "jaxtrade.networks.q_heads:make_q_network",
+        "mlp": "jaxtrade.networks.heads:make_q_network",
+        "gru": "jaxtrade.networks.heads:make_q_network",
     },
 )
 # Users' own alone: the built-in features are declared in `data.features.schema`, the built-in

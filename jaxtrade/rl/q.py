@@ -23,9 +23,9 @@ from jaxtrade.config.q_learning import QLearningConfig
 from jaxtrade.config.running import Precision
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks import distributions
+from jaxtrade.networks.heads import ActionValues
 from jaxtrade.networks.memory import recall
 from jaxtrade.networks.normalize import init_stats
-from jaxtrade.networks.q_heads import ActionValues
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.networks.torso import FLOAT32, DotGeneral, dot_general_of
 from jaxtrade.parts import Q_NETWORKS
