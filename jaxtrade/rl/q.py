@@ -33,8 +33,7 @@ from jaxtrade.rl import checks
 from jaxtrade.rl.acting import ActExtras, advice_terms, chance_of, fused, network_input, ready
 from jaxtrade.rl.algorithms import Head
 from jaxtrade.rl.collecting import Tally, roll_out
-from jaxtrade.rl.context import Context
-from jaxtrade.rl.form import form_of
+from jaxtrade.rl.context import Context, form_of
 from jaxtrade.rl.listening.fusion import Fusion
 from jaxtrade.rl.schedules import linear, progress
 from jaxtrade.rl.state import Policy

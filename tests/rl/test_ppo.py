@@ -7,7 +7,7 @@ import pytest
 
 from bench.learning import Learning
 from jaxtrade.networks import distributions
-from jaxtrade.rl.form import CPU
+from jaxtrade.rl.context import CPU
 from jaxtrade.rl.ppo import make as make_module
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.ppo.loss import block_count

@@ -15,7 +15,7 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.networks.torso import dot_general_of
 from jaxtrade.rl import checks
-from jaxtrade.rl.form import form_of
+from jaxtrade.rl.context import form_of
 from jaxtrade.rl.listening.fusion import Fusion
 from jaxtrade.rl.ppo.act import (
     PPO,
