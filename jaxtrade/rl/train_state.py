@@ -15,11 +15,10 @@ from jaxtrade.rl.actor import Delayed, first_delayed
 from jaxtrade.rl.context import Context
 from jaxtrade.rl.listening.state import AdviceState
 from jaxtrade.rl.observing import first_statistics
-from jaxtrade.rl.opening import OpeningPlan
 from jaxtrade.rl.reward_scale import RewardScale, init_scale
 from jaxtrade.rl.rollout import reset_all
 from jaxtrade.rl.schedules import optimiser
-from jaxtrade.rl.state import EpisodeTotals, strong_types
+from jaxtrade.rl.state import EpisodeTotals, OpeningPlan, strong_types
 from jaxtrade.rl.symbols import first_errors, weighted
 from jaxtrade.types import Array, PyTree
 

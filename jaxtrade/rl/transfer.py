@@ -32,7 +32,7 @@ from jaxtrade.networks.normalize import MIN_VARIANCE, RunningStats
 from jaxtrade.rl.algorithms import Head
 from jaxtrade.rl.coverage import Coverage, Part
 from jaxtrade.rl.listening.fusion import GATE, GATE_SLOTS
-from jaxtrade.rl.opening import OpeningPlan
+from jaxtrade.rl.state import OpeningPlan
 from jaxtrade.rl.train_state import TrainState
 from jaxtrade.types import Array, PyTree
 

@@ -18,9 +18,9 @@ from jaxtrade.networks.normalize import init_stats, merge, normalise
 from jaxtrade.rl import coverage as coverage_report
 from jaxtrade.rl import transfer
 from jaxtrade.rl.listening.fusion import GATE, GATE_SLOTS
-from jaxtrade.rl.opening import closed, opened, opening_at
 from jaxtrade.rl.ppo.act import make_network
 from jaxtrade.rl.schedules import optimiser
+from jaxtrade.rl.state import closed, opened, opening_at
 from jaxtrade.rl.transfer import Layout
 from tests.messages import missing
 from tests.rl.test_train import assert_close, assert_same

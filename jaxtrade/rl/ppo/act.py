@@ -18,9 +18,8 @@ from jaxtrade.parts import NETWORKS
 from jaxtrade.rl.acting import ActExtras, advice_terms, chance_of, fused, network_input, ready
 from jaxtrade.rl.context import Context
 from jaxtrade.rl.listening.fusion import AdviceTerms, Fused, Fusion
-from jaxtrade.rl.opening import opened, opening_at
 from jaxtrade.rl.schedules import progress
-from jaxtrade.rl.state import Policy
+from jaxtrade.rl.state import Policy, opened, opening_at
 from jaxtrade.rl.train_state import TrainState
 from jaxtrade.types import Array, PyTree
 
