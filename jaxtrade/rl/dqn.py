@@ -27,7 +27,6 @@ from jaxtrade.rl import prioritised, q, replay
 from jaxtrade.rl.acting import network_input, ready
 from jaxtrade.rl.actor import acting, lag_metrics
 from jaxtrade.rl.algorithms import Learner
-from jaxtrade.rl.flat import Layout, Unchanged, layout_of, map_parts
 from jaxtrade.rl.listening.fusion import Fusion
 from jaxtrade.rl.listening.state import AdviceState
 from jaxtrade.rl.metrics import (
@@ -38,6 +37,7 @@ from jaxtrade.rl.metrics import (
     new_statistics,
     tally_metrics,
 )
+from jaxtrade.rl.packing import Layout, Unchanged, layout_of, map_parts
 from jaxtrade.rl.parts import Kind, all_of
 from jaxtrade.rl.prioritised import Priorities, no_priorities
 from jaxtrade.rl.q import (

@@ -11,8 +11,7 @@ import jax.numpy as jnp
 import optax
 
 from jaxtrade.rl.context import Context
-from jaxtrade.rl.flat import Unchanged, layout_of, map_parts
-from jaxtrade.rl.packing import Packed, Packing, packing_of
+from jaxtrade.rl.packing import Packed, Packing, Unchanged, layout_of, map_parts, packing_of
 from jaxtrade.rl.schedules import clipped_adam
 from jaxtrade.rl.train_state import TrainState
 from jaxtrade.types import Array, PyTree

@@ -16,7 +16,7 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.networks import distributions
 from jaxtrade.networks.heads import PAIR, ActorCritic, pack, unpack
 from jaxtrade.rl.context import CPU, DEVICE, form_of
-from jaxtrade.rl.flat import layout_of
+from jaxtrade.rl.packing import layout_of
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.runs.setup import prepare
 from tests.rl.test_train import assert_close
