@@ -28,7 +28,6 @@ from jaxtrade.rl.collecting import Tally, scaled_rewards
 from jaxtrade.rl.epochs import Rows, pick, rows_of
 from jaxtrade.rl.listening.fusion import Fusion
 from jaxtrade.rl.listening.state import AdviceState
-from jaxtrade.rl.losses import explained_variance
 from jaxtrade.rl.metrics import (
     action_metrics,
     advice_metrics,
@@ -51,7 +50,7 @@ from jaxtrade.rl.q import (
     value_of,
     values_of_rows,
 )
-from jaxtrade.rl.returns import next_values, q_lambda
+from jaxtrade.rl.returns import explained_variance, next_values, q_lambda
 from jaxtrade.rl.rollout import final_values
 from jaxtrade.rl.schedules import linear, progress
 from jaxtrade.rl.state import Policy

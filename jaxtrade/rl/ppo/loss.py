@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxtrade.networks.memory import forget
-from jaxtrade.rl import epochs, losses
+from jaxtrade.rl import epochs, returns
 from jaxtrade.rl.epochs import Rows
 from jaxtrade.rl.ppo.act import (
     PPO,
@@ -89,13 +89,13 @@ def ppo_loss(
     )
     log_prob, entropy = likelihood(logits, mask, batch.action)
     rows = {
-        "policy_loss": losses.clipped_surrogate(
+        "policy_loss": returns.clipped_surrogate(
             log_prob, batch.log_prob, batch.advantage, hparams.clip_eps
         ),
-        "value_loss": losses.squared_error(value, batch.value, batch.target, hparams.vf_clip_eps),
+        "value_loss": returns.squared_error(value, batch.value, batch.target, hparams.vf_clip_eps),
         "entropy": entropy,
-        "approx_kl": losses.approx_kl(log_prob, batch.log_prob),
-        "clip_fraction": losses.clipped(log_prob, batch.log_prob, hparams.clip_eps),
+        "approx_kl": returns.approx_kl(log_prob, batch.log_prob),
+        "clip_fraction": returns.clipped(log_prob, batch.log_prob, hparams.clip_eps),
         "ratio_error": jnp.abs(jnp.expm1(log_prob - batch.log_prob)),
     }
     loss = rows["policy_loss"] + hparams.vf_coef * rows["value_loss"] - ent_coef * rows["entropy"]
@@ -240,6 +240,6 @@ def delay_metrics(ppo: PPO, seen: Transition, log_prob: Array) -> dict[str, Arra
     acted, learns = seen.extras.log_prob.reshape(-1), log_prob.reshape(-1)
     rho = jnp.minimum(jnp.exp(learns - acted), ppo.actor.rho_clip)
     return {
-        "behaviour_kl": ppo.reduce.mean(losses.approx_kl(learns, acted)),
+        "behaviour_kl": ppo.reduce.mean(returns.approx_kl(learns, acted)),
         "rho": ppo.reduce.mean(rho),
     }

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxtrade.rl import epochs, losses
+from jaxtrade.rl import epochs, returns
 from jaxtrade.rl.acting import advice_terms, ready
 from jaxtrade.rl.actor import acting, lag_metrics
 from jaxtrade.rl.collecting import Tally, roll_out, scaled_rewards
@@ -150,7 +150,7 @@ def learn(
 
     def prepared(picked: Array) -> tuple[Array, Array]:
         chosen = advantages[picked]
-        return picked, losses.standardised(
+        return picked, returns.standardised(
             chosen, ppo.reduce
         ) if ppo.config.normalise_advantages else chosen
 
@@ -206,7 +206,7 @@ def update(
         | step_metrics(history)
         | action_metrics(ppo, seen)
         | {
-            "explained_variance": losses.explained_variance(batch.value, batch.target, ppo.reduce),
+            "explained_variance": returns.explained_variance(batch.value, batch.target, ppo.reduce),
             "learning_rate": learning_rate,
             "ent_coef": ent_coef,
             "param_delta": optax.tree.norm(jax.tree.map(jnp.subtract, new.params, state.params)),
