@@ -10,7 +10,7 @@ from jaxtrade.networks import distributions
 from jaxtrade.rl.context import CPU
 from jaxtrade.rl.ppo import make as make_module
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.ppo.loss import block_count
+from jaxtrade.rl.ppo.act import block_count
 from jaxtrade.rl.rollout import count_illegal, reset_all, unroll
 from jaxtrade.storage import checkpoint
 from jaxtrade.types import Summary

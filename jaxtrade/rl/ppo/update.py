@@ -23,8 +23,19 @@ from jaxtrade.rl.metrics import (
     new_statistics,
     tally_metrics,
 )
-from jaxtrade.rl.ppo.act import PPO, act_by_chance, policy_of, value_of
-from jaxtrade.rl.ppo.loss import Batch, Judged, Objective, delay_metrics, gradient, judged, rows_of
+from jaxtrade.rl.ppo.act import (
+    PPO,
+    Batch,
+    Judged,
+    Objective,
+    act_by_chance,
+    delay_metrics,
+    gradient,
+    judged,
+    policy_of,
+    rows_of,
+    value_of,
+)
 from jaxtrade.rl.returns import gae, next_values, vtrace
 from jaxtrade.rl.rollout import final_values
 from jaxtrade.rl.schedules import linear, progress
