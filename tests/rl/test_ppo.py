@@ -7,8 +7,8 @@ import pytest
 
 from bench.learning import Learning
 from jaxtrade.networks import distributions
+from jaxtrade.rl import ppo as make_module
 from jaxtrade.rl.context import CPU
-from jaxtrade.rl.ppo import make as make_module
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.ppo.act import block_count
 from jaxtrade.rl.rollout import count_illegal, reset_all, unroll
