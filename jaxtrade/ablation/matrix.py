@@ -37,8 +37,13 @@ from jaxtrade.evaluation.baselines import greedy
 from jaxtrade.evaluation.record import Record, decision_bars
 from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.algorithms import make_algorithm
-from jaxtrade.rl.listening.fusion import Fusion, make_fusion
-from jaxtrade.rl.listening.state import AdviceState, start_advice, with_answers
+from jaxtrade.rl.listening.fusion import (
+    AdviceState,
+    Fusion,
+    make_fusion,
+    start_advice,
+    with_answers,
+)
 from jaxtrade.rl.state import Policy
 from jaxtrade.runs.advice import view_of
 from jaxtrade.storage import checkpoint

@@ -27,8 +27,7 @@ from jaxtrade.rl import prioritised, q, replay
 from jaxtrade.rl.acting import network_input, ready
 from jaxtrade.rl.actor import acting, lag_metrics
 from jaxtrade.rl.algorithms import Learner
-from jaxtrade.rl.listening.fusion import Fusion
-from jaxtrade.rl.listening.state import AdviceState
+from jaxtrade.rl.listening.fusion import AdviceState, Fusion
 from jaxtrade.rl.metrics import (
     action_metrics,
     advice_metrics,

@@ -15,8 +15,7 @@ from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl.collecting import Tally
 from jaxtrade.rl.context import Context
-from jaxtrade.rl.listening.fusion import Trust, side_after
-from jaxtrade.rl.listening.state import AdviceState
+from jaxtrade.rl.listening.fusion import AdviceState, Trust, side_after
 from jaxtrade.rl.observing import update_statistics
 from jaxtrade.rl.rollout import closing_figures, count_illegal, episode_figures
 from jaxtrade.rl.state import Policy

@@ -26,8 +26,7 @@ from jaxtrade.rl.actor import lag_metrics
 from jaxtrade.rl.algorithms import Learner
 from jaxtrade.rl.collecting import Tally, scaled_rewards
 from jaxtrade.rl.epochs import Rows, pick, rows_of
-from jaxtrade.rl.listening.fusion import Fusion
-from jaxtrade.rl.listening.state import AdviceState
+from jaxtrade.rl.listening.fusion import AdviceState, Fusion
 from jaxtrade.rl.metrics import (
     action_metrics,
     advice_metrics,

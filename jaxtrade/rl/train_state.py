@@ -13,7 +13,7 @@ from flax import struct
 from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.rl.actor import Delayed, first_delayed
 from jaxtrade.rl.context import Context
-from jaxtrade.rl.listening.state import AdviceState
+from jaxtrade.rl.listening.fusion import AdviceState
 from jaxtrade.rl.observing import first_statistics
 from jaxtrade.rl.reward_scale import RewardScale, init_scale
 from jaxtrade.rl.rollout import reset_all

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 
 from jaxtrade.errors import ConfigError
 from jaxtrade.rl.coverage import Coverage, coverage_lines
-from jaxtrade.rl.listening.state import AdviceState, start_advice
+from jaxtrade.rl.listening.fusion import AdviceState, start_advice
 from jaxtrade.rl.state import OpeningPlan
 from jaxtrade.rl.train_state import TrainState
 from jaxtrade.runs.setup import Setup

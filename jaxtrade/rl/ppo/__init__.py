@@ -37,8 +37,7 @@ from jaxtrade.rl.actor import acting, lag_metrics
 from jaxtrade.rl.algorithms import Head, Learner
 from jaxtrade.rl.collecting import Tally, roll_out, scaled_rewards
 from jaxtrade.rl.context import form_of
-from jaxtrade.rl.listening.fusion import Fusion
-from jaxtrade.rl.listening.state import AdviceState
+from jaxtrade.rl.listening.fusion import AdviceState, Fusion
 from jaxtrade.rl.metrics import (
     action_metrics,
     advice_metrics,
