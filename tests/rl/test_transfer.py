@@ -15,8 +15,8 @@ from jaxtrade.config import NetworkConfig, TransferConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks import distributions
 from jaxtrade.networks.normalize import init_stats, merge, normalise
-from jaxtrade.rl import coverage as coverage_report
 from jaxtrade.rl import transfer
+from jaxtrade.rl import transfer as coverage_report
 from jaxtrade.rl.listening.fusion import GATE, GATE_SLOTS
 from jaxtrade.rl.ppo.act import make_network
 from jaxtrade.rl.schedules import optimiser
