@@ -66,8 +66,7 @@ from jaxtrade.rl.reward_scale import scaled
 from jaxtrade.rl.rollout import final_values
 from jaxtrade.rl.schedules import clipped_adam, linear, progress
 from jaxtrade.rl.state import Policy, strong_types
-from jaxtrade.rl.symbols import followed
-from jaxtrade.rl.train_state import TrainState, staged
+from jaxtrade.rl.train_state import TrainState, followed, staged
 from jaxtrade.types import Algorithm, Array, Env, PyTree, Stage, Summary, Transition
 
 # --- What DQN carries from update to update besides the state that all learners share

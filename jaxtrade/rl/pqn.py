@@ -53,8 +53,7 @@ from jaxtrade.rl.returns import explained_variance, next_values, q_lambda
 from jaxtrade.rl.rollout import final_values
 from jaxtrade.rl.schedules import linear, progress
 from jaxtrade.rl.state import Policy
-from jaxtrade.rl.symbols import followed
-from jaxtrade.rl.train_state import TrainState, staged
+from jaxtrade.rl.train_state import TrainState, followed, staged
 from jaxtrade.types import Algorithm, Array, Env, PyTree, Stage, Summary, Transition
 
 # --- PQN's loss over a minibatch, and its gradient

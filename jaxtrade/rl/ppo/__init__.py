@@ -69,8 +69,7 @@ from jaxtrade.rl.returns import gae, next_values, vtrace
 from jaxtrade.rl.rollout import final_values
 from jaxtrade.rl.schedules import linear, progress
 from jaxtrade.rl.state import Policy
-from jaxtrade.rl.symbols import followed
-from jaxtrade.rl.train_state import TrainState, first_state, halved_rates, staged
+from jaxtrade.rl.train_state import TrainState, first_state, followed, halved_rates, staged
 from jaxtrade.types import (
     Algorithm,
     Array,
