@@ -25,7 +25,6 @@ from jaxtrade.networks import distributions
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl import prioritised, q, replay
 from jaxtrade.rl.acting import network_input, ready
-from jaxtrade.rl.actor import acting, lag_metrics
 from jaxtrade.rl.algorithms import Learner
 from jaxtrade.rl.listening.fusion import AdviceState, Fusion
 from jaxtrade.rl.metrics import (
@@ -66,7 +65,7 @@ from jaxtrade.rl.reward_scale import scaled
 from jaxtrade.rl.rollout import final_values
 from jaxtrade.rl.schedules import clipped_adam, linear, progress
 from jaxtrade.rl.state import Policy, strong_types
-from jaxtrade.rl.train_state import TrainState, followed, staged
+from jaxtrade.rl.train_state import TrainState, acting, followed, lag_metrics, staged
 from jaxtrade.types import Algorithm, Array, Env, PyTree, Stage, Summary, Transition
 
 # --- What DQN carries from update to update besides the state that all learners share

@@ -22,7 +22,6 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl import epochs
 from jaxtrade.rl.acting import ready
-from jaxtrade.rl.actor import lag_metrics
 from jaxtrade.rl.algorithms import Learner
 from jaxtrade.rl.collecting import Tally, scaled_rewards
 from jaxtrade.rl.epochs import Rows, pick, rows_of
@@ -53,7 +52,7 @@ from jaxtrade.rl.returns import explained_variance, next_values, q_lambda
 from jaxtrade.rl.rollout import final_values
 from jaxtrade.rl.schedules import linear, progress
 from jaxtrade.rl.state import Policy
-from jaxtrade.rl.train_state import TrainState, followed, staged
+from jaxtrade.rl.train_state import TrainState, followed, lag_metrics, staged
 from jaxtrade.types import Algorithm, Array, Env, PyTree, Stage, Summary, Transition
 
 # --- PQN's loss over a minibatch, and its gradient

@@ -33,7 +33,6 @@ from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.networks.torso import dot_general_of
 from jaxtrade.rl import checks, epochs, returns
 from jaxtrade.rl.acting import advice_terms, ready
-from jaxtrade.rl.actor import acting, lag_metrics
 from jaxtrade.rl.algorithms import Head, Learner
 from jaxtrade.rl.collecting import Tally, roll_out, scaled_rewards
 from jaxtrade.rl.context import form_of
@@ -69,7 +68,15 @@ from jaxtrade.rl.returns import gae, next_values, vtrace
 from jaxtrade.rl.rollout import final_values
 from jaxtrade.rl.schedules import linear, progress
 from jaxtrade.rl.state import Policy
-from jaxtrade.rl.train_state import TrainState, first_state, followed, halved_rates, staged
+from jaxtrade.rl.train_state import (
+    TrainState,
+    acting,
+    first_state,
+    followed,
+    halved_rates,
+    lag_metrics,
+    staged,
+)
 from jaxtrade.types import (
     Algorithm,
     Array,
