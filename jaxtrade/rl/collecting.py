@@ -9,9 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from jaxtrade.rl.context import Context
-from jaxtrade.rl.reward_scale import scaled
 from jaxtrade.rl.rollout import ActFn, EpisodeTally, add_step, start_episodes, unroll
-from jaxtrade.rl.train_state import TrainState
+from jaxtrade.rl.train_state import TrainState, scaled
 from jaxtrade.types import Array, PyTree, Transition
 
 

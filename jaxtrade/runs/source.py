@@ -19,9 +19,8 @@ from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.rl import transfer
 from jaxtrade.rl.algorithms import LEARNERS, Learner
 from jaxtrade.rl.listening.fusion import make_fusion
-from jaxtrade.rl.reward_scale import init_scale
 from jaxtrade.rl.schedules import optimiser
-from jaxtrade.rl.train_state import TrainState
+from jaxtrade.rl.train_state import TrainState, init_scale
 from jaxtrade.rl.transfer import Coverage, Layout, require_complete
 from jaxtrade.runs import files, rundir
 from jaxtrade.storage import checkpoint
