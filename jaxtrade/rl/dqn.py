@@ -62,9 +62,18 @@ from jaxtrade.rl.replay import (
 )
 from jaxtrade.rl.returns import next_values
 from jaxtrade.rl.rollout import final_values
-from jaxtrade.rl.schedules import clipped_adam, linear, progress
 from jaxtrade.rl.state import Policy, strong_types
-from jaxtrade.rl.train_state import TrainState, acting, followed, lag_metrics, scaled, staged
+from jaxtrade.rl.train_state import (
+    TrainState,
+    acting,
+    clipped_adam,
+    followed,
+    lag_metrics,
+    linear,
+    progress,
+    scaled,
+    staged,
+)
 from jaxtrade.types import Algorithm, Array, Env, PyTree, Stage, Summary, Transition
 
 # --- What DQN carries from update to update besides the state that all learners share

@@ -12,8 +12,7 @@ import optax
 
 from jaxtrade.rl.context import Context
 from jaxtrade.rl.packing import Packed, Packing, Unchanged, layout_of, map_parts, packing_of
-from jaxtrade.rl.schedules import clipped_adam
-from jaxtrade.rl.train_state import TrainState
+from jaxtrade.rl.train_state import TrainState, clipped_adam
 from jaxtrade.types import Array, PyTree
 
 

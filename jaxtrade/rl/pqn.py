@@ -50,9 +50,8 @@ from jaxtrade.rl.q import (
 )
 from jaxtrade.rl.returns import explained_variance, next_values, q_lambda
 from jaxtrade.rl.rollout import final_values
-from jaxtrade.rl.schedules import linear, progress
 from jaxtrade.rl.state import Policy
-from jaxtrade.rl.train_state import TrainState, followed, lag_metrics, staged
+from jaxtrade.rl.train_state import TrainState, followed, lag_metrics, linear, progress, staged
 from jaxtrade.types import Algorithm, Array, Env, PyTree, Stage, Summary, Transition
 
 # --- PQN's loss over a minibatch, and its gradient

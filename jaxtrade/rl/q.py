@@ -35,9 +35,15 @@ from jaxtrade.rl.algorithms import Head
 from jaxtrade.rl.collecting import Tally, roll_out
 from jaxtrade.rl.context import Context, form_of
 from jaxtrade.rl.listening.fusion import Fusion
-from jaxtrade.rl.schedules import linear, progress
 from jaxtrade.rl.state import Policy
-from jaxtrade.rl.train_state import TrainState, first_state, floats_of, halved_rates
+from jaxtrade.rl.train_state import (
+    TrainState,
+    first_state,
+    floats_of,
+    halved_rates,
+    linear,
+    progress,
+)
 from jaxtrade.types import (
     Algorithm,
     Array,

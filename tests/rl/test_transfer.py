@@ -19,8 +19,8 @@ from jaxtrade.rl import transfer
 from jaxtrade.rl import transfer as coverage_report
 from jaxtrade.rl.listening.fusion import GATE, GATE_SLOTS
 from jaxtrade.rl.ppo.act import make_network
-from jaxtrade.rl.schedules import optimiser
 from jaxtrade.rl.state import closed, opened, opening_at
+from jaxtrade.rl.train_state import optimiser
 from jaxtrade.rl.transfer import Layout
 from tests.messages import missing
 from tests.rl.test_train import assert_close, assert_same

@@ -66,7 +66,6 @@ from jaxtrade.rl.ppo.act import (
 )
 from jaxtrade.rl.returns import gae, next_values, vtrace
 from jaxtrade.rl.rollout import final_values
-from jaxtrade.rl.schedules import linear, progress
 from jaxtrade.rl.state import Policy
 from jaxtrade.rl.train_state import (
     TrainState,
@@ -75,6 +74,8 @@ from jaxtrade.rl.train_state import (
     followed,
     halved_rates,
     lag_metrics,
+    linear,
+    progress,
     staged,
 )
 from jaxtrade.types import (

@@ -22,9 +22,8 @@ from jaxtrade.rl.acting import ActExtras, advice_terms, chance_of, fused, networ
 from jaxtrade.rl.context import Context
 from jaxtrade.rl.epochs import Rows
 from jaxtrade.rl.listening.fusion import AdviceTerms, Fused, Fusion
-from jaxtrade.rl.schedules import progress
 from jaxtrade.rl.state import Policy, opened, opening_at
-from jaxtrade.rl.train_state import TrainState
+from jaxtrade.rl.train_state import TrainState, progress
 from jaxtrade.types import Array, PyTree, Transition
 
 PPO = Context[PPOConfig, Network]
