@@ -241,9 +241,9 @@ def divided(world, platform, devices, agents):
     import jax
 
     from jaxtrade.env.summary import summarise
-    from jaxtrade.rl.parts import part_of
     from jaxtrade.rl.ppo import make_ppo
     from jaxtrade.rl.sharding import Spread, layout_of, mesh_of
+    from jaxtrade.rl.train_state import part_of
     from jaxtrade.training.loop import chunk_program
     from jaxtrade.training.population import Stack
 

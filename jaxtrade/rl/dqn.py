@@ -36,7 +36,6 @@ from jaxtrade.rl.metrics import (
     tally_metrics,
 )
 from jaxtrade.rl.packing import Layout, Unchanged, layout_of, map_parts
-from jaxtrade.rl.parts import Kind, all_of
 from jaxtrade.rl.prioritised import Priorities, no_priorities
 from jaxtrade.rl.q import (
     HEAD,
@@ -64,8 +63,10 @@ from jaxtrade.rl.returns import next_values
 from jaxtrade.rl.rollout import final_values
 from jaxtrade.rl.state import Policy, strong_types
 from jaxtrade.rl.train_state import (
+    Kind,
     TrainState,
     acting,
+    all_of,
     clipped_adam,
     followed,
     lag_metrics,

@@ -34,9 +34,9 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.members import members_of
 from jaxtrade.rl.algorithms import make_algorithm
 from jaxtrade.rl.listening.fusion import Fusion, make_fusion
-from jaxtrade.rl.parts import part_of
 from jaxtrade.rl.sharding import Spread, layout_of, mesh_of
 from jaxtrade.rl.state import Policy
+from jaxtrade.rl.train_state import part_of
 from jaxtrade.runs.advice import view_of
 from jaxtrade.runs.advice_evaluation import Shown, shown
 from jaxtrade.runs.computing import check_strict
