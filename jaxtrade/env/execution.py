@@ -9,7 +9,7 @@ Conventions: docs/semantics.md.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import chex
 import jax
@@ -23,6 +23,7 @@ from jaxtrade.env.state import (
     NO_LEVEL,
     ContractParams,
     EnvParams,
+    Event,
     ExitReason,
     Marks,
     Order,
@@ -30,14 +31,7 @@ from jaxtrade.env.state import (
     StopKind,
 )
 from jaxtrade.errors import ConfigError
-from jaxtrade.types import Array, IntrabarPath
-
-if TYPE_CHECKING:
-    from jaxtrade.env.settle import StopLevel
-from typing import TypeVar
-
-from jaxtrade.env.state import Event
-from jaxtrade.types import MarketData
+from jaxtrade.types import Array, IntrabarPath, MarketData
 
 # A leg, which is the position in one symbol, and the prices of one bar for it. See
 # `env.execution`.

@@ -11,7 +11,6 @@ from jaxtrade.config.allocate import TASK, AllocateConfig
 from jaxtrade.data.members import symbols_of
 from jaxtrade.env import observation
 from jaxtrade.env.observation import ObservationSpec
-from jaxtrade.env.portfolio import masks
 from jaxtrade.env.portfolio import observation as joint
 from jaxtrade.env.tasks import base
 
@@ -43,4 +42,4 @@ def action_names(
     """
     if env.task != TASK:
         return base.action_names(env)
-    return masks.names(AllocateConfig() if allocate is None else allocate, symbols)
+    return joint.action_names(AllocateConfig() if allocate is None else allocate, symbols)

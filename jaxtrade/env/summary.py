@@ -10,7 +10,7 @@ from jaxtrade.env.state import EndReason, EnvParams, StepInfo
 from jaxtrade.types import Array, Summary, Transition
 
 
-def start(params: EnvParams) -> dict[str, Any]:
+def first_sums(params: EnvParams) -> dict[str, Any]:
     """Zeros of the sums of one environment."""
     none, zero = jnp.int32(0), jnp.float32(0)
     return {
@@ -79,4 +79,4 @@ def figures(sums: dict[str, Any], steps: int) -> dict[str, Array]:
     }
 
 
-summarise = Summary(start, collect, figures)
+summarise = Summary(first_sums, collect, figures)

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import jax
 
-from jaxtrade.rl import observing
+from jaxtrade.networks.normalize import normalise
 from jaxtrade.rl.context import Context
 from jaxtrade.rl.listening.fusion import AdviceTerms, Fused
-from jaxtrade.rl.observing import ready_statistics
+from jaxtrade.rl.observing import group_of, ready_statistics
 from jaxtrade.rl.state import Policy
 from jaxtrade.types import Array, Env, PyTree
 
@@ -46,8 +46,15 @@ def ready(ctx: Context, policy: Policy) -> Policy:
 
 
 def network_input(ctx: Context, policy: Policy, ref: PyTree, params: PyTree) -> Array:
-    """float32[D]: the observation, normalised if the configuration says so."""
-    return observing.network_input(ctx.env, ctx.settings, policy.normaliser, ref, params)
+    """float32[D]: the observation, normalised by the group of `ref` if the configuration says
+    so.
+    """
+    observation, normaliser = ctx.env.observe(ref, params), policy.normaliser
+    if not ctx.settings.normalise_observations:
+        return observation
+    assert normaliser is not None
+    groups = normaliser.mean.shape[0] if normaliser.mean.ndim == 2 else 1
+    return normalise(normaliser, observation, group_of(ctx.env, groups, ref, params))
 
 
 def advice_terms(ctx: Context, policy: Policy, ref: PyTree) -> AdviceTerms | None:

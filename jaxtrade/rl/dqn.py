@@ -23,7 +23,7 @@ from jaxtrade.config.q_learning import DQNConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks import distributions
 from jaxtrade.networks.reductions import LOCAL, Reduce
-from jaxtrade.rl import prioritised, q, replay
+from jaxtrade.rl import q
 from jaxtrade.rl.acting import network_input, ready
 from jaxtrade.rl.algorithms import Learner
 from jaxtrade.rl.listening.fusion import AdviceState, Fusion
@@ -36,7 +36,17 @@ from jaxtrade.rl.metrics import (
     tally_metrics,
 )
 from jaxtrade.rl.packing import Layout, Unchanged, layout_of, map_parts
-from jaxtrade.rl.prioritised import Priorities, no_priorities
+from jaxtrade.rl.prioritised import (
+    Drawn,
+    Priorities,
+    chances,
+    draw,
+    found_priorities,
+    importance_weights,
+    learned,
+    no_priorities,
+    renewed,
+)
 from jaxtrade.rl.q import (
     HEAD,
     Q,
@@ -53,6 +63,7 @@ from jaxtrade.rl.replay import (
     Replay,
     Ring,
     Sample,
+    add,
     draw_uniform,
     empty_replay,
     ring_of,
@@ -225,7 +236,7 @@ class Batch(NamedTuple):
 
     sample: Sample
     weight: Array | None
-    drawn: prioritised.Drawn | None
+    drawn: Drawn | None
 
 
 def draws(ctx: Q, ring: Ring, replay: Replay, key: Array) -> PyTree:
@@ -241,9 +252,7 @@ def draws(ctx: Q, ring: Ring, replay: Replay, key: Array) -> PyTree:
         return jax.vmap(
             partial(draw_uniform, ring, replay, batch=config.batch_size, first_group=first_group)
         )(keys)
-    return jax.vmap(
-        partial(prioritised.chances, ring, batch=config.batch_size, first_group=first_group)
-    )(keys)
+    return jax.vmap(partial(chances, ring, batch=config.batch_size, first_group=first_group))(keys)
 
 
 def batch_of(
@@ -260,8 +269,8 @@ def batch_of(
     if priorities is None:
         row, lane = random
         return Batch(sample(ring, replay, row, lane, hparams.gamma), None, None)
-    drawn = prioritised.draw(ring, priorities, random)
-    weight = prioritised.importance_weights(ring, replay, drawn, beta)
+    drawn = draw(ring, priorities, random)
+    weight = importance_weights(ring, replay, drawn, beta)
     return Batch(sample(ring, replay, drawn.row, drawn.lane, hparams.gamma), weight, drawn)
 
 
@@ -356,7 +365,7 @@ def gradient_step(
     total, terms, error, grads = reduce.alone(partial(gradient, ctx))(
         objective, layout.tree(now.parameters), layout.tree(now.target), batch
     )
-    found = reduce.alone(prioritised.found_priorities)(error, hparams.priority_alpha)
+    found = reduce.alone(found_priorities)(error, hparams.priority_alpha)
     most = {OLDEST: terms.pop(OLDEST)} | (
         {} if now.priorities is None else {"highest": found.max()}
     )
@@ -379,7 +388,7 @@ def gradient_step(
     priorities = now.priorities
     if priorities is not None:
         assert batch.drawn is not None
-        priorities = prioritised.learned(priorities, batch.drawn, found, most["highest"], applied)
+        priorities = learned(priorities, batch.drawn, found, most["highest"], applied)
     figures = {
         "td_loss": total,
         **terms,
@@ -455,8 +464,8 @@ def remembered(of: Ring, state: TrainState, seen: Transition, version: Array) ->
 
     version: int32[], of the policy that acted (`rl.actor`)."""
     own: Own = state.own
-    stored = replay.add(of, own.replay, seen, version)
-    priorities = None if own.priorities is None else prioritised.renewed(of, own.priorities, stored)
+    stored = add(of, own.replay, seen, version)
+    priorities = None if own.priorities is None else renewed(of, own.priorities, stored)
     return state.replace(own=own.replace(replay=stored, priorities=priorities))
 
 

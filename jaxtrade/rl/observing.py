@@ -15,11 +15,9 @@ import jax.numpy as jnp
 from jaxtrade.config import NetworkConfig
 from jaxtrade.networks.normalize import (
     RunningStats,
-    Scaler,
     init_stats,
     merge,
     merge_parts,
-    normalise,
     scaler_of,
 )
 from jaxtrade.networks.reductions import LOCAL, Reduce
@@ -84,24 +82,6 @@ def ready_statistics(settings: NetworkConfig, normaliser: Any) -> Any:
     """
     wanted = settings.normalise_observations and isinstance(normaliser, RunningStats)
     return scaler_of(normaliser) if wanted else normaliser
-
-
-def network_input(
-    env: Env,
-    settings: NetworkConfig,
-    normaliser: RunningStats | Scaler | None,
-    ref: PyTree,
-    params: PyTree,
-) -> Array:
-    """float32[D]: the observation, normalised by the group of `ref` if the configuration says
-    so.
-    """
-    observation = env.observe(ref, params)
-    if not settings.normalise_observations:
-        return observation
-    assert normaliser is not None
-    groups = normaliser.mean.shape[0] if normaliser.mean.ndim == 2 else 1
-    return normalise(normaliser, observation, group_of(env, groups, ref, params))
 
 
 def add_observations(

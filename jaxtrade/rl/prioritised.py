@@ -77,7 +77,7 @@ def draw(ring: Ring, priorities: Priorities, chance: Array) -> Drawn:
     """Starts drawn by `chances`, an equal share from each group. Without any start the result means
     nothing.
     """
-    leaf = jax.vmap(sum_tree.draw)(priorities.trees, chance)
+    leaf = jax.vmap(sum_tree.draw_leaves)(priorities.trees, chance)
     value = jnp.take_along_axis(priorities.trees.leaves, leaf, axis=1)
     total = priorities.trees.total[:, None]
     probability = value / jnp.where(total > 0.0, total, 1.0) / ring.groups

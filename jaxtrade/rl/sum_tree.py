@@ -110,7 +110,7 @@ def with_leaves(tree: SumTree, index: Array, value: Array) -> SumTree:
     return tree.replace(nodes=nodes)
 
 
-def draw(tree: SumTree, chance: Array) -> Array:
+def draw_leaves(tree: SumTree, chance: Array) -> Array:
     """int32[B]: leaves by stratified sampling (Schaul et al. 2016, appendix B.2.1). Entry j is
     drawn from the j-th of B equal ranges of the total. A leaf of value 0 is never drawn, unless all
     are 0: then every entry is 0.

@@ -40,17 +40,17 @@ FLAT_ROW = (1_000, 1_000, 1_000, 1_000)
 
 
 def test_names_and_targets_of_the_tables():
-    assert masks.names(AllocateConfig(), PAIR)[:4] == (
+    assert masks.action_names(AllocateConfig(), PAIR)[:4] == (
         "FLAT_EURUSD_FLAT_USDJPY",
         "FLAT_EURUSD_LONG_USDJPY",
         "FLAT_EURUSD_SHORT_USDJPY",
         "LONG_EURUSD_FLAT_USDJPY",
     )
     assert [
-        len(masks.names(AllocateConfig(actions=kind), PAIR))
+        len(masks.action_names(AllocateConfig(actions=kind), PAIR))
         for kind in ("product", "increment", "table")
     ] == [9, 5, 3]
-    assert masks.names(AllocateConfig(actions="increment"), PAIR) == (
+    assert masks.action_names(AllocateConfig(actions="increment"), PAIR) == (
         "HOLD",
         "BUY_EURUSD",
         "SELL_EURUSD",
@@ -69,7 +69,7 @@ def test_names_and_targets_of_the_tables():
 
 
 def test_one_symbol_has_three_targets():
-    assert masks.names(AllocateConfig(), ("ES",)) == ("FLAT_ES", "LONG_ES", "SHORT_ES")
+    assert masks.action_names(AllocateConfig(), ("ES",)) == ("FLAT_ES", "LONG_ES", "SHORT_ES")
 
 
 # --- masks ------------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jaxtrade.rl import sum_tree
 from jaxtrade.rl.sum_tree import tree_of
 
-draw, with_leaves = jax.jit(sum_tree.draw), jax.jit(sum_tree.with_leaves)
+draw, with_leaves = jax.jit(sum_tree.draw_leaves), jax.jit(sum_tree.with_leaves)
 
 
 def numpy_levels(leaves):

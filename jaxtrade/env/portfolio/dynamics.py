@@ -457,7 +457,7 @@ class PortfolioEnv:
     @property
     def actions(self) -> tuple[str, ...]:
         """Names of the A actions, in the order of their ids."""
-        return masks.names(self.allocate, self.symbols)
+        return masks.action_names(self.allocate, self.symbols)
 
     @property
     def spec(self) -> ObservationSpec:

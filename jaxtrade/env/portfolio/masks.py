@@ -24,7 +24,7 @@ SIDES = (0, 1, -1)  # flat first, so that id 0 of a target table is all flat
 WORDS = {0: "FLAT", 1: "LONG", -1: "SHORT"}
 
 
-def names(config: AllocateConfig, symbols: tuple[str, ...]) -> tuple[str, ...]:
+def action_names(config: AllocateConfig, symbols: tuple[str, ...]) -> tuple[str, ...]:
     """Names of the A actions, in the order of their ids."""
     if config.actions == "increment":
         return ("HOLD", *(f"{word}_{symbol}" for symbol in symbols for word in ("BUY", "SELL")))

@@ -21,7 +21,7 @@ from jaxtrade.types import AGENTS, Array, Summary, Transition
 OWN = "shared"  # the sums of this module, beside those of the summary that it extends
 
 
-def start(params: EnvParams) -> dict[str, Any]:
+def no_sums(params: EnvParams) -> dict[str, Any]:
     """Zeros of the sums of one environment: profit, maker float32 mills; ordered, paid int32."""
     del params
     return {
@@ -113,7 +113,7 @@ def crowding(summary: Summary) -> Summary:
         }
 
     return Summary(
-        lambda params: {"rest": summary.start(params), OWN: start(params)},
+        lambda params: {"rest": summary.start(params), OWN: no_sums(params)},
         lambda seen: {"rest": summary.collect(seen), OWN: collect(seen)},
         all_figures,
         keep,
