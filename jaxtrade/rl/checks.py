@@ -44,7 +44,7 @@ def highest(
     return HealthCheck(name or metric, label, measure, lambda value: low < value <= high, worst)
 
 
-def learning_rate(section: str) -> Callable[[Sequence[Row]], str]:
+def small_rate(section: str) -> Callable[[Sequence[Row]], str]:
     """The warning about a learning rate that is too small to change any weight. section: of the
     learner, "ppo".
     """

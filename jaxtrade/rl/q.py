@@ -29,9 +29,9 @@ from jaxtrade.networks.normalize import init_stats
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.networks.torso import FLOAT32, DotGeneral, dot_general_of
 from jaxtrade.parts import Q_NETWORKS
-from jaxtrade.rl import checks
 from jaxtrade.rl.acting import ActExtras, advice_terms, chance_of, fused, network_input, ready
 from jaxtrade.rl.algorithms import Head
+from jaxtrade.rl.checks import MOST_LOSS, highest, lowest, small_rate
 from jaxtrade.rl.collecting import Tally, roll_out
 from jaxtrade.rl.context import Context, form_of
 from jaxtrade.rl.listening.fusion import Fusion
@@ -362,12 +362,12 @@ def _not_constant(rows: Sequence[Row]) -> float:
 
 
 LEARNS = (
-    checks.lowest("learning_rate", "lowest learning rate"),
-    checks.highest("q_change", "largest change of Q", 0.0, MOST_Q),
-    checks.highest("param_delta", "largest step", 0.0, math.inf),
+    lowest("learning_rate", "lowest learning rate"),
+    highest("q_change", "largest change of Q", 0.0, MOST_Q),
+    highest("param_delta", "largest step", 0.0, math.inf),
     HealthCheck("td_loss", "range of the loss", _not_constant, lambda value: value > 0),
-    checks.highest("td_loss", "highest loss", -math.inf, checks.MOST_LOSS, "loss"),
-    checks.highest("q_max", "largest Q", -math.inf, MOST_Q),
+    highest("td_loss", "highest loss", -math.inf, MOST_LOSS, "loss"),
+    highest("q_max", "largest Q", -math.inf, MOST_Q),
 )
 
 
@@ -434,7 +434,7 @@ def warnings(section: str) -> tuple[Warn, ...]:
         )
 
     return (
-        Warn("learning_rate", checks.learning_rate(section), at_once=True),
+        Warn("learning_rate", small_rate(section), at_once=True),
         Warn("frozen", frozen),
         Warn("exploding", exploding),
     )

@@ -17,29 +17,12 @@ from flax import struct
 from jaxtrade.networks.memory import forget
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl.packing import Packed, Packing, packing_of
-from jaxtrade.rl.state import EpisodeTotals
+from jaxtrade.rl.state import EpisodeTotals, env_keys
 from jaxtrade.types import Array, Env, PyTree, Summary, Transition
 
 # (carry, ref of one environment, random numbers from `draw`) -> (carry, action int32[], extras for
 # `Transition`)
 ActFn = Callable[[PyTree, PyTree, Any], tuple[PyTree, Array, PyTree]]
-
-
-def env_keys(key: Array, num_envs: int, first_env: int | Array = 0) -> Array:
-    """key[N]: `fold_in(key, global number of the environment)`.
-
-    An environment draws the same random numbers however the environments are spread over devices.
-    """
-    return jax.vmap(jax.random.fold_in, (None, 0))(key, first_env + jnp.arange(num_envs))
-
-
-def reset_all(
-    env: Env, key: Array, params: PyTree, num_envs: int, first_env: int | Array = 0
-) -> tuple[PyTree, PyTree]:
-    """Reset N environments -> (state, ref), each with a leading axis N. `first_env` is the first
-    global number.
-    """
-    return jax.vmap(env.reset, (0, None))(env_keys(key, num_envs, first_env), params)
 
 
 def unroll(

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxtrade.networks.normalize import RunningStats
-from jaxtrade.types import Array, PyTree
+from jaxtrade.types import Array, Env, PyTree
 
 # A schedule that opens the new actions of a transferred policy step by step.
 #
@@ -145,3 +145,20 @@ def strong_types(tree: PyTree) -> PyTree:
         return jax.lax.convert_element_type(leaf, leaf.dtype)
 
     return jax.tree.map(strengthen, tree)
+
+
+def env_keys(key: Array, num_envs: int, first_env: int | Array = 0) -> Array:
+    """key[N]: `fold_in(key, global number of the environment)`.
+
+    An environment draws the same random numbers however the environments are spread over devices.
+    """
+    return jax.vmap(jax.random.fold_in, (None, 0))(key, first_env + jnp.arange(num_envs))
+
+
+def reset_all(
+    env: Env, key: Array, params: PyTree, num_envs: int, first_env: int | Array = 0
+) -> tuple[PyTree, PyTree]:
+    """Reset N environments -> (state, ref), each with a leading axis N. `first_env` is the first
+    global number.
+    """
+    return jax.vmap(env.reset, (0, None))(env_keys(key, num_envs, first_env), params)

@@ -20,8 +20,7 @@ from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl.context import Context
 from jaxtrade.rl.listening.fusion import AdviceState
 from jaxtrade.rl.observing import first_statistics
-from jaxtrade.rl.rollout import reset_all
-from jaxtrade.rl.state import EpisodeTotals, OpeningPlan, Policy, strong_types
+from jaxtrade.rl.state import EpisodeTotals, OpeningPlan, Policy, reset_all, strong_types
 from jaxtrade.types import Array, PyTree, Transition
 
 # Schedules over the fraction of the run that is done, and the optimiser.

@@ -11,7 +11,8 @@ from jaxtrade.rl import ppo as make_module
 from jaxtrade.rl.context import CPU
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.ppo.act import block_count
-from jaxtrade.rl.rollout import count_illegal, reset_all, unroll
+from jaxtrade.rl.rollout import count_illegal, unroll
+from jaxtrade.rl.state import reset_all
 from jaxtrade.storage import checkpoint
 from jaxtrade.types import Summary
 from tests.rl.probes import Probe, probe_params

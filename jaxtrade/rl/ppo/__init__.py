@@ -31,9 +31,10 @@ from jaxtrade.config.running import Precision
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.networks.torso import dot_general_of
-from jaxtrade.rl import checks, epochs, returns
+from jaxtrade.rl import epochs, returns
 from jaxtrade.rl.acting import advice_terms, ready
 from jaxtrade.rl.algorithms import Head, Learner
+from jaxtrade.rl.checks import MOST_LOSS, highest, lowest, small_rate
 from jaxtrade.rl.collecting import Tally, roll_out, scaled_rewards
 from jaxtrade.rl.context import form_of
 from jaxtrade.rl.listening.fusion import AdviceState, Fusion
@@ -299,16 +300,16 @@ RATIO_ERROR: dict[Precision, float] = {"float32": 1e-4, "tf32": 1e-2, "bfloat16"
 
 
 LEARNS = (
-    checks.lowest("learning_rate", "lowest learning rate"),
-    checks.highest("approx_kl", "highest KL", 0.0, MOST_KL),
-    checks.lowest("param_delta", "smallest step"),
+    lowest("learning_rate", "lowest learning rate"),
+    highest("approx_kl", "highest KL", 0.0, MOST_KL),
+    lowest("param_delta", "smallest step"),
     HealthCheck(
         "entropy",
         "entropy at the end",
         lambda rows: float(np.max([row["entropy"] for row in rows[-LAST:]])),
         lambda value: value > LEAST_ENTROPY,
     ),
-    checks.highest("value_loss", "highest value loss", -math.inf, checks.MOST_LOSS),
+    highest("value_loss", "highest value loss", -math.inf, MOST_LOSS),
 )
 
 
@@ -396,7 +397,7 @@ def jumping(rows: Sequence[Row]) -> str:
 
 
 WARNINGS = (
-    Warn("learning_rate", checks.learning_rate("ppo"), at_once=True),
+    Warn("learning_rate", small_rate("ppo"), at_once=True),
     Warn("frozen", frozen),
     Warn("jumping", jumping, at_once=True),
     Warn("explained_variance", explained_variance),
