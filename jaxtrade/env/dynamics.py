@@ -25,10 +25,17 @@ from jaxtrade.env.episode import (
     start,
     start_drawn,
 )
-from jaxtrade.env.execution import LegBar, fill_leg, quote_at, select, trail_distance
+from jaxtrade.env.execution import (
+    LegBar,
+    StopLevel,
+    fill_leg,
+    quote_at,
+    select,
+    settle,
+    trail_distance,
+)
 from jaxtrade.env.observation import ObservationSpec
 from jaxtrade.env.rewards import StepEvent, total, weighted_terms
-from jaxtrade.env.settle import StopLevel, settle
 from jaxtrade.env.state import (
     EndReason,
     EnvParams,

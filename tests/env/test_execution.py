@@ -18,13 +18,14 @@ from jaxtrade.env.execution import (
     LegBar,
     LegInBar,
     Quote,
+    StopLevel,
     empty_event,
     nearer_extreme,
     opening_print,
+    settle,
     stop_first,
     traded_path,
 )
-from jaxtrade.env.settle import StopLevel, settle
 from jaxtrade.env.state import (
     KEEP_STOP,
     NO_LEVEL,

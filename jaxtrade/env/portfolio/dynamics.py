@@ -23,7 +23,7 @@ from jaxtrade.env.episode import (
     is_truncation,
     new_stats,
 )
-from jaxtrade.env.execution import Quote, select
+from jaxtrade.env.execution import Quote, select, settle
 from jaxtrade.env.money import ceil_div, money_of, muldiv
 from jaxtrade.env.observation import ObservationSpec
 from jaxtrade.env.portfolio import masks, observation
@@ -36,7 +36,6 @@ from jaxtrade.env.portfolio.state import (
     PortfolioState,
 )
 from jaxtrade.env.rewards import StepEvent, total, weighted_terms
-from jaxtrade.env.settle import settle
 from jaxtrade.env.state import (
     Account,
     AccountParams,
