@@ -11,7 +11,7 @@ import pytest
 
 from jaxtrade.config import load_config
 from jaxtrade.data.device import table_bytes, with_tables
-from jaxtrade.env.summary import summarise
+from jaxtrade.env.monitor import summarise
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks import distributions
 from jaxtrade.networks.heads import PAIR, ActorCritic, pack, unpack

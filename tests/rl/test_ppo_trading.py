@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from jaxtrade.config import load_config
-from jaxtrade.env.summary import summarise
+from jaxtrade.env.monitor import summarise
 from jaxtrade.rl import collecting
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.runs.setup import prepare
