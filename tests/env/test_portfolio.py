@@ -15,7 +15,7 @@ from jaxtrade.config.allocate import AllocateConfig
 from jaxtrade.data.market_set import load_markets
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.env.params import make_params
-from jaxtrade.env.portfolio import masks
+from jaxtrade.env.portfolio import observation
 from jaxtrade.env.portfolio.dynamics import root_of, share_of
 from jaxtrade.env.portfolio.params import (
     join_markets,
@@ -40,17 +40,17 @@ FLAT_ROW = (1_000, 1_000, 1_000, 1_000)
 
 
 def test_names_and_targets_of_the_tables():
-    assert masks.action_names(AllocateConfig(), PAIR)[:4] == (
+    assert observation.action_names(AllocateConfig(), PAIR)[:4] == (
         "FLAT_EURUSD_FLAT_USDJPY",
         "FLAT_EURUSD_LONG_USDJPY",
         "FLAT_EURUSD_SHORT_USDJPY",
         "LONG_EURUSD_FLAT_USDJPY",
     )
     assert [
-        len(masks.action_names(AllocateConfig(actions=kind), PAIR))
+        len(observation.action_names(AllocateConfig(actions=kind), PAIR))
         for kind in ("product", "increment", "table")
     ] == [9, 5, 3]
-    assert masks.action_names(AllocateConfig(actions="increment"), PAIR) == (
+    assert observation.action_names(AllocateConfig(actions="increment"), PAIR) == (
         "HOLD",
         "BUY_EURUSD",
         "SELL_EURUSD",
@@ -58,18 +58,18 @@ def test_names_and_targets_of_the_tables():
         "SELL_USDJPY",
     )
     units = jnp.array([1, -1])
-    found = masks.wanted(AllocateConfig(actions="increment"), units, jnp.int32(2)).tolist()
+    found = observation.wanted(AllocateConfig(actions="increment"), units, jnp.int32(2)).tolist()
     assert found == [[1, -1], [2, -1], [0, -1], [1, 0], [1, -2]]
-    assert masks.wanted(AllocateConfig(actions="table"), units, jnp.int32(2)).tolist() == [
+    assert observation.wanted(AllocateConfig(actions="table"), units, jnp.int32(2)).tolist() == [
         [0, 0],
         [2, 2],
         [-2, -2],
     ]
-    assert masks.wanted(AllocateConfig(), units, jnp.int32(1)).tolist()[5] == [1, -1]
+    assert observation.wanted(AllocateConfig(), units, jnp.int32(1)).tolist()[5] == [1, -1]
 
 
 def test_one_symbol_has_three_targets():
-    assert masks.action_names(AllocateConfig(), ("ES",)) == ("FLAT_ES", "LONG_ES", "SHORT_ES")
+    assert observation.action_names(AllocateConfig(), ("ES",)) == ("FLAT_ES", "LONG_ES", "SHORT_ES")
 
 
 # --- masks ------------------------------------------------------------------------------------------------------------

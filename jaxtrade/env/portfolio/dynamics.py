@@ -26,7 +26,7 @@ from jaxtrade.env.episode import (
 from jaxtrade.env.execution import Quote, select, settle
 from jaxtrade.env.money import ceil_div, money_of, muldiv
 from jaxtrade.env.observation import ObservationSpec
-from jaxtrade.env.portfolio import masks, observation
+from jaxtrade.env.portfolio import observation
 from jaxtrade.env.portfolio.state import (
     NEVER,
     CostParams,
@@ -456,7 +456,7 @@ class PortfolioEnv:
     @property
     def actions(self) -> tuple[str, ...]:
         """Names of the A actions, in the order of their ids."""
-        return masks.action_names(self.allocate, self.symbols)
+        return observation.action_names(self.allocate, self.symbols)
 
     @property
     def spec(self) -> ObservationSpec:
@@ -520,7 +520,7 @@ class PortfolioEnv:
 
     def mask(self, state: PortfolioState, params: PortfolioParams) -> Array:
         """bool[A]: the legal actions at `state`."""
-        return masks.choices(self.allocate, state, params).legal
+        return observation.choices(self.allocate, state, params).legal
 
     def ref(self, state: PortfolioState, params: PortfolioParams) -> ObservationRef:
         """The stored form of the observation at `state`."""
@@ -540,7 +540,7 @@ class PortfolioEnv:
         self, state: PortfolioState, want: Array, params: PortfolioParams
     ) -> tuple[PortfolioState, PortfolioEvent]:
         """One shared bar with the wanted contracts int32[S]; see `dynamics.transition`."""
-        return transition(masks.partly(self.allocate), state, want, params)
+        return transition(observation.partly(self.allocate), state, want, params)
 
     def ordered(
         self, state: PortfolioState, action: Array, params: PortfolioParams
@@ -548,7 +548,7 @@ class PortfolioEnv:
         """-> (state with the order counted, wanted contracts int32[S], bool[] whether the action is
         illegal).
         """
-        known = masks.choices(self.allocate, state, params)
+        known = observation.choices(self.allocate, state, params)
         chosen = jnp.arange(self.num_actions) == action
         legal = (known.legal & chosen).any()
         want = jnp.where(legal, (known.quantity * chosen[:, None]).sum(axis=0), state.legs.quantity)
