@@ -17,9 +17,9 @@ from jaxtrade.config import ActorConfig, RunConfig, SamplerConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks.normalize import RunningStats, init_stats, merge
 from jaxtrade.networks.reductions import LOCAL, Reduce
+from jaxtrade.rl.acting import first_statistics
 from jaxtrade.rl.context import Context
 from jaxtrade.rl.listening.fusion import AdviceState
-from jaxtrade.rl.observing import first_statistics
 from jaxtrade.rl.state import EpisodeTotals, OpeningPlan, Policy, reset_all, strong_types
 from jaxtrade.types import Array, PyTree, Transition
 

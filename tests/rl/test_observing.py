@@ -12,11 +12,11 @@ import pytest
 
 from jaxtrade.config import NetworkConfig
 from jaxtrade.networks.normalize import RunningStats, init_stats
-from jaxtrade.rl.acting import network_input
-from jaxtrade.rl.observing import (
+from jaxtrade.rl.acting import (
     add_observations,
     first_statistics,
     group_count,
+    network_input,
     ready_statistics,
     select_group,
     update_statistics,
