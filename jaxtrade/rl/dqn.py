@@ -36,17 +36,6 @@ from jaxtrade.rl.metrics import (
     tally_metrics,
 )
 from jaxtrade.rl.packing import Layout, Unchanged, layout_of, map_parts
-from jaxtrade.rl.prioritised import (
-    Drawn,
-    Priorities,
-    chances,
-    draw,
-    found_priorities,
-    importance_weights,
-    learned,
-    no_priorities,
-    renewed,
-)
 from jaxtrade.rl.q import (
     HEAD,
     Q,
@@ -60,12 +49,21 @@ from jaxtrade.rl.q import (
     values_and_mask,
 )
 from jaxtrade.rl.replay import (
+    Drawn,
+    Priorities,
     Replay,
     Ring,
     Sample,
     add,
+    chances,
+    draw,
     draw_uniform,
     empty_replay,
+    found_priorities,
+    importance_weights,
+    learned,
+    no_priorities,
+    renewed,
     ring_of,
     sample,
     starts,

@@ -14,17 +14,22 @@ from flax import struct
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxtrade.rl.prioritised import (
+from jaxtrade.rl.replay import (
+    add,
     chances,
     draw,
+    draw_uniform,
+    empty_replay,
     found_priorities,
     importance_weights,
     learned,
     no_priorities,
     renewed,
+    ring_of,
+    sample,
+    starts,
     tree_of,
 )
-from jaxtrade.rl.replay import add, draw_uniform, empty_replay, ring_of, sample, starts
 from jaxtrade.rl.returns import n_step
 from jaxtrade.types import Transition
 

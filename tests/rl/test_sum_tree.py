@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxtrade.rl import prioritised
-from jaxtrade.rl.prioritised import tree_of
+from jaxtrade.rl import replay
+from jaxtrade.rl.replay import tree_of
 
-draw, with_leaves = jax.jit(prioritised.draw_leaves), jax.jit(prioritised.with_leaves)
+draw, with_leaves = jax.jit(replay.draw_leaves), jax.jit(replay.with_leaves)
 
 
 def numpy_levels(leaves):
