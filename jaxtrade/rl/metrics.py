@@ -14,10 +14,9 @@ from jaxtrade.env.state import ObservationRef
 from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl.acting import update_statistics
-from jaxtrade.rl.collecting import Tally
 from jaxtrade.rl.context import Context
 from jaxtrade.rl.listening.fusion import AdviceState, Trust, side_after
-from jaxtrade.rl.rollout import closing_figures, count_illegal, episode_figures
+from jaxtrade.rl.rollout import Tally, closing_figures, count_illegal, episode_figures
 from jaxtrade.rl.state import Policy
 from jaxtrade.types import Array, PyTree, Transition
 

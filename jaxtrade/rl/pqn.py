@@ -23,7 +23,6 @@ from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl import epochs
 from jaxtrade.rl.acting import ready
 from jaxtrade.rl.algorithms import Learner
-from jaxtrade.rl.collecting import Tally, scaled_rewards
 from jaxtrade.rl.epochs import Rows, pick, rows_of
 from jaxtrade.rl.listening.fusion import AdviceState, Fusion
 from jaxtrade.rl.metrics import (
@@ -49,7 +48,7 @@ from jaxtrade.rl.q import (
     values_of_rows,
 )
 from jaxtrade.rl.returns import explained_variance, next_values, q_lambda
-from jaxtrade.rl.rollout import final_values
+from jaxtrade.rl.rollout import Tally, final_values, scaled_rewards
 from jaxtrade.rl.state import Policy
 from jaxtrade.rl.train_state import TrainState, followed, lag_metrics, linear, progress, staged
 from jaxtrade.types import Algorithm, Array, Env, PyTree, Stage, Summary, Transition

@@ -11,7 +11,7 @@ import pytest
 
 from jaxtrade.config import load_config
 from jaxtrade.env.monitor import summarise
-from jaxtrade.rl import collecting
+from jaxtrade.rl import rollout
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.runs.setup import prepare
 from jaxtrade.storage import checkpoint
@@ -70,7 +70,7 @@ def test_ratio_is_one_after_resets_with_masks(overrides):
 
 
 def test_references_that_come_a_step_late_break_the_ratio(monkeypatch):
-    unroll = collecting.unroll
+    unroll = rollout.unroll
 
     def late(*arguments, **options):
         carry, seen, tally = unroll(*arguments, **options)

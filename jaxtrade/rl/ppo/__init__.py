@@ -35,7 +35,6 @@ from jaxtrade.rl import epochs, returns
 from jaxtrade.rl.acting import advice_terms, ready
 from jaxtrade.rl.algorithms import Head, Learner
 from jaxtrade.rl.checks import MOST_LOSS, highest, lowest, small_rate
-from jaxtrade.rl.collecting import Tally, roll_out, scaled_rewards
 from jaxtrade.rl.context import form_of
 from jaxtrade.rl.listening.fusion import AdviceState, Fusion
 from jaxtrade.rl.metrics import (
@@ -66,7 +65,7 @@ from jaxtrade.rl.ppo.act import (
     value_of,
 )
 from jaxtrade.rl.returns import gae, next_values, vtrace
-from jaxtrade.rl.rollout import final_values
+from jaxtrade.rl.rollout import Tally, final_values, roll_out, scaled_rewards
 from jaxtrade.rl.state import Policy
 from jaxtrade.rl.train_state import (
     TrainState,
