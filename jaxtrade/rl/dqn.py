@@ -27,14 +27,6 @@ from jaxtrade.rl import q
 from jaxtrade.rl.acting import network_input, ready
 from jaxtrade.rl.algorithms import Learner
 from jaxtrade.rl.listening.fusion import AdviceState, Fusion
-from jaxtrade.rl.metrics import (
-    action_metrics,
-    advice_metrics,
-    advised,
-    joined,
-    new_statistics,
-    tally_metrics,
-)
 from jaxtrade.rl.packing import Layout, Unchanged, layout_of, map_parts
 from jaxtrade.rl.q import (
     HEAD,
@@ -69,7 +61,15 @@ from jaxtrade.rl.replay import (
     starts,
 )
 from jaxtrade.rl.returns import next_values
-from jaxtrade.rl.rollout import final_values
+from jaxtrade.rl.rollout import (
+    action_metrics,
+    advice_metrics,
+    advised,
+    final_values,
+    joined,
+    new_statistics,
+    tally_metrics,
+)
 from jaxtrade.rl.state import Policy, strong_types
 from jaxtrade.rl.train_state import (
     Kind,

@@ -25,14 +25,6 @@ from jaxtrade.rl.acting import ready
 from jaxtrade.rl.algorithms import Learner
 from jaxtrade.rl.epochs import Rows, pick, rows_of
 from jaxtrade.rl.listening.fusion import AdviceState, Fusion
-from jaxtrade.rl.metrics import (
-    action_metrics,
-    advice_metrics,
-    advised,
-    joined,
-    new_statistics,
-    tally_metrics,
-)
 from jaxtrade.rl.q import (
     HEAD,
     Q,
@@ -48,7 +40,17 @@ from jaxtrade.rl.q import (
     values_of_rows,
 )
 from jaxtrade.rl.returns import explained_variance, next_values, q_lambda
-from jaxtrade.rl.rollout import Tally, final_values, scaled_rewards
+from jaxtrade.rl.rollout import (
+    Tally,
+    action_metrics,
+    advice_metrics,
+    advised,
+    final_values,
+    joined,
+    new_statistics,
+    scaled_rewards,
+    tally_metrics,
+)
 from jaxtrade.rl.state import Policy
 from jaxtrade.rl.train_state import TrainState, followed, lag_metrics, linear, progress, staged
 from jaxtrade.types import Algorithm, Array, Env, PyTree, Stage, Summary, Transition

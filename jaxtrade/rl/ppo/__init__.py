@@ -37,15 +37,6 @@ from jaxtrade.rl.algorithms import Head, Learner
 from jaxtrade.rl.checks import MOST_LOSS, highest, lowest, small_rate
 from jaxtrade.rl.context import form_of
 from jaxtrade.rl.listening.fusion import AdviceState, Fusion
-from jaxtrade.rl.metrics import (
-    action_metrics,
-    advice_metrics,
-    advised,
-    joined,
-    learning_rates,
-    new_statistics,
-    tally_metrics,
-)
 from jaxtrade.rl.ppo.act import (
     PPO,
     Batch,
@@ -65,7 +56,19 @@ from jaxtrade.rl.ppo.act import (
     value_of,
 )
 from jaxtrade.rl.returns import gae, next_values, vtrace
-from jaxtrade.rl.rollout import Tally, final_values, roll_out, scaled_rewards
+from jaxtrade.rl.rollout import (
+    Tally,
+    action_metrics,
+    advice_metrics,
+    advised,
+    final_values,
+    joined,
+    learning_rates,
+    new_statistics,
+    roll_out,
+    scaled_rewards,
+    tally_metrics,
+)
 from jaxtrade.rl.state import Policy
 from jaxtrade.rl.train_state import (
     TrainState,
