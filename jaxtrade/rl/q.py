@@ -30,8 +30,7 @@ from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.networks.torso import FLOAT32, DotGeneral, dot_general_of
 from jaxtrade.parts import Q_NETWORKS
 from jaxtrade.rl.acting import ActExtras, advice_terms, chance_of, fused, network_input, ready
-from jaxtrade.rl.algorithms import Head
-from jaxtrade.rl.checks import MOST_LOSS, highest, lowest, small_rate
+from jaxtrade.rl.algorithms import MOST_LOSS, Head, highest, lowest, small_rate
 from jaxtrade.rl.context import Context, form_of
 from jaxtrade.rl.listening.fusion import Fusion
 from jaxtrade.rl.rollout import Tally, roll_out

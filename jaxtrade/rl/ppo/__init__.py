@@ -33,8 +33,7 @@ from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.networks.torso import dot_general_of
 from jaxtrade.rl import epochs, returns
 from jaxtrade.rl.acting import advice_terms, ready
-from jaxtrade.rl.algorithms import Head, Learner
-from jaxtrade.rl.checks import MOST_LOSS, highest, lowest, small_rate
+from jaxtrade.rl.algorithms import MOST_LOSS, Head, Learner, highest, lowest, small_rate
 from jaxtrade.rl.context import form_of
 from jaxtrade.rl.listening.fusion import AdviceState, Fusion
 from jaxtrade.rl.ppo.act import (
