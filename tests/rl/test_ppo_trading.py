@@ -79,7 +79,7 @@ def test_references_that_come_a_step_late_break_the_ratio(monkeypatch):
         )
         return carry, seen._replace(ref=ref), tally
 
-    monkeypatch.setattr(collecting, "unroll", late)
+    monkeypatch.setattr(rollout, "unroll", late)
     _, history = Learner().run(updates=2)
     assert max(m["ratio_error"] for m in history) > 1e-3
 
