@@ -15,8 +15,8 @@ from jaxtrade.config import EnvConfig
 from jaxtrade.data.features.schema import NOW, Shape, feature_spec, shape_of
 from jaxtrade.env.actions import Action
 from jaxtrade.env.state import NO_LEVEL, EnvParams, EnvState, ObservationRef, Slot, bits_of
-from jaxtrade.env.tasks.base import task_of
 from jaxtrade.errors import ConfigError
+from jaxtrade.parts import TASKS
 from jaxtrade.text import short_repr
 from jaxtrade.types import Array
 
@@ -101,12 +101,12 @@ class ObservationSpec:
 def make_spec(config: EnvConfig) -> ObservationSpec:
     """The slots of the configured task, followed by those of advice if `config.advice`."""
     advice = [Slot(name, "advice", 0) for name in ADVICE_SLOTS] if config.advice else []
-    return ObservationSpec((*task_of(config).slots(config), *advice), config.scaling)
+    return ObservationSpec((*TASKS[config.task].slots(config), *advice), config.scaling)
 
 
 def make_ref(config: EnvConfig, state: EnvState, mask: Array, params: EnvParams) -> ObservationRef:
     """The reference of the observation at `state`. mask: bool[A] of the same state."""
-    position, keeper = state.position, task_of(config).record
+    position, keeper = state.position, TASKS[config.task].record
     bars = jnp.where(position.quantity != 0, state.row - position.opened + 1, 0)
     leg = jnp.stack([position.quantity, position.entry, position.stop, position.target, bars])
     return ObservationRef(
@@ -134,7 +134,7 @@ def observe(config: EnvConfig, ref: ObservationRef, params: EnvParams) -> Array:
             f"environment for {config.scaling} and {list(config.features)}; make both from one "
             "configuration"
         )
-    parts = [*task_of(config).observe(config, ref, params)]
+    parts = [*TASKS[config.task].observe(config, ref, params)]
     if config.advice:
         parts.append(advice_slots(ref.aux))
     values = jnp.concatenate(parts)
