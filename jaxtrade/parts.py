@@ -18,9 +18,9 @@ from jaxtrade.registry import Registry
 TASKS: Registry[Any] = Registry(
     "task",
     {
-        "entry": "jaxtrade.env.tasks.advised:ENTRY",
-        "manage": "jaxtrade.env.tasks.advised:MANAGE",
-        "advised": "jaxtrade.env.tasks.advised:ADVISED",
+        "entry": "jaxtrade.env.tasks.base:ENTRY",
+        "manage": "jaxtrade.env.tasks.base:MANAGE",
+        "advised": "jaxtrade.env.tasks.base:ADVISED",
         "allocate": "jaxtrade.env.portfolio.task:ALLOCATE",
     },
 )
