@@ -21,7 +21,7 @@ TASKS: Registry[Any] = Registry(
         "entry": "jaxtrade.env.tasks.base:ENTRY",
         "manage": "jaxtrade.env.tasks.base:MANAGE",
         "advised": "jaxtrade.env.tasks.base:ADVISED",
-        "allocate": "jaxtrade.env.portfolio.task:ALLOCATE",
+        "allocate": "jaxtrade.env.tasks.base:ALLOCATE",
     },
 )
 

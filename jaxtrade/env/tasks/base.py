@@ -16,12 +16,12 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import jax.numpy as jnp
 
 from jaxtrade.config import EnvConfig
-from jaxtrade.data.features.schema import CONTEXT_FEATURES
+from jaxtrade.data.features.schema import CONTEXT_FEATURES, DUAL_FEATURES
 from jaxtrade.env.actions import SIDES, Action, bracket, breakeven_stop, legal_actions
 from jaxtrade.env.episode import RISK_SLOTS, account_seen, add_bar, new_record, risk_slots
 from jaxtrade.env.observation import (
@@ -43,6 +43,7 @@ from jaxtrade.env.state import (
     Order,
     Slot,
 )
+from jaxtrade.errors import ConfigError
 from jaxtrade.parts import CONTEXTS, TASKS
 from jaxtrade.types import Array, PyTree
 
@@ -243,3 +244,45 @@ class AdvisedTask(ManageTask):
 
 
 ADVISED = AdvisedTask(CONTEXT_FEATURES, RecordKeeper(new_record, add_bar, account_seen))
+
+
+# The row of `allocate` in the table of tasks. A task has one symbol; this one has an environment
+# of its own.
+
+
+def _refuse() -> NoReturn:
+    raise ConfigError(
+        "env.task=allocate holds several symbols: its environment is "
+        "jaxtrade.env.portfolio.dynamics.PortfolioEnv, not TradingEnv; jaxtrade.make_env makes it "
+        "from a whole configuration: make_env(config), not make_env(config.env)"
+    )
+
+
+@dataclass(frozen=True)
+class AllocateTask(Task):
+    """Stands for `allocate` where a task is named. Every use as a task of one symbol raises
+    ConfigError.
+    """
+
+    context: tuple[str, ...] = DUAL_FEATURES
+
+    def actions(self, config: Any) -> tuple[str, ...]:
+        _refuse()
+
+    def sides(self, config: Any) -> tuple[int | None, ...]:
+        _refuse()
+
+    def mask(self, config: Any, state: Any, params: Any) -> Any:
+        _refuse()
+
+    def decode(self, config: Any, action: Any, state: Any, params: Any) -> Any:
+        _refuse()
+
+    def slots(self, config: Any) -> tuple[Any, ...]:
+        _refuse()
+
+    def observe(self, config: Any, ref: Any, params: Any) -> tuple[Any, ...]:
+        _refuse()
+
+
+ALLOCATE = AllocateTask()
