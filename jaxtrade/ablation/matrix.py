@@ -37,7 +37,7 @@ from jaxtrade.evaluation.baselines import greedy
 from jaxtrade.evaluation.record import Record, decision_bars
 from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.algorithms import make_algorithm
-from jaxtrade.rl.listening.fusion import (
+from jaxtrade.rl.listening import (
     AdviceState,
     Fusion,
     make_fusion,

@@ -25,7 +25,7 @@ from jaxtrade.networks.distributions import ILLEGAL
 from jaxtrade.networks.memory import forget
 from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.rl.algorithms import make_algorithm
-from jaxtrade.rl.listening.fusion import make_fusion
+from jaxtrade.rl.listening import make_fusion
 from jaxtrade.text import aligned, in_dollars, several
 from jaxtrade.types import Algorithm, Array, PyTree, SessionSet
 

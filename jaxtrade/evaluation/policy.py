@@ -34,7 +34,7 @@ from jaxtrade.errors import CheckpointError
 from jaxtrade.evaluation.loaded import Acts, GivenEnv, LoadedPolicy, listens
 from jaxtrade.networks.normalize import init_stats
 from jaxtrade.rl.algorithms import LEARNERS, first_policy, make_algorithm
-from jaxtrade.rl.listening.fusion import Fusion, make_fusion
+from jaxtrade.rl.listening import Fusion, make_fusion
 from jaxtrade.rl.state import Opening, Policy
 from jaxtrade.storage import checkpoint
 from jaxtrade.types import Array, PyTree

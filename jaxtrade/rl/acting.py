@@ -22,7 +22,7 @@ from jaxtrade.networks.normalize import (
 )
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl.context import Context
-from jaxtrade.rl.listening.fusion import AdviceTerms, Fused
+from jaxtrade.rl.listening import AdviceTerms, Fused
 from jaxtrade.rl.state import Policy
 from jaxtrade.types import Array, Env, PyTree
 

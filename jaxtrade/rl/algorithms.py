@@ -19,7 +19,7 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.parts import LEARNERS
 from jaxtrade.rl.evolve import with_drawn_settings
-from jaxtrade.rl.listening.fusion import Fusion
+from jaxtrade.rl.listening import Fusion
 from jaxtrade.rl.state import Policy
 from jaxtrade.types import Algorithm, Array, Env, HealthCheck, Row, Stage, Summary
 

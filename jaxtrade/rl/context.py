@@ -10,7 +10,7 @@ import jax
 from jaxtrade.config import ActorConfig, NetworkConfig, RolloutConfig, SamplerConfig
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.networks.torso import DotGeneral
-from jaxtrade.rl.listening.fusion import Fusion
+from jaxtrade.rl.listening import Fusion
 from jaxtrade.types import Env, PyTree, Stage, Summary
 
 # The form of a learner's program for a platform: the same mathematics, in the operations that are

@@ -26,7 +26,7 @@ from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl import q
 from jaxtrade.rl.acting import network_input, ready
 from jaxtrade.rl.algorithms import Learner
-from jaxtrade.rl.listening.fusion import AdviceState, Fusion
+from jaxtrade.rl.listening import AdviceState, Fusion
 from jaxtrade.rl.packing import Layout, Unchanged, layout_of, map_parts
 from jaxtrade.rl.q import (
     HEAD,

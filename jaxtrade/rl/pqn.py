@@ -24,7 +24,7 @@ from jaxtrade.rl import epochs
 from jaxtrade.rl.acting import ready
 from jaxtrade.rl.algorithms import Learner
 from jaxtrade.rl.epochs import Rows, pick, rows_of
-from jaxtrade.rl.listening.fusion import AdviceState, Fusion
+from jaxtrade.rl.listening import AdviceState, Fusion
 from jaxtrade.rl.q import (
     HEAD,
     Q,

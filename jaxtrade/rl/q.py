@@ -32,7 +32,7 @@ from jaxtrade.parts import Q_NETWORKS
 from jaxtrade.rl.acting import ActExtras, advice_terms, chance_of, fused, network_input, ready
 from jaxtrade.rl.algorithms import MOST_LOSS, Head, highest, lowest, small_rate
 from jaxtrade.rl.context import Context, form_of
-from jaxtrade.rl.listening.fusion import Fusion
+from jaxtrade.rl.listening import Fusion
 from jaxtrade.rl.rollout import Tally, roll_out
 from jaxtrade.rl.state import Policy
 from jaxtrade.rl.train_state import (

@@ -24,7 +24,7 @@ from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl.acting import update_statistics
 from jaxtrade.rl.context import Context
-from jaxtrade.rl.listening.fusion import AdviceState, Trust, side_after
+from jaxtrade.rl.listening import AdviceState, Trust, side_after
 from jaxtrade.rl.packing import Packed, Packing, packing_of
 from jaxtrade.rl.state import EpisodeTotals, Policy, env_keys
 from jaxtrade.rl.train_state import TrainState, scaled

@@ -19,7 +19,7 @@ from jaxtrade.networks.normalize import RunningStats, init_stats, merge
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl.acting import first_statistics
 from jaxtrade.rl.context import Context
-from jaxtrade.rl.listening.fusion import AdviceState
+from jaxtrade.rl.listening import AdviceState
 from jaxtrade.rl.state import EpisodeTotals, OpeningPlan, Policy, reset_all, strong_types
 from jaxtrade.types import Array, PyTree, Transition
 

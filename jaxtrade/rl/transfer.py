@@ -30,7 +30,7 @@ from jaxtrade.config import NetworkConfig, TransferConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks.normalize import MIN_VARIANCE, RunningStats
 from jaxtrade.rl.algorithms import Head
-from jaxtrade.rl.listening.fusion import GATE, GATE_SLOTS
+from jaxtrade.rl.listening import GATE, GATE_SLOTS
 from jaxtrade.rl.state import OpeningPlan
 from jaxtrade.rl.train_state import TrainState
 from jaxtrade.types import Array, PyTree

@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxtrade.errors import ConfigError
-from jaxtrade.rl.listening.fusion import AdviceState, start_advice
+from jaxtrade.rl.listening import AdviceState, start_advice
 from jaxtrade.rl.state import OpeningPlan
 from jaxtrade.rl.train_state import TrainState
 from jaxtrade.rl.transfer import Coverage, coverage_lines

@@ -12,7 +12,7 @@ from jaxtrade.data.market import Market
 from jaxtrade.data.market_set import MarketSet
 from jaxtrade.env.monitor import monitored, summarise
 from jaxtrade.env.portfolio.params import Portfolio
-from jaxtrade.env.shared.dynamics import crowding
+from jaxtrade.env.shared import crowding
 from jaxtrade.storage.monitor import LOST, MONITOR, MonitorSink
 from jaxtrade.types import Algorithm, Row, Summary, Warn
 

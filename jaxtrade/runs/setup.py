@@ -27,13 +27,13 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
 from jaxtrade.env.portfolio.dynamics import PortfolioEnv
 from jaxtrade.env.portfolio.params import load_portfolio, make_portfolio_params, split_portfolio
-from jaxtrade.env.shared.dynamics import trained_env, with_impact
+from jaxtrade.env.shared import trained_env, with_impact
 from jaxtrade.env.stages import make_stages
 from jaxtrade.env.state import EndReason, EnvParams
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.members import members_of
 from jaxtrade.rl.algorithms import make_algorithm
-from jaxtrade.rl.listening.fusion import Fusion, make_fusion
+from jaxtrade.rl.listening import Fusion, make_fusion
 from jaxtrade.rl.sharding import Spread, layout_of, mesh_of
 from jaxtrade.rl.state import Policy
 from jaxtrade.rl.train_state import part_of

@@ -18,7 +18,7 @@ from jaxtrade.evaluation.policy import policy_structure
 from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.rl import transfer
 from jaxtrade.rl.algorithms import LEARNERS, Learner
-from jaxtrade.rl.listening.fusion import make_fusion
+from jaxtrade.rl.listening import make_fusion
 from jaxtrade.rl.train_state import TrainState, init_scale, optimiser
 from jaxtrade.rl.transfer import Coverage, Layout, require_complete
 from jaxtrade.runs import files, rundir

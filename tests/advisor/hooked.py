@@ -4,7 +4,7 @@ import numpy as np
 
 from jaxtrade.advisor.table import empty_table, make_view
 from jaxtrade.config import AdvisorConfig
-from jaxtrade.rl.listening.fusion import AdviceExchange, start_advice
+from jaxtrade.rl.listening import AdviceExchange, start_advice
 
 
 def hook_of(bridge):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from jaxtrade.config import EnvConfig, load_config
 from jaxtrade.env.actions import Action
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.shared.dynamics import (
+from jaxtrade.env.shared import (
     ImpactParams,
     SharedEnv,
     World,

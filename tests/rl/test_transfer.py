@@ -17,7 +17,7 @@ from jaxtrade.networks import distributions
 from jaxtrade.networks.normalize import init_stats, merge, normalise
 from jaxtrade.rl import transfer
 from jaxtrade.rl import transfer as coverage_report
-from jaxtrade.rl.listening.fusion import GATE, GATE_SLOTS
+from jaxtrade.rl.listening import GATE, GATE_SLOTS
 from jaxtrade.rl.ppo.act import make_network
 from jaxtrade.rl.state import closed, opened, opening_at
 from jaxtrade.rl.train_state import optimiser

@@ -35,7 +35,7 @@ from jaxtrade.rl import epochs, returns
 from jaxtrade.rl.acting import advice_terms, ready
 from jaxtrade.rl.algorithms import MOST_LOSS, Head, Learner, highest, lowest, small_rate
 from jaxtrade.rl.context import form_of
-from jaxtrade.rl.listening.fusion import AdviceState, Fusion
+from jaxtrade.rl.listening import AdviceState, Fusion
 from jaxtrade.rl.ppo.act import (
     PPO,
     Batch,

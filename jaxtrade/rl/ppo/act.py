@@ -21,7 +21,7 @@ from jaxtrade.rl import epochs, returns
 from jaxtrade.rl.acting import ActExtras, advice_terms, chance_of, fused, network_input, ready
 from jaxtrade.rl.context import Context
 from jaxtrade.rl.epochs import Rows
-from jaxtrade.rl.listening.fusion import AdviceTerms, Fused, Fusion
+from jaxtrade.rl.listening import AdviceTerms, Fused, Fusion
 from jaxtrade.rl.state import Policy, opened, opening_at
 from jaxtrade.rl.train_state import TrainState, progress
 from jaxtrade.types import Array, PyTree, Transition
