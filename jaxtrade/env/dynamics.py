@@ -249,7 +249,7 @@ class TradingEnv:
 
     def groups(self, params: EnvParams) -> int:
         """Number of symbols of the market, as learners keep observation statistics for each
-        (`rl.observing.Grouped`).
+        (`rl.acting.Grouped`).
         """
         if params.market.symbol is None:
             return 1

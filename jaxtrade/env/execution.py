@@ -2,7 +2,7 @@
 forced exit.
 
 A leg is the position in one symbol. These functions neither read nor write the account, so several
-legs can be filled by `jax.vmap(fill_leg)`. `env.settle` enters their results in the account.
+legs can be filled by `jax.vmap(fill_leg)`. `env.execution` enters their results in the account.
 Conventions: docs/semantics.md.
 """
 

@@ -134,7 +134,7 @@ def impact_params(config: RunConfig) -> ImpactParams:
 
 
 def with_impact(params: EnvParams, config: RunConfig) -> EnvParams:
-    """The parameters for an `env.shared.dynamics.SharedEnv`; unchanged without `shared.on`.
+    """The parameters for an `env.shared.SharedEnv`; unchanged without `shared.on`.
 
     Raises ConfigError for a market whose profits are converted: each account's money is rounded
     alone there, so fills would not add up with the market maker's.
@@ -288,7 +288,7 @@ class SharedEnv(TradingEnv):
         """
         if params.impact is None:
             raise ConfigError(
-                "a shared market needs parameters from env.shared.impact.with_impact, and these have no "
+                "a shared market needs parameters from env.shared.with_impact, and these have no "
                 "impact"
             )
         world = _world_of(state)

@@ -339,7 +339,7 @@ class EnvParams(struct.PyTreeNode):
     advisor.
     symbol_weights: float32[M], the share of each symbol that the learner wants. None (static)
         without such shares.
-    impact: of a shared market, an `env.shared.state.ImpactParams`. None (static) if each agent has
+    impact: of a shared market, an `env.shared.ImpactParams`. None (static) if each agent has
         a market of its own.
     monitor: whether episodes count what the episode monitor shows (static).
     """

@@ -187,12 +187,12 @@ class ActorCritic(Remembering):
 
     @staticmethod
     def pack(parameters: PyTree) -> PyTree:
-        """As `networks.pair.pack`. The methods above accept packed parameters too."""
+        """As `networks.heads.pack`. The methods above accept packed parameters too."""
         return pack(parameters)
 
     @staticmethod
     def unpack(packed: PyTree, like: PyTree) -> PyTree:
-        """As `networks.pair.unpack`."""
+        """As `networks.heads.unpack`."""
         return unpack(packed, like)
 
     def heads(self, carry: PyTree, observation: Array) -> tuple[Array, Array]:

@@ -147,7 +147,7 @@ class MLP(nn.Module):
 
     Weights are orthogonal with gain sqrt(2), biases are 0, as in Stable-Baselines3 (see
     Andrychowicz et al. 2021).
-    dot_general: computes its products, in a stated precision (`networks.precision`). layer_norm:
+    dot_general: computes its products, in a stated precision (`networks.torso`). layer_norm:
         each layer's outputs
     are normalised over its units before the activation (Ba, Kiros & Hinton 2016), with a learned
     scale and offset.

@@ -122,7 +122,7 @@ class Head(NamedTuple):
         advantages that are
     centred over all actions (a dueling Q-network may lack it). held: new actions of a transfer
     start with the weights of the first action (HOLD), so that the greedy policy stays the same;
-    False: with weight zero, and `rl.opening` opens them.
+    False: with weight zero, and `rl.state` opens them.
     """
 
     name: str

@@ -24,10 +24,10 @@ from jaxtrade.types import Env, PyTree, Stage, Summary
 
 
 class Form(NamedTuple):
-    """pair: policy and value network are computed as a pair (`networks.pair`). columns:
+    """pair: policy and value network are computed as a pair (`networks.heads`). columns:
     log-probability and entropy come from one array for each action
     (`distributions.log_prob_and_entropy`). vectors: gradient steps change the parameters and
-    moments as vectors (`rl.flat`). gradient_rows: largest number of rows whose gradient is computed
+    moments as vectors (`rl.packing`). gradient_rows: largest number of rows whose gradient is computed
     at once, where `ppo.gradient_rows` is auto. statistics_rows: number of observations that enter
     the statistics at once; on a CPU they stay in its cache. agents: of a population that are
     computed side by side; None: all.
@@ -73,7 +73,7 @@ class Context(Generic[ConfigT, NetworkT]):
     parameters as the run goes on. fusion: combines the policy with advice. reduce: forms figures
     over environments that several devices share; the counts of
     `rollout` are then those of one device. form: see `form`. sampler: how the symbols of episodes are chosen
-    (`rl.symbols`). actor: which policy acts (`rl.actor`).
+    (`rl.train_state`). actor: which policy acts (`rl.train_state`).
     """
 
     config: ConfigT

@@ -119,7 +119,7 @@ class Own(struct.PyTreeNode):
     since: Array
 
     def kinds(self) -> Own:
-        """How these arrays divide between devices (`rl.parts`)."""
+        """How these arrays divide between devices (`rl.train_state`)."""
         whole = all_of(self, Kind.WHOLE)
         priorities = (
             None
@@ -411,7 +411,7 @@ def learn(
     """All gradient steps of an update -> (state, figures of every step, float32[K] by name; 1 is
     True).
 
-    The steps work on the parameters and moments as `ctx.form` says: as vectors (`rl.flat`), or as
+    The steps work on the parameters and moments as `ctx.form` says: as vectors (`rl.packing`), or as
     they are.
     """
     own: Own = state.own
@@ -460,7 +460,7 @@ def remembered(of: Ring, state: TrainState, seen: Transition, version: Array) ->
     """The state after a rollout went into the replay. Rewards are stored as they are: the divisor
     changes.
 
-    version: int32[], of the policy that acted (`rl.actor`)."""
+    version: int32[], of the policy that acted (`rl.train_state`)."""
     own: Own = state.own
     stored = add(of, own.replay, seen, version)
     priorities = None if own.priorities is None else renewed(of, own.priorities, stored)
@@ -652,7 +652,7 @@ def make_dqn(
     platform: str | None = None,
 ) -> Algorithm:
     """Build DQN on `env` for a run of `total_updates` updates. Arguments and result as of
-    `rl.ppo.make.make_ppo`, with the section `dqn` (`config.algorithm` is `dqn`).
+    `rl.ppo.make_ppo`, with the section `dqn` (`config.algorithm` is `dqn`).
 
     Raises ConfigError: counts that do not fit each other (`DQNConfig.check`), a network with a
     memory, or a fusion that needs a distribution.

@@ -133,7 +133,7 @@ def learn(
     """Run all epochs over one rollout -> (state, diagnostics of every gradient step, [epochs,
     minibatches]).
 
-    The steps work on the parameters and moments as `ctx.form` says: as vectors (`rl.flat`), or as
+    The steps work on the parameters and moments as `ctx.form` says: as vectors (`rl.packing`), or as
     they are.
 
     Args:

@@ -14,7 +14,7 @@ The fusions are:
     trust   logit(a) + t d e(a) / 2: this multiplies the odds of long against short by exp(t d)
     gate    as `trust`, but t is multiplied by a learned share in (0, 1); the mean share costs `gate_cost` in the loss
     rules   a mixture by fixed rules (below)
-    slots   no change of the distribution: the observation shows the advice (`env.advice`)
+    slots   no change of the distribution: the observation shows the advice (`env.observation`)
     none    no influence at all; outcomes are still counted
 
 Of a panel of advisors, t d is their log-odds together (`advisor.panel`), clipped to [-cap, cap];

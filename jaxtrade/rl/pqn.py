@@ -217,7 +217,7 @@ def make_pqn(
     platform: str | None = None,
 ) -> Algorithm:
     """Build PQN on `env` for a run of `total_updates` updates. Arguments and result as of
-    `rl.ppo.make.make_ppo`, with the section `pqn` (`config.algorithm` is `pqn`).
+    `rl.ppo.make_ppo`, with the section `pqn` (`config.algorithm` is `pqn`).
 
     Raises ConfigError: a fusion that needs a distribution, or a network with a memory whose
     minibatches cannot hold whole rollouts of some environments.

@@ -65,7 +65,7 @@ class Replay(struct.PyTreeNode):
     """rows: `Stored` of row t and lane n at place t N + n, [L N, ...]; an array [L, N, ...] would
     be copied whole on a TPU before rows are looked up. version: int32[L], of the policy that acted
     in a row, which is the number of the update that wrote it unless the policy acts with a delay
-    (`rl.actor`).
+    (`rl.train_state`).
 
     position: int32[], the next row to be written. filled: int32[], rows that hold data, at most L.
     """

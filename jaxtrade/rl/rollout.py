@@ -312,7 +312,7 @@ def roll_out(
 
 def scaled_rewards(ctx: Context, state: TrainState, seen: Transition) -> tuple[TrainState, Array]:
     """The rewards float32[T, N] of a rollout as the learner uses them, and the state with the
-    statistics that divide them (`rl.reward_scale`)."""
+    statistics that divide them (`rl.train_state`)."""
     if state.rewards is None:
         return state, seen.reward
     scale, reward, _ = scaled(

@@ -101,7 +101,7 @@ class Policy(struct.PyTreeNode):
 
     parameters: network parameters. normaliser: observation statistics, None for a learner without
         them. fusion: state
-    of an advice fusion (`rl.listening.fusion.Trust`), None without advice. opening: schedule state
+    of an advice fusion (`rl.listening.Trust`), None without advice. opening: schedule state
     of actions that a transfer added. It is None if there are none, or once they are fully open.
     epsilon: float32[], probability of a random legal action where a Q-learner explores; None for a
     learner whose network gives a distribution.

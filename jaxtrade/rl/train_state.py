@@ -316,10 +316,10 @@ class TrainState(struct.PyTreeNode):
     opening: schedule of actions that a transfer added, else None.
     advice: state of the advisor, shared by all agents of a population; None without an advisor.
     rewards: what rewards are divided by; None without `normalise_rewards`.
-    errors: float32[M], mean size of the errors on each symbol (`rl.symbols`); None unless the
+    errors: float32[M], mean size of the errors on each symbol (`rl.train_state`); None unless the
         sampler reads weights.
     own: what only this learner keeps, such as a replay; None for none.
-    actor: the older policies that act with a delay (`rl.actor`); None without one.
+    actor: the older policies that act with a delay (`rl.train_state`); None without one.
     """
 
     params: PyTree

@@ -4,7 +4,7 @@ actions.
 Every axis of every parameter has labels: input axes the slots, the axis of the policy head the
 actions, other axes their units. Numbers are copied where source and target share labels; all other
 entries are zero. New inputs therefore have weight zero, and new actions have logit zero. With new
-actions closed (`rl.opening`), the widened policy equals the source. The normaliser's counts, means
+actions closed (`rl.state`), the widened policy equals the source. The normaliser's counts, means
 and variances move by symbol and slot, the optimiser's moments as the parameters. Nothing is lost
 silently: the report accounts for every number of the source.
 

@@ -12,8 +12,7 @@ and is reset at the start of each episode. Gradients flow through these steps.
     update    one update: rollout, advantages, targets, epochs, metrics
     make      make_ppo; health checks, warnings, console columns
 
-What other learners share is one level up: `rl.acting`, `rl.collecting`, `rl.epochs`, `rl.metrics`,
-`rl.form`.
+What other learners share is one level up: `rl.acting`, `rl.rollout`, `rl.epochs`, `rl.context`.
 """
 
 import math
@@ -446,7 +445,7 @@ def make_ppo(
     Returns:
         `Algorithm` whose state is a `TrainState`. All of its functions work under vmap over states with shared
         `params`. Without a fusion, `inputs` of its update is None. With a fusion it is the `AdviceState`
-        (`rl.listening.state`) of this update, and the metric `visits` is float32[T bars] (see `fusion.visits`). `act`
+        (`rl.listening`) of this update, and the metric `visits` is float32[T bars] (see `fusion.visits`). `act`
         handles one environment and returns `ActExtras`; use vmap for many. Its `explore` is a Python bool: True samples
         an action, False takes the most probable legal action and needs no key. `act` computes float32 products,
         whatever precision the update has.
