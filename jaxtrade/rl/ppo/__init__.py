@@ -7,13 +7,14 @@ therefore 1 until the first gradient step (metric `ratio_error`). The memory of 
 is rebuilt too. It starts from its value at the beginning of the rollout, runs through all steps,
 and is reset at the start of each episode. Gradients flow through these steps.
 
-    act       context, tunable floats, network; acting, and the output for the rows of a rollout
-    loss      the loss and its gradient; the rollout of an older policy, as the one that learns sees it
-    update    one update: rollout, advantages, targets, epochs, metrics
-    make      make_ppo; health checks, warnings, console columns
+`ppo.act` has the context, tunable floats and network; acting; the loss and its gradient; the
+rollout of an older policy, as the one that learns sees it. This module has one update (rollout,
+advantages, targets, epochs, metrics), `make_ppo`, and health checks, warnings and console columns.
 
 What other learners share is one level up: `rl.acting`, `rl.rollout`, `rl.epochs`, `rl.context`.
 """
+
+from __future__ import annotations
 
 import math
 from collections.abc import Sequence
