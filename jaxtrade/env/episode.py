@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxtrade.env import monitor, rules
-from jaxtrade.env.money import money_of
 from jaxtrade.env.rewards import DOLLARS, total
+from jaxtrade.env.rules import money_of
 from jaxtrade.env.state import (
     Account,
     AccountParams,

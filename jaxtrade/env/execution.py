@@ -17,8 +17,7 @@ import jax.numpy as jnp
 
 from jaxtrade.config import EnvConfig
 from jaxtrade.env import rules
-from jaxtrade.env.money import ceil_div
-from jaxtrade.env.rules import unrealised
+from jaxtrade.env.rules import ceil_div, unrealised
 from jaxtrade.env.state import (
     KEEP_STOP,
     NO_LEVEL,

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import chex
 import jax.numpy as jnp
 
-from jaxtrade.env.money import tick_mills
+from jaxtrade.env.rules import tick_mills
 from jaxtrade.env.state import (
     ContractParams,
     EndReason,

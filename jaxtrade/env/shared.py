@@ -24,7 +24,7 @@ from jaxtrade.env import rules
 from jaxtrade.env.dynamics import TradingEnv, leg_bar, next_session, transition
 from jaxtrade.env.episode import calendar_end, start
 from jaxtrade.env.execution import LegInBar, empty_event, enter, exit_by_order, quote_at, select
-from jaxtrade.env.money import money_of
+from jaxtrade.env.rules import money_of
 from jaxtrade.env.state import (
     KEEP_STOP,
     NO_LEVEL,

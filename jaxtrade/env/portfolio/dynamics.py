@@ -24,7 +24,6 @@ from jaxtrade.env.episode import (
     new_stats,
 )
 from jaxtrade.env.execution import Quote, select, settle
-from jaxtrade.env.money import ceil_div, money_of, muldiv
 from jaxtrade.env.observation import ObservationSpec
 from jaxtrade.env.portfolio import observation
 from jaxtrade.env.portfolio.state import (
@@ -36,6 +35,7 @@ from jaxtrade.env.portfolio.state import (
     PortfolioState,
 )
 from jaxtrade.env.rewards import StepEvent, total, weighted_terms
+from jaxtrade.env.rules import ceil_div, money_of, muldiv
 from jaxtrade.env.state import (
     Account,
     AccountParams,

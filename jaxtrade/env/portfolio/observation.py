@@ -17,9 +17,9 @@ from jaxtrade.config import EnvConfig
 from jaxtrade.config.allocate import AllocateConfig
 from jaxtrade.data.features.schema import NOW, context_features, feature_spec
 from jaxtrade.env import rules
-from jaxtrade.env.money import ceil_div
 from jaxtrade.env.observation import BARS_PER_DAY, ObservationSpec
 from jaxtrade.env.portfolio.state import PortfolioParams, PortfolioState
+from jaxtrade.env.rules import ceil_div
 from jaxtrade.env.state import NO_LEVEL, ObservationRef, Slot, bits_of
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import Array
