@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 
 from jaxtrade.config import NetworkConfig
-from jaxtrade.networks.memory import Remembering
-from jaxtrade.networks.torso import (
+from jaxtrade.networks.memory import (
     ACTIVATIONS,
     FLOAT32,
     MLP,
     DotGeneral,
+    Remembering,
     orthogonal,
     product,
     products,

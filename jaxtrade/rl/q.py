@@ -24,10 +24,9 @@ from jaxtrade.config.running import Precision
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks import distributions
 from jaxtrade.networks.heads import ActionValues
-from jaxtrade.networks.memory import recall
+from jaxtrade.networks.memory import FLOAT32, DotGeneral, dot_general_of, recall
 from jaxtrade.networks.normalize import init_stats
 from jaxtrade.networks.reductions import LOCAL, Reduce
-from jaxtrade.networks.torso import FLOAT32, DotGeneral, dot_general_of
 from jaxtrade.parts import Q_NETWORKS
 from jaxtrade.rl.acting import ActExtras, advice_terms, chance_of, fused, network_input, ready
 from jaxtrade.rl.algorithms import MOST_LOSS, Head, highest, lowest, small_rate
