@@ -28,8 +28,7 @@ from jaxtrade.config import RunConfig
 from jaxtrade.data.market import Market
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.monitor import summarise
-from jaxtrade.env.params import make_params
-from jaxtrade.env.stages import make_stages
+from jaxtrade.env.params import make_params, make_stages
 from jaxtrade.env.state import EnvParams
 from jaxtrade.evaluation import metrics
 from jaxtrade.evaluation.backtest import Lane, run_lanes

@@ -24,11 +24,10 @@ from jaxtrade.data.members import symbols_of
 from jaxtrade.data.splits import countable, decision_count, sessions_of, split_sessions
 from jaxtrade.data.walks import Fold, folds_of
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.params import make_params
+from jaxtrade.env.params import make_params, make_stages
 from jaxtrade.env.portfolio.dynamics import PortfolioEnv
 from jaxtrade.env.portfolio.params import load_portfolio, make_portfolio_params, split_portfolio
 from jaxtrade.env.shared import trained_env, with_impact
-from jaxtrade.env.stages import make_stages
 from jaxtrade.env.state import EndReason, EnvParams
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.members import members_of

@@ -13,7 +13,7 @@ from bench.learning import Learning
 from jaxtrade.config import EnvConfig, StageConfig, TrainConfig
 from jaxtrade.env import monitor
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.stages import make_stages
+from jaxtrade.env.params import make_stages
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.training.loop import train
 from jaxtrade.training.population import Stack
