@@ -331,7 +331,7 @@ def sbx(config, updates):
 
     from jaxtrade.interop.registration import to_sb3
     from jaxtrade.interop.world import load_world
-    from jaxtrade.networks.memory import ACTIVATIONS
+    from jaxtrade.networks.torso import ACTIVATIONS
 
     chosen = make_config(config)
     ppo = learning_of(chosen)

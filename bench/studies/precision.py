@@ -19,7 +19,7 @@ from bench import time_to_reward as chosen
 from bench.time_to_reward import REWARD, config_of
 from jaxtrade.config.running import Precision
 from jaxtrade.interop.world import load_world
-from jaxtrade.networks.memory import dot_general_of
+from jaxtrade.networks.torso import dot_general_of
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.training.population import Stack
 

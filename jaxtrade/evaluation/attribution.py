@@ -22,8 +22,8 @@ from jaxtrade.evaluation.evaluate import agent_key
 from jaxtrade.evaluation.loaded import Given, GivenEnv
 from jaxtrade.evaluation.record import DecisionBars, Steps, decision_bars
 from jaxtrade.networks.distributions import ILLEGAL
-from jaxtrade.networks.memory import forget
 from jaxtrade.networks.normalize import RunningStats
+from jaxtrade.networks.torso import forget
 from jaxtrade.rl.algorithms import make_algorithm
 from jaxtrade.rl.listening import make_fusion
 from jaxtrade.text import aligned, in_dollars, several

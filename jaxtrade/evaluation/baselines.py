@@ -14,7 +14,7 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import EnvParams, EnvState, ObservationRef, Order
 from jaxtrade.env.tasks.base import HOLD
 from jaxtrade.errors import ConfigError
-from jaxtrade.networks.memory import forget
+from jaxtrade.networks.torso import forget
 from jaxtrade.types import Algorithm, Array, MarketData, PyTree
 
 NO_ACTION = -1  # an order that matches no action of the task (a baseline that flips its side)

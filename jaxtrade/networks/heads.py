@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxtrade.config import NetworkConfig
-from jaxtrade.networks.memory import (
+from jaxtrade.networks.torso import (
     ACTIVATIONS,
     FLOAT32,
     MLP,
@@ -137,7 +137,7 @@ class Network(Protocol):
 
     `ActorCritic` documents the methods. Without a memory, `first_carry` returns None and `remember` returns its carry.
     With a memory, the network also has `read` and `step`, and it may have `run`, as
-    `networks.memory.GRU`. A network may have `pack` and `unpack`, as `ActorCritic`: training then uses the packed form
+    `networks.torso.GRU`. A network may have `pack` and `unpack`, as `ActorCritic`: training then uses the packed form
     of its parameters.
     """
 
@@ -247,7 +247,7 @@ class ActionValues(Protocol):
     `apply`.
 
     `QNetwork` documents the methods. With a memory, the network also has `read` and `step`, and it may have `run`, as
-    `networks.memory.GRU`.
+    `networks.torso.GRU`.
     """
 
     init: Any

@@ -8,8 +8,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import jax
 
 from jaxtrade.config import ActorConfig, NetworkConfig, RolloutConfig, SamplerConfig
-from jaxtrade.networks.memory import DotGeneral
 from jaxtrade.networks.reductions import LOCAL, Reduce
+from jaxtrade.networks.torso import DotGeneral
 from jaxtrade.rl.listening import Fusion
 from jaxtrade.types import Env, PyTree, Stage, Summary
 

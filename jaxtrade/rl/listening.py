@@ -68,7 +68,7 @@ from jaxtrade.config import AdvisorConfig, EnvConfig
 from jaxtrade.env.state import ObservationRef
 from jaxtrade.env.tasks.base import HOLD, task_of
 from jaxtrade.networks import distributions
-from jaxtrade.networks.memory import FLOAT32, DotGeneral
+from jaxtrade.networks.torso import FLOAT32, DotGeneral
 from jaxtrade.training.hooks import Change
 from jaxtrade.types import Algorithm, Array, PyTree
 

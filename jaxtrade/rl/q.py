@@ -24,9 +24,9 @@ from jaxtrade.config.running import Precision
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks import distributions
 from jaxtrade.networks.heads import ActionValues
-from jaxtrade.networks.memory import FLOAT32, DotGeneral, dot_general_of, recall
 from jaxtrade.networks.normalize import init_stats
 from jaxtrade.networks.reductions import LOCAL, Reduce
+from jaxtrade.networks.torso import FLOAT32, DotGeneral, dot_general_of, recall
 from jaxtrade.parts import Q_NETWORKS
 from jaxtrade.rl.acting import ActExtras, advice_terms, chance_of, fused, network_input, ready
 from jaxtrade.rl.algorithms import MOST_LOSS, Head, highest, lowest, small_rate
@@ -267,7 +267,7 @@ def values_of_rows(
     Args:
         carry: float32[S, H], memory of each of the S sequences before its first row; None without a
             memory.
-        refs: references [B, ...], in the order of `networks.memory.recall`. first: bool[B].
+        refs: references [B, ...], in the order of `networks.torso.recall`. first: bool[B].
     """
     observations = jax.vmap(lambda ref: network_input(ctx, policy, ref, params))(refs)
     carries = recall(ctx.network, policy.parameters, carry, observations, first)

@@ -19,9 +19,9 @@ from jaxtrade.advisor.outcomes import Outcomes, PanelOutcomes, hit_rate, indepen
 from jaxtrade.advisor.table import AdviceSeen, AdviceView
 from jaxtrade.config import EnvConfig
 from jaxtrade.env.state import ObservationRef
-from jaxtrade.networks.memory import forget
 from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.networks.reductions import LOCAL, Reduce
+from jaxtrade.networks.torso import forget
 from jaxtrade.rl.acting import update_statistics
 from jaxtrade.rl.context import Context
 from jaxtrade.rl.listening import AdviceState, Trust, side_after

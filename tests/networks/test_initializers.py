@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from jaxtrade.networks.heads import ActorCritic
-from jaxtrade.networks.memory import orthogonal
+from jaxtrade.networks.torso import orthogonal
 
 QR = ("geqrf", "qr", "householder_product", "geqp3")
 

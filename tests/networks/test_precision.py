@@ -11,7 +11,7 @@ import pytest
 from jax import lax
 
 from jaxtrade.config import load_config
-from jaxtrade.networks.memory import (
+from jaxtrade.networks.torso import (
     FLOAT32,
     MANTISSA,
     DotGeneral,

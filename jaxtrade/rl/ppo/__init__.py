@@ -29,8 +29,8 @@ import optax
 from jaxtrade.config import RunConfig
 from jaxtrade.config.running import Precision
 from jaxtrade.errors import ConfigError
-from jaxtrade.networks.memory import dot_general_of
 from jaxtrade.networks.reductions import LOCAL, Reduce
+from jaxtrade.networks.torso import dot_general_of
 from jaxtrade.rl import epochs, returns
 from jaxtrade.rl.acting import advice_terms, ready
 from jaxtrade.rl.algorithms import MOST_LOSS, Head, Learner, highest, lowest, small_rate

@@ -13,8 +13,8 @@ from flax import struct
 from jaxtrade.config import NetworkConfig, PPOConfig, RunConfig
 from jaxtrade.networks import distributions
 from jaxtrade.networks.heads import Network
-from jaxtrade.networks.memory import FLOAT32, DotGeneral, forget, recall
 from jaxtrade.networks.normalize import init_stats
+from jaxtrade.networks.torso import FLOAT32, DotGeneral, forget, recall
 from jaxtrade.parts import NETWORKS
 from jaxtrade.rl import epochs, returns
 from jaxtrade.rl.acting import ActExtras, advice_terms, chance_of, fused, network_input, ready

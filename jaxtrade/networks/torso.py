@@ -1,4 +1,5 @@
-"""The memory of a recurrent policy.
+"""The layers of the networks: matrix products in a stated precision, torsos with their first
+weights, and the memory of a recurrent policy.
 
 A carry is float32[..., H], or None for a network without memory. It is zero before the first
 observation of an episode. The code that runs episodes resets it there (`forget`), so the network
@@ -7,7 +8,6 @@ needs no information about episodes.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,14 +21,12 @@ from jax import lax
 from jaxtrade.config.running import Precision
 from jaxtrade.types import Array, PyTree
 
-# Torsos: the layers that compute features from an observation; initial weights.
-
-# Matrix products in a stated precision, the same on every platform.
+# --- Matrix products in a stated precision, the same on every platform.
 #
 # Without a statement, JAX lets the platform choose: a GPU computes float32 products in TF32 and a
-# TPU
-# in bfloat16. A precision says to how many bits the operands of a product are rounded. Sums and
+# TPU in bfloat16. A precision says to how many bits the operands of a product are rounded. Sums and
 # results are always float32.
+
 
 EXPONENT = 8  # bits of the exponent in float32, bfloat16 and TF32
 MANTISSA = {"tf32": 10, "bfloat16": 7}  # bits, the leading 1 not counted
@@ -130,6 +128,9 @@ _rounded_gradient.defvjp(
 )
 
 
+# --- Torsos: the layers that compute features from an observation
+
+
 def orthogonal(gain: float = 1.0) -> Any:
     """Orthogonal initialisation (Saxe et al. 2014): (key, shape, dtype) -> matrix W with W^T W =
     gain^2 I (or W W^T).
@@ -176,6 +177,9 @@ class MLP(nn.Module):
         return x
 
 
+# --- Memory
+
+
 UNROLL = 4  # steps per round of a loop: a device starts fewer programs, and the program takes longer to compile
 
 
@@ -211,7 +215,7 @@ def _gates(own: Array, gates: Array) -> tuple[Array, Array, Array]:
     return reset, update, jnp.tanh(read_n + reset * own_n)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
 def run_gru(
     dot_general: DotGeneral, weights: tuple[Array, Array], carry: Array, gates: Array, first: Array
 ) -> Array:
