@@ -214,9 +214,9 @@ def ordered(config: EnvConfig, state: EnvState, order: Order, params: EnvParams)
     bar.
     """
     bar, price = leg_bar(config, state, params), jnp.int32(0)
-    leg = LegInBar(state.position, jnp.int32(0), None, empty_event(price))
-    leg = exit_by_order(leg, order, price, params.contract)
-    leg = enter(leg, order, bar, price, params.contract)
+    leg = LegInBar(state.position, jnp.int32(0), None, empty_event(price), params.contract)
+    leg = exit_by_order(leg, order, price)
+    leg = enter(leg, order, bar, price)
     return leg.event.entry_quantity - leg.event.order_exit_quantity
 
 
