@@ -73,8 +73,7 @@ def closes(event: Event, entry: Array, contract: ContractParams) -> tuple[Close,
 
 def new_record() -> TradeRecord:
     """The record at the start of an episode, without trades."""
-    zero = jnp.int32(0)
-    return TradeRecord(zero, zero, zero, zero, zero, zero, zero)
+    return TradeRecord(*[jnp.int32(0)] * 7)
 
 
 def _count(record: TradeRecord, close: Close) -> TradeRecord:
@@ -197,18 +196,9 @@ def new_stats(params: EnvParams) -> EpisodeStats:
     """Statistics at the start of an episode: all 0, with one sum for each reward term of
     `params`.
     """
-    zero = jnp.int32(0)
     return EpisodeStats(
         jnp.float32(0),
-        zero,
-        zero,
-        zero,
-        zero,
-        zero,
-        zero,
-        zero,
-        zero,
-        zero,
+        *[jnp.int32(0)] * 9,
         {name: jnp.float32(0) for name in params.reward_weights},
         monitor.start() if params.monitor else None,
     )

@@ -38,8 +38,7 @@ from jaxtrade.types import Array, Summary, Transition
 
 def start() -> EpisodeMonitor:
     """The counts at the start of an episode: all 0."""
-    zero = jnp.float32(0)
-    return EpisodeMonitor(zero, zero, zero)
+    return EpisodeMonitor(*[jnp.float32(0)] * 3)
 
 
 def notional_of(quantity: Array, price: Array, contract: ContractParams) -> Array:

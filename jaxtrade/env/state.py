@@ -75,8 +75,7 @@ class Position(struct.PyTreeNode):
     @classmethod
     def flat(cls) -> Position:
         """No position."""
-        zero = jnp.int32(0)
-        return cls(zero, zero, zero, zero, zero, zero, zero)
+        return cls(*[jnp.int32(0)] * 7)
 
 
 class Account(struct.PyTreeNode):

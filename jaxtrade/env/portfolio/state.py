@@ -141,8 +141,7 @@ class Legs(struct.PyTreeNode):
     @classmethod
     def flat(cls, count: int) -> Legs:
         """No position in any of `count` symbols."""
-        zero = jnp.zeros(count, jnp.int32)
-        return cls(zero, zero, zero, zero, zero)
+        return cls(*[jnp.zeros(count, jnp.int32)] * 5)
 
 
 class Held(NamedTuple):
