@@ -199,8 +199,8 @@ def new_stats(params: EnvParams) -> EpisodeStats:
     return EpisodeStats(
         jnp.float32(0),
         *[jnp.int32(0)] * 9,
-        {name: jnp.float32(0) for name in params.reward_weights},
-        monitor.start() if params.monitor else None,
+        terms={name: jnp.float32(0) for name in params.reward_weights},
+        monitor=monitor.start() if params.monitor else None,
     )
 
 

@@ -158,7 +158,7 @@ class LegFill(NamedTuple):
 def empty_event(price: Array) -> Event:
     """An event without fills. price: ticks, the initial value of both marks."""
     zero = jnp.int32(0)
-    return Event(*[zero] * 8, price, price, zero, jnp.bool_(False))
+    return Event(*[zero] * 8, favourable=price, adverse=price, floor=zero, breach=jnp.bool_(False))
 
 
 class Fall(NamedTuple):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import jax
 
-from jaxtrade.config import ActorConfig, NetworkConfig, RolloutConfig, SamplerConfig
+from jaxtrade.config import ActorConfig, NetworkConfig, RolloutConfig, RunConfig, SamplerConfig
+from jaxtrade.errors import ConfigError
 from jaxtrade.networks.reductions import LOCAL, Reduce
-from jaxtrade.networks.torso import DotGeneral
+from jaxtrade.networks.torso import FLOAT32, DotGeneral, dot_general_of
 from jaxtrade.rl.listening import Fusion
 from jaxtrade.types import Env, PyTree, Stage, Summary
 
@@ -114,15 +116,6 @@ class Context(Generic[ConfigT, NetworkT]):
         """
         return 1 if self.first_carry is None else self.rollout.num_steps
 
-    def with_products(
-        self, network: NetworkT, dot_general: DotGeneral
-    ) -> Context[ConfigT, NetworkT]:
-        """The same learner with other matrix products: `network`, which computes by them, and the
-        fusion.
-        """
-        fusion = None if self.fusion is None else replace(self.fusion, dot_general=dot_general)
-        return replace(self, network=network, fusion=fusion)
-
     def packed(self, parameters: PyTree) -> PyTree:
         """The parameters as training uses them: by `network.pack` if the form is a pair and the
         network has it.
@@ -134,3 +127,54 @@ class Context(Generic[ConfigT, NetworkT]):
         """The inverse of `packed`. like: parameters, or their shapes, that are not packed."""
         unpack = getattr(self.network, "unpack", None) if self.form.pair else None
         return parameters if unpack is None else unpack(parameters, like)
+
+
+def contexts_of(
+    config: RunConfig,
+    section: Any,
+    env: Env,
+    total_updates: int,
+    network_of: Callable[[DotGeneral], Any],
+    summary: Summary | None,
+    stage: Stage | None,
+    fusion: Fusion | None,
+    reduce: Reduce,
+    platform: str | None,
+) -> tuple[Any, Any]:
+    """The contexts of acting, which computes float32 products, and of training, in the configured
+    precision. section: the learner's own. network_of: makes the network that computes by some
+    products. Raises ConfigError as it does.
+    """
+    products = dot_general_of(config.compute.precision, platform)
+    exact = Context(
+        section,
+        config.minibatches,
+        config.rollout,
+        config.network,
+        env,
+        network_of(FLOAT32),
+        total_updates,
+        summary,
+        stage,
+        fusion,
+        reduce,
+        form_of(platform),
+        config.sampler,
+        config.actor,
+    )
+    return exact, replace(
+        exact,
+        network=network_of(products),
+        fusion=fusion and replace(fusion, dot_general=products),
+    )
+
+
+def check_sequences(ctx: Context[Any, Any], section: str) -> None:
+    """Raises ConfigError if the network has a memory, and a minibatch cannot hold whole rollouts of
+    some environments. section: the learner's name."""
+    rollout, count = ctx.rollout, ctx.num_minibatches
+    if ctx.first_carry is not None and rollout.num_envs // rollout.shards % count:
+        raise ConfigError(
+            f"network.kind={ctx.settings.kind} has a memory: rollout.num_envs/rollout.num_shards "
+            f"({rollout.num_envs // rollout.shards}) must be a multiple of {section}.num_minibatches ({count})"
+        )

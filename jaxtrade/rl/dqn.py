@@ -68,6 +68,7 @@ from jaxtrade.rl.rollout import (
     final_values,
     joined,
     new_statistics,
+    scaled_rewards,
     tally_metrics,
 )
 from jaxtrade.rl.state import Policy, strong_types
@@ -81,7 +82,6 @@ from jaxtrade.rl.train_state import (
     lag_metrics,
     linear,
     progress,
-    scaled,
     staged,
 )
 from jaxtrade.types import Algorithm, Array, Env, PyTree, Stage, Summary, Transition
@@ -180,13 +180,6 @@ def final_value(target: Array, online: Array | None, mask: Array) -> Array:
     """
     chosen = distributions.mode(target if online is None else online, mask)
     return jax.lax.stop_gradient(of_action(target, chosen))
-
-
-def weighted_huber(error: Array, weight: Array | None) -> Array:
-    """float32[]: mean of weight * Huber's loss with delta 1: error^2 / 2 up to 1, |error| - 1/2
-    beyond. `weight`: None for ones."""
-    loss = optax.losses.huber_loss(error)
-    return (loss if weight is None else weight * loss).mean()
 
 
 # --- The gradient steps of one update of DQN: draw from the replay, move the parameters, the target
@@ -305,7 +298,9 @@ def gradient(
         values = values_of(ctx, policy.replace(parameters=parameters), found.ref, objective.params)
         own = of_action(values, found.action)
         error = own - goal
-        return weighted_huber(error, batch.weight), (own, error)
+        # Huber's loss with delta 1: error^2 / 2 up to 1, |error| - 1/2 beyond.
+        loss = optax.losses.huber_loss(error)
+        return (loss if batch.weight is None else batch.weight * loss).mean(), (own, error)
 
     (total, (own, error)), grads = jax.value_and_grad(objective_of, has_aux=True)(parameters)
     age = (objective.update - found.version).astype(jnp.float32)
@@ -467,22 +462,6 @@ def remembered(of: Ring, state: TrainState, seen: Transition, version: Array) ->
     return state.replace(own=own.replace(replay=stored, priorities=priorities))
 
 
-def with_rewards(ctx: Q, state: TrainState, seen: Transition) -> tuple[TrainState, Array]:
-    """(state with the statistics of a rollout's rewards, what the rewards of all samples are
-    divided by float32[]).
-    """
-    if state.rewards is None:
-        return state, jnp.float32(1.0)
-    scale, _, divisor = scaled(
-        state.rewards,
-        seen.reward,
-        seen.terminated | seen.truncated,
-        state.hparams.gamma,
-        ctx.reduce,
-    )
-    return state.replace(rewards=scale), divisor
-
-
 def followed_errors(
     ctx: Q, state: TrainState, policy: Policy, params: PyTree, seen: Transition, divisor: Array
 ) -> Array | None:
@@ -491,8 +470,7 @@ def followed_errors(
     if state.errors is None:
         return None
 
-    def value(carry: PyTree, ref: PyTree) -> Array:
-        return value_of(ctx, policy, carry, ref, params)
+    value = partial(value_of, ctx, policy, params=params)
 
     def errors(carry: PyTree, ref: PyTree, seen: Transition) -> Array:
         last = jax.vmap(value)(carry, ref)
@@ -568,14 +546,6 @@ def value_metrics(
     return {"q_error": error, "q_change": ctx.reduce.mean_of_parts(change), "q_max": most}
 
 
-def replay_metrics(ctx: Q, own: Own) -> dict[str, Array]:
-    """`replay_size`: transitions in the replay, float32[]."""
-    return {
-        "replay_size": own.replay.filled.astype(jnp.float32)
-        * ctx.reduce.count(ctx.rollout.num_envs)
-    }
-
-
 def update(
     ctx: Q, state: TrainState, params: PyTree, inputs: AdviceState | None = None
 ) -> tuple[TrainState, dict[str, Array]]:
@@ -594,7 +564,8 @@ def update(
     policy, of = ready(ctx, policy), ring(ctx, state.ref)
     behaviour = policy if acts.kept is None else ready(ctx, acts.policy)
     collected, seen, tally = explore_rollout(ctx, state, behaviour, params, key_rollout)
-    collected, divisor = with_rewards(ctx, remembered(of, collected, seen, acts.version), seen)
+    collected = remembered(of, collected, seen, acts.version)
+    collected, _, divisor = scaled_rewards(ctx, collected, seen)  # of all samples
     objective = Objective(
         policy,
         params,
@@ -614,10 +585,10 @@ def update(
     )
     episodes, summary = tally_metrics(ctx, tally, seen, params)
     metrics: dict[str, Any] = episodes | step_metrics(ctx, history) | action_metrics(ctx, seen)
-    metrics |= value_metrics(ctx, seen, policy, behaviour, new.params, params) | replay_metrics(
-        ctx, new.own
-    )
+    metrics |= value_metrics(ctx, seen, policy, behaviour, new.params, params)
+    size = new.own.replay.filled.astype(jnp.float32) * ctx.reduce.count(ctx.rollout.num_envs)
     metrics |= lag_metrics(state.update, acts.version) | {
+        "replay_size": size,  # transitions
         "learning_rate": learning_rate,
         "epsilon": policy.epsilon,
         "param_delta": optax.tree.norm(jax.tree.map(jnp.subtract, new.params, state.params)),

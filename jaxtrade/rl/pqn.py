@@ -18,11 +18,11 @@ import optax
 from flax import struct
 
 from jaxtrade.config import RunConfig
-from jaxtrade.errors import ConfigError
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl import epochs
 from jaxtrade.rl.acting import ready
 from jaxtrade.rl.algorithms import Learner
+from jaxtrade.rl.context import check_sequences
 from jaxtrade.rl.epochs import Rows, pick, rows_of
 from jaxtrade.rl.listening import AdviceState, Fusion
 from jaxtrade.rl.q import (
@@ -124,8 +124,7 @@ def collect(
     """Collect one rollout and its targets -> (state after the last step, transitions [T, N, ...],
     rows for the loss, tally). policy: from `acting.ready`."""
 
-    def value(carry: PyTree, ref: PyTree) -> Array:
-        return value_of(ctx, policy, carry, ref, params)
+    value = partial(value_of, ctx, policy, params=params)
 
     def targets(reward: Array, carry: PyTree, ref: PyTree, seen: Transition) -> Array:
         # The carry is not reset here. Where an episode has just ended, `q_lambda` does not read the
@@ -142,7 +141,7 @@ def collect(
         )
 
     after, seen, tally = explore_rollout(ctx, state, policy, params, key)
-    after, reward = scaled_rewards(ctx, after, seen)
+    after, reward, _ = scaled_rewards(ctx, after, seen)
     target = ctx.reduce.alone(targets)(reward, after.carry, after.ref, seen)
     return (
         after,
@@ -232,12 +231,7 @@ def make_pqn(
         reduce=reduce,
         platform=platform,
     )
-    rollout, count = ctx.rollout, ctx.num_minibatches
-    if ctx.first_carry is not None and rollout.num_envs // rollout.shards % count:
-        raise ConfigError(
-            f"network.kind={config.network.kind} has a memory: rollout.num_envs/rollout.num_shards "
-            f"({rollout.num_envs // rollout.shards}) must be a multiple of pqn.num_minibatches ({count})"
-        )
+    check_sequences(ctx, "pqn")
     return q_algorithm(config, exact, ctx, partial(init, ctx, HParams), partial(update, ctx))
 
 

@@ -26,11 +26,11 @@ from jaxtrade.networks import distributions
 from jaxtrade.networks.heads import ActionValues
 from jaxtrade.networks.normalize import init_stats
 from jaxtrade.networks.reductions import LOCAL, Reduce
-from jaxtrade.networks.torso import FLOAT32, DotGeneral, dot_general_of, recall
+from jaxtrade.networks.torso import FLOAT32, DotGeneral, recall
 from jaxtrade.parts import Q_NETWORKS
 from jaxtrade.rl.acting import ActExtras, advice_terms, chance_of, fused, network_input, ready
-from jaxtrade.rl.algorithms import MOST_LOSS, Head, highest, lowest, small_rate
-from jaxtrade.rl.context import Context, form_of
+from jaxtrade.rl.algorithms import MOST_LOSS, Head, highest, lowest, rounding, small_rate
+from jaxtrade.rl.context import Context, contexts_of
 from jaxtrade.rl.listening import Fusion
 from jaxtrade.rl.rollout import Tally, roll_out
 from jaxtrade.rl.state import Policy
@@ -131,32 +131,18 @@ def q_contexts(
     """
     check_fusion(config.algorithm, fusion)
     learner: Any = config.learner
-    products = dot_general_of(config.compute.precision, platform)
-    network = make_network(config.network, learner, env.num_actions)
-    exact: Q = Context(
+    return contexts_of(
+        config,
         learner,
-        config.minibatches,
-        config.rollout,
-        config.network,
         env,
-        network,
         total_updates,
+        partial(make_network, config.network, learner, env.num_actions),
         summarise,
         stage,
         fusion,
         reduce,
-        form_of(platform),
-        config.sampler,
-        config.actor,
+        platform,
     )
-    return exact, exact.with_products(
-        make_network(config.network, learner, env.num_actions, products), products
-    )
-
-
-def parameters_of(ctx: Q, key: Array) -> PyTree:
-    """The initial parameters of a context's network."""
-    return first_parameters(ctx.network, ctx.env.observation_size, key)
 
 
 # --- The tunable floats of a Q-learner, its exploration, and the policy of its state
@@ -348,9 +334,6 @@ def explore_rollout(
 
 LEAST_CHANGE = 1e-8  # float32 noise of Q values that do not change
 MOST_Q = 1e4  # with scaled rewards returns are about 1; a larger Q is no estimate of them any more
-# Largest difference, relative to 1 + |Q|, of the Q values of acting and of learning before the
-# first gradient step.
-Q_ERROR: dict[Precision, float] = {"float32": 1e-4, "tf32": 1e-2, "bfloat16": 0.1}
 
 
 def _not_constant(rows: Sequence[Row]) -> float:
@@ -373,19 +356,7 @@ def health(precision: Precision) -> tuple[HealthCheck, ...]:
     """The checks of a run whose matrix products have a precision. `q_error`: acting and learning
     compute the same Q values up to rounding. For a learner that reports it."""
 
-    def small(value: float) -> bool:
-        return value <= Q_ERROR[precision]
-
-    return (
-        *LEARNS,
-        HealthCheck(
-            "q_error",
-            "largest error of Q",
-            lambda rows: max(row["q_error"] for row in rows),
-            small,
-            max,
-        ),
-    )
+    return *LEARNS, rounding("q_error", "largest error of Q", precision)
 
 
 PROGRESS = (
@@ -445,9 +416,8 @@ def init(ctx: Q, hparams: type[QHParams], key: Array, params: PyTree) -> TrainSt
     """`Algorithm.init`. hparams: class of the learner's tunable floats. Raises TypeError as
     `first_state`.
     """
-    return first_state(
-        ctx, key, params, partial(parameters_of, ctx), floats_of(hparams, ctx.config)
-    )
+    first = partial(first_parameters, ctx.network, ctx.env.observation_size)
+    return first_state(ctx, key, params, first, floats_of(hparams, ctx.config))
 
 
 def q_algorithm(

@@ -310,19 +310,21 @@ def roll_out(
     return state, seen, tally
 
 
-def scaled_rewards(ctx: Context, state: TrainState, seen: Transition) -> tuple[TrainState, Array]:
-    """The rewards float32[T, N] of a rollout as the learner uses them, and the state with the
-    statistics that divide them (`rl.train_state`)."""
+def scaled_rewards(
+    ctx: Context, state: TrainState, seen: Transition
+) -> tuple[TrainState, Array, Array]:
+    """-> (state with the statistics of a rollout's rewards, the rewards float32[T, N] as the
+    learner uses them, what they are divided by float32[])."""
     if state.rewards is None:
-        return state, seen.reward
-    scale, reward, _ = scaled(
+        return state, seen.reward, jnp.float32(1.0)
+    scale, reward, divisor = scaled(
         state.rewards,
         seen.reward,
         seen.terminated | seen.truncated,
         state.hparams.gamma,
         ctx.reduce,
     )
-    return state.replace(rewards=scale), reward
+    return state.replace(rewards=scale), reward, divisor
 
 
 # Parts of an update that every learner shares: observation statistics, learning rates, and

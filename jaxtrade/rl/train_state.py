@@ -277,17 +277,6 @@ def shares(errors: Array, even_share: float) -> Array:
     return even_share / errors.shape[0] + (1.0 - even_share) * filled / filled.sum()
 
 
-def weighted(params: PyTree, errors: Array | None, config: SamplerConfig) -> PyTree:
-    """The environment's parameters with the shares of the symbols; as they are where `errors` is
-    None.
-    """
-    return (
-        params
-        if errors is None
-        else params.replace(symbol_weights=shares(errors, config.even_share))
-    )
-
-
 def followed(
     ctx: Context, errors: Array | None, sizes: Array, seen: Transition, params: PyTree
 ) -> Array | None:
@@ -375,7 +364,7 @@ def staged(
         params, figures = ctx.stage(params, fraction)
     if errors is None:
         return params, figures
-    params = weighted(params, errors, ctx.sampler)
+    params = params.replace(symbol_weights=shares(errors, ctx.sampler.even_share))
     return params, figures | {"symbol_share": params.symbol_weights}
 
 

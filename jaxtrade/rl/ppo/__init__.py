@@ -28,13 +28,19 @@ import optax
 
 from jaxtrade.config import RunConfig
 from jaxtrade.config.running import Precision
-from jaxtrade.errors import ConfigError
 from jaxtrade.networks.reductions import LOCAL, Reduce
-from jaxtrade.networks.torso import dot_general_of
 from jaxtrade.rl import epochs, returns
 from jaxtrade.rl.acting import advice_terms, ready
-from jaxtrade.rl.algorithms import MOST_LOSS, Head, Learner, highest, lowest, small_rate
-from jaxtrade.rl.context import form_of
+from jaxtrade.rl.algorithms import (
+    MOST_LOSS,
+    Head,
+    Learner,
+    highest,
+    lowest,
+    rounding,
+    small_rate,
+)
+from jaxtrade.rl.context import check_sequences, contexts_of
 from jaxtrade.rl.listening import AdviceState, Fusion
 from jaxtrade.rl.ppo.act import (
     PPO,
@@ -131,8 +137,7 @@ def collect(
         carry, action, extras = act_by_chance(ppo, behaviour, carry, ref, params, chance)
         return carry, action, StepExtras(extras.log_prob, extras.value, extras.overridden)
 
-    def value(carry: PyTree, ref: PyTree) -> Array:
-        return value_of(ppo, policy, carry, ref, params)
+    value = partial(value_of, ppo, policy, params=params)
 
     def advantages(
         reward: Array, before: PyTree, after: PyTree, ref: PyTree, seen: Transition
@@ -180,7 +185,7 @@ def collect(
         return own.log_prob, own.value, advantage, target
 
     after, seen, tally = roll_out(ppo, explore, state, params, key)
-    after, reward = scaled_rewards(ppo, after, seen)
+    after, reward, _ = scaled_rewards(ppo, after, seen)
     log_prob, values, advantage, target = ppo.reduce.alone(advantages)(
         reward, state.carry, after.carry, after.ref, seen
     )
@@ -294,10 +299,6 @@ MOST_KL = 1.0  # an update that learns is below 0.1; with 1 the probability of w
 LEAST_ENTROPY = 1e-6  # nats; below, no observation leaves a choice to the policy
 LAST = 20  # updates that are the end of a run
 LEAST_EXPLAINED = -1.0
-# Largest difference from 1 of a probability ratio before the first gradient step: about ten times
-# what another order of sums made of trained policies with logits 15 to 35 apart (1.0e-5, 2.7e-3,
-# 1.2e-2).
-RATIO_ERROR: dict[Precision, float] = {"float32": 1e-4, "tf32": 1e-2, "bfloat16": 0.1}
 
 
 LEARNS = (
@@ -323,19 +324,7 @@ def health(precision: Precision) -> tuple[HealthCheck, ...]:
     few.
     """
 
-    def small(value: float) -> bool:
-        return value <= RATIO_ERROR[precision]
-
-    return (
-        *LEARNS,
-        HealthCheck(
-            "ratio_error",
-            "largest ratio error",
-            lambda rows: max(row["ratio_error"] for row in rows),
-            small,
-            max,
-        ),
-    )
+    return *LEARNS, rounding("ratio_error", "largest ratio error", precision)
 
 
 PROGRESS = (
@@ -410,13 +399,11 @@ WARNINGS = (
 
 def init(ppo: PPO, key: Array, params: PyTree) -> TrainState:
     """`Algorithm.init`. Raises TypeError if the key is not a typed key."""
-
-    def parameters(key: Array) -> PyTree:
-        return first_parameters(
-            ppo.settings, ppo.env.num_actions, ppo.env.observation_size, key, ppo.fusion
-        )
-
-    return first_state(ppo, key, params, parameters, make_hparams(ppo.config))
+    env = ppo.env
+    first = partial(
+        first_parameters, ppo.settings, env.num_actions, env.observation_size, fusion=ppo.fusion
+    )
+    return first_state(ppo, key, params, first, make_hparams(ppo.config))
 
 
 def make_ppo(
@@ -454,30 +441,20 @@ def make_ppo(
         ConfigError: the network has a memory, but a minibatch cannot hold whole rollouts of some
             environments.
     """
-    rollout, count, precision = config.rollout, config.minibatches, config.compute.precision
-    exact = PPO(
+    rollout = config.rollout
+    exact, ppo = contexts_of(
+        config,
         config.ppo,
-        count,
-        rollout,
-        config.network,
         env,
-        make_network(config.network, env.num_actions),
         total_updates,
+        partial(make_network, config.network, env.num_actions),
         summarise,
         stage,
         fusion,
         reduce,
-        form_of(platform),
-        config.sampler,
-        config.actor,
+        platform,
     )
-    products = dot_general_of(precision, platform)
-    ppo = exact.with_products(make_network(config.network, env.num_actions, products), products)
-    if ppo.first_carry is not None and rollout.num_envs // rollout.shards % count:
-        raise ConfigError(
-            f"network.kind={config.network.kind} has a memory: rollout.num_envs/rollout.num_shards "
-            f"({rollout.num_envs // rollout.shards}) must be a multiple of ppo.num_minibatches ({count})"
-        )
+    check_sequences(ppo, "ppo")
     return Algorithm(
         init=partial(init, ppo),
         update=partial(update, ppo),
@@ -486,7 +463,7 @@ def make_ppo(
         env=env,
         steps_per_update=rollout.num_envs * rollout.num_steps,
         carry=ppo.first_carry,
-        health=health(precision),
+        health=health(config.compute.precision),
         warnings=WARNINGS,
         progress=PROGRESS,
         remedies=REMEDIES,

@@ -22,7 +22,7 @@ from jaxtrade.rl.context import Context
 from jaxtrade.rl.epochs import Rows
 from jaxtrade.rl.listening import AdviceTerms, Fused, Fusion
 from jaxtrade.rl.state import Policy, opened, opening_at
-from jaxtrade.rl.train_state import TrainState, progress
+from jaxtrade.rl.train_state import TrainState, floats_of, progress
 from jaxtrade.types import Array, PyTree, Transition
 
 PPO = Context[PPOConfig, Network]
@@ -96,10 +96,8 @@ def make_hparams(config: PPOConfig) -> HParams:
     """The tunable floats of `config`. If `ent_coef_end` is None, the entropy bonus stays
     constant.
     """
-    values = {name: getattr(config, name) for name in HParams.__dataclass_fields__}
-    if values["ent_coef_end"] is None:
-        values["ent_coef_end"] = config.ent_coef
-    return HParams(**{name: jnp.float32(value) for name, value in values.items()})
+    end = config.ent_coef if config.ent_coef_end is None else config.ent_coef_end
+    return floats_of(HParams, config.model_copy(update={"ent_coef_end": end}))
 
 
 def policy_of(state: TrainState) -> Policy:
