@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import chex
 import jax
@@ -371,10 +371,15 @@ def start_drawn(
     slot = SAMPLERS[sampler](params.symbol_weights, seed, episode, params.sessions)
     chex.assert_shape(slot, (), custom_message=f"sampler '{sampler}'")
     chex.assert_type(slot, jnp.int32, custom_message=f"sampler '{sampler}'")
+    return start(params, slot, drawn_row(params, slot, seed, episode, random_row), seed, episode)
+
+
+def drawn_row(params: Any, slot: Array, seed: Array, episode: Array, random_row: bool) -> Array:
+    """int32[]: a random decision bar of session number `slot` of the split if `random_row`, else
+    its first one. params: as `EnvParams`."""
     session = params.sessions.ids[slot]
     first, last = params.market.sessions.first[session], params.market.sessions.last[session]
-    row = first + below(draw(seed, episode, 2), last - first + 1) if random_row else first
-    return start(params, slot, row, seed, episode)
+    return first + below(draw(seed, episode, 2), last - first + 1) if random_row else first
 
 
 def forced_side(state: EnvState, probability: Array, params: EnvParams) -> Array:

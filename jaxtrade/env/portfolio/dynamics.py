@@ -13,12 +13,14 @@ import jax.numpy as jnp
 
 from jaxtrade.config import EnvConfig
 from jaxtrade.config.allocate import AllocateConfig
-from jaxtrade.env import monitor, rules
+from jaxtrade.env import dynamics, monitor, rules
+from jaxtrade.env.dynamics import Stepping
 from jaxtrade.env.episode import (
     below,
     count_change,
     count_step,
     draw,
+    drawn_row,
     end_reason,
     is_truncation,
     new_stats,
@@ -421,19 +423,13 @@ def next_session(state: PortfolioState, params: PortfolioParams) -> PortfolioSta
     """The state at the first decision bar of the next session of the split. The account is carried
     over.
     """
-    slot = jnp.minimum(state.slot + 1, params.sessions.count - 1)
-    return state.replace(
-        row=params.market.sessions.first[params.sessions.ids[slot]],
-        slot=slot,
-        sessions_left=state.sessions_left - 1,
-        orders=jnp.int32(0),
-        last_order=jnp.int32(NEVER),
-        account=rules.open_session(state.account, params.account),
-    )
+    alike: Any = state, params
+    following: Any = dynamics.next_session(*alike)
+    return following.replace(orders=jnp.int32(0), last_order=jnp.int32(NEVER))
 
 
 @dataclass(frozen=True)
-class PortfolioEnv:
+class PortfolioEnv(Stepping[PortfolioState]):
     """The environment of `allocate`; static and hashable, as `TradingEnv`. symbols: in the order of
     the legs.
 
@@ -463,23 +459,6 @@ class PortfolioEnv:
         """The slots of the observation."""
         return observation.make_spec(self.config, self.allocate, self.symbols)
 
-    @property
-    def num_actions(self) -> int:
-        """The number A of actions."""
-        return len(self.actions)
-
-    @property
-    def observation_size(self) -> int:
-        """The number D of slots."""
-        return self.spec.size
-
-    def reset(self, key: Array, params: PortfolioParams) -> tuple[PortfolioState, ObservationRef]:
-        """Start the first episode -> (state, ref). The starts of all later episodes depend on `key`
-        alone.
-        """
-        state = self._begin(jax.random.bits(key), jnp.int32(0), params)
-        return state, self.ref(state, params)
-
     def reset_at(
         self,
         params: PortfolioParams,
@@ -508,13 +487,7 @@ class PortfolioEnv:
 
     def _begin(self, seed: Array, episode: Array, params: PortfolioParams) -> PortfolioState:
         slot = below(draw(seed, episode, 1), params.sessions.count)
-        session = params.sessions.ids[slot]
-        first, last = params.market.sessions.first[session], params.market.sessions.last[session]
-        row = (
-            first + below(draw(seed, episode, 2), last - first + 1)
-            if self.config.random_start
-            else first
-        )
+        row = drawn_row(params, slot, seed, episode, self.config.random_start)
         state = self.reset_at(params, slot, row)
         return state.replace(seed=jnp.uint32(seed), episode=jnp.int32(episode))
 
@@ -531,10 +504,6 @@ class PortfolioEnv:
         values = observation.observe(self.config, self.allocate, ref, params)
         chex.assert_shape(values, (self.observation_size,))
         return values
-
-    def action_mask(self, ref: ObservationRef) -> Array:
-        """bool[A]: the stored mask of the observation at which the action is chosen."""
-        return ref.mask
 
     def transition(
         self, state: PortfolioState, want: Array, params: PortfolioParams
@@ -595,15 +564,3 @@ class PortfolioEnv:
             truncated=truncated,
             info=StepInfo(alike[2], moved.stats, moved.account.equity, end, terms, illegal),
         )
-
-    def step(
-        self, key: Array, state: PortfolioState, action: Array, params: PortfolioParams
-    ) -> tuple[PortfolioState, ObservationRef, Outcome[ObservationRef]]:
-        """`advance` with auto-reset -> (state, ref, outcome). `key` is not used: starts follow from
-        the state.
-        """
-        del key
-        going_on, outcome = self.advance(state, action, params)
-        done = outcome.info.end != EndReason.NONE
-        state = select(done, self._begin(state.seed, state.episode + 1, params), going_on)
-        return state, self.ref(state, params), outcome
