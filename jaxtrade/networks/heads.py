@@ -131,15 +131,8 @@ def _torn(layer: PyTree, shapes: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]
 # --- The policy and value network: torsos, memory, and the heads that compute logits and values
 
 
-class Network(Protocol):
-    """A policy and value network (`network.kind`): a flax module with these methods, called through
-    `init` and `apply`.
-
-    `ActorCritic` documents the methods. Without a memory, `first_carry` returns None and `remember` returns its carry.
-    With a memory, the network also has `read` and `step`, and it may have `run`, as
-    `networks.torso.GRU`. A network may have `pack` and `unpack`, as `ActorCritic`: training then uses the packed form
-    of its parameters.
-    """
+class Module(Protocol):
+    """What the flax modules of all learners have, with or without a memory."""
 
     init: Any
     apply: Any
@@ -151,6 +144,17 @@ class Network(Protocol):
     def remember(self, carry: PyTree, observation: Array) -> PyTree:
         """The carry after an observation float32[..., D]."""
         ...
+
+
+class Network(Module, Protocol):
+    """A policy and value network (`network.kind`): a flax module with these methods, called through
+    `init` and `apply`.
+
+    `ActorCritic` documents the methods. Without a memory, `first_carry` returns None and `remember` returns its carry.
+    With a memory, the network also has `read` and `step`, and it may have `run`, as
+    `networks.torso.GRU`. A network may have `pack` and `unpack`, as `ActorCritic`: training then uses the packed form
+    of its parameters.
+    """
 
     def heads(self, carry: PyTree, observation: Array) -> tuple[Array, Array]:
         """Logits float32[..., A] and value float32[...] of a carry and its observation."""
@@ -185,15 +189,7 @@ class ActorCritic(Remembering):
         carry = self.remember(carry, observation)
         return carry, *self.heads(carry, observation)
 
-    @staticmethod
-    def pack(parameters: PyTree) -> PyTree:
-        """As `networks.heads.pack`. The methods above accept packed parameters too."""
-        return pack(parameters)
-
-    @staticmethod
-    def unpack(packed: PyTree, like: PyTree) -> PyTree:
-        """As `networks.heads.unpack`."""
-        return unpack(packed, like)
+    pack, unpack = staticmethod(pack), staticmethod(unpack)  # the methods accept packed ones too
 
     def heads(self, carry: PyTree, observation: Array) -> tuple[Array, Array]:
         """(logits float32[..., num_actions] before any mask, value float32[...]). carry: after
@@ -242,24 +238,13 @@ def make_actor_critic(
 # The Q-network: a torso, a memory, and the head that computes the value of each action.
 
 
-class ActionValues(Protocol):
+class ActionValues(Module, Protocol):
     """A Q-network (`parts.Q_NETWORKS`): a flax module with these methods, called through `init` and
     `apply`.
 
     `QNetwork` documents the methods. With a memory, the network also has `read` and `step`, and it may have `run`, as
     `networks.torso.GRU`.
     """
-
-    init: Any
-    apply: Any
-
-    def first_carry(self) -> PyTree:
-        """The carry at the start of an episode."""
-        ...
-
-    def remember(self, carry: PyTree, observation: Array) -> PyTree:
-        """The carry after an observation float32[..., D]."""
-        ...
 
     def values(self, carry: PyTree, observation: Array) -> Array:
         """Q float32[..., A] of a carry and its observation."""

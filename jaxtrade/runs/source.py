@@ -12,7 +12,7 @@ import jax
 from jaxtrade.config import RunConfig
 from jaxtrade.config.learners import SECTIONS
 from jaxtrade.data.members import groups_of, symbols_of
-from jaxtrade.env.layout import actions_of, spec_of
+from jaxtrade.env.portfolio.observation import actions_of, spec_of
 from jaxtrade.errors import CheckpointError, ConfigError
 from jaxtrade.evaluation.policy import policy_structure
 from jaxtrade.networks.normalize import RunningStats

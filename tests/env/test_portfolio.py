@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from jaxtrade.config import make_config
+from jaxtrade.config import EnvConfig, make_config
 from jaxtrade.config.allocate import AllocateConfig
 from jaxtrade.data.market_set import load_markets
 from jaxtrade.data.splits import split_sessions
@@ -32,6 +32,7 @@ from tests.messages import refused
 from tests.oracle.portfolio import Settings, half_even, join
 from tests.oracle.portfolio_worlds import portfolio_env, portfolio_params
 
+ALLOCATE = EnvConfig(task="allocate")
 PAIR = ("EURUSD", "USDJPY")
 FLAT_ROW = (1_000, 1_000, 1_000, 1_000)
 
@@ -40,17 +41,17 @@ FLAT_ROW = (1_000, 1_000, 1_000, 1_000)
 
 
 def test_names_and_targets_of_the_tables():
-    assert observation.action_names(AllocateConfig(), PAIR)[:4] == (
+    assert observation.action_names(ALLOCATE, AllocateConfig(), PAIR)[:4] == (
         "FLAT_EURUSD_FLAT_USDJPY",
         "FLAT_EURUSD_LONG_USDJPY",
         "FLAT_EURUSD_SHORT_USDJPY",
         "LONG_EURUSD_FLAT_USDJPY",
     )
     assert [
-        len(observation.action_names(AllocateConfig(actions=kind), PAIR))
+        len(observation.action_names(ALLOCATE, AllocateConfig(actions=kind), PAIR))
         for kind in ("product", "increment", "table")
     ] == [9, 5, 3]
-    assert observation.action_names(AllocateConfig(actions="increment"), PAIR) == (
+    assert observation.action_names(ALLOCATE, AllocateConfig(actions="increment"), PAIR) == (
         "HOLD",
         "BUY_EURUSD",
         "SELL_EURUSD",
@@ -69,7 +70,11 @@ def test_names_and_targets_of_the_tables():
 
 
 def test_one_symbol_has_three_targets():
-    assert observation.action_names(AllocateConfig(), ("ES",)) == ("FLAT_ES", "LONG_ES", "SHORT_ES")
+    assert observation.action_names(ALLOCATE, AllocateConfig(), ("ES",)) == (
+        "FLAT_ES",
+        "LONG_ES",
+        "SHORT_ES",
+    )
 
 
 # --- masks ------------------------------------------------------------------------------------------------------------

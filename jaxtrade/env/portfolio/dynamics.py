@@ -452,7 +452,7 @@ class PortfolioEnv(Stepping[PortfolioState]):
     @property
     def actions(self) -> tuple[str, ...]:
         """Names of the A actions, in the order of their ids."""
-        return observation.action_names(self.allocate, self.symbols)
+        return observation.action_names(self.config, self.allocate, self.symbols)
 
     @property
     def spec(self) -> ObservationSpec:

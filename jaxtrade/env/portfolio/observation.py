@@ -13,31 +13,37 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtrade.config import EnvConfig
-from jaxtrade.config.allocate import AllocateConfig
+from jaxtrade.config import EnvConfig, RunConfig
+from jaxtrade.config.allocate import TASK, AllocateConfig
 from jaxtrade.data.features.schema import NOW, context_features, feature_spec
-from jaxtrade.env import rules
+from jaxtrade.data.members import symbols_of
+from jaxtrade.env import observation, rules
 from jaxtrade.env.observation import BARS_PER_DAY, ObservationSpec
 from jaxtrade.env.portfolio.state import PortfolioParams, PortfolioState
 from jaxtrade.env.rules import ceil_div
 from jaxtrade.env.state import NO_LEVEL, ObservationRef, Slot, bits_of
+from jaxtrade.env.tasks.base import task_of
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import Array
 
-# Which actions of `allocate` are legal: permissions to trade, and caps on the positions after an
-# action.
-
-# The action tables of the task `allocate`: names, and the units that an action wants.
+# --- The action tables of the task `allocate`: names, and the units that an action wants.
 #
 # docs/semantics.md, "Several symbols in one account", points 16 to 18. Names contain the symbols,
 # because a transfer between runs matches actions by name.
 
+DEFAULTS = AllocateConfig()
 SIDES = (0, 1, -1)  # flat first, so that id 0 of a target table is all flat
 WORDS = {0: "FLAT", 1: "LONG", -1: "SHORT"}
 
 
-def action_names(config: AllocateConfig, symbols: tuple[str, ...]) -> tuple[str, ...]:
-    """Names of the A actions, in the order of their ids."""
+def action_names(
+    env: EnvConfig, config: AllocateConfig = DEFAULTS, symbols: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    """Names of the A actions of any task, in the order of their ids. config, symbols: needed by
+    `allocate` alone.
+    """
+    if env.task != TASK:
+        return task_of(env).actions(env)
     if config.actions == "increment":
         return ("HOLD", *(f"{word}_{symbol}" for symbol in symbols for word in ("BUY", "SELL")))
     if config.actions == "table":
@@ -73,6 +79,9 @@ def partly(config: AllocateConfig) -> bool:
     division.
     """
     return config.actions == "increment" and config.max_units > 1
+
+
+# --- Which actions are legal: permissions to trade, and caps on the positions after an action
 
 
 class Choices(NamedTuple):
@@ -136,9 +145,12 @@ class AccountNow(NamedTuple):
 
 
 def make_spec(
-    config: EnvConfig, allocate: AllocateConfig, symbols: tuple[str, ...]
+    config: EnvConfig, allocate: AllocateConfig = DEFAULTS, symbols: tuple[str, ...] = ()
 ) -> ObservationSpec:
-    """The slots: those of each symbol in turn, then those of the account (`preset: full`)."""
+    """The slots of any task. Those of `allocate`, which alone needs the other arguments: of each
+    symbol in turn, then of the account (`preset: full`)."""
+    if config.task != TASK:
+        return observation.make_spec(config)
     slots = []
     for symbol in symbols:
         slots += [
@@ -247,3 +259,13 @@ def _account(seen: AccountNow, params: PortfolioParams) -> Array:
             jnp.minimum(left * ten, 1.0),
         ]
     )
+
+
+def spec_of(config: RunConfig) -> ObservationSpec:
+    """The slots of the observation of a whole configuration."""
+    return make_spec(config.env, config.allocate, symbols_of(config))
+
+
+def actions_of(config: RunConfig) -> tuple[str, ...]:
+    """Names of the actions of a whole configuration, in the order of their ids."""
+    return action_names(config.env, config.allocate, symbols_of(config))

@@ -136,11 +136,6 @@ def task_of(config: EnvConfig) -> Task:
     return TASKS[config.task]
 
 
-def action_names(config: EnvConfig) -> tuple[str, ...]:
-    """Names of the actions of the configured task, in the order of their ids."""
-    return task_of(config).actions(config)
-
-
 # The task `advised`: the actions of `manage`; the observation adds context of the bar and the
 # trade record.
 
