@@ -257,18 +257,6 @@ def make_params(market: Market | MarketSet, sessions: SessionSet, config: RunCon
     )
 
 
-def params_of_symbol(params: EnvParams, number: int) -> EnvParams:
-    """The parameters of a set with the contract of one symbol alone: every leaf of it is a scalar.
-
-    Rows, sessions and slots stay those of the set. Whoever uses the result must stay on rows of
-    this symbol.
-    """
-    contract = jax.tree.map(lambda leaf: leaf[number], params.contract)
-    return params.replace(
-        contract=contract, account=params.account.replace(max_contracts=contract.cap)
-    )
-
-
 # Stages of a training run: schedules of `EnvParams` over the fraction of the run.
 #
 # Only the updates of a learner apply them. Evaluation, baselines, replay and the adapters for

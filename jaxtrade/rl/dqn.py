@@ -484,13 +484,6 @@ def followed_errors(
     return followed(ctx, state.errors, sizes, seen, params)
 
 
-def is_active(ctx: Q, update: Array) -> Array:
-    """bool[]: whether `learning_starts` environment steps have been taken, the rollout of this
-    update among them. Counted in updates, because int32 does not hold the steps of a long run."""
-    config: DQNConfig = ctx.config
-    return (update + 1) >= -(-config.learning_starts // ctx.steps_per_update)
-
-
 def step_metrics(ctx: Q, history: dict[str, Array]) -> dict[str, Array]:
     """Metrics of the gradient steps. history: float32[K] by name; 1 is True.
 
@@ -566,6 +559,8 @@ def update(
     collected, seen, tally = explore_rollout(ctx, state, behaviour, params, key_rollout)
     collected = remembered(of, collected, seen, acts.version)
     collected, _, divisor = scaled_rewards(ctx, collected, seen)  # of all samples
+    # Counted in updates, because int32 does not hold the steps of a long run.
+    quiet = -(-ctx.config.learning_starts // ctx.steps_per_update)
     objective = Objective(
         policy,
         params,
@@ -573,7 +568,7 @@ def update(
         divisor,
         learning_rate,
         beta,
-        is_active(ctx, state.update),
+        (state.update + 1) >= quiet,
         state.update,
     )
     learnt, history = learn(ctx, of, collected, objective, key_learn)

@@ -28,7 +28,7 @@ from jaxtrade.rl.listening import AdviceState, Trust, side_after
 from jaxtrade.rl.packing import Packed, Packing, packing_of
 from jaxtrade.rl.state import EpisodeTotals, Policy, env_keys
 from jaxtrade.rl.train_state import TrainState, scaled
-from jaxtrade.types import Array, Env, PyTree, Summary, Transition
+from jaxtrade.types import Array, Env, PyTree, Transition
 
 # (carry, ref of one environment, random numbers from `draw`) -> (carry, action int32[], extras for
 # `Transition`)
@@ -177,19 +177,6 @@ def count_illegal(env: Env, transitions: Transition, reduce: Reduce = LOCAL) -> 
     masks = jax.vmap(jax.vmap(env.action_mask))(transitions.ref)
     legal = (masks & (transitions.action[..., None] == jnp.arange(masks.shape[-1]))).any(axis=-1)
     return reduce.sum(~legal, dtype=jnp.int32)
-
-
-def closing_figures(
-    summary: Summary | None, transitions: Transition, params: PyTree, reduce: Reduce = LOCAL
-) -> dict[str, Array]:
-    """The metrics of `Summary.close` about a rollout; none without it. transitions: of `unroll`,
-    given `Summary.keep`.
-    """
-    return (
-        {}
-        if summary is None or summary.close is None
-        else dict(summary.close(transitions, params, reduce))
-    )
 
 
 class EpisodeTally(struct.PyTreeNode):
@@ -376,7 +363,8 @@ def tally_metrics(
         return episodes, {}
     steps = ctx.steps_per_update
     sums = jax.tree.map(lambda x: ctx.reduce.sum(x, 0, x.dtype), tally.summary)
-    closing = closing_figures(ctx.summary, seen, params, ctx.reduce)
+    close = ctx.summary.close
+    closing = {} if close is None else dict(close(seen, params, ctx.reduce))
     return episodes, joined(dict(ctx.summary.figures(sums, steps)), closing)
 
 

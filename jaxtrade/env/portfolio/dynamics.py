@@ -52,15 +52,7 @@ from jaxtrade.env.state import (
 from jaxtrade.text import short_repr
 from jaxtrade.types import Array, Outcome
 
-# Fills of all legs of an account in one bar: orders at the open, joint liquidation, exits at the
-# flat bar.
-#
-# `Book` holds what a bar has done so far, [S] for S symbols. Conventions: docs/semantics.md,
-# "Several symbols in one
-# account". The legs of one symbol (`env.execution`) open from flat only; these add to a position
-# and take parts of it.
-
-# Costs of a fill: commission, fee, a share of the notional, and an impact that grows with the
+# --- Costs of a fill: commission, fee, a share of the notional, and an impact that grows with the
 # notional's square root.
 #
 # All integers; docs/semantics.md, "Several symbols in one account", points 8 and 9.
@@ -104,6 +96,14 @@ def fill_cost(contracts: Array, value: Array, contract: ContractParams, costs: C
     """
     size = jnp.abs(contracts)
     return jnp.where(size > 0, size * contract.commission + costs.fee + share_of(value, costs), 0)
+
+
+# --- Fills of all legs of an account in one bar: orders at the open, joint liquidation, exits at the
+# flat bar.
+#
+# `Book` holds what a bar has done so far, [S] for S symbols. Conventions: docs/semantics.md,
+# "Several symbols in one account". The legs of one symbol (`env.execution`) open from flat only;
+# these add to a position and take parts of it.
 
 
 class Terms(NamedTuple):
@@ -320,12 +320,7 @@ def exit_reason(liquidated: Fill, flat: Fill, complete: Array) -> Array:
     return jnp.where(liquidated.quantity != 0, ExitReason.LIQUIDATION, reason).astype(jnp.int32)
 
 
-def contract_at(params: PortfolioParams, row: Array) -> ContractParams:
-    """The figures of all contracts in a shared bar, leaves [S]."""
-    value = params.market.tick_value
-    if value is None:
-        return params.contract
-    return params.contract.replace(tick_mills=value.times[row], tick_over=value.over[row])
+# --- The environment
 
 
 def transition(
@@ -338,7 +333,8 @@ def transition(
     decision bar.
     """
     market, row = params.market, state.row + 1
-    quote, terms = market.quotes(row), Terms(contract_at(params, row), params.costs)
+    alike: Any = params  # figures of all contracts, leaves [S]: no bar is of one symbol alone
+    quote, terms = market.quotes(row), Terms(rules.contract_at(alike, row), params.costs)
     session = params.sessions.ids[state.slot]
     book = Book.of(state.legs)
     opening = book.worth(quote.leaving(book.side).open, terms.contract)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -247,12 +245,6 @@ def act(
 
 # PPO's loss over a minibatch, and its gradient.
 
-# (policy, carry [S, H], refs [B, ...], first bool[B], advice terms [B, ...], environment params) ->
-# PolicyOutput; the rows are ordered as in `Batch`
-Forward = Callable[[Policy, PyTree, PyTree, Array, PyTree, PyTree], PolicyOutput]
-# (logits float32[B, A], mask bool[B, A], action int32[B]) -> log-probability and entropy,
-# float32[B] each
-Likelihood = Callable[[Array, Array, Array], tuple[Array, Array]]
 Gradient = tuple[Array, dict[str, Array], PyTree]  # loss float32[], diagnostics, gradient
 
 
@@ -290,19 +282,18 @@ class Objective(NamedTuple):
 
 
 def ppo_loss(
-    parameters: PyTree, objective: Objective, forward: Forward, batch: Batch, likelihood: Likelihood
+    parameters: PyTree, ppo: PPO, objective: Objective, batch: Batch
 ) -> tuple[Array, dict[str, Array]]:
     """PPO's loss over one minibatch (Schulman et al. 2017, equation 9) -> (loss, diagnostics).
 
         loss = clipped surrogate + vf_coef * value loss - ent_coef * entropy + cost of the fusion
 
-    likelihood: computes log-probability and entropy. `parameters` (packed) replace those of
-        `objective.policy`. The
-    loss and its terms are over the rows of this device, and the caller averages the gradients over
-    devices.
+    `parameters` (packed) replace those of `objective.policy`. The loss and its terms are over the
+    rows of this device, and the caller averages the gradients over devices.
     """
     policy, params, hparams, ent_coef = objective
     logits, value, mask, cost = forward(
+        ppo,
         policy.replace(parameters=parameters),
         batch.carry,
         batch.ref,
@@ -310,7 +301,7 @@ def ppo_loss(
         batch.terms,
         params,
     )
-    log_prob, entropy = likelihood(logits, mask, batch.action)
+    log_prob, entropy = log_prob_and_entropy(ppo, logits, mask, batch.action)
     rows = {
         "policy_loss": returns.clipped_surrogate(
             log_prob, batch.log_prob, batch.advantage, hparams.clip_eps
@@ -357,7 +348,7 @@ def pick(ppo: PPO, rows: Rows, of: Array, advantage: Array) -> Batch:
 def gradient_of_rows(ppo: PPO, objective: Objective, parameters: PyTree, batch: Batch) -> Gradient:
     """Gradient over all rows of `batch` at once."""
     (loss, terms), grads = jax.value_and_grad(ppo_loss, has_aux=True)(
-        parameters, objective, partial(forward, ppo), batch, partial(log_prob_and_entropy, ppo)
+        parameters, ppo, objective, batch
     )
     return loss, terms, grads
 
