@@ -1,4 +1,5 @@
-"""The table of action ids, names and legality of the built-in tasks."""
+"""The table of action ids, names and legality of the built-in tasks, and the order that opens a
+position."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Episodes: their starts, their ends, and the statistics that they keep."""
+"""Episodes: their starts, their ends, the statistics that they keep, and the trade record that the
+task `advised` shows."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Fills of one leg in one bar: order at the open, opening print, stop and target inside the bar,
-forced exit.
+forced exit; and the settlement of the bar in the account.
 
 A leg is the position in one symbol. These functions neither read nor write the account, so several
-legs can be filled by `jax.vmap(fill_leg)`. `env.execution` enters their results in the account.
+legs can be filled by `jax.vmap(fill_leg)`. `settle` enters their results in the account.
 Conventions: docs/semantics.md.
 """
 
@@ -35,8 +35,7 @@ from jaxtrade.env.state import (
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import Array, IntrabarPath, MarketData
 
-# A leg, which is the position in one symbol, and the prices of one bar for it. See
-# `env.execution`.
+# --- A leg, and the prices of one bar for it
 
 TreeT = TypeVar("TreeT")
 
@@ -523,8 +522,7 @@ def fill_leg(
     return LegFill(ratchet(leg.position, prices.close, bar.trail), leg.cash, marks, leg.event)
 
 
-# Settlement of a bar: the results and marks of the legs change the account's balance, equity,
-# high
+# Settlement of a bar: the results and marks of the legs change the account's balance, equity, high
 # water and locks.
 
 

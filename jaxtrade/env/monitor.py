@@ -1,5 +1,5 @@
 """The episode monitor on the device: what an episode counts besides `EpisodeStats`, and figures
-from it.
+from it; and the trading figures of a rollout.
 
 The functions know neither positions nor tasks. An environment gives them the notional of its fills
 and the change of its equity in each step, so one with several legs can use them too.
@@ -91,8 +91,8 @@ def sharpe(monitor: EpisodeMonitor, steps: Array) -> Array:
     return jnp.where(defined, monitor.mean / jnp.sqrt(jnp.where(defined, variance, 1.0)), jnp.nan)
 
 
-# --- The episodes that end in a rollout: one row each, in a buffer of fixed size, and means over all
-# of them.
+# --- The episodes that end in a rollout: one row each, in a buffer of fixed size, and means over
+# all of them.
 #
 # A rollout keeps six numbers of each step (`keep`), as of an episode that ends there; after the
 # rollout `close` picks those of the steps that ended one. Nothing is scattered inside the rollout's

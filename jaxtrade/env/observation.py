@@ -63,9 +63,9 @@ def advice_slots(seen: AdviceSeen | None) -> Array:
 # A task chooses from the blocks of this module and may add its own. Each block is a `*_slots` and a
 # `*_values` function.
 #
-# The slots have two scalings. `seed` reproduces the raw values of RL-Trainer, for comparison with it.
-# `relative` is stationary by construction: prices in ATRs from the last close, log volume ratios, and time as fractions
-# of the session.
+# The slots have two scalings. `seed` reproduces the raw values of RL-Trainer, for comparison with
+# it. `relative` is stationary by construction: prices in ATRs from the last close, log volume
+# ratios, and time as fractions of the session.
 
 
 TIME_NAMES = ("hour", "minutes_from_open", "minutes_to_close")

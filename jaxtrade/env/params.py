@@ -1,5 +1,5 @@
 """`make_params`: build the traced `EnvParams` from a market, a split and a configuration, and check
-all limits.
+all limits; `make_stages`: change them as a run goes on.
 """
 
 from __future__ import annotations
@@ -259,10 +259,8 @@ def make_params(market: Market | MarketSet, sessions: SessionSet, config: RunCon
 
 # Stages of a training run: schedules of `EnvParams` over the fraction of the run.
 #
-# Only the updates of a learner apply them. Evaluation, baselines, replay and the adapters for
-# other
-# libraries use the parameters that `make_params` returns: full costs, and episodes that start
-# flat.
+# Only the updates of a learner apply them. Evaluation, baselines, replay and the adapters for other
+# libraries use the parameters that `make_params` returns: full costs, and episodes that start flat.
 
 
 def ramp(start: float, end: float, until: float, fraction: Array) -> Array:

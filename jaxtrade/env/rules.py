@@ -1,5 +1,5 @@
-"""Account rules: floors, liquidation level, permissions. The environment, the evaluation and the
-reports use them.
+"""Account rules in exact integers: money, floors, liquidation level, permissions. The environment,
+the evaluation and the reports use them.
 
 Floors and limits are mills relative to the start balance. `OFF` switches a limit off.
 """

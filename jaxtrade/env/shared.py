@@ -106,16 +106,16 @@ class SharedEvent(Event):
 # positions under an offset.
 #
 # The offset follows I <- decay I + kappa q with the net contracts q of a bar, in thousandths of a
-# tick. The decayed part is rounded towards zero, so that an offset without new orders always returns
-# to zero.
+# tick. The decayed part is rounded towards zero, so that an offset without new orders always
+# returns to zero.
 #
 # Orders at an open fill at the offset after them: I + kappa q + eta sqrt(q), rounded once. If they
-# filled without kappa q, agents that buy together would raise the mark of what they have just bought:
-# a gain from impact alone, which linear permanent impact must not allow (G. Huberman and W. Stanzl,
-# "Price manipulation and quasi-arbitrage", Econometrica 72(4), 2004). The temporary part grows with
-# the square root (B. Toth et al., "Anomalous price impact and the critical nature of liquidity in
-# financial markets", Physical Review X 1, 2011). Its table is made on the host from integer square
-# roots, because a float square root may differ from one device to another.
+# filled without kappa q, agents that buy together would raise the mark of what they have just
+# bought: a gain from impact alone, which linear permanent impact must not allow (G. Huberman and W.
+# Stanzl, "Price manipulation and quasi-arbitrage", Econometrica 72(4), 2004). The temporary part
+# grows with the square root (B. Toth et al., "Anomalous price impact and the critical nature of
+# liquidity in financial markets", Physical Review X 1, 2011). Its table is made on the host from
+# integer square roots, because a float square root may differ from one device to another.
 
 
 def table_of(eta: int, most: int) -> np.ndarray:

@@ -1,4 +1,5 @@
-"""The policy and value network: torsos, memory, and the heads that compute logits and values."""
+"""The networks of the learners: torsos, memory, and the heads that compute logits and values, or the
+value of each action."""
 
 from __future__ import annotations
 

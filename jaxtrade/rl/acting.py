@@ -1,7 +1,7 @@
-"""What every learner's policy does at a reference: read it, combine it with advice, and tell what
-it decided.
+"""What every learner's policy does at a reference: read it, normalised by the statistics of its
+group, combine it with advice, and tell what it decided.
 
-All functions but `ready` take a policy that `ready` has made.
+All functions of a policy but `ready` take one that `ready` has made.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ from jaxtrade.types import Array, Env, PyTree
 # What the network of any learner reads: the observation of a reference, normalised by the
 # statistics of its group.
 #
-# In training on several symbols, an environment tells the group of a reference (`Grouped`), and
-# the
+# In training on several symbols, an environment tells the group of a reference (`Grouped`), and the
 # statistics have one group for each symbol. All functions are pure, and `params` is traced.
 
 

@@ -1,4 +1,5 @@
-"""The only place that builds an `Algorithm` from a configuration.
+"""The only place that builds an `Algorithm` from a configuration, and the health checks that
+learners share.
 
 To add your own learner, register a `Learner` under a name. The configuration key `algorithm:` then
 accepts this name:

@@ -1,4 +1,5 @@
-"""The static part of a learner: everything that stays the same during training."""
+"""The static part of a learner: everything that stays the same during training, and the form of its
+program for a platform."""
 
 from __future__ import annotations
 
@@ -19,10 +20,8 @@ from jaxtrade.types import Env, PyTree, Stage, Summary
 # fast there.
 #
 # On a GPU or a TPU the time of an update goes into starting programs, so few and large operations
-# are
-# fast. On a CPU it goes into the operations themselves, so those that read memory in order are
-# fast.
-# The forms agree up to rounding.
+# are fast. On a CPU it goes into the operations themselves, so those that read memory in order are
+# fast. The forms agree up to rounding.
 
 
 class Form(NamedTuple):

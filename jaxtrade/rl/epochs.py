@@ -53,9 +53,9 @@ def pick(ctx: Context, rows: Rows, of: Array) -> Any:
 # --- Choose the rows of a rollout that form each minibatch.
 #
 # Environments form fixed groups by their number. Each group is permuted on its own, and a minibatch
-# joins the same slice of every group's permutation. A device that holds whole groups therefore never
-# needs rows of another device. With the same groups, the minibatches are the same for any number of
-# devices.
+# joins the same slice of every group's permutation. A device that holds whole groups therefore
+# never needs rows of another device. With the same groups, the minibatches are the same for any
+# number of devices.
 
 
 def permutation(key: Array, count: int) -> Array:

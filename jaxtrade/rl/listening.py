@@ -318,12 +318,11 @@ def make_fusion(config: AdvisorConfig, env: EnvConfig) -> Fusion | None:
     return Fusion(config, env) if config.on else None
 
 
-# An algorithm with an advisor. The training state holds the advice, and new answers enter it
-# before each update.
+# An algorithm with an advisor. The training state holds the advice, and new answers enter it before
+# each update.
 #
 # All agents of a population share one advice state. It is taken out of the training state before
-# the
-# vmapped update and put back after it, so that it is not copied for each agent.
+# the vmapped update and put back after it, so that it is not copied for each agent.
 
 
 class AdviceState(struct.PyTreeNode):

@@ -1,5 +1,5 @@
 """Packs the small arrays of a tree into one array of 32-bit words, and back without a change of any
-bit.
+bit; and the parameters of a network into a vector.
 
 A loop on a device copies, stores and loads each of its arrays by a program of its own. An
 environment's state has about forty arrays of one number per environment: packed they are one array.
@@ -153,12 +153,10 @@ def _raw(leaf: Array) -> Array:
 
 # The parameters of a network and their moments as vectors, while gradient steps change them.
 #
-# One step of an optimiser on a tree runs a program of a device for each array of the tree, and
-# for
+# One step of an optimiser on a tree runs a program of a device for each array of the tree, and for
 # each of its moments. On vectors it runs one. The public state stays a tree: the vectors live
-# inside
-# one update. On a CPU the tree is faster: there the copies into vectors and out of them cost more
-# than the programs that they save.
+# inside one update. On a CPU the tree is faster: there the copies into vectors and out of them cost
+# more than the programs that they save.
 
 SMALL = 4096  # numbers in an array that a consumer reads in place
 

@@ -1,4 +1,5 @@
-"""A replay of references on the device: a ring of time rows, and n-step samples from it.
+"""A replay of references on the device: a ring of time rows, and n-step samples from it, drawn
+evenly or by priority.
 
 A row holds one step of all N environments, as references without observations, packed into words
 (`rl.packing`): 56 bytes for a transition of the task `manage`. Time runs along the ring, so a lane
@@ -235,24 +236,18 @@ def sample(ring: Ring, replay: Replay, row: Array, lane: Array, gamma: Array | f
 # Prioritised replay (Schaul et al. 2016, proportional variant) over the starts of a `Ring`.
 #
 # Every start i has p_i = (|TD error| + OFFSET)^alpha; other rows have 0 and are never drawn. A
-# start
-# that was never drawn has the highest p so far. Each group of environments has a sum tree of its
-# own,
-# over its lanes: leaf = row * lanes of the group + lane of the group.
+# start that was never drawn has the highest p so far. Each group of environments has a sum tree of
+# its own, over its lanes: leaf = row * lanes of the group + lane of the group.
 
 # A binary sum tree in which a leaf is drawn with a probability proportional to its value.
 #
-# Level 0 holds the leaves. Level k + 1 has m = ceil(n / 2) nodes over the n of level k, and node
-# i is
-# the sum of nodes i and i + m below it (of node i alone, if there is no node i + m). The halves
-# lie
-# side by side in memory, so a whole level is computed by one vector addition. All levels follow
-# each
-# other in one array, about 8 n bytes for n leaves.
+# Level 0 holds the leaves. Level k + 1 has m = ceil(n / 2) nodes over the n of level k, and node i
+# is the sum of nodes i and i + m below it (of node i alone, if there is no node i + m). The halves
+# lie side by side in memory, so a whole level is computed by one vector addition. All levels follow
+# each other in one array, about 8 n bytes for n leaves.
 #
 # A parent is always recomputed from its two children. Trees that add the difference of a leaf to
-# all
-# nodes above it drift by rounding, until they draw leaves of value 0
+# all nodes above it drift by rounding, until they draw leaves of value 0
 # (https://github.com/instadeepai/flashbax/issues/52).
 
 

@@ -1,5 +1,5 @@
-"""Advantages, value targets and Q targets. Time is the first axis; all arrays are [T, N] unless
-said otherwise.
+"""Advantages, value targets and Q targets, and the terms of losses. Time is the first axis; all
+arrays are [T, N] unless said otherwise.
 """
 
 from __future__ import annotations
@@ -220,8 +220,7 @@ def q_lambda(
 # Loss terms and diagnostics of PPO (Schulman et al. 2017).
 #
 # Arrays and results are float32[B], one number for each row, unless stated otherwise. The loss is
-# the
-# mean over rows. ratio = exp(log_prob - old_log_prob).
+# the mean over rows. ratio = exp(log_prob - old_log_prob).
 
 
 def standardised(advantage: Array, reduce: Reduce = LOCAL) -> Array:

@@ -1,4 +1,5 @@
-"""Collect rollouts from many environments, and compute values and counts from the recorded steps.
+"""Collect rollouts from many environments, and compute values, counts and metrics from the recorded
+steps.
 
 T is the number of steps, N the number of environments. A rollout stores references instead of
 observations, which would take far more memory. `Env.observe` rebuilds an observation from its

@@ -1,4 +1,5 @@
-"""Types that all learners share: the policy that they export, and running totals of episodes."""
+"""What all learners share: the policy that they export, new actions that open step by step, first
+states of environments, and running totals of episodes."""
 
 from __future__ import annotations
 
@@ -14,21 +15,15 @@ from jaxtrade.types import Array, Env, PyTree
 # A schedule that opens the new actions of a transferred policy step by step.
 #
 # A transfer may add actions that the policy of the source run did not have. At first the policy
-# must
-# act as the source policy did. Later it must try the new actions often enough to learn them. Let
-# z be
-# the log-sum-exp of the legal old logits. The logit l of each new action becomes
+# must act as the source policy did. Later it must try the new actions often enough to learn them.
+# Let z be the log-sum-exp of the legal old logits. The logit l of each new action becomes
 #
 #     l + log eps,    log eps = (1 - fraction) (log probability + z),    fraction in [0, 1].
 #
-# At fraction 0 the new columns of the head are still zero. Each of n legal new actions then has
-# the
-# probability
-# `probability / (1 + n probability)`, whatever the old logits are. At fraction 1 eps is 1, so the
-# logits are those of
-# the head. A `probability` of 0 (eps = 0) masks the new actions. The offset is part of the
-# policy: sampling,
-# log-probabilities and gradients include it.
+# At fraction 0 the new columns of the head are still zero. Each of n legal new actions then has the
+# probability `probability / (1 + n probability)`, whatever the old logits are. At fraction 1 eps is
+# 1, so the logits are those of the head. A `probability` of 0 (eps = 0) masks the new actions. The
+# offset is part of the policy: sampling, log-probabilities and gradients include it.
 
 
 class Opening(struct.PyTreeNode):

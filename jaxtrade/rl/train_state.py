@@ -1,5 +1,5 @@
-"""The training state of a learner. Everything that influences training from update to update is
-here.
+"""The training state of a learner and its parts. Everything that influences training from update to
+update is here.
 """
 
 from __future__ import annotations
@@ -85,14 +85,12 @@ def clipped_adam(
 # Rewards divided by the running standard deviation of the discounted return.
 #
 # A learner's step sizes suit values of about 1. Rewards of markets are far from that: thousandths
-# of
-# a risk unit per bar on quiet real bars, returns of nearly a hundred on a synthetic market. Large
-# values also swamp the policy in the common clipping of the gradient's norm. The return that is
-# measured is the sum of past rewards of an episode, discounted to the present, as in
-# `VecNormalize`
-# of Stable-Baselines3 (Engstrom et al. 2020, "Implementation Matters in Deep Policy Gradients").
-# Rewards are divided, not shifted: the sign of a reward keeps its meaning, and so does a reward
-# of 0.
+# of a risk unit per bar on quiet real bars, returns of nearly a hundred on a synthetic market.
+# Large values also swamp the policy in the common clipping of the gradient's norm. The return that
+# is measured is the sum of past rewards of an episode, discounted to the present, as in
+# `VecNormalize` of Stable-Baselines3 (Engstrom et al. 2020, "Implementation Matters in Deep Policy
+# Gradients"). Rewards are divided, not shifted: the sign of a reward keeps its meaning, and so does
+# a reward of 0.
 
 MIN_DEVIATION = 1e-8  # returns that never vary (no reward yet) are not scaled
 
@@ -148,13 +146,10 @@ def scaled(
 
 # Which policy acts: the one that learns, or one that is `actor.delay` updates older.
 #
-# Every policy has a version, the number of updates that made it. Update u learns from the policy
-# of
+# Every policy has a version, the number of updates that made it. Update u learns from the policy of
 # version u. Without a delay that policy acts too, and the lag, u minus the version that acted, is
-# 0.
-# With a delay of d updates, the policy of version max(u - d, 0) acts: its parameters and its
-# observation statistics. Schedules (epsilon, opened actions, trust in advice) are those of update
-# u
+# 0. With a delay of d updates, the policy of version max(u - d, 0) acts: its parameters and its
+# observation statistics. Schedules (epsilon, opened actions, trust in advice) are those of update u
 # for both.
 
 
@@ -415,10 +410,8 @@ def first_state(
 
 # How the arrays of a learner's state divide between devices, and the configuration of one part.
 #
-# The environments of an agent form groups (`rollout.num_shards`). A part holds whole groups, so
-# no
-# device needs rows of another one: minibatches and samples of a replay take an equal share of
-# every
+# The environments of an agent form groups (`rollout.num_shards`). A part holds whole groups, so no
+# device needs rows of another one: minibatches and samples of a replay take an equal share of every
 # group.
 
 

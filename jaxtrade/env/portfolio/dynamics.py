@@ -1,5 +1,5 @@
-"""The environment of the task `allocate`: one step is one shared bar of S symbols in one
-account.
+"""The environment of the task `allocate`: one step is one shared bar of S symbols in one account;
+the costs and fills of all legs.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ def fill_cost(contracts: Array, value: Array, contract: ContractParams, costs: C
     return jnp.where(size > 0, size * contract.commission + costs.fee + share_of(value, costs), 0)
 
 
-# --- Fills of all legs of an account in one bar: orders at the open, joint liquidation, exits at the
-# flat bar.
+# --- Fills of all legs of an account in one bar: orders at the open, joint liquidation, exits at
+# the flat bar.
 #
 # `Book` holds what a bar has done so far, [S] for S symbols. Conventions: docs/semantics.md,
 # "Several symbols in one account". The legs of one symbol (`env.execution`) open from flat only;

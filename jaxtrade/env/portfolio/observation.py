@@ -1,5 +1,5 @@
-"""The observation of `allocate`: features of the decision bar and the position of each symbol, and
-the account.
+"""The actions of `allocate`, which of them are legal, and its observation: features of the decision
+bar and the position of each symbol, and the account. Of any task: names of actions, and slots.
 
 A symbol's features are those of its own bars, computed by `data.features` and shown at the shared
 bar's close.

@@ -1,5 +1,5 @@
-"""Build the traced `PortfolioParams` of several symbols, check all limits; reward terms of joint
-states.
+"""Join the markets of several symbols, build their traced `PortfolioParams`, check all limits;
+reward terms of joint states.
 
 The terms follow `env.rewards`: pure functions `(prev, next, step, params) -> float32[]`.
 All are shares of the start balance, or counts, so that weights can be compared. Costs count as

@@ -1,6 +1,6 @@
 """The interface of a task: the actions of an agent, their meaning, and the observation.
 
-Each task has one module and one row in `parts`. To add a task from outside the package, register
+Each task has a class here and a row in `parts`. To add a task from outside the package, register
 it:
 
     class Fast(ManageTask):

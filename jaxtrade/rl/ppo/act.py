@@ -1,4 +1,4 @@
-"""The static context of PPO."""
+"""PPO's network, acting, and loss."""
 
 from __future__ import annotations
 
