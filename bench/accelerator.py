@@ -188,7 +188,7 @@ def work_of(shape, platform, quick, devices):
     import jax
 
     from jaxtrade.data.device import with_tables
-    from jaxtrade.env.summary import summarise
+    from jaxtrade.env.monitor import summarise
     from jaxtrade.parts import LEARNERS
 
     from . import setting
@@ -240,10 +240,10 @@ def divided(world, platform, devices, agents):
     that are."""
     import jax
 
-    from jaxtrade.env.summary import summarise
-    from jaxtrade.rl.parts import part_of
+    from jaxtrade.env.monitor import summarise
     from jaxtrade.rl.ppo import make_ppo
     from jaxtrade.rl.sharding import Spread, layout_of, mesh_of
+    from jaxtrade.rl.train_state import part_of
     from jaxtrade.training.loop import chunk_program
     from jaxtrade.training.population import Stack
 

@@ -18,8 +18,8 @@ import jax
 import yaml
 
 from jaxtrade.advisor.table import empty_table
-from jaxtrade.env.summary import summarise
-from jaxtrade.rl.listening.fusion import make_fusion
+from jaxtrade.env.monitor import summarise
+from jaxtrade.rl.listening import make_fusion
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.runs.advice import TrainingAdvisor, view_of
 from jaxtrade.storage.hosted import hosted

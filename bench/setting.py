@@ -17,8 +17,8 @@ from jaxtrade.config import make_config
 from jaxtrade.data.market import load_market
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.env.monitor import summarise
 from jaxtrade.env.params import make_params
-from jaxtrade.env.summary import summarise
 from jaxtrade.rl.packing import Packed, packing_of
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.storage.sizes import tree_bytes

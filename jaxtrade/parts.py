@@ -12,16 +12,16 @@ from typing import Any
 from jaxtrade.registry import Registry
 
 # The types of the parts live above this module: `env.tasks.base.Task`, `rl.algorithms.Learner`,
-# `networks.heads.Network` and `networks.q_heads.ActionValues` (what makes one),
+# `networks.heads.Network` and `networks.heads.ActionValues` (what makes one),
 # `data.features.columns.Feature`, `advisor.host.registry.AdvisorKind`, `evaluation.report.Section`,
 # `env.rewards.Term`, `env.sampler.Sampler`.
 TASKS: Registry[Any] = Registry(
     "task",
     {
-        "entry": "jaxtrade.env.tasks.entry:ENTRY",
-        "manage": "jaxtrade.env.tasks.manage:MANAGE",
-        "advised": "jaxtrade.env.tasks.advised:ADVISED",
-        "allocate": "jaxtrade.env.portfolio.task:ALLOCATE",
+        "entry": "jaxtrade.env.tasks.base:ENTRY",
+        "manage": "jaxtrade.env.tasks.base:MANAGE",
+        "advised": "jaxtrade.env.tasks.base:ADVISED",
+        "allocate": "jaxtrade.env.tasks.base:ALLOCATE",
     },
 )
 
@@ -61,8 +61,8 @@ NETWORKS: Registry[Any] = Registry(
 Q_NETWORKS: Registry[Any] = Registry(
     "Q-network",
     {
-        "mlp": "jaxtrade.networks.q_heads:make_q_network",
-        "gru": "jaxtrade.networks.q_heads:make_q_network",
+        "mlp": "jaxtrade.networks.heads:make_q_network",
+        "gru": "jaxtrade.networks.heads:make_q_network",
     },
 )
 # Users' own alone: the built-in features are declared in `data.features.schema`, the built-in

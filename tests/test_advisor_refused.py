@@ -16,7 +16,7 @@ from jaxtrade.env.params import make_params
 from jaxtrade.evaluation.backtest import backtest
 from jaxtrade.evaluation.baselines import greedy, sampled
 from jaxtrade.evaluation.record import decision_bars
-from jaxtrade.rl.listening.fusion import Trust
+from jaxtrade.rl.listening import Trust
 from jaxtrade.runs.setup import params_shown, policies_of, prepare
 from tests.test_advisor_run import (
     CANARY,

@@ -14,11 +14,10 @@ import pytest
 import jaxtrade
 from jaxtrade.config import EnvConfig
 from jaxtrade.env.rewards import register_term
-from jaxtrade.env.tasks.base import register_task
-from jaxtrade.env.tasks.manage import MANAGE, ManageTask
+from jaxtrade.env.tasks.base import MANAGE, ManageTask, register_task
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import REWARD_TERMS, TASKS
-from jaxtrade.rl.listening.fusion import advised_action, exposure, side_after
+from jaxtrade.rl.listening import advised_action, exposure, side_after
 from jaxtrade.runs.evaluate import history, replay_run
 from tests.env import worlds
 from tests.messages import missing, refused

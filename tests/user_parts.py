@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 
 from jaxtrade.env import rules
+from jaxtrade.env.actions import bracket, hold
 from jaxtrade.env.observation import (
     context_slots,
     context_values,
@@ -17,9 +18,8 @@ from jaxtrade.env.observation import (
     window_slots,
     window_values,
 )
-from jaxtrade.env.orders import bracket, hold
-from jaxtrade.env.reference import Slot
 from jaxtrade.env.rewards import register_term
+from jaxtrade.env.state import Slot
 from jaxtrade.env.tasks.base import RecordKeeper, Task, register_task
 
 TRAILS = {"": -1, "_TRAIL": 1, "_NO_TRAIL": 0}  # what an action does to the trail, as `Order.trail`

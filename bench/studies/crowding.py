@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from jaxtrade.config import load_config
-from jaxtrade.env.shared.impact import with_impact
+from jaxtrade.env.shared import with_impact
 from jaxtrade.runs.setup import prepare
 
 from . import main, training

@@ -16,8 +16,8 @@ from bench.time_to_reward import REWARD
 from jaxtrade.config import TransferConfig
 from jaxtrade.interop.world import load_world
 from jaxtrade.rl import transfer
-from jaxtrade.rl.coverage import require_complete
 from jaxtrade.rl.ppo import make_ppo
+from jaxtrade.rl.transfer import require_complete
 from jaxtrade.runs.source import layout_of
 from jaxtrade.training.population import Stack
 

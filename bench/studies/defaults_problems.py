@@ -20,7 +20,7 @@ import yaml
 from jaxtrade.config import load_config
 from jaxtrade.env.params import make_params
 from jaxtrade.interop.gymnax_adapter import from_gymnax
-from jaxtrade.rl.rollout import reset_all
+from jaxtrade.rl.state import reset_all
 from jaxtrade.runs.setup import prepare
 
 FRESH_SEED, FRESH_SESSIONS = 1_000_003, 100

@@ -4,7 +4,7 @@ optimum is known.
 Task and hyper-parameters are those of `time_to_reward`, with 64 environments. A curve is the mean
 reward per step of each update, while the policy explores, as a share of the optimum. The seeds are
 one program. Where a platform has no such products, their operands are rounded and the product is
-float32 (`networks.precision`): `emulated` says where. A precision learns as well as float32 if the
+float32 (`networks.torso`): `emulated` says where. A precision learns as well as float32 if the
 interval of the difference holds 0: bootstrap over the seeds, paired because a seed begins with the
 same network and the same episodes in all precisions.
 """
@@ -19,7 +19,7 @@ from bench import time_to_reward as chosen
 from bench.time_to_reward import REWARD, config_of
 from jaxtrade.config.running import Precision
 from jaxtrade.interop.world import load_world
-from jaxtrade.networks.precision import dot_general_of
+from jaxtrade.networks.torso import dot_general_of
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.training.population import Stack
 

@@ -27,18 +27,22 @@ from jaxtrade.advisor.table import Delta, empty_table
 from jaxtrade.config import RunConfig
 from jaxtrade.data.market import Market
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.params import make_params
-from jaxtrade.env.stages import make_stages
+from jaxtrade.env.monitor import summarise
+from jaxtrade.env.params import make_params, make_stages
 from jaxtrade.env.state import EnvParams
-from jaxtrade.env.summary import summarise
 from jaxtrade.evaluation import metrics
 from jaxtrade.evaluation.backtest import Lane, run_lanes
 from jaxtrade.evaluation.baselines import greedy
 from jaxtrade.evaluation.record import Record, decision_bars
 from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.algorithms import make_algorithm
-from jaxtrade.rl.listening.fusion import Fusion, make_fusion
-from jaxtrade.rl.listening.state import AdviceState, start_advice, with_answers
+from jaxtrade.rl.listening import (
+    AdviceState,
+    Fusion,
+    make_fusion,
+    start_advice,
+    with_answers,
+)
 from jaxtrade.rl.state import Policy
 from jaxtrade.runs.advice import view_of
 from jaxtrade.storage import checkpoint

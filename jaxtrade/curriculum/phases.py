@@ -38,8 +38,7 @@ from jaxtrade.evaluation.report import EvaluationResult
 from jaxtrade.evaluation.validation import mean_reward
 from jaxtrade.progress.plain import Plain
 from jaxtrade.progress.screen import Screen
-from jaxtrade.rl.coverage import coverage_json, percent
-from jaxtrade.rl.transfer import movement
+from jaxtrade.rl.transfer import coverage_json, movement, percent
 from jaxtrade.runs import files, rundir
 from jaxtrade.runs.advice import check_advisor
 from jaxtrade.runs.beginning import transferred

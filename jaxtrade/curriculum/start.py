@@ -13,8 +13,7 @@ from jaxtrade.data.splits import sessions_of
 from jaxtrade.evaluation.baselines import Agent, greedy
 from jaxtrade.evaluation.evaluate import evaluate
 from jaxtrade.evaluation.figures import AgentResult
-from jaxtrade.rl.opening import closed
-from jaxtrade.rl.state import Policy
+from jaxtrade.rl.state import Policy, closed
 from jaxtrade.runs.beginning import Transferred
 from jaxtrade.runs.setup import Setup, prepare
 from jaxtrade.runs.source import Source

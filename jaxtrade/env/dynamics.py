@@ -5,7 +5,9 @@ auto-reset.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import chex
 import jax
@@ -13,6 +15,7 @@ import jax.numpy as jnp
 
 from jaxtrade.config import EnvConfig
 from jaxtrade.env import observation, rules
+from jaxtrade.env.actions import bracket
 from jaxtrade.env.episode import (
     count_change,
     count_close,
@@ -24,17 +27,32 @@ from jaxtrade.env.episode import (
     start,
     start_drawn,
 )
-from jaxtrade.env.execution import fill_leg, trail_distance
-from jaxtrade.env.leg import LegBar, quote_at, select
+from jaxtrade.env.execution import (
+    LegBar,
+    StopLevel,
+    fill_leg,
+    quote_at,
+    select,
+    settle,
+    trail_distance,
+)
 from jaxtrade.env.observation import ObservationSpec
-from jaxtrade.env.orders import bracket
-from jaxtrade.env.reference import ObservationRef
 from jaxtrade.env.rewards import StepEvent, total, weighted_terms
-from jaxtrade.env.settle import StopLevel, settle
-from jaxtrade.env.state import EndReason, EnvParams, EnvState, Event, ExitReason, Order, StepInfo
+from jaxtrade.env.state import (
+    EndReason,
+    EnvParams,
+    EnvState,
+    Event,
+    ExitReason,
+    ObservationRef,
+    Order,
+    StepInfo,
+)
 from jaxtrade.env.tasks.base import HOLD, Task, task_of
 from jaxtrade.text import short_repr
 from jaxtrade.types import Array, Outcome, PyTree
+
+StateT = TypeVar("StateT")
 
 
 def transition(
@@ -127,8 +145,63 @@ def forced_entry(
     return select(entered, moved, state)
 
 
+class Stepping(Generic[StateT]):
+    """What the environments of one symbol and of several do alike. _begin: (seed, number of the
+    episode, params) -> its first state."""
+
+    actions: tuple[str, ...]
+    spec: ObservationSpec
+    ref: Callable[..., ObservationRef]
+    advance: Callable[..., tuple[StateT, Outcome[ObservationRef]]]
+    _begin: Callable[..., StateT]
+
+    @property
+    def num_actions(self) -> int:
+        """The number A of actions."""
+        return len(self.actions)
+
+    @property
+    def observation_size(self) -> int:
+        """The number D of slots, derived from `spec`."""
+        return self.spec.size
+
+    def reset(self, key: Array, params: Any) -> tuple[StateT, ObservationRef]:
+        """Start the first episode -> (state, ref). The starts of all later episodes depend on `key`
+        alone.
+        """
+        state = self._begin(jax.random.bits(key), jnp.int32(0), params)
+        return state, self.ref(state, params)
+
+    def action_mask(self, ref: ObservationRef) -> Array:
+        """bool[A]: the stored mask of the observation at which the action is chosen."""
+        return ref.mask
+
+    def next_episode(self, state: Any, params: Any) -> Any:
+        """The first state of the next episode."""
+        return self._begin(state.seed, state.episode + 1, params)
+
+    def step(
+        self, key: Array, state: StateT, action: Array, params: Any
+    ) -> tuple[StateT, ObservationRef, Outcome[ObservationRef]]:
+        """`advance` with auto-reset -> (state, ref, outcome).
+
+        `key` is not used, because episode starts follow from the state. The Env protocol requires the argument.
+        """
+        del key
+        going_on, outcome = self.advance(state, action, params)
+        done = outcome.info.end != EndReason.NONE
+        fresh = self.next_episode(state, params)
+        if params.forced_start is not None:
+            forced = done & (
+                fresh.stats.sides != 0
+            )  # only a forced entry can fill anything before the first step
+            outcome = outcome.replace(info=outcome.info.replace(forced=forced))
+        state = select(done, fresh, going_on)
+        return state, self.ref(state, params), outcome
+
+
 @dataclass(frozen=True)
-class TradingEnv:
+class TradingEnv(Stepping[EnvState]):
     """The trading environment: minute bars, one symbol, and an account with rules.
 
     It is static and hashable; `params` holds all data. Actions: those of the task (`actions`).
@@ -166,23 +239,6 @@ class TradingEnv:
     def spec(self) -> ObservationSpec:
         """The slots of the observation."""
         return observation.make_spec(self.config)
-
-    @property
-    def num_actions(self) -> int:
-        """The number A of actions."""
-        return len(self.actions)
-
-    @property
-    def observation_size(self) -> int:
-        """The number D of slots, derived from `spec`."""
-        return self.spec.size
-
-    def reset(self, key: Array, params: EnvParams) -> tuple[EnvState, ObservationRef]:
-        """Start the first episode -> (state, ref). The starts of all later episodes depend on `key`
-        alone.
-        """
-        state = self._begin(jax.random.bits(key), jnp.int32(0), params)
-        return state, self.ref(state, params)
 
     def new_record(self) -> PyTree:
         """The task's record at the start of an episode; None if the task has no record."""
@@ -235,7 +291,7 @@ class TradingEnv:
 
     def groups(self, params: EnvParams) -> int:
         """Number of symbols of the market, as learners keep observation statistics for each
-        (`rl.observing.Grouped`).
+        (`rl.acting.Grouped`).
         """
         if params.market.symbol is None:
             return 1
@@ -248,10 +304,6 @@ class TradingEnv:
         """
         symbol = params.market.symbol
         return jnp.int32(0) if symbol is None else symbol[ref.row[0]].astype(jnp.int32)
-
-    def action_mask(self, ref: ObservationRef) -> Array:
-        """bool[A]: the stored mask of the observation at which the action is chosen."""
-        return ref.mask
 
     def advance(
         self, state: EnvState, action: Array, params: EnvParams
@@ -291,10 +343,6 @@ class TradingEnv:
             info=StepInfo(event, moved.stats, moved.account.equity, end, terms, ~legal),
         )
 
-    def next_episode(self, state: EnvState, params: EnvParams) -> EnvState:
-        """The first state of the next episode."""
-        return self._begin(state.seed, state.episode + 1, params)
-
     def _begin(self, seed: Array, episode: Array, params: EnvParams) -> EnvState:
         state = start_drawn(params, seed, episode, self.config.random_start, self.sampler)
         state = state.replace(record=self.new_record())
@@ -303,22 +351,3 @@ class TradingEnv:
         return forced_entry(
             self.config, state, params.forced_start, rules.of_symbol(params, state.row)
         )
-
-    def step(
-        self, key: Array, state: EnvState, action: Array, params: EnvParams
-    ) -> tuple[EnvState, ObservationRef, Outcome[ObservationRef]]:
-        """`advance` with auto-reset -> (state, ref, outcome).
-
-        `key` is not used, because episode starts follow from the state. The Env protocol requires the argument.
-        """
-        del key
-        going_on, outcome = self.advance(state, action, params)
-        done = outcome.info.end != EndReason.NONE
-        fresh = self.next_episode(state, params)
-        if params.forced_start is not None:
-            forced = done & (
-                fresh.stats.sides != 0
-            )  # only a forced entry can fill anything before the first step
-            outcome = outcome.replace(info=outcome.info.replace(forced=forced))
-        state = select(done, fresh, going_on)
-        return state, self.ref(state, params), outcome

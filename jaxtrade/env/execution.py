@@ -1,29 +1,31 @@
 """Fills of one leg in one bar: order at the open, opening print, stop and target inside the bar,
-forced exit.
+forced exit; and the settlement of the bar in the account.
 
 A leg is the position in one symbol. These functions neither read nor write the account, so several
-legs can be filled by `jax.vmap(fill_leg)`. `env.settle` enters their results in the account.
+legs can be filled by `jax.vmap(fill_leg)`. `settle` enters their results in the account.
 Conventions: docs/semantics.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import chex
 import jax
 import jax.numpy as jnp
 
 from jaxtrade.config import EnvConfig
-from jaxtrade.env.leg import Bar, LegBar, LegFill, LegInBar, empty_event, select
-from jaxtrade.env.money import ceil_div
-from jaxtrade.env.rules import unrealised
+from jaxtrade.env import rules
+from jaxtrade.env.rules import ceil_div, unrealised
 from jaxtrade.env.state import (
     KEEP_STOP,
     NO_LEVEL,
+    Account,
+    AccountParams,
     ContractParams,
     EnvParams,
+    Event,
     ExitReason,
     Marks,
     Order,
@@ -31,10 +33,131 @@ from jaxtrade.env.state import (
     StopKind,
 )
 from jaxtrade.errors import ConfigError
-from jaxtrade.types import Array, IntrabarPath
+from jaxtrade.types import Array, IntrabarPath, MarketData
 
-if TYPE_CHECKING:
-    from jaxtrade.env.settle import StopLevel
+# --- A leg, and the prices of one bar for it
+
+TreeT = TypeVar("TreeT")
+
+
+def select(when: Array, yes: TreeT, no: TreeT) -> TreeT:
+    """`jnp.where` for each leaf of two trees. when: bool[]."""
+    return jax.tree.map(lambda a, b: jnp.where(when, a, b), yes, no)
+
+
+class Bar(NamedTuple):
+    """One bar in ticks, int32[]."""
+
+    open: Array
+    high: Array
+    low: Array
+    close: Array
+
+
+class Quote(NamedTuple):
+    """One bar of a market. bid: the bid side, or the only side. ask: the ask side of two-sided
+    bars, else None.
+    """
+
+    bid: Bar
+    ask: Bar | None
+
+    def leaving(self, side: Array) -> Bar:
+        """Prices at which a position of `side` (int32[] sign) is closed and marked: the ask for a
+        short.
+        """
+        return self.bid if self.ask is None else select(side < 0, self.ask, self.bid)
+
+    def entering(self, side: Array) -> Bar:
+        """Prices at which a position of `side` is opened: the ask for a long."""
+        return self.leaving(-side)
+
+
+def quote_at(market: MarketData, row: Array) -> Quote:
+    """Prices of market row `row` (int32[])."""
+    ask = market.ask
+    return Quote(
+        Bar(market.open[row], market.high[row], market.low[row], market.close[row]),
+        None if ask is None else Bar(ask.open[row], ask.high[row], ask.low[row], ask.close[row]),
+    )
+
+
+class LegBar(NamedTuple):
+    """The data of one bar for one leg; int32[] and bool[].
+
+    row: market row. quote: prices of the bar. decided: prices of the decision bar if orders fill at
+        its close
+    (`fill=close`). None (static) if they fill at the open of `quote`. may_open: True if an entry is
+    permitted. largest: maximum contracts of an entry. forced: `ExitReason` of a forced exit at the
+    close, NONE if the leg may stay. trail: ticks between the close and a trailing stop. path:
+    second-bar paths of all rows. None (static) without second bars.
+    impact: ticks by which orders at the open fill higher than they would alone. None (static)
+        without a shared market.
+    """
+
+    row: Array
+    quote: Quote
+    decided: Quote | None
+    may_open: Array
+    largest: Array
+    forced: Array
+    trail: Array
+    path: IntrabarPath | None
+    impact: Array | None = None
+
+    def moved(self, price: Array) -> Array:
+        """int32[] ticks: a price at which orders fill at the open, moved by the impact of all of
+        them.
+        """
+        return price if self.impact is None else price + self.impact
+
+
+class LegInBar(NamedTuple):
+    """A leg inside a bar, with the results of the bar so far.
+
+    cash: int32[] mills, realised profit less commission. high: int32[] mills, highest marked
+        `worth`. With `mark=close` it is None (static) until the bar closes. contract: that of the
+        bar. stop_level: the floors that are tested inside the bar; None (static) for none.
+    """
+
+    position: Position
+    cash: Array
+    high: Array | None
+    event: Event
+    contract: ContractParams
+    stop_level: StopLevel | None = None
+
+    def worth(self, price: Array) -> Array:
+        """int32[] mills: cash plus open profit at `price` (ticks), without exit costs."""
+        return self.cash + unrealised(self.position, price, self.contract)
+
+    def marked(self, price: Array) -> LegInBar:
+        """The leg after a mark at `price` inside the bar. With `mark=close` the leg is
+        unchanged.
+        """
+        return (
+            self
+            if self.high is None
+            else self._replace(high=jnp.maximum(self.high, self.worth(price)))
+        )
+
+
+class LegFill(NamedTuple):
+    """Result of a bar for one leg. cash: int32[] mills, realised profit less commission.
+
+    `floor` and `breach` of the event belong to the account, and are not set yet.
+    """
+
+    position: Position
+    cash: Array
+    marks: Marks
+    event: Event
+
+
+def empty_event(price: Array) -> Event:
+    """An event without fills. price: ticks, the initial value of both marks."""
+    zero = jnp.int32(0)
+    return Event(*[zero] * 8, favourable=price, adverse=price, floor=zero, breach=jnp.bool_(False))
 
 
 class Fall(NamedTuple):
@@ -60,13 +183,13 @@ def trail_distance(tr_sum: Array, params: EnvParams) -> Array:
     return jnp.maximum(1, ceil_div(params.brackets.trail_atr * tr_sum, 14000))
 
 
-def _close(leg: LegInBar, when: Array, price: Array, contract: ContractParams) -> LegInBar:
+def _close(leg: LegInBar, when: Array, price: Array) -> LegInBar:
     """Close the whole position at `price` if `when`. It adds the commission to the event, but not
     the fill itself.
     """
     position = leg.position
-    commission = jnp.where(when, jnp.abs(position.quantity) * contract.commission, 0)
-    profit = jnp.where(when, unrealised(position, price, contract), 0)
+    commission = jnp.where(when, jnp.abs(position.quantity) * leg.contract.commission, 0)
+    profit = jnp.where(when, unrealised(position, price, leg.contract), 0)
     return leg._replace(
         position=select(when, Position.flat(), position),
         cash=leg.cash + profit - commission,
@@ -74,13 +197,11 @@ def _close(leg: LegInBar, when: Array, price: Array, contract: ContractParams) -
     )
 
 
-def _exit(
-    leg: LegInBar, when: Array, price: Array, reason: Array, contract: ContractParams
-) -> LegInBar:
+def _exit(leg: LegInBar, when: Array, price: Array, reason: Array) -> LegInBar:
     """Exit by stop, target, liquidation or force, if `when` and if there is a position."""
     quantity = leg.position.quantity
     when = when & (quantity != 0)
-    leg = _close(leg, when, price, contract)
+    leg = _close(leg, when, price)
     return leg._replace(
         event=leg.event.replace(
             exit_quantity=jnp.where(when, quantity, leg.event.exit_quantity),
@@ -90,13 +211,13 @@ def _exit(
     )
 
 
-def exit_by_order(leg: LegInBar, order: Order, price: Array, contract: ContractParams) -> LegInBar:
+def exit_by_order(leg: LegInBar, order: Order, price: Array) -> LegInBar:
     """Close at `price` (less slippage) if the order does not want the current side any more."""
     quantity = leg.position.quantity
     side = jnp.sign(quantity)
     when = (quantity != 0) & (jnp.sign(order.quantity) != side)
-    fill = price - side * contract.slippage
-    leg = _close(leg, when, fill, contract)
+    fill = price - side * leg.contract.slippage
+    leg = _close(leg, when, fill)
     return leg._replace(
         event=leg.event.replace(
             order_exit_quantity=jnp.where(when, quantity, 0),
@@ -105,9 +226,7 @@ def exit_by_order(leg: LegInBar, order: Order, price: Array, contract: ContractP
     )
 
 
-def enter(
-    leg: LegInBar, order: Order, bar: LegBar, price: Array, contract: ContractParams
-) -> LegInBar:
+def enter(leg: LegInBar, order: Order, bar: LegBar, price: Array) -> LegInBar:
     """Open a position if the leg is flat and an entry is permitted.
 
     The fill includes slippage and impact; the bracket is around `price` without them. The entry
@@ -116,14 +235,14 @@ def enter(
     side = jnp.sign(order.quantity)
     size = jnp.minimum(jnp.abs(order.quantity), bar.largest)
     when = bar.may_open & (leg.position.quantity == 0) & (side != 0)
-    fill = bar.moved(price) + side * contract.slippage
+    fill = bar.moved(price) + side * leg.contract.slippage
     stop = jnp.where(order.stop_ticks > 0, price - side * order.stop_ticks, -side * NO_LEVEL)
     target = jnp.where(order.target_ticks > 0, price + side * order.target_ticks, side * NO_LEVEL)
     trailing = (order.trail == 1).astype(jnp.int32)
     opened = Position(
         side * size, fill, stop, target, jnp.int32(StopKind.INITIAL), trailing, bar.row
     )
-    commission = jnp.where(when, size * contract.commission, 0)
+    commission = jnp.where(when, size * leg.contract.commission, 0)
     event = leg.event.replace(
         entry_quantity=jnp.where(when, side * size, 0),
         entry_price=jnp.where(when, fill, 0),
@@ -149,41 +268,35 @@ def _stop_reason(position: Position) -> Array:
     return jnp.int32(ExitReason.STOP) + position.stop_kind
 
 
-def _nearest_stop(
-    leg: LegInBar, stop_level: StopLevel | None, contract: ContractParams
-) -> tuple[Array, Array]:
+def _nearest_stop(leg: LegInBar) -> tuple[Array, Array]:
     """(price, exit reason) of the stop or the liquidation level, whichever is nearer the market. A
     tie liquidates.
     """
     position = leg.position
-    if stop_level is None:
+    if leg.stop_level is None:
         return position.stop, _stop_reason(position)
     side = jnp.sign(position.quantity)
-    level = stop_level.price(leg, contract)
+    level = leg.stop_level.price(leg)
     nearer = side * (level - position.stop) >= 0
     price = jnp.where(nearer, level, position.stop)
     return price, jnp.where(nearer, jnp.int32(ExitReason.LIQUIDATION), _stop_reason(position))
 
 
-def opening_print(
-    leg: LegInBar, price: Array, contract: ContractParams, stop_level: StopLevel | None
-) -> LegInBar:
+def opening_print(leg: LegInBar, price: Array) -> LegInBar:
     """Exits at the open of the bar.
 
     A bar that opens at or beyond the stop fills at the open less slippage. A bar that opens at or
     beyond the target fills at the open without slippage.
     """
     side = jnp.sign(leg.position.quantity)
-    level, reason = _nearest_stop(leg, stop_level, contract)
+    level, reason = _nearest_stop(leg)
     stopped = side * (price - level) <= 0
-    leg = _exit(leg, stopped, price - side * contract.slippage, reason, contract)
+    leg = _exit(leg, stopped, price - side * leg.contract.slippage, reason)
     hit = side * (price - leg.position.target) >= 0
-    return _exit(leg, hit, price, jnp.int32(ExitReason.TARGET), contract)
+    return _exit(leg, hit, price, jnp.int32(ExitReason.TARGET))
 
 
-def stop_first(
-    leg: LegInBar, bar: Bar, contract: ContractParams, stop_level: StopLevel | None
-) -> LegInBar:
+def stop_first(leg: LegInBar, bar: Bar) -> LegInBar:
     """Intrabar order `stop_first`: mark at the favourable extreme, then the stop, then the
     target.
     """
@@ -193,8 +306,8 @@ def stop_first(
         side > 0, jnp.minimum(bar.high, position.target), jnp.maximum(bar.low, position.target)
     )
     worst = jnp.where(side > 0, bar.low, bar.high)
-    leg = leg.marked(best, contract)
-    level, reason = _nearest_stop(leg, stop_level, contract)
+    leg = leg.marked(best)
+    level, reason = _nearest_stop(leg)
     held = position.quantity != 0
     stopped = held & (side * (worst - level) <= 0)
     trigger = jnp.where(side > 0, jnp.minimum(bar.open, level), jnp.maximum(bar.open, level))
@@ -202,11 +315,9 @@ def stop_first(
         favourable=jnp.where(held, best, leg.event.favourable),
         adverse=jnp.where(held, jnp.where(stopped, trigger, worst), leg.event.adverse),
     )
-    leg = _exit(
-        leg._replace(event=event), stopped, trigger - side * contract.slippage, reason, contract
-    )
+    leg = _exit(leg._replace(event=event), stopped, trigger - side * leg.contract.slippage, reason)
     hit = side * (best - leg.position.target) >= 0
-    return _exit(leg, hit, position.target, jnp.int32(ExitReason.TARGET), contract)
+    return _exit(leg, hit, position.target, jnp.int32(ExitReason.TARGET))
 
 
 def walk(
@@ -214,8 +325,6 @@ def walk(
     bar: Bar,
     falls: Sequence[Fall],
     whole: Array,
-    contract: ContractParams,
-    stop_level: StopLevel | None,
 ) -> LegInBar:
     """Intrabar order by falls, in the order in which they were traded.
 
@@ -241,9 +350,9 @@ def walk(
         turn = jnp.minimum(high, target)
         live = before < target
         meets = end <= stop
-        if stop_level is not None:
-            meets |= stop_level.reached(
-                leg.marked(bar.open + side * turn, contract), bar.open + side * end, contract
+        if leg.stop_level is not None:
+            meets |= leg.stop_level.reached(
+                leg.marked(bar.open + side * turn), bar.open + side * end
             )
         ends = live & meets
         reached = jnp.where(ends, jnp.minimum(reached, turn), reached)
@@ -251,21 +360,19 @@ def walk(
         stopped |= ends
     stopped &= held
     reached, worst = bar.open + side * reached, bar.open + side * worst
-    leg = leg.marked(reached, contract)
-    level, reason = _nearest_stop(leg, stop_level, contract)
+    leg = leg.marked(reached)
+    level, reason = _nearest_stop(leg)
     trigger = jnp.where(whole, side * jnp.minimum(side * bar.open, side * level), level)
     event = leg.event.replace(
         favourable=jnp.where(held, reached, leg.event.favourable),
         adverse=jnp.where(held, jnp.where(stopped, trigger, worst), leg.event.adverse),
     )
-    fill = jnp.where(stopped, trigger - side * contract.slippage, position.target)
+    fill = jnp.where(stopped, trigger - side * leg.contract.slippage, position.target)
     reason = jnp.where(stopped, reason, jnp.int32(ExitReason.TARGET))
-    return _exit(leg._replace(event=event), stopped | (best >= target), fill, reason, contract)
+    return _exit(leg._replace(event=event), stopped | (best >= target), fill, reason)
 
 
-def nearer_extreme(
-    leg: LegInBar, bar: Bar, contract: ContractParams, stop_level: StopLevel | None
-) -> LegInBar:
+def nearer_extreme(leg: LegInBar, bar: Bar) -> LegInBar:
     """Intrabar order `nearer_extreme`: open, the extreme nearer to the open, the other extreme,
     close.
 
@@ -276,7 +383,7 @@ def nearer_extreme(
     best, worst = jnp.where(side > 0, up, down), -jnp.where(side > 0, down, up)
     first = jnp.where(best < -worst, best, 0)
     falls = Fall(first, first, worst), Fall(best, best, side * (bar.close - bar.open))
-    return walk(leg, bar, falls, jnp.bool_(False), contract, stop_level)
+    return walk(leg, bar, falls, jnp.bool_(False))
 
 
 def traded_path(
@@ -284,8 +391,6 @@ def traded_path(
     bar: Bar,
     path: IntrabarPath,
     row: Array,
-    contract: ContractParams,
-    stop_level: StopLevel | None,
 ) -> LegInBar:
     """Intrabar order `path`: the falls of bar `row`, as known from second bars.
 
@@ -301,7 +406,7 @@ def traded_path(
     )
     one = Fall(jnp.int32(0), jnp.where(short, down, up), -jnp.where(short, up, down))
     falls = [select(ambiguous, one, Fall(*known[k::count])) for k in range(count)]
-    return walk(leg, bar, falls, ambiguous, contract, stop_level)
+    return walk(leg, bar, falls, ambiguous)
 
 
 def resolve(
@@ -309,45 +414,39 @@ def resolve(
     prices: Bar,
     bar: LegBar,
     intrabar: str,
-    contract: ContractParams,
-    stop_level: StopLevel | None,
 ) -> LegInBar:
     """Stop, target and liquidation inside the bar, by the intrabar order `intrabar`.
 
     Raises ConfigError if the order is `path` and the market has no second bars.
     """
     if intrabar == "stop_first":
-        return stop_first(leg, prices, contract, stop_level)
+        return stop_first(leg, prices)
     if intrabar == "nearer_extreme":
-        return nearer_extreme(leg, prices, contract, stop_level)
+        return nearer_extreme(leg, prices)
     if bar.path is None:
         raise ConfigError(
             "env.intrabar=path: this market has no second bars; set data.seconds (--seconds FILE)"
         )
-    return traded_path(leg, prices, bar.path, bar.row, contract, stop_level)
+    return traded_path(leg, prices, bar.path, bar.row)
 
 
-def force_exit(
-    leg: LegInBar, when: Array, price: Array, reason: Array, contract: ContractParams
-) -> LegInBar:
+def force_exit(leg: LegInBar, when: Array, price: Array, reason: Array) -> LegInBar:
     """Exit at `price` less slippage: at the flat bar, at the end of the data, or on a breach at a
     close mark.
     """
     side = jnp.sign(leg.position.quantity)
-    return _exit(leg, when, price - side * contract.slippage, reason, contract)
+    return _exit(leg, when, price - side * leg.contract.slippage, reason)
 
 
-def close_mark(
-    leg: LegInBar, close: Array, contract: ContractParams, stop_level: StopLevel | None
-) -> LegInBar:
+def close_mark(leg: LegInBar, close: Array) -> LegInBar:
     """The mark of `mark=close`: the close is the only mark of the bar, and the only price that is
     tested for a floor.
     """
-    leg = leg._replace(high=leg.worth(close, contract))
-    if stop_level is None:
+    leg = leg._replace(high=leg.worth(close))
+    if leg.stop_level is None:
         return leg
-    breached = stop_level.reached(leg, close, contract)
-    return force_exit(leg, breached, close, jnp.int32(ExitReason.LIQUIDATION), contract)
+    breached = leg.stop_level.reached(leg, close)
+    return force_exit(leg, breached, close, jnp.int32(ExitReason.LIQUIDATION))
 
 
 def ratchet(position: Position, close: Array, distance: Array) -> Position:
@@ -398,20 +497,95 @@ def fill_leg(
         )
 
     opening = unrealised(position, prices.open, contract) if live_marks else None
-    leg = LegInBar(position, jnp.int32(0), opening, empty_event(prices.open))
-    leg = exit_by_order(leg, order, bar.moved(exit_price), contract)
+    leg = LegInBar(
+        position,
+        jnp.int32(0),
+        opening,
+        empty_event(prices.open),
+        contract,
+        stop_level if live_marks else None,
+    )
+    leg = exit_by_order(leg, order, bar.moved(exit_price))
     leg = leg._replace(position=amend(leg.position, order))
-    leg = enter(leg, order, bar, entry_price, contract)
+    leg = enter(leg, order, bar, entry_price)
     prices = bar.quote.leaving(
         jnp.sign(leg.position.quantity)
     )  # prices for the position after the order
     leg = leg._replace(event=leg.event.replace(favourable=prices.open, adverse=prices.open))
-    inside = stop_level if live_marks else None
-    leg = opening_print(leg, prices.open, contract, inside)
-    leg = resolve(leg, prices, bar, config.intrabar, contract, inside)
-    leg = force_exit(leg, bar.forced != ExitReason.NONE, prices.close, bar.forced, contract)
+    leg = opening_print(leg, prices.open)
+    leg = resolve(leg, prices, bar, config.intrabar)
+    leg = force_exit(leg, bar.forced != ExitReason.NONE, prices.close, bar.forced)
     if not live_marks:
-        leg = close_mark(leg, prices.close, contract, stop_level)
+        leg = close_mark(leg._replace(stop_level=stop_level), prices.close)
     assert leg.high is not None
     marks = Marks(high=leg.high, close=unrealised(leg.position, prices.close, contract))
     return LegFill(ratchet(leg.position, prices.close, bar.trail), leg.cash, marks, leg.event)
+
+
+# Settlement of a bar: the results and marks of the legs change the account's balance, equity, high
+# water and locks.
+
+
+def settle(
+    account: Account, cash: Array, marks: Marks, filled: Array, limits: AccountParams
+) -> tuple[Account, Array]:
+    """Settle one bar -> (account after the bar, bool[] True if its equity reached a floor in the
+    bar).
+
+    This is the only function that changes the balance.
+
+    Args:
+        account: the account at the start of the bar.
+        cash: int32[] mills, sum of the legs' realised profit less commission.
+        marks: sums over the legs. With several legs the sum of the highest marks is an upper bound
+            of the highest equity, because the legs reach these marks at different times.
+        filled: bool[], True if an order, stop, target or forced exit was filled.
+    """
+    balance = account.balance + cash
+    after = account.replace(
+        balance=balance,
+        equity=balance + marks.close,
+        high_water=rules.high_water_at(account, account.balance + marks.high, limits),
+        days=account.days + (filled & ~account.traded).astype(jnp.int32),
+        traded=account.traded | filled,
+    )
+    daily = rules.at_daily_floor(after, limits)
+    breach = rules.at_drawdown_floor(after, limits) | (daily & ~account.locked)
+    return after.replace(locked=account.locked | daily), breach
+
+
+class StopLevel(NamedTuple):
+    """The floors of an account with a single leg, as a second stop of this leg.
+
+    Inside a bar the level moves with the leg's realised profit and marks. The account itself
+    changes only at the end of the bar. account: the account at the start of the bar.
+    """
+
+    account: Account
+    limits: AccountParams
+
+    def _during(self, leg: LegInBar) -> Account:
+        """The account with the leg's realised profit and marks so far. `equity` is not updated;
+        nothing here reads it.
+        """
+        assert leg.high is not None, "a leg is marked before its level is asked for"
+        return self.account.replace(
+            balance=self.account.balance + leg.cash,
+            high_water=rules.high_water_at(
+                self.account, self.account.balance + leg.high, self.limits
+            ),
+        )
+
+    def price(self, leg: LegInBar) -> Array:
+        """int32[] ticks: `rules.liquidation_level`."""
+        return rules.liquidation_level(leg.position, self._during(leg), self.limits, leg.contract)
+
+    def reached(self, leg: LegInBar, price: Array) -> Array:
+        """bool[]: True if equity at `price` (ticks), net of the exit commission, is at or below a
+        floor.
+        """
+        account = self._during(leg)
+        floor = rules.highest_floor(account, self.limits)
+        exit_cost = jnp.abs(leg.position.quantity) * leg.contract.commission
+        net = account.balance + unrealised(leg.position, price, leg.contract) - exit_cost
+        return (floor != rules.NO_FLOOR) & (net <= floor)

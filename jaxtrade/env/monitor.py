@@ -1,5 +1,5 @@
 """The episode monitor on the device: what an episode counts besides `EpisodeStats`, and figures
-from it.
+from it; and the trading figures of a rollout.
 
 The functions know neither positions nor tasks. An environment gives them the notional of its fills
 and the change of its equity in each step, so one with several legs can use them too.
@@ -16,13 +16,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import chex
 import jax.numpy as jnp
 
-from jaxtrade.env.money import tick_mills
-from jaxtrade.env.state import ContractParams, EnvParams, EpisodeMonitor, EpisodeStats, Event
+from jaxtrade.env.rules import tick_mills
+from jaxtrade.env.state import (
+    ContractParams,
+    EndReason,
+    EnvParams,
+    EpisodeMonitor,
+    EpisodeStats,
+    Event,
+    StepInfo,
+)
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.storage.monitor import COLUMNS, LOST, ROWS
 from jaxtrade.types import Array, Summary, Transition
@@ -30,8 +38,7 @@ from jaxtrade.types import Array, Summary, Transition
 
 def start() -> EpisodeMonitor:
     """The counts at the start of an episode: all 0."""
-    zero = jnp.float32(0)
-    return EpisodeMonitor(zero, zero, zero)
+    return EpisodeMonitor(*[jnp.float32(0)] * 3)
 
 
 def notional_of(quantity: Array, price: Array, contract: ContractParams) -> Array:
@@ -84,8 +91,8 @@ def sharpe(monitor: EpisodeMonitor, steps: Array) -> Array:
     return jnp.where(defined, monitor.mean / jnp.sqrt(jnp.where(defined, variance, 1.0)), jnp.nan)
 
 
-# --- The episodes that end in a rollout: one row each, in a buffer of fixed size, and means over all
-# of them.
+# --- The episodes that end in a rollout: one row each, in a buffer of fixed size, and means over
+# all of them.
 #
 # A rollout keeps six numbers of each step (`keep`), as of an episode that ends there; after the
 # rollout `close` picks those of the steps that ended one. Nothing is scattered inside the rollout's
@@ -244,3 +251,78 @@ def monitored(summary: Summary, rows: int, symbols: Sequence[str]) -> Summary:
     `EnvParams.monitor`.
     """
     return summary._replace(keep=keep, close=partial(close, rows, tuple(symbols)))
+
+
+# Trading figures of a rollout, which the learner logs together with its own metrics.
+
+
+def first_sums(params: EnvParams) -> dict[str, Any]:
+    """Zeros of the sums of one environment."""
+    none, zero = jnp.int32(0), jnp.float32(0)
+    return {
+        "breaches": none,
+        "illegal": none,
+        "ends": jnp.zeros(len(EndReason), jnp.int32),
+        "equity": zero,
+        "trades": none,
+        "wins": none,
+        "terms": dict.fromkeys(params.reward_weights, zero),
+        **({} if params.forced_start is None else {"forced": none}),
+    }
+
+
+def collect(seen: Transition) -> dict[str, Any]:
+    """The numbers of one step [N]: counts int32, and the figures of the episodes that ended in
+    it.
+    """
+    info: StepInfo = seen.info
+    ended = info.end != EndReason.NONE
+
+    def at_end(values: Array) -> Array:
+        return jnp.where(ended, values, jnp.zeros_like(values))
+
+    return {
+        "breaches": info.event.breach.astype(jnp.int32),
+        "illegal": info.illegal.astype(jnp.int32),
+        "ends": (info.end[:, None] == jnp.arange(len(EndReason))).astype(jnp.int32),
+        "equity": at_end(info.equity).astype(jnp.float32),
+        "trades": at_end(info.stats.trades),
+        "wins": at_end(info.stats.wins),
+        "terms": {name: at_end(sums) for name, sums in info.stats.terms.items()},
+        **({} if info.forced is None else {"forced": info.forced.astype(jnp.int32)}),
+    }
+
+
+def figures(sums: dict[str, Any], steps: int) -> dict[str, Array]:
+    """Figures of a rollout, float32[] unless stated otherwise. sums: of `collect` over all steps
+    and environments.
+
+    About the episodes that ended in the rollout; NaN if none ended (win_rate: if none of them
+    traded):
+    episode_profit: mean profit in dollars. episode_trades: mean number of round turns. win_rate:
+        share of round turns
+    with a net profit. end_share: float32[7], share of episodes by `EndReason`. reward_NAME: mean
+    sum of each weighted reward term, if there are several (a single one equals the episode's
+    reward). forced_share: share of new episodes with a forced entry, if these are on
+    (`EnvParams.forced_start`).
+
+    About all steps: breaches: floors reached per 1000 steps. illegal_executed: int32[], number of
+    actions that were illegal by the environment's own mask.
+    """
+    ends = sums["ends"].astype(jnp.float32).at[EndReason.NONE].set(0.0)
+    count, trades = ends.sum(), sums["trades"].astype(jnp.float32)
+    terms = sums["terms"] if len(sums["terms"]) > 1 else {}
+    forced = {"forced_share": sums["forced"] / count} if "forced" in sums else {}
+    return {
+        **{f"reward_{name}": total / count for name, total in terms.items()},
+        **forced,
+        "episode_profit": sums["equity"] / count / 1000.0,
+        "episode_trades": trades / count,
+        "win_rate": sums["wins"] / trades,
+        "illegal_executed": sums["illegal"],
+        "breaches": sums["breaches"].astype(jnp.float32) / steps * 1000.0,
+        "end_share": ends / count,
+    }
+
+
+summarise = Summary(first_sums, collect, figures)

@@ -14,10 +14,9 @@ from jaxtrade.advisor.table import AdviceSeen, dropped, look_up
 from jaxtrade.config import EnvConfig
 from jaxtrade.data.features.schema import NOW, Shape, feature_spec, shape_of
 from jaxtrade.env.actions import Action
-from jaxtrade.env.reference import ObservationRef, Slot, bits_of
-from jaxtrade.env.state import NO_LEVEL, EnvParams, EnvState
-from jaxtrade.env.tasks.base import task_of
+from jaxtrade.env.state import NO_LEVEL, EnvParams, EnvState, ObservationRef, Slot, bits_of
 from jaxtrade.errors import ConfigError
+from jaxtrade.parts import TASKS
 from jaxtrade.text import short_repr
 from jaxtrade.types import Array
 
@@ -64,9 +63,9 @@ def advice_slots(seen: AdviceSeen | None) -> Array:
 # A task chooses from the blocks of this module and may add its own. Each block is a `*_slots` and a
 # `*_values` function.
 #
-# The slots have two scalings. `seed` reproduces the raw values of RL-Trainer, for comparison with it.
-# `relative` is stationary by construction: prices in ATRs from the last close, log volume ratios, and time as fractions
-# of the session.
+# The slots have two scalings. `seed` reproduces the raw values of RL-Trainer, for comparison with
+# it. `relative` is stationary by construction: prices in ATRs from the last close, log volume
+# ratios, and time as fractions of the session.
 
 
 TIME_NAMES = ("hour", "minutes_from_open", "minutes_to_close")
@@ -102,12 +101,12 @@ class ObservationSpec:
 def make_spec(config: EnvConfig) -> ObservationSpec:
     """The slots of the configured task, followed by those of advice if `config.advice`."""
     advice = [Slot(name, "advice", 0) for name in ADVICE_SLOTS] if config.advice else []
-    return ObservationSpec((*task_of(config).slots(config), *advice), config.scaling)
+    return ObservationSpec((*TASKS[config.task].slots(config), *advice), config.scaling)
 
 
 def make_ref(config: EnvConfig, state: EnvState, mask: Array, params: EnvParams) -> ObservationRef:
     """The reference of the observation at `state`. mask: bool[A] of the same state."""
-    position, keeper = state.position, task_of(config).record
+    position, keeper = state.position, TASKS[config.task].record
     bars = jnp.where(position.quantity != 0, state.row - position.opened + 1, 0)
     leg = jnp.stack([position.quantity, position.entry, position.stop, position.target, bars])
     return ObservationRef(
@@ -135,7 +134,7 @@ def observe(config: EnvConfig, ref: ObservationRef, params: EnvParams) -> Array:
             f"environment for {config.scaling} and {list(config.features)}; make both from one "
             "configuration"
         )
-    parts = [*task_of(config).observe(config, ref, params)]
+    parts = [*TASKS[config.task].observe(config, ref, params)]
     if config.advice:
         parts.append(advice_slots(ref.aux))
     values = jnp.concatenate(parts)

@@ -52,7 +52,7 @@ REWARDS: dict[str, dict[str, float]] = {
     "jules_downside": {"net_return": 1.0, "loss_squared": -1.0, "position_changed": -1e-5},
 }
 
-# Terms that read fills of several symbols (`env.portfolio.rewards`): of env.task=allocate alone.
+# Terms that read fills of several symbols (`env.portfolio.params`): of env.task=allocate alone.
 OF_SEVERAL = (
     "realised_return",
     "cost_share",

@@ -1,15 +1,17 @@
-"""Account rules: floors, liquidation level, permissions. The environment, the evaluation and the
-reports use them.
+"""Account rules in exact integers: money, floors, liquidation level, permissions. The environment,
+the evaluation and the reports use them.
 
 Floors and limits are mills relative to the start balance. `OFF` switches a limit off.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from jaxtrade.env.money import money_of, ticks_within
 from jaxtrade.env.state import (
     NO_LEVEL,
     OFF,
@@ -22,6 +24,144 @@ from jaxtrade.env.state import (
     Trailing,
 )
 from jaxtrade.types import Array
+
+# Exact integer arithmetic. Money is int32 mills, so sums do not depend on their order and tests
+# can compare for equality.
+
+_LARGEST_FLOAT = 2147483520.0  # the largest float32 below 2^31
+
+
+def ceil_div(a: Array, b: Array | int) -> Array:
+    """Smallest integer >= a / b for int32 a and b > 0."""
+    return -((-a) // jnp.int32(b))
+
+
+def _wide_product(a: Array, b: Array) -> tuple[Array, Array]:
+    """a * b for uint32 a and b, as two uint32 words (high, low). The product is formed from 16-bit
+    halves.
+    """
+    mask = jnp.uint32(0xFFFF)
+    a_low, a_high = a & mask, a >> 16
+    b_low, b_high = b & mask, b >> 16
+    low = a_low * b_low
+    middle = a_high * b_low + (low >> 16)
+    middle2 = a_low * b_high + (middle & mask)
+    return a_high * b_high + (middle >> 16) + (middle2 >> 16), (middle2 << 16) | (low & mask)
+
+
+def muldiv(a: Array, b: Array, c: Array) -> Array:
+    """round_half_even(a * b / c) without 64-bit integers.
+
+    Args:
+        a, b: int32, any sign. c: int32, > 0. The product may exceed 2^31; the result must fit
+            int32.
+    Returns:
+        int32, broadcast shape.
+    """
+    a, b, c = jnp.broadcast_arrays(jnp.int32(a), jnp.int32(b), jnp.int32(c))
+    quotient, rest = _divided(a, b, c)
+    twice, divisor = jnp.abs(rest).astype(jnp.uint32) * 2, c.astype(jnp.uint32)
+    away = (twice > divisor) | ((twice == divisor) & ((quotient & 1) == 1))
+    return quotient + jnp.where(away, jnp.sign(rest), 0)
+
+
+def _divided(a: Array, b: Array, c: Array) -> tuple[Array, Array]:
+    """(q, e) with a * b = q c + e and |e| <= 0.51 c, for int32 a, b of any sign and c > 0. q is
+    exact modulo 2^32.
+
+    Long division with two digits, in which float32 estimates each digit. Both estimates may err by
+    a share of 2^-12; float32 errs by less than 2^-21, on every device. The first leaves a remainder
+    below 2^42, the second one below 0.51 c, which fits one word. There is no loop and no integer
+    division, so XLA fuses and vectorises all of it.
+    """
+    negative = (a < 0) ^ (b < 0)
+    # abs(-2^31) wraps to itself, which as uint32 is the right magnitude
+    divisor, divisor_float = c.astype(jnp.uint32), c.astype(jnp.float32)
+    high, low = _wide_product(jnp.abs(a).astype(jnp.uint32), jnp.abs(b).astype(jnp.uint32))
+
+    ratio = jnp.abs(a.astype(jnp.float32) * b.astype(jnp.float32)) / divisor_float
+    first = jnp.minimum(ratio, _LARGEST_FLOAT).astype(jnp.int32).astype(jnp.uint32)
+    taken_high, taken_low = _wide_product(first, divisor)
+    rest_low = low - taken_low
+    rest_high = high - taken_high - (low < taken_low).astype(jnp.uint32)
+    over = (
+        rest_high.astype(jnp.int32) < 0
+    )  # the first digit is too large: divide the magnitude of the remainder
+    rest_high = jnp.where(over, ~rest_high + (rest_low == 0).astype(jnp.uint32), rest_high)
+    rest_low = jnp.where(over, -rest_low, rest_low)
+
+    rest = rest_high.astype(jnp.int32).astype(jnp.float32) * 2.0**32 + _float_of(rest_low)
+    second = jnp.floor(rest / divisor_float + 0.5).astype(jnp.int32).astype(jnp.uint32)
+    last = (rest_low - second * divisor).astype(
+        jnp.int32
+    )  # the low words suffice: |last| <= 0.51 c
+    quotient = (first + jnp.where(over, -second, second)).astype(jnp.int32)
+    return jnp.where(negative, -quotient, quotient), jnp.where(over ^ negative, -last, last)
+
+
+def _float_of(word: Array) -> Array:
+    """float32 of uint32, from 16-bit halves: CPUs convert only signed integers in one
+    instruction.
+    """
+    return (word >> 16).astype(jnp.int32).astype(jnp.float32) * 65536.0 + (word & 0xFFFF).astype(
+        jnp.int32
+    ).astype(jnp.float32)
+
+
+def muldiv_host(a: Any, b: Any, c: Any) -> np.ndarray:
+    """`muldiv` on the host in int64. |a| < 2^31 and 0 < b, c < 2^31, so no product exceeds 2^63."""
+    a, b, c = (np.asarray(x, np.int64) for x in (a, b, c))
+    quotient, remainder = np.divmod(np.abs(a) * b, c)
+    up = (2 * remainder > c) | ((2 * remainder == c) & (quotient % 2 == 1))
+    return np.sign(a) * (quotient + up)
+
+
+def tick_mills(contract: ContractParams) -> Array:
+    """The numerator `tick_mills` of the value of one tick. The value is `tick_mills / tick_over`
+    mills.
+
+    Raises TypeError (a bug) if profits are converted and the contract is not from
+    `rules.contract_at`.
+    """
+    if contract.tick_mills is None:
+        raise TypeError(
+            "this market's profits are converted bar by bar: take the contract from rules.contract_at"
+        )
+    return contract.tick_mills
+
+
+def money_of(ticks: Array, contract: ContractParams) -> Array:
+    """Mills: value of `ticks` (price change times signed contracts, int32) in the account's
+    currency.
+
+    This is the only function that converts ticks to money. contract: that of the bar, from
+    `rules.contract_at`.
+    """
+    if contract.tick_over is None:
+        return ticks * tick_mills(contract)
+    return muldiv(ticks, tick_mills(contract), contract.tick_over)
+
+
+def ticks_within(room: Array, size: Array, contract: ContractParams) -> Array:
+    """The largest whole number of ticks whose value for `size` contracts (int32, > 0) is at most
+    `room` mills.
+
+    If a tick is worth times / over >= 1 mills, n ticks round to at most `room` if 2 n times <= (2
+    room + 1) over; where both sides are equal, only if `room` is even (half to even). The largest
+    such n is floor(room over / times), or one more.
+    """
+    size = jnp.maximum(size, 1)
+    if contract.tick_over is None:
+        return room // (size * tick_mills(contract))
+    times, over = tick_mills(contract), contract.tick_over
+    near, rest = _divided(room, over, times)
+    missing = jnp.where(
+        rest < 0, -rest, times - rest
+    )  # of one tick more than the floor, in mills times `over`
+    twice, half = missing.astype(jnp.uint32) * 2, over.astype(jnp.uint32)
+    one_more = (twice < half) | ((twice == half) & ((room & 1) == 0))
+    return (near - (rest < 0) + one_more) // size
+
 
 NO_FLOOR = -OFF
 COMPARED = 8  # symbols up to which a figure is found by comparisons

@@ -7,7 +7,9 @@ Units: prices int32 ticks; money int32 mills relative to the start balance; quan
 from __future__ import annotations
 
 import enum
-from typing import NamedTuple
+import functools
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from flax import struct
@@ -73,8 +75,7 @@ class Position(struct.PyTreeNode):
     @classmethod
     def flat(cls) -> Position:
         """No position."""
-        zero = jnp.int32(0)
-        return cls(zero, zero, zero, zero, zero, zero, zero)
+        return cls(*[jnp.int32(0)] * 7)
 
 
 class Account(struct.PyTreeNode):
@@ -337,7 +338,7 @@ class EnvParams(struct.PyTreeNode):
     advisor.
     symbol_weights: float32[M], the share of each symbol that the learner wants. None (static)
         without such shares.
-    impact: of a shared market, an `env.shared.state.ImpactParams`. None (static) if each agent has
+    impact: of a shared market, an `env.shared.ImpactParams`. None (static) if each agent has
         a market of its own.
     monitor: whether episodes count what the episode monitor shows (static).
     """
@@ -371,3 +372,57 @@ class EnvParams(struct.PyTreeNode):
 def _size(part: object, name: str) -> str:
     shape = getattr(getattr(part, name, None), "shape", None)
     return f"{shape[-1]:,}" if shape else "?"
+
+
+# What a rollout stores of an observation, and the names of its slots. Tasks and observations are
+# built on both.
+
+
+class ObservationRef(struct.PyTreeNode):
+    """The form in which a rollout stores an observation.
+
+    row: int32[S] market row. legs: int32[S, 5] quantity, entry, stop, target, bars in position.
+        legal:
+    uint8[ceil(A / 8)], bits of the mask. account: the visible part of the task's record (an
+    `AccountSeen` for
+    `advised`), None (static) without a record. aux: the visible advice (`AdviceSeen`), None (static) without an
+    advisor. num_actions: A (static).
+    """
+
+    row: Array
+    legs: Array
+    account: Any
+    legal: Array
+    aux: Any
+    num_actions: int = struct.field(pytree_node=False)
+
+    @property
+    def mask(self) -> Array:
+        """bool[..., A]: the legal actions of one reference or of stacked references."""
+        return jnp.stack([self.allows(i) for i in range(self.num_actions)], axis=-1)
+
+    def allows(self, action: int) -> Array:
+        """bool[...]: whether one action is legal."""
+        return ((self.legal[..., action // 8] >> (action % 8)) & 1).astype(bool)
+
+
+def bits_of(mask: Array) -> Array:
+    """Pack a mask bool[..., A] into uint8[..., ceil(A / 8)]. Action 8 i + j is bit j of byte i."""
+
+    def byte(first: int) -> Array:
+        bits = [
+            mask[..., i].astype(jnp.uint8) << (i - first)
+            for i in range(first, min(first + 8, mask.shape[-1]))
+        ]
+        return functools.reduce(jnp.bitwise_or, bits)
+
+    return jnp.stack([byte(first) for first in range(0, mask.shape[-1], 8)], axis=-1)
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One entry of the observation vector. warm_up: bars of data before its first valid value."""
+
+    name: str
+    unit: str
+    warm_up: int

@@ -13,8 +13,7 @@ import numpy as np
 from jaxtrade.config import RunConfig
 from jaxtrade.data.calendar.clock import DAY, local_seconds
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.reference import ObservationRef
-from jaxtrade.env.state import EnvParams, EnvState, Order
+from jaxtrade.env.state import EnvParams, EnvState, ObservationRef, Order
 from jaxtrade.env.tasks.base import HOLD
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.backtest import Lane, backtest, run_lanes
@@ -23,10 +22,10 @@ from jaxtrade.evaluation.evaluate import agent_key
 from jaxtrade.evaluation.loaded import Given, GivenEnv
 from jaxtrade.evaluation.record import DecisionBars, Steps, decision_bars
 from jaxtrade.networks.distributions import ILLEGAL
-from jaxtrade.networks.memory import forget
 from jaxtrade.networks.normalize import RunningStats
+from jaxtrade.networks.torso import forget
 from jaxtrade.rl.algorithms import make_algorithm
-from jaxtrade.rl.listening.fusion import make_fusion
+from jaxtrade.rl.listening import make_fusion
 from jaxtrade.text import aligned, in_dollars, several
 from jaxtrade.types import Algorithm, Array, PyTree, SessionSet
 

@@ -9,13 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtrade.env import orders, rules
+from jaxtrade.env import actions, rules
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.reference import ObservationRef
-from jaxtrade.env.state import EnvParams, EnvState, Order
+from jaxtrade.env.state import EnvParams, EnvState, ObservationRef, Order
 from jaxtrade.env.tasks.base import HOLD
 from jaxtrade.errors import ConfigError
-from jaxtrade.networks.memory import forget
+from jaxtrade.networks.torso import forget
 from jaxtrade.types import Algorithm, Array, MarketData, PyTree
 
 NO_ACTION = -1  # an order that matches no action of the task (a baseline that flips its side)
@@ -146,7 +145,7 @@ def _hold_flat(
     carry: PyTree, state: EnvState, ref: ObservationRef, params: EnvParams, key: Array
 ) -> tuple[PyTree, Order, Array]:
     del ref, params, key
-    return carry, orders.hold(state), jnp.int32(HOLD)
+    return carry, actions.hold(state), jnp.int32(HOLD)
 
 
 def flat() -> Agent:
@@ -190,7 +189,7 @@ class BuyAndHold:
     ) -> tuple[PyTree, Order, Array]:
         del ref, key
         buy = (state.position.quantity == 0) & rules.may_open(state, params)
-        order = orders.hold(state)
+        order = actions.hold(state)
         order = order.replace(quantity=jnp.where(buy, self.quantity, order.quantity))
         return carry, order, jnp.where(buy, self.buy, HOLD).astype(jnp.int32)
 
@@ -227,7 +226,7 @@ class SignFollower:
         sign = carry[state.row]
         other = (sign != 0) & (sign != jnp.sign(held))
         opened = jnp.where(rules.may_open(state, params), sign * self.quantity, 0)
-        order = orders.hold(state)
+        order = actions.hold(state)
         order = order.replace(quantity=jnp.where(other, opened, held).astype(jnp.int32))
         acts = order.quantity != held
         entry = jnp.where(sign > 0, self.buy, self.sell)

@@ -30,11 +30,10 @@ import numpy as np
 from flax import struct
 
 from jaxtrade.config import RunConfig
-from jaxtrade.env import orders
+from jaxtrade.env import actions
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.leg import select
-from jaxtrade.env.reference import ObservationRef
-from jaxtrade.env.state import EnvParams, EnvState, Order
+from jaxtrade.env.execution import select
+from jaxtrade.env.state import EnvParams, EnvState, ObservationRef, Order
 from jaxtrade.env.tasks.base import HOLD
 from jaxtrade.evaluation.attribution import SlotAttribution
 from jaxtrade.evaluation.backtest import Lane, run_lanes
@@ -152,7 +151,7 @@ class DelayedAct:
             return self.env.decode(
                 jnp.where(in_time & legal, due.action, HOLD), state, params
             ), action
-        return select(in_time, due.order, orders.hold(state)), action
+        return select(in_time, due.order, actions.hold(state)), action
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,12 @@ import numpy as np
 from jaxtrade.config import RunConfig
 from jaxtrade.env import rules
 from jaxtrade.env.episode import end_reason
-from jaxtrade.env.leg import select
+from jaxtrade.env.execution import select
 from jaxtrade.env.portfolio.dynamics import PortfolioEnv, next_session
-from jaxtrade.env.portfolio.market import Portfolio
+from jaxtrade.env.portfolio.params import Portfolio
 from jaxtrade.env.portfolio.state import PortfolioEvent, PortfolioParams, PortfolioState
-from jaxtrade.env.reference import ObservationRef
 from jaxtrade.env.rewards import StepEvent, total, weighted_terms
-from jaxtrade.env.state import EndReason
+from jaxtrade.env.state import EndReason, ObservationRef
 from jaxtrade.evaluation import metrics
 from jaxtrade.evaluation.baselines import forget_episode, keep, sma_signs
 from jaxtrade.evaluation.record import DecisionBars, without_rules

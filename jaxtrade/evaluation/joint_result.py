@@ -16,7 +16,7 @@ import numpy as np
 from jaxtrade.config import RunConfig
 from jaxtrade.config.accounts import resolve_account
 from jaxtrade.env.portfolio.dynamics import PortfolioEnv
-from jaxtrade.env.portfolio.market import Portfolio
+from jaxtrade.env.portfolio.params import Portfolio
 from jaxtrade.env.portfolio.state import PortfolioParams
 from jaxtrade.env.state import ExitReason
 from jaxtrade.errors import ConfigError, DataError

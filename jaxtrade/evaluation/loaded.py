@@ -17,7 +17,7 @@ from jaxtrade.config import AdvisorConfig
 from jaxtrade.data.members import COMMON
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks import distributions
-from jaxtrade.rl.observing import select_group
+from jaxtrade.rl.acting import select_group
 from jaxtrade.rl.state import Policy
 from jaxtrade.text import short_repr
 from jaxtrade.types import Algorithm, Array, PyTree

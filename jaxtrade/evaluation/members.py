@@ -25,7 +25,7 @@ from jaxtrade.data.members import member_configs
 from jaxtrade.data.splits import session_set
 from jaxtrade.env.params import make_params
 from jaxtrade.env.state import EnvParams
-from jaxtrade.rl.observing import select_group
+from jaxtrade.rl.acting import select_group
 from jaxtrade.types import MarketData, PyTree, Quotes, SessionSet, TickValue
 
 

@@ -28,15 +28,14 @@ from jaxtrade.config.legacy import migrated_network
 from jaxtrade.data.features.schema import absent_features, context_features
 from jaxtrade.data.members import groups_of, symbols_of
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.layout import action_names, make_spec
-from jaxtrade.env.portfolio.market import Portfolio
+from jaxtrade.env.portfolio.observation import action_names, make_spec
+from jaxtrade.env.portfolio.params import Portfolio
 from jaxtrade.errors import CheckpointError
 from jaxtrade.evaluation.loaded import Acts, GivenEnv, LoadedPolicy, listens
 from jaxtrade.networks.normalize import init_stats
 from jaxtrade.rl.algorithms import LEARNERS, first_policy, make_algorithm
-from jaxtrade.rl.listening.fusion import Fusion, make_fusion
-from jaxtrade.rl.opening import Opening
-from jaxtrade.rl.state import Policy
+from jaxtrade.rl.listening import Fusion, make_fusion
+from jaxtrade.rl.state import Opening, Policy
 from jaxtrade.storage import checkpoint
 from jaxtrade.types import Array, PyTree
 
@@ -56,7 +55,7 @@ def observation_schema(env: EnvConfig, *several: Any) -> dict[str, Any]:
     """Scaling, size and slots of an observation. Each slot has a name, a unit and a warm-up in
     bars.
 
-    several: of `env.task=allocate` alone, its `AllocateConfig` and its symbols (`env.layout`).
+    several: of `env.task=allocate` alone, its `AllocateConfig` and its symbols (`env.portfolio.observation`).
     """
     spec = make_spec(env, *several)
     slots = [{"name": slot.name, "unit": slot.unit, "warm_up": slot.warm_up} for slot in spec.slots]

@@ -22,10 +22,9 @@ from flax import struct
 from jaxtrade.env import rules
 from jaxtrade.env.dynamics import TradingEnv, next_session
 from jaxtrade.env.episode import end_reason
-from jaxtrade.env.leg import select
-from jaxtrade.env.reference import ObservationRef
+from jaxtrade.env.execution import select
 from jaxtrade.env.rewards import StepEvent, total, weighted_terms
-from jaxtrade.env.state import Account, EndReason, EnvParams, EnvState, Order
+from jaxtrade.env.state import Account, EndReason, EnvParams, EnvState, ObservationRef, Order
 from jaxtrade.evaluation.baselines import Act, Agent, Forget
 from jaxtrade.evaluation.record import Leaf, Record
 from jaxtrade.types import Array, PyTree

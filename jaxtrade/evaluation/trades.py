@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxtrade.env.money import muldiv_host, tick_mills
+from jaxtrade.env.rules import muldiv_host, tick_mills
 from jaxtrade.env.state import EnvParams, ExitReason
 from jaxtrade.evaluation.record import DecisionBars, Record
 from jaxtrade.text import in_dollars, several, short_repr

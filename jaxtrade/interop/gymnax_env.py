@@ -15,8 +15,7 @@ from gymnax.environments.environment import Environment
 
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.episode import end_reason, is_truncation
-from jaxtrade.env.reference import ObservationRef
-from jaxtrade.env.state import EndReason, EnvParams, EnvState
+from jaxtrade.env.state import EndReason, EnvParams, EnvState, ObservationRef
 from jaxtrade.interop.world import ENV_ID, LIMIT, load_world
 from jaxtrade.types import Array, Outcome, PyTree
 

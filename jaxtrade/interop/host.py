@@ -16,8 +16,7 @@ import jax
 import numpy as np
 
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.reference import ObservationRef
-from jaxtrade.env.state import EnvParams, EnvState
+from jaxtrade.env.state import EnvParams, EnvState, ObservationRef
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import Array
 

@@ -1,4 +1,5 @@
-"""The policy and value network: torsos, memory, and the heads that compute logits and values."""
+"""The networks of the learners: torsos, memory, and the heads that compute logits and values, or the
+value of each action."""
 
 from __future__ import annotations
 
@@ -10,9 +11,16 @@ import jax
 import jax.numpy as jnp
 
 from jaxtrade.config import NetworkConfig
-from jaxtrade.networks.memory import Remembering
-from jaxtrade.networks.precision import FLOAT32, DotGeneral, product, products
-from jaxtrade.networks.torso import ACTIVATIONS, MLP, orthogonal
+from jaxtrade.networks.torso import (
+    ACTIVATIONS,
+    FLOAT32,
+    MLP,
+    DotGeneral,
+    Remembering,
+    orthogonal,
+    product,
+    products,
+)
 from jaxtrade.types import Array, PyTree
 
 # --- Two networks of equal widths on the same input, computed together.
@@ -124,15 +132,8 @@ def _torn(layer: PyTree, shapes: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]
 # --- The policy and value network: torsos, memory, and the heads that compute logits and values
 
 
-class Network(Protocol):
-    """A policy and value network (`network.kind`): a flax module with these methods, called through
-    `init` and `apply`.
-
-    `ActorCritic` documents the methods. Without a memory, `first_carry` returns None and `remember` returns its carry.
-    With a memory, the network also has `read` and `step`, and it may have `run`, as
-    `networks.memory.GRU`. A network may have `pack` and `unpack`, as `ActorCritic`: training then uses the packed form
-    of its parameters.
-    """
+class Module(Protocol):
+    """What the flax modules of all learners have, with or without a memory."""
 
     init: Any
     apply: Any
@@ -144,6 +145,17 @@ class Network(Protocol):
     def remember(self, carry: PyTree, observation: Array) -> PyTree:
         """The carry after an observation float32[..., D]."""
         ...
+
+
+class Network(Module, Protocol):
+    """A policy and value network (`network.kind`): a flax module with these methods, called through
+    `init` and `apply`.
+
+    `ActorCritic` documents the methods. Without a memory, `first_carry` returns None and `remember` returns its carry.
+    With a memory, the network also has `read` and `step`, and it may have `run`, as
+    `networks.torso.GRU`. A network may have `pack` and `unpack`, as `ActorCritic`: training then uses the packed form
+    of its parameters.
+    """
 
     def heads(self, carry: PyTree, observation: Array) -> tuple[Array, Array]:
         """Logits float32[..., A] and value float32[...] of a carry and its observation."""
@@ -178,15 +190,7 @@ class ActorCritic(Remembering):
         carry = self.remember(carry, observation)
         return carry, *self.heads(carry, observation)
 
-    @staticmethod
-    def pack(parameters: PyTree) -> PyTree:
-        """As `networks.pair.pack`. The methods above accept packed parameters too."""
-        return pack(parameters)
-
-    @staticmethod
-    def unpack(packed: PyTree, like: PyTree) -> PyTree:
-        """As `networks.pair.unpack`."""
-        return unpack(packed, like)
+    pack, unpack = staticmethod(pack), staticmethod(unpack)  # the methods accept packed ones too
 
     def heads(self, carry: PyTree, observation: Array) -> tuple[Array, Array]:
         """(logits float32[..., num_actions] before any mask, value float32[...]). carry: after
@@ -229,4 +233,83 @@ def make_actor_critic(
     memory = config.rnn_width if config.kind == "gru" else 0
     return ActorCritic(
         num_actions, config.hidden, config.activation, dot_general, memory, config.adapter
+    )
+
+
+# The Q-network: a torso, a memory, and the head that computes the value of each action.
+
+
+class ActionValues(Module, Protocol):
+    """A Q-network (`parts.Q_NETWORKS`): a flax module with these methods, called through `init` and
+    `apply`.
+
+    `QNetwork` documents the methods. With a memory, the network also has `read` and `step`, and it may have `run`, as
+    `networks.torso.GRU`.
+    """
+
+    def values(self, carry: PyTree, observation: Array) -> Array:
+        """Q float32[..., A] of a carry and its observation."""
+        ...
+
+    def __call__(self, carry: PyTree, observation: Array) -> tuple[PyTree, Array]: ...
+
+
+class QNetwork(Remembering):
+    """(carry, float32[..., D]) -> carry, Q float32[..., num_actions].
+
+    layer_norm: as of `torso.MLP`.
+    dueling: Q(s, a) = V(s) + A(s, a) - mean of A(s, .) over all actions, legal or not (Wang et al.
+        2016, equation 9).
+    Value and advantages are linear in the features of one torso.
+
+    The heads are orthogonal with gain 0.01: all actions start with nearly the same value, 0, so
+    that the first choices and targets say nothing that was not seen.
+    """
+
+    dueling: bool = False
+    layer_norm: bool = False
+
+    def setup(self) -> None:
+        super().setup()
+        self.q_torso = MLP(self.hidden, self.activation, self.dot_general, self.layer_norm)
+        self.q_head = nn.Dense(
+            self.num_actions, kernel_init=orthogonal(0.01), dot_general=self.dot_general
+        )
+        if self.dueling:
+            self.value_head = nn.Dense(
+                1, kernel_init=orthogonal(0.01), dot_general=self.dot_general
+            )
+
+    def __call__(self, carry: PyTree, observation: Array) -> tuple[PyTree, Array]:
+        carry = self.remember(carry, observation)
+        return carry, self.values(carry, observation)
+
+    def values(self, carry: PyTree, observation: Array) -> Array:
+        """Q float32[..., num_actions], before any mask. carry: after `remember`."""
+        features = self.q_torso(self._features(carry, observation))
+        own = self.q_head(features)
+        if not self.dueling:
+            return own
+        return self.value_head(features) + own - own.mean(axis=-1, keepdims=True)
+
+
+def make_q_network(
+    config: NetworkConfig,
+    num_actions: int,
+    dot_general: DotGeneral = FLOAT32,
+    *,
+    dueling: bool = False,
+    layer_norm: bool = False,
+) -> QNetwork:
+    """The network kinds `mlp` and `gru` of a Q-learner. dot_general: computes their products."""
+    memory = config.rnn_width if config.kind == "gru" else 0
+    return QNetwork(
+        num_actions,
+        config.hidden,
+        config.activation,
+        dot_general,
+        memory,
+        config.adapter,
+        dueling,
+        layer_norm,
     )

@@ -1,21 +1,152 @@
-"""What every learner's policy does at a reference: read it, combine it with advice, and tell what
-it decided.
+"""What every learner's policy does at a reference: read it, normalised by the statistics of its
+group, combine it with advice, and tell what it decided.
 
-All functions but `ready` take a policy that `ready` has made.
+All functions of a policy but `ready` take one that `ready` has made.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
+import jax.numpy as jnp
 
-from jaxtrade.rl import observing
+from jaxtrade.config import NetworkConfig
+from jaxtrade.networks.normalize import (
+    RunningStats,
+    init_stats,
+    merge,
+    merge_parts,
+    normalise,
+    scaler_of,
+)
+from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl.context import Context
-from jaxtrade.rl.listening.fusion import AdviceTerms, Fused
-from jaxtrade.rl.observing import ready_statistics
+from jaxtrade.rl.listening import AdviceTerms, Fused
 from jaxtrade.rl.state import Policy
 from jaxtrade.types import Array, Env, PyTree
+
+# What the network of any learner reads: the observation of a reference, normalised by the
+# statistics of its group.
+#
+# In training on several symbols, an environment tells the group of a reference (`Grouped`), and the
+# statistics have one group for each symbol. All functions are pure, and `params` is traced.
+
+
+@runtime_checkable
+class Grouped(Protocol):
+    """An environment whose references belong to groups (symbols), each with observation statistics
+    of its own.
+
+    An environment without these methods has a single group.
+    """
+
+    def groups(self, params: PyTree) -> int:
+        """Number M of groups, a static number."""
+        ...
+
+    def group(self, ref: PyTree, params: PyTree) -> Array:
+        """int32[]: the group of a reference, 0..M - 1."""
+        ...
+
+
+def group_count(env: Env, settings: NetworkConfig, params: PyTree) -> int:
+    """Number of groups that the statistics of a learner on `env` have."""
+    return env.groups(params) if settings.normalise_per_symbol and isinstance(env, Grouped) else 1
+
+
+def group_of(env: Env, groups: int, ref: PyTree, params: PyTree) -> Array | None:
+    """int32[]: the group of `ref` in statistics of `groups` groups. None for a single one.
+
+    Raises ValueError if the environment has another number of groups.
+    """
+    if groups == 1:
+        return None
+    found = env.groups(params) if isinstance(env, Grouped) else 1
+    if found != groups or not isinstance(env, Grouped):
+        raise ValueError(
+            f"the observation statistics have {groups} groups (symbols), the environment {found}; on a "
+            "market of one symbol, use the statistics of that symbol (`select_group`)"
+        )
+    return env.group(ref, params)
+
+
+def select_group(normaliser: Any, group: int | Array) -> Any:
+    """The statistics of one group alone, for acting on a market of its symbol; None stays None.
+
+    normaliser: RunningStats with fields float32[..., M, D] (agents may lead), or None. A single
+        group is returned as
+    it is. Raises IndexError for a group that it does not have.
+    """
+    if normaliser is None or normaliser.mean.shape[-2] == 1:
+        return normaliser
+    if isinstance(group, int) and not 0 <= group < normaliser.mean.shape[-2]:
+        raise IndexError(f"group {group} of statistics with {normaliser.mean.shape[-2]} groups")
+    return jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, group, 1, axis=-2), normaliser)
+
+
+def ready_statistics(settings: NetworkConfig, normaliser: Any) -> Any:
+    """The statistics in the form that acting needs (`Scaler`), computed once and not in every step.
+    Others unchanged.
+    """
+    wanted = settings.normalise_observations and isinstance(normaliser, RunningStats)
+    return scaler_of(normaliser) if wanted else normaliser
+
+
+def add_observations(
+    env: Env, stats: RunningStats, refs: PyTree, params: PyTree, reduce: Reduce = LOCAL
+) -> RunningStats:
+    """Add the observations of references [B, ...] to the statistics of their groups."""
+    if not reduce.whole:
+        none = jax.tree.map(jnp.zeros_like, stats)
+        own = reduce.alone(lambda refs: add_observations(env, none, refs, params))(refs)
+        return merge_parts(stats, own, reduce)
+    count = stats.mean.shape[0]
+    groups = None if count == 1 else jax.vmap(lambda ref: group_of(env, count, ref, params))(refs)
+    return merge(stats, jax.vmap(env.observe, (0, None))(refs, params), groups)
+
+
+def first_statistics(
+    env: Env, settings: NetworkConfig, refs: PyTree, params: PyTree, reduce: Reduce = LOCAL
+) -> RunningStats:
+    """The statistics of a learner's first state. refs: [N, ...], the first reference of each
+    environment.
+    """
+    stats = init_stats(env.observation_size, group_count(env, settings, params))
+    if not settings.normalise_observations:
+        return stats
+    # Without these first statistics the first rollout would normalise by mean 0 and variance 1.
+    # Prices would then all be clipped to the same number.
+    return add_observations(env, stats, refs, params, reduce)
+
+
+def update_statistics(
+    env: Env,
+    stats: RunningStats,
+    refs: PyTree,
+    params: PyTree,
+    reduce: Reduce = LOCAL,
+    rows: int = 512,
+) -> RunningStats:
+    """Add the observations of a rollout to the statistics. refs: [T, N, ...].
+
+    The scan rebuilds the observations of a few time steps at a time, about `rows` of them. All of
+    them at once would take far more memory. Of several parts, each adds up its own rollout first.
+    """
+    steps, envs = jax.tree.leaves(refs)[0].shape[:2]
+    together = next(n for n in range(max(rows // envs, 1), 0, -1) if steps % n == 0)
+    blocks = jax.tree.map(
+        lambda x: x.reshape(steps // together, together * envs, *x.shape[2:]), refs
+    )
+
+    def add(stats: RunningStats, block: PyTree) -> tuple[RunningStats, None]:
+        return add_observations(env, stats, block, params), None
+
+    if reduce.whole:
+        return jax.lax.scan(add, stats, blocks)[0]
+    none = jax.tree.map(jnp.zeros_like, stats)
+    own = reduce.alone(lambda blocks: jax.lax.scan(add, none, blocks)[0])(blocks)
+    return merge_parts(stats, own, reduce)
 
 
 class ActExtras(NamedTuple):
@@ -46,8 +177,15 @@ def ready(ctx: Context, policy: Policy) -> Policy:
 
 
 def network_input(ctx: Context, policy: Policy, ref: PyTree, params: PyTree) -> Array:
-    """float32[D]: the observation, normalised if the configuration says so."""
-    return observing.network_input(ctx.env, ctx.settings, policy.normaliser, ref, params)
+    """float32[D]: the observation, normalised by the group of `ref` if the configuration says
+    so.
+    """
+    observation, normaliser = ctx.env.observe(ref, params), policy.normaliser
+    if not ctx.settings.normalise_observations:
+        return observation
+    assert normaliser is not None
+    groups = normaliser.mean.shape[0] if normaliser.mean.ndim == 2 else 1
+    return normalise(normaliser, observation, group_of(ctx.env, groups, ref, params))
 
 
 def advice_terms(ctx: Context, policy: Policy, ref: PyTree) -> AdviceTerms | None:

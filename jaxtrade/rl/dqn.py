@@ -23,23 +23,11 @@ from jaxtrade.config.q_learning import DQNConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks import distributions
 from jaxtrade.networks.reductions import LOCAL, Reduce
-from jaxtrade.rl import prioritised, q, replay
+from jaxtrade.rl import q
 from jaxtrade.rl.acting import network_input, ready
-from jaxtrade.rl.actor import acting, lag_metrics
 from jaxtrade.rl.algorithms import Learner
-from jaxtrade.rl.flat import Layout, Unchanged, layout_of, map_parts
-from jaxtrade.rl.listening.fusion import Fusion
-from jaxtrade.rl.listening.state import AdviceState
-from jaxtrade.rl.metrics import (
-    action_metrics,
-    advice_metrics,
-    advised,
-    joined,
-    new_statistics,
-    tally_metrics,
-)
-from jaxtrade.rl.parts import Kind, all_of
-from jaxtrade.rl.prioritised import Priorities, no_priorities
+from jaxtrade.rl.listening import AdviceState, Fusion
+from jaxtrade.rl.packing import Layout, Unchanged, layout_of, map_parts
 from jaxtrade.rl.q import (
     HEAD,
     Q,
@@ -53,22 +41,49 @@ from jaxtrade.rl.q import (
     values_and_mask,
 )
 from jaxtrade.rl.replay import (
+    Drawn,
+    Priorities,
     Replay,
     Ring,
     Sample,
+    add,
+    chances,
+    draw,
     draw_uniform,
     empty_replay,
+    found_priorities,
+    importance_weights,
+    learned,
+    no_priorities,
+    renewed,
     ring_of,
     sample,
     starts,
 )
 from jaxtrade.rl.returns import next_values
-from jaxtrade.rl.reward_scale import scaled
-from jaxtrade.rl.rollout import final_values
-from jaxtrade.rl.schedules import clipped_adam, linear, progress
+from jaxtrade.rl.rollout import (
+    action_metrics,
+    advice_metrics,
+    advised,
+    final_values,
+    joined,
+    new_statistics,
+    scaled_rewards,
+    tally_metrics,
+)
 from jaxtrade.rl.state import Policy, strong_types
-from jaxtrade.rl.symbols import followed
-from jaxtrade.rl.train_state import TrainState, staged
+from jaxtrade.rl.train_state import (
+    Kind,
+    TrainState,
+    acting,
+    all_of,
+    clipped_adam,
+    followed,
+    lag_metrics,
+    linear,
+    progress,
+    staged,
+)
 from jaxtrade.types import Algorithm, Array, Env, PyTree, Stage, Summary, Transition
 
 # --- What DQN carries from update to update besides the state that all learners share
@@ -104,7 +119,7 @@ class Own(struct.PyTreeNode):
     since: Array
 
     def kinds(self) -> Own:
-        """How these arrays divide between devices (`rl.parts`)."""
+        """How these arrays divide between devices (`rl.train_state`)."""
         whole = all_of(self, Kind.WHOLE)
         priorities = (
             None
@@ -167,13 +182,6 @@ def final_value(target: Array, online: Array | None, mask: Array) -> Array:
     return jax.lax.stop_gradient(of_action(target, chosen))
 
 
-def weighted_huber(error: Array, weight: Array | None) -> Array:
-    """float32[]: mean of weight * Huber's loss with delta 1: error^2 / 2 up to 1, |error| - 1/2
-    beyond. `weight`: None for ones."""
-    loss = optax.losses.huber_loss(error)
-    return (loss if weight is None else weight * loss).mean()
-
-
 # --- The gradient steps of one update of DQN: draw from the replay, move the parameters, the target
 # and the priorities.
 
@@ -219,7 +227,7 @@ class Batch(NamedTuple):
 
     sample: Sample
     weight: Array | None
-    drawn: prioritised.Drawn | None
+    drawn: Drawn | None
 
 
 def draws(ctx: Q, ring: Ring, replay: Replay, key: Array) -> PyTree:
@@ -235,9 +243,7 @@ def draws(ctx: Q, ring: Ring, replay: Replay, key: Array) -> PyTree:
         return jax.vmap(
             partial(draw_uniform, ring, replay, batch=config.batch_size, first_group=first_group)
         )(keys)
-    return jax.vmap(
-        partial(prioritised.chances, ring, batch=config.batch_size, first_group=first_group)
-    )(keys)
+    return jax.vmap(partial(chances, ring, batch=config.batch_size, first_group=first_group))(keys)
 
 
 def batch_of(
@@ -254,8 +260,8 @@ def batch_of(
     if priorities is None:
         row, lane = random
         return Batch(sample(ring, replay, row, lane, hparams.gamma), None, None)
-    drawn = prioritised.draw(ring, priorities, random)
-    weight = prioritised.importance_weights(ring, replay, drawn, beta)
+    drawn = draw(ring, priorities, random)
+    weight = importance_weights(ring, replay, drawn, beta)
     return Batch(sample(ring, replay, drawn.row, drawn.lane, hparams.gamma), weight, drawn)
 
 
@@ -292,7 +298,9 @@ def gradient(
         values = values_of(ctx, policy.replace(parameters=parameters), found.ref, objective.params)
         own = of_action(values, found.action)
         error = own - goal
-        return weighted_huber(error, batch.weight), (own, error)
+        # Huber's loss with delta 1: error^2 / 2 up to 1, |error| - 1/2 beyond.
+        loss = optax.losses.huber_loss(error)
+        return (loss if batch.weight is None else batch.weight * loss).mean(), (own, error)
 
     (total, (own, error)), grads = jax.value_and_grad(objective_of, has_aux=True)(parameters)
     age = (objective.update - found.version).astype(jnp.float32)
@@ -350,7 +358,7 @@ def gradient_step(
     total, terms, error, grads = reduce.alone(partial(gradient, ctx))(
         objective, layout.tree(now.parameters), layout.tree(now.target), batch
     )
-    found = reduce.alone(prioritised.found_priorities)(error, hparams.priority_alpha)
+    found = reduce.alone(found_priorities)(error, hparams.priority_alpha)
     most = {OLDEST: terms.pop(OLDEST)} | (
         {} if now.priorities is None else {"highest": found.max()}
     )
@@ -373,7 +381,7 @@ def gradient_step(
     priorities = now.priorities
     if priorities is not None:
         assert batch.drawn is not None
-        priorities = prioritised.learned(priorities, batch.drawn, found, most["highest"], applied)
+        priorities = learned(priorities, batch.drawn, found, most["highest"], applied)
     figures = {
         "td_loss": total,
         **terms,
@@ -398,7 +406,7 @@ def learn(
     """All gradient steps of an update -> (state, figures of every step, float32[K] by name; 1 is
     True).
 
-    The steps work on the parameters and moments as `ctx.form` says: as vectors (`rl.flat`), or as
+    The steps work on the parameters and moments as `ctx.form` says: as vectors (`rl.packing`), or as
     they are.
     """
     own: Own = state.own
@@ -447,27 +455,11 @@ def remembered(of: Ring, state: TrainState, seen: Transition, version: Array) ->
     """The state after a rollout went into the replay. Rewards are stored as they are: the divisor
     changes.
 
-    version: int32[], of the policy that acted (`rl.actor`)."""
+    version: int32[], of the policy that acted (`rl.train_state`)."""
     own: Own = state.own
-    stored = replay.add(of, own.replay, seen, version)
-    priorities = None if own.priorities is None else prioritised.renewed(of, own.priorities, stored)
+    stored = add(of, own.replay, seen, version)
+    priorities = None if own.priorities is None else renewed(of, own.priorities, stored)
     return state.replace(own=own.replace(replay=stored, priorities=priorities))
-
-
-def with_rewards(ctx: Q, state: TrainState, seen: Transition) -> tuple[TrainState, Array]:
-    """(state with the statistics of a rollout's rewards, what the rewards of all samples are
-    divided by float32[]).
-    """
-    if state.rewards is None:
-        return state, jnp.float32(1.0)
-    scale, _, divisor = scaled(
-        state.rewards,
-        seen.reward,
-        seen.terminated | seen.truncated,
-        state.hparams.gamma,
-        ctx.reduce,
-    )
-    return state.replace(rewards=scale), divisor
 
 
 def followed_errors(
@@ -478,8 +470,7 @@ def followed_errors(
     if state.errors is None:
         return None
 
-    def value(carry: PyTree, ref: PyTree) -> Array:
-        return value_of(ctx, policy, carry, ref, params)
+    value = partial(value_of, ctx, policy, params=params)
 
     def errors(carry: PyTree, ref: PyTree, seen: Transition) -> Array:
         last = jax.vmap(value)(carry, ref)
@@ -491,13 +482,6 @@ def followed_errors(
 
     sizes = ctx.reduce.alone(errors)(state.carry, state.ref, seen)
     return followed(ctx, state.errors, sizes, seen, params)
-
-
-def is_active(ctx: Q, update: Array) -> Array:
-    """bool[]: whether `learning_starts` environment steps have been taken, the rollout of this
-    update among them. Counted in updates, because int32 does not hold the steps of a long run."""
-    config: DQNConfig = ctx.config
-    return (update + 1) >= -(-config.learning_starts // ctx.steps_per_update)
 
 
 def step_metrics(ctx: Q, history: dict[str, Array]) -> dict[str, Array]:
@@ -555,14 +539,6 @@ def value_metrics(
     return {"q_error": error, "q_change": ctx.reduce.mean_of_parts(change), "q_max": most}
 
 
-def replay_metrics(ctx: Q, own: Own) -> dict[str, Array]:
-    """`replay_size`: transitions in the replay, float32[]."""
-    return {
-        "replay_size": own.replay.filled.astype(jnp.float32)
-        * ctx.reduce.count(ctx.rollout.num_envs)
-    }
-
-
 def update(
     ctx: Q, state: TrainState, params: PyTree, inputs: AdviceState | None = None
 ) -> tuple[TrainState, dict[str, Array]]:
@@ -581,7 +557,10 @@ def update(
     policy, of = ready(ctx, policy), ring(ctx, state.ref)
     behaviour = policy if acts.kept is None else ready(ctx, acts.policy)
     collected, seen, tally = explore_rollout(ctx, state, behaviour, params, key_rollout)
-    collected, divisor = with_rewards(ctx, remembered(of, collected, seen, acts.version), seen)
+    collected = remembered(of, collected, seen, acts.version)
+    collected, _, divisor = scaled_rewards(ctx, collected, seen)  # of all samples
+    # Counted in updates, because int32 does not hold the steps of a long run.
+    quiet = -(-ctx.config.learning_starts // ctx.steps_per_update)
     objective = Objective(
         policy,
         params,
@@ -589,7 +568,7 @@ def update(
         divisor,
         learning_rate,
         beta,
-        is_active(ctx, state.update),
+        (state.update + 1) >= quiet,
         state.update,
     )
     learnt, history = learn(ctx, of, collected, objective, key_learn)
@@ -601,10 +580,10 @@ def update(
     )
     episodes, summary = tally_metrics(ctx, tally, seen, params)
     metrics: dict[str, Any] = episodes | step_metrics(ctx, history) | action_metrics(ctx, seen)
-    metrics |= value_metrics(ctx, seen, policy, behaviour, new.params, params) | replay_metrics(
-        ctx, new.own
-    )
+    metrics |= value_metrics(ctx, seen, policy, behaviour, new.params, params)
+    size = new.own.replay.filled.astype(jnp.float32) * ctx.reduce.count(ctx.rollout.num_envs)
     metrics |= lag_metrics(state.update, acts.version) | {
+        "replay_size": size,  # transitions
         "learning_rate": learning_rate,
         "epsilon": policy.epsilon,
         "param_delta": optax.tree.norm(jax.tree.map(jnp.subtract, new.params, state.params)),
@@ -639,7 +618,7 @@ def make_dqn(
     platform: str | None = None,
 ) -> Algorithm:
     """Build DQN on `env` for a run of `total_updates` updates. Arguments and result as of
-    `rl.ppo.make.make_ppo`, with the section `dqn` (`config.algorithm` is `dqn`).
+    `rl.ppo.make_ppo`, with the section `dqn` (`config.algorithm` is `dqn`).
 
     Raises ConfigError: counts that do not fit each other (`DQNConfig.check`), a network with a
     memory, or a fusion that needs a distribution.

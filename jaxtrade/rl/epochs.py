@@ -11,10 +11,8 @@ import jax.numpy as jnp
 import optax
 
 from jaxtrade.rl.context import Context
-from jaxtrade.rl.flat import Unchanged, layout_of, map_parts
-from jaxtrade.rl.packing import Packed, Packing, packing_of
-from jaxtrade.rl.schedules import clipped_adam
-from jaxtrade.rl.train_state import TrainState
+from jaxtrade.rl.packing import Packed, Packing, Unchanged, layout_of, map_parts, packing_of
+from jaxtrade.rl.train_state import TrainState, clipped_adam
 from jaxtrade.types import Array, PyTree
 
 
@@ -55,9 +53,9 @@ def pick(ctx: Context, rows: Rows, of: Array) -> Any:
 # --- Choose the rows of a rollout that form each minibatch.
 #
 # Environments form fixed groups by their number. Each group is permuted on its own, and a minibatch
-# joins the same slice of every group's permutation. A device that holds whole groups therefore never
-# needs rows of another device. With the same groups, the minibatches are the same for any number of
-# devices.
+# joins the same slice of every group's permutation. A device that holds whole groups therefore
+# never needs rows of another device. With the same groups, the minibatches are the same for any
+# number of devices.
 
 
 def permutation(key: Array, count: int) -> Array:
@@ -135,7 +133,7 @@ def learn(
     """Run all epochs over one rollout -> (state, diagnostics of every gradient step, [epochs,
     minibatches]).
 
-    The steps work on the parameters and moments as `ctx.form` says: as vectors (`rl.flat`), or as
+    The steps work on the parameters and moments as `ctx.form` says: as vectors (`rl.packing`), or as
     they are.
 
     Args:

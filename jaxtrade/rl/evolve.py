@@ -174,7 +174,18 @@ def parts_of(state: Any) -> dict[str, Any]:
 def exploit_parts(
     parts: dict[str, Any], scores: Array, key: Array, rules: Rules
 ) -> tuple[dict[str, Any], Lineage]:
-    """`exploit` for the parts of a state."""
+    """One event -> (the parts of a state after it, what it did).
+
+    Replaced agents get the parameters, optimiser state, statistics of observations, moments of the
+    reward scale, delayed policies, target network and settings of their source, the settings then
+    changed. They keep their key, environments, running episodes, replay and count of updates; a
+    memory begins anew.
+
+    Args:
+        parts: of a stacked `TrainState` of N agents (`parts_of`). scores: float32[N], higher is
+            better; NaN for an agent that has none.
+        key: of the event (`event_key`).
+    """
     before = {name: getattr(parts["hparams"], name) for name in rules.ranges}
     finite = all_finite(parts["params"]) & jnp.isfinite(scores)
     decision = decide(scores, finite, before, key, rules)
@@ -208,23 +219,6 @@ def with_parts(state: Any, parts: Mapping[str, Any]) -> Any:
     """The state with other parts, as `parts_of` gives them."""
     own = state.own if state.own is None else state.own.replace(**parts["own"])
     return state.replace(**{name: parts[name] for name in COPIED}, own=own)
-
-
-def exploit(state: Any, scores: Array, key: Array, rules: Rules) -> tuple[Any, Lineage]:
-    """One event -> (state, what it did).
-
-    Replaced agents get the parameters, optimiser state, statistics of observations, moments of the
-    reward scale, delayed policies, target network and settings of their source, the settings then
-    changed. They keep their key, environments, running episodes, replay and count of updates; a
-    memory begins anew.
-
-    Args:
-        state: stacked `TrainState` of N agents. scores: float32[N], higher is better; NaN for an
-            agent that has none.
-        key: of the event (`event_key`).
-    """
-    parts, lineage = exploit_parts(parts_of(state), scores, key, rules)
-    return with_parts(state, parts), lineage
 
 
 # --- the file ---------------------------------------------------------------------------------------------------------

@@ -18,25 +18,13 @@ import optax
 from flax import struct
 
 from jaxtrade.config import RunConfig
-from jaxtrade.errors import ConfigError
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl import epochs
 from jaxtrade.rl.acting import ready
-from jaxtrade.rl.actor import lag_metrics
 from jaxtrade.rl.algorithms import Learner
-from jaxtrade.rl.collecting import Tally, scaled_rewards
+from jaxtrade.rl.context import check_sequences
 from jaxtrade.rl.epochs import Rows, pick, rows_of
-from jaxtrade.rl.listening.fusion import Fusion
-from jaxtrade.rl.listening.state import AdviceState
-from jaxtrade.rl.losses import explained_variance
-from jaxtrade.rl.metrics import (
-    action_metrics,
-    advice_metrics,
-    advised,
-    joined,
-    new_statistics,
-    tally_metrics,
-)
+from jaxtrade.rl.listening import AdviceState, Fusion
 from jaxtrade.rl.q import (
     HEAD,
     Q,
@@ -51,12 +39,20 @@ from jaxtrade.rl.q import (
     value_of,
     values_of_rows,
 )
-from jaxtrade.rl.returns import next_values, q_lambda
-from jaxtrade.rl.rollout import final_values
-from jaxtrade.rl.schedules import linear, progress
+from jaxtrade.rl.returns import explained_variance, next_values, q_lambda
+from jaxtrade.rl.rollout import (
+    Tally,
+    action_metrics,
+    advice_metrics,
+    advised,
+    final_values,
+    joined,
+    new_statistics,
+    scaled_rewards,
+    tally_metrics,
+)
 from jaxtrade.rl.state import Policy
-from jaxtrade.rl.symbols import followed
-from jaxtrade.rl.train_state import TrainState, staged
+from jaxtrade.rl.train_state import TrainState, followed, lag_metrics, linear, progress, staged
 from jaxtrade.types import Algorithm, Array, Env, PyTree, Stage, Summary, Transition
 
 # --- PQN's loss over a minibatch, and its gradient
@@ -128,8 +124,7 @@ def collect(
     """Collect one rollout and its targets -> (state after the last step, transitions [T, N, ...],
     rows for the loss, tally). policy: from `acting.ready`."""
 
-    def value(carry: PyTree, ref: PyTree) -> Array:
-        return value_of(ctx, policy, carry, ref, params)
+    value = partial(value_of, ctx, policy, params=params)
 
     def targets(reward: Array, carry: PyTree, ref: PyTree, seen: Transition) -> Array:
         # The carry is not reset here. Where an episode has just ended, `q_lambda` does not read the
@@ -146,7 +141,7 @@ def collect(
         )
 
     after, seen, tally = explore_rollout(ctx, state, policy, params, key)
-    after, reward = scaled_rewards(ctx, after, seen)
+    after, reward, _ = scaled_rewards(ctx, after, seen)
     target = ctx.reduce.alone(targets)(reward, after.carry, after.ref, seen)
     return (
         after,
@@ -221,7 +216,7 @@ def make_pqn(
     platform: str | None = None,
 ) -> Algorithm:
     """Build PQN on `env` for a run of `total_updates` updates. Arguments and result as of
-    `rl.ppo.make.make_ppo`, with the section `pqn` (`config.algorithm` is `pqn`).
+    `rl.ppo.make_ppo`, with the section `pqn` (`config.algorithm` is `pqn`).
 
     Raises ConfigError: a fusion that needs a distribution, or a network with a memory whose
     minibatches cannot hold whole rollouts of some environments.
@@ -236,12 +231,7 @@ def make_pqn(
         reduce=reduce,
         platform=platform,
     )
-    rollout, count = ctx.rollout, ctx.num_minibatches
-    if ctx.first_carry is not None and rollout.num_envs // rollout.shards % count:
-        raise ConfigError(
-            f"network.kind={config.network.kind} has a memory: rollout.num_envs/rollout.num_shards "
-            f"({rollout.num_envs // rollout.shards}) must be a multiple of pqn.num_minibatches ({count})"
-        )
+    check_sequences(ctx, "pqn")
     return q_algorithm(config, exact, ctx, partial(init, ctx, HParams), partial(update, ctx))
 
 

@@ -23,22 +23,25 @@ from jaxtrade.config.q_learning import QLearningConfig
 from jaxtrade.config.running import Precision
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks import distributions
-from jaxtrade.networks.memory import recall
+from jaxtrade.networks.heads import ActionValues
 from jaxtrade.networks.normalize import init_stats
-from jaxtrade.networks.precision import FLOAT32, DotGeneral, dot_general_of
-from jaxtrade.networks.q_heads import ActionValues
 from jaxtrade.networks.reductions import LOCAL, Reduce
+from jaxtrade.networks.torso import FLOAT32, DotGeneral, recall
 from jaxtrade.parts import Q_NETWORKS
-from jaxtrade.rl import checks
 from jaxtrade.rl.acting import ActExtras, advice_terms, chance_of, fused, network_input, ready
-from jaxtrade.rl.algorithms import Head
-from jaxtrade.rl.collecting import Tally, roll_out
-from jaxtrade.rl.context import Context
-from jaxtrade.rl.form import form_of
-from jaxtrade.rl.listening.fusion import Fusion
-from jaxtrade.rl.schedules import linear, progress
+from jaxtrade.rl.algorithms import MOST_LOSS, Head, highest, lowest, rounding, small_rate
+from jaxtrade.rl.context import Context, contexts_of
+from jaxtrade.rl.listening import Fusion
+from jaxtrade.rl.rollout import Tally, roll_out
 from jaxtrade.rl.state import Policy
-from jaxtrade.rl.train_state import TrainState, first_state, floats_of, halved_rates
+from jaxtrade.rl.train_state import (
+    TrainState,
+    first_state,
+    floats_of,
+    halved_rates,
+    linear,
+    progress,
+)
 from jaxtrade.types import (
     Algorithm,
     Array,
@@ -128,32 +131,18 @@ def q_contexts(
     """
     check_fusion(config.algorithm, fusion)
     learner: Any = config.learner
-    products = dot_general_of(config.compute.precision, platform)
-    network = make_network(config.network, learner, env.num_actions)
-    exact: Q = Context(
+    return contexts_of(
+        config,
         learner,
-        config.minibatches,
-        config.rollout,
-        config.network,
         env,
-        network,
         total_updates,
+        partial(make_network, config.network, learner, env.num_actions),
         summarise,
         stage,
         fusion,
         reduce,
-        form_of(platform),
-        config.sampler,
-        config.actor,
+        platform,
     )
-    return exact, exact.with_products(
-        make_network(config.network, learner, env.num_actions, products), products
-    )
-
-
-def parameters_of(ctx: Q, key: Array) -> PyTree:
-    """The initial parameters of a context's network."""
-    return first_parameters(ctx.network, ctx.env.observation_size, key)
 
 
 # --- The tunable floats of a Q-learner, its exploration, and the policy of its state
@@ -264,7 +253,7 @@ def values_of_rows(
     Args:
         carry: float32[S, H], memory of each of the S sequences before its first row; None without a
             memory.
-        refs: references [B, ...], in the order of `networks.memory.recall`. first: bool[B].
+        refs: references [B, ...], in the order of `networks.torso.recall`. first: bool[B].
     """
     observations = jax.vmap(lambda ref: network_input(ctx, policy, ref, params))(refs)
     carries = recall(ctx.network, policy.parameters, carry, observations, first)
@@ -345,9 +334,6 @@ def explore_rollout(
 
 LEAST_CHANGE = 1e-8  # float32 noise of Q values that do not change
 MOST_Q = 1e4  # with scaled rewards returns are about 1; a larger Q is no estimate of them any more
-# Largest difference, relative to 1 + |Q|, of the Q values of acting and of learning before the
-# first gradient step.
-Q_ERROR: dict[Precision, float] = {"float32": 1e-4, "tf32": 1e-2, "bfloat16": 0.1}
 
 
 def _not_constant(rows: Sequence[Row]) -> float:
@@ -357,12 +343,12 @@ def _not_constant(rows: Sequence[Row]) -> float:
 
 
 LEARNS = (
-    checks.lowest("learning_rate", "lowest learning rate"),
-    checks.highest("q_change", "largest change of Q", 0.0, MOST_Q),
-    checks.highest("param_delta", "largest step", 0.0, math.inf),
+    lowest("learning_rate", "lowest learning rate"),
+    highest("q_change", "largest change of Q", 0.0, MOST_Q),
+    highest("param_delta", "largest step", 0.0, math.inf),
     HealthCheck("td_loss", "range of the loss", _not_constant, lambda value: value > 0),
-    checks.highest("td_loss", "highest loss", -math.inf, checks.MOST_LOSS, "loss"),
-    checks.highest("q_max", "largest Q", -math.inf, MOST_Q),
+    highest("td_loss", "highest loss", -math.inf, MOST_LOSS, "loss"),
+    highest("q_max", "largest Q", -math.inf, MOST_Q),
 )
 
 
@@ -370,19 +356,7 @@ def health(precision: Precision) -> tuple[HealthCheck, ...]:
     """The checks of a run whose matrix products have a precision. `q_error`: acting and learning
     compute the same Q values up to rounding. For a learner that reports it."""
 
-    def small(value: float) -> bool:
-        return value <= Q_ERROR[precision]
-
-    return (
-        *LEARNS,
-        HealthCheck(
-            "q_error",
-            "largest error of Q",
-            lambda rows: max(row["q_error"] for row in rows),
-            small,
-            max,
-        ),
-    )
+    return *LEARNS, rounding("q_error", "largest error of Q", precision)
 
 
 PROGRESS = (
@@ -429,7 +403,7 @@ def warnings(section: str) -> tuple[Warn, ...]:
         )
 
     return (
-        Warn("learning_rate", checks.learning_rate(section), at_once=True),
+        Warn("learning_rate", small_rate(section), at_once=True),
         Warn("frozen", frozen),
         Warn("exploding", exploding),
     )
@@ -442,9 +416,8 @@ def init(ctx: Q, hparams: type[QHParams], key: Array, params: PyTree) -> TrainSt
     """`Algorithm.init`. hparams: class of the learner's tunable floats. Raises TypeError as
     `first_state`.
     """
-    return first_state(
-        ctx, key, params, partial(parameters_of, ctx), floats_of(hparams, ctx.config)
-    )
+    first = partial(first_parameters, ctx.network, ctx.env.observation_size)
+    return first_state(ctx, key, params, first, floats_of(hparams, ctx.config))
 
 
 def q_algorithm(

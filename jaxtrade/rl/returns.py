@@ -1,18 +1,37 @@
-"""Advantages, value targets and Q targets. Time is the first axis; all arrays are [T, N] unless
-said otherwise.
+"""Advantages, value targets and Q targets, and the terms of losses. Time is the first axis; all
+arrays are [T, N] unless said otherwise.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import chex
 import jax
 import jax.numpy as jnp
 
+from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.types import Array
 
 UNROLL = 16  # steps per round of the loop: they become one program of a device
+
+
+def _check(rank: int, floats: Sequence[Array], bools: Sequence[Array] = ()) -> None:
+    """Raises AssertionError at trace time unless all arrays have this rank, one shape and their
+    type.
+    """
+    arrays = [*floats, *bools]
+    chex.assert_rank(arrays, rank)
+    chex.assert_equal_shape(arrays)
+    chex.assert_type(arrays, [float] * len(floats) + [bool] * len(bools))
+
+
+def _backwards(step: Callable[..., Any], *steps: Array) -> Any:
+    """What `step` gives for each step, from the last one to the first; it begins with zeros."""
+    return jax.lax.scan(
+        step, jnp.zeros_like(steps[0][0]), steps, reverse=True, unroll=min(UNROLL, len(steps[0]))
+    )[1]
 
 
 def next_values(value: Array, last_value: Array, final_value: Array, truncated: Array) -> Array:
@@ -59,11 +78,7 @@ def gae(
         terminated, truncated: bool[T, N].
         gamma, gae_lambda: discount and lambda, scalars in [0, 1].
     """
-    chex.assert_rank([reward, value, next_value, terminated, truncated], 2)
-    chex.assert_equal_shape([reward, value, next_value, terminated, truncated])
-    chex.assert_type(
-        [reward, value, next_value, terminated, truncated], [float, float, float, bool, bool]
-    )
+    _check(2, [reward, value, next_value], [terminated, truncated])
     delta = reward + gamma * jnp.where(terminated, 0.0, next_value) - value
     decay = gamma * gae_lambda * jnp.where(terminated | truncated, 0.0, 1.0)
 
@@ -72,10 +87,7 @@ def gae(
         advantage = delta_t + decay_t * advantage
         return advantage, advantage
 
-    _, advantage = jax.lax.scan(
-        step, jnp.zeros_like(delta[0]), (delta, decay), reverse=True, unroll=min(UNROLL, len(delta))
-    )
-    return advantage
+    return _backwards(step, delta, decay)
 
 
 class VTrace(NamedTuple):
@@ -120,12 +132,7 @@ def vtrace(
             one that acted.
         gamma, weight: discount and lambda, scalars in [0, 1]. rho_clip, c_clip: above 0.
     """
-    chex.assert_rank([reward, value, next_value, terminated, truncated, ratio], 2)
-    chex.assert_equal_shape([reward, value, next_value, terminated, truncated, ratio])
-    chex.assert_type(
-        [reward, value, next_value, terminated, truncated, ratio],
-        [float, float, float, bool, bool, float],
-    )
+    _check(2, [reward, value, next_value, ratio], [terminated, truncated])
     rho = jnp.minimum(ratio, rho_clip)
     delta = rho * (reward + gamma * jnp.where(terminated, 0.0, next_value) - value)
     passed = gamma * weight * jnp.where(terminated | truncated, 0.0, 1.0)
@@ -135,9 +142,7 @@ def vtrace(
         return delta_t + decay_t * error, (delta_t + decay_t * error, error)
 
     decay = passed * jnp.minimum(ratio, c_clip)
-    _, (error, later) = jax.lax.scan(
-        step, jnp.zeros_like(delta[0]), (delta, decay), reverse=True, unroll=min(UNROLL, len(delta))
-    )  # error: v_t - V(s_t), later: of the next step
+    error, later = _backwards(step, delta, decay)  # v_t - V(s_t), and that of the next step
     return VTrace(value + error, delta + rho * passed * later)
 
 
@@ -159,9 +164,7 @@ def n_step(
         (R float32[B], gamma^m or 0 if terminated float32[B], m - 1 int32[B]: the last step of the
         sum).
     """
-    chex.assert_rank([reward, terminated, truncated], 2)
-    chex.assert_equal_shape([reward, terminated, truncated])
-    chex.assert_type([reward, terminated, truncated], [float, bool, bool])
+    _check(2, [reward], [terminated, truncated])
     total, discount, last = (
         reward[:, 0],
         jnp.full_like(reward[:, 0], gamma),
@@ -201,9 +204,7 @@ def q_lambda(
         terminated, truncated: bool[T, N].
         gamma, weight: discount and lambda, scalars in [0, 1].
     """
-    chex.assert_rank([reward, next_value, terminated, truncated], 2)
-    chex.assert_equal_shape([reward, next_value, terminated, truncated])
-    chex.assert_type([reward, next_value, terminated, truncated], [float, float, bool, bool])
+    _check(2, [reward, next_value], [terminated, truncated])
     goes_on = ~(terminated | truncated)
     weights = jnp.where(goes_on.at[-1].set(False), weight, 0.0)
     one_step = reward + gamma * jnp.where(terminated, 0.0, (1.0 - weights) * next_value)
@@ -213,11 +214,77 @@ def q_lambda(
         target = one_step_t + gamma * weight_t * later
         return target, target
 
-    _, targets = jax.lax.scan(
-        step,
-        jnp.zeros_like(reward[0]),
-        (one_step, weights),
-        reverse=True,
-        unroll=min(UNROLL, len(reward)),
+    return _backwards(step, one_step, weights)
+
+
+# Loss terms and diagnostics of PPO (Schulman et al. 2017).
+#
+# Arrays and results are float32[B], one number for each row, unless stated otherwise. The loss is
+# the mean over rows. ratio = exp(log_prob - old_log_prob).
+
+
+def standardised(advantage: Array, reduce: Reduce = LOCAL) -> Array:
+    """(advantage - mean) / (standard deviation + 1e-8), float32[..., B]. The moments are over the
+    last axis.
+    """
+    chex.assert_type(advantage, float)
+    return reduce.standardised(
+        advantage, 1e-8
+    )  # which avoids a division by zero where all advantages are equal
+
+
+def clipped_surrogate(
+    log_prob: Array, old_log_prob: Array, advantage: Array, clip_eps: Array | float
+) -> Array:
+    """-min(ratio A, clip(ratio, 1 - eps, 1 + eps) A): the negative of PPO's equation 7."""
+    _check(1, [log_prob, old_log_prob, advantage])
+    ratio = jnp.exp(log_prob - old_log_prob)
+    clipped = jnp.clip(ratio, 1.0 - clip_eps, 1.0 + clip_eps)
+    return -jnp.minimum(ratio * advantage, clipped * advantage)
+
+
+def squared_error(value: Array, old_value: Array, target: Array, clip_eps: Array | float) -> Array:
+    """Squared error of the value prediction, optionally clipped as in OpenAI Baselines' PPO2.
+
+        clipped = old_value + clip(value - old_value, -eps, eps)
+        error   = max((value - target)^2, (clipped - target)^2)    if eps > 0
+        error   = (value - target)^2                               otherwise
+
+    `old_value` is the prediction that the rollout stored. There is no factor 1/2, so `vf_coef` has the same meaning as
+    in Stable-Baselines3.
+    """
+    _check(1, [value, old_value, target])
+    error = jnp.square(value - target)
+    clipped = old_value + jnp.clip(value - old_value, -clip_eps, clip_eps)
+    larger = jnp.maximum(error, jnp.square(clipped - target))
+    return jnp.where(clip_eps > 0.0, larger, error)
+
+
+def approx_kl(log_prob: Array, old_log_prob: Array) -> Array:
+    """Estimate of KL(old || new): ratio - 1 - log ratio, never negative; its mean is unbiased.
+
+    This is the estimator k3 of Schulman 2020, "Approximating KL Divergence".
+    """
+    _check(1, [log_prob, old_log_prob])
+    log_ratio = log_prob - old_log_prob
+    return jnp.expm1(log_ratio) - log_ratio
+
+
+def clipped(log_prob: Array, old_log_prob: Array, clip_eps: Array | float) -> Array:
+    """1 where |ratio - 1| > clip_eps, else 0."""
+    _check(1, [log_prob, old_log_prob])
+    return (jnp.abs(jnp.expm1(log_prob - old_log_prob)) > clip_eps).astype(jnp.float32)
+
+
+def explained_variance(value: Array, target: Array, reduce: Reduce = LOCAL) -> Array:
+    """1 - var(target - value) / var(target) over arrays of any one shape; NaN if the targets do not
+    vary.
+    """
+    chex.assert_equal_shape([value, target])
+    chex.assert_type([value, target], float)
+    variance = reduce.variance(target)
+    unexplained = reduce.variance(target - value)
+    # The inner `where` keeps the division defined: `jnp.where` evaluates both branches.
+    return jnp.where(
+        variance > 0.0, 1.0 - unexplained / jnp.where(variance > 0.0, variance, 1.0), jnp.nan
     )
-    return targets

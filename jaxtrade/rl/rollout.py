@@ -1,4 +1,5 @@
-"""Collect rollouts from many environments, and compute values and counts from the recorded steps.
+"""Collect rollouts from many environments, and compute values, counts and metrics from the recorded
+steps.
 
 T is the number of steps, N the number of environments. A rollout stores references instead of
 observations, which would take far more memory. `Env.observe` rebuilds an observation from its
@@ -8,38 +9,31 @@ reference when it is needed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxtrade.networks.memory import forget
+from jaxtrade.advisor.outcomes import Outcomes, PanelOutcomes, hit_rate, independent
+from jaxtrade.advisor.table import AdviceSeen, AdviceView
+from jaxtrade.config import EnvConfig
+from jaxtrade.env.state import ObservationRef
+from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.networks.reductions import LOCAL, Reduce
+from jaxtrade.networks.torso import forget
+from jaxtrade.rl.acting import update_statistics
+from jaxtrade.rl.context import Context
+from jaxtrade.rl.listening import AdviceState, Trust, side_after
 from jaxtrade.rl.packing import Packed, Packing, packing_of
-from jaxtrade.rl.state import EpisodeTotals
-from jaxtrade.types import Array, Env, PyTree, Summary, Transition
+from jaxtrade.rl.state import EpisodeTotals, Policy, env_keys
+from jaxtrade.rl.train_state import TrainState, scaled
+from jaxtrade.types import Array, Env, PyTree, Transition
 
 # (carry, ref of one environment, random numbers from `draw`) -> (carry, action int32[], extras for
 # `Transition`)
 ActFn = Callable[[PyTree, PyTree, Any], tuple[PyTree, Array, PyTree]]
-
-
-def env_keys(key: Array, num_envs: int, first_env: int | Array = 0) -> Array:
-    """key[N]: `fold_in(key, global number of the environment)`.
-
-    An environment draws the same random numbers however the environments are spread over devices.
-    """
-    return jax.vmap(jax.random.fold_in, (None, 0))(key, first_env + jnp.arange(num_envs))
-
-
-def reset_all(
-    env: Env, key: Array, params: PyTree, num_envs: int, first_env: int | Array = 0
-) -> tuple[PyTree, PyTree]:
-    """Reset N environments -> (state, ref), each with a leading axis N. `first_env` is the first
-    global number.
-    """
-    return jax.vmap(env.reset, (0, None))(env_keys(key, num_envs, first_env), params)
 
 
 def unroll(
@@ -186,19 +180,6 @@ def count_illegal(env: Env, transitions: Transition, reduce: Reduce = LOCAL) -> 
     return reduce.sum(~legal, dtype=jnp.int32)
 
 
-def closing_figures(
-    summary: Summary | None, transitions: Transition, params: PyTree, reduce: Reduce = LOCAL
-) -> dict[str, Array]:
-    """The metrics of `Summary.close` about a rollout; none without it. transitions: of `unroll`,
-    given `Summary.keep`.
-    """
-    return (
-        {}
-        if summary is None or summary.close is None
-        else dict(summary.close(transitions, params, reduce))
-    )
-
-
 class EpisodeTally(struct.PyTreeNode):
     """Figures of the episodes of each environment, all [N].
 
@@ -245,4 +226,289 @@ def episode_figures(tally: EpisodeTally, reduce: Reduce = LOCAL) -> dict[str, Ar
         "episodes": count,
         "episode_reward": reduce.sum(tally.reward) / divisor,
         "episode_length": reduce.sum(tally.length).astype(jnp.float32) / divisor,
+    }
+
+
+# A learner's rollout: act in all environments, and add up the figures of their episodes.
+
+
+class Tally(NamedTuple):
+    """Figures of each environment that a rollout adds up. summary: sums of `Summary.collect`, None
+    without one.
+    """
+
+    episodes: EpisodeTally
+    summary: PyTree
+
+
+def _first_tally(ctx: Context, state: TrainState, params: PyTree) -> Tally:
+    summary = ctx.summary and jax.tree.map(
+        lambda x: jnp.broadcast_to(x, (ctx.rollout.num_envs, *jnp.shape(x))),
+        ctx.summary.start(params),
+    )
+    return Tally(start_episodes(state.episodes), summary)
+
+
+def _add(ctx: Context, tally: Tally, seen: Transition) -> Tally:
+    summary = ctx.summary and jax.tree.map(jnp.add, tally.summary, ctx.summary.collect(seen))
+    return Tally(add_step(tally.episodes, seen.reward, seen.terminated | seen.truncated), summary)
+
+
+def uniforms(key: Array, count: int) -> Array:
+    """float32[count] in [0, 1): one number for each step of one environment."""
+    return jax.random.uniform(key, (count,))
+
+
+def roll_out(
+    ctx: Context, act: ActFn, state: TrainState, params: PyTree, key: Array
+) -> tuple[TrainState, Transition, Tally]:
+    """Act `num_steps` times in every environment -> (state after the last step, transitions [T, N,
+    ...], tally).
+
+    act: as in `unroll`; its random numbers are one uniform number per step. The state's `carry` and
+        `first` are those
+    after the last step, so the caller keeps those from before the rollout if it needs them.
+    """
+    start, first_env = _first_tally(ctx, state, params), ctx.first_env
+
+    def unrolled(env_state: PyTree, ref: PyTree, first: Array, carry: PyTree, tally: Tally) -> Any:
+        return unroll(
+            ctx.env,
+            act,
+            env_state,
+            ref,
+            first,
+            carry,
+            params,
+            key,
+            ctx.rollout.num_steps,
+            draw=uniforms,
+            tally=tally,
+            add=partial(_add, ctx),
+            first_env=first_env,
+            keep=ctx.summary and ctx.summary.keep,
+        )
+
+    (env_state, ref, first, carry), seen, tally = ctx.reduce.alone(unrolled)(
+        state.env_state, state.ref, state.first, state.carry, start
+    )
+    state = state.replace(
+        env_state=env_state, ref=ref, first=first, carry=carry, episodes=tally.episodes.running
+    )
+    return state, seen, tally
+
+
+def scaled_rewards(
+    ctx: Context, state: TrainState, seen: Transition
+) -> tuple[TrainState, Array, Array]:
+    """-> (state with the statistics of a rollout's rewards, the rewards float32[T, N] as the
+    learner uses them, what they are divided by float32[])."""
+    if state.rewards is None:
+        return state, seen.reward, jnp.float32(1.0)
+    scale, reward, divisor = scaled(
+        state.rewards,
+        seen.reward,
+        seen.terminated | seen.truncated,
+        state.hparams.gamma,
+        ctx.reduce,
+    )
+    return state.replace(rewards=scale), reward, divisor
+
+
+# Parts of an update that every learner shares: observation statistics, learning rates, and
+# metrics.
+
+
+def new_statistics(ctx: Context, stats: RunningStats, refs: PyTree, params: PyTree) -> RunningStats:
+    """The statistics after a rollout, if the configuration normalises observations.
+
+    They change only after the gradient steps: acting and learning must normalise in the same way.
+    """
+    if not ctx.settings.normalise_observations:
+        return stats
+    return update_statistics(ctx.env, stats, refs, params, ctx.reduce, ctx.form.statistics_rows)
+
+
+def learning_rates(
+    ctx: Context, parameters: PyTree, learning_rate: Array, fraction: Array, adapter_freeze: Array
+) -> PyTree:
+    """The learning rate of each number of `parameters`: float32[], or arrays of their shapes.
+
+    With an adapter, all other parameters are frozen (rate 0) until the fraction `adapter_freeze` of
+    the run.
+    """
+    if not ctx.settings.adapter:
+        return learning_rate
+    base = jnp.where(fraction < adapter_freeze, 0.0, learning_rate)
+    return {
+        name: jax.tree.map(
+            lambda x, rate=learning_rate if name == "adapter" else base: jnp.broadcast_to(
+                rate, x.shape
+            ),
+            part,
+        )
+        for name, part in parameters.items()
+    }
+
+
+def tally_metrics(
+    ctx: Context, tally: Tally, seen: Transition, params: PyTree
+) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Metrics of the episodes that ended in a rollout, and those of `ctx.summary` (none without
+    one).
+
+    seen: the transitions of the rollout. params: the parameters of the environment in this update.
+    """
+    episodes = episode_figures(tally.episodes, ctx.reduce)
+    if ctx.summary is None:
+        return episodes, {}
+    steps = ctx.steps_per_update
+    sums = jax.tree.map(lambda x: ctx.reduce.sum(x, 0, x.dtype), tally.summary)
+    close = ctx.summary.close
+    closing = {} if close is None else dict(close(seen, params, ctx.reduce))
+    return episodes, joined(dict(ctx.summary.figures(sums, steps)), closing)
+
+
+def action_metrics(ctx: Context, seen: Transition) -> dict[str, Array]:
+    """The number of illegal actions in a rollout, and the share of each action (float32[A])."""
+    chosen = seen.action[..., None] == jnp.arange(ctx.env.num_actions)
+    return {
+        "illegal": count_illegal(ctx.env, seen, ctx.reduce),
+        "action_share": ctx.reduce.mean(chosen, (0, 1)),
+    }
+
+
+def advice_metrics(
+    ctx: Context, seen: Transition, need: Array, policy: Policy, advice: AdviceState | None
+) -> dict[str, Array]:
+    """Metrics of the advice in a rollout, and `visits`; none without a fusion. need: float32[T, N],
+    as of `visits`.
+    """
+    if ctx.fusion is None:
+        return {}
+    assert advice is not None
+    return figures(
+        ctx.fusion.env, seen, seen.extras.overridden, policy.fusion, advice.outcomes, ctx.reduce
+    ) | {"visits": visits(seen.ref, need, advice.view, ctx.reduce)}
+
+
+def joined(metrics: dict[str, Array], *others: dict[str, Array]) -> dict[str, Array]:
+    """Merge metrics. Raises ValueError if a name occurs twice."""
+    for other in others:
+        if clash := metrics.keys() & other.keys():
+            raise ValueError(
+                f"summarise or stage returned metrics that are reported already: {sorted(clash)}"
+            )
+        metrics = metrics | other
+    return metrics
+
+
+def advised(
+    ctx: Context, policy: Policy, params: PyTree, inputs: AdviceState | None
+) -> tuple[Policy, PyTree]:
+    """The policy with its trust in the advice of this update, and the environment's parameters with
+    the advice.
+
+    Raises ValueError if `inputs` are given but there is no fusion that uses them.
+    """
+    if ctx.fusion is None:
+        if jax.tree.leaves(inputs):
+            raise ValueError(
+                f"the learner takes no inputs without a fusion, got {jax.tree.structure(inputs)}"
+            )
+        return policy, params
+    assert inputs is not None
+    return policy.replace(fusion=ctx.fusion.trust(inputs.outcomes)), params.replace(
+        advice=inputs.view
+    )
+
+
+# --- What a rollout says about advice: the need for it by bar, and the metrics of a run
+
+
+def visits(refs: ObservationRef, need: Array, view: AdviceView, reduce: Reduce = LOCAL) -> Array:
+    """float32[T bars]: the need for advice about each bar in a rollout. It is the sum of `need`
+    over the steps that read this bar's row of the table.
+
+    Args:
+        refs: references of the rollout, [T, N, ...].
+        need: float32[T, N]. PPO uses -log_prob of the action taken. Its expectation is the policy's
+            entropy, so bars at which the policy is undecided count most.
+    """
+
+    # A source of -1 (no row) becomes the largest uint32. It lies outside the table, so
+    # `mode="drop"` drops it.
+    def added(row: Array, need: Array) -> Array:
+        bar = view.source[row].astype(jnp.uint32)
+        return jnp.zeros(view.source.shape[0], jnp.float32).at[bar].add(need, mode="drop")
+
+    return reduce.sum_of_parts(reduce.alone(added)(refs.row[..., 0], need))
+
+
+def figures(
+    env: EnvConfig,
+    seen: Transition,
+    overridden: Array,
+    trust: Trust,
+    outcomes: Outcomes | PanelOutcomes,
+    reduce: Reduce = LOCAL,
+) -> dict[str, Array]:
+    """Metrics about advice in a rollout [T, N], each float32[]. A figure without data is NaN.
+
+    overridden: bool[T, N], True if the same random number would have drawn another action without
+        advice.
+
+    advice_share: share of steps with advice. agreement: share of steps with a direction in which
+        the action leads to
+    the advised side. override: share of overridden steps. hit_rate, trust and brier are over all
+    scored advice, with older advice discounted: share of hits, mean log-odds, and Brier score (mean
+    squared error of the confidence).
+    advice_scored: number of pieces of advice scored so far. advice_independent: how many
+        independent outcomes they are
+    worth. Of a panel, `agreement` and `advice_share` are of its consensus, the others are over all
+    advisors, and each but `override` is also given for every advisor, as `trust/0`.
+    """
+    advice, side = seen.ref.aux, side_after(env, seen.action, jnp.sign(seen.ref.legs[..., 0, 0]))
+    found = followed_figures(advice, side, reduce) | {
+        "override": reduce.mean(overridden.astype(jnp.float32))
+    }
+    if not isinstance(outcomes, PanelOutcomes):
+        return found | score_figures(trust.log_odds, outcomes)
+    found |= score_figures(trust.log_odds, outcomes.each)
+    for i in range(trust.log_odds.shape[0]):
+        own = AdviceSeen(advice.each.values[..., i, :], advice.each.version[..., i])
+        each = score_figures(trust.log_odds[i], jax.tree.map(lambda x, i=i: x[i], outcomes.each))
+        found |= {
+            f"{name}/{i}": value
+            for name, value in (each | followed_figures(own, side, reduce)).items()
+        }
+    return found
+
+
+def followed_figures(advice: AdviceSeen, side: Array, reduce: Reduce) -> dict[str, Array]:
+    """`advice_share` and `agreement` of `figures`. advice: [T, N]. side: int32[T, N], held after
+    the action.
+    """
+    directed = advice.direction != 0
+    return {
+        "advice_share": reduce.mean(advice.valid.astype(jnp.float32)),
+        "agreement": (
+            reduce.sum(directed & (side == advice.direction), dtype=jnp.float32)
+            / reduce.sum(directed, dtype=jnp.float32)
+        ),
+    }
+
+
+def score_figures(log_odds: Array, outcomes: Outcomes) -> dict[str, Array]:
+    """The figures of `figures` about scored advice, over all advisors. log_odds: float32[B], or [A,
+    B] of a panel.
+    """
+    count = outcomes.count.sum()
+    worth = independent(outcomes) if log_odds.ndim == 1 else jax.vmap(independent)(outcomes).sum()
+    return {
+        "hit_rate": hit_rate(outcomes),
+        "trust": (log_odds * outcomes.count).sum() / count,
+        "brier": outcomes.brier.sum() / count,
+        "advice_scored": outcomes.seen.sum().astype(jnp.float32),
+        "advice_independent": worth,
     }

@@ -24,8 +24,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from jaxtrade.config.running import divided
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks.reductions import LOCAL, Reduce, one_by_one
-from jaxtrade.rl.parts import Kind, all_of, kinds_of
-from jaxtrade.rl.train_state import TrainState
+from jaxtrade.rl.train_state import Kind, TrainState, all_of, kinds_of
 from jaxtrade.storage.hosted import hosted, placed
 from jaxtrade.text import several
 from jaxtrade.training.population import Axes, Stack, mapped

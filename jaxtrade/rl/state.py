@@ -1,15 +1,94 @@
-"""Types that all learners share: the policy that they export, and running totals of episodes."""
+"""What all learners share: the policy that they export, new actions that open step by step, first
+states of environments, and running totals of episodes."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from flax import struct
 
 from jaxtrade.networks.normalize import RunningStats
-from jaxtrade.rl.opening import Opening, settled
-from jaxtrade.types import Array, PyTree
+from jaxtrade.types import Array, Env, PyTree
+
+# A schedule that opens the new actions of a transferred policy step by step.
+#
+# A transfer may add actions that the policy of the source run did not have. At first the policy
+# must act as the source policy did. Later it must try the new actions often enough to learn them.
+# Let z be the log-sum-exp of the legal old logits. The logit l of each new action becomes
+#
+#     l + log eps,    log eps = (1 - fraction) (log probability + z),    fraction in [0, 1].
+#
+# At fraction 0 the new columns of the head are still zero. Each of n legal new actions then has the
+# probability `probability / (1 + n probability)`, whatever the old logits are. At fraction 1 eps is
+# 1, so the logits are those of the head. A `probability` of 0 (eps = 0) masks the new actions. The
+# offset is part of the policy: sampling, log-probabilities and gradients include it.
+
+
+class Opening(struct.PyTreeNode):
+    """State of an opening.
+
+    new: bool[A] actions that the source policy did not have. probability: float32[] start value of
+        the formula above;
+    0 closes the new actions. fraction: float32[] in [0, 1]; 1 means fully open.
+    """
+
+    new: Array
+    probability: Array
+    fraction: Array
+
+
+class OpeningPlan(struct.PyTreeNode):
+    """Schedule of an opening.
+
+    new: bool[A] and probability: float32[], as in `Opening`. until: float32[] fraction of the run
+        at which the new
+    actions are fully open.
+    """
+
+    new: Array
+    probability: Array
+    until: Array
+
+
+def opening_at(plan: OpeningPlan | None, progress: Array) -> Opening | None:
+    """The opening at a fraction of the run (float32[] in [0, 1]); None without a plan."""
+    if plan is None:
+        return None
+    return Opening(plan.new, plan.probability, jnp.clip(progress / plan.until, 0.0, 1.0))
+
+
+def closed(opening: Opening | None) -> Opening | None:
+    """The same opening with eps = 0: the new actions are masked."""
+    if opening is None:
+        return None
+    return opening.replace(
+        probability=jnp.zeros_like(opening.probability), fraction=jnp.zeros_like(opening.fraction)
+    )
+
+
+def settled(opening: Opening | None) -> Opening | None:
+    """None once the new actions are fully open, else `opening`. It reads values, so traced arrays
+    are not accepted.
+    """
+    return None if opening is not None and bool((opening.fraction >= 1.0).all()) else opening
+
+
+def opened(opening: Opening | None, logits: Array, mask: Array) -> tuple[Array, Array]:
+    """Apply an opening -> (logits float32[..., A], mask bool[..., A]).
+
+    At least one old action must be legal. This always holds: HOLD is always legal and never new.
+    """
+    if opening is None:
+        return logits, mask
+    old = mask & ~opening.new
+    mass = jax.nn.logsumexp(logits, axis=-1, keepdims=True, where=old)
+    # The mask handles eps = 0: a logit of -inf would give a gradient of 0 * inf = NaN.
+    start = jnp.log(jnp.where(opening.probability > 0.0, opening.probability, 1.0))
+    offset = (1.0 - opening.fraction) * (start + mass)
+    shut = opening.new & (opening.probability <= 0.0)
+    return jnp.where(opening.new, logits + offset, logits), mask & ~shut
 
 
 class Policy(struct.PyTreeNode):
@@ -17,7 +96,7 @@ class Policy(struct.PyTreeNode):
 
     parameters: network parameters. normaliser: observation statistics, None for a learner without
         them. fusion: state
-    of an advice fusion (`rl.listening.fusion.Trust`), None without advice. opening: schedule state
+    of an advice fusion (`rl.listening.Trust`), None without advice. opening: schedule state
     of actions that a transfer added. It is None if there are none, or once they are fully open.
     epsilon: float32[], probability of a random legal action where a Q-learner explores; None for a
     learner whose network gives a distribution.
@@ -61,3 +140,20 @@ def strong_types(tree: PyTree) -> PyTree:
         return jax.lax.convert_element_type(leaf, leaf.dtype)
 
     return jax.tree.map(strengthen, tree)
+
+
+def env_keys(key: Array, num_envs: int, first_env: int | Array = 0) -> Array:
+    """key[N]: `fold_in(key, global number of the environment)`.
+
+    An environment draws the same random numbers however the environments are spread over devices.
+    """
+    return jax.vmap(jax.random.fold_in, (None, 0))(key, first_env + jnp.arange(num_envs))
+
+
+def reset_all(
+    env: Env, key: Array, params: PyTree, num_envs: int, first_env: int | Array = 0
+) -> tuple[PyTree, PyTree]:
+    """Reset N environments -> (state, ref), each with a leading axis N. `first_env` is the first
+    global number.
+    """
+    return jax.vmap(env.reset, (0, None))(env_keys(key, num_envs, first_env), params)

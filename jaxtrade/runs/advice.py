@@ -47,8 +47,7 @@ from jaxtrade.advisor.table import (
 from jaxtrade.config import AdvisorConfig, RunConfig
 from jaxtrade.data.market import Market
 from jaxtrade.errors import ConfigError
-from jaxtrade.rl.listening.exchange import AdviceExchange
-from jaxtrade.rl.listening.state import AdviceState, start_advice, with_answers
+from jaxtrade.rl.listening import AdviceExchange, AdviceState, start_advice, with_answers
 from jaxtrade.runs import rundir
 from jaxtrade.runs.closing import (
     FIGURES,

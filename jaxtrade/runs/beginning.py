@@ -23,10 +23,10 @@ import jax
 import jax.numpy as jnp
 
 from jaxtrade.errors import ConfigError
-from jaxtrade.rl.coverage import Coverage, coverage_lines
-from jaxtrade.rl.listening.state import AdviceState, start_advice
-from jaxtrade.rl.opening import OpeningPlan
+from jaxtrade.rl.listening import AdviceState, start_advice
+from jaxtrade.rl.state import OpeningPlan
 from jaxtrade.rl.train_state import TrainState
+from jaxtrade.rl.transfer import Coverage, coverage_lines
 from jaxtrade.runs.setup import Setup
 from jaxtrade.runs.source import Source, begin, layout_of, open_source
 from jaxtrade.storage import checkpoint

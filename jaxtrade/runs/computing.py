@@ -12,7 +12,7 @@ from typing import Any
 
 from jaxtrade.config import RunConfig
 from jaxtrade.config.learners import AUTO_ROWS
-from jaxtrade.env.layout import actions_of, spec_of
+from jaxtrade.env.portfolio.observation import actions_of, spec_of
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs.memory import torsos
 from jaxtrade.storage.internals import backends_started

@@ -17,8 +17,8 @@ from jaxtrade.config.allocate import TASK
 from jaxtrade.data.describe import cost_warning, round_turn
 from jaxtrade.data.market import Market
 from jaxtrade.data.members import member_configs
-from jaxtrade.env.shared.impact import describe as describe_impact
-from jaxtrade.env.stages import describe as describe_stages
+from jaxtrade.env.params import describe as describe_stages
+from jaxtrade.env.shared import describe as describe_impact
 from jaxtrade.env.state import EnvParams
 from jaxtrade.evaluation.report import LEAST, key_of
 from jaxtrade.evaluation.seeds import Results

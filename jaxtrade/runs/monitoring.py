@@ -10,10 +10,9 @@ from pathlib import Path
 from jaxtrade.config import RunConfig
 from jaxtrade.data.market import Market
 from jaxtrade.data.market_set import MarketSet
-from jaxtrade.env.monitor import monitored
-from jaxtrade.env.portfolio.market import Portfolio
-from jaxtrade.env.shared.figures import crowding
-from jaxtrade.env.summary import summarise
+from jaxtrade.env.monitor import monitored, summarise
+from jaxtrade.env.portfolio.params import Portfolio
+from jaxtrade.env.shared import crowding
 from jaxtrade.storage.monitor import LOST, MONITOR, MonitorSink
 from jaxtrade.types import Algorithm, Row, Summary, Warn
 

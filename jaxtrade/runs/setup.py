@@ -24,21 +24,18 @@ from jaxtrade.data.members import symbols_of
 from jaxtrade.data.splits import countable, decision_count, sessions_of, split_sessions
 from jaxtrade.data.walks import Fold, folds_of
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.params import make_params
+from jaxtrade.env.params import make_params, make_stages
 from jaxtrade.env.portfolio.dynamics import PortfolioEnv
-from jaxtrade.env.portfolio.market import load_portfolio, split_portfolio
-from jaxtrade.env.portfolio.params import make_portfolio_params
-from jaxtrade.env.shared.dynamics import trained_env
-from jaxtrade.env.shared.impact import with_impact
-from jaxtrade.env.stages import make_stages
+from jaxtrade.env.portfolio.params import load_portfolio, make_portfolio_params, split_portfolio
+from jaxtrade.env.shared import trained_env, with_impact
 from jaxtrade.env.state import EndReason, EnvParams
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.members import members_of
 from jaxtrade.rl.algorithms import make_algorithm
-from jaxtrade.rl.listening.fusion import Fusion, make_fusion
-from jaxtrade.rl.parts import part_of
+from jaxtrade.rl.listening import Fusion, make_fusion
 from jaxtrade.rl.sharding import Spread, layout_of, mesh_of
 from jaxtrade.rl.state import Policy
+from jaxtrade.rl.train_state import part_of
 from jaxtrade.runs.advice import view_of
 from jaxtrade.runs.advice_evaluation import Shown, shown
 from jaxtrade.runs.computing import check_strict

@@ -12,18 +12,15 @@ import jax
 from jaxtrade.config import RunConfig
 from jaxtrade.config.learners import SECTIONS
 from jaxtrade.data.members import groups_of, symbols_of
-from jaxtrade.env.layout import actions_of, spec_of
+from jaxtrade.env.portfolio.observation import actions_of, spec_of
 from jaxtrade.errors import CheckpointError, ConfigError
 from jaxtrade.evaluation.policy import policy_structure
 from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.rl import transfer
 from jaxtrade.rl.algorithms import LEARNERS, Learner
-from jaxtrade.rl.coverage import Coverage, require_complete
-from jaxtrade.rl.listening.fusion import make_fusion
-from jaxtrade.rl.reward_scale import init_scale
-from jaxtrade.rl.schedules import optimiser
-from jaxtrade.rl.train_state import TrainState
-from jaxtrade.rl.transfer import Layout
+from jaxtrade.rl.listening import make_fusion
+from jaxtrade.rl.train_state import TrainState, init_scale, optimiser
+from jaxtrade.rl.transfer import Coverage, Layout, require_complete
 from jaxtrade.runs import files, rundir
 from jaxtrade.storage import checkpoint
 from jaxtrade.training.population import Stack

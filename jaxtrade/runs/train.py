@@ -22,8 +22,8 @@ from jaxtrade.evaluation.policy import FOLDER, save_policy_bundle
 from jaxtrade.evaluation.seeds import Results
 from jaxtrade.progress.plain import Plain
 from jaxtrade.progress.screen import Screen
-from jaxtrade.rl.coverage import coverage_json
 from jaxtrade.rl.state import finished
+from jaxtrade.rl.transfer import coverage_json
 from jaxtrade.runs import calibration, rundir, training_job
 from jaxtrade.runs.advice import TrainingAdvisor, check_advisor, figure_lines
 from jaxtrade.runs.agents import announcement, groups_of, is_sweep, read_sweep, write_agents

@@ -25,7 +25,7 @@ from jaxtrade.evaluation.backtest import backtest
 from jaxtrade.evaluation.baselines import greedy
 from jaxtrade.evaluation.metrics import session_pnl
 from jaxtrade.evaluation.record import decision_bars
-from jaxtrade.rl.listening.state import AdviceState
+from jaxtrade.rl.listening import AdviceState
 from jaxtrade.runs.advice import view_of
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.compiling import Programs

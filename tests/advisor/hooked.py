@@ -4,8 +4,7 @@ import numpy as np
 
 from jaxtrade.advisor.table import empty_table, make_view
 from jaxtrade.config import AdvisorConfig
-from jaxtrade.rl.listening.exchange import AdviceExchange
-from jaxtrade.rl.listening.state import start_advice
+from jaxtrade.rl.listening import AdviceExchange, start_advice
 
 
 def hook_of(bridge):

@@ -13,7 +13,7 @@ from jaxtrade.advisor.host.journal import read_journal
 from jaxtrade.advisor.host.sources import Replayed
 from jaxtrade.advisor.table import Delta
 from jaxtrade.config import AdvisorConfig
-from jaxtrade.rl.listening.exchange import AdviceExchange
+from jaxtrade.rl.listening import AdviceExchange
 from jaxtrade.runs import rundir
 from tests.advisor.bridge_parts import HandSource, M, T, plain, row
 from tests.advisor.hooked import hook_of

@@ -12,9 +12,9 @@ import pytest
 from jaxtrade.advisor.table import AdviceSeen
 from jaxtrade.config import AdvisorConfig, EnvConfig
 from jaxtrade.env.actions import Action
-from jaxtrade.env.reference import ObservationRef, bits_of
+from jaxtrade.env.state import ObservationRef, bits_of
 from jaxtrade.networks import distributions
-from jaxtrade.rl.listening.fusion import (
+from jaxtrade.rl.listening import (
     GATE,
     Trust,
     advised_action,

@@ -29,7 +29,7 @@ from jaxtrade.advisor.table import (
     received,
 )
 from jaxtrade.config import AdvisorConfig, EnvConfig
-from jaxtrade.rl.listening.fusion import Trust, make_fusion
+from jaxtrade.rl.listening import Trust, make_fusion
 
 ROWS = 500  # a divisor of the bars of the large test, so that one advisor's rows come apart from another's
 

@@ -17,7 +17,7 @@ from gymnasium.error import InvalidAction, ResetNeeded
 from gymnasium.utils.env_checker import check_env
 
 from bench import correctness, setting, twin
-from jaxtrade.env.money import tick_mills
+from jaxtrade.env.rules import tick_mills
 from jaxtrade.env.state import (
     BracketParams,
     Trailing,

@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtrade.env import orders
+from jaxtrade.env import actions
 from jaxtrade.env.actions import Action
 from jaxtrade.env.dynamics import TradingEnv, next_session
-from jaxtrade.env.leg import select
+from jaxtrade.env.execution import select
 from jaxtrade.env.state import ExitReason
 from tests.differential.reference import REVERSE, Fill, Log, Terms
 
@@ -65,7 +65,7 @@ def _rollout(env, params, logits):
         legal = jnp.append(env.mask(state, params), can_reverse)
         action = jnp.argmax(jnp.where(legal, row_logits, -jnp.inf))
         reverse = action == env.num_actions
-        flip = orders.bracket(state, -state.position.quantity, params)
+        flip = actions.bracket(state, -state.position.quantity, params)
         order = select(reverse, flip, env.decode(action, state, params))
         after, event = env.transition(state, order, params)
         over = after.row > params.market.sessions.last[params.sessions.ids[state.slot]]

@@ -13,9 +13,19 @@ import pytest
 from jaxtrade.config import EnvConfig
 from jaxtrade.env.dynamics import transition
 from jaxtrade.env.episode import start
-from jaxtrade.env.execution import nearer_extreme, opening_print, stop_first, traded_path
-from jaxtrade.env.leg import Bar, LegBar, LegInBar, Quote, empty_event
-from jaxtrade.env.settle import StopLevel, settle
+from jaxtrade.env.execution import (
+    Bar,
+    LegBar,
+    LegInBar,
+    Quote,
+    StopLevel,
+    empty_event,
+    nearer_extreme,
+    opening_print,
+    settle,
+    stop_first,
+    traded_path,
+)
 from jaxtrade.env.state import (
     KEEP_STOP,
     NO_LEVEL,
@@ -62,7 +72,7 @@ def bar(open_, high, low, close):
 
 def leg_of(position):
     """The leg as a bar begins that opens at 100."""
-    return LegInBar(position, i32(0), i32(0), empty_event(i32(100)))
+    return LegInBar(position, i32(0), i32(0), empty_event(i32(100)), COSTS)
 
 
 def bar_of(
@@ -111,10 +121,10 @@ def played(
         under `mark=close`.
     """
     account = Account.new().replace(balance=i32(-C), high_water=i32(high_water))
-    leg, stop_level = leg_of(position), StopLevel(account, rules(**(limits or {})))
+    leg = leg_of(position)._replace(stop_level=StopLevel(account, rules(**(limits or {}))))
     if not marked_inside:
-        leg, stop_level = leg._replace(high=None), None
-    leg = function(leg, *prices, COSTS, stop_level)
+        leg = leg._replace(high=None, stop_level=None)
+    leg = function(leg, *prices)
     marks = Marks(i32(0) if leg.high is None else leg.high, i32(0))
     after, _ = settle(account, leg.cash, marks, jnp.bool_(False), rules(**(limits or {})))
     event = leg.event

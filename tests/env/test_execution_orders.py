@@ -20,7 +20,6 @@ from jaxtrade.types import Quotes
 from tests.env import worlds
 from tests.env.test_execution import (
     BUY,
-    COSTS,
     QUIET,
     C,
     V,
@@ -37,7 +36,7 @@ from tests.env.worlds import i32, ints, rules
 
 def test_entry_fills_slipped_with_the_bracket_around_the_unslipped_open():
     order = Order(*map(i32, (1, 12, 36, KEEP_STOP, -1)))
-    result = enter(leg_of(Position.flat()), order, bar_of(row=7), i32(100), COSTS)
+    result = enter(leg_of(Position.flat()), order, bar_of(row=7), i32(100))
     position = {name: int(value) for name, value in vars(result.position).items()}
     assert position == {
         "quantity": 1,
@@ -49,9 +48,7 @@ def test_entry_fills_slipped_with_the_bracket_around_the_unslipped_open():
         "opened": 7,
     }
     assert int(result.cash) == -C
-    short = enter(
-        leg_of(Position.flat()), order.replace(quantity=i32(-1)), bar_of(), i32(100), COSTS
-    )
+    short = enter(leg_of(Position.flat()), order.replace(quantity=i32(-1)), bar_of(), i32(100))
     assert [int(getattr(short.position, k)) for k in ("quantity", "entry", "stop", "target")] == [
         -1,
         99,
@@ -62,11 +59,11 @@ def test_entry_fills_slipped_with_the_bracket_around_the_unslipped_open():
 
 def test_entry_is_capped_refused_and_never_added_to():
     order = Order(*map(i32, (5, 12, 36, KEEP_STOP, -1)))
-    capped = enter(leg_of(Position.flat()), order, bar_of(largest=2), i32(100), COSTS)
+    capped = enter(leg_of(Position.flat()), order, bar_of(largest=2), i32(100))
     assert int(capped.position.quantity) == int(capped.event.entry_quantity) == 2
-    refused = enter(leg_of(Position.flat()), order, bar_of(may_open=False), i32(100), COSTS)
+    refused = enter(leg_of(Position.flat()), order, bar_of(may_open=False), i32(100))
     assert int(refused.position.quantity) == int(refused.cash) == 0
-    kept = enter(leg_of(long_at()), order, bar_of(), i32(100), COSTS)
+    kept = enter(leg_of(long_at()), order, bar_of(), i32(100))
     assert int(kept.position.quantity) == 1
     assert int(kept.event.entry_quantity) == 0
 

@@ -7,9 +7,8 @@ import pytest
 
 from jaxtrade.config import EnvConfig
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.record import AccountSeen
-from jaxtrade.env.reference import ObservationRef, bits_of
-from jaxtrade.env.state import NO_LEVEL, Position
+from jaxtrade.env.episode import AccountSeen
+from jaxtrade.env.state import NO_LEVEL, ObservationRef, Position, bits_of
 from tests.env import worlds
 from tests.env.test_lookahead import (
     STEPS,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from jaxtrade.env.money import ceil_div, money_of, muldiv, muldiv_host, ticks_within
+from jaxtrade.env.rules import ceil_div, money_of, muldiv, muldiv_host, ticks_within
 from tests.env import worlds
 
 LOW, HIGH = -(2**31), 2**31 - 1

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from jaxtrade.config import EnvConfig
 from jaxtrade.env import episode, monitor
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.leg import empty_event
+from jaxtrade.env.execution import empty_event
 from jaxtrade.env.monitor import FIGURES, close, keep, kept
 from jaxtrade.storage.monitor import LOST, ROWS
 from tests.env.worlds import (

@@ -8,7 +8,7 @@ from jaxtrade.config import EnvConfig
 from jaxtrade.data.features.schema import context_features
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.observation import advice_slots, make_spec
-from jaxtrade.env.reference import ObservationRef, bits_of
+from jaxtrade.env.state import ObservationRef, bits_of
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import TASKS
 from tests.env.worlds import make_params, walk_market

@@ -10,15 +10,19 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from jaxtrade.config import make_config
+from jaxtrade.config import EnvConfig, make_config
 from jaxtrade.config.allocate import AllocateConfig
 from jaxtrade.data.market_set import load_markets
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.env.params import make_params
-from jaxtrade.env.portfolio import table
-from jaxtrade.env.portfolio.costs import root_of, share_of
-from jaxtrade.env.portfolio.market import join_markets, load_portfolio
-from jaxtrade.env.portfolio.params import make_portfolio_params, portfolio_weights
+from jaxtrade.env.portfolio import observation
+from jaxtrade.env.portfolio.dynamics import root_of, share_of
+from jaxtrade.env.portfolio.params import (
+    join_markets,
+    load_portfolio,
+    make_portfolio_params,
+    portfolio_weights,
+)
 from jaxtrade.env.portfolio.state import CostParams
 from jaxtrade.env.reward_presets import one_symbol_weights
 from jaxtrade.env.state import ExitReason
@@ -28,6 +32,7 @@ from tests.messages import refused
 from tests.oracle.portfolio import Settings, half_even, join
 from tests.oracle.portfolio_worlds import portfolio_env, portfolio_params
 
+ALLOCATE = EnvConfig(task="allocate")
 PAIR = ("EURUSD", "USDJPY")
 FLAT_ROW = (1_000, 1_000, 1_000, 1_000)
 
@@ -36,17 +41,17 @@ FLAT_ROW = (1_000, 1_000, 1_000, 1_000)
 
 
 def test_names_and_targets_of_the_tables():
-    assert table.names(AllocateConfig(), PAIR)[:4] == (
+    assert observation.action_names(ALLOCATE, AllocateConfig(), PAIR)[:4] == (
         "FLAT_EURUSD_FLAT_USDJPY",
         "FLAT_EURUSD_LONG_USDJPY",
         "FLAT_EURUSD_SHORT_USDJPY",
         "LONG_EURUSD_FLAT_USDJPY",
     )
     assert [
-        len(table.names(AllocateConfig(actions=kind), PAIR))
+        len(observation.action_names(ALLOCATE, AllocateConfig(actions=kind), PAIR))
         for kind in ("product", "increment", "table")
     ] == [9, 5, 3]
-    assert table.names(AllocateConfig(actions="increment"), PAIR) == (
+    assert observation.action_names(ALLOCATE, AllocateConfig(actions="increment"), PAIR) == (
         "HOLD",
         "BUY_EURUSD",
         "SELL_EURUSD",
@@ -54,18 +59,22 @@ def test_names_and_targets_of_the_tables():
         "SELL_USDJPY",
     )
     units = jnp.array([1, -1])
-    found = table.wanted(AllocateConfig(actions="increment"), units, jnp.int32(2)).tolist()
+    found = observation.wanted(AllocateConfig(actions="increment"), units, jnp.int32(2)).tolist()
     assert found == [[1, -1], [2, -1], [0, -1], [1, 0], [1, -2]]
-    assert table.wanted(AllocateConfig(actions="table"), units, jnp.int32(2)).tolist() == [
+    assert observation.wanted(AllocateConfig(actions="table"), units, jnp.int32(2)).tolist() == [
         [0, 0],
         [2, 2],
         [-2, -2],
     ]
-    assert table.wanted(AllocateConfig(), units, jnp.int32(1)).tolist()[5] == [1, -1]
+    assert observation.wanted(AllocateConfig(), units, jnp.int32(1)).tolist()[5] == [1, -1]
 
 
 def test_one_symbol_has_three_targets():
-    assert table.names(AllocateConfig(), ("ES",)) == ("FLAT_ES", "LONG_ES", "SHORT_ES")
+    assert observation.action_names(ALLOCATE, AllocateConfig(), ("ES",)) == (
+        "FLAT_ES",
+        "LONG_ES",
+        "SHORT_ES",
+    )
 
 
 # --- masks ------------------------------------------------------------------------------------------------------------

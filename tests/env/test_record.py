@@ -8,8 +8,8 @@ import pytest
 
 from jaxtrade.config import EnvConfig
 from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.env.episode import account_seen, add_bar, new_record, risk_slots
 from jaxtrade.env.execution import empty_event
-from jaxtrade.env.record import account_seen, add_bar, new_record, risk_slots
 from jaxtrade.env.state import KEEP_STOP, Order, TradeRecord
 from tests import compiling
 from tests.env import worlds

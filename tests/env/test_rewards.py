@@ -12,11 +12,11 @@ from jaxtrade.config import EnvConfig, RewardConfig, load_config
 from jaxtrade.env import rewards
 from jaxtrade.env.actions import Action
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.leg import empty_event
+from jaxtrade.env.execution import empty_event
+from jaxtrade.env.monitor import summarise
 from jaxtrade.env.reward_presets import REWARDS, of_one_symbol, resolve_reward
 from jaxtrade.env.rewards import StepEvent, weighted_terms
 from jaxtrade.env.state import EndReason, ExitReason
-from jaxtrade.env.summary import summarise
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import REWARD_TERMS
 from tests.env.worlds import i32, make_params, rules, run_random, walk_market

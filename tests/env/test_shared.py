@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from jaxtrade.config import EnvConfig, load_config
 from jaxtrade.env.actions import Action
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.shared.dynamics import SharedEnv
-from jaxtrade.env.shared.impact import (
+from jaxtrade.env.shared import (
     ImpactParams,
+    SharedEnv,
     World,
     in_ticks,
     next_offset,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxtrade.config import StageConfig
-from jaxtrade.env.stages import describe, make_stages, ramp, share_of
+from jaxtrade.env.params import describe, make_stages, ramp, share_of
 from tests.env.worlds import contract, leaves_differ, make_params, walk_market
 from tests.messages import missing
 

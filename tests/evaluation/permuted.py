@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxtrade.env.dynamics import next_session
 from jaxtrade.env.episode import end_reason
-from jaxtrade.env.leg import select
+from jaxtrade.env.execution import select
 from jaxtrade.env.state import Account, EndReason
 from jaxtrade.types import SessionSet
 

@@ -10,7 +10,7 @@ import pytest
 from jaxtrade.config import load_config
 from jaxtrade.data.market import load_market
 from jaxtrade.data.splits import split_sessions
-from jaxtrade.env import orders
+from jaxtrade.env import actions
 from jaxtrade.env.actions import Action
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
@@ -240,7 +240,7 @@ def once(env):
     """It buys at the first bar that it remembers."""
 
     def act(seen, state, ref, params, key):
-        held = orders.hold(state)
+        held = actions.hold(state)
         order = held.replace(quantity=jnp.where(seen == 0, 1, held.quantity))
         return seen + 1, order, jnp.int32(-1)
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxtrade.cli import main
-from jaxtrade.env import orders
+from jaxtrade.env import actions
 from jaxtrade.env.state import EndReason
 from jaxtrade.evaluation import baselines, challenge
 from jaxtrade.evaluation.account_draws import AccountDraws
@@ -230,7 +230,7 @@ def wary(env):
     def act(carry, state, ref, params, key):
         carry, order, action = held.act(carry, state, ref, params, key)
         bold = (state.account.balance >= 0) | (params.account.drawdown >= 1 << 30)
-        return carry, orders.hold(state).replace(quantity=order.quantity * bold), action * bold
+        return carry, actions.hold(state).replace(quantity=order.quantity * bold), action * bold
 
     return Agent("wary", act, None, "sees its account")
 

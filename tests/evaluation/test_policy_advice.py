@@ -18,7 +18,7 @@ from jaxtrade.evaluation.loaded import panel_seen
 from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
 from jaxtrade.evaluation.record import decision_bars
 from jaxtrade.networks import distributions
-from jaxtrade.rl.listening.fusion import GATE, Trust, make_fusion
+from jaxtrade.rl.listening import GATE, Trust, make_fusion
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.storage import checkpoint
 from tests.evaluation.test_policy import PPO

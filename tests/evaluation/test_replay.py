@@ -9,8 +9,8 @@ import pytest
 from jaxtrade.config import EnvConfig
 from jaxtrade.env.actions import Action
 from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.env.episode import RISK_SLOTS
 from jaxtrade.env.observation import MANAGE_SLOTS, POSITION_SLOTS
-from jaxtrade.env.record import RISK_SLOTS
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.replay import _seen_slots, replay_lines
 from jaxtrade.types import Algorithm

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from jaxtrade.networks.heads import ActorCritic
-from jaxtrade.networks.memory import GRU, cell, forget, recall, run_gru
-from jaxtrade.networks.precision import FLOAT32
+from jaxtrade.networks.torso import FLOAT32, GRU, cell, forget, recall, run_gru
 from tests.rl.test_train import assert_close
 
 WIDTH, SIZE = 3, 5

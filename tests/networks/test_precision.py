@@ -11,7 +11,7 @@ import pytest
 from jax import lax
 
 from jaxtrade.config import load_config
-from jaxtrade.networks.precision import (
+from jaxtrade.networks.torso import (
     FLOAT32,
     MANTISSA,
     DotGeneral,
@@ -19,7 +19,7 @@ from jaxtrade.networks.precision import (
     product,
     products,
 )
-from jaxtrade.rl.listening.state import start_advice
+from jaxtrade.rl.listening import start_advice
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.runs.setup import prepare
 from tests.networks.test_initializers import equations

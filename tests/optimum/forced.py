@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxtrade.config import load_config
 from jaxtrade.env.actions import Action
-from jaxtrade.env.reference import bits_of
+from jaxtrade.env.state import bits_of
 from jaxtrade.evaluation.backtest import backtest
 from jaxtrade.evaluation.baselines import Act
 from jaxtrade.evaluation.record import decision_bars

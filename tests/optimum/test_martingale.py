@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxtrade.data.read.bars import Bars
-from jaxtrade.env import orders
+from jaxtrade.env import actions
 from jaxtrade.env.actions import Action
 from jaxtrade.env.state import ExitReason
 from jaxtrade.evaluation.baselines import Agent, random_masked
@@ -70,7 +70,7 @@ def _peek(carry, state, ref, params, key):
     quantity = jnp.where(action == Action.CLOSE, 0, jnp.where(action == Action.BUY, 1, -1))
     return (
         carry,
-        orders.bracket(state, jnp.where(action == Action.HOLD, 0, quantity), params),
+        actions.bracket(state, jnp.where(action == Action.HOLD, 0, quantity), params),
         action,
     )
 

@@ -15,8 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtrade.env.shared.dynamics import SharedEnv
-from jaxtrade.env.shared.impact import ImpactParams
+from jaxtrade.env.shared import ImpactParams, SharedEnv
 from jaxtrade.env.state import EndReason
 from jaxtrade.types import AGENTS
 from tests import compiling

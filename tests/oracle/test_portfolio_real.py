@@ -16,8 +16,12 @@ from jaxtrade.env import rules
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
 from jaxtrade.env.portfolio.dynamics import PortfolioEnv
-from jaxtrade.env.portfolio.market import join_markets, load_portfolio, split_portfolio
-from jaxtrade.env.portfolio.params import make_portfolio_params
+from jaxtrade.env.portfolio.params import (
+    join_markets,
+    load_portfolio,
+    make_portfolio_params,
+    split_portfolio,
+)
 from jaxtrade.env.state import KEEP_STOP, Order
 from tests.oracle.portfolio import Settings, Side, Symbol, join
 from tests.oracle.portfolio_worlds import PRICES, compare, run

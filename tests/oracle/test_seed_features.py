@@ -15,9 +15,9 @@ from jaxtrade.config import make_config
 from jaxtrade.data.features.schema import CONTEXT_FEATURES, NO_VOLUME, SEED_FEATURES
 from jaxtrade.data.market import build_market, load_market
 from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.env.episode import AccountSeen
 from jaxtrade.env.params import make_params
-from jaxtrade.env.record import AccountSeen
-from jaxtrade.env.reference import ObservationRef, bits_of
+from jaxtrade.env.state import ObservationRef, bits_of
 from jaxtrade.evaluation.policy import absent_slots
 from jaxtrade.types import SessionSet
 from tests.oracle import context_indicators, seed_indicators

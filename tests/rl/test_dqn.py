@@ -14,8 +14,8 @@ from jaxtrade.config import TrainConfig, make_config
 from jaxtrade.errors import ConfigError
 from jaxtrade.rl import dqn
 from jaxtrade.rl.dqn import batch_of, draws, make_dqn, moved_target, ring
-from jaxtrade.rl.prioritised import renewed
 from jaxtrade.rl.q import q_contexts
+from jaxtrade.rl.replay import renewed
 from jaxtrade.storage import checkpoint
 from jaxtrade.training.loop import train
 from jaxtrade.training.plan import plan_run

@@ -19,7 +19,17 @@ from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.rl import evolve
 from jaxtrade.rl.algorithms import make_algorithm
 from jaxtrade.rl.dqn import HParams as DQNFloats
-from jaxtrade.rl.evolve import Rules, decide, event_key, exploit, replay, row_of, winner_of
+from jaxtrade.rl.evolve import (
+    Rules,
+    decide,
+    event_key,
+    exploit_parts,
+    parts_of,
+    replay,
+    row_of,
+    winner_of,
+    with_parts,
+)
 from jaxtrade.rl.ppo.act import HParams as PPOFloats
 from jaxtrade.rl.pqn import HParams as PQNFloats
 from jaxtrade.training.population import Stack
@@ -176,6 +186,12 @@ def filled(config):
         return jnp.asarray(drawn, x.dtype)
 
     return jax.tree.map(other, state).replace(hparams=state.hparams)
+
+
+def exploit(state, scores, key, rules):
+    """An event of a whole state, as a run computes it."""
+    parts, lineage = exploit_parts(parts_of(state), scores, key, rules)
+    return with_parts(state, parts), lineage
 
 
 @pytest.fixture(scope="module", params=["ppo", "dqn"])

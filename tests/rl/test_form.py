@@ -11,12 +11,12 @@ import pytest
 
 from jaxtrade.config import load_config
 from jaxtrade.data.device import table_bytes, with_tables
-from jaxtrade.env.summary import summarise
+from jaxtrade.env.monitor import summarise
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks import distributions
 from jaxtrade.networks.heads import PAIR, ActorCritic, pack, unpack
-from jaxtrade.rl.flat import layout_of
-from jaxtrade.rl.form import CPU, DEVICE, form_of
+from jaxtrade.rl.context import CPU, DEVICE, form_of
+from jaxtrade.rl.packing import layout_of
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.runs.setup import prepare
 from tests.rl.test_train import assert_close

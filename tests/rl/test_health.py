@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from jaxtrade.env.state import EndReason
+from jaxtrade.rl import ppo as ppo_reports
 from jaxtrade.rl import q as q_reports
-from jaxtrade.rl.ppo import make as ppo_reports
-from jaxtrade.rl.ppo.make import REMEDIES, WARNINGS
+from jaxtrade.rl.ppo import REMEDIES, WARNINGS
 from jaxtrade.training import health
 from jaxtrade.training.health import WINDOW, Watch
 from jaxtrade.training.population import Stack

@@ -3,6 +3,7 @@ its own.
 """
 
 from collections import namedtuple
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +12,7 @@ import pytest
 
 from jaxtrade.config import NetworkConfig
 from jaxtrade.networks.normalize import RunningStats, init_stats
-from jaxtrade.rl.observing import (
+from jaxtrade.rl.acting import (
     add_observations,
     first_statistics,
     group_count,
@@ -20,6 +21,7 @@ from jaxtrade.rl.observing import (
     select_group,
     update_statistics,
 )
+from jaxtrade.rl.state import Policy
 
 PER_SYMBOL, POOLED = NetworkConfig(), NetworkConfig(normalise_per_symbol=False)
 RAW = NetworkConfig(normalise_observations=False)
@@ -67,6 +69,11 @@ def refs(*rows):
     return Seen(jnp.array(rows))
 
 
+def input_of(env, settings, normaliser, row, market):
+    ctx = SimpleNamespace(env=env, settings=settings)
+    return network_input(ctx, Policy(None, normaliser), Seen(jnp.int32(row)), market)
+
+
 def test_each_symbol_has_the_moments_of_its_own_rows(market):
     env, rows = TwoSymbols(), np.arange(80).reshape(8, 10)[:, ::-1]
     seen = Seen(jnp.asarray(rows).reshape(4, 20))  # [T, N]
@@ -88,7 +95,7 @@ def test_the_row_of_a_reference_chooses_the_statistics(market):
     for row, (mean, deviation) in ((3, (1.0, 0.5)), (60, (100.0, 2.0))):
         expected = np.clip((np.asarray(market.values[row], np.float64) - mean) / deviation, -10, 10)
         for normaliser in (stats, fast):
-            found = network_input(env, PER_SYMBOL, normaliser, Seen(jnp.int32(row)), market)
+            found = input_of(env, PER_SYMBOL, normaliser, row, market)
             np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
@@ -117,16 +124,14 @@ def test_common_statistics_serve_every_symbol(market):
     common = add_observations(env, init_stats(2), Seen(jnp.arange(80)), market)
     one = add_observations(OneSymbol(), init_stats(2), Seen(jnp.arange(80)), market)
     np.testing.assert_array_equal(common.mean, one.mean)
-    ours, theirs = (
-        network_input(e, POOLED, common, Seen(jnp.int32(70)), market) for e in (env, OneSymbol())
-    )
+    ours, theirs = (input_of(e, POOLED, common, 70, market) for e in (env, OneSymbol()))
     np.testing.assert_array_equal(ours, theirs)
 
 
 def test_statistics_of_several_symbols_do_not_fit_a_market_of_one(market):
     stats = init_stats(2, 2)
     with pytest.raises(ValueError, match=r"2 groups .*environment 1"):
-        network_input(OneSymbol(), PER_SYMBOL, stats, Seen(jnp.int32(0)), market)
+        input_of(OneSymbol(), PER_SYMBOL, stats, 0, market)
     with pytest.raises(IndexError, match=r"group 2 .* 2 groups"):
         select_group(stats, 2)
 

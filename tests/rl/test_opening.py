@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxtrade.networks import distributions
-from jaxtrade.rl.opening import Opening, OpeningPlan, closed, opened, opening_at, settled
+from jaxtrade.rl.state import Opening, OpeningPlan, closed, opened, opening_at, settled
 
 NEW = jnp.array([False, False, False, True, True])
 LOGITS = st.lists(st.floats(-20, 20, width=32), min_size=3, max_size=3)

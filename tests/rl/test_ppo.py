@@ -7,11 +7,12 @@ import pytest
 
 from bench.learning import Learning
 from jaxtrade.networks import distributions
-from jaxtrade.rl.form import CPU
-from jaxtrade.rl.ppo import make as make_module
+from jaxtrade.rl import ppo as make_module
+from jaxtrade.rl.context import CPU
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.ppo.loss import block_count
-from jaxtrade.rl.rollout import count_illegal, reset_all, unroll
+from jaxtrade.rl.ppo.act import block_count
+from jaxtrade.rl.rollout import count_illegal, unroll
+from jaxtrade.rl.state import reset_all
 from jaxtrade.storage import checkpoint
 from jaxtrade.types import Summary
 from tests.rl.probes import Probe, probe_params

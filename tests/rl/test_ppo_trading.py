@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from jaxtrade.config import load_config
-from jaxtrade.env.summary import summarise
-from jaxtrade.rl import collecting
+from jaxtrade.env.monitor import summarise
+from jaxtrade.rl import rollout
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.runs.setup import prepare
 from jaxtrade.storage import checkpoint
@@ -70,7 +70,7 @@ def test_ratio_is_one_after_resets_with_masks(overrides):
 
 
 def test_references_that_come_a_step_late_break_the_ratio(monkeypatch):
-    unroll = collecting.unroll
+    unroll = rollout.unroll
 
     def late(*arguments, **options):
         carry, seen, tally = unroll(*arguments, **options)
@@ -79,7 +79,7 @@ def test_references_that_come_a_step_late_break_the_ratio(monkeypatch):
         )
         return carry, seen._replace(ref=ref), tally
 
-    monkeypatch.setattr(collecting, "unroll", late)
+    monkeypatch.setattr(rollout, "unroll", late)
     _, history = Learner().run(updates=2)
     assert max(m["ratio_error"] for m in history) > 1e-3
 

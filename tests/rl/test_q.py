@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxtrade.config import NetworkConfig
-from jaxtrade.networks.q_heads import make_q_network
+from jaxtrade.networks.heads import make_q_network
 from jaxtrade.rl.q import (
     HEAD,
     QHParams,

@@ -9,8 +9,8 @@ import pytest
 
 from bench.learning import Learning
 from jaxtrade.errors import ConfigError
+from jaxtrade.rl import ppo as rollout
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.ppo import update as rollout
 from tests.rl.probes import Recall, probe_params
 
 UPDATES = 80

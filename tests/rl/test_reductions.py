@@ -11,7 +11,7 @@ import pytest
 
 from jaxtrade.networks.normalize import init_stats, merge
 from jaxtrade.networks.reductions import LOCAL, Reduce
-from jaxtrade.rl.losses import explained_variance, standardised
+from jaxtrade.rl.returns import explained_variance, standardised
 
 HALVES = Reduce("envs")
 in_halves = partial(jax.vmap, axis_size=2, axis_name="envs")

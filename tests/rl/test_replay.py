@@ -14,8 +14,22 @@ from flax import struct
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxtrade.rl import prioritised
-from jaxtrade.rl.replay import add, draw_uniform, empty_replay, ring_of, sample, starts
+from jaxtrade.rl.replay import (
+    add,
+    chances,
+    draw,
+    draw_uniform,
+    empty_replay,
+    found_priorities,
+    importance_weights,
+    learned,
+    no_priorities,
+    renewed,
+    ring_of,
+    sample,
+    starts,
+    tree_of,
+)
 from jaxtrade.rl.returns import n_step
 from jaxtrade.types import Transition
 
@@ -96,14 +110,14 @@ def programs():
         @jax.jit
         def added(replay, priorities, seen, version):
             replay = add(own, replay, seen, version)
-            return replay, prioritised.renewed(own, priorities, replay)
+            return replay, renewed(own, priorities, replay)
 
         everything = jax.jit(
             lambda replay: sample(own, replay, jnp.asarray(rows), jnp.asarray(lanes), GAMMA)
         )
 
         def by_priority(priorities, key):
-            return prioritised.draw(own, priorities, prioritised.chances(own, key, 64))
+            return draw(own, priorities, chances(own, key, 64))
 
         return (
             own,
@@ -153,7 +167,7 @@ def test_it_is_the_newest_rows_of_a_list(programs, seed, rollouts, n_steps):
 def assert_newest_rows(programs, seed, rollouts, n_steps):
     own, added, everything, uniform, by_priority = programs(n_steps)
     rng, history = np.random.default_rng(seed), []
-    replay, priorities = empty_replay(own, refs_of(np.zeros(ENVS))), prioritised.no_priorities(own)
+    replay, priorities = empty_replay(own, refs_of(np.zeros(ENVS))), no_priorities(own)
     for update in range(rollouts):
         seen, rows = rollout_of(rng, update)
         history += rows
@@ -228,7 +242,7 @@ def test_a_ring_too_short_for_a_rollout_and_a_sample_is_refused():
 
 
 def filled(own, added, rollouts=1):
-    replay, priorities = empty_replay(own, refs_of(np.zeros(ENVS))), prioritised.no_priorities(own)
+    replay, priorities = empty_replay(own, refs_of(np.zeros(ENVS))), no_priorities(own)
     for update in range(rollouts):
         seen, _ = rollout_of(np.random.default_rng(0), update)
         replay, priorities = added(replay, priorities, seen, jnp.int32(update))
@@ -241,10 +255,10 @@ def test_importance_weights_by_hand(programs):
     own, added, _, _, by_priority = programs(3)
     replay, priorities = filled(own, added)
     priorities = priorities.replace(
-        trees=jax.vmap(prioritised.sum_tree.tree_of)(priorities.trees.leaves.at[0, 1].set(3.0))
+        trees=jax.vmap(tree_of)(priorities.trees.leaves.at[0, 1].set(3.0))
     )
     drawn = by_priority(priorities, jax.random.key(0))
-    weights = prioritised.importance_weights(own, replay, drawn, 1.0)
+    weights = importance_weights(own, replay, drawn, 1.0)
     by_lane = dict(zip(np.asarray(drawn.lane).tolist(), np.asarray(weights).tolist(), strict=True))
     assert by_lane == {0: 2.0, 1: pytest.approx(2 / 3), 2: 1.0, 3: 1.0}
     assert np.bincount(drawn.lane).tolist() == [8, 24, 16, 16]  # stratified: exactly the shares
@@ -255,13 +269,13 @@ def test_a_step_sets_the_drawn_priorities_and_the_highest(programs):
     replay, priorities = filled(own, added)
     drawn = by_priority(priorities, jax.random.key(0))
     error = jnp.where(drawn.lane == 2, -8.0, 2.0)
-    found = prioritised.found_priorities(error, 0.5)
-    after = prioritised.learned(priorities, drawn, found, found.max(), jnp.bool_(True))
+    found = found_priorities(error, 0.5)
+    after = learned(priorities, drawn, found, found.max(), jnp.bool_(True))
     leaves = np.asarray(after.trees.leaves)
     np.testing.assert_allclose(leaves[0, :2], [2**0.5] * 2, rtol=1e-5)
     np.testing.assert_allclose(leaves[1, :2], [8**0.5, 2**0.5], rtol=1e-5)
     np.testing.assert_allclose(after.highest, 8**0.5, rtol=1e-5)
-    kept = prioritised.learned(priorities, drawn, found, found.max(), jnp.bool_(False))
+    kept = learned(priorities, drawn, found, found.max(), jnp.bool_(False))
     jax.tree.map(np.testing.assert_array_equal, kept, priorities)
     replay, after = added(replay, after, rollout_of(np.random.default_rng(1), 1)[0], jnp.int32(1))
     again = np.asarray(after.trees.leaves)

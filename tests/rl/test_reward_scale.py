@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtrade.rl.reward_scale import discounted, init_scale, scaled
+from jaxtrade.rl.train_state import discounted, init_scale, scaled
 from tests.rl.test_returns import NO, SECOND, column
 
 

@@ -6,13 +6,11 @@ import numpy as np
 
 from jaxtrade.rl.rollout import (
     add_step,
-    env_keys,
     episode_figures,
-    reset_all,
     start_episodes,
     unroll,
 )
-from jaxtrade.rl.state import EpisodeTotals
+from jaxtrade.rl.state import EpisodeTotals, env_keys, reset_all
 from jaxtrade.types import Transition
 from tests.rl.probes import Probe, probe_params
 

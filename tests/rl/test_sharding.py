@@ -13,8 +13,8 @@ import jaxtrade as jt
 from jaxtrade.config import make_config
 from jaxtrade.config.running import divided
 from jaxtrade.rl.algorithms import make_algorithm
-from jaxtrade.rl.parts import Kind, kinds_of, part_of
 from jaxtrade.rl.sharding import Layout, Spread, layout_of, mesh_of
+from jaxtrade.rl.train_state import Kind, kinds_of, part_of
 from jaxtrade.runs import preflight
 from jaxtrade.training.population import Stack
 from tests.rl.probes import Probe, probe_params

@@ -11,9 +11,9 @@ import pytest
 
 from bench.learning import Learning
 from jaxtrade.config import EnvConfig, StageConfig, TrainConfig
-from jaxtrade.env import summary
+from jaxtrade.env import monitor
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.stages import make_stages
+from jaxtrade.env.params import make_stages
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.training.loop import train
 from jaxtrade.training.population import Stack
@@ -37,15 +37,15 @@ def collect(seen):
     sides = sum(
         jnp.abs(x) for x in (event.order_exit_quantity, event.entry_quantity, event.exit_quantity)
     )
-    return summary.collect(seen) | {"paid": event.commission, "sides": sides}
+    return monitor.collect(seen) | {"paid": event.commission, "sides": sides}
 
 
 def start(params):
-    return summary.start(params) | {"paid": jnp.int32(0), "sides": jnp.int32(0)}
+    return monitor.start(params) | {"paid": jnp.int32(0), "sides": jnp.int32(0)}
 
 
 def figures(sums, steps):
-    return summary.figures(sums, steps) | {"paid": sums["paid"], "sides": sums["sides"]}
+    return monitor.figures(sums, steps) | {"paid": sums["paid"], "sides": sums["sides"]}
 
 
 ALGORITHM = make_ppo(

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxtrade.rl import sum_tree
-from jaxtrade.rl.sum_tree import tree_of
+from jaxtrade.rl import replay
+from jaxtrade.rl.replay import tree_of
 
-draw, with_leaves = jax.jit(sum_tree.draw), jax.jit(sum_tree.with_leaves)
+draw, with_leaves = jax.jit(replay.draw_leaves), jax.jit(replay.with_leaves)
 
 
 def numpy_levels(leaves):

@@ -15,12 +15,12 @@ from jaxtrade.config import NetworkConfig, TransferConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks import distributions
 from jaxtrade.networks.normalize import init_stats, merge, normalise
-from jaxtrade.rl import coverage as coverage_report
 from jaxtrade.rl import transfer
-from jaxtrade.rl.listening.fusion import GATE, GATE_SLOTS
-from jaxtrade.rl.opening import closed, opened, opening_at
+from jaxtrade.rl import transfer as coverage_report
+from jaxtrade.rl.listening import GATE, GATE_SLOTS
 from jaxtrade.rl.ppo.act import make_network
-from jaxtrade.rl.schedules import optimiser
+from jaxtrade.rl.state import closed, opened, opening_at
+from jaxtrade.rl.train_state import optimiser
 from jaxtrade.rl.transfer import Layout
 from tests.messages import missing
 from tests.rl.test_train import assert_close, assert_same

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxtrade.rl.rollout import reset_all, unroll
-from jaxtrade.rl.state import Policy
+from jaxtrade.rl.rollout import unroll
+from jaxtrade.rl.state import Policy, reset_all
 from jaxtrade.types import Algorithm, Array, PyTree
 
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from jaxtrade.config import make_config
 from jaxtrade.rl.algorithms import make_algorithm
-from jaxtrade.rl.parts import part_of
 from jaxtrade.rl.sharding import Spread, layout_of, mesh_of
+from jaxtrade.rl.train_state import part_of
 from jaxtrade.training.loop import train
 from jaxtrade.training.placing import ONE_DEVICE
 from jaxtrade.training.population import Stack

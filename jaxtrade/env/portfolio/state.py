@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from flax import struct
 
-from jaxtrade.env.leg import Bar, Quote
+from jaxtrade.env.execution import Bar, Quote
 from jaxtrade.env.state import NO_LEVEL, Account, AccountParams, ContractParams, EpisodeStats
 from jaxtrade.text import short_repr
 from jaxtrade.types import Array, MarketView, Quotes, SessionSet, SessionTable, TickValue
@@ -141,8 +141,7 @@ class Legs(struct.PyTreeNode):
     @classmethod
     def flat(cls, count: int) -> Legs:
         """No position in any of `count` symbols."""
-        zero = jnp.zeros(count, jnp.int32)
-        return cls(zero, zero, zero, zero, zero)
+        return cls(*[jnp.zeros(count, jnp.int32)] * 5)
 
 
 class Held(NamedTuple):
