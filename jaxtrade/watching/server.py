@@ -92,7 +92,7 @@ HOST = "127.0.0.1"  # there is no flag for it: from another machine, come throug
 TOKEN = "token"
 SMALL = 1400  # bytes that fit in one packet, which compression does not make faster
 MOST_CONNECTIONS = 400
-FILES = 40  # that the process may need beside its connections
+SPARE_FILES = 40  # that the process may need beside its connections
 
 
 class Answer(NamedTuple):
@@ -123,7 +123,7 @@ def most_connections() -> int:
     return (
         MOST_CONNECTIONS
         if limit == resource.RLIM_INFINITY
-        else max(4, min(MOST_CONNECTIONS, limit - FILES))
+        else max(4, min(MOST_CONNECTIONS, limit - SPARE_FILES))
     )
 
 
