@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from typing import TextIO
 
 from jaxtrade.progress.plain import Plain
-from jaxtrade.progress.screen import Screen, Warnings
-from jaxtrade.progress.terminal import can_show_panel
+from jaxtrade.progress.screen import Screen, Warnings, can_show_panel
 
 
 def open_screen(

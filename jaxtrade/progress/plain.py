@@ -10,8 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from jaxtrade.progress.screen import Now, Screen, duration
-from jaxtrade.progress.terminal import LastingStream
+from jaxtrade.progress.screen import LastingStream, Now, Screen, duration
 from jaxtrade.storage.sinks import Columns, Names, panel_line, progress_line
 from jaxtrade.text import printable
 
