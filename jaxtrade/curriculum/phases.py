@@ -36,8 +36,7 @@ from jaxtrade.evaluation.evaluate import evaluate
 from jaxtrade.evaluation.policy import load_policy
 from jaxtrade.evaluation.report import EvaluationResult
 from jaxtrade.evaluation.validation import mean_reward
-from jaxtrade.progress.plain import Plain
-from jaxtrade.progress.screen import Screen
+from jaxtrade.progress.screen import Plain, Screen
 from jaxtrade.rl.coverage import coverage_json, percent
 from jaxtrade.rl.transfer import movement
 from jaxtrade.runs import files, rundir

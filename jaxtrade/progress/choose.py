@@ -7,8 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import TextIO
 
-from jaxtrade.progress.plain import Plain
-from jaxtrade.progress.screen import Screen, Warnings, can_show_panel
+from jaxtrade.progress.screen import Plain, Screen, Warnings, can_show_panel
 
 
 def open_screen(

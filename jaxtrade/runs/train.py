@@ -20,8 +20,7 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.pictures import style, training
 from jaxtrade.evaluation.policy import FOLDER, save_policy_bundle
 from jaxtrade.evaluation.seeds import Results
-from jaxtrade.progress.plain import Plain
-from jaxtrade.progress.screen import Screen
+from jaxtrade.progress.screen import Plain, Screen
 from jaxtrade.rl.coverage import coverage_json
 from jaxtrade.rl.state import finished
 from jaxtrade.runs import calibration, rundir, training_job

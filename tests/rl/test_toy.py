@@ -13,7 +13,7 @@ import pytest
 from jaxtrade import load_policy, run
 from jaxtrade.config import TrainConfig, load_config
 from jaxtrade.errors import DivergedError
-from jaxtrade.progress.plain import Plain
+from jaxtrade.progress.screen import Plain
 from jaxtrade.rl.algorithms import LEARNERS, Learner
 from jaxtrade.rl.state import Policy
 from jaxtrade.runs.evaluate import evaluate_run
