@@ -339,8 +339,7 @@ def screen_of(args: argparse.Namespace, silent: bool = False) -> Screen:
     as exceptions too, and its warnings (a compilation of two minutes is "very slow") would break
     the panel. A fatal error is still shown.
     """
-    from jaxtrade.progress.choose import open_screen
-    from jaxtrade.progress.screen import Screen
+    from jaxtrade.progress.screen import Screen, open_screen
 
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", FATAL_ONLY)  # XLA reads it when it is loaded
     if silent:

@@ -17,9 +17,8 @@ from rich.console import Console
 
 from jaxtrade.cli.shared import print_result
 from jaxtrade.progress import screen
-from jaxtrade.progress.choose import open_screen
 from jaxtrade.progress.panel import PhasePanel, sparkline
-from jaxtrade.progress.screen import Plain, Screen, Warnings, duration
+from jaxtrade.progress.screen import Plain, Screen, Warnings, duration, open_screen
 from jaxtrade.storage.sinks import progress_line
 
 COLUMNS = (("kl", "approx_kl", ".1e"),)
