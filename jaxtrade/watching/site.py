@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxtrade.runs.inventory import MANIFEST, RunEntry, entries_in, ordered
-from jaxtrade.watching.reader import Reader
+from jaxtrade.watching.metrics import Reader
 from jaxtrade.watching.server import Answer, Query, Route, as_json
 
 # What the page says about a run besides its curves: state, progress, warnings, the last lines of

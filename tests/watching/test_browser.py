@@ -11,7 +11,7 @@ import time
 import pytest
 
 from jaxtrade.watching import site
-from jaxtrade.watching.reader import Reader
+from jaxtrade.watching.metrics import Reader
 from jaxtrade.watching.server import Server, new_token
 from tests import webdriver
 from tests.children import sets

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from jaxtrade.watching import site
-from jaxtrade.watching.reader import Reader
+from jaxtrade.watching.metrics import Reader
 from tests.advisor.service_parts import until
 from tests.reading import OLD
 
