@@ -44,8 +44,7 @@ def run(args: argparse.Namespace) -> int:
             f"{folder}: there is no such folder; name a run's folder, or the folder of your runs"
         )
     from jaxtrade.watching.metrics import Reader
-    from jaxtrade.watching.server import Server, new_token
-    from jaxtrade.watching.site import routes
+    from jaxtrade.watching.server import Server, new_token, routes
 
     reader = Reader()
     try:

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from jaxtrade.watching import site
+from jaxtrade.watching import server
 from jaxtrade.watching.metrics import Reader
 from jaxtrade.watching.server import Server, new_token
 from tests import webdriver
@@ -59,7 +59,7 @@ def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("watched")
     (folder / "runs").mkdir()
     reader = Reader()
-    made = Server(site.routes(folder / "runs", reader), new_token())
+    made = Server(server.routes(folder / "runs", reader), new_token())
     thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     yield made, folder

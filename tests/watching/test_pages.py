@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from jaxtrade.watching import site
+from jaxtrade.watching import server
 from jaxtrade.watching.metrics import Reader
 from tests.advisor.service_parts import until
 from tests.reading import OLD
@@ -33,7 +33,7 @@ def reader():
 @pytest.fixture
 def routes(folder, reader, monkeypatch):
     monkeypatch.setattr(site, "FRESH", 0.0)
-    return site.routes(folder, reader)
+    return server.routes(folder, reader)
 
 
 def document(answer):
@@ -75,7 +75,7 @@ def test_a_curriculum_shows_its_phases(folder, reader):
     course = folder / "course"
     shutil.copytree(OLD, course / "phases" / "1-entry")
     (course / "curriculum.yaml").write_text("")
-    found = site.routes(course, reader)
+    found = server.routes(course, reader)
     assert [run["name"] for run in document(found["/api/runs"]({}))["runs"]] == ["phases/1-entry"]
     assert document(found["/api/run"]({"run": "phases/1-entry"}))["names"] != []
 
