@@ -1,33 +1,22 @@
-"""`Screen`: where a command shows its phases, rows and messages. This one shows nothing; `plain`
-and `panel` do.
+"""`Screen`: where a command shows its phases, rows and messages. This one shows nothing; `Plain`
+and `panel.PhasePanel` do, and `open_screen` chooses.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
-
-from jaxtrade.storage.sinks import UNNAMED, Columns, Names
-
-if TYPE_CHECKING:
-    from jaxtrade.types import Row
 import os
 import shutil
 import sys
 import threading
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TextIO
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from jaxtrade import interrupt
-from jaxtrade.storage.sinks import panel_line, progress_line
+from jaxtrade.storage.sinks import UNNAMED, Columns, Names, panel_line, progress_line
 from jaxtrade.text import printable
-
-if TYPE_CHECKING:
-    from jaxtrade.types import Row
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from jaxtrade.types import Row

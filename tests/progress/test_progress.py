@@ -18,7 +18,7 @@ from rich.console import Console
 from jaxtrade.cli.shared import print_result
 from jaxtrade.progress import screen
 from jaxtrade.progress.panel import PhasePanel, sparkline
-from jaxtrade.progress.screen import Plain, Screen, Warnings, duration, open_screen
+from jaxtrade.progress.screen import LastingStream, Plain, Screen, Warnings, duration, open_screen
 from jaxtrade.storage.sinks import progress_line
 
 COLUMNS = (("kl", "approx_kl", ".1e"),)
@@ -258,7 +258,7 @@ def test_a_reader_that_goes_does_not_end_the_run():
     with open(end, "w", encoding="utf-8") as stream:
         screen = Plain(stream)
         run(screen)
-        lasting = screen.LastingStream(stream)
+        lasting = LastingStream(stream)
         assert lasting.write("text") == 4
         lasting.flush()
         assert lasting.gone

@@ -32,7 +32,7 @@ def reader():
 
 @pytest.fixture
 def routes(folder, reader, monkeypatch):
-    monkeypatch.setattr(site, "FRESH", 0.0)
+    monkeypatch.setattr(server, "FRESH", 0.0)
     return server.routes(folder, reader)
 
 
@@ -51,7 +51,7 @@ def test_the_list_of_runs(routes):
 
 def test_the_chosen_run_is_listed_however_old_it_is(routes, monkeypatch):
     names = [run["name"] for run in document(routes["/api/runs"]({}))["runs"]]
-    monkeypatch.setattr(site, "MOST_RUNS", 1)
+    monkeypatch.setattr(server, "MOST_RUNS", 1)
     for query, listed in (
         ({}, names[:1]),
         ({"run": names[1]}, names),
