@@ -26,13 +26,13 @@ class Agent(NamedTuple):
         """What the agent has of its own, for people: "ppo.learning_rate=0.001, seed 3"."""
         return ", ".join(
             [
-                *(f"{key}={shown(value)}" for key, value in self.overrides.items()),
+                *(f"{key}={setting_text(value)}" for key, value in self.overrides.items()),
                 f"seed {self.seed}",
             ]
         )
 
 
-def shown(value: Any) -> str:
+def setting_text(value: Any) -> str:
     """A value of a setting in a table or a message."""
     return f"{value:g}" if isinstance(value, float) else str(value)
 

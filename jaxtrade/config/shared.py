@@ -99,11 +99,11 @@ def check_shared(config: Any) -> None:
             f"shared.on=true: a market is shared by the agents of a run, and train.num_seeds is "
             f"{config.train.num_seeds}: set train.num_seeds to 2 or more"
         )
-    _refuse(config)
+    _refuse_others(config)
     _check_sizes(config)
 
 
-def _refuse(config: Any) -> None:
+def _refuse_others(config: Any) -> None:
     """Refuse what a shared market has no meaning for."""
     env = config.env
     if env.task not in TASKS:
