@@ -17,9 +17,8 @@ from jaxtrade.config import RunConfig, config_path, overridden, read_values, sho
 from jaxtrade.config.faults import NO_KEYS
 from jaxtrade.config.keys import Key, all_keys, lookup, sections, written
 from jaxtrade.config.learners import SECTIONS
-from jaxtrade.config.legacy import MOVED
 from jaxtrade.config.load import ALGORITHM, shipped
-from jaxtrade.config.meant import alike, foreign, learners_of
+from jaxtrade.config.meant import MOVED, alike, foreign, learners_of
 from jaxtrade.config.yaml12 import dump_yaml
 from jaxtrade.errors import ConfigError, StorageError
 from jaxtrade.interop.jules_config import imported, nested

@@ -16,8 +16,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from jaxtrade.config.learners import LEARNER, SECTIONS, chosen_key
-from jaxtrade.config.legacy import MOVED
-from jaxtrade.config.meant import accepted, explained, foreign, hint
+from jaxtrade.config.meant import MOVED, accepted, explained, foreign, hint
 from jaxtrade.errors import ConfigError
 
 # --- Settings by keyword: `total_timesteps=50_000` finds its key `train.total_timesteps`

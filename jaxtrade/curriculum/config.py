@@ -25,8 +25,8 @@ from jaxtrade.config import (
 )
 from jaxtrade.config.base import FromZero, NotNegative, Section
 from jaxtrade.config.learners import SECTIONS
-from jaxtrade.config.legacy import migrated
 from jaxtrade.config.load import module_names
+from jaxtrade.config.meant import migrated
 from jaxtrade.config.yaml12 import dump_yaml
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
 from jaxtrade.runs import trust
