@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jaxtrade.advisor.host.openai import Access, list_models
-from jaxtrade.config.shortcuts import base_url
+from jaxtrade.config.service import base_url
 from jaxtrade.errors import ConfigError
 from jaxtrade.text import aligned, show
 

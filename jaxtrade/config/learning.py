@@ -25,8 +25,7 @@ from jaxtrade.config.base import (
     whole,
 )
 from jaxtrade.config.learners import AUTO_MOST, AUTO_ROWS
-from jaxtrade.config.service import ContextConfig, ServiceOptions
-from jaxtrade.config.shortcuts import combined
+from jaxtrade.config.service import ContextConfig, ServiceOptions, combined
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import NETWORKS
 from jaxtrade.registry import Registry
