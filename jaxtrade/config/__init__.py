@@ -40,6 +40,7 @@ from jaxtrade.config.market import (
     RewardConfig,
     Roll,
     SessionConfig,
+    ShareSplit,
     SplitConfig,
 )
 from jaxtrade.config.q_learning import DQNConfig, PQNConfig
@@ -47,7 +48,6 @@ from jaxtrade.config.run import RunConfig, digest_of
 from jaxtrade.config.running import ActorConfig, ComputeConfig, MonitorConfig, SamplerConfig
 from jaxtrade.config.shared import SharedConfig
 from jaxtrade.config.sweep import EvolveConfig
-from jaxtrade.config.symbols import ShareSplit
 from jaxtrade.config.walk import WalkConfig
 
 __all__ = [
