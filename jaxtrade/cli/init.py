@@ -15,7 +15,7 @@ from jaxtrade.cli.asking import Question, ask, may_ask
 from jaxtrade.cli.shared import check_names
 from jaxtrade.cli.usage import add_command
 from jaxtrade.config import RunConfig, config_path, make_config, overridden, read_values
-from jaxtrade.config.protocol import ENOUGH
+from jaxtrade.config.run import ENOUGH
 from jaxtrade.config.yaml12 import dump_yaml
 from jaxtrade.errors import ConfigError
 from jaxtrade.text import show

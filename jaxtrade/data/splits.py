@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxtrade.config import SplitConfig
-from jaxtrade.config.protocol import split_of
+from jaxtrade.config.run import split_of
 from jaxtrade.data.expected import check_split
 from jaxtrade.data.market import Market
 from jaxtrade.errors import ConfigError

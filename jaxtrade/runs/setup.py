@@ -17,7 +17,7 @@ from jaxtrade.advisor.table import empty_table
 from jaxtrade.config import PLACES, EnvConfig, RunConfig, SplitConfig
 from jaxtrade.config.agents import agents_of, config_of
 from jaxtrade.config.allocate import TASK
-from jaxtrade.config.protocol import chooses, evaluations, split_note, with_control, with_split
+from jaxtrade.config.run import chooses, evaluations, split_note, with_control, with_split
 from jaxtrade.data.market import Market
 from jaxtrade.data.market_set import MarketSet, load_markets
 from jaxtrade.data.members import symbols_of
