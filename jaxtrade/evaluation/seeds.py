@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jaxtrade.config.agents import Agent, setting_text
+from jaxtrade.config.load import Agent, setting_text
 from jaxtrade.evaluation import report
 from jaxtrade.evaluation.joint_result import JointResult
 from jaxtrade.evaluation.metrics import MIN_SESSIONS

@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from jaxtrade.config import RunConfig, dump_config
-from jaxtrade.config.agents import Agent, config_of, setting_text
+from jaxtrade.config.load import Agent, config_of, setting_text
 from jaxtrade.config.sweep import SweepConfig, examples_of, range_of
 from jaxtrade.errors import DivergedError
 from jaxtrade.progress.screen import Screen

@@ -15,8 +15,8 @@ import numpy as np
 
 from jaxtrade.advisor.table import empty_table
 from jaxtrade.config import PLACES, EnvConfig, RunConfig, SplitConfig
-from jaxtrade.config.agents import agents_of, config_of
 from jaxtrade.config.allocate import TASK
+from jaxtrade.config.load import agents_of, config_of
 from jaxtrade.config.run import chooses, evaluations, split_note, with_control, with_split
 from jaxtrade.data.market import Market
 from jaxtrade.data.market_set import MarketSet, load_markets
