@@ -47,8 +47,7 @@ from jaxtrade.config.q_learning import DQNConfig, PQNConfig
 from jaxtrade.config.run import RunConfig, digest_of
 from jaxtrade.config.running import ActorConfig, ComputeConfig, MonitorConfig, SamplerConfig
 from jaxtrade.config.shared import SharedConfig
-from jaxtrade.config.sweep import EvolveConfig
-from jaxtrade.config.walk import WalkConfig
+from jaxtrade.config.sweep import EvolveConfig, WalkConfig
 
 __all__ = [
     "MAX_BYTES",

@@ -47,8 +47,14 @@ from jaxtrade.config.running import (
     divided,
 )
 from jaxtrade.config.shared import SharedConfig, check_shared
-from jaxtrade.config.sweep import EvolveConfig, SweepConfig, check_evolve, check_sweep
-from jaxtrade.config.walk import WalkConfig, check_walk
+from jaxtrade.config.sweep import (
+    EvolveConfig,
+    SweepConfig,
+    WalkConfig,
+    check_evolve,
+    check_sweep,
+    check_walk,
+)
 from jaxtrade.parts import LEARNERS
 from jaxtrade.text import short_repr
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from jaxtrade import interrupt
 from jaxtrade.advisor.host.openai import with_model
 from jaxtrade.config import RunConfig
-from jaxtrade.config.walk import require_no_walk
+from jaxtrade.config.sweep import require_no_walk
 from jaxtrade.data.market import Market
 from jaxtrade.data.members import set_name, symbols_of
 from jaxtrade.errors import ConfigError
