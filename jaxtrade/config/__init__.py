@@ -2,7 +2,7 @@
 nor pandas.
 """
 
-from jaxtrade.config.allocate import AllocateConfig
+from jaxtrade.config.allocate import AllocateConfig, SharedConfig
 from jaxtrade.config.learning import (
     AdvisorConfig,
     ControlConfig,
@@ -46,7 +46,6 @@ from jaxtrade.config.market import (
 from jaxtrade.config.q_learning import DQNConfig, PQNConfig
 from jaxtrade.config.run import RunConfig, digest_of
 from jaxtrade.config.running import ActorConfig, ComputeConfig, MonitorConfig, SamplerConfig
-from jaxtrade.config.shared import SharedConfig
 from jaxtrade.config.sweep import EvolveConfig, WalkConfig
 
 __all__ = [

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, model_validator
 
 from jaxtrade.config import learners
-from jaxtrade.config.allocate import AllocateConfig, check_allocate
+from jaxtrade.config.allocate import AllocateConfig, SharedConfig, check_allocate, check_shared
 from jaxtrade.config.base import Names, Section
 from jaxtrade.config.learning import (
     AdvisorConfig,
@@ -46,7 +46,6 @@ from jaxtrade.config.running import (
     check_actor,
     divided,
 )
-from jaxtrade.config.shared import SharedConfig, check_shared
 from jaxtrade.config.sweep import (
     EvolveConfig,
     SweepConfig,

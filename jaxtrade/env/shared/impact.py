@@ -13,7 +13,7 @@ import numpy as np
 from flax import struct
 
 from jaxtrade.config import RunConfig, SharedConfig
-from jaxtrade.config.shared import PARTS, most_contracts, temporary
+from jaxtrade.config.allocate import PARTS, most_contracts, temporary
 from jaxtrade.env.state import KEEP_STOP, NO_LEVEL, EnvParams, EnvState, Event, Order, Position
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import Array
