@@ -6,9 +6,11 @@ from jaxtrade.config.allocate import AllocateConfig, SharedConfig
 from jaxtrade.config.learning import (
     AdvisorConfig,
     ControlConfig,
+    DQNConfig,
     EvaluationConfig,
     NetworkConfig,
     PPOConfig,
+    PQNConfig,
     RolloutConfig,
     StageConfig,
     TrainConfig,
@@ -43,7 +45,6 @@ from jaxtrade.config.market import (
     ShareSplit,
     SplitConfig,
 )
-from jaxtrade.config.q_learning import DQNConfig, PQNConfig
 from jaxtrade.config.run import RunConfig, digest_of
 from jaxtrade.config.running import ActorConfig, ComputeConfig, MonitorConfig, SamplerConfig
 from jaxtrade.config.sweep import EvolveConfig, WalkConfig

@@ -16,9 +16,11 @@ from jaxtrade.config.base import Names, Section
 from jaxtrade.config.learning import (
     AdvisorConfig,
     ControlConfig,
+    DQNConfig,
     EvaluationConfig,
     NetworkConfig,
     PPOConfig,
+    PQNConfig,
     RolloutConfig,
     StageConfig,
     TrainConfig,
@@ -36,7 +38,6 @@ from jaxtrade.config.market import (
     SessionConfig,
     SplitConfig,
 )
-from jaxtrade.config.q_learning import DQNConfig, PQNConfig
 from jaxtrade.config.running import (
     ActorConfig,
     ComputeConfig,
