@@ -13,8 +13,7 @@ from typing import Any
 
 from jaxtrade.cli.usage import add_command
 from jaxtrade.config.accounts import PRESETS
-from jaxtrade.config.keys import all_keys, sections
-from jaxtrade.config.load import shipped
+from jaxtrade.config.load import all_keys, sections, shipped
 from jaxtrade.data.contracts import CONTRACTS
 from jaxtrade.errors import ConfigError
 

@@ -15,9 +15,8 @@ from jaxtrade.cli.tables import columns, table
 from jaxtrade.cli.usage import add_command, add_flags
 from jaxtrade.config import RunConfig, config_path, overridden, read_values, shown
 from jaxtrade.config.faults import NO_KEYS
-from jaxtrade.config.keys import Key, all_keys, lookup, sections, written
 from jaxtrade.config.learners import SECTIONS
-from jaxtrade.config.load import ALGORITHM, shipped
+from jaxtrade.config.load import ALGORITHM, Key, all_keys, lookup, sections, shipped, written
 from jaxtrade.config.meant import MOVED, alike, foreign, learners_of
 from jaxtrade.config.yaml12 import dump_yaml
 from jaxtrade.errors import ConfigError, StorageError

@@ -49,8 +49,8 @@ def key_of_flag(flag: str) -> str:
 
     A key that several learners have is named `learner.KEY`, which is that of the chosen learner.
     """
-    from jaxtrade.config.keys import all_keys  # pydantic is loaded for this message alone
     from jaxtrade.config.learners import LEARNER, SECTIONS
+    from jaxtrade.config.load import all_keys  # pydantic is loaded for this message alone
     from jaxtrade.config.meant import foreign
 
     name = flag.removeprefix("--").replace("-", "_")

@@ -14,7 +14,7 @@ import pytest
 from jaxtrade.cli import completion, main
 from jaxtrade.cli.entry import COMMANDS
 from jaxtrade.cli.parser import build_parser
-from jaxtrade.config.keys import all_keys
+from jaxtrade.config.load import all_keys
 from jaxtrade.data.contracts import CONTRACTS
 
 NEEDED = pytest.mark.skipif(not shutil.which("bash"), reason="bash is not installed")
