@@ -14,10 +14,9 @@ from jaxtrade.cli.shared import ADVISOR, data_options, flag_overrides, resolve, 
 from jaxtrade.cli.tables import columns, table
 from jaxtrade.cli.usage import add_command, add_flags
 from jaxtrade.config import RunConfig, config_path, overridden, read_values, shown
-from jaxtrade.config.faults import NO_KEYS
+from jaxtrade.config.faults import MOVED, NO_KEYS, alike, foreign, learners_of
 from jaxtrade.config.learners import SECTIONS
 from jaxtrade.config.load import ALGORITHM, Key, all_keys, lookup, sections, shipped, written
-from jaxtrade.config.meant import MOVED, alike, foreign, learners_of
 from jaxtrade.config.yaml12 import dump_yaml
 from jaxtrade.errors import ConfigError, StorageError
 from jaxtrade.interop.jules_config import imported, nested

@@ -49,9 +49,9 @@ def key_of_flag(flag: str) -> str:
 
     A key that several learners have is named `learner.KEY`, which is that of the chosen learner.
     """
+    from jaxtrade.config.faults import foreign
     from jaxtrade.config.learners import LEARNER, SECTIONS
     from jaxtrade.config.load import all_keys  # pydantic is loaded for this message alone
-    from jaxtrade.config.meant import foreign
 
     name = flag.removeprefix("--").replace("-", "_")
     theirs = [key for learner in SECTIONS if (key := foreign(name, learner)) is not None]

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from jaxtrade.config.faults import suggest
 from jaxtrade.config.market import AccountConfig
-from jaxtrade.config.meant import suggest
 from jaxtrade.errors import ConfigError, ConfigFaultsError
 
 LIMITS = ("drawdown", "daily_loss", "profit_target")  # keys in dollars, each of which may be off

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from jaxtrade.config.faults import faults_of, of_bars, of_folder, placed, without
+from jaxtrade.config.faults import faults_of, of_bars, of_folder, placed, suggest, without
 from jaxtrade.config.learners import chosen_key
-from jaxtrade.config.meant import suggest
 from jaxtrade.config.run import RunConfig
 from jaxtrade.config.yaml12 import dump_yaml, parse_yaml
 from jaxtrade.errors import ConfigError, ConfigFaultsError

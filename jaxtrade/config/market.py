@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, model_validator
 
 from jaxtrade.config.base import Atrs, Count, FromZero, Names, Positive, Section
-from jaxtrade.config.meant import suggest
+from jaxtrade.config.faults import suggest
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import TASKS
 

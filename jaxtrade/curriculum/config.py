@@ -24,9 +24,9 @@ from jaxtrade.config import (
     validated,
 )
 from jaxtrade.config.base import FromZero, NotNegative, Section
+from jaxtrade.config.faults import migrated
 from jaxtrade.config.learners import SECTIONS
 from jaxtrade.config.load import module_names
-from jaxtrade.config.meant import migrated
 from jaxtrade.config.yaml12 import dump_yaml
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
 from jaxtrade.runs import trust
