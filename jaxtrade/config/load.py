@@ -8,30 +8,31 @@ neither JAX nor pandas, so configuration errors appear at once.
 from __future__ import annotations
 
 import copy
+import functools
 import math
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from jaxtrade.config.faults import faults_of, of_bars, of_folder, placed, suggest, without
+from jaxtrade.config.faults import (
+    faults_of,
+    of_bars,
+    of_folder,
+    placed,
+    sections_of,
+    suggest,
+    without,
+)
 from jaxtrade.config.learners import chosen_key
 from jaxtrade.config.run import RunConfig
+from jaxtrade.config.sweep import SweepConfig, settings_of
 from jaxtrade.config.yaml12 import dump_yaml, parse_yaml
 from jaxtrade.errors import ConfigError, ConfigFaultsError
 from jaxtrade.registry import import_parts
-
-if TYPE_CHECKING:
-    from jaxtrade.config.run import RunConfig
-import functools
-import re
-from typing import NamedTuple
-
-from jaxtrade.config.faults import sections_of
-from jaxtrade.config.run import RunConfig
-from jaxtrade.config.sweep import SweepConfig, settings_of
 from jaxtrade.text import pairs
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
