@@ -12,7 +12,7 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.text import show
 
 
-def add_parser(commands: Any) -> None:
+def add_compare(commands: Any) -> None:
     """Add the parser of `compare`."""
     add_command(
         commands,
@@ -29,7 +29,7 @@ def add_parser(commands: Any) -> None:
     )
 
 
-def run(args: argparse.Namespace) -> int:
+def compare(args: argparse.Namespace) -> int:
     """Handle `compare`. Returns the exit code. Raises ConfigError and DataError for runs that
     cannot be compared.
     """
@@ -39,8 +39,8 @@ def run(args: argparse.Namespace) -> int:
         )
     from jaxtrade.evaluation.run_days import compared, on_shared_days, read_run_days, table, to_json
 
-    runs = [read_run_days(Path(each), args.split) for each in args.runs]
-    found = compared(on_shared_days(runs, args.shared_days))
+    days = [read_run_days(Path(each), args.split) for each in args.runs]
+    found = compared(on_shared_days(days, args.shared_days))
     show(
         json.dumps(to_json(found), indent=2, allow_nan=False)
         if args.json

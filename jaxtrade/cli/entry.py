@@ -77,7 +77,7 @@ PLACES = pairs(
 
 
 def _evaluate(args: argparse.Namespace) -> int:
-    studies = studying.wanted(args)
+    studies = studying.studies_wanted(args)
     spec = None if args.nulls is None else parse_null_spec(args.nulls)
     if spec is not None:
         refuse(
@@ -246,10 +246,10 @@ COMMANDS = {
     "menu": _menu,
     "completion": _completion,
     "launch": _launch,
-    "report": report.run,
-    "runs": runs.run,
-    "compare": compare.run,
-    "watch": watch.run,
+    "report": report.report,
+    "runs": runs.list_runs,
+    "compare": compare.compare,
+    "watch": watch.watch,
     "walkforward": walkforward.run,
 }
 

@@ -182,12 +182,12 @@ def build_parser() -> argparse.ArgumentParser:
         walkforward.add_parser,
         _add_curriculum,
         _add_evaluate,
-        report.add_parser,
+        report.add_report,
         _add_data,
         _add_replay,
-        runs.add_parser,
-        compare.add_parser,
-        watch.add_parser,
+        runs.add_runs,
+        compare.add_compare,
+        watch.add_watch,
         init.add_parser,
         advise.add_parser,
         ablate.add_parser,
@@ -308,7 +308,7 @@ def _add_evaluate(commands: Any) -> None:
             permutation and ablation, instead of the table
         """,
     )
-    studying.add_options(evaluate)
+    studying.add_studies(evaluate)
     quiet_option(evaluate)
     add_flags(
         evaluate,

@@ -10,7 +10,7 @@ from jaxtrade.cli.usage import add_command
 from jaxtrade.text import show
 
 
-def add_parser(commands: Any) -> None:
+def add_report(commands: Any) -> None:
     """Add the command."""
     add_command(
         commands,
@@ -35,7 +35,7 @@ def add_parser(commands: Any) -> None:
     )
 
 
-def run(args: argparse.Namespace) -> int:
+def report(args: argparse.Namespace) -> int:
     """Make the report -> exit code."""
     from jaxtrade.reporting.make import MB
     from jaxtrade.reporting.walk import is_walk

@@ -19,7 +19,7 @@ HEAD = ("run", "status", "market", "learner", "task", "steps", "net/day ($)", "d
 FIGURES = (5, 6, 7, 8)  # columns that are aligned to the right
 
 
-def add_parser(commands: Any) -> None:
+def add_runs(commands: Any) -> None:
     """Add the parser of `runs`."""
     add_command(
         commands,
@@ -36,7 +36,7 @@ def add_parser(commands: Any) -> None:
     )
 
 
-def run(args: argparse.Namespace) -> int:
+def list_runs(args: argparse.Namespace) -> int:
     """Handle `runs`. Returns the exit code. Raises ConfigError if there is no such folder."""
     from jaxtrade.runs.inventory import (
         entries_in,

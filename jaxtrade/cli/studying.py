@@ -12,7 +12,7 @@ USUAL = {"horizon": HORIZON, "draws": DRAWS, "accounts": ACCOUNTS}
 OTHER_TABLES = ("intrabar_grid", "cost_grid", "latency_grid", "attribution", "nulls")
 
 
-def add_options(evaluate: argparse.ArgumentParser) -> None:
+def add_studies(evaluate: argparse.ArgumentParser) -> None:
     """Add the flags to the parser of `evaluate`."""
     add_flags(
         evaluate,
@@ -34,11 +34,11 @@ def add_options(evaluate: argparse.ArgumentParser) -> None:
     )
 
 
-def wanted(args: argparse.Namespace) -> bool:
+def studies_wanted(args: argparse.Namespace) -> bool:
     """Whether a study is asked for. Raises ConfigError (flags that do not go together, a number
     that is too small).
     """
-    given = [f"--{name}" for name in _given(args)]
+    given = [f"--{name}" for name in _numbers(args)]
     if given and not args.pass_probability:
         raise ConfigError(
             f"{', '.join(given)}: belongs to --pass-probability; add it, or leave this out"
@@ -58,8 +58,8 @@ def wanted(args: argparse.Namespace) -> bool:
 
 def draws(args: argparse.Namespace) -> AccountDraws | None:
     """What `--pass-probability` simulates; None without it."""
-    return AccountDraws(**USUAL | _given(args)) if args.pass_probability else None
+    return AccountDraws(**USUAL | _numbers(args)) if args.pass_probability else None
 
 
-def _given(args: argparse.Namespace) -> dict[str, int]:
+def _numbers(args: argparse.Namespace) -> dict[str, int]:
     return {name: value for name in USUAL if (value := getattr(args, name)) is not None}

@@ -21,7 +21,7 @@ from jaxtrade.cli.usage import add_command
 from jaxtrade.errors import ConfigError
 
 
-def add_parser(commands: Any) -> None:
+def add_watch(commands: Any) -> None:
     """Add `watch`."""
     add_command(
         commands,
@@ -36,7 +36,7 @@ def add_parser(commands: Any) -> None:
     )
 
 
-def run(args: argparse.Namespace) -> int:
+def watch(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C. Raises ConfigError if there is no such folder, or the port is taken."""
     folder = Path(args.folder)
     if not folder.is_dir():
