@@ -20,7 +20,6 @@ from jaxtrade import interrupt
 from jaxtrade.cli import (
     ablate,
     advise,
-    compare,
     completion,
     config_command,
     distributed,
@@ -247,7 +246,7 @@ COMMANDS = {
     "launch": _launch,
     "report": runs.report,
     "runs": runs.list_runs,
-    "compare": compare.compare,
+    "compare": runs.compare,
     "watch": watch.watch,
     "walkforward": walkforward.run,
 }

@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 from jaxtrade.cli import (
     ablate,
     advise,
-    compare,
     completion,
     config_command,
     distributed,
@@ -185,7 +184,7 @@ def build_parser() -> argparse.ArgumentParser:
         _add_data,
         _add_replay,
         runs.add_runs,
-        compare.add_compare,
+        runs.add_compare,
         watch.add_watch,
         init.add_parser,
         advise.add_parser,
