@@ -31,7 +31,6 @@ from jaxtrade.cli import (
     studying,
     training,
     walkforward,
-    watch,
 )
 from jaxtrade.cli.parser import build_parser, refuse_empty
 from jaxtrade.cli.shared import keep_programs, loading, print_result, refuse, resolve
@@ -247,7 +246,7 @@ COMMANDS = {
     "report": runs.report,
     "runs": runs.list_runs,
     "compare": runs.compare,
-    "watch": watch.watch,
+    "watch": runs.watch,
     "walkforward": walkforward.run,
 }
 

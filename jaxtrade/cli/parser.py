@@ -21,7 +21,6 @@ from jaxtrade.cli import (
     runs,
     studying,
     walkforward,
-    watch,
 )
 from jaxtrade.cli.flags import agent_options, count_or_all, key_options
 from jaxtrade.cli.shared import ADVISOR, data_options, quiet_option, tolerance_option, trust_option
@@ -185,7 +184,7 @@ def build_parser() -> argparse.ArgumentParser:
         _add_replay,
         runs.add_runs,
         runs.add_compare,
-        watch.add_watch,
+        runs.add_watch,
         init.add_parser,
         advise.add_parser,
         ablate.add_parser,
