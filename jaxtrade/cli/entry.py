@@ -28,7 +28,6 @@ from jaxtrade.cli import (
     listing,
     menu,
     runs,
-    studying,
     training,
     walkforward,
 )
@@ -74,7 +73,7 @@ PLACES = pairs(
 
 
 def _evaluate(args: argparse.Namespace) -> int:
-    studies = studying.studies_wanted(args)
+    studies = runs.studies_wanted(args)
     spec = None if args.nulls is None else parse_null_spec(args.nulls)
     if spec is not None:
         refuse(
@@ -109,7 +108,7 @@ def _evaluate(args: argparse.Namespace) -> int:
         if studies:
             from jaxtrade.runs.studies import study_run
 
-            text = study_run(draws=studying.draws(args), broken_down=args.breakdown, **advised)
+            text = study_run(draws=runs.draws(args), broken_down=args.breakdown, **advised)
         elif spec is not None:
             text = nulls_run(spec=spec, **asked)
         elif args.intrabar_grid or args.cost_grid or args.latency_grid or args.attribution:

@@ -19,7 +19,6 @@ from jaxtrade.cli import (
     launch,
     listing,
     runs,
-    studying,
     walkforward,
 )
 from jaxtrade.cli.flags import agent_options, count_or_all, key_options
@@ -305,7 +304,7 @@ def _add_evaluate(commands: Any) -> None:
             permutation and ablation, instead of the table
         """,
     )
-    studying.add_studies(evaluate)
+    runs.add_studies(evaluate)
     quiet_option(evaluate)
     add_flags(
         evaluate,
