@@ -8,12 +8,37 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from jaxtrade.advisor.host.openai import Access, list_models
 from jaxtrade.cli.shared import MARKET, data_options, resolve, trust_option
 from jaxtrade.cli.usage import add_command, add_flags
+from jaxtrade.config.service import base_url
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import rundir
 from jaxtrade.runs.preflight import run_all
-from jaxtrade.text import show
+from jaxtrade.text import aligned, show
+
+# `jaxtrade advise models`: list the models that a server offers.
+
+
+def models(server: str, key_env: str | None, key_file: str | None, ca_file: str | None) -> int:
+    """Handle the command. server: a URL, or a short name such as `ollama`. Returns 0, or 1 if there
+    is no model.
+
+    Raises ConfigError where the server cannot be asked.
+    """
+    try:
+        url, options = base_url(server)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    if key_env is None and key_file is None:
+        key_env = None if options.get("key_env") is None else str(options["key_env"])
+    found = list_models(url, Access(key_env, key_file, ca_file))
+    if not found:
+        show(f"{url} offers no model; load one into the server")
+        return 1
+    show("\n".join(aligned([[model.name, model.owner] for model in found], left=(0, 1))))
+    return 0
+
 
 ASKED = (
     "the advisor, instead of advisor.kind: rules, mock:KIND[:NUMBER], recorded:FILE, ollama:NAME, openai:NAME, "
@@ -157,7 +182,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _models(args: argparse.Namespace) -> int:
-    from jaxtrade.cli.models import models
 
     return models(args.server, args.key_env, args.key_file, args.ca_file)
 
