@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from jaxtrade.cli.asking import Question, ask, number, one_of
+from jaxtrade.cli.init import Question, ask, number, one_of
 from jaxtrade.config import DataConfig
 from jaxtrade.config.yaml12 import dump_yaml
 from jaxtrade.data.contract_file import CALENDARS, known_contract, load_contract
