@@ -22,7 +22,7 @@ from jaxtrade.advisor.snapshot import WIDTH, market_entries
 from jaxtrade.advisor.table import directions
 from jaxtrade.cli.ask import HIT, MISS, UNSCORED, labels_of, outcome
 from jaxtrade.cli.shared import say
-from jaxtrade.cli.tables import columns, table
+from jaxtrade.cli.usage import columns, table
 from jaxtrade.config import RunConfig
 from jaxtrade.errors import ConfigError, JournalError, StorageError
 from jaxtrade.runs import rundir

@@ -7,8 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxtrade.cli.tables import columns, table
-from jaxtrade.cli.usage import add_command
+from jaxtrade.cli.usage import add_command, columns, table
 from jaxtrade.text import printable, several
 
 if TYPE_CHECKING:
