@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxtrade import interrupt
-from jaxtrade.cli.flags import chosen_folder, key_flags, key_options, require_unused
+from jaxtrade.cli.flags import add_flags, chosen_folder, key_flags, key_options, require_unused
 from jaxtrade.cli.shared import (
     data_options,
     keep_programs,
@@ -17,7 +17,6 @@ from jaxtrade.cli.shared import (
     resolve,
     screen_of,
 )
-from jaxtrade.cli.usage import add_flags
 from jaxtrade.config import RunConfig
 from jaxtrade.config.learners import Q_FUSIONS, Q_LEARNERS, SECTIONS
 from jaxtrade.data.members import require_one

@@ -21,8 +21,8 @@ from jaxtrade.advisor.questions import QuestionBook, in_sessions, make_book, sta
 from jaxtrade.advisor.snapshot import WIDTH, market_entries
 from jaxtrade.advisor.table import directions
 from jaxtrade.cli.ask import HIT, MISS, UNSCORED, labels_of, outcome
+from jaxtrade.cli.flags import columns, table
 from jaxtrade.cli.shared import say
-from jaxtrade.cli.usage import columns, table
 from jaxtrade.config import RunConfig
 from jaxtrade.errors import ConfigError, JournalError, StorageError
 from jaxtrade.runs import rundir

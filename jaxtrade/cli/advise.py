@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from jaxtrade.advisor.host.openai import Access, list_models
+from jaxtrade.cli.flags import add_command, add_flags
 from jaxtrade.cli.shared import MARKET, data_options, resolve, trust_option
-from jaxtrade.cli.usage import add_command, add_flags
 from jaxtrade.config.service import base_url
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import rundir

@@ -11,7 +11,7 @@ import importlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from jaxtrade.cli.usage import add_command
+from jaxtrade.cli.flags import add_command
 from jaxtrade.config.accounts import PRESETS
 from jaxtrade.config.load import all_keys, sections, shipped
 from jaxtrade.data.contracts import CONTRACTS

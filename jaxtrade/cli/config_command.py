@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from jaxtrade.cli import flags
+from jaxtrade.cli.flags import add_command, add_flags, columns, table
 from jaxtrade.cli.shared import ADVISOR, data_options, flag_overrides, resolve, say, with_absent
-from jaxtrade.cli.usage import add_command, add_flags, columns, table
 from jaxtrade.config import RunConfig, config_path, overridden, read_values, shown
 from jaxtrade.config.faults import MOVED, NO_KEYS, alike, foreign, learners_of
 from jaxtrade.config.learners import SECTIONS

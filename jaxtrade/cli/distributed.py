@@ -8,8 +8,7 @@ import sys
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from jaxtrade.cli.flags import count, whole
-from jaxtrade.cli.usage import add_flags
+from jaxtrade.cli.flags import add_flags, count, whole
 from jaxtrade.config import RunConfig
 from jaxtrade.runs.processes import HEARTBEAT_S, JOIN_S, Given, Layout, check_config, layout_of
 from jaxtrade.training.together import process_count

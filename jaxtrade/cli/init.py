@@ -11,8 +11,8 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jaxtrade.cli.flags import add_command
 from jaxtrade.cli.shared import check_names
-from jaxtrade.cli.usage import add_command
 from jaxtrade.config import RunConfig, config_path, make_config, overridden, read_values
 from jaxtrade.config.run import ENOUGH
 from jaxtrade.config.yaml12 import dump_yaml

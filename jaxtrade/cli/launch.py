@@ -8,8 +8,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from jaxtrade.cli.flags import count, whole
-from jaxtrade.cli.usage import add_flags
+from jaxtrade.cli.flags import add_flags, count, whole
 from jaxtrade.errors import ConfigError
 from jaxtrade.launching import local
 from jaxtrade.launching.job import Job, command_of, manifest

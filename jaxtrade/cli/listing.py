@@ -13,7 +13,7 @@ from typing import Any
 
 from jaxtrade.advisor.host.prompts import BLOCKS, RAW_SLOTS
 from jaxtrade.cli import descriptions
-from jaxtrade.cli.usage import add_command, columns, table
+from jaxtrade.cli.flags import add_command, columns, table
 from jaxtrade.config.accounts import PRESETS, AccountPreset
 from jaxtrade.config.load import shipped
 from jaxtrade.data.contracts import BUNDLED, CONTRACTS, Contract

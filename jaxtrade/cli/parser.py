@@ -21,9 +21,8 @@ from jaxtrade.cli import (
     runs,
     walkforward,
 )
-from jaxtrade.cli.flags import agent_options, count_or_all, key_options
+from jaxtrade.cli.flags import add_command, add_flags, agent_options, count_or_all, key_options
 from jaxtrade.cli.shared import ADVISOR, data_options, quiet_option, tolerance_option, trust_option
-from jaxtrade.cli.usage import add_command, add_flags
 from jaxtrade.version import __version__
 
 # An argument parser that suggests the command or flag that was probably meant. Imports no heavy

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxtrade.cli.usage import add_command, columns, table
+from jaxtrade.cli.flags import add_command, columns, table
 from jaxtrade.text import printable, several
 
 if TYPE_CHECKING:
@@ -22,8 +22,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from jaxtrade.cli.flags import whole
-from jaxtrade.cli.usage import add_flags
+from jaxtrade.cli.flags import add_flags, whole
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.account_draws import ACCOUNTS, DRAWS, HORIZON, AccountDraws, check_draws
 from jaxtrade.text import show

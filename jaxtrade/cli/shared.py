@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from jaxtrade.cli import flags
-from jaxtrade.cli.usage import add_flags
+from jaxtrade.cli.flags import add_flags
 from jaxtrade.config import RunConfig, load_config, make_config, origins_of, overridden
 from jaxtrade.data.contracts import BUNDLED
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxtrade.cli import flags
-from jaxtrade.cli.flags import count, new_folder, whole
+from jaxtrade.cli.flags import add_command, add_flags, count, new_folder, whole
 from jaxtrade.cli.shared import (
     MARKET,
     data_options,
@@ -18,7 +18,6 @@ from jaxtrade.cli.shared import (
     refuse,
     resolve,
 )
-from jaxtrade.cli.usage import add_command, add_flags
 from jaxtrade.data.members import set_name, symbols_of
 from jaxtrade.data.nulls.spec import TRAINED_DRAWS, NullSpec, parse_null_spec
 from jaxtrade.runs import rundir
