@@ -32,7 +32,7 @@ def inspect(path: Path, config: RunConfig | None, as_json: bool) -> str:
         raise ConfigError(
             f"{path}: there is no such file; expected a snapshot, a journal or a run's folder"
         )
-    journal = _journal_of(path)
+    journal = _journal_at(path)
     if journal is not None and config is not None:
         raise ConfigError(
             f"{path}: hit rates are shown for snapshots alone; drop CONFIG and the flags of the market"
@@ -47,7 +47,7 @@ def inspect(path: Path, config: RunConfig | None, as_json: bool) -> str:
     )
 
 
-def _journal_of(path: Path) -> Path | None:
+def _journal_at(path: Path) -> Path | None:
     """The journal at a path: the file itself, or the journal in a run folder. None for a
     snapshot.
     """
