@@ -26,7 +26,6 @@ from jaxtrade.cli import (
     advise,
     completion,
     config_command,
-    distributed,
     init,
     launch,
     listing,
@@ -265,7 +264,7 @@ def _doctor(args: argparse.Namespace) -> int:
     from jaxtrade.doctor import examine
 
     if args.distributed:
-        layout = layout_of(distributed.given(args), os.environ)
+        layout = layout_of(training.given(args), os.environ)
         return examine.report(examine.join(layout, args.join_seconds), args.json)
     refuse(
         args,

@@ -14,11 +14,11 @@ from jaxtrade.cli import (
     advise,
     completion,
     config_command,
-    distributed,
     init,
     launch,
     listing,
     runs,
+    training,
     walkforward,
 )
 from jaxtrade.cli.flags import add_command, add_flags, agent_options, count_or_all, key_options
@@ -251,7 +251,7 @@ def _add_train(commands: Any) -> None:
         """,
         devices=count_or_all,
     )
-    distributed.add_options(train)
+    training.add_options(train)
 
 
 def _add_curriculum(commands: Any) -> None:
@@ -447,4 +447,4 @@ def _add_doctor(commands: Any) -> None:
             in all of them, as the run would be
         """,
     )
-    distributed.process_options(doctor, 60)
+    training.process_options(doctor, 60)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxtrade.advisor.host.openai import with_model
-from jaxtrade.cli import distributed, flags
+from jaxtrade.cli import flags
 from jaxtrade.cli.flags import chosen_folder, new_folder
 from jaxtrade.cli.shared import (
     MARKET,
@@ -49,6 +49,119 @@ if TYPE_CHECKING:
     from jaxtrade.progress.screen import Screen
     from jaxtrade.runs.processes import Layout
     from jaxtrade.runs.result import RunResult
+import os
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
+
+from jaxtrade.cli.flags import add_flags, count, whole
+from jaxtrade.runs.processes import HEARTBEAT_S, JOIN_S, Given, Layout, check_config, layout_of
+from jaxtrade.training.together import process_count
+
+if TYPE_CHECKING:
+    from jaxtrade.progress.screen import Screen
+
+
+# Flags of a run that several processes train together. Imports no heavy library at load time.
+
+ENGINES = "SLURM, Open MPI, Kubernetes, Kubeflow Trainer and SkyPilot"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that name the processes of a run."""
+    add_flags(
+        parser,
+        """
+        --auto-resume  continue the run in --run-dir if there is one, else start it; the same
+            command again and again is right
+        """,
+    )
+    group = process_options(parser, JOIN_S)
+    add_flags(
+        group,
+        f"""
+        --heartbeat-seconds S [{HEARTBEAT_S}]  silence after which a process counts as dead, and the others end
+            (default: {HEARTBEAT_S})
+        """,
+        heartbeat_seconds=count,
+    )
+
+
+def process_options(parser: argparse.ArgumentParser, join_seconds: int) -> Any:
+    """Add the flags that name the processes -> their group. join_seconds: how long they wait for
+    each other.
+    """
+    group = parser.add_argument_group("several processes (docs/distributed.md)")
+    add_flags(
+        group,
+        f"""
+        --coordinator HOST:PORT  where process 0 listens, for runs of several processes (found by
+            itself on {ENGINES})
+        --num-processes N  how many processes train this run together; 1: this one alone, whatever
+            the environment says
+        --process-id I  the number of this process, from 0; process 0 writes the run's folder
+        --join-seconds S [{join_seconds}]  how long processes wait for each other at the start (default: {join_seconds})
+        """,
+        num_processes=count,
+        process_id=whole,
+        join_seconds=count,
+    )
+    return group
+
+
+def given(args: argparse.Namespace) -> Given:
+    """The flags that name the processes."""
+    return Given(args.coordinator, args.num_processes, args.process_id)
+
+
+def layout(args: argparse.Namespace, config: RunConfig) -> Layout:
+    """The processes that train a run. Raises ConfigError if flags or environment contradict each
+    other, or if several processes cannot train this configuration."""
+    found = layout_of(given(args), os.environ)
+    check_config(config, found)
+    return found
+
+
+def explained(processes: Layout) -> AbstractContextManager[None]:
+    """Turn an exception that says that another process is gone into ProcessLostError, if there are
+    others.
+    """
+    if processes.alone:
+        return nullcontext()
+    from jaxtrade.runs import joining
+
+    return joining.explained()
+
+
+def join(args: argparse.Namespace, processes: Layout, screen: Screen) -> None:
+    """Join the other processes, if there are any and this one has not joined them yet.
+
+    Raises ProcessLostError, ConfigError.
+    """
+    if processes.alone or process_count() > 1:
+        return
+    from jaxtrade.runs import joining
+
+    screen.phase("joining", str(processes))
+    _results_alone()
+    joining.join(processes, args.heartbeat_seconds, args.join_seconds)
+
+
+def _results_alone() -> None:
+    """Keep standard output for results: what a library writes to its file (gloo prints which
+    processes it has met) goes to standard error from now on."""
+    if sys.stdout is not sys.__stdout__:  # inside another program, which looks after its output
+        return
+    sys.stdout.flush()
+    sys.stdout = os.fdopen(
+        os.dup(sys.stdout.fileno()),
+        "w",
+        buffering=1,
+        encoding=sys.stdout.encoding,
+        errors=sys.stdout.errors,
+    )
+    os.dup2(sys.stderr.fileno(), 1)
+
 
 # Flags that --resume refuses, because the folder holds these settings, and those that --continue
 # takes from its source.
@@ -95,7 +208,7 @@ def _auto_resume(args: argparse.Namespace) -> int:
             "--auto-resume: the folder of the run is missing; add --run-dir DIR, the same each time"
         )
     config = resolve(args)
-    processes = distributed.layout(args, config)
+    processes = layout(args, config)
     start = how_to_start(path)
     if start is not Start.NEW:
         require_own(config, path)
@@ -108,7 +221,7 @@ def _auto_resume(args: argparse.Namespace) -> int:
             else _go_on(args, path, processes, _limit(config))
         )
     with screen_of(args, processes.process_id > 0) as screen:
-        distributed.join(args, processes, screen)
+        join(args, processes, screen)
         start = Start(
             from_main(lambda: str(start))
         )  # another one may see the folder later, or earlier
@@ -137,7 +250,7 @@ def _begin(
     """
     groups = groups_of(config)
     check_memory([group.config for group in groups])
-    processes = distributed.layout(args, config)
+    processes = layout(args, config)
     if processes.process_id == 0:  # the others are told
         if path is None:
             path = new_folder(
@@ -151,7 +264,7 @@ def _begin(
         )  # a server that does not answer is said before JAX loads
         screen.phase("loading", "JAX")
         keep_programs()
-        distributed.join(args, processes, screen)
+        join(args, processes, screen)
         from jaxtrade.runs.computing import settle
         from jaxtrade.runs.source import load_source, require_same
         from jaxtrade.runs.train import run
@@ -162,7 +275,7 @@ def _begin(
         loaded = load_source(Path(source)) if source else None
         if loaded is not None and args.onward:
             require_same(loaded, config)
-        with distributed.explained(processes):
+        with explained(processes):
             result = run(config, path, loaded, screen)
     return _ended(result, args, screen)
 
@@ -201,7 +314,7 @@ def _resume(args: argparse.Namespace) -> int:
     if args.devices is not None:
         args.overrides = [*args.overrides, f"parallel.devices={args.devices}"]
     config = resumed_config(config, args.overrides)  # a wrong value is told before JAX loads
-    return _go_on(args, path, distributed.layout(args, config), args.overrides)
+    return _go_on(args, path, layout(args, config), args.overrides)
 
 
 def _go_on(
@@ -210,10 +323,10 @@ def _go_on(
     """Continue the run at `path`. overrides: what it may be given anew."""
     data = Path(args.data) if args.resume and args.data is not None else None
     with loading(args, processes.process_id > 0) as screen:
-        distributed.join(args, processes, screen)
+        join(args, processes, screen)
         from jaxtrade.runs.train import resume
 
-        with distributed.explained(processes):
+        with explained(processes):
             result = resume(path, data, screen, overrides)
     return _ended(result, args, screen)
 
