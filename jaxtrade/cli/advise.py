@@ -206,7 +206,7 @@ def _inspect(args: argparse.Namespace) -> int:
 def _log(args: argparse.Namespace) -> int:
     if args.last is not None and args.last < 1:
         raise ConfigError(f"--last {args.last}: expected 1 or more")
-    from jaxtrade.cli.advice_log import log
+    from jaxtrade.cli.inspection import log
 
     show(log(args.run, args.last, args.data, args.json))
     return 0
