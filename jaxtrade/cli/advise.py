@@ -213,7 +213,7 @@ def _log(args: argparse.Namespace) -> int:
 
 
 def _replay(args: argparse.Namespace) -> int:
-    from jaxtrade.cli.replaying import replay
+    from jaxtrade.cli.inspection import replay
 
     return replay(args.run, args.run_dir or args.run.with_name(f"{args.run.name}-replay"))
 
