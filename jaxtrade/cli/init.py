@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxtrade.cli.flags import add_command
 from jaxtrade.cli.shared import check_names
@@ -24,9 +26,6 @@ if TYPE_CHECKING:
     from jaxtrade.data.examine import Examined
     from jaxtrade.data.read.bars import Bars
     from jaxtrade.data.whole import CutShort
-import sys
-from collections.abc import Callable
-from typing import NamedTuple
 
 # Questions of a command to a person at a terminal, or the list of flags that answer them.
 

@@ -3,64 +3,37 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
-
-import numpy as np
-
-from jaxtrade.advisor.compose import JOURNAL, LEDGER, followed_of
-from jaxtrade.advisor.host.journal import ROWS_EACH, read_journal
-from jaxtrade.advisor.host.paid import MICRO, Caps, Ledger
-from jaxtrade.advisor.snapshot import WIDTH, load_table, read_snapshot
-from jaxtrade.advisor.table import directions
-from jaxtrade.config import AdvisorConfig, RunConfig
-from jaxtrade.data.market import load_market
-from jaxtrade.errors import ConfigError, JournalError
-from jaxtrade.text import aligned
-import json
+import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxtrade.advisor.compose import CACHE, JOURNAL
-from jaxtrade.advisor.host.journal import Recorded, read_journal
-from jaxtrade.advisor.host.paid import cache_key, read_texts
+from jaxtrade.advisor.compose import CACHE, JOURNAL, LEDGER, followed_of
+from jaxtrade.advisor.host.journal import ROWS_EACH, Recorded, read_journal
+from jaxtrade.advisor.host.paid import MICRO, Caps, Ledger, cache_key, read_texts
 from jaxtrade.advisor.host.replies import printable
 from jaxtrade.advisor.host.schema import DIRECTIONS, parse_advice, parse_pipe
 from jaxtrade.advisor.questions import QuestionBook, in_sessions, make_book, stamp
-from jaxtrade.advisor.snapshot import WIDTH, market_entries
+from jaxtrade.advisor.snapshot import WIDTH, load_table, market_entries, read_snapshot
 from jaxtrade.advisor.table import directions
 from jaxtrade.cli.ask import HIT, MISS, UNSCORED, labels_of, outcome
 from jaxtrade.cli.flags import columns, table
 from jaxtrade.cli.shared import say
-from jaxtrade.config import RunConfig
+from jaxtrade.config import AdvisorConfig, RunConfig, make_config
+from jaxtrade.data.market import load_market
 from jaxtrade.errors import ConfigError, JournalError, StorageError
-from jaxtrade.runs import rundir
-from jaxtrade.runs.evaluate import open_run
-from jaxtrade.text import several
-import json
-import os
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any
-
-from jaxtrade.advisor.compose import JOURNAL
-from jaxtrade.advisor.host.journal import read_journal
-from jaxtrade.config import make_config
-from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.openings import PREFIX
 from jaxtrade.runs import rundir
 from jaxtrade.runs.beginning import source_again
 from jaxtrade.runs.closing import SUMMARY, check_whole
+from jaxtrade.runs.evaluate import open_run
 from jaxtrade.runs.train import run
 from jaxtrade.storage import checkpoint, digests
 from jaxtrade.storage.archives import read_arrays
-from jaxtrade.text import show
-
-
+from jaxtrade.text import aligned, several, show
 
 BINS = AdvisorConfig().bins
 

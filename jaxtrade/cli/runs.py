@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import json
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from jaxtrade.cli.flags import add_command, columns, table
-from jaxtrade.text import printable, several
-
-if TYPE_CHECKING:
-    from jaxtrade.runs.inventory import RunEntry
-
 import errno
 import getpass
 import html
+import json
 import platform
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from jaxtrade.cli.flags import add_flags, whole
+from jaxtrade.cli.flags import add_command, add_flags, columns, table, whole
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.account_draws import ACCOUNTS, DRAWS, HORIZON, AccountDraws, check_draws
-from jaxtrade.text import show
+from jaxtrade.text import printable, several, show
+
+if TYPE_CHECKING:
+    from jaxtrade.runs.inventory import RunEntry
 
 ORDERS = ("age", "name", "status", "net", "days", "steps")  # what `inventory.ordered` knows
 HEAD = ("run", "status", "market", "learner", "task", "steps", "net/day ($)", "days", "age")

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import sys
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxtrade.advisor.host.openai import with_model
 from jaxtrade.cli import flags
-from jaxtrade.cli.flags import chosen_folder, new_folder
+from jaxtrade.cli.flags import add_flags, chosen_folder, count, new_folder, whole
 from jaxtrade.cli.shared import (
     MARKET,
     advisor_flags,
@@ -33,6 +36,7 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.runs import files, rundir
 from jaxtrade.runs.agents import groups_of, is_sweep, read_sweep
 from jaxtrade.runs.preflight import check_memory
+from jaxtrade.runs.processes import HEARTBEAT_S, JOIN_S, Given, Layout, check_config, layout_of
 from jaxtrade.runs.resuming import (
     FREE,
     Start,
@@ -42,24 +46,12 @@ from jaxtrade.runs.resuming import (
     resumed_config,
 )
 from jaxtrade.text import show
-from jaxtrade.training.together import from_main, is_main
+from jaxtrade.training.together import from_main, is_main, process_count
 
 if TYPE_CHECKING:
     from jaxtrade.curriculum.config import Curriculum
     from jaxtrade.progress.screen import Screen
-    from jaxtrade.runs.processes import Layout
     from jaxtrade.runs.result import RunResult
-import os
-import sys
-from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
-
-from jaxtrade.cli.flags import add_flags, count, whole
-from jaxtrade.runs.processes import HEARTBEAT_S, JOIN_S, Given, Layout, check_config, layout_of
-from jaxtrade.training.together import process_count
-
-if TYPE_CHECKING:
-    from jaxtrade.progress.screen import Screen
 
 
 # Flags of a run that several processes train together. Imports no heavy library at load time.
