@@ -87,6 +87,97 @@ LISTS = pairs(
     advisor.kind  advisors
     """
 )
+# Example of a key as YAML, and behind it what that asks for: overrides, or keys whose own examples it
+# takes. Keys without one have their default as an example, those of few values another of them.
+EXAMPLES = pairs(
+    """
+    data.contract  SPY
+    data.file  bars.csv  data.source=file
+    data.seconds  seconds.csv
+    data.conversion  usdjpy.csv
+    data.quotes  quotes.csv
+    data.columns  {time: Timestamp, close: Last}
+    data.time_zone  America/New_York
+    data.date_order  dmy
+    data.expiry  201312
+    data.roll  volume
+    data.splice  restart
+    data.start  2013-10-07
+    data.end  2013-10-11
+    data.synthetic_drift  0.1
+    data.synthetic_pull  0.4
+    env.advice  true  env.task=advised
+    env.fill  close  env.mark=close
+    account.drawdown  2000
+    account.daily_loss  1000
+    account.profit_target  3000
+    account.min_days  5
+    account.max_contracts  2
+    costs.commission  2.50
+    costs.slippage  1
+    brackets.min_stop_ticks  8
+    brackets.be_ticks  1
+    allocate.actions  increment
+    allocate.preset  full
+    allocate.size  [2]
+    allocate.max_units  2
+    allocate.max_total  2
+    allocate.cooldown  5
+    allocate.trades_per_day  50
+    allocate.gate  5
+    allocate.cost_bp  0.5
+    allocate.impact_bp  1.5
+    allocate.impact_base  50000.0
+    allocate.fee  1.0
+    reward.weights  {equity_change: 1.0, loss: -0.1}
+    network.hidden  [256, 128]
+    rollout.num_envs  512
+    actor.delay  2
+    actor.rho_clip  2.0  actor.delay=2
+    actor.c_clip  2.0  actor.delay=2
+    ppo.ent_coef_end  0.001
+    stages.commission_start  0.2  stages.commission_until=0.5
+    stages.commission_until  0.5  stages.commission_start=0.2
+    stages.forced_start  0.3
+    stages.forced_start_end  0.1
+    stages.forced_start_until  0.5  stages.forced_start=0.3
+    sweep.keys  {ppo.learning_rate: [1e-3, 3e-4]}
+    sweep.settings  [{ppo.learning_rate: 1e-3}, {ppo.learning_rate: 3e-4}]
+    sweep.random  4  sweep.keys={ppo.learning_rate: ['log:1e-4..1e-2']}
+    sweep.seeds  2  sweep.keys={ppo.learning_rate: [1e-3, 3e-4]}
+    sweep.optuna  32  sweep.keys={ppo.learning_rate: ['log:1e-4..1e-2']}  train.num_seeds=8
+    shared.on  true  train.num_seeds=8
+    shared.kappa  500  shared.on
+    shared.eta  1000  shared.on
+    shared.decay  0.95  shared.on
+    advisor.kind  mock:skilled:0.6
+    advisor.panel  [rules,mock:skilled:0.6]  advisor.kind=panel
+    advisor.fusion  gate
+    advisor.template  window
+    advisor.options  {model: NAME}
+    advisor.service.requests_per_minute  60
+    advisor.service.tokens_per_minute  100_000
+    advisor.service.max_calls  10_000
+    advisor.service.max_tokens  5_000_000
+    advisor.service.max_cost  5  advisor.service.price_prompt=0.15  advisor.service.price_completion=0.60
+    advisor.service.price_prompt  0.15
+    advisor.service.price_completion  0.60
+    advisor.service.cache  answers.sqlite
+    advisor.service.ledger  spent.sqlite
+    advisor.context.news  news.jsonl  advisor.template=window
+    advisor.context.calendar  events.csv  advisor.template=window
+    control.evaluate_every  5  split.validation_sessions=1
+    control.patience  8  control.evaluate_every
+    control.plateau_patience  4  control.evaluate_every
+    control.wall_clock  2h
+    evolve.keys  {ppo.learning_rate: [1e-4, 1e-2]}  train.num_seeds=8
+    evolve.every  5  evolve.keys  split.validation_sessions=1
+    evolve.truncation  0.5  evolve.every
+    evolve.perturb  1.5  evolve.every
+    evolve.resample  0.0  evolve.every
+    imports  [my_module]
+    """
+)
 
 
 def add_parser(commands: Any) -> None:
@@ -274,7 +365,8 @@ def example_of(key: Key) -> tuple[str, ...]:
     them. Of a key of few values, and without an example of its own, it is not the default.
     """
     others = [choice for choice in key.choices if choice not in (key.default, None)]
-    own, *needs = key.examples or (written(others[0] if others else key.default),)
+    usual = written(others[0] if others else key.default)
+    own, *needs = EXAMPLES.get(key.name, usual).split("  ")
     found = [f"{key.name}={own}"]
     for need in needs:
         found += [need] if "=" in need else example_of(all_keys()[need])

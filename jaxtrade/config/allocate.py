@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from jaxtrade.config.base import Section, Share, Widths
+from jaxtrade.config.base import FromOne, Section, Share, Widths, limited
 
 TASK = "allocate"
 DUAL = 2  # symbols of the preset `dual_26`
@@ -16,37 +16,35 @@ DUAL = 2  # symbols of the preset `dual_26`
 class AllocateConfig(Section, frozen=True):
     """The task `allocate`: several symbols held jointly, in one account."""
 
-    actions: Literal["product", "increment", "table"] = Field(
-        default="product", examples=["increment"]
-    )
+    actions: Literal["product", "increment", "table"] = "product"
     """product: every combination of flat, long and short; increment: one unit more or less of one
     symbol, or hold; table: all symbols flat, long or short
     """
-    preset: Literal["full", "dual_26"] = Field(default="full", examples=["full"])
+    preset: Literal["full", "dual_26"] = "full"
     """the observation: dual_26: 12 features of the bar and the position of two symbols; full:
     these, open profit and holding time of each symbol, and the account
     """
-    size: Widths = Field(default=(1,), examples=["[2]"])
+    size: Widths = (1,)
     """contracts per unit: one number, or one for each symbol"""
-    max_units: int = Field(default=1, ge=1, le=100, examples=["2"])
+    max_units: int = limited(1, 1, 100)
     """units that may be held in one symbol; a target of long or short is so many"""
-    max_total: int | None = Field(default=None, ge=1, examples=["2"])
+    max_total: FromOne | None = None
     """units that may be held in all symbols together; null: no limit"""
-    cooldown: int = Field(default=0, ge=0, le=100_000, examples=["5"])
+    cooldown: int = limited(0, 0, 100_000)
     """bars that must pass after an order before the next"""
-    trades_per_day: int = Field(default=0, ge=0, le=100_000, examples=["50"])
+    trades_per_day: int = limited(0, 0, 100_000)
     """positions that orders may change in a session; 0: no limit"""
-    gate: int = Field(default=1, ge=1, le=100_000, examples=["5"])
+    gate: int = limited(1, 1, 100_000)
     """orders only at every so many bars of a session"""
-    cost_bp: float = Field(default=0.0, ge=0, le=1000, examples=["0.5"])
+    cost_bp: float = limited(0.0, 0, 1000)
     """cost of a fill in basis points of its notional, at most two decimals"""
-    impact_bp: float = Field(default=0.0, ge=0, le=1000, examples=["1.5"])
+    impact_bp: float = limited(0.0, 0, 1000)
     """cost in basis points of a fill with a notional of allocate.impact_base; it grows with the
     square root of the notional. At most one decimal
     """
-    impact_base: float = Field(default=100_000.0, gt=0, le=1_000_000, examples=["50000.0"])
+    impact_base: float = Field(default=100_000.0, gt=0, le=1_000_000)
     """dollars; see allocate.impact_bp"""
-    fee: float = Field(default=0.0, ge=0, le=10_000, examples=["1.0"])
+    fee: float = limited(0.0, 0, 10_000)
     """dollars per fill, whatever its size"""
 
     @model_validator(mode="after")
@@ -151,19 +149,19 @@ MOST_CONTRACTS = 65_536  # entries of the table of square roots
 class SharedConfig(Section, frozen=True):
     """One market for all agents of a run: their orders move its price."""
 
-    on: bool = Field(default=False, examples=["true", "train.num_seeds=8"])
+    on: bool = False
     """the agents (train.num_seeds) trade in the same worlds, so that each moves the price of all;
     false: each has a market of its own
     """
-    kappa: int = Field(default=250, ge=0, le=1_000_000, examples=["500", "shared.on"])
+    kappa: int = limited(250, 0, 1_000_000)
     """thousandths of a tick by which each contract that all agents together buy (net) raises later
     prices, and the open at which it is ordered
     """
-    eta: int = Field(default=300, ge=0, le=1_000_000, examples=["1000", "shared.on"])
+    eta: int = limited(300, 0, 1_000_000)
     """thousandths of a tick, times the square root of the net contracts ordered at an open: what
     that open's fills move besides, against the net side
     """
-    decay: Share = Field(default=0.99, examples=["0.95", "shared.on"])
+    decay: Share = 0.99
     """share of the price offset that is left after a bar, at most three decimals; 1: impact is
     permanent within a session
     """

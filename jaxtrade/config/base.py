@@ -121,11 +121,13 @@ def _atrs(value: Any) -> Any:
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
+Part = Annotated[float, Field(gt=0, le=1)]
 FromOne = Annotated[int, Field(ge=1)]
 FromZero = Annotated[int, Field(ge=0)]
 Count = Annotated[
     int, BeforeValidator(counted)
 ]  # a number of things; it may be written as 250k or 1M
+CountFromOne = Annotated[Count, Field(ge=1)]
 AutoCount = Annotated[
     int,
     BeforeValidator(_auto_count),
@@ -146,12 +148,17 @@ Seconds = Annotated[
     ),
 ]
 Names = Annotated[tuple[str, ...], Field(strict=False), listed(str)]
-Widths = Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False), listed(whole)]
+Widths = Annotated[tuple[FromOne, ...], Field(strict=False), listed(whole)]
 # A multiple of the average true range, in whole thousandths. What people read of its limit is the
 # one for new values.
 Atrs = Annotated[
     float, Field(ge=0.001, json_schema_extra={"maximum": MOST_ATRS}), BeforeValidator(_atrs)
 ]
+
+
+def limited(default: Any, least: float, most: float | None = None) -> Any:
+    """A number with its default, its least value and perhaps its largest."""
+    return Field(default=default, ge=least, le=most)
 
 
 class Section(BaseModel, frozen=True):

@@ -513,8 +513,7 @@ _SHAPES = pairs(
 
 class Key(NamedTuple):
     """One key. kind: its type and range in words. default: the value, as plain data. choices: the
-    only values that it may have; empty if there are others. examples: of its field: the value of
-    an example as YAML, then what this asks for, overrides or keys whose own examples it takes.
+    only values that it may have; empty if there are others.
     """
 
     name: str
@@ -522,7 +521,6 @@ class Key(NamedTuple):
     default: Any
     description: str
     choices: tuple[Any, ...]
-    examples: tuple[str, ...]
 
     @property
     def section(self) -> str:
@@ -535,12 +533,16 @@ def all_keys() -> dict[str, Key]:
     """Every key by its dotted name, in the order in which the models declare them."""
     defaults = RunConfig().model_dump(mode="json")
     schema = RunConfig.model_json_schema()
-    found = {}
-    for name, part, value in _leaves(schema, schema, defaults):
-        kind = _SHAPES.get(name) or _kind(part, schema)
-        about, examples = part.get("description", ""), tuple(part.get("examples", ()))
-        found[name] = Key(name, kind, value, about, _choices(part), examples)
-    return found
+    return {
+        name: Key(
+            name,
+            _SHAPES.get(name) or _kind(part, schema),
+            value,
+            part.get("description", ""),
+            _choices(part),
+        )
+        for name, part, value in _leaves(schema, schema, defaults)
+    }
 
 
 @functools.cache

@@ -11,7 +11,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, model_validator
 
-from jaxtrade.config.base import Atrs, Count, FromZero, Names, Positive, Section
+from jaxtrade.config.base import (
+    Atrs,
+    Count,
+    FromZero,
+    Names,
+    NotNegative,
+    Positive,
+    Section,
+    limited,
+)
 from jaxtrade.config.faults import suggest
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import TASKS
@@ -269,7 +278,7 @@ class DataConfig(Section, frozen=True):
         AfterValidator(capital_keys),
     ] = Field(default_factory=dict)
     """symbol -> keys of this section for its bars alone, e.g. {USDJPY: {price_scale: 0.001}}"""
-    contract: str | None = Field(default=None, examples=["SPY"])
+    contract: str | None = None
     """your own contract: a YAML file, or a shipped one such as SPY; its symbol is the market,
     whatever data.market says
     """
@@ -277,45 +286,43 @@ class DataConfig(Section, frozen=True):
     """bundled: the real bars that the package has; synthetic: generated bars; file: yours
     (data.file)
     """
-    file: str | None = Field(default=None, examples=["bars.csv", "data.source=file"])
+    file: str | None = None
     """CSV, CSV.gz or Parquet of bars (source: file)"""
-    seconds: str | None = Field(default=None, examples=["seconds.csv"])
+    seconds: str | None = None
     """second bars of the same instrument, read with the same keys; they tell the order of prices
     inside a bar (env.intrabar: path)
     """
-    conversion: str | None = Field(default=None, examples=["usdjpy.csv"])
+    conversion: str | None = None
     """bars of the rate to the dollar, for markets whose profits arise in another currency; read
     with data.time_zone and data.stamp
     """
-    quotes: str | None = Field(default=None, examples=["quotes.csv"])
+    quotes: str | None = None
     """bid and ask bars of the same instrument, read with the same keys; they give the prices,
     data.file gives the volume
     """
-    columns: dict[str, str] = Field(
-        default_factory=dict, examples=["{time: Timestamp, close: Last}"]
-    )
+    columns: dict[str, str] = Field(default_factory=dict)
     """field -> column name: time, open, high, low, close, volume, expiry, symbol; bid_open ..
     ask_close of two-sided bars
     """
-    time_zone: str | None = Field(default=None, examples=["America/New_York"])
+    time_zone: str | None = None
     """IANA zone of stamps that carry no offset, with a fixed shift where needed
     (America/New_York+7h)
     """
     stamp: Literal["open", "close"] | None = None
     """the side of a bar that its stamp names"""
-    date_order: Literal["mdy", "dmy"] | None = Field(default=None, examples=["dmy"])
+    date_order: Literal["mdy", "dmy"] | None = None
     """of dates such as 10/07/2013: month or day first; None: a day above 12 in the file must show
     it
     """
     price_scale: Positive = 1.0
     """points per unit of the file (0.0001 for x10000)"""
-    expiry: Code | None = Field(default=None, examples=["201312"])
+    expiry: Code | None = None
     """the one contract to use of a file with expiries"""
-    roll: Annotated[Roll, PlainValidator(_roll)] = Field(default="off", examples=["volume"])
+    roll: Annotated[Roll, PlainValidator(_roll)] = "off"
     """splice the expiries of a file: off, volume (the one that traded more on the trade date
     before), or {201312: start, 201403: 2013-12-18} (expiry: first trade date)
     """
-    splice: Literal["restart", "back_adjust"] = Field(default="restart", examples=["restart"])
+    splice: Literal["restart", "back_adjust"] = "restart"
     """what feature windows do at a splice; back_adjust is refused: it is not built"""
     splits: Splits = ()
     """share splits that the file's prices do not allow for yet: [{date: 2020-08-31, ratio: 4}]
@@ -329,9 +336,9 @@ class DataConfig(Section, frozen=True):
     """
     quotes_tolerance: float = Field(default=0.01, ge=0, lt=1)
     """largest share of bars that may lack a bid or an ask; these bars are left out, and counted"""
-    start: Day | None = Field(default=None, examples=["2013-10-07"])
+    start: Day | None = None
     """first trade date, YYYY-MM-DD"""
-    end: Day | None = Field(default=None, examples=["2013-10-11"])
+    end: Day | None = None
     """last trade date, YYYY-MM-DD"""
     calendar: str = "table"
     """'table', 'infer', or a calendar file"""
@@ -345,13 +352,13 @@ class DataConfig(Section, frozen=True):
         "nq_like"
     )
     """the kind of synthetic market (source: synthetic)"""
-    synthetic_sessions: Count = Field(default=40, ge=2, le=5000)
+    synthetic_sessions: Count = limited(40, 2, 5000)
     """sessions; phase_randomised: fewer where the copied bars have fewer"""
     synthetic_seed: FromZero = 0
     """seed of the synthetic bars"""
-    synthetic_drift: float | None = Field(default=None, examples=["0.1"])
+    synthetic_drift: float | None = None
     """trend: expected ticks per bar; None: 0.05"""
-    synthetic_pull: float | None = Field(default=None, examples=["0.4"])
+    synthetic_pull: float | None = None
     """mean_reversion: strength, in (0, 1]; None: 0.4"""
 
     @property
@@ -407,15 +414,15 @@ class SplitConfig(Section, frozen=True):
         they are 0, 1 and 0.
     """
 
-    validation_sessions: int | None = Field(default=None, ge=0)
+    validation_sessions: FromZero | None = None
     """sessions that score the policy during training (control.evaluate_every) and at gates; null:
     as the default protocol chooses, or 0 where another key of this section is given
     """
-    test_sessions: int | None = Field(default=None, ge=0)
+    test_sessions: FromZero | None = None
     """sessions for the evaluation at the end of a run; null: as the default protocol chooses, or 1
     where another key of this section is given
     """
-    embargo_sessions: int | None = Field(default=None, ge=0)
+    embargo_sessions: FromZero | None = None
     """sessions dropped before each held-out block; null: as the default protocol chooses, or 0
     where another key of this section is given
     """
@@ -452,15 +459,15 @@ class AccountConfig(Section, frozen=True):
 
     preset: str = "apex_like_50k_2025"
     """the account's rules, by name; the keys below change them, and null keeps the preset's own"""
-    drawdown: float | Literal["off"] | None = Field(default=None, examples=["2000"])
+    drawdown: float | Literal["off"] | None = None
     """dollars that the floor stays below the high-water mark"""
     trailing: Literal["intraday", "end_of_day", "static"] | None = None
     """when the high-water mark, which the drawdown floor follows, may rise: intraday with live
     equity, end_of_day at a session's end, static never
     """
-    daily_loss: float | Literal["off"] | None = Field(default=None, examples=["1000"])
+    daily_loss: float | Literal["off"] | None = None
     """dollars that a trade date may lose"""
-    profit_target: float | Literal["off"] | None = Field(default=None, examples=["3000"])
+    profit_target: float | Literal["off"] | None = None
     """dollars of profit that pass the account"""
     freeze: Literal["never", "at_start_plus_100", "at_target"] | None = None
     """where the drawdown floor stops rising: never, at the start balance + $100, or at the start
@@ -470,18 +477,18 @@ class AccountConfig(Section, frozen=True):
     """whether the episode ends when the profit target is reached"""
     on_daily_loss: Literal["lock_until_next_session", "fail"] | None = None
     """what follows the daily loss: no entries until the next session, or the end of the account"""
-    min_days: int | None = Field(default=None, ge=0, le=100_000, examples=["5"])
+    min_days: int | None = limited(None, 0, 100_000)
     """trade dates with a trade before the profit target passes the account"""
-    max_contracts: int | None = Field(default=None, ge=1, le=100_000, examples=["2"])
+    max_contracts: int | None = limited(None, 1, 100_000)
     """contracts that may be held at once; ten micros count as one"""
 
 
 class CostConfig(Section, frozen=True):
     """Trading costs. None uses the contract's own value."""
 
-    commission: float | None = Field(default=None, ge=0, examples=["2.50"])
+    commission: NotNegative | None = None
     """money per side per contract, all-in"""
-    slippage: int | None = Field(default=None, ge=0, le=10_000, examples=["1"])
+    slippage: int | None = limited(None, 0, 10_000)
     """ticks against us per market or stop fill"""
 
 
@@ -492,13 +499,13 @@ class BracketConfig(Section, frozen=True):
 
     stop_atr: Atrs = 1.5
     """distance of the stop in ATRs, e.g. 1.5"""
-    target_multiple: int = Field(default=3, ge=1, le=10_000)
+    target_multiple: int = limited(3, 1, 10_000)
     """target distance over stop distance"""
     trail_atr: Atrs = 1.0
     """distance of a trailing stop in ATRs"""
-    min_stop_ticks: int | None = Field(default=None, ge=1, le=1_000_000, examples=["8"])
+    min_stop_ticks: int | None = limited(None, 1, 1_000_000)
     """least distance of a stop in ticks; None: the contract's"""
-    be_ticks: int | None = Field(default=None, ge=0, le=1_000_000, examples=["1"])
+    be_ticks: int | None = limited(None, 0, 1_000_000)
     """break-even stop past the entry; None: 1 tick (0.25 points with env.scaling=seed)"""
 
     @property
@@ -520,7 +527,7 @@ class EnvConfig(Section, frozen=True):
     advised: the actions of manage, plus the bar's context and the account's record in the
     observation
     """
-    advice: bool = Field(default=False, examples=["true", "env.task=advised"])
+    advice: bool = False
     """add seven slots of advice to the observation, one of which says whether there is any; not
     with entry and manage
     """
@@ -528,9 +535,7 @@ class EnvConfig(Section, frozen=True):
     """of manage and advised: full includes CLOSE; seed6 leaves it out, as RL-Trainer does"""
     scaling: Literal["relative", "seed"] = "relative"
     """relative, or seed: the raw values that RL-Trainer's observation shows"""
-    fill: Literal["next_open", "close"] = Field(
-        default="next_open", examples=["close", "env.mark=close"]
-    )
+    fill: Literal["next_open", "close"] = "next_open"
     """price of market orders: the next open, or this close (optimistic; only with env.mark=close)
     """
     mark: Literal["extreme", "close"] = "extreme"
@@ -539,11 +544,11 @@ class EnvConfig(Section, frozen=True):
     """order of prices inside a bar: the stop before the target; the extreme nearer to the open
     first; path: as the second bars say (data.seconds)
     """
-    window: int = Field(default=20, ge=1, le=512)
+    window: int = limited(20, 1, 512)
     """bars of history in the observation"""
     features: Names = ("close", "volume", "sma_5", "sma_20", "rsi", "macd", "momentum", "atr")
     """feature columns of each window bar"""
-    quantity: int = Field(default=1, ge=1, le=100_000)
+    quantity: int = limited(1, 1, 100_000)
     """contracts per entry"""
     random_start: bool = True
     """start training episodes anywhere in a session"""
@@ -586,7 +591,5 @@ class RewardConfig(Section, frozen=True):
 
     preset: str = "equity_change"
     """a composition of reward terms, by name"""
-    weights: dict[str, float] = Field(
-        default_factory=dict, examples=["{equity_change: 1.0, loss: -0.1}"]
-    )
+    weights: dict[str, float] = Field(default_factory=dict)
     """reward term -> weight, over the preset's"""

@@ -99,7 +99,7 @@ class RunConfig(Section, frozen=True):
     evolve: EvolveConfig = EvolveConfig()
     walk: WalkConfig = WalkConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
-    imports: Names = Field(default=(), examples=["[my_module]"])
+    imports: Names = ()
     """modules that register parts of your own (--import): tasks, reward terms, features, networks,
     learners, advisors, report sections
     """

@@ -15,6 +15,7 @@ from jaxtrade.config.base import (
     Positive,
     Section,
     Share,
+    limited,
     listed,
     whole,
 )
@@ -134,7 +135,7 @@ def _served_by_vllm(url: str) -> str:
 class ServiceOptions(Section, frozen=True):
     """How questions are queued, asked, limited and cached. None means no limit, or no file."""
 
-    workers: int = Field(default=8, ge=1, le=64)
+    workers: int = limited(8, 1, 64)
     """threads that ask, each one question at a time"""
     deadline_s: Positive = 30.0
     """seconds that one request may take in total"""
@@ -146,7 +147,7 @@ class ServiceOptions(Section, frozen=True):
     """a waiting question expires after this many submissions that do not repeat it"""
     ready_rows: FromOne = 4096
     """answers that may wait to be taken before asking pauses"""
-    attempts: int = Field(default=3, ge=1, le=10)
+    attempts: int = limited(3, 1, 10)
     """attempts at a question before it has failed"""
     retry_share: Share = 0.1
     """retries per request, over recent requests"""
@@ -164,31 +165,23 @@ class ServiceOptions(Section, frozen=True):
     """seconds of the breaker's first pause; every failed probe doubles it"""
     breaker_longest_s: Positive = 600.0
     """seconds of the breaker's longest pause"""
-    unusable_pause_after: int = Field(default=8, ge=2)
+    unusable_pause_after: int = limited(8, 2)
     """unusable answers in a row (prose, cut off, wrong form) after which asking pauses, as long as
     the breaker would
     """
-    requests_per_minute: int | None = Field(default=None, ge=2, examples=["60"])
+    requests_per_minute: int | None = limited(None, 2)
     """requests started in any minute at most"""
-    tokens_per_minute: int | None = Field(default=None, ge=2, examples=["100_000"])
+    tokens_per_minute: int | None = limited(None, 2)
     """tokens in any minute at most"""
-    max_calls: int | None = Field(default=None, ge=0, examples=["10_000"])
+    max_calls: FromZero | None = None
     """calls in total, including those of earlier runs with the same ledger"""
-    max_tokens: int | None = Field(default=None, ge=0, examples=["5_000_000"])
+    max_tokens: FromZero | None = None
     """tokens in total, prompts and answers"""
-    max_cost: float | None = Field(
-        default=None,
-        ge=0,
-        examples=[
-            "5",
-            "advisor.service.price_prompt=0.15",
-            "advisor.service.price_completion=0.60",
-        ],
-    )
+    max_cost: NotNegative | None = None
     """money in total, in the prices' currency"""
-    price_prompt: float | None = Field(default=None, ge=0, examples=["0.15"])
+    price_prompt: NotNegative | None = None
     """price of a million prompt tokens"""
-    price_completion: float | None = Field(default=None, ge=0, examples=["0.60"])
+    price_completion: NotNegative | None = None
     """price of a million answer tokens"""
     completion_tokens: FromOne = 256
     """tokens that an answer has at most"""
@@ -198,9 +191,9 @@ class ServiceOptions(Section, frozen=True):
     """if the server reports another model than before: true rejects the answer and sends no more
     requests, false only reports it
     """
-    cache: str | None = Field(default=None, examples=["answers.sqlite"])
+    cache: str | None = None
     """sqlite file of answers; runs may share it"""
-    ledger: str | None = Field(default=None, examples=["spent.sqlite"])
+    ledger: str | None = None
     """sqlite file of what was spent; the caps count all of it"""
     seed: FromZero = 0
     """seed of the random part of waits"""
@@ -238,33 +231,33 @@ class ContextConfig(Section, frozen=True):
     """What the templates `window` and `desk`, and templates of your own, show beside the bar
     itself. Other templates read none of it."""
 
-    bars: int = Field(default=20, ge=1, le=240)
+    bars: int = limited(20, 1, 240)
     """last bars that the window shows"""
     higher: Annotated[tuple[Minutes, ...], Field(strict=False), listed(whole)] = (5, 15, 60)
     """minutes of the longer bars; only those that the bars divide are shown"""
-    higher_bars: int = Field(default=4, ge=1, le=60)
+    higher_bars: int = limited(4, 1, 60)
     """completed longer bars of each length"""
-    opening_minutes: int = Field(default=30, ge=1, le=240)
+    opening_minutes: int = limited(30, 1, 240)
     """length of the opening range"""
-    record: int = Field(default=8, ge=0, le=50)
+    record: int = limited(8, 0, 50)
     """last answers that the advisor's record shows, with what followed; its hit rates count all of
     them
     """
-    news: str | None = Field(default=None, examples=["news.jsonl", "advisor.template=window"])
+    news: str | None = None
     """JSONL file of news: time, source, text and, if it concerns one market, symbol"""
-    news_items: int = Field(default=5, ge=1, le=50)
+    news_items: int = limited(5, 1, 50)
     """latest news items that a question shows"""
     news_hours: float = Field(default=24.0, gt=0, le=720)
     """hours before the bar's close in which news are looked for"""
-    news_chars: int = Field(default=280, ge=20, le=2000)
+    news_chars: int = limited(280, 20, 2000)
     """characters of a news text that are shown"""
-    news_delay_s: float = Field(default=0.0, ge=0, le=86_400)
+    news_delay_s: float = limited(0.0, 0, 86_400)
     """seconds after its stamp from which a news item, or the value of an event, counts as known"""
-    calendar: str | None = Field(default=None, examples=["events.csv", "advisor.template=window"])
+    calendar: str | None = None
     """CSV file of scheduled events: time, name, importance and, if known, actual"""
-    calendar_ahead_hours: float = Field(default=24.0, ge=0, le=720)
+    calendar_ahead_hours: float = limited(24.0, 0, 720)
     """hours after the bar's close in which scheduled events are shown, by time and name only"""
-    calendar_back_hours: float = Field(default=4.0, ge=0, le=720)
+    calendar_back_hours: float = limited(4.0, 0, 720)
     """hours before the bar's close in which past events are shown, with their value if the file has
     it
     """

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from jaxtrade.config.allocate import TASK
-from jaxtrade.config.base import FromOne, FromZero, Section, Share
+from jaxtrade.config.base import FromOne, FromZero, Section, Share, limited
 from jaxtrade.config.learners import SECTIONS
 from jaxtrade.errors import ConfigError
 
@@ -117,36 +117,19 @@ class SweepConfig(Section, frozen=True):
     Off unless `keys` or `settings` has something in it.
     """
 
-    keys: Annotated[dict[str, Values], BeforeValidator(_listed)] = Field(
-        default_factory=dict, examples=["{ppo.learning_rate: [1e-3, 3e-4]}"]
-    )
+    keys: Annotated[dict[str, Values], BeforeValidator(_listed)] = Field(default_factory=dict)
     """key -> its values, e.g. {ppo.learning_rate: [1e-3, 3e-4]}: every combination is a setting.
     With random or optuna also ranges: 1e-4..1e-2, log:1e-4..1e-2, 2..8 (whole numbers)
     """
     settings: Annotated[
         tuple[dict[str, Any], ...], Field(strict=False), BeforeValidator(_dotted)
-    ] = Field(default=(), examples=["[{ppo.learning_rate: 1e-3}, {ppo.learning_rate: 3e-4}]"])
+    ] = ()
     """instead of keys: the settings themselves, a list of {key: value}"""
-    random: int = Field(
-        default=0,
-        ge=0,
-        le=MOST_AGENTS,
-        examples=["4", "sweep.keys={ppo.learning_rate: ['log:1e-4..1e-2']}"],
-    )
+    random: int = limited(0, 0, MOST_AGENTS)
     """settings drawn at random from keys; 0: every combination"""
-    seeds: int = Field(
-        default=1,
-        ge=1,
-        le=MOST_AGENTS,
-        examples=["2", "sweep.keys={ppo.learning_rate: [1e-3, 3e-4]}"],
-    )
+    seeds: int = limited(1, 1, MOST_AGENTS)
     """agents per setting, from seed, seed+1, ...; all settings have the same seeds"""
-    optuna: int = Field(
-        default=0,
-        ge=0,
-        le=1_000_000,
-        examples=["32", "sweep.keys={ppo.learning_rate: ['log:1e-4..1e-2']}", "train.num_seeds=8"],
-    )
+    optuna: int = limited(0, 0, 1_000_000)
     """settings that Optuna proposes from keys, in batches of train.num_seeds agents; 0: none (needs
     the extra jaxtrade[optuna])
     """
@@ -312,21 +295,19 @@ class EvolveConfig(Section, frozen=True):
     """Population-based training: agents whose settings are drawn from ranges, and of which the
     worst go on from the best."""
 
-    keys: dict[str, Bounds] = Field(
-        default_factory=dict, examples=["{ppo.learning_rate: [1e-4, 1e-2]}", "train.num_seeds=8"]
-    )
+    keys: dict[str, Bounds] = Field(default_factory=dict)
     """tunable floats of the learner and their ranges, above 0: {ppo.learning_rate: [1e-4, 1e-2]}.
     Each agent draws its own, evenly in the logarithm
     """
-    every: FromZero = Field(default=0, examples=["5", "evolve.keys", "split.validation_sessions=1"])
+    every: FromZero = 0
     """chunks between events, in which the worst agents become copies of the best; 0: never, so the
     drawn settings stay (random search)
     """
-    truncation: float = Field(default=0.25, gt=0, le=0.5, examples=["0.5", "evolve.every"])
+    truncation: float = Field(default=0.25, gt=0, le=0.5)
     """share of the agents that is replaced, and share that is copied; at least one agent each"""
-    perturb: float = Field(default=1.2, gt=1, examples=["1.5", "evolve.every"])
+    perturb: float = Field(default=1.2, gt=1)
     """a replaced agent multiplies or divides each of its settings by this, within the ranges"""
-    resample: Share = Field(default=0.25, examples=["0.0", "evolve.every"])
+    resample: Share = 0.25
     """probability with which it draws a setting anew instead"""
 
     @property
@@ -460,16 +441,16 @@ class WalkConfig(Section, frozen=True):
     """training sessions of a fold: of rolling all, of anchored the least (not of cpcv)"""
     test: FromOne = 10
     """test sessions of a fold (not of cpcv)"""
-    embargo: Annotated[int, Field(ge=0)] | Literal["auto"] = Field(
+    embargo: FromZero | Literal["auto"] = Field(
         default="auto",
         description="sessions left out between training and test, beside those that are purged; auto: "
         f"{FORWARD_EMBARGO}, and of cpcv one in {EMBARGO_SHARE} of all sessions, at least {FORWARD_EMBARGO}",
     )
-    groups: int = Field(default=6, ge=2, le=50)
+    groups: int = limited(6, 2, 50)
     """of cpcv: blocks of equal length that the sessions form"""
-    test_groups: int = Field(default=2, ge=1, le=49)
+    test_groups: int = limited(2, 1, 49)
     """of cpcv: blocks that a fold tests"""
-    seeds: int = Field(default=10, ge=1, le=MOST_AGENTS)
+    seeds: int = limited(10, 1, MOST_AGENTS)
     """agents per fold, from seed, seed+1, ...; all folds have the same seeds"""
 
     def embargo_of(self, sessions: int) -> int:
