@@ -64,21 +64,19 @@ def add_parser(commands: Any) -> None:
             table:FILE; none is always among them (default: a matrix of known skill)
         --fusions A,B,...  how the policy uses advice: trust, slots, gate, rules, none (default:
             trust,slots)
-        --seeds N -> repeats  agents of each kind and fusion (default: train.num_seeds, or {SEEDS}
+        --seeds N : int -> repeats  agents of each kind and fusion (default: train.num_seeds, or {SEEDS}
             where it is 1)
         """,
-        repeats=int,
     )
     quiet_option(advisor)
     add_flags(
         advisor,
         """
-        --out DIR  folder of ablation.json, .txt and .png (default: runs/<market-ablation-utc-id>)
+        --out DIR : Path  folder of ablation.json, .txt and .png (default: runs/<market-ablation-utc-id>)
         --resume  go on with the ablation in --out (or --name), which was killed; give the other
             flags again
         --test  a small matrix on synthetic bars, to see that everything works
         """,
-        out=Path,
     )
 
 

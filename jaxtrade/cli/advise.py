@@ -87,10 +87,9 @@ def _add_ask(actions: Any) -> None:
         --at TIME  the bar: an ISO time, in the exchange's zone if it names none (the last bar
             closed then), or a bar's index (default: the last one in training that may be asked
             about)
-        --repeat N [1]  ask the same question N times (default: 1)
+        --repeat N [1] : int  ask the same question N times (default: 1)
         --json  print JSON instead of text
         """,
-        repeat=int,
     )
 
 
@@ -106,15 +105,14 @@ def _add_precompute(actions: Any) -> None:
         precompute,
         f"""
         --advisor KIND|URL  {ASKED}
-        --out FILE.npz  the snapshot; a server's answers are kept beside it, and running again
+        --out FILE.npz : Path  the snapshot; a server's answers are kept beside it, and running again
             goes on from them
         --split {{train,validation,test,all}} [all]  sessions whose bars are asked about (default: all)
-        --every N [1]  every N-th of those bars (default: 1)
+        --every N [1] : int  every N-th of those bars (default: 1)
         --plan  print what it would ask and cost at most, and stop
         --yes  confirm the plan's cost; required if prices are set
         """,
-        out={"type": Path, "required": True},
-        every=int,
+        out={"required": True},
     )
 
 
@@ -124,11 +122,10 @@ def _add_inspect(actions: Any) -> None:
         "inspect",
         "rows, directions and confidence of a snapshot, a journal or a run",
         """
-        PATH  a snapshot (.npz), a journal (.jsonl) or a run
+        PATH : Path  a snapshot (.npz), a journal (.jsonl) or a run
         config?  configuration of the snapshot's market, to print hit rates too (or name the
             market by the flags)
         """,
-        path=Path,
     )
     data_options(inspect)
     add_flags(inspect, "--json  print JSON instead of the table")
@@ -139,19 +136,16 @@ def _add_log(actions: Any) -> None:
         actions,
         "log",
         "one line per answered bar of a run: direction, confidence, reason, and what followed",
-        "RUN  the run's folder",
-        run=Path,
+        "RUN : Path  the run's folder",
     )
     trust_option(log)
     add_flags(
         log,
         """
-        --last N  only the last N lines (default: all)
-        --data FILE  the run's own bars at another place
+        --last N : int  only the last N lines (default: all)
+        --data FILE : Path  the run's own bars at another place
         --json  print JSON instead of text
         """,
-        last=int,
-        data=Path,
     )
 
 
@@ -161,11 +155,10 @@ def _add_replay(actions: Any) -> None:
         "replay",
         "train a run again from its journal, without an advisor; exit 1 if "
         "any bit of the last state or any figure of the report differs",
-        "RUN  the run's folder",
-        run=Path,
+        "RUN : Path  the run's folder",
     )
     trust_option(replay)
-    add_flags(replay, "--run-dir DIR  folder of the replay (default: RUN-replay)", run_dir=Path)
+    add_flags(replay, "--run-dir DIR : Path  folder of the replay (default: RUN-replay)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -215,11 +215,9 @@ def add_parser(commands: Any) -> None:
     add_flags(
         foreign,
         """
-        FILE  its YAML file
-        -o, --out FILE  write ours there instead of to stdout; it must not exist
+        FILE : Path  its YAML file
+        -o, --out FILE : Path  write ours there instead of to stdout; it must not exist
         """,
-        file=Path,
-        out=Path,
     )
     add_flags(keys, "PREFIX?  a section, or the beginning of a key", prefix={"default": ""})
 
@@ -344,7 +342,7 @@ def explain(name: str) -> list[str]:
     rows = [("type", key.kind), ("default", written(key.default))]
     if others := [f"{value} in {name}" for name, value in shipped_values(key.name).items()]:
         rows.append(("shipped", ", ".join(others)))
-    rows += [("flag", f"--{each.flag}") for each in flags.KEY_FLAGS if each.key == key.name]
+    rows += [("flag", f"--{flag}") for flag, name in flags.KEY_FLAGS.items() if name == key.name]
     rows += [("values", f"jaxtrade list {LISTS[key.name]}")] if key.name in LISTS else []
     rows += [
         ("documented", page_of(key.name)),

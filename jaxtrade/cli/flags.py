@@ -16,20 +16,21 @@ import re
 import reprlib
 import shutil
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from jaxtrade.config.yaml12 import parse_yaml
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import rundir
-from jaxtrade.text import aligned
+from jaxtrade.text import aligned, pairs
 
 # Flags and arguments of a command, written as its help shows them. Imports no heavy library.
 
 _HEAD = re.compile(
     r"(?:(?P<short>-\w), )?(?P<name>[^\s?*+]+)(?P<nargs>[?*+]?)"
-    r"(?: (?P<value>[^\s\[]\S*?))?(?P<many> \.\.\.)?(?: \[(?P<default>.+)\])?(?: -> (?P<dest>\w+))?"
+    r"(?: (?P<value>[^\s\[]\S*?))?(?P<many> \.\.\.)?(?: \[(?P<default>.+)\])?"
+    r"(?: : (?P<kind>\w+(?: or \w+)*))?(?: -> (?P<dest>\w+))?"
 )
 
 
@@ -44,8 +45,9 @@ def add_flags(parser: Any, text: str, **settings: Any) -> None:
         --from RUN -> source with the name of its attribute, where that is another one
         --split {test,all}   a flag with one of some values
         --port N [0]         a flag with a default, which is read as a value is
+        --envs N : count or auto  a flag whose value a function of `KINDS` reads, or is that word
 
-    settings: attribute -> the function that reads its value, or further settings of `add_argument`.
+    settings: attribute -> further settings of `add_argument`.
     """
     for option in re.split(r"\n(?! )", inspect.cleandoc(text)):
         head, _, said = re.sub(r"\n +", " ", option).partition("  ")
@@ -71,8 +73,8 @@ def add_flags(parser: Any, text: str, **settings: Any) -> None:
             given |= {"nargs": found["nargs"]} if found["nargs"] else {}
             given |= {"metavar": name} if name != dest else {}
         given |= {"default": found["default"]} if found["default"] else {}
-        more = settings.pop(dest, {})
-        parser.add_argument(*names, **given | ({"type": more} if callable(more) else more))
+        given |= {"type": _reads(found["kind"])} if found["kind"] else {}
+        parser.add_argument(*names, **given | settings.pop(dest, {}))
     assert not settings, settings
 
 
@@ -117,23 +119,23 @@ _SHORT.maxstring = MOST_DIGITS
 _COUNT = re.compile(r"([0-9][0-9_,]*(?:\.[0-9]+)?)(?:e\+?([0-9]{1,2}))?([kmgb]?)", re.IGNORECASE)
 
 
-class KeyFlag(NamedTuple):
-    """A flag that is short for a configuration key."""
-
-    flag: str
-    key: str
-
-
-SEED, TIMESTEPS = KeyFlag("seed", "seed"), KeyFlag("timesteps", "train.total_timesteps")
-ENVS, ACCOUNT = KeyFlag("envs", "rollout.num_envs"), KeyFlag("account", "account.preset")
-ALGORITHM = KeyFlag("algorithm", "algorithm")
-POPULATION, SEEDS = KeyFlag("population", "train.num_seeds"), KeyFlag("seeds", "sweep.seeds")
-RANDOM, OPTUNA = KeyFlag("random", "sweep.random"), KeyFlag("optuna", "sweep.optuna")
-OF_AGENTS = (POPULATION, SEEDS, RANDOM, OPTUNA)
-DEVICES = KeyFlag("devices", "parallel.devices")
-KEY_FLAGS = (SEED, TIMESTEPS, ENVS, ACCOUNT, ALGORITHM, *OF_AGENTS, DEVICES)
+# Flag -> the configuration key that it is short for.
+KEY_FLAGS = pairs(
+    """
+    seed  seed
+    timesteps  train.total_timesteps
+    envs  rollout.num_envs
+    account  account.preset
+    algorithm  algorithm
+    population  train.num_seeds
+    seeds  sweep.seeds
+    random  sweep.random
+    optuna  sweep.optuna
+    devices  parallel.devices
+    """
+)
 # Attributes of the parsed arguments that a resumed run refuses.
-NAMES = (*(each.flag for each in KEY_FLAGS if each is not DEVICES), "name", "sweep")
+NAMES = (*(flag for flag in KEY_FLAGS if flag != "devices"), "name", "sweep")
 
 
 def count(text: str) -> int:
@@ -158,15 +160,8 @@ def count(text: str) -> int:
     return value
 
 
-def count_or_auto(text: str) -> int | str:
-    """A count, or `auto`, for argparse. Raises ArgumentTypeError for any other text."""
-    return text if text == "auto" else count(text)
-
-
-def count_or_all(text: str) -> int | str:
-    """A count, or `all` or `auto`, for argparse. Raises ArgumentTypeError for any other text."""
-    if text in ("all", "auto"):
-        return text
+def devices(text: str) -> int:
+    """A count, for argparse. Raises ArgumentTypeError for any other text."""
     try:
         return count(text)
     except argparse.ArgumentTypeError as error:
@@ -180,6 +175,18 @@ def whole(text: str) -> int:
     return int(text)
 
 
+# What a flag's value is in `add_flags` -> the function that reads it.
+KINDS: dict[str, Callable[[str], Any]] = {
+    each.__name__: each for each in (int, float, Path, count, devices, whole)
+}
+
+
+def _reads(kind: str) -> Callable[[str], Any]:
+    """The function for `count`, or for `count or auto`, which also takes that word."""
+    name, *words = kind.split(" or ")
+    return KINDS[name] if not words else lambda text: text if text in words else KINDS[name](text)
+
+
 def key_options(
     parser: argparse.ArgumentParser, what: str | None = None, seed: bool = True
 ) -> None:
@@ -190,18 +197,16 @@ def key_options(
     `--seed`.
     """
     if seed:
-        add_flags(parser, "--seed N  seed of everything random (key seed)", seed=whole)
+        add_flags(parser, "--seed N : whole  seed of everything random (key seed)")
     add_flags(
         parser,
         """
-        --timesteps N  environment steps to train, e.g. 250k, 1M, 1e6 (key train.total_timesteps)
-        --envs N  environments in parallel, or auto: as many as train fastest here, measured first
+        --timesteps N : count  environment steps to train, e.g. 250k, 1M, 1e6 (key train.total_timesteps)
+        --envs N : count or auto  environments in parallel, or auto: as many as train fastest here, measured first
             (key rollout.num_envs)
         --account PRESET  account rules; `jaxtrade list accounts` shows them (key account.preset)
         --algorithm NAME  the learner; `jaxtrade list learners` shows them (key algorithm)
         """,
-        timesteps=count,
-        envs=count_or_auto,
     )
     if what is not None:
         add_flags(parser, f"--name NAME  folder of the {what}: runs/NAME, which must not exist")
@@ -212,20 +217,16 @@ def agent_options(parser: argparse.ArgumentParser) -> None:
     add_flags(
         parser,
         """
-        --population N  agents trained side by side, from seed, seed+1, ... (key train.num_seeds);
+        --population N : count  agents trained side by side, from seed, seed+1, ... (key train.num_seeds);
             with --optuna: agents of a batch
         --sweep KEY=V1,V2 ...  agents with different values of a key, e.g. --sweep
             ppo.learning_rate=1e-3,3e-4 (repeatable: every combination; key sweep.keys)
-        --seeds N  of a sweep: agents per setting (key sweep.seeds)
-        --random N  of a sweep: draw N settings at random; --sweep then also takes ranges,
+        --seeds N : count  of a sweep: agents per setting (key sweep.seeds)
+        --random N : count  of a sweep: draw N settings at random; --sweep then also takes ranges,
             KEY=1e-4..1e-2 or KEY=log:1e-4..1e-2 (key sweep.random)
-        --optuna N  of a sweep: N settings proposed by Optuna, in batches of --population agents
+        --optuna N : count  of a sweep: N settings proposed by Optuna, in batches of --population agents
             (key sweep.optuna)
         """,
-        population=count,
-        seeds=count,
-        random=count,
-        optuna=count,
     )
 
 
@@ -254,12 +255,11 @@ def key_flags(args: argparse.Namespace) -> list[tuple[str, str]]:
     """(flag, override) for each of these flags that was given. Flags that the command lacks count
     as absent.
     """
-    given = [(each, getattr(args, each.flag, None)) for each in KEY_FLAGS]
     return [
         *(
-            (f"--{each.flag}", f"{each.key}={json.dumps(value)}")
-            for each, value in given
-            if value is not None
+            (f"--{flag}", f"{key}={json.dumps(value)}")
+            for flag, key in KEY_FLAGS.items()
+            if (value := getattr(args, flag, None)) is not None
         ),
         *sweep_flags(getattr(args, "sweep", None) or ()),
     ]

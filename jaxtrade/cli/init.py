@@ -115,17 +115,15 @@ def add_parser(commands: Any) -> None:
         "init",
         "look at your file of bars and write a configuration that reads it",
         """
-        FILE  CSV, CSV.gz, zip or Parquet, or a folder of LEAN's daily zips
+        FILE : Path  CSV, CSV.gz, zip or Parquet, or a folder of LEAN's daily zips
         --market MARKET  contract symbol, e.g. ES
         --contract FILE  your own contract instead of --market, or a shipped one such as SPY
         --set KEY=VALUE ... -> overrides  what you know, e.g. --set data.time_zone=UTC --set
             data.stamp=open; any other key is written too (repeatable)
-        --out YAML  the configuration (default: the file's name with .yaml, in this folder); an
+        --out YAML : Path  the configuration (default: the file's name with .yaml, in this folder); an
             existing file is never overwritten
         --non-interactive  never ask; say which flags are missing instead
         """,
-        file=Path,
-        out=Path,
     )
 
 

@@ -8,7 +8,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from jaxtrade.cli.flags import add_flags, count, whole
+from jaxtrade.cli.flags import add_flags
 from jaxtrade.errors import ConfigError
 from jaxtrade.launching import local
 from jaxtrade.launching.job import Job, command_of, manifest
@@ -34,13 +34,11 @@ def add_parser(commands: Any) -> None:
     add_flags(
         here,
         f"""
-        -n, --processes N [2]  how many (default: 2)
-        --devices-per-process K  devices of each: its own GPUs, or host devices on a CPU (default:
+        -n, --processes N [2] : count  how many (default: 2)
+        --devices-per-process K : count  devices of each: its own GPUs, or host devices on a CPU (default:
             1)
         WORD* -> words  {WORDS}
         """,
-        processes=count,
-        devices_per_process=count,
     )
     for name, said in ENGINES.items():
         _add_engine(engines.add_parser(name, help=said), name)
@@ -53,12 +51,10 @@ def _add_engine(parser: argparse.ArgumentParser, name: str) -> None:
         """
         --print -> printed  print the manifest; starting it is left to the engine's own tools
         --name NAME [jaxtrade]  of the job (default: jaxtrade)
-        --nodes N [1]  machines (default: 1)
-        --gpus-per-node N [1]  GPUs of each machine; 0 trains on CPUs (default: 1)
+        --nodes N [1] : count  machines (default: 1)
+        --gpus-per-node N [1] : whole  GPUs of each machine; 0 trains on CPUs (default: 1)
         """,
         printed={"required": True},
-        nodes=count,
-        gpus_per_node=whole,
     )
     if name == "slurm":
         add_flags(

@@ -6,7 +6,6 @@ import argparse
 import difflib
 import re
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any, NoReturn
 
 from jaxtrade.cli import (
@@ -21,7 +20,7 @@ from jaxtrade.cli import (
     training,
     walkforward,
 )
-from jaxtrade.cli.flags import add_command, add_flags, agent_options, count_or_all, key_options
+from jaxtrade.cli.flags import add_command, add_flags, agent_options, key_options
 from jaxtrade.cli.shared import ADVISOR, data_options, quiet_option, tolerance_option, trust_option
 from jaxtrade.version import __version__
 
@@ -244,12 +243,11 @@ def _add_train(commands: Any) -> None:
         --perf  also print what was measured of the run: steps per second, seconds of compilation
             and of each phase, devices, bytes
         --perf-one  as --perf, and time one update with a single environment too, to compare
-        --devices N  devices to train on, or all that JAX sees; a CPU counts as N devices (key
+        --devices N : devices or all or auto  devices to train on, or all that JAX sees; a CPU counts as N devices (key
             parallel.devices)
         --eager  compile nothing, which is very slow: to find a fault with print or a debugger
             (key compute.eager); each update is a chunk of its own
         """,
-        devices=count_or_all,
     )
     training.add_options(train)
 
@@ -312,13 +310,10 @@ def _add_evaluate(commands: Any) -> None:
         --advisor KIND|URL  the advisor, instead of the run's own
         --set KEY=VALUE ... -> overrides  a key of that advisor, e.g. --set
             advisor.options.model=NAME (repeatable)
-        --data FILE  the run's own bars at another place
-        --seed SEED  one seed of a run with several (default: all; a grid needs one)
-        --agent N  one agent of a run with several, by its number in agents.json
+        --data FILE : Path  the run's own bars at another place
+        --seed SEED : int  one seed of a run with several (default: all; a grid needs one)
+        --agent N : int  one agent of a run with several, by its number in agents.json
         """,
-        data=Path,
-        seed=int,
-        agent=int,
     )
 
 
@@ -356,15 +351,12 @@ def _add_replay(commands: Any) -> None:
         """
         RUN  the run's folder
         --session DATE  trade date, YYYY-MM-DD
-        --data FILE  the run's own bars at another place
-        --seed SEED  which policy, of a run with several
-        --agent N  which policy, by its number in agents.json
+        --data FILE : Path  the run's own bars at another place
+        --seed SEED : int  which policy, of a run with several
+        --agent N : int  which policy, by its number in agents.json
         --symbol SYMBOL  which symbol, of a run with several
         """,
         session={"required": True},
-        data=Path,
-        seed=int,
-        agent=int,
     )
 
 
@@ -378,21 +370,16 @@ def _add_bench(commands: Any) -> None:
             prints the list
         --quick  small shapes and few repeats, to see that it works; written to
             bench/results/quick unless --out is given
-        --compare FILE  an earlier result, or a folder of them: also print new against old, and
+        --compare FILE : Path  an earlier result, or a folder of them: also print new against old, and
             what else differs between the two
-        --out DIR  folder of the results (default: bench/results)
-        --repeats N  repeats of every side (default: 7, at least 5; with --quick default 2)
-        --purejaxrl DIR  your checkout of PureJaxRL (it is no package; docs/benchmarks.md says how
+        --out DIR : Path  folder of the results (default: bench/results)
+        --repeats N : int  repeats of every side (default: 7, at least 5; with --quick default 2)
+        --purejaxrl DIR : Path  your checkout of PureJaxRL (it is no package; docs/benchmarks.md says how
             to fetch it); without it, that side is left out
         --force  write full results although the machine is not idle (load average above 0.3,
             steal time above 1 %% during a side); they are marked
-        --code DIR  a checkout of another version, which `versions` compares with this one
+        --code DIR : Path  a checkout of another version, which `versions` compares with this one
         """,
-        compare=Path,
-        out=Path,
-        repeats=int,
-        purejaxrl=Path,
-        code=Path,
     )
     _add_bench_groups(bench)
 

@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxtrade.cli.flags import add_command, add_flags, columns, table, whole
+from jaxtrade.cli.flags import add_command, add_flags, columns, table
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.account_draws import ACCOUNTS, DRAWS, HORIZON, AccountDraws, check_draws
 from jaxtrade.text import printable, several, show
@@ -121,18 +121,14 @@ def add_report(commands: Any) -> None:
         RUN  the folder of a run or of a walk-forward
         --split {test,validation,train,all} [test]  sessions that the page is about (default: test); they
             must have been evaluated
-        --seed SEED  one seed of a run with several (default: the first)
-        --agent N  one agent of a run with several, by its number in agents.json
+        --seed SEED : int  one seed of a run with several (default: the first)
+        --agent N : int  one agent of a run with several, by its number in agents.json
         --symbol SYMBOL  one symbol of a run with several
-        --out FOLDER  folder of the files (default: RUN/report)
-        --max-mb MB [3.0]  largest size of the page; the oldest bars are left out beyond it, and the
+        --out FOLDER : Path  folder of the files (default: RUN/report)
+        --max-mb MB [3.0] : float  largest size of the page; the oldest bars are left out beyond it, and the
             page says so (default: 3)
         --open  show the page in the browser
         """,
-        seed=int,
-        agent=int,
-        out=Path,
-        max_mb=float,
     )
 
 
@@ -232,10 +228,9 @@ def add_watch(commands: Any) -> None:
         "open a live page about runs while they train, for this machine alone",
         """
         RUN|DIR? [runs] -> folder  a run's folder, or a folder of runs (default: runs)
-        --port N [0]  port to listen on (default: a free one)
+        --port N [0] : whole  port to listen on (default: a free one)
         --open -> browse  also open the page in a browser
         """,
-        port=whole,
     )
 
 
@@ -333,18 +328,15 @@ def add_studies(evaluate: argparse.ArgumentParser) -> None:
         f"""
         --pass-probability  print the probability to pass the run's account, with its errors,
             instead of the table
-        --horizon SESSIONS  with --pass-probability: sessions after which an account is out of
+        --horizon SESSIONS : int  with --pass-probability: sessions after which an account is out of
             time (default: {HORIZON})
-        --draws N  with --pass-probability: how often the sessions themselves are drawn anew
+        --draws N : int  with --pass-probability: how often the sessions themselves are drawn anew
             (default: {DRAWS})
-        --accounts N  with --pass-probability: simulated accounts for each of these draws
+        --accounts N : int  with --pass-probability: simulated accounts for each of these draws
             (default: {ACCOUNTS})
         --breakdown  print the profit by half hour, weekday, volatility and exit reason, instead
             of the table
         """,
-        horizon=int,
-        draws=int,
-        accounts=int,
     )
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxtrade.advisor.host.openai import with_model
 from jaxtrade.cli import flags
-from jaxtrade.cli.flags import add_flags, chosen_folder, count, new_folder, whole
+from jaxtrade.cli.flags import add_flags, chosen_folder, new_folder
 from jaxtrade.cli.shared import (
     MARKET,
     advisor_flags,
@@ -72,10 +72,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_flags(
         group,
         f"""
-        --heartbeat-seconds S [{HEARTBEAT_S}]  silence after which a process counts as dead, and the others end
+        --heartbeat-seconds S [{HEARTBEAT_S}] : count  silence after which a process counts as dead, and the others end
             (default: {HEARTBEAT_S})
         """,
-        heartbeat_seconds=count,
     )
 
 
@@ -89,14 +88,12 @@ def process_options(parser: argparse.ArgumentParser, join_seconds: int) -> Any:
         f"""
         --coordinator HOST:PORT  where process 0 listens, for runs of several processes (found by
             itself on {ENGINES})
-        --num-processes N  how many processes train this run together; 1: this one alone, whatever
+        --num-processes N : count  how many processes train this run together; 1: this one alone, whatever
             the environment says
-        --process-id I  the number of this process, from 0; process 0 writes the run's folder
-        --join-seconds S [{join_seconds}]  how long processes wait for each other at the start (default: {join_seconds})
+        --process-id I : whole  the number of this process, from 0; process 0 writes the run's folder
+        --join-seconds S [{join_seconds}] : count  how long processes wait for each other at the start
+            (default: {join_seconds})
         """,
-        num_processes=count,
-        process_id=whole,
-        join_seconds=count,
     )
     return group
 

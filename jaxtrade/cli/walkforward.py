@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxtrade.cli import flags
-from jaxtrade.cli.flags import add_command, add_flags, count, new_folder, whole
+from jaxtrade.cli.flags import add_command, add_flags, new_folder
 from jaxtrade.cli.shared import (
     MARKET,
     data_options,
@@ -35,13 +35,6 @@ KEYS = (
 )  # flags for keys of the section `walk`
 
 
-def embargo(text: str) -> int | str:
-    """A whole number of at least 0, or `auto`, for argparse. Raises ArgumentTypeError for any other
-    text.
-    """
-    return text if text == "auto" else whole(text)
-
-
 def add_parser(commands: Any) -> None:
     """Add the parser of `walkforward`."""
     walk = add_command(
@@ -53,21 +46,15 @@ def add_parser(commands: Any) -> None:
         --mode {rolling,anchored,cpcv}  rolling: a training block of fixed length before each test
             block; anchored: all sessions before it; cpcv: combinatorial purged cross-validation
             (default: rolling; key walk.mode)
-        --train N  training sessions of a fold; of anchored the least (default: 60; key
+        --train N : count  training sessions of a fold; of anchored the least (default: 60; key
             walk.train)
-        --test N  test sessions of a fold (default: 10; key walk.test)
-        --embargo N  sessions left out between training and test, beside those that are purged; or
+        --test N : count  test sessions of a fold (default: 10; key walk.test)
+        --embargo N : whole or auto  sessions left out between training and test, beside those that are purged; or
             auto (key walk.embargo)
-        --groups N  of cpcv: blocks that the sessions form (default: 6; key walk.groups)
-        --test-groups K  of cpcv: blocks that a fold tests (default: 2; key walk.test_groups)
-        --seeds N  agents per fold, the same seeds in every fold (default: 10; key walk.seeds)
+        --groups N : count  of cpcv: blocks that the sessions form (default: 6; key walk.groups)
+        --test-groups K : count  of cpcv: blocks that a fold tests (default: 2; key walk.test_groups)
+        --seeds N : count  agents per fold, the same seeds in every fold (default: 10; key walk.seeds)
         """,
-        train=count,
-        test=count,
-        embargo=embargo,
-        groups=count,
-        test_groups=count,
-        seeds=count,
     )
     data_options(walk)
     flags.key_options(walk, "walk-forward")
