@@ -8,12 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from jaxtrade import interrupt
-from jaxtrade.cli.flags import add_flags, chosen_folder, key_flags, key_options, require_unused
+from jaxtrade.cli.flags import (
+    COMMON,
+    add_actions,
+    add_command,
+    chosen_folder,
+    key_flags,
+    name_flag,
+    require_unused,
+)
 from jaxtrade.cli.shared import (
-    data_options,
+    DATA,
+    QUIET,
     keep_programs,
     print_result,
-    quiet_option,
     resolve,
     screen_of,
 )
@@ -43,22 +51,21 @@ TEST_OVERRIDES = (
 
 def add_parser(commands: Any) -> None:
     """Add the parser of `ablate`."""
-    ablate = commands.add_parser(
-        "ablate", help="train the same agents with and without a part, and compare them"
+    parts = add_actions(
+        commands,
+        "ablate",
+        "train the same agents with and without a part, and compare them",
+        "part",
     )
-    parts = ablate.add_subparsers(dest="part", required=True, metavar="PART")
-    advisor = parts.add_parser(
+    add_command(
+        parts,
         "advisor",
-        help="advisors x fusions x seeds, compared day by day with no advice and "
+        "advisors x fusions x seeds, compared day by day with no advice and "
         "with the same advice of other days",
-    )
-    add_flags(
-        advisor, "config?  a YAML file or a shipped configuration (default: advisor_ablation)"
-    )
-    data_options(advisor)
-    key_options(advisor, "ablation", seed=False)
-    add_flags(
-        advisor,
+        "config?  a YAML file or a shipped configuration (default: advisor_ablation)",
+        DATA,
+        COMMON,
+        name_flag("ablation"),
         f"""
         --kinds A,B,...  advisors: rules, mock:KIND[:NUMBER][/OTHER], turn[:Q], recorded:FILE,
             table:FILE; none is always among them (default: a matrix of known skill)
@@ -67,10 +74,7 @@ def add_parser(commands: Any) -> None:
         --seeds N : int -> repeats  agents of each kind and fusion (default: train.num_seeds, or {SEEDS}
             where it is 1)
         """,
-    )
-    quiet_option(advisor)
-    add_flags(
-        advisor,
+        QUIET,
         """
         --out DIR : Path  folder of ablation.json, .txt and .png (default: runs/<market-ablation-utc-id>)
         --resume  go on with the ablation in --out (or --name), which was killed; give the other

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from jaxtrade.advisor.host.openai import Access, list_models
-from jaxtrade.cli.flags import add_command, add_flags
-from jaxtrade.cli.shared import MARKET, data_options, resolve, trust_option
+from jaxtrade.cli.flags import add_actions, add_command
+from jaxtrade.cli.shared import DATA, MARKET, TRUST, resolve
 from jaxtrade.config.service import base_url
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import rundir
@@ -48,19 +48,20 @@ ASKED = (
 
 def add_parser(commands: Any) -> None:
     """Add the parser of `advise`."""
-    advise = commands.add_parser(
+    actions = add_actions(
+        commands,
         "advise",
-        help="ask an advisor about one bar or many, look at what was answered, or replay a run",
+        "ask an advisor about one bar or many, look at what was answered, or replay a run",
     )
-    actions = advise.add_subparsers(dest="action", required=True, metavar="ACTION")
     for add in (_add_models, _add_ask, _add_precompute, _add_inspect, _add_log, _add_replay):
         add(actions)
 
 
 def _add_models(actions: Any) -> None:
-    models = actions.add_parser("models", help="list the models that a server offers")
-    add_flags(
-        models,
+    add_command(
+        actions,
+        "models",
+        "list the models that a server offers",
         """
         URL -> server  the server's base URL, such as http://127.0.0.1:8080/v1, or ollama, openai,
             vllm:URL
@@ -72,16 +73,13 @@ def _add_models(actions: Any) -> None:
 
 
 def _add_ask(actions: Any) -> None:
-    ask = add_command(
+    add_command(
         actions,
         "ask",
         "ask about one bar now, and show prompt, answer, verdict and cost; exit 1 if "
         "the answer is no advice",
         "config?  a YAML file or a shipped configuration (default: advised)",
-    )
-    data_options(ask)
-    add_flags(
-        ask,
+        DATA,
         f"""
         --advisor KIND|URL  {ASKED}
         --at TIME  the bar: an ISO time, in the exchange's zone if it names none (the last bar
@@ -94,15 +92,12 @@ def _add_ask(actions: Any) -> None:
 
 
 def _add_precompute(actions: Any) -> None:
-    precompute = add_command(
+    add_command(
         actions,
         "precompute",
         "ask about every bar of a split and write a snapshot, usable with advisor.kind=table:FILE",
         "config?  a YAML file or a shipped configuration (default: quickstart)",
-    )
-    data_options(precompute)
-    add_flags(
-        precompute,
+        DATA,
         f"""
         --advisor KIND|URL  {ASKED}
         --out FILE.npz : Path  the snapshot; a server's answers are kept beside it, and running again
@@ -117,7 +112,7 @@ def _add_precompute(actions: Any) -> None:
 
 
 def _add_inspect(actions: Any) -> None:
-    inspect = add_command(
+    add_command(
         actions,
         "inspect",
         "rows, directions and confidence of a snapshot, a journal or a run",
@@ -126,21 +121,18 @@ def _add_inspect(actions: Any) -> None:
         config?  configuration of the snapshot's market, to print hit rates too (or name the
             market by the flags)
         """,
+        DATA,
+        "--json  print JSON instead of the table",
     )
-    data_options(inspect)
-    add_flags(inspect, "--json  print JSON instead of the table")
 
 
 def _add_log(actions: Any) -> None:
-    log = add_command(
+    add_command(
         actions,
         "log",
         "one line per answered bar of a run: direction, confidence, reason, and what followed",
         "RUN : Path  the run's folder",
-    )
-    trust_option(log)
-    add_flags(
-        log,
+        TRUST,
         """
         --last N : int  only the last N lines (default: all)
         --data FILE : Path  the run's own bars at another place
@@ -150,15 +142,15 @@ def _add_log(actions: Any) -> None:
 
 
 def _add_replay(actions: Any) -> None:
-    replay = add_command(
+    add_command(
         actions,
         "replay",
         "train a run again from its journal, without an advisor; exit 1 if "
         "any bit of the last state or any figure of the report differs",
         "RUN : Path  the run's folder",
+        TRUST,
+        "--run-dir DIR : Path  folder of the replay (default: RUN-replay)",
     )
-    trust_option(replay)
-    add_flags(replay, "--run-dir DIR : Path  folder of the replay (default: RUN-replay)")
 
 
 def run(args: argparse.Namespace) -> int:

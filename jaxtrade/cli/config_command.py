@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jaxtrade.cli import flags
-from jaxtrade.cli.flags import add_command, add_flags, columns, table
-from jaxtrade.cli.shared import ADVISOR, data_options, flag_overrides, resolve, say, with_absent
+from jaxtrade.cli.flags import COMMON, KEY_FLAGS, SEED, add_actions, add_command, columns, table
+from jaxtrade.cli.shared import ADVISOR, DATA, flag_overrides, resolve, say, with_absent
 from jaxtrade.config import RunConfig, config_path, overridden, read_values, shown
 from jaxtrade.config.faults import MOVED, NO_KEYS, alike, foreign, learners_of
 from jaxtrade.config.learners import SECTIONS
@@ -182,18 +181,17 @@ EXAMPLES = pairs(
 
 def add_parser(commands: Any) -> None:
     """Add the parser of `config`."""
-    config = commands.add_parser(
-        "config", help="show a resolved configuration, explain a key, list all keys"
+    actions = add_actions(
+        commands, "config", "show a resolved configuration, explain a key, list all keys"
     )
-    actions = config.add_subparsers(dest="action", required=True, metavar="ACTION")
-    show = actions.add_parser(
-        "show", help="the resolved configuration as YAML; a comment says where each value is from"
-    )
-    add_flags(show, "config?  a YAML file or a shipped configuration (default: quickstart)")
-    data_options(show)
-    flags.key_options(show)
-    add_flags(
-        show,
+    add_command(
+        actions,
+        "show",
+        "the resolved configuration as YAML; a comment says where each value is from",
+        "config?  a YAML file or a shipped configuration (default: quickstart)",
+        DATA,
+        SEED,
+        COMMON,
         f"""
         --test  as train --test resolves it
         --advisor KIND|URL  {ADVISOR}
@@ -206,20 +204,23 @@ def add_parser(commands: Any) -> None:
         "type, range, default, meaning and an example of a key, or the keys of a section",
         "KEY  section.key, a section, or a key's own name if only one section has it",
     )
-    keys = actions.add_parser("keys", help="a table of all keys")
-    foreign = actions.add_parser(
-        "import",
-        help="turn a configuration of IntradayJules (Stable-Baselines3 keys) into "
-        "one of ours; stderr says what became of each key",
+    add_command(
+        actions,
+        "keys",
+        "a table of all keys",
+        "PREFIX?  a section, or the beginning of a key",
+        prefix={"default": ""},
     )
-    add_flags(
-        foreign,
+    add_command(
+        actions,
+        "import",
+        "turn a configuration of IntradayJules (Stable-Baselines3 keys) into "
+        "one of ours; stderr says what became of each key",
         """
         FILE : Path  its YAML file
         -o, --out FILE : Path  write ours there instead of to stdout; it must not exist
         """,
     )
-    add_flags(keys, "PREFIX?  a section, or the beginning of a key", prefix={"default": ""})
 
 
 def run(args: argparse.Namespace) -> int:
@@ -342,7 +343,7 @@ def explain(name: str) -> list[str]:
     rows = [("type", key.kind), ("default", written(key.default))]
     if others := [f"{value} in {name}" for name, value in shipped_values(key.name).items()]:
         rows.append(("shipped", ", ".join(others)))
-    rows += [("flag", f"--{flag}") for flag, name in flags.KEY_FLAGS.items() if name == key.name]
+    rows += [("flag", f"--{flag}") for flag, name in KEY_FLAGS.items() if name == key.name]
     rows += [("values", f"jaxtrade list {LISTS[key.name]}")] if key.name in LISTS else []
     rows += [
         ("documented", page_of(key.name)),

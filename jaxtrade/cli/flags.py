@@ -34,8 +34,8 @@ _HEAD = re.compile(
 )
 
 
-def add_flags(parser: Any, text: str, **settings: Any) -> None:
-    """Add the flags and arguments that `text` lists, one on a line; indented lines go on with its
+def add_flags(parser: Any, *texts: str, **settings: Any) -> None:
+    """Add the flags and arguments that the texts list, one on a line; indented lines go on with its
     help, which two spaces begin:
 
         config?              an argument that may be missing; FILE+ is a list of at least one
@@ -49,7 +49,7 @@ def add_flags(parser: Any, text: str, **settings: Any) -> None:
 
     settings: attribute -> further settings of `add_argument`.
     """
-    for option in re.split(r"\n(?! )", inspect.cleandoc(text)):
+    for option in re.split(r"\n(?! )", "\n".join(map(inspect.cleandoc, texts))):
         head, _, said = re.sub(r"\n +", " ", option).partition("  ")
         found = _HEAD.fullmatch(head)
         assert found is not None, head
@@ -78,12 +78,20 @@ def add_flags(parser: Any, text: str, **settings: Any) -> None:
     assert not settings, settings
 
 
-def add_command(commands: Any, name: str, about: str, text: str = "", **settings: Any) -> Any:
+def add_command(commands: Any, name: str, about: str, *texts: str, **settings: Any) -> Any:
     """Add a command with what `add_flags` adds to it -> its parser. about: its line in the help."""
     parser = commands.add_parser(name, help=about)
-    if text:
-        add_flags(parser, text, **settings)
+    if texts:
+        add_flags(parser, *texts, **settings)
     return parser
+
+
+def add_actions(commands: Any, name: str, about: str, dest: str = "action") -> Any:
+    """Add a command that has actions of its own -> what these are added to. dest: what they are
+    called.
+    """
+    parser = add_command(commands, name, about)
+    return parser.add_subparsers(dest=dest, required=True, metavar=dest.upper())
 
 
 # Tables that commands print: as wide as the terminal, or whole if the output goes elsewhere.
@@ -187,47 +195,31 @@ def _reads(kind: str) -> Callable[[str], Any]:
     return KINDS[name] if not words else lambda text: text if text in words else KINDS[name](text)
 
 
-def key_options(
-    parser: argparse.ArgumentParser, what: str | None = None, seed: bool = True
-) -> None:
-    """Add the flags of this module.
-
-    what: the thing whose folder `--name` names, for the help; None: the command has no `--name`.
-        seed: whether it has
-    `--seed`.
+SEED = "--seed N : whole  seed of everything random (key seed)"
+COMMON = """
+    --timesteps N : count  environment steps to train, e.g. 250k, 1M, 1e6 (key train.total_timesteps)
+    --envs N : count or auto  environments in parallel, or auto: as many as train fastest here,
+        measured first (key rollout.num_envs)
+    --account PRESET  account rules; `jaxtrade list accounts` shows them (key account.preset)
+    --algorithm NAME  the learner; `jaxtrade list learners` shows them (key algorithm)
     """
-    if seed:
-        add_flags(parser, "--seed N : whole  seed of everything random (key seed)")
-    add_flags(
-        parser,
-        """
-        --timesteps N : count  environment steps to train, e.g. 250k, 1M, 1e6 (key train.total_timesteps)
-        --envs N : count or auto  environments in parallel, or auto: as many as train fastest here, measured first
-            (key rollout.num_envs)
-        --account PRESET  account rules; `jaxtrade list accounts` shows them (key account.preset)
-        --algorithm NAME  the learner; `jaxtrade list learners` shows them (key algorithm)
-        """,
-    )
-    if what is not None:
-        add_flags(parser, f"--name NAME  folder of the {what}: runs/NAME, which must not exist")
+# Which agents a run trains side by side.
+AGENTS = """
+    --population N : count  agents trained side by side, from seed, seed+1, ... (key
+        train.num_seeds); with --optuna: agents of a batch
+    --sweep KEY=V1,V2 ...  agents with different values of a key, e.g. --sweep
+        ppo.learning_rate=1e-3,3e-4 (repeatable: every combination; key sweep.keys)
+    --seeds N : count  of a sweep: agents per setting (key sweep.seeds)
+    --random N : count  of a sweep: draw N settings at random; --sweep then also takes ranges,
+        KEY=1e-4..1e-2 or KEY=log:1e-4..1e-2 (key sweep.random)
+    --optuna N : count  of a sweep: N settings proposed by Optuna, in batches of --population agents
+        (key sweep.optuna)
+    """
 
 
-def agent_options(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that say which agents a run trains side by side."""
-    add_flags(
-        parser,
-        """
-        --population N : count  agents trained side by side, from seed, seed+1, ... (key train.num_seeds);
-            with --optuna: agents of a batch
-        --sweep KEY=V1,V2 ...  agents with different values of a key, e.g. --sweep
-            ppo.learning_rate=1e-3,3e-4 (repeatable: every combination; key sweep.keys)
-        --seeds N : count  of a sweep: agents per setting (key sweep.seeds)
-        --random N : count  of a sweep: draw N settings at random; --sweep then also takes ranges,
-            KEY=1e-4..1e-2 or KEY=log:1e-4..1e-2 (key sweep.random)
-        --optuna N : count  of a sweep: N settings proposed by Optuna, in batches of --population agents
-            (key sweep.optuna)
-        """,
-    )
+def name_flag(what: str) -> str:
+    """`--name`, which names the folder of `what`."""
+    return f"--name NAME  folder of the {what}: runs/NAME, which must not exist"
 
 
 def sweep_flags(written: Sequence[str]) -> list[tuple[str, str]]:

@@ -20,8 +20,9 @@ from jaxtrade.cli import (
     training,
     walkforward,
 )
-from jaxtrade.cli.flags import add_command, add_flags, agent_options, key_options
-from jaxtrade.cli.shared import ADVISOR, data_options, quiet_option, tolerance_option, trust_option
+from jaxtrade.cli.flags import AGENTS, COMMON, SEED, add_actions, add_command, add_flags, name_flag
+from jaxtrade.cli.shared import ADVISOR, DATA, QUIET, TOLERANCE, TRUST
+from jaxtrade.runs.processes import HEARTBEAT_S, JOIN_S
 from jaxtrade.version import __version__
 
 # An argument parser that suggests the command or flag that was probably meant. Imports no heavy
@@ -195,7 +196,7 @@ def build_parser() -> argparse.ArgumentParser:
     ):
         add_parser(commands)
     for name in OF_RUNS:
-        trust_option(commands.choices[name])
+        add_flags(commands.choices[name], TRUST)
     return parser
 
 
@@ -217,20 +218,16 @@ def _add_train(commands: Any) -> None:
         "train",
         "train a policy and evaluate it on the held-out sessions",
         "config?  a YAML file or a shipped configuration (default: quickstart)",
-    )
-    data_options(train)
-    key_options(train, "run")
-    agent_options(train)
-    add_flags(
-        train,
+        DATA,
+        SEED,
+        COMMON,
+        name_flag("run"),
+        AGENTS,
         """
         --test  a run of about a minute, to see that everything works
         --non-interactive  has no effect; accepted for scripts (the command never asks)
         """,
-    )
-    quiet_option(train)
-    add_flags(
-        train,
+        QUIET,
         f"""
         --run-dir DIR  directory of the new run (default: runs/<market-task-utc-id>)
         --from RUN -> source  start from another run's policy, widened to this run's slots and
@@ -247,30 +244,35 @@ def _add_train(commands: Any) -> None:
             parallel.devices)
         --eager  compile nothing, which is very slow: to find a fault with print or a debugger
             (key compute.eager); each update is a chunk of its own
+        --auto-resume  continue the run in --run-dir if there is one, else start it; the same
+            command again and again is right
         """,
     )
-    training.add_options(train)
+    training.process_flags(
+        train,
+        JOIN_S,
+        f"""
+        --heartbeat-seconds S [{HEARTBEAT_S}] : count  silence after which a process counts as dead, and
+            the others end (default: {HEARTBEAT_S})
+        """,
+    )
 
 
 def _add_curriculum(commands: Any) -> None:
-    course = add_command(
+    add_command(
         commands,
         "curriculum",
         "train a policy through several tasks, each phase behind a gate",
         "config?  a YAML file or a shipped curriculum (default: curriculum)",
-    )
-    data_options(course)
-    key_options(course, "curriculum")
-    add_flags(
-        course,
+        DATA,
+        SEED,
+        COMMON,
+        name_flag("curriculum"),
         """
         --test  short phases whose gates are reported only, to see that everything works
         --non-interactive  has no effect; accepted for scripts (the command never asks)
         """,
-    )
-    quiet_option(course)
-    add_flags(
-        course,
+        QUIET,
         f"""
         --run-dir DIR  folder of the new curriculum (default: runs/<market-curriculum-utc-id>)
         --from RUN -> source  start from an earlier run's policy, at the phase after that run's
@@ -283,7 +285,7 @@ def _add_curriculum(commands: Any) -> None:
 
 
 def _add_evaluate(commands: Any) -> None:
-    evaluate = add_command(
+    add_command(
         commands,
         "evaluate",
         "evaluate a run's policy against the baselines",
@@ -300,11 +302,8 @@ def _add_evaluate(commands: Any) -> None:
         --attribution  print which parts of its observation the policy uses, by gradient,
             permutation and ablation, instead of the table
         """,
-    )
-    runs.add_studies(evaluate)
-    quiet_option(evaluate)
-    add_flags(
-        evaluate,
+        runs.STUDIES,
+        QUIET,
         """
         --json  print JSON instead of the table
         --advisor KIND|URL  the advisor, instead of the run's own
@@ -318,13 +317,11 @@ def _add_evaluate(commands: Any) -> None:
 
 
 def _add_data(commands: Any) -> None:
-    data = commands.add_parser("data", help="check or describe market data")
-    actions = data.add_subparsers(dest="action", required=True, metavar="ACTION")
-    check = actions.add_parser(
-        "check", help="read and validate files; exit 2 if any of them has a fault"
-    )
-    add_flags(
-        check,
+    actions = add_actions(commands, "data", "check or describe market data")
+    add_command(
+        actions,
+        "check",
+        "read and validate files; exit 2 if any of them has a fault",
         """
         FILE+ -> files  bars: CSV, CSV.gz or Parquet
         --market MARKET  contract symbol (default: ES)
@@ -332,15 +329,15 @@ def _add_data(commands: Any) -> None:
         --set KEY=VALUE ... -> overrides  how to read the files, e.g. --set data.stamp=open --set
             data.time_zone=UTC
         """,
+        TOLERANCE,
     )
-    tolerance_option(check)
-    describe = add_command(
+    add_command(
         actions,
         "describe",
         "sessions, stops, costs and ambiguous bars of a market",
         "config?  a YAML file or a shipped configuration (default: quickstart)",
+        DATA,
     )
-    data_options(describe)
 
 
 def _add_replay(commands: Any) -> None:
@@ -434,4 +431,4 @@ def _add_doctor(commands: Any) -> None:
             in all of them, as the run would be
         """,
     )
-    training.process_options(doctor, 60)
+    training.process_flags(doctor, 60)

@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxtrade.cli.flags import add_command, add_flags, columns, table
+from jaxtrade.cli.flags import add_command, columns, table
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.account_draws import ACCOUNTS, DRAWS, HORIZON, AccountDraws, check_draws
 from jaxtrade.text import printable, several, show
@@ -321,23 +321,19 @@ USUAL = {"horizon": HORIZON, "draws": DRAWS, "accounts": ACCOUNTS}
 OTHER_TABLES = ("intrabar_grid", "cost_grid", "latency_grid", "attribution", "nulls")
 
 
-def add_studies(evaluate: argparse.ArgumentParser) -> None:
-    """Add the flags to the parser of `evaluate`."""
-    add_flags(
-        evaluate,
-        f"""
-        --pass-probability  print the probability to pass the run's account, with its errors,
-            instead of the table
-        --horizon SESSIONS : int  with --pass-probability: sessions after which an account is out of
-            time (default: {HORIZON})
-        --draws N : int  with --pass-probability: how often the sessions themselves are drawn anew
-            (default: {DRAWS})
-        --accounts N : int  with --pass-probability: simulated accounts for each of these draws
-            (default: {ACCOUNTS})
-        --breakdown  print the profit by half hour, weekday, volatility and exit reason, instead
-            of the table
-        """,
-    )
+# The flags of `evaluate`.
+STUDIES = f"""
+    --pass-probability  print the probability to pass the run's account, with its errors, instead
+        of the table
+    --horizon SESSIONS : int  with --pass-probability: sessions after which an account is out of
+        time (default: {HORIZON})
+    --draws N : int  with --pass-probability: how often the sessions themselves are drawn anew
+        (default: {DRAWS})
+    --accounts N : int  with --pass-probability: simulated accounts for each of these draws
+        (default: {ACCOUNTS})
+    --breakdown  print the profit by half hour, weekday, volatility and exit reason, instead of the
+        table
+    """
 
 
 def studies_wanted(args: argparse.Namespace) -> bool:

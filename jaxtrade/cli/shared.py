@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from jaxtrade.cli import flags
-from jaxtrade.cli.flags import add_flags
 from jaxtrade.config import RunConfig, load_config, make_config, origins_of, overridden
 from jaxtrade.data.contracts import BUNDLED
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
@@ -74,44 +73,37 @@ _WRITTEN = {
 }
 
 
-def data_options(parser: argparse.ArgumentParser) -> None:
-    """Add `--set` and the flags that name a market."""
-    add_flags(
-        parser,
-        f"""
-        --set KEY=VALUE ... -> overrides  set a configuration key, e.g. --set rollout.num_envs=1024
-            (repeatable)
-        --import MODULE ... -> modules  import a module that registers parts of your own (a task, a
-            reward term, a feature, a network, ...) before the configuration is read (repeatable);
-            the run remembers it
-        --market MARKET  contract symbol, e.g. NQ; bars are bundled for {", ".join(BUNDLED)}, synthetic for others
-            unless --data is given
-        --contract FILE  your own contract instead of --market: a YAML file of its figures, or a
-            shipped one such as SPY
-        --data FILE  your bars: CSV, CSV.gz or Parquet; state the stamp side with --set
-            data.stamp=open (or close), and data.time_zone where stamps carry no offset
-        --seconds FILE  second bars of the same instrument, read with the same keys as --data:
-            they must rebuild its bars, and allow --set env.intrabar=path
-        --quotes FILE  bid and ask bars of the same instrument, read with the same keys as --data:
-            fills take the quotes, volume stays that of --data
-        --seconds-tolerance FRACTION  largest share of bars that their seconds may fail to rebuild
-            (default 0.001); these bars are resolved stop_first, and counted
-        """,
-    )
-    tolerance_option(parser)
-
-
-def tolerance_option(parser: argparse.ArgumentParser) -> None:
-    """Add `--quotes-tolerance`, which applies to a file with bid and ask as well as to
-    `--quotes`.
+# `--quotes-tolerance` applies to a file with bid and ask as well as to `--quotes`.
+TOLERANCE = (
+    "--quotes-tolerance FRACTION  largest share of bars that may lack a bid or an ask (default "
+    "0.01); these bars are left out, and counted"
+)
+# `--set` and the flags that name a market.
+DATA = f"""
+    --set KEY=VALUE ... -> overrides  set a configuration key, e.g. --set rollout.num_envs=1024
+        (repeatable)
+    --import MODULE ... -> modules  import a module that registers parts of your own (a task, a
+        reward term, a feature, a network, ...) before the configuration is read (repeatable); the
+        run remembers it
+    --market MARKET  contract symbol, e.g. NQ; bars are bundled for {", ".join(BUNDLED)}, synthetic for others
+        unless --data is given
+    --contract FILE  your own contract instead of --market: a YAML file of its figures, or a
+        shipped one such as SPY
+    --data FILE  your bars: CSV, CSV.gz or Parquet; state the stamp side with --set
+        data.stamp=open (or close), and data.time_zone where stamps carry no offset
+    --seconds FILE  second bars of the same instrument, read with the same keys as --data: they
+        must rebuild its bars, and allow --set env.intrabar=path
+    --quotes FILE  bid and ask bars of the same instrument, read with the same keys as --data:
+        fills take the quotes, volume stays that of --data
+    --seconds-tolerance FRACTION  largest share of bars that their seconds may fail to rebuild
+        (default 0.001); these bars are resolved stop_first, and counted
+    {TOLERANCE}
     """
-    add_flags(
-        parser,
-        """
-        --quotes-tolerance FRACTION  largest share of bars that may lack a bid or an ask (default
-            0.01); these bars are left out, and counted
-        """,
-    )
+TRUST = """
+    --trust-imports  import the modules that a run's configuration names, although they are not
+        known to be yours: they are code (docs/run_folder.md)
+    """
+QUIET = "--quiet  show no progress, only warnings, errors and the result"
 
 
 def refuse(args: argparse.Namespace, names: Sequence[str], why: str, hint: str = "") -> None:
@@ -311,22 +303,6 @@ def _check_market(chosen: RunConfig, args: argparse.Namespace) -> None:
 
 def _with_data(config: RunConfig, values: dict[str, str]) -> RunConfig:
     return config.model_copy(update={"data": config.data.model_copy(update=values)})
-
-
-def trust_option(parser: argparse.ArgumentParser) -> None:
-    """Add `--trust-imports` to a command that reads runs."""
-    add_flags(
-        parser,
-        """
-        --trust-imports  import the modules that a run's configuration names, although they are
-            not known to be yours: they are code (docs/run_folder.md)
-        """,
-    )
-
-
-def quiet_option(parser: argparse.ArgumentParser) -> None:
-    """Add `--quiet`."""
-    add_flags(parser, "--quiet  show no progress, only warnings, errors and the result")
 
 
 def screen_of(args: argparse.Namespace, silent: bool = False) -> Screen:

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxtrade.advisor.host.openai import with_model
-from jaxtrade.cli import flags
-from jaxtrade.cli.flags import add_flags, chosen_folder, new_folder
+from jaxtrade.cli.flags import NAMES, add_flags, chosen_folder, new_folder
 from jaxtrade.cli.shared import (
     MARKET,
     advisor_flags,
@@ -36,7 +35,7 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.runs import files, rundir
 from jaxtrade.runs.agents import groups_of, is_sweep, read_sweep
 from jaxtrade.runs.preflight import check_memory
-from jaxtrade.runs.processes import HEARTBEAT_S, JOIN_S, Given, Layout, check_config, layout_of
+from jaxtrade.runs.processes import Given, Layout, check_config, layout_of
 from jaxtrade.runs.resuming import (
     FREE,
     Start,
@@ -59,43 +58,24 @@ if TYPE_CHECKING:
 ENGINES = "SLURM, Open MPI, Kubernetes, Kubeflow Trainer and SkyPilot"
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that name the processes of a run."""
-    add_flags(
-        parser,
-        """
-        --auto-resume  continue the run in --run-dir if there is one, else start it; the same
-            command again and again is right
-        """,
-    )
-    group = process_options(parser, JOIN_S)
-    add_flags(
-        group,
-        f"""
-        --heartbeat-seconds S [{HEARTBEAT_S}] : count  silence after which a process counts as dead, and the others end
-            (default: {HEARTBEAT_S})
-        """,
-    )
-
-
-def process_options(parser: argparse.ArgumentParser, join_seconds: int) -> Any:
-    """Add the flags that name the processes -> their group. join_seconds: how long they wait for
-    each other.
+def process_flags(parser: argparse.ArgumentParser, join_seconds: int, *texts: str) -> None:
+    """Add the flags that name the processes of a run, and those of the texts, as a group.
+    join_seconds: how long they wait for each other.
     """
-    group = parser.add_argument_group("several processes (docs/distributed.md)")
     add_flags(
-        group,
+        parser.add_argument_group("several processes (docs/distributed.md)"),
         f"""
         --coordinator HOST:PORT  where process 0 listens, for runs of several processes (found by
             itself on {ENGINES})
-        --num-processes N : count  how many processes train this run together; 1: this one alone, whatever
-            the environment says
-        --process-id I : whole  the number of this process, from 0; process 0 writes the run's folder
+        --num-processes N : count  how many processes train this run together; 1: this one alone,
+            whatever the environment says
+        --process-id I : whole  the number of this process, from 0; process 0 writes the run's
+            folder
         --join-seconds S [{join_seconds}] : count  how long processes wait for each other at the start
             (default: {join_seconds})
         """,
+        *texts,
     )
-    return group
 
 
 def given(args: argparse.Namespace) -> Given:
@@ -159,7 +139,7 @@ _KEPT = (
     "overrides",
     "modules",
     *MARKET,
-    *flags.NAMES,
+    *NAMES,
     "test",
     "run_dir",
     "source",

@@ -7,14 +7,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from jaxtrade.cli import flags
-from jaxtrade.cli.flags import add_command, add_flags, new_folder
+from jaxtrade.cli.flags import COMMON, NAMES, SEED, add_command, name_flag, new_folder
 from jaxtrade.cli.shared import (
+    DATA,
     MARKET,
-    data_options,
+    QUIET,
     loading,
     print_result,
-    quiet_option,
     refuse,
     resolve,
 )
@@ -37,7 +36,7 @@ KEYS = (
 
 def add_parser(commands: Any) -> None:
     """Add the parser of `walkforward`."""
-    walk = add_command(
+    add_command(
         commands,
         "walkforward",
         "train folds x seeds as one program, each fold tested on days that it has not seen",
@@ -55,15 +54,12 @@ def add_parser(commands: Any) -> None:
         --test-groups K : count  of cpcv: blocks that a fold tests (default: 2; key walk.test_groups)
         --seeds N : count  agents per fold, the same seeds in every fold (default: 10; key walk.seeds)
         """,
-    )
-    data_options(walk)
-    flags.key_options(walk, "walk-forward")
-    add_flags(
-        walk, "--non-interactive  has no effect; accepted for scripts (the command never asks)"
-    )
-    quiet_option(walk)
-    add_flags(
-        walk,
+        DATA,
+        SEED,
+        COMMON,
+        name_flag("walk-forward"),
+        "--non-interactive  has no effect; accepted for scripts (the command never asks)",
+        QUIET,
         f"""
         --run-dir DIR  folder of the new walk-forward (default: runs/<market-walkforward-utc-id>)
         --nulls KIND:DRAWS  then train and test all of it again on null markets, and print
@@ -109,9 +105,7 @@ def walk_overrides(args: argparse.Namespace) -> list[str]:
 
 def _resume(args: argparse.Namespace, nulls: NullSpec | None) -> int:
     refused = changes_bits(args.overrides)
-    kept = dict.fromkeys(
-        ("config", "overrides", "modules", *MARKET, *KEYS, *flags.NAMES, "run_dir")
-    )
+    kept = dict.fromkeys(("config", "overrides", "modules", *MARKET, *KEYS, *NAMES, "run_dir"))
     refuse(
         args,
         [name for name in kept if name != "data" and (refused or name != "overrides")],
