@@ -18,7 +18,7 @@ from jaxtrade.config.load import ALGORITHM, Key, all_keys, lookup, sections, shi
 from jaxtrade.config.yaml12 import dump_yaml
 from jaxtrade.errors import ConfigError, StorageError
 from jaxtrade.interop.jules_config import imported, nested
-from jaxtrade.text import aligned, pairs
+from jaxtrade.text import aligned, did_you_mean, pairs
 
 DEFAULT, FILE, SET = "default", "file", "--set"
 # Keys that `resolve` sets without an override: flag -> keys.
@@ -439,8 +439,7 @@ def chosen_keys(prefix: str) -> list[Key]:
     """The keys that begin with `prefix`. Raises ConfigError, with a suggestion, where none does."""
     found = [key for key in all_keys().values() if key.name.startswith(prefix)]
     if not found:
-        near = difflib.get_close_matches(prefix, [*sections(), *all_keys()], n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        hint = did_you_mean(prefix, [*sections(), *all_keys()], "")
         raise ConfigError(
             f"no key begins with '{prefix}'{hint} (sections: {', '.join(sections())})"
         )

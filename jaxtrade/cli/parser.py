@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
@@ -23,19 +22,13 @@ from jaxtrade.cli import (
 from jaxtrade.cli.flags import AGENTS, COMMON, SEED, add_actions, add_command, add_flags, name_flag
 from jaxtrade.cli.shared import ADVISOR, DATA, QUIET, TOLERANCE, TRUST
 from jaxtrade.runs.processes import HEARTBEAT_S, JOIN_S
+from jaxtrade.text import did_you_mean
 from jaxtrade.version import __version__
 
 # An argument parser that suggests the command or flag that was probably meant. Imports no heavy
 # library.
 
 _CHOICE = re.compile(r"invalid choice: '?([^'\s]*)'? \(choose from (.*)\)$")
-
-
-def nearest_word(word: str, known: Iterable[str]) -> str:
-    """The end of a message: the known word that `word` resembles, or nothing."""
-    small = {name.lower(): name for name in known}
-    near = difflib.get_close_matches(word.lower(), small, n=1)
-    return f"; did you mean {small[near[0]]}?" if near else ""
 
 
 def key_of_flag(flag: str) -> str:
@@ -77,7 +70,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         found = _CHOICE.search(message)
         if found is not None:
-            message += nearest_word(found[1], re.findall(r"[\w-]+", found[2]))
+            message += did_you_mean(found[1], re.findall(r"[\w-]+", found[2]), "")
         elif message.endswith("required: COMMAND"):
             super().error(f"give a command; `{self.prog} --help` lists them")
         if "--help" not in message:
@@ -94,9 +87,8 @@ class Parser(argparse.ArgumentParser):
         flags = [word.partition("=")[0] for word in others if word.startswith("-")]
         if flags and self._subparsers is None:
             hint = key_of_flag(flags[0]) if {"overrides", "algorithm"} <= vars(known).keys() else ""
-            hint = hint or nearest_word(
-                flags[0], (name for name in self._option_string_actions if name[:2] == "--")
-            )
+            known_flags = [name for name in self._option_string_actions if name[:2] == "--"]
+            hint = hint or did_you_mean(flags[0], known_flags, "")
             self.error(f"there is no flag {', '.join(flags)}{hint}")
         return known, others
 

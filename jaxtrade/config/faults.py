@@ -438,7 +438,7 @@ def _whole_key(name: str, model: type[BaseModel], algorithm: Any) -> str:
             f"{explained(found, model)})?"
         )
     names = list(dict.fromkeys(key.rpartition(".")[2] for key in own))
-    near = difflib.get_close_matches(name, names, n=1)
+    near = alike(name, names, 1)
     if not near:
         raise ConfigError(
             f"{name}=...: unknown key '{name}'; `jaxtrade config keys` lists the keys"
