@@ -83,7 +83,8 @@ class Registry(Generic[PartT]):
             return name
         raise ConfigError(
             f"no {self.kind} is called '{name}' (known: {', '.join(self.names)})"
-            f"{did_you_mean(name, self.names)}; a {self.kind} of your own must be registered first: imports=[MODULE] (--import MODULE)"
+            f"{did_you_mean(name, self.names)}; a {self.kind} of your own must be registered first: "
+            "imports=[MODULE] (--import MODULE)"
         )
 
     def __getitem__(self, name: str) -> PartT:

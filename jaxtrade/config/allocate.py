@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from jaxtrade.config.base import FromOne, Section, Share, Widths, limited
+from jaxtrade.text import pairs
 
 TASK = "allocate"
 DUAL = 2  # symbols of the preset `dual_26`
@@ -95,22 +96,24 @@ def check_allocate(config: Any) -> None:
 
 def _refuse(config: Any) -> None:
     """Refuse keys that other tasks have and this one has no meaning for."""
-    env, fresh = config.env, type(config.env)()
-    keys = {
-        "env.fill": "orders fill at the next open",
-        "env.mark": "the floors are tested inside the bar",
-        "env.intrabar": "the legs of one bar are resolved together, the least favourable way",
-        "env.actions": "its actions are in allocate.actions",
-        "env.quantity": "its size is allocate.size",
-        "env.advice": "no advisor knows several symbols",
-    }
+    keys = pairs(
+        """
+        fill  orders fill at the next open
+        mark  the floors are tested inside the bar
+        intrabar  the legs of one bar are resolved together, the least favourable way
+        actions  its actions are in allocate.actions
+        quantity  its size is allocate.size
+        advice  no advisor knows several symbols
+        """
+    )
+    changed = config.env.changed()
     for key, why in keys.items():
-        name = key.partition(".")[2]
-        if getattr(env, name) != getattr(fresh, name):
+        if key in changed:
             raise ValueError(
-                f"{key}={getattr(env, name)}: not with env.task={TASK}, because {why}; leave it out"
+                f"env.{key}={getattr(config.env, key)}: not with env.task={TASK}, because {why}; "
+                "leave it out"
             )
-    if config.brackets != type(config.brackets)():
+    if config.brackets.changed():
         raise ValueError(
             f"brackets: not with env.task={TASK}, whose orders have neither stop nor target; leave the "
             "section out"
@@ -120,7 +123,7 @@ def _refuse(config: Any) -> None:
             f"advisor.kind={config.advisor.kind}: not with env.task={TASK}, because no advisor knows "
             "several symbols; set advisor.kind=off"
         )
-    if config.sampler != type(config.sampler)():
+    if config.sampler.changed():
         raise ValueError(
             f"sampler: not with env.task={TASK}, which holds all symbols in every episode; leave the "
             "section out"
@@ -216,8 +219,7 @@ def check_shared(config: Any) -> None:
     """
     shared = config.shared
     if not shared.on:
-        changed = [name for name, value in shared if value != getattr(SharedConfig(), name)]
-        if changed:
+        if changed := shared.changed():
             raise ValueError(
                 f"shared.{changed[0]} needs a shared market, and shared.on is false: set shared.on=true, "
                 "or leave it out"

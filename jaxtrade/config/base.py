@@ -177,6 +177,15 @@ class Section(BaseModel, frozen=True):
             handler.resolve_ref_schema(schema)["properties"][name]["description"] = text
         return schema
 
+    def changed(self, *names: str) -> list[str]:
+        """The keys that have another value than the default. names: of these keys alone."""
+        default = type(self)()
+        return [
+            name
+            for name, value in self
+            if value != getattr(default, name) and (not names or name in names)
+        ]
+
 
 @functools.cache
 def described(section: type[BaseModel]) -> dict[str, str]:

@@ -5,10 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
-
-from pydantic import BaseModel
 
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import Q_NETWORKS
@@ -63,16 +60,11 @@ def _only_its_own_keys(config: Any) -> None:
     if config.algorithm not in SECTIONS:
         return
     for name in SECTIONS:
-        if name != config.algorithm and (changed := next(_changed(getattr(config, name)), None)):
+        if name != config.algorithm and (changed := getattr(config, name).changed()):
             raise ValueError(
-                f"{name}.{changed} is a key of {name}, and algorithm is {config.algorithm}: leave it out, "
+                f"{name}.{changed[0]} is a key of {name}, and algorithm is {config.algorithm}: leave it out, "
                 f"set algorithm={name}, or use the key of section {config.algorithm}"
             )
-
-
-def _changed(section: BaseModel) -> Iterator[str]:
-    default = type(section)()
-    yield from (name for name, value in section if value != getattr(default, name))
 
 
 def _minibatches_fit(config: Any) -> None:

@@ -581,12 +581,7 @@ class DQNConfig(QLearningConfig, frozen=True):
 
     def check_priorities(self) -> None:
         """Raises ValueError if a key of prioritised draws is set and draws are uniform."""
-        default = DQNConfig()
-        changed = [
-            name
-            for name in ("priority_alpha", "priority_beta", "priority_beta_end")
-            if getattr(self, name) != getattr(default, name)
-        ]
+        changed = self.changed("priority_alpha", "priority_beta", "priority_beta_end")
         if changed and self.replay != "prioritised":
             raise ValueError(
                 f"dqn.{', dqn.'.join(changed)}: no effect with dqn.replay=uniform, which draws all "

@@ -115,11 +115,8 @@ def check_actor(config: Any) -> None:
             f"actor.delay={actor.delay} with algorithm={algorithm}: only {' and '.join(DELAYED)} can act "
             "with an older policy: set actor.delay=0"
         )
-    default = type(actor)()
     changed = [
-        f"actor.{name}={getattr(actor, name):g}"
-        for name in ("rho_clip", "c_clip")
-        if getattr(actor, name) != getattr(default, name)
+        f"actor.{name}={getattr(actor, name):g}" for name in actor.changed("rho_clip", "c_clip")
     ]
     if changed and not (actor.delay and algorithm == "ppo"):
         raise ValueError(

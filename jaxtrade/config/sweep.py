@@ -355,11 +355,9 @@ def check_evolve(config: Any) -> None:
     """
     evolve = config.evolve
     if not evolve.on:
-        default = type(evolve)()
-        changed = next((name for name, value in evolve if value != getattr(default, name)), None)
-        if changed:
+        if changed := evolve.changed():
             raise ValueError(
-                f"evolve.{changed}={getattr(evolve, changed):g}: no effect without evolve.keys, the "
+                f"evolve.{changed[0]}={getattr(evolve, changed[0]):g}: no effect without evolve.keys, the "
                 "settings to evolve: set evolve.keys={ppo.learning_rate: [1e-4, 1e-2]}, or leave it out"
             )
         return
