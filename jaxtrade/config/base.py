@@ -15,6 +15,7 @@ from decimal import Decimal
 from typing import Annotated, Any
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -24,6 +25,9 @@ from pydantic import (
     WithJsonSchema,
 )
 from pydantic_core import CoreSchema
+
+from jaxtrade.errors import ConfigError
+from jaxtrade.registry import Registry
 
 UNITS = {"k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
 _COUNT = re.compile(rf"([0-9][0-9_]*(?:\.[0-9]+)?)([{''.join(UNITS)}])", re.IGNORECASE)
@@ -159,6 +163,18 @@ Atrs = Annotated[
 def limited(default: Any, least: float, most: float | None = None) -> Any:
     """A number with its default, its least value and perhaps its largest."""
     return Field(default=default, ge=least, le=most)
+
+
+def name_in(registry: Registry[Any]) -> AfterValidator:
+    """A validator that accepts the names of a registry's parts. It imports none of them."""
+
+    def check(name: str) -> str:
+        try:
+            return registry.check(name)
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+
+    return AfterValidator(check)
 
 
 class Section(BaseModel, frozen=True):

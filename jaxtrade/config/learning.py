@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from jaxtrade.config.base import (
     AUTO,
@@ -26,25 +26,13 @@ from jaxtrade.config.base import (
     Widths,
     limited,
     listed,
+    name_in,
     whole,
 )
 from jaxtrade.config.learners import AUTO_MOST, AUTO_ROWS
 from jaxtrade.config.service import ContextConfig, ServiceOptions, combined
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import NETWORKS
-from jaxtrade.registry import Registry
-
-
-def name_in(registry: Registry[Any]) -> AfterValidator:
-    """A validator that accepts the names of a registry's parts. It imports none of them."""
-
-    def check(name: str) -> str:
-        try:
-            return registry.check(name)
-        except ConfigError as error:
-            raise ValueError(str(error)) from None
-
-    return AfterValidator(check)
 
 
 class NetworkConfig(Section, frozen=True):

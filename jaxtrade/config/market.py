@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from datetime import date
 from fractions import Fraction
 from itertools import pairwise
@@ -20,9 +21,9 @@ from jaxtrade.config.base import (
     Positive,
     Section,
     limited,
+    name_in,
 )
 from jaxtrade.config.faults import suggest
-from jaxtrade.errors import ConfigError
 from jaxtrade.parts import TASKS
 
 # What the keys of a symbol set (`data.markets`, `data.folder`, `data.per_market`) may say
@@ -136,14 +137,11 @@ _SHAPE = "expected the new shares for one old share (4, or 1.5), or NEW:OLD as t
 
 
 def _date(text: str) -> str:
-    """Raises ValueError, which pydantic expects, unless the text is an ISO date."""
-    try:
-        fits = date.fromisoformat(text).isoformat() == text
-    except ValueError:
-        fits = False
-    if not fits:
-        raise ValueError(f"'{text}' is not a date; write YYYY-MM-DD")
-    return text
+    """The text. Raises ValueError, which pydantic expects, unless it is an ISO date."""
+    with suppress(ValueError):
+        if date.fromisoformat(text).isoformat() == text:
+            return text
+    raise ValueError(f"'{text}' is not a date; write YYYY-MM-DD")
 
 
 def _ratio(value: object) -> str:
@@ -216,24 +214,11 @@ def _roll(value: object) -> str | dict[str, str]:
             "(cut the data with data.start)"
         )
     for text in dates:
-        try:
-            fits = date.fromisoformat(text).isoformat() == text
-        except ValueError:
-            fits = False
-        if not fits:
-            raise ValueError(f"'{text}' is not a date; write YYYY-MM-DD")
+        _date(text)
     for before, after in pairwise(dates):
         if after <= before:
             raise ValueError(f"first trade dates must increase: {after} follows {before}")
     return firsts
-
-
-def _task(name: str) -> str:
-    """Raises ValueError, which pydantic expects, if there is no task with this name."""
-    try:
-        return TASKS.check(name)
-    except ConfigError as error:
-        raise ValueError(str(error)) from None
 
 
 def _day(text: str) -> str:
@@ -522,7 +507,7 @@ class BracketConfig(Section, frozen=True):
 class EnvConfig(Section, frozen=True):
     """The static half of the environment. A change of these keys compiles a new program."""
 
-    task: Annotated[str, AfterValidator(_task)] = "manage"
+    task: Annotated[str, name_in(TASKS)] = "manage"
     """entry, manage, advised, allocate (several symbols in one account), or a registered task;
     advised: the actions of manage, plus the bar's context and the account's record in the
     observation

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from jaxtrade.config import learners
 from jaxtrade.config.allocate import AllocateConfig, SharedConfig, check_allocate, check_shared
-from jaxtrade.config.base import Names, Section
+from jaxtrade.config.base import Names, Section, name_in
 from jaxtrade.config.learning import (
     AdvisorConfig,
     ControlConfig,
@@ -25,7 +25,6 @@ from jaxtrade.config.learning import (
     StageConfig,
     TrainConfig,
     TransferConfig,
-    name_in,
 )
 from jaxtrade.config.market import (
     AccountConfig,

@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from jaxtrade.config.base import Count, Part, Positive, Section, Share, limited
-from jaxtrade.config.learning import name_in
+from jaxtrade.config.base import Count, Part, Positive, Section, Share, limited, name_in
 from jaxtrade.parts import SAMPLERS
 
 Precision = Literal["float32", "tf32", "bfloat16"]

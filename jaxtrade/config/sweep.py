@@ -14,11 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import comb
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 
 from jaxtrade.config.allocate import TASK
 from jaxtrade.config.base import FromOne, FromZero, Section, Share, limited
-from jaxtrade.config.learners import SECTIONS
+from jaxtrade.config.learners import SECTIONS, TUNABLE
 from jaxtrade.errors import ConfigError
 
 MOST_AGENTS = 1024  # of one run, as `train.num_seeds`
@@ -144,7 +144,12 @@ class SweepConfig(Section, frozen=True):
         """The number of settings."""
         if self.settings or not self.keys:
             return max(1, len(self.settings))
-        return self.random or math.prod(len(values) for values in self.keys.values())
+        return self.random or self.combinations
+
+    @property
+    def combinations(self) -> int:
+        """The number of combinations of the values of `keys`."""
+        return math.prod(map(len, self.keys.values()))
 
 
 def check_sweep(sweep: SweepConfig, num_seeds: int) -> None:
@@ -210,11 +215,10 @@ def _check_ranges(sweep: SweepConfig) -> None:
             f"sweep.keys: {key}={value} is a range: say how many settings to draw from it (sweep.random, "
             "--random N), or list values"
         )
-    most = math.prod(len(values) for values in sweep.keys.values())
-    if sweep.random and not ranged and sweep.random > most:
+    if sweep.random and not ranged and sweep.random > sweep.combinations:
         raise ValueError(
-            f"sweep.random ({sweep.random}) is more than the {most} combinations of sweep.keys: lower it, "
-            "or leave it out"
+            f"sweep.random ({sweep.random}) is more than the {sweep.combinations} combinations of sweep.keys: "
+            "lower it, or leave it out"
         )
 
 
@@ -227,18 +231,15 @@ def settings_of(sweep: SweepConfig, seed: int) -> tuple[dict[str, Any], ...]:
     """
     if sweep.settings or not sweep.keys:
         return sweep.settings or ({},)
-    most = math.prod(len(values) for values in sweep.keys.values())
-    if not sweep.random:
-        return tuple(_combination(sweep.keys, number) for number in range(most))
     source = random.Random(f"sweep {seed}")
-    if not any(range_of(value) for values in sweep.keys.values() for value in values):
+    if sweep.random and any(range_of(each) for values in sweep.keys.values() for each in values):
         return tuple(
-            _combination(sweep.keys, number) for number in source.sample(range(most), sweep.random)
+            {key: _drawn(values, source) for key, values in sweep.keys.items()}
+            for _ in range(sweep.random)
         )
-    return tuple(
-        {key: _drawn(values, source) for key, values in sweep.keys.items()}
-        for _ in range(sweep.random)
-    )
+    every = range(sweep.combinations)
+    chosen = source.sample(every, sweep.random) if sweep.random else every
+    return tuple(_combination(sweep.keys, number) for number in chosen)
 
 
 def _combination(keys: Mapping[str, Sequence[Any]], number: int) -> dict[str, Any]:
@@ -280,9 +281,6 @@ def _ends(value: Any) -> tuple[Any, ...]:
 # --- The section `evolve` of a configuration, and what must hold between it and the others
 
 
-STATIC = (
-    "replay_ratio",
-)  # floats of a learner's section that decide its program, so they are no tunable floats
 FOLLOWS = {
     "learning_rate": "learning_rate_end",
     "ent_coef": "ent_coef_end",
@@ -338,15 +336,6 @@ def followers(config: Any) -> dict[str, tuple[str, float]]:
     return found
 
 
-def tunable(section: BaseModel) -> list[str]:
-    """The floats of a learner's section that are leaves of its training state."""
-    return [
-        name
-        for name, field in type(section).model_fields.items()
-        if field.annotation in (float, float | None) and name not in STATIC
-    ]
-
-
 def check_evolve(config: Any) -> None:
     """What must hold between `evolve` and the other sections. Raises ValueError, which pydantic
     expects.
@@ -387,7 +376,7 @@ def check_evolve(config: Any) -> None:
 def _check_key(config: Any, key: str, bounds: tuple[float, float]) -> None:
     section, (low, high) = config.learner, bounds
     name = key.partition(".")[2]
-    known = [f"{config.algorithm}.{each}" for each in tunable(section)]
+    known = [f"{config.algorithm}.{each}" for each in TUNABLE[config.algorithm]]
     if key not in known:
         raise ValueError(
             f"evolve.keys: {key[:60]} is no tunable float of algorithm={config.algorithm}; expected one "
