@@ -175,9 +175,9 @@ def _ask(args: argparse.Namespace) -> int:
     if args.repeat < 1:
         raise ConfigError(f"--repeat {args.repeat}: expected 1 or more")
     config = resolve(args, config=args.config or "advised")
-    from jaxtrade.cli.ask import Request, ask
+    from jaxtrade.cli.ask import ask
 
-    return ask(config, Request(args.at, args.repeat, args.json))
+    return ask(config, args.at, args.repeat, args.json)
 
 
 def _inspect(args: argparse.Namespace) -> int:
@@ -207,9 +207,9 @@ def _precompute(args: argparse.Namespace) -> int:
     if args.every < 1:
         raise ConfigError(f"--every {args.every}: expected 1 or more")
     _, config = run_all([lambda: _check_out(args.out), lambda: resolve(args)])
-    from jaxtrade.cli.precompute import Request, precompute
+    from jaxtrade.cli.precompute import precompute
 
-    return precompute(config, Request(args.out, args.split, args.every, args.plan, args.yes))
+    return precompute(config, args)
 
 
 def _check_out(out: Path) -> None:

@@ -36,9 +36,8 @@ class Question(NamedTuple):
     """One thing that a command cannot know.
 
     text: the question. flag: how to answer it on the command line. hints: lines printed before it.
-        usual: the answer
-    to an empty line; None if there is none. check: raises ConfigError for an answer that is not
-    allowed.
+    usual: the answer to an empty line; None if there is none. check: raises ConfigError for an
+    answer that is not allowed. key: of `data`, which the answer sets, if it sets one.
     """
 
     text: str
@@ -46,6 +45,7 @@ class Question(NamedTuple):
     check: Callable[[str], object]
     hints: tuple[str, ...] = ()
     usual: str | None = None
+    key: str = ""
 
 
 def may_ask(refused: bool) -> bool:
@@ -169,9 +169,9 @@ def run(args: argparse.Namespace) -> int:
     questions = settle(seen, contract, stated)
     if not interactive:
         _require_answers(seen, contract, questions)
-    for key, question in questions:
+    for question in questions:
         given = ask(question)
-        data[key] = float(given) if key == "price_scale" else given
+        data[question.key] = float(given) if question.key == "price_scale" else given
     if data.get("conversion"):
         data["conversion"] = str(Path(data["conversion"]).resolve())  # the configuration may move
     values["data"] = named | data | named
@@ -234,14 +234,12 @@ def _one_file(folder: Path, out: Path) -> Path:
     return path
 
 
-def _require_answers(
-    seen: Examined, contract: Contract | None, questions: list[tuple[str, Question]]
-) -> None:
+def _require_answers(seen: Examined, contract: Contract | None, questions: list[Question]) -> None:
     """Raise ConfigError naming every flag that is missing, if any is."""
     from jaxtrade.cli.initial import market_question
 
     missing = [] if contract is not None else [market_question(seen)]
-    missing += [question for _, question in questions]
+    missing += questions
     if not missing:
         return
     lines = [

@@ -9,7 +9,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from jaxtrade.config import RunConfig, load_config, make_config, origins_of, ove
 from jaxtrade.data.contracts import BUNDLED
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
 from jaxtrade.runs.preflight import check, check_names
+from jaxtrade.runs.resuming import FREE, changes_bits
 from jaxtrade.text import printable, show
 
 if TYPE_CHECKING:
@@ -118,6 +119,23 @@ def refuse(args: argparse.Namespace, names: Sequence[str], why: str, hint: str =
     ]
     if given := [_WRITTEN.get(name, f"--{name.replace('_', '-')}") for name in present]:
         raise ConfigError(f"{why}; drop {', '.join(given)}{hint}")
+
+
+def refuse_kept(args: argparse.Namespace, names: Iterable[str], what: str) -> None:
+    """Raise ConfigError if `--resume` of a run, called `what`, comes with one of some flags, which
+    its folder keeps. `--data` may come, and `--set` of the keys that it may be given anew.
+    """
+    refused = changes_bits(args.overrides)
+    refuse(
+        args,
+        [
+            name
+            for name in dict.fromkeys(names)
+            if name != "data" and (refused or name != "overrides")
+        ],
+        f"--resume {args.resume}: a resumed {what} keeps its configuration"
+        f"{', except ' + ', '.join(FREE) if refused else ''}",
+    )
 
 
 def resolve(

@@ -26,6 +26,7 @@ from jaxtrade.cli.shared import (
     named_too,
     print_result,
     refuse,
+    refuse_kept,
     resolve,
     screen_of,
 )
@@ -37,9 +38,7 @@ from jaxtrade.runs.agents import groups_of, is_sweep, read_sweep
 from jaxtrade.runs.preflight import check_memory
 from jaxtrade.runs.processes import Given, Layout, check_config, layout_of
 from jaxtrade.runs.resuming import (
-    FREE,
     Start,
-    changes_bits,
     how_to_start,
     require_own,
     resumed_config,
@@ -266,18 +265,7 @@ def _ended(result: RunResult, args: argparse.Namespace, screen: Screen) -> int:
 
 
 def _resume(args: argparse.Namespace) -> int:
-    refused = changes_bits(args.overrides)
-    kept = [
-        name
-        for name in (*_KEPT, "onward", "eager")
-        if name != "data" and (refused or name != "overrides")
-    ]
-    refuse(
-        args,
-        kept,
-        f"--resume {args.resume}: a resumed run keeps its configuration"
-        f"{', except ' + ', '.join(FREE) if refused else ''}",
-    )
+    refuse_kept(args, (*_KEPT, "onward", "eager"), "run")
     path = Path(args.resume)
     config = read_sweep(path) if is_sweep(path) else rundir.read_run(path)[0]
     if args.devices is not None:

@@ -14,14 +14,14 @@ from jaxtrade.cli.shared import (
     QUIET,
     loading,
     print_result,
-    refuse,
+    refuse_kept,
     resolve,
 )
 from jaxtrade.data.members import set_name, symbols_of
 from jaxtrade.data.nulls.spec import TRAINED_DRAWS, NullSpec, parse_null_spec
 from jaxtrade.runs import rundir
 from jaxtrade.runs.preflight import check_memory
-from jaxtrade.runs.resuming import FREE, changes_bits, resumed_config
+from jaxtrade.runs.resuming import FREE, resumed_config
 
 KEYS = (
     "mode",
@@ -104,14 +104,8 @@ def walk_overrides(args: argparse.Namespace) -> list[str]:
 
 
 def _resume(args: argparse.Namespace, nulls: NullSpec | None) -> int:
-    refused = changes_bits(args.overrides)
-    kept = dict.fromkeys(("config", "overrides", "modules", *MARKET, *KEYS, *NAMES, "run_dir"))
-    refuse(
-        args,
-        [name for name in kept if name != "data" and (refused or name != "overrides")],
-        f"--resume {args.resume}: a resumed walk-forward keeps its configuration"
-        f"{', except ' + ', '.join(FREE) if refused else ''}",
-    )
+    kept = ("config", "overrides", "modules", *MARKET, *KEYS, *NAMES, "run_dir")
+    refuse_kept(args, kept, "walk-forward")
     path = Path(args.resume)
     resumed_config(
         rundir.read_run(path)[0], args.overrides

@@ -4,8 +4,6 @@ its keys and gate.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +14,7 @@ from pydantic import BaseModel, Field, ValidationError
 from jaxtrade.config import (
     RunConfig,
     config_path,
+    digest_of,
     make_config,
     origins_of,
     overridden,
@@ -99,7 +98,7 @@ class Curriculum(BaseModel, frozen=True):
 
     def digest(self) -> str:
         """sha256 of the resolved curriculum (hex)."""
-        return _digest(self.model_dump(mode="json"))
+        return digest_of(self.model_dump(mode="json"))
 
 
 Resolve = Callable[
@@ -236,10 +235,6 @@ def _of_phase(label: str, overrides: Sequence[str]) -> list[str]:
     ]
 
 
-def _digest(values: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
-
-
 def dump_curriculum(curriculum: Curriculum) -> str:
     """Every key of every phase as YAML, which `load_curriculum` can read."""
     return dump_yaml(
@@ -282,7 +277,7 @@ def written_digest(folder: Path) -> str:
     wrote the file; keys that were renamed or added later do not change it."""
     values = read_values(folder / CURRICULUM, exact=True)
     # A key that was taken out gives another digest, which says that the file has changed.
-    return _digest(
+    return digest_of(
         {
             "enforce_gates": values.get("enforce_gates"),
             "phases": [

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from jaxtrade.runs.inventory import MANIFEST, RunEntry, entries_in, ordered
+from jaxtrade.text import pairs
 from jaxtrade.watching.metrics import Reader
 
 # Who may read the page: this machine's browser, with the token that the command printed.
@@ -361,27 +362,30 @@ def progress_of(last: Mapping[str, Any]) -> tuple[str, float]:
     return f"{update:,.0f} of {total:,.0f}", min(update / total, 1.0)
 
 
-JS, CSS, HTML = (
-    "text/javascript; charset=utf-8",
-    "text/css; charset=utf-8",
-    "text/html; charset=utf-8",
-)
-UPLOT = "vendor/uplot/"
-FILES = {  # path -> file below jaxtrade/web, media type
-    "/": ("watch.html", HTML),
-    "/icon.svg": ("icon.svg", "image/svg+xml"),
-    "/watch.js": ("watch.js", JS),
-    "/curves.js": ("curves.js", JS),
-    "/session.js": ("session.js", JS),
-    "/theme.js": ("theme.js", JS),
-    "/chart.js": ("chart.js", JS),
-    "/ohlc.js": ("ohlc.js", JS),
-    "/theme.css": ("theme.css", CSS),
-    "/page.css": ("page.css", CSS),
-    "/watch.css": ("watch.css", CSS),
-    "/uplot.js": (UPLOT + "uPlot.iife.min.js", JS),
-    "/uplot.css": (UPLOT + "uPlot.min.css", CSS),
+# Ending -> media type; path -> file below jaxtrade/web.
+KINDS = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
 }
+FILES = pairs(
+    """
+    /  watch.html
+    /icon.svg  icon.svg
+    /watch.js  watch.js
+    /curves.js  curves.js
+    /session.js  session.js
+    /theme.js  theme.js
+    /chart.js  chart.js
+    /ohlc.js  ohlc.js
+    /theme.css  theme.css
+    /page.css  page.css
+    /watch.css  watch.css
+    /uplot.js  vendor/uplot/uPlot.iife.min.js
+    /uplot.css  vendor/uplot/uPlot.min.css
+    """
+)
 MOST_RUNS = 200  # in the list of the page, youngest first, beside the one that it shows
 MOST_CURVES = 200
 MOST_DIGITS = 9  # of a number in a request
@@ -451,9 +455,8 @@ def routes(folder: Path, reader: Reader) -> dict[str, Route]:
         latest = None if found is None else latest_validation(found[1])
         return None if latest is None else as_json(latest)
 
-    pages = {path: _file(*of) for path, of in FILES.items()}
     return {
-        **pages,
+        **{path: _file(name) for path, name in FILES.items()},
         "/api/runs": runs,
         "/api/run": run,
         "/api/curves": curves,
@@ -461,9 +464,12 @@ def routes(folder: Path, reader: Reader) -> dict[str, Route]:
     }
 
 
-def _file(name: str, kind: str) -> Route:
-    content = resources.files("jaxtrade.web").joinpath(*name.split("/")).read_bytes()
-    return lambda query: Answer(content, kind)
+def _file(name: str) -> Route:
+    answer = Answer(
+        resources.files("jaxtrade.web").joinpath(*name.split("/")).read_bytes(),
+        KINDS[Path(name).suffix],
+    )
+    return lambda query: answer
 
 
 def _run(entry: RunEntry, folder: Path, reader: Reader) -> dict[str, Any]:
