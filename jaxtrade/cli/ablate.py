@@ -122,10 +122,8 @@ def run(args: argparse.Namespace) -> int:
             "advisor.panel: the ablation compares single advisors, named by --kinds; set "
             "advisor.panel=[] and advisor.kind=none"
         )
-    agents = config.train.model_copy(update={"num_seeds": len(kinds) * config.train.num_seeds})
-    check_memory(
-        [config.model_copy(update={"train": agents})]
-    )  # one program trains all kinds and seeds
+    # One program trains all kinds and seeds.
+    check_memory([config.replaced(train={"num_seeds": len(kinds) * config.train.num_seeds})])
     folder = chosen_folder(args, "out") or rundir.new_run_path(config.data.market, "ablation")
     if args.resume:
         reopen(folder, settings_of(config, kinds, fusions))
@@ -190,6 +188,4 @@ def with_seeds(config: RunConfig, seeds: int | None) -> RunConfig:
     if seeds is not None and not 1 <= seeds <= 1024:
         raise ConfigError(f"--seeds {seeds}: expected 1 to 1024")
     chosen = seeds or (config.train.num_seeds if config.train.num_seeds > 1 else SEEDS)
-    return config.model_copy(
-        update={"train": config.train.model_copy(update={"num_seeds": chosen})}
-    )
+    return config.replaced(train={"num_seeds": chosen})

@@ -129,9 +129,7 @@ def _with_files(config: RunConfig, out: Path) -> RunConfig:
     service = service_options(
         config.advisor, out.with_suffix(".cache.sqlite"), out.with_suffix(".ledger.sqlite")
     )
-    return config.model_copy(
-        update={"advisor": config.advisor.model_copy(update={"service": service})}
-    )
+    return config.replaced(advisor={"service": service})
 
 
 # --- the plan --------------------------------------------------------------------------------------------------------

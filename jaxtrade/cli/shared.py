@@ -273,12 +273,12 @@ def _with_paths(chosen: RunConfig, args: argparse.Namespace) -> RunConfig:
     _check_set(chosen, args)
     # Paths are set directly and not as overrides, because YAML could misread them.
     paths = {key: getattr(args, flag) for key, flag in PATHS.items()}
-    chosen = _with_data(chosen, {key: path for key, path in paths.items() if path is not None})
+    chosen = chosen.replaced(data={key: path for key, path in paths.items() if path is not None})
     _check_market(chosen, args)
     if chosen.data.contract is not None:
         from jaxtrade.data.contract_file import load_contract
 
-        chosen = _with_data(chosen, {"market": load_contract(chosen.data.contract).symbol})
+        chosen = chosen.replaced(data={"market": load_contract(chosen.data.contract).symbol})
     if chosen.data.source == "file" and chosen.data.file is None and not chosen.data.markets:
         raise ConfigError("data.source=file: no file given; use --data FILE or set data.file")
     if chosen.env.intrabar == "path" and chosen.data.seconds is None and not chosen.data.markets:
@@ -317,10 +317,6 @@ def _check_market(chosen: RunConfig, args: argparse.Namespace) -> None:
             f"of {market.upper()}, add --data FILE; for those of the package, use a configuration "
             "without data.file"
         )
-
-
-def _with_data(config: RunConfig, values: dict[str, str]) -> RunConfig:
-    return config.model_copy(update={"data": config.data.model_copy(update=values)})
 
 
 def screen_of(args: argparse.Namespace, silent: bool = False) -> Screen:

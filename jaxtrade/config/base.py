@@ -10,9 +10,9 @@ import inspect
 import itertools
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import (
     AfterValidator,
@@ -192,6 +192,15 @@ class Section(BaseModel, frozen=True):
         for name, text in described(cls).items():
             handler.resolve_ref_schema(schema)["properties"][name]["description"] = text
         return schema
+
+    def replaced(self, **values: Any) -> Self:
+        """A copy with other values of some keys, unchecked. Those of a section may be a mapping of
+        some of its keys.
+        """
+        for name, value in values.items():
+            if isinstance(section := getattr(self, name), Section) and isinstance(value, Mapping):
+                values[name] = section.replaced(**value)
+        return self.model_copy(update=values)
 
     def changed(self, *names: str) -> list[str]:
         """The keys that have another value than the default. names: of these keys alone."""

@@ -462,13 +462,7 @@ def config_of(config: RunConfig, agent: Agent) -> RunConfig:
     """The configuration of an agent alone. Raises ConfigError for a key or a value that does not
     exist.
     """
-    alone = config.model_copy(
-        update={
-            "seed": agent.seed,
-            "sweep": SweepConfig(),
-            "train": config.train.model_copy(update={"num_seeds": 1}),
-        }
-    )
+    alone = config.replaced(seed=agent.seed, sweep=SweepConfig(), train={"num_seeds": 1})
     if not agent.overrides:
         return alone
     try:

@@ -232,7 +232,7 @@ def split_of(split: SplitConfig, sessions: int) -> SplitConfig:
             "test_sessions": sessions // TEST_SHARE,
             "embargo_sessions": PURGE,
         }
-    return split.model_copy(update=known)
+    return split.replaced(**known)
 
 
 def split_note(split: SplitConfig, sessions: int) -> str | None:
@@ -266,7 +266,7 @@ def with_split(config: RunConfig, sessions: int) -> RunConfig:
 
     sessions: of the market; of several symbols, the trade dates that all of them share.
     """
-    return config.model_copy(update={"split": split_of(config.split, sessions)})
+    return config.replaced(split=split_of(config.split, sessions))
 
 
 def chooses(asked: RunConfig, config: RunConfig) -> bool:
@@ -299,8 +299,4 @@ def with_control(config: RunConfig, chunks: int, times: int) -> RunConfig:
     if every is None:
         every = -(-chunks // times) if times else 0
         keep = keep or ("best" if every else "last")
-    return config.model_copy(
-        update={
-            "control": control.model_copy(update={"evaluate_every": every, "keep": keep or "last"})
-        }
-    )
+    return config.replaced(control={"evaluate_every": every, "keep": keep or "last"})

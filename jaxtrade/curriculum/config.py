@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from jaxtrade.config import (
     RunConfig,
@@ -82,7 +82,7 @@ def _deep(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-class Phase(BaseModel, frozen=True):
+class Phase(Section, frozen=True):
     """A phase with its complete configuration."""
 
     name: str
@@ -90,7 +90,7 @@ class Phase(BaseModel, frozen=True):
     gate: GateConfig
 
 
-class Curriculum(BaseModel, frozen=True):
+class Curriculum(Section, frozen=True):
     """The phases in order, each with its complete configuration."""
 
     phases: tuple[Phase, ...]

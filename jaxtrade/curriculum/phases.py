@@ -135,8 +135,8 @@ def under(source: Source, setup: Setup) -> Setup:
     brackets.
     """
     own = source.config.env
-    env = setup.config.env.model_copy(update={name: getattr(own, name) for name in SEEN_AND_DONE})
-    return prepare(setup.config.model_copy(update={"env": env, "network": source.config.network}))
+    env = {name: getattr(own, name) for name in SEEN_AND_DONE}
+    return prepare(setup.config.replaced(env=env, network=source.config.network))
 
 
 def start_check(source: Source, setup: Setup, begun: Transferred) -> dict[str, Any]:
@@ -365,10 +365,7 @@ def _possible(phase: Phase, tell: Tell) -> Phase:
         check_advisor(phase.config, market)
     except (ConfigError, DataError) as error:
         tell(f"phase {phase.name}: trains without an advisor (choose one by --advisor): {error}")
-        without = advisor.model_copy(update={"kind": OFF})
-        return phase.model_copy(
-            update={"config": phase.config.model_copy(update={"advisor": without})}
-        )
+        return phase.replaced(config={"advisor": {"kind": OFF}})
     return phase
 
 
@@ -456,7 +453,7 @@ def run_curriculum(
     rundir.check_new(path)
     if optional:
         phases = with_possible_advisors(curriculum.phases, shown.message)
-        curriculum = curriculum.model_copy(update={"phases": phases})
+        curriculum = curriculum.replaced(phases=phases)
     curriculum = _with_models(curriculum, first, shown)
     _check_possible(curriculum.phases[first:], loaded)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -487,12 +484,10 @@ def _with_models(curriculum: Curriculum, first: int, screen: Screen) -> Curricul
     ConfigError.
     """
     phases = [
-        phase
-        if number < first
-        else phase.model_copy(update={"config": with_model(phase.config, screen.message)})
+        phase if number < first else phase.replaced(config=with_model(phase.config, screen.message))
         for number, phase in enumerate(curriculum.phases)
     ]
-    return curriculum.model_copy(update={"phases": tuple(phases)})
+    return curriculum.replaced(phases=tuple(phases))
 
 
 def _check_possible(phases: Sequence[Phase], source: Source | None) -> None:
@@ -543,8 +538,8 @@ def _located(curriculum: Curriculum, recorded: Mapping[str, Any], path: Path) ->
         manifest = {files.FILES: recorded.get(phase.name, {})}
         config = files.locate(phase.config, manifest, path)
         files.require(config, manifest, path)
-        phases.append(phase.model_copy(update={"config": config}))
-    return curriculum.model_copy(update={"phases": tuple(phases)})
+        phases.append(phase.replaced(config=config))
+    return curriculum.replaced(phases=tuple(phases))
 
 
 def how_to_continue(path: Path) -> str:
