@@ -22,6 +22,7 @@ from jaxtrade.parts import ADVISORS, FEATURES, LEARNERS, NETWORKS, REWARD_TERMS,
 from jaxtrade.registry import Registry, import_parts
 
 Rows = list[tuple[str, ...]]  # the first one is the heading
+Tables = list[tuple[Rows, tuple[int, ...]]]  # each with its columns of figures
 OWN = "your own"
 
 
@@ -63,7 +64,7 @@ def blocks(what: str, wide: int | None) -> list[list[str]]:
     return [*(table(rows, wide, figures) for rows, figures in tables), [use]]
 
 
-def _markets() -> list[tuple[Rows, tuple[int, ...]]]:
+def _markets() -> Tables:
     rows = [
         (
             symbol,
@@ -93,7 +94,7 @@ def _figures(contract: Contract) -> tuple[str, str, str]:
     )
 
 
-def _contracts() -> list[tuple[Rows, tuple[int, ...]]]:
+def _contracts() -> Tables:
     from jaxtrade.data.contract_file import load_contract
 
     rows = [
@@ -103,7 +104,7 @@ def _contracts() -> list[tuple[Rows, tuple[int, ...]]]:
     return [([("contract", "what it is", "tick", "tick value", "commission"), *rows], (2, 3, 4))]
 
 
-def _presets() -> list[tuple[Rows, tuple[int, ...]]]:
+def _presets() -> Tables:
     return [
         (
             [
@@ -126,7 +127,7 @@ def first_sentence(path: Path) -> str:
     return " ".join(comment).partition(". ")[0].rstrip(".")
 
 
-def _accounts() -> list[tuple[Rows, tuple[int, ...]]]:
+def _accounts() -> Tables:
     rows = [
         (
             name,
@@ -172,7 +173,7 @@ def _rules(preset: AccountPreset) -> str:
     return f"{floor}{stops}{daily}"
 
 
-def _features() -> list[tuple[Rows, tuple[int, ...]]]:
+def _features() -> Tables:
     from jaxtrade.data.features.schema import (
         CONTEXT_FEATURES,
         DUAL_FEATURES,
@@ -188,7 +189,7 @@ def _features() -> list[tuple[Rows, tuple[int, ...]]]:
     return [([("feature", "unit", "warm-up", "formula"), *rows], (2,))]
 
 
-def _rewards() -> list[tuple[Rows, tuple[int, ...]]]:
+def _rewards() -> Tables:
     presets = [
         (
             name,
@@ -203,9 +204,7 @@ def _rewards() -> list[tuple[Rows, tuple[int, ...]]]:
     ]
 
 
-def _registered(
-    head: str, about: str, registry: Registry[Any], known: Mapping[str, str]
-) -> list[tuple[Rows, tuple[int, ...]]]:
+def _registered(head: str, about: str, registry: Registry[Any], known: Mapping[str, str]) -> Tables:
     """The built-in parts of a kind, and those that modules have registered."""
     names = dict.fromkeys((*known, *registry.names))
     rows = [(name, known[name] if name in known else described(registry[name])) for name in names]
@@ -236,7 +235,7 @@ def _name(owner: Any) -> str:
     return getattr(owner, "__name__", "")
 
 
-def _templates() -> list[tuple[Rows, tuple[int, ...]]]:
+def _templates() -> Tables:
     rows = [(name, about) for name, about in descriptions.TEMPLATES.items()]
     raw = [(f"{{{name}}}", slot.about) for name, slot in RAW_SLOTS.items()]
     blocks = [(f"{{{name}}}", block.about) for name, block in BLOCKS.items()]

@@ -182,17 +182,11 @@ def _auto_resume(args: argparse.Namespace) -> int:
         require_own(config, path)
     elif args.source:
         rundir.read_run(Path(args.source))
-    if processes.alone and start is not Start.DONE:
-        return (
-            _begin(args, config, args.source, path)
-            if start is Start.NEW
-            else _go_on(args, path, processes, _limit(config))
-        )
-    with screen_of(args, processes.process_id > 0) as screen:
-        join(args, processes, screen)
-        start = Start(
-            from_main(lambda: str(start))
-        )  # another one may see the folder later, or earlier
+    if start is Start.DONE or not processes.alone:
+        with screen_of(args, processes.process_id > 0) as screen:
+            join(args, processes, screen)
+            # Another one may see the folder later, or earlier.
+            start = Start(from_main(lambda: str(start)))
     if start is Start.DONE:
         if is_main():
             show(f"{path}: this run has finished; nothing is left to do")

@@ -36,7 +36,8 @@ from jaxtrade.registry import import_parts
 from jaxtrade.text import pairs
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
-Changes = Iterable[str] | Mapping[str, Any]  # ["ppo.gamma=0.99"] or {"ppo.gamma": 0.99}
+Values = Mapping[str, Any]  # nested plain values: section -> key -> value
+Changes = Iterable[str] | Values  # ["ppo.gamma=0.99"] or {"ppo.gamma": 0.99}
 MAX_BYTES = 1_000_000  # largest size of a configuration file
 BARS = (".csv", ".tsv", ".gz", ".zip", ".parquet")  # endings of files that are no text of keys
 ALGORITHM, DEFAULT = "algorithm", RunConfig.model_fields["algorithm"].default
@@ -124,7 +125,7 @@ def origins_of(overrides: Iterable[str]) -> dict[str, str]:
 
 def validated(
     model: type[ModelT],
-    values: Mapping[str, Any],
+    values: Values,
     name: str,
     origins: Mapping[str, str] | None = None,
 ) -> ModelT:
@@ -152,7 +153,7 @@ def _origin(key: str, name: str, origins: Mapping[str, str] | None) -> str:
 
 
 def make_config(
-    values: Mapping[str, Any],
+    values: Values,
     name: str = "configuration",
     origins: Mapping[str, str] | None = None,
     stored: bool = False,
@@ -178,7 +179,7 @@ def make_config(
     return config
 
 
-def module_names(values: Mapping[str, Any]) -> tuple[str, ...]:
+def module_names(values: Values) -> tuple[str, ...]:
     """The modules in `imports` of a configuration's values; none if the value is wrong, which
     validation tells.
     """
@@ -248,10 +249,10 @@ def changed_config(
 
 
 def _changed(
-    values: Mapping[str, Any],
+    values: Values,
     origin: str,
     changes: Changes,
-    settings: Mapping[str, Any],
+    settings: Values,
     stored: bool = False,
 ) -> RunConfig:
     if isinstance(changes, str):
@@ -271,7 +272,7 @@ def _changed(
     return make_config(merged, origin, origins, stored)
 
 
-def overridden(values: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
+def overridden(values: Values, overrides: Iterable[str]) -> dict[str, Any]:
     """Nested `values` with overrides `a.b=value` applied. Each value is read as YAML. `learner.KEY`
     is the key of the learner that is chosen in the end. Raises ConfigError, with every override
     that cannot be read."""
@@ -296,7 +297,7 @@ def overridden(values: Mapping[str, Any], overrides: Iterable[str]) -> dict[str,
     return merged
 
 
-def _algorithm(values: Mapping[str, Any], overrides: Iterable[str]) -> Any:
+def _algorithm(values: Values, overrides: Iterable[str]) -> Any:
     """The learner that is chosen once the overrides are applied. One that cannot be read counts as
     absent.
     """
@@ -424,7 +425,7 @@ class Agent(NamedTuple):
     index: int
     seed: int
     setting: int
-    overrides: Mapping[str, Any]
+    overrides: Values
 
     @property
     def text(self) -> str:
@@ -559,7 +560,7 @@ def written(value: Any) -> str:
     return dump_yaml([value], flow=True).strip()[1:-1]
 
 
-def lookup(values: Mapping[str, Any], name: str) -> tuple[bool, Any]:
+def lookup(values: Values, name: str) -> tuple[bool, Any]:
     """(whether nested `values` hold a dotted key, its value or None)."""
     node: Any = values
     for part in name.split("."):
@@ -570,11 +571,11 @@ def lookup(values: Mapping[str, Any], name: str) -> tuple[bool, Any]:
 
 
 def _leaves(
-    part: Mapping[str, Any],
-    schema: Mapping[str, Any],
-    defaults: Mapping[str, Any],
+    part: Values,
+    schema: Values,
+    defaults: Values,
     prefix: str = "",
-) -> Iterator[tuple[str, Mapping[str, Any], Any]]:
+) -> Iterator[tuple[str, Values, Any]]:
     """(dotted key, its JSON schema, its default) of every key below a section's schema."""
     for name, child in part["properties"].items():
         inner = _inner(child, schema)
@@ -584,13 +585,13 @@ def _leaves(
             yield prefix + name, inner, defaults[name]
 
 
-def _inner(part: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
+def _inner(part: Values, schema: Values) -> Values:
     """The schema itself, or the definition that it refers to."""
     reference = part.get("$ref")
     return schema["$defs"][reference.rpartition("/")[2]] if reference else part
 
 
-def _choices(part: Mapping[str, Any]) -> tuple[Any, ...]:
+def _choices(part: Values) -> tuple[Any, ...]:
     """The values of an enumeration, null among them where it is allowed; nothing for other
     types.
     """
@@ -608,7 +609,7 @@ def _choices(part: Mapping[str, Any]) -> tuple[Any, ...]:
     )
 
 
-def _kind(part: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
+def _kind(part: Values, schema: Values) -> str:
     """A JSON schema in words."""
     part = _inner(part, schema)
     if part.get("type") != "boolean" and (choices := _choices(part)):

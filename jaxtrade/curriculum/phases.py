@@ -9,6 +9,7 @@ checkpoint.
 from __future__ import annotations
 
 import math
+import operator
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,7 @@ import numpy as np
 
 from jaxtrade import interrupt
 from jaxtrade.advisor.host.openai import with_model
+from jaxtrade.config.load import setting_text
 from jaxtrade.curriculum.config import (
     CURRICULUM,
     Curriculum,
@@ -280,6 +282,9 @@ MOVED = (
 LAST = 0.1  # the KL is averaged over this last share of the run
 
 
+MET = {">": operator.gt, ">=": operator.ge, "<=": operator.le}
+
+
 class Check(NamedTuple):
     """One condition: its name, the value found, the requirement as text, and whether it is met."""
 
@@ -310,27 +315,17 @@ def check_gate(
     last = [float(row[moved]) for row in history[-math.ceil(LAST * len(history)) :]]
     kl = float(np.mean(last))
     breached = (figures["bust"] + figures["failed_daily_loss"]) / figures["accounts"]
-    checks = [
-        Check("kl" if moved == "approx_kl" else moved, kl, f"> {gate.min_kl:g}", kl > gate.min_kl),
-        Check(
-            "trades",
-            figures["trades"],
-            f">= {gate.min_trades}",
-            figures["trades"] >= gate.min_trades,
-        ),
+    asked = (
+        ("kl" if moved == "approx_kl" else moved, kl, ">", gate.min_kl),
+        ("trades", figures["trades"], ">=", gate.min_trades),
+        ("reward", reward, ">=", gate.min_reward),
+        ("breach_share", breached, "<=", gate.max_breach_share),
+    )
+    return [
+        Check(name, value, f"{sign} {setting_text(bound)}", MET[sign](value, bound))
+        for name, value, sign, bound in asked
+        if bound is not None
     ]
-    if gate.min_reward is not None:
-        checks.append(Check("reward", reward, f">= {gate.min_reward:g}", reward >= gate.min_reward))
-    if gate.max_breach_share is not None:
-        checks.append(
-            Check(
-                "breach_share",
-                breached,
-                f"<= {gate.max_breach_share:g}",
-                breached <= gate.max_breach_share,
-            )
-        )
-    return checks
 
 
 def lines(checks: Sequence[Check]) -> list[str]:
