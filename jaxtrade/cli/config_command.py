@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxtrade.cli.flags import COMMON, KEY_FLAGS, SEED, add_actions, add_command, columns, table
-from jaxtrade.cli.shared import ADVISOR, DATA, flag_overrides, resolve, say, with_absent
+from jaxtrade.cli.shared import ADVISOR, DATA, PATHS, flag_overrides, resolve, say, with_absent
 from jaxtrade.config import RunConfig, config_path, overridden, read_values, shown
 from jaxtrade.config.faults import MOVED, NO_KEYS, alike, foreign, learners_of
 from jaxtrade.config.learners import SECTIONS
@@ -21,13 +21,6 @@ from jaxtrade.interop.jules_config import imported, nested
 from jaxtrade.text import aligned, did_you_mean, pairs
 
 DEFAULT, FILE, SET = "default", "file", "--set"
-# Keys that `resolve` sets without an override: flag -> keys.
-_PATHS = {
-    "data": ("data.file",),
-    "seconds": ("data.seconds",),
-    "quotes": ("data.quotes",),
-    "contract": ("data.contract", "data.market"),
-}
 # The longest beginning of a key counts.
 PAGES = pairs(
     """
@@ -278,9 +271,10 @@ def show(args: argparse.Namespace) -> str:
     config = resolve(args)
     layers = [*flag_overrides(given), *((SET, override) for override in given.overrides)]
     origins = origins_of(values, layers)
-    for name, keys in _PATHS.items():
+    # Keys that `resolve` sets without an override.
+    for key, name in (*PATHS.items(), ("market", "contract")):
         if getattr(given, name) is not None:
-            origins |= dict.fromkeys(keys, f"--{name}")
+            origins[f"data.{key}"] = f"--{name}"
     head = f"# the resolved configuration of a run; {FILE}: {path}"
     return "\n".join([head, *rendered(config, origins, args.changed)])
 

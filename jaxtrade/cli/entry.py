@@ -178,16 +178,7 @@ def _evaluate(args: argparse.Namespace) -> int:
     if spec is not None:
         refuse(
             args,
-            (
-                "intrabar_grid",
-                "cost_grid",
-                "latency_grid",
-                "attribution",
-                "pass_probability",
-                "breakdown",
-                "advisor",
-                "overrides",
-            ),
+            (*runs.GRIDS, "pass_probability", "breakdown", "advisor", "overrides"),
             f"--nulls {spec}: tests the run as it is",
         )
     rundir.read_run(Path(args.run))
@@ -211,7 +202,7 @@ def _evaluate(args: argparse.Namespace) -> int:
             text = study_run(draws=runs.draws(args), broken_down=args.breakdown, **advised)
         elif spec is not None:
             text = nulls_run(spec=spec, **asked)
-        elif args.intrabar_grid or args.cost_grid or args.latency_grid or args.attribution:
+        elif any(getattr(args, name) for name in runs.GRIDS):
             text = grid_run(
                 intrabar=args.intrabar_grid,
                 costs=args.cost_grid,

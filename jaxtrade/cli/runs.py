@@ -133,47 +133,35 @@ def add_report(commands: Any) -> None:
 
 
 def report(args: argparse.Namespace) -> int:
-    """Make the report -> exit code."""
-    from jaxtrade.reporting.make import MB
-    from jaxtrade.reporting.walk import is_walk
+    """Make the report -> exit code. Raises ConfigError for flags that choose one of several with a
+    walk-forward, whose page shows all.
+    """
+    from jaxtrade.reporting import collect, make, walk
     from jaxtrade.runs import rundir
 
     if args.out is not None:
         rundir.check_place(args.out, f"--out {args.out}")  # before anything is drawn
-    paths = _of_walk(args) if is_walk(Path(args.run)) else _of_run(args)
+    run = Path(args.run)
+    if walk.is_walk(run):
+        given = [name for name in ("seed", "agent", "symbol") if getattr(args, name) is not None]
+        given += ["split"] if args.split != "test" else []
+        if given:
+            raise ConfigError(
+                f"{args.run}: the page of a walk-forward shows all seeds on the test days of all folds: "
+                f"drop --{', --'.join(given)}"
+            )
+        made = walk.make(walk.collect(run), args.max_mb)
+    else:
+        choice = collect.choose(run, args.split, args.seed, args.agent, args.symbol)
+        made = make.make(collect.collect(choice), args.max_mb)
+    paths = make.write(made, args.out or run / "report")
     for path in paths.values():
-        show(f"{path}  {path.stat().st_size / MB:.2f} MB")
+        show(f"{path}  {path.stat().st_size / make.MB:.2f} MB")
     if args.open:
         import webbrowser
 
         webbrowser.open(paths["report.html"].resolve().as_uri())
     return 0
-
-
-def _of_run(args: argparse.Namespace) -> dict[str, Path]:
-    from jaxtrade.reporting import collect, make
-
-    choice = collect.choose(Path(args.run), args.split, args.seed, args.agent, args.symbol)
-    found = collect.collect(choice)
-    return make.write(make.make(found, args.max_mb), args.out or choice.run / "report")
-
-
-def _of_walk(args: argparse.Namespace) -> dict[str, Path]:
-    """Raises ConfigError for flags that choose one of several: the page of a walk-forward shows
-    all.
-    """
-    from jaxtrade.errors import ConfigError
-    from jaxtrade.reporting import make, walk
-
-    given = [f"--{name}" for name in ("seed", "agent", "symbol") if getattr(args, name) is not None]
-    given += ["--split"] if args.split != "test" else []
-    if given:
-        raise ConfigError(
-            f"{args.run}: the page of a walk-forward shows all seeds on the test days of all folds: drop "
-            f"{', '.join(given)}"
-        )
-    run = Path(args.run)
-    return make.write(walk.make(walk.collect(run), args.max_mb), args.out or run / "report")
 
 
 # `jaxtrade compare`: runs against each other, day by day. Starts no JAX.
@@ -318,7 +306,7 @@ def _user() -> str:
 # The flags of `jaxtrade evaluate` that ask what stands behind its figures (`runs.studies`).
 
 USUAL = {"horizon": HORIZON, "draws": DRAWS, "accounts": ACCOUNTS}
-OTHER_TABLES = ("intrabar_grid", "cost_grid", "latency_grid", "attribution", "nulls")
+GRIDS = ("intrabar_grid", "cost_grid", "latency_grid", "attribution")
 
 
 # The flags of `evaluate`.
@@ -349,7 +337,7 @@ def studies_wanted(args: argparse.Namespace) -> bool:
         return False
     if (asked := draws(args)) is not None:
         check_draws(asked)
-    grids = [f"--{name.replace('_', '-')}" for name in OTHER_TABLES if getattr(args, name)]
+    grids = [f"--{name.replace('_', '-')}" for name in (*GRIDS, "nulls") if getattr(args, name)]
     if grids:
         asked = "--pass-probability" if args.pass_probability else "--breakdown"
         raise ConfigError(

@@ -47,7 +47,6 @@ from jaxtrade.text import show
 from jaxtrade.training.together import from_main, is_main, process_count
 
 if TYPE_CHECKING:
-    from jaxtrade.curriculum.config import Curriculum
     from jaxtrade.progress.screen import Screen
     from jaxtrade.runs.result import RunResult
 
@@ -328,7 +327,7 @@ def curriculum(args: argparse.Namespace) -> int:
     if args.source:
         rundir.read_run(Path(args.source))
     check_memory([phase.config for phase in course.phases])
-    path = new_folder(args, market_of(course), "curriculum")
+    path = new_folder(args, course.phases[0].config.data.market, "curriculum")
     with loading(args) as screen:
         from jaxtrade.curriculum.phases import run_curriculum
 
@@ -354,11 +353,6 @@ def names_advisor(args: argparse.Namespace) -> bool:
         or any(key.endswith("advisor.kind") for key in keys)
         or args.config not in (None, "curriculum")
     )
-
-
-def market_of(course: Curriculum) -> str:
-    """The symbol that the folder of a curriculum is named after."""
-    return course.phases[0].config.data.market
 
 
 def _resume_curriculum(args: argparse.Namespace) -> int:

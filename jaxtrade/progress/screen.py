@@ -274,15 +274,15 @@ class Warnings(Screen):
 MOST_LINES = 100  # chunks of a run with a line; `metrics.jsonl` and `run.log` keep all of them
 
 
-def worth_a_line(rows: Sequence[Row], most: int = MOST_LINES) -> bool:
-    """Whether the chunk of these rows is one of at most `most` chunks, evenly spread over the run,
-    or its last one.
+def worth_a_line(rows: Sequence[Row]) -> bool:
+    """Whether the chunk of these rows is one of at most `MOST_LINES` chunks, evenly spread over the
+    run, or its last one.
 
     rows: those of one chunk, with `update` and `total_updates`.
     """
     last, total = rows[-1]["update"], rows[-1]["total_updates"]
     before = rows[0]["update"] - 1
-    return last >= total or last * most // total > before * most // total
+    return last >= total or last * MOST_LINES // total > before * MOST_LINES // total
 
 
 HEARTBEAT = 10.0  # seconds without a line after which a line says what is being done
@@ -294,16 +294,9 @@ class Plain(Screen):
     without a line.
     """
 
-    def __init__(
-        self,
-        stream: TextIO | None = None,
-        names: Names | None = None,
-        columns: Columns = (),
-        heartbeat: float = HEARTBEAT,
-    ) -> None:
+    def __init__(self, stream: TextIO | None = None, heartbeat: float = HEARTBEAT) -> None:
         """stream: default: standard error as it is now. heartbeat: seconds."""
         super().__init__()
-        self.describe(names or {}, columns)
         self._stream = LastingStream(sys.stderr if stream is None else stream)
         self._heartbeat, self._said = heartbeat, time.monotonic()
         self._closed = threading.Event()

@@ -90,7 +90,9 @@ def run(screen):
 
 def test_plain_lines_name_each_phase_before_it_works():
     text = io.StringIO()
-    run(Plain(text, NAMES, COLUMNS))
+    shown = Plain(text)
+    shown.describe(NAMES, COLUMNS)
+    run(shown)
     assert text.getvalue().splitlines() == [
         "loading: the market",
         "run r1",

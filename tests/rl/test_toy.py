@@ -55,7 +55,8 @@ def planted(at, times):
 @pytest.fixture(scope="module")
 def whole():
     text, warned = io.StringIO(), []
-    with Plain(text, columns=TOY.progress) as screen:
+    with Plain(text) as screen:
+        screen.describe({}, TOY.progress)
         sinks = [screen, Watch.of(TOY, warned.append)]
         result = train(TOY, PARAMS, config=TRAIN, key=KEY, sinks=sinks)
     return result, text.getvalue(), warned
