@@ -49,7 +49,7 @@ TEST_OVERRIDES = (
 )
 
 
-def add_parser(commands: Any) -> None:
+def add_ablate(commands: Any) -> None:
     """Add the parser of `ablate`."""
     parts = add_actions(
         commands,
@@ -84,7 +84,7 @@ def add_parser(commands: Any) -> None:
     )
 
 
-def run(args: argparse.Namespace) -> int:
+def run_ablation(args: argparse.Namespace) -> int:
     """Handle `ablate`. Returns 0 for every outcome, because a market may simply offer nothing to
     gain.
 

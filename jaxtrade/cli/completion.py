@@ -31,7 +31,7 @@ complete -o bashdefault -F _jaxtrade_complete jaxtrade
 """
 
 
-def add_parser(commands: Any) -> None:
+def add_completion(commands: Any) -> None:
     """Add the parser of `completion`."""
     add_command(
         commands,

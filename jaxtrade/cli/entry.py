@@ -327,7 +327,7 @@ COMMANDS = {
     "doctor": _doctor,
     "init": init.run,
     "advise": advise.run,
-    "ablate": ablate.run,
+    "ablate": ablate.run_ablation,
     "config": config_command.run,
     "list": listing.run,
     "menu": _menu,
@@ -337,7 +337,7 @@ COMMANDS = {
     "runs": runs.list_runs,
     "compare": runs.compare,
     "watch": runs.watch,
-    "walkforward": walkforward.run,
+    "walkforward": walkforward.walkforward,
 }
 
 

@@ -166,7 +166,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     for add_parser in (
         _add_train,
-        walkforward.add_parser,
+        walkforward.add_walkforward,
         _add_curriculum,
         _add_evaluate,
         runs.add_report,
@@ -177,14 +177,14 @@ def build_parser() -> argparse.ArgumentParser:
         runs.add_watch,
         init.add_parser,
         advise.add_parser,
-        ablate.add_parser,
+        ablate.add_ablate,
         config_command.add_parser,
         listing.add_parser,
         _add_menu,
         launch.add_parser,
         _add_bench,
         _add_doctor,
-        completion.add_parser,
+        completion.add_completion,
     ):
         add_parser(commands)
     for name in OF_RUNS:

@@ -23,7 +23,7 @@ from jaxtrade.runs import rundir
 from jaxtrade.runs.preflight import check_memory
 from jaxtrade.runs.resuming import FREE, resumed_config
 
-KEYS = (
+WALK_KEYS = (
     "mode",
     "train",
     "test",
@@ -34,7 +34,7 @@ KEYS = (
 )  # flags for keys of the section `walk`
 
 
-def add_parser(commands: Any) -> None:
+def add_walkforward(commands: Any) -> None:
     """Add the parser of `walkforward`."""
     add_command(
         commands,
@@ -70,13 +70,13 @@ def add_parser(commands: Any) -> None:
     )
 
 
-def run(args: argparse.Namespace) -> int:
+def walkforward(args: argparse.Namespace) -> int:
     """Handle `walkforward`. Returns the exit code. Raises ConfigError, DataError, and the errors of
     `walk_forward`.
     """
     nulls = None if args.nulls is None else parse_null_spec(args.nulls, TRAINED_DRAWS)
     if args.resume:
-        return _resume(args, nulls)
+        return _resume_walk(args, nulls)
     # Of `train`, --test and --seeds mean something else, so `resolve` must not see them.
     config = resolve(
         args,
@@ -98,13 +98,13 @@ def walk_overrides(args: argparse.Namespace) -> list[str]:
     """The flags of the section `walk` as overrides."""
     return [
         f"walk.{name}={json.dumps(value)}"
-        for name in KEYS
+        for name in WALK_KEYS
         if (value := getattr(args, name)) is not None
     ]
 
 
-def _resume(args: argparse.Namespace, nulls: NullSpec | None) -> int:
-    kept = ("config", "overrides", "modules", *MARKET, *KEYS, *NAMES, "run_dir")
+def _resume_walk(args: argparse.Namespace, nulls: NullSpec | None) -> int:
+    kept = ("config", "overrides", "modules", *MARKET, *WALK_KEYS, *NAMES, "run_dir")
     refuse_kept(args, kept, "walk-forward")
     path = Path(args.resume)
     resumed_config(
