@@ -17,14 +17,7 @@ from jaxtrade.cli.flags import (
     name_flag,
     require_unused,
 )
-from jaxtrade.cli.shared import (
-    DATA,
-    QUIET,
-    keep_programs,
-    print_result,
-    resolve,
-    screen_of,
-)
+from jaxtrade.cli.shared import DATA, QUIET, keep_programs, print_result, resolve, screen_of
 from jaxtrade.config import RunConfig
 from jaxtrade.config.learners import Q_FUSIONS, Q_LEARNERS, SECTIONS
 from jaxtrade.data.members import require_one

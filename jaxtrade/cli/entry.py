@@ -31,7 +31,6 @@ from jaxtrade.cli import (
     listing,
     runs,
     training,
-    walkforward,
 )
 from jaxtrade.cli.parser import build_parser, refuse_empty
 from jaxtrade.cli.shared import keep_programs, loading, print_result, refuse, resolve
@@ -337,7 +336,7 @@ COMMANDS = {
     "runs": runs.list_runs,
     "compare": runs.compare,
     "watch": runs.watch,
-    "walkforward": walkforward.walkforward,
+    "walkforward": training.walkforward,
 }
 
 

@@ -17,7 +17,6 @@ from jaxtrade.cli import (
     listing,
     runs,
     training,
-    walkforward,
 )
 from jaxtrade.cli.flags import AGENTS, COMMON, SEED, add_actions, add_command, add_flags, name_flag
 from jaxtrade.cli.shared import ADVISOR, DATA, QUIET, TOLERANCE, TRUST
@@ -166,7 +165,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     for add_parser in (
         _add_train,
-        walkforward.add_walkforward,
+        training.add_walkforward,
         _add_curriculum,
         _add_evaluate,
         runs.add_report,

@@ -15,9 +15,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxtrade.advisor.host.openai import with_model
-from jaxtrade.cli.flags import NAMES, add_flags, chosen_folder, new_folder
+from jaxtrade.cli.flags import (
+    COMMON,
+    NAMES,
+    SEED,
+    add_command,
+    add_flags,
+    chosen_folder,
+    name_flag,
+    new_folder,
+)
 from jaxtrade.cli.shared import (
+    DATA,
     MARKET,
+    QUIET,
     advisor_flags,
     completed,
     flag_overrides,
@@ -32,17 +43,13 @@ from jaxtrade.cli.shared import (
 )
 from jaxtrade.config import RunConfig, make_config, overridden
 from jaxtrade.data.members import set_name, symbols_of
+from jaxtrade.data.nulls.spec import TRAINED_DRAWS, NullSpec, parse_null_spec
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import files, rundir
 from jaxtrade.runs.agents import groups_of, is_sweep, read_sweep
 from jaxtrade.runs.preflight import check_memory
 from jaxtrade.runs.processes import Given, Layout, check_config, layout_of
-from jaxtrade.runs.resuming import (
-    Start,
-    how_to_start,
-    require_own,
-    resumed_config,
-)
+from jaxtrade.runs.resuming import FREE, Start, how_to_start, require_own, resumed_config
 from jaxtrade.text import show
 from jaxtrade.training.together import from_main, is_main, process_count
 
@@ -387,3 +394,106 @@ def _advised(sections: Mapping[str, Any], where: str, advisor: str | None) -> Ru
         if config.env.task != "advised"
         else make_config(overridden(sections, advisor_flags(advisor)), where)
     )
+
+
+# `jaxtrade walkforward`: its flags and its handler. Imports no heavy library at load time.
+
+WALK_KEYS = (
+    "mode",
+    "train",
+    "test",
+    "embargo",
+    "groups",
+    "test_groups",
+    "seeds",
+)  # flags for keys of the section `walk`
+
+
+def add_walkforward(commands: Any) -> None:
+    """Add the parser of `walkforward`."""
+    add_command(
+        commands,
+        "walkforward",
+        "train folds x seeds as one program, each fold tested on days that it has not seen",
+        """
+        config?  a YAML file or a shipped configuration (default: quickstart)
+        --mode {rolling,anchored,cpcv}  rolling: a training block of fixed length before each test
+            block; anchored: all sessions before it; cpcv: combinatorial purged cross-validation
+            (default: rolling; key walk.mode)
+        --train N : count  training sessions of a fold; of anchored the least (default: 60; key
+            walk.train)
+        --test N : count  test sessions of a fold (default: 10; key walk.test)
+        --embargo N : whole or auto  sessions left out between training and test, beside those that are purged; or
+            auto (key walk.embargo)
+        --groups N : count  of cpcv: blocks that the sessions form (default: 6; key walk.groups)
+        --test-groups K : count  of cpcv: blocks that a fold tests (default: 2; key walk.test_groups)
+        --seeds N : count  agents per fold, the same seeds in every fold (default: 10; key walk.seeds)
+        """,
+        DATA,
+        SEED,
+        COMMON,
+        name_flag("walk-forward"),
+        "--non-interactive  has no effect; accepted for scripts (the command never asks)",
+        QUIET,
+        f"""
+        --run-dir DIR  folder of the new walk-forward (default: runs/<market-walkforward-utc-id>)
+        --nulls KIND:DRAWS  then train and test all of it again on null markets, and print
+            p-values: sign:19 (docs/nulls.md); give it again with --resume
+        --resume PATH  continue a walk-forward from its newest good checkpoint; of the keys, --set
+            takes {FREE[0]} alone
+        """,
+    )
+
+
+def walkforward(args: argparse.Namespace) -> int:
+    """Handle `walkforward`. Returns the exit code. Raises ConfigError, DataError, and the errors of
+    `walk_forward`.
+    """
+    nulls = None if args.nulls is None else parse_null_spec(args.nulls, TRAINED_DRAWS)
+    if args.resume:
+        return _resume_walk(args, nulls)
+    # Of `train`, --test and --seeds mean something else, so `resolve` must not see them.
+    config = resolve(
+        args,
+        overrides=["walk.on=true", *walk_overrides(args), *args.overrides],
+        test=False,
+        seeds=None,
+    )
+    check_memory([config])
+    path = new_folder(args, set_name(symbols_of(config)), args.command)
+    with loading(args) as screen:
+        from jaxtrade.runs.walkforward.run import walk_forward
+
+        result = walk_forward(config, path, screen, nulls)
+    print_result(result.table, screen)
+    return result.exit_code
+
+
+def walk_overrides(args: argparse.Namespace) -> list[str]:
+    """The flags of the section `walk` as overrides."""
+    return [
+        f"walk.{name}={json.dumps(value)}"
+        for name in WALK_KEYS
+        if (value := getattr(args, name)) is not None
+    ]
+
+
+def _resume_walk(args: argparse.Namespace, nulls: NullSpec | None) -> int:
+    kept = ("config", "overrides", "modules", *MARKET, *WALK_KEYS, *NAMES, "run_dir")
+    refuse_kept(args, kept, "walk-forward")
+    path = Path(args.resume)
+    resumed_config(
+        rundir.read_run(path)[0], args.overrides
+    )  # a wrong value is told before JAX loads
+    with loading(args) as screen:
+        from jaxtrade.runs.walkforward.run import resume_walk
+
+        result = resume_walk(
+            path,
+            None if args.data is None else Path(args.data),
+            screen,
+            args.overrides,
+            nulls,
+        )
+    print_result(result.table, screen)
+    return result.exit_code
