@@ -21,17 +21,7 @@ from types import ModuleType
 from typing import Any
 
 from jaxtrade import interrupt
-from jaxtrade.cli import (
-    ablate,
-    advise,
-    completion,
-    config_command,
-    init,
-    launch,
-    listing,
-    runs,
-    training,
-)
+from jaxtrade.cli import advise, completion, config_command, init, launch, listing, runs, training
 from jaxtrade.cli.parser import build_parser, refuse_empty
 from jaxtrade.cli.shared import keep_programs, loading, print_result, refuse, resolve
 from jaxtrade.data.nulls.spec import parse_null_spec
@@ -326,7 +316,7 @@ COMMANDS = {
     "doctor": _doctor,
     "init": init.run,
     "advise": advise.run,
-    "ablate": ablate.run_ablation,
+    "ablate": advise.run_ablation,
     "config": config_command.run,
     "list": listing.run,
     "menu": _menu,

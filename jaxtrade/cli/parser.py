@@ -7,17 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
-from jaxtrade.cli import (
-    ablate,
-    advise,
-    completion,
-    config_command,
-    init,
-    launch,
-    listing,
-    runs,
-    training,
-)
+from jaxtrade.cli import advise, completion, config_command, init, launch, listing, runs, training
 from jaxtrade.cli.flags import AGENTS, COMMON, SEED, add_actions, add_command, add_flags, name_flag
 from jaxtrade.cli.shared import ADVISOR, DATA, QUIET, TOLERANCE, TRUST
 from jaxtrade.runs.processes import HEARTBEAT_S, JOIN_S
@@ -176,7 +166,7 @@ def build_parser() -> argparse.ArgumentParser:
         runs.add_watch,
         init.add_parser,
         advise.add_parser,
-        ablate.add_ablate,
+        advise.add_ablate,
         config_command.add_parser,
         listing.add_parser,
         _add_menu,

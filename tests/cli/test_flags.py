@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jaxtrade.cli import flags, main, shared, training
-from jaxtrade.cli.ablate import run_ablation
+from jaxtrade.cli.advise import run_ablation
 from jaxtrade.cli.parser import build_parser
 from jaxtrade.errors import ConfigError
 from tests.messages import refuses
