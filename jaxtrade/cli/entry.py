@@ -21,7 +21,7 @@ from types import ModuleType
 from typing import Any
 
 from jaxtrade import interrupt
-from jaxtrade.cli import advise, completion, config_command, init, launch, listing, runs, training
+from jaxtrade.cli import advise, config_command, init, launch, listing, runs, training
 from jaxtrade.cli.parser import build_parser, refuse_empty
 from jaxtrade.cli.shared import keep_programs, loading, print_result, refuse, resolve
 from jaxtrade.data.nulls.spec import parse_null_spec
@@ -282,7 +282,7 @@ def _launch(args: argparse.Namespace) -> int:
 
 
 def _completion(args: argparse.Namespace) -> int:
-    print(completion.script(args.shell, build_parser()))
+    print(listing.script(args.shell, build_parser()))
     return 0
 
 

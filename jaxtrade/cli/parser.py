@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
-from jaxtrade.cli import advise, completion, config_command, init, launch, listing, runs, training
+from jaxtrade.cli import advise, config_command, init, launch, listing, runs, training
 from jaxtrade.cli.flags import AGENTS, COMMON, SEED, add_actions, add_command, add_flags, name_flag
 from jaxtrade.cli.shared import ADVISOR, DATA, QUIET, TOLERANCE, TRUST
 from jaxtrade.runs.processes import HEARTBEAT_S, JOIN_S
@@ -173,7 +173,7 @@ def build_parser() -> argparse.ArgumentParser:
         launch.add_parser,
         _add_bench,
         _add_doctor,
-        completion.add_completion,
+        listing.add_completion,
     ):
         add_parser(commands)
     for name in OF_RUNS:
