@@ -1,5 +1,5 @@
-"""`jaxtrade advise`: the flags of its actions, and where each is handled. Imports no heavy library
-at load time.
+"""`jaxtrade advise`, its flags and where each action is handled, and `jaxtrade ablate advisor`.
+Imports no heavy library at load time.
 """
 
 from __future__ import annotations

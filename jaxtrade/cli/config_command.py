@@ -79,8 +79,8 @@ LISTS = pairs(
     advisor.kind  advisors
     """
 )
-# Example of a key as YAML, and behind it what that asks for: overrides, or keys whose own examples it
-# takes. Keys without one have their default as an example, those of few values another of them.
+# Example of a key as YAML, and behind it what that asks for: overrides, or keys whose own examples
+# it takes. Keys without one have their default as an example, those of few values another of them.
 EXAMPLES = pairs(
     """
     data.contract  SPY
@@ -441,7 +441,7 @@ def chosen_keys(prefix: str) -> list[Key]:
 
 
 def key_table(keys: list[Key], wide: int | None) -> list[str]:
-    """Keys as a table: name, default, description. wide: as in `tables.table`."""
+    """Keys as a table: name, default, description. wide: as in `flags.table`."""
     return table(
         [
             ("key", "default", "meaning"),

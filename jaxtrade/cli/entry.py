@@ -38,10 +38,8 @@ from jaxtrade.runs.processes import layout_of
 from jaxtrade.text import pairs, printable, show
 from jaxtrade.version import __version__
 
-# `jaxtrade menu`: a table of keys that end in a command, which is printed and then run in a
-# process
-# of its own. `3`, `1`, `NQ` tests the whole curriculum, as in RL-Trainer. Answers may be piped;
-# the
+# `jaxtrade menu`: a table of keys that end in a command, which is printed and then run in a process
+# of its own. `3`, `1`, `NQ` tests the whole curriculum, as in RL-Trainer. Answers may be piped; the
 # command checks them. The last key of the first list, `q` or the end of the input leaves.
 
 FILE = "'{File of bars (CSV, CSV.gz or Parquet)}'"

@@ -1,10 +1,9 @@
-"""Flags for the keys that everybody sets: --seed, --timesteps, --envs, --account, --algorithm,
---devices, those of agents (--population, --sweep, --seeds, --random, --optuna), and --name for the
-run's folder.
+"""How a command's flags and tables are written, and the flags for the keys that everybody sets:
+--seed, --timesteps, --envs, --account, --algorithm, --devices, those of agents (--population,
+--sweep, --seeds, --random, --optuna), and --name for the run's folder.
 
 Each but --name is short for one key. Later sources override earlier ones: the file, `--test`, the
-flags, then
-`--set`. Imports no heavy library at load time.
+flags, then `--set`. Imports no heavy library at load time.
 """
 
 from __future__ import annotations

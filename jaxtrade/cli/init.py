@@ -103,7 +103,7 @@ def number(least: float, whole: bool = False) -> Callable[[str], None]:
 
 
 # One session in so many is held out for validation, and as many for the test, where the default
-# protocol (`config.protocol`) would hold out one day alone.
+# protocol (`config.run`) would hold out one day alone.
 HELD_OUT = 10
 SUFFIXES = (".gz", ".csv", ".txt", ".zip", ".parquet")
 

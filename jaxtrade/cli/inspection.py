@@ -1,4 +1,6 @@
-"""`jaxtrade advise inspect`: report the content of a snapshot, a journal or a run's advice."""
+"""What an advisor has said: `jaxtrade advise inspect` reports the content of a snapshot, a journal or
+a run's advice, `log` the answers one by one, and `replay` trains with them again.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`jaxtrade list`: the names that keys and flags take, each with one line about it.
+"""`jaxtrade list`: the names that keys and flags take, each with one line about it; and `completion`,
+a script that completes them in a shell.
 
 Imports no heavy library, unless a module of `--import` does.
 """
@@ -59,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
 
 def blocks(what: str, wide: int | None) -> list[list[str]]:
     """What `list` prints: one or more tables, and last how to use a name. wide: as in
-    `tables.table`.
+    `flags.table`.
     """
     made, use = LISTS[what]
     tables = made()
@@ -302,12 +303,10 @@ LISTS = {
 }
 
 
-# `jaxtrade completion SHELL`: prints a script that completes commands, flags and names in a
-# shell.
+# `jaxtrade completion SHELL`: prints a script that completes commands, flags and names in a shell.
 #
 # shtab makes the script from the parser. The script holds all words, so completing starts no
-# Python.
-# Imports shtab only when the command runs; nothing heavy.
+# Python. Imports shtab only when the command runs; nothing heavy.
 
 SHELLS = ("bash", "zsh", "fish")
 FILES = ("data", "seconds", "quotes", "files")

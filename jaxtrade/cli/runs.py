@@ -1,4 +1,6 @@
-"""`jaxtrade runs`: the runs in a folder, one line each. Loads no heavy library."""
+"""Commands about runs: `runs`, one line each; `report`, a page; `compare`, by day; `watch`, live; and
+the studies of `evaluate`. Imports no heavy library at load time.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,7 @@ def list_runs(args: argparse.Namespace) -> int:
 
 
 def lines(entries: list[RunEntry], folder: str, wide: int | None) -> list[str]:
-    """The table, then one line for each run that needs a word more. wide: as in `tables.table`."""
+    """The table, then one line for each run that needs a word more. wide: as in `flags.table`."""
     if not entries:
         return [printable(f"{folder}: no runs")]
     told = [

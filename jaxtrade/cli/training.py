@@ -1,4 +1,4 @@
-"""`jaxtrade train` and `jaxtrade curriculum`: the rules of their flags, and their handlers.
+"""`jaxtrade train`, `curriculum` and `walkforward`: the rules of their flags, and their handlers.
 
 No heavy library is loaded before the configuration has been checked.
 """

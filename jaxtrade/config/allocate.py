@@ -1,4 +1,6 @@
-"""The section `allocate` of a configuration, and what must hold between it and the others."""
+"""The sections `allocate` (several symbols in one account) and `shared` (several agents in one
+market), and what must hold between them and the others.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What is wrong with a configuration, with the place of each fault, and settings by keyword."""
+"""Names of keys and their faults: what an unknown one means, those of earlier versions, settings by
+keyword, and what is wrong with the values of a configuration, with the place of each fault.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,10 @@ from jaxtrade.config.learners import LEARNER, SECTIONS, chosen_key
 from jaxtrade.errors import ConfigError
 from jaxtrade.text import pairs
 
-# Which key an unknown name means: one that is spelt alike, or the key that Stable-Baselines3's
-# name stands for.
+# Which key an unknown name means: one that is spelt alike, or the key that Stable-Baselines3's name
+# stands for.
 #
-# A suggestion is always accepted: keys of a learner that is not chosen are suggested only
-# together
+# A suggestion is always accepted: keys of a learner that is not chosen are suggested only together
 # with `algorithm`.
 
 LIKE = 0.6  # least likeness of a suggestion
@@ -234,15 +235,12 @@ def _needed(key: str, algorithm: str) -> str | None:
     return section if section in SECTIONS and section != algorithm else None
 
 
-# Read configurations that earlier versions wrote: rename old keys to today's, convert values
-# whose
+# Read configurations that earlier versions wrote: rename old keys to today's, convert values whose
 # unit changed, and write out a key that they lack and whose default is not what they did.
 #
-# Pure functions of plain values. Only run folders and policy bundles are migrated. In a user's
-# own
+# Pure functions of plain values. Only run folders and policy bundles are migrated. In a user's own
 # file, an old key is an error that gives the new name (`MOVED`), and an old value one that gives
-# the
-# new value (`config.base.Atrs`).
+# the new value (`config.base.Atrs`).
 
 # Until 2026 the keys of the sections `network` and `rollout` were part of `ppo`.
 MOVED = pairs(

@@ -1,4 +1,4 @@
-"""How a policy learns: learner, network, rollout, transfer, stages, training, advisor, control and
+"""How a policy learns: learners, network, rollout, transfer, stages, training, advisor, control and
 evaluation.
 """
 

@@ -3,6 +3,9 @@
 Every key is declared once, in this package. An unknown key is an error that names the nearest known
 key. The models are hashable, so static sections can be arguments of jit. This module imports
 neither JAX nor pandas, so configuration errors appear at once.
+
+What follows from a configuration stands here too: the agents of a run, and all keys with their type,
+range, default and description.
 """
 
 from __future__ import annotations

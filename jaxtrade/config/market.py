@@ -1,4 +1,6 @@
-"""Sections about trading: bars, sessions, account, costs, the environment and its reward."""
+"""Sections about trading: bars of one symbol or a set, sessions, account, costs, the environment and
+its reward.
+"""
 
 from __future__ import annotations
 
@@ -395,7 +397,7 @@ class SplitConfig(Section, frozen=True):
     """Sessions held out, counted from the end of the data, in time order: train, then validation,
     then test.
 
-    None: if all three are None they follow from the number of sessions (`config.protocol`), else
+    None: if all three are None they follow from the number of sessions (`config.run`), else
         they are 0, 1 and 0.
     """
 

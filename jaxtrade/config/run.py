@@ -1,4 +1,6 @@
-"""The whole configuration of a run: its sections, and what must hold between them."""
+"""The whole configuration of a run: its sections, what must hold between them, and the default
+protocol.
+"""
 
 from __future__ import annotations
 
@@ -196,8 +198,7 @@ def digest_of(values: Mapping[str, Any]) -> str:
 #
 # With enough sessions a run trains on the oldest ones, chooses its policy on validation sessions
 # after them, and tests it on the newest ones, which nothing has seen. With fewer, a run holds out
-# its
-# last session and chooses nothing: the parts would be too small to say anything.
+# its last session and chooses nothing: the parts would be too small to say anything.
 #
 # Imports neither JAX nor NumPy.
 

@@ -1,4 +1,4 @@
-"""Configuration of the advice service."""
+"""Configuration of the advice service: short names of servers, its limits, what a question shows."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The section `sweep`: which settings the agents of a run have, as a grid, drawn at random, or
-written out.
+"""The sections that say which agents a run trains: `sweep`, their settings as a grid, drawn at
+random, or written out; `evolve`; and `walk`.
 
 A pure function of the configuration says what they are: `settings_of`. Imports no heavy library.
 """

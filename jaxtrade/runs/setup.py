@@ -210,7 +210,7 @@ class Setup:
 def prepare(config: RunConfig) -> Setup:
     """Load the market and build the environment, parameters and learner. Writes nothing.
 
-    The configuration of the setup names what the default protocol chose (`config.protocol`).
+    The configuration of the setup names what the default protocol chose (`config.run`).
 
     Raises ConfigError, DataError.
     """

@@ -1,4 +1,6 @@
-"""The figures of a run that trains, as thinned curves, kept up to date from its metrics file."""
+"""The figures of a run that trains, as thinned curves, kept up to date from its metrics file
+by a thread.
+"""
 
 from __future__ import annotations
 
