@@ -44,7 +44,7 @@ class NetworkConfig(Section, frozen=True):
     """widths of the hidden layers, of the policy and of the value network"""
     activation: Literal["tanh", "relu"] = "tanh"
     """of the hidden layers"""
-    rnn_width: CountFromOne = 64
+    rnn_width: Count = limited(64, 1)
     """gru: size of its memory (hidden units)"""
     adapter: FromZero = 0
     """width of a linear layer in front of the network; set by a transfer with
@@ -67,7 +67,7 @@ class RolloutConfig(Section, frozen=True):
     """environments in parallel; auto: as many as train fastest here, measured before the run, which
     writes the number into its config.yaml
     """
-    num_steps: CountFromOne = 32
+    num_steps: Count = limited(32, 1)
     """steps of each environment between two updates"""
     num_shards: FromOne = 8
     """fixed groups of environments; minibatches are shuffled inside each group"""
@@ -503,7 +503,7 @@ class DQNConfig(QLearningConfig, frozen=True):
 
     buffer_size: Count = Field(default=200_000, ge=1, lt=MOST)
     """transitions of the replay of one agent; rounded down to whole rollouts"""
-    batch_size: CountFromOne = 256
+    batch_size: Count = limited(256, 1)
     """samples of a gradient step; a multiple of rollout.num_shards"""
     replay_ratio: Positive = 1.0
     """samples trained per environment step; gradient steps of an update = this * rollout.num_envs *
@@ -517,7 +517,7 @@ class DQNConfig(QLearningConfig, frozen=True):
     """the online network chooses the action that the target network values (double DQN)"""
     dueling: bool = True
     """Q is a value plus the advantages of the actions minus their mean over all actions"""
-    target_every: CountFromOne = 2_000
+    target_every: Count = limited(2_000, 1)
     """with tau=0: the target network becomes the online one whenever the environment steps cross a
     multiple of this
     """
