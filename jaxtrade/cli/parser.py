@@ -10,6 +10,9 @@ from typing import Any, NoReturn
 from jaxtrade.cli import advise, config_command, init, launch, listing, runs, training
 from jaxtrade.cli.flags import AGENTS, COMMON, SEED, add_actions, add_command, add_flags, name_flag
 from jaxtrade.cli.shared import ADVISOR, DATA, QUIET, TOLERANCE, TRUST
+from jaxtrade.config.faults import foreign
+from jaxtrade.config.learners import LEARNER, SECTIONS
+from jaxtrade.config.load import all_keys
 from jaxtrade.runs.processes import HEARTBEAT_S, JOIN_S
 from jaxtrade.text import did_you_mean
 from jaxtrade.version import __version__
@@ -26,10 +29,6 @@ def key_of_flag(flag: str) -> str:
 
     A key that several learners have is named `learner.KEY`, which is that of the chosen learner.
     """
-    from jaxtrade.config.faults import foreign
-    from jaxtrade.config.learners import LEARNER, SECTIONS
-    from jaxtrade.config.load import all_keys  # pydantic is loaded for this message alone
-
     name = flag.removeprefix("--").replace("-", "_")
     theirs = [key for learner in SECTIONS if (key := foreign(name, learner)) is not None]
     found = list(
