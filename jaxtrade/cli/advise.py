@@ -4,7 +4,7 @@ Imports no heavy library at load time.
 
 from __future__ import annotations
 
-import argparse
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -175,7 +175,7 @@ def _add_replay(actions: Any) -> None:
     )
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Namespace) -> int:
     """Handle `advise`. Returns the exit code."""
     actions = {
         "models": _models,
@@ -188,12 +188,12 @@ def run(args: argparse.Namespace) -> int:
     return actions[args.action](args)
 
 
-def _models(args: argparse.Namespace) -> int:
+def _models(args: Namespace) -> int:
 
     return models(args.server, args.key_env, args.key_file, args.ca_file)
 
 
-def _ask(args: argparse.Namespace) -> int:
+def _ask(args: Namespace) -> int:
     if args.repeat < 1:
         raise ConfigError(f"--repeat {args.repeat}: expected 1 or more")
     config = resolve(args, config=args.config or "advised")
@@ -202,7 +202,7 @@ def _ask(args: argparse.Namespace) -> int:
     return ask(config, args.at, args.repeat, args.json)
 
 
-def _inspect(args: argparse.Namespace) -> int:
+def _inspect(args: Namespace) -> int:
     from jaxtrade.cli.inspection import inspect
 
     chosen = any(getattr(args, name) for name in ("config", "overrides", *MARKET))
@@ -210,7 +210,7 @@ def _inspect(args: argparse.Namespace) -> int:
     return 0
 
 
-def _log(args: argparse.Namespace) -> int:
+def _log(args: Namespace) -> int:
     if args.last is not None and args.last < 1:
         raise ConfigError(f"--last {args.last}: expected 1 or more")
     from jaxtrade.cli.inspection import log
@@ -219,13 +219,13 @@ def _log(args: argparse.Namespace) -> int:
     return 0
 
 
-def _replay(args: argparse.Namespace) -> int:
+def _replay(args: Namespace) -> int:
     from jaxtrade.cli.inspection import replay
 
     return replay(args.run, args.run_dir or args.run.with_name(f"{args.run.name}-replay"))
 
 
-def _precompute(args: argparse.Namespace) -> int:
+def _precompute(args: Namespace) -> int:
     if args.every < 1:
         raise ConfigError(f"--every {args.every}: expected 1 or more")
     _, config = run_all([lambda: _check_out(args.out), lambda: resolve(args)])
@@ -297,7 +297,7 @@ def add_ablate(commands: Any) -> None:
     )
 
 
-def run_ablation(args: argparse.Namespace) -> int:
+def run_ablation(args: Namespace) -> int:
     """Handle `ablate`. Returns 0 for every outcome, because a market may simply offer nothing to
     gain.
 

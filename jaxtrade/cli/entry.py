@@ -4,7 +4,6 @@ appear at once.
 
 from __future__ import annotations
 
-import argparse
 import errno
 import importlib
 import io
@@ -14,6 +13,7 @@ import signal
 import subprocess
 import sys
 import traceback
+from argparse import Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from string import Formatter
@@ -159,7 +159,7 @@ PLACES = pairs(
 )
 
 
-def _evaluate(args: argparse.Namespace) -> int:
+def _evaluate(args: Namespace) -> int:
     studies = runs.studies_wanted(args)
     spec = None if args.nulls is None else parse_null_spec(args.nulls)
     if spec is not None:
@@ -203,7 +203,7 @@ def _evaluate(args: argparse.Namespace) -> int:
     return 0
 
 
-def _data(args: argparse.Namespace) -> int:
+def _data(args: Namespace) -> int:
     if args.action == "check":
         config, failed = resolve(args, own_files=True), False
         from jaxtrade.data.describe import check
@@ -226,7 +226,7 @@ def _data(args: argparse.Namespace) -> int:
     return 0
 
 
-def _replay(args: argparse.Namespace) -> int:
+def _replay(args: Namespace) -> int:
     rundir.read_run(Path(args.run))
     keep_programs()
     from jaxtrade.runs.evaluate import replay_run
@@ -238,7 +238,7 @@ def _replay(args: argparse.Namespace) -> int:
     return 0
 
 
-def _doctor(args: argparse.Namespace) -> int:
+def _doctor(args: Namespace) -> int:
     from jaxtrade.doctor import examine
 
     if args.distributed:
@@ -252,7 +252,7 @@ def _doctor(args: argparse.Namespace) -> int:
     return examine.examine(args.run_dir, args.json)
 
 
-def _bench(args: argparse.Namespace) -> int:
+def _bench(args: Namespace) -> int:
     command = bench_module("command")
     names = command.Options._fields
     return command.run(command.request(**{name: getattr(args, name) for name in names}))
@@ -263,7 +263,7 @@ def _in_automation() -> bool:
     return os.environ.get("CI", "").lower() not in ("", "0", "false")
 
 
-def _menu(args: argparse.Namespace) -> int:
+def _menu(args: Namespace) -> int:
     if args.non_interactive or (_in_automation() and sys.stdin.isatty()):
         why = "--non-interactive" if args.non_interactive else "the variable CI"
         raise ConfigError(
@@ -275,11 +275,11 @@ def _menu(args: argparse.Namespace) -> int:
     return walk(run_command)
 
 
-def _launch(args: argparse.Namespace) -> int:
+def _launch(args: Namespace) -> int:
     return launch.run(args, build_parser().parse_args)
 
 
-def _completion(args: argparse.Namespace) -> int:
+def _completion(args: Namespace) -> int:
     print(listing.script(args.shell, build_parser()))
     return 0
 
@@ -357,7 +357,7 @@ def _joining() -> ModuleType | None:
     return sys.modules.get("jaxtrade.runs.joining")
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: Namespace) -> int:
     """Run a parsed command -> exit code. Errors are printed."""
     try:
         return COMMANDS[args.command](args)

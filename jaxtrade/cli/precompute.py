@@ -8,9 +8,9 @@ the cache.
 
 from __future__ import annotations
 
-import argparse
 import platform
 import time
+from argparse import Namespace
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -66,7 +66,7 @@ class _Result(NamedTuple):
     why: str
 
 
-def precompute(config: RunConfig, args: argparse.Namespace) -> int:
+def precompute(config: RunConfig, args: Namespace) -> int:
     """Handle the command. Returns 0, or 1 if it stopped before every bar had an answer or a
     failure.
 
@@ -109,7 +109,7 @@ def precompute(config: RunConfig, args: argparse.Namespace) -> int:
 
 
 def chosen_bars(
-    market: Market, book: QuestionBook, config: RunConfig, args: argparse.Namespace
+    market: Market, book: QuestionBook, config: RunConfig, args: Namespace
 ) -> np.ndarray:
     """Every N-th askable bar of the split's sessions, int64[n]. Raises ConfigError if there is
     none.
@@ -247,7 +247,7 @@ def progress_line(asked: Asked, seconds: float) -> str:
 def _written(
     found: _Result,
     config: RunConfig,
-    args: argparse.Namespace,
+    args: Namespace,
     market: Market,
     book: QuestionBook,
     backend: Backend,

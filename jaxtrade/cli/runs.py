@@ -4,7 +4,6 @@ the studies of `evaluate`. Imports no heavy library at load time.
 
 from __future__ import annotations
 
-import argparse
 import errno
 import getpass
 import html
@@ -12,6 +11,7 @@ import json
 import platform
 import sys
 import tempfile
+from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -47,7 +47,7 @@ def add_runs(commands: Any) -> None:
     )
 
 
-def list_runs(args: argparse.Namespace) -> int:
+def list_runs(args: Namespace) -> int:
     """Handle `runs`. Returns the exit code. Raises ConfigError if there is no such folder."""
     from jaxtrade.runs.inventory import (
         entries_in,
@@ -134,7 +134,7 @@ def add_report(commands: Any) -> None:
     )
 
 
-def report(args: argparse.Namespace) -> int:
+def report(args: Namespace) -> int:
     """Make the report -> exit code. Raises ConfigError for flags that choose one of several with a
     walk-forward, whose page shows all.
     """
@@ -186,7 +186,7 @@ def add_compare(commands: Any) -> None:
     )
 
 
-def compare(args: argparse.Namespace) -> int:
+def compare(args: Namespace) -> int:
     """Handle `compare`. Returns the exit code. Raises ConfigError and DataError for runs that
     cannot be compared.
     """
@@ -224,7 +224,7 @@ def add_watch(commands: Any) -> None:
     )
 
 
-def watch(args: argparse.Namespace) -> int:
+def watch(args: Namespace) -> int:
     """Serve until Ctrl-C. Raises ConfigError if there is no such folder, or the port is taken."""
     folder = Path(args.folder)
     if not folder.is_dir():
@@ -326,7 +326,7 @@ STUDIES = f"""
     """
 
 
-def studies_wanted(args: argparse.Namespace) -> bool:
+def studies_wanted(args: Namespace) -> bool:
     """Whether a study is asked for. Raises ConfigError (flags that do not go together, a number
     that is too small).
     """
@@ -348,10 +348,10 @@ def studies_wanted(args: argparse.Namespace) -> bool:
     return True
 
 
-def draws(args: argparse.Namespace) -> AccountDraws | None:
+def draws(args: Namespace) -> AccountDraws | None:
     """What `--pass-probability` simulates; None without it."""
     return AccountDraws(**USUAL | _numbers(args)) if args.pass_probability else None
 
 
-def _numbers(args: argparse.Namespace) -> dict[str, int]:
+def _numbers(args: Namespace) -> dict[str, int]:
     return {name: value for name in USUAL if (value := getattr(args, name)) is not None}

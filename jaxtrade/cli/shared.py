@@ -5,10 +5,10 @@ Imports no heavy library at load time.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
+from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -107,7 +107,7 @@ TRUST = """
 QUIET = "--quiet  show no progress, only warnings, errors and the result"
 
 
-def refuse(args: argparse.Namespace, names: Sequence[str], why: str, hint: str = "") -> None:
+def refuse(args: Namespace, names: Sequence[str], why: str, hint: str = "") -> None:
     """Raise ConfigError if any of some flags was given. names: their attributes in `args`, which
     may lack some.
     """
@@ -121,7 +121,7 @@ def refuse(args: argparse.Namespace, names: Sequence[str], why: str, hint: str =
         raise ConfigError(f"{why}; drop {', '.join(given)}{hint}")
 
 
-def refuse_kept(args: argparse.Namespace, names: Iterable[str], what: str) -> None:
+def refuse_kept(args: Namespace, names: Iterable[str], what: str) -> None:
     """Raise ConfigError if `--resume` of a run, called `what`, comes with one of some flags, which
     its folder keeps. `--data` may come, and `--set` of the keys that it may be given anew.
     """
@@ -139,7 +139,7 @@ def refuse_kept(args: argparse.Namespace, names: Iterable[str], what: str) -> No
 
 
 def resolve(
-    args: argparse.Namespace, own_files: bool = False, training: bool = True, **instead: Any
+    args: Namespace, own_files: bool = False, training: bool = True, **instead: Any
 ) -> RunConfig:
     """The configuration of a command.
 
@@ -168,7 +168,7 @@ def resolve(
 
 
 @contextmanager
-def named_too(args: argparse.Namespace, own_files: bool = False) -> Iterator[None]:
+def named_too(args: Namespace, own_files: bool = False) -> Iterator[None]:
     """Add unknown names (markets, presets, features, files) to the faults of a configuration that
     is read inside.
     """
@@ -180,7 +180,7 @@ def named_too(args: argparse.Namespace, own_files: bool = False) -> Iterator[Non
 
 
 def _faults_of_names(
-    rest: Mapping[str, Any], args: argparse.Namespace, own_files: bool
+    rest: Mapping[str, Any], args: Namespace, own_files: bool
 ) -> list[tuple[str, str]]:
     """The unknown names among values that have no fault of their own; none if these make no
     configuration.
@@ -196,12 +196,12 @@ def _faults_of_names(
     return []
 
 
-def with_absent(args: argparse.Namespace, **instead: Any) -> argparse.Namespace:
+def with_absent(args: Namespace, **instead: Any) -> Namespace:
     """`args` with every flag that `resolve` reads. instead: values that replace those of flags."""
-    return argparse.Namespace(**_ABSENT | vars(args) | instead)
+    return Namespace(**_ABSENT | vars(args) | instead)
 
 
-def flag_overrides(args: argparse.Namespace) -> list[tuple[str, str]]:
+def flag_overrides(args: Namespace) -> list[tuple[str, str]]:
     """(flag, override) of every flag but `--set`, in the order in which they apply: `--test` first.
 
     Raises ConfigError if `--contract` and a market are both given.
@@ -219,7 +219,7 @@ def flag_overrides(args: argparse.Namespace) -> list[tuple[str, str]]:
     ]
 
 
-def data_flags(args: argparse.Namespace) -> list[tuple[str, str]]:
+def data_flags(args: Namespace) -> list[tuple[str, str]]:
     """`--market`, `--data` and the tolerances as (flag, override).
 
     Raises ConfigError if `--contract` and a market are both given.
@@ -253,7 +253,7 @@ def advisor_flags(advisor: str | None) -> list[str]:
 
 
 def completed(
-    chosen: RunConfig, args: argparse.Namespace, own_files: bool = False, training: bool = True
+    chosen: RunConfig, args: Namespace, own_files: bool = False, training: bool = True
 ) -> RunConfig:
     """The configuration with the paths from flags, after all checks that need no JAX. Raises
     ConfigError, DataError.
@@ -266,7 +266,7 @@ def completed(
     return chosen
 
 
-def _with_paths(chosen: RunConfig, args: argparse.Namespace) -> RunConfig:
+def _with_paths(chosen: RunConfig, args: Namespace) -> RunConfig:
     """The configuration with the paths from flags. Raises ConfigError if a file is needed and none
     is given.
     """
@@ -288,7 +288,7 @@ def _with_paths(chosen: RunConfig, args: argparse.Namespace) -> RunConfig:
     return chosen
 
 
-def _check_set(chosen: RunConfig, args: argparse.Namespace) -> None:
+def _check_set(chosen: RunConfig, args: Namespace) -> None:
     """Raise ConfigError if a flag about one symbol meets a configuration that names several."""
     symbols = chosen.data.markets
     given = [f"--{name}" for name in ("market", *PATHS.values()) if getattr(args, name) is not None]
@@ -299,7 +299,7 @@ def _check_set(chosen: RunConfig, args: argparse.Namespace) -> None:
         )
 
 
-def _check_market(chosen: RunConfig, args: argparse.Namespace) -> None:
+def _check_market(chosen: RunConfig, args: Namespace) -> None:
     """Raise ConfigError if `--market` meets a configuration that names its bars or its contract
     itself. The flag alone means bundled or synthetic bars, so it is not clear what is wanted."""
     data, market = chosen.data, args.market
@@ -319,7 +319,7 @@ def _check_market(chosen: RunConfig, args: argparse.Namespace) -> None:
         )
 
 
-def screen_of(args: argparse.Namespace, silent: bool = False) -> Screen:
+def screen_of(args: Namespace, silent: bool = False) -> Screen:
     """Where a command shows its progress: on standard error. Call this once the flags are known to
     be right.
 
@@ -338,7 +338,7 @@ def screen_of(args: argparse.Namespace, silent: bool = False) -> Screen:
 
 
 @contextmanager
-def loading(args: argparse.Namespace, silent: bool = False) -> Iterator[Screen]:
+def loading(args: Namespace, silent: bool = False) -> Iterator[Screen]:
     """`screen_of` a command that loads JAX next."""
     with screen_of(args, silent) as screen:
         screen.phase("loading", "JAX")

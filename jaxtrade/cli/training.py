@@ -5,10 +5,10 @@ No heavy library is loaded before the configuration has been checked.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
+from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 ENGINES = "SLURM, Open MPI, Kubernetes, Kubeflow Trainer and SkyPilot"
 
 
-def process_flags(parser: argparse.ArgumentParser, join_seconds: int, *texts: str) -> None:
+def process_flags(parser: ArgumentParser, join_seconds: int, *texts: str) -> None:
     """Add the flags that name the processes of a run, and those of the texts, as a group.
     join_seconds: how long they wait for each other.
     """
@@ -83,12 +83,12 @@ def process_flags(parser: argparse.ArgumentParser, join_seconds: int, *texts: st
     )
 
 
-def given(args: argparse.Namespace) -> Given:
+def given(args: Namespace) -> Given:
     """The flags that name the processes."""
     return Given(args.coordinator, args.num_processes, args.process_id)
 
 
-def layout(args: argparse.Namespace, config: RunConfig) -> Layout:
+def layout(args: Namespace, config: RunConfig) -> Layout:
     """The processes that train a run. Raises ConfigError if flags or environment contradict each
     other, or if several processes cannot train this configuration."""
     found = layout_of(given(args), os.environ)
@@ -107,7 +107,7 @@ def explained(processes: Layout) -> AbstractContextManager[None]:
     return joining.explained()
 
 
-def join(args: argparse.Namespace, processes: Layout, screen: Screen) -> None:
+def join(args: Namespace, processes: Layout, screen: Screen) -> None:
     """Join the other processes, if there are any and this one has not joined them yet.
 
     Raises ProcessLostError, ConfigError.
@@ -153,7 +153,7 @@ _KEPT = (
 _INHERITED = ("config", "source", "market", "contract", "test")
 
 
-def train(args: argparse.Namespace) -> int:
+def train(args: Namespace) -> int:
     """Handle `train`. Returns the exit code. Raises ConfigError, DataError, and the errors of
     `runs.train.run`.
     """
@@ -169,7 +169,7 @@ def train(args: argparse.Namespace) -> int:
     return _begin(args, config, args.source)
 
 
-def _auto_resume(args: argparse.Namespace) -> int:
+def _auto_resume(args: Namespace) -> int:
     """Continue the run in the folder that the command names, or start it there."""
     refuse(
         args,
@@ -210,9 +210,7 @@ def _limit(config: RunConfig) -> list[str]:
     ]
 
 
-def _begin(
-    args: argparse.Namespace, config: RunConfig, source: str | None, path: Path | None = None
-) -> int:
+def _begin(args: Namespace, config: RunConfig, source: str | None, path: Path | None = None) -> int:
     """Train a new run. source: the path of its source run, if any. path: of its folder, where it
     need not be new.
     """
@@ -248,7 +246,7 @@ def _begin(
     return _ended(result, args, screen)
 
 
-def _ended(result: RunResult, args: argparse.Namespace, screen: Screen) -> int:
+def _ended(result: RunResult, args: Namespace, screen: Screen) -> int:
     """Print the result of a run, and with `--perf` what was measured of it. Returns the exit code.
 
     Of several processes, process 0 prints.
@@ -264,7 +262,7 @@ def _ended(result: RunResult, args: argparse.Namespace, screen: Screen) -> int:
     return result.exit_code
 
 
-def _resume(args: argparse.Namespace) -> int:
+def _resume(args: Namespace) -> int:
     refuse_kept(args, (*_KEPT, "onward", "eager"), "run")
     path = Path(args.resume)
     config = read_sweep(path) if is_sweep(path) else rundir.read_run(path)[0]
@@ -274,9 +272,7 @@ def _resume(args: argparse.Namespace) -> int:
     return _go_on(args, path, layout(args, config), args.overrides)
 
 
-def _go_on(
-    args: argparse.Namespace, path: Path, processes: Layout, overrides: Sequence[str]
-) -> int:
+def _go_on(args: Namespace, path: Path, processes: Layout, overrides: Sequence[str]) -> int:
     """Continue the run at `path`. overrides: what it may be given anew."""
     data = Path(args.data) if args.resume and args.data is not None else None
     with loading(args, processes.process_id > 0) as screen:
@@ -288,7 +284,7 @@ def _go_on(
     return _ended(result, args, screen)
 
 
-def _continue(args: argparse.Namespace) -> int:
+def _continue(args: Namespace) -> int:
     """Train a new run that continues another one, with its configuration, slots, actions and
     optimiser moments.
     """
@@ -314,7 +310,7 @@ def _continue(args: argparse.Namespace) -> int:
     return _begin(args, config, args.onward)
 
 
-def curriculum(args: argparse.Namespace) -> int:
+def curriculum(args: Namespace) -> int:
     """Handle `curriculum`. Returns the exit code. Raises ConfigError, DataError, and the errors of
     `run_curriculum`."""
     if args.resume:
@@ -350,7 +346,7 @@ def curriculum(args: argparse.Namespace) -> int:
     return result.exit_code
 
 
-def names_advisor(args: argparse.Namespace) -> bool:
+def names_advisor(args: Namespace) -> bool:
     """Whether the user chose the advisor of a curriculum: by a flag, a key, or a file of their
     own.
     """
@@ -362,7 +358,7 @@ def names_advisor(args: argparse.Namespace) -> bool:
     )
 
 
-def _resume_curriculum(args: argparse.Namespace) -> int:
+def _resume_curriculum(args: Namespace) -> int:
     refuse(
         args,
         (*_KEPT, "phase"),
@@ -379,7 +375,7 @@ def _resume_curriculum(args: argparse.Namespace) -> int:
     return result.exit_code
 
 
-def _phase(sections: Mapping[str, Any], where: str, args: argparse.Namespace) -> RunConfig:
+def _phase(sections: Mapping[str, Any], where: str, args: Namespace) -> RunConfig:
     """The checked configuration of a phase. Raises ConfigFaultsError with all its faults."""
     with named_too(args):
         chosen = _advised(sections, where, args.advisor)
@@ -445,7 +441,7 @@ def add_walkforward(commands: Any) -> None:
     )
 
 
-def walkforward(args: argparse.Namespace) -> int:
+def walkforward(args: Namespace) -> int:
     """Handle `walkforward`. Returns the exit code. Raises ConfigError, DataError, and the errors of
     `walk_forward`.
     """
@@ -469,7 +465,7 @@ def walkforward(args: argparse.Namespace) -> int:
     return result.exit_code
 
 
-def walk_overrides(args: argparse.Namespace) -> list[str]:
+def walk_overrides(args: Namespace) -> list[str]:
     """The flags of the section `walk` as overrides."""
     return [
         f"walk.{name}={json.dumps(value)}"
@@ -478,7 +474,7 @@ def walk_overrides(args: argparse.Namespace) -> list[str]:
     ]
 
 
-def _resume_walk(args: argparse.Namespace, nulls: NullSpec | None) -> int:
+def _resume_walk(args: Namespace, nulls: NullSpec | None) -> int:
     kept = ("config", "overrides", "modules", *MARKET, *WALK_KEYS, *NAMES, "run_dir")
     refuse_kept(args, kept, "walk-forward")
     path = Path(args.resume)
