@@ -17,7 +17,7 @@ from functools import partial
 import yaml
 
 from jaxtrade import interrupt
-from jaxtrade.config.meant import suggest
+from jaxtrade.config.faults import suggest
 from jaxtrade.errors import ConfigError, DataError
 
 from . import accelerator, catalogue, device, idle, table

@@ -8,7 +8,6 @@ train --import my_module` imports it before the configuration is read.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 import sys
@@ -16,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import Generic, TypeVar
 
 from jaxtrade.errors import ConfigError
+from jaxtrade.text import did_you_mean
 
 PartT = TypeVar("PartT")
 
@@ -81,12 +81,10 @@ class Registry(Generic[PartT]):
         """
         if name in self:
             return name
-        small = {known.lower(): known for known in self.names}
-        near = difflib.get_close_matches(name.lower(), small, n=1)
-        hint = f"; did you mean '{small[near[0]]}'?" if near else ""
         raise ConfigError(
-            f"no {self.kind} is called '{name}' (known: {', '.join(self.names)}){hint}; a {self.kind} of "
-            "your own must be registered first: imports=[MODULE] (--import MODULE)"
+            f"no {self.kind} is called '{name}' (known: {', '.join(self.names)})"
+            f"{did_you_mean(name, self.names)}; a {self.kind} of your own must be registered first: "
+            "imports=[MODULE] (--import MODULE)"
         )
 
     def __getitem__(self, name: str) -> PartT:

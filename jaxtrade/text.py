@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -96,6 +97,15 @@ def pairs(text: str) -> dict[str, str]:
     """Lines of a name and what belongs to it, with two spaces between them, as a mapping."""
     lines = (line.strip().partition("  ") for line in text.strip().splitlines())
     return {name: said.strip() for name, _, said in lines}
+
+
+def did_you_mean(word: str, known: Iterable[str], mark: str = "'") -> str:
+    """The end of a message about an unknown word: the known one that it resembles, or nothing.
+    Capital letters count as small ones. mark: of quotation.
+    """
+    small = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(word.lower(), small, n=1)
+    return f"; did you mean {mark}{small[near[0]]}{mark}?" if near else ""
 
 
 def several(count: int, noun: str) -> str:

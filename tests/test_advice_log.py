@@ -10,7 +10,7 @@ import pytest
 from jaxtrade import cli
 from jaxtrade.advisor.compose import CACHE, JOURNAL
 from jaxtrade.advisor.host.journal import read_journal
-from jaxtrade.cli.advice_log import Row, log, total_line, totals
+from jaxtrade.cli.inspection import Row, log, total_line, totals
 from jaxtrade.runs import calibration, rundir
 from jaxtrade.runs.evaluate import history
 from jaxtrade.runs.evaluate import open_run as open_setup

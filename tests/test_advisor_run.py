@@ -13,7 +13,7 @@ import time
 import pytest
 
 from jaxtrade import cli
-from jaxtrade.cli.replaying import state_differences
+from jaxtrade.cli.inspection import state_differences
 from jaxtrade.runs.evaluate import evaluate_run, history
 from tests.advisor.servers import (
     FaultServer,

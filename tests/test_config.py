@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from jaxtrade.config import RunConfig, config_path, dump_config, load, load_config, make_config
-from jaxtrade.config.keys import all_keys
+from jaxtrade.config.load import all_keys
 from jaxtrade.errors import ConfigError
 from tests.messages import missing, refused
 from tests.reading import ROOT

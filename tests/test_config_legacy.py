@@ -7,7 +7,7 @@ import json
 import pytest
 
 from jaxtrade.config import RunConfig, digest_of, dump_config, load_config, make_config
-from jaxtrade.config.legacy import MOVED, migrated, migrated_network
+from jaxtrade.config.faults import MOVED, migrated, migrated_network
 from jaxtrade.config.yaml12 import dump_yaml, parse_yaml
 from jaxtrade.runs import rundir
 

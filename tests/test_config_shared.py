@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxtrade.config import RunConfig, load_config, make_config
-from jaxtrade.config.shared import largest_move, largest_offset, temporary
+from jaxtrade.config.allocate import largest_move, largest_offset, temporary
 from tests.messages import refused
 
 ON = ["shared.on=true", "train.num_seeds=4"]

@@ -184,7 +184,7 @@ def test_the_doctor_judges_devices_and_their_sum():
 
 TALKATIVE = """
 import os
-from jaxtrade.cli.distributed import _results_alone
+from jaxtrade.cli.training import _results_alone
 print("before")
 _results_alone()
 os.write(1, b"[Gloo] a library\\n")

@@ -172,7 +172,7 @@ def test_what_answers_at_once_loads_no_jax_and_training_loads_no_host_library(tm
         ["bench", "env_step", "--compare", "nowhere"],
         *(["list", what] for what in LISTS),
     ]
-    at_once = ["import jaxtrade.progress.choose"]
+    at_once = ["import jaxtrade.progress.screen"]
     at_once += [f"from jaxtrade.cli import main; main({words!r})" for words in commands]
     at_once += [
         "import jaxtrade",

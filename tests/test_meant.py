@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jaxtrade as jt
-from jaxtrade.config.keys import all_keys, lookup
+from jaxtrade.config.faults import ANY_LEARNER, PARAMETERS, RELATED, meant
 from jaxtrade.config.learners import SECTIONS
-from jaxtrade.config.meant import ANY_LEARNER, PARAMETERS, RELATED, meant
+from jaxtrade.config.load import all_keys, lookup
 from tests.messages import missing, refused, refuses
 
 FOREIGN = [

@@ -9,7 +9,7 @@ import pytest
 import jaxtrade as jt
 from jaxtrade.cli import main
 from jaxtrade.config import load_config
-from jaxtrade.config.legacy import migrated
+from jaxtrade.config.faults import migrated
 from jaxtrade.runs.monitoring import lost, rows_of
 from jaxtrade.runs.rundir import read_run
 from jaxtrade.storage import monitor

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from jaxtrade.config import load_config
-from jaxtrade.progress.plain import Plain
+from jaxtrade.progress.screen import Plain
 from jaxtrade.runs.job import Job, split_lines
 from jaxtrade.runs.setup import prepare
 from jaxtrade.storage.sinks import LogSink

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxtrade.config import SplitConfig, load_config, make_config
-from jaxtrade.config.protocol import (
+from jaxtrade.config.run import (
     ENOUGH,
     chooses,
     evaluations,

@@ -8,7 +8,7 @@ import pytest
 
 from jaxtrade import cli
 from jaxtrade.config import load_config
-from jaxtrade.curriculum.start import start_check
+from jaxtrade.curriculum.phases import start_check
 from jaxtrade.errors import CheckpointError
 from jaxtrade.evaluation.policy import load_policy
 from jaxtrade.runs.beginning import transferred

@@ -3,7 +3,7 @@
 import pytest
 
 from jaxtrade.config import dump_config, load_config, make_config, read_values
-from jaxtrade.config.shortcuts import base_url, resolved
+from jaxtrade.config.service import base_url, resolved
 from tests.messages import refused
 
 OLLAMA, OPENAI = "http://127.0.0.1:11434/v1", "https://api.openai.com/v1"

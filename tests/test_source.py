@@ -12,7 +12,7 @@ import pytest
 
 from jaxtrade import cli
 from jaxtrade.config import load_config
-from jaxtrade.curriculum.start import start_check
+from jaxtrade.curriculum.phases import start_check
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
 from jaxtrade.rl.ppo import make_ppo

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from jaxtrade.progress.plain import MOST_LINES, Plain, worth_a_line
+from jaxtrade.progress.screen import MOST_LINES, Plain, worth_a_line
 
 
 @pytest.mark.parametrize(("total", "size"), [(65, 5), (500, 5), (101, 1), (12_345, 5)])

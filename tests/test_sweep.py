@@ -19,8 +19,8 @@ from jaxtrade.cli.flags import sweep_flags
 from jaxtrade.cli.parser import build_parser
 from jaxtrade.cli.shared import resolve
 from jaxtrade.config import load_config
-from jaxtrade.config.agents import Agent, agents_of, config_of
 from jaxtrade.config.learners import TUNABLE, tunable_floats
+from jaxtrade.config.load import Agent, agents_of, config_of
 from jaxtrade.config.sweep import Range, range_of, settings_of
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.seeds import ranking

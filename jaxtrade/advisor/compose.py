@@ -29,7 +29,7 @@ from jaxtrade.advisor.questions import QuestionBook, followed_of, in_sessions, r
 from jaxtrade.advisor.snapshot import read_snapshot
 from jaxtrade.advisor.table import AdviceTable, empty_table
 from jaxtrade.config import PLACES, AdvisorConfig, RunConfig
-from jaxtrade.config.protocol import with_control, with_split
+from jaxtrade.config.run import with_control, with_split
 from jaxtrade.config.service import ServiceOptions
 from jaxtrade.data.market import Market
 from jaxtrade.errors import ConfigError

@@ -194,14 +194,6 @@ _KEPT = {
 _TEXT = "  | "  # before each line of a prompt or an answer, which may look like anything
 
 
-class Request(NamedTuple):
-    """The command's flags. at: as in `bar_at`. repeat: how often the same question is asked."""
-
-    at: str | None
-    repeat: int
-    as_json: bool
-
-
 class Reply(NamedTuple):
     """One answer. used: what it spent; cost is None without prices. reason: of the advice, or "".
     asked: False where a cap stopped the request."""
@@ -213,9 +205,9 @@ class Reply(NamedTuple):
     asked: bool = True
 
 
-def ask(config: RunConfig, request: Request) -> int:
+def ask(config: RunConfig, at: str | None, repeat: int, as_json: bool) -> int:
     """Handle the command. Returns 0, or 1 if an answer is a failure. Every member of a panel is
-    asked.
+    asked. at: as in `bar_at`. repeat: how often the same question is asked.
 
     Raises ConfigError (flags, a kind that answers no question, a server without its only model),
     DataError.
@@ -224,8 +216,8 @@ def ask(config: RunConfig, request: Request) -> int:
     for member in members:
         _check_kind(member.advisor.kind)
     market = load_market(config)
-    documents = [_document_of(with_model(member, say), market, request) for member in members]
-    if request.as_json:
+    documents = [_document_of(with_model(member, say), market, at, repeat) for member in members]
+    if as_json:
         print(
             json.dumps(documents if len(documents) > 1 else documents[0], indent=2, allow_nan=False)
         )
@@ -240,7 +232,7 @@ def ask(config: RunConfig, request: Request) -> int:
     )
 
 
-def _document_of(config: RunConfig, market: Market, request: Request) -> dict[str, Any]:
+def _document_of(config: RunConfig, market: Market, at: str | None, repeat: int) -> dict[str, Any]:
     """Ask one advisor, and return all that is shown, as JSON values."""
     book, splits, labels = (
         make_book(market, config),
@@ -249,11 +241,11 @@ def _document_of(config: RunConfig, market: Market, request: Request) -> dict[st
     )
     inside = {name: in_sessions(market, splits[name]) for name in ("train", "validation", "test")}
     scored = inside["train"] & labels.room  # what followed the usual bar can then be shown
-    bar = bar_at(book, scored if (scored & book.askable).any() else inside["train"], request.at)
+    bar = bar_at(book, scored if (scored & book.askable).any() else inside["train"], at)
     question = book.question(bar)
     backend = backend_of(config, market, book, labels.came)
     try:
-        replies = ask_times(backend, question, config, book.template.answer, request.repeat)
+        replies = ask_times(backend, question, config, book.template.answer, repeat)
     finally:
         backend.close()
     split = next((name for name, bars in inside.items() if bars[bar]), "none")
@@ -263,7 +255,7 @@ def _document_of(config: RunConfig, market: Market, request: Request) -> dict[st
         if reply.answer.advice is not None and split == "train"
     ]
     document = _document(config, question, split, replies, followed, backend.identity())
-    document["last_of_training"] = request.at is None
+    document["last_of_training"] = at is None
     return document
 
 
@@ -352,13 +344,11 @@ def side_of(advice: Advice | None) -> int:
     """
     if advice is None:
         return 0
-    return (
-        1
-        if advice.buy > max(advice.hold, advice.sell)
-        else -1
-        if advice.sell > max(advice.hold, advice.buy)
-        else 0
+    buys, sells = (
+        advice.buy > max(advice.hold, advice.sell),
+        advice.sell > max(advice.hold, advice.buy),
     )
+    return int(buys) - int(sells)
 
 
 # --- what is shown ---------------------------------------------------------------------------------------------------

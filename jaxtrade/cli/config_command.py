@@ -9,30 +9,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jaxtrade.cli import flags
-from jaxtrade.cli.shared import ADVISOR, data_options, flag_overrides, resolve, say, with_absent
-from jaxtrade.cli.tables import columns, table
-from jaxtrade.cli.usage import add_command, add_flags
+from jaxtrade.cli.flags import COMMON, KEY_FLAGS, SEED, add_actions, add_command, columns, table
+from jaxtrade.cli.shared import ADVISOR, DATA, PATHS, flag_overrides, resolve, say, with_absent
 from jaxtrade.config import RunConfig, config_path, overridden, read_values, shown
-from jaxtrade.config.faults import NO_KEYS
-from jaxtrade.config.keys import Key, all_keys, lookup, sections, written
+from jaxtrade.config.faults import MOVED, NO_KEYS, alike, foreign, learners_of
 from jaxtrade.config.learners import SECTIONS
-from jaxtrade.config.legacy import MOVED
-from jaxtrade.config.load import ALGORITHM, shipped
-from jaxtrade.config.meant import alike, foreign, learners_of
+from jaxtrade.config.load import ALGORITHM, Key, all_keys, lookup, sections, shipped, written
 from jaxtrade.config.yaml12 import dump_yaml
 from jaxtrade.errors import ConfigError, StorageError
 from jaxtrade.interop.jules_config import imported, nested
-from jaxtrade.text import aligned, pairs
+from jaxtrade.text import aligned, did_you_mean, pairs
 
 DEFAULT, FILE, SET = "default", "file", "--set"
-# Keys that `resolve` sets without an override: flag -> keys.
-_PATHS = {
-    "data": ("data.file",),
-    "seconds": ("data.seconds",),
-    "quotes": ("data.quotes",),
-    "contract": ("data.contract", "data.market"),
-}
 # The longest beginning of a key counts.
 PAGES = pairs(
     """
@@ -91,22 +79,112 @@ LISTS = pairs(
     advisor.kind  advisors
     """
 )
+# Example of a key as YAML, and behind it what that asks for: overrides, or keys whose own examples
+# it takes. Keys without one have their default as an example, those of few values another of them.
+EXAMPLES = pairs(
+    """
+    data.contract  SPY
+    data.file  bars.csv  data.source=file
+    data.seconds  seconds.csv
+    data.conversion  usdjpy.csv
+    data.quotes  quotes.csv
+    data.columns  {time: Timestamp, close: Last}
+    data.time_zone  America/New_York
+    data.date_order  dmy
+    data.expiry  201312
+    data.roll  volume
+    data.splice  restart
+    data.start  2013-10-07
+    data.end  2013-10-11
+    data.synthetic_drift  0.1
+    data.synthetic_pull  0.4
+    env.advice  true  env.task=advised
+    env.fill  close  env.mark=close
+    account.drawdown  2000
+    account.daily_loss  1000
+    account.profit_target  3000
+    account.min_days  5
+    account.max_contracts  2
+    costs.commission  2.50
+    costs.slippage  1
+    brackets.min_stop_ticks  8
+    brackets.be_ticks  1
+    allocate.actions  increment
+    allocate.preset  full
+    allocate.size  [2]
+    allocate.max_units  2
+    allocate.max_total  2
+    allocate.cooldown  5
+    allocate.trades_per_day  50
+    allocate.gate  5
+    allocate.cost_bp  0.5
+    allocate.impact_bp  1.5
+    allocate.impact_base  50000.0
+    allocate.fee  1.0
+    reward.weights  {equity_change: 1.0, loss: -0.1}
+    network.hidden  [256, 128]
+    rollout.num_envs  512
+    actor.delay  2
+    actor.rho_clip  2.0  actor.delay=2
+    actor.c_clip  2.0  actor.delay=2
+    ppo.ent_coef_end  0.001
+    stages.commission_start  0.2  stages.commission_until=0.5
+    stages.commission_until  0.5  stages.commission_start=0.2
+    stages.forced_start  0.3
+    stages.forced_start_end  0.1
+    stages.forced_start_until  0.5  stages.forced_start=0.3
+    sweep.keys  {ppo.learning_rate: [1e-3, 3e-4]}
+    sweep.settings  [{ppo.learning_rate: 1e-3}, {ppo.learning_rate: 3e-4}]
+    sweep.random  4  sweep.keys={ppo.learning_rate: ['log:1e-4..1e-2']}
+    sweep.seeds  2  sweep.keys={ppo.learning_rate: [1e-3, 3e-4]}
+    sweep.optuna  32  sweep.keys={ppo.learning_rate: ['log:1e-4..1e-2']}  train.num_seeds=8
+    shared.on  true  train.num_seeds=8
+    shared.kappa  500  shared.on
+    shared.eta  1000  shared.on
+    shared.decay  0.95  shared.on
+    advisor.kind  mock:skilled:0.6
+    advisor.panel  [rules,mock:skilled:0.6]  advisor.kind=panel
+    advisor.fusion  gate
+    advisor.template  window
+    advisor.options  {model: NAME}
+    advisor.service.requests_per_minute  60
+    advisor.service.tokens_per_minute  100_000
+    advisor.service.max_calls  10_000
+    advisor.service.max_tokens  5_000_000
+    advisor.service.max_cost  5  advisor.service.price_prompt=0.15  advisor.service.price_completion=0.60
+    advisor.service.price_prompt  0.15
+    advisor.service.price_completion  0.60
+    advisor.service.cache  answers.sqlite
+    advisor.service.ledger  spent.sqlite
+    advisor.context.news  news.jsonl  advisor.template=window
+    advisor.context.calendar  events.csv  advisor.template=window
+    control.evaluate_every  5  split.validation_sessions=1
+    control.patience  8  control.evaluate_every
+    control.plateau_patience  4  control.evaluate_every
+    control.wall_clock  2h
+    evolve.keys  {ppo.learning_rate: [1e-4, 1e-2]}  train.num_seeds=8
+    evolve.every  5  evolve.keys  split.validation_sessions=1
+    evolve.truncation  0.5  evolve.every
+    evolve.perturb  1.5  evolve.every
+    evolve.resample  0.0  evolve.every
+    imports  [my_module]
+    """
+)
 
 
 def add_parser(commands: Any) -> None:
     """Add the parser of `config`."""
-    config = commands.add_parser(
-        "config", help="show a resolved configuration, explain a key, list all keys"
+    actions = add_actions(
+        commands, "config", "show a resolved configuration, explain a key, list all keys"
     )
-    actions = config.add_subparsers(dest="action", required=True, metavar="ACTION")
-    show = actions.add_parser(
-        "show", help="the resolved configuration as YAML; a comment says where each value is from"
-    )
-    add_flags(show, "config?  a YAML file or a shipped configuration (default: quickstart)")
-    data_options(show)
-    flags.key_options(show)
-    add_flags(
-        show,
+    add_command(
+        actions,
+        "show",
+        "the resolved configuration as YAML; a comment says where each value is from",
+        "config?  a YAML file or a shipped configuration (default: quickstart)",
+        DATA,
+        SEED,
+        COMMON,
         f"""
         --test  as train --test resolves it
         --advisor KIND|URL  {ADVISOR}
@@ -119,22 +197,23 @@ def add_parser(commands: Any) -> None:
         "type, range, default, meaning and an example of a key, or the keys of a section",
         "KEY  section.key, a section, or a key's own name if only one section has it",
     )
-    keys = actions.add_parser("keys", help="a table of all keys")
-    foreign = actions.add_parser(
+    add_command(
+        actions,
+        "keys",
+        "a table of all keys",
+        "PREFIX?  a section, or the beginning of a key",
+        prefix={"default": ""},
+    )
+    add_command(
+        actions,
         "import",
-        help="turn a configuration of IntradayJules (Stable-Baselines3 keys) into "
+        "turn a configuration of IntradayJules (Stable-Baselines3 keys) into "
         "one of ours; stderr says what became of each key",
-    )
-    add_flags(
-        foreign,
         """
-        FILE  its YAML file
-        -o, --out FILE  write ours there instead of to stdout; it must not exist
+        FILE : Path  its YAML file
+        -o, --out FILE : Path  write ours there instead of to stdout; it must not exist
         """,
-        file=Path,
-        out=Path,
     )
-    add_flags(keys, "PREFIX?  a section, or the beginning of a key", prefix={"default": ""})
 
 
 def run(args: argparse.Namespace) -> int:
@@ -192,9 +271,10 @@ def show(args: argparse.Namespace) -> str:
     config = resolve(args)
     layers = [*flag_overrides(given), *((SET, override) for override in given.overrides)]
     origins = origins_of(values, layers)
-    for name, keys in _PATHS.items():
+    # Keys that `resolve` sets without an override.
+    for key, name in (*PATHS.items(), ("market", "contract")):
         if getattr(given, name) is not None:
-            origins |= dict.fromkeys(keys, f"--{name}")
+            origins[f"data.{key}"] = f"--{name}"
     head = f"# the resolved configuration of a run; {FILE}: {path}"
     return "\n".join([head, *rendered(config, origins, args.changed)])
 
@@ -257,7 +337,7 @@ def explain(name: str) -> list[str]:
     rows = [("type", key.kind), ("default", written(key.default))]
     if others := [f"{value} in {name}" for name, value in shipped_values(key.name).items()]:
         rows.append(("shipped", ", ".join(others)))
-    rows += [("flag", f"--{each.flag}") for each in flags.KEY_FLAGS if each.key == key.name]
+    rows += [("flag", f"--{flag}") for flag, name in KEY_FLAGS.items() if name == key.name]
     rows += [("values", f"jaxtrade list {LISTS[key.name]}")] if key.name in LISTS else []
     rows += [
         ("documented", page_of(key.name)),
@@ -278,7 +358,8 @@ def example_of(key: Key) -> tuple[str, ...]:
     them. Of a key of few values, and without an example of its own, it is not the default.
     """
     others = [choice for choice in key.choices if choice not in (key.default, None)]
-    own, *needs = key.examples or (written(others[0] if others else key.default),)
+    usual = written(others[0] if others else key.default)
+    own, *needs = EXAMPLES.get(key.name, usual).split("  ")
     found = [f"{key.name}={own}"]
     for need in needs:
         found += [need] if "=" in need else example_of(all_keys()[need])
@@ -352,8 +433,7 @@ def chosen_keys(prefix: str) -> list[Key]:
     """The keys that begin with `prefix`. Raises ConfigError, with a suggestion, where none does."""
     found = [key for key in all_keys().values() if key.name.startswith(prefix)]
     if not found:
-        near = difflib.get_close_matches(prefix, [*sections(), *all_keys()], n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        hint = did_you_mean(prefix, [*sections(), *all_keys()], "")
         raise ConfigError(
             f"no key begins with '{prefix}'{hint} (sections: {', '.join(sections())})"
         )
@@ -361,7 +441,7 @@ def chosen_keys(prefix: str) -> list[Key]:
 
 
 def key_table(keys: list[Key], wide: int | None) -> list[str]:
-    """Keys as a table: name, default, description. wide: as in `tables.table`."""
+    """Keys as a table: name, default, description. wide: as in `flags.table`."""
     return table(
         [
             ("key", "default", "meaning"),

@@ -4,37 +4,24 @@ appear at once.
 
 from __future__ import annotations
 
-import argparse
 import errno
 import importlib
 import io
 import os
+import shlex
+import signal
+import subprocess
 import sys
 import traceback
-from collections.abc import Sequence
+from argparse import Namespace
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from string import Formatter
 from types import ModuleType
 from typing import Any
 
 from jaxtrade import interrupt
-from jaxtrade.cli import (
-    ablate,
-    advise,
-    compare,
-    completion,
-    config_command,
-    distributed,
-    init,
-    launch,
-    listing,
-    menu,
-    report,
-    runs,
-    studying,
-    training,
-    walkforward,
-    watch,
-)
+from jaxtrade.cli import advise, config_command, init, launch, listing, runs, training
 from jaxtrade.cli.parser import build_parser, refuse_empty
 from jaxtrade.cli.shared import keep_programs, loading, print_result, refuse, resolve
 from jaxtrade.data.nulls.spec import parse_null_spec
@@ -50,6 +37,102 @@ from jaxtrade.runs.memory import first_line, is_exhausted
 from jaxtrade.runs.processes import layout_of
 from jaxtrade.text import pairs, printable, show
 from jaxtrade.version import __version__
+
+# `jaxtrade menu`: a table of keys that end in a command, which is printed and then run in a process
+# of its own. `3`, `1`, `NQ` tests the whole curriculum, as in RL-Trainer. Answers may be piped; the
+# command checks them. The last key of the first list, `q` or the end of the input leaves.
+
+FILE = "'{File of bars (CSV, CSV.gz or Parquet)}'"
+STAMP = "--set 'data.stamp={Are stamps the time of the open or of the close of a bar:open}'"
+ZONE = "--set 'data.time_zone={Time zone of the stamps (null, they carry an offset):null}'"
+BARS = f"{FILE} --market {{Market:ES}} {STAMP} {ZONE}"
+RUN = "'{Folder of the run:runs/*/config.yaml}'"
+MENU = {  # keys -> title, and for a leaf the command, with {question:default} where one is asked
+    "": ("jaxtrade", ""),
+    "1": ("Check this machine", "doctor"),
+    "2": ("Data", ""),
+    "21": ("Check a file of bars", f"data check {BARS}"),
+    "22": ("Describe a market: sessions, stops, costs", "data describe --market {Market:ES}"),
+    "3": ("Train", ""),
+    "31": ("Test: the curriculum, in minutes", "curriculum --test --market {Market:NQ}"),
+    "32": ("Full training", ""),
+    "321": ("The bundled week of ES bars", "train quickstart"),
+    "322": ("Your own bars", f"train --data {BARS}"),
+    "323": ("Three tasks, one after the other (curriculum)", "curriculum"),
+    "33": ("Continue", ""),
+    "331": ("A run that was stopped, from its newest checkpoint", f"train --resume {RUN}"),
+    "332": ("A curriculum that was stopped", "curriculum --resume {Folder:runs/*/curriculum.yaml}"),
+    "333": ("A finished run, as a new one", f"train --continue {RUN} --timesteps {{Steps:1M}}"),
+    "4": ("Evaluate", ""),
+    "41": ("Evaluate a run against the baselines", f"evaluate {RUN}"),
+    "42": ("Print one session bar by bar", f"replay {RUN} --session '{{Date, YYYY-MM-DD}}'"),
+}
+
+
+def walk(runner: Callable[[list[str]], int]) -> int:
+    """Ask and run until the user leaves -> exit code of the last command; 0 if none was run."""
+    code, keys = 0, ""
+    while code != 130:  # Ctrl-C
+        title, command = MENU[keys]
+        try:
+            if command:
+                words = [_filled(word) for word in shlex.split(command)]
+                print(f"\n$ jaxtrade {shlex.join(words)}\n", flush=True)
+                code, keys = runner(words), ""
+                print(f"\n(exit code {code})", flush=True)
+                continue
+            below = {key: MENU[key][0] for key in MENU if key and key[:-1] == keys}
+            leave = f"{keys}{len(below) + 1}"
+            below[leave] = "Back" if keys else "Exit"
+            print("\n".join(["", title, *(f"  {key[-1]}  {below[key]}" for key in below)]))
+            chosen = keys + _ask("Your choice")
+        except EOFError:
+            break
+        if chosen not in below:
+            print(f"  expected one of {', '.join(key[-1] for key in below)}")
+        elif chosen == leave and not keys:
+            break
+        else:
+            keys = keys[:-1] if chosen == leave else chosen
+    return code
+
+
+def _filled(word: str) -> str:
+    """A word of a command, with the answer to its question. The default of a pattern is the folder
+    of its newest file.
+    """
+    [(text, question, default, _)] = Formatter().parse(word)
+    if question is not None and default and "*" in default:
+        found = sorted(Path().glob(default), key=os.path.getmtime)
+        default = str(found[-1].parent) if found else ""
+    return text if question is None else text + _ask(question, default or "")
+
+
+def _ask(question: str, default: str = "") -> str:
+    """Ask. Enter means the default. Raises EOFError to leave."""
+    given = input(f"{question}{f' [{default}]' if default else ''}: ")
+    given = "".join(filter(str.isprintable, given)).strip() or default
+    if not sys.stdin.isatty():  # a transcript shows the answers too
+        print(given, flush=True)
+    if given.lower() == "q":
+        raise EOFError
+    return given
+
+
+def run_command(words: list[str]) -> int:
+    """Run `jaxtrade WORDS` -> exit code. It gets Ctrl-C, but not the answers that are piped."""
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "jaxtrade", *words],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        stdin=None if sys.stdin.isatty() else subprocess.DEVNULL,
+    )
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        returned = process.wait()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    return returned if returned >= 0 else 128 - returned  # as a shell says that a signal ended it
+
 
 DISK_ERROR, INTERNAL_ERROR = 74, 70
 FULL, CLOSED = "free some space", "change its rights"
@@ -76,22 +159,13 @@ PLACES = pairs(
 )
 
 
-def _evaluate(args: argparse.Namespace) -> int:
-    studies = studying.wanted(args)
+def _evaluate(args: Namespace) -> int:
+    studies = runs.studies_wanted(args)
     spec = None if args.nulls is None else parse_null_spec(args.nulls)
     if spec is not None:
         refuse(
             args,
-            (
-                "intrabar_grid",
-                "cost_grid",
-                "latency_grid",
-                "attribution",
-                "pass_probability",
-                "breakdown",
-                "advisor",
-                "overrides",
-            ),
+            (*runs.GRIDS, "pass_probability", "breakdown", "advisor", "overrides"),
             f"--nulls {spec}: tests the run as it is",
         )
     rundir.read_run(Path(args.run))
@@ -112,10 +186,10 @@ def _evaluate(args: argparse.Namespace) -> int:
         if studies:
             from jaxtrade.runs.studies import study_run
 
-            text = study_run(draws=studying.draws(args), broken_down=args.breakdown, **advised)
+            text = study_run(draws=runs.draws(args), broken_down=args.breakdown, **advised)
         elif spec is not None:
             text = nulls_run(spec=spec, **asked)
-        elif args.intrabar_grid or args.cost_grid or args.latency_grid or args.attribution:
+        elif any(getattr(args, name) for name in runs.GRIDS):
             text = grid_run(
                 intrabar=args.intrabar_grid,
                 costs=args.cost_grid,
@@ -129,7 +203,7 @@ def _evaluate(args: argparse.Namespace) -> int:
     return 0
 
 
-def _data(args: argparse.Namespace) -> int:
+def _data(args: Namespace) -> int:
     if args.action == "check":
         config, failed = resolve(args, own_files=True), False
         from jaxtrade.data.describe import check
@@ -152,7 +226,7 @@ def _data(args: argparse.Namespace) -> int:
     return 0
 
 
-def _replay(args: argparse.Namespace) -> int:
+def _replay(args: Namespace) -> int:
     rundir.read_run(Path(args.run))
     keep_programs()
     from jaxtrade.runs.evaluate import replay_run
@@ -164,11 +238,11 @@ def _replay(args: argparse.Namespace) -> int:
     return 0
 
 
-def _doctor(args: argparse.Namespace) -> int:
+def _doctor(args: Namespace) -> int:
     from jaxtrade.doctor import examine
 
     if args.distributed:
-        layout = layout_of(distributed.given(args), os.environ)
+        layout = layout_of(training.given(args), os.environ)
         return examine.report(examine.join(layout, args.join_seconds), args.json)
     refuse(
         args,
@@ -178,7 +252,7 @@ def _doctor(args: argparse.Namespace) -> int:
     return examine.examine(args.run_dir, args.json)
 
 
-def _bench(args: argparse.Namespace) -> int:
+def _bench(args: Namespace) -> int:
     command = bench_module("command")
     names = command.Options._fields
     return command.run(command.request(**{name: getattr(args, name) for name in names}))
@@ -189,7 +263,7 @@ def _in_automation() -> bool:
     return os.environ.get("CI", "").lower() not in ("", "0", "false")
 
 
-def _menu(args: argparse.Namespace) -> int:
+def _menu(args: Namespace) -> int:
     if args.non_interactive or (_in_automation() and sys.stdin.isatty()):
         why = "--non-interactive" if args.non_interactive else "the variable CI"
         raise ConfigError(
@@ -198,15 +272,15 @@ def _menu(args: argparse.Namespace) -> int:
         )
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")  # bytes that are no text are a wrong answer
-    return menu.walk(menu.run_command)
+    return walk(run_command)
 
 
-def _launch(args: argparse.Namespace) -> int:
+def _launch(args: Namespace) -> int:
     return launch.run(args, build_parser().parse_args)
 
 
-def _completion(args: argparse.Namespace) -> int:
-    print(completion.script(args.shell, build_parser()))
+def _completion(args: Namespace) -> int:
+    print(listing.script(args.shell, build_parser()))
     return 0
 
 
@@ -240,17 +314,17 @@ COMMANDS = {
     "doctor": _doctor,
     "init": init.run,
     "advise": advise.run,
-    "ablate": ablate.run,
+    "ablate": advise.run_ablation,
     "config": config_command.run,
     "list": listing.run,
     "menu": _menu,
     "completion": _completion,
     "launch": _launch,
-    "report": report.run,
-    "runs": runs.run,
-    "compare": compare.run,
-    "watch": watch.run,
-    "walkforward": walkforward.run,
+    "report": runs.report,
+    "runs": runs.list_runs,
+    "compare": runs.compare,
+    "watch": runs.watch,
+    "walkforward": training.walkforward,
 }
 
 
@@ -283,7 +357,7 @@ def _joining() -> ModuleType | None:
     return sys.modules.get("jaxtrade.runs.joining")
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: Namespace) -> int:
     """Run a parsed command -> exit code. Errors are printed."""
     try:
         return COMMANDS[args.command](args)

@@ -1,26 +1,123 @@
-"""Flags for the keys that everybody sets: --seed, --timesteps, --envs, --account, --algorithm,
---devices, those of agents (--population, --sweep, --seeds, --random, --optuna), and --name for the
-run's folder.
+"""How a command's flags and tables are written, and the flags for the keys that everybody sets:
+--seed, --timesteps, --envs, --account, --algorithm, --devices, those of agents (--population,
+--sweep, --seeds, --random, --optuna), and --name for the run's folder.
 
 Each but --name is short for one key. Later sources override earlier ones: the file, `--test`, the
-flags, then
-`--set`. Imports no heavy library at load time.
+flags, then `--set`. Imports no heavy library at load time.
 """
 
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import re
 import reprlib
-from collections.abc import Sequence
+import shutil
+import sys
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from jaxtrade.cli.usage import add_flags
 from jaxtrade.config.yaml12 import parse_yaml
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import rundir
+from jaxtrade.text import aligned, pairs
+
+# Flags and arguments of a command, written as its help shows them. Imports no heavy library.
+
+_HEAD = re.compile(
+    r"(?:(?P<short>-\w), )?(?P<name>[^\s?*+]+)(?P<nargs>[?*+]?)"
+    r"(?: (?P<value>[^\s\[]\S*?))?(?P<many> \.\.\.)?(?: \[(?P<default>.+)\])?"
+    r"(?: : (?P<kind>\w+(?: or \w+)*))?(?: -> (?P<dest>\w+))?"
+)
+
+
+def add_flags(parser: Any, *texts: str, **settings: Any) -> None:
+    """Add the flags and arguments that the texts list, one on a line; indented lines go on with its
+    help, which two spaces begin:
+
+        config?              an argument that may be missing; FILE+ is a list of at least one
+        --quiet              a flag without a value
+        --run-dir DIR        a flag with a value
+        --set KEY=VALUE ...  a flag that may be repeated: a list
+        --from RUN -> source with the name of its attribute, where that is another one
+        --split {test,all}   a flag with one of some values
+        --port N [0]         a flag with a default, which is read as a value is
+        --envs N : count or auto  a flag whose value a function of `KINDS` reads, or is that word
+
+    settings: attribute -> further settings of `add_argument`.
+    """
+    for option in re.split(r"\n(?! )", "\n".join(map(inspect.cleandoc, texts))):
+        head, _, said = re.sub(r"\n +", " ", option).partition("  ")
+        found = _HEAD.fullmatch(head)
+        assert found is not None, head
+        name, value = found["name"], found["value"]
+        given: dict[str, Any] = {"help": said.strip()}
+        if name.startswith("-"):
+            names = [each for each in (found["short"], name) if each]
+            dest = found["dest"] or name.strip("-").replace("-", "_")
+            given["dest"] = dest
+            if value is None:
+                given["action"] = "store_true"
+            elif value.startswith("{"):
+                given["choices"] = tuple(value.strip("{}").split(","))
+            else:
+                given["metavar"] = value
+            if found["many"]:
+                given |= {"action": "append", "default": []}
+        else:
+            dest = found["dest"] or name.lower()
+            names = [dest]
+            given |= {"nargs": found["nargs"]} if found["nargs"] else {}
+            given |= {"metavar": name} if name != dest else {}
+        given |= {"default": found["default"]} if found["default"] else {}
+        given |= {"type": _reads(found["kind"])} if found["kind"] else {}
+        parser.add_argument(*names, **given | settings.pop(dest, {}))
+    assert not settings, settings
+
+
+def add_command(commands: Any, name: str, about: str, *texts: str, **settings: Any) -> Any:
+    """Add a command with what `add_flags` adds to it -> its parser. about: its line in the help."""
+    parser = commands.add_parser(name, help=about)
+    if texts:
+        add_flags(parser, *texts, **settings)
+    return parser
+
+
+def add_actions(commands: Any, name: str, about: str, dest: str = "action") -> Any:
+    """Add a command that has actions of its own -> what these are added to. dest: what they are
+    called.
+    """
+    parser = add_command(commands, name, about)
+    return parser.add_subparsers(dest=dest, required=True, metavar=dest.upper())
+
+
+# Tables that commands print: as wide as the terminal, or whole if the output goes elsewhere.
+
+_CUT = "..."
+
+
+def columns() -> int | None:
+    """Columns of the terminal; None if the output is no terminal, where lines may have any
+    length.
+    """
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def table(
+    rows: Sequence[Sequence[str]], wide: int | None, figures: Collection[int] = ()
+) -> list[str]:
+    """Rows of cells as lines; the first row is the heading.
+
+    wide: lines are cut at this length; None: never. figures: columns that are aligned to the right.
+    """
+    left = [i for i in range(len(rows[0])) if i not in figures]
+    return [
+        line if wide is None or len(line) <= wide else f"{line[: wide - len(_CUT)]}{_CUT}"
+        for line in aligned(rows, left)
+    ]
+
 
 SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
 MOST_DIGITS = 40  # of a number on a command line
@@ -29,23 +126,23 @@ _SHORT.maxstring = MOST_DIGITS
 _COUNT = re.compile(r"([0-9][0-9_,]*(?:\.[0-9]+)?)(?:e\+?([0-9]{1,2}))?([kmgb]?)", re.IGNORECASE)
 
 
-class KeyFlag(NamedTuple):
-    """A flag that is short for a configuration key."""
-
-    flag: str
-    key: str
-
-
-SEED, TIMESTEPS = KeyFlag("seed", "seed"), KeyFlag("timesteps", "train.total_timesteps")
-ENVS, ACCOUNT = KeyFlag("envs", "rollout.num_envs"), KeyFlag("account", "account.preset")
-ALGORITHM = KeyFlag("algorithm", "algorithm")
-POPULATION, SEEDS = KeyFlag("population", "train.num_seeds"), KeyFlag("seeds", "sweep.seeds")
-RANDOM, OPTUNA = KeyFlag("random", "sweep.random"), KeyFlag("optuna", "sweep.optuna")
-OF_AGENTS = (POPULATION, SEEDS, RANDOM, OPTUNA)
-DEVICES = KeyFlag("devices", "parallel.devices")
-KEY_FLAGS = (SEED, TIMESTEPS, ENVS, ACCOUNT, ALGORITHM, *OF_AGENTS, DEVICES)
+# Flag -> the configuration key that it is short for.
+KEY_FLAGS = pairs(
+    """
+    seed  seed
+    timesteps  train.total_timesteps
+    envs  rollout.num_envs
+    account  account.preset
+    algorithm  algorithm
+    population  train.num_seeds
+    seeds  sweep.seeds
+    random  sweep.random
+    optuna  sweep.optuna
+    devices  parallel.devices
+    """
+)
 # Attributes of the parsed arguments that a resumed run refuses.
-NAMES = (*(each.flag for each in KEY_FLAGS if each is not DEVICES), "name", "sweep")
+NAMES = (*(flag for flag in KEY_FLAGS if flag != "devices"), "name", "sweep")
 
 
 def count(text: str) -> int:
@@ -70,15 +167,8 @@ def count(text: str) -> int:
     return value
 
 
-def count_or_auto(text: str) -> int | str:
-    """A count, or `auto`, for argparse. Raises ArgumentTypeError for any other text."""
-    return text if text == "auto" else count(text)
-
-
-def count_or_all(text: str) -> int | str:
-    """A count, or `all` or `auto`, for argparse. Raises ArgumentTypeError for any other text."""
-    if text in ("all", "auto"):
-        return text
+def devices(text: str) -> int:
+    """A count, for argparse. Raises ArgumentTypeError for any other text."""
     try:
         return count(text)
     except argparse.ArgumentTypeError as error:
@@ -92,53 +182,43 @@ def whole(text: str) -> int:
     return int(text)
 
 
-def key_options(
-    parser: argparse.ArgumentParser, what: str | None = None, seed: bool = True
-) -> None:
-    """Add the flags of this module.
+# What a flag's value is in `add_flags` -> the function that reads it.
+KINDS: dict[str, Callable[[str], Any]] = {
+    each.__name__: each for each in (int, float, Path, count, devices, whole)
+}
 
-    what: the thing whose folder `--name` names, for the help; None: the command has no `--name`.
-        seed: whether it has
-    `--seed`.
+
+def _reads(kind: str) -> Callable[[str], Any]:
+    """The function for `count`, or for `count or auto`, which also takes that word."""
+    name, *words = kind.split(" or ")
+    return KINDS[name] if not words else lambda text: text if text in words else KINDS[name](text)
+
+
+SEED = "--seed N : whole  seed of everything random (key seed)"
+COMMON = """
+    --timesteps N : count  environment steps to train, e.g. 250k, 1M, 1e6 (key train.total_timesteps)
+    --envs N : count or auto  environments in parallel, or auto: as many as train fastest here,
+        measured first (key rollout.num_envs)
+    --account PRESET  account rules; `jaxtrade list accounts` shows them (key account.preset)
+    --algorithm NAME  the learner; `jaxtrade list learners` shows them (key algorithm)
     """
-    if seed:
-        add_flags(parser, "--seed N  seed of everything random (key seed)", seed=whole)
-    add_flags(
-        parser,
-        """
-        --timesteps N  environment steps to train, e.g. 250k, 1M, 1e6 (key train.total_timesteps)
-        --envs N  environments in parallel, or auto: as many as train fastest here, measured first
-            (key rollout.num_envs)
-        --account PRESET  account rules; `jaxtrade list accounts` shows them (key account.preset)
-        --algorithm NAME  the learner; `jaxtrade list learners` shows them (key algorithm)
-        """,
-        timesteps=count,
-        envs=count_or_auto,
-    )
-    if what is not None:
-        add_flags(parser, f"--name NAME  folder of the {what}: runs/NAME, which must not exist")
+# Which agents a run trains side by side.
+AGENTS = """
+    --population N : count  agents trained side by side, from seed, seed+1, ... (key
+        train.num_seeds); with --optuna: agents of a batch
+    --sweep KEY=V1,V2 ...  agents with different values of a key, e.g. --sweep
+        ppo.learning_rate=1e-3,3e-4 (repeatable: every combination; key sweep.keys)
+    --seeds N : count  of a sweep: agents per setting (key sweep.seeds)
+    --random N : count  of a sweep: draw N settings at random; --sweep then also takes ranges,
+        KEY=1e-4..1e-2 or KEY=log:1e-4..1e-2 (key sweep.random)
+    --optuna N : count  of a sweep: N settings proposed by Optuna, in batches of --population agents
+        (key sweep.optuna)
+    """
 
 
-def agent_options(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that say which agents a run trains side by side."""
-    add_flags(
-        parser,
-        """
-        --population N  agents trained side by side, from seed, seed+1, ... (key train.num_seeds);
-            with --optuna: agents of a batch
-        --sweep KEY=V1,V2 ...  agents with different values of a key, e.g. --sweep
-            ppo.learning_rate=1e-3,3e-4 (repeatable: every combination; key sweep.keys)
-        --seeds N  of a sweep: agents per setting (key sweep.seeds)
-        --random N  of a sweep: draw N settings at random; --sweep then also takes ranges,
-            KEY=1e-4..1e-2 or KEY=log:1e-4..1e-2 (key sweep.random)
-        --optuna N  of a sweep: N settings proposed by Optuna, in batches of --population agents
-            (key sweep.optuna)
-        """,
-        population=count,
-        seeds=count,
-        random=count,
-        optuna=count,
-    )
+def name_flag(what: str) -> str:
+    """`--name`, which names the folder of `what`."""
+    return f"--name NAME  folder of the {what}: runs/NAME, which must not exist"
 
 
 def sweep_flags(written: Sequence[str]) -> list[tuple[str, str]]:
@@ -166,12 +246,11 @@ def key_flags(args: argparse.Namespace) -> list[tuple[str, str]]:
     """(flag, override) for each of these flags that was given. Flags that the command lacks count
     as absent.
     """
-    given = [(each, getattr(args, each.flag, None)) for each in KEY_FLAGS]
     return [
         *(
-            (f"--{each.flag}", f"{each.key}={json.dumps(value)}")
-            for each, value in given
-            if value is not None
+            (f"--{flag}", f"{key}={json.dumps(value)}")
+            for flag, key in KEY_FLAGS.items()
+            if (value := getattr(args, flag, None)) is not None
         ),
         *sweep_flags(getattr(args, "sweep", None) or ()),
     ]

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jaxtrade.cli.asking import Question, ask, may_ask
+from jaxtrade.cli.flags import add_command
 from jaxtrade.cli.shared import check_names
-from jaxtrade.cli.usage import add_command
 from jaxtrade.config import RunConfig, config_path, make_config, overridden, read_values
-from jaxtrade.config.protocol import ENOUGH
+from jaxtrade.config.run import ENOUGH
 from jaxtrade.config.yaml12 import dump_yaml
 from jaxtrade.errors import ConfigError
 from jaxtrade.text import show
@@ -26,8 +27,83 @@ if TYPE_CHECKING:
     from jaxtrade.data.read.bars import Bars
     from jaxtrade.data.whole import CutShort
 
+# Questions of a command to a person at a terminal, or the list of flags that answer them.
+
+TRIES = 3
+
+
+class Question(NamedTuple):
+    """One thing that a command cannot know.
+
+    text: the question. flag: how to answer it on the command line. hints: lines printed before it.
+    usual: the answer to an empty line; None if there is none. check: raises ConfigError for an
+    answer that is not allowed. key: of `data`, which the answer sets, if it sets one.
+    """
+
+    text: str
+    flag: str
+    check: Callable[[str], object]
+    hints: tuple[str, ...] = ()
+    usual: str | None = None
+    key: str = ""
+
+
+def may_ask(refused: bool) -> bool:
+    """Whether there is somebody to ask: a terminal, and no --non-interactive."""
+    return not refused and sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def ask(question: Question) -> str:
+    """The answer, as typed. Raises ConfigError after three answers that are not allowed, or at the
+    end of input.
+    """
+    for hint in question.hints:
+        show(f"  {hint}")
+    usual = "" if question.usual is None else f" [{question.usual}]"
+    for _ in range(TRIES):
+        try:
+            given = input(f"{question.text}{usual}: ").strip() or question.usual or ""
+        except EOFError:
+            break
+        try:
+            question.check(given)
+        except ConfigError as error:
+            show(f"  {error}")
+            continue
+        return given
+    raise ConfigError(f"no answer to '{question.text}'; give {question.flag}")
+
+
+def one_of(*allowed: str) -> Callable[[str], None]:
+    """A check for one of some words."""
+
+    def check(given: str) -> None:
+        if given not in allowed:
+            raise ConfigError(f"expected {', '.join(allowed)}; found '{given}'")
+
+    return check
+
+
+def number(least: float, whole: bool = False) -> Callable[[str], None]:
+    """A check for a number above `least` (whole: not below it)."""
+
+    def check(given: str) -> None:
+        try:
+            value = int(given) if whole else float(given)
+        except ValueError:
+            raise ConfigError(
+                f"expected a {'whole ' if whole else ''}number; found '{given}'"
+            ) from None
+        if not (value >= least if whole else value > least):
+            raise ConfigError(
+                f"expected {'at least' if whole else 'more than'} {least:g}; found '{given}'"
+            )
+
+    return check
+
+
 # One session in so many is held out for validation, and as many for the test, where the default
-# protocol (`config.protocol`) would hold out one day alone.
+# protocol (`config.run`) would hold out one day alone.
 HELD_OUT = 10
 SUFFIXES = (".gz", ".csv", ".txt", ".zip", ".parquet")
 
@@ -39,17 +115,15 @@ def add_parser(commands: Any) -> None:
         "init",
         "look at your file of bars and write a configuration that reads it",
         """
-        FILE  CSV, CSV.gz, zip or Parquet, or a folder of LEAN's daily zips
+        FILE : Path  CSV, CSV.gz, zip or Parquet, or a folder of LEAN's daily zips
         --market MARKET  contract symbol, e.g. ES
         --contract FILE  your own contract instead of --market, or a shipped one such as SPY
         --set KEY=VALUE ... -> overrides  what you know, e.g. --set data.time_zone=UTC --set
             data.stamp=open; any other key is written too (repeatable)
-        --out YAML  the configuration (default: the file's name with .yaml, in this folder); an
+        --out YAML : Path  the configuration (default: the file's name with .yaml, in this folder); an
             existing file is never overwritten
         --non-interactive  never ask; say which flags are missing instead
         """,
-        file=Path,
-        out=Path,
     )
 
 
@@ -95,9 +169,9 @@ def run(args: argparse.Namespace) -> int:
     questions = settle(seen, contract, stated)
     if not interactive:
         _require_answers(seen, contract, questions)
-    for key, question in questions:
+    for question in questions:
         given = ask(question)
-        data[key] = float(given) if key == "price_scale" else given
+        data[question.key] = float(given) if question.key == "price_scale" else given
     if data.get("conversion"):
         data["conversion"] = str(Path(data["conversion"]).resolve())  # the configuration may move
     values["data"] = named | data | named
@@ -160,14 +234,12 @@ def _one_file(folder: Path, out: Path) -> Path:
     return path
 
 
-def _require_answers(
-    seen: Examined, contract: Contract | None, questions: list[tuple[str, Question]]
-) -> None:
+def _require_answers(seen: Examined, contract: Contract | None, questions: list[Question]) -> None:
     """Raise ConfigError naming every flag that is missing, if any is."""
     from jaxtrade.cli.initial import market_question
 
     missing = [] if contract is not None else [market_question(seen)]
-    missing += [question for _, question in questions]
+    missing += questions
     if not missing:
         return
     lines = [

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from jaxtrade.cli.asking import Question, ask, number, one_of
+from jaxtrade.cli.init import Question, ask, number, one_of
 from jaxtrade.config import DataConfig
 from jaxtrade.config.yaml12 import dump_yaml
 from jaxtrade.data.contract_file import CALENDARS, known_contract, load_contract
@@ -212,69 +212,59 @@ def _currency(given: str) -> None:
 # --- how it is read --------------------------------------------------------------------------------------------------
 
 
-def settle(
-    seen: Examined, contract: Contract | None, stated: DataConfig
-) -> list[tuple[str, Question]]:
-    """(key of `data`, question) for everything that neither the file nor the user says.
+def settle(seen: Examined, contract: Contract | None, stated: DataConfig) -> list[Question]:
+    """The questions for everything that neither the file nor the user says.
 
     contract: None if it is not known yet; the market that the file is likely of then stands for it.
     """
-    asked: list[tuple[str, Question]] = []
+    asked: list[Question] = []
     if contract is None:
         contract = known_contract(market_question(seen).usual or "")
     if contract is not None and seen.keys.price_scale == 1.0 and not fits(seen, contract):
         unit = price_unit(seen, contract)
         if unit is not None and contradicts(seen, contract):
             asked.append(
-                (
+                Question(
+                    "Points per unit of the file's prices?",
+                    f"--set data.price_scale={unit:g}",
+                    number(0),
+                    (f"{contract.symbol} traded elsewhere; times {unit:g} the prices fit",),
+                    f"{unit:g}",
                     "price_scale",
-                    Question(
-                        "Points per unit of the file's prices?",
-                        f"--set data.price_scale={unit:g}",
-                        number(0),
-                        (f"{contract.symbol} traded elsewhere; times {unit:g} the prices fit",),
-                        f"{unit:g}",
-                    ),
                 )
             )
     if not seen.ordered:
         asked.append(
-            (
-                "date_order",
-                Question(
-                    f"Is {seen.text[0]} written with the month first (mdy) or the day first (dmy)?",
-                    "--set data.date_order=mdy (or dmy)",
-                    one_of("mdy", "dmy"),
-                ),
+            Question(
+                f"Is {seen.text[0]} written with the month first (mdy) or the day first (dmy)?",
+                "--set data.date_order=mdy (or dmy)",
+                one_of("mdy", "dmy"),
+                key="date_order",
             )
         )
     if len(seen.contracts) > 1 and stated.expiry is None and stated.roll == "off":
         codes = [code for code, _ in seen.contracts]
         asked.append(
-            (
+            Question(
+                "Which contract?",
+                f"--set data.expiry={codes[0]} (or data.roll=..., see docs/data.md)",
+                one_of(*codes),
+                (),
+                codes[0],
                 "expiry",
-                Question(
-                    "Which contract?",
-                    f"--set data.expiry={codes[0]} (or data.roll=..., see docs/data.md)",
-                    one_of(*codes),
-                    (),
-                    codes[0],
-                ),
             )
         )
     if contract is not None and stated.conversion is None and needs_rates(contract):
         rate = rate_contract(contract.currency)
         if rate is not None:
             asked.append(
-                (
-                    "conversion",
-                    Question(
-                        f"Profits arise in {contract.currency}. Which file of bars of "
-                        f"{rate.symbol} converts them to dollars?",
-                        "--set data.conversion=FILE",
-                        _file,
-                        (f"bars of {rate.symbol} of the same time, stamped as these bars",),
-                    ),
+                Question(
+                    f"Profits arise in {contract.currency}. Which file of bars of "
+                    f"{rate.symbol} converts them to dollars?",
+                    "--set data.conversion=FILE",
+                    _file,
+                    (f"bars of {rate.symbol} of the same time, stamped as these bars",),
+                    key="conversion",
                 )
             )
     return asked + _clock_questions(seen, contract)
@@ -285,7 +275,7 @@ def _file(given: str) -> None:
         raise ConfigError(f"{given}: no such file")
 
 
-def _clock_questions(seen: Examined, contract: Contract | None) -> list[tuple[str, Question]]:
+def _clock_questions(seen: Examined, contract: Contract | None) -> list[Question]:
     """Time zone and stamp side, with what is usual for the layout and what the market's hours
     say.
     """
@@ -316,30 +306,15 @@ def _clock_questions(seen: Examined, contract: Contract | None) -> list[tuple[st
         ]
         value = None if best is None else str(getattr(best, key))
         hints = (*(f"usual for {line}" for line in told), *(evidence if key == missing[0] else ()))
-        if key == "time_zone":
-            questions.append(
-                (
-                    key,
-                    Question(
-                        "Time zone of the stamps (an IANA name, perhaps with +7h)?",
-                        f"--set data.time_zone={value or 'ZONE'}",
-                        known_zone,
-                        hints,
-                        value,
-                    ),
-                )
+        text, flag, check = (
+            ("Time zone of the stamps (an IANA name, perhaps with +7h)?", "ZONE", known_zone)
+            if key == "time_zone"
+            else (
+                "Does a stamp name its bar's open or its close?",
+                "open (or close)",
+                one_of("open", "close"),
             )
-        else:
-            questions.append(
-                (
-                    key,
-                    Question(
-                        "Does a stamp name its bar's open or its close?",
-                        f"--set data.stamp={value or 'open (or close)'}",
-                        one_of("open", "close"),
-                        hints,
-                        value,
-                    ),
-                )
-            )
+        )
+        flag = f"--set data.{key}={value or flag}"
+        questions.append(Question(text, flag, check, hints, value, key))
     return questions

@@ -1,22 +1,41 @@
-"""`jaxtrade advise inspect`: report the content of a snapshot, a journal or a run's advice."""
+"""What an advisor has said: `jaxtrade advise inspect` reports the content of a snapshot, a journal or
+a run's advice, `log` the answers one by one, and `replay` trains with them again.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxtrade.advisor.compose import JOURNAL, LEDGER, followed_of
-from jaxtrade.advisor.host.journal import ROWS_EACH, read_journal
-from jaxtrade.advisor.host.paid import MICRO, Caps, Ledger
-from jaxtrade.advisor.snapshot import WIDTH, load_table, read_snapshot
+from jaxtrade.advisor.compose import CACHE, JOURNAL, LEDGER, followed_of
+from jaxtrade.advisor.host.journal import ROWS_EACH, Recorded, read_journal
+from jaxtrade.advisor.host.paid import MICRO, Caps, Ledger, cache_key, read_texts
+from jaxtrade.advisor.host.replies import printable
+from jaxtrade.advisor.host.schema import DIRECTIONS, parse_advice, parse_pipe
+from jaxtrade.advisor.questions import QuestionBook, in_sessions, make_book, stamp
+from jaxtrade.advisor.snapshot import WIDTH, load_table, market_entries, read_snapshot
 from jaxtrade.advisor.table import directions
-from jaxtrade.config import AdvisorConfig, RunConfig
+from jaxtrade.cli.ask import HIT, MISS, UNSCORED, labels_of, outcome
+from jaxtrade.cli.flags import columns, table
+from jaxtrade.cli.shared import say
+from jaxtrade.config import AdvisorConfig, RunConfig, make_config
 from jaxtrade.data.market import load_market
-from jaxtrade.errors import ConfigError, JournalError
-from jaxtrade.text import aligned
+from jaxtrade.errors import ConfigError, JournalError, StorageError
+from jaxtrade.evaluation.openings import PREFIX
+from jaxtrade.runs import rundir
+from jaxtrade.runs.beginning import source_again
+from jaxtrade.runs.closing import SUMMARY, check_whole
+from jaxtrade.runs.evaluate import open_run
+from jaxtrade.runs.train import run
+from jaxtrade.storage import checkpoint, digests
+from jaxtrade.storage.archives import read_arrays
+from jaxtrade.text import aligned, several, show
 
 BINS = AdvisorConfig().bins
 
@@ -32,7 +51,7 @@ def inspect(path: Path, config: RunConfig | None, as_json: bool) -> str:
         raise ConfigError(
             f"{path}: there is no such file; expected a snapshot, a journal or a run's folder"
         )
-    journal = _journal_of(path)
+    journal = _journal_at(path)
     if journal is not None and config is not None:
         raise ConfigError(
             f"{path}: hit rates are shown for snapshots alone; drop CONFIG and the flags of the market"
@@ -47,7 +66,7 @@ def inspect(path: Path, config: RunConfig | None, as_json: bool) -> str:
     )
 
 
-def _journal_of(path: Path) -> Path | None:
+def _journal_at(path: Path) -> Path | None:
     """The journal at a path: the file itself, or the journal in a run folder. None for a
     snapshot.
     """
@@ -214,3 +233,337 @@ def report_lines(found: dict[str, Any]) -> list[str]:
             f"spent: {spent['calls']} calls, {spent['tokens']:,} tokens, {spent['cost']:.2f}"
         )
     return lines + [f"note: {note}" for note in found["notes"]]
+
+
+# `jaxtrade advise log`: one line per answered bar of a run, with its reason and with what
+# followed.
+
+WIDE = 110  # columns of a line where the output is no terminal
+HEAD = ("close", "bar", "update", "advice", "conf", "followed", "reason")
+
+
+class Row(NamedTuple):
+    """An answer that became visible. time: ISO time of the bar's close, in the exchange's zone.
+    update: the update from which it was visible. followed: `hit`, `miss`, `too small` or `not
+    scored`. reason: "" where no text is kept."""
+
+    time: str
+    bar: int
+    update: int
+    direction: str
+    confidence: float
+    followed: str
+    reason: str
+    advisor: str = ""
+
+
+def log(path: Path, last: int | None, data: Path | None, as_json: bool) -> str:
+    """The log of the run at `path`, as text or JSON.
+
+    last: how many of the last answers are shown; None shows all. data: a file of the run's bars,
+        instead of its own.
+    Raises ConfigError (no run, or none with a journal), DataError (its bars), JournalError.
+    """
+    journal = _journal_of(path)
+    recorded = read_journal(journal)
+    for note in recorded.notes:
+        say(f"note: {note}")
+    rows = rows_of(path, recorded, data)
+    shown = rows if last is None else rows[-last:]
+    if as_json:
+        document = {
+            "run": str(path),
+            "totals": totals(rows),
+            "rows": [row._asdict() for row in shown],
+        }
+        return json.dumps(document, indent=2, allow_nan=False)
+    return "\n".join(
+        [
+            *(table([HEAD, *map(cells, shown)], columns() or WIDE, (1, 2, 4)) if shown else []),
+            total_line(totals(rows)),
+        ]
+    )
+
+
+def _journal_of(path: Path) -> Path:
+    """The run's journal. Raises ConfigError for a folder without one, which says where its advice
+    came from.
+    """
+    kind = rundir.read_run(path)[0].advisor.kind
+    if (path / JOURNAL).is_file():
+        return path / JOURNAL
+    head, _, rest = kind.partition(":")
+    hint = {
+        "table": f"all of its advice was known from the first update; see jaxtrade advise inspect {rest}",
+        "replay": f"its advice is that of the run in {Path(rest).parent}; name that folder",
+    }.get(head, "nothing was asked; train with --advisor")
+    raise ConfigError(f"{path}: no {JOURNAL} (advisor.kind = {kind}): {hint}")
+
+
+def rows_of(path: Path, recorded: Recorded, data: Path | None = None) -> list[Row]:
+    """The answers in a run's journal, in the order in which they became visible. Raises as
+    `log`.
+    """
+    setup, _ = open_run(path, data, advisor=False)
+    config, market = setup.config, setup.single
+    if recorded.header.get("bars") != market_entries(market)["bars_sha256"]:
+        raise JournalError(
+            f"{path / JOURNAL}: header (line 1): it is about other bars than the run's"
+        )
+    book, labels = make_book(market, config), labels_of(market, config)
+    training = in_sessions(market, setup.splits["train"])
+    size, names = len(market.bars), [member.kind for member in config.advisor.panel] or [""]
+    reasons = [_reasons(path, recorded, i, config, book, size) for i in range(len(names))]
+    rows = []
+    for delta in recorded.deltas:
+        values = np.array(delta.rows, np.float32).reshape(len(delta.bars), -1)
+        if values.shape[1] != WIDTH:
+            raise JournalError(
+                f"{path / JOURNAL}: rows are not {WIDTH} wide; it is no journal of this version"
+            )
+        for at, side, confidence in zip(
+            delta.bars, directions(values).tolist(), values[:, 3].tolist(), strict=True
+        ):
+            number, bar = divmod(at, size)
+            followed = outcome(side, bar, labels) if training[bar] else UNSCORED
+            rows.append(
+                Row(
+                    stamp(int(book.closes[bar]), book.zone),
+                    bar,
+                    delta.update,
+                    DIRECTIONS[side],
+                    round(confidence, 6),
+                    followed,
+                    reasons[number].get(bar, ""),
+                    names[number],
+                )
+            )
+    return rows
+
+
+def _reasons(
+    path: Path, recorded: Recorded, number: int, config: RunConfig, book: QuestionBook, size: int
+) -> dict[int, str]:
+    """bar -> the reason in the model's text, for the bars whose text the run's cache holds.
+
+    number: of the advisor in its panel. size: T. A question that shows the advisor's own record
+        (template `desk`)
+    cannot be asked again in the same words, so its text is not found.
+    """
+    cache = Path(config.advisor.service.cache or path / CACHE)
+    if not cache.is_file():
+        return {}
+    identity, head = recorded.header["identity"], f"{number}."
+    if config.advisor.panel:
+        identity = {
+            name.removeprefix(head): text
+            for name, text in identity.items()
+            if name.startswith(head)
+        }
+    bars = dict.fromkeys(
+        at % size for delta in recorded.deltas for at in delta.bars if at // size == number
+    )
+    keys = {
+        cache_key(identity, question): bar
+        for bar in bars
+        if (question := book.question_or_none(bar)) is not None
+    }
+    try:
+        texts = read_texts(cache, keys)
+    except StorageError as error:
+        say(f"note: {error}; reasons are left out")
+        return {}
+    parse = parse_pipe if book.template.answer == "pipe" else parse_advice
+    return {keys[key]: printable(parse(text).reason).strip() for key, text in texts.items()}
+
+
+def cells(row: Row) -> list[str]:
+    """A row as cells under `HEAD`; a panel's member stands before the reason."""
+    said = f"[{row.advisor}] {row.reason}".rstrip() if row.advisor else row.reason
+    return [
+        row.time[:16].replace("T", " "),
+        str(row.bar),
+        str(row.update),
+        row.direction,
+        f"{row.confidence:.2f}",
+        row.followed,
+        said,
+    ]
+
+
+def totals(rows: Sequence[Row]) -> dict[str, Any]:
+    """Counts over all rows: answers, bars, updates, directions, and what followed."""
+    followed, said = Counter(row.followed for row in rows), Counter(row.direction for row in rows)
+    return {
+        "answers": len(rows),
+        "bars": len({row.bar for row in rows}),
+        "updates": len({row.update for row in rows}),
+        "directions": {name: said[name] for name in DIRECTIONS},
+        "hits": followed[HIT],
+        "misses": followed[MISS],
+        "too_small": len(rows) - followed[HIT] - followed[MISS] - followed[UNSCORED],
+        "not_scored": followed[UNSCORED],
+    }
+
+
+def total_line(found: Mapping[str, Any]) -> str:
+    """The totals as one line."""
+    if not found["answers"]:
+        return "no answer has become visible"
+    scored = found["hits"] + found["misses"]
+    rate = f" ({100 * found['hits'] / scored:.1f} %)" if scored else ""
+    said = ", ".join(f"{count:,} {name}" for name, count in found["directions"].items())
+    return (
+        f"{several(found['answers'], 'answer')} about {several(found['bars'], 'bar')}: {said}; {scored:,} scored, "
+        f"{several(found['hits'], 'hit')}{rate}; {found['too_small']:,} too small, {found['not_scored']:,} not "
+        "scored"
+    )
+
+
+# `jaxtrade advise replay`: train a run again from its journal alone, and compare both runs: bits
+# and reports.
+
+# Compares two runs of the same training, as a run and its replay: last state bit by bit, report
+# and summary.
+
+EVALUATION = "evaluation"  # in a run's folder
+_TEXTS = (".json", ".txt", ".csv")  # pictures are drawn from these
+# Where and from what a run was made, how often its days were opened, and how long it took. These
+# differ between a run and its replay.
+_OWN = frozenset(
+    (
+        "provenance",
+        "config_sha256",
+        "compile_seconds",
+        "steps_per_second",
+        "recompiles",
+        "warnings",
+        "performance",
+        "trials",
+    )
+)
+
+
+def state_differences(one: Path, other: Path) -> list[str]:
+    """Names of the arrays that differ in any bit between the two runs' last checkpoints.
+
+    Raises ConfigError if a run has no checkpoint.
+    """
+    states = []
+    for path in (one, other):
+        saved = checkpoint.list_checkpoints(path / "checkpoints")
+        if not saved:
+            raise ConfigError(f"{path}: holds no checkpoint")
+        states.append(read_arrays(saved[-1][1] / "state.npz"))
+    one_state, other_state = states
+    same = {
+        name
+        for name in one_state.keys() & other_state.keys()
+        if (one_state[name].dtype, one_state[name].shape)
+        == (other_state[name].dtype, other_state[name].shape)
+        and one_state[name].tobytes() == other_state[name].tobytes()
+    }
+    return sorted((one_state.keys() | other_state.keys()) - same)
+
+
+def report_differences(one: Path, other: Path) -> list[str]:
+    """One line for each difference between what two runs say: `summary.json`, and the reports of
+    each split that
+    `other` has evaluated. Left out are pictures, times, and what names the run itself."""
+    found = [*_json_differences(one, other, Path(SUMMARY))]
+    for split in sorted(
+        folder.name for folder in (other / EVALUATION).iterdir() if folder.is_dir()
+    ):
+        names = {
+            file.relative_to(run)
+            for run in (one, other)
+            for file in (run / EVALUATION / split).rglob("*")
+            if file.suffix in _TEXTS and file.name != digests.FILE
+        }
+        for name in sorted(names):
+            found += _file_differences(one, other, name)
+    return found
+
+
+def _file_differences(one: Path, other: Path, name: Path) -> Iterator[str]:
+    missing = [run for run in (one, other) if not (run / name).is_file()]
+    if missing:
+        yield f"{name}: missing in {missing[0]}"
+    elif name.suffix == ".json":
+        yield from _json_differences(one, other, name)
+    else:
+        lines = [
+            [
+                line
+                for line in (run / name).read_text(encoding="utf-8").splitlines()
+                if not line.startswith(PREFIX)
+            ]
+            for run in (one, other)
+        ]
+        pairs = zip(
+            *(each + [""] * (max(map(len, lines)) - len(each)) for each in lines), strict=True
+        )
+        yield from (
+            f"{name}, line {number}: {a!r} and {b!r}"
+            for number, (a, b) in enumerate(pairs, 1)
+            if a != b
+        )
+
+
+def _json_differences(one: Path, other: Path, name: Path) -> Iterator[str]:
+    documents = [json.loads((run / name).read_text(encoding="utf-8")) for run in (one, other)]
+    yield from (
+        f"{name}, {key}: {a!r} and {b!r}" for key, a, b in _unequal(documents[0], documents[1], "")
+    )
+
+
+def _unequal(one: Any, other: Any, key: str) -> Iterator[tuple[str, Any, Any]]:
+    """(key, value, value) of each difference between two JSON values. Mappings are compared key by
+    key.
+    """
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        for name in sorted((one.keys() | other.keys()) - _OWN):
+            yield from _unequal(one.get(name), other.get(name), f"{key}.{name}".removeprefix("."))
+    elif one != other:
+        yield key, one, other
+
+
+_MOST_LINES = 20  # differences that are printed
+
+
+def replay(path: Path, target: Path) -> int:
+    """Train the run at `path` again into `target`, with the advice in its journal and in its
+    evaluations, and print the differences.
+
+    Returns 0, or 1 if the runs differ. Raises ConfigError (not a finished run with a journal) or
+    JournalError (the journal is damaged or cut, or belongs to another run).
+    """
+    config, manifest = rundir.read_run(path)
+    journal = path / JOURNAL
+    if not journal.is_file():
+        raise ConfigError(
+            f"{path}: no {JOURNAL}: this run had no advisor (advisor.kind={config.advisor.kind}), so "
+            "there is nothing to replay; train with --advisor"
+        )
+    if not (path / SUMMARY).is_file():
+        raise ConfigError(
+            f"{path}: not finished, so there is nothing to compare with; jaxtrade train --resume {path}"
+        )
+    check_whole(journal, read_journal(journal))
+    # Both variables change bits on a CPU, so they are restored before JAX starts. `run` checks that
+    # the bars are those of the journal.
+    os.environ["NPROC"], os.environ["XLA_FLAGS"] = manifest["nproc"], manifest.get("xla_flags", "")
+    values = config.model_dump(mode="json")
+    values["advisor"] |= {"kind": f"replay:{journal.resolve()}", "options": {}}
+    source = source_again(path, manifest["source"]) if manifest.get("source") else None
+    run(make_config(values, f"{path}, replayed", stored=True), target, source)
+    differ = [
+        *(f"state, {name}" for name in state_differences(path, target)),
+        *report_differences(path, target),
+    ]
+    said = "DIFFERS" if differ else "the same state, bit for bit, and the same report"
+    shown = [f"  {line}" for line in differ[:_MOST_LINES]]
+    if len(differ) > _MOST_LINES:
+        shown.append(f"  and {len(differ) - _MOST_LINES} more differences")
+    show("\n".join([f"replay of {path} in {target}: {said}", *shown]))
+    return 1 if differ else 0

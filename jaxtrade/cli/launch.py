@@ -8,8 +8,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from jaxtrade.cli.flags import count, whole
-from jaxtrade.cli.usage import add_flags
+from jaxtrade.cli.flags import add_actions, add_command
 from jaxtrade.errors import ConfigError
 from jaxtrade.launching import local
 from jaxtrade.launching.job import Job, command_of, manifest
@@ -23,80 +22,63 @@ ENGINES = {
 WORDS = "the training, after '--': train CONFIG --run-dir DIR ..."
 
 
+JOB = """
+    --print -> printed  print the manifest; starting it is left to the engine's own tools
+    --name NAME [jaxtrade]  of the job (default: jaxtrade)
+    --nodes N [1] : count  machines (default: 1)
+    --gpus-per-node N [1] : whole  GPUs of each machine; 0 trains on CPUs (default: 1)
+    """
+# Engines -> flags that they alone have, in order.
+OF_SOME = (
+    (
+        "slurm",
+        """
+        --time HH:MM:SS [24:00:00]  limit of each start; the job then goes on by itself (default:
+            24:00:00)
+        --partition NAME  partition of the cluster (default: the cluster's)
+        """,
+    ),
+    ("jobset trainjob sky", "--image NAME  container image that holds jaxtrade"),
+    ("jobset trainjob", "--claim NAME  volume claim for the runs, which all pods share"),
+    ("sky", "--claim NAME  the bucket for the runs, such as s3://my-runs"),
+    (
+        "jobset trainjob sky",
+        "--mount DIR [/runs]  where it is mounted; --run-dir must be below it (default: /runs)",
+    ),
+    ("sky", "--gpu-kind NAME [H100]  as SkyPilot calls it (default: H100)"),
+    (
+        "slurm sky",
+        """
+        --setup LINE ...  a shell line that comes first, e.g. 'source ~/venv/bin/activate'
+            (repeatable)
+        """,
+    ),
+)
+
+
 def add_parser(commands: Any) -> None:
     """Add `launch` with its engines."""
-    launch = commands.add_parser(
-        "launch", help="train in several processes: here, or by a manifest for an engine"
+    engines = add_actions(
+        commands,
+        "launch",
+        "train in several processes: here, or by a manifest for an engine",
+        "engine",
     )
-    engines = launch.add_subparsers(dest="engine", required=True, metavar="ENGINE")
-    here = engines.add_parser(
-        "local", help="start the processes on this machine, and stop all when one fails"
-    )
-    add_flags(
-        here,
-        f"""
-        -n, --processes N [2]  how many (default: 2)
-        --devices-per-process K  devices of each: its own GPUs, or host devices on a CPU (default:
-            1)
-        WORD* -> words  {WORDS}
-        """,
-        processes=count,
-        devices_per_process=count,
-    )
-    for name, said in ENGINES.items():
-        _add_engine(engines.add_parser(name, help=said), name)
-
-
-def _add_engine(parser: argparse.ArgumentParser, name: str) -> None:
-    """The flags of an engine whose manifest is printed."""
-    add_flags(
-        parser,
+    words = f"WORD* -> words  {WORDS}"
+    add_command(
+        engines,
+        "local",
+        "start the processes on this machine, and stop all when one fails",
         """
-        --print -> printed  print the manifest; starting it is left to the engine's own tools
-        --name NAME [jaxtrade]  of the job (default: jaxtrade)
-        --nodes N [1]  machines (default: 1)
-        --gpus-per-node N [1]  GPUs of each machine; 0 trains on CPUs (default: 1)
+        -n, --processes N [2] : count  how many (default: 2)
+        --devices-per-process K : count  devices of each: its own GPUs, or host devices on a CPU
+            (default: 1)
         """,
-        printed={"required": True},
-        nodes=count,
-        gpus_per_node=whole,
+        words,
     )
-    if name == "slurm":
-        add_flags(
-            parser,
-            """
-            --time HH:MM:SS [24:00:00]  limit of each start; the job then goes on by itself (default:
-                24:00:00)
-            --partition NAME  partition of the cluster (default: the cluster's)
-            """,
-        )
-    else:
-        add_flags(
-            parser,
-            f"""
-            --image NAME  container image that holds jaxtrade
-            --claim NAME  {
-                "the bucket for the runs, such as s3://my-runs"
-                if name == "sky"
-                else "volume claim for the runs, which all pods share"
-            }
-            --mount DIR [/runs]  where it is mounted; --run-dir must be below it (default: /runs)
-            """,
-        )
-    if name == "sky":
-        add_flags(
-            parser,
-            "--gpu-kind NAME [H100]  as SkyPilot calls it (default: H100)",
-        )
-    if name in ("slurm", "sky"):
-        add_flags(
-            parser,
-            """
-            --setup LINE ...  a shell line that comes first, e.g. 'source ~/venv/bin/activate'
-                (repeatable)
-            """,
-        )
-    add_flags(parser, f"WORD* -> words  {WORDS}")
+    for name, about in ENGINES.items():
+        own = [text for names, text in OF_SOME if name in names.split()]
+        add_command(engines, name, about, JOB, *own, words, printed={"required": True})
 
 
 def run(args: argparse.Namespace, parse: Callable[[tuple[str, ...]], object]) -> int:

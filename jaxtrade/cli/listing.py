@@ -1,4 +1,5 @@
-"""`jaxtrade list`: the names that keys and flags take, each with one line about it.
+"""`jaxtrade list`: the names that keys and flags take, each with one line about it; and `completion`,
+a script that completes them in a shell.
 
 Imports no heavy library, unless a module of `--import` does.
 """
@@ -6,23 +7,25 @@ Imports no heavy library, unless a module of `--import` does.
 from __future__ import annotations
 
 import argparse
+import importlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from jaxtrade.advisor.host.prompts import BLOCKS, RAW_SLOTS
 from jaxtrade.cli import descriptions
-from jaxtrade.cli.tables import columns, table
-from jaxtrade.cli.usage import add_command
+from jaxtrade.cli.flags import add_command, columns, table
 from jaxtrade.config.accounts import PRESETS, AccountPreset
-from jaxtrade.config.load import shipped
+from jaxtrade.config.load import all_keys, sections, shipped
 from jaxtrade.data.contracts import BUNDLED, CONTRACTS, Contract
 from jaxtrade.env.reward_presets import REWARDS
+from jaxtrade.errors import ConfigError
 from jaxtrade.parts import ADVISORS, FEATURES, LEARNERS, NETWORKS, REWARD_TERMS, TASKS
 from jaxtrade.registry import Registry, import_parts
 
 Rows = list[tuple[str, ...]]  # the first one is the heading
+Tables = list[tuple[Rows, tuple[int, ...]]]  # each with its columns of figures
 OWN = "your own"
 
 
@@ -57,14 +60,14 @@ def run(args: argparse.Namespace) -> int:
 
 def blocks(what: str, wide: int | None) -> list[list[str]]:
     """What `list` prints: one or more tables, and last how to use a name. wide: as in
-    `tables.table`.
+    `flags.table`.
     """
     made, use = LISTS[what]
     tables = made()
     return [*(table(rows, wide, figures) for rows, figures in tables), [use]]
 
 
-def _markets() -> list[tuple[Rows, tuple[int, ...]]]:
+def _markets() -> Tables:
     rows = [
         (
             symbol,
@@ -94,7 +97,7 @@ def _figures(contract: Contract) -> tuple[str, str, str]:
     )
 
 
-def _contracts() -> list[tuple[Rows, tuple[int, ...]]]:
+def _contracts() -> Tables:
     from jaxtrade.data.contract_file import load_contract
 
     rows = [
@@ -104,7 +107,7 @@ def _contracts() -> list[tuple[Rows, tuple[int, ...]]]:
     return [([("contract", "what it is", "tick", "tick value", "commission"), *rows], (2, 3, 4))]
 
 
-def _presets() -> list[tuple[Rows, tuple[int, ...]]]:
+def _presets() -> Tables:
     return [
         (
             [
@@ -127,7 +130,7 @@ def first_sentence(path: Path) -> str:
     return " ".join(comment).partition(". ")[0].rstrip(".")
 
 
-def _accounts() -> list[tuple[Rows, tuple[int, ...]]]:
+def _accounts() -> Tables:
     rows = [
         (
             name,
@@ -173,7 +176,7 @@ def _rules(preset: AccountPreset) -> str:
     return f"{floor}{stops}{daily}"
 
 
-def _features() -> list[tuple[Rows, tuple[int, ...]]]:
+def _features() -> Tables:
     from jaxtrade.data.features.schema import (
         CONTEXT_FEATURES,
         DUAL_FEATURES,
@@ -189,7 +192,7 @@ def _features() -> list[tuple[Rows, tuple[int, ...]]]:
     return [([("feature", "unit", "warm-up", "formula"), *rows], (2,))]
 
 
-def _rewards() -> list[tuple[Rows, tuple[int, ...]]]:
+def _rewards() -> Tables:
     presets = [
         (
             name,
@@ -204,9 +207,7 @@ def _rewards() -> list[tuple[Rows, tuple[int, ...]]]:
     ]
 
 
-def _registered(
-    head: str, about: str, registry: Registry[Any], known: Mapping[str, str]
-) -> list[tuple[Rows, tuple[int, ...]]]:
+def _registered(head: str, about: str, registry: Registry[Any], known: Mapping[str, str]) -> Tables:
     """The built-in parts of a kind, and those that modules have registered."""
     names = dict.fromkeys((*known, *registry.names))
     rows = [(name, known[name] if name in known else described(registry[name])) for name in names]
@@ -237,7 +238,7 @@ def _name(owner: Any) -> str:
     return getattr(owner, "__name__", "")
 
 
-def _templates() -> list[tuple[Rows, tuple[int, ...]]]:
+def _templates() -> Tables:
     rows = [(name, about) for name, about in descriptions.TEMPLATES.items()]
     raw = [(f"{{{name}}}", slot.about) for name, slot in RAW_SLOTS.items()]
     blocks = [(f"{{{name}}}", block.about) for name, block in BLOCKS.items()]
@@ -300,3 +301,127 @@ LISTS = {
         "--set advisor.template=FILE.txt (docs/advisor.md).",
     ),
 }
+
+
+# `jaxtrade completion SHELL`: prints a script that completes commands, flags and names in a shell.
+#
+# shtab makes the script from the parser. The script holds all words, so completing starts no
+# Python. Imports shtab only when the command runs; nothing heavy.
+
+SHELLS = ("bash", "zsh", "fish")
+FILES = ("data", "seconds", "quotes", "files")
+FOLDERS = ("run", "runs", "folder", "run_dir", "source", "onward", "resume")
+# bash adds a space after a word that it has completed, but none belongs between KEY= and its value.
+_BASH_END = """
+_jaxtrade_complete() {
+  _shtab_jaxtrade
+  [[ ${#COMPREPLY[@]} = 1 && "${COMPREPLY[0]}" == *= ]] && compopt -o nospace 2>/dev/null
+  return 0
+}
+complete -o bashdefault -F _jaxtrade_complete jaxtrade
+"""
+
+
+def add_completion(commands: Any) -> None:
+    """Add the parser of `completion`."""
+    add_command(
+        commands,
+        "completion",
+        "print a script that completes commands, flags and keys in a shell",
+        f"SHELL  one of {', '.join(SHELLS)}",
+        shell={"choices": SHELLS},
+    )
+
+
+def script(shell: str, parser: argparse.ArgumentParser) -> str:
+    """The completion script for a shell of `SHELLS`. parser: that of `jaxtrade`; it is changed.
+
+    Raises ConfigError if shtab is not installed.
+    """
+    try:
+        shtab: Any = importlib.import_module(
+            "shtab"
+        )  # of an extra: not every check of types has it
+    except ImportError:
+        raise ConfigError(
+            "the package shtab, which makes the script, is not installed: pip install shtab (or pip "
+            "install 'jaxtrade[completion]')"
+        ) from None
+    for each in _parsers(parser):
+        for action in each._actions:
+            if (words := _words(each.prog, action)) is not None:
+                action.complete = words  # type: ignore[attr-defined]
+            elif action.dest in FILES:
+                action.complete = shtab.FILE  # type: ignore[attr-defined]
+            elif action.dest in FOLDERS or action.metavar == "DIR":
+                action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+    return shtab.complete(parser, shell=shell) + (_BASH_END if shell == "bash" else "")
+
+
+def _parsers(parser: argparse.ArgumentParser) -> Iterable[argparse.ArgumentParser]:
+    """The parser and those of all its commands, each once."""
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for below in dict.fromkeys(action.choices.values()):
+                yield from _parsers(below)
+
+
+def _words(prog: str, action: argparse.Action) -> Mapping[str, Any] | None:
+    """How shells complete an action that takes names; None for other actions. prog: its command,
+    "jaxtrade train".
+    """
+    match action.dest:
+        case "overrides":
+            return words_of("keys", [f"{name}=" for name in all_keys()])
+        case "market":
+            return words_of("markets", CONTRACTS)
+        case "account":
+            return words_of("accounts", PRESETS)
+        case "contract":
+            return words_and_files("contracts", [path.stem for path in shipped("contracts")])
+        case "config":
+            return words_and_files("configurations", [path.stem for path in shipped(".")])
+        case "key" | "prefix":
+            return words_of("names", [*sections(), *all_keys()])
+        case "advisor":
+            return words_of("advisors", ["none", "rules", "mock:skilled:0.6", "mock:random"])
+    return None
+
+
+def words_of(name: str, words: Iterable[str]) -> dict[str, Any]:
+    """How each shell completes one of some words. name: of the function in the script. A word that
+    ends in `=` is followed by no space."""
+    return _function(f"_jaxtrade_{name}", list(words), bash=(), zsh=(), fish=())
+
+
+def words_and_files(name: str, words: Iterable[str]) -> dict[str, Any]:
+    """How each shell completes one of some words, or a YAML file."""
+    # shtab lets bash treat the results of a function whose name has `_file` as paths.
+    return _function(
+        f"_jaxtrade_{name}_or_file",
+        list(words),
+        bash=('compgen -f -X "!*.y*ml" -- "$1"', 'compgen -d -- "$1"'),
+        zsh=("_files -g '*.(yaml|yml)'",),
+        fish=("__fish_complete_suffix .yaml",),
+    )
+
+
+def _function(
+    name: str, words: list[str], bash: Iterable[str], zsh: Iterable[str], fish: Iterable[str]
+) -> dict[str, Any]:
+    """shtab's description of a completion, with its function for each shell: the words, then
+    further lines.
+    """
+    joined, lines = " ".join(words), "\\n".join(words)
+    suffix = "-S '' " if any(word.endswith("=") for word in words) else ""
+    return {
+        "bash": name,
+        "zsh": name,
+        "fish": f"({name})",
+        "preamble": {
+            "bash": "\n  ".join((f"{name}() {{", f'compgen -W "{joined}" -- "$1"', *bash)) + "\n}",
+            "zsh": "\n  ".join((f"{name}() {{", f"compadd {suffix}-- {joined}", *zsh)) + "\n}",
+            "fish": "\n  ".join((f"function {name}", f"printf '{lines}\\n'", *fish)) + "\nend",
+        },
+    }

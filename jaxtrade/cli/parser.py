@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import re
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any, NoReturn
 
-from jaxtrade.cli import (
-    ablate,
-    advise,
-    compare,
-    completion,
-    config_command,
-    distributed,
-    init,
-    launch,
-    listing,
-    report,
-    runs,
-    studying,
-    walkforward,
-    watch,
-)
-from jaxtrade.cli.flags import agent_options, count_or_all, key_options
-from jaxtrade.cli.shared import ADVISOR, data_options, quiet_option, tolerance_option, trust_option
-from jaxtrade.cli.usage import add_command, add_flags
+from jaxtrade.cli import advise, config_command, init, launch, listing, runs, training
+from jaxtrade.cli.flags import AGENTS, COMMON, SEED, add_actions, add_command, add_flags, name_flag
+from jaxtrade.cli.shared import ADVISOR, DATA, QUIET, TOLERANCE, TRUST
+from jaxtrade.config.faults import foreign
+from jaxtrade.config.learners import LEARNER, SECTIONS
+from jaxtrade.config.load import all_keys
+from jaxtrade.runs.processes import HEARTBEAT_S, JOIN_S
+from jaxtrade.text import did_you_mean
 from jaxtrade.version import __version__
 
 # An argument parser that suggests the command or flag that was probably meant. Imports no heavy
@@ -36,23 +23,12 @@ from jaxtrade.version import __version__
 _CHOICE = re.compile(r"invalid choice: '?([^'\s]*)'? \(choose from (.*)\)$")
 
 
-def nearest_word(word: str, known: Iterable[str]) -> str:
-    """The end of a message: the known word that `word` resembles, or nothing."""
-    small = {name.lower(): name for name in known}
-    near = difflib.get_close_matches(word.lower(), small, n=1)
-    return f"; did you mean {small[near[0]]}?" if near else ""
-
-
 def key_of_flag(flag: str) -> str:
     """The end of a message about an unknown flag: the configuration key that has its name, or
     nothing.
 
     A key that several learners have is named `learner.KEY`, which is that of the chosen learner.
     """
-    from jaxtrade.config.keys import all_keys  # pydantic is loaded for this message alone
-    from jaxtrade.config.learners import LEARNER, SECTIONS
-    from jaxtrade.config.meant import foreign
-
     name = flag.removeprefix("--").replace("-", "_")
     theirs = [key for learner in SECTIONS if (key := foreign(name, learner)) is not None]
     found = list(
@@ -82,7 +58,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         found = _CHOICE.search(message)
         if found is not None:
-            message += nearest_word(found[1], re.findall(r"[\w-]+", found[2]))
+            message += did_you_mean(found[1], re.findall(r"[\w-]+", found[2]), "")
         elif message.endswith("required: COMMAND"):
             super().error(f"give a command; `{self.prog} --help` lists them")
         if "--help" not in message:
@@ -99,9 +75,8 @@ class Parser(argparse.ArgumentParser):
         flags = [word.partition("=")[0] for word in others if word.startswith("-")]
         if flags and self._subparsers is None:
             hint = key_of_flag(flags[0]) if {"overrides", "algorithm"} <= vars(known).keys() else ""
-            hint = hint or nearest_word(
-                flags[0], (name for name in self._option_string_actions if name[:2] == "--")
-            )
+            known_flags = [name for name in self._option_string_actions if name[:2] == "--"]
+            hint = hint or did_you_mean(flags[0], known_flags, "")
             self.error(f"there is no flag {', '.join(flags)}{hint}")
         return known, others
 
@@ -179,29 +154,29 @@ def build_parser() -> argparse.ArgumentParser:
     )
     for add_parser in (
         _add_train,
-        walkforward.add_parser,
+        training.add_walkforward,
         _add_curriculum,
         _add_evaluate,
-        report.add_parser,
+        runs.add_report,
         _add_data,
         _add_replay,
-        runs.add_parser,
-        compare.add_parser,
-        watch.add_parser,
+        runs.add_runs,
+        runs.add_compare,
+        runs.add_watch,
         init.add_parser,
         advise.add_parser,
-        ablate.add_parser,
+        advise.add_ablate,
         config_command.add_parser,
         listing.add_parser,
         _add_menu,
         launch.add_parser,
         _add_bench,
         _add_doctor,
-        completion.add_parser,
+        listing.add_completion,
     ):
         add_parser(commands)
     for name in OF_RUNS:
-        trust_option(commands.choices[name])
+        add_flags(commands.choices[name], TRUST)
     return parser
 
 
@@ -223,20 +198,16 @@ def _add_train(commands: Any) -> None:
         "train",
         "train a policy and evaluate it on the held-out sessions",
         "config?  a YAML file or a shipped configuration (default: quickstart)",
-    )
-    data_options(train)
-    key_options(train, "run")
-    agent_options(train)
-    add_flags(
-        train,
+        DATA,
+        SEED,
+        COMMON,
+        name_flag("run"),
+        AGENTS,
         """
         --test  a run of about a minute, to see that everything works
         --non-interactive  has no effect; accepted for scripts (the command never asks)
         """,
-    )
-    quiet_option(train)
-    add_flags(
-        train,
+        QUIET,
         f"""
         --run-dir DIR  directory of the new run (default: runs/<market-task-utc-id>)
         --from RUN -> source  start from another run's policy, widened to this run's slots and
@@ -249,35 +220,39 @@ def _add_train(commands: Any) -> None:
         --perf  also print what was measured of the run: steps per second, seconds of compilation
             and of each phase, devices, bytes
         --perf-one  as --perf, and time one update with a single environment too, to compare
-        --devices N  devices to train on, or all that JAX sees; a CPU counts as N devices (key
+        --devices N : devices or all or auto  devices to train on, or all that JAX sees; a CPU counts as N devices (key
             parallel.devices)
         --eager  compile nothing, which is very slow: to find a fault with print or a debugger
             (key compute.eager); each update is a chunk of its own
+        --auto-resume  continue the run in --run-dir if there is one, else start it; the same
+            command again and again is right
         """,
-        devices=count_or_all,
     )
-    distributed.add_options(train)
+    training.process_flags(
+        train,
+        JOIN_S,
+        f"""
+        --heartbeat-seconds S [{HEARTBEAT_S}] : count  silence after which a process counts as dead, and
+            the others end (default: {HEARTBEAT_S})
+        """,
+    )
 
 
 def _add_curriculum(commands: Any) -> None:
-    course = add_command(
+    add_command(
         commands,
         "curriculum",
         "train a policy through several tasks, each phase behind a gate",
         "config?  a YAML file or a shipped curriculum (default: curriculum)",
-    )
-    data_options(course)
-    key_options(course, "curriculum")
-    add_flags(
-        course,
+        DATA,
+        SEED,
+        COMMON,
+        name_flag("curriculum"),
         """
         --test  short phases whose gates are reported only, to see that everything works
         --non-interactive  has no effect; accepted for scripts (the command never asks)
         """,
-    )
-    quiet_option(course)
-    add_flags(
-        course,
+        QUIET,
         f"""
         --run-dir DIR  folder of the new curriculum (default: runs/<market-curriculum-utc-id>)
         --from RUN -> source  start from an earlier run's policy, at the phase after that run's
@@ -290,7 +265,7 @@ def _add_curriculum(commands: Any) -> None:
 
 
 def _add_evaluate(commands: Any) -> None:
-    evaluate = add_command(
+    add_command(
         commands,
         "evaluate",
         "evaluate a run's policy against the baselines",
@@ -307,34 +282,26 @@ def _add_evaluate(commands: Any) -> None:
         --attribution  print which parts of its observation the policy uses, by gradient,
             permutation and ablation, instead of the table
         """,
-    )
-    studying.add_options(evaluate)
-    quiet_option(evaluate)
-    add_flags(
-        evaluate,
+        runs.STUDIES,
+        QUIET,
         """
         --json  print JSON instead of the table
         --advisor KIND|URL  the advisor, instead of the run's own
         --set KEY=VALUE ... -> overrides  a key of that advisor, e.g. --set
             advisor.options.model=NAME (repeatable)
-        --data FILE  the run's own bars at another place
-        --seed SEED  one seed of a run with several (default: all; a grid needs one)
-        --agent N  one agent of a run with several, by its number in agents.json
+        --data FILE : Path  the run's own bars at another place
+        --seed SEED : int  one seed of a run with several (default: all; a grid needs one)
+        --agent N : int  one agent of a run with several, by its number in agents.json
         """,
-        data=Path,
-        seed=int,
-        agent=int,
     )
 
 
 def _add_data(commands: Any) -> None:
-    data = commands.add_parser("data", help="check or describe market data")
-    actions = data.add_subparsers(dest="action", required=True, metavar="ACTION")
-    check = actions.add_parser(
-        "check", help="read and validate files; exit 2 if any of them has a fault"
-    )
-    add_flags(
-        check,
+    actions = add_actions(commands, "data", "check or describe market data")
+    add_command(
+        actions,
+        "check",
+        "read and validate files; exit 2 if any of them has a fault",
         """
         FILE+ -> files  bars: CSV, CSV.gz or Parquet
         --market MARKET  contract symbol (default: ES)
@@ -342,15 +309,15 @@ def _add_data(commands: Any) -> None:
         --set KEY=VALUE ... -> overrides  how to read the files, e.g. --set data.stamp=open --set
             data.time_zone=UTC
         """,
+        TOLERANCE,
     )
-    tolerance_option(check)
-    describe = add_command(
+    add_command(
         actions,
         "describe",
         "sessions, stops, costs and ambiguous bars of a market",
         "config?  a YAML file or a shipped configuration (default: quickstart)",
+        DATA,
     )
-    data_options(describe)
 
 
 def _add_replay(commands: Any) -> None:
@@ -361,15 +328,12 @@ def _add_replay(commands: Any) -> None:
         """
         RUN  the run's folder
         --session DATE  trade date, YYYY-MM-DD
-        --data FILE  the run's own bars at another place
-        --seed SEED  which policy, of a run with several
-        --agent N  which policy, by its number in agents.json
+        --data FILE : Path  the run's own bars at another place
+        --seed SEED : int  which policy, of a run with several
+        --agent N : int  which policy, by its number in agents.json
         --symbol SYMBOL  which symbol, of a run with several
         """,
         session={"required": True},
-        data=Path,
-        seed=int,
-        agent=int,
     )
 
 
@@ -383,21 +347,16 @@ def _add_bench(commands: Any) -> None:
             prints the list
         --quick  small shapes and few repeats, to see that it works; written to
             bench/results/quick unless --out is given
-        --compare FILE  an earlier result, or a folder of them: also print new against old, and
+        --compare FILE : Path  an earlier result, or a folder of them: also print new against old, and
             what else differs between the two
-        --out DIR  folder of the results (default: bench/results)
-        --repeats N  repeats of every side (default: 7, at least 5; with --quick default 2)
-        --purejaxrl DIR  your checkout of PureJaxRL (it is no package; docs/benchmarks.md says how
+        --out DIR : Path  folder of the results (default: bench/results)
+        --repeats N : int  repeats of every side (default: 7, at least 5; with --quick default 2)
+        --purejaxrl DIR : Path  your checkout of PureJaxRL (it is no package; docs/benchmarks.md says how
             to fetch it); without it, that side is left out
         --force  write full results although the machine is not idle (load average above 0.3,
             steal time above 1 %% during a side); they are marked
-        --code DIR  a checkout of another version, which `versions` compares with this one
+        --code DIR : Path  a checkout of another version, which `versions` compares with this one
         """,
-        compare=Path,
-        out=Path,
-        repeats=int,
-        purejaxrl=Path,
-        code=Path,
     )
     _add_bench_groups(bench)
 
@@ -452,4 +411,4 @@ def _add_doctor(commands: Any) -> None:
             in all of them, as the run would be
         """,
     )
-    distributed.process_options(doctor, 60)
+    training.process_flags(doctor, 60)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import platform
 import time
+from argparse import Namespace
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -53,16 +54,6 @@ from jaxtrade.version import __version__
 _REPORT_S = 5.0
 
 
-class Request(NamedTuple):
-    """The command's flags."""
-
-    out: Path
-    split: str
-    every: int
-    plan: bool
-    yes: bool
-
-
 class _Result(NamedTuple):
     """The answers. unsettled: number of bars without a final answer or failure. why: what stopped
     the asking.
@@ -75,7 +66,7 @@ class _Result(NamedTuple):
     why: str
 
 
-def precompute(config: RunConfig, request: Request) -> int:
+def precompute(config: RunConfig, args: Namespace) -> int:
     """Handle the command. Returns 0, or 1 if it stopped before every bar had an answer or a
     failure.
 
@@ -89,8 +80,8 @@ def precompute(config: RunConfig, request: Request) -> int:
     config = with_model(config, say)
     market = load_market(config)
     book = make_book(market, config)
-    bars = chosen_bars(market, book, config, request)
-    config = _with_files(config, request.out)
+    bars = chosen_bars(market, book, config, args)
+    config = _with_files(config, args.out)
     backend = backend_of(config, market, book, followed_of(market, config), say)
     try:
         options, slow = config.advisor.service, is_slow(config.advisor.kind)
@@ -100,9 +91,9 @@ def precompute(config: RunConfig, request: Request) -> int:
             else AskPlan(len(bars), 0, 0, Spend())
         )
         show("\n".join(plan_lines(plan, config, slow)))
-        if request.plan:
+        if args.plan:
             return 0
-        if plan.most.cost and not request.yes:
+        if plan.most.cost and not args.yes:
             raise ConfigError(
                 f"--yes: missing, and this may cost up to {plan.most.cost / MICRO:.2f} (see above). Give "
                 "--yes to spend it, or --plan to only see it; advisor.service.max_cost caps it"
@@ -114,20 +105,20 @@ def precompute(config: RunConfig, request: Request) -> int:
         )
     finally:
         backend.close()
-    return _written(found, config, request, market, book, backend, len(bars))
+    return _written(found, config, args, market, book, backend, len(bars))
 
 
 def chosen_bars(
-    market: Market, book: QuestionBook, config: RunConfig, request: Request
+    market: Market, book: QuestionBook, config: RunConfig, args: Namespace
 ) -> np.ndarray:
     """Every N-th askable bar of the split's sessions, int64[n]. Raises ConfigError if there is
     none.
     """
-    inside = in_sessions(market, split_sessions(market, config.split)[request.split])
-    bars = np.flatnonzero(inside & book.askable)[:: request.every]
+    inside = in_sessions(market, split_sessions(market, config.split)[args.split])
+    bars = np.flatnonzero(inside & book.askable)[:: args.every]
     if not len(bars):
         raise ConfigError(
-            f"--split {request.split}: holds no bar that may be asked about; choose another split, or "
+            f"--split {args.split}: holds no bar that may be asked about; choose another split, or "
             "hold sessions out (split.test_sessions, split.validation_sessions)"
         )
     return bars
@@ -138,9 +129,7 @@ def _with_files(config: RunConfig, out: Path) -> RunConfig:
     service = service_options(
         config.advisor, out.with_suffix(".cache.sqlite"), out.with_suffix(".ledger.sqlite")
     )
-    return config.model_copy(
-        update={"advisor": config.advisor.model_copy(update={"service": service})}
-    )
+    return config.replaced(advisor={"service": service})
 
 
 # --- the plan --------------------------------------------------------------------------------------------------------
@@ -258,7 +247,7 @@ def progress_line(asked: Asked, seconds: float) -> str:
 def _written(
     found: _Result,
     config: RunConfig,
-    request: Request,
+    args: Namespace,
     market: Market,
     book: QuestionBook,
     backend: Backend,
@@ -274,7 +263,7 @@ def _written(
             f"{'; ' + found.why if found.why else ''}); nothing was written"
         )
     save_table(
-        request.out,
+        args.out,
         found.bars,
         found.rows,
         {
@@ -283,14 +272,14 @@ def _written(
             "prompt_version": book.template.version,
             "identity": identity_of(config, backend),
             "asked": asked,
-            "split": request.split,
-            "every": request.every,
+            "split": args.split,
+            "every": args.every,
             "horizon": config.advisor.horizon,
             "versions": {"jaxtrade": __version__, "python": platform.python_version()},
         },
     )
     show(
-        f"{request.out}: {len(found.bars)} of {asked} bars have advice ({len(found.bars) / asked:.1%})"
+        f"{args.out}: {len(found.bars)} of {asked} bars have advice ({len(found.bars) / asked:.1%})"
     )
     again = (
         "; run again, it asks about those bars once more"

@@ -1,15 +1,26 @@
-"""`jaxtrade runs`: the runs in a folder, one line each. Loads no heavy library."""
+"""Commands about runs: `runs`, one line each; `report`, a page; `compare`, by day; `watch`, live; and
+the studies of `evaluate`. Imports no heavy library at load time.
+"""
 
 from __future__ import annotations
 
-import argparse
+import errno
+import getpass
+import html
 import json
+import platform
+import sys
+import tempfile
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxtrade.cli.tables import columns, table
-from jaxtrade.cli.usage import add_command
-from jaxtrade.text import printable, several
+from jaxtrade.cli.flags import add_command, columns, table
+from jaxtrade.errors import ConfigError
+from jaxtrade.evaluation.account_draws import ACCOUNTS, DRAWS, HORIZON, AccountDraws, check_draws
+from jaxtrade.text import printable, several, show
 
 if TYPE_CHECKING:
     from jaxtrade.runs.inventory import RunEntry
@@ -19,7 +30,7 @@ HEAD = ("run", "status", "market", "learner", "task", "steps", "net/day ($)", "d
 FIGURES = (5, 6, 7, 8)  # columns that are aligned to the right
 
 
-def add_parser(commands: Any) -> None:
+def add_runs(commands: Any) -> None:
     """Add the parser of `runs`."""
     add_command(
         commands,
@@ -36,7 +47,7 @@ def add_parser(commands: Any) -> None:
     )
 
 
-def run(args: argparse.Namespace) -> int:
+def list_runs(args: Namespace) -> int:
     """Handle `runs`. Returns the exit code. Raises ConfigError if there is no such folder."""
     from jaxtrade.runs.inventory import (
         entries_in,
@@ -52,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def lines(entries: list[RunEntry], folder: str, wide: int | None) -> list[str]:
-    """The table, then one line for each run that needs a word more. wide: as in `tables.table`."""
+    """The table, then one line for each run that needs a word more. wide: as in `flags.table`."""
     if not entries:
         return [printable(f"{folder}: no runs")]
     told = [
@@ -97,3 +108,250 @@ def _age(seconds: float | None) -> str:
             return f"{int(seconds)} {unit}"
         seconds /= size
     return several(int(seconds), "day")
+
+
+# `jaxtrade report`: one page of a finished run or walk-forward, from its files.
+
+
+def add_report(commands: Any) -> None:
+    """Add the command."""
+    add_command(
+        commands,
+        "report",
+        "make one HTML page of a run's results, and the same figures as JSON",
+        """
+        RUN  the folder of a run or of a walk-forward
+        --split {test,validation,train,all} [test]  sessions that the page is about (default: test); they
+            must have been evaluated
+        --seed SEED : int  one seed of a run with several (default: the first)
+        --agent N : int  one agent of a run with several, by its number in agents.json
+        --symbol SYMBOL  one symbol of a run with several
+        --out FOLDER : Path  folder of the files (default: RUN/report)
+        --max-mb MB [3.0] : float  largest size of the page; the oldest bars are left out beyond it, and the
+            page says so (default: 3)
+        --open  show the page in the browser
+        """,
+    )
+
+
+def report(args: Namespace) -> int:
+    """Make the report -> exit code. Raises ConfigError for flags that choose one of several with a
+    walk-forward, whose page shows all.
+    """
+    from jaxtrade.reporting import collect, make, walk
+    from jaxtrade.runs import rundir
+
+    if args.out is not None:
+        rundir.check_place(args.out, f"--out {args.out}")  # before anything is drawn
+    run = Path(args.run)
+    if walk.is_walk(run):
+        given = [name for name in ("seed", "agent", "symbol") if getattr(args, name) is not None]
+        given += ["split"] if args.split != "test" else []
+        if given:
+            raise ConfigError(
+                f"{args.run}: the page of a walk-forward shows all seeds on the test days of all folds: "
+                f"drop --{', --'.join(given)}"
+            )
+        made = walk.make(walk.collect(run), args.max_mb)
+    else:
+        choice = collect.choose(run, args.split, args.seed, args.agent, args.symbol)
+        made = make.make(collect.collect(choice), args.max_mb)
+    paths = make.write(made, args.out or run / "report")
+    for path in paths.values():
+        show(f"{path}  {path.stat().st_size / make.MB:.2f} MB")
+    if args.open:
+        import webbrowser
+
+        webbrowser.open(paths["report.html"].resolve().as_uri())
+    return 0
+
+
+# `jaxtrade compare`: runs against each other, day by day. Starts no JAX.
+
+
+def add_compare(commands: Any) -> None:
+    """Add the parser of `compare`."""
+    add_command(
+        commands,
+        "compare",
+        "runs against each other, paired by held-out day: differences with intervals",
+        """
+        RUN+ -> runs  folders of runs or walk-forwards; the others are compared with the first
+        --split {test,validation,train,all} [test]  whose days (default: test); each run must have been
+            evaluated on it
+        --shared-days  compare on the days that all have, although some have others too, as a run
+            and a walk-forward
+        --json  print JSON instead of the table
+        """,
+    )
+
+
+def compare(args: Namespace) -> int:
+    """Handle `compare`. Returns the exit code. Raises ConfigError and DataError for runs that
+    cannot be compared.
+    """
+    if len(args.runs) < 2:
+        raise ConfigError(
+            f"compare: one run ({args.runs[0]}) has nothing to be compared with; name two or more"
+        )
+    from jaxtrade.evaluation.run_days import compared, on_shared_days, read_run_days, table, to_json
+
+    days = [read_run_days(Path(each), args.split) for each in args.runs]
+    found = compared(on_shared_days(days, args.shared_days))
+    show(
+        json.dumps(to_json(found), indent=2, allow_nan=False)
+        if args.json
+        else "\n".join(table(found))
+    )
+    return 0
+
+
+# `jaxtrade watch`: a live page about a run that trains, or about all runs of a folder. Imports no
+# heavy library.
+
+
+def add_watch(commands: Any) -> None:
+    """Add `watch`."""
+    add_command(
+        commands,
+        "watch",
+        "open a live page about runs while they train, for this machine alone",
+        """
+        RUN|DIR? [runs] -> folder  a run's folder, or a folder of runs (default: runs)
+        --port N [0] : whole  port to listen on (default: a free one)
+        --open -> browse  also open the page in a browser
+        """,
+    )
+
+
+def watch(args: Namespace) -> int:
+    """Serve until Ctrl-C. Raises ConfigError if there is no such folder, or the port is taken."""
+    folder = Path(args.folder)
+    if not folder.is_dir():
+        raise ConfigError(
+            f"{folder}: there is no such folder; name a run's folder, or the folder of your runs"
+        )
+    from jaxtrade.watching.metrics import Reader
+    from jaxtrade.watching.server import Server, new_token, routes
+
+    reader = Reader()
+    try:
+        server = Server(routes(folder, reader), new_token(), args.port)
+    except (OSError, OverflowError) as error:
+        reader.close()
+        taken = getattr(error, "errno", None) == errno.EADDRINUSE
+        raise ConfigError(
+            f"--port {args.port}: {'another program listens on it' if taken else error}; leave --port "
+            "out for a free one"
+        ) from None
+    for line in lines_of(server.address, server.port):
+        print(line, flush=True)
+    with ExitStack() as stack:
+        stack.callback(reader.close)
+        stack.callback(server.server_close)
+        if args.browse:
+            import webbrowser
+
+            if not webbrowser.open(
+                stack.enter_context(page_that_leads_to(server.address)).as_uri()
+            ):
+                print(
+                    "note: no browser could be opened; open the address yourself", file=sys.stderr
+                )
+        try:
+            server.serve_forever(poll_interval=0.2)
+        except KeyboardInterrupt:
+            print("stopped")
+    return 0
+
+
+@contextmanager
+def page_that_leads_to(address: str) -> Iterator[Path]:
+    """A page that only this user can read, and that leads to an address: on a browser's command
+    line every user of the machine could read the secret in it."""
+    with tempfile.TemporaryDirectory(prefix="jaxtrade-watch-") as folder:  # mode 0700
+        page = Path(folder) / "open.html"
+        page.write_text(
+            f'<!doctype html><meta http-equiv="refresh" content="0; url={html.escape(address)}">'
+            f'<a href="{html.escape(address)}">open</a>\n',
+            encoding="utf-8",
+        )
+        yield page
+
+
+def lines_of(address: str, port: int) -> list[str]:
+    """What the command prints: the address, and how to see the page from another machine."""
+    host, user = platform.node() or "THIS_MACHINE", _user()
+    return [
+        f"open {address}",
+        "The address holds a secret: whoever has it, on this machine, sees your runs.",
+        "From another machine, first:",
+        f"  ssh -L {port}:127.0.0.1:{port} {user}@{host}",
+        "then open the same address there. Ctrl-C ends the page; runs go on.",
+    ]
+
+
+def _user() -> str:
+    """The name of the user; YOU where the system knows none, as in a container that runs under a
+    number.
+    """
+    try:
+        return getpass.getuser()
+    except (
+        OSError,
+        KeyError,
+        ImportError,
+    ):  # Python before 3.13 lets KeyError through, on Windows ImportError
+        return "YOU"
+
+
+# The flags of `jaxtrade evaluate` that ask what stands behind its figures (`runs.studies`).
+
+USUAL = {"horizon": HORIZON, "draws": DRAWS, "accounts": ACCOUNTS}
+GRIDS = ("intrabar_grid", "cost_grid", "latency_grid", "attribution")
+
+
+# The flags of `evaluate`.
+STUDIES = f"""
+    --pass-probability  print the probability to pass the run's account, with its errors, instead
+        of the table
+    --horizon SESSIONS : int  with --pass-probability: sessions after which an account is out of
+        time (default: {HORIZON})
+    --draws N : int  with --pass-probability: how often the sessions themselves are drawn anew
+        (default: {DRAWS})
+    --accounts N : int  with --pass-probability: simulated accounts for each of these draws
+        (default: {ACCOUNTS})
+    --breakdown  print the profit by half hour, weekday, volatility and exit reason, instead of the
+        table
+    """
+
+
+def studies_wanted(args: Namespace) -> bool:
+    """Whether a study is asked for. Raises ConfigError (flags that do not go together, a number
+    that is too small).
+    """
+    given = [f"--{name}" for name in _numbers(args)]
+    if given and not args.pass_probability:
+        raise ConfigError(
+            f"{', '.join(given)}: belongs to --pass-probability; add it, or leave this out"
+        )
+    if not (args.pass_probability or args.breakdown):
+        return False
+    if (asked := draws(args)) is not None:
+        check_draws(asked)
+    grids = [f"--{name.replace('_', '-')}" for name in (*GRIDS, "nulls") if getattr(args, name)]
+    if grids:
+        asked = "--pass-probability" if args.pass_probability else "--breakdown"
+        raise ConfigError(
+            f"{asked} with {', '.join(grids)}: these are different tables; ask for them one by one"
+        )
+    return True
+
+
+def draws(args: Namespace) -> AccountDraws | None:
+    """What `--pass-probability` simulates; None without it."""
+    return AccountDraws(**USUAL | _numbers(args)) if args.pass_probability else None
+
+
+def _numbers(args: Namespace) -> dict[str, int]:
+    return {name: value for name in USUAL if (value := getattr(args, name)) is not None}

@@ -5,22 +5,22 @@ Imports no heavy library at load time.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from argparse import Namespace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from jaxtrade.cli import flags
-from jaxtrade.cli.usage import add_flags
 from jaxtrade.config import RunConfig, load_config, make_config, origins_of, overridden
 from jaxtrade.data.contracts import BUNDLED
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
 from jaxtrade.runs.preflight import check, check_names
+from jaxtrade.runs.resuming import FREE, changes_bits
 from jaxtrade.text import printable, show
 
 if TYPE_CHECKING:
@@ -74,47 +74,40 @@ _WRITTEN = {
 }
 
 
-def data_options(parser: argparse.ArgumentParser) -> None:
-    """Add `--set` and the flags that name a market."""
-    add_flags(
-        parser,
-        f"""
-        --set KEY=VALUE ... -> overrides  set a configuration key, e.g. --set rollout.num_envs=1024
-            (repeatable)
-        --import MODULE ... -> modules  import a module that registers parts of your own (a task, a
-            reward term, a feature, a network, ...) before the configuration is read (repeatable);
-            the run remembers it
-        --market MARKET  contract symbol, e.g. NQ; bars are bundled for {", ".join(BUNDLED)}, synthetic for others
-            unless --data is given
-        --contract FILE  your own contract instead of --market: a YAML file of its figures, or a
-            shipped one such as SPY
-        --data FILE  your bars: CSV, CSV.gz or Parquet; state the stamp side with --set
-            data.stamp=open (or close), and data.time_zone where stamps carry no offset
-        --seconds FILE  second bars of the same instrument, read with the same keys as --data:
-            they must rebuild its bars, and allow --set env.intrabar=path
-        --quotes FILE  bid and ask bars of the same instrument, read with the same keys as --data:
-            fills take the quotes, volume stays that of --data
-        --seconds-tolerance FRACTION  largest share of bars that their seconds may fail to rebuild
-            (default 0.001); these bars are resolved stop_first, and counted
-        """,
-    )
-    tolerance_option(parser)
-
-
-def tolerance_option(parser: argparse.ArgumentParser) -> None:
-    """Add `--quotes-tolerance`, which applies to a file with bid and ask as well as to
-    `--quotes`.
+# `--quotes-tolerance` applies to a file with bid and ask as well as to `--quotes`.
+TOLERANCE = (
+    "--quotes-tolerance FRACTION  largest share of bars that may lack a bid or an ask (default "
+    "0.01); these bars are left out, and counted"
+)
+# `--set` and the flags that name a market.
+DATA = f"""
+    --set KEY=VALUE ... -> overrides  set a configuration key, e.g. --set rollout.num_envs=1024
+        (repeatable)
+    --import MODULE ... -> modules  import a module that registers parts of your own (a task, a
+        reward term, a feature, a network, ...) before the configuration is read (repeatable); the
+        run remembers it
+    --market MARKET  contract symbol, e.g. NQ; bars are bundled for {", ".join(BUNDLED)}, synthetic for others
+        unless --data is given
+    --contract FILE  your own contract instead of --market: a YAML file of its figures, or a
+        shipped one such as SPY
+    --data FILE  your bars: CSV, CSV.gz or Parquet; state the stamp side with --set
+        data.stamp=open (or close), and data.time_zone where stamps carry no offset
+    --seconds FILE  second bars of the same instrument, read with the same keys as --data: they
+        must rebuild its bars, and allow --set env.intrabar=path
+    --quotes FILE  bid and ask bars of the same instrument, read with the same keys as --data:
+        fills take the quotes, volume stays that of --data
+    --seconds-tolerance FRACTION  largest share of bars that their seconds may fail to rebuild
+        (default 0.001); these bars are resolved stop_first, and counted
+    {TOLERANCE}
     """
-    add_flags(
-        parser,
-        """
-        --quotes-tolerance FRACTION  largest share of bars that may lack a bid or an ask (default
-            0.01); these bars are left out, and counted
-        """,
-    )
+TRUST = """
+    --trust-imports  import the modules that a run's configuration names, although they are not
+        known to be yours: they are code (docs/run_folder.md)
+    """
+QUIET = "--quiet  show no progress, only warnings, errors and the result"
 
 
-def refuse(args: argparse.Namespace, names: Sequence[str], why: str, hint: str = "") -> None:
+def refuse(args: Namespace, names: Sequence[str], why: str, hint: str = "") -> None:
     """Raise ConfigError if any of some flags was given. names: their attributes in `args`, which
     may lack some.
     """
@@ -128,8 +121,25 @@ def refuse(args: argparse.Namespace, names: Sequence[str], why: str, hint: str =
         raise ConfigError(f"{why}; drop {', '.join(given)}{hint}")
 
 
+def refuse_kept(args: Namespace, names: Iterable[str], what: str) -> None:
+    """Raise ConfigError if `--resume` of a run, called `what`, comes with one of some flags, which
+    its folder keeps. `--data` may come, and `--set` of the keys that it may be given anew.
+    """
+    refused = changes_bits(args.overrides)
+    refuse(
+        args,
+        [
+            name
+            for name in dict.fromkeys(names)
+            if name != "data" and (refused or name != "overrides")
+        ],
+        f"--resume {args.resume}: a resumed {what} keeps its configuration"
+        f"{', except ' + ', '.join(FREE) if refused else ''}",
+    )
+
+
 def resolve(
-    args: argparse.Namespace, own_files: bool = False, training: bool = True, **instead: Any
+    args: Namespace, own_files: bool = False, training: bool = True, **instead: Any
 ) -> RunConfig:
     """The configuration of a command.
 
@@ -158,7 +168,7 @@ def resolve(
 
 
 @contextmanager
-def named_too(args: argparse.Namespace, own_files: bool = False) -> Iterator[None]:
+def named_too(args: Namespace, own_files: bool = False) -> Iterator[None]:
     """Add unknown names (markets, presets, features, files) to the faults of a configuration that
     is read inside.
     """
@@ -170,7 +180,7 @@ def named_too(args: argparse.Namespace, own_files: bool = False) -> Iterator[Non
 
 
 def _faults_of_names(
-    rest: Mapping[str, Any], args: argparse.Namespace, own_files: bool
+    rest: Mapping[str, Any], args: Namespace, own_files: bool
 ) -> list[tuple[str, str]]:
     """The unknown names among values that have no fault of their own; none if these make no
     configuration.
@@ -186,12 +196,12 @@ def _faults_of_names(
     return []
 
 
-def with_absent(args: argparse.Namespace, **instead: Any) -> argparse.Namespace:
+def with_absent(args: Namespace, **instead: Any) -> Namespace:
     """`args` with every flag that `resolve` reads. instead: values that replace those of flags."""
-    return argparse.Namespace(**_ABSENT | vars(args) | instead)
+    return Namespace(**_ABSENT | vars(args) | instead)
 
 
-def flag_overrides(args: argparse.Namespace) -> list[tuple[str, str]]:
+def flag_overrides(args: Namespace) -> list[tuple[str, str]]:
     """(flag, override) of every flag but `--set`, in the order in which they apply: `--test` first.
 
     Raises ConfigError if `--contract` and a market are both given.
@@ -209,7 +219,7 @@ def flag_overrides(args: argparse.Namespace) -> list[tuple[str, str]]:
     ]
 
 
-def data_flags(args: argparse.Namespace) -> list[tuple[str, str]]:
+def data_flags(args: Namespace) -> list[tuple[str, str]]:
     """`--market`, `--data` and the tolerances as (flag, override).
 
     Raises ConfigError if `--contract` and a market are both given.
@@ -243,7 +253,7 @@ def advisor_flags(advisor: str | None) -> list[str]:
 
 
 def completed(
-    chosen: RunConfig, args: argparse.Namespace, own_files: bool = False, training: bool = True
+    chosen: RunConfig, args: Namespace, own_files: bool = False, training: bool = True
 ) -> RunConfig:
     """The configuration with the paths from flags, after all checks that need no JAX. Raises
     ConfigError, DataError.
@@ -256,19 +266,19 @@ def completed(
     return chosen
 
 
-def _with_paths(chosen: RunConfig, args: argparse.Namespace) -> RunConfig:
+def _with_paths(chosen: RunConfig, args: Namespace) -> RunConfig:
     """The configuration with the paths from flags. Raises ConfigError if a file is needed and none
     is given.
     """
     _check_set(chosen, args)
     # Paths are set directly and not as overrides, because YAML could misread them.
     paths = {key: getattr(args, flag) for key, flag in PATHS.items()}
-    chosen = _with_data(chosen, {key: path for key, path in paths.items() if path is not None})
+    chosen = chosen.replaced(data={key: path for key, path in paths.items() if path is not None})
     _check_market(chosen, args)
     if chosen.data.contract is not None:
         from jaxtrade.data.contract_file import load_contract
 
-        chosen = _with_data(chosen, {"market": load_contract(chosen.data.contract).symbol})
+        chosen = chosen.replaced(data={"market": load_contract(chosen.data.contract).symbol})
     if chosen.data.source == "file" and chosen.data.file is None and not chosen.data.markets:
         raise ConfigError("data.source=file: no file given; use --data FILE or set data.file")
     if chosen.env.intrabar == "path" and chosen.data.seconds is None and not chosen.data.markets:
@@ -278,7 +288,7 @@ def _with_paths(chosen: RunConfig, args: argparse.Namespace) -> RunConfig:
     return chosen
 
 
-def _check_set(chosen: RunConfig, args: argparse.Namespace) -> None:
+def _check_set(chosen: RunConfig, args: Namespace) -> None:
     """Raise ConfigError if a flag about one symbol meets a configuration that names several."""
     symbols = chosen.data.markets
     given = [f"--{name}" for name in ("market", *PATHS.values()) if getattr(args, name) is not None]
@@ -289,7 +299,7 @@ def _check_set(chosen: RunConfig, args: argparse.Namespace) -> None:
         )
 
 
-def _check_market(chosen: RunConfig, args: argparse.Namespace) -> None:
+def _check_market(chosen: RunConfig, args: Namespace) -> None:
     """Raise ConfigError if `--market` meets a configuration that names its bars or its contract
     itself. The flag alone means bundled or synthetic bars, so it is not clear what is wanted."""
     data, market = chosen.data, args.market
@@ -309,27 +319,7 @@ def _check_market(chosen: RunConfig, args: argparse.Namespace) -> None:
         )
 
 
-def _with_data(config: RunConfig, values: dict[str, str]) -> RunConfig:
-    return config.model_copy(update={"data": config.data.model_copy(update=values)})
-
-
-def trust_option(parser: argparse.ArgumentParser) -> None:
-    """Add `--trust-imports` to a command that reads runs."""
-    add_flags(
-        parser,
-        """
-        --trust-imports  import the modules that a run's configuration names, although they are
-            not known to be yours: they are code (docs/run_folder.md)
-        """,
-    )
-
-
-def quiet_option(parser: argparse.ArgumentParser) -> None:
-    """Add `--quiet`."""
-    add_flags(parser, "--quiet  show no progress, only warnings, errors and the result")
-
-
-def screen_of(args: argparse.Namespace, silent: bool = False) -> Screen:
+def screen_of(args: Namespace, silent: bool = False) -> Screen:
     """Where a command shows its progress: on standard error. Call this once the flags are known to
     be right.
 
@@ -339,8 +329,7 @@ def screen_of(args: argparse.Namespace, silent: bool = False) -> Screen:
     as exceptions too, and its warnings (a compilation of two minutes is "very slow") would break
     the panel. A fatal error is still shown.
     """
-    from jaxtrade.progress.choose import open_screen
-    from jaxtrade.progress.screen import Screen
+    from jaxtrade.progress.screen import Screen, open_screen
 
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", FATAL_ONLY)  # XLA reads it when it is loaded
     if silent:
@@ -349,7 +338,7 @@ def screen_of(args: argparse.Namespace, silent: bool = False) -> Screen:
 
 
 @contextmanager
-def loading(args: argparse.Namespace, silent: bool = False) -> Iterator[Screen]:
+def loading(args: Namespace, silent: bool = False) -> Iterator[Screen]:
     """`screen_of` a command that loads JAX next."""
     with screen_of(args, silent) as screen:
         screen.phase("loading", "JAX")

@@ -1,21 +1,34 @@
-"""`jaxtrade train` and `jaxtrade curriculum`: the rules of their flags, and their handlers.
+"""`jaxtrade train`, `curriculum` and `walkforward`: the rules of their flags, and their handlers.
 
 No heavy library is loaded before the configuration has been checked.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
+import os
+import sys
+from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxtrade.advisor.host.openai import with_model
-from jaxtrade.cli import distributed, flags
-from jaxtrade.cli.flags import chosen_folder, new_folder
+from jaxtrade.cli.flags import (
+    COMMON,
+    NAMES,
+    SEED,
+    add_command,
+    add_flags,
+    chosen_folder,
+    name_flag,
+    new_folder,
+)
 from jaxtrade.cli.shared import (
+    DATA,
     MARKET,
+    QUIET,
     advisor_flags,
     completed,
     flag_overrides,
@@ -24,31 +37,105 @@ from jaxtrade.cli.shared import (
     named_too,
     print_result,
     refuse,
+    refuse_kept,
     resolve,
     screen_of,
 )
 from jaxtrade.config import RunConfig, make_config, overridden
 from jaxtrade.data.members import set_name, symbols_of
+from jaxtrade.data.nulls.spec import TRAINED_DRAWS, NullSpec, parse_null_spec
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import files, rundir
 from jaxtrade.runs.agents import groups_of, is_sweep, read_sweep
 from jaxtrade.runs.preflight import check_memory
-from jaxtrade.runs.resuming import (
-    FREE,
-    Start,
-    changes_bits,
-    how_to_start,
-    require_own,
-    resumed_config,
-)
+from jaxtrade.runs.processes import Given, Layout, check_config, layout_of
+from jaxtrade.runs.resuming import FREE, Start, how_to_start, require_own, resumed_config
 from jaxtrade.text import show
-from jaxtrade.training.together import from_main, is_main
+from jaxtrade.training.together import from_main, is_main, process_count
 
 if TYPE_CHECKING:
-    from jaxtrade.curriculum.config import Curriculum
     from jaxtrade.progress.screen import Screen
-    from jaxtrade.runs.processes import Layout
     from jaxtrade.runs.result import RunResult
+
+
+# Flags of a run that several processes train together. Imports no heavy library at load time.
+
+ENGINES = "SLURM, Open MPI, Kubernetes, Kubeflow Trainer and SkyPilot"
+
+
+def process_flags(parser: ArgumentParser, join_seconds: int, *texts: str) -> None:
+    """Add the flags that name the processes of a run, and those of the texts, as a group.
+    join_seconds: how long they wait for each other.
+    """
+    add_flags(
+        parser.add_argument_group("several processes (docs/distributed.md)"),
+        f"""
+        --coordinator HOST:PORT  where process 0 listens, for runs of several processes (found by
+            itself on {ENGINES})
+        --num-processes N : count  how many processes train this run together; 1: this one alone,
+            whatever the environment says
+        --process-id I : whole  the number of this process, from 0; process 0 writes the run's
+            folder
+        --join-seconds S [{join_seconds}] : count  how long processes wait for each other at the start
+            (default: {join_seconds})
+        """,
+        *texts,
+    )
+
+
+def given(args: Namespace) -> Given:
+    """The flags that name the processes."""
+    return Given(args.coordinator, args.num_processes, args.process_id)
+
+
+def layout(args: Namespace, config: RunConfig) -> Layout:
+    """The processes that train a run. Raises ConfigError if flags or environment contradict each
+    other, or if several processes cannot train this configuration."""
+    found = layout_of(given(args), os.environ)
+    check_config(config, found)
+    return found
+
+
+def explained(processes: Layout) -> AbstractContextManager[None]:
+    """Turn an exception that says that another process is gone into ProcessLostError, if there are
+    others.
+    """
+    if processes.alone:
+        return nullcontext()
+    from jaxtrade.runs import joining
+
+    return joining.explained()
+
+
+def join(args: Namespace, processes: Layout, screen: Screen) -> None:
+    """Join the other processes, if there are any and this one has not joined them yet.
+
+    Raises ProcessLostError, ConfigError.
+    """
+    if processes.alone or process_count() > 1:
+        return
+    from jaxtrade.runs import joining
+
+    screen.phase("joining", str(processes))
+    _results_alone()
+    joining.join(processes, args.heartbeat_seconds, args.join_seconds)
+
+
+def _results_alone() -> None:
+    """Keep standard output for results: what a library writes to its file (gloo prints which
+    processes it has met) goes to standard error from now on."""
+    if sys.stdout is not sys.__stdout__:  # inside another program, which looks after its output
+        return
+    sys.stdout.flush()
+    sys.stdout = os.fdopen(
+        os.dup(sys.stdout.fileno()),
+        "w",
+        buffering=1,
+        encoding=sys.stdout.encoding,
+        errors=sys.stdout.errors,
+    )
+    os.dup2(sys.stderr.fileno(), 1)
+
 
 # Flags that --resume refuses, because the folder holds these settings, and those that --continue
 # takes from its source.
@@ -57,7 +144,7 @@ _KEPT = (
     "overrides",
     "modules",
     *MARKET,
-    *flags.NAMES,
+    *NAMES,
     "test",
     "run_dir",
     "source",
@@ -66,7 +153,7 @@ _KEPT = (
 _INHERITED = ("config", "source", "market", "contract", "test")
 
 
-def train(args: argparse.Namespace) -> int:
+def train(args: Namespace) -> int:
     """Handle `train`. Returns the exit code. Raises ConfigError, DataError, and the errors of
     `runs.train.run`.
     """
@@ -82,7 +169,7 @@ def train(args: argparse.Namespace) -> int:
     return _begin(args, config, args.source)
 
 
-def _auto_resume(args: argparse.Namespace) -> int:
+def _auto_resume(args: Namespace) -> int:
     """Continue the run in the folder that the command names, or start it there."""
     refuse(
         args,
@@ -95,23 +182,17 @@ def _auto_resume(args: argparse.Namespace) -> int:
             "--auto-resume: the folder of the run is missing; add --run-dir DIR, the same each time"
         )
     config = resolve(args)
-    processes = distributed.layout(args, config)
+    processes = layout(args, config)
     start = how_to_start(path)
     if start is not Start.NEW:
         require_own(config, path)
     elif args.source:
         rundir.read_run(Path(args.source))
-    if processes.alone and start is not Start.DONE:
-        return (
-            _begin(args, config, args.source, path)
-            if start is Start.NEW
-            else _go_on(args, path, processes, _limit(config))
-        )
-    with screen_of(args, processes.process_id > 0) as screen:
-        distributed.join(args, processes, screen)
-        start = Start(
-            from_main(lambda: str(start))
-        )  # another one may see the folder later, or earlier
+    if start is Start.DONE or not processes.alone:
+        with screen_of(args, processes.process_id > 0) as screen:
+            join(args, processes, screen)
+            # Another one may see the folder later, or earlier.
+            start = Start(from_main(lambda: str(start)))
     if start is Start.DONE:
         if is_main():
             show(f"{path}: this run has finished; nothing is left to do")
@@ -129,15 +210,13 @@ def _limit(config: RunConfig) -> list[str]:
     ]
 
 
-def _begin(
-    args: argparse.Namespace, config: RunConfig, source: str | None, path: Path | None = None
-) -> int:
+def _begin(args: Namespace, config: RunConfig, source: str | None, path: Path | None = None) -> int:
     """Train a new run. source: the path of its source run, if any. path: of its folder, where it
     need not be new.
     """
     groups = groups_of(config)
     check_memory([group.config for group in groups])
-    processes = distributed.layout(args, config)
+    processes = layout(args, config)
     if processes.process_id == 0:  # the others are told
         if path is None:
             path = new_folder(
@@ -151,7 +230,7 @@ def _begin(
         )  # a server that does not answer is said before JAX loads
         screen.phase("loading", "JAX")
         keep_programs()
-        distributed.join(args, processes, screen)
+        join(args, processes, screen)
         from jaxtrade.runs.computing import settle
         from jaxtrade.runs.source import load_source, require_same
         from jaxtrade.runs.train import run
@@ -162,12 +241,12 @@ def _begin(
         loaded = load_source(Path(source)) if source else None
         if loaded is not None and args.onward:
             require_same(loaded, config)
-        with distributed.explained(processes):
+        with explained(processes):
             result = run(config, path, loaded, screen)
     return _ended(result, args, screen)
 
 
-def _ended(result: RunResult, args: argparse.Namespace, screen: Screen) -> int:
+def _ended(result: RunResult, args: Namespace, screen: Screen) -> int:
     """Print the result of a run, and with `--perf` what was measured of it. Returns the exit code.
 
     Of several processes, process 0 prints.
@@ -183,42 +262,29 @@ def _ended(result: RunResult, args: argparse.Namespace, screen: Screen) -> int:
     return result.exit_code
 
 
-def _resume(args: argparse.Namespace) -> int:
-    refused = changes_bits(args.overrides)
-    kept = [
-        name
-        for name in (*_KEPT, "onward", "eager")
-        if name != "data" and (refused or name != "overrides")
-    ]
-    refuse(
-        args,
-        kept,
-        f"--resume {args.resume}: a resumed run keeps its configuration"
-        f"{', except ' + ', '.join(FREE) if refused else ''}",
-    )
+def _resume(args: Namespace) -> int:
+    refuse_kept(args, (*_KEPT, "onward", "eager"), "run")
     path = Path(args.resume)
     config = read_sweep(path) if is_sweep(path) else rundir.read_run(path)[0]
     if args.devices is not None:
         args.overrides = [*args.overrides, f"parallel.devices={args.devices}"]
     config = resumed_config(config, args.overrides)  # a wrong value is told before JAX loads
-    return _go_on(args, path, distributed.layout(args, config), args.overrides)
+    return _go_on(args, path, layout(args, config), args.overrides)
 
 
-def _go_on(
-    args: argparse.Namespace, path: Path, processes: Layout, overrides: Sequence[str]
-) -> int:
+def _go_on(args: Namespace, path: Path, processes: Layout, overrides: Sequence[str]) -> int:
     """Continue the run at `path`. overrides: what it may be given anew."""
     data = Path(args.data) if args.resume and args.data is not None else None
     with loading(args, processes.process_id > 0) as screen:
-        distributed.join(args, processes, screen)
+        join(args, processes, screen)
         from jaxtrade.runs.train import resume
 
-        with distributed.explained(processes):
+        with explained(processes):
             result = resume(path, data, screen, overrides)
     return _ended(result, args, screen)
 
 
-def _continue(args: argparse.Namespace) -> int:
+def _continue(args: Namespace) -> int:
     """Train a new run that continues another one, with its configuration, slots, actions and
     optimiser moments.
     """
@@ -244,7 +310,7 @@ def _continue(args: argparse.Namespace) -> int:
     return _begin(args, config, args.onward)
 
 
-def curriculum(args: argparse.Namespace) -> int:
+def curriculum(args: Namespace) -> int:
     """Handle `curriculum`. Returns the exit code. Raises ConfigError, DataError, and the errors of
     `run_curriculum`."""
     if args.resume:
@@ -264,7 +330,7 @@ def curriculum(args: argparse.Namespace) -> int:
     if args.source:
         rundir.read_run(Path(args.source))
     check_memory([phase.config for phase in course.phases])
-    path = new_folder(args, market_of(course), "curriculum")
+    path = new_folder(args, course.phases[0].config.data.market, "curriculum")
     with loading(args) as screen:
         from jaxtrade.curriculum.phases import run_curriculum
 
@@ -280,7 +346,7 @@ def curriculum(args: argparse.Namespace) -> int:
     return result.exit_code
 
 
-def names_advisor(args: argparse.Namespace) -> bool:
+def names_advisor(args: Namespace) -> bool:
     """Whether the user chose the advisor of a curriculum: by a flag, a key, or a file of their
     own.
     """
@@ -292,12 +358,7 @@ def names_advisor(args: argparse.Namespace) -> bool:
     )
 
 
-def market_of(course: Curriculum) -> str:
-    """The symbol that the folder of a curriculum is named after."""
-    return course.phases[0].config.data.market
-
-
-def _resume_curriculum(args: argparse.Namespace) -> int:
+def _resume_curriculum(args: Namespace) -> int:
     refuse(
         args,
         (*_KEPT, "phase"),
@@ -314,7 +375,7 @@ def _resume_curriculum(args: argparse.Namespace) -> int:
     return result.exit_code
 
 
-def _phase(sections: Mapping[str, Any], where: str, args: argparse.Namespace) -> RunConfig:
+def _phase(sections: Mapping[str, Any], where: str, args: Namespace) -> RunConfig:
     """The checked configuration of a phase. Raises ConfigFaultsError with all its faults."""
     with named_too(args):
         chosen = _advised(sections, where, args.advisor)
@@ -329,3 +390,106 @@ def _advised(sections: Mapping[str, Any], where: str, advisor: str | None) -> Ru
         if config.env.task != "advised"
         else make_config(overridden(sections, advisor_flags(advisor)), where)
     )
+
+
+# `jaxtrade walkforward`: its flags and its handler. Imports no heavy library at load time.
+
+WALK_KEYS = (
+    "mode",
+    "train",
+    "test",
+    "embargo",
+    "groups",
+    "test_groups",
+    "seeds",
+)  # flags for keys of the section `walk`
+
+
+def add_walkforward(commands: Any) -> None:
+    """Add the parser of `walkforward`."""
+    add_command(
+        commands,
+        "walkforward",
+        "train folds x seeds as one program, each fold tested on days that it has not seen",
+        """
+        config?  a YAML file or a shipped configuration (default: quickstart)
+        --mode {rolling,anchored,cpcv}  rolling: a training block of fixed length before each test
+            block; anchored: all sessions before it; cpcv: combinatorial purged cross-validation
+            (default: rolling; key walk.mode)
+        --train N : count  training sessions of a fold; of anchored the least (default: 60; key
+            walk.train)
+        --test N : count  test sessions of a fold (default: 10; key walk.test)
+        --embargo N : whole or auto  sessions left out between training and test, beside those that are purged; or
+            auto (key walk.embargo)
+        --groups N : count  of cpcv: blocks that the sessions form (default: 6; key walk.groups)
+        --test-groups K : count  of cpcv: blocks that a fold tests (default: 2; key walk.test_groups)
+        --seeds N : count  agents per fold, the same seeds in every fold (default: 10; key walk.seeds)
+        """,
+        DATA,
+        SEED,
+        COMMON,
+        name_flag("walk-forward"),
+        "--non-interactive  has no effect; accepted for scripts (the command never asks)",
+        QUIET,
+        f"""
+        --run-dir DIR  folder of the new walk-forward (default: runs/<market-walkforward-utc-id>)
+        --nulls KIND:DRAWS  then train and test all of it again on null markets, and print
+            p-values: sign:19 (docs/nulls.md); give it again with --resume
+        --resume PATH  continue a walk-forward from its newest good checkpoint; of the keys, --set
+            takes {FREE[0]} alone
+        """,
+    )
+
+
+def walkforward(args: Namespace) -> int:
+    """Handle `walkforward`. Returns the exit code. Raises ConfigError, DataError, and the errors of
+    `walk_forward`.
+    """
+    nulls = None if args.nulls is None else parse_null_spec(args.nulls, TRAINED_DRAWS)
+    if args.resume:
+        return _resume_walk(args, nulls)
+    # Of `train`, --test and --seeds mean something else, so `resolve` must not see them.
+    config = resolve(
+        args,
+        overrides=["walk.on=true", *walk_overrides(args), *args.overrides],
+        test=False,
+        seeds=None,
+    )
+    check_memory([config])
+    path = new_folder(args, set_name(symbols_of(config)), args.command)
+    with loading(args) as screen:
+        from jaxtrade.runs.walkforward.run import walk_forward
+
+        result = walk_forward(config, path, screen, nulls)
+    print_result(result.table, screen)
+    return result.exit_code
+
+
+def walk_overrides(args: Namespace) -> list[str]:
+    """The flags of the section `walk` as overrides."""
+    return [
+        f"walk.{name}={json.dumps(value)}"
+        for name in WALK_KEYS
+        if (value := getattr(args, name)) is not None
+    ]
+
+
+def _resume_walk(args: Namespace, nulls: NullSpec | None) -> int:
+    kept = ("config", "overrides", "modules", *MARKET, *WALK_KEYS, *NAMES, "run_dir")
+    refuse_kept(args, kept, "walk-forward")
+    path = Path(args.resume)
+    resumed_config(
+        rundir.read_run(path)[0], args.overrides
+    )  # a wrong value is told before JAX loads
+    with loading(args) as screen:
+        from jaxtrade.runs.walkforward.run import resume_walk
+
+        result = resume_walk(
+            path,
+            None if args.data is None else Path(args.data),
+            screen,
+            args.overrides,
+            nulls,
+        )
+    print_result(result.table, screen)
+    return result.exit_code

@@ -2,13 +2,15 @@
 nor pandas.
 """
 
-from jaxtrade.config.allocate import AllocateConfig
+from jaxtrade.config.allocate import AllocateConfig, SharedConfig
 from jaxtrade.config.learning import (
     AdvisorConfig,
     ControlConfig,
+    DQNConfig,
     EvaluationConfig,
     NetworkConfig,
     PPOConfig,
+    PQNConfig,
     RolloutConfig,
     StageConfig,
     TrainConfig,
@@ -40,15 +42,12 @@ from jaxtrade.config.market import (
     RewardConfig,
     Roll,
     SessionConfig,
+    ShareSplit,
     SplitConfig,
 )
-from jaxtrade.config.q_learning import DQNConfig, PQNConfig
 from jaxtrade.config.run import RunConfig, digest_of
 from jaxtrade.config.running import ActorConfig, ComputeConfig, MonitorConfig, SamplerConfig
-from jaxtrade.config.shared import SharedConfig
-from jaxtrade.config.sweep import EvolveConfig
-from jaxtrade.config.symbols import ShareSplit
-from jaxtrade.config.walk import WalkConfig
+from jaxtrade.config.sweep import EvolveConfig, WalkConfig
 
 __all__ = [
     "MAX_BYTES",

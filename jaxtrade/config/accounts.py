@@ -13,9 +13,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from jaxtrade.config.faults import suggest
 from jaxtrade.config.market import AccountConfig
-from jaxtrade.config.meant import suggest
 from jaxtrade.errors import ConfigError, ConfigFaultsError
+from jaxtrade.text import pairs
 
 LIMITS = ("drawdown", "daily_loss", "profit_target")  # keys in dollars, each of which may be off
 
@@ -48,22 +49,24 @@ class AccountPreset:
 # descriptions agree on the targets and caps of 25k, 50k and 100k. Uncertain, with one source or
 # conflicting ones: the targets of 75k (4,250 or 4,000), 150k (9,000 or 8,000), 250k (15,000 or
 # 12,500) and 300k (20,000 or 15,000), and the caps of 75k and of 150k and above.
-SIZES: dict[str, tuple[float, float, int]] = {
-    "25k": (1_500, 1_500, 4),
-    "50k": (3_000, 2_500, 10),
-    "75k": (4_250, 2_750, 12),
-    "100k": (6_000, 3_000, 14),
-    "150k": (9_000, 5_000, 17),
-    "250k": (15_000, 6_500, 27),
-    "300k": (20_000, 7_500, 35),
-}
+SIZES = pairs(
+    """
+    25k  1_500 1_500 4
+    50k  3_000 2_500 10
+    75k  4_250 2_750 12
+    100k  6_000 3_000 14
+    150k  9_000 5_000 17
+    250k  15_000 6_500 27
+    300k  20_000 7_500 35
+    """
+)
 
 
 def _evaluation(size: str) -> AccountPreset:
     """An evaluation as of 2025: the drawdown trails live equity and freezes at the target; no daily
     loss limit.
     """
-    target, drawdown, contracts = SIZES[size]
+    target, drawdown, contracts = map(int, SIZES[size].split())
     return AccountPreset(
         start_balance=1_000 * float(size.removesuffix("k")),
         drawdown=drawdown,

@@ -10,11 +10,12 @@ import inspect
 import itertools
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -24,6 +25,9 @@ from pydantic import (
     WithJsonSchema,
 )
 from pydantic_core import CoreSchema
+
+from jaxtrade.errors import ConfigError
+from jaxtrade.registry import Registry
 
 UNITS = {"k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
 _COUNT = re.compile(rf"([0-9][0-9_]*(?:\.[0-9]+)?)([{''.join(UNITS)}])", re.IGNORECASE)
@@ -121,11 +125,13 @@ def _atrs(value: Any) -> Any:
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
+Part = Annotated[float, Field(gt=0, le=1)]
 FromOne = Annotated[int, Field(ge=1)]
 FromZero = Annotated[int, Field(ge=0)]
 Count = Annotated[
     int, BeforeValidator(counted)
 ]  # a number of things; it may be written as 250k or 1M
+CountFromOne = Annotated[Count, Field(ge=1)]
 AutoCount = Annotated[
     int,
     BeforeValidator(_auto_count),
@@ -146,12 +152,29 @@ Seconds = Annotated[
     ),
 ]
 Names = Annotated[tuple[str, ...], Field(strict=False), listed(str)]
-Widths = Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False), listed(whole)]
+Widths = Annotated[tuple[FromOne, ...], Field(strict=False), listed(whole)]
 # A multiple of the average true range, in whole thousandths. What people read of its limit is the
 # one for new values.
 Atrs = Annotated[
     float, Field(ge=0.001, json_schema_extra={"maximum": MOST_ATRS}), BeforeValidator(_atrs)
 ]
+
+
+def limited(default: Any, least: float, most: float | None = None) -> Any:
+    """A number with its default, its least value and perhaps its largest."""
+    return Field(default=default, ge=least, le=most)
+
+
+def name_in(registry: Registry[Any]) -> AfterValidator:
+    """A validator that accepts the names of a registry's parts. It imports none of them."""
+
+    def check(name: str) -> str:
+        try:
+            return registry.check(name)
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+
+    return AfterValidator(check)
 
 
 class Section(BaseModel, frozen=True):
@@ -169,6 +192,24 @@ class Section(BaseModel, frozen=True):
         for name, text in described(cls).items():
             handler.resolve_ref_schema(schema)["properties"][name]["description"] = text
         return schema
+
+    def replaced(self, **values: Any) -> Self:
+        """A copy with other values of some keys, unchecked. Those of a section may be a mapping of
+        some of its keys.
+        """
+        for name, value in values.items():
+            if isinstance(section := getattr(self, name), Section) and isinstance(value, Mapping):
+                values[name] = section.replaced(**value)
+        return self.model_copy(update=values)
+
+    def changed(self, *names: str) -> list[str]:
+        """The keys that have another value than the default. names: of these keys alone."""
+        default = type(self)()
+        return [
+            name
+            for name, value in self
+            if value != getattr(default, name) and (not names or name in names)
+        ]
 
 
 @functools.cache

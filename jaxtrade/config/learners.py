@@ -5,10 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
-
-from pydantic import BaseModel
 
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import Q_NETWORKS
@@ -21,24 +18,17 @@ SECTIONS = (
 Q_LEARNERS = ("dqn", "pqn")
 Q_FUSIONS = ("slots", "none")  # the fusions that need no distribution to tilt
 LEARNER = "learner"  # stands for the chosen learner's section in `--set learner.KEY=VALUE`
-_STEPS = ("learning_rate", "learning_rate_end", "gamma", "max_grad_norm")
-_EPSILON = ("epsilon", "epsilon_end", "epsilon_until")
+_OF_Q = "learning_rate learning_rate_end gamma max_grad_norm epsilon epsilon_end epsilon_until"
 # Keys of each learner's section that are floats of its state (`HParams`): agents of one program may
 # differ in them. A test compares this table with the states.
 TUNABLE = {
-    "ppo": (
-        *_STEPS,
-        "gae_lambda",
-        "clip_eps",
-        "vf_clip_eps",
-        "ent_coef",
-        "ent_coef_end",
-        "vf_coef",
-        "target_kl",
-        "adapter_freeze",
-    ),
-    "dqn": (*_STEPS, *_EPSILON, "tau", "priority_alpha", "priority_beta", "priority_beta_end"),
-    "pqn": (*_STEPS, *_EPSILON, "q_lambda"),
+    name: keys.split()
+    for name, keys in {
+        "ppo": "adapter_freeze learning_rate learning_rate_end gamma gae_lambda clip_eps vf_clip_eps "
+        "ent_coef ent_coef_end vf_coef max_grad_norm target_kl",
+        "dqn": f"{_OF_Q} tau priority_alpha priority_beta priority_beta_end",
+        "pqn": f"{_OF_Q} q_lambda",
+    }.items()
 }
 AUTO_ROWS, AUTO_MOST = (
     512,
@@ -63,16 +53,11 @@ def _only_its_own_keys(config: Any) -> None:
     if config.algorithm not in SECTIONS:
         return
     for name in SECTIONS:
-        if name != config.algorithm and (changed := next(_changed(getattr(config, name)), None)):
+        if name != config.algorithm and (changed := getattr(config, name).changed()):
             raise ValueError(
-                f"{name}.{changed} is a key of {name}, and algorithm is {config.algorithm}: leave it out, "
+                f"{name}.{changed[0]} is a key of {name}, and algorithm is {config.algorithm}: leave it out, "
                 f"set algorithm={name}, or use the key of section {config.algorithm}"
             )
-
-
-def _changed(section: BaseModel) -> Iterator[str]:
-    default = type(section)()
-    yield from (name for name, value in section if value != getattr(default, name))
 
 
 def _minibatches_fit(config: Any) -> None:

@@ -1,47 +1,38 @@
-"""How a policy learns: learner, network, rollout, transfer, stages, training, advisor, control and
+"""How a policy learns: learners, network, rollout, transfer, stages, training, advisor, control and
 evaluation.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from jaxtrade.config.base import (
     AUTO,
     AutoCount,
     Count,
+    CountFromOne,
     FromOne,
     FromZero,
     NotNegative,
+    Part,
     Positive,
     Seconds,
     Section,
     Share,
     Widths,
+    limited,
     listed,
+    name_in,
     whole,
 )
 from jaxtrade.config.learners import AUTO_MOST, AUTO_ROWS
-from jaxtrade.config.service import ContextConfig, ServiceOptions
-from jaxtrade.config.shortcuts import combined
+from jaxtrade.config.service import ContextConfig, ServiceOptions, combined
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import NETWORKS
-from jaxtrade.registry import Registry
-
-
-def name_in(registry: Registry[Any]) -> AfterValidator:
-    """A validator that accepts the names of a registry's parts. It imports none of them."""
-
-    def check(name: str) -> str:
-        try:
-            return registry.check(name)
-        except ConfigError as error:
-            raise ValueError(str(error)) from None
-
-    return AfterValidator(check)
 
 
 class NetworkConfig(Section, frozen=True):
@@ -49,11 +40,11 @@ class NetworkConfig(Section, frozen=True):
 
     kind: Annotated[str, name_in(NETWORKS)] = "mlp"
     """mlp; gru: the policy remembers its episode; or one of your own"""
-    hidden: Widths = Field(default=(64, 64), examples=["[256, 128]"])
+    hidden: Widths = (64, 64)
     """widths of the hidden layers, of the policy and of the value network"""
     activation: Literal["tanh", "relu"] = "tanh"
     """of the hidden layers"""
-    rnn_width: Count = Field(default=64, ge=1)
+    rnn_width: Count = limited(64, 1)
     """gru: size of its memory (hidden units)"""
     adapter: FromZero = 0
     """width of a linear layer in front of the network; set by a transfer with
@@ -72,11 +63,11 @@ class RolloutConfig(Section, frozen=True):
     updates. Static.
     """
 
-    num_envs: AutoCount = Field(default=64, examples=["512"])
+    num_envs: AutoCount = 64
     """environments in parallel; auto: as many as train fastest here, measured before the run, which
     writes the number into its config.yaml
     """
-    num_steps: Count = Field(default=32, ge=1)
+    num_steps: Count = limited(32, 1)
     """steps of each environment between two updates"""
     num_shards: FromOne = 8
     """fixed groups of environments; minibatches are shuffled inside each group"""
@@ -108,14 +99,14 @@ class PPOConfig(Section, frozen=True):
     vmap runs a sweep.
     """
 
-    num_minibatches: Annotated[Count, Field(ge=1)] | Literal["auto"] = Field(
+    num_minibatches: CountFromOne | Literal["auto"] = Field(
         default="auto",
         description="per epoch; gru: each holds whole rollouts of some envs; auto: as many as leave "
         f"{AUTO_ROWS} rows or more to each, at most {AUTO_MOST}",
     )
     num_epochs: FromOne = 4
     """passes over a rollout in each update"""
-    gradient_rows: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
+    gradient_rows: FromOne | Literal["auto"] = "auto"
     """mlp: a larger minibatch computes its gradient in equal blocks, if it divides: less memory,
     another order of float sums; auto: 16384 on a CPU, 65536 on a GPU or TPU
     """
@@ -139,7 +130,7 @@ class PPOConfig(Section, frozen=True):
     """0: no value clipping"""
     ent_coef: NotNegative = 0.01
     """weight of the entropy bonus in the loss"""
-    ent_coef_end: float | None = Field(default=None, ge=0, examples=["0.001"])
+    ent_coef_end: float | None = limited(None, 0)
     """entropy bonus at the end of training; None: constant"""
     vf_coef: NotNegative = 0.5
     """weight of the value loss"""
@@ -169,7 +160,7 @@ class TransferConfig(Section, frozen=True):
     """also carry over the optimiser's moments"""
     open_probability: float = Field(default=0.01, gt=0, le=0.5)
     """p: in the first update, each of n new actions has probability p / (1 + n p)"""
-    open_until: float = Field(default=0.1, gt=0, le=1)
+    open_until: Part = 0.1
     """share of the run after which new actions are open"""
     allow_dropped: bool = False
     """train even if some of the source's parameters are dropped"""
@@ -182,17 +173,15 @@ class StageConfig(Section, frozen=True):
     Keys that end in `_until` are fractions of the run. Evaluation uses no stage.
     """
 
-    commission_start: Share = Field(default=1.0, examples=["0.2", "stages.commission_until=0.5"])
+    commission_start: Share = 1.0
     """share of the commission charged in the first update; it rises linearly"""
-    commission_until: Share = Field(default=0.0, examples=["0.5", "stages.commission_start=0.2"])
+    commission_until: Share = 0.0
     """fraction of the run from which the whole commission is charged"""
-    forced_start: Share = Field(default=0.0, examples=["0.3"])
+    forced_start: Share = 0.0
     """probability that an episode of the first update starts in a position"""
-    forced_start_end: Share = Field(default=0.0, examples=["0.1"])
+    forced_start_end: Share = 0.0
     """that probability from forced_start_until on; it changes linearly until then"""
-    forced_start_until: float = Field(
-        default=1.0, gt=0, le=1, examples=["0.5", "stages.forced_start=0.3"]
-    )
+    forced_start_until: Part = 1.0
     """fraction of the run at which forced_start_end is reached"""
 
     @model_validator(mode="after")
@@ -249,7 +238,7 @@ class AdvisorConfig(Section, frozen=True):
     seconds.
     """
 
-    kind: str = Field(default="off", examples=["mock:skilled:0.6"])
+    kind: str = "off"
     """off: not compiled; none: compiled, without answers; rules; mock:KIND[:NUMBER]; recorded:FILE;
     the URL of an OpenAI-compatible server, or ollama:NAME, openai:NAME, vllm:URL; table:FILE,
     written by advise precompute; replay:JOURNAL of an earlier run; panel: the advisors of
@@ -257,19 +246,17 @@ class AdvisorConfig(Section, frozen=True):
     """
     panel: Annotated[
         tuple[PanelMember, ...], Field(strict=False, max_length=8), BeforeValidator(_members)
-    ] = Field(default=(), examples=["[rules,mock:skilled:0.6]", "advisor.kind=panel"])
+    ] = ()
     """advisors that are asked about the same bars, each with its own trust: a list of kinds, or of
     {kind, options}; needs advisor.kind=panel
     """
-    fusion: Literal["trust", "slots", "gate", "rules", "none"] = Field(
-        default="trust", examples=["gate"]
-    )
+    fusion: Literal["trust", "slots", "gate", "rules", "none"] = "trust"
     """how the policy uses advice: trust, by its measured hit rate; slots, in the observation; gate,
     a learned share of trust; rules, RL-Trainer's; none, not at all (outcomes are counted)
     """
     transport: Literal["exchange", "callback"] = "exchange"
     """exchange: between compiled chunks; callback: by one host callback per update"""
-    horizon: int = Field(default=30, ge=1, le=390)
+    horizon: int = limited(30, 1, 390)
     """bars after which advice is scored"""
     latency: Annotated[
         tuple[Annotated[int, Field(ge=0, le=100_000)], ...],
@@ -283,9 +270,9 @@ class AdvisorConfig(Section, frozen=True):
     """seed of the drawn latencies"""
     max_age: FromZero = 30
     """age in bars up to which advice is used"""
-    bins: int = Field(default=5, ge=1, le=100)
+    bins: int = limited(5, 1, 100)
     """equal ranges of confidence, each with its own hit rate"""
-    memory: Count = Field(default=2000, ge=10)
+    memory: Count = limited(2000, 10)
     """outcomes over which a hit rate fades (exponentially)"""
     prior: Positive = 10.0
     """prior outcomes added per range, half of them hits"""
@@ -309,19 +296,17 @@ class AdvisorConfig(Section, frozen=True):
     """share of training episodes without advice"""
     drop_bar: Share = 0.1
     """share of training bars without advice"""
-    demand: int = Field(default=64, ge=1, le=1024)
+    demand: int = limited(64, 1, 1024)
     """bars asked about per update at most"""
     demand_per: Literal["update", "chunk"] = "update"
     """exchange: what advisor.demand counts for; chunk, as in runs of earlier versions, asks less"""
-    rows: int = Field(default=256, ge=1, le=1024)
+    rows: int = limited(256, 1, 1024)
     """answers that become visible per update at most"""
-    template: str = Field(default="v1", examples=["window"])
+    template: str = "v1"
     """the prompt: v1 (bar), no_volume, anonymous, pipe, window, desk, or a file of your own (.txt,
     .md)
     """
-    options: dict[str, str | int | float | bool] = Field(
-        default_factory=dict, examples=["{model: NAME}"]
-    )
+    options: dict[str, str | int | float | bool] = Field(default_factory=dict)
     """options of this kind: model, key_env, seed, ..."""
     evaluation_wait_s: NotNegative = 60.0
     """seconds that an evaluation waits for answers"""
@@ -367,9 +352,9 @@ class TrainConfig(Section, frozen=True):
     training.
     """
 
-    total_timesteps: Count = Field(default=1_000_000, ge=1, le=10**15)
+    total_timesteps: Count = limited(1_000_000, 1, 10**15)
     """environment steps to train, over all environments, rounded up to whole chunks"""
-    num_seeds: Count = Field(default=1, ge=1, le=1024)
+    num_seeds: Count = limited(1, 1, 1024)
     """agents trained side by side as one program, from seed, seed+1, ...; each for total_timesteps
     """
     chunk_updates: FromOne = 20
@@ -399,9 +384,7 @@ class ControlConfig(Section, frozen=True):
     rollbacks.
     """
 
-    evaluate_every: int | None = Field(
-        default=None, ge=0, examples=["5", "split.validation_sessions=1"]
-    )
+    evaluate_every: FromZero | None = None
     """chunks between evaluations of the greedy policy on the validation sessions; 0: never; null: a
     few times in the run if the default protocol holds validation sessions out, else never
     """
@@ -409,31 +392,31 @@ class ControlConfig(Section, frozen=True):
     """the policy that is saved and evaluated at the end: the best on the validation sessions, or
     the last; null: the best where evaluate_every is null and there is one, else the last
     """
-    patience: FromZero = Field(default=0, examples=["8", "control.evaluate_every"])
+    patience: FromZero = 0
     """evaluations without a new best before the run stops early; 0: it never does"""
     min_evaluations: FromZero = 0
     """evaluations before the run may stop early"""
     improvement: NotNegative = 0.0
     """a score is a new best if it is higher by more than this, in mean reward per session"""
-    plateau_patience: FromZero = Field(default=0, examples=["4", "control.evaluate_every"])
+    plateau_patience: FromZero = 0
     """evaluations without a new best before learning rate and entropy bonus are adjusted; 0: never
     """
     plateau_lr_factor: float = Field(default=0.5, gt=0, lt=1)
     """learning rate (and its end) times this"""
     plateau_lr_min: Positive = 1.0e-5
     """adjustments lower no learning rate below this"""
-    plateau_ent_factor: float = Field(default=2.0, ge=1)
+    plateau_ent_factor: float = limited(2.0, 1)
     """entropy bonus, or a Q-learner's epsilon (and its end), times this"""
     plateau_ent_max: NotNegative = 0.1
     """adjustments raise no entropy bonus and no epsilon above this"""
     plateau_cooldown: FromZero = 0
     """evaluations after an adjustment that do not count towards the next"""
-    wall_clock: Seconds = Field(default=None, examples=["2h"])
+    wall_clock: Seconds = None
     """ends the run after the first chunk that passes this time, as 90s, 15m or 2h, compilation
     included; it is saved and can be resumed, each resume with the whole time again, or with another
     limit; null: no limit
     """
-    max_rollbacks: int = Field(default=2, ge=0, le=1000)
+    max_rollbacks: int = limited(2, 0, 1000)
     """how often a run may go back to its last checkpoint after a loss or gradient that is not
     finite; 0: it ends at once
     """
@@ -467,7 +450,7 @@ class EvaluationConfig(Section, frozen=True):
     """sampled-policy passes beside the greedy one"""
     sma_fast: FromOne = 10
     """bars of the faster average"""
-    sma_slow: int = Field(default=50, ge=2)
+    sma_slow: int = limited(50, 2)
     """bars of the slower average"""
 
     @model_validator(mode="after")
@@ -475,3 +458,168 @@ class EvaluationConfig(Section, frozen=True):
         if self.sma_fast >= self.sma_slow:
             raise ValueError(f"sma_fast ({self.sma_fast}) must be below sma_slow ({self.sma_slow})")
         return self
+
+
+# Keys of the Q-learners: those that all share, of DQN and of PQN.
+
+
+class QLearningConfig(Section, frozen=True):
+    """Keys of every Q-learner. Floats become leaves of the train state, so one vmap runs a
+    sweep.
+    """
+
+    layer_norm: bool = False
+    """normalise the outputs of each hidden layer over its units, before the activation"""
+    dueling: bool = False
+    """Q is a value plus the advantages of the actions minus their mean over all actions"""
+    normalise_rewards: bool = True
+    """divide rewards by the running standard deviation of the discounted return"""
+    learning_rate: Positive = 1.0e-3
+    """of Adam, at the first update; it changes linearly"""
+    learning_rate_end: Positive = 1.0e-4
+    """reached at the last update"""
+    gamma: Share = 0.99
+    """discount of rewards per step"""
+    max_grad_norm: Positive = 10.0
+    """gradients of a larger norm are scaled down to it"""
+    epsilon: Share = 1.0
+    """probability of a random legal action, at the first update; it falls linearly"""
+    epsilon_end: Share = 0.05
+    """that probability from epsilon_until on; a sampled evaluation uses it too"""
+    epsilon_until: Part = 0.5
+    """share of the run after which epsilon_end is reached"""
+
+
+# --- The section `dqn` of a configuration
+
+
+MOST = 2**31  # rows and steps are counted in int32
+
+
+class DQNConfig(QLearningConfig, frozen=True):
+    """DQN with action masks and a replay on the device (Mnih et al. 2015). The loss is Huber's with
+    delta 1.
+    """
+
+    buffer_size: Count = Field(default=200_000, ge=1, lt=MOST)
+    """transitions of the replay of one agent; rounded down to whole rollouts"""
+    batch_size: Count = limited(256, 1)
+    """samples of a gradient step; a multiple of rollout.num_shards"""
+    replay_ratio: Positive = 1.0
+    """samples trained per environment step; gradient steps of an update = this * rollout.num_envs *
+    rollout.num_steps / dqn.batch_size
+    """
+    learning_starts: Count = Field(default=10_000, ge=0, lt=MOST)
+    """environment steps before the first gradient step"""
+    n_steps: int = limited(3, 1, 64)
+    """rewards of a sample before Q bootstraps it; fewer where the episode ends"""
+    double: bool = True
+    """the online network chooses the action that the target network values (double DQN)"""
+    dueling: bool = True
+    """Q is a value plus the advantages of the actions minus their mean over all actions"""
+    target_every: Count = limited(2_000, 1)
+    """with tau=0: the target network becomes the online one whenever the environment steps cross a
+    multiple of this
+    """
+    tau: Share = 0.0
+    """above 0: each gradient step moves the target network by this share, and target_every is not
+    used
+    """
+    replay: Literal["uniform", "prioritised"] = "uniform"
+    """which transitions are drawn: all alike, or more often those of a large error"""
+    priority_alpha: Share = 0.6
+    """prioritised: power of the error; 0 draws all alike"""
+    priority_beta: Share = 0.4
+    """prioritised: power of the importance weights at the first update; it changes linearly"""
+    priority_beta_end: Share = 1.0
+    """that power at the last update"""
+
+    def gradient_steps(self, rollout: RolloutConfig) -> int:
+        """Gradient steps of an update. Raises ValueError if they are not whole; it names the
+        nearest values that work."""
+        steps = rollout.num_envs * rollout.num_steps
+        exact = self.replay_ratio * steps / self.batch_size
+        if round(exact) >= 1 and math.isclose(exact, round(exact), rel_tol=1e-9):
+            return round(exact)
+        near = [
+            f"{count * self.batch_size / steps!r} ({count:,})"
+            for count in (math.floor(exact), math.ceil(exact))
+            if count >= 1
+        ]
+        raise ValueError(
+            f"dqn.replay_ratio ({self.replay_ratio!r}) * rollout.num_envs * rollout.num_steps ({steps:,}) "
+            f"/ dqn.batch_size ({self.batch_size:,}) is {exact:g} gradient steps in an update, and they "
+            f"must be whole: set dqn.replay_ratio={' or '.join(near)}, or another batch size"
+        )
+
+    def rows(self, rollout: RolloutConfig) -> int:
+        """Time rows of the replay: as many whole rollouts as `buffer_size` holds. Raises ValueError
+        if those are too few for one rollout and a sample of `n_steps`."""
+        per_rollout = rollout.num_envs * rollout.num_steps
+        found = self.buffer_size // per_rollout * rollout.num_steps
+        least = -(-(rollout.num_steps + self.n_steps - 1) // rollout.num_steps)
+        if found < least * rollout.num_steps:
+            raise ValueError(
+                f"dqn.buffer_size ({self.buffer_size:,}) holds {found // rollout.num_steps} rollouts of "
+                f"{per_rollout:,} transitions (rollout.num_envs * rollout.num_steps), and samples of "
+                f"dqn.n_steps ({self.n_steps}) need {least}: set dqn.buffer_size={least * per_rollout} or "
+                "more"
+            )
+        return found
+
+    def check_priorities(self) -> None:
+        """Raises ValueError if a key of prioritised draws is set and draws are uniform."""
+        changed = self.changed("priority_alpha", "priority_beta", "priority_beta_end")
+        if changed and self.replay != "prioritised":
+            raise ValueError(
+                f"dqn.{', dqn.'.join(changed)}: no effect with dqn.replay=uniform, which draws all "
+                "transitions alike: set dqn.replay=prioritised, or leave "
+                f"{'it' if len(changed) == 1 else 'them'} out"
+            )
+
+    def check_length(self, steps: int) -> None:
+        """Raises ConfigError if a run of `steps` environment steps ends before it learns
+        anything.
+        """
+        if self.learning_starts > steps:
+            raise ConfigError(
+                f"dqn.learning_starts ({self.learning_starts:,}) is beyond the run's {steps:,} "
+                "environment steps (train.total_timesteps, in whole chunks): it would never learn; set "
+                f"dqn.learning_starts={steps // 10} (a tenth), or raise train.total_timesteps"
+            )
+
+    def check(self, rollout: RolloutConfig) -> None:
+        """Raises ValueError unless the counts fit those of the rollout."""
+        steps, gradient_steps = rollout.num_envs * rollout.num_steps, self.gradient_steps(rollout)
+        self.rows(rollout)
+        if self.batch_size % rollout.shards:
+            near = max(round(self.batch_size / rollout.shards), 1) * rollout.shards
+            raise ValueError(
+                f"dqn.batch_size ({self.batch_size}) must be a multiple of rollout.num_shards "
+                f"({rollout.shards}), whose groups give equal shares: set dqn.batch_size={near}"
+            )
+        if self.target_every * gradient_steps + steps >= MOST:
+            raise ValueError(
+                f"dqn.target_every ({self.target_every:,}) * the gradient steps of an update "
+                f"({gradient_steps:,}) must stay below {MOST - steps:,}: lower dqn.target_every"
+            )
+
+
+# --- The section `pqn` of a configuration
+
+
+class PQNConfig(QLearningConfig, frozen=True):
+    """PQN: Q(lambda) without a replay and without a target network (Gallici et al. 2024)."""
+
+    num_minibatches: CountFromOne | Literal["auto"] = "auto"
+    """per epoch; gru: each holds whole rollouts of some envs; auto: as many as leave 512 rows or
+    more to each, at most 32
+    """
+    num_epochs: FromOne = 2
+    """passes over a rollout in each update"""
+    layer_norm: bool = True
+    """normalise the outputs of each hidden layer over its units, before the activation; without it
+    PQN may diverge
+    """
+    q_lambda: Share = 0.65
+    """weight of longer returns in the targets"""

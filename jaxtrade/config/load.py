@@ -3,33 +3,44 @@
 Every key is declared once, in this package. An unknown key is an error that names the nearest known
 key. The models are hashable, so static sections can be arguments of jit. This module imports
 neither JAX nor pandas, so configuration errors appear at once.
+
+What follows from a configuration stands here too: the agents of a run, and all keys with their type,
+range, default and description.
 """
 
 from __future__ import annotations
 
 import copy
+import functools
 import math
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from jaxtrade.config.faults import faults_of, of_bars, of_folder, placed, without
+from jaxtrade.config.faults import (
+    faults_of,
+    of_bars,
+    of_folder,
+    placed,
+    sections_of,
+    suggest,
+    without,
+)
 from jaxtrade.config.learners import chosen_key
-from jaxtrade.config.meant import suggest
 from jaxtrade.config.run import RunConfig
+from jaxtrade.config.sweep import SweepConfig, settings_of
 from jaxtrade.config.yaml12 import dump_yaml, parse_yaml
 from jaxtrade.errors import ConfigError, ConfigFaultsError
 from jaxtrade.registry import import_parts
-
-if TYPE_CHECKING:
-    from jaxtrade.config.run import RunConfig
-
+from jaxtrade.text import pairs
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
-Changes = Iterable[str] | Mapping[str, Any]  # ["ppo.gamma=0.99"] or {"ppo.gamma": 0.99}
+Values = Mapping[str, Any]  # nested plain values: section -> key -> value
+Changes = Iterable[str] | Values  # ["ppo.gamma=0.99"] or {"ppo.gamma": 0.99}
 MAX_BYTES = 1_000_000  # largest size of a configuration file
 BARS = (".csv", ".tsv", ".gz", ".zip", ".parquet")  # endings of files that are no text of keys
 ALGORITHM, DEFAULT = "algorithm", RunConfig.model_fields["algorithm"].default
@@ -117,7 +128,7 @@ def origins_of(overrides: Iterable[str]) -> dict[str, str]:
 
 def validated(
     model: type[ModelT],
-    values: Mapping[str, Any],
+    values: Values,
     name: str,
     origins: Mapping[str, str] | None = None,
 ) -> ModelT:
@@ -145,7 +156,7 @@ def _origin(key: str, name: str, origins: Mapping[str, str] | None) -> str:
 
 
 def make_config(
-    values: Mapping[str, Any],
+    values: Values,
     name: str = "configuration",
     origins: Mapping[str, str] | None = None,
     stored: bool = False,
@@ -171,7 +182,7 @@ def make_config(
     return config
 
 
-def module_names(values: Mapping[str, Any]) -> tuple[str, ...]:
+def module_names(values: Values) -> tuple[str, ...]:
     """The modules in `imports` of a configuration's values; none if the value is wrong, which
     validation tells.
     """
@@ -241,10 +252,10 @@ def changed_config(
 
 
 def _changed(
-    values: Mapping[str, Any],
+    values: Values,
     origin: str,
     changes: Changes,
-    settings: Mapping[str, Any],
+    settings: Values,
     stored: bool = False,
 ) -> RunConfig:
     if isinstance(changes, str):
@@ -264,7 +275,7 @@ def _changed(
     return make_config(merged, origin, origins, stored)
 
 
-def overridden(values: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
+def overridden(values: Values, overrides: Iterable[str]) -> dict[str, Any]:
     """Nested `values` with overrides `a.b=value` applied. Each value is read as YAML. `learner.KEY`
     is the key of the learner that is chosen in the end. Raises ConfigError, with every override
     that cannot be read."""
@@ -289,7 +300,7 @@ def overridden(values: Mapping[str, Any], overrides: Iterable[str]) -> dict[str,
     return merged
 
 
-def _algorithm(values: Mapping[str, Any], overrides: Iterable[str]) -> Any:
+def _algorithm(values: Values, overrides: Iterable[str]) -> Any:
     """The learner that is chosen once the overrides are applied. One that cannot be read counts as
     absent.
     """
@@ -404,3 +415,215 @@ def beyond(config: RunConfig) -> Iterator[tuple[str, str]]:
     settings = config.sweep.settings
     if any(each in settings[:i] for i, each in enumerate(settings)):
         yield "sweep.settings", f"sweep.settings: a setting is there twice; {SEEDS}"
+
+
+# The agents of a run: the seed and the settings of each. Imports no heavy library.
+
+
+class Agent(NamedTuple):
+    """One agent of a run. index: its place in the run. setting: the number of its setting.
+    overrides: key -> value.
+    """
+
+    index: int
+    seed: int
+    setting: int
+    overrides: Values
+
+    @property
+    def text(self) -> str:
+        """What the agent has of its own, for people: "ppo.learning_rate=0.001, seed 3"."""
+        return ", ".join(
+            [
+                *(f"{key}={setting_text(value)}" for key, value in self.overrides.items()),
+                f"seed {self.seed}",
+            ]
+        )
+
+
+def setting_text(value: Any) -> str:
+    """A value of a setting in a table or a message."""
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def agents_of(config: RunConfig) -> tuple[Agent, ...]:
+    """The agents of a run, in the order of their indices: all seeds of the first setting, then of
+    the second, ...
+
+    Agent i of a sweep has the seed `config.seed + i mod sweep.seeds`, so settings are compared with
+    the same random numbers. Without a sweep agent i has the seed `config.seed + i`.
+    """
+    seeds = config.sweep.seeds if config.sweep.on else config.train.num_seeds
+    settings = settings_of(config.sweep, config.seed)
+    return tuple(
+        Agent(number * seeds + i, config.seed + i, number, setting)
+        for number, setting in enumerate(settings)
+        for i in range(seeds)
+    )
+
+
+def config_of(config: RunConfig, agent: Agent) -> RunConfig:
+    """The configuration of an agent alone. Raises ConfigError for a key or a value that does not
+    exist.
+    """
+    alone = config.replaced(seed=agent.seed, sweep=SweepConfig(), train={"num_seeds": 1})
+    if not agent.overrides:
+        return alone
+    try:
+        return changed_config(alone, agent.overrides)
+    except ConfigError as error:
+        raise ConfigError(
+            f"sweep, setting {agent.setting} ({agent.text}): {str(error).removeprefix('set: ')}"
+        ) from None
+
+
+# Every configuration key with its type, range, default and description, read from the models that
+# declare it.
+
+_WORDS = pairs(
+    """
+    integer  whole number
+    number  number
+    string  text
+    boolean  true or false
+    null  null
+    """
+)
+_LIMITS = (
+    ("minimum", "at least"),
+    ("exclusiveMinimum", "above"),
+    ("maximum", "at most"),
+    ("exclusiveMaximum", "below"),
+)
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
+# pydantic knows no type of these.
+_SHAPES = pairs(
+    """
+    data.roll  off, volume, or a mapping expiry: first trade date
+    data.splits  list of {date: YYYY-MM-DD, ratio: NEW:OLD}
+    sweep.keys  mapping of key to list of values, or ranges such as log:1e-4..1e-2
+    sweep.settings  list of {key: value}
+    evolve.keys  mapping of key to [low, high]
+    data.per_market  mapping of symbol to keys of the section data
+    """
+)
+
+
+class Key(NamedTuple):
+    """One key. kind: its type and range in words. default: the value, as plain data. choices: the
+    only values that it may have; empty if there are others.
+    """
+
+    name: str
+    kind: str
+    default: Any
+    description: str
+    choices: tuple[Any, ...]
+
+    @property
+    def section(self) -> str:
+        """The section of the key, "" for a key of the top level."""
+        return self.name.rpartition(".")[0]
+
+
+@functools.cache
+def all_keys() -> dict[str, Key]:
+    """Every key by its dotted name, in the order in which the models declare them."""
+    defaults = RunConfig().model_dump(mode="json")
+    schema = RunConfig.model_json_schema()
+    return {
+        name: Key(
+            name,
+            _SHAPES.get(name) or _kind(part, schema),
+            value,
+            part.get("description", ""),
+            _choices(part),
+        )
+        for name, part, value in _leaves(schema, schema, defaults)
+    }
+
+
+@functools.cache
+def sections() -> dict[str, str]:
+    """Every section by its dotted name, with the first paragraph of what its class says of it."""
+
+    def walk(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str]]:
+        for name, section in sections_of(model).items():
+            first = (section.__doc__ or "").strip().partition("\n\n")[0]
+            yield prefix + name, " ".join(first.split())
+            yield from walk(section, f"{prefix}{name}.")
+
+    return dict(walk(RunConfig, ""))
+
+
+def written(value: Any) -> str:
+    """A plain value as YAML on one line, as it may stand in a file or after `--set KEY=`."""
+    if isinstance(value, str) and _PLAIN.fullmatch(value) and parse_yaml(value, "value") == value:
+        return value  # PyYAML would quote words such as off, which YAML 1.2 reads as text
+    return dump_yaml([value], flow=True).strip()[1:-1]
+
+
+def lookup(values: Values, name: str) -> tuple[bool, Any]:
+    """(whether nested `values` hold a dotted key, its value or None)."""
+    node: Any = values
+    for part in name.split("."):
+        if not isinstance(node, Mapping) or part not in node:
+            return False, None
+        node = node[part]
+    return True, node
+
+
+def _leaves(
+    part: Values,
+    schema: Values,
+    defaults: Values,
+    prefix: str = "",
+) -> Iterator[tuple[str, Values, Any]]:
+    """(dotted key, its JSON schema, its default) of every key below a section's schema."""
+    for name, child in part["properties"].items():
+        inner = _inner(child, schema)
+        if "properties" in inner:
+            yield from _leaves(inner, schema, defaults[name], f"{prefix}{name}.")
+        else:
+            yield prefix + name, inner, defaults[name]
+
+
+def _inner(part: Values, schema: Values) -> Values:
+    """The schema itself, or the definition that it refers to."""
+    reference = part.get("$ref")
+    return schema["$defs"][reference.rpartition("/")[2]] if reference else part
+
+
+def _choices(part: Values) -> tuple[Any, ...]:
+    """The values of an enumeration, null among them where it is allowed; nothing for other
+    types.
+    """
+    if "enum" in part:
+        return tuple(part["enum"])
+    if "const" in part:
+        return (part["const"],)
+    if part.get("type") == "boolean":
+        return (False, True)
+    if part.get("type") == "null":
+        return (None,)
+    members = [_choices(member) for member in part.get("anyOf", ())]
+    return (
+        tuple(value for member in members for value in member) if members and all(members) else ()
+    )
+
+
+def _kind(part: Values, schema: Values) -> str:
+    """A JSON schema in words."""
+    part = _inner(part, schema)
+    if part.get("type") != "boolean" and (choices := _choices(part)):
+        return " | ".join(written(value) for value in choices)
+    if "anyOf" in part:
+        return " or ".join(dict.fromkeys(_kind(member, schema) for member in part["anyOf"]))
+    if part.get("type") == "array":
+        return f"list, each item: {_kind(part.get('items', {}), schema)}"
+    if "properties" in part:
+        return f"text, or keys {', '.join(part['properties'])}"
+    if part.get("type") == "object":
+        return f"mapping of text to {_kind(part.get('additionalProperties', {}), schema)}"
+    limits = [f"{words} {part[name]:,}" for name, words in _LIMITS if name in part]
+    return ", ".join([_WORDS.get(part.get("type", ""), "any value"), *limits])

@@ -1,18 +1,196 @@
-"""Sections about trading: bars, sessions, account, costs, the environment and its reward."""
+"""Sections about trading: bars of one symbol or a set, sessions, account, costs, the environment and
+its reward.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from datetime import date
+from fractions import Fraction
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, model_validator
 
-from jaxtrade.config.base import Atrs, Count, FromZero, Names, Positive, Section
-from jaxtrade.config.symbols import Splits, capital_keys, capitals, check_set, of_symbols
-from jaxtrade.errors import ConfigError
+from jaxtrade.config.base import (
+    Atrs,
+    Count,
+    FromZero,
+    Names,
+    NotNegative,
+    Positive,
+    Section,
+    limited,
+    name_in,
+)
+from jaxtrade.config.faults import suggest
 from jaxtrade.parts import TASKS
+
+# What the keys of a symbol set (`data.markets`, `data.folder`, `data.per_market`) may say
+# together.
+
+MOST = 127  # symbols are numbered in int8
+# Keys that name the files or the contract of one symbol. With several symbols they stand in
+# `data.per_market`.
+OF_ONE = ("contract", "file", "seconds", "quotes", "conversion")
+EXAMPLE = "data.per_market: {USDJPY: {price_scale: 0.001}}"
+OF_THE_SET = ("market", "markets", "folder", "per_market")
+
+
+def capitals(symbols: tuple[str, ...]) -> tuple[str, ...]:
+    """The symbols in capitals, as contracts are named."""
+    return tuple(symbol.upper() for symbol in symbols)
+
+
+def capital_keys(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The mapping with its symbols in capitals."""
+    return {symbol.upper(): values for symbol, values in given.items()}
+
+
+def of_symbols(given: Any) -> Any:
+    """`data.per_market` as given. Raises ValueError, which pydantic expects, if its first keys are
+    no symbols.
+    """
+    if not isinstance(given, Mapping):
+        return given
+    for name, values in given.items():
+        if str(name).lower() in OF_THE_SET:
+            raise ValueError(
+                f"'{name}' is no symbol; the symbols stand in data.per_market directly, without "
+                f"'{name}' around them, e.g. {EXAMPLE}"
+            )
+        if not isinstance(values, Mapping):
+            raise ValueError(
+                f"'{name}' stands where a symbol is expected, and its value is no section of keys; write "
+                f"symbol, key and value, e.g. {EXAMPLE}"
+            )
+    return given
+
+
+def check_set(data: Any) -> None:
+    """Check the keys of a symbol set in a `DataConfig`, which imports this module.
+
+    Raises ValueError, which pydantic expects, if they contradict each other or other keys.
+    """
+    if not data.markets:
+        for key in ("folder", "per_market"):
+            if getattr(data, key):
+                raise ValueError(
+                    f"data.{key} is given and data.markets is empty; name the symbols in data.markets, "
+                    f"or drop data.{key}"
+                )
+        return
+    if data.market != type(data)().market and data.market not in data.markets:
+        raise ValueError(
+            f"data.market = {data.market} has no effect beside data.markets ({', '.join(data.markets)}): "
+            "drop it, or add it to data.markets"
+        )
+    twice = sorted({symbol for symbol in data.markets if data.markets.count(symbol) > 1})
+    if twice:
+        raise ValueError(
+            f"data.markets names {', '.join(twice)} more than once; name each symbol once"
+        )
+    if len(data.markets) > MOST:
+        raise ValueError(
+            f"data.markets names {len(data.markets)} symbols; a set has at most {MOST}"
+        )
+    for key in OF_ONE:
+        if getattr(data, key) is not None:
+            raise ValueError(
+                f"data.{key} belongs to one symbol, and data.markets names {len(data.markets)}: give it "
+                f"in data.per_market, e.g. {{{data.markets[0]}: {{{key}: ...}}}}"
+                f"{', or all files in data.folder' if key == 'file' else ''}"
+            )
+    if data.folder is not None and data.source != "file":
+        raise ValueError(
+            f"data.folder = '{data.folder}' is given but data.source = {data.source}; set "
+            "data.source=file, or drop data.folder"
+        )
+    _check_keys(data, {name for name in type(data).model_fields if name not in OF_THE_SET})
+
+
+def _check_keys(data: Any, known: Collection[str]) -> None:
+    for symbol, keys in data.per_market.items():
+        if symbol not in data.markets:
+            raise ValueError(
+                f"data.per_market.{symbol}: {symbol} is not in data.markets ({', '.join(data.markets)})"
+                f"{suggest(symbol, data.markets)}"
+            )
+        for key in keys:
+            if key in OF_THE_SET:
+                raise ValueError(
+                    f"data.per_market.{symbol}.{key}: {key} is a key of the whole set; drop it here"
+                )
+            if key not in known:
+                raise ValueError(
+                    f"data.per_market.{symbol}.{key}: the section data has no such key"
+                    f"{suggest(key, known)}"
+                )
+
+
+# --- Share splits that a configuration states (`data.splits`)
+
+
+MOST_SHARES = 1000  # on either side of a ratio: keeps the arithmetic of `adjusted` inside int64
+_NUMBER = r"[0-9]+(?:\.[0-9]+)?"
+_SHAPE = "expected the new shares for one old share (4, or 1.5), or NEW:OLD as text (3:2; a reverse split 1:10)"
+
+
+def _date(text: str) -> str:
+    """The text. Raises ValueError, which pydantic expects, unless it is an ISO date."""
+    with suppress(ValueError):
+        if date.fromisoformat(text).isoformat() == text:
+            return text
+    raise ValueError(f"'{text}' is not a date; write YYYY-MM-DD")
+
+
+def _ratio(value: object) -> str:
+    """A ratio in lowest terms as NEW:OLD. Raises ValueError unless it is a positive ratio of small
+    numbers, not 1.
+    """
+    text = str(value).replace(" ", "") if type(value) in (int, float, str) else ""
+    if not re.fullmatch(rf"{_NUMBER}(?::{_NUMBER})?", text):
+        raise ValueError(f"'{value}' is not a ratio; {_SHAPE}")
+    new, _, old = text.partition(":")
+    if not Fraction(new) or (old and not Fraction(old)):
+        raise ValueError(f"'{value}' has no shares on one side; {_SHAPE}")
+    ratio = Fraction(new) / Fraction(old or 1)
+    if ratio == 1:
+        raise ValueError(f"'{value}' changes nothing; {_SHAPE}")
+    if max(ratio.numerator, ratio.denominator) > MOST_SHARES:
+        raise ValueError(
+            f"'{value}' is {ratio.numerator}:{ratio.denominator} in whole shares, more than "
+            f"{MOST_SHARES}; {_SHAPE}"
+        )
+    return f"{ratio.numerator}:{ratio.denominator}"
+
+
+class ShareSplit(Section, frozen=True):
+    """One split. Prices of trade dates before `date` are divided by the ratio."""
+
+    date: Annotated[str, AfterValidator(_date)] = Field()
+    """the first trade date at the new price"""
+    ratio: Annotated[str, PlainValidator(_ratio)] = Field()
+    """new shares for old ones: 4, or 3:2"""
+
+    @property
+    def fraction(self) -> Fraction:
+        """New shares for one old share."""
+        new, old = self.ratio.split(":")
+        return Fraction(int(new), int(old))
+
+
+def _in_order(splits: tuple[ShareSplit, ...]) -> tuple[ShareSplit, ...]:
+    """Raises ValueError unless the dates increase."""
+    for before, after in pairwise(splits):
+        if after.date <= before.date:
+            raise ValueError(f"dates must increase: {after.date} follows {before.date}")
+    return splits
+
+
+Splits = Annotated[tuple[ShareSplit, ...], Field(strict=False), AfterValidator(_in_order)]
 
 
 def _roll(value: object) -> str | dict[str, str]:
@@ -38,24 +216,11 @@ def _roll(value: object) -> str | dict[str, str]:
             "(cut the data with data.start)"
         )
     for text in dates:
-        try:
-            fits = date.fromisoformat(text).isoformat() == text
-        except ValueError:
-            fits = False
-        if not fits:
-            raise ValueError(f"'{text}' is not a date; write YYYY-MM-DD")
+        _date(text)
     for before, after in pairwise(dates):
         if after <= before:
             raise ValueError(f"first trade dates must increase: {after} follows {before}")
     return firsts
-
-
-def _task(name: str) -> str:
-    """Raises ValueError, which pydantic expects, if there is no task with this name."""
-    try:
-        return TASKS.check(name)
-    except ConfigError as error:
-        raise ValueError(str(error)) from None
 
 
 def _day(text: str) -> str:
@@ -100,7 +265,7 @@ class DataConfig(Section, frozen=True):
         AfterValidator(capital_keys),
     ] = Field(default_factory=dict)
     """symbol -> keys of this section for its bars alone, e.g. {USDJPY: {price_scale: 0.001}}"""
-    contract: str | None = Field(default=None, examples=["SPY"])
+    contract: str | None = None
     """your own contract: a YAML file, or a shipped one such as SPY; its symbol is the market,
     whatever data.market says
     """
@@ -108,45 +273,43 @@ class DataConfig(Section, frozen=True):
     """bundled: the real bars that the package has; synthetic: generated bars; file: yours
     (data.file)
     """
-    file: str | None = Field(default=None, examples=["bars.csv", "data.source=file"])
+    file: str | None = None
     """CSV, CSV.gz or Parquet of bars (source: file)"""
-    seconds: str | None = Field(default=None, examples=["seconds.csv"])
+    seconds: str | None = None
     """second bars of the same instrument, read with the same keys; they tell the order of prices
     inside a bar (env.intrabar: path)
     """
-    conversion: str | None = Field(default=None, examples=["usdjpy.csv"])
+    conversion: str | None = None
     """bars of the rate to the dollar, for markets whose profits arise in another currency; read
     with data.time_zone and data.stamp
     """
-    quotes: str | None = Field(default=None, examples=["quotes.csv"])
+    quotes: str | None = None
     """bid and ask bars of the same instrument, read with the same keys; they give the prices,
     data.file gives the volume
     """
-    columns: dict[str, str] = Field(
-        default_factory=dict, examples=["{time: Timestamp, close: Last}"]
-    )
+    columns: dict[str, str] = Field(default_factory=dict)
     """field -> column name: time, open, high, low, close, volume, expiry, symbol; bid_open ..
     ask_close of two-sided bars
     """
-    time_zone: str | None = Field(default=None, examples=["America/New_York"])
+    time_zone: str | None = None
     """IANA zone of stamps that carry no offset, with a fixed shift where needed
     (America/New_York+7h)
     """
     stamp: Literal["open", "close"] | None = None
     """the side of a bar that its stamp names"""
-    date_order: Literal["mdy", "dmy"] | None = Field(default=None, examples=["dmy"])
+    date_order: Literal["mdy", "dmy"] | None = None
     """of dates such as 10/07/2013: month or day first; None: a day above 12 in the file must show
     it
     """
     price_scale: Positive = 1.0
     """points per unit of the file (0.0001 for x10000)"""
-    expiry: Code | None = Field(default=None, examples=["201312"])
+    expiry: Code | None = None
     """the one contract to use of a file with expiries"""
-    roll: Annotated[Roll, PlainValidator(_roll)] = Field(default="off", examples=["volume"])
+    roll: Annotated[Roll, PlainValidator(_roll)] = "off"
     """splice the expiries of a file: off, volume (the one that traded more on the trade date
     before), or {201312: start, 201403: 2013-12-18} (expiry: first trade date)
     """
-    splice: Literal["restart", "back_adjust"] = Field(default="restart", examples=["restart"])
+    splice: Literal["restart", "back_adjust"] = "restart"
     """what feature windows do at a splice; back_adjust is refused: it is not built"""
     splits: Splits = ()
     """share splits that the file's prices do not allow for yet: [{date: 2020-08-31, ratio: 4}]
@@ -160,9 +323,9 @@ class DataConfig(Section, frozen=True):
     """
     quotes_tolerance: float = Field(default=0.01, ge=0, lt=1)
     """largest share of bars that may lack a bid or an ask; these bars are left out, and counted"""
-    start: Day | None = Field(default=None, examples=["2013-10-07"])
+    start: Day | None = None
     """first trade date, YYYY-MM-DD"""
-    end: Day | None = Field(default=None, examples=["2013-10-11"])
+    end: Day | None = None
     """last trade date, YYYY-MM-DD"""
     calendar: str = "table"
     """'table', 'infer', or a calendar file"""
@@ -176,13 +339,13 @@ class DataConfig(Section, frozen=True):
         "nq_like"
     )
     """the kind of synthetic market (source: synthetic)"""
-    synthetic_sessions: Count = Field(default=40, ge=2, le=5000)
+    synthetic_sessions: Count = limited(40, 2, 5000)
     """sessions; phase_randomised: fewer where the copied bars have fewer"""
     synthetic_seed: FromZero = 0
     """seed of the synthetic bars"""
-    synthetic_drift: float | None = Field(default=None, examples=["0.1"])
+    synthetic_drift: float | None = None
     """trend: expected ticks per bar; None: 0.05"""
-    synthetic_pull: float | None = Field(default=None, examples=["0.4"])
+    synthetic_pull: float | None = None
     """mean_reversion: strength, in (0, 1]; None: 0.4"""
 
     @property
@@ -234,19 +397,19 @@ class SplitConfig(Section, frozen=True):
     """Sessions held out, counted from the end of the data, in time order: train, then validation,
     then test.
 
-    None: if all three are None they follow from the number of sessions (`config.protocol`), else
+    None: if all three are None they follow from the number of sessions (`config.run`), else
         they are 0, 1 and 0.
     """
 
-    validation_sessions: int | None = Field(default=None, ge=0)
+    validation_sessions: FromZero | None = None
     """sessions that score the policy during training (control.evaluate_every) and at gates; null:
     as the default protocol chooses, or 0 where another key of this section is given
     """
-    test_sessions: int | None = Field(default=None, ge=0)
+    test_sessions: FromZero | None = None
     """sessions for the evaluation at the end of a run; null: as the default protocol chooses, or 1
     where another key of this section is given
     """
-    embargo_sessions: int | None = Field(default=None, ge=0)
+    embargo_sessions: FromZero | None = None
     """sessions dropped before each held-out block; null: as the default protocol chooses, or 0
     where another key of this section is given
     """
@@ -283,15 +446,15 @@ class AccountConfig(Section, frozen=True):
 
     preset: str = "apex_like_50k_2025"
     """the account's rules, by name; the keys below change them, and null keeps the preset's own"""
-    drawdown: float | Literal["off"] | None = Field(default=None, examples=["2000"])
+    drawdown: float | Literal["off"] | None = None
     """dollars that the floor stays below the high-water mark"""
     trailing: Literal["intraday", "end_of_day", "static"] | None = None
     """when the high-water mark, which the drawdown floor follows, may rise: intraday with live
     equity, end_of_day at a session's end, static never
     """
-    daily_loss: float | Literal["off"] | None = Field(default=None, examples=["1000"])
+    daily_loss: float | Literal["off"] | None = None
     """dollars that a trade date may lose"""
-    profit_target: float | Literal["off"] | None = Field(default=None, examples=["3000"])
+    profit_target: float | Literal["off"] | None = None
     """dollars of profit that pass the account"""
     freeze: Literal["never", "at_start_plus_100", "at_target"] | None = None
     """where the drawdown floor stops rising: never, at the start balance + $100, or at the start
@@ -301,18 +464,18 @@ class AccountConfig(Section, frozen=True):
     """whether the episode ends when the profit target is reached"""
     on_daily_loss: Literal["lock_until_next_session", "fail"] | None = None
     """what follows the daily loss: no entries until the next session, or the end of the account"""
-    min_days: int | None = Field(default=None, ge=0, le=100_000, examples=["5"])
+    min_days: int | None = limited(None, 0, 100_000)
     """trade dates with a trade before the profit target passes the account"""
-    max_contracts: int | None = Field(default=None, ge=1, le=100_000, examples=["2"])
+    max_contracts: int | None = limited(None, 1, 100_000)
     """contracts that may be held at once; ten micros count as one"""
 
 
 class CostConfig(Section, frozen=True):
     """Trading costs. None uses the contract's own value."""
 
-    commission: float | None = Field(default=None, ge=0, examples=["2.50"])
+    commission: NotNegative | None = None
     """money per side per contract, all-in"""
-    slippage: int | None = Field(default=None, ge=0, le=10_000, examples=["1"])
+    slippage: int | None = limited(None, 0, 10_000)
     """ticks against us per market or stop fill"""
 
 
@@ -323,13 +486,13 @@ class BracketConfig(Section, frozen=True):
 
     stop_atr: Atrs = 1.5
     """distance of the stop in ATRs, e.g. 1.5"""
-    target_multiple: int = Field(default=3, ge=1, le=10_000)
+    target_multiple: int = limited(3, 1, 10_000)
     """target distance over stop distance"""
     trail_atr: Atrs = 1.0
     """distance of a trailing stop in ATRs"""
-    min_stop_ticks: int | None = Field(default=None, ge=1, le=1_000_000, examples=["8"])
+    min_stop_ticks: int | None = limited(None, 1, 1_000_000)
     """least distance of a stop in ticks; None: the contract's"""
-    be_ticks: int | None = Field(default=None, ge=0, le=1_000_000, examples=["1"])
+    be_ticks: int | None = limited(None, 0, 1_000_000)
     """break-even stop past the entry; None: 1 tick (0.25 points with env.scaling=seed)"""
 
     @property
@@ -346,12 +509,12 @@ class BracketConfig(Section, frozen=True):
 class EnvConfig(Section, frozen=True):
     """The static half of the environment. A change of these keys compiles a new program."""
 
-    task: Annotated[str, AfterValidator(_task)] = "manage"
+    task: Annotated[str, name_in(TASKS)] = "manage"
     """entry, manage, advised, allocate (several symbols in one account), or a registered task;
     advised: the actions of manage, plus the bar's context and the account's record in the
     observation
     """
-    advice: bool = Field(default=False, examples=["true", "env.task=advised"])
+    advice: bool = False
     """add seven slots of advice to the observation, one of which says whether there is any; not
     with entry and manage
     """
@@ -359,9 +522,7 @@ class EnvConfig(Section, frozen=True):
     """of manage and advised: full includes CLOSE; seed6 leaves it out, as RL-Trainer does"""
     scaling: Literal["relative", "seed"] = "relative"
     """relative, or seed: the raw values that RL-Trainer's observation shows"""
-    fill: Literal["next_open", "close"] = Field(
-        default="next_open", examples=["close", "env.mark=close"]
-    )
+    fill: Literal["next_open", "close"] = "next_open"
     """price of market orders: the next open, or this close (optimistic; only with env.mark=close)
     """
     mark: Literal["extreme", "close"] = "extreme"
@@ -370,11 +531,11 @@ class EnvConfig(Section, frozen=True):
     """order of prices inside a bar: the stop before the target; the extreme nearer to the open
     first; path: as the second bars say (data.seconds)
     """
-    window: int = Field(default=20, ge=1, le=512)
+    window: int = limited(20, 1, 512)
     """bars of history in the observation"""
     features: Names = ("close", "volume", "sma_5", "sma_20", "rsi", "macd", "momentum", "atr")
     """feature columns of each window bar"""
-    quantity: int = Field(default=1, ge=1, le=100_000)
+    quantity: int = limited(1, 1, 100_000)
     """contracts per entry"""
     random_start: bool = True
     """start training episodes anywhere in a session"""
@@ -417,7 +578,5 @@ class RewardConfig(Section, frozen=True):
 
     preset: str = "equity_change"
     """a composition of reward terms, by name"""
-    weights: dict[str, float] = Field(
-        default_factory=dict, examples=["{equity_change: 1.0, loss: -0.1}"]
-    )
+    weights: dict[str, float] = Field(default_factory=dict)
     """reward term -> weight, over the preset's"""

@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from jaxtrade.config.base import Count, Positive, Section, Share
-from jaxtrade.config.learning import name_in
+from jaxtrade.config.base import Count, Part, Positive, Section, Share, limited, name_in
 from jaxtrade.parts import SAMPLERS
 
 Precision = Literal["float32", "tf32", "bfloat16"]
@@ -86,13 +85,13 @@ class ActorConfig(Section, frozen=True):
     A delay is an experiment about old data. It makes no run faster.
     """
 
-    delay: int = Field(default=0, ge=0, le=256, examples=["2"])
+    delay: int = limited(0, 0, 256)
     """updates by which the policy that acts is older than the one that learns; 0: it is the same
     one. Each takes the memory of one more policy
     """
-    rho_clip: Positive = Field(default=1.0, examples=["2.0", "actor.delay=2"])
+    rho_clip: Positive = 1.0
     """ppo with a delay: largest weight of a step in V-trace (rho-bar)"""
-    c_clip: Positive = Field(default=1.0, examples=["2.0", "actor.delay=2"])
+    c_clip: Positive = 1.0
     """ppo with a delay: largest factor by which V-trace passes a later error on to earlier steps
     (c-bar)
     """
@@ -115,11 +114,8 @@ def check_actor(config: Any) -> None:
             f"actor.delay={actor.delay} with algorithm={algorithm}: only {' and '.join(DELAYED)} can act "
             "with an older policy: set actor.delay=0"
         )
-    default = type(actor)()
     changed = [
-        f"actor.{name}={getattr(actor, name):g}"
-        for name in ("rho_clip", "c_clip")
-        if getattr(actor, name) != getattr(default, name)
+        f"actor.{name}={getattr(actor, name):g}" for name in actor.changed("rho_clip", "c_clip")
     ]
     if changed and not (actor.delay and algorithm == "ppo"):
         raise ValueError(
@@ -139,7 +135,7 @@ class SamplerConfig(Section, frozen=True):
     """uniform: every session equally often; balanced: every symbol equally often; round_robin: the
     symbols in turn; prioritised: a symbol as often as the policy's errors on it are large
     """
-    rate: float = Field(default=0.1, gt=0, le=1)
+    rate: Part = 0.1
     """prioritised: weight of the newest update in the average error of a symbol"""
     even_share: Share = 0.2
     """prioritised: share of episodes that all symbols get equally, so that none is forgotten"""

@@ -1,8 +1,10 @@
-"""Configuration of the advice service."""
+"""Configuration of the advice service: short names of servers, its limits, what a question shows."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, NamedTuple
+from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
@@ -13,15 +15,127 @@ from jaxtrade.config.base import (
     Positive,
     Section,
     Share,
+    limited,
     listed,
     whole,
 )
+
+# Short names of common servers. A configuration turns them into the ordinary kind, a URL, and its
+# options.
+#
+# ollama:NAME    http://127.0.0.1:11434/v1, with the model NAME
+# openai:NAME    https://api.openai.com/v1, with the model NAME and the key in the variable
+# OPENAI_API_KEY
+# vllm:URL       the URL of `vllm serve` (with or without /v1), with the only model that it serves
+#
+# A shortcut may stand behind a mock that changes another kind, as mock:delayed:5/ollama:NAME.
+# Because
+# the configuration resolves it, run folders, caches and journals hold the URL and the options
+# alone.
+
+Option = str | int | float | bool
+
+
+class Server(NamedTuple):
+    """A server with a short name. url: its base URL. options: what `advisor.options` holds besides
+    the model.
+    """
+
+    url: str
+    options: Mapping[str, Option]
+
+
+SERVERS: Mapping[str, Server] = {
+    "ollama": Server("http://127.0.0.1:11434/v1", {}),
+    "openai": Server(
+        "https://api.openai.com/v1",
+        {"key_env": "OPENAI_API_KEY", "tokens_key": "max_completion_tokens"},
+    ),
+}
+VLLM = "vllm"
+SHORTCUTS = (*SERVERS, VLLM)
+
+
+class Resolved(NamedTuple):
+    """A kind without shortcuts, and the options that its shortcut stands for."""
+
+    kind: str
+    options: Mapping[str, Option]
+
+
+def resolved(kind: str) -> Resolved:
+    """The kind and the options that a shortcut stands for. Any other kind is returned as it is,
+    without options.
+
+    Raises ValueError for a shortcut without a model or a URL.
+    """
+    if kind.startswith("mock:"):
+        own, slash, other = kind.partition("/")
+        inner = resolved(other)
+        return Resolved(f"{own}{slash}{inner.kind}", inner.options)
+    head, colon, rest = kind.partition(":")
+    if head not in SHORTCUTS:
+        return Resolved(kind, {})
+    if head == VLLM:
+        return Resolved(_served_by_vllm(rest), {})
+    if not colon or not rest:
+        raise ValueError(
+            f"advisor.kind = '{kind[:60]}' names no model; expected {head}:NAME (jaxtrade advise "
+            f"models {head} lists them)"
+        )
+    server = SERVERS[head]
+    return Resolved(server.url, {**server.options, "model": rest})
+
+
+def base_url(server: str) -> Resolved:
+    """The base URL of a server that is named by URL or by shortcut, and its options. The model may
+    be left out.
+
+    Raises ValueError for `vllm` without a URL.
+    """
+    head, _, rest = server.partition(":")
+    if head in SERVERS and not rest:
+        return Resolved(SERVERS[head].url, SERVERS[head].options)
+    return resolved(server)
+
+
+def combined(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The values of the section `advisor` with its shortcut resolved. Options that are given come
+    before the shortcut's.
+
+    Raises ValueError where the shortcut names another model than `advisor.options.model`.
+    """
+    kind, options = values.get("kind"), values.get("options", {})
+    if not isinstance(kind, str) or not isinstance(options, Mapping):
+        return values  # the checks of the section itself say what is wrong
+    plain, stands_for = resolved(kind)
+    if plain == kind:
+        return values
+    named, given = stands_for.get("model"), options.get("model")
+    if named is not None and given is not None and given != named:
+        raise ValueError(
+            f"advisor.kind = {kind} and advisor.options.model = {given} name two models; give one of them"
+        )
+    if "key_file" in options:  # a key is read from one place
+        stands_for = {name: value for name, value in stands_for.items() if name != "key_env"}
+    return {**values, "kind": plain, "options": {**stands_for, **options}}
+
+
+def _served_by_vllm(url: str) -> str:
+    """The base URL of a vLLM server, which answers below /v1. Raises ValueError for anything but a
+    URL.
+    """
+    if not url.startswith(("http://", "https://")):
+        raise ValueError(
+            f"advisor.kind = '{VLLM}:{url[:60]}' holds no URL; expected {VLLM}:URL, as {VLLM}:http://127.0.0.1:8000"
+        )
+    return url.rstrip("/") + ("" if urlsplit(url).path.strip("/") else "/v1")
 
 
 class ServiceOptions(Section, frozen=True):
     """How questions are queued, asked, limited and cached. None means no limit, or no file."""
 
-    workers: int = Field(default=8, ge=1, le=64)
+    workers: int = limited(8, 1, 64)
     """threads that ask, each one question at a time"""
     deadline_s: Positive = 30.0
     """seconds that one request may take in total"""
@@ -33,7 +147,7 @@ class ServiceOptions(Section, frozen=True):
     """a waiting question expires after this many submissions that do not repeat it"""
     ready_rows: FromOne = 4096
     """answers that may wait to be taken before asking pauses"""
-    attempts: int = Field(default=3, ge=1, le=10)
+    attempts: int = limited(3, 1, 10)
     """attempts at a question before it has failed"""
     retry_share: Share = 0.1
     """retries per request, over recent requests"""
@@ -51,31 +165,23 @@ class ServiceOptions(Section, frozen=True):
     """seconds of the breaker's first pause; every failed probe doubles it"""
     breaker_longest_s: Positive = 600.0
     """seconds of the breaker's longest pause"""
-    unusable_pause_after: int = Field(default=8, ge=2)
+    unusable_pause_after: int = limited(8, 2)
     """unusable answers in a row (prose, cut off, wrong form) after which asking pauses, as long as
     the breaker would
     """
-    requests_per_minute: int | None = Field(default=None, ge=2, examples=["60"])
+    requests_per_minute: int | None = limited(None, 2)
     """requests started in any minute at most"""
-    tokens_per_minute: int | None = Field(default=None, ge=2, examples=["100_000"])
+    tokens_per_minute: int | None = limited(None, 2)
     """tokens in any minute at most"""
-    max_calls: int | None = Field(default=None, ge=0, examples=["10_000"])
+    max_calls: FromZero | None = None
     """calls in total, including those of earlier runs with the same ledger"""
-    max_tokens: int | None = Field(default=None, ge=0, examples=["5_000_000"])
+    max_tokens: FromZero | None = None
     """tokens in total, prompts and answers"""
-    max_cost: float | None = Field(
-        default=None,
-        ge=0,
-        examples=[
-            "5",
-            "advisor.service.price_prompt=0.15",
-            "advisor.service.price_completion=0.60",
-        ],
-    )
+    max_cost: NotNegative | None = None
     """money in total, in the prices' currency"""
-    price_prompt: float | None = Field(default=None, ge=0, examples=["0.15"])
+    price_prompt: NotNegative | None = None
     """price of a million prompt tokens"""
-    price_completion: float | None = Field(default=None, ge=0, examples=["0.60"])
+    price_completion: NotNegative | None = None
     """price of a million answer tokens"""
     completion_tokens: FromOne = 256
     """tokens that an answer has at most"""
@@ -85,9 +191,9 @@ class ServiceOptions(Section, frozen=True):
     """if the server reports another model than before: true rejects the answer and sends no more
     requests, false only reports it
     """
-    cache: str | None = Field(default=None, examples=["answers.sqlite"])
+    cache: str | None = None
     """sqlite file of answers; runs may share it"""
-    ledger: str | None = Field(default=None, examples=["spent.sqlite"])
+    ledger: str | None = None
     """sqlite file of what was spent; the caps count all of it"""
     seed: FromZero = 0
     """seed of the random part of waits"""
@@ -125,33 +231,33 @@ class ContextConfig(Section, frozen=True):
     """What the templates `window` and `desk`, and templates of your own, show beside the bar
     itself. Other templates read none of it."""
 
-    bars: int = Field(default=20, ge=1, le=240)
+    bars: int = limited(20, 1, 240)
     """last bars that the window shows"""
     higher: Annotated[tuple[Minutes, ...], Field(strict=False), listed(whole)] = (5, 15, 60)
     """minutes of the longer bars; only those that the bars divide are shown"""
-    higher_bars: int = Field(default=4, ge=1, le=60)
+    higher_bars: int = limited(4, 1, 60)
     """completed longer bars of each length"""
-    opening_minutes: int = Field(default=30, ge=1, le=240)
+    opening_minutes: int = limited(30, 1, 240)
     """length of the opening range"""
-    record: int = Field(default=8, ge=0, le=50)
+    record: int = limited(8, 0, 50)
     """last answers that the advisor's record shows, with what followed; its hit rates count all of
     them
     """
-    news: str | None = Field(default=None, examples=["news.jsonl", "advisor.template=window"])
+    news: str | None = None
     """JSONL file of news: time, source, text and, if it concerns one market, symbol"""
-    news_items: int = Field(default=5, ge=1, le=50)
+    news_items: int = limited(5, 1, 50)
     """latest news items that a question shows"""
     news_hours: float = Field(default=24.0, gt=0, le=720)
     """hours before the bar's close in which news are looked for"""
-    news_chars: int = Field(default=280, ge=20, le=2000)
+    news_chars: int = limited(280, 20, 2000)
     """characters of a news text that are shown"""
-    news_delay_s: float = Field(default=0.0, ge=0, le=86_400)
+    news_delay_s: float = limited(0.0, 0, 86_400)
     """seconds after its stamp from which a news item, or the value of an event, counts as known"""
-    calendar: str | None = Field(default=None, examples=["events.csv", "advisor.template=window"])
+    calendar: str | None = None
     """CSV file of scheduled events: time, name, importance and, if known, actual"""
-    calendar_ahead_hours: float = Field(default=24.0, ge=0, le=720)
+    calendar_ahead_hours: float = limited(24.0, 0, 720)
     """hours after the bar's close in which scheduled events are shown, by time and name only"""
-    calendar_back_hours: float = Field(default=4.0, ge=0, le=720)
+    calendar_back_hours: float = limited(4.0, 0, 720)
     """hours before the bar's close in which past events are shown, with their value if the file has
     it
     """

@@ -1,5 +1,5 @@
-"""The section `sweep`: which settings the agents of a run have, as a grid, drawn at random, or
-written out.
+"""The sections that say which agents a run trains: `sweep`, their settings as a grid, drawn at
+random, or written out; `evolve`; and `walk`.
 
 A pure function of the configuration says what they are: `settings_of`. Imports no heavy library.
 """
@@ -11,12 +11,15 @@ import math
 import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, NamedTuple
+from math import comb
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 
-from jaxtrade.config.base import FromZero, Section, Share
-from jaxtrade.config.learners import SECTIONS
+from jaxtrade.config.allocate import TASK
+from jaxtrade.config.base import FromOne, FromZero, Section, Share, limited
+from jaxtrade.config.learners import SECTIONS, TUNABLE
+from jaxtrade.errors import ConfigError
 
 MOST_AGENTS = 1024  # of one run, as `train.num_seeds`
 DIGITS = 4  # significant digits of a drawn number, so that a table can show it in full
@@ -114,36 +117,19 @@ class SweepConfig(Section, frozen=True):
     Off unless `keys` or `settings` has something in it.
     """
 
-    keys: Annotated[dict[str, Values], BeforeValidator(_listed)] = Field(
-        default_factory=dict, examples=["{ppo.learning_rate: [1e-3, 3e-4]}"]
-    )
+    keys: Annotated[dict[str, Values], BeforeValidator(_listed)] = Field(default_factory=dict)
     """key -> its values, e.g. {ppo.learning_rate: [1e-3, 3e-4]}: every combination is a setting.
     With random or optuna also ranges: 1e-4..1e-2, log:1e-4..1e-2, 2..8 (whole numbers)
     """
     settings: Annotated[
         tuple[dict[str, Any], ...], Field(strict=False), BeforeValidator(_dotted)
-    ] = Field(default=(), examples=["[{ppo.learning_rate: 1e-3}, {ppo.learning_rate: 3e-4}]"])
+    ] = ()
     """instead of keys: the settings themselves, a list of {key: value}"""
-    random: int = Field(
-        default=0,
-        ge=0,
-        le=MOST_AGENTS,
-        examples=["4", "sweep.keys={ppo.learning_rate: ['log:1e-4..1e-2']}"],
-    )
+    random: int = limited(0, 0, MOST_AGENTS)
     """settings drawn at random from keys; 0: every combination"""
-    seeds: int = Field(
-        default=1,
-        ge=1,
-        le=MOST_AGENTS,
-        examples=["2", "sweep.keys={ppo.learning_rate: [1e-3, 3e-4]}"],
-    )
+    seeds: int = limited(1, 1, MOST_AGENTS)
     """agents per setting, from seed, seed+1, ...; all settings have the same seeds"""
-    optuna: int = Field(
-        default=0,
-        ge=0,
-        le=1_000_000,
-        examples=["32", "sweep.keys={ppo.learning_rate: ['log:1e-4..1e-2']}", "train.num_seeds=8"],
-    )
+    optuna: int = limited(0, 0, 1_000_000)
     """settings that Optuna proposes from keys, in batches of train.num_seeds agents; 0: none (needs
     the extra jaxtrade[optuna])
     """
@@ -158,7 +144,12 @@ class SweepConfig(Section, frozen=True):
         """The number of settings."""
         if self.settings or not self.keys:
             return max(1, len(self.settings))
-        return self.random or math.prod(len(values) for values in self.keys.values())
+        return self.random or self.combinations
+
+    @property
+    def combinations(self) -> int:
+        """The number of combinations of the values of `keys`."""
+        return math.prod(map(len, self.keys.values()))
 
 
 def check_sweep(sweep: SweepConfig, num_seeds: int) -> None:
@@ -224,11 +215,10 @@ def _check_ranges(sweep: SweepConfig) -> None:
             f"sweep.keys: {key}={value} is a range: say how many settings to draw from it (sweep.random, "
             "--random N), or list values"
         )
-    most = math.prod(len(values) for values in sweep.keys.values())
-    if sweep.random and not ranged and sweep.random > most:
+    if sweep.random and not ranged and sweep.random > sweep.combinations:
         raise ValueError(
-            f"sweep.random ({sweep.random}) is more than the {most} combinations of sweep.keys: lower it, "
-            "or leave it out"
+            f"sweep.random ({sweep.random}) is more than the {sweep.combinations} combinations of sweep.keys: "
+            "lower it, or leave it out"
         )
 
 
@@ -241,18 +231,15 @@ def settings_of(sweep: SweepConfig, seed: int) -> tuple[dict[str, Any], ...]:
     """
     if sweep.settings or not sweep.keys:
         return sweep.settings or ({},)
-    most = math.prod(len(values) for values in sweep.keys.values())
-    if not sweep.random:
-        return tuple(_combination(sweep.keys, number) for number in range(most))
     source = random.Random(f"sweep {seed}")
-    if not any(range_of(value) for values in sweep.keys.values() for value in values):
+    if sweep.random and any(range_of(each) for values in sweep.keys.values() for each in values):
         return tuple(
-            _combination(sweep.keys, number) for number in source.sample(range(most), sweep.random)
+            {key: _drawn(values, source) for key, values in sweep.keys.items()}
+            for _ in range(sweep.random)
         )
-    return tuple(
-        {key: _drawn(values, source) for key, values in sweep.keys.items()}
-        for _ in range(sweep.random)
-    )
+    every = range(sweep.combinations)
+    chosen = source.sample(every, sweep.random) if sweep.random else every
+    return tuple(_combination(sweep.keys, number) for number in chosen)
 
 
 def _combination(keys: Mapping[str, Sequence[Any]], number: int) -> dict[str, Any]:
@@ -294,9 +281,6 @@ def _ends(value: Any) -> tuple[Any, ...]:
 # --- The section `evolve` of a configuration, and what must hold between it and the others
 
 
-STATIC = (
-    "replay_ratio",
-)  # floats of a learner's section that decide its program, so they are no tunable floats
 FOLLOWS = {
     "learning_rate": "learning_rate_end",
     "ent_coef": "ent_coef_end",
@@ -309,21 +293,19 @@ class EvolveConfig(Section, frozen=True):
     """Population-based training: agents whose settings are drawn from ranges, and of which the
     worst go on from the best."""
 
-    keys: dict[str, Bounds] = Field(
-        default_factory=dict, examples=["{ppo.learning_rate: [1e-4, 1e-2]}", "train.num_seeds=8"]
-    )
+    keys: dict[str, Bounds] = Field(default_factory=dict)
     """tunable floats of the learner and their ranges, above 0: {ppo.learning_rate: [1e-4, 1e-2]}.
     Each agent draws its own, evenly in the logarithm
     """
-    every: FromZero = Field(default=0, examples=["5", "evolve.keys", "split.validation_sessions=1"])
+    every: FromZero = 0
     """chunks between events, in which the worst agents become copies of the best; 0: never, so the
     drawn settings stay (random search)
     """
-    truncation: float = Field(default=0.25, gt=0, le=0.5, examples=["0.5", "evolve.every"])
+    truncation: float = Field(default=0.25, gt=0, le=0.5)
     """share of the agents that is replaced, and share that is copied; at least one agent each"""
-    perturb: float = Field(default=1.2, gt=1, examples=["1.5", "evolve.every"])
+    perturb: float = Field(default=1.2, gt=1)
     """a replaced agent multiplies or divides each of its settings by this, within the ranges"""
-    resample: Share = Field(default=0.25, examples=["0.0", "evolve.every"])
+    resample: Share = 0.25
     """probability with which it draws a setting anew instead"""
 
     @property
@@ -354,15 +336,6 @@ def followers(config: Any) -> dict[str, tuple[str, float]]:
     return found
 
 
-def tunable(section: BaseModel) -> list[str]:
-    """The floats of a learner's section that are leaves of its training state."""
-    return [
-        name
-        for name, field in type(section).model_fields.items()
-        if field.annotation in (float, float | None) and name not in STATIC
-    ]
-
-
 def check_evolve(config: Any) -> None:
     """What must hold between `evolve` and the other sections. Raises ValueError, which pydantic
     expects.
@@ -371,11 +344,9 @@ def check_evolve(config: Any) -> None:
     """
     evolve = config.evolve
     if not evolve.on:
-        default = type(evolve)()
-        changed = next((name for name, value in evolve if value != getattr(default, name)), None)
-        if changed:
+        if changed := evolve.changed():
             raise ValueError(
-                f"evolve.{changed}={getattr(evolve, changed):g}: no effect without evolve.keys, the "
+                f"evolve.{changed[0]}={getattr(evolve, changed[0]):g}: no effect without evolve.keys, the "
                 "settings to evolve: set evolve.keys={ppo.learning_rate: [1e-4, 1e-2]}, or leave it out"
             )
         return
@@ -405,7 +376,7 @@ def check_evolve(config: Any) -> None:
 def _check_key(config: Any, key: str, bounds: tuple[float, float]) -> None:
     section, (low, high) = config.learner, bounds
     name = key.partition(".")[2]
-    known = [f"{config.algorithm}.{each}" for each in tunable(section)]
+    known = [f"{config.algorithm}.{each}" for each in TUNABLE[config.algorithm]]
     if key not in known:
         raise ValueError(
             f"evolve.keys: {key[:60]} is no tunable float of algorithm={config.algorithm}; expected one "
@@ -426,3 +397,143 @@ def _check_key(config: Any, key: str, bounds: tuple[float, float]) -> None:
             type(section).model_validate(section.model_dump() | {name: end})
         except ValidationError as error:
             raise ValueError(f"evolve.keys: {key}={end:g}: {error.errors()[0]['msg']}") from None
+
+
+# The section `walk` of a configuration: the folds of `jaxtrade walkforward`, and what must hold
+# between it and the other sections.
+
+Mode = Literal["rolling", "anchored", "cpcv"]
+FORWARD_EMBARGO = 1  # sessions: `embargo: auto` of folds whose training lies before their test
+EMBARGO_SHARE = (
+    100  # one session in so many: `embargo: auto` of cpcv (Lopez de Prado 2018, section 7.4.2)
+)
+
+
+class WalkConfig(Section, frozen=True):
+    """The folds of `jaxtrade walkforward`, each with training and test sessions of its own.
+
+    The other keys have no effect without `on`, so that one file can serve `train` and
+    `walkforward`.
+    """
+
+    on: bool = False
+    """whether the run is a walk-forward; `jaxtrade walkforward` sets it, and nothing else needs to
+    """
+    mode: Mode = "rolling"
+    """how the sessions become folds: rolling, a training block of fixed length before each test
+    block; anchored, all sessions before it; cpcv, every choice of test_groups out of groups blocks
+    is tested, and the rest is trained on
+    """
+    train: FromOne = 60
+    """training sessions of a fold: of rolling all, of anchored the least (not of cpcv)"""
+    test: FromOne = 10
+    """test sessions of a fold (not of cpcv)"""
+    embargo: FromZero | Literal["auto"] = Field(
+        default="auto",
+        description="sessions left out between training and test, beside those that are purged; auto: "
+        f"{FORWARD_EMBARGO}, and of cpcv one in {EMBARGO_SHARE} of all sessions, at least {FORWARD_EMBARGO}",
+    )
+    groups: int = limited(6, 2, 50)
+    """of cpcv: blocks of equal length that the sessions form"""
+    test_groups: int = limited(2, 1, 49)
+    """of cpcv: blocks that a fold tests"""
+    seeds: int = limited(10, 1, MOST_AGENTS)
+    """agents per fold, from seed, seed+1, ...; all folds have the same seeds"""
+
+    def embargo_of(self, sessions: int) -> int:
+        """The number of sessions that `embargo` stands for. sessions: of the data."""
+        if self.embargo != "auto":
+            return self.embargo
+        return (
+            FORWARD_EMBARGO
+            if self.mode != "cpcv"
+            else max(FORWARD_EMBARGO, -(-sessions // EMBARGO_SHARE))
+        )
+
+
+def check_walk(config: Any) -> None:
+    """What must hold between `walk` and the other sections. Raises ValueError, which pydantic
+    expects.
+
+    config: a `RunConfig`, which imports this module.
+    """
+    walk = config.walk
+    if not walk.on:
+        return
+    if walk.mode == "cpcv":
+        if walk.test_groups >= walk.groups:
+            raise ValueError(
+                f"walk.test_groups={walk.test_groups} tests as many blocks as there are (walk.groups="
+                f"{walk.groups}), and none is left for training: lower it"
+            )
+        if (folds := comb(walk.groups, walk.test_groups)) * walk.seeds > MOST_AGENTS:
+            raise ValueError(
+                f"walk.groups={walk.groups}, walk.test_groups={walk.test_groups}: {folds:,} folds x "
+                f"{walk.seeds} seeds are more than {MOST_AGENTS:,} agents: lower one of them"
+            )
+    _refuse_agents(config)
+    _refuse_rest(config)
+
+
+def _refuse_agents(config: Any) -> None:
+    """Refuse other sections that say which agents there are."""
+    if config.train.num_seeds != 1:
+        raise ValueError(
+            f"train.num_seeds={config.train.num_seeds}: a walk-forward counts its own agents, walk.seeds "
+            "(--seeds) in each fold: leave it out"
+        )
+    for name in ("sweep", "evolve", "shared"):
+        if getattr(config, name).on:
+            raise ValueError(
+                f"{name}: a walk-forward trains the same settings in every fold, each agent in a market "
+                f"of its own: leave section {name} out"
+            )
+
+
+def _refuse_rest(config: Any) -> None:
+    """Refuse what folds have no meaning for, or what is not built for them."""
+    if config.advisor.on:
+        raise ValueError(
+            f"advisor.kind={config.advisor.kind[:60]}: all agents of a program share one state of advice, "
+            "and folds must not learn from each other's days: set advisor.kind=off"
+        )
+    if config.env.task == TASK:
+        raise ValueError(
+            f"env.task={TASK}: a walk-forward has one symbol in an account: choose another env.task"
+        )
+    if len(config.data.markets) > 1:
+        raise ValueError(
+            f"data.markets names {len(config.data.markets)} symbols, and a walk-forward has one: leave it "
+            "empty, and set data.market"
+        )
+    if config.control.evaluate_every:
+        raise ValueError(
+            f"control.evaluate_every={config.control.evaluate_every} scores policies on validation "
+            "sessions, and the folds of a walk-forward have none: set it to 0"
+        )
+    if config.control.keep == "best":
+        raise ValueError(
+            "control.keep=best chooses a policy on validation sessions, and the folds of a walk-forward "
+            "have none: set control.keep=last"
+        )
+    if config.rollout.auto:
+        raise ValueError(
+            "rollout.num_envs=auto: a walk-forward does not measure it: give a number (--envs)"
+        )
+    if config.parallel.devices not in ("auto", 1):
+        raise ValueError(
+            f"parallel.devices={config.parallel.devices}: a walk-forward trains on one device: leave it "
+            "out"
+        )
+
+
+def require_no_walk(config: Any) -> None:
+    """Refuse a walk-forward where a run of one split is expected. config: a `RunConfig`. Raises
+    ConfigError.
+    """
+    if config.walk.on:
+        raise ConfigError(
+            "walk.on=true: this is a walk-forward: train it with `jaxtrade walkforward`, continue it "
+            "with `jaxtrade walkforward --resume`, and find its results in its folder's "
+            "walkforward.json, of which `jaxtrade report` makes a page"
+        )

@@ -4,18 +4,17 @@ its keys and gate.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from jaxtrade.config import (
     RunConfig,
     config_path,
+    digest_of,
     make_config,
     origins_of,
     overridden,
@@ -24,8 +23,8 @@ from jaxtrade.config import (
     validated,
 )
 from jaxtrade.config.base import FromZero, NotNegative, Section
+from jaxtrade.config.faults import migrated
 from jaxtrade.config.learners import SECTIONS
-from jaxtrade.config.legacy import migrated
 from jaxtrade.config.load import module_names
 from jaxtrade.config.yaml12 import dump_yaml
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
@@ -83,7 +82,7 @@ def _deep(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-class Phase(BaseModel, frozen=True):
+class Phase(Section, frozen=True):
     """A phase with its complete configuration."""
 
     name: str
@@ -91,7 +90,7 @@ class Phase(BaseModel, frozen=True):
     gate: GateConfig
 
 
-class Curriculum(BaseModel, frozen=True):
+class Curriculum(Section, frozen=True):
     """The phases in order, each with its complete configuration."""
 
     phases: tuple[Phase, ...]
@@ -99,7 +98,7 @@ class Curriculum(BaseModel, frozen=True):
 
     def digest(self) -> str:
         """sha256 of the resolved curriculum (hex)."""
-        return _digest(self.model_dump(mode="json"))
+        return digest_of(self.model_dump(mode="json"))
 
 
 Resolve = Callable[
@@ -236,10 +235,6 @@ def _of_phase(label: str, overrides: Sequence[str]) -> list[str]:
     ]
 
 
-def _digest(values: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
-
-
 def dump_curriculum(curriculum: Curriculum) -> str:
     """Every key of every phase as YAML, which `load_curriculum` can read."""
     return dump_yaml(
@@ -282,7 +277,7 @@ def written_digest(folder: Path) -> str:
     wrote the file; keys that were renamed or added later do not change it."""
     values = read_values(folder / CURRICULUM, exact=True)
     # A key that was taken out gives another digest, which says that the file has changed.
-    return _digest(
+    return digest_of(
         {
             "enforce_gates": values.get("enforce_gates"),
             "phases": [

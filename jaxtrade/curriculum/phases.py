@@ -9,16 +9,19 @@ checkpoint.
 from __future__ import annotations
 
 import math
+import operator
 import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from jaxtrade import interrupt
 from jaxtrade.advisor.host.openai import with_model
+from jaxtrade.config.load import setting_text
 from jaxtrade.curriculum.config import (
     CURRICULUM,
     Curriculum,
@@ -28,24 +31,24 @@ from jaxtrade.curriculum.config import (
     read_curriculum,
     written_digest,
 )
-from jaxtrade.curriculum.report import report_text
-from jaxtrade.curriculum.start import start_check, start_line
+from jaxtrade.data.splits import sessions_of
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.evaluation.baselines import greedy
+from jaxtrade.evaluation.baselines import Agent, greedy
 from jaxtrade.evaluation.evaluate import evaluate
+from jaxtrade.evaluation.figures import AgentResult
 from jaxtrade.evaluation.policy import load_policy
 from jaxtrade.evaluation.report import EvaluationResult
 from jaxtrade.evaluation.validation import mean_reward
-from jaxtrade.progress.plain import Plain
-from jaxtrade.progress.screen import Screen
+from jaxtrade.progress.screen import Plain, Screen
+from jaxtrade.rl.state import Policy, closed
 from jaxtrade.rl.transfer import coverage_json, movement, percent
 from jaxtrade.runs import files, rundir
 from jaxtrade.runs.advice import check_advisor
-from jaxtrade.runs.beginning import transferred
-from jaxtrade.runs.closing import closing_of
+from jaxtrade.runs.beginning import Transferred, transferred
+from jaxtrade.runs.closing import closing_line, closing_of
 from jaxtrade.runs.computing import settle
 from jaxtrade.runs.evaluate import history
-from jaxtrade.runs.setup import params_shown, prepare
+from jaxtrade.runs.setup import Setup, params_shown, prepare
 from jaxtrade.runs.source import (
     Source,
     adopt,
@@ -57,7 +60,215 @@ from jaxtrade.runs.source import (
 )
 from jaxtrade.runs.train import resume, run
 from jaxtrade.storage import digests
-from jaxtrade.text import Tell
+from jaxtrade.text import Tell, aligned, ruled
+from jaxtrade.types import PyTree
+
+# Check a transfer before the first update: the transferred policy must act exactly as its source
+# does.
+
+SEEN_AND_DONE = (
+    "task",
+    "actions",
+    "advice",
+    "window",
+    "features",
+)  # keys of `env` that determine slots and actions
+
+
+def common_sessions(setups: list[Setup], split: str = "validation") -> list[np.ndarray]:
+    """For each setup, the rows of its session table that all setups hold out, on the same dates and
+    with equally many bars."""
+
+    def spans(setup: Setup) -> dict[Any, tuple[int, int]]:
+        sessions, held = setup.market.data.sessions, setup.splits[split]
+        ids = np.asarray(held.ids)[: int(held.count)]
+        lengths = np.asarray(sessions.last)[ids] - np.asarray(sessions.first)[ids]
+        symbols = np.repeat(
+            [member.contract.symbol for member in setup.market.members],
+            [member.num_sessions for member in setup.market.members],
+        )
+        return {
+            (symbols[i], setup.market.trade_dates[i]): (int(i), int(length))
+            for i, length in zip(ids, lengths, strict=True)
+        }
+
+    found = [spans(setup) for setup in setups]
+    dates = [
+        date
+        for date, (_, length) in found[0].items()
+        if all(date in other and other[date][1] == length for other in found[1:])
+    ]
+    return [np.array([spans[date][0] for date in dates], int) for spans in found]
+
+
+def _results(setup: Setup, agents: list[Agent], ids: np.ndarray) -> dict[str, AgentResult]:
+    result = evaluate(
+        setup.env,
+        setup.params,
+        setup.single,
+        sessions_of(setup.single, ids),
+        setup.config,
+        agents=agents,
+    )
+    return {agent.name: agent for agent in result.agents}
+
+
+def _named(setup: Setup, name: str, policy: PyTree) -> Agent:
+    return greedy(setup.algorithm, policy, setup.env)._replace(name=name)
+
+
+def _same(a: AgentResult, b: AgentResult) -> bool:
+    """Whether two results have the same actions and equities, with account rules and without."""
+    return all(
+        np.array_equal(x, y)
+        for x, y in (
+            (a.account.action, b.account.action),
+            (a.account.equity, b.account.equity),
+            (a.strategy.action, b.strategy.action),
+            (a.strategy.equity, b.strategy.equity),
+        )
+    )
+
+
+def under(source: Source, setup: Setup) -> Setup:
+    """A setup with the source's task, slots and network, and the phase's market, account, costs and
+    brackets.
+    """
+    own = source.config.env
+    env = {name: getattr(own, name) for name in SEEN_AND_DONE}
+    return prepare(setup.config.replaced(env=env, network=source.config.network))
+
+
+def start_check(source: Source, setup: Setup, begun: Transferred) -> dict[str, Any]:
+    """Compare the source, transferred and fresh greedy policies on the same validation sessions.
+
+    All three run under the phase's conditions. Returns plain data: the number of sessions; `equal`,
+    whether all actions and equities of the source and the transferred policy are the same (None if
+    they have no session in common); and for each policy the net profit in dollars and the number of
+    trades, with account rules off.
+    """
+    source_setup = under(source, setup)
+    source_ids, ids = common_sessions([source_setup, setup])
+    if not len(source_ids):
+        return {"sessions": 0, "equal": None, "net_profit": {}}
+    fresh = jax.jit(setup.algorithm.init)(jax.random.key(setup.config.seed), setup.params)
+    begins = setup.algorithm.policy(begun.state)
+    before = _results(
+        source_setup,
+        [_named(source_setup, "source", Policy(source.params, source.normaliser))],
+        source_ids,
+    )
+    shut = begins.replace(opening=closed(begins.opening))
+    # The fresh policy carries the same `opening` as the transferred one, so that one compiled
+    # program serves both. Its opening is not closed, so it may use every action.
+    every = setup.algorithm.policy(
+        fresh.replace(opening=begun.state.opening, update=fresh.total_updates)
+    )
+    after = _results(
+        setup, [_named(setup, "transferred", shut), _named(setup, "fresh", every)], ids
+    )
+    results = before | after
+    return {
+        "sessions": len(ids),
+        "equal": _same(before["source"], after["transferred"]),
+        "net_profit": {
+            name: result.strategy_figures["net_profit"] for name, result in results.items()
+        },
+        "trades": {name: result.strategy_figures["trades"] for name, result in results.items()},
+    }
+
+
+def start_line(check: dict[str, Any]) -> str:
+    """The check as one line."""
+    if check["equal"] is None:
+        return "step 0: source and phase hold no validation session in common; nothing was compared"
+    net = check["net_profit"]
+    same = "does what its source did, bar by bar" if check["equal"] else "DIFFERS from its source"
+    return (
+        f"step 0, {check['sessions']} validation sessions: the transferred policy {same} (net "
+        f"${net['transferred']:,.2f}; source ${net['source']:,.2f}, fresh policy ${net['fresh']:,.2f})"
+    )
+
+
+# The report on all phases of a curriculum.
+
+HEAD = (
+    "phase",
+    "task",
+    "slots",
+    "actions",
+    "steps",
+    "all steps",
+    "transfer",
+    "gate",
+    "net, validation",
+    "trades",
+    "net, test",
+    "trades",
+)
+
+
+def _money(value: float) -> str:
+    return f"${value:,.2f}"
+
+
+def _row(row: dict[str, Any], steps: int) -> list[str]:
+    gate = (
+        "passed"
+        if row["passed"]
+        else "failed: " + ", ".join(c["name"] for c in row["gate"] if not c["passed"])
+    )
+    return [
+        row["phase"],
+        row["task"],
+        str(row["slots"]),
+        str(row["actions"]),
+        f"{row['steps']:,}",
+        f"{steps:,}",
+        "-" if row["start"] is None else row["start"]["coverage"],
+        gate,
+        _money(row["validation"]["net_profit"]),
+        str(row["validation"]["trades"]),
+        _money(row["test"]["net_profit"]),
+        str(row["test"]["trades"]),
+    ]
+
+
+def report_text(document: dict[str, Any]) -> str:
+    """The report as text: a table of the phases, then what each transfer did and which inputs never
+    varied, and at the end one line about the advisor of each phase that had one."""
+    steps = 0
+    rows: list[Sequence[str]] = [HEAD]
+    for row in document["phases"]:
+        steps += row["steps"]
+        rows.append(_row(row, steps))
+    table = ruled(aligned(rows, range(len(HEAD))))
+    notes = []
+    for row in document["phases"]:
+        if row["start"] is not None:
+            new = row["start"]["transfer"]
+            notes.append(
+                f"{row['phase']}: transfer coverage {row['start']['coverage']}, {len(new['new_slots'])} new "
+                f"slots, {len(new['new_actions'])} new actions; {start_line(row['start'])}"
+            )
+        if "movement" in row:
+            still, constant = row["movement"]["still"], row["movement"]["constant"]
+            notes.append(
+                f"{row['phase']}: {row['movement']['moved']} parameter groups moved; did not move: "
+                f"{', '.join(still) or 'none'}; input constant: {', '.join(constant) or 'none'}"
+            )
+        notes.append(
+            f"{row['phase']}: test figures of {row['test']['sessions']} sessions ({row['test']['split']}), "
+            f"coverage {100 * row['test']['coverage']:.0f} %; files in {row['folder']}"
+        )
+    if not document["enforced"]:
+        notes.append("gates were reported, not enforced (enforce_gates=false)")
+    if document["stopped"]:
+        notes.append(document["stopped"])
+    # Phases that an earlier version finished have no figures about their advisor.
+    notes += [closing_line(row["advice"]) for row in document["phases"] if "advice" in row]
+    return "\n".join([*table, "", *notes])
+
 
 # Gates between phases: compare the evaluation on the validation sessions with the required
 # values.
@@ -67,6 +278,9 @@ MOVED = (
     "q_change",
 )  # how much an update changes the policy; each learner has one of them
 LAST = 0.1  # the KL is averaged over this last share of the run
+
+
+MET = {">": operator.gt, ">=": operator.ge, "<=": operator.le}
 
 
 class Check(NamedTuple):
@@ -99,27 +313,17 @@ def check_gate(
     last = [float(row[moved]) for row in history[-math.ceil(LAST * len(history)) :]]
     kl = float(np.mean(last))
     breached = (figures["bust"] + figures["failed_daily_loss"]) / figures["accounts"]
-    checks = [
-        Check("kl" if moved == "approx_kl" else moved, kl, f"> {gate.min_kl:g}", kl > gate.min_kl),
-        Check(
-            "trades",
-            figures["trades"],
-            f">= {gate.min_trades}",
-            figures["trades"] >= gate.min_trades,
-        ),
+    asked = (
+        ("kl" if moved == "approx_kl" else moved, kl, ">", gate.min_kl),
+        ("trades", figures["trades"], ">=", gate.min_trades),
+        ("reward", reward, ">=", gate.min_reward),
+        ("breach_share", breached, "<=", gate.max_breach_share),
+    )
+    return [
+        Check(name, value, f"{sign} {setting_text(bound)}", MET[sign](value, bound))
+        for name, value, sign, bound in asked
+        if bound is not None
     ]
-    if gate.min_reward is not None:
-        checks.append(Check("reward", reward, f">= {gate.min_reward:g}", reward >= gate.min_reward))
-    if gate.max_breach_share is not None:
-        checks.append(
-            Check(
-                "breach_share",
-                breached,
-                f"<= {gate.max_breach_share:g}",
-                breached <= gate.max_breach_share,
-            )
-        )
-    return checks
 
 
 def lines(checks: Sequence[Check]) -> list[str]:
@@ -154,10 +358,7 @@ def _possible(phase: Phase, tell: Tell) -> Phase:
         check_advisor(phase.config, market)
     except (ConfigError, DataError) as error:
         tell(f"phase {phase.name}: trains without an advisor (choose one by --advisor): {error}")
-        without = advisor.model_copy(update={"kind": OFF})
-        return phase.model_copy(
-            update={"config": phase.config.model_copy(update={"advisor": without})}
-        )
+        return phase.replaced(config={"advisor": {"kind": OFF}})
     return phase
 
 
@@ -245,7 +446,7 @@ def run_curriculum(
     rundir.check_new(path)
     if optional:
         phases = with_possible_advisors(curriculum.phases, shown.message)
-        curriculum = curriculum.model_copy(update={"phases": phases})
+        curriculum = curriculum.replaced(phases=phases)
     curriculum = _with_models(curriculum, first, shown)
     _check_possible(curriculum.phases[first:], loaded)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -276,12 +477,10 @@ def _with_models(curriculum: Curriculum, first: int, screen: Screen) -> Curricul
     ConfigError.
     """
     phases = [
-        phase
-        if number < first
-        else phase.model_copy(update={"config": with_model(phase.config, screen.message)})
+        phase if number < first else phase.replaced(config=with_model(phase.config, screen.message))
         for number, phase in enumerate(curriculum.phases)
     ]
-    return curriculum.model_copy(update={"phases": tuple(phases)})
+    return curriculum.replaced(phases=tuple(phases))
 
 
 def _check_possible(phases: Sequence[Phase], source: Source | None) -> None:
@@ -332,8 +531,8 @@ def _located(curriculum: Curriculum, recorded: Mapping[str, Any], path: Path) ->
         manifest = {files.FILES: recorded.get(phase.name, {})}
         config = files.locate(phase.config, manifest, path)
         files.require(config, manifest, path)
-        phases.append(phase.model_copy(update={"config": config}))
-    return curriculum.model_copy(update={"phases": tuple(phases)})
+        phases.append(phase.replaced(config=config))
+    return curriculum.replaced(phases=tuple(phases))
 
 
 def how_to_continue(path: Path) -> str:

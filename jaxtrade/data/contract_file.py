@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from jaxtrade.config import DataConfig, find_file, read_values, shown, validated
 from jaxtrade.config.base import NotNegative, Positive
-from jaxtrade.config.meant import suggest
+from jaxtrade.config.faults import suggest
 from jaxtrade.data.contracts import (
     CONTRACTS,
     Calendar,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import date, timedelta
 
 from jaxtrade.config import DataConfig, SplitConfig, WalkConfig
-from jaxtrade.config.protocol import split_of
+from jaxtrade.config.run import split_of
 from jaxtrade.data.contracts import require_bundled
 from jaxtrade.errors import ConfigError
 

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from jaxtrade.config import RunConfig
-from jaxtrade.config.symbols import MOST
+from jaxtrade.config.market import MOST
 from jaxtrade.data.device import to_device, wants_tables, with_tables, words_of
 from jaxtrade.data.market import Market, load_host, market_of
 from jaxtrade.data.members import member_configs, set_name

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxtrade.config import SplitConfig
-from jaxtrade.config.protocol import split_of
+from jaxtrade.config.run import split_of
 from jaxtrade.data.expected import check_split
 from jaxtrade.data.market import Market
 from jaxtrade.errors import ConfigError
@@ -45,7 +45,7 @@ def session_set(ids: np.ndarray, size: int, symbols: np.ndarray | None = None) -
 def split_ids(sessions: int, config: SplitConfig) -> dict[str, np.ndarray]:
     """Session rows of `train`, `validation`, `test` and `all`, int64 each.
 
-    Numbers that `config` does not give follow from `sessions` (`config.protocol`). Held-out blocks
+    Numbers that `config` does not give follow from `sessions` (`config.run`). Held-out blocks
     are counted from the end. The `embargo_sessions` before each held-out block belong to no split.
     Raises ConfigError if no training session is left.
     """

@@ -15,8 +15,7 @@ import numpy as np
 
 from jaxtrade.config import RunConfig
 from jaxtrade.config.accounts import AccountPreset, check_quantity, contract_cap, resolve_account
-from jaxtrade.config.allocate import TASK
-from jaxtrade.config.shared import largest_move
+from jaxtrade.config.allocate import TASK, largest_move
 from jaxtrade.data.contracts import Contract, whole_mills
 from jaxtrade.data.conversion import ACCOUNT
 from jaxtrade.env.reward_presets import one_symbol_weights

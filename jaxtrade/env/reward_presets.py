@@ -5,11 +5,10 @@ The module imports no JAX, so that names are checked before JAX loads.
 
 from __future__ import annotations
 
-import difflib
-
 from jaxtrade.config import RewardConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import REWARD_TERMS
+from jaxtrade.text import did_you_mean
 
 _PHASE1 = {
     "closed_profit": 0.01,
@@ -91,10 +90,9 @@ def resolve_reward(config: RewardConfig) -> dict[str, float]:
     Raises ConfigError for an unknown preset or term, and if every weight is 0.
     """
     if config.preset not in REWARDS:
-        near = difflib.get_close_matches(config.preset, REWARDS, n=1)
-        hint = f"; did you mean '{near[0]}'?" if near else ""
         raise ConfigError(
-            f"reward.preset: unknown preset '{config.preset}' (known: {', '.join(REWARDS)}){hint}"
+            f"reward.preset: unknown preset '{config.preset}' (known: {', '.join(REWARDS)})"
+            f"{did_you_mean(config.preset, REWARDS)}"
         )
     for name in config.weights:
         try:

@@ -19,7 +19,7 @@ import numpy as np
 from flax import struct
 
 from jaxtrade.config import EnvConfig, RunConfig, SharedConfig
-from jaxtrade.config.shared import PARTS, most_contracts, temporary
+from jaxtrade.config.allocate import PARTS, most_contracts, temporary
 from jaxtrade.env import rules
 from jaxtrade.env.dynamics import TradingEnv, leg_bar, next_session, transition
 from jaxtrade.env.episode import calendar_end, start

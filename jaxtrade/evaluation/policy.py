@@ -24,7 +24,7 @@ from pydantic import BaseModel, ValidationError
 
 from jaxtrade.config import AdvisorConfig, EnvConfig, NetworkConfig, RunConfig
 from jaxtrade.config.allocate import TASK, AllocateConfig
-from jaxtrade.config.legacy import migrated_network
+from jaxtrade.config.faults import migrated_network
 from jaxtrade.data.features.schema import absent_features, context_features
 from jaxtrade.data.members import groups_of, symbols_of
 from jaxtrade.env.dynamics import TradingEnv

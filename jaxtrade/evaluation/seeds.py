@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jaxtrade.config.agents import Agent, shown
+from jaxtrade.config.load import Agent, setting_text
 from jaxtrade.evaluation import report
 from jaxtrade.evaluation.joint_result import JointResult
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
@@ -66,7 +66,7 @@ def sweep_table(results: Mapping[int, Any]) -> str:
 
 
 def _settings(own: Mapping[str, Any], keys: Sequence[str]) -> list[str]:
-    return [shown(own["overrides"][key]) if key in own["overrides"] else "-" for key in keys]
+    return [setting_text(own["overrides"][key]) if key in own["overrides"] else "-" for key in keys]
 
 
 def _policy(result: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from jaxtrade.config import RunConfig, make_config
 from jaxtrade.config.accounts import PRESETS
-from jaxtrade.config.meant import PARAMETERS, suggest
+from jaxtrade.config.faults import PARAMETERS, suggest
 from jaxtrade.data.features.schema import table_columns
 from jaxtrade.errors import ConfigError, ConfigFaultsError
 from jaxtrade.interop.jules_keys import (

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from jaxtrade.config.meant import PARAMETERS
+from jaxtrade.config.faults import PARAMETERS
 
 DQN, PPO, PQN = "dqn", "ppo", "pqn"
 # `algorithm` there -> ours, and keys that go with it.

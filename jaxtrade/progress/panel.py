@@ -16,8 +16,15 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from jaxtrade.progress import terminal
-from jaxtrade.progress.screen import Now, Screen, ShownPhase, duration
+from jaxtrade.progress.screen import (
+    LastingStream,
+    Now,
+    Screen,
+    ShownPhase,
+    duration,
+    panel_closed,
+    panel_opened,
+)
 from jaxtrade.storage.sinks import panel_line, per_episode, progress_line
 from jaxtrade.text import printable
 
@@ -42,7 +49,7 @@ class PhasePanel(Screen):
 
     def __init__(self, title: str, stream: TextIO) -> None:
         """title: of the panel. stream: a terminal that can show a panel
-        (`terminal.can_show_panel`).
+        (`screen.can_show_panel`).
         """
         super().__init__()
         self._title, self._descriptor = title, stream.fileno()
@@ -55,7 +62,7 @@ class PhasePanel(Screen):
         self._failed = False
         self._spinner = Spinner("dots")
         self._console = _Console(
-            file=cast("TextIO", terminal.LastingStream(stream)),
+            file=cast("TextIO", LastingStream(stream)),
             force_terminal=True,
             highlight=False,
             markup=False,
@@ -74,7 +81,7 @@ class PhasePanel(Screen):
     def phase(self, name: str, about: str = "", total: int = 0, now: Now = str) -> None:
         super().phase(name, about, total, now)
         if not self._live.is_started:
-            terminal.panel_opened(self._descriptor)
+            panel_opened(self._descriptor)
             self._live.start(refresh=True)
         else:
             self._live.refresh()  # a short phase would otherwise end between two redraws, unseen
@@ -127,7 +134,7 @@ class PhasePanel(Screen):
         super().close()
         if self._live.is_started:
             self._live.stop()
-        terminal.panel_closed(self._descriptor)
+        panel_closed(self._descriptor)
 
     # --- drawing -----------------------------------------------------------------------------------------------------
 

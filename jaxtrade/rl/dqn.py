@@ -19,7 +19,7 @@ import optax
 from flax import struct
 
 from jaxtrade.config import RunConfig
-from jaxtrade.config.q_learning import DQNConfig
+from jaxtrade.config.learning import DQNConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks import distributions
 from jaxtrade.networks.reductions import LOCAL, Reduce

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxtrade.config import NetworkConfig, RunConfig
-from jaxtrade.config.q_learning import QLearningConfig
+from jaxtrade.config.learning import QLearningConfig
 from jaxtrade.config.running import Precision
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks import distributions

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxtrade.config import RunConfig, digest_of, make_config, read_values
-from jaxtrade.config.agents import Agent, agents_of, config_of
 from jaxtrade.config.learners import TUNABLE
-from jaxtrade.config.load import module_names
+from jaxtrade.config.load import Agent, agents_of, config_of, module_names
 from jaxtrade.config.sweep import SweepConfig, examples_of, range_of
 from jaxtrade.env.reward_presets import resolve_reward
 from jaxtrade.errors import ConfigError

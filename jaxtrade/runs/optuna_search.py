@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from jaxtrade.config import RunConfig, dump_config
-from jaxtrade.config.agents import Agent, config_of, shown
+from jaxtrade.config.load import Agent, config_of, setting_text
 from jaxtrade.config.sweep import SweepConfig, examples_of, range_of
 from jaxtrade.errors import DivergedError
 from jaxtrade.progress.screen import Screen
@@ -212,7 +212,7 @@ def _lines(config: RunConfig, study: Any) -> list[str]:
             [
                 str(trial.number),
                 f"{trial.value:.6g}",
-                *(shown(trial.params[key]) for key in config.sweep.keys),
+                *(setting_text(trial.params[key]) for key in config.sweep.keys),
             ]
             for trial in order
         ),

@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from jaxtrade.config import RunConfig
-from jaxtrade.config.walk import require_no_walk
+from jaxtrade.config.sweep import require_no_walk
 from jaxtrade.data.market_set import MarketSet
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.members import for_member

@@ -17,7 +17,7 @@ from jaxtrade.advisor.host.prompts import check_context
 from jaxtrade.advisor.host.registry import PANEL, check_kind, members_of
 from jaxtrade.config import DataConfig, RunConfig
 from jaxtrade.config.accounts import check_account, check_quantity, resolve_account
-from jaxtrade.config.agents import Agent, config_of
+from jaxtrade.config.load import Agent, config_of
 from jaxtrade.config.sweep import examples_of, settings_of
 from jaxtrade.data.contract_file import contract_of
 from jaxtrade.data.contracts import require_bundled

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaxtrade.config.agents import Agent
+from jaxtrade.config.load import Agent
 from jaxtrade.evaluation import report, seeds
 from jaxtrade.evaluation.evaluate import EvaluationResult
 from jaxtrade.evaluation.seeds import Results

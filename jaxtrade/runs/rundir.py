@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxtrade.config import RunConfig, digest_of, dump_config, make_config, read_values
-from jaxtrade.config.legacy import migrated
+from jaxtrade.config.faults import migrated
 from jaxtrade.config.load import module_names
 from jaxtrade.errors import ConfigError, DataError, RunLockedError, StorageError
 from jaxtrade.runs import files, trust

@@ -15,9 +15,9 @@ import numpy as np
 
 from jaxtrade.advisor.table import empty_table
 from jaxtrade.config import PLACES, EnvConfig, RunConfig, SplitConfig
-from jaxtrade.config.agents import agents_of, config_of
 from jaxtrade.config.allocate import TASK
-from jaxtrade.config.protocol import chooses, evaluations, split_note, with_control, with_split
+from jaxtrade.config.load import agents_of, config_of
+from jaxtrade.config.run import chooses, evaluations, split_note, with_control, with_split
 from jaxtrade.data.market import Market
 from jaxtrade.data.market_set import MarketSet, load_markets
 from jaxtrade.data.members import symbols_of
@@ -207,7 +207,7 @@ class Setup:
 def prepare(config: RunConfig) -> Setup:
     """Load the market and build the environment, parameters and learner. Writes nothing.
 
-    The configuration of the setup names what the default protocol chose (`config.protocol`).
+    The configuration of the setup names what the default protocol chose (`config.run`).
 
     Raises ConfigError, DataError.
     """

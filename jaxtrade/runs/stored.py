@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxtrade.config import RunConfig
-from jaxtrade.config.agents import Agent, agents_of
 from jaxtrade.config.allocate import TASK
-from jaxtrade.config.walk import require_no_walk
+from jaxtrade.config.load import Agent, agents_of
+from jaxtrade.config.sweep import require_no_walk
 from jaxtrade.data.contract_file import contract_of
 from jaxtrade.data.members import symbols_of
 from jaxtrade.errors import CheckpointError, ConfigError, DataError

@@ -18,9 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.config import RunConfig
-from jaxtrade.config.agents import Agent, agents_of, config_of
 from jaxtrade.config.allocate import TASK
 from jaxtrade.config.learners import tunable_floats
+from jaxtrade.config.load import Agent, agents_of, config_of
 from jaxtrade.config.sweep import MOST_AGENTS
 from jaxtrade.data.market import Market
 from jaxtrade.data.market_set import MarketSet

@@ -13,15 +13,14 @@ from pathlib import Path
 from jaxtrade import interrupt
 from jaxtrade.advisor.host.openai import with_model
 from jaxtrade.config import RunConfig
-from jaxtrade.config.walk import require_no_walk
+from jaxtrade.config.sweep import require_no_walk
 from jaxtrade.data.market import Market
 from jaxtrade.data.members import set_name, symbols_of
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.pictures import style, training
 from jaxtrade.evaluation.policy import FOLDER, save_policy_bundle
 from jaxtrade.evaluation.seeds import Results
-from jaxtrade.progress.plain import Plain
-from jaxtrade.progress.screen import Screen
+from jaxtrade.progress.screen import Plain, Screen
 from jaxtrade.rl.state import finished
 from jaxtrade.rl.transfer import coverage_json
 from jaxtrade.runs import calibration, rundir, training_job

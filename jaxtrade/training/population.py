@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.config import RunConfig
-from jaxtrade.config.agents import Agent, agents_of
+from jaxtrade.config.load import Agent, agents_of
 from jaxtrade.errors import ConfigError
 from jaxtrade.storage.sinks import EACH
 from jaxtrade.types import AGENTS, Algorithm, Array, LoopState, PyTree, Row

@@ -40,7 +40,7 @@ SCRIPTS = (
     "report.js",
 )
 
-# Of the live page beside those above; `watching.site` serves them by name.
+# Of the live page beside those above; `watching.server` serves them by name.
 LIVE = ("watch.css", "curves.js", "session.js", "watch.js")
 
 

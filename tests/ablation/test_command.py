@@ -7,7 +7,7 @@ import pytest
 
 from jaxtrade.ablation.folder import BEGIN
 from jaxtrade.cli import main
-from jaxtrade.cli.ablate import with_seeds
+from jaxtrade.cli.advise import with_seeds
 from jaxtrade.config import load_config
 from jaxtrade.errors import ConfigError, PreemptedError
 from jaxtrade.parts import LEARNERS

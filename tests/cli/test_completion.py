@@ -11,10 +11,10 @@ import time
 
 import pytest
 
-from jaxtrade.cli import completion, main
+from jaxtrade.cli import listing, main
 from jaxtrade.cli.entry import COMMANDS
 from jaxtrade.cli.parser import build_parser
-from jaxtrade.config.keys import all_keys
+from jaxtrade.config.load import all_keys
 from jaxtrade.data.contracts import CONTRACTS
 
 NEEDED = pytest.mark.skipif(not shutil.which("bash"), reason="bash is not installed")
@@ -25,9 +25,9 @@ def scripts(tmp_path_factory):
     """Shell -> its script."""
     pytest.importorskip("shtab", reason="shtab is not installed: pip install -e '.[completion]'")
     folder = tmp_path_factory.mktemp("scripts")
-    made = {shell: folder / f"jaxtrade.{shell}" for shell in completion.SHELLS}
+    made = {shell: folder / f"jaxtrade.{shell}" for shell in listing.SHELLS}
     for shell, path in made.items():
-        path.write_text(completion.script(shell, build_parser()), encoding="utf-8")
+        path.write_text(listing.script(shell, build_parser()), encoding="utf-8")
     return made
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from jaxtrade.cli import config_command, main, shared
 from jaxtrade.cli.parser import build_parser
 from jaxtrade.config import RunConfig, load_config, make_config
-from jaxtrade.config.keys import all_keys, sections, written
+from jaxtrade.config.load import all_keys, sections, written
 from jaxtrade.config.yaml12 import parse_yaml
 from tests.messages import refuses
 

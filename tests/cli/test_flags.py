@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jaxtrade.cli import flags, main, shared, training
-from jaxtrade.cli.ablate import run as run_ablation
+from jaxtrade.cli.advise import run_ablation
 from jaxtrade.cli.parser import build_parser
 from jaxtrade.errors import ConfigError
 from tests.messages import refuses
@@ -123,24 +123,20 @@ def test_a_curriculum_takes_the_flags_for_every_phase(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     phases = {}
 
-    def stop(_):
-        raise ConfigError("far enough")
-
-    def seen(course):
+    def seen(configs):
         phases.update(
             {
-                phase.name: (
-                    phase.config.seed,
-                    phase.config.train.total_timesteps,
-                    phase.config.rollout.num_envs,
+                config.env.task: (
+                    config.seed,
+                    config.train.total_timesteps,
+                    config.rollout.num_envs,
                 )
-                for phase in course.phases
+                for config in configs
             }
         )
-        return "ES"
+        raise ConfigError("far enough")
 
-    monkeypatch.setattr(training, "loading", stop)
-    monkeypatch.setattr(training, "market_of", seen)
+    monkeypatch.setattr(training, "check_memory", seen)
     assert (
         main(
             [

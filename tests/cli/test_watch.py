@@ -6,12 +6,12 @@ import stat
 
 import pytest
 
-from jaxtrade.cli import watch
+from jaxtrade.cli import runs
 
 
 def test_the_way_from_another_machine(monkeypatch):
     monkeypatch.setattr(getpass, "getuser", lambda: "ann")
-    lines = watch.lines_of("http://127.0.0.1:4000/?token=x", 4000)
+    lines = runs.lines_of("http://127.0.0.1:4000/?token=x", 4000)
     assert lines[0] == "open http://127.0.0.1:4000/?token=x"
     assert lines[3].startswith("  ssh -L 4000:127.0.0.1:4000 ann@")
 
@@ -33,12 +33,12 @@ def test_a_user_without_a_name_is_no_fault(error, monkeypatch):
         raise error
 
     monkeypatch.setattr(getpass, "getuser", unknown)
-    assert " YOU@" in watch.lines_of("http://127.0.0.1:4000/?token=x", 4000)[3]
+    assert " YOU@" in runs.lines_of("http://127.0.0.1:4000/?token=x", 4000)[3]
 
 
 def test_the_secret_is_on_no_command_line():
     """A browser gets the name of a page that only this user can read."""
-    with watch.page_that_leads_to("http://127.0.0.1:4000/?token=x&y") as page:
+    with runs.page_that_leads_to("http://127.0.0.1:4000/?token=x&y") as page:
         assert "token" not in page.as_uri()
         assert 'url=http://127.0.0.1:4000/?token=x&amp;y"' in page.read_text(encoding="utf-8")
         if os.name != "nt":

@@ -8,8 +8,7 @@ from jaxtrade.cli.parser import build_parser
 from jaxtrade.cli.training import names_advisor
 from jaxtrade.config import load_config, make_config
 from jaxtrade.curriculum.config import GateConfig, Phase, load_curriculum
-from jaxtrade.curriculum.phases import with_possible_advisors
-from jaxtrade.curriculum.report import report_text
+from jaxtrade.curriculum.phases import report_text, with_possible_advisors
 
 LINE = "LLM query rate: "
 

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from jaxtrade.config import make_config
-from jaxtrade.config.legacy import IN_THOUSANDTHS, MOVED
+from jaxtrade.config.faults import IN_THOUSANDTHS, MOVED
 from jaxtrade.config.yaml12 import dump_yaml, parse_yaml
 from jaxtrade.curriculum.config import (
     dump_curriculum,

@@ -16,11 +16,9 @@ import pytest
 from rich.console import Console
 
 from jaxtrade.cli.shared import print_result
-from jaxtrade.progress import terminal
-from jaxtrade.progress.choose import open_screen
+from jaxtrade.progress import screen
 from jaxtrade.progress.panel import PhasePanel, sparkline
-from jaxtrade.progress.plain import Plain
-from jaxtrade.progress.screen import Screen, Warnings, duration
+from jaxtrade.progress.screen import LastingStream, Plain, Screen, Warnings, duration, open_screen
 from jaxtrade.storage.sinks import progress_line
 
 COLUMNS = (("kl", "approx_kl", ".1e"),)
@@ -92,7 +90,9 @@ def run(screen):
 
 def test_plain_lines_name_each_phase_before_it_works():
     text = io.StringIO()
-    run(Plain(text, NAMES, COLUMNS))
+    shown = Plain(text)
+    shown.describe(NAMES, COLUMNS)
+    run(shown)
     assert text.getvalue().splitlines() == [
         "loading: the market",
         "run r1",
@@ -240,15 +240,15 @@ def test_a_run_on_a_terminal_draws_and_leaves_it_usable(tty):
     assert "\x1b[?25l" not in text  # the cursor is never hidden, so a killed process leaves it on
     assert text.endswith("\r\n")
     before = threading.active_count()
-    terminal.restore()
+    screen.restore()
     assert threading.active_count() == before
 
 
 def test_restore_leaves_the_panel_once():
     out, end = os.pipe()
-    terminal.panel_opened(end)
-    terminal.restore()
-    terminal.restore()
+    screen.panel_opened(end)
+    screen.restore()
+    screen.restore()
     os.close(end)
     assert os.read(out, 100) == b"\x1b[0m\x1b[?25h\n"
     os.close(out)
@@ -260,7 +260,7 @@ def test_a_reader_that_goes_does_not_end_the_run():
     with open(end, "w", encoding="utf-8") as stream:
         screen = Plain(stream)
         run(screen)
-        lasting = terminal.LastingStream(stream)
+        lasting = LastingStream(stream)
         assert lasting.write("text") == 4
         lasting.flush()
         assert lasting.gone
@@ -274,10 +274,10 @@ def test_a_reader_that_goes_does_not_end_the_run():
 
 def test_the_size_is_known_or_guessed():
     plain = io.StringIO()
-    assert terminal.size(plain, {"COLUMNS": "77", "LINES": "33"}) == (77, 33)
+    assert screen.size(plain, {"COLUMNS": "77", "LINES": "33"}) == (77, 33)
     shown, end = pty.openpty()
     with open(end, "w", encoding="utf-8") as stream:
-        assert terminal.size(stream, {}) == (
+        assert screen.size(stream, {}) == (
             80,
             24,
         )  # a pseudo-terminal has 0 x 0 cells at first

@@ -13,12 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxtrade.config import RunConfig, make_config
-from jaxtrade.config.sweep import followers, tunable
+from jaxtrade.config import make_config
+from jaxtrade.config.sweep import followers
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.rl import evolve
 from jaxtrade.rl.algorithms import make_algorithm
-from jaxtrade.rl.dqn import HParams as DQNFloats
 from jaxtrade.rl.evolve import (
     Rules,
     decide,
@@ -30,8 +29,6 @@ from jaxtrade.rl.evolve import (
     winner_of,
     with_parts,
 )
-from jaxtrade.rl.ppo.act import HParams as PPOFloats
-from jaxtrade.rl.pqn import HParams as PQNFloats
 from jaxtrade.training.population import Stack
 from tests.rl.probes import Probe, probe_params
 from tests.rl.test_train import assert_same
@@ -307,13 +304,6 @@ def test_without_a_score_there_is_no_winner():
 
 
 # --- configuration ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "floats"), [("ppo", PPOFloats), ("dqn", DQNFloats), ("pqn", PQNFloats)]
-)
-def test_the_floats_that_may_evolve_are_those_of_the_state(algorithm, floats):
-    assert set(tunable(getattr(RunConfig(), algorithm))) == set(floats.__dataclass_fields__)
 
 
 def test_both_ends_of_a_schedule_may_evolve_on_their_own():

@@ -13,7 +13,7 @@ import pytest
 from jaxtrade import load_policy, run
 from jaxtrade.config import TrainConfig, load_config
 from jaxtrade.errors import DivergedError
-from jaxtrade.progress.plain import Plain
+from jaxtrade.progress.screen import Plain
 from jaxtrade.rl.algorithms import LEARNERS, Learner
 from jaxtrade.rl.state import Policy
 from jaxtrade.runs.evaluate import evaluate_run
@@ -55,7 +55,8 @@ def planted(at, times):
 @pytest.fixture(scope="module")
 def whole():
     text, warned = io.StringIO(), []
-    with Plain(text, columns=TOY.progress) as screen:
+    with Plain(text) as screen:
+        screen.describe({}, TOY.progress)
         sinks = [screen, Watch.of(TOY, warned.append)]
         result = train(TOY, PARAMS, config=TRAIN, key=KEY, sinks=sinks)
     return result, text.getvalue(), warned

@@ -10,9 +10,8 @@ import time
 
 import pytest
 
-from jaxtrade.watching import site
-from jaxtrade.watching.reader import Reader
-from jaxtrade.watching.server import Server, new_token
+from jaxtrade.watching.metrics import Reader
+from jaxtrade.watching.server import Server, new_token, routes
 from tests import webdriver
 from tests.children import sets
 from tests.reading import ROOT
@@ -59,7 +58,7 @@ def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("watched")
     (folder / "runs").mkdir()
     reader = Reader()
-    made = Server(site.routes(folder / "runs", reader), new_token())
+    made = Server(routes(folder / "runs", reader), new_token())
     thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     yield made, folder
@@ -156,7 +155,7 @@ def test_the_page_is_used_by_the_keyboard_and_fits_a_narrow_screen(server, brows
     time.sleep(2.5)  # two more polls rebuild the list
     assert browser.run("return document.activeElement.dataset.run") == "old"
     assert browser.run("return document.getElementById('runs-note').hidden")
-    monkeypatch.setattr(site, "MOST_RUNS", 0)  # as if 200 runs were younger
+    monkeypatch.setattr("jaxtrade.watching.server.MOST_RUNS", 0)  # as if 200 runs were younger
     eventually(
         lambda: text(browser, "runs-note").startswith("1 of 2 runs are listed"), "the list is cut"
     )

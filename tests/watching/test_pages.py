@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 
-from jaxtrade.watching import site
-from jaxtrade.watching.reader import Reader
+from jaxtrade.watching import server
+from jaxtrade.watching.metrics import Reader
 from tests.advisor.service_parts import until
 from tests.reading import OLD
 
@@ -32,8 +32,8 @@ def reader():
 
 @pytest.fixture
 def routes(folder, reader, monkeypatch):
-    monkeypatch.setattr(site, "FRESH", 0.0)
-    return site.routes(folder, reader)
+    monkeypatch.setattr(server, "FRESH", 0.0)
+    return server.routes(folder, reader)
 
 
 def document(answer):
@@ -51,7 +51,7 @@ def test_the_list_of_runs(routes):
 
 def test_the_chosen_run_is_listed_however_old_it_is(routes, monkeypatch):
     names = [run["name"] for run in document(routes["/api/runs"]({}))["runs"]]
-    monkeypatch.setattr(site, "MOST_RUNS", 1)
+    monkeypatch.setattr(server, "MOST_RUNS", 1)
     for query, listed in (
         ({}, names[:1]),
         ({"run": names[1]}, names),
@@ -75,7 +75,7 @@ def test_a_curriculum_shows_its_phases(folder, reader):
     course = folder / "course"
     shutil.copytree(OLD, course / "phases" / "1-entry")
     (course / "curriculum.yaml").write_text("")
-    found = site.routes(course, reader)
+    found = server.routes(course, reader)
     assert [run["name"] for run in document(found["/api/runs"]({}))["runs"]] == ["phases/1-entry"]
     assert document(found["/api/run"]({"run": "phases/1-entry"}))["names"] != []
 

@@ -33,8 +33,7 @@ from jaxtrade.evaluation.openings import with_policy, with_trials
 from jaxtrade.evaluation.policy import FOLDER, save_policy_bundle
 from jaxtrade.evaluation.statistics.resampling import iqm
 from jaxtrade.evaluation.walk_days import DAILY, OutOfSampleDays, WalkDays, write_walk_days
-from jaxtrade.progress.plain import Plain
-from jaxtrade.progress.screen import Screen
+from jaxtrade.progress.screen import Plain, Screen
 from jaxtrade.rl.state import finished
 from jaxtrade.runs import rundir, training_job
 from jaxtrade.runs.agents import AGENTS
