@@ -17,14 +17,14 @@ from pydantic import TypeAdapter
 from jaxtrade.config.yaml12 import parse_yaml
 
 Holiday = Callable[[int], date | None]  # year -> the date on which it is observed, or None
-DAY = timedelta(days=1)
+A_DAY = timedelta(days=1)
 MONDAY, THURSDAY, SATURDAY, SUNDAY = 0, 3, 5, 6
 PROJECTED_TO = "2050-12-31"  # stamps after this date are treated as errors
 
 
 def _observed(day: date) -> date:
     """A holiday on a Saturday is observed on Friday, one on a Sunday on Monday."""
-    return {SATURDAY: day - DAY, SUNDAY: day + DAY}.get(day.weekday(), day)
+    return {SATURDAY: day - A_DAY, SUNDAY: day + A_DAY}.get(day.weekday(), day)
 
 
 def _after_sunday(day: date) -> date | None:
@@ -47,7 +47,7 @@ thanksgiving = _on(month=11, weekday=TH(4))
 
 def good_friday(year: int) -> date:
     """The Friday before Easter Sunday."""
-    return easter(year) - 2 * DAY
+    return easter(year) - 2 * A_DAY
 
 
 def payrolls_good_friday(year: int) -> date | None:
@@ -74,7 +74,7 @@ HOLIDAYS: dict[str, Holiday] = {
     "labor_day": _on(month=9, weekday=MO(1)),
     "columbus_day": _on(month=10, weekday=MO(2)),
     "thanksgiving": thanksgiving,
-    "day_after_thanksgiving": lambda year: thanksgiving(year) + DAY,
+    "day_after_thanksgiving": lambda year: thanksgiving(year) + A_DAY,
     # On a Friday it is the observed Christmas holiday.
     "christmas_eve": lambda year: _to_thursday(date(year, 12, 24)),
     "christmas": lambda year: _observed(date(year, 12, 25)),
@@ -122,7 +122,7 @@ class Rule:
         """Dates of a year on which the rule applies, in the order of `holidays`."""
         found = [day for name in self.holidays if (day := HOLIDAYS[name](year)) is not None]
         if self.friday_before:
-            found = [day - 3 * DAY for day in found if day.weekday() == MONDAY]
+            found = [day - 3 * A_DAY for day in found if day.weekday() == MONDAY]
         return [
             day
             for day in found

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Order = Literal["mdy", "dmy"]
+from jaxtrade.data.read.grammar import Order
 
 
 @dataclass(frozen=True)

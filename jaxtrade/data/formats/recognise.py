@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
-from jaxtrade.data.formats.layout import Head, Layout, Order, Usual, plain_name
-from jaxtrade.data.read.grammar import form_of, is_date
+from jaxtrade.data.formats.layout import Head, Layout, Usual, plain_name
+from jaxtrade.data.read.grammar import Order, form_of, is_date
 
 PRICE, WHOLE = r"\d+(?:\.\d*)?", r"\d+"
 SERVER = "America/New_York+7h"

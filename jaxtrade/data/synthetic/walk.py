@@ -15,6 +15,7 @@ import numpy as np
 
 from jaxtrade.data.contracts import Contract
 from jaxtrade.data.read.bars import Bars
+from jaxtrade.data.synthetic import FIRST_VOLUME, LAST_VOLUME
 from jaxtrade.data.synthetic.grid import (
     minute_bars,
     session_minutes,
@@ -23,10 +24,6 @@ from jaxtrade.data.synthetic.grid import (
 )
 from jaxtrade.errors import ConfigError
 
-FIRST_VOLUME, LAST_VOLUME = (
-    50,
-    150,
-)  # uniform and independent of the price, so volume predicts nothing
 SAFETY = 8.0  # a falling walk must stay this many standard deviations above zero
 
 
