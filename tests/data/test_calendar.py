@@ -14,19 +14,17 @@ import numpy as np
 import pytest
 
 from jaxtrade.data.bundled import bundled
-from jaxtrade.data.calendar.rules import (
+from jaxtrade.data.calendar.schedule import (
     CALENDARS,
+    ONE_DAY,
     PROJECTED_TO,
     REGULAR,
     DayChange,
-    good_friday,
-    payrolls_good_friday,
-)
-from jaxtrade.data.calendar.schedule import (
-    ONE_DAY,
     file_schedule,
     findings,
+    good_friday,
     inferred_schedule,
+    payrolls_good_friday,
     schedule_for,
     table_schedule,
     trade_dates,

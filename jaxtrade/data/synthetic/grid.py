@@ -9,8 +9,7 @@ from datetime import date, timedelta
 
 import numpy as np
 
-from jaxtrade.data.calendar.rules import thanksgiving
-from jaxtrade.data.calendar.schedule import Schedule, hours_of, table_schedule
+from jaxtrade.data.calendar.schedule import Schedule, hours_of, table_schedule, thanksgiving
 from jaxtrade.data.contracts import Contract
 from jaxtrade.data.read.bars import Bars
 from jaxtrade.errors import ConfigError
