@@ -9,8 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxtrade.config import RunConfig
-from jaxtrade.data.calendar.clock import DAY, local_seconds, most_common
-from jaxtrade.data.calendar.schedule import check_stamps, findings, trade_dates
+from jaxtrade.data.calendar.schedule import (
+    DAY,
+    check_stamps,
+    findings,
+    local_seconds,
+    most_common,
+    trade_dates,
+)
 from jaxtrade.data.calendar.sessions import schedule_of
 from jaxtrade.data.contract_file import contract_of
 from jaxtrade.data.conversion import dollars_per_tick

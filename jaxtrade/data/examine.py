@@ -10,8 +10,13 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from jaxtrade.data.calendar.clock import most_common, years_of
-from jaxtrade.data.calendar.schedule import in_session, schedule_for, trade_dates
+from jaxtrade.data.calendar.schedule import (
+    in_session,
+    most_common,
+    schedule_for,
+    trade_dates,
+    years_of,
+)
 from jaxtrade.data.contract_file import known_contract
 from jaxtrade.data.contracts import CONTRACTS, Contract, shipped_contracts
 from jaxtrade.data.formats.layout import Layout

@@ -18,8 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from jaxtrade.config import DataConfig, ShareSplit
-from jaxtrade.data.calendar.clock import run_starts
-from jaxtrade.data.calendar.schedule import Schedule
+from jaxtrade.data.calendar.schedule import Schedule, run_starts
 from jaxtrade.data.patterns import (
     Pattern,
     Scale,

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxtrade.data.calendar.clock import DAY, local_seconds, run_starts
-from jaxtrade.data.calendar.schedule import Schedule
+from jaxtrade.data.calendar.schedule import DAY, Schedule, local_seconds, run_starts
 from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.read.quotes import PRICES
 from jaxtrade.data.read.stamps import iso, keeping, utc_offsets

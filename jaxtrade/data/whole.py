@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from jaxtrade.config import RunConfig
-from jaxtrade.data.calendar.clock import run_starts
-from jaxtrade.data.calendar.schedule import Schedule
+from jaxtrade.data.calendar.schedule import Schedule, run_starts
 from jaxtrade.data.calendar.sessions import window_openings
 from jaxtrade.data.read.bars import Bars
 from jaxtrade.text import local

@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from jaxtrade.config import RunConfig
-from jaxtrade.data.calendar.clock import DAY, local_seconds, run_starts
-from jaxtrade.data.calendar.schedule import Schedule, trade_dates
+from jaxtrade.data.calendar.schedule import DAY, Schedule, local_seconds, run_starts, trade_dates
 from jaxtrade.data.calendar.sessions import schedule_of
 from jaxtrade.data.conversion import load_rates
 from jaxtrade.data.market import Market, host_market, market_of

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 
-from jaxtrade.data.calendar.clock import local_seconds, most_common
+from jaxtrade.data.calendar.schedule import local_seconds, most_common
 from jaxtrade.data.formats.recognise import SERVER
 from jaxtrade.data.read.grammar import BROKEN, LAST, UNREAD, Order, read_stamps
 from jaxtrade.data.read.tabular import Table, as_numbers, is_text, texts_of

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from jaxtrade.config import Roll
-from jaxtrade.data.calendar.clock import most_common, years_of
+from jaxtrade.data.calendar.schedule import most_common, years_of
 from jaxtrade.data.contracts import CONTRACTS, Contract
 from jaxtrade.data.read.quotes import PRICES, QUOTE_FIELDS
 from jaxtrade.data.read.roll import GIVE_THEM, MONTHS, span
