@@ -21,10 +21,10 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.text import show
 
 if TYPE_CHECKING:
+    from jaxtrade.data.calendar.sessions import CutShort
     from jaxtrade.data.contracts import Contract
     from jaxtrade.data.examine import Examined
     from jaxtrade.data.read.bars import Bars
-    from jaxtrade.data.whole import CutShort
 
 # One session in so many is held out for validation, and as many for the test, where the default
 # protocol (`config.protocol`) would hold out one day alone.
@@ -228,8 +228,8 @@ def _whole_sessions(config: RunConfig, bars: Bars) -> tuple[Bars, int, CutShort 
     decisions: a longer export of the same name then needs no change.
     """
     from jaxtrade.data.calendar.schedule import schedule_for, trade_dates
+    from jaxtrade.data.calendar.sessions import cut_short
     from jaxtrade.data.market import decision_sessions
-    from jaxtrade.data.whole import cut_short
 
     schedule = schedule_for(
         config.data.calendar, bars.contract, bars.time, bars.bar_seconds, bars.source

@@ -23,6 +23,7 @@ from jaxtrade.data.calendar.schedule import (
 from jaxtrade.data.calendar.sessions import (
     SessionRows,
     bars_to_flat,
+    cut_short,
     schedule_of,
     session_rows,
     window_ages,
@@ -49,7 +50,6 @@ from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.read.quotes import PRICES
 from jaxtrade.data.read.roll import splice_dates
 from jaxtrade.data.sources import bars_of, seconds_of
-from jaxtrade.data.whole import cut_short
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.text import several, short_repr
 from jaxtrade.types import IntrabarPath, MarketData
