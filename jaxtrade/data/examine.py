@@ -22,11 +22,10 @@ from jaxtrade.data.contracts import CONTRACTS, Contract, shipped_contracts
 from jaxtrade.data.formats.layout import Layout
 from jaxtrade.data.formats.recognise import Stated
 from jaxtrade.data.read.bars import keys_of
-from jaxtrade.data.read.faults import Faults
 from jaxtrade.data.read.grammar import LAST, has_offset
 from jaxtrade.data.read.quotes import is_two_sided
 from jaxtrade.data.read.stamps import USUAL, known_zone, parse_stamps, proven_order, utc_of
-from jaxtrade.data.read.tabular import Table, read_table
+from jaxtrade.data.read.tabular import Faults, Table, read_table
 from jaxtrade.data.read.validate import check_order, map_columns, product_of
 from jaxtrade.errors import ConfigError, DataError
 
