@@ -24,7 +24,7 @@ from jaxtrade.data.examine import (
     price_unit,
     require_known,
 )
-from jaxtrade.data.formats.layout import Usual
+from jaxtrade.data.formats.recognise import Usual
 from jaxtrade.data.read.stamps import iso, known_zone
 from jaxtrade.errors import ConfigError
 from jaxtrade.text import show

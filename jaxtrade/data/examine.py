@@ -19,8 +19,7 @@ from jaxtrade.data.calendar.schedule import (
 )
 from jaxtrade.data.contract_file import known_contract
 from jaxtrade.data.contracts import CONTRACTS, Contract, shipped_contracts
-from jaxtrade.data.formats.layout import Layout
-from jaxtrade.data.formats.recognise import Stated
+from jaxtrade.data.formats.recognise import Layout, Stated
 from jaxtrade.data.read.bars import keys_of
 from jaxtrade.data.read.grammar import LAST, has_offset
 from jaxtrade.data.read.quotes import is_two_sided

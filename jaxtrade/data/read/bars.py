@@ -16,8 +16,7 @@ from jaxtrade.config import Roll, ShareSplit
 from jaxtrade.data.calendar.schedule import trade_dates
 from jaxtrade.data.contract_file import contract_named
 from jaxtrade.data.contracts import Contract
-from jaxtrade.data.formats.layout import plain_name
-from jaxtrade.data.formats.recognise import Stated, settled, spoken, unsaid
+from jaxtrade.data.formats.recognise import Stated, plain_name, settled, spoken, unsaid
 from jaxtrade.data.read.grammar import Order
 from jaxtrade.data.read.quotes import (
     MISSING_LIMIT,

@@ -21,8 +21,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from jaxtrade.data.formats.layout import Head, Layout
-from jaxtrade.data.formats.recognise import LEAN_NAME, head_of, recognise, separator_of
+from jaxtrade.data.formats.recognise import (
+    LEAN_NAME,
+    Head,
+    Layout,
+    head_of,
+    recognise,
+    separator_of,
+)
 from jaxtrade.errors import DataError
 from jaxtrade.storage.archives import unpacked
 
