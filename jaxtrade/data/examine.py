@@ -22,10 +22,9 @@ from jaxtrade.data.contracts import CONTRACTS, Contract, shipped_contracts
 from jaxtrade.data.formats.recognise import Layout, Stated
 from jaxtrade.data.read.bars import keys_of
 from jaxtrade.data.read.grammar import LAST, has_offset
-from jaxtrade.data.read.quotes import is_two_sided
 from jaxtrade.data.read.stamps import USUAL, known_zone, parse_stamps, proven_order, utc_of
 from jaxtrade.data.read.tabular import Faults, Table, read_table
-from jaxtrade.data.read.validate import check_order, map_columns, product_of
+from jaxtrade.data.read.validate import check_order, is_two_sided, map_columns, product_of
 from jaxtrade.errors import ConfigError, DataError
 
 SAMPLE = 20_000  # prices by which decimals and the smallest step are found

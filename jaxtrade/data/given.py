@@ -16,7 +16,7 @@ from jaxtrade.config import RunConfig, changed_config
 from jaxtrade.data.contract_file import contract_named, contract_of
 from jaxtrade.data.contracts import CONTRACTS, shipped_contracts
 from jaxtrade.data.read.bars import Bars, from_frame
-from jaxtrade.data.read.quotes import PRICES
+from jaxtrade.data.read.validate import PRICES
 from jaxtrade.data.sources import read_keys
 from jaxtrade.errors import ConfigError
 

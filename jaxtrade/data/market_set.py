@@ -19,7 +19,7 @@ from jaxtrade.config.symbols import MOST
 from jaxtrade.data.device import to_device, wants_tables, with_tables, words_of
 from jaxtrade.data.market import INT32, Market, load_host, market_of
 from jaxtrade.data.members import member_configs, set_name
-from jaxtrade.data.read.quotes import PRICES
+from jaxtrade.data.read.validate import PRICES
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.text import several, short_repr
 from jaxtrade.types import IntrabarPath, MarketData, Quotes, TickValue

@@ -14,10 +14,16 @@ from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar.schedule import trade_dates
 from jaxtrade.data.contract_file import contract_of
 from jaxtrade.data.read.bars import Bars, load_bars
-from jaxtrade.data.read.quotes import MISSING_LIMIT, PRICES, QUOTE_FIELDS, SHOWN, way_out
 from jaxtrade.data.read.roll import explicit
 from jaxtrade.data.read.stamps import iso
-from jaxtrade.data.read.validate import NO_VOLUME_COLUMN
+from jaxtrade.data.read.validate import (
+    MISSING_LIMIT,
+    NO_VOLUME_COLUMN,
+    PRICES,
+    QUOTE_FIELDS,
+    SHOWN,
+    way_out,
+)
 from jaxtrade.data.synthetic import bars_of_kind
 from jaxtrade.errors import ConfigError, DataError
 

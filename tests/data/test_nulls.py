@@ -32,8 +32,8 @@ from jaxtrade.data.nulls.market import (
 )
 from jaxtrade.data.nulls.spec import NULL_KINDS, NullSpec, parse_null_spec
 from jaxtrade.data.read.bars import Bars
-from jaxtrade.data.read.quotes import PRICES, Side
 from jaxtrade.data.read.roll import Leg
+from jaxtrade.data.read.validate import PRICES, Side
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.types import IntrabarPath
 from tests.data.conftest import assert_same, assert_valid, set_to

@@ -25,7 +25,7 @@ from jaxtrade.data.features.schema import (
     table_columns,
 )
 from jaxtrade.data.market import build_market
-from jaxtrade.data.read.quotes import Side
+from jaxtrade.data.read.validate import Side
 from jaxtrade.data.synthetic import synthetic_bars
 from jaxtrade.env.actions import Action
 from jaxtrade.env.dynamics import TradingEnv

@@ -20,7 +20,7 @@ from jaxtrade.data.nulls.market import (
     sign_flipped_path,
 )
 from jaxtrade.data.nulls.spec import NullSpec
-from jaxtrade.data.read.quotes import PRICES
+from jaxtrade.data.read.validate import PRICES
 from jaxtrade.data.sources import bars_of
 from jaxtrade.data.splits import session_set
 from jaxtrade.env.actions import Action

@@ -21,9 +21,9 @@ from jaxtrade.data.conversion import load_rates
 from jaxtrade.data.market import Market, host_market, market_of
 from jaxtrade.data.nulls.spec import NULL_KINDS, NullKind
 from jaxtrade.data.read.bars import Bars
-from jaxtrade.data.read.quotes import PRICES, Side
 from jaxtrade.data.read.roll import splice_dates
 from jaxtrade.data.read.stamps import iso
+from jaxtrade.data.read.validate import PRICES, Side
 from jaxtrade.data.synthetic.nq_like import SUBSTEPS
 from jaxtrade.data.synthetic.surrogate import LEAST, phase_randomised_prices, spread_kept
 from jaxtrade.errors import ConfigError, DataError

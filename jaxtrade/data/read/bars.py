@@ -18,26 +18,24 @@ from jaxtrade.data.contract_file import contract_named
 from jaxtrade.data.contracts import Contract
 from jaxtrade.data.formats.recognise import Stated, plain_name, settled, spoken, unsaid
 from jaxtrade.data.read.grammar import Order
-from jaxtrade.data.read.quotes import (
-    MISSING_LIMIT,
-    PRICES,
-    TWO_SIDED,
-    Side,
-    is_two_sided,
-    quoted_rows,
-    side_columns,
-    widen,
-)
 from jaxtrade.data.read.roll import Leg, roll_notes, roll_rows
 from jaxtrade.data.read.stamps import parse_stamps
 from jaxtrade.data.read.tabular import Table, read_table, stamp_column, table_of_frame
 from jaxtrade.data.read.validate import (
     MAX_TICKS,
+    MISSING_LIMIT,
+    PRICES,
+    TWO_SIDED,
+    Side,
     check_instruments,
     check_prices,
     check_single,
     check_steps,
+    is_two_sided,
     map_columns,
+    quoted_rows,
+    side_columns,
+    widen,
 )
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.text import local, several, short_repr

@@ -23,7 +23,7 @@ import numpy as np
 
 from jaxtrade.data.calendar.schedule import trade_dates
 from jaxtrade.data.read.bars import Bars
-from jaxtrade.data.read.quotes import Side
+from jaxtrade.data.read.validate import Side
 from jaxtrade.errors import DataError
 
 LEAST = 3  # bars of a copy

@@ -18,7 +18,7 @@ from jaxtrade.data.conversion import ACCOUNT
 from jaxtrade.data.device import words_of
 from jaxtrade.data.market import Market, load_market
 from jaxtrade.data.members import member_configs
-from jaxtrade.data.read.quotes import PRICES
+from jaxtrade.data.read.validate import PRICES
 from jaxtrade.data.splits import session_set, split_ids
 from jaxtrade.env.portfolio.state import JointMarket
 from jaxtrade.errors import DataError
