@@ -24,8 +24,7 @@ from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.read.roll import splice_dates
 from jaxtrade.data.read.stamps import iso
 from jaxtrade.data.read.validate import PRICES, Side
-from jaxtrade.data.synthetic import SUBSTEPS
-from jaxtrade.data.synthetic.surrogate import LEAST, phase_randomised_prices, spread_kept
+from jaxtrade.data.synthetic import LEAST, SUBSTEPS, phase_randomised_prices, spread_kept
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.types import IntrabarPath
 
