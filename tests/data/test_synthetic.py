@@ -12,8 +12,13 @@ from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.market import build_market
 from jaxtrade.data.read.bars import from_frame
 from jaxtrade.data.sources import bars_of
-from jaxtrade.data.synthetic import KINDS, bars_of_kind, phase_randomised_values, synthetic_bars
-from jaxtrade.data.synthetic.expiries import expiry_table
+from jaxtrade.data.synthetic import (
+    KINDS,
+    bars_of_kind,
+    expiry_table,
+    phase_randomised_values,
+    synthetic_bars,
+)
 from jaxtrade.data.synthetic.statistics import compared, table
 from jaxtrade.errors import ConfigError
 from tests.data.conftest import assert_valid, table_of
