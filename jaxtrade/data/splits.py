@@ -20,7 +20,7 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.types import MarketData, SessionSet
 
 if TYPE_CHECKING:
-    from jaxtrade.data.market_set import MarketSet
+    from jaxtrade.data.market import MarketSet
 
 
 def session_set(ids: np.ndarray, size: int, symbols: np.ndarray | None = None) -> SessionSet:

@@ -32,8 +32,7 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.types import SessionSet
 
 if TYPE_CHECKING:
-    from jaxtrade.data.market import Market
-    from jaxtrade.data.market_set import MarketSet
+    from jaxtrade.data.market import Market, MarketSet
 
 
 def _limit(dollars: float | None, key: str) -> int:

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from jaxtrade.config import RunConfig
-from jaxtrade.data.market_set import MarketSet
+from jaxtrade.data.market import MarketSet
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
 from jaxtrade.env.state import EnvParams

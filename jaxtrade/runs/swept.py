@@ -22,8 +22,7 @@ from jaxtrade.config.agents import Agent, agents_of, config_of
 from jaxtrade.config.allocate import TASK
 from jaxtrade.config.learners import tunable_floats
 from jaxtrade.config.sweep import MOST_AGENTS
-from jaxtrade.data.market import Market
-from jaxtrade.data.market_set import MarketSet
+from jaxtrade.data.market import Market, MarketSet
 from jaxtrade.data.members import member_configs
 from jaxtrade.data.splits import sessions_of
 from jaxtrade.data.walks import Fold
