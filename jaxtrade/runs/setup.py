@@ -20,8 +20,14 @@ from jaxtrade.config.allocate import TASK
 from jaxtrade.config.protocol import chooses, evaluations, split_note, with_control, with_split
 from jaxtrade.data.market import Market, MarketSet, load_markets
 from jaxtrade.data.members import symbols_of
-from jaxtrade.data.splits import countable, decision_count, sessions_of, split_sessions
-from jaxtrade.data.walks import Fold, folds_of
+from jaxtrade.data.splits import (
+    Fold,
+    countable,
+    decision_count,
+    folds_of,
+    sessions_of,
+    split_sessions,
+)
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
 from jaxtrade.env.portfolio.dynamics import PortfolioEnv
