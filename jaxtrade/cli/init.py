@@ -185,9 +185,8 @@ def _finish(values: dict[str, Any], split: dict[str, Any], seen: Examined, out: 
     """
     config = make_config(values, "the new configuration")
     check_names(config, own_files=True)
-    from jaxtrade.data.conversion import load_rates, tick_values
     from jaxtrade.data.describe import check_text
-    from jaxtrade.data.sources import bars_of
+    from jaxtrade.data.sources import bars_of, load_rates, tick_values
 
     bars, sessions, left_out = _whole_sessions(config, bars_of(config))
     if left_out is not None:

@@ -12,7 +12,6 @@ from jaxtrade.config import DataConfig
 from jaxtrade.config.yaml12 import dump_yaml
 from jaxtrade.data.contract_file import CALENDARS, known_contract, load_contract
 from jaxtrade.data.contracts import CONTRACTS, Contract, Kind
-from jaxtrade.data.conversion import needs_rates, rate_contract
 from jaxtrade.data.examine import (
     Examined,
     candidates,
@@ -26,6 +25,7 @@ from jaxtrade.data.examine import (
 )
 from jaxtrade.data.formats.recognise import Usual
 from jaxtrade.data.read.stamps import iso, known_zone
+from jaxtrade.data.sources import needs_rates, rate_contract
 from jaxtrade.errors import ConfigError
 from jaxtrade.text import show
 

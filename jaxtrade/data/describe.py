@@ -19,12 +19,11 @@ from jaxtrade.data.calendar.schedule import (
 )
 from jaxtrade.data.calendar.sessions import cut_short, schedule_of
 from jaxtrade.data.contract_file import contract_of
-from jaxtrade.data.conversion import dollars_per_tick
 from jaxtrade.data.findings import require_stated
 from jaxtrade.data.market import Market, decision_sessions, history_needed
 from jaxtrade.data.read.bars import Bars, load_bars
 from jaxtrade.data.read.stamps import iso
-from jaxtrade.data.sources import read_keys
+from jaxtrade.data.sources import dollars_per_tick, read_keys
 from jaxtrade.text import in_mills, several
 
 COST_WARNING = 0.25  # warn if a round turn costs more than this share of the stop

@@ -33,7 +33,6 @@ from jaxtrade.data.calendar.sessions import (
     window_ids,
 )
 from jaxtrade.data.contracts import CONTRACTS, Contract
-from jaxtrade.data.conversion import describe_conversion, load_rates, tick_values
 from jaxtrade.data.device import (
     HostMarket,
     host_data,
@@ -59,7 +58,7 @@ from jaxtrade.data.members import member_configs, set_name
 from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.read.roll import splice_dates
 from jaxtrade.data.read.validate import PRICES
-from jaxtrade.data.sources import bars_of, seconds_of
+from jaxtrade.data.sources import bars_of, describe_conversion, load_rates, seconds_of, tick_values
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.text import several, short_repr
 from jaxtrade.types import IntrabarPath, MarketData, Quotes, TickValue

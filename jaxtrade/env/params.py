@@ -18,7 +18,7 @@ from jaxtrade.config.accounts import AccountPreset, check_quantity, contract_cap
 from jaxtrade.config.allocate import TASK
 from jaxtrade.config.shared import largest_move
 from jaxtrade.data.contracts import Contract, whole_mills
-from jaxtrade.data.conversion import ACCOUNT
+from jaxtrade.data.sources import ACCOUNT
 from jaxtrade.env.reward_presets import one_symbol_weights
 from jaxtrade.env.state import (
     OFF,

@@ -13,7 +13,7 @@ import pytest
 from jaxtrade.config import make_config
 from jaxtrade.data.contract_file import load_contract
 from jaxtrade.data.contracts import get_contract
-from jaxtrade.data.conversion import describe_conversion, dollars_per_tick, load_rates, tick_values
+from jaxtrade.data.sources import describe_conversion, dollars_per_tick, load_rates, tick_values
 from jaxtrade.errors import ConfigError, DataError
 from tests.data.conftest import set_to, utc
 from tests.data.damaged import flat_bars

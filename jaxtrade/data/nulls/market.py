@@ -17,13 +17,13 @@ import numpy as np
 from jaxtrade.config import RunConfig
 from jaxtrade.data.calendar.schedule import DAY, Schedule, local_seconds, run_starts, trade_dates
 from jaxtrade.data.calendar.sessions import schedule_of
-from jaxtrade.data.conversion import load_rates
 from jaxtrade.data.market import Market, host_market, market_of
 from jaxtrade.data.nulls.spec import NULL_KINDS, NullKind
 from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.read.roll import splice_dates
 from jaxtrade.data.read.stamps import iso
 from jaxtrade.data.read.validate import PRICES, Side
+from jaxtrade.data.sources import load_rates
 from jaxtrade.data.synthetic import LEAST, SUBSTEPS, phase_randomised_prices, spread_kept
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.types import IntrabarPath

@@ -14,11 +14,11 @@ import numpy as np
 
 from jaxtrade.config import RunConfig, SplitConfig
 from jaxtrade.data.contracts import Contract
-from jaxtrade.data.conversion import ACCOUNT
 from jaxtrade.data.device import words_of
 from jaxtrade.data.market import Market, load_market
 from jaxtrade.data.members import member_configs
 from jaxtrade.data.read.validate import PRICES
+from jaxtrade.data.sources import ACCOUNT
 from jaxtrade.data.splits import session_set, split_ids
 from jaxtrade.env.portfolio.state import JointMarket
 from jaxtrade.errors import DataError
