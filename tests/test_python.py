@@ -13,7 +13,7 @@ import pytest
 
 import jaxtrade as jt
 from jaxtrade.config import changed_config, find_file
-from jaxtrade.data.contract_file import load_contract
+from jaxtrade.data.contracts import load_contract
 from jaxtrade.data.read.validate import Side
 from jaxtrade.data.sources import with_bars, write_bars
 from tests.messages import refused

@@ -10,8 +10,14 @@ from typing import Any
 from jaxtrade.cli.asking import Question, ask, number, one_of
 from jaxtrade.config import DataConfig
 from jaxtrade.config.yaml12 import dump_yaml
-from jaxtrade.data.contract_file import CALENDARS, known_contract, load_contract
-from jaxtrade.data.contracts import CONTRACTS, Contract, Kind
+from jaxtrade.data.contracts import (
+    CALENDARS,
+    CONTRACTS,
+    Contract,
+    Kind,
+    known_contract,
+    load_contract,
+)
 from jaxtrade.data.examine import (
     Examined,
     candidates,

@@ -95,7 +95,7 @@ def _figures(contract: Contract) -> tuple[str, str, str]:
 
 
 def _contracts() -> list[tuple[Rows, tuple[int, ...]]]:
-    from jaxtrade.data.contract_file import load_contract
+    from jaxtrade.data.contracts import load_contract
 
     rows = [
         (path.stem, first_sentence(path), *_figures(load_contract(str(path))))

@@ -266,7 +266,7 @@ def _with_paths(chosen: RunConfig, args: argparse.Namespace) -> RunConfig:
     chosen = _with_data(chosen, {key: path for key, path in paths.items() if path is not None})
     _check_market(chosen, args)
     if chosen.data.contract is not None:
-        from jaxtrade.data.contract_file import load_contract
+        from jaxtrade.data.contracts import load_contract
 
         chosen = _with_data(chosen, {"market": load_contract(chosen.data.contract).symbol})
     if chosen.data.source == "file" and chosen.data.file is None and not chosen.data.markets:

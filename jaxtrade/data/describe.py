@@ -18,7 +18,7 @@ from jaxtrade.data.calendar.schedule import (
     trade_dates,
 )
 from jaxtrade.data.calendar.sessions import cut_short, schedule_of
-from jaxtrade.data.contract_file import contract_of
+from jaxtrade.data.contracts import contract_of
 from jaxtrade.data.findings import require_stated
 from jaxtrade.data.market import Market, decision_sessions, history_needed
 from jaxtrade.data.read.bars import Bars, load_bars

@@ -17,8 +17,7 @@ from jaxtrade.data.calendar.schedule import (
     trade_dates,
     years_of,
 )
-from jaxtrade.data.contract_file import known_contract
-from jaxtrade.data.contracts import CONTRACTS, Contract, shipped_contracts
+from jaxtrade.data.contracts import CONTRACTS, Contract, known_contract, shipped_contracts
 from jaxtrade.data.formats.recognise import Layout, Stated
 from jaxtrade.data.read.bars import keys_of
 from jaxtrade.data.read.grammar import LAST, has_offset

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jaxtrade.config import RunConfig, changed_config
 from jaxtrade.config.allocate import TASK, AllocateConfig
-from jaxtrade.data.contract_file import contract_of
+from jaxtrade.data.contracts import contract_of
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
 
 COMMON = "all symbols"  # name of the one group of statistics of a set with network.normalise_per_symbol=false

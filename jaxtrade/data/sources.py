@@ -15,8 +15,7 @@ import numpy as np
 from jaxtrade.config import RunConfig, changed_config
 from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar.schedule import trade_dates
-from jaxtrade.data.contract_file import contract_named, contract_of
-from jaxtrade.data.contracts import CONTRACTS, shipped_contracts
+from jaxtrade.data.contracts import CONTRACTS, contract_named, contract_of, shipped_contracts
 from jaxtrade.data.read.bars import Bars, from_frame, load_bars
 from jaxtrade.data.read.roll import explicit
 from jaxtrade.data.read.stamps import iso

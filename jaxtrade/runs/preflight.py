@@ -19,8 +19,7 @@ from jaxtrade.config import DataConfig, RunConfig
 from jaxtrade.config.accounts import check_account, check_quantity, resolve_account
 from jaxtrade.config.agents import Agent, config_of
 from jaxtrade.config.sweep import examples_of, settings_of
-from jaxtrade.data.contract_file import contract_of
-from jaxtrade.data.contracts import require_bundled
+from jaxtrade.data.contracts import contract_of, require_bundled
 from jaxtrade.data.expected import (
     bundled_dates,
     bundled_expiry,

@@ -11,8 +11,7 @@ from jaxtrade.config import RunConfig, load_config
 from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar.schedule import in_session, trade_dates
 from jaxtrade.data.calendar.sessions import cut_short
-from jaxtrade.data.contract_file import load_contract
-from jaxtrade.data.contracts import get_contract
+from jaxtrade.data.contracts import get_contract, load_contract
 from jaxtrade.data.describe import check_text, describe_text
 from jaxtrade.data.market import build_market, load_market
 from jaxtrade.data.read.stamps import iso

@@ -15,8 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxtrade.data.bundled import bundled
-from jaxtrade.data.contract_file import load_contract
-from jaxtrade.data.contracts import get_contract
+from jaxtrade.data.contracts import get_contract, load_contract
 from jaxtrade.data.formats.recognise import head_of, recognise
 from jaxtrade.data.read import tabular
 from jaxtrade.data.read.bars import from_frame, load_bars

@@ -14,8 +14,7 @@ import numpy as np
 
 from jaxtrade.config import Roll, ShareSplit
 from jaxtrade.data.calendar.schedule import trade_dates
-from jaxtrade.data.contract_file import contract_named
-from jaxtrade.data.contracts import Contract
+from jaxtrade.data.contracts import Contract, contract_named
 from jaxtrade.data.formats.recognise import Stated, plain_name, settled, spoken, unsaid
 from jaxtrade.data.read.grammar import Order
 from jaxtrade.data.read.roll import Leg, roll_notes, roll_rows
