@@ -14,8 +14,8 @@ import numpy as np
 
 from jaxtrade.config import SplitConfig
 from jaxtrade.config.protocol import split_of
-from jaxtrade.data.expected import check_split
 from jaxtrade.data.market import Market
+from jaxtrade.data.members import check_split
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import MarketData, SessionSet
 

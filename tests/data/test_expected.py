@@ -6,7 +6,8 @@ from jaxtrade.config import RunConfig, load_config, make_config
 from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar.schedule import trade_dates
 from jaxtrade.data.contracts import get_contract
-from jaxtrade.data.expected import (
+from jaxtrade.data.market import load_market
+from jaxtrade.data.members import (
     BUNDLED_DATES,
     ES_EXPIRY,
     ES_WEEK,
@@ -14,7 +15,6 @@ from jaxtrade.data.expected import (
     check_split,
     most_sessions,
 )
-from jaxtrade.data.market import load_market
 from jaxtrade.errors import ConfigError
 from tests.data.conftest import split_of
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from jaxtrade.config import Roll
 from jaxtrade.data.contracts import Contract, require_bundled
-from jaxtrade.data.expected import ES_EXPIRY, ES_WEEK
+from jaxtrade.data.members import ES_EXPIRY, ES_WEEK
 from jaxtrade.data.read.bars import Bars, load_bars
 
 
