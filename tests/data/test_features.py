@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import talib
 
+from jaxtrade.data.features import columns
 from jaxtrade.data.features import columns as features
-from jaxtrade.data.features import indicators
 from jaxtrade.data.features.columns import (
     Window,
     compute_feature,
@@ -207,7 +207,7 @@ def test_ranks_and_regimes_of_the_range_by_hand():
 
 
 def test_the_rank_forgets_what_left_its_window():
-    ranks = indicators.percent_rank(np.arange(300)[::-1], 120, 100)
+    ranks = columns.percent_rank(np.arange(300)[::-1], 120, 100)
     assert ranks[99] == 1 / 100
     assert ranks[250] == 1 / 120
 
@@ -481,7 +481,7 @@ def test_smoothing_in_lanes_rounds_as_the_formula_says(alpha, n):
     rng = np.random.default_rng(n)
     walk = 6000 + np.cumsum(rng.integers(-8, 9, n))
     for values in (walk, rng.integers(0, 5, n) * 0.1, walk * 0.37):
-        assert indicators.smooth(values, alpha, 5999.3).tolist() == smooth_by_hand(
+        assert columns.smooth(values, alpha, 5999.3).tolist() == smooth_by_hand(
             values, alpha, 5999.3
         )
 
@@ -495,4 +495,4 @@ def test_a_lane_whose_wrong_start_stays_is_computed_again(memory, monkeypatch):
     still = np.where(np.arange(30_000) < 5, 3.0, 12345.1)
     for values in (worlds.random_bars(1, 30_000).close, still):
         by_hand = smooth_by_hand(values, 2 / 27, 1.1)
-        assert indicators.smooth(values, 2 / 27, 1.1).tolist() == by_hand
+        assert columns.smooth(values, 2 / 27, 1.1).tolist() == by_hand

@@ -15,7 +15,7 @@ from jaxtrade.config import RunConfig
 from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar.schedule import local_seconds, trade_dates
 from jaxtrade.data.contracts import get_contract
-from jaxtrade.data.features.indicators import true_ranges
+from jaxtrade.data.features.columns import true_ranges
 from jaxtrade.data.intrabar import first_passages, market_path
 from jaxtrade.data.market import build_market, load_market
 from jaxtrade.data.nulls.market import (
