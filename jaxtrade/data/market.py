@@ -35,7 +35,10 @@ from jaxtrade.data.calendar.sessions import (
 from jaxtrade.data.contracts import CONTRACTS, Contract
 from jaxtrade.data.device import (
     HostMarket,
+    float_table,
     host_data,
+    host_view,
+    price_base,
     to_device,
     wants_tables,
     with_tables,
@@ -51,7 +54,6 @@ from jaxtrade.data.features.schema import (
     longest_warm_up,
     table_columns,
 )
-from jaxtrade.data.features.view import float_table, host_view, price_base
 from jaxtrade.data.findings import require_stated
 from jaxtrade.data.intrabar import market_path, side_passages
 from jaxtrade.data.members import member_configs, set_name
