@@ -491,7 +491,7 @@ def test_a_lane_whose_wrong_start_stays_is_computed_again(memory, monkeypatch):
     """With few early steps no lane agrees with the one before it. A price that stands still keeps a
     wrong last bit.
     """
-    monkeypatch.setattr(indicators, "MEMORY", memory)
+    monkeypatch.setattr(features, "MEMORY", memory)
     still = np.where(np.arange(30_000) < 5, 3.0, 12345.1)
     for values in (worlds.random_bars(1, 30_000).close, still):
         by_hand = smooth_by_hand(values, 2 / 27, 1.1)
