@@ -18,7 +18,7 @@ from jaxtrade.data.describe import (
 )
 from jaxtrade.data.market import build_market
 from jaxtrade.data.read.bars import from_frame
-from jaxtrade.data.synthetic.grid import session_minutes
+from jaxtrade.data.synthetic import session_minutes
 from jaxtrade.errors import DataError
 from tests.data.conftest import set_to
 from tests.data.damaged import FIELDS, regular_hours
