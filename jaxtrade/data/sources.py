@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxtrade.config import RunConfig, changed_config
-from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar.schedule import trade_dates
 from jaxtrade.data.contracts import CONTRACTS, contract_named, contract_of, shipped_contracts
-from jaxtrade.data.read.bars import Bars, from_frame, load_bars
+from jaxtrade.data.read.bars import Bars, bundled, from_frame, load_bars
 from jaxtrade.data.read.roll import explicit
 from jaxtrade.data.read.stamps import iso
 from jaxtrade.data.read.validate import (

@@ -13,7 +13,6 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
-from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar.schedule import (
     CALENDARS,
     ONE_DAY,
@@ -30,7 +29,7 @@ from jaxtrade.data.calendar.schedule import (
     trade_dates,
 )
 from jaxtrade.data.contracts import Contract, get_contract
-from jaxtrade.data.read.bars import load_bars
+from jaxtrade.data.read.bars import bundled, load_bars
 from jaxtrade.errors import ConfigError, DataError
 from tests.data.conftest import table_of
 from tests.messages import missing

@@ -3,7 +3,6 @@
 import pytest
 
 from jaxtrade.config import RunConfig, load_config, make_config
-from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar.schedule import trade_dates
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.market import load_market
@@ -15,6 +14,7 @@ from jaxtrade.data.members import (
     check_split,
     most_sessions,
 )
+from jaxtrade.data.read.bars import bundled
 from jaxtrade.errors import ConfigError
 from tests.data.conftest import split_of
 

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxtrade.config import RunConfig
-from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar.schedule import local_seconds, trade_dates
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.features.columns import true_ranges
@@ -31,7 +30,7 @@ from jaxtrade.data.nulls.market import (
     sign_flipped_path,
 )
 from jaxtrade.data.nulls.spec import NULL_KINDS, NullSpec, parse_null_spec
-from jaxtrade.data.read.bars import Bars
+from jaxtrade.data.read.bars import Bars, bundled
 from jaxtrade.data.read.roll import Leg
 from jaxtrade.data.read.validate import PRICES, Side
 from jaxtrade.errors import ConfigError, DataError

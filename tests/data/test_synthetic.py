@@ -6,11 +6,10 @@ import pandas as pd
 import pytest
 
 from jaxtrade.config import DataConfig, RunConfig, load_config
-from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar.schedule import findings
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.market import build_market
-from jaxtrade.data.read.bars import from_frame
+from jaxtrade.data.read.bars import bundled, from_frame
 from jaxtrade.data.sources import bars_of
 from jaxtrade.data.synthetic import (
     KINDS,

@@ -7,15 +7,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from jaxtrade.config import Roll, ShareSplit
 from jaxtrade.data.calendar.schedule import trade_dates
-from jaxtrade.data.contracts import Contract, contract_named
+from jaxtrade.data.contracts import Contract, contract_named, require_bundled
 from jaxtrade.data.formats.recognise import Stated, plain_name, settled, spoken, unsaid
+from jaxtrade.data.members import ES_EXPIRY, ES_WEEK
 from jaxtrade.data.read.grammar import Order
 from jaxtrade.data.read.roll import Leg, roll_notes, roll_rows
 from jaxtrade.data.read.stamps import parse_stamps
@@ -453,3 +455,47 @@ def _bars(
             table.source, table.row(np.arange(len(table))).astype(np.int32), table.first_line
         ),
     )
+
+
+# --- bars that the package contains
+
+
+# An MT5 broker: server time is New York plus seven hours, and prices are whole points.
+BROKER: dict[str, Any] = {
+    "time_zone": "America/New_York+7h",
+    "columns": {"time": "Date", "volume": "tick_volume"},
+}
+# symbol -> (file, what its bars are called in notes and errors, how it is read)
+_FILES: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "ES": ("es_1m_trade.csv.gz", "bars", {}),
+    "EURUSD": ("eurusd_hour_bidask.csv.gz", "bid and ask bars", {}),
+    "GBPUSD": ("gbpusd_hour.csv.gz", "bars", {"price_scale": 1e-5, **BROKER}),
+    "USDJPY": ("usdjpy_hour.csv.gz", "bars", {"price_scale": 1e-3, **BROKER}),
+    "USDCHF": ("usdchf_hour.csv.gz", "bars", {"price_scale": 1e-5, **BROKER}),
+}
+
+
+def bundled(
+    contract: Contract,
+    *,
+    expiry: str | None = None,
+    roll: Roll = "off",
+    start: str | None = None,
+    end: str | None = None,
+) -> Bars:
+    """The bundled bars of ES (1 minute), EURUSD (1 hour, bid and ask), or GBPUSD, USDJPY, USDCHF (1
+    hour, one side).
+
+    The default for ES is expiry 201312 on trade dates 2013-10-07..11. Raises ConfigError for a
+    market without bundled bars, and DataError if the selection is empty.
+    """
+    require_bundled(contract.symbol)
+    if contract.symbol == "ES":
+        if expiry is None and roll == "off" and start is None and end is None:
+            start, end = ES_WEEK  # the one full week in the file
+        expiry = expiry or (ES_EXPIRY if roll == "off" else None)
+    name, called, keys = _FILES[contract.symbol]
+    with resources.as_file(resources.files("jaxtrade.data.bundled") / name) as path:
+        bars = load_bars(path, contract, stamp="open", expiry=expiry, roll=roll, **keys)
+    source = f"bundled {contract.symbol} {called} ({name})"
+    return replace(bars, source=source).between(start, end)

@@ -15,7 +15,6 @@ import numpy as np
 from dateutil.relativedelta import FR, relativedelta
 
 from jaxtrade.config import DataConfig
-from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar.schedule import (
     Schedule,
     hours_of,
@@ -25,7 +24,7 @@ from jaxtrade.data.calendar.schedule import (
     trade_dates,
 )
 from jaxtrade.data.contracts import Contract
-from jaxtrade.data.read.bars import Bars
+from jaxtrade.data.read.bars import Bars, bundled
 from jaxtrade.data.read.validate import Side
 from jaxtrade.errors import ConfigError, DataError
 

@@ -13,10 +13,9 @@ import numpy as np
 from scipy import stats
 
 from jaxtrade.config import DataConfig
-from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar.schedule import local_seconds, trade_dates
 from jaxtrade.data.contracts import get_contract
-from jaxtrade.data.read.bars import Bars
+from jaxtrade.data.read.bars import Bars, bundled
 from jaxtrade.data.synthetic import bars_of_kind
 
 OPENING, NOON, CLOSING, NIGHT = (570, 600), (710, 740), (930, 960), (60, 120)  # exchange minutes
