@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -32,12 +31,8 @@ from jaxtrade.data.read.bars import Bars
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.types import (
     Array,
-    IntrabarPath,
     MarketData,
     MarketView,
-    Quotes,
-    SessionTable,
-    TickValue,
 )
 
 # The view: what observations read of a market. The host prepares it so that a slot costs one
@@ -311,82 +306,29 @@ def _clock_columns(
     ]
 
 
-@dataclass(frozen=True)
-class HostMarket:
-    """A market before it goes to the device. T bars, N sessions.
-
-    bars: the bars. arrays: the arrays of the fingerprint by name, in its order: columns of T bars
-        and of N sessions,
-    `table`, and those of a second side (`ask.*`), of seconds (`path.*`) and of a currency (`tick_value.*`).
-    fingerprint, notes, has_volume: as in `market.Market`.
-    """
-
-    bars: Bars
-    arrays: dict[str, np.ndarray]
-    fingerprint: str
-    notes: tuple[str, ...]
-    has_volume: bool
-
-
-def _part(host: HostMarket, prefix: str, kind: Callable[..., Any]) -> Any:
-    """The arrays of a prefix with NumPy leaves, as a `kind`; None where the market has none."""
-    found = {
-        name.removeprefix(prefix): array
-        for name, array in host.arrays.items()
-        if name.startswith(prefix)
-    }
-    return kind(**found) if found else None
-
-
-def host_data(host: HostMarket, view: MarketView) -> MarketData:
-    """The market as a pytree with NumPy leaves."""
-    arrays = {
-        name: value
-        for name, value in host.arrays.items()
-        if "." not in name and name not in ("table", "symbol")
-    }
-    sessions = SessionTable(
-        **{
-            name: arrays.pop(name)  # type: ignore[arg-type]  # host leaves
-            for name in ("start", "end", "first", "last", "date", "complete")
-        }
-    )
-    return MarketData(
-        **arrays,  # type: ignore[arg-type]  # host leaves
-        sessions=sessions,
-        view=view,  # type: ignore[arg-type]
-        fingerprint=words_of(host.fingerprint),  # type: ignore[arg-type]
-        path=_part(host, "path.", IntrabarPath),
-        ask=_part(host, "ask.", Quotes),
-        tick_value=_part(host, "tick_value.", TickValue),
-    )
-
-
 def words_of(digest: str) -> np.ndarray:
     """uint32[8]: a fingerprint in hex as the device holds it."""
     return np.frombuffer(bytes.fromhex(digest), ">u4").astype(np.uint32)
 
 
-def to_device(data: MarketData) -> MarketData:
-    """Copy a market with NumPy leaves to the device."""
+def to_device(data: MarketData, config: RunConfig) -> MarketData:
+    """Copy a market with NumPy leaves to the device. It gets tables if `data.windows` says so, where
+    auto means on a TPU.
+
+    Raises ConfigError as `with_tables`.
+    """
     # Nobody else holds the view's arrays, so JAX may use their memory as it is.
     view = jax.tree.map(jax.device_put, data.view)
     rest = jax.tree.map(
         lambda array: jax.device_put(array, may_alias=False), data.replace(view=None)
     )
+    asked = config.data.windows
+    if asked == "table" or (asked == "auto" and jax.default_backend() == "tpu"):
+        view = with_tables(view, config.env.window)
     return rest.replace(view=view)
 
 
 LANES = 128  # a TPU pads the rows of an array to a multiple of this
-
-
-def wants_tables(config: RunConfig) -> bool:
-    """Whether the market of this configuration gets tables: `data.windows`, where auto means on a
-    TPU.
-    """
-    return config.data.windows == "table" or (
-        config.data.windows == "auto" and jax.default_backend() == "tpu"
-    )
 
 
 def table_bytes(view: MarketView, window: int) -> int:

@@ -10,6 +10,7 @@ import hashlib
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import jax
 import numpy as np
@@ -24,7 +25,6 @@ from jaxtrade.data.calendar.schedule import (
     trade_dates,
 )
 from jaxtrade.data.calendar.sessions import (
-    SessionRows,
     bars_to_flat,
     cut_short,
     schedule_of,
@@ -34,14 +34,10 @@ from jaxtrade.data.calendar.sessions import (
 )
 from jaxtrade.data.contracts import CONTRACTS, Contract
 from jaxtrade.data.device import (
-    HostMarket,
     float_table,
-    host_data,
     host_view,
     price_base,
     to_device,
-    wants_tables,
-    with_tables,
     words_of,
 )
 from jaxtrade.data.features import columns as features
@@ -63,7 +59,7 @@ from jaxtrade.data.read.validate import PRICES
 from jaxtrade.data.sources import bars_of, describe_conversion, load_rates, seconds_of, tick_values
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.text import several, short_repr
-from jaxtrade.types import IntrabarPath, MarketData, Quotes, TickValue
+from jaxtrade.types import IntrabarPath, MarketData, Quotes, SessionTable, TickValue
 
 INT32 = 1 << 31
 
@@ -113,12 +109,12 @@ class Market:
 
     @property
     def members(self) -> tuple[Market]:
-        """The market itself, as the only member of a set (`market_set.MarketSet.members`)."""
+        """The market itself, as the only member of a set (`MarketSet.members`)."""
         return (self,)
 
     @property
     def name(self) -> str:
-        """Its symbol, as `market_set.MarketSet.name`."""
+        """Its symbol, as `MarketSet.name`."""
         return self.contract.symbol
 
     @property
@@ -130,7 +126,7 @@ class Market:
 def load_market(config: RunConfig) -> Market:
     """Load the market of a run onto the device.
 
-    Raises ConfigError (also for a set of symbols, see `market_set.load_markets`) or DataError.
+    Raises ConfigError (also for a set of symbols, see `load_markets`) or DataError.
     """
     configs = member_configs(config)
     if len(configs) != 1:
@@ -139,18 +135,15 @@ def load_market(config: RunConfig) -> Market:
             "is read here; name one of them (data.markets=[], data.market=SYMBOL; in Python, "
             "load_markets reads them all)"
         )
-    return market_of(load_host(configs[0]), configs[0])
+    return _load(configs[0])
 
 
-def load_host(config: RunConfig) -> HostMarket:
-    """The part of `load_market` for one symbol (`members.member_configs`) that does not need the
-    device.
-    """
+def _load(config: RunConfig, on_device: bool = True) -> Market:
+    """The market of one symbol (`members.member_configs`)."""
     require_seconds(config, config.data.seconds is not None)
     bars = bars_of(config)
-    return host_market(
-        bars, config, seconds_of(config, bars), load_rates(config.data, bars.contract)
-    )
+    seconds, rates = seconds_of(config, bars), load_rates(config.data, bars.contract)
+    return build_market(bars, config, seconds, rates, on_device=on_device)
 
 
 def require_seconds(config: RunConfig, known: bool) -> None:
@@ -165,7 +158,12 @@ def require_seconds(config: RunConfig, known: bool) -> None:
 
 
 def build_market(
-    bars: Bars, config: RunConfig, seconds: Bars | None = None, rates: Bars | None = None
+    bars: Bars,
+    config: RunConfig,
+    seconds: Bars | None = None,
+    rates: Bars | None = None,
+    path: IntrabarPath | None = None,
+    on_device: bool = True,
 ) -> Market:
     """Compute features, session table and device arrays from validated bars.
 
@@ -174,6 +172,10 @@ def build_market(
             paths.
         rates: bars of the exchange rate to the dollar. Needed if profits arise in another currency,
             unless the market's own price is that rate.
+        path: intrabar paths of the bars, with NumPy leaves, where they are known without seconds
+            (`data.nulls`).
+        on_device: if False, the leaves of `data` stay NumPy arrays, and the view has no tables of
+            windows.
     Raises:
         DataError: too few bars for one decision, dates outside the calendar, stamps that look
             shifted against it, seconds that do not rebuild the bars, rates that do not cover them,
@@ -181,31 +183,15 @@ def build_market(
         ConfigError: an unknown feature, figures that could overflow int32, `env.intrabar=path`
             without seconds, or missing rates, or rates that are not needed.
     """
-    return market_of(host_market(bars, config, seconds, rates), config)
-
-
-def host_market(
-    bars: Bars,
-    config: RunConfig,
-    seconds: Bars | None = None,
-    rates: Bars | None = None,
-    path: IntrabarPath | None = None,
-) -> HostMarket:
-    """The part of `build_market` that does not need the device, with the same arguments and errors.
-
-    path: intrabar paths of the bars, with NumPy leaves, where they are known without seconds
-        (`data.nulls`).
-    """
     require_seconds(config, seconds is not None or path is not None)
     release_memory()  # what reading the files left
     passages = (
-        None if seconds is None else side_passages(bars, seconds, config.data.seconds_tolerance)
+        () if seconds is None else side_passages(bars, seconds, config.data.seconds_tolerance)
     )
+    path = market_path(passages) if passages else path
     contract, value = bars.contract, tick_values(bars, rates)
-    context = context_features(config.env.task)
-    table_columns(
-        config.env.features, context
-    )  # raises for an unknown feature, before anything is computed
+    names, context = config.env.features, context_features(config.env.task)
+    columns = table_columns(names, context)  # raises for an unknown feature, before any is computed
     schedule = schedule_of(bars, config.data.calendar)
     check_stamps(schedule, bars.time, bars.bar_seconds, contract, bars.source)
     dates = trade_dates(bars.time, contract)
@@ -223,89 +209,69 @@ def host_market(
     if not len(rows.date):
         raise DataError(_too_few(bars, schedule, dates, config))
     release_memory()
-    table = float_table(host, bars, ids, tr_sum, dates, schedule, config, _base(bars))
+    bid, ask = bars.sides
+    base = price_base(int(bid.low.min()), int(ask.high.max()), bars.source)
+    table = float_table(host, bars, ids, tr_sum, dates, schedule, config, base)
     del host
-    arrays = {
-        **{name: getattr(bars, name) for name in PRICES},
-        "tr_sum": tr_sum,
-        "bars_to_flat": bars_to_flat(bars, schedule, dates),
-        "start": rows.start,
-        "end": rows.end,
-        "first": rows.first,
-        "last": rows.last,
-        # No code reads this column, but its bytes are part of the fingerprints that earlier runs
-        # recorded.
-        "symbol": np.zeros(len(rows.date), np.int32),
-        "date": rows.date.astype(np.int64).astype(np.int32),
-        "complete": rows.complete,
-        "table": table,
-    }
-    if bars.ask is not None:
-        arrays |= {f"ask.{name}": prices for name, prices in bars.ask._asdict().items()}
-    path = path if passages is None else market_path(passages)
-    if path is not None:
-        arrays |= {f"path.{name}": array for name, array in vars(path).items()}
-    if value is not None:
-        arrays |= {f"tick_value.{name}": array for name, array in vars(value).items()}
-    rule = describe_conversion(contract)
-    digest = fingerprint(arrays, contract)
-    cut = (each.text() for each in cut_short(bars, schedule, dates, config))
+    rule, has_volume = describe_conversion(contract), bool(bars.volume.any())
+    no_volume = not has_volume and absent_features((*names, *context))
+    sessions = rows.date.astype("datetime64[D]")
     notes = (
         *found,
-        *cut,
+        *(each.text() for each in cut_short(bars, schedule, dates, config)),
         *bars.notes,
-        *([] if rule is None else [rule]),
-        *(note for found in passages or () for note in found.notes),
+        *([rule] if rule else []),
+        *(note for found in passages for note in found.notes),
         *schedule.notes,
         *findings(schedule, bars.time, bars.bar_seconds, contract),
-        *_session_notes(rows, ids, dates, bars, config),
+        *_session_notes(sessions[~rows.complete], ids, dates, bars, config),
+        *([NO_VOLUME] if no_volume else []),
     )
-    has_volume = bool(bars.volume.any())
-    if not has_volume and absent_features((*config.env.features, *context)):
-        notes += (NO_VOLUME,)
-    return HostMarket(replace(bars, places=None), arrays, digest, notes, has_volume)
-
-
-def market_of(host: HostMarket, config: RunConfig, on_device: bool = True) -> Market:
-    """A prepared market on the device, with the view that the configuration's observations read.
-
-    on_device: if False, the leaves of `data` stay NumPy arrays, and the view has no tables of
-        windows.
-
-    Raises ConfigError as `build_market` does for figures that could overflow int32.
-    """
-    contract, table, context = (
-        host.bars.contract,
-        host.arrays["table"],
-        context_features(config.env.task),
-    )
-    _check_ranges(host.arrays["tr_sum"], config, contract.under(config))
     release_memory()
-    view = host_view(
-        table,
-        config.env.features,
-        config.env.scaling,
-        float(contract.tick_size),
-        context,
-        _base(host.bars),
+    data = MarketData(
+        **{name: getattr(bars, name) for name in PRICES},
+        tr_sum=tr_sum,  # type: ignore[arg-type]  # host leaves
+        bars_to_flat=bars_to_flat(bars, schedule, dates),  # type: ignore[arg-type]
+        sessions=rows,
+        view=host_view(table, names, config.env.scaling, float(contract.tick_size), context, base),
+        fingerprint=None,  # type: ignore[arg-type]  # it is of what stands here
+        path=path,
+        ask=None if bars.ask is None else Quotes(**bars.ask._asdict()),
+        tick_value=value,
     )
-    data = host_data(host, view)
-    if on_device:
-        data = to_device(data)
-    if on_device and wants_tables(config):
-        data = data.replace(view=with_tables(data.view, config.env.window))
+    digest = fingerprint(_arrays(data, table), contract)
+    data = data.replace(fingerprint=words_of(digest))
     return Market(
-        data=data,
+        data=to_device(data, config) if on_device else data,
         contract=contract,
-        bars=host.bars,
-        trade_dates=host.arrays["date"].astype("datetime64[D]"),
+        bars=replace(bars, places=None),
+        trade_dates=sessions,
         table=table,
-        columns=table_columns(config.env.features, context),
-        fingerprint=host.fingerprint,
-        synthetic=host.bars.synthetic,
-        notes=host.notes,
-        has_volume=host.has_volume,
+        columns=columns,
+        fingerprint=digest,
+        synthetic=bars.synthetic,
+        notes=notes,
+        has_volume=has_volume,
     )
+
+
+def _arrays(data: MarketData, table: np.ndarray) -> dict[str, Any]:
+    """The arrays of the fingerprint by name, in its order. data: with NumPy leaves."""
+    sessions = data.sessions
+    arrays = {
+        **{name: getattr(data, name) for name in (*PRICES, "tr_sum", "bars_to_flat")},
+        **{name: getattr(sessions, name) for name in ("start", "end", "first", "last")},
+        # No code reads this column, but its bytes are part of the fingerprints that earlier runs
+        # recorded.
+        "symbol": np.zeros(len(sessions.date), np.int32),
+        "date": sessions.date,
+        "complete": sessions.complete,
+        "table": table,
+    }
+    for part in ("ask", "path", "tick_value"):
+        if (leaves := getattr(data, part)) is not None:
+            arrays |= {f"{part}.{name}": array for name, array in vars(leaves).items()}
+    return arrays
 
 
 def feature_input(bars: Bars, dates: np.ndarray) -> features.Window:
@@ -320,12 +286,6 @@ def feature_input(bars: Bars, dates: np.ndarray) -> features.Window:
         minute=local_seconds(bars.time, bars.contract.zone) % 86_400 // 60,
         tick_size=float(bars.contract.tick_size),
     )
-
-
-def _base(bars: Bars) -> int:
-    """`price_base` of the bars, both sides together."""
-    bid, ask = bars.sides
-    return price_base(int(bid.low.min()), int(ask.high.max()), bars.source)
 
 
 def fingerprint(arrays: dict[str, np.ndarray], contract: Contract) -> str:
@@ -400,7 +360,7 @@ def history_needed(config: RunConfig) -> int:
 
 def decision_sessions(
     bars: Bars, schedule: Schedule, dates: np.ndarray, config: RunConfig
-) -> SessionRows:
+) -> SessionTable:
     """The sessions that have decision bars; none if there are too few bars. dates:
     datetime64[D][T], the trade date of each row."""
     ages = window_ages(feature_windows(bars, schedule, dates, config))
@@ -431,12 +391,10 @@ def _too_few(bars: Bars, schedule: Schedule, dates: np.ndarray, config: RunConfi
 
 
 def _session_notes(
-    rows: SessionRows, ids: np.ndarray, dates: np.ndarray, bars: Bars, config: RunConfig
+    cut: np.ndarray, ids: np.ndarray, dates: np.ndarray, bars: Bars, config: RunConfig
 ) -> tuple[str, ...]:
-    notes = [
-        f"{rows.date[i]}: the data end before the flat bar; the session is cut short"
-        for i in np.flatnonzero(~rows.complete)
-    ]
+    """cut: trade dates of the sessions that are not complete."""
+    notes = [f"{day}: the data end before the flat bar; the session is cut short" for day in cut]
     if config.data.window_reset == "session":
         return (*notes, "feature windows restart with every trade date (data.window_reset=session)")
     starts = np.flatnonzero(np.diff(ids)) + 1
@@ -562,8 +520,8 @@ def load_markets(config: RunConfig) -> Market | MarketSet:
     """
     configs = member_configs(config)
     if len(configs) == 1:
-        return market_of(load_host(configs[0]), configs[0])
-    return join([market_of(load_host(each), each, on_device=False) for each in configs], config)
+        return _load(configs[0])
+    return join([_load(each, on_device=False) for each in configs], config)
 
 
 def join(members: Sequence[Market], config: RunConfig) -> MarketSet:
@@ -597,13 +555,9 @@ def join(members: Sequence[Market], config: RunConfig) -> MarketSet:
     bases = [int(member.data.view.base or 0) for member in members]
     base = np.array(bases, np.int32) if any(bases) else None
     symbols = np.repeat(np.arange(len(members), dtype=np.int8), np.diff(offsets))
-    data = to_device(
-        joined.replace(
-            fingerprint=words_of(digest), symbol=symbols, view=joined.view.replace(base=base)
-        )
-    )
-    if wants_tables(config):
-        data = data.replace(view=with_tables(data.view, config.env.window))
+    view = joined.view.replace(base=base)
+    joined = joined.replace(fingerprint=words_of(digest), symbol=symbols, view=view)
+    data = to_device(joined, config)
     return MarketSet(tuple(members), data, digest, offsets, session_offsets)
 
 

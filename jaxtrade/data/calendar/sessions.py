@@ -26,24 +26,9 @@ from jaxtrade.data.contracts import Contract
 from jaxtrade.data.read.bars import Bars
 from jaxtrade.errors import ConfigError
 from jaxtrade.text import local
+from jaxtrade.types import SessionTable
 
 NO_SPLICES = np.array([], "datetime64[D]")
-
-
-@dataclass(frozen=True)
-class SessionRows:
-    """Sessions with at least one decision bar; each field has shape [N].
-
-    `jaxtrade.types.SessionTable` explains the row fields. date: datetime64[D]. flat: UTC seconds.
-    """
-
-    start: np.ndarray
-    end: np.ndarray
-    first: np.ndarray
-    last: np.ndarray
-    complete: np.ndarray
-    date: np.ndarray
-    flat: np.ndarray
 
 
 def schedule_of(bars: Bars, calendar: str) -> Schedule:
@@ -132,8 +117,8 @@ def bars_to_flat(bars: Bars, schedule: Schedule, dates: np.ndarray) -> np.ndarra
 
 def session_rows(
     bars: Bars, schedule: Schedule, dates: np.ndarray, ready: np.ndarray, overnight: bool
-) -> SessionRows:
-    """Every session that has at least one decision bar.
+) -> SessionTable:
+    """Every session that has at least one decision bar, with NumPy leaves.
 
     Args:
         dates: trade date of each row.
@@ -158,16 +143,12 @@ def session_rows(
             next_open = int(halt[1])
         cut = at_end and next_open + bars.bar_seconds <= schedule.flat[at[i]]
         table.append((start, start + count, decide[0], flat_row - 1, not cut, i))
-    kept = np.array([row[5] for row in table], np.int64)
-    columns = np.array([row[:4] for row in table], np.int32).reshape(-1, 4)
-    return SessionRows(
-        start=columns[:, 0],
-        end=columns[:, 1],
-        first=columns[:, 2],
-        last=columns[:, 3],
-        complete=np.array([row[4] for row in table], bool),
-        date=days[kept],
-        flat=schedule.flat[at[kept]],
+    rows = np.array([row[:4] for row in table], np.int32).reshape(-1, 4)
+    found = days[np.array([row[5] for row in table], np.int64)]
+    return SessionTable(
+        *rows.T,  # type: ignore[arg-type]  # host leaves
+        date=found.astype(np.int64).astype(np.int32),  # type: ignore[arg-type]
+        complete=np.array([row[4] for row in table], bool),  # type: ignore[arg-type]
     )
 
 

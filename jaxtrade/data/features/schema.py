@@ -111,7 +111,7 @@ NOW = ("close", "per_atr", "log_per_atr", "log_per_volume")
 
 
 class Shape(NamedTuple):
-    """Constants of a unit in the formula of `data.features.view`.
+    """Constants of a unit in the formula of `data.device`.
 
     All are 0 under seed scaling, so that the slot is `value` itself.
     """

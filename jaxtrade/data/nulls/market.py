@@ -17,7 +17,7 @@ import numpy as np
 from jaxtrade.config import RunConfig
 from jaxtrade.data.calendar.schedule import DAY, Schedule, local_seconds, run_starts, trade_dates
 from jaxtrade.data.calendar.sessions import schedule_of
-from jaxtrade.data.market import Market, host_market, market_of
+from jaxtrade.data.market import INT32, Market, build_market
 from jaxtrade.data.nulls.spec import NULL_KINDS, NullKind
 from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.read.roll import splice_dates
@@ -27,8 +27,6 @@ from jaxtrade.data.sources import load_rates
 from jaxtrade.data.synthetic import LEAST, SUBSTEPS, phase_randomised_prices, spread_kept
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.types import IntrabarPath
-
-INT32 = 1 << 31
 
 
 def anchors(bars: Bars) -> np.ndarray:
@@ -427,9 +425,7 @@ class NullMarkets:
         """
         with null_named(self.kind, self.seed, draw):
             bars, path = null_bars(self.source, self.kind, self.seed, draw)
-            made = market_of(
-                host_market(bars, self.config, rates=self.rates, path=path), self.config
-            )
+            made = build_market(bars, self.config, rates=self.rates, path=path)
             _check_alike(made, self.market)
             return made
 
