@@ -200,8 +200,8 @@ def build_market(
     host = feature_input(bars, dates)
     tr_sum = np.concatenate(
         [
-            features.true_range_sum(host.high[r], host.low[r], host.close[r]).astype(np.int32)
-            for r in features.window_slices(ids)
+            features.true_range_sum(features.take(host, rows)).astype(np.int32)
+            for rows in features.window_slices(ids)
         ]
     )
     _check_ranges(tr_sum, config, contract.under(config))

@@ -180,25 +180,25 @@ def _smooth_in_order(values: np.ndarray, alpha: float, seed: float) -> np.ndarra
     return out
 
 
-def true_ranges(high: np.ndarray, low: np.ndarray, close: np.ndarray) -> np.ndarray:
+def true_ranges(bars: Window) -> np.ndarray:
     """True range: max(high, previous close) - min(low, previous close) in ticks, int64[n]; 0 at the
     first bar, which has no previous close."""
-    high, low, close = (np.asarray(x, np.int64) for x in (high, low, close))
+    high, low, close = (np.asarray(x, np.int64) for x in (bars.high, bars.low, bars.close))
     ranges = np.zeros(len(close), np.int64)
     ranges[1:] = np.maximum(high[1:], close[:-1]) - np.minimum(low[1:], close[:-1])
     return ranges
 
 
-def true_range_sum(high: np.ndarray, low: np.ndarray, close: np.ndarray) -> np.ndarray:
+def true_range_sum(bars: Window) -> np.ndarray:
     """S, the sum of the last 14 true ranges of one window in ticks, int64[n]; -1 until there are
     14.
     """
-    total = cumulative_sum(true_ranges(high, low, close), TRUE_RANGES)
+    total = cumulative_sum(true_ranges(bars), TRUE_RANGES)
     total[:TRUE_RANGES] = -1
     return total
 
 
-def quotient(over: np.ndarray, under: np.ndarray, neutral: float) -> np.ndarray:
+def quotient(over: np.ndarray, under: np.ndarray, neutral: float | np.ndarray) -> np.ndarray:
     """over / under, or `neutral` where under is 0. NaN stays NaN."""
     empty = under == 0
     return np.where(empty, neutral, over / np.where(empty, 1.0, under))
@@ -217,11 +217,6 @@ def simple_rsi(bars: Window, n: int) -> np.ndarray:
     return np.concatenate([[np.nan], 100 - 100 / (1 + gain / (loss + epsilon))])
 
 
-def returns(close: np.ndarray, n: int) -> np.ndarray:
-    """Return over n bars: close / (close n bars ago) - 1."""
-    return close / shifted(close, n) - 1
-
-
 def slope(values: np.ndarray, n: int) -> np.ndarray:
     """Change per bar over the last n bars, divided by the current value; 0 where the current value
     is 0.
@@ -229,34 +224,12 @@ def slope(values: np.ndarray, n: int) -> np.ndarray:
     return quotient(values - shifted(values, n), n * values, 0.0)
 
 
-def mean_slope(close: np.ndarray, of: int, n: int) -> np.ndarray:
-    """`slope` over n bars, of the mean of the last `of` closes."""
-    return slope(
-        sum_of_last(close, of), n
-    )  # sum and mean give the same quotient, and the sum is a whole number
-
-
-def bollinger_width(bars: Window) -> np.ndarray:
-    """Four standard deviations of the last 20 closes, divided by their mean. The divisor is 19, as
-    in pandas.
-    """
-    return 4 * sample_std(bars.close, LEVEL) / (sum_of_last(bars.close, LEVEL) / LEVEL)
-
-
-def bollinger_position(bars: Window) -> np.ndarray:
-    """(close - mean) / (2 standard deviations) of the last 20 closes; 0 where they are equal. The
-    divisor is 19.
-    """
-    away = bars.close - sum_of_last(bars.close, LEVEL) / LEVEL
-    return quotient(away, 2 * sample_std(bars.close, LEVEL), 0.0)
-
-
-def stochastic(bars: Window, n: int = 14) -> np.ndarray:
-    """Fast %K: 100 (close - lowest low) / (highest high - lowest low) over n bars; 50 where both
+def stochastic(bars: Window) -> np.ndarray:
+    """Fast %K: 100 (close - lowest low) / (highest high - lowest low) over 14 bars; 50 where both
     are equal.
     """
-    bottom = lowest(bars.low, n)
-    return quotient(100 * (bars.close - bottom), highest(bars.high, n) - bottom, 50.0)
+    bottom = lowest(bars.low, 14)
+    return quotient(100 * (bars.close - bottom), highest(bars.high, 14) - bottom, 50.0)
 
 
 def commodity_channel(bars: Window, n: int = 20) -> np.ndarray:
@@ -280,7 +253,7 @@ def directional(bars: Window) -> tuple[np.ndarray, np.ndarray]:
         simple, not
     Wilder's.
     """
-    ranges = _range_sum(bars)
+    ranges = true_range_sum(bars)
     up, down = (
         np.concatenate([[0], np.maximum(x, 0)]) for x in (np.diff(bars.high), -np.diff(bars.low))
     )
@@ -323,40 +296,11 @@ def money_flow(bars: Window, n: int = 14) -> np.ndarray:
     return np.concatenate([[np.nan], quotient(100 * positive, positive + negative, 50.0)])
 
 
-def volume_ratio(bars: Window, n: int) -> np.ndarray:
-    """Volume divided by its mean over the last n bars, this bar included; 1 where that mean is
-    0.
-    """
-    return quotient(n * bars.volume, sum_of_last(bars.volume, n), 1.0)
-
-
-def range_deviation(bars: Window, n: int = 20) -> np.ndarray:
-    """Standard deviation (divisor n - 1) of the last n ATRs (S/14), in ticks."""
-    return _of_ranges(bars, lambda ranges: sample_std(ranges, n) / TRUE_RANGES)
-
-
-def range_rank(bars: Window) -> np.ndarray:
-    """Percent rank of the ATR among the last 252 * 390 ATRs of the window. NaN until there are 100
-    ATRs.
-    """
-    return _of_ranges(bars, lambda ranges: percent_rank(ranges, RANK_BARS, RANK_LEAST))
-
-
-def efficiency(bars: Window, n: int = 20) -> np.ndarray:
-    """|close - close n bars ago| / (sum of the last n ATRs); 0 where nothing moved."""
-    moved = np.abs(bars.close - shifted(bars.close, n))
-    return quotient(moved, _of_ranges(bars, lambda x: sum_of_last(x, n) / TRUE_RANGES), 0.0)
-
-
-def _range_sum(bars: Window) -> np.ndarray:
-    return true_range_sum(bars.high, bars.low, bars.close)
-
-
 def _of_ranges(bars: Window, figure: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     """Apply `figure` to the defined values of S. The first one is at the fifteenth bar; NaN before
     it.
     """
-    total = _range_sum(bars)
+    total = true_range_sum(bars)
     known = total[TRUE_RANGES:]
     return np.concatenate([np.full(min(TRUE_RANGES, len(total)), np.nan), figure(known)])
 
@@ -375,30 +319,11 @@ def _beyond(value: np.ndarray, level: np.ndarray) -> np.ndarray:
     return (1000 * value > 1001 * level).astype(np.float64) - (1000 * value < 999 * level)
 
 
-def higher_high(bars: Window) -> np.ndarray:
-    """1, -1 or 0: the high compared with the highest high of the 5 bars before (see `_beyond`)."""
-    return _beyond(bars.high, shifted(highest(bars.high, SWING), 1))
-
-
-def lower_low(bars: Window) -> np.ndarray:
-    """1, -1 or 0: the low compared with the lowest low of the 5 bars before. 1 means lower."""
-    return 0.0 - _beyond(bars.low, shifted(lowest(bars.low, SWING), 1))
-
-
-def higher_low(bars: Window) -> np.ndarray:
-    """1, -1 or 0: the lowest low of the last 5 bars compared with that of the 5 bars before them. 1
-    means higher.
+def _swing(extreme: np.ndarray) -> np.ndarray:
+    """The highest high, or the lowest low, of the last 5 bars compared with that of the 5 bars
+    before them (see `_beyond`).
     """
-    bottom = lowest(bars.low, SWING)
-    return _beyond(bottom, shifted(bottom, SWING))
-
-
-def lower_high(bars: Window) -> np.ndarray:
-    """1, -1 or 0: the highest high of the last 5 bars compared with that of the 5 bars before them.
-    1 means lower.
-    """
-    top = highest(bars.high, SWING)
-    return 0.0 - _beyond(top, shifted(top, SWING))
+    return _beyond(extreme, shifted(extreme, SWING))
 
 
 def _quiet(bars: Window) -> np.ndarray:
@@ -423,16 +348,6 @@ def double_bottom(bars: Window) -> np.ndarray:
     """
     bottom = lowest(bars.low, LEVEL)
     return SEEN * ((100 * bottom > 101 * shifted(bottom, LEVEL)) & _quiet(bars))
-
-
-def breakout(bars: Window) -> np.ndarray:
-    """1 where the close is more than 0.2 % above the highest high of the 20 bars before, else 0."""
-    return (1000 * bars.close > 1002 * shifted(highest(bars.high, LEVEL), 1)).astype(np.float64)
-
-
-def breakdown(bars: Window) -> np.ndarray:
-    """1 where the close is more than 0.2 % below the lowest low of the 20 bars before, else 0."""
-    return (1000 * bars.close < 998 * shifted(lowest(bars.low, LEVEL), 1)).astype(np.float64)
 
 
 def volume_mean(volume: np.ndarray) -> np.ndarray:
@@ -461,19 +376,8 @@ def _seed_ema(close: np.ndarray, span: int) -> np.ndarray:
 def _rsi(bars: Window, n: int) -> np.ndarray:
     change = np.diff(bars.close)
     gain, loss = (_seeded(np.maximum(side, 0), n, 1 / n) for side in (change, -change))
-    total = gain + loss
-    flat = total == 0  # no move at all: 0, as in TA-Lib
-    return np.concatenate([[np.nan], np.where(flat, 0.0, 100 * gain / np.where(flat, 1.0, total))])
-
-
-def _atr(bars: Window, n: int) -> np.ndarray:
-    ranges = true_ranges(bars.high, bars.low, bars.close)[1:]
-    return np.concatenate([[np.nan], _seeded(ranges, n, 1 / n)])
-
-
-def _seed_atr(bars: Window) -> np.ndarray:
-    total = true_range_sum(bars.high, bars.low, bars.close)
-    return np.where(total < 0, np.nan, total / TRUE_RANGES)
+    # No move at all: 0, as in TA-Lib.
+    return np.concatenate([[np.nan], quotient(100 * gain, gain + loss, 0.0)])
 
 
 def _vwap(bars: Window) -> np.ndarray:
@@ -487,7 +391,7 @@ def _vwap(bars: Window) -> np.ndarray:
         mean = np.cumsum(typical[rows]) / np.arange(1, len(rows) + 1)
         traded = np.cumsum(bars.volume[rows])
         money = np.cumsum(bars.close[rows] * bars.volume[rows])
-        out[rows] = np.where(traded > 0, money / np.where(traded > 0, traded, 1.0), mean)
+        out[rows] = quotient(money, traded, mean)
     return out
 
 
@@ -499,39 +403,55 @@ def _session_flag(bars: Window, name: str) -> np.ndarray:
     return inside[name]
 
 
+# name -> values over one window. What formulas there are besides is in features.csv.
 _COMPUTE: dict[str, Callable[[Window], np.ndarray]] = {
     **{name: attrgetter(name) for name in ("open", "high", "low", "close", "volume")},
     **{name: partial(simple_rsi, n=n) for name, n in RSI_BARS.items()},
     "macd": lambda bars: _seed_ema(bars.close, 12) - _seed_ema(bars.close, 26),
     "momentum": lambda bars: bars.close / shifted(bars.close, GROWTH_BARS),
-    "atr": _seed_atr,
+    "atr": lambda bars: _of_ranges(bars, lambda x: x / TRUE_RANGES),
     "volatility": lambda bars: sample_std(bars.close, 20),
-    "bb_width": bollinger_width,
+    # Four standard deviations of the last 20 closes, divided by their mean. The divisor is 19, as
+    # in pandas.
+    "bb_width": lambda bars: (
+        4 * sample_std(bars.close, LEVEL) / (sum_of_last(bars.close, LEVEL) / LEVEL)
+    ),
     "stoch_k": stochastic,
     "stoch_d": lambda bars: sum_of_last(stochastic(bars), 3) / 3,
     "williams_r": lambda bars: stochastic(bars) - 100,
     "cci": commodity_channel,
     "adx": average_directional,
     "mfi": money_flow,
-    "vol_regime": range_deviation,
-    "vol_percentile": range_rank,
+    # Standard deviation (divisor n - 1) of the last 20 ATRs (S/14), in ticks.
+    "vol_regime": lambda bars: _of_ranges(bars, lambda x: sample_std(x, 20) / TRUE_RANGES),
+    # Percent rank of the ATR among the last 252 * 390 ATRs of the window. NaN until there are 100.
+    "vol_percentile": lambda bars: _of_ranges(
+        bars, lambda x: percent_rank(x, RANK_BARS, RANK_LEAST)
+    ),
     "plus_di": lambda bars: directional(bars)[0],
     "minus_di": lambda bars: directional(bars)[1],
     "trend_strength": trend_flag,
     "vwap": _vwap,
     "price_to_vwap": lambda bars: bars.close / _vwap(bars) - 1,
     "spread": lambda bars: (bars.high - bars.low) / bars.close,
-    "efficiency_ratio": efficiency,
+    # |close - close 20 bars ago| / (sum of the last 20 ATRs); 0 where nothing moved.
+    "efficiency_ratio": lambda bars: quotient(
+        np.abs(bars.close - shifted(bars.close, 20)),
+        _of_ranges(bars, lambda x: sum_of_last(x, 20) / TRUE_RANGES),
+        0.0,
+    ),
     **{
         f"session_{name}": partial(_session_flag, name=name)
         for name in (*SESSION_MINUTES, "closed")
     },
+    # Volume divided by its mean over the last n bars, this bar included; 1 where that mean is 0.
     **{
-        name: partial(volume_ratio, n=n)
+        name: lambda bars, n=n: quotient(n * bars.volume, sum_of_last(bars.volume, n), 1.0)
         for name, n in (("volume_ratio_5min", 5), ("volume_ratio_20min", 20), ("volume_regime", 20))
     },
+    # Return over n bars.
     **{
-        name: lambda bars, n=n: returns(bars.close, n)
+        name: lambda bars, n=n: bars.close / shifted(bars.close, n) - 1
         for name, n in (
             ("roc", GROWTH_BARS),
             ("return_1", 1),
@@ -543,28 +463,41 @@ _COMPUTE: dict[str, Callable[[Window], np.ndarray]] = {
             ("session_trend", 30),
         )
     },
-    "bollinger_position": bollinger_position,
+    # (close - mean) / (2 standard deviations) of the last 20 closes; 0 where they are equal. The
+    # divisor is 19.
+    "bollinger_position": lambda bars: quotient(
+        bars.close - sum_of_last(bars.close, LEVEL) / LEVEL, 2 * sample_std(bars.close, LEVEL), 0.0
+    ),
     "time_of_day": lambda bars: bars.minute / 1440.0,
     "support_20": lambda bars: lowest(bars.low, 20),
     "resistance_20": lambda bars: highest(bars.high, 20),
-    "sma_50_slope": lambda bars: mean_slope(bars.close, 50, 10),
-    "sma_200_slope": lambda bars: mean_slope(bars.close, 200, 20),
+    # Of the mean of the closes: sum and mean give the same quotient, and the sum is a whole number.
+    "sma_50_slope": lambda bars: slope(sum_of_last(bars.close, 50), 10),
+    "sma_200_slope": lambda bars: slope(sum_of_last(bars.close, 200), 20),
     "adx_slope": lambda bars: slope(average_directional(bars), 5),
     "price_vs_support": lambda bars: bars.close / lowest(bars.low, 20) - 1,
-    "higher_high": higher_high,
-    "lower_low": lower_low,
-    "higher_low": higher_low,
-    "lower_high": lower_high,
+    # 1, -1 or 0: the high, or the low, compared with the highest (lowest) of the 5 bars before. 1
+    # means what the name says.
+    "higher_high": lambda bars: _beyond(bars.high, shifted(highest(bars.high, SWING), 1)),
+    "lower_low": lambda bars: 0.0 - _beyond(bars.low, shifted(lowest(bars.low, SWING), 1)),
+    "higher_low": lambda bars: _swing(lowest(bars.low, SWING)),
+    "lower_high": lambda bars: 0.0 - _swing(highest(bars.high, SWING)),
     "double_top": double_top,
     "double_bottom": double_bottom,
-    "breakout_signal": breakout,
-    "breakdown_signal": breakdown,
+    # 1 where the close is more than 0.2 % above the highest high (below the lowest low) of the 20
+    # bars before, else 0.
+    "breakout_signal": lambda bars: (
+        1000 * bars.close > 1002 * shifted(highest(bars.high, LEVEL), 1)
+    ).astype(np.float64),
+    "breakdown_signal": lambda bars: (
+        1000 * bars.close < 998 * shifted(lowest(bars.low, LEVEL), 1)
+    ).astype(np.float64),
 }
 _OF_PERIOD: dict[str, Callable[[Window, int], np.ndarray]] = {
     "sma": lambda bars, n: cumulative_sum(bars.close, n) / n,
     "ema": lambda bars, n: _seeded(bars.close, n, 2 / (n + 1)),
     "rsi": _rsi,
-    "atr": _atr,
+    "atr": lambda bars, n: np.concatenate([[np.nan], _seeded(true_ranges(bars)[1:], n, 1 / n)]),
 }
 
 
