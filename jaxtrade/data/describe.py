@@ -15,7 +15,6 @@ from jaxtrade.data.calendar.schedule import (
     findings,
     local_seconds,
     most_common,
-    trade_dates,
 )
 from jaxtrade.data.calendar.sessions import cut_short, schedule_of
 from jaxtrade.data.contracts import contract_of
@@ -275,7 +274,7 @@ def check_text(bars: Bars, config: RunConfig) -> str:
     schedule = schedule_of(bars, config.data.calendar)
     check_stamps(schedule, bars.time, bars.bar_seconds, bars.contract, bars.source)
     found = findings(schedule, bars.time, bars.bar_seconds, bars.contract)
-    row_dates = trade_dates(bars.time, bars.contract)
+    row_dates = bars.trade_dates
     dates = np.unique(row_dates)
     suspect = require_stated(bars, schedule, row_dates, config.data)
     cut = [each.text() for each in cut_short(bars, schedule, row_dates, config)]

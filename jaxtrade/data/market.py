@@ -21,8 +21,6 @@ from jaxtrade.data.calendar.schedule import (
     Schedule,
     check_stamps,
     findings,
-    local_seconds,
-    trade_dates,
 )
 from jaxtrade.data.calendar.sessions import (
     bars_to_flat,
@@ -194,7 +192,7 @@ def build_market(
     columns = table_columns(names, context)  # raises for an unknown feature, before any is computed
     schedule = schedule_of(bars, config.data.calendar)
     check_stamps(schedule, bars.time, bars.bar_seconds, contract, bars.source)
-    dates = trade_dates(bars.time, contract)
+    dates = bars.trade_dates
     found = require_stated(bars, schedule, dates, config.data)
     ids = feature_windows(bars, schedule, dates, config)
     host = feature_input(bars, dates)
@@ -283,7 +281,7 @@ def feature_input(bars: Bars, dates: np.ndarray) -> features.Window:
         **{name: getattr(bars, name).astype(np.int64) for name in PRICES},
         volume=bars.volume,
         date=dates.astype(np.int64),
-        minute=local_seconds(bars.time, bars.contract.zone) % 86_400 // 60,
+        minute=bars.minutes,
         tick_size=float(bars.contract.tick_size),
     )
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from jaxtrade.config import RunConfig, changed_config
 from jaxtrade.data.calendar.schedule import trade_dates
-from jaxtrade.data.contracts import CONTRACTS, contract_named, contract_of, shipped_contracts
+from jaxtrade.data.contracts import CONTRACTS, contract_of, known_contract
 from jaxtrade.data.read.bars import Bars, bundled, from_frame, load_bars
 from jaxtrade.data.read.roll import explicit
 from jaxtrade.data.read.stamps import iso
@@ -55,7 +55,7 @@ def read_keys(config: RunConfig, quotes: bool, like: Bars | None = None) -> dict
     others: tuple[str, ...] = ()
     if data.quotes is not None:
         others = (*PRICES, "volume") if quotes else QUOTE_FIELDS
-    roll = data.roll if like is None else explicit(like.legs, trade_dates(like.time, like.contract))
+    roll = data.roll if like is None else explicit(like.legs, like.trade_dates)
     return {
         "columns": {field: name for field, name in data.columns.items() if field not in others},
         "time_zone": data.time_zone,
@@ -235,16 +235,6 @@ def with_bars(config: RunConfig, bars: Bars, folder: Path) -> RunConfig:
         ConfigError: the bars are synthetic or spliced, or their contract is not that of the
             configuration.
     """
-    _check(config, bars)
-    path = write_bars(bars, folder)
-    read = {"source": "file", "file": str(path.resolve()), **READING}
-    symbol = bars.contract.symbol
-    if config.data.contract is None:
-        read |= {"market": symbol} if symbol in CONTRACTS else {"contract": symbol}
-    return changed_config(config, {f"data.{key}": value for key, value in read.items()})
-
-
-def _check(config: RunConfig, bars: Bars) -> None:
     if bars.synthetic:
         raise ConfigError(
             "data=: these bars are synthetic, and a run from them would be reported as one of real bars; "
@@ -256,13 +246,7 @@ def _check(config: RunConfig, bars: Bars) -> None:
             "data='FILE', roll=..."
         )
     own, symbol = config.data.contract is not None, bars.contract.symbol
-    known = (
-        contract_of(config.data)
-        if own
-        else contract_named(symbol)
-        if symbol in (*CONTRACTS, *shipped_contracts())
-        else None
-    )
+    known = contract_of(config.data) if own else known_contract(symbol)
     if known is None or replace(known, slippage_ticks=0) != replace(
         bars.contract, slippage_ticks=0
     ):
@@ -272,9 +256,14 @@ def _check(config: RunConfig, bars: Bars) -> None:
             else "it is not a market of jaxtrade"
         )
         raise ConfigError(
-            f"data=: the contract of these bars is {bars.contract.symbol}, and {hint}; give "
+            f"data=: the contract of these bars is {symbol}, and {hint}; give "
             "contract='FILE' with its figures"
         )
+    path = write_bars(bars, folder)
+    read = {"source": "file", "file": str(path.resolve()), **READING}
+    if not own:
+        read |= {"market": symbol} if symbol in CONTRACTS else {"contract": symbol}
+    return changed_config(config, {f"data.{key}": value for key, value in read.items()})
 
 
 def write_bars(bars: Bars, folder: Path) -> Path:
@@ -449,7 +438,7 @@ def rows_known(bars: Bars, rates: Bars) -> np.ndarray:
 
     Raises DataError if a bar has no such rate, or only one that is older than one session.
     """
-    rate_dates = trade_dates(rates.time, rates.contract)
+    rate_dates = rates.trade_dates
     at = np.searchsorted(rates.time + rates.bar_seconds, bars.time, side="right") - 1
     given = rate_dates[np.maximum(at, 0)]
     wanted = trade_dates(bars.time, rates.contract)

@@ -28,7 +28,6 @@ from itertools import combinations
 from typing import NamedTuple
 
 from jaxtrade.config import RunConfig, WalkConfig
-from jaxtrade.data.calendar.schedule import trade_dates
 from jaxtrade.data.features.schema import (
     RANK_BARS,
     TRUE_RANGES,
@@ -388,7 +387,7 @@ def reach_on(market: Market, config: RunConfig) -> Reach:
     """`reach_of` on a market: with a look-back for each session where a feature begins with its
     trade date.
     """
-    dates = trade_dates(market.bars.time, market.contract)
+    dates = market.bars.trade_dates
     opens = np.searchsorted(dates, dates)  # dates never decrease, so this is the first bar of each
     return in_rows(reach_of(config), np.asarray(market.data.sessions.first, np.int64), opens)
 

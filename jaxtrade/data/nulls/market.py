@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from jaxtrade.config import RunConfig
-from jaxtrade.data.calendar.schedule import DAY, Schedule, local_seconds, run_starts, trade_dates
+from jaxtrade.data.calendar.schedule import Schedule, local_seconds, run_starts
 from jaxtrade.data.calendar.sessions import schedule_of
 from jaxtrade.data.market import INT32, Market, build_market
 from jaxtrade.data.nulls.spec import NULL_KINDS, NullKind
@@ -34,9 +34,7 @@ def anchors(bars: Bars) -> np.ndarray:
     row, and the first row of each later contract of a spliced series."""
     found = np.zeros(len(bars), bool)
     found[:1] = True
-    legs = np.searchsorted(
-        splice_dates(bars.legs), trade_dates(bars.time, bars.contract), side="right"
-    )
+    legs = np.searchsorted(splice_dates(bars.legs), bars.trade_dates, side="right")
     found[1:] |= legs[1:] != legs[:-1]
     return found
 
@@ -147,7 +145,7 @@ def minute_volatility(bars: Bars) -> tuple[np.ndarray, np.ndarray]:
     float64[1440] each; 0 where the bars have no such minute. Of two sides: of the mid price. The
     gap to a series' first bar is left out."""
     mid = bars.mid
-    minute = local_seconds(bars.time, bars.contract.zone) % DAY // 60
+    minute = bars.minutes
     opened, closed = mid.open.astype(np.float64), mid.close.astype(np.float64)
     before = np.concatenate([opened[:1], closed[:-1]])
     known = ~anchors(bars)
@@ -172,7 +170,7 @@ def martingale_bars(
     int32.
     """
     gap, body = minute_volatility(bars)
-    minute = local_seconds(bars.time, bars.contract.zone) % DAY // 60
+    minute = bars.minutes
     bid = prices_of(bars)[0]  # int64[4, T]: the real prices, replaced date by date
     start, rows = anchors(bars), run_starts(days)
     for first, end in zip(rows.tolist(), np.append(rows[1:], len(bars)).tolist(), strict=True):
@@ -345,7 +343,7 @@ def null_source(market: Market, config: RunConfig, after: int = 0) -> NullSource
     ):
         decisions[start:end] = last - first + 1
     schedule = schedule_of(bars, config.data.calendar)
-    return NullSource(bars, path, trade_dates(bars.time, bars.contract), decisions, schedule, after)
+    return NullSource(bars, path, bars.trade_dates, decisions, schedule, after)
 
 
 def _sign(real: NullSource, generator: np.random.Generator) -> NullBars:

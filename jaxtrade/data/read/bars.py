@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from jaxtrade.config import Roll, ShareSplit
-from jaxtrade.data.calendar.schedule import trade_dates
+from jaxtrade.data.calendar.schedule import DAY, local_seconds, trade_dates
 from jaxtrade.data.contracts import Contract, contract_named, require_bundled
 from jaxtrade.data.formats.recognise import Stated, plain_name, settled, spoken, unsaid
 from jaxtrade.data.members import ES_EXPIRY, ES_WEEK
@@ -160,6 +160,16 @@ class Bars:
         )
 
     @property
+    def trade_dates(self) -> np.ndarray:
+        """datetime64[D][T], the trade date of each bar."""
+        return trade_dates(self.time, self.contract)
+
+    @property
+    def minutes(self) -> np.ndarray:
+        """int64[T], the minute of the exchange day of each open stamp."""
+        return local_seconds(self.time, self.contract.zone) % DAY // 60
+
+    @property
     def sides(self) -> tuple[Bars, Bars]:
         """(bid, ask), each as one-sided bars. One-sided bars are returned twice."""
         if self.ask is None:
@@ -181,7 +191,7 @@ class Bars:
         """The bars of trade dates start..end (ISO, inclusive). Raises DataError if none is left."""
         if start is None and end is None:
             return self
-        days = trade_dates(self.time, self.contract)
+        days = self.trade_dates
         keep = np.ones(len(self), bool)
         if start is not None:
             keep &= days >= _date(start, "data.start")
@@ -211,7 +221,7 @@ def adjusted(bars: Bars, splits: tuple[ShareSplit, ...]) -> Bars:
     """
     if not splits:
         return bars
-    days = trade_dates(bars.time, bars.contract)
+    days = bars.trade_dates
     firsts = np.array([split.date for split in splits], "datetime64[D]")
     later = np.searchsorted(firsts, days, side="right")  # splits that each bar has behind it
     columns = [getattr(bars, name).copy() for name in PRICES]
@@ -440,10 +450,7 @@ def _bars(
         table.notes.append(TWO_SIDED)
     return Bars(
         time=seconds,
-        open=ticks[0],
-        high=ticks[1],
-        low=ticks[2],
-        close=ticks[3],
+        **Side(*ticks)._asdict(),
         volume=volume,
         bar_seconds=bar_seconds,
         contract=contract,

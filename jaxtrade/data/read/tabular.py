@@ -238,10 +238,10 @@ def read_table(path: str | Path) -> Table:
     if raw[:4] == b"PAR1":
         return _parquet(raw, str(file))
     if raw[:4] in (b"PK\x03\x04", b"PK\x05\x06"):  # the second one: without a file
-        raw, members = unzip(raw, str(file), MAX_BYTES)
+        raw, members = unzip(raw, str(file))
         return _csv(raw, str(file), members)
     if raw[:2] == b"\x1f\x8b":
-        raw = gunzip(raw, str(file), MAX_BYTES)
+        raw = gunzip(raw, str(file))
     return _csv(raw, str(file), (Member(file.name.removesuffix(".gz"), None),))
 
 
@@ -580,9 +580,9 @@ class Member(NamedTuple):
     rows: int | None
 
 
-def unzip(raw: bytes, source: str, limit: int) -> tuple[bytes, tuple[Member, ...]]:
+def unzip(raw: bytes, source: str) -> tuple[bytes, tuple[Member, ...]]:
     """(the lines of all text files in the order of their names, the files). Raises DataError if
-    there is none, if the archive is damaged, or if it unpacks to more than `limit` bytes."""
+    there is none, if the archive is damaged, or if it unpacks to more than MAX_BYTES."""
     try:
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
             infos = sorted(
@@ -594,8 +594,8 @@ def unzip(raw: bytes, source: str, limit: int) -> tuple[bytes, tuple[Member, ...
                 ),
                 key=lambda info: PurePosixPath(info.filename).name,
             )
-            if sum(info.file_size for info in infos) > limit:
-                raise DataError(f"{source}: unpacks to more than {limit} bytes. Fix: split it")
+            if sum(info.file_size for info in infos) > MAX_BYTES:
+                raise DataError(f"{source}: unpacks to more than {MAX_BYTES} bytes. Fix: split it")
             texts = [unpacked(archive, info).rstrip(b"\r\n") for info in infos]
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise DataError(
@@ -618,15 +618,17 @@ def unzip(raw: bytes, source: str, limit: int) -> tuple[bytes, tuple[Member, ...
     return b"\n".join(text for text in texts if text) + b"\n", members
 
 
-def gunzip(raw: bytes, source: str, limit: int) -> bytes:
-    """The unpacked bytes. Raises DataError if they are damaged, or more than `limit`."""
+def gunzip(raw: bytes, source: str) -> bytes:
+    """The unpacked bytes. Raises DataError if they are damaged, or more than MAX_BYTES."""
     out = io.BytesIO()
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(raw)) as stream:
             while block := stream.read(1 << 20):
                 out.write(block)
-                if out.tell() > limit:
-                    raise DataError(f"{source}: unpacks to more than {limit} bytes. Fix: split it")
+                if out.tell() > MAX_BYTES:
+                    raise DataError(
+                        f"{source}: unpacks to more than {MAX_BYTES} bytes. Fix: split it"
+                    )
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(
             f"{source}: the gzip data are cut or damaged after {out.tell()} unpacked bytes ({error}). "

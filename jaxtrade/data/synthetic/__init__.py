@@ -21,7 +21,6 @@ from jaxtrade.data.calendar.schedule import (
     local_seconds,
     table_schedule,
     thanksgiving,
-    trade_dates,
 )
 from jaxtrade.data.contracts import Contract
 from jaxtrade.data.read.bars import Bars, bundled
@@ -95,13 +94,9 @@ def minute_bars(
     """Make Bars (int32 ticks) of stamps int64[n], prices [n, 4] (open, high, low, close) and volume
     [n].
     """
-    open_, high, low, close = np.ascontiguousarray(prices.T.astype(np.int32))
     return Bars(
         time=stamps.astype(np.int64),
-        open=open_,
-        high=high,
-        low=low,
-        close=close,
+        **Side(*np.ascontiguousarray(prices.T.astype(np.int32)))._asdict(),
         volume=volume.astype(np.float64),
         bar_seconds=BAR_SECONDS,
         contract=contract,
@@ -455,7 +450,7 @@ def phase_randomised_bars(bars: Bars, sessions: int, seed: int) -> Bars:
     Raises DataError if fewer than three bars are left, or if a price of the copy falls below one
     tick.
     """
-    dates = trade_dates(bars.time, bars.contract)
+    dates = bars.trade_dates
     bars = bars.rows(np.isin(dates, np.unique(dates)[:sessions]))
     if len(bars) < LEAST:
         raise DataError(
@@ -510,7 +505,7 @@ def expiry_table(bars: Bars) -> dict[str, np.ndarray]:
         time. The front
     contract of a trade date has the prices of `bars`, shifted by whole ticks.
     """
-    days = trade_dates(bars.time, bars.contract)
+    days = bars.trade_dates
     years = range(int(str(days[0])[:4]), int(str(days[-1])[:4]) + 2)
     third_friday = relativedelta(weekday=FR(3))
     expiries = [date(year, month, 1) + third_friday for year in years for month in MONTHS]
