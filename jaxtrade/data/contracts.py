@@ -32,7 +32,14 @@ Kind = Literal["future", "fx", "equity"]
 Calendar = Literal[
     "cme_equity", "cme_metal_energy", "cme_fx", "fx", "us_equity"
 ]  # product groups with their own hours
-BUNDLED = ("ES", "EURUSD", "GBPUSD", "USDJPY", "USDCHF")  # markets with bars in the package
+# Markets with bars in the package, and the first and last trade date of these.
+BUNDLED = {
+    "ES": ("2013-10-07", "2020-01-07"),
+    "EURUSD": ("2007-01-01", "2018-12-31"),
+    "GBPUSD": ("2012-11-16", "2022-03-04"),
+    "USDJPY": ("2012-11-16", "2022-03-04"),
+    "USDCHF": ("2012-11-15", "2022-03-04"),
+}
 # price_ranges.csv holds the low and high of the cash index, rate or nearby month by calendar year,
 # rounded outwards. Futures trade at a distance from their index, and the ranges only need to show
 # that a file belongs to another market, so they are widened by this share. Oil traded below zero on

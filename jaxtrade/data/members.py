@@ -12,7 +12,7 @@ from pathlib import Path
 from jaxtrade.config import DataConfig, RunConfig, SplitConfig, WalkConfig, changed_config
 from jaxtrade.config.allocate import TASK, AllocateConfig
 from jaxtrade.config.protocol import split_of
-from jaxtrade.data.contracts import contract_of, require_bundled
+from jaxtrade.data.contracts import BUNDLED, contract_of, require_bundled
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
 
 COMMON = "all symbols"  # name of the one group of statistics of a set with network.normalise_per_symbol=false
@@ -161,14 +161,6 @@ def is_of(symbol: str, path: Path) -> bool:
 #
 # Imports neither JAX nor NumPy, so that a run that cannot be is refused at once.
 
-# First and last trade date of the bundled bars. The default of ES is one week of them.
-BUNDLED_DATES = {
-    "ES": ("2013-10-07", "2020-01-07"),
-    "EURUSD": ("2007-01-01", "2018-12-31"),
-    "GBPUSD": ("2012-11-16", "2022-03-04"),
-    "USDJPY": ("2012-11-16", "2022-03-04"),
-    "USDCHF": ("2012-11-15", "2022-03-04"),
-}
 ES_WEEK = ("2013-10-07", "2013-10-11")
 ES_EXPIRY = (
     "201312"  # the contract of ES that is read unless data.expiry or data.roll says otherwise
@@ -181,7 +173,7 @@ def bundled_dates(symbol: str, data: DataConfig) -> tuple[str, str]:
     and data.end.
     """
     if bundled_expiry(symbol, data) is None:
-        return BUNDLED_DATES[symbol]
+        return BUNDLED[symbol]
     return ES_WEEK if (data.expiry, data.start, data.end) == (None, None, None) else ES_CONTRACT
 
 
@@ -196,7 +188,7 @@ def date_range(data: DataConfig, symbol: str) -> tuple[str, str] | None:
     None otherwise.
     """
     first, last = None, None
-    if _is_copied(data) and data.source != "file" and symbol in BUNDLED_DATES:
+    if _is_copied(data) and data.source != "file" and symbol in BUNDLED:
         first, last = bundled_dates(symbol, data)
     # ISO dates compare as text.
     starts, ends = (
@@ -229,9 +221,8 @@ def most_sessions(data: DataConfig, symbol: str) -> int | None:
 
 def weekdays(first: date, last: date) -> int:
     """The number of days from Monday to Friday among first..last."""
-    days = max((last - first).days + 1, 0)
-    weeks, rest = divmod(days, 7)
-    return 5 * weeks + sum((first + timedelta(days=i)).weekday() < 5 for i in range(rest))
+    days = range((last - first).days + 1)
+    return sum((first + timedelta(days=i)).weekday() < 5 for i in days)
 
 
 def check_split(sessions: int, config: SplitConfig, at_most: bool = False) -> None:

@@ -6,15 +6,17 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import math
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxtrade.config import RunConfig, changed_config
-from jaxtrade.data.calendar.schedule import trade_dates
-from jaxtrade.data.contracts import CONTRACTS, contract_of, known_contract
+from jaxtrade.config import DataConfig, RunConfig, changed_config
+from jaxtrade.data.calendar.schedule import table_schedule, trade_dates
+from jaxtrade.data.contracts import CONTRACTS, Contract, contract_of, known_contract
 from jaxtrade.data.read.bars import Bars, bundled, from_frame, load_bars
 from jaxtrade.data.read.roll import explicit
 from jaxtrade.data.read.stamps import iso
@@ -28,16 +30,10 @@ from jaxtrade.data.read.validate import (
 )
 from jaxtrade.data.synthetic import bars_of_kind
 from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.types import TickValue
 
 if TYPE_CHECKING:
     import pandas as pd
-import math
-from fractions import Fraction
-
-from jaxtrade.config import DataConfig
-from jaxtrade.data.calendar.schedule import table_schedule
-from jaxtrade.data.contracts import Contract
-from jaxtrade.types import TickValue
 
 
 def read_keys(config: RunConfig, quotes: bool, like: Bars | None = None) -> dict[str, Any]:

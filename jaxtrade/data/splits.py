@@ -7,27 +7,17 @@ symbol would train on the days on which another is tested.
 
 from __future__ import annotations
 
-import functools
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-
-from jaxtrade.config import SplitConfig
-from jaxtrade.config.protocol import split_of
-from jaxtrade.data.market import Market
-from jaxtrade.data.members import check_split
-from jaxtrade.errors import ConfigError
-from jaxtrade.types import MarketData, SessionSet
-
-if TYPE_CHECKING:
-    from jaxtrade.data.market import MarketSet
 import math
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from jaxtrade.config import RunConfig, WalkConfig
+import jax.numpy as jnp
+import numpy as np
+
+from jaxtrade.config import RunConfig, SplitConfig, WalkConfig
+from jaxtrade.config.protocol import split_of
 from jaxtrade.data.features.schema import (
     RANK_BARS,
     TRUE_RANGES,
@@ -35,7 +25,10 @@ from jaxtrade.data.features.schema import (
     feature_spec,
     is_built_in,
 )
-from jaxtrade.data.market import history_needed
+from jaxtrade.data.market import Market, MarketSet, history_needed
+from jaxtrade.data.members import check_split
+from jaxtrade.errors import ConfigError
+from jaxtrade.types import MarketData, SessionSet
 
 
 def session_set(ids: np.ndarray, size: int, symbols: np.ndarray | None = None) -> SessionSet:
@@ -45,8 +38,6 @@ def session_set(ids: np.ndarray, size: int, symbols: np.ndarray | None = None) -
     symbols: int[size], the symbol of each row of the table, in increasing order; None for one
         symbol.
     """
-    import jax.numpy as jnp
-
     padded = np.full(size, ids[0] if len(ids) else 0, np.int32)
     padded[: len(ids)] = ids
     offsets = (
@@ -85,9 +76,7 @@ def shared_dates(dates: np.ndarray, symbols: np.ndarray) -> np.ndarray:
     """The trade dates that every symbol has, increasing. dates: datetime64[D][N]. symbols:
     int[N].
     """
-    return functools.reduce(
-        np.intersect1d, [dates[symbols == symbol] for symbol in np.unique(symbols)]
-    )
+    return reduce(np.intersect1d, [dates[symbols == symbol] for symbol in np.unique(symbols)])
 
 
 def split_ids_by_date(

@@ -4,10 +4,9 @@ import pytest
 
 from jaxtrade.config import RunConfig, load_config, make_config
 from jaxtrade.data.calendar.schedule import trade_dates
-from jaxtrade.data.contracts import get_contract
+from jaxtrade.data.contracts import BUNDLED, get_contract
 from jaxtrade.data.market import load_market
 from jaxtrade.data.members import (
-    BUNDLED_DATES,
     ES_EXPIRY,
     ES_WEEK,
     bundled_dates,
@@ -21,7 +20,7 @@ from tests.data.conftest import split_of
 
 @pytest.mark.slow
 def test_the_dates_of_the_bundled_bars():
-    for symbol, dates in BUNDLED_DATES.items():
+    for symbol, dates in BUNDLED.items():
         contract = get_contract(symbol)
         bars = bundled(contract, roll="volume" if symbol == "ES" else "off")
         days = trade_dates(bars.time, contract)

@@ -324,6 +324,11 @@ def trade_dates(utc: np.ndarray, contract: Contract) -> np.ndarray:
     return (local // DAY).astype("datetime64[D]")
 
 
+def on_weekend(dates: np.ndarray) -> np.ndarray:
+    """Whether each date, datetime64[D], is a Saturday or a Sunday."""
+    return (dates.astype(np.int64) + 3) % 7 >= 5
+
+
 def wall_to_utc(day: date, clock: time, zone: str) -> int:
     """A date and wall time in a zone -> UTC seconds."""
     return int(datetime.combine(day, clock, ZoneInfo(zone)).timestamp())
@@ -446,9 +451,9 @@ def inferred_schedule(time_: np.ndarray, bar_seconds: int, contract: Contract) -
         )
     days = trade_dates(time_, contract)
     dates, first, count = np.unique(days, return_index=True, return_counts=True)
-    weekday = (dates.astype(np.int64) + 3) % 7 < 5
-    weekends = int(count[~weekday].sum())
-    dates, first, count = dates[weekday], first[weekday], count[weekday]
+    off = on_weekend(dates)
+    weekends = int(count[off].sum())
+    dates, first, count = dates[~off], first[~off], count[~off]
     if not len(dates):
         return _schedule([], contract, "infer")
     clock = local_seconds(time_, contract.zone) - days.astype(np.int64) * DAY
@@ -460,13 +465,9 @@ def inferred_schedule(time_: np.ndarray, bar_seconds: int, contract: Contract) -
         if usual_close - closes[i] > 1800 and i + 1 < len(dates):
             close = int(closes[i])
             short.append(day.isoformat())
-        midnight = datetime.combine(day, time(0))
+        midnight = datetime.combine(day, time(0), ZoneInfo(contract.zone))
         ends = [
-            int(
-                (midnight + timedelta(seconds=s))
-                .replace(tzinfo=ZoneInfo(contract.zone))
-                .timestamp()
-            )
+            int((midnight + timedelta(seconds=s)).timestamp())  # on the wall clock
             for s in (min(usual_open, int(opens[i])), max(close, int(closes[i])))
         ]
         rows.append((day, ends[0], ends[1], ends[1], ends[1]))
@@ -567,11 +568,6 @@ def in_session(
     return at, inside & ~halted
 
 
-def _closing(schedule: Schedule, time_: np.ndarray, at: np.ndarray, bar_seconds: int) -> np.ndarray:
-    before, after = schedule.extended
-    return closing_bars(schedule.open - before, schedule.close + after, time_, at, bar_seconds)
-
-
 def check_stamps(
     schedule: Schedule,
     time_: np.ndarray,
@@ -587,7 +583,7 @@ def check_stamps(
     """
     days = trade_dates(time_, contract)
     at, open_ = in_session(schedule, time_, days)
-    closed = ~open_ & ~_closing(schedule, time_, at, bar_seconds)
+    closed = ~open_ & ~closing_bars(schedule, time_, at, bar_seconds)
     dates, bad = np.unique(days[run_starts(days)]), np.unique(days[closed])
     if len(bad) < SHIFTED_DATES or 2 * len(bad) <= len(dates):
         return
@@ -610,7 +606,7 @@ def findings(
     """
     days = trade_dates(time_, contract)
     at, open_ = in_session(schedule, time_, days)
-    lines, last = [], _closing(schedule, time_, at, bar_seconds)
+    lines, last = [], closing_bars(schedule, time_, at, bar_seconds)
     last &= len(np.unique(days[last])) >= SHIFTED_DATES  # a few are named by date
     if last.any():
         first = local(int(time_[np.argmax(last)]), contract.zone)
@@ -659,7 +655,7 @@ PRINT = 4  # a print takes at most this part of the closure that it begins: a qu
 
 
 def closing_bars(
-    begin: np.ndarray, end: np.ndarray, time_: np.ndarray, at: np.ndarray, bar_seconds: int
+    schedule: Schedule, time_: np.ndarray, at: np.ndarray, bar_seconds: int
 ) -> np.ndarray:
     """bool[T]: bars stamped at the very end of a session (extended hours included) that also has a
     bar at its very beginning, if they are short beside the closure that follows.
@@ -668,10 +664,10 @@ def closing_bars(
     stamps are shifted: shifted stamps move the first bar of the session too, so that no bar stands
     at its beginning. A bar of an hour that fills a daily closure is no print.
 
-    begin, end: UTC seconds between which each session may have bars, int64[N]. time_: UTC seconds
-        of the open stamps.
-    at: index of each bar's session, -1 for none.
+    time_: UTC seconds of the open stamps. at: index of each bar's session, -1 for none.
     """
+    before, after = schedule.extended
+    begin, end = schedule.open - before, schedule.close + after
     last = (at >= 0) & (time_ == end[at])
     begun = np.zeros(len(begin), bool)
     begun[at[(at >= 0) & (time_ == begin[at])]] = True

@@ -12,7 +12,7 @@ import gzip
 import io
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from csv import reader
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -35,7 +35,6 @@ from jaxtrade.storage.archives import unpacked
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
-from collections.abc import Collection
 
 # Collects the faults of a data file, so that one short message shows them together.
 
