@@ -17,7 +17,7 @@ from jaxtrade.cli.tables import columns, table
 from jaxtrade.cli.usage import add_command
 from jaxtrade.config.accounts import PRESETS, AccountPreset
 from jaxtrade.config.load import shipped
-from jaxtrade.data.contracts import BUNDLED, CONTRACTS, Contract
+from jaxtrade.data.contracts import BUNDLED, CONTRACTS, Contract, load_contract
 from jaxtrade.env.reward_presets import REWARDS
 from jaxtrade.parts import ADVISORS, FEATURES, LEARNERS, NETWORKS, REWARD_TERMS, TASKS
 from jaxtrade.registry import Registry, import_parts
@@ -95,8 +95,6 @@ def _figures(contract: Contract) -> tuple[str, str, str]:
 
 
 def _contracts() -> list[tuple[Rows, tuple[int, ...]]]:
-    from jaxtrade.data.contracts import load_contract
-
     rows = [
         (path.stem, first_sentence(path), *_figures(load_contract(str(path))))
         for path in shipped("contracts")
