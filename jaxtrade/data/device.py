@@ -194,26 +194,15 @@ def _block(
     values += [columns[name] for name in TIME_COLUMNS[scaling]]
     levels += [np.zeros_like(close)] * len(TIME_COLUMNS[scaling])
     now = [relative, per_atr, np.log(per_atr), -np.log(columns["volume_mean"] + 1.0)]
-    seen = [
-        _at_own_bar(
-            feature_spec(name).unit, scaling, columns[context_column(name)], [close, *now[1:]], tick
-        )
-        for name in context
-    ]
+    seen = []
+    for (
+        name
+    ) in context:  # at the close of its own bar: a price's `level` is that close, both cancel
+        unit = feature_spec(name).unit
+        shape, x = shape_of(unit, scaling), columns[context_column(name)]
+        value = slot_value(unit, scaling, x, close, tick) * (per_atr if shape.per_atr else 1.0)
+        seen.append(value + shape.log_per_atr * now[2] + shape.log_per_volume * now[3])
     return {"value": values, "level": levels, "now": now, **({"context": seen} if context else {})}
-
-
-def _at_own_bar(
-    unit: Unit, scaling: str, x: np.ndarray, now: list[np.ndarray], tick: float
-) -> np.ndarray:
-    """The slot of a feature, seen at the close of its own bar, float64[T].
-
-    For a price, `level` is that same close, so the two cancel.
-    """
-    close, per_atr, log_per_atr, log_per_volume = now
-    shape = shape_of(unit, scaling)
-    value = slot_value(unit, scaling, x, close, tick) * (per_atr if shape.per_atr else 1.0)
-    return value + shape.log_per_atr * log_per_atr + shape.log_per_volume * log_per_volume
 
 
 # The clock of `env.scaling: seed`: 09:30 and 16:59 in minutes of the day, then the scales of hours
@@ -245,15 +234,22 @@ def float_table(
     context = context_features(config.env.task)
     windows = features.window_slices(ids)
     out = np.empty((len(bars), len(table_columns(config.env.features, context))), np.float32)
+
+    def feature(name: str) -> np.ndarray:
+        """One feature in the form that the table stores, float32[T]."""
+        spec, column = feature_spec(name), np.empty(len(host.close), np.float32)
+        for rows in windows:
+            part = features.take(host, rows)
+            values = features.stored(features.compute_feature(part, name), spec, part.close)
+            column[rows] = np.nan_to_num(values, nan=0.0)
+        return column
+
     makers: list[Callable[[], np.ndarray]] = [
         lambda: host.close - base,
         lambda: np.where(tr_sum < 0, 1.0, np.maximum(tr_sum / TRUE_RANGES, 1.0)),
         lambda: np.concatenate([features.volume_mean(host.volume[rows]) for rows in windows]),
         *_clock_columns(bars, dates, schedule, config),
-        *(
-            partial(_feature_column, host, windows, name)
-            for name in (*config.env.features, *context)
-        ),
+        *(partial(feature, name) for name in (*config.env.features, *context)),
     ]
     for first in range(0, len(makers), TOGETHER):
         columns = [make().astype(np.float32) for make in makers[first : first + TOGETHER]]
@@ -261,16 +257,6 @@ def float_table(
             rows = slice(start, start + WRITTEN)
             for i, column in enumerate(columns):
                 out[rows, first + i] = column[rows]
-    return out
-
-
-def _feature_column(host: features.Window, windows: list[slice], name: str) -> np.ndarray:
-    """One feature in the form that the table stores, float32[T]."""
-    spec, out = feature_spec(name), np.empty(len(host.close), np.float32)
-    for rows in windows:
-        part = features.take(host, rows)
-        values = features.stored(features.compute_feature(part, name), spec, part.close)
-        out[rows] = np.nan_to_num(values, nan=0.0)
     return out
 
 

@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+# Keys of `data` that `load_bars` takes under the same name, whatever the file.
+SAME = ("time_zone", "stamp", "date_order", "price_scale", "expiry", "start", "end", "splits")
+
+
 def read_keys(config: RunConfig, quotes: bool, like: Bars | None = None) -> dict[str, Any]:
     """Keyword arguments with which `load_bars` reads a file of this configuration.
 
@@ -54,17 +58,10 @@ def read_keys(config: RunConfig, quotes: bool, like: Bars | None = None) -> dict
     roll = data.roll if like is None else explicit(like.legs, like.trade_dates)
     return {
         "columns": {field: name for field, name in data.columns.items() if field not in others},
-        "time_zone": data.time_zone,
-        "stamp": data.stamp,
-        "date_order": data.date_order,
-        "price_scale": data.price_scale,
-        "expiry": data.expiry,
+        **{key: getattr(data, key) for key in SAME},
         "roll": roll,
-        "start": data.start,
-        "end": data.end,
         "follows": None if like is None else like.source,
         "missing": data.quotes_tolerance if like is None else 1.0,
-        "splits": data.splits,
     }
 
 

@@ -409,7 +409,13 @@ def table_schedule(
         while day <= end:
             change = changes.get(day.isoformat(), REGULAR)
             if day.weekday() < 5 and not change.closed:
-                rows.append(_table_row(day, era, change, contract))
+                regular = era.friday if era.friday and day.weekday() == 4 else era.close
+                start = _opening(day, _clock(change.open or era.open), contract)
+                close = wall_to_utc(day, _clock(change.close or regular), contract.zone)
+                halt = [wall_to_utc(day, _clock(at), contract.zone) for at in era.halt or ()]
+                if not halt or halt[1] > close:  # one that has not ended by an early close
+                    halt = [close, close]
+                rows.append((day, start, close, halt[0], halt[1]))
             day += timedelta(days=1)
     verified = np.datetime64(hours.verified_to)
     notes: tuple[str, ...] = ()
@@ -420,17 +426,6 @@ def table_schedule(
             "later notices of the exchange may differ",
         )
     return _schedule(rows, contract, "table", notes, verified)
-
-
-def _table_row(day: date, era: Era, change: DayChange, contract: Contract) -> TradeDay:
-    """The session of one trade date. A halt that has not ended by an early close is dropped."""
-    regular = era.friday if era.friday and day.weekday() == 4 else era.close
-    start = _opening(day, _clock(change.open or era.open), contract)
-    close = wall_to_utc(day, _clock(change.close or regular), contract.zone)
-    halt = [wall_to_utc(day, _clock(at), contract.zone) for at in era.halt or ()]
-    if not halt or halt[1] > close:
-        halt = [close, close]
-    return day, start, close, halt[0], halt[1]
 
 
 def inferred_schedule(time_: np.ndarray, bar_seconds: int, contract: Contract) -> Schedule:

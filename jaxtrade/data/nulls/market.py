@@ -186,23 +186,13 @@ def martingale_bars(
             gaps[0] = 0
         sizes = level * body[minute[part]] / np.sqrt(SUBSTEPS)
         moves = sizes[:, None] * generator.standard_normal((end - begin, SUBSTEPS))
-        bid[:, part] = _chained(level, gaps, np.rint(np.cumsum(moves, axis=1)).astype(np.int64))
+        # Consecutive bars: prices from the open of each, and the gap before it.
+        path = np.rint(np.cumsum(moves, axis=1)).astype(np.int64)
+        close = level + np.cumsum(gaps + path[:, -1])
+        open_ = close - path[:, -1]
+        high, low = np.maximum(path.max(axis=1), 0), np.minimum(path.min(axis=1), 0)
+        bid[:, part] = np.stack([open_, open_ + high, open_ + low, close])
     return with_prices(bars, bid)
-
-
-def _chained(level: int, gaps: np.ndarray, path: np.ndarray) -> np.ndarray:
-    """int64[4, n]: open, high, low and close of consecutive bars, from their gaps [n] and their
-    paths from the open [n, SUBSTEPS]."""
-    close = level + np.cumsum(gaps + path[:, -1])
-    open_ = close - path[:, -1]
-    return np.stack(
-        [
-            open_,
-            open_ + np.maximum(path.max(axis=1), 0),
-            open_ + np.minimum(path.min(axis=1), 0),
-            close,
-        ]
-    )
 
 
 LEAST_ORDERS = 1_000  # fewer orders than this would repeat themselves among the draws
@@ -263,7 +253,19 @@ def permuted_sessions(real: NullSource, generator: np.random.Generator) -> NullB
     factors = np.repeat(_factors(bars, rows, lengths, order), lengths[order])
     bid, ask = (_scaled(side[:, source], factors) for side in prices_of(bars))
     made = replace(bars, time=bars.time[source] + moved, volume=bars.volume[source])
-    path = real.path and _moved_path(real.path, bars, source, factors, bid[0], ask[0])
+    path = real.path
+    if path is not None:
+        # The falls of each bar in its new place: the prices that they stand for, scaled as all
+        # prices are.
+        falls, times = np.asarray(path.falls)[source].astype(np.int64), factors[:, None, None]
+        bid_from, ask_from = (
+            side.open[source].astype(np.int64)[:, None, None] for side in bars.sides
+        )
+        bid_to, ask_to = (side[0][:, None, None] for side in (bid, ask))
+        long = _scaled(bid_from + falls[:, 0], times) - bid_to
+        short = ask_to - _scaled(ask_from - falls[:, 1], times)
+        falls = np.stack([long, short], axis=1).astype(np.int32)
+        path = IntrabarPath(falls, np.asarray(path.ambiguous)[source])  # type: ignore[arg-type]  # host leaves
     return with_prices(made, bid, ask), path
 
 
@@ -286,25 +288,6 @@ def _factors(bars: Bars, rows: np.ndarray, lengths: np.ndarray, order: np.ndarra
         last = np.array([bid[3][ends[k]], ask[3][ends[k]]])
         close = float(_scaled(last, factors[place]).sum()) / 2
     return factors
-
-
-def _moved_path(
-    path: IntrabarPath,
-    bars: Bars,
-    source: np.ndarray,
-    factors: np.ndarray,
-    bid_open: np.ndarray,
-    ask_open: np.ndarray,
-) -> IntrabarPath:
-    """The falls of each bar in its new place: the prices that they stand for, scaled as all prices
-    are.
-    """
-    falls, times = np.asarray(path.falls)[source].astype(np.int64), factors[:, None, None]
-    bid, ask = (side.open[source].astype(np.int64)[:, None, None] for side in bars.sides)
-    long = _scaled(bid + falls[:, 0], times) - bid_open[:, None, None]
-    short = ask_open[:, None, None] - _scaled(ask - falls[:, 1], times)
-    moved = np.stack([long, short], axis=1).astype(np.int32)
-    return IntrabarPath(moved, np.asarray(path.ambiguous)[source])  # type: ignore[arg-type]  # host leaves
 
 
 STREAM = 20  # keeps the draws of nulls apart from the other generators that a seed begins

@@ -21,7 +21,7 @@ from jaxtrade.data.members import ES_EXPIRY, ES_WEEK
 from jaxtrade.data.read.grammar import Order
 from jaxtrade.data.read.roll import Leg, roll_notes, roll_rows
 from jaxtrade.data.read.stamps import parse_stamps
-from jaxtrade.data.read.tabular import Table, read_table, stamp_column, table_of_frame
+from jaxtrade.data.read.tabular import Table, place_of, read_table, stamp_column, table_of_frame
 from jaxtrade.data.read.validate import (
     MAX_TICKS,
     MISSING_LIMIT,
@@ -94,10 +94,7 @@ class Places:
 
     def text(self, bar: int) -> str:
         """The place of one bar: `file.csv:12`, or `frame: row 10 (0-based)`."""
-        row = int(self.rows[bar])
-        if self.first_line is None:
-            return f"{self.source}: row {row} (0-based)"
-        return f"{self.source}:{row + self.first_line}"
+        return place_of(self.source, self.first_line, int(self.rows[bar]))
 
 
 Stamp = Literal["open", "close"]

@@ -41,6 +41,15 @@ if TYPE_CHECKING:
 LINES = 5  # faults listed in one message
 
 
+def place_of(source: str, first_line: int | None, row: int) -> str:
+    """The place of a data row, counted from 0: `file.csv:12`, or `frame: row 10 (0-based)` if the
+    source has no lines.
+    """
+    return (
+        f"{source}: row {row} (0-based)" if first_line is None else f"{source}:{row + first_line}"
+    )
+
+
 @dataclass
 class Fault:
     """One kind of fault: the data rows that have it, what was found at the first of them, and the
@@ -65,11 +74,7 @@ class Fault:
 
         If the source has no lines, the text begins with `source: row n (0-based): ...`.
         """
-        parts = [source]
-        if self.rows and first_line is not None:
-            parts = [f"{source}:{self.row + first_line}"]
-        elif self.rows:
-            parts.append(f"row {self.row} (0-based)")
+        parts = [place_of(source, first_line, self.row) if self.rows else source]
         if self.column is not None:
             value = "" if self.value is None else f" = '{self.value[:60]}'"
             parts.append(f"column '{self.column}'{value}")
@@ -331,9 +336,13 @@ def _columns(
     begin = sum(map(len, head))
     if begin >= stop:
         return {name: pd.Series([], dtype=str) for name in names}
+
+    def check_lines() -> None:
+        _check_lines(raw[:stop].splitlines(), top, len(names), separator, source)
+
     quoted = raw.find(b'"', begin, stop) >= 0
     if quoted:
-        _check_lines(raw[:stop].splitlines(), top, len(names), separator, source)
+        check_lines()
     try:
         cells = csv.read_csv(
             pa.py_buffer(raw).slice(begin, stop - begin),
@@ -348,7 +357,7 @@ def _columns(
             ),
         )
     except pa.ArrowInvalid as error:
-        _check_lines(raw[:stop].splitlines(), top, len(names), separator, source)
+        check_lines()
         raise DataError(
             f"{source}: cannot be read as CSV ({str(error).splitlines()[0]}). Fix: export it again"
         ) from None
@@ -358,7 +367,7 @@ def _columns(
     for name, column in columns.items():  # one after the other, to hold one copy at a time
         columns[name] = pd.Series(pd.array(column, dtype="str")).str.strip()
     if columns[names[0]].isin(odd).any():
-        _check_lines(raw[:stop].splitlines(), top, len(names), separator, source)
+        check_lines()
     return columns
 
 

@@ -461,7 +461,16 @@ def check_prices(
         table.fault("a price that is not positive", NOT_POSITIVE, names[field], points[field] <= 0)
     check_range(table, names, seconds, points, contract, price_scale)
     ticks = [_ticks(table, names[field], points[field], contract) for field in PRICES]
-    _check_shape(table, names, points)
+    # NaN passes, because every comparison with it is False; `_numbers` has already recorded it.
+    upside_down = points["high"] < points["low"]
+    for i in np.flatnonzero(upside_down):
+        low = table.cell(names["low"], i)
+        table.fault(f"high is below low ({low})", CHECK_ROW, names["high"], i)
+    for field in ("open", "close"):
+        outside = (points[field] > points["high"]) | (points[field] < points["low"])
+        table.fault(
+            f"{field} is outside low..high", CHECK_ROW, names[field], outside & ~upside_down
+        )
     if "volume" not in names:
         return ticks, np.zeros(len(table))
     volume = _numbers(table, names["volume"], "volume")
@@ -514,22 +523,6 @@ def _numbers(table: Table, name: str, what: str) -> np.ndarray:
         bad,
     )
     return np.where(bad, np.nan, values)
-
-
-def _check_shape(table: Table, names: Mapping[str, str], points: Mapping[str, np.ndarray]) -> None:
-    """Check that high >= low and that open and close lie between them.
-
-    NaN passes, because every comparison with it is False; `_numbers` has already recorded it.
-    """
-    upside_down = points["high"] < points["low"]
-    for i in np.flatnonzero(upside_down):
-        low = table.cell(names["low"], i)
-        table.fault(f"high is below low ({low})", CHECK_ROW, names["high"], i)
-    for field in ("open", "close"):
-        outside = (points[field] > points["high"]) | (points[field] < points["low"])
-        table.fault(
-            f"{field} is outside low..high", CHECK_ROW, names[field], outside & ~upside_down
-        )
 
 
 # --- prices that were 32-bit floats once, as Yahoo sends them
@@ -591,10 +584,14 @@ def check_range(
             continue
         i = int(wrong[0])
         field = "low" if points["low"][i] < bounds[0] else "high"
+        low, high = points["low"][of_year], points["high"][of_year]
         others = [
             c.symbol
             for c in CONTRACTS.values()
-            if not c.micro and _fits(c, int(year), points, of_year)
+            if not c.micro
+            and (held := c.price_range(int(year))) is not None
+            and (low >= held[0]).all()
+            and (high <= held[1]).all()
         ]
         hint = f"; they fit {' or '.join(others)}" if others else ""
         table.fault(
@@ -612,15 +609,6 @@ def check_range(
         )
     if other_market:
         table.stop()
-
-
-def _fits(
-    contract: Contract, year: int, points: Mapping[str, np.ndarray], of_year: np.ndarray
-) -> bool:
-    bounds = contract.price_range(year)
-    return bounds is not None and bool(
-        (points["low"][of_year] >= bounds[0]).all() and (points["high"][of_year] <= bounds[1]).all()
-    )
 
 
 def _fix(
