@@ -47,19 +47,14 @@ from jaxtrade.types import (
 # (`schema.shape_of`).
 #
 # A price is stored as two parts: `level`, its bar's close in whole ticks, and `value`, the
-# difference
-# from it. The float32 sum is then as exact as its parts. Whole ticks are exact in float32 below
-# 2^24.
-# In a market with higher prices,
-# `level` and `close` are relative to a base (`price_base`). Only their differences are seen, so
-# the base never shows.
+# difference from it. The float32 sum is then as exact as its parts. Whole ticks are exact in
+# float32 below 2^24. In a market with higher prices, `level` and `close` are relative to a base
+# (`price_base`). Only their differences are seen, so the base never shows.
 #
-# Every constant is 0 or 1, and no column has both M and one of L, V. A fused multiply-add
-# therefore
+# Every constant is 0 or 1, and no column has both M and one of L, V. A fused multiply-add therefore
 # rounds like a product followed by a sum, so the bits are the same with and without batching.
 #
-# A task's context is read at the decision bar only. Its slots are computed here completely, by
-# the
+# A task's context is read at the decision bar only. Its slots are computed here completely, by the
 # same formula with b = t.
 
 EXACT = 1 << 24  # float32 holds every whole number up to here

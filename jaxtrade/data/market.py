@@ -1,4 +1,5 @@
-"""A market: host bars become device arrays, a session table, a float view and a fingerprint.
+"""A market, or a set of them: host bars become device arrays, a session table, a float view and a
+fingerprint.
 
 All market data reach the device through this module.
 """

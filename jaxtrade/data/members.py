@@ -1,5 +1,7 @@
-"""The symbols of a set, `data.markets`: one configuration for each. Imports neither JAX nor
-NumPy.
+"""What is known of a run's bars before they are read: the symbols of a set, `data.markets`, with
+one configuration for each, and how many sessions there can be.
+
+Imports neither JAX nor NumPy, so that a run that cannot be is refused at once.
 """
 
 from __future__ import annotations
@@ -155,11 +157,8 @@ def is_of(symbol: str, path: Path) -> bool:
     return re.match(rf"{re.escape(symbol)}(?![A-Z0-9])", path.name, re.IGNORECASE) is not None
 
 
-# How many sessions a configuration's bars can have, and whether they suffice for its splits:
-# known
+# How many sessions a configuration's bars can have, and whether they suffice for its splits: known
 # before reading.
-#
-# Imports neither JAX nor NumPy, so that a run that cannot be is refused at once.
 
 ES_WEEK = ("2013-10-07", "2013-10-11")
 ES_EXPIRY = (

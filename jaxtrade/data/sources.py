@@ -1,5 +1,5 @@
-"""The bars that a configuration names: bundled, synthetic or from files, with quotes and
-seconds.
+"""The bars that a configuration names: bundled, synthetic, from files or from memory, with quotes,
+seconds and exchange rates.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Split a market's sessions in time order. Splits are traced data, so walk-forward training never
-recompiles.
+"""Split a market's sessions in time order, once or in the folds of a walk-forward. Splits are
+traced data, so walk-forward training never recompiles.
 
 A set of symbols is split by date, on the trade dates that all of its symbols share. Otherwise one
 symbol would train on the days on which another is tested.
@@ -152,20 +152,15 @@ def split_sessions(market: Market | MarketSet, config: SplitConfig) -> dict[str,
 # The folds of a walk-forward: which sessions each fold trains on, and which it is tested on. Pure
 # NumPy.
 #
-# A fold may train on a session only if nothing that the session uses or decides reaches into a
-# test
-# session: the bars that its observations look back on, its own bars, and the bars to which its
-# last
-# episode or label runs. Sessions that reach into one are purged (Lopez de Prado 2018, "Advances
-# in
+# A fold may train on a session only if nothing that the session uses or decides reaches into a test
+# session: the bars that its observations look back on, its own bars, and the bars to which its last
+# episode or label runs. Sessions that reach into one are purged (Lopez de Prado 2018, "Advances in
 # Financial Machine Learning", section 7.4.1); next to them an embargo leaves out further sessions
 # (section 7.4.2). Both are counted in bars of the data, not in days, so they hold for any bar
-# length
-# and across holes.
+# length and across holes.
 #
 # What purging does not forbid: a test session's own observations look back on training sessions.
-# They
-# are the past that a trader has on that day.
+# They are the past that a trader has on that day.
 
 
 class Fold(NamedTuple):

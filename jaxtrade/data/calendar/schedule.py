@@ -81,8 +81,7 @@ def most_common(values: np.ndarray) -> int:
     return int(found[np.argmax(counts)])
 
 
-# Trading hours and holidays by rule: the date on which each holiday is observed in a year, and
-# how
+# Trading hours and holidays by rule: the date on which each holiday is observed in a year, and how
 # trading hours change on it. hours.yaml has the hours of each product group.
 
 Holiday = Callable[[int], date | None]  # year -> the date on which it is observed, or None

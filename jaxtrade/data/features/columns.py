@@ -35,13 +35,11 @@ from jaxtrade.parts import FEATURES
 # RL-Trainer's indicators over one feature window. Prices are in ticks.
 #
 # RL-Trainer is the earlier system whose observations the seed scaling reproduces. If its formula
-# differs from the textbook, the formula is kept and the docstring states the difference.
+# differs from the textbook, the formula is kept and its docstring or comment states the difference.
 #
-# Every function returns float64[n], unless its docstring says otherwise, with NaN until the look-
-# back
-# is full. A quotient 0/0 gets the neutral value that the docstring names; it is never filled from
-# a
-# neighbouring bar.
+# Every function returns float64[n], unless its docstring says otherwise, with NaN until the
+# look-back is full. A quotient 0/0 gets the neutral value that the docstring names; it is never
+# filled from a neighbouring bar.
 
 
 @dataclass(frozen=True)
@@ -403,7 +401,7 @@ def _session_flag(bars: Window, name: str) -> np.ndarray:
     return inside[name]
 
 
-# name -> values over one window. What formulas there are besides is in features.csv.
+# name -> values over one window. features.csv has the formula of each.
 _COMPUTE: dict[str, Callable[[Window], np.ndarray]] = {
     **{name: attrgetter(name) for name in ("open", "high", "low", "close", "volume")},
     **{name: partial(simple_rsi, n=n) for name, n in RSI_BARS.items()},

@@ -12,12 +12,9 @@ from jaxtrade.data.read.grammar import Order, form_of, is_date
 # What a vendor's layout says about a file, as data.
 #
 # A layout is recognised by the file's header and first rows (`recognise`). It names the columns,
-# and
-# states what the vendor's format defines: the side of a bar that a stamp names, the time zone,
-# the
-# unit of prices. What the format leaves open stays None; reading then stops with the usual values
-# and
-# the keys that confirm them.
+# and states what the vendor's format defines: the side of a bar that a stamp names, the time zone,
+# the unit of prices. What the format leaves open stays None; reading then stops with the usual
+# values and the keys that confirm them.
 
 
 @dataclass(frozen=True)

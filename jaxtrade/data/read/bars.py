@@ -1,5 +1,5 @@
-"""Bars of one contract on the host: prices in integer ticks, stamped by their open in UTC
-seconds.
+"""Bars of one contract on the host: prices in integer ticks, stamped by their open in UTC seconds.
+They are read from files, frames and the files that the package contains.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Checks of bar columns: names, instruments, steps and prices. The checks record faults and repair
-nothing.
+"""Checks of bar columns: names, sides, instruments, steps and prices. The checks record faults and
+repair nothing.
 """
 
 from __future__ import annotations
@@ -21,11 +21,9 @@ from jaxtrade.text import year_runs
 
 # Two-sided bars on the host: bid and ask columns of a table.
 #
-# Quotes are never invented. A bar that is not quoted on both sides is left out and counted; if
-# more
+# Quotes are never invented. A bar that is not quoted on both sides is left out and counted; if more
 # than a few bars are affected, an error is raised. Crossed quotes (ask below bid) are widened to
-# ask
-# = bid and reported.
+# ask = bid and reported.
 
 PRICES = ("open", "high", "low", "close")
 SIDES = ("bid", "ask")

@@ -250,14 +250,11 @@ def chain_bars(contract: Contract, sessions: int, seed: int, pull: float) -> Bar
 # exact.
 #
 # Every bar opens at the previous close and moves one tick up or down; it touches no other price.
-# The
-# levels of brackets, break-even stops and trails are all on the grid of closes. So no bar
-# contains
-# both a stop and a target, no fill is between two closes, and an exit at a level is an exit at a
-# close. Without drift, every policy's expected result before costs is therefore exactly zero,
-# under
-# every intrabar order. With drift d, a position held for n bars has an expected result of d * n
-# ticks.
+# The levels of brackets, break-even stops and trails are all on the grid of closes. So no bar
+# contains both a stop and a target, no fill is between two closes, and an exit at a level is an
+# exit at a close. Without drift, every policy's expected result before costs is therefore exactly
+# zero, under every intrabar order. With drift d, a position held for n bars has an expected result
+# of d * n ticks.
 
 SAFETY = 8.0  # a falling walk must stay this many standard deviations above zero
 
@@ -384,19 +381,16 @@ def _session(
 # A phase-randomised copy of real bars. It keeps their spectrum and variance, but no higher-order
 # structure.
 #
-# The close-to-close log returns are Fourier transformed. Every phase, except those of the mean
-# and of
-# the Nyquist frequency, is replaced by a uniform draw. The new returns are summed up from the
-# first
-# close. This keeps the periodogram exactly, and with it variance and linear autocorrelation; then
-# prices are rounded to ticks. It removes fat tails, volatility clusters, the intraday shape of
+# The close-to-close log returns are Fourier transformed. Every phase, except those of the mean and
+# of the Nyquist frequency, is replaced by a uniform draw. The new returns are summed up from the
+# first close. This keeps the periodogram exactly, and with it variance and linear autocorrelation;
+# then prices are rounded to ticks. It removes fat tails, volatility clusters, the intraday shape of
 # close-to-close volatility and everything that a non-linear model could predict.
 #
 # Gaps and wicks are those of the real bars, in ticks: open' = last close' + (open - last close),
 # high' = max(open', close') + (high - max(open, close)), and the low likewise. For two-sided bars
 # this gives the bid, and the ask keeps the real spread above it. Stamps and volume are the real
-# ones,
-# so the intraday shape of wicks and volume remains.
+# ones, so the intraday shape of wicks and volume remains.
 #
 # Source: Schreiber and Schmitz, "Surrogate time series", Physica D 142, 2000.
 
@@ -483,8 +477,7 @@ def phase_randomised_bars(bars: Bars, sessions: int, seed: int) -> Bars:
 # overlapping expiries.
 #
 # Contracts expire on the third Friday of March, June, September and December. Volume moves to the
-# next contract on the Thursday eight days before. A contract trades thinly from two weeks before
-# it
+# next contract on the Thursday eight days before. A contract trades thinly from two weeks before it
 # becomes front, and again after the roll until its expiry. A later contract costs more than an
 # earlier one by the carry, so a splice has a step in price.
 
