@@ -152,7 +152,7 @@ def keeps(made, bars):
     np.testing.assert_array_equal(made.volume, bars.volume)
     inside = ~anchors(bars)
     if bars.ask is None or made.ask is None:
-        new, real = (true_ranges(each.high, each.low, each.close)[inside] for each in (made, bars))
+        new, real = (true_ranges(each)[inside] for each in (made, bars))
         np.testing.assert_array_equal(new, real)
         return
     same_spread(made, bars)
