@@ -214,7 +214,7 @@ def build_market(
     del host
     rule, has_volume = describe_conversion(contract), bool(bars.volume.any())
     no_volume = not has_volume and absent_features((*names, *context))
-    sessions = rows.date.astype("datetime64[D]")
+    sessions = np.asarray(rows.date).astype("datetime64[D]")
     notes = (
         *found,
         *(each.text() for each in cut_short(bars, schedule, dates, config)),
