@@ -17,7 +17,7 @@ import pandas as pd
 
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.market import load_market
-from jaxtrade.data.synthetic.nq_like import synthetic_bars
+from jaxtrade.data.synthetic import synthetic_bars
 
 from . import harness, setting
 from .worker import Worker

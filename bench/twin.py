@@ -169,7 +169,7 @@ def session_columns(config, params, rows):
 
 def windows(config, view, rows):
     """float64[n, window * (F + 3)]: bars t - window .. t - 1 of each row t, oldest first, features
-    then times; by the formula of `jaxtrade.data.features.view`."""
+    then times; by the formula of `jaxtrade.data.device`."""
     past = rows[:, None] + np.arange(-config.window, 0)
     now = dict(zip(NOW, np.asarray(view.now, np.float64)[rows].T[..., None, None], strict=True))
     shapes = [shape_of(feature_spec(name).unit, "relative") for name in config.features]

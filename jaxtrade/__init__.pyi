@@ -7,10 +7,10 @@ from jaxtrade.config import load_config as load_config
 from jaxtrade.data.contracts import Contract as Contract
 from jaxtrade.data.contracts import get_contract as get_contract
 from jaxtrade.data.market import Market as Market
+from jaxtrade.data.market import MarketSet as MarketSet
 from jaxtrade.data.market import build_market as build_market
 from jaxtrade.data.market import load_market as load_market
-from jaxtrade.data.market_set import MarketSet as MarketSet
-from jaxtrade.data.market_set import load_markets as load_markets
+from jaxtrade.data.market import load_markets as load_markets
 from jaxtrade.data.read.bars import Bars as Bars
 from jaxtrade.data.read.bars import from_frame as from_frame
 from jaxtrade.data.read.bars import load_bars as load_bars

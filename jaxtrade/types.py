@@ -80,7 +80,7 @@ class Quotes(struct.PyTreeNode):
 
 class MarketView(struct.PyTreeNode):
     """The float part of the market: the only floats that an observation reads (formula:
-    `data.features.view`).
+    `data.device`).
 
     value: float32[T, F + 3] one column per feature, then three time columns.
     level: float32[T, F + 3] whole ticks that prices are relative to. None (static) if no column

@@ -58,7 +58,7 @@ from jaxtrade.cli.entry import bench_module
 bench_module("catalogue")
 from jaxtrade.config import load_config, make_config
 from jaxtrade.curriculum.config import load_curriculum
-from jaxtrade.data.contract_file import load_contract
+from jaxtrade.data.contracts import load_contract
 configs = sorted(path.stem for path in (home / "configs").glob("*.yaml"))
 for name in configs:
     if name == "curriculum":

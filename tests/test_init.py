@@ -7,10 +7,10 @@ import pytest
 
 from jaxtrade.cli import init, main
 from jaxtrade.config import load_config
-from jaxtrade.data.bundled import bundled
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.examine import clear_winner, clocks, examine, price_step
 from jaxtrade.data.formats.recognise import Stated
+from jaxtrade.data.read.bars import bundled
 from jaxtrade.data.sources import bars_of
 from tests import vendors
 from tests.messages import missing, refuses

@@ -13,9 +13,9 @@ import pytest
 
 import jaxtrade as jt
 from jaxtrade.config import changed_config, find_file
-from jaxtrade.data.contract_file import load_contract
-from jaxtrade.data.given import with_bars, write_bars
-from jaxtrade.data.read.quotes import Side
+from jaxtrade.data.contracts import load_contract
+from jaxtrade.data.read.validate import Side
+from jaxtrade.data.sources import with_bars, write_bars
 from tests.messages import refused
 from tests.reading import OLD
 

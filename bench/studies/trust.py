@@ -25,7 +25,7 @@ from jaxtrade.advisor.table import Delta
 from jaxtrade.config import AdvisorConfig, load_config
 from jaxtrade.data.market import load_market
 from jaxtrade.data.splits import split_sessions
-from jaxtrade.data.synthetic.surrogate import phase_randomised_bars
+from jaxtrade.data.synthetic import phase_randomised_bars
 
 from . import main
 

@@ -67,11 +67,11 @@ from jaxtrade.config.accounts import resolve_account
 from jaxtrade.config.service import ContextConfig
 from jaxtrade.data.calendar.schedule import run_starts, spread, trade_dates
 from jaxtrade.data.calendar.sessions import schedule_of, window_openings
-from jaxtrade.data.conversion import ACCOUNT
 from jaxtrade.data.features.columns import compute_features
 from jaxtrade.data.features.schema import absent_features
 from jaxtrade.data.market import Market, feature_input, feature_windows
 from jaxtrade.data.read.bars import Bars
+from jaxtrade.data.sources import ACCOUNT
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.text import local

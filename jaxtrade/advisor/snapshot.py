@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from jaxtrade.data.read.quotes import PRICES
+from jaxtrade.data.read.validate import PRICES
 from jaxtrade.errors import DataError
 from jaxtrade.storage.archives import FAULTS, read_arrays
 

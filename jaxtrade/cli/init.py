@@ -22,10 +22,10 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.text import show
 
 if TYPE_CHECKING:
+    from jaxtrade.data.calendar.sessions import CutShort
     from jaxtrade.data.contracts import Contract
     from jaxtrade.data.examine import Examined
     from jaxtrade.data.read.bars import Bars
-    from jaxtrade.data.whole import CutShort
 
 # Questions of a command to a person at a terminal, or the list of flags that answer them.
 
@@ -257,9 +257,8 @@ def _finish(values: dict[str, Any], split: dict[str, Any], seen: Examined, out: 
     """
     config = make_config(values, "the new configuration")
     check_names(config, own_files=True)
-    from jaxtrade.data.conversion import load_rates, tick_values
     from jaxtrade.data.describe import check_text
-    from jaxtrade.data.sources import bars_of
+    from jaxtrade.data.sources import bars_of, load_rates, tick_values
 
     bars, sessions, left_out = _whole_sessions(config, bars_of(config))
     if left_out is not None:
@@ -300,8 +299,8 @@ def _whole_sessions(config: RunConfig, bars: Bars) -> tuple[Bars, int, CutShort 
     decisions: a longer export of the same name then needs no change.
     """
     from jaxtrade.data.calendar.schedule import schedule_for, trade_dates
+    from jaxtrade.data.calendar.sessions import cut_short
     from jaxtrade.data.market import decision_sessions
-    from jaxtrade.data.whole import cut_short
 
     schedule = schedule_for(
         config.data.calendar, bars.contract, bars.time, bars.bar_seconds, bars.source

@@ -10,9 +10,14 @@ from typing import Any
 from jaxtrade.cli.init import Question, ask, number, one_of
 from jaxtrade.config import DataConfig
 from jaxtrade.config.yaml12 import dump_yaml
-from jaxtrade.data.contract_file import CALENDARS, known_contract, load_contract
-from jaxtrade.data.contracts import CONTRACTS, Contract, Kind
-from jaxtrade.data.conversion import needs_rates, rate_contract
+from jaxtrade.data.contracts import (
+    CALENDARS,
+    CONTRACTS,
+    Contract,
+    Kind,
+    known_contract,
+    load_contract,
+)
 from jaxtrade.data.examine import (
     Examined,
     candidates,
@@ -24,8 +29,9 @@ from jaxtrade.data.examine import (
     price_unit,
     require_known,
 )
-from jaxtrade.data.formats.layout import Usual
+from jaxtrade.data.formats.recognise import Usual
 from jaxtrade.data.read.stamps import iso, known_zone
+from jaxtrade.data.sources import needs_rates, rate_contract
 from jaxtrade.errors import ConfigError
 from jaxtrade.text import show
 

@@ -18,7 +18,7 @@ from jaxtrade.cli import descriptions
 from jaxtrade.cli.flags import add_command, columns, table
 from jaxtrade.config.accounts import PRESETS, AccountPreset
 from jaxtrade.config.load import all_keys, sections, shipped
-from jaxtrade.data.contracts import BUNDLED, CONTRACTS, Contract
+from jaxtrade.data.contracts import BUNDLED, CONTRACTS, Contract, load_contract
 from jaxtrade.env.reward_presets import REWARDS
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import ADVISORS, FEATURES, LEARNERS, NETWORKS, REWARD_TERMS, TASKS
@@ -98,8 +98,6 @@ def _figures(contract: Contract) -> tuple[str, str, str]:
 
 
 def _contracts() -> Tables:
-    from jaxtrade.data.contract_file import load_contract
-
     rows = [
         (path.stem, first_sentence(path), *_figures(load_contract(str(path))))
         for path in shipped("contracts")

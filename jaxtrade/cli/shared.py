@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from jaxtrade.cli import flags
 from jaxtrade.config import RunConfig, load_config, make_config, origins_of, overridden
-from jaxtrade.data.contracts import BUNDLED
+from jaxtrade.data.contracts import BUNDLED, load_contract
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
 from jaxtrade.runs.preflight import check, check_names
 from jaxtrade.runs.resuming import FREE, changes_bits
@@ -276,8 +276,6 @@ def _with_paths(chosen: RunConfig, args: Namespace) -> RunConfig:
     chosen = chosen.replaced(data={key: path for key, path in paths.items() if path is not None})
     _check_market(chosen, args)
     if chosen.data.contract is not None:
-        from jaxtrade.data.contract_file import load_contract
-
         chosen = chosen.replaced(data={"market": load_contract(chosen.data.contract).symbol})
     if chosen.data.source == "file" and chosen.data.file is None and not chosen.data.markets:
         raise ConfigError("data.source=file: no file given; use --data FILE or set data.file")

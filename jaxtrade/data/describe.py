@@ -9,17 +9,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxtrade.config import RunConfig
-from jaxtrade.data.calendar.clock import DAY, local_seconds, most_common
-from jaxtrade.data.calendar.schedule import check_stamps, findings, trade_dates
-from jaxtrade.data.calendar.sessions import schedule_of
-from jaxtrade.data.contract_file import contract_of
-from jaxtrade.data.conversion import dollars_per_tick
+from jaxtrade.data.calendar.schedule import (
+    DAY,
+    check_stamps,
+    findings,
+    local_seconds,
+    most_common,
+)
+from jaxtrade.data.calendar.sessions import cut_short, schedule_of
+from jaxtrade.data.contracts import contract_of
 from jaxtrade.data.findings import require_stated
 from jaxtrade.data.market import Market, decision_sessions, history_needed
 from jaxtrade.data.read.bars import Bars, load_bars
 from jaxtrade.data.read.stamps import iso
-from jaxtrade.data.sources import read_keys
-from jaxtrade.data.whole import cut_short
+from jaxtrade.data.sources import dollars_per_tick, read_keys
 from jaxtrade.text import in_mills, several
 
 COST_WARNING = 0.25  # warn if a round turn costs more than this share of the stop
@@ -271,7 +274,7 @@ def check_text(bars: Bars, config: RunConfig) -> str:
     schedule = schedule_of(bars, config.data.calendar)
     check_stamps(schedule, bars.time, bars.bar_seconds, bars.contract, bars.source)
     found = findings(schedule, bars.time, bars.bar_seconds, bars.contract)
-    row_dates = trade_dates(bars.time, bars.contract)
+    row_dates = bars.trade_dates
     dates = np.unique(row_dates)
     suspect = require_stated(bars, schedule, row_dates, config.data)
     cut = [each.text() for each in cut_short(bars, schedule, row_dates, config)]

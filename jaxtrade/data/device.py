@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -12,68 +12,279 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.config import RunConfig
+from jaxtrade.data.calendar.schedule import Schedule, local_seconds, run_starts, spread
+from jaxtrade.data.calendar.sessions import window_minutes, window_openings
+from jaxtrade.data.features import columns as features
+from jaxtrade.data.features.schema import (
+    NOW,
+    TIME_COLUMNS,
+    TRUE_RANGES,
+    Unit,
+    context_column,
+    context_features,
+    feature_column,
+    feature_spec,
+    shape_of,
+    table_columns,
+)
 from jaxtrade.data.read.bars import Bars
-from jaxtrade.errors import ConfigError
+from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.types import (
     Array,
-    IntrabarPath,
     MarketData,
     MarketView,
-    Quotes,
-    SessionTable,
-    TickValue,
 )
 
+# The view: what observations read of a market. The host prepares it so that a slot costs one
+# product and a few sums.
+#
+# A slot of bar b, seen at the close of bar t, is
+#
+#     ((level[b] - P close[t]) + value[b]) * (1 / ATR[t] where M, else 1) + L log(1 / ATR[t]) + V
+#     log(1 / (volume + 1)),
+#
+# where `volume` is the mean volume at bar t, and P, M, L, V are constants in {0, 1} per column
+# (`schema.shape_of`).
+#
+# A price is stored as two parts: `level`, its bar's close in whole ticks, and `value`, the
+# difference from it. The float32 sum is then as exact as its parts. Whole ticks are exact in
+# float32 below 2^24. In a market with higher prices, `level` and `close` are relative to a base
+# (`price_base`). Only their differences are seen, so the base never shows.
+#
+# Every constant is 0 or 1, and no column has both M and one of L, V. A fused multiply-add therefore
+# rounds like a product followed by a sum, so the bits are the same with and without batching.
+#
+# A task's context is read at the decision bar only. Its slots are computed here completely, by the
+# same formula with b = t.
 
-@dataclass(frozen=True)
-class HostMarket:
-    """A market before it goes to the device. T bars, N sessions.
+EXACT = 1 << 24  # float32 holds every whole number up to here
+BLOCK = 1 << 14  # rows computed at once, so that temporary columns stay in the processor's cache
+ALIGNMENT = 64
 
-    bars: the bars. arrays: the arrays of the fingerprint by name, in its order: columns of T bars
-        and of N sessions,
-    `table`, and those of a second side (`ask.*`), of seconds (`path.*`) and of a currency (`tick_value.*`).
-    fingerprint, notes, has_volume: as in `market.Market`.
+
+def slot_value(
+    unit: Unit, scaling: str, x: np.ndarray, close: np.ndarray, tick: float
+) -> np.ndarray:
+    """The `value` part of one feature's slots, float64[T].
+
+    x: float64[T], the feature's column of the float table (`schema.UNITS`). close: ticks. tick:
+        points.
     """
+    if scaling == "seed":
+        match unit:
+            case "price":
+                return (x + close) * tick
+            case "move" | "range":
+                return x * tick
+            case "growth":
+                return close / (close - x)
+            case _:
+                return x
+    match unit:
+        case "range":
+            return np.log(np.maximum(x, 1.0))
+        case "volume":
+            return np.log(x + 1.0)
+        case "index":
+            return (x - 50.0) / 50.0
+        case "negative_index":
+            return (x + 50.0) / 50.0
+        case "score":
+            return x / 100.0
+        case "ratio":
+            return x - 1.0
+        case "share":
+            return x * close
+        case _:
+            return x
 
-    bars: Bars
-    arrays: dict[str, np.ndarray]
-    fingerprint: str
-    notes: tuple[str, ...]
-    has_volume: bool
+
+def price_base(lowest: int, highest: int, source: str) -> int:
+    """What is subtracted from prices in ticks before they become float32: 0 if they are exact as
+    they are.
+
+    lowest, highest: of all prices of the market, ticks. Raises DataError if no base makes them
+        exact.
+    """
+    if highest < EXACT:
+        return 0
+    base = (lowest + highest) // 2
+    if highest - base >= EXACT:
+        raise DataError(
+            f"{source}: prices of {lowest} to {highest} ticks span {highest - lowest} ticks, more than "
+            f"{2 * EXACT}: float32 cannot hold them exactly. Fix: use a coarser tick_size in the contract "
+            "file (one decimal less is a tenth of the ticks; the prices must lie on it), or fewer years "
+            "(data.start, data.end)"
+        )
+    return base
 
 
-def _part(host: HostMarket, prefix: str, kind: Callable[..., Any]) -> Any:
-    """The arrays of a prefix with NumPy leaves, as a `kind`; None where the market has none."""
-    found = {
-        name.removeprefix(prefix): array
-        for name, array in host.arrays.items()
-        if name.startswith(prefix)
+def host_view(
+    table: np.ndarray,
+    features: tuple[str, ...],
+    scaling: str,
+    tick: float,
+    context: tuple[str, ...] = (),
+    base: int = 0,
+) -> MarketView:
+    """The view of a float table, with NumPy leaves.
+
+    table: float32[T, C] with the columns of `schema.table_columns(features, context)`. tick:
+        points. base: ticks, what
+    the table's close is relative to (`price_base`).
+    """
+    width = len(features) + len(TIME_COLUMNS[scaling])
+    has_levels = any(shape_of(feature_spec(name).unit, scaling).level for name in features)
+    leaves: dict[str, Any] = {
+        "value": aligned(len(table), width),
+        "now": aligned(len(table), len(NOW)),
+        "level": aligned(len(table), width) if has_levels else None,
     }
-    return kind(**found) if found else None
+    if context:
+        leaves["context"] = aligned(len(table), len(context))
+    for start in range(0, len(table), BLOCK):
+        rows = slice(start, start + BLOCK)
+        part = _block(table[rows], features, scaling, tick, context, base)
+        for name, columns in part.items():
+            if leaves[name] is not None:
+                for i, column in enumerate(columns):
+                    leaves[name][rows, i] = column
+    if has_levels and not leaves["level"].any():
+        leaves["level"] = None
+    return MarketView(
+        **leaves,
+        scaling=scaling,
+        features=features,
+        base=np.int32(base) if base else None,  # type: ignore[arg-type]  # a host leaf
+    )
 
 
-def host_data(host: HostMarket, view: MarketView) -> MarketData:
-    """The market as a pytree with NumPy leaves."""
-    arrays = {
-        name: value
-        for name, value in host.arrays.items()
-        if "." not in name and name not in ("table", "symbol")
-    }
-    sessions = SessionTable(
-        **{
-            name: arrays.pop(name)  # type: ignore[arg-type]  # host leaves
-            for name in ("start", "end", "first", "last", "date", "complete")
-        }
-    )
-    return MarketData(
-        **arrays,  # type: ignore[arg-type]  # host leaves
-        sessions=sessions,
-        view=view,  # type: ignore[arg-type]
-        fingerprint=words_of(host.fingerprint),  # type: ignore[arg-type]
-        path=_part(host, "path.", IntrabarPath),
-        ask=_part(host, "ask.", Quotes),
-        tick_value=_part(host, "tick_value.", TickValue),
-    )
+def aligned(rows: int, columns: int) -> np.ndarray:
+    """An uninitialised float32[rows, columns] that begins at a multiple of 64 bytes. JAX uses such
+    memory as it is on a CPU; any other array it copies."""
+    size = rows * columns * np.dtype(np.float32).itemsize
+    raw = np.empty(size + ALIGNMENT, np.uint8)
+    skip = -raw.ctypes.data % ALIGNMENT
+    return raw[skip : skip + size].view(np.float32).reshape(rows, columns)
+
+
+def _block(
+    table: np.ndarray,
+    features: tuple[str, ...],
+    scaling: str,
+    tick: float,
+    context: tuple[str, ...],
+    base: int,
+) -> dict[str, list[np.ndarray]]:
+    """The columns of each leaf for some rows of the table, float64[n] each."""
+    names = table_columns(features, context)
+    columns = dict(zip(names, np.ascontiguousarray(table.T, np.float64), strict=True))
+    relative, per_atr = columns["close"], 1.0 / columns["atr"]
+    close = relative + base
+    values, levels = [], []
+    for name in features:
+        unit = feature_spec(name).unit
+        values.append(slot_value(unit, scaling, columns[feature_column(name)], close, tick))
+        levels.append(shape_of(unit, scaling).level * relative)
+    values += [columns[name] for name in TIME_COLUMNS[scaling]]
+    levels += [np.zeros_like(close)] * len(TIME_COLUMNS[scaling])
+    now = [relative, per_atr, np.log(per_atr), -np.log(columns["volume_mean"] + 1.0)]
+    seen = []
+    for (
+        name
+    ) in context:  # at the close of its own bar: a price's `level` is that close, both cancel
+        unit = feature_spec(name).unit
+        shape, x = shape_of(unit, scaling), columns[context_column(name)]
+        value = slot_value(unit, scaling, x, close, tick) * (per_atr if shape.per_atr else 1.0)
+        seen.append(value + shape.log_per_atr * now[2] + shape.log_per_volume * now[3])
+    return {"value": values, "level": levels, "now": now, **({"context": seen} if context else {})}
+
+
+# The clock of `env.scaling: seed`: 09:30 and 16:59 in minutes of the day, then the scales of hours
+# and minutes.
+SEED_OPEN, SEED_CLOSE, SEED_HOURS, SEED_MINUTES = 570, 1019, 7.48, 449
+
+
+# Columns written into the table together: its rows are interleaved, and each pass over them reads
+# all of its memory.
+TOGETHER = 4
+WRITTEN = 1 << 15  # rows written at once
+
+
+def float_table(
+    host: features.Window,
+    bars: Bars,
+    ids: np.ndarray,
+    tr_sum: np.ndarray,
+    dates: np.ndarray,
+    schedule: Schedule,
+    config: RunConfig,
+    base: int = 0,
+) -> np.ndarray:
+    """The float32 table [T, C] with the columns of `schema.table_columns`. The close is in ticks,
+    relative to `base`.
+
+    NaN before a warm-up becomes 0. No decision reads those values.
+    """
+    context = context_features(config.env.task)
+    windows = features.window_slices(ids)
+    out = np.empty((len(bars), len(table_columns(config.env.features, context))), np.float32)
+
+    def feature(name: str) -> np.ndarray:
+        """One feature in the form that the table stores, float32[T]."""
+        spec, column = feature_spec(name), np.empty(len(host.close), np.float32)
+        for rows in windows:
+            part = features.take(host, rows)
+            values = features.stored(features.compute_feature(part, name), spec, part.close)
+            column[rows] = np.nan_to_num(values, nan=0.0)
+        return column
+
+    makers: list[Callable[[], np.ndarray]] = [
+        lambda: host.close - base,
+        lambda: np.where(tr_sum < 0, 1.0, np.maximum(tr_sum / TRUE_RANGES, 1.0)),
+        lambda: np.concatenate([features.volume_mean(host.volume[rows]) for rows in windows]),
+        *_clock_columns(bars, dates, schedule, config),
+        *(partial(feature, name) for name in (*config.env.features, *context)),
+    ]
+    for first in range(0, len(makers), TOGETHER):
+        columns = [make().astype(np.float32) for make in makers[first : first + TOGETHER]]
+        for start in range(0, len(bars), WRITTEN):
+            rows = slice(start, start + WRITTEN)
+            for i, column in enumerate(columns):
+                out[rows, first + i] = column[rows]
+    return out
+
+
+def _clock_columns(
+    bars: Bars, dates: np.ndarray, schedule: Schedule, config: RunConfig
+) -> list[Callable[[], np.ndarray]]:
+    """Functions that compute hour, from_open_seed, to_close_seed, from_open, to_flat, each
+    float64[T].
+
+    In rows without a scheduled session, `to_flat` counts to an ordinary day's flat time (16:59 for
+    futures).
+    """
+    contract, overnight = bars.contract, config.session.overnight
+    second = (local_seconds(bars.time, contract.zone) % 86_400).astype(
+        np.int32
+    )  # of the exchange day
+    starts = run_starts(dates)
+    days = dates[starts]
+    opening = window_openings(days, contract, overnight)
+    length = window_minutes(contract, overnight)
+    at = schedule.find(days)
+    flat = np.where(at >= 0, schedule.flat[at], opening + 60 * length)
+
+    def by_row(per_day: np.ndarray) -> np.ndarray:
+        return spread(per_day, starts, len(dates))
+
+    return [
+        lambda: (second / 60 / 60 - 9.5) / SEED_HOURS,
+        lambda: (second / 60 - SEED_OPEN) / SEED_MINUTES,
+        lambda: (SEED_CLOSE - second / 60) / SEED_MINUTES,
+        lambda: (bars.time - by_row(opening)) / 60 / length,
+        lambda: (by_row(flat) - bars.time - bars.bar_seconds) / 60 / length,
+    ]
 
 
 def words_of(digest: str) -> np.ndarray:
@@ -81,26 +292,24 @@ def words_of(digest: str) -> np.ndarray:
     return np.frombuffer(bytes.fromhex(digest), ">u4").astype(np.uint32)
 
 
-def to_device(data: MarketData) -> MarketData:
-    """Copy a market with NumPy leaves to the device."""
+def to_device(data: MarketData, config: RunConfig) -> MarketData:
+    """Copy a market with NumPy leaves to the device. It gets tables if `data.windows` says so, where
+    auto means on a TPU.
+
+    Raises ConfigError as `with_tables`.
+    """
     # Nobody else holds the view's arrays, so JAX may use their memory as it is.
     view = jax.tree.map(jax.device_put, data.view)
     rest = jax.tree.map(
         lambda array: jax.device_put(array, may_alias=False), data.replace(view=None)
     )
+    asked = config.data.windows
+    if asked == "table" or (asked == "auto" and jax.default_backend() == "tpu"):
+        view = with_tables(view, config.env.window)
     return rest.replace(view=view)
 
 
 LANES = 128  # a TPU pads the rows of an array to a multiple of this
-
-
-def wants_tables(config: RunConfig) -> bool:
-    """Whether the market of this configuration gets tables: `data.windows`, where auto means on a
-    TPU.
-    """
-    return config.data.windows == "table" or (
-        config.data.windows == "auto" and jax.default_backend() == "tpu"
-    )
 
 
 def table_bytes(view: MarketView, window: int) -> int:

@@ -6,23 +6,24 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from jaxtrade.data.calendar.clock import most_common, years_of
-from jaxtrade.data.calendar.schedule import in_session, schedule_for, trade_dates
-from jaxtrade.data.contract_file import known_contract
-from jaxtrade.data.contracts import CONTRACTS, Contract, shipped_contracts
-from jaxtrade.data.formats.layout import Layout
-from jaxtrade.data.formats.recognise import Stated
+from jaxtrade.data.calendar.schedule import (
+    in_session,
+    most_common,
+    schedule_for,
+    trade_dates,
+    years_of,
+)
+from jaxtrade.data.contracts import CONTRACTS, Contract, known_contract, shipped_contracts
+from jaxtrade.data.formats.recognise import Layout, Stated
 from jaxtrade.data.read.bars import keys_of
-from jaxtrade.data.read.faults import Faults
 from jaxtrade.data.read.grammar import LAST, has_offset
-from jaxtrade.data.read.quotes import is_two_sided
 from jaxtrade.data.read.stamps import USUAL, known_zone, parse_stamps, proven_order, utc_of
-from jaxtrade.data.read.tabular import Table, read_table
-from jaxtrade.data.read.validate import check_order, map_columns, product_of
+from jaxtrade.data.read.tabular import Faults, Table, read_table
+from jaxtrade.data.read.validate import check_order, is_two_sided, map_columns, product_of
 from jaxtrade.errors import ConfigError, DataError
 
 SAMPLE = 20_000  # prices by which decimals and the smallest step are found
@@ -198,32 +199,22 @@ def candidates(seen: Examined) -> list[Candidate]:
     """Markets that the file names, that its own name contains, or whose prices it has; the best one
     first.
     """
-    of_file = {market for name in seen.names if (market := market_named(name)) is not None}
     words = re.split(r"[^A-Za-z0-9]+", Path(seen.file).name)
-    of_name = {market for word in words if (market := market_named(word)) is not None}
-    of_prices = {contract.symbol for contract in CONTRACTS.values() if fits(seen, contract)}
-    found = []
-    for symbol in sorted(
-        of_file | of_name | of_prices,
-        key=lambda symbol: (
-            symbol not in of_file,
-            symbol not in of_name,
-            symbol not in of_prices,
-            symbol in CONTRACTS and CONTRACTS[symbol].micro,
-            symbol,
-        ),
-    ):
-        why = [
-            reason
-            for reason, group in (
-                ("the file", of_file),
-                ("the file's name", of_name),
-                ("prices", of_prices),
-            )
-            if symbol in group
-        ]
-        found.append(Candidate(symbol, tuple(why)))
-    return found
+    groups = {
+        "the file": {market_named(name) for name in seen.names},
+        "the file's name": {market_named(word) for word in words},
+        "prices": {contract.symbol for contract in CONTRACTS.values() if fits(seen, contract)},
+    }
+    named = {symbol for group in groups.values() for symbol in group if symbol is not None}
+
+    def rank(symbol: str) -> tuple[Any, ...]:
+        missing = [symbol not in group for group in groups.values()]
+        return *missing, symbol in CONTRACTS and CONTRACTS[symbol].micro, symbol
+
+    return [
+        Candidate(symbol, tuple(why for why, group in groups.items() if symbol in group))
+        for symbol in sorted(named, key=rank)
+    ]
 
 
 def fits(seen: Examined, contract: Contract, scale: float = 1.0) -> bool:
@@ -240,12 +231,11 @@ def fits(seen: Examined, contract: Contract, scale: float = 1.0) -> bool:
 
 def contradicts(seen: Examined, contract: Contract) -> bool:
     """Whether prices lie outside the contract's range in a year of which the range is known."""
-    known = [
-        (span, bounds)
-        for year, span in seen.years.items()
-        if (bounds := contract.price_range(year)) is not None
-    ]
-    return any(low < bounds[0] or high > bounds[1] for (low, high), bounds in known)
+    for year, (low, high) in seen.years.items():
+        bounds = contract.price_range(year)
+        if bounds is not None and (low < bounds[0] or high > bounds[1]):
+            return True
+    return False
 
 
 def price_unit(seen: Examined, contract: Contract) -> float | None:

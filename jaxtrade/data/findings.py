@@ -18,11 +18,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from jaxtrade.config import DataConfig, ShareSplit
-from jaxtrade.data.calendar.clock import run_starts
-from jaxtrade.data.calendar.schedule import Schedule
+from jaxtrade.data.calendar.schedule import Schedule, run_starts
 from jaxtrade.data.patterns import (
     Pattern,
     Scale,
+    bars_per_date,
     copied_block,
     halved_bars,
     regular_gaps,
@@ -339,8 +339,11 @@ def _stale(bars: Bars, starts: np.ndarray) -> Pattern | None:
     lengths = ends - begins + length + 1  # bars
     longest = np.zeros(len(starts), np.int64)
     np.maximum.at(longest, np.searchsorted(starts, begins, side="right") - 1, lengths)
-    per_date = float(np.median(np.diff(np.append(starts, len(bars)))))
-    least = max(STALE_LEAST, min(STALE_BARS, per_date), STALE_TIMES * float(np.median(longest)))
+    least = max(
+        STALE_LEAST,
+        min(STALE_BARS, bars_per_date(bars, starts)),
+        STALE_TIMES * float(np.median(longest)),
+    )
     bad = lengths >= least
     if not bad.any():
         return None

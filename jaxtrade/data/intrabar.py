@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from jaxtrade.data.read.bars import Bars
-from jaxtrade.data.read.quotes import PRICES, way_out
 from jaxtrade.data.read.stamps import iso
+from jaxtrade.data.read.validate import PRICES, way_out
 from jaxtrade.errors import DataError
 from jaxtrade.types import IntrabarPath
 
@@ -115,29 +115,36 @@ def first_passages(bars: Bars, seconds: Bars, tolerance: float = MISMATCH_LIMIT)
         )
     fine = seconds.rows(inside)
     counts = np.bincount(row[inside], minlength=len(bars))
-    starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
     covered = counts > 0
-    made = _rebuilt(bars, fine, starts, covered)
-    mismatched = np.any([made[name] != getattr(bars, name) for name in PRICES], axis=0)
-    share = mismatched.sum() / covered.sum()
-    if share > tolerance:
-        raise DataError(_not_rebuilt(bars, fine, covered, mismatched, made, tolerance))
+    mismatched = _mismatched(bars, fine, counts, tolerance)
     path = deepening_falls(bars.open, fine.high, fine.low, counts)
     path = path.replace(ambiguous=path.ambiguous | (mismatched | ~covered)[:, None])
-    ambiguous = np.asarray(path.ambiguous)
-    return Passages(
-        path,
-        covered,
-        mismatched,
-        _notes(bars, seconds, covered, mismatched, ambiguous[:, 0] | ambiguous[:, 1], inside),
-    )
+    given, unclear = int(covered.sum()), np.asarray(path.ambiguous).any(axis=1) & covered
+    notes = [
+        f"{seconds.source}: bars of {seconds.bar_seconds} s inside {given} of {len(bars)} bars"
+        + ("" if given == len(bars) else "; the others are resolved stop_first"),
+        f"{int(unclear.sum())} of them do not tell the order of prices (resolved stop_first)",
+    ]
+    if mismatched.any():
+        notes.append(
+            f"{int(mismatched.sum())} of {given} bars ({100 * mismatched.sum() / given:.3f} %) are not "
+            f"rebuilt by their seconds (resolved stop_first), the first at {iso(bars.time[mismatched][0])}"
+        )
+    if not inside.all():
+        notes.append(
+            f"{int((~inside).sum())} of {len(seconds)} second bars lie in no bar and are not used"
+        )
+    return Passages(path, covered, mismatched, tuple(notes))
 
 
-def _rebuilt(
-    bars: Bars, fine: Bars, starts: np.ndarray, covered: np.ndarray
-) -> dict[str, np.ndarray]:
-    """open, high, low and close, int32[T] each: of the covered bars as their seconds give them."""
-    first = starts[covered]
+def _mismatched(bars: Bars, fine: Bars, counts: np.ndarray, tolerance: float) -> np.ndarray:
+    """bool[T]: the bars with seconds whose open, high, low or close these do not rebuild.
+
+    counts: seconds of each bar. Raises DataError if they are more than `tolerance` of the bars with
+        seconds.
+    """
+    covered = counts > 0
+    first = (np.cumsum(counts) - counts)[covered]
     last = np.append(first[1:], len(fine)) - 1
     found = (
         fine.open[first],
@@ -148,7 +155,35 @@ def _rebuilt(
     made = {name: getattr(bars, name).copy() for name in PRICES}
     for column, prices in zip(made.values(), found, strict=True):
         column[covered] = prices
-    return made
+    mismatched = np.any([made[name] != getattr(bars, name) for name in PRICES], axis=0)
+    share, contract = mismatched.sum() / covered.sum(), bars.contract
+    if share <= tolerance:
+        return mismatched
+
+    def price(ticks: np.ndarray, i: int) -> str:
+        return f"{int(ticks[i]) * contract.tick_size:.{contract.decimals}f}"
+
+    lines = [
+        f"{fine.source}: the seconds do not rebuild {int(mismatched.sum())} of {int(covered.sum())} bars of "
+        f"{bars.source} ({100 * share:.2f} %, limit {100 * tolerance:g} %)"
+    ]
+    for i in (int(x) for x in np.flatnonzero(mismatched)[:SHOWN]):
+        parts = [
+            f"{name} {price(getattr(bars, name), i)}, seconds give {price(made[name], i)}"
+            for name in PRICES
+            if made[name][i] != getattr(bars, name)[i]
+        ]
+        lines.append(f"  bar {iso(bars.time[i])}: {'; '.join(parts)}")
+    lines.append(
+        "Fix: give the seconds of the same instrument and side, stamped like the bars "
+        "(data.stamp, data.time_zone, data.price_scale and data.columns apply to both files)"
+        + way_out(
+            "resolve those bars stop_first, if the files differ by late prints only,",
+            "seconds_tolerance",
+            share,
+        )
+    )
+    raise DataError("\n".join(lines))
 
 
 def deepening_falls(
@@ -202,68 +237,3 @@ def _falls(
         place = np.clip(used[rows], 1, FALLS) - 1
         falls[rows, :, place] = np.stack([before, top[rows], ends], axis=1)
     return falls, used > FALLS
-
-
-def _notes(
-    bars: Bars,
-    seconds: Bars,
-    covered: np.ndarray,
-    mismatched: np.ndarray,
-    ambiguous: np.ndarray,
-    inside: np.ndarray,
-) -> tuple[str, ...]:
-    given = int(covered.sum())
-    notes = [
-        f"{seconds.source}: bars of {seconds.bar_seconds} s inside {given} of {len(bars)} bars"
-        + ("" if given == len(bars) else "; the others are resolved stop_first"),
-        f"{int((ambiguous & covered).sum())} of them do not tell the order of prices (resolved stop_first)",
-    ]
-    if mismatched.any():
-        notes.append(
-            f"{int(mismatched.sum())} of {given} bars ({100 * mismatched.sum() / given:.3f} %) are not "
-            f"rebuilt by their seconds (resolved stop_first), the first at {iso(bars.time[mismatched][0])}"
-        )
-    if not inside.all():
-        notes.append(
-            f"{int((~inside).sum())} of {len(seconds)} second bars lie in no bar and are not used"
-        )
-    return tuple(notes)
-
-
-def _not_rebuilt(
-    bars: Bars,
-    fine: Bars,
-    covered: np.ndarray,
-    mismatched: np.ndarray,
-    made: dict[str, np.ndarray],
-    tolerance: float,
-) -> str:
-    share = mismatched.sum() / covered.sum()
-    contract = bars.contract
-
-    def price(ticks: np.ndarray, i: int) -> str:
-        return f"{int(ticks[i]) * contract.tick_size:.{contract.decimals}f}"
-
-    lines = [
-        f"{fine.source}: the seconds do not rebuild {int(mismatched.sum())} of {int(covered.sum())} bars of "
-        f"{bars.source} ({100 * share:.2f} %, limit {100 * tolerance:g} %)"
-    ]
-    for i in (int(x) for x in np.flatnonzero(mismatched)[:SHOWN]):
-        parts = [
-            f"{name} {price(getattr(bars, name), i)}, seconds give {price(made[name], i)}"
-            for name in PRICES
-            if made[name][i] != getattr(bars, name)[i]
-        ]
-        lines.append(f"  bar {iso(bars.time[i])}: {'; '.join(parts)}")
-    return "\n".join(
-        [
-            *lines,
-            "Fix: give the seconds of the same instrument and side, stamped like the bars "
-            "(data.stamp, data.time_zone, data.price_scale and data.columns apply to both files)"
-            + way_out(
-                "resolve those bars stop_first, if the files differ by late prints only,",
-                "seconds_tolerance",
-                share,
-            ),
-        ]
-    )

@@ -1,4 +1,5 @@
-"""A market: host bars become device arrays, a session table, a float view and a fingerprint.
+"""A market, or a set of them: host bars become device arrays, a session table, a float view and a
+fingerprint.
 
 All market data reach the device through this module.
 """
@@ -8,29 +9,36 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+import jax
 import numpy as np
 
 from jaxtrade.config import RunConfig
+from jaxtrade.config.market import MOST
 from jaxtrade.data.calendar.schedule import (
     Schedule,
     check_stamps,
     findings,
-    local_seconds,
-    trade_dates,
 )
 from jaxtrade.data.calendar.sessions import (
-    SessionRows,
     bars_to_flat,
+    cut_short,
     schedule_of,
     session_rows,
     window_ages,
     window_ids,
 )
 from jaxtrade.data.contracts import CONTRACTS, Contract
-from jaxtrade.data.conversion import describe_conversion, load_rates, tick_values
-from jaxtrade.data.device import HostMarket, host_data, to_device, wants_tables, with_tables
+from jaxtrade.data.device import (
+    float_table,
+    host_view,
+    price_base,
+    to_device,
+    words_of,
+)
 from jaxtrade.data.features import columns as features
 from jaxtrade.data.features.schema import (
     NO_VOLUME,
@@ -41,18 +49,16 @@ from jaxtrade.data.features.schema import (
     longest_warm_up,
     table_columns,
 )
-from jaxtrade.data.features.view import float_table, host_view, price_base
 from jaxtrade.data.findings import require_stated
 from jaxtrade.data.intrabar import market_path, side_passages
-from jaxtrade.data.members import member_configs
+from jaxtrade.data.members import member_configs, set_name
 from jaxtrade.data.read.bars import Bars
-from jaxtrade.data.read.quotes import PRICES
 from jaxtrade.data.read.roll import splice_dates
-from jaxtrade.data.sources import bars_of, seconds_of
-from jaxtrade.data.whole import cut_short
+from jaxtrade.data.read.validate import PRICES
+from jaxtrade.data.sources import bars_of, describe_conversion, load_rates, seconds_of, tick_values
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.text import several, short_repr
-from jaxtrade.types import IntrabarPath, MarketData
+from jaxtrade.types import IntrabarPath, MarketData, Quotes, SessionTable, TickValue
 
 INT32 = 1 << 31
 
@@ -102,12 +108,12 @@ class Market:
 
     @property
     def members(self) -> tuple[Market]:
-        """The market itself, as the only member of a set (`market_set.MarketSet.members`)."""
+        """The market itself, as the only member of a set (`MarketSet.members`)."""
         return (self,)
 
     @property
     def name(self) -> str:
-        """Its symbol, as `market_set.MarketSet.name`."""
+        """Its symbol, as `MarketSet.name`."""
         return self.contract.symbol
 
     @property
@@ -119,7 +125,7 @@ class Market:
 def load_market(config: RunConfig) -> Market:
     """Load the market of a run onto the device.
 
-    Raises ConfigError (also for a set of symbols, see `market_set.load_markets`) or DataError.
+    Raises ConfigError (also for a set of symbols, see `load_markets`) or DataError.
     """
     configs = member_configs(config)
     if len(configs) != 1:
@@ -128,18 +134,15 @@ def load_market(config: RunConfig) -> Market:
             "is read here; name one of them (data.markets=[], data.market=SYMBOL; in Python, "
             "load_markets reads them all)"
         )
-    return market_of(load_host(configs[0]), configs[0])
+    return _load(configs[0])
 
 
-def load_host(config: RunConfig) -> HostMarket:
-    """The part of `load_market` for one symbol (`members.member_configs`) that does not need the
-    device.
-    """
+def _load(config: RunConfig, on_device: bool = True) -> Market:
+    """The market of one symbol (`members.member_configs`)."""
     require_seconds(config, config.data.seconds is not None)
     bars = bars_of(config)
-    return host_market(
-        bars, config, seconds_of(config, bars), load_rates(config.data, bars.contract)
-    )
+    seconds, rates = seconds_of(config, bars), load_rates(config.data, bars.contract)
+    return build_market(bars, config, seconds, rates, on_device=on_device)
 
 
 def require_seconds(config: RunConfig, known: bool) -> None:
@@ -154,7 +157,12 @@ def require_seconds(config: RunConfig, known: bool) -> None:
 
 
 def build_market(
-    bars: Bars, config: RunConfig, seconds: Bars | None = None, rates: Bars | None = None
+    bars: Bars,
+    config: RunConfig,
+    seconds: Bars | None = None,
+    rates: Bars | None = None,
+    path: IntrabarPath | None = None,
+    on_device: bool = True,
 ) -> Market:
     """Compute features, session table and device arrays from validated bars.
 
@@ -163,6 +171,10 @@ def build_market(
             paths.
         rates: bars of the exchange rate to the dollar. Needed if profits arise in another currency,
             unless the market's own price is that rate.
+        path: intrabar paths of the bars, with NumPy leaves, where they are known without seconds
+            (`data.nulls`).
+        on_device: if False, the leaves of `data` stay NumPy arrays, and the view has no tables of
+            windows.
     Raises:
         DataError: too few bars for one decision, dates outside the calendar, stamps that look
             shifted against it, seconds that do not rebuild the bars, rates that do not cover them,
@@ -170,41 +182,25 @@ def build_market(
         ConfigError: an unknown feature, figures that could overflow int32, `env.intrabar=path`
             without seconds, or missing rates, or rates that are not needed.
     """
-    return market_of(host_market(bars, config, seconds, rates), config)
-
-
-def host_market(
-    bars: Bars,
-    config: RunConfig,
-    seconds: Bars | None = None,
-    rates: Bars | None = None,
-    path: IntrabarPath | None = None,
-) -> HostMarket:
-    """The part of `build_market` that does not need the device, with the same arguments and errors.
-
-    path: intrabar paths of the bars, with NumPy leaves, where they are known without seconds
-        (`data.nulls`).
-    """
     require_seconds(config, seconds is not None or path is not None)
     release_memory()  # what reading the files left
     passages = (
-        None if seconds is None else side_passages(bars, seconds, config.data.seconds_tolerance)
+        () if seconds is None else side_passages(bars, seconds, config.data.seconds_tolerance)
     )
+    path = market_path(passages) if passages else path
     contract, value = bars.contract, tick_values(bars, rates)
-    context = context_features(config.env.task)
-    table_columns(
-        config.env.features, context
-    )  # raises for an unknown feature, before anything is computed
+    names, context = config.env.features, context_features(config.env.task)
+    columns = table_columns(names, context)  # raises for an unknown feature, before any is computed
     schedule = schedule_of(bars, config.data.calendar)
     check_stamps(schedule, bars.time, bars.bar_seconds, contract, bars.source)
-    dates = trade_dates(bars.time, contract)
+    dates = bars.trade_dates
     found = require_stated(bars, schedule, dates, config.data)
     ids = feature_windows(bars, schedule, dates, config)
     host = feature_input(bars, dates)
     tr_sum = np.concatenate(
         [
-            features.true_range_sum(host.high[r], host.low[r], host.close[r]).astype(np.int32)
-            for r in features.window_slices(ids)
+            features.true_range_sum(features.take(host, rows)).astype(np.int32)
+            for rows in features.window_slices(ids)
         ]
     )
     _check_ranges(tr_sum, config, contract.under(config))
@@ -212,89 +208,69 @@ def host_market(
     if not len(rows.date):
         raise DataError(_too_few(bars, schedule, dates, config))
     release_memory()
-    table = float_table(host, bars, ids, tr_sum, dates, schedule, config, _base(bars))
+    bid, ask = bars.sides
+    base = price_base(int(bid.low.min()), int(ask.high.max()), bars.source)
+    table = float_table(host, bars, ids, tr_sum, dates, schedule, config, base)
     del host
-    arrays = {
-        **{name: getattr(bars, name) for name in PRICES},
-        "tr_sum": tr_sum,
-        "bars_to_flat": bars_to_flat(bars, schedule, dates),
-        "start": rows.start,
-        "end": rows.end,
-        "first": rows.first,
-        "last": rows.last,
-        # No code reads this column, but its bytes are part of the fingerprints that earlier runs
-        # recorded.
-        "symbol": np.zeros(len(rows.date), np.int32),
-        "date": rows.date.astype(np.int64).astype(np.int32),
-        "complete": rows.complete,
-        "table": table,
-    }
-    if bars.ask is not None:
-        arrays |= {f"ask.{name}": prices for name, prices in bars.ask._asdict().items()}
-    path = path if passages is None else market_path(passages)
-    if path is not None:
-        arrays |= {f"path.{name}": array for name, array in vars(path).items()}
-    if value is not None:
-        arrays |= {f"tick_value.{name}": array for name, array in vars(value).items()}
-    rule = describe_conversion(contract)
-    digest = fingerprint(arrays, contract)
-    cut = (each.text() for each in cut_short(bars, schedule, dates, config))
+    rule, has_volume = describe_conversion(contract), bool(bars.volume.any())
+    no_volume = not has_volume and absent_features((*names, *context))
+    sessions = np.asarray(rows.date).astype("datetime64[D]")
     notes = (
         *found,
-        *cut,
+        *(each.text() for each in cut_short(bars, schedule, dates, config)),
         *bars.notes,
-        *([] if rule is None else [rule]),
-        *(note for found in passages or () for note in found.notes),
+        *([rule] if rule else []),
+        *(note for found in passages for note in found.notes),
         *schedule.notes,
         *findings(schedule, bars.time, bars.bar_seconds, contract),
-        *_session_notes(rows, ids, dates, bars, config),
+        *_session_notes(sessions[~rows.complete], ids, dates, bars, config),
+        *([NO_VOLUME] if no_volume else []),
     )
-    has_volume = bool(bars.volume.any())
-    if not has_volume and absent_features((*config.env.features, *context)):
-        notes += (NO_VOLUME,)
-    return HostMarket(replace(bars, places=None), arrays, digest, notes, has_volume)
-
-
-def market_of(host: HostMarket, config: RunConfig, on_device: bool = True) -> Market:
-    """A prepared market on the device, with the view that the configuration's observations read.
-
-    on_device: if False, the leaves of `data` stay NumPy arrays, and the view has no tables of
-        windows.
-
-    Raises ConfigError as `build_market` does for figures that could overflow int32.
-    """
-    contract, table, context = (
-        host.bars.contract,
-        host.arrays["table"],
-        context_features(config.env.task),
-    )
-    _check_ranges(host.arrays["tr_sum"], config, contract.under(config))
     release_memory()
-    view = host_view(
-        table,
-        config.env.features,
-        config.env.scaling,
-        float(contract.tick_size),
-        context,
-        _base(host.bars),
+    data = MarketData(
+        **{name: getattr(bars, name) for name in PRICES},
+        tr_sum=tr_sum,  # type: ignore[arg-type]  # host leaves
+        bars_to_flat=bars_to_flat(bars, schedule, dates),  # type: ignore[arg-type]
+        sessions=rows,
+        view=host_view(table, names, config.env.scaling, float(contract.tick_size), context, base),
+        fingerprint=None,  # type: ignore[arg-type]  # it is of what stands here
+        path=path,
+        ask=None if bars.ask is None else Quotes(**bars.ask._asdict()),
+        tick_value=value,
     )
-    data = host_data(host, view)
-    if on_device:
-        data = to_device(data)
-    if on_device and wants_tables(config):
-        data = data.replace(view=with_tables(data.view, config.env.window))
+    digest = fingerprint(_arrays(data, table), contract)
+    data = data.replace(fingerprint=words_of(digest))
     return Market(
-        data=data,
+        data=to_device(data, config) if on_device else data,
         contract=contract,
-        bars=host.bars,
-        trade_dates=host.arrays["date"].astype("datetime64[D]"),
+        bars=replace(bars, places=None),
+        trade_dates=sessions,
         table=table,
-        columns=table_columns(config.env.features, context),
-        fingerprint=host.fingerprint,
-        synthetic=host.bars.synthetic,
-        notes=host.notes,
-        has_volume=host.has_volume,
+        columns=columns,
+        fingerprint=digest,
+        synthetic=bars.synthetic,
+        notes=notes,
+        has_volume=has_volume,
     )
+
+
+def _arrays(data: MarketData, table: np.ndarray) -> dict[str, Any]:
+    """The arrays of the fingerprint by name, in its order. data: with NumPy leaves."""
+    sessions = data.sessions
+    arrays = {
+        **{name: getattr(data, name) for name in (*PRICES, "tr_sum", "bars_to_flat")},
+        **{name: getattr(sessions, name) for name in ("start", "end", "first", "last")},
+        # No code reads this column, but its bytes are part of the fingerprints that earlier runs
+        # recorded.
+        "symbol": np.zeros(len(sessions.date), np.int32),
+        "date": sessions.date,
+        "complete": sessions.complete,
+        "table": table,
+    }
+    for part in ("ask", "path", "tick_value"):
+        if (leaves := getattr(data, part)) is not None:
+            arrays |= {f"{part}.{name}": array for name, array in vars(leaves).items()}
+    return arrays
 
 
 def feature_input(bars: Bars, dates: np.ndarray) -> features.Window:
@@ -306,15 +282,9 @@ def feature_input(bars: Bars, dates: np.ndarray) -> features.Window:
         **{name: getattr(bars, name).astype(np.int64) for name in PRICES},
         volume=bars.volume,
         date=dates.astype(np.int64),
-        minute=local_seconds(bars.time, bars.contract.zone) % 86_400 // 60,
+        minute=bars.minutes,
         tick_size=float(bars.contract.tick_size),
     )
-
-
-def _base(bars: Bars) -> int:
-    """`price_base` of the bars, both sides together."""
-    bid, ask = bars.sides
-    return price_base(int(bid.low.min()), int(ask.high.max()), bars.source)
 
 
 def fingerprint(arrays: dict[str, np.ndarray], contract: Contract) -> str:
@@ -389,7 +359,7 @@ def history_needed(config: RunConfig) -> int:
 
 def decision_sessions(
     bars: Bars, schedule: Schedule, dates: np.ndarray, config: RunConfig
-) -> SessionRows:
+) -> SessionTable:
     """The sessions that have decision bars; none if there are too few bars. dates:
     datetime64[D][T], the trade date of each row."""
     ages = window_ages(feature_windows(bars, schedule, dates, config))
@@ -420,12 +390,10 @@ def _too_few(bars: Bars, schedule: Schedule, dates: np.ndarray, config: RunConfi
 
 
 def _session_notes(
-    rows: SessionRows, ids: np.ndarray, dates: np.ndarray, bars: Bars, config: RunConfig
+    cut: np.ndarray, ids: np.ndarray, dates: np.ndarray, bars: Bars, config: RunConfig
 ) -> tuple[str, ...]:
-    notes = [
-        f"{rows.date[i]}: the data end before the flat bar; the session is cut short"
-        for i in np.flatnonzero(~rows.complete)
-    ]
+    """cut: trade dates of the sessions that are not complete."""
+    notes = [f"{day}: the data end before the flat bar; the session is cut short" for day in cut]
     if config.data.window_reset == "session":
         return (*notes, "feature windows restart with every trade date (data.window_reset=session)")
     starts = np.flatnonzero(np.diff(ids)) + 1
@@ -456,3 +424,198 @@ def release_memory() -> None:
     arrow = sys.modules.get("pyarrow")
     if arrow is not None:
         arrow.default_memory_pool().release_unused()
+
+
+# A set of symbols as one market: the bars of one symbol after the other, without padding, and a
+# symbol per bar.
+#
+# Each environment trades one symbol of the set. An observation window never reaches into another
+# symbol, because the first decision of each symbol has a whole window of its own bars before it.
+
+
+@dataclass(frozen=True)
+class MarketSet:
+    """M symbols in one device pytree. Row i of symbol m is row `offsets[m] + i` of `data`.
+
+    members: the markets, in the order of `data.markets`. The leaves of their `data` are NumPy
+        arrays. data: the device
+    pytree of all. fingerprint: sha256 (hex) over those of the members. offsets, session_offsets:
+    int64[M + 1], the first bar and the first session of each symbol; the last numbers are all bars
+    and all sessions.
+    """
+
+    members: tuple[Market, ...]
+    data: MarketData
+    fingerprint: str
+    offsets: np.ndarray
+    session_offsets: np.ndarray
+
+    def __repr__(self) -> str:
+        return short_repr(
+            "MarketSet",
+            *(
+                f"{member.contract.symbol}: {several(len(member.bars), 'bar')}, "
+                f"{several(member.num_sessions, 'session')}"
+                for member in self.members
+            ),
+            f"sha256 {self.fingerprint[:12]}",
+        )
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The symbols in their order."""
+        return tuple(member.contract.symbol for member in self.members)
+
+    @property
+    def name(self) -> str:
+        """A short name for folders and titles (`members.set_name`)."""
+        return set_name(self.symbols)
+
+    @property
+    def num_sessions(self) -> int:
+        """N, the number of rows in the session table: the sessions of all symbols."""
+        return int(self.session_offsets[-1])
+
+    @property
+    def num_bars(self) -> int:
+        """T, the bars of all symbols."""
+        return int(self.offsets[-1])
+
+    @property
+    def trade_dates(self) -> np.ndarray:
+        """`datetime64[D][N]`, one per row of the session table. They increase inside each symbol
+        only.
+        """
+        return np.concatenate([member.trade_dates for member in self.members])
+
+    @property
+    def session_symbols(self) -> np.ndarray:
+        """int64[N]: the symbol of each row of the session table, as its place in `members`."""
+        return np.repeat(np.arange(len(self.members)), np.diff(self.session_offsets))
+
+    @property
+    def synthetic(self) -> bool:
+        """Whether any bars are generated."""
+        return any(member.synthetic for member in self.members)
+
+    @property
+    def has_volume(self) -> bool:
+        """Whether any symbol has volume."""
+        return any(member.has_volume for member in self.members)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The notes of all members, each with its symbol."""
+        return tuple(
+            f"{member.contract.symbol}: {note}" for member in self.members for note in member.notes
+        )
+
+
+def load_markets(config: RunConfig) -> Market | MarketSet:
+    """The market of a run, or the set of `data.markets`. One symbol is a `Market`, however it is
+    named.
+
+    Raises ConfigError or DataError, as `load_market` and `join` do.
+    """
+    configs = member_configs(config)
+    if len(configs) == 1:
+        return _load(configs[0])
+    return join([_load(each, on_device=False) for each in configs], config)
+
+
+def join(members: Sequence[Market], config: RunConfig) -> MarketSet:
+    """Put markets into one set.
+
+    If any member has two-sided bars, the ask of the others is their bid. If the profits of any
+    member are converted, all get a value of a tick in each bar; for dollars it is a whole number,
+    so the same integers result.
+
+    Raises:
+        ConfigError: too many symbols, one symbol twice, or some members with second bars and some
+            without.
+        DataError: more bars than int32 can index.
+    """
+    symbols = [member.contract.symbol for member in members]
+    if len(set(symbols)) < len(symbols) or not 1 < len(symbols) <= MOST:
+        raise ConfigError(
+            f"a set of symbols has 2 to {MOST} different ones, found {', '.join(symbols)}"
+        )
+    offsets, session_offsets = (
+        np.concatenate([[0], np.cumsum(counts)])
+        for counts in (
+            [len(member.bars) for member in members],
+            [member.num_sessions for member in members],
+        )
+    )
+    _check_size(members, int(offsets[-1]))
+    digest = hashlib.sha256("|".join(member.fingerprint for member in members).encode()).hexdigest()
+    joined = jax.tree.map(lambda *leaves: np.concatenate(leaves), *_alike(members, offsets))
+    # A base that any symbol needs is 0 for the others.
+    bases = [int(member.data.view.base or 0) for member in members]
+    base = np.array(bases, np.int32) if any(bases) else None
+    symbols = np.repeat(np.arange(len(members), dtype=np.int8), np.diff(offsets))
+    view = joined.view.replace(base=base)
+    joined = joined.replace(fingerprint=words_of(digest), symbol=symbols, view=view)
+    data = to_device(joined, config)
+    return MarketSet(tuple(members), data, digest, offsets, session_offsets)
+
+
+def _check_size(members: Sequence[Market], bars: int) -> None:
+    width = members[0].data.view.value.shape[-1]
+    if bars * width >= INT32:
+        raise DataError(
+            f"{', '.join(member.contract.symbol for member in members)}: {bars:,} bars of {width} columns "
+            f"are {bars * width:,} numbers, more than int32 can index ({INT32:,}). Fix: fewer symbols, "
+            "fewer features (env.features), or fewer years (data.start, data.end)"
+        )
+
+
+def _alike(members: Sequence[Market], offsets: np.ndarray) -> list[MarketData]:
+    """The members' data with the same leaves, whose rows can stand one after the other: what any
+    symbol has, all have."""
+    parts = [member.data for member in members]
+    two_sided = any(part.ask is not None for part in parts)
+    converts = any(part.tick_value is not None for part in parts)
+    has_levels = any(part.view.level is not None for part in parts)
+    found = []
+    for member, part, path, offset in zip(members, parts, _paths(members), offsets, strict=False):
+        view = part.view.replace(windows=None, level_windows=None, base=None)
+        if has_levels and view.level is None:
+            view = view.replace(level=np.zeros_like(view.value))
+        sessions = part.sessions.replace(
+            **{
+                name: getattr(part.sessions, name) + np.int32(offset)
+                for name in ("start", "end", "first", "last")
+            }
+        )
+        if two_sided and part.ask is None:
+            part = part.replace(ask=Quotes(**{name: getattr(part, name) for name in PRICES}))
+        if converts and part.tick_value is None:  # dollars, in the form of a converted value
+            ones = np.ones(len(member.bars), np.int32)
+            mills = ones * np.int32(member.contract.tick_mills)
+            part = part.replace(tick_value=TickValue(mills, ones))  # type: ignore[arg-type]  # host leaves
+        found.append(
+            part.replace(view=view, sessions=sessions, path=path, fingerprint=None, symbol=None)
+        )
+    return found
+
+
+def _paths(members: Sequence[Market]) -> list[IntrabarPath | None]:
+    """The paths of all symbols, padded to the most falls of any."""
+    paths = [member.data.path for member in members]
+    known = [path for path in paths if path is not None]
+    if not known:
+        return paths
+    if len(known) < len(paths):
+        without = [member.contract.symbol for member in members if member.data.path is None]
+        raise ConfigError(
+            f"data.markets: {', '.join(without)} has no second bars and other symbols have some; give "
+            "seconds for all of them (data.per_market.SYMBOL.seconds), or for none"
+        )
+    most = max(path.falls.shape[-1] for path in known)
+    return [
+        path.replace(
+            falls=np.pad(np.asarray(path.falls), [(0, 0)] * 3 + [(0, most - path.falls.shape[-1])])
+        )
+        for path in known
+    ]

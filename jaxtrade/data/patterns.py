@@ -9,11 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxtrade.data.calendar.clock import DAY, local_seconds, run_starts
-from jaxtrade.data.calendar.schedule import Schedule
+from jaxtrade.data.calendar.schedule import DAY, Schedule, local_seconds, on_weekend, run_starts
 from jaxtrade.data.read.bars import Bars
-from jaxtrade.data.read.quotes import PRICES
 from jaxtrade.data.read.stamps import iso, keeping, utc_offsets
+from jaxtrade.data.read.validate import PRICES
 
 # Copied blocks. A window of 16 bars is remembered where the prices of its first bar, mixed, fall on
 # one value in 8, so a copy is remembered where its original is. Of 60 copied bars, a window is
@@ -187,10 +186,7 @@ def two_levels(bars: Bars, starts: np.ndarray) -> Pattern | None:
     extent = extent[extent > 0]
     if not len(extent):
         return None
-    usual, per_date = (
-        float(np.median(extent)),
-        float(np.median(np.diff(np.append(starts, len(bars))))),
-    )
+    usual, per_date = float(np.median(extent)), bars_per_date(bars, starts)
     up, down = (
         bars.low[1:] - bars.high[:-1],
         bars.low[:-1] - bars.high[1:],
@@ -292,6 +288,11 @@ def sampled(count: int) -> np.ndarray:
     return np.arange(0, count, step)
 
 
+def bars_per_date(bars: Bars, starts: np.ndarray) -> float:
+    """How many bars a trade date usually has. starts: the first row of each trade date."""
+    return float(np.median(np.diff(starts, append=len(bars))))
+
+
 def scale_of(bars: Bars, starts: np.ndarray) -> Scale | None:
     """The scale of one-sided bars; None if no price changes. starts: the first row of each trade
     date.
@@ -306,7 +307,7 @@ def scale_of(bars: Bars, starts: np.ndarray) -> Scale | None:
     if not len(moves):
         return None
     bar = NORMAL * float(np.median(moves))
-    return Scale(bar, bar * math.sqrt(float(np.median(np.diff(np.append(starts, len(bars)))))))
+    return Scale(bar, bar * math.sqrt(bars_per_date(bars, starts)))
 
 
 # Dealers begin and end their weeks some minutes early or late. Quotes of hours without a shift are
@@ -335,8 +336,8 @@ def weekend_bars(
         (`data.time_zone`).
     """
     starts = run_starts(dates)
-    rest = _on_weekend(dates[starts])
-    if schedule.name == "infer" or not rest.any() or _on_weekend(schedule.dates).any():
+    rest = on_weekend(dates[starts])
+    if schedule.name == "infer" or not rest.any() or on_weekend(schedule.dates).any():
         return None
     rows = np.flatnonzero(np.repeat(rest, np.diff(starts, append=len(dates))))
     number = (
@@ -402,10 +403,6 @@ def _fix(shift: _Shift, zone: str | None, ahead: str, symbol: str) -> str:
         f"set data.time_zone={found} (it is {zone} now); for this symbol alone, "
         f"data.per_market.{symbol}.time_zone"
     )
-
-
-def _on_weekend(days: np.ndarray) -> np.ndarray:
-    return (days.astype(np.int64) + 3) % 7 >= 5
 
 
 def _shift(bars: Bars, schedule: Schedule, begin: np.ndarray, end: np.ndarray) -> _Shift:

@@ -1,25 +1,43 @@
-"""The bars that a configuration names: bundled, synthetic or from files, with quotes and
-seconds.
+"""The bars that a configuration names: bundled, synthetic, from files or from memory, with quotes,
+seconds and exchange rates.
 """
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import math
 from dataclasses import replace
-from typing import Any
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxtrade.config import RunConfig
-from jaxtrade.data.bundled import bundled
-from jaxtrade.data.calendar.schedule import trade_dates
-from jaxtrade.data.contract_file import contract_of
-from jaxtrade.data.read.bars import Bars, load_bars
-from jaxtrade.data.read.quotes import MISSING_LIMIT, PRICES, QUOTE_FIELDS, SHOWN, way_out
+from jaxtrade.config import DataConfig, RunConfig, changed_config
+from jaxtrade.data.calendar.schedule import table_schedule, trade_dates
+from jaxtrade.data.contracts import CONTRACTS, Contract, contract_of, known_contract
+from jaxtrade.data.read.bars import Bars, bundled, from_frame, load_bars
 from jaxtrade.data.read.roll import explicit
 from jaxtrade.data.read.stamps import iso
-from jaxtrade.data.read.validate import NO_VOLUME_COLUMN
+from jaxtrade.data.read.validate import (
+    MISSING_LIMIT,
+    NO_VOLUME_COLUMN,
+    PRICES,
+    QUOTE_FIELDS,
+    SHOWN,
+    way_out,
+)
 from jaxtrade.data.synthetic import bars_of_kind
 from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.types import TickValue
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+# Keys of `data` that `load_bars` takes under the same name, whatever the file.
+SAME = ("time_zone", "stamp", "date_order", "price_scale", "expiry", "start", "end", "splits")
 
 
 def read_keys(config: RunConfig, quotes: bool, like: Bars | None = None) -> dict[str, Any]:
@@ -37,20 +55,13 @@ def read_keys(config: RunConfig, quotes: bool, like: Bars | None = None) -> dict
     others: tuple[str, ...] = ()
     if data.quotes is not None:
         others = (*PRICES, "volume") if quotes else QUOTE_FIELDS
-    roll = data.roll if like is None else explicit(like.legs, trade_dates(like.time, like.contract))
+    roll = data.roll if like is None else explicit(like.legs, like.trade_dates)
     return {
         "columns": {field: name for field, name in data.columns.items() if field not in others},
-        "time_zone": data.time_zone,
-        "stamp": data.stamp,
-        "date_order": data.date_order,
-        "price_scale": data.price_scale,
-        "expiry": data.expiry,
+        **{key: getattr(data, key) for key in SAME},
         "roll": roll,
-        "start": data.start,
-        "end": data.end,
         "follows": None if like is None else like.source,
         "missing": data.quotes_tolerance if like is None else 1.0,
-        "splits": data.splits,
     }
 
 
@@ -182,3 +193,276 @@ def attach(bars: Bars, quotes: Bars, tolerance: float = MISSING_LIMIT) -> Bars:
         **{name: getattr(sides, name) for name in (*PRICES, "ask", "contract")},
         notes=(*bars.notes, *(note for note in quotes.notes if note != NO_VOLUME_COLUMN), *notes),
     )
+
+
+# Bars from memory for a run: they are written to a file first, so that the run can be evaluated
+# and resumed later.
+
+# Keys that say how a source is read, with their values for a file that `write_bars` wrote. The
+# other keys of the section (start, end, splits, ...) say what a run makes of the bars, and keep
+# their meaning.
+READING = {
+    "columns": {},
+    "time_zone": None,
+    "stamp": "open",
+    "date_order": None,
+    "price_scale": 1.0,
+    "expiry": None,
+    "roll": "off",
+}
+
+
+def bars_from(frame: pd.DataFrame, config: RunConfig) -> Bars:
+    """The bars of a frame, read with the keys of `config.data`. Raises DataError with every fault,
+    ConfigError.
+    """
+    keys = read_keys(config, quotes=False)
+    return from_frame(frame, contract_of(config.data), **{name: keys[name] for name in READING})
+
+
+def with_bars(config: RunConfig, bars: Bars, folder: Path) -> RunConfig:
+    """`config` with `bars` as its data: writes them to a file in `folder`, named by its content,
+    and states how to read it.
+
+    Raises:
+        ConfigError: the bars are synthetic or spliced, or their contract is not that of the
+            configuration.
+    """
+    if bars.synthetic:
+        raise ConfigError(
+            "data=: these bars are synthetic, and a run from them would be reported as one of real bars; "
+            "generate them in the run: data={'source': 'synthetic', ...}"
+        )
+    if bars.legs:
+        raise ConfigError(
+            "data=: these bars are spliced from several contracts; give their file and the roll: "
+            "data='FILE', roll=..."
+        )
+    own, symbol = config.data.contract is not None, bars.contract.symbol
+    known = contract_of(config.data) if own else known_contract(symbol)
+    if known is None or replace(known, slippage_ticks=0) != replace(
+        bars.contract, slippage_ticks=0
+    ):
+        hint = (
+            f"contract={config.data.contract!r} is another"
+            if own
+            else "it is not a market of jaxtrade"
+        )
+        raise ConfigError(
+            f"data=: the contract of these bars is {symbol}, and {hint}; give "
+            "contract='FILE' with its figures"
+        )
+    path = write_bars(bars, folder)
+    read = {"source": "file", "file": str(path.resolve()), **READING}
+    if not own:
+        read |= {"market": symbol} if symbol in CONTRACTS else {"contract": symbol}
+    return changed_config(config, {f"data.{key}": value for key, value in read.items()})
+
+
+def write_bars(bars: Bars, folder: Path) -> Path:
+    """Write one-sided or two-sided bars as CSV.gz -> the path `<symbol>-<sha256>.csv.gz`. A file
+    that is there stays.
+
+    `load_bars(path, contract, stamp="open")` reads equal bars back. Raises OSError (disk).
+    """
+    text = _text(bars).encode("ascii")
+    path = folder / f"{bars.contract.symbol}-{hashlib.sha256(text).hexdigest()[:16]}.csv.gz"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.new")
+        temporary.write_bytes(gzip.compress(text, compresslevel=1, mtime=0))
+        temporary.replace(path)
+    return path
+
+
+def _text(bars: Bars) -> str:
+    contract = bars.contract
+
+    def points(ticks: np.ndarray) -> np.ndarray:
+        return np.char.mod(f"%.{contract.decimals}f", ticks * float(contract.tick_size))
+
+    columns: dict[str, Any] = {
+        "time": np.char.add(np.datetime_as_string(bars.time.astype("datetime64[s]")), "Z")
+    }
+    sides = {"": bars} if bars.ask is None else {"bid_": bars, "ask_": bars.ask}
+    for prefix, side in sides.items():
+        columns |= {f"{prefix}{name}": points(getattr(side, name)) for name in PRICES}
+    columns["volume"] = map(repr, bars.volume.tolist())
+    rows = map(",".join, zip(*columns.values(), strict=True))
+    return "\n".join([",".join(columns), *rows]) + "\n"
+
+
+# The dollar value of a tick in each bar, for markets whose profits arise in another currency.
+#
+# A bar uses the rate that was known at its open, before any decision in the bar. The same rate
+# applies to every fill and mark in the bar. Rates are exact: a tick's value is a fraction of two
+# integers, and `muldiv` rounds once per fill or mark.
+
+ACCOUNT = "USD"
+INT32 = 1 << 31
+
+
+def rate_contract(currency: str) -> Contract | None:
+    """The known market between a currency and the dollar, such as EURUSD or USDJPY. None if there
+    is none.
+    """
+    return CONTRACTS.get(currency + ACCOUNT) or CONTRACTS.get(ACCOUNT + currency)
+
+
+def converts_itself(contract: Contract) -> bool:
+    """Whether the market's own price is the rate: USDJPY earns JPY and is quoted in JPY per
+    dollar.
+    """
+    return contract.symbol == ACCOUNT + contract.currency
+
+
+def needs_rates(contract: Contract) -> bool:
+    """Whether bars of a rate are needed to convert profits to dollars."""
+    return contract.currency != ACCOUNT and not converts_itself(contract)
+
+
+def describe_conversion(contract: Contract) -> str | None:
+    """The conversion rule in a sentence, for notes and reports. None if profits arise in
+    dollars.
+    """
+    if contract.currency == ACCOUNT:
+        return None
+    rate = contract if converts_itself(contract) else rate_contract(contract.currency)
+    source = f"{rate.symbol}" if rate is not None else contract.currency
+    return (
+        f"profits arise in {contract.currency} and are converted to {ACCOUNT} at the {source} rate known at each "
+        "bar's open"
+    )
+
+
+def load_rates(data: DataConfig, contract: Contract) -> Bars | None:
+    """The bars of the rate in `data.conversion`. None if no rate is needed.
+
+    The file is read with the bars' `data.time_zone` and `data.stamp`. Its columns must have obvious
+    names, and its prices are in points.
+
+    Raises:
+        ConfigError: a file that is not needed, a missing file, or a currency without a known rate.
+        DataError: faults in the file.
+    """
+    where = f"{contract.symbol}: profits arise in {contract.currency}"
+    if not needs_rates(contract):
+        if data.conversion is not None:
+            raise ConfigError(
+                f"data.conversion = '{data.conversion}': {where}, which needs no file; drop it"
+            )
+        return None
+    rate = rate_contract(contract.currency)
+    if rate is None:
+        known = sorted(
+            {c.symbol.replace(ACCOUNT, "") for c in CONTRACTS.values() if c.kind == "fx"}
+        )
+        raise ConfigError(
+            f"{where}, and conversion to {ACCOUNT} is known for {', '.join(known)} only, or for a "
+            f"market {ACCOUNT}{contract.currency} by its own price"
+        )
+    if data.conversion is None:
+        raise ConfigError(
+            f"{where}: give bars of {rate.symbol} with data.conversion=FILE (read with data.time_zone "
+            f"and data.stamp), so that they can be converted to {ACCOUNT}"
+        )
+    if not Path(data.conversion).is_file():
+        raise ConfigError(
+            f"data.conversion = '{data.conversion}': no such file (expected bars of {rate.symbol})"
+        )
+    return load_bars(
+        data.conversion,
+        rate,
+        time_zone=data.time_zone,
+        stamp=data.stamp,
+        date_order=data.date_order,
+    )
+
+
+def tick_values(bars: Bars, rates: Bars | None) -> TickValue | None:
+    """Dollar mills per tick and contract in each bar, as a fraction with NumPy leaves int32[T].
+
+    None if profits arise in dollars.
+
+    Raises:
+        DataError: a bar has no rate, or only one that is older than one session.
+        ConfigError: missing rates, or some that are not needed; a value that int32 cannot hold
+            exactly, or a tick that is worth less than a mill.
+    """
+    contract = bars.contract
+    alone = contract.currency == ACCOUNT or converts_itself(contract)
+    if alone and rates is not None:
+        raise ConfigError(
+            f"{contract.symbol}: profits arise in {contract.currency}, which needs no rates; drop "
+            f"{rates.source} (rates=... in Python)"
+        )
+    if contract.currency == ACCOUNT:
+        return None
+    if alone:
+        price, rate = bars.open, contract
+    elif rates is None:
+        raise ConfigError(
+            f"{contract.symbol}: profits arise in {contract.currency}; give the bars of its rate to "
+            "the dollar (data.conversion, or rates=... in Python)"
+        )
+    else:
+        price, rate = rates.close[rows_known(bars, rates)], rates.contract
+    per_unit = rate.symbol.startswith(
+        ACCOUNT
+    )  # the price is in units of the currency per dollar, so divide by it
+    money, tick = Fraction(contract.tick_mills), Fraction(rate.tick_size)
+    fixed = money / tick if per_unit else money * tick
+    price = price.astype(np.int64)
+    times = np.full(len(price), fixed.numerator) if per_unit else price * fixed.numerator
+    over = price * fixed.denominator if per_unit else np.full(len(price), fixed.denominator)
+    common = math.gcd(int(np.gcd.reduce(times)), int(np.gcd.reduce(over)))
+    times, over = times // common, over // common
+    if max(int(times.max()), int(over.max())) >= INT32 or np.any(times < over):
+        raise ConfigError(
+            f"{contract.symbol}: a tick of {contract.tick_mills / 1000} {contract.currency} at "
+            f"{rate.symbol} {rate.tick_size * int(price.min())}..{rate.tick_size * int(price.max())} is "
+            "worth less than a mill or cannot be held exactly in int32; check tick_value and tick_size"
+        )
+    return TickValue(times.astype(np.int32), over.astype(np.int32))  # type: ignore[arg-type]  # host leaves
+
+
+def rows_known(bars: Bars, rates: Bars) -> np.ndarray:
+    """For each bar, the row of the last rate whose bar had closed by the bar's open. int64[T].
+
+    Raises DataError if a bar has no such rate, or only one that is older than one session.
+    """
+    rate_dates = rates.trade_dates
+    at = np.searchsorted(rates.time + rates.bar_seconds, bars.time, side="right") - 1
+    given = rate_dates[np.maximum(at, 0)]
+    wanted = trade_dates(bars.time, rates.contract)
+    sessions = table_schedule(
+        rates.contract, min(given[0], wanted[0]), max(given[-1], wanted[-1])
+    ).dates
+    age = np.searchsorted(sessions, wanted) - np.searchsorted(sessions, given)
+    old = np.flatnonzero((at < 0) | (age > 1))
+    if len(old):
+        stamp = iso(int(bars.time[old[0]]))
+        dates, lacking = np.unique(wanted), np.unique(wanted[old])
+        whole = np.flatnonzero(~np.isin(dates, lacking))
+        fix = "give rates that cover them"
+        if len(whole) and whole[-1] - whole[0] + 1 == len(
+            whole
+        ):  # dates at the ends lack rates: they can be left out
+            ends = ([f"data.start={dates[whole[0]]}"] if whole[0] else []) + (
+                [f"data.end={dates[whole[-1]]}"] if whole[-1] + 1 < len(dates) else []
+            )
+            fix += f", or leave those dates out: {' '.join(ends)}"
+        raise DataError(
+            f"{rates.source}: no {rates.contract.symbol} rate of the session or the one before for "
+            f"{len(old)} of {len(bars)} bars of {bars.source}, first {stamp}; rates span "
+            f"{rate_dates[0]}..{rate_dates[-1]}, bars {wanted[0]}..{wanted[-1]}, and a rate is known once "
+            f"its bar has closed. Fix: {fix}"
+        )
+    return at
+
+
+def dollars_per_tick(contract: Contract, value: TickValue | None, rows: np.ndarray) -> float:
+    """Dollars per tick and contract. If profits are converted, the median over `rows`."""
+    if value is None:
+        return contract.tick_mills / 1000
+    return float(np.median(np.asarray(value.times)[rows] / np.asarray(value.over)[rows])) / 1000

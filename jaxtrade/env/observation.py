@@ -181,7 +181,7 @@ def _pattern(config: EnvConfig) -> np.ndarray:
 
 def window_values(config: EnvConfig, ref: ObservationRef, params: EnvParams) -> Array:
     """float32[W * (F + 3)] of bars [t - window, t - 1], oldest first. The formula:
-    `jaxtrade.data.features.view`.
+    `jaxtrade.data.device`.
     """
     view, row, now = params.market.view, ref.row[0], _now(ref, params)
     level, per_atr, log_per_atr, log_per_volume = _pattern(config)

@@ -5,7 +5,7 @@ all limits; `make_stages`: change them as a run goes on.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,11 +13,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtrade.config import RunConfig
+from jaxtrade.config import RunConfig, StageConfig
 from jaxtrade.config.accounts import AccountPreset, check_quantity, contract_cap, resolve_account
 from jaxtrade.config.allocate import TASK, largest_move
 from jaxtrade.data.contracts import Contract, whole_mills
-from jaxtrade.data.conversion import ACCOUNT
+from jaxtrade.data.sources import ACCOUNT
 from jaxtrade.env.reward_presets import one_symbol_weights
 from jaxtrade.env.state import (
     OFF,
@@ -28,15 +28,10 @@ from jaxtrade.env.state import (
     Trailing,
 )
 from jaxtrade.errors import ConfigError
-from jaxtrade.types import SessionSet
+from jaxtrade.types import Array, SessionSet, Stage
 
 if TYPE_CHECKING:
-    from jaxtrade.data.market import Market
-    from jaxtrade.data.market_set import MarketSet
-from collections.abc import Iterator
-
-from jaxtrade.config import StageConfig
-from jaxtrade.types import Array, Stage
+    from jaxtrade.data.market import Market, MarketSet
 
 
 def _limit(dollars: float | None, key: str) -> int:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.config import RunConfig
-from jaxtrade.data.calendar.clock import DAY, local_seconds
+from jaxtrade.data.calendar.schedule import DAY, local_seconds
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import EnvParams, EnvState, ObservationRef, Order
 from jaxtrade.env.tasks.base import HOLD

@@ -15,8 +15,8 @@ import numpy as np
 
 from jaxtrade.config import RunConfig, SharedConfig
 from jaxtrade.config.accounts import resolve_account
-from jaxtrade.data.conversion import describe_conversion, dollars_per_tick
 from jaxtrade.data.features.schema import NO_VOLUME, absent_features, context_features
+from jaxtrade.data.sources import describe_conversion, dollars_per_tick
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from jaxtrade.config import RunConfig
-from jaxtrade.data.market_set import MarketSet
+from jaxtrade.data.market import Market, MarketSet
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
 from jaxtrade.env.state import EnvParams
@@ -24,7 +24,6 @@ from jaxtrade.evaluation.set_report import SetResult
 from jaxtrade.types import Algorithm, PyTree, SessionSet
 
 if TYPE_CHECKING:
-    from jaxtrade.data.market import Market
     from jaxtrade.evaluation.report import EvaluationResult
 
 

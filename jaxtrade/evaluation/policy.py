@@ -40,8 +40,7 @@ from jaxtrade.storage import checkpoint
 from jaxtrade.types import Array, PyTree
 
 if TYPE_CHECKING:
-    from jaxtrade.data.market import Market
-    from jaxtrade.data.market_set import MarketSet
+    from jaxtrade.data.market import Market, MarketSet
 
 
 ModelT = TypeVar("ModelT", bound=BaseModel)

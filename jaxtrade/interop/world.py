@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from jaxtrade.config import RunConfig, load_config
 from jaxtrade.config.accounts import check_account
-from jaxtrade.data.market_set import load_markets
+from jaxtrade.data.market import load_markets
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jaxtrade.config import RunConfig
-from jaxtrade.data.market import Market
-from jaxtrade.data.market_set import MarketSet
+from jaxtrade.data.market import Market, MarketSet
 from jaxtrade.env.monitor import monitored, summarise
 from jaxtrade.env.portfolio.params import Portfolio
 from jaxtrade.env.shared import crowding

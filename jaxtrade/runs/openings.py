@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxtrade.data.market_set import MarketSet
+from jaxtrade.data.market import MarketSet
 from jaxtrade.errors import DataError, StorageError
 from jaxtrade.evaluation.metrics import days_note
 from jaxtrade.evaluation.openings import (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jaxtrade.config import RunConfig
 from jaxtrade.config.sweep import require_no_walk
-from jaxtrade.data.market_set import MarketSet
+from jaxtrade.data.market import MarketSet
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.members import for_member
 from jaxtrade.evaluation.policy import FOLDER, load_policy

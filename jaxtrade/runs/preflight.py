@@ -19,19 +19,18 @@ from jaxtrade.config import DataConfig, RunConfig
 from jaxtrade.config.accounts import check_account, check_quantity, resolve_account
 from jaxtrade.config.load import Agent, config_of
 from jaxtrade.config.sweep import examples_of, settings_of
-from jaxtrade.data.contract_file import contract_of
-from jaxtrade.data.contracts import require_bundled
-from jaxtrade.data.expected import (
+from jaxtrade.data.contracts import contract_of, require_bundled
+from jaxtrade.data.features.schema import table_columns
+from jaxtrade.data.members import (
     bundled_dates,
     bundled_expiry,
     check_split,
     check_walk_length,
     date_range,
+    member_configs,
     most_sessions,
     weekdays,
 )
-from jaxtrade.data.features.schema import table_columns
-from jaxtrade.data.members import member_configs
 from jaxtrade.env.reward_presets import resolve_reward
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
 from jaxtrade.runs import memory

@@ -18,11 +18,16 @@ from jaxtrade.config import PLACES, EnvConfig, RunConfig, SplitConfig
 from jaxtrade.config.allocate import TASK
 from jaxtrade.config.load import agents_of, config_of
 from jaxtrade.config.run import chooses, evaluations, split_note, with_control, with_split
-from jaxtrade.data.market import Market
-from jaxtrade.data.market_set import MarketSet, load_markets
+from jaxtrade.data.market import Market, MarketSet, load_markets
 from jaxtrade.data.members import symbols_of
-from jaxtrade.data.splits import countable, decision_count, sessions_of, split_sessions
-from jaxtrade.data.walks import Fold, folds_of
+from jaxtrade.data.splits import (
+    Fold,
+    countable,
+    decision_count,
+    folds_of,
+    sessions_of,
+    split_sessions,
+)
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params, make_stages
 from jaxtrade.env.portfolio.dynamics import PortfolioEnv

@@ -15,7 +15,7 @@ from jaxtrade.config import RunConfig
 from jaxtrade.config.allocate import TASK
 from jaxtrade.config.load import Agent, agents_of
 from jaxtrade.config.sweep import require_no_walk
-from jaxtrade.data.contract_file import contract_of
+from jaxtrade.data.contracts import contract_of
 from jaxtrade.data.members import symbols_of
 from jaxtrade.errors import CheckpointError, ConfigError, DataError
 from jaxtrade.evaluation import frames, joint_result, report

@@ -22,11 +22,9 @@ from jaxtrade.config.allocate import TASK
 from jaxtrade.config.learners import tunable_floats
 from jaxtrade.config.load import Agent, agents_of, config_of
 from jaxtrade.config.sweep import MOST_AGENTS
-from jaxtrade.data.market import Market
-from jaxtrade.data.market_set import MarketSet
+from jaxtrade.data.market import Market, MarketSet
 from jaxtrade.data.members import member_configs
-from jaxtrade.data.splits import sessions_of
-from jaxtrade.data.walks import Fold
+from jaxtrade.data.splits import Fold, sessions_of
 from jaxtrade.env.params import make_params
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs.agents import RULES, announcement, groups_of

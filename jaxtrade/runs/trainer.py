@@ -25,7 +25,7 @@ import os
 from typing import TYPE_CHECKING, TypeGuard
 
 from jaxtrade.config import changed_config, load_config
-from jaxtrade.data.given import READING, bars_from, with_bars
+from jaxtrade.data.sources import READING, bars_from, with_bars
 from jaxtrade.runs import rundir
 from jaxtrade.runs.source import load_source
 from jaxtrade.runs.train import run as run_config

@@ -7,7 +7,7 @@ from bench import data
 from bench.catalogue import Options
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.market import load_market
-from jaxtrade.data.synthetic.nq_like import synthetic_bars
+from jaxtrade.data.synthetic import synthetic_bars
 
 
 def test_the_file_has_the_synthetic_bars(tmp_path):

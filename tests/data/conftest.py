@@ -5,13 +5,12 @@ import pandas as pd
 import pytest
 
 from jaxtrade.config import RunConfig, SplitConfig, load_config
-from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar.schedule import schedule_for, trade_dates
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.findings import bar_findings
 from jaxtrade.data.market import build_market, load_market
-from jaxtrade.data.read.bars import from_frame, load_bars
-from jaxtrade.data.read.quotes import PRICES
+from jaxtrade.data.read.bars import bundled, from_frame, load_bars
+from jaxtrade.data.read.validate import PRICES
 
 HEADER = "time,open,high,low,close,volume"
 # ES around the cash open of 2013-10-07 (09:30 New York); prices on the quarter-point grid.

@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar.schedule import trade_dates
 from jaxtrade.data.contracts import get_contract
-from jaxtrade.data.read.bars import from_frame
+from jaxtrade.data.read.bars import bundled, from_frame
 
 ES = get_contract("ES")
 SPLICE = "2013-10-10"

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from jaxtrade.config import make_config
-from jaxtrade.data.bundled import bundled
 from jaxtrade.data.contracts import BUNDLED, get_contract
 from jaxtrade.data.market import load_market
+from jaxtrade.data.read.bars import bundled
 from tests.data.conftest import utc
 
 PAIRS = ("GBPUSD", "USDJPY", "USDCHF")

@@ -13,26 +13,23 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
-from jaxtrade.data.bundled import bundled
-from jaxtrade.data.calendar.rules import (
+from jaxtrade.data.calendar.schedule import (
     CALENDARS,
+    ONE_DAY,
     PROJECTED_TO,
     REGULAR,
     DayChange,
-    good_friday,
-    payrolls_good_friday,
-)
-from jaxtrade.data.calendar.schedule import (
-    ONE_DAY,
     file_schedule,
     findings,
+    good_friday,
     inferred_schedule,
+    payrolls_good_friday,
     schedule_for,
     table_schedule,
     trade_dates,
 )
 from jaxtrade.data.contracts import Contract, get_contract
-from jaxtrade.data.read.bars import load_bars
+from jaxtrade.data.read.bars import bundled, load_bars
 from jaxtrade.errors import ConfigError, DataError
 from tests.data.conftest import table_of
 from tests.messages import missing

@@ -14,7 +14,7 @@ import numpy as np
 import pandas_market_calendars
 import pytest
 
-from jaxtrade.data.calendar.rules import CALENDARS
+from jaxtrade.data.calendar.schedule import CALENDARS
 
 FIRST, LAST = "2009-01-02", "2030-12-31"
 DAYS = [str(day) for day in np.arange(FIRST, LAST, dtype="datetime64[D]") if np.is_busday(day)]

@@ -8,8 +8,7 @@ from decimal import Decimal
 import pytest
 
 from jaxtrade.config import make_config
-from jaxtrade.data.contract_file import contract_of, load_contract
-from jaxtrade.data.contracts import get_contract
+from jaxtrade.data.contracts import contract_of, get_contract, load_contract
 from jaxtrade.data.market import fingerprint
 from jaxtrade.data.read.bars import load_bars
 from jaxtrade.errors import ConfigError, DataError

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from jaxtrade.config import make_config
-from jaxtrade.data.contract_file import load_contract
-from jaxtrade.data.contracts import get_contract
-from jaxtrade.data.conversion import describe_conversion, dollars_per_tick, load_rates, tick_values
+from jaxtrade.data.contracts import get_contract, load_contract
+from jaxtrade.data.sources import describe_conversion, dollars_per_tick, load_rates, tick_values
 from jaxtrade.errors import ConfigError, DataError
 from tests.data.conftest import set_to, utc
 from tests.data.damaged import flat_bars

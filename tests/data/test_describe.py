@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 
 from jaxtrade.config import RunConfig
-from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar.schedule import table_schedule
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.describe import (
@@ -17,8 +16,8 @@ from jaxtrade.data.describe import (
     describe_text,
 )
 from jaxtrade.data.market import build_market
-from jaxtrade.data.read.bars import from_frame
-from jaxtrade.data.synthetic.grid import session_minutes
+from jaxtrade.data.read.bars import bundled, from_frame
+from jaxtrade.data.synthetic import session_minutes
 from jaxtrade.errors import DataError
 from tests.data.conftest import set_to
 from tests.data.damaged import FIELDS, regular_hours

@@ -3,25 +3,24 @@
 import pytest
 
 from jaxtrade.config import RunConfig, load_config, make_config
-from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar.schedule import trade_dates
-from jaxtrade.data.contracts import get_contract
-from jaxtrade.data.expected import (
-    BUNDLED_DATES,
+from jaxtrade.data.contracts import BUNDLED, get_contract
+from jaxtrade.data.market import load_market
+from jaxtrade.data.members import (
     ES_EXPIRY,
     ES_WEEK,
     bundled_dates,
     check_split,
     most_sessions,
 )
-from jaxtrade.data.market import load_market
+from jaxtrade.data.read.bars import bundled
 from jaxtrade.errors import ConfigError
 from tests.data.conftest import split_of
 
 
 @pytest.mark.slow
 def test_the_dates_of_the_bundled_bars():
-    for symbol, dates in BUNDLED_DATES.items():
+    for symbol, dates in BUNDLED.items():
         contract = get_contract(symbol)
         bars = bundled(contract, roll="volume" if symbol == "ES" else "off")
         days = trade_dates(bars.time, contract)

@@ -9,7 +9,6 @@ import pytest
 import talib
 
 from jaxtrade.data.features import columns as features
-from jaxtrade.data.features import indicators
 from jaxtrade.data.features.columns import (
     Window,
     compute_feature,
@@ -81,14 +80,15 @@ def assert_values(bars, at, **expected):
 def test_true_range_by_hand():
     high, low, close = np.array([10, 12, 9]), np.array([8, 11, 5]), np.array([9, 11, 6])
     # bar 1: max(12, 9) - min(11, 9) = 3; bar 2: max(9, 11) - min(5, 11) = 6
-    assert true_ranges(high, low, close).tolist() == [0, 3, 6]
+    assert true_ranges(of_closes(close, high=high, low=low)).tolist() == [0, 3, 6]
 
 
 def test_the_bracket_sum_starts_with_the_fifteenth_bar():
     n = 16
     high, low = np.arange(n) + 2, np.arange(n)
     close = np.arange(n) + 1  # every true range is max(i+2, i) - min(i, i) = 2
-    assert true_range_sum(high, low, close).tolist() == [-1] * 14 + [28, 28]
+    bars = of_closes(close, high=high, low=low)
+    assert true_range_sum(bars).tolist() == [-1] * 14 + [28, 28]
 
 
 def test_rsi_of_the_seed_by_hand():
@@ -207,7 +207,7 @@ def test_ranks_and_regimes_of_the_range_by_hand():
 
 
 def test_the_rank_forgets_what_left_its_window():
-    ranks = indicators.percent_rank(np.arange(300)[::-1], 120, 100)
+    ranks = features.percent_rank(np.arange(300)[::-1], 120, 100)
     assert ranks[99] == 1 / 100
     assert ranks[250] == 1 / 120
 
@@ -481,7 +481,7 @@ def test_smoothing_in_lanes_rounds_as_the_formula_says(alpha, n):
     rng = np.random.default_rng(n)
     walk = 6000 + np.cumsum(rng.integers(-8, 9, n))
     for values in (walk, rng.integers(0, 5, n) * 0.1, walk * 0.37):
-        assert indicators.smooth(values, alpha, 5999.3).tolist() == smooth_by_hand(
+        assert features.smooth(values, alpha, 5999.3).tolist() == smooth_by_hand(
             values, alpha, 5999.3
         )
 
@@ -491,8 +491,8 @@ def test_a_lane_whose_wrong_start_stays_is_computed_again(memory, monkeypatch):
     """With few early steps no lane agrees with the one before it. A price that stands still keeps a
     wrong last bit.
     """
-    monkeypatch.setattr(indicators, "MEMORY", memory)
+    monkeypatch.setattr(features, "MEMORY", memory)
     still = np.where(np.arange(30_000) < 5, 3.0, 12345.1)
     for values in (worlds.random_bars(1, 30_000).close, still):
         by_hand = smooth_by_hand(values, 2 / 27, 1.1)
-        assert indicators.smooth(values, 2 / 27, 1.1).tolist() == by_hand
+        assert features.smooth(values, 2 / 27, 1.1).tolist() == by_hand

@@ -14,12 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxtrade.data.bundled import bundled
-from jaxtrade.data.contract_file import load_contract
-from jaxtrade.data.contracts import get_contract
+from jaxtrade.data.contracts import get_contract, load_contract
 from jaxtrade.data.formats.recognise import head_of, recognise
 from jaxtrade.data.read import tabular
-from jaxtrade.data.read.bars import from_frame, load_bars
+from jaxtrade.data.read.bars import bundled, from_frame, load_bars
 from jaxtrade.data.read.tabular import table_of_frame
 from jaxtrade.errors import DataError
 from tests import vendors

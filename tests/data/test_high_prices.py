@@ -12,7 +12,7 @@ import pytest
 
 from jaxtrade.config import make_config
 from jaxtrade.data.contracts import get_contract
-from jaxtrade.data.features.view import price_base
+from jaxtrade.data.device import price_base
 from jaxtrade.data.market import build_market
 from jaxtrade.data.read.bars import load_bars
 from jaxtrade.data.splits import split_sessions

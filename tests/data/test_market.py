@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from jaxtrade.config import RunConfig, make_config
-from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar.schedule import trade_dates
 from jaxtrade.data.calendar.sessions import window_minutes
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.features.columns import compute_features
 from jaxtrade.data.features.schema import CONTEXT_FEATURES, FIXED_COLUMNS
 from jaxtrade.data.market import build_market, feature_input, history_needed, load_market
+from jaxtrade.data.read.bars import bundled
 from jaxtrade.errors import ConfigError, DataError
 from tests.data.conftest import set_to
 from tests.messages import missing

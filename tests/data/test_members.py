@@ -10,12 +10,11 @@ import pytest
 
 from jaxtrade.config import RunConfig, make_config
 from jaxtrade.config.yaml12 import parse_yaml
-from jaxtrade.data.bundled import bundled
 from jaxtrade.data.contracts import get_contract
-from jaxtrade.data.given import write_bars
-from jaxtrade.data.market import load_market
-from jaxtrade.data.market_set import join, load_markets
+from jaxtrade.data.market import join, load_market, load_markets
 from jaxtrade.data.members import member_configs
+from jaxtrade.data.read.bars import bundled
+from jaxtrade.data.sources import write_bars
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
 from jaxtrade.runs import files
 from jaxtrade.runs.preflight import check

@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxtrade.config import RunConfig
-from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar.schedule import local_seconds, trade_dates
 from jaxtrade.data.contracts import get_contract
-from jaxtrade.data.features.indicators import true_ranges
+from jaxtrade.data.features.columns import true_ranges
 from jaxtrade.data.intrabar import first_passages, market_path
 from jaxtrade.data.market import build_market, load_market
 from jaxtrade.data.nulls.market import (
@@ -31,9 +30,9 @@ from jaxtrade.data.nulls.market import (
     sign_flipped_path,
 )
 from jaxtrade.data.nulls.spec import NULL_KINDS, NullSpec, parse_null_spec
-from jaxtrade.data.read.bars import Bars
-from jaxtrade.data.read.quotes import PRICES, Side
+from jaxtrade.data.read.bars import Bars, bundled
 from jaxtrade.data.read.roll import Leg
+from jaxtrade.data.read.validate import PRICES, Side
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.types import IntrabarPath
 from tests.data.conftest import assert_same, assert_valid, set_to
@@ -153,7 +152,7 @@ def keeps(made, bars):
     np.testing.assert_array_equal(made.volume, bars.volume)
     inside = ~anchors(bars)
     if bars.ask is None or made.ask is None:
-        new, real = (true_ranges(each.high, each.low, each.close)[inside] for each in (made, bars))
+        new, real = (true_ranges(each)[inside] for each in (made, bars))
         np.testing.assert_array_equal(new, real)
         return
     same_spread(made, bars)

@@ -11,7 +11,7 @@ from jaxtrade.data.describe import check_text, describe, describe_text
 from jaxtrade.data.intrabar import side_passages
 from jaxtrade.data.market import build_market, load_market
 from jaxtrade.data.read.bars import load_bars
-from jaxtrade.data.read.quotes import PRICES
+from jaxtrade.data.read.validate import PRICES
 from jaxtrade.data.sources import attach, bars_of
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.env.params import _largest_ranges, make_params

@@ -10,7 +10,7 @@ import pytest
 from jaxtrade.config import load_config
 from jaxtrade.data.features.schema import _SEED
 from jaxtrade.data.market import build_market, load_market
-from jaxtrade.data.walks import (
+from jaxtrade.data.splits import (
     LEFT_OVER,
     OF_DATE,
     Reach,

@@ -8,13 +8,13 @@ import pandas as pd
 import pytest
 
 from jaxtrade.config import RunConfig, dump_config, load_config, make_config
-from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar.schedule import schedule_for, trade_dates
 from jaxtrade.data.calendar.sessions import window_ages
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.market import build_market, feature_windows, load_market
-from jaxtrade.data.read.quotes import PRICES
+from jaxtrade.data.read.bars import bundled
 from jaxtrade.data.read.roll import expiry_month, splice_dates
+from jaxtrade.data.read.validate import PRICES
 from jaxtrade.data.sources import bars_of, seconds_of
 from jaxtrade.errors import ConfigError, DataError
 from tests.data.conftest import read_es, set_to

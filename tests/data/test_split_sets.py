@@ -8,8 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from jaxtrade.config import SplitConfig
-from jaxtrade.data.market import Market
-from jaxtrade.data.market_set import load_markets
+from jaxtrade.data.market import Market, load_markets
 from jaxtrade.data.splits import shared_dates, split_ids, split_ids_by_date, split_sessions
 from jaxtrade.errors import ConfigError
 from tests.data.conftest import set_to, split_of

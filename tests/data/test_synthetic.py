@@ -6,16 +6,19 @@ import pandas as pd
 import pytest
 
 from jaxtrade.config import DataConfig, RunConfig, load_config
-from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar.schedule import findings
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.market import build_market
-from jaxtrade.data.read.bars import from_frame
+from jaxtrade.data.read.bars import bundled, from_frame
 from jaxtrade.data.sources import bars_of
-from jaxtrade.data.synthetic import KINDS, bars_of_kind, synthetic_bars
-from jaxtrade.data.synthetic.expiries import expiry_table
+from jaxtrade.data.synthetic import (
+    KINDS,
+    bars_of_kind,
+    expiry_table,
+    phase_randomised_values,
+    synthetic_bars,
+)
 from jaxtrade.data.synthetic.statistics import compared, table
-from jaxtrade.data.synthetic.surrogate import phase_randomised_values
 from jaxtrade.errors import ConfigError
 from tests.data.conftest import assert_valid, table_of
 

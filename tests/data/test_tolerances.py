@@ -11,8 +11,7 @@ import pytest
 from jaxtrade.cli.entry import main
 from jaxtrade.config import load_config, make_config
 from jaxtrade.data.calendar.schedule import check_stamps, findings, schedule_for, table_schedule
-from jaxtrade.data.contract_file import load_contract
-from jaxtrade.data.contracts import get_contract
+from jaxtrade.data.contracts import get_contract, load_contract
 from jaxtrade.data.describe import check
 from jaxtrade.data.market import load_market
 from jaxtrade.errors import DataError

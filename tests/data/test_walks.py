@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxtrade.config import WalkConfig, load_config
-from jaxtrade.data.expected import check_walk_length
 from jaxtrade.data.market import build_market, load_market
-from jaxtrade.data.walks import Reach, fold_of, paths_of, reach_of, touches, walk_folds
+from jaxtrade.data.members import check_walk_length
+from jaxtrade.data.splits import Reach, fold_of, paths_of, reach_of, touches, walk_folds
 from jaxtrade.errors import ConfigError
 
 DAY = 10  # bars from one session's first decision bar to the next one's in the hand-worked tests

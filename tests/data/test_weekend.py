@@ -7,12 +7,11 @@ from importlib import resources
 import numpy as np
 import pytest
 
-from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar.schedule import file_schedule, schedule_for, trade_dates
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.describe import check_text
 from jaxtrade.data.findings import require_stated
-from jaxtrade.data.read.bars import load_bars
+from jaxtrade.data.read.bars import bundled, load_bars
 from jaxtrade.data.read.stamps import OWN_OFFSET
 from tests.data.conftest import findings_of, set_to, table_of
 from tests.messages import missing

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.config import make_config
-from jaxtrade.data.market_set import MarketSet, load_markets
+from jaxtrade.data.market import MarketSet, load_markets
 from jaxtrade.data.splits import session_set
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params

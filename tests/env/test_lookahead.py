@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from jaxtrade.config import EnvConfig, make_config
-from jaxtrade.data.bundled import bundled
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.features import columns as features
 from jaxtrade.data.features.schema import (
@@ -25,7 +24,8 @@ from jaxtrade.data.features.schema import (
     table_columns,
 )
 from jaxtrade.data.market import build_market
-from jaxtrade.data.read.quotes import Side
+from jaxtrade.data.read.bars import bundled
+from jaxtrade.data.read.validate import Side
 from jaxtrade.data.synthetic import synthetic_bars
 from jaxtrade.env.actions import Action
 from jaxtrade.env.dynamics import TradingEnv

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jaxtrade.config import EnvConfig, make_config
 from jaxtrade.config.allocate import AllocateConfig
-from jaxtrade.data.market_set import load_markets
+from jaxtrade.data.market import load_markets
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.env.params import make_params
 from jaxtrade.env.portfolio import observation

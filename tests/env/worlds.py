@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.config import EnvConfig
+from jaxtrade.data.device import host_view
 from jaxtrade.data.features.schema import CONTEXT_FEATURES, FIXED_COLUMNS, table_columns
-from jaxtrade.data.features.view import host_view
 from jaxtrade.env.state import (
     OFF,
     AccountParams,

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from jaxtrade.config import RunConfig
+from jaxtrade.data.device import host_view
 from jaxtrade.data.features.schema import table_columns
-from jaxtrade.data.features.view import host_view
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation import grids
 from jaxtrade.evaluation.attribution import (

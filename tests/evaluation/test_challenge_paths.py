@@ -9,7 +9,7 @@ import pytest
 
 from jaxtrade.config import make_config
 from jaxtrade.config.accounts import resolve_account
-from jaxtrade.data.read.quotes import PRICES
+from jaxtrade.data.read.validate import PRICES
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import account_params
 from jaxtrade.env.state import EndReason

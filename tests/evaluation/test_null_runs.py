@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import kstest
 
 from jaxtrade.config import make_config
-from jaxtrade.data.market import host_market, load_market, market_of
+from jaxtrade.data.market import build_market, load_market
 from jaxtrade.data.nulls.market import (
     null_bars,
     null_markets,
@@ -20,7 +20,7 @@ from jaxtrade.data.nulls.market import (
     sign_flipped_path,
 )
 from jaxtrade.data.nulls.spec import NullSpec
-from jaxtrade.data.read.quotes import PRICES
+from jaxtrade.data.read.validate import PRICES
 from jaxtrade.data.sources import bars_of
 from jaxtrade.data.splits import session_set
 from jaxtrade.env.actions import Action
@@ -135,7 +135,7 @@ def test_with_every_bar_mirrored_a_seller_earns_what_a_buyer_earned(intrabar):
         (bars, path, Action.BUY),
         (sign_flipped(bars, every), sign_flipped_path(path, every), Action.SELL),
     ):
-        market = market_of(host_market(prices, config, path=falls), config)
+        market = build_market(prices, config, path=falls)
         sessions = session_set(np.arange(market.num_sessions), market.num_sessions)
         env, params = TradingEnv(config.env), make_params(market, sessions, config)
         learner = SimpleNamespace(act=always, carry=())

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from jaxtrade.config import make_config
-from jaxtrade.data.bundled import bundled
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.market import build_market
+from jaxtrade.data.read.bars import bundled
 from jaxtrade.data.splits import session_set
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params

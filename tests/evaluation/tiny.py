@@ -11,8 +11,8 @@ import numpy as np
 
 from jaxtrade.config import RunConfig, make_config
 from jaxtrade.data.contracts import Contract, get_contract
+from jaxtrade.data.device import host_view
 from jaxtrade.data.features.schema import table_columns
-from jaxtrade.data.features.view import host_view
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
 from jaxtrade.evaluation import baselines

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtrade.data.features.view import host_view
+from jaxtrade.data.device import host_view
 from jaxtrade.env.state import (
     Trailing,
 )

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from jaxtrade.config import EnvConfig, make_config
-from jaxtrade.data.conversion import ACCOUNT
+from jaxtrade.data.sources import ACCOUNT
 from jaxtrade.env import rules
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from jaxtrade.config import make_config
-from jaxtrade.data.features.view import host_view
+from jaxtrade.data.device import host_view
 from jaxtrade.data.market import load_market
 from jaxtrade.data.sources import seconds_of
 from jaxtrade.env.dynamics import TradingEnv

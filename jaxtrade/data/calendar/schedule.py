@@ -7,19 +7,265 @@ needs no extra rule.
 from __future__ import annotations
 
 import csv
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
+from dateutil.easter import easter
+from dateutil.relativedelta import FR, MO, TH, relativedelta
+from pydantic import TypeAdapter
 
-from jaxtrade.data.calendar import rules
-from jaxtrade.data.calendar.clock import DAY, local_seconds, most_common, run_starts, spread
-from jaxtrade.data.calendar.rules import REGULAR, DayChange
+from jaxtrade.config.yaml12 import parse_yaml
 from jaxtrade.data.contracts import Contract
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.text import local
+
+# UTC seconds as wall-clock seconds, computed once per run of equal days.
+
+DAY = 86_400
+
+
+def run_starts(values: np.ndarray) -> np.ndarray:
+    """Places at which a value differs from the one before it, int64[runs], beginning with 0.
+
+    Bars come in time order, so their dates and hours stand in a few long runs. What depends on the
+    date alone is computed once per run.
+    """
+    return np.flatnonzero(
+        np.concatenate([np.ones(min(len(values), 1), bool), values[1:] != values[:-1]])
+    )
+
+
+def spread(per_run: np.ndarray, starts: np.ndarray, count: int) -> np.ndarray:
+    """The value of each element, [count], from the value of each run. starts: `run_starts`."""
+    return np.repeat(per_run, np.diff(starts, append=count))
+
+
+def local_seconds(utc: np.ndarray, zone: str) -> np.ndarray:
+    """UTC seconds -> wall-clock seconds of the zone since its 1970-01-01 00:00, int64[T].
+
+    A zone's offset is the same all day if it is the same at both ends of the day, and all hour
+    otherwise.
+    """
+    utc, info = np.asarray(utc, np.int64), ZoneInfo(zone)
+
+    def offsets(times: np.ndarray, step: int) -> np.ndarray:
+        found = (
+            datetime.fromtimestamp(int(t) * step, UTC).astimezone(info).utcoffset() for t in times
+        )
+        return np.array([int(o.total_seconds()) if o is not None else 0 for o in found], np.int64)
+
+    days = utc // DAY
+    starts = run_starts(days)
+    known, inverse = np.unique(days[starts], return_inverse=True)
+    begin, end = offsets(known, DAY), offsets(known + 1, DAY)
+    local = utc + spread(begin[inverse], starts, len(utc))
+    changing = np.flatnonzero(spread((begin != end)[inverse], starts, len(utc)))
+    hours, inverse = np.unique(utc[changing] // 3600, return_inverse=True)
+    local[changing] = utc[changing] + offsets(hours, 3600)[inverse]
+    return local
+
+
+def years_of(utc: np.ndarray) -> np.ndarray:
+    """The calendar year of UTC seconds, int64[T]."""
+    return utc.astype("datetime64[s]").astype("datetime64[Y]").astype(np.int64) + 1970
+
+
+def most_common(values: np.ndarray) -> int:
+    """The most common whole number; of several, the smallest."""
+    found, counts = np.unique(values, return_counts=True)
+    return int(found[np.argmax(counts)])
+
+
+# Trading hours and holidays by rule: the date on which each holiday is observed in a year, and how
+# trading hours change on it. hours.yaml has the hours of each product group.
+
+Holiday = Callable[[int], date | None]  # year -> the date on which it is observed, or None
+A_DAY = timedelta(days=1)
+MONDAY, THURSDAY, SATURDAY, SUNDAY = 0, 3, 5, 6
+PROJECTED_TO = "2050-12-31"  # stamps after this date are treated as errors
+
+
+def _observed(day: date) -> date:
+    """A holiday on a Saturday is observed on Friday, one on a Sunday on Monday."""
+    return {SATURDAY: day - A_DAY, SUNDAY: day + A_DAY}.get(day.weekday(), day)
+
+
+def _after_sunday(day: date) -> date | None:
+    """A holiday on a Sunday is observed on Monday. One on a Saturday is not observed."""
+    return None if day.weekday() == SATURDAY else _observed(day)
+
+
+def _to_thursday(day: date) -> date | None:
+    """The day itself if it falls between Monday and Thursday."""
+    return day if day.weekday() <= THURSDAY else None
+
+
+def _on(**rule: Any) -> Callable[[int], date]:
+    """A date by its `relativedelta` from 1 January, such as the third Monday of a month."""
+    return lambda year: date(year, 1, 1) + relativedelta(**rule)
+
+
+thanksgiving = _on(month=11, weekday=TH(4))
+
+
+def good_friday(year: int) -> date:
+    """The Friday before Easter Sunday."""
+    return easter(year) - 2 * A_DAY
+
+
+def payrolls_good_friday(year: int) -> date | None:
+    """Good Friday if the March US payrolls report is published on it, which is so on the first
+    Friday of April.
+    """
+    day = good_friday(year)
+    return day if day == date(year, 4, 1) + relativedelta(weekday=FR(1)) else None
+
+
+HOLIDAYS: dict[str, Holiday] = {
+    # Not observed on a Saturday, as the old year's books close on the Friday before.
+    "new_year": lambda year: _after_sunday(date(year, 1, 1)),
+    "martin_luther_king": _on(weekday=MO(3)),
+    "presidents_day": _on(month=2, weekday=MO(3)),
+    "good_friday": good_friday,
+    "payrolls_good_friday": payrolls_good_friday,
+    "other_good_friday": lambda year: None if payrolls_good_friday(year) else good_friday(year),
+    "memorial_day": _on(month=5, day=31, weekday=MO(-1)),
+    # Exchanges have observed it since 2022.
+    "juneteenth": lambda year: _observed(date(year, 6, 19)) if year >= 2022 else None,
+    "independence_eve": lambda year: _to_thursday(date(year, 7, 3)),
+    "independence_day": lambda year: _observed(date(year, 7, 4)),
+    "labor_day": _on(month=9, weekday=MO(1)),
+    "columbus_day": _on(month=10, weekday=MO(2)),
+    "thanksgiving": thanksgiving,
+    "day_after_thanksgiving": lambda year: thanksgiving(year) + A_DAY,
+    # On a Friday it is the observed Christmas holiday.
+    "christmas_eve": lambda year: _to_thursday(date(year, 12, 24)),
+    "christmas": lambda year: _observed(date(year, 12, 25)),
+    "christmas_of_dealers": lambda year: _after_sunday(date(year, 12, 25)),  # of spot FX
+    "new_years_eve": _on(month=12, day=31),
+}
+
+
+@dataclass(frozen=True)
+class DayChange:
+    """How a trade date differs from its era's hours: no session, or another close or open
+    ("HH:MM").
+
+    With all fields at their defaults, the date has its era's hours. An exception can use this to
+    cancel a rule.
+    """
+
+    closed: bool = False
+    close: str | None = None
+    open: str | None = None
+
+
+REGULAR = DayChange()
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One change that applies to some holidays of every year.
+
+    holidays: names of `HOLIDAYS`. since, until: first and last date (ISO). weekdays: the weekdays
+        on which the rule applies; Monday is 0. friday_before: it applies to the Friday before each
+        holiday that is observed on a Monday, in place of the holiday. source: where the hours come
+        from.
+    """
+
+    change: DayChange
+    source: str
+    holidays: tuple[str, ...]
+    since: str = "0001-01-01"
+    until: str = "9999-12-31"
+    weekdays: tuple[int, ...] = tuple(range(MONDAY, SATURDAY))
+    friday_before: bool = False
+
+    def days(self, year: int) -> list[date]:
+        """Dates of a year on which the rule applies, in the order of `holidays`."""
+        found = [day for name in self.holidays if (day := HOLIDAYS[name](year)) is not None]
+        if self.friday_before:
+            found = [day - 3 * A_DAY for day in found if day.weekday() == MONDAY]
+        return [
+            day
+            for day in found
+            if self.since <= day.isoformat() <= self.until and day.weekday() in self.weekdays
+        ]
+
+
+@dataclass(frozen=True)
+class Exceptions:
+    """One change on dates that the rules miss or get wrong. days: ISO dates."""
+
+    change: DayChange
+    source: str
+    days: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Era:
+    """Regular hours of trade dates valid_from..valid_to (ISO dates, inclusive).
+
+    An open at or after the contract's turn hour is on the evening before. friday: the close on
+    Fridays, if it differs.
+    """
+
+    valid_from: str
+    valid_to: str = PROJECTED_TO
+    open: str
+    close: str
+    halt: tuple[str, str] | None = None
+    source: str
+    friday: str | None = None
+
+
+@dataclass(frozen=True)
+class Hours:
+    """A product group's calendar.
+
+    verified_to: the last trade date (ISO) that notices or bars have verified; later dates are
+        projected by rule.
+    decide_from: the time from which decisions are allowed; None for the whole trade date. flat: the
+        latest flat time;
+    a session is flat at this time or a minute before its close, whichever is earlier. overnight:
+    whether
+    `session.overnight` may allow decisions on the whole trade date. extended: minutes before the open and after the
+    close in which bars are allowed; they feed features, but no decision is taken in them.
+    """
+
+    eras: tuple[Era, ...]
+    rules: tuple[Rule, ...]
+    exceptions: tuple[Exceptions, ...]
+    verified_to: str
+    decide_from: str | None = "09:30"
+    flat: str = "16:59"
+    overnight: bool = True
+    extended: tuple[int, int] = (0, 0)
+
+    def changes(self, first: int, last: int) -> dict[str, DayChange]:
+        """Changes to the era's hours in the years first..last, by ISO date. Other dates have their
+        era's hours. An exception overrides every rule.
+        """
+        years = range(first, last + 1)
+        by_rule = {
+            day.isoformat(): rule.change
+            for rule in self.rules
+            for year in years
+            for day in rule.days(year)
+        }
+        return by_rule | {day: each.change for each in self.exceptions for day in each.days.split()}
+
+
+_FILE = Path(__file__).with_name("hours.yaml")
+CALENDARS = TypeAdapter(dict[str, Hours]).validate_python(
+    parse_yaml(_FILE.read_text(encoding="utf-8"), _FILE.name)
+)
+
 
 TradeDay = tuple[
     date, int, int, int, int
@@ -77,6 +323,11 @@ def trade_dates(utc: np.ndarray, contract: Contract) -> np.ndarray:
     return (local // DAY).astype("datetime64[D]")
 
 
+def on_weekend(dates: np.ndarray) -> np.ndarray:
+    """Whether each date, datetime64[D], is a Saturday or a Sunday."""
+    return (dates.astype(np.int64) + 3) % 7 >= 5
+
+
 def wall_to_utc(day: date, clock: time, zone: str) -> int:
     """A date and wall time in a zone -> UTC seconds."""
     return int(datetime.combine(day, clock, ZoneInfo(zone)).timestamp())
@@ -97,9 +348,9 @@ def of_evening(clock: time, contract: Contract) -> bool:
     return 0 < contract.turn_hour <= clock.hour
 
 
-def hours_of(contract: Contract) -> rules.Hours:
+def hours_of(contract: Contract) -> Hours:
     """The calendar of the contract's product group."""
-    return rules.CALENDARS[contract.calendar]
+    return CALENDARS[contract.calendar]
 
 
 def flat_time(day: date, close: int, contract: Contract) -> int:
@@ -157,7 +408,13 @@ def table_schedule(
         while day <= end:
             change = changes.get(day.isoformat(), REGULAR)
             if day.weekday() < 5 and not change.closed:
-                rows.append(_table_row(day, era, change, contract))
+                regular = era.friday if era.friday and day.weekday() == 4 else era.close
+                start = _opening(day, _clock(change.open or era.open), contract)
+                close = wall_to_utc(day, _clock(change.close or regular), contract.zone)
+                halt = [wall_to_utc(day, _clock(at), contract.zone) for at in era.halt or ()]
+                if not halt or halt[1] > close:  # one that has not ended by an early close
+                    halt = [close, close]
+                rows.append((day, start, close, halt[0], halt[1]))
             day += timedelta(days=1)
     verified = np.datetime64(hours.verified_to)
     notes: tuple[str, ...] = ()
@@ -168,17 +425,6 @@ def table_schedule(
             "later notices of the exchange may differ",
         )
     return _schedule(rows, contract, "table", notes, verified)
-
-
-def _table_row(day: date, era: rules.Era, change: DayChange, contract: Contract) -> TradeDay:
-    """The session of one trade date. A halt that has not ended by an early close is dropped."""
-    regular = era.friday if era.friday and day.weekday() == 4 else era.close
-    start = _opening(day, _clock(change.open or era.open), contract)
-    close = wall_to_utc(day, _clock(change.close or regular), contract.zone)
-    halt = [wall_to_utc(day, _clock(at), contract.zone) for at in era.halt or ()]
-    if not halt or halt[1] > close:
-        halt = [close, close]
-    return day, start, close, halt[0], halt[1]
 
 
 def inferred_schedule(time_: np.ndarray, bar_seconds: int, contract: Contract) -> Schedule:
@@ -199,9 +445,9 @@ def inferred_schedule(time_: np.ndarray, bar_seconds: int, contract: Contract) -
         )
     days = trade_dates(time_, contract)
     dates, first, count = np.unique(days, return_index=True, return_counts=True)
-    weekday = (dates.astype(np.int64) + 3) % 7 < 5
-    weekends = int(count[~weekday].sum())
-    dates, first, count = dates[weekday], first[weekday], count[weekday]
+    off = on_weekend(dates)
+    weekends = int(count[off].sum())
+    dates, first, count = dates[~off], first[~off], count[~off]
     if not len(dates):
         return _schedule([], contract, "infer")
     clock = local_seconds(time_, contract.zone) - days.astype(np.int64) * DAY
@@ -213,13 +459,9 @@ def inferred_schedule(time_: np.ndarray, bar_seconds: int, contract: Contract) -
         if usual_close - closes[i] > 1800 and i + 1 < len(dates):
             close = int(closes[i])
             short.append(day.isoformat())
-        midnight = datetime.combine(day, time(0))
+        midnight = datetime.combine(day, time(0), ZoneInfo(contract.zone))
         ends = [
-            int(
-                (midnight + timedelta(seconds=s))
-                .replace(tzinfo=ZoneInfo(contract.zone))
-                .timestamp()
-            )
+            int((midnight + timedelta(seconds=s)).timestamp())  # on the wall clock
             for s in (min(usual_open, int(opens[i])), max(close, int(closes[i])))
         ]
         rows.append((day, ends[0], ends[1], ends[1], ends[1]))
@@ -320,11 +562,6 @@ def in_session(
     return at, inside & ~halted
 
 
-def _closing(schedule: Schedule, time_: np.ndarray, at: np.ndarray, bar_seconds: int) -> np.ndarray:
-    before, after = schedule.extended
-    return closing_bars(schedule.open - before, schedule.close + after, time_, at, bar_seconds)
-
-
 def check_stamps(
     schedule: Schedule,
     time_: np.ndarray,
@@ -340,7 +577,7 @@ def check_stamps(
     """
     days = trade_dates(time_, contract)
     at, open_ = in_session(schedule, time_, days)
-    closed = ~open_ & ~_closing(schedule, time_, at, bar_seconds)
+    closed = ~open_ & ~closing_bars(schedule, time_, at, bar_seconds)
     dates, bad = np.unique(days[run_starts(days)]), np.unique(days[closed])
     if len(bad) < SHIFTED_DATES or 2 * len(bad) <= len(dates):
         return
@@ -363,7 +600,7 @@ def findings(
     """
     days = trade_dates(time_, contract)
     at, open_ = in_session(schedule, time_, days)
-    lines, last = [], _closing(schedule, time_, at, bar_seconds)
+    lines, last = [], closing_bars(schedule, time_, at, bar_seconds)
     last &= len(np.unique(days[last])) >= SHIFTED_DATES  # a few are named by date
     if last.any():
         first = local(int(time_[np.argmax(last)]), contract.zone)
@@ -412,7 +649,7 @@ PRINT = 4  # a print takes at most this part of the closure that it begins: a qu
 
 
 def closing_bars(
-    begin: np.ndarray, end: np.ndarray, time_: np.ndarray, at: np.ndarray, bar_seconds: int
+    schedule: Schedule, time_: np.ndarray, at: np.ndarray, bar_seconds: int
 ) -> np.ndarray:
     """bool[T]: bars stamped at the very end of a session (extended hours included) that also has a
     bar at its very beginning, if they are short beside the closure that follows.
@@ -421,10 +658,10 @@ def closing_bars(
     stamps are shifted: shifted stamps move the first bar of the session too, so that no bar stands
     at its beginning. A bar of an hour that fills a daily closure is no print.
 
-    begin, end: UTC seconds between which each session may have bars, int64[N]. time_: UTC seconds
-        of the open stamps.
-    at: index of each bar's session, -1 for none.
+    time_: UTC seconds of the open stamps. at: index of each bar's session, -1 for none.
     """
+    before, after = schedule.extended
+    begin, end = schedule.open - before, schedule.close + after
     last = (at >= 0) & (time_ == end[at])
     begun = np.zeros(len(begin), bool)
     begun[at[(at >= 0) & (time_ == begin[at])]] = True

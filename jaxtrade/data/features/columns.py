@@ -9,7 +9,7 @@ back.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from operator import attrgetter
@@ -17,21 +17,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxtrade.data.features import indicators
-from jaxtrade.data.features.indicators import (
-    Window,
-    cumulative_sum,
-    highest,
-    lowest,
-    sample_std,
-    shifted,
-    smooth,
-    sum_of_last,
-    true_range_sum,
-    true_ranges,
-)
 from jaxtrade.data.features.schema import (
     GROWTH_BARS,
+    RANK_BARS,
+    RANK_LEAST,
     RSI_BARS,
     SESSION_MINUTES,
     TRUE_RANGES,
@@ -42,6 +31,321 @@ from jaxtrade.data.features.schema import (
 )
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import FEATURES
+
+# RL-Trainer's indicators over one feature window. Prices are in ticks.
+#
+# RL-Trainer is the earlier system whose observations the seed scaling reproduces. If its formula
+# differs from the textbook, the formula is kept and its docstring or comment states the difference.
+#
+# Every function returns float64[n], unless its docstring says otherwise, with NaN until the
+# look-back is full. A quotient 0/0 gets the neutral value that the docstring names; it is never
+# filled from a neighbouring bar.
+
+
+@dataclass(frozen=True)
+class Window:
+    """The n bars of one feature window; each array has shape [n], prices are in ticks.
+
+    date: trade date in days. minute: minute of the exchange day of the open stamp. tick_size:
+        points.
+    """
+
+    open: np.ndarray
+    high: np.ndarray
+    low: np.ndarray
+    close: np.ndarray
+    volume: np.ndarray
+    date: np.ndarray
+    minute: np.ndarray
+    tick_size: float
+
+
+def cumulative_sum(values: np.ndarray, n: int) -> np.ndarray:
+    """Sum of the last n values, in the dtype of `values`. The first n-1 sums have fewer terms;
+    callers blank them.
+
+    It is a difference of running totals, which is exact for integers. With floats a rounding
+    residue may remain; use
+    `sum_of_last` for those.
+    """
+    total = np.cumsum(values)
+    out = total.copy()
+    out[n:] -= total[:-n]
+    return out
+
+
+def sum_of_last(values: np.ndarray, n: int) -> np.ndarray:
+    """Sum of the last n values, float64[T], added term by term.
+
+    So n zeros sum to exactly 0, and a NaN has no effect once it leaves the last n values.
+    """
+    out = np.full(len(values), np.nan)
+    if len(values) >= n:
+        count = len(values) - n + 1
+        out[n - 1 :] = sum(np.asarray(values[k : k + count], np.float64) for k in range(n))
+    return out
+
+
+def shifted(values: np.ndarray, n: int) -> np.ndarray:
+    """The value n bars before each bar, float64[T]."""
+    out = np.full(len(values), np.nan)
+    out[n:] = values[:-n]
+    return out
+
+
+def highest(values: np.ndarray, n: int) -> np.ndarray:
+    """Largest of the last n values, float64[T]."""
+    out = np.full(len(values), np.nan)
+    if len(values) >= n:
+        out[n - 1 :] = np.lib.stride_tricks.sliding_window_view(values, n).max(-1)
+    return out
+
+
+def lowest(values: np.ndarray, n: int) -> np.ndarray:
+    """Smallest of the last n values, float64[T]."""
+    return -highest(-np.asarray(values), n)
+
+
+def sample_std(values: np.ndarray, n: int) -> np.ndarray:
+    """Standard deviation (divisor n - 1) of the last n integers, float64[T]. The sums are exact."""
+    out = np.full(len(values), np.nan)
+    if len(values) >= n:
+        x = np.asarray(values, np.int64) - values[0]
+        total, squares = cumulative_sum(x, n), cumulative_sum(x * x, n)
+        out[n - 1 :] = np.sqrt((n * squares - total * total)[n - 1 :] / (n * (n - 1)))
+    return out
+
+
+def percent_rank(values: np.ndarray, n: int, least: int) -> np.ndarray:
+    """Rank of each value among the last n, divided by their count: float64[T] in (0, 1]. Ties share
+    the mean rank.
+
+    NaN while there are fewer than `least` values. From there the look-back grows to n.
+    """
+    import pandas as pd  # imported here because it is slow to load and only this feature needs it
+
+    return pd.Series(values).rolling(n, min_periods=least).rank(pct=True).to_numpy(np.float64)
+
+
+# --- exponential smoothing -------------------------------------------------------------------------------------------
+
+LANES = 1024  # parts of a long series that are smoothed side by side
+MEMORY = (
+    64  # steps of 1/alpha after which a wrong start has almost always vanished from all 53 bits
+)
+
+
+def smooth(values: np.ndarray, alpha: float, seed: float) -> np.ndarray:
+    """Exponential smoothing, float64[n]: y[i] = y[i-1] + alpha * (values[i] - y[i-1]), with y[-1] =
+    seed.
+
+    Every y is rounded as the formula says, bit for bit. Step after step in Python takes half a
+    second for ten years of minutes. So a long series is cut into lanes that are smoothed side by
+    side. Each lane but the first begins some steps early from a wrong start, which rounding soon
+    makes vanish. Where the lane's y does not equal the last y of the lane before it, the lane is
+    computed again from that one.
+    """
+    values = np.asarray(values, np.float64)
+    early = int(MEMORY / alpha)
+    lanes = min(LANES, len(values) // (2 * early + 1))
+    if lanes < 2:
+        return _smooth_in_order(values, alpha, seed)
+    size = len(values) // lanes
+    y = np.concatenate([[seed], values[size - early - 1 : (lanes - 1) * size - early : size]])
+    for j in range(size - early, size):  # the first lane has its true start, and no steps before it
+        y[1:] += alpha * (values[j : j + (lanes - 1) * size : size][: lanes - 1] - y[1:])
+    starts = y.copy()
+    out = np.empty((size, lanes))
+    rows = np.ascontiguousarray(values[: lanes * size].reshape(lanes, size).T)
+    for j in range(size):
+        y += alpha * (rows[j] - y)
+        out[j] = y
+    parts = np.ascontiguousarray(out.T)
+    for lane in range(1, lanes):
+        if starts[lane] != parts[lane - 1, -1]:
+            own = values[lane * size : (lane + 1) * size]
+            parts[lane] = _smooth_in_order(own, alpha, parts[lane - 1, -1])
+    rest = _smooth_in_order(values[lanes * size :], alpha, parts[-1, -1])
+    return np.concatenate([parts.ravel(), rest])
+
+
+def _smooth_in_order(values: np.ndarray, alpha: float, seed: float) -> np.ndarray:
+    out = np.empty(len(values))
+    y = float(seed)
+    for i, x in enumerate(values.tolist()):
+        y += alpha * (x - y)
+        out[i] = y
+    return out
+
+
+def true_ranges(bars: Window) -> np.ndarray:
+    """True range: max(high, previous close) - min(low, previous close) in ticks, int64[n]; 0 at the
+    first bar, which has no previous close."""
+    high, low, close = (np.asarray(x, np.int64) for x in (bars.high, bars.low, bars.close))
+    ranges = np.zeros(len(close), np.int64)
+    ranges[1:] = np.maximum(high[1:], close[:-1]) - np.minimum(low[1:], close[:-1])
+    return ranges
+
+
+def true_range_sum(bars: Window) -> np.ndarray:
+    """S, the sum of the last 14 true ranges of one window in ticks, int64[n]; -1 until there are
+    14.
+    """
+    total = cumulative_sum(true_ranges(bars), TRUE_RANGES)
+    total[:TRUE_RANGES] = -1
+    return total
+
+
+def quotient(over: np.ndarray, under: np.ndarray, neutral: float | np.ndarray) -> np.ndarray:
+    """over / under, or `neutral` where under is 0. NaN stays NaN."""
+    empty = under == 0
+    return np.where(empty, neutral, over / np.where(empty, 1.0, under))
+
+
+def simple_rsi(bars: Window, n: int) -> np.ndarray:
+    """RSI = 100 - 100/(1 + G/(L + 1e-8)), where G and L are the means of the last n rises and falls
+    in points.
+
+    Not the textbook's RSI, which uses Wilder's smoothing in place of simple means. Without any move
+    the value is 0.
+    """
+    change = np.diff(bars.close)
+    gain, loss = (cumulative_sum(np.maximum(side, 0), n) / n for side in (change, -change))
+    epsilon = 1e-8 / bars.tick_size  # RL-Trainer's 1e-8 is in points, the close in ticks
+    return np.concatenate([[np.nan], 100 - 100 / (1 + gain / (loss + epsilon))])
+
+
+def slope(values: np.ndarray, n: int) -> np.ndarray:
+    """Change per bar over the last n bars, divided by the current value; 0 where the current value
+    is 0.
+    """
+    return quotient(values - shifted(values, n), n * values, 0.0)
+
+
+def stochastic(bars: Window) -> np.ndarray:
+    """Fast %K: 100 (close - lowest low) / (highest high - lowest low) over 14 bars; 50 where both
+    are equal.
+    """
+    bottom = lowest(bars.low, 14)
+    return quotient(100 * (bars.close - bottom), highest(bars.high, 14) - bottom, 50.0)
+
+
+def commodity_channel(bars: Window, n: int = 20) -> np.ndarray:
+    """CCI: (P - SMA) / (0.015 mean |P - SMA|), where P = (high + low + close)/3; 0 where the mean
+    deviation is 0.
+
+    Not the textbook's CCI: each |P - SMA| in the mean uses the SMA of its own bar. The textbook
+    uses the current SMA.
+    """
+    total = bars.high + bars.low + bars.close
+    away = n * total - sum_of_last(total, n)  # 3n (P - SMA), a whole number
+    return quotient(away, 0.015 * sum_of_last(np.abs(away), n) / n, 0.0)
+
+
+def directional(bars: Window) -> tuple[np.ndarray, np.ndarray]:
+    """+DI and -DI: 100 sum(DM) / S over 14 bars; 0 where S is 0.
+
+    DM is the rise of the high for +DI and the fall of the low for -DI, where that is positive. Not
+    the textbook's
+    indicator: a bar may count for both (the textbook takes the larger of the two), and the sums are
+        simple, not
+    Wilder's.
+    """
+    ranges = true_range_sum(bars)
+    up, down = (
+        np.concatenate([[0], np.maximum(x, 0)]) for x in (np.diff(bars.high), -np.diff(bars.low))
+    )
+    plus, minus = (
+        np.where(ranges < 0, np.nan, quotient(100.0 * cumulative_sum(x, TRUE_RANGES), ranges, 0.0))
+        for x in (up, down)
+    )
+    return plus, minus
+
+
+def average_directional(bars: Window) -> np.ndarray:
+    """ADX: mean of the last 14 values of DX = 100 |(+DI) - (-DI)| / ((+DI) + (-DI)), see
+    `directional`.
+
+    A DX of 0/0 is 0.
+    """
+    plus, minus = directional(bars)
+    return (
+        sum_of_last(quotient(100 * np.abs(plus - minus), plus + minus, 0.0), TRUE_RANGES)
+        / TRUE_RANGES
+    )
+
+
+def trend_flag(bars: Window) -> np.ndarray:
+    """+1 where ADX > 25, -1 where ADX < 20, else 0."""
+    adx = average_directional(bars)
+    return np.where(np.isnan(adx), np.nan, (adx > 25).astype(np.float64) - (adx < 20))
+
+
+def money_flow(bars: Window, n: int = 14) -> np.ndarray:
+    """MFI: 100 P/(P + N). P sums typical price times volume over those of the last n bars in which
+    the typical price rose, N over those in which it fell. 50 where both sums are 0 (no volume, or
+    no change of price).
+    """
+    total = bars.high + bars.low + bars.close
+    change, flow = np.diff(total), total[1:] * bars.volume[1:]
+    positive, negative = (
+        sum_of_last(np.where(side, flow, 0.0), n) for side in (change > 0, change < 0)
+    )
+    return np.concatenate([[np.nan], quotient(100 * positive, positive + negative, 50.0)])
+
+
+def _of_ranges(bars: Window, figure: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """Apply `figure` to the defined values of S. The first one is at the fifteenth bar; NaN before
+    it.
+    """
+    total = true_range_sum(bars)
+    known = total[TRUE_RANGES:]
+    return np.concatenate([np.full(min(TRUE_RANGES, len(total)), np.nan), figure(known)])
+
+
+SWING, LEVEL = 5, 20  # look-back in bars, for swings and for levels
+SEEN = 0.7  # the value of RL-Trainer's double top and double bottom where they find one
+QUIET = (
+    0.02  # the market is quiet if the closes' standard deviation is below this share of their mean
+)
+
+
+def _beyond(value: np.ndarray, level: np.ndarray) -> np.ndarray:
+    """1 where the value is more than 0.1 % above the level, -1 where it is more than 0.1 % below,
+    else 0.
+    """
+    return (1000 * value > 1001 * level).astype(np.float64) - (1000 * value < 999 * level)
+
+
+def _swing(extreme: np.ndarray) -> np.ndarray:
+    """The highest high, or the lowest low, of the last 5 bars compared with that of the 5 bars
+    before them (see `_beyond`).
+    """
+    return _beyond(extreme, shifted(extreme, SWING))
+
+
+def _quiet(bars: Window) -> np.ndarray:
+    """bool[n]: whether the standard deviation (divisor n - 1) of the last 20 closes is below 2 % of
+    their mean.
+    """
+    close = bars.close
+    return sample_std(close, LEVEL) / (sum_of_last(close, LEVEL) / LEVEL) < QUIET
+
+
+def double_top(bars: Window) -> np.ndarray:
+    """0.7 where the highest high of 20 quiet bars is more than 1 % below that of the 20 bars before
+    them, else 0.
+    """
+    top = highest(bars.high, LEVEL)
+    return SEEN * ((100 * top < 99 * shifted(top, LEVEL)) & _quiet(bars))
+
+
+def double_bottom(bars: Window) -> np.ndarray:
+    """0.7 where the lowest low of 20 quiet bars is more than 1 % above that of the 20 bars before
+    them, else 0.
+    """
+    bottom = lowest(bars.low, LEVEL)
+    return SEEN * ((100 * bottom > 101 * shifted(bottom, LEVEL)) & _quiet(bars))
 
 
 def volume_mean(volume: np.ndarray) -> np.ndarray:
@@ -70,19 +374,8 @@ def _seed_ema(close: np.ndarray, span: int) -> np.ndarray:
 def _rsi(bars: Window, n: int) -> np.ndarray:
     change = np.diff(bars.close)
     gain, loss = (_seeded(np.maximum(side, 0), n, 1 / n) for side in (change, -change))
-    total = gain + loss
-    flat = total == 0  # no move at all: 0, as in TA-Lib
-    return np.concatenate([[np.nan], np.where(flat, 0.0, 100 * gain / np.where(flat, 1.0, total))])
-
-
-def _atr(bars: Window, n: int) -> np.ndarray:
-    ranges = true_ranges(bars.high, bars.low, bars.close)[1:]
-    return np.concatenate([[np.nan], _seeded(ranges, n, 1 / n)])
-
-
-def _seed_atr(bars: Window) -> np.ndarray:
-    total = true_range_sum(bars.high, bars.low, bars.close)
-    return np.where(total < 0, np.nan, total / TRUE_RANGES)
+    # No move at all: 0, as in TA-Lib.
+    return np.concatenate([[np.nan], quotient(100 * gain, gain + loss, 0.0)])
 
 
 def _vwap(bars: Window) -> np.ndarray:
@@ -96,7 +389,7 @@ def _vwap(bars: Window) -> np.ndarray:
         mean = np.cumsum(typical[rows]) / np.arange(1, len(rows) + 1)
         traded = np.cumsum(bars.volume[rows])
         money = np.cumsum(bars.close[rows] * bars.volume[rows])
-        out[rows] = np.where(traded > 0, money / np.where(traded > 0, traded, 1.0), mean)
+        out[rows] = quotient(money, traded, mean)
     return out
 
 
@@ -108,39 +401,55 @@ def _session_flag(bars: Window, name: str) -> np.ndarray:
     return inside[name]
 
 
+# name -> values over one window. features.csv has the formula of each.
 _COMPUTE: dict[str, Callable[[Window], np.ndarray]] = {
     **{name: attrgetter(name) for name in ("open", "high", "low", "close", "volume")},
-    **{name: partial(indicators.simple_rsi, n=n) for name, n in RSI_BARS.items()},
+    **{name: partial(simple_rsi, n=n) for name, n in RSI_BARS.items()},
     "macd": lambda bars: _seed_ema(bars.close, 12) - _seed_ema(bars.close, 26),
     "momentum": lambda bars: bars.close / shifted(bars.close, GROWTH_BARS),
-    "atr": _seed_atr,
+    "atr": lambda bars: _of_ranges(bars, lambda x: x / TRUE_RANGES),
     "volatility": lambda bars: sample_std(bars.close, 20),
-    "bb_width": indicators.bollinger_width,
-    "stoch_k": indicators.stochastic,
-    "stoch_d": lambda bars: sum_of_last(indicators.stochastic(bars), 3) / 3,
-    "williams_r": lambda bars: indicators.stochastic(bars) - 100,
-    "cci": indicators.commodity_channel,
-    "adx": indicators.average_directional,
-    "mfi": indicators.money_flow,
-    "vol_regime": indicators.range_deviation,
-    "vol_percentile": indicators.range_rank,
-    "plus_di": lambda bars: indicators.directional(bars)[0],
-    "minus_di": lambda bars: indicators.directional(bars)[1],
-    "trend_strength": indicators.trend_flag,
+    # Four standard deviations of the last 20 closes, divided by their mean. The divisor is 19, as
+    # in pandas.
+    "bb_width": lambda bars: (
+        4 * sample_std(bars.close, LEVEL) / (sum_of_last(bars.close, LEVEL) / LEVEL)
+    ),
+    "stoch_k": stochastic,
+    "stoch_d": lambda bars: sum_of_last(stochastic(bars), 3) / 3,
+    "williams_r": lambda bars: stochastic(bars) - 100,
+    "cci": commodity_channel,
+    "adx": average_directional,
+    "mfi": money_flow,
+    # Standard deviation (divisor n - 1) of the last 20 ATRs (S/14), in ticks.
+    "vol_regime": lambda bars: _of_ranges(bars, lambda x: sample_std(x, 20) / TRUE_RANGES),
+    # Percent rank of the ATR among the last 252 * 390 ATRs of the window. NaN until there are 100.
+    "vol_percentile": lambda bars: _of_ranges(
+        bars, lambda x: percent_rank(x, RANK_BARS, RANK_LEAST)
+    ),
+    "plus_di": lambda bars: directional(bars)[0],
+    "minus_di": lambda bars: directional(bars)[1],
+    "trend_strength": trend_flag,
     "vwap": _vwap,
     "price_to_vwap": lambda bars: bars.close / _vwap(bars) - 1,
     "spread": lambda bars: (bars.high - bars.low) / bars.close,
-    "efficiency_ratio": indicators.efficiency,
+    # |close - close 20 bars ago| / (sum of the last 20 ATRs); 0 where nothing moved.
+    "efficiency_ratio": lambda bars: quotient(
+        np.abs(bars.close - shifted(bars.close, 20)),
+        _of_ranges(bars, lambda x: sum_of_last(x, 20) / TRUE_RANGES),
+        0.0,
+    ),
     **{
         f"session_{name}": partial(_session_flag, name=name)
         for name in (*SESSION_MINUTES, "closed")
     },
+    # Volume divided by its mean over the last n bars, this bar included; 1 where that mean is 0.
     **{
-        name: partial(indicators.volume_ratio, n=n)
+        name: lambda bars, n=n: quotient(n * bars.volume, sum_of_last(bars.volume, n), 1.0)
         for name, n in (("volume_ratio_5min", 5), ("volume_ratio_20min", 20), ("volume_regime", 20))
     },
+    # Return over n bars.
     **{
-        name: lambda bars, n=n: indicators.returns(bars.close, n)
+        name: lambda bars, n=n: bars.close / shifted(bars.close, n) - 1
         for name, n in (
             ("roc", GROWTH_BARS),
             ("return_1", 1),
@@ -152,28 +461,41 @@ _COMPUTE: dict[str, Callable[[Window], np.ndarray]] = {
             ("session_trend", 30),
         )
     },
-    "bollinger_position": indicators.bollinger_position,
+    # (close - mean) / (2 standard deviations) of the last 20 closes; 0 where they are equal. The
+    # divisor is 19.
+    "bollinger_position": lambda bars: quotient(
+        bars.close - sum_of_last(bars.close, LEVEL) / LEVEL, 2 * sample_std(bars.close, LEVEL), 0.0
+    ),
     "time_of_day": lambda bars: bars.minute / 1440.0,
     "support_20": lambda bars: lowest(bars.low, 20),
     "resistance_20": lambda bars: highest(bars.high, 20),
-    "sma_50_slope": lambda bars: indicators.mean_slope(bars.close, 50, 10),
-    "sma_200_slope": lambda bars: indicators.mean_slope(bars.close, 200, 20),
-    "adx_slope": lambda bars: indicators.slope(indicators.average_directional(bars), 5),
+    # Of the mean of the closes: sum and mean give the same quotient, and the sum is a whole number.
+    "sma_50_slope": lambda bars: slope(sum_of_last(bars.close, 50), 10),
+    "sma_200_slope": lambda bars: slope(sum_of_last(bars.close, 200), 20),
+    "adx_slope": lambda bars: slope(average_directional(bars), 5),
     "price_vs_support": lambda bars: bars.close / lowest(bars.low, 20) - 1,
-    "higher_high": indicators.higher_high,
-    "lower_low": indicators.lower_low,
-    "higher_low": indicators.higher_low,
-    "lower_high": indicators.lower_high,
-    "double_top": indicators.double_top,
-    "double_bottom": indicators.double_bottom,
-    "breakout_signal": indicators.breakout,
-    "breakdown_signal": indicators.breakdown,
+    # 1, -1 or 0: the high, or the low, compared with the highest (lowest) of the 5 bars before. 1
+    # means what the name says.
+    "higher_high": lambda bars: _beyond(bars.high, shifted(highest(bars.high, SWING), 1)),
+    "lower_low": lambda bars: 0.0 - _beyond(bars.low, shifted(lowest(bars.low, SWING), 1)),
+    "higher_low": lambda bars: _swing(lowest(bars.low, SWING)),
+    "lower_high": lambda bars: 0.0 - _swing(highest(bars.high, SWING)),
+    "double_top": double_top,
+    "double_bottom": double_bottom,
+    # 1 where the close is more than 0.2 % above the highest high (below the lowest low) of the 20
+    # bars before, else 0.
+    "breakout_signal": lambda bars: (
+        1000 * bars.close > 1002 * shifted(highest(bars.high, LEVEL), 1)
+    ).astype(np.float64),
+    "breakdown_signal": lambda bars: (
+        1000 * bars.close < 998 * shifted(lowest(bars.low, LEVEL), 1)
+    ).astype(np.float64),
 }
 _OF_PERIOD: dict[str, Callable[[Window, int], np.ndarray]] = {
     "sma": lambda bars, n: cumulative_sum(bars.close, n) / n,
     "ema": lambda bars, n: _seeded(bars.close, n, 2 / (n + 1)),
     "rsi": _rsi,
-    "atr": _atr,
+    "atr": lambda bars, n: np.concatenate([[np.nan], _seeded(true_ranges(bars)[1:], n, 1 / n)]),
 }
 
 

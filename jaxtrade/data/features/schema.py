@@ -90,28 +90,12 @@ class FeatureSpec:
     source: Literal["textbook", "own"] = "own"
 
 
-# unit -> (meaning, form in the table, slot under relative scaling). Under seed scaling a slot is
-# the feature's value.
-UNITS: dict[Unit, tuple[str, str, str]] = {
-    "price": ("a level", "(x - close) in ticks", "(x - close[t]) / ATR[t]"),
-    "move": ("a difference or deviation of levels", "ticks", "x / ATR[t]"),
-    "growth": ("close / close[-n]", "close - close[-n] in ticks", "(close - close[-n]) / ATR[t]"),
-    "range": ("a size of moves", "ticks", "log(max(x, 1 tick) / ATR[t])"),
-    "volume": ("contracts", "as it is", "log((x + 1) / (mean of the last 20 volumes at t + 1))"),
-    "index": ("0 to 100", "as it is", "(x - 50) / 50"),
-    "negative_index": ("-100 to 0", "as it is", "(x + 50) / 50"),
-    "score": ("a figure around 0 of order 100", "as it is", "x / 100"),
-    "ratio": ("a quotient around 1", "as it is", "x - 1"),
-    "share": ("a move as a share of the price", "as it is", "x close / ATR[t]"),
-    "fraction": ("a bounded figure of order 1, or a flag", "as it is", "x"),
-}
-
 # Columns of `MarketView.now`.
 NOW = ("close", "per_atr", "log_per_atr", "log_per_volume")
 
 
 class Shape(NamedTuple):
-    """Constants of a unit in the formula of `data.features.view`.
+    """Constants of a unit in the formula of `data.device`.
 
     All are 0 under seed scaling, so that the slot is `value` itself.
     """
@@ -122,14 +106,16 @@ class Shape(NamedTuple):
     log_per_volume: int = 0
 
 
-_SHAPES: dict[Unit, Shape] = {
-    "price": Shape(level=1, per_atr=1),
-    "move": Shape(per_atr=1),
-    "growth": Shape(per_atr=1),
-    "share": Shape(per_atr=1),
-    "range": Shape(log_per_atr=1),
-    "volume": Shape(log_per_volume=1),
-}
+def _rows(name: str) -> list[dict[str, str]]:
+    """The rows of a CSV file beside this module."""
+    with open(Path(__file__).with_name(name), newline="", encoding="utf-8") as lines:
+        return list(csv.DictReader(lines))
+
+
+# unit -> its constants under relative scaling, its meaning, its form in the table, and its slot
+# under relative scaling. Under seed scaling a slot is the feature's value.
+UNITS = {row["unit"]: row for row in _rows("units.csv")}
+_SHAPES = {unit: Shape(*(int(row[name]) for name in Shape._fields)) for unit, row in UNITS.items()}
 
 
 def shape_of(unit: Unit, scaling: str) -> Shape:
@@ -137,103 +123,25 @@ def shape_of(unit: Unit, scaling: str) -> Shape:
     return _SHAPES.get(unit, Shape()) if scaling == "relative" else Shape()
 
 
-def _built_in() -> dict[str, FeatureSpec]:
-    """The features of features.csv, by name."""
-    with open(Path(__file__).with_name("features.csv"), newline="", encoding="utf-8") as lines:
-        return {
-            row["name"]: FeatureSpec(
-                row["name"],
-                cast(Unit, row["unit"]),
-                int(row["warm_up"]),
-                row["formula"],
-                needs_volume=row["needs_volume"] == "yes",
-                source="own" if row["source"] == "own" else "textbook",
-            )
-            for row in csv.DictReader(lines)
-        }
-
-
-_SEED = _built_in()
+_SEED = {
+    row["name"]: FeatureSpec(
+        row["name"],
+        cast(Unit, row["unit"]),
+        int(row["warm_up"]),
+        row["formula"],
+        needs_volume=row["needs_volume"] == "yes",
+        source="own" if row["source"] == "own" else "textbook",
+    )
+    for row in _rows("features.csv")
+}
+_GROUPS = {row["group"]: tuple(row["features"].split()) for row in _rows("groups.csv")}
 # RL-Trainer's 42 columns, in its order.
-SEED_FEATURES: tuple[str, ...] = (
-    "open",
-    "high",
-    "low",
-    "close",
-    "volume",
-    "sma_5",
-    "sma_20",
-    "rsi",
-    "macd",
-    "momentum",
-    "atr",
-    "volatility",
-    "bb_width",
-    "stoch_k",
-    "stoch_d",
-    "williams_r",
-    "cci",
-    "adx",
-    "roc",
-    "mfi",
-    "vol_regime",
-    "vol_percentile",
-    "plus_di",
-    "minus_di",
-    "trend_strength",
-    "vwap",
-    "price_to_vwap",
-    "spread",
-    "efficiency_ratio",
-    "session_morning",
-    "session_midday",
-    "session_afternoon",
-    "session_closed",
-    "sma_50",
-    "sma_200",
-    "rsi_15min",
-    "rsi_60min",
-    "volume_ratio_5min",
-    "volume_ratio_20min",
-    "support_20",
-    "resistance_20",
-    "price_change_60min",
-)
+SEED_FEATURES = _GROUPS["seed"]
 # The features of the decision bar that the task `advised` shows, in its order.
-MARKET_CONTEXT: tuple[str, ...] = (
-    "adx_slope",
-    "price_to_vwap",
-    "vol_regime",
-    "volume_regime",
-    "price_momentum_20",
-    "price_momentum_60",
-    "efficiency_ratio",
-    "spread",
-    "session_trend",
-    "trend_strength",
-)
-TIMEFRAMES: tuple[str, ...] = (
-    "sma_50_slope",
-    "sma_200_slope",
-    "rsi_15min",
-    "rsi_60min",
-    "volume_ratio_5min",
-    "volume_ratio_20min",
-    "price_change_60min",
-    "price_vs_support",
-)
-PATTERNS: tuple[str, ...] = (
-    "higher_high",
-    "lower_low",
-    "higher_low",
-    "lower_high",
-    "double_top",
-    "double_bottom",
-    "support_20",
-    "resistance_20",
-    "breakout_signal",
-    "breakdown_signal",
-)
+MARKET_CONTEXT = _GROUPS["market_context"]
+TIMEFRAMES = _GROUPS["timeframes"]
+PATTERNS = _GROUPS["patterns"]
+DUAL_FEATURES = _GROUPS["dual"]  # what `allocate` shows
 CONTEXT_FEATURES: tuple[str, ...] = MARKET_CONTEXT + TIMEFRAMES + PATTERNS
 _PARAMETRIC = re.compile(r"(sma|ema|rsi|atr)_([1-9][0-9]{0,3})")
 
@@ -337,8 +245,8 @@ def feature_page() -> str:
         for number, spec in ((number, feature_spec(name)) for number, name in numbered)
     ]
     units = [
-        f"| {unit} | {meaning} | {storage} | {relative} |"
-        for unit, (meaning, storage, relative) in UNITS.items()
+        f"| {unit} | {row['meaning']} | {row['stored']} | {row['relative']} |"
+        for unit, row in UNITS.items()
     ]
     absent = ", ".join(f"`{name}`" for name in absent_features(tuple(_SEED)))
     context = ", ".join(f"`{name}`" for name in CONTEXT_FEATURES)
@@ -380,19 +288,3 @@ and ATR[t] = max(S[t]/14, 1 tick).
 
 if __name__ == "__main__":
     print(feature_page(), end="")
-
-
-DUAL_FEATURES: tuple[str, ...] = (
-    "return_1",
-    "return_5",
-    "return_15",
-    "volatility",
-    "rsi",
-    "ema_12",
-    "ema_26",
-    "volume_ratio_20min",
-    "bollinger_position",
-    "momentum",
-    "price_to_vwap",
-    "time_of_day",
-)

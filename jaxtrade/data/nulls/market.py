@@ -15,22 +15,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from jaxtrade.config import RunConfig
-from jaxtrade.data.calendar.clock import DAY, local_seconds, run_starts
-from jaxtrade.data.calendar.schedule import Schedule, trade_dates
+from jaxtrade.data.calendar.schedule import Schedule, local_seconds, run_starts
 from jaxtrade.data.calendar.sessions import schedule_of
-from jaxtrade.data.conversion import load_rates
-from jaxtrade.data.market import Market, host_market, market_of
+from jaxtrade.data.market import INT32, Market, build_market
 from jaxtrade.data.nulls.spec import NULL_KINDS, NullKind
 from jaxtrade.data.read.bars import Bars
-from jaxtrade.data.read.quotes import PRICES, Side
 from jaxtrade.data.read.roll import splice_dates
 from jaxtrade.data.read.stamps import iso
-from jaxtrade.data.synthetic.nq_like import SUBSTEPS
-from jaxtrade.data.synthetic.surrogate import LEAST, phase_randomised_prices, spread_kept
+from jaxtrade.data.read.validate import PRICES, Side
+from jaxtrade.data.sources import load_rates
+from jaxtrade.data.synthetic import LEAST, SUBSTEPS, phase_randomised_prices, spread_kept
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.types import IntrabarPath
-
-INT32 = 1 << 31
 
 
 def anchors(bars: Bars) -> np.ndarray:
@@ -38,9 +34,7 @@ def anchors(bars: Bars) -> np.ndarray:
     row, and the first row of each later contract of a spliced series."""
     found = np.zeros(len(bars), bool)
     found[:1] = True
-    legs = np.searchsorted(
-        splice_dates(bars.legs), trade_dates(bars.time, bars.contract), side="right"
-    )
+    legs = np.searchsorted(splice_dates(bars.legs), bars.trade_dates, side="right")
     found[1:] |= legs[1:] != legs[:-1]
     return found
 
@@ -151,7 +145,7 @@ def minute_volatility(bars: Bars) -> tuple[np.ndarray, np.ndarray]:
     float64[1440] each; 0 where the bars have no such minute. Of two sides: of the mid price. The
     gap to a series' first bar is left out."""
     mid = bars.mid
-    minute = local_seconds(bars.time, bars.contract.zone) % DAY // 60
+    minute = bars.minutes
     opened, closed = mid.open.astype(np.float64), mid.close.astype(np.float64)
     before = np.concatenate([opened[:1], closed[:-1]])
     known = ~anchors(bars)
@@ -176,7 +170,7 @@ def martingale_bars(
     int32.
     """
     gap, body = minute_volatility(bars)
-    minute = local_seconds(bars.time, bars.contract.zone) % DAY // 60
+    minute = bars.minutes
     bid = prices_of(bars)[0]  # int64[4, T]: the real prices, replaced date by date
     start, rows = anchors(bars), run_starts(days)
     for first, end in zip(rows.tolist(), np.append(rows[1:], len(bars)).tolist(), strict=True):
@@ -192,23 +186,13 @@ def martingale_bars(
             gaps[0] = 0
         sizes = level * body[minute[part]] / np.sqrt(SUBSTEPS)
         moves = sizes[:, None] * generator.standard_normal((end - begin, SUBSTEPS))
-        bid[:, part] = _chained(level, gaps, np.rint(np.cumsum(moves, axis=1)).astype(np.int64))
+        # Consecutive bars: prices from the open of each, and the gap before it.
+        path = np.rint(np.cumsum(moves, axis=1)).astype(np.int64)
+        close = level + np.cumsum(gaps + path[:, -1])
+        open_ = close - path[:, -1]
+        high, low = np.maximum(path.max(axis=1), 0), np.minimum(path.min(axis=1), 0)
+        bid[:, part] = np.stack([open_, open_ + high, open_ + low, close])
     return with_prices(bars, bid)
-
-
-def _chained(level: int, gaps: np.ndarray, path: np.ndarray) -> np.ndarray:
-    """int64[4, n]: open, high, low and close of consecutive bars, from their gaps [n] and their
-    paths from the open [n, SUBSTEPS]."""
-    close = level + np.cumsum(gaps + path[:, -1])
-    open_ = close - path[:, -1]
-    return np.stack(
-        [
-            open_,
-            open_ + np.maximum(path.max(axis=1), 0),
-            open_ + np.minimum(path.min(axis=1), 0),
-            close,
-        ]
-    )
 
 
 LEAST_ORDERS = 1_000  # fewer orders than this would repeat themselves among the draws
@@ -269,7 +253,19 @@ def permuted_sessions(real: NullSource, generator: np.random.Generator) -> NullB
     factors = np.repeat(_factors(bars, rows, lengths, order), lengths[order])
     bid, ask = (_scaled(side[:, source], factors) for side in prices_of(bars))
     made = replace(bars, time=bars.time[source] + moved, volume=bars.volume[source])
-    path = real.path and _moved_path(real.path, bars, source, factors, bid[0], ask[0])
+    path = real.path
+    if path is not None:
+        # The falls of each bar in its new place: the prices that they stand for, scaled as all
+        # prices are.
+        falls, times = np.asarray(path.falls)[source].astype(np.int64), factors[:, None, None]
+        bid_from, ask_from = (
+            side.open[source].astype(np.int64)[:, None, None] for side in bars.sides
+        )
+        bid_to, ask_to = (side[0][:, None, None] for side in (bid, ask))
+        long = _scaled(bid_from + falls[:, 0], times) - bid_to
+        short = ask_to - _scaled(ask_from - falls[:, 1], times)
+        falls = np.stack([long, short], axis=1).astype(np.int32)
+        path = IntrabarPath(falls, np.asarray(path.ambiguous)[source])  # type: ignore[arg-type]  # host leaves
     return with_prices(made, bid, ask), path
 
 
@@ -292,25 +288,6 @@ def _factors(bars: Bars, rows: np.ndarray, lengths: np.ndarray, order: np.ndarra
         last = np.array([bid[3][ends[k]], ask[3][ends[k]]])
         close = float(_scaled(last, factors[place]).sum()) / 2
     return factors
-
-
-def _moved_path(
-    path: IntrabarPath,
-    bars: Bars,
-    source: np.ndarray,
-    factors: np.ndarray,
-    bid_open: np.ndarray,
-    ask_open: np.ndarray,
-) -> IntrabarPath:
-    """The falls of each bar in its new place: the prices that they stand for, scaled as all prices
-    are.
-    """
-    falls, times = np.asarray(path.falls)[source].astype(np.int64), factors[:, None, None]
-    bid, ask = (side.open[source].astype(np.int64)[:, None, None] for side in bars.sides)
-    long = _scaled(bid + falls[:, 0], times) - bid_open[:, None, None]
-    short = ask_open[:, None, None] - _scaled(ask - falls[:, 1], times)
-    moved = np.stack([long, short], axis=1).astype(np.int32)
-    return IntrabarPath(moved, np.asarray(path.ambiguous)[source])  # type: ignore[arg-type]  # host leaves
 
 
 STREAM = 20  # keeps the draws of nulls apart from the other generators that a seed begins
@@ -349,7 +326,7 @@ def null_source(market: Market, config: RunConfig, after: int = 0) -> NullSource
     ):
         decisions[start:end] = last - first + 1
     schedule = schedule_of(bars, config.data.calendar)
-    return NullSource(bars, path, trade_dates(bars.time, bars.contract), decisions, schedule, after)
+    return NullSource(bars, path, bars.trade_dates, decisions, schedule, after)
 
 
 def _sign(real: NullSource, generator: np.random.Generator) -> NullBars:
@@ -429,9 +406,7 @@ class NullMarkets:
         """
         with null_named(self.kind, self.seed, draw):
             bars, path = null_bars(self.source, self.kind, self.seed, draw)
-            made = market_of(
-                host_market(bars, self.config, rates=self.rates, path=path), self.config
-            )
+            made = build_market(bars, self.config, rates=self.rates, path=path)
             _check_alike(made, self.market)
             return made
 

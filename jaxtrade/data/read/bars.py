@@ -1,5 +1,5 @@
-"""Bars of one contract on the host: prices in integer ticks, stamped by their open in UTC
-seconds.
+"""Bars of one contract on the host: prices in integer ticks, stamped by their open in UTC seconds.
+They are read from files, frames and the files that the package contains.
 """
 
 from __future__ import annotations
@@ -7,37 +7,36 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from jaxtrade.config import Roll, ShareSplit
-from jaxtrade.data.calendar.schedule import trade_dates
-from jaxtrade.data.contract_file import contract_named
-from jaxtrade.data.contracts import Contract
-from jaxtrade.data.formats.layout import Order, plain_name
-from jaxtrade.data.formats.recognise import Stated, settled, spoken, unsaid
-from jaxtrade.data.read.quotes import (
+from jaxtrade.data.calendar.schedule import DAY, local_seconds, trade_dates
+from jaxtrade.data.contracts import Contract, contract_named, require_bundled
+from jaxtrade.data.formats.recognise import Stated, plain_name, settled, spoken, unsaid
+from jaxtrade.data.members import ES_EXPIRY, ES_WEEK
+from jaxtrade.data.read.grammar import Order
+from jaxtrade.data.read.roll import Leg, roll_notes, roll_rows
+from jaxtrade.data.read.stamps import parse_stamps
+from jaxtrade.data.read.tabular import Table, place_of, read_table, stamp_column, table_of_frame
+from jaxtrade.data.read.validate import (
+    MAX_TICKS,
     MISSING_LIMIT,
     PRICES,
     TWO_SIDED,
     Side,
-    is_two_sided,
-    quoted_rows,
-    side_columns,
-    widen,
-)
-from jaxtrade.data.read.roll import Leg, roll_notes, roll_rows
-from jaxtrade.data.read.stamps import parse_stamps
-from jaxtrade.data.read.tabular import Table, read_table, stamp_column, table_of_frame
-from jaxtrade.data.read.validate import (
-    MAX_TICKS,
     check_instruments,
     check_prices,
     check_single,
     check_steps,
+    is_two_sided,
     map_columns,
+    quoted_rows,
+    side_columns,
+    widen,
 )
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.text import local, several, short_repr
@@ -95,10 +94,7 @@ class Places:
 
     def text(self, bar: int) -> str:
         """The place of one bar: `file.csv:12`, or `frame: row 10 (0-based)`."""
-        row = int(self.rows[bar])
-        if self.first_line is None:
-            return f"{self.source}: row {row} (0-based)"
-        return f"{self.source}:{row + self.first_line}"
+        return place_of(self.source, self.first_line, int(self.rows[bar]))
 
 
 Stamp = Literal["open", "close"]
@@ -161,6 +157,16 @@ class Bars:
         )
 
     @property
+    def trade_dates(self) -> np.ndarray:
+        """datetime64[D][T], the trade date of each bar."""
+        return trade_dates(self.time, self.contract)
+
+    @property
+    def minutes(self) -> np.ndarray:
+        """int64[T], the minute of the exchange day of each open stamp."""
+        return local_seconds(self.time, self.contract.zone) % DAY // 60
+
+    @property
     def sides(self) -> tuple[Bars, Bars]:
         """(bid, ask), each as one-sided bars. One-sided bars are returned twice."""
         if self.ask is None:
@@ -182,7 +188,7 @@ class Bars:
         """The bars of trade dates start..end (ISO, inclusive). Raises DataError if none is left."""
         if start is None and end is None:
             return self
-        days = trade_dates(self.time, self.contract)
+        days = self.trade_dates
         keep = np.ones(len(self), bool)
         if start is not None:
             keep &= days >= _date(start, "data.start")
@@ -212,7 +218,7 @@ def adjusted(bars: Bars, splits: tuple[ShareSplit, ...]) -> Bars:
     """
     if not splits:
         return bars
-    days = trade_dates(bars.time, bars.contract)
+    days = bars.trade_dates
     firsts = np.array([split.date for split in splits], "datetime64[D]")
     later = np.searchsorted(firsts, days, side="right")  # splits that each bar has behind it
     columns = [getattr(bars, name).copy() for name in PRICES]
@@ -441,10 +447,7 @@ def _bars(
         table.notes.append(TWO_SIDED)
     return Bars(
         time=seconds,
-        open=ticks[0],
-        high=ticks[1],
-        low=ticks[2],
-        close=ticks[3],
+        **Side(*ticks)._asdict(),
         volume=volume,
         bar_seconds=bar_seconds,
         contract=contract,
@@ -456,3 +459,47 @@ def _bars(
             table.source, table.row(np.arange(len(table))).astype(np.int32), table.first_line
         ),
     )
+
+
+# --- bars that the package contains
+
+
+# An MT5 broker: server time is New York plus seven hours, and prices are whole points.
+BROKER: dict[str, Any] = {
+    "time_zone": "America/New_York+7h",
+    "columns": {"time": "Date", "volume": "tick_volume"},
+}
+# symbol -> (file, what its bars are called in notes and errors, how it is read)
+_FILES: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "ES": ("es_1m_trade.csv.gz", "bars", {}),
+    "EURUSD": ("eurusd_hour_bidask.csv.gz", "bid and ask bars", {}),
+    "GBPUSD": ("gbpusd_hour.csv.gz", "bars", {"price_scale": 1e-5, **BROKER}),
+    "USDJPY": ("usdjpy_hour.csv.gz", "bars", {"price_scale": 1e-3, **BROKER}),
+    "USDCHF": ("usdchf_hour.csv.gz", "bars", {"price_scale": 1e-5, **BROKER}),
+}
+
+
+def bundled(
+    contract: Contract,
+    *,
+    expiry: str | None = None,
+    roll: Roll = "off",
+    start: str | None = None,
+    end: str | None = None,
+) -> Bars:
+    """The bundled bars of ES (1 minute), EURUSD (1 hour, bid and ask), or GBPUSD, USDJPY, USDCHF (1
+    hour, one side).
+
+    The default for ES is expiry 201312 on trade dates 2013-10-07..11. Raises ConfigError for a
+    market without bundled bars, and DataError if the selection is empty.
+    """
+    require_bundled(contract.symbol)
+    if contract.symbol == "ES":
+        if expiry is None and roll == "off" and start is None and end is None:
+            start, end = ES_WEEK  # the one full week in the file
+        expiry = expiry or (ES_EXPIRY if roll == "off" else None)
+    name, called, keys = _FILES[contract.symbol]
+    with resources.as_file(resources.files("jaxtrade.data.bundled") / name) as path:
+        bars = load_bars(path, contract, stamp="open", expiry=expiry, roll=roll, **keys)
+    source = f"bundled {contract.symbol} {called} ({name})"
+    return replace(bars, source=source).between(start, end)

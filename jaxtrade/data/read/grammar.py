@@ -10,15 +10,14 @@ with array operations: cells of one shape (the same marks at the same places) at
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
-
-from jaxtrade.data.formats.layout import Order
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Order = Literal["mdy", "dmy"]
 UNREAD, BROKEN = np.iinfo(np.int64).min, np.iinfo(np.int64).min + 1  # no stamp; no whole second
 YEAR_FIRST = (
     r"(?P<year>\d{4})(?:(?P<mark>[-./]| )(?P<month>\d{1,2})(?P=mark)(?P<day>\d{1,2})"

@@ -93,7 +93,7 @@ def roll_rows(
     codes = table.texts(names.get("expiry") or names["symbol"]).to_numpy(str)
     days = trade_dates(seconds, contract)
     if roll == "volume":
-        firsts = by_volume(table, codes, days, _volume(table, names))
+        firsts = by_volume(table, names, codes, days)
     else:
         assert isinstance(roll, dict)
         for before, after in pairwise(roll):
@@ -148,17 +148,6 @@ def roll_rows(
     return np.concatenate(places), tuple(legs)
 
 
-def _volume(table: Table, names: Mapping[str, str]) -> np.ndarray:
-    volume = np.nan_to_num(table.numbers(names["volume"])) if "volume" in names else np.zeros(1)
-    if not volume.any():
-        table.fault(
-            "data.roll=volume, but the bars have no volume",
-            "name the splices, e.g. data.roll={201312: start, 201403: 2013-12-18}",
-        )
-        table.stop()
-    return volume
-
-
 def _step(
     codes: np.ndarray,
     days: np.ndarray,
@@ -183,7 +172,7 @@ def _step(
 
 
 def by_volume(
-    table: Table, codes: np.ndarray, days: np.ndarray, volume: np.ndarray
+    table: Table, names: Mapping[str, str], codes: np.ndarray, days: np.ndarray
 ) -> list[tuple[str, str]]:
     """(contract, first trade date) of each front contract. A date's front contract depends only on
     earlier volumes.
@@ -192,6 +181,13 @@ def by_volume(
     after it traded more than the front contract. A contract whose month is over is replaced by the
     nearest expiry after it. The roll never goes back to an earlier expiry.
     """
+    volume = np.nan_to_num(table.numbers(names["volume"])) if "volume" in names else np.zeros(1)
+    if not volume.any():
+        table.fault(
+            "data.roll=volume, but the bars have no volume",
+            "name the splices, e.g. data.roll={201312: start, 201403: 2013-12-18}",
+        )
+        table.stop()
     known = np.unique(codes)
     first_year = int(str(days.min())[:4])
     month = {str(code): expiry_month(str(code), first_year) for code in known}

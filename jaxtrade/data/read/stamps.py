@@ -10,10 +10,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 
-from jaxtrade.data.calendar.clock import local_seconds, most_common
-from jaxtrade.data.formats.layout import Order
+from jaxtrade.data.calendar.schedule import local_seconds, most_common
 from jaxtrade.data.formats.recognise import SERVER
-from jaxtrade.data.read.grammar import BROKEN, LAST, UNREAD, read_stamps
+from jaxtrade.data.read.grammar import BROKEN, LAST, UNREAD, Order, read_stamps
 from jaxtrade.data.read.tabular import Table, as_numbers, is_text, texts_of
 from jaxtrade.errors import ConfigError
 

@@ -12,7 +12,7 @@ import gzip
 import io
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from csv import reader
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -21,15 +21,111 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from jaxtrade.data.formats.layout import Head, Layout
-from jaxtrade.data.formats.recognise import LEAN_NAME, head_of, recognise, separator_of
-from jaxtrade.data.read.faults import Faults
+from jaxtrade.data.formats.recognise import (
+    LEAN_NAME,
+    Head,
+    Layout,
+    head_of,
+    recognise,
+    separator_of,
+)
 from jaxtrade.errors import DataError
 from jaxtrade.storage.archives import unpacked
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
+
+# Collects the faults of a data file, so that one short message shows them together.
+
+LINES = 5  # faults listed in one message
+
+
+def place_of(source: str, first_line: int | None, row: int) -> str:
+    """The place of a data row, counted from 0: `file.csv:12`, or `frame: row 10 (0-based)` if the
+    source has no lines.
+    """
+    return (
+        f"{source}: row {row} (0-based)" if first_line is None else f"{source}:{row + first_line}"
+    )
+
+
+@dataclass
+class Fault:
+    """One kind of fault: the data rows that have it, what was found at the first of them, and the
+    fix.
+
+    rows: 0-based; empty if the fault concerns the whole source.
+    """
+
+    rows: set[int]
+    column: str | None
+    value: str | None
+    problem: str
+    fix: str
+
+    @property
+    def row(self) -> int:
+        """The first row; -1 for the whole source."""
+        return min(self.rows, default=-1)
+
+    def text(self, source: str, first_line: int | None) -> str:
+        """The fault as text: `source:line: column 'x' = 'value': problem. Fix: fix`.
+
+        If the source has no lines, the text begins with `source: row n (0-based): ...`.
+        """
+        parts = [place_of(source, first_line, self.row) if self.rows else source]
+        if self.column is not None:
+            value = "" if self.value is None else f" = '{self.value[:60]}'"
+            parts.append(f"column '{self.column}'{value}")
+        more = len(self.rows) - 1
+        like = f" (... and {more} more row{'s' if more > 1 else ''} like it)" if more > 0 else ""
+        return f"{': '.join(parts)}: {self.problem}. Fix: {self.fix}{like}"
+
+
+@dataclass
+class Faults:
+    """Collects the faults of one source. Faults with the same problem text are counted as one."""
+
+    found: dict[str, Fault] = field(default_factory=dict)
+    total: int = 0
+
+    def add(
+        self,
+        problem: str,
+        fix: str,
+        rows: Collection[int] = (),
+        column: str | None = None,
+        value: object = None,
+    ) -> None:
+        """Record a fault in some data rows, or in the whole source. value: of the first row."""
+        self.total += len(rows) or 1
+        fault = Fault(set(rows), column, None if value is None else str(value), problem, fix)
+        known = self.found.setdefault(problem, fault)
+        rows = known.rows | fault.rows
+        self.found[problem] = fault if fault.row < known.row else known
+        self.found[problem].rows = rows
+
+    def stop(self, source: str, first_line: int | None) -> None:
+        """Raise DataError if any fault was recorded. The message lists at most LINES of them, and
+        the exact total.
+
+        first_line: the line of data row 0; None if the source has no lines (Parquet, a frame).
+        """
+        if not self.total:
+            return
+        found = sorted(self.found.values(), key=lambda fault: fault.row)
+        lines = [fault.text(source, first_line) for fault in found]
+        if self.total > len(lines) or len(lines) > LINES:
+            hidden = len(lines) - (LINES - 1)
+            kinds = (
+                f", {hidden} more kind{'s' if hidden > 1 else ''} of them not shown"
+                if hidden > 0
+                else ""
+            )
+            lines = [*lines[: LINES - 1], f"{source}: {self.total} faults in all{kinds}"]
+        raise DataError("\n".join(lines))
+
 
 MAX_BYTES = 2 << 30
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -146,10 +242,10 @@ def read_table(path: str | Path) -> Table:
     if raw[:4] == b"PAR1":
         return _parquet(raw, str(file))
     if raw[:4] in (b"PK\x03\x04", b"PK\x05\x06"):  # the second one: without a file
-        raw, members = unzip(raw, str(file), MAX_BYTES)
+        raw, members = unzip(raw, str(file))
         return _csv(raw, str(file), members)
     if raw[:2] == b"\x1f\x8b":
-        raw = gunzip(raw, str(file), MAX_BYTES)
+        raw = gunzip(raw, str(file))
     return _csv(raw, str(file), (Member(file.name.removesuffix(".gz"), None),))
 
 
@@ -240,9 +336,13 @@ def _columns(
     begin = sum(map(len, head))
     if begin >= stop:
         return {name: pd.Series([], dtype=str) for name in names}
+
+    def check_lines() -> None:
+        _check_lines(raw[:stop].splitlines(), top, len(names), separator, source)
+
     quoted = raw.find(b'"', begin, stop) >= 0
     if quoted:
-        _check_lines(raw[:stop].splitlines(), top, len(names), separator, source)
+        check_lines()
     try:
         cells = csv.read_csv(
             pa.py_buffer(raw).slice(begin, stop - begin),
@@ -257,7 +357,7 @@ def _columns(
             ),
         )
     except pa.ArrowInvalid as error:
-        _check_lines(raw[:stop].splitlines(), top, len(names), separator, source)
+        check_lines()
         raise DataError(
             f"{source}: cannot be read as CSV ({str(error).splitlines()[0]}). Fix: export it again"
         ) from None
@@ -267,7 +367,7 @@ def _columns(
     for name, column in columns.items():  # one after the other, to hold one copy at a time
         columns[name] = pd.Series(pd.array(column, dtype="str")).str.strip()
     if columns[names[0]].isin(odd).any():
-        _check_lines(raw[:stop].splitlines(), top, len(names), separator, source)
+        check_lines()
     return columns
 
 
@@ -488,9 +588,9 @@ class Member(NamedTuple):
     rows: int | None
 
 
-def unzip(raw: bytes, source: str, limit: int) -> tuple[bytes, tuple[Member, ...]]:
+def unzip(raw: bytes, source: str) -> tuple[bytes, tuple[Member, ...]]:
     """(the lines of all text files in the order of their names, the files). Raises DataError if
-    there is none, if the archive is damaged, or if it unpacks to more than `limit` bytes."""
+    there is none, if the archive is damaged, or if it unpacks to more than MAX_BYTES."""
     try:
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
             infos = sorted(
@@ -502,8 +602,8 @@ def unzip(raw: bytes, source: str, limit: int) -> tuple[bytes, tuple[Member, ...
                 ),
                 key=lambda info: PurePosixPath(info.filename).name,
             )
-            if sum(info.file_size for info in infos) > limit:
-                raise DataError(f"{source}: unpacks to more than {limit} bytes. Fix: split it")
+            if sum(info.file_size for info in infos) > MAX_BYTES:
+                raise DataError(f"{source}: unpacks to more than {MAX_BYTES} bytes. Fix: split it")
             texts = [unpacked(archive, info).rstrip(b"\r\n") for info in infos]
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise DataError(
@@ -526,15 +626,17 @@ def unzip(raw: bytes, source: str, limit: int) -> tuple[bytes, tuple[Member, ...
     return b"\n".join(text for text in texts if text) + b"\n", members
 
 
-def gunzip(raw: bytes, source: str, limit: int) -> bytes:
-    """The unpacked bytes. Raises DataError if they are damaged, or more than `limit`."""
+def gunzip(raw: bytes, source: str) -> bytes:
+    """The unpacked bytes. Raises DataError if they are damaged, or more than MAX_BYTES."""
     out = io.BytesIO()
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(raw)) as stream:
             while block := stream.read(1 << 20):
                 out.write(block)
-                if out.tell() > limit:
-                    raise DataError(f"{source}: unpacks to more than {limit} bytes. Fix: split it")
+                if out.tell() > MAX_BYTES:
+                    raise DataError(
+                        f"{source}: unpacks to more than {MAX_BYTES} bytes. Fix: split it"
+                    )
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(
             f"{source}: the gzip data are cut or damaged after {out.tell()} unpacked bytes ({error}). "

@@ -1,23 +1,137 @@
-"""Checks of bar columns: names, instruments, steps and prices. The checks record faults and repair
-nothing.
+"""Checks of bar columns: names, sides, instruments, steps and prices. The checks record faults and
+repair nothing.
 """
 
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxtrade.config import Roll
-from jaxtrade.data.calendar.clock import most_common, years_of
+from jaxtrade.data.calendar.schedule import most_common, years_of
 from jaxtrade.data.contracts import CONTRACTS, Contract
-from jaxtrade.data.read.quotes import PRICES, QUOTE_FIELDS
 from jaxtrade.data.read.roll import GIVE_THEM, MONTHS, span
 from jaxtrade.data.read.tabular import Table
 from jaxtrade.text import year_runs
+
+# Two-sided bars on the host: bid and ask columns of a table.
+#
+# Quotes are never invented. A bar that is not quoted on both sides is left out and counted; if more
+# than a few bars are affected, an error is raised. Crossed quotes (ask below bid) are widened to
+# ask = bid and reported.
+
+PRICES = ("open", "high", "low", "close")
+SIDES = ("bid", "ask")
+QUOTE_FIELDS = tuple(f"{side}_{price}" for side in SIDES for price in PRICES)
+MISSING_LIMIT = (
+    0.01  # default of data.quotes_tolerance: largest share of bars without a quote on both sides
+)
+MOST_TOLERATED = 0.5  # an error suggests no limit above this share
+SHOWN = 3
+TWO_SIDED = "two-sided bars: fills buy at the ask and sell at the bid, features see the mid; no slippage by default"
+
+
+class Side(NamedTuple):
+    """Prices of one side, int32[T] ticks each."""
+
+    open: np.ndarray
+    high: np.ndarray
+    low: np.ndarray
+    close: np.ndarray
+
+
+def is_two_sided(table: Table, given: Mapping[str, str]) -> bool:
+    """Whether a file is read as quotes: as `given` maps its columns, else if it has all eight bid
+    and ask columns.
+
+    Records a fault if `given` maps both one-sided and two-sided prices.
+    """
+    one, two = ([key for key in given if key in fields] for fields in (PRICES, QUOTE_FIELDS))
+    if one and two:
+        table.fault(
+            f"data.columns maps {one[0]} (one-sided bars) and {two[0]} (two-sided bars)",
+            f"map either {', '.join(PRICES)}, or {', '.join(QUOTE_FIELDS)}",
+        )
+    present = {name.lower() for name in table.columns}
+    return bool(two) or (not one and present.issuperset(QUOTE_FIELDS))
+
+
+def side_columns(names: Mapping[str, str], side: str) -> dict[str, str]:
+    """Field -> column name, where open, high, low and close are the columns of one side."""
+    return {**names, **{price: names[f"{side}_{price}"] for price in PRICES}}
+
+
+def quoted_rows(table: Table, names: Mapping[str, str], limit: float) -> Table:
+    """The rows that are quoted on both sides. A note counts the others, where all four cells of a
+    side are empty, because that side was not quoted.
+
+    A side with only some empty cells counts as quoted; the price checks refuse it later. Records a
+    fault if the share of the others is above `limit`.
+    """
+    whole = np.ones(len(table), bool)
+    for side in SIDES:
+        whole &= ~np.all([table.empty(names[f"{side}_{price}"]) for price in PRICES], axis=0)
+    lost = np.flatnonzero(~whole)
+    if not len(lost):
+        return table
+    share = len(lost) / len(table)
+    counted = f"{len(lost)} of {len(table)} rows"
+    if share > limit:
+        table.fault(
+            f"{counted} ({100 * share:.2f} %, limit {100 * limit:g} %) have no bid or "
+            "no ask at all",
+            "choose a contract that is quoted throughout (data.expiry), or remove those rows"
+            + way_out("leave them out", "quotes_tolerance", share),
+            names["time"],
+            int(lost[0]),
+        )
+    table.notes.append(
+        f"{counted} have no bid or no ask and are left out, as if there were no bar: "
+        f"{_places(table, lost)}{' ...' if len(lost) > SHOWN else ''}"
+    )
+    return table.chosen(whole)
+
+
+def _places(table: Table, rows: np.ndarray) -> str:
+    return ", ".join(map(table.place, rows[:SHOWN].tolist()))
+
+
+def way_out(what: str, key: str, share: float) -> str:
+    """The end of a fix: the limit that admits a share of faulty bars. Empty if it is most bars: the
+    file is wrong then.
+
+    what: what the flag does with those bars. key: of `data`, with a flag of the same name.
+    """
+    if share > MOST_TOLERATED:
+        return ""
+    limit = math.ceil(1000 * share) / 1000
+    return f"; or {what} with --{key.replace('_', '-')} {limit:g} (data.{key})"
+
+
+def widen(table: Table, seconds: np.ndarray, bid: Side, ask: Side) -> Side:
+    """The ask, raised to the bid wherever it lies below. A note counts the crossed bars per date.
+
+    The maximum is taken field by field. It keeps the high the highest and the low the lowest, so
+    the result is a valid bar.
+    """
+    crossed = np.any([a < b for a, b in zip(ask, bid, strict=True)], axis=0)
+    if not crossed.any():
+        return ask
+    days, counts = np.unique(seconds[crossed] // 86_400, return_counts=True)
+    dates = [
+        f"{np.datetime64(int(day), 'D')}: {count}" for day, count in zip(days, counts, strict=True)
+    ]
+    table.notes.append(
+        f"{int(crossed.sum())} crossed bars (ask below bid), widened to ask = bid: {', '.join(dates[:10])}"
+        f"{' ...' if len(dates) > 10 else ''} (UTC dates; first {_places(table, np.flatnonzero(crossed))})"
+    )
+    return Side(*(np.maximum(a, b) for a, b in zip(ask, bid, strict=True)))
+
 
 FIELDS = ("time", *PRICES, *QUOTE_FIELDS, "volume", "expiry", "symbol")
 ALIASES = {
@@ -345,7 +459,16 @@ def check_prices(
         table.fault("a price that is not positive", NOT_POSITIVE, names[field], points[field] <= 0)
     check_range(table, names, seconds, points, contract, price_scale)
     ticks = [_ticks(table, names[field], points[field], contract) for field in PRICES]
-    _check_shape(table, names, points)
+    # NaN passes, because every comparison with it is False; `_numbers` has already recorded it.
+    upside_down = points["high"] < points["low"]
+    for i in np.flatnonzero(upside_down):
+        low = table.cell(names["low"], i)
+        table.fault(f"high is below low ({low})", CHECK_ROW, names["high"], i)
+    for field in ("open", "close"):
+        outside = (points[field] > points["high"]) | (points[field] < points["low"])
+        table.fault(
+            f"{field} is outside low..high", CHECK_ROW, names[field], outside & ~upside_down
+        )
     if "volume" not in names:
         return ticks, np.zeros(len(table))
     volume = _numbers(table, names["volume"], "volume")
@@ -398,22 +521,6 @@ def _numbers(table: Table, name: str, what: str) -> np.ndarray:
         bad,
     )
     return np.where(bad, np.nan, values)
-
-
-def _check_shape(table: Table, names: Mapping[str, str], points: Mapping[str, np.ndarray]) -> None:
-    """Check that high >= low and that open and close lie between them.
-
-    NaN passes, because every comparison with it is False; `_numbers` has already recorded it.
-    """
-    upside_down = points["high"] < points["low"]
-    for i in np.flatnonzero(upside_down):
-        low = table.cell(names["low"], i)
-        table.fault(f"high is below low ({low})", CHECK_ROW, names["high"], i)
-    for field in ("open", "close"):
-        outside = (points[field] > points["high"]) | (points[field] < points["low"])
-        table.fault(
-            f"{field} is outside low..high", CHECK_ROW, names[field], outside & ~upside_down
-        )
 
 
 # --- prices that were 32-bit floats once, as Yahoo sends them
@@ -475,10 +582,14 @@ def check_range(
             continue
         i = int(wrong[0])
         field = "low" if points["low"][i] < bounds[0] else "high"
+        low, high = points["low"][of_year], points["high"][of_year]
         others = [
             c.symbol
             for c in CONTRACTS.values()
-            if not c.micro and _fits(c, int(year), points, of_year)
+            if not c.micro
+            and (held := c.price_range(int(year))) is not None
+            and (low >= held[0]).all()
+            and (high <= held[1]).all()
         ]
         hint = f"; they fit {' or '.join(others)}" if others else ""
         table.fault(
@@ -496,15 +607,6 @@ def check_range(
         )
     if other_market:
         table.stop()
-
-
-def _fits(
-    contract: Contract, year: int, points: Mapping[str, np.ndarray], of_year: np.ndarray
-) -> bool:
-    bounds = contract.price_range(year)
-    return bounds is not None and bool(
-        (points["low"][of_year] >= bounds[0]).all() and (points["high"][of_year] <= bounds[1]).all()
-    )
 
 
 def _fix(

@@ -7,23 +7,104 @@ experiments.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import date, timedelta
+from itertools import pairwise
 
 import numpy as np
+from dateutil.relativedelta import FR, relativedelta
 
 from jaxtrade.config import DataConfig
-from jaxtrade.data.bundled import bundled
-from jaxtrade.data.contracts import Contract
-from jaxtrade.data.read.bars import Bars
-from jaxtrade.data.synthetic.grid import (
-    minute_bars,
-    session_minutes,
-    start_level,
-    synthetic_schedule,
+from jaxtrade.data.calendar.schedule import (
+    Schedule,
+    hours_of,
+    local_seconds,
+    table_schedule,
+    thanksgiving,
 )
-from jaxtrade.data.synthetic.nq_like import synthetic_bars
-from jaxtrade.data.synthetic.surrogate import phase_randomised_bars
-from jaxtrade.data.synthetic.walk import walk_bars
-from jaxtrade.errors import ConfigError
+from jaxtrade.data.contracts import Contract
+from jaxtrade.data.read.bars import Bars, bundled
+from jaxtrade.data.read.validate import Side
+from jaxtrade.errors import ConfigError, DataError
+
+# The frame of synthetic bars: sessions of the real calendar, their minutes, and a plausible price
+# level.
+
+BAR_SECONDS = 60
+# A fixed end, so that a configuration keeps its sessions when later versions of the calendar verify
+# more years.
+LAST = date(2026, 12, 31)
+
+
+def synthetic_schedule(contract: Contract, sessions: int) -> Schedule:
+    """`sessions` consecutive scheduled sessions.
+
+    They start in the latest Thanksgiving week, 2023 or earlier, that is followed by enough
+    sessions; if there is none, at the first date of the calendar. Raises ConfigError, naming the
+    largest possible number, if that is too short.
+    """
+    hours = hours_of(contract)
+    low = date.fromisoformat(hours.eras[0].valid_from)
+    high = min(date.fromisoformat(hours.verified_to), LAST)
+    mondays = [
+        thanksgiving(year) - timedelta(days=3) for year in range(2023, low.year - 1, -1)
+    ]  # two half days follow
+    starts = [day for day in mondays if day >= low] + [low]
+    schedule = None
+    for start in starts:
+        last = min(high, start + timedelta(days=2 * sessions + 30))
+        schedule = table_schedule(contract, np.datetime64(start), np.datetime64(last))
+        if len(schedule.dates) >= sessions:
+            keep = slice(0, sessions)
+            return replace(
+                schedule,
+                **{
+                    name: getattr(schedule, name)[keep]
+                    for name in ("dates", "open", "close", "flat", "halts")
+                },
+            )
+    found = 0 if schedule is None else len(schedule.dates)
+    raise ConfigError(
+        f"data.synthetic_sessions = {sessions}: the calendar of {contract.symbol} holds {found} "
+        "sessions; lower it"
+    )
+
+
+def session_minutes(schedule: Schedule, index: int) -> np.ndarray:
+    """Open stamps of the minutes of session `index`, int64[n]. Scheduled halts are left out."""
+    stamps = np.arange(schedule.open[index], schedule.close[index], BAR_SECONDS)
+    return stamps[(stamps < schedule.halts[index, 0]) | (stamps >= schedule.halts[index, 1])]
+
+
+def start_level(contract: Contract, schedule: Schedule) -> float:
+    """A plausible price for the schedule's first year, in ticks: the middle of the contract's
+    range, or 10,000 if it has none."""
+    bounds = contract.price_range(int(str(schedule.dates[0])[:4]))
+    return (bounds[0] + bounds[1]) / 2 / float(contract.tick_size) if bounds else 10_000.0
+
+
+def minute_bars(
+    contract: Contract,
+    stamps: np.ndarray,
+    prices: np.ndarray,
+    volume: np.ndarray,
+    source: str,
+    note: str,
+) -> Bars:
+    """Make Bars (int32 ticks) of stamps int64[n], prices [n, 4] (open, high, low, close) and volume
+    [n].
+    """
+    return Bars(
+        time=stamps.astype(np.int64),
+        **Side(*np.ascontiguousarray(prices.T.astype(np.int32)))._asdict(),
+        volume=volume.astype(np.float64),
+        bar_seconds=BAR_SECONDS,
+        contract=contract,
+        source=source,
+        notes=(note,),
+        synthetic=True,
+    )
+
 
 __all__ = ["KINDS", "bars_of_kind", "synthetic_bars"]
 
@@ -163,3 +244,278 @@ def chain_bars(contract: Contract, sessions: int, seed: int, pull: float) -> Bar
         f"synthetic mean reversion {contract.symbol}, seed {seed}",
         f"the bars are synthetic: a mean-reverting chain of {len(LEVELS)} price levels (pull {pull})",
     )
+
+
+# A walk of one tick per minute: a martingale without drift, a trend with drift. Its answers are
+# exact.
+#
+# Every bar opens at the previous close and moves one tick up or down; it touches no other price.
+# The levels of brackets, break-even stops and trails are all on the grid of closes. So no bar
+# contains both a stop and a target, no fill is between two closes, and an exit at a level is an
+# exit at a close. Without drift, every policy's expected result before costs is therefore exactly
+# zero, under every intrabar order. With drift d, a position held for n bars has an expected result
+# of d * n ticks.
+
+SAFETY = 8.0  # a falling walk must stay this many standard deviations above zero
+
+
+def walk_bars(contract: Contract, sessions: int, seed: int, drift: float = 0.0) -> Bars:
+    """Generate `sessions` sessions of the walk. It rises one tick a minute with probability (1 +
+    drift) / 2, else it falls one tick.
+
+    Args:
+        drift: expected ticks per bar, between -1 and 1; 0 gives the martingale.
+    Raises:
+        ConfigError: a drift outside that range, a drift that may lead to prices below zero, or too
+            many sessions.
+    """
+    if not -1 < drift < 1:
+        raise ConfigError(
+            f"data.synthetic_drift = {drift}: a bar moves one tick, so its mean lies between -1 and 1"
+        )
+    schedule = synthetic_schedule(contract, sessions)
+    stamps = np.concatenate([session_minutes(schedule, i) for i in range(sessions)])
+    level = round(start_level(contract, schedule))
+    lowest = level + min(drift, 0.0) * len(stamps) - SAFETY * np.sqrt(len(stamps))
+    if lowest < 1:
+        raise ConfigError(
+            f"data.synthetic_sessions = {sessions}: {len(stamps):,} bars of drift {drift} from "
+            f"{level:,} ticks could fall below zero; lower it, or data.synthetic_drift"
+        )
+    generator = np.random.default_rng([seed, sessions, 1])
+    steps = np.where(generator.random(len(stamps)) < (1 + drift) / 2, 1, -1)
+    close = level + np.cumsum(steps)
+    before = close - steps
+    prices = np.stack([before, np.maximum(before, close), np.minimum(before, close), close], axis=1)
+    volume = generator.integers(FIRST_VOLUME, LAST_VOLUME + 1, len(stamps))
+    name = "martingale" if drift == 0 else "trend"
+    note = (
+        "the bars are synthetic: a martingale of one-tick steps, every policy expects to lose exactly its costs"
+        if drift == 0
+        else f"the bars are synthetic: a walk that drifts by {drift} ticks a bar"
+    )
+    return minute_bars(
+        contract, stamps, prices, volume, f"synthetic {name} {contract.symbol}, seed {seed}", note
+    )
+
+
+# Synthetic minute bars on the real calendar: for tests, benchmarks and markets without bundled
+# data.
+#
+# The price is a martingale that looks like an index future: U-shaped volatility and volume, quiet
+# nights, calm and volatile days, jumps, the tick grid, half days, and night minutes without a
+# trade.
+# The direction of the price cannot be predicted, so no policy should earn more than its costs.
+
+SUBSTEPS = 8  # moves inside a minute; they give a bar its range
+DAILY_VOLATILITY = {"future": 0.012, "fx": 0.005, "equity": 0.012}
+TEMPER_MEMORY = 0.9  # how much of a day's volatility carries over to the next day
+JUMPS_PER_SESSION = 0.7
+JUMP_SIZE = 8.0  # in standard deviations of a minute
+SILENT_NIGHT_MINUTES = 0.01  # share of minutes without a trade outside 09:30-16:00
+# Relative volatility by exchange minute of the day: London at 03:00, the cash open, noon, the cash
+# close, the evening.
+CLOCK = (0, 180, 200, 480, 565, 570, 600, 720, 840, 930, 960, 975, 1080, 1100, 1440)
+SHAPE = (0.35, 0.45, 0.75, 0.60, 0.80, 2.60, 1.80, 1.05, 1.10, 1.50, 1.70, 0.70, 0.60, 0.40, 0.35)
+
+
+def synthetic_bars(contract: Contract, sessions: int = 40, seed: int = 0) -> Bars:
+    """Generate `sessions` sessions of one-minute bars. The same arguments give the same bytes.
+
+    Returns Bars with `synthetic=True`. Raises ConfigError if the calendar has fewer sessions.
+    """
+    schedule = synthetic_schedule(contract, sessions)
+    generator = np.random.default_rng([seed, sessions])
+    level, temper, parts = start_level(contract, schedule), 0.0, []
+    for i in range(sessions):
+        temper = TEMPER_MEMORY * temper + 0.15 * generator.standard_normal()
+        bars = _session(
+            generator, session_minutes(schedule, i), level, max(0.3, 1 + temper), contract
+        )
+        level = float(bars[-1, 4])
+        parts.append(bars)
+    rows = np.concatenate(parts)
+    return minute_bars(
+        contract,
+        rows[:, 0],
+        rows[:, 1:5],
+        rows[:, 5],
+        f"synthetic {contract.symbol}, seed {seed}",
+        "the bars are synthetic: a martingale, no policy should earn more than its costs",
+    )
+
+
+def _session(
+    generator: np.random.Generator,
+    stamps: np.ndarray,
+    level: float,
+    temper: float,
+    contract: Contract,
+) -> np.ndarray:
+    """Bars of one session, float64[n, 6]: time, open, high, low, close (ticks), volume. level: the
+    previous close.
+    """
+    minute = local_seconds(stamps, contract.zone) % 86_400 / 60
+    shape = np.interp(minute, CLOCK, SHAPE)
+    day = DAILY_VOLATILITY[contract.kind] * level * temper
+    sigma = (
+        day * shape / np.sqrt((np.interp(np.arange(1440.0), CLOCK, SHAPE) ** 2).sum())
+    )  # ticks per minute
+    moves = (
+        generator.standard_normal((len(stamps), SUBSTEPS)) * (sigma / np.sqrt(SUBSTEPS))[:, None]
+    )
+    jumps = generator.random(len(stamps)) < JUMPS_PER_SESSION / len(stamps)
+    moves[:, 0] += jumps * generator.standard_normal(len(stamps)) * JUMP_SIZE * sigma
+    path = np.maximum(np.rint(level + np.cumsum(moves).reshape(moves.shape)), 1.0)
+    activity = 400 * shape * shape * (0.3 + 0.7 * generator.standard_exponential(len(stamps)))
+    volume = np.maximum(np.rint(activity * np.sqrt(temper)), 1.0)
+    night = (minute < 570) | (minute >= 960)
+    silent = night & (generator.random(len(stamps)) < SILENT_NIGHT_MINUTES)
+    silent[[0, -1]] = False
+    bars = np.column_stack(
+        [stamps, path[:, 0], path.max(axis=1), path.min(axis=1), path[:, -1], volume]
+    )
+    return bars[~silent]
+
+
+# A phase-randomised copy of real bars. It keeps their spectrum and variance, but no higher-order
+# structure.
+#
+# The close-to-close log returns are Fourier transformed. Every phase, except those of the mean and
+# of the Nyquist frequency, is replaced by a uniform draw. The new returns are summed up from the
+# first close. This keeps the periodogram exactly, and with it variance and linear autocorrelation;
+# then prices are rounded to ticks. It removes fat tails, volatility clusters, the intraday shape of
+# close-to-close volatility and everything that a non-linear model could predict.
+#
+# Gaps and wicks are those of the real bars, in ticks: open' = last close' + (open - last close),
+# high' = max(open', close') + (high - max(open, close)), and the low likewise. For two-sided bars
+# this gives the bid, and the ask keeps the real spread above it. Stamps and volume are the real
+# ones, so the intraday shape of wicks and volume remains.
+#
+# Source: Schreiber and Schmitz, "Surrogate time series", Physica D 142, 2000.
+
+LEAST = 3  # bars of a copy
+
+
+def phase_randomised_values(values: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """A series with the mean and periodogram of `values` and with uniformly random phases,
+    float64[n].
+    """
+    spectrum = np.fft.rfft(values)
+    turned = np.abs(spectrum) * np.exp(2j * np.pi * generator.random(len(spectrum)))
+    turned[0] = spectrum[0]
+    if len(values) % 2 == 0:
+        turned[-1] = spectrum[-1]  # the Nyquist coefficient must stay real
+    return np.fft.irfft(turned, len(values))
+
+
+def phase_randomised_prices(bars: Bars, generator: np.random.Generator) -> np.ndarray:
+    """Open, high, low and close of a copy of one-sided bars (of the bid), int64[4, T] ticks. At
+    least LEAST bars.
+    """
+    real = bars.close.astype(np.float64)
+    moves = phase_randomised_values(np.diff(np.log(real)), generator)
+    close = np.rint(real[0] * np.exp(np.concatenate([[0.0], np.cumsum(moves)]))).astype(np.int64)
+    gap = np.concatenate([[0], bars.open[1:].astype(np.int64) - bars.close[:-1]])
+    open_ = np.concatenate([bars.open[:1].astype(np.int64), close[:-1]]) + gap
+    high = np.maximum(open_, close) + (bars.high - np.maximum(bars.open, bars.close))
+    low = np.minimum(open_, close) - (np.minimum(bars.open, bars.close) - bars.low)
+    return np.stack([open_, high, low, close])
+
+
+def spread_kept(bars: Bars, bid: Side) -> Side:
+    """Ask prices over other bid prices: the bid's plus the real spread of two-sided `bars`. High
+    and low are then widened to include open and close."""
+    assert bars.ask is not None
+    spread = {
+        name: prices.astype(np.int64) - getattr(bars, name)
+        for name, prices in bars.ask._asdict().items()
+    }
+    ask = Side(**{name: getattr(bid, name) + spread[name] for name in spread})
+    return ask._replace(
+        high=np.maximum(ask.high, np.maximum(ask.open, ask.close)),
+        low=np.minimum(ask.low, np.minimum(ask.open, ask.close)),
+    )
+
+
+def phase_randomised_bars(bars: Bars, sessions: int, seed: int) -> Bars:
+    """A copy of the first `sessions` trade dates of `bars`, or of all if there are fewer.
+
+    Raises DataError if fewer than three bars are left, or if a price of the copy falls below one
+    tick.
+    """
+    dates = bars.trade_dates
+    bars = bars.rows(np.isin(dates, np.unique(dates)[:sessions]))
+    if len(bars) < LEAST:
+        raise DataError(
+            f"{bars.source}: {len(bars)} bars are too few for a phase-randomised copy ({LEAST} are needed)"
+        )
+    made = phase_randomised_prices(bars, np.random.default_rng([seed, len(bars), 3]))
+    if made[2].min() < 1 or made[1].max() >= 1 << 31:
+        raise DataError(
+            f"{bars.source}: the phase-randomised copy with seed {seed} leaves the range of prices; take "
+            "another data.synthetic_seed or fewer data.synthetic_sessions"
+        )
+    bid = Side(*made.astype(np.int32))
+    ask = (
+        None
+        if bars.ask is None
+        else Side(*(prices.astype(np.int32) for prices in spread_kept(bars, bid)))
+    )
+    note = "the bars are synthetic: a phase-randomised copy of real ones (spectrum kept, nothing else to predict)"
+    return replace(
+        bars,
+        **bid._asdict(),
+        ask=ask,
+        synthetic=True,
+        notes=(*bars.notes, note),
+        source=f"phase-randomised copy, seed {seed}, of {bars.source}",
+    )
+
+
+# The NQ-like market in the form of a vendor's file: one row per contract and minute, with
+# overlapping expiries.
+#
+# Contracts expire on the third Friday of March, June, September and December. Volume moves to the
+# next contract on the Thursday eight days before. A contract trades thinly from two weeks before it
+# becomes front, and again after the roll until its expiry. A later contract costs more than an
+# earlier one by the carry, so a splice has a step in price.
+
+MONTHS = (3, 6, 9, 12)
+CARRY = 0.0125  # share of the price, per quarter
+OVERLAP_DAYS, ROLL_DAYS = (
+    14,
+    8,
+)  # calendar days: trading begins before the contract is front; roll before expiry
+THIN = 0.05  # volume of a contract that is not front, as a share of the front contract's
+
+
+def expiry_table(bars: Bars) -> dict[str, np.ndarray]:
+    """Columns of a vendor's file: time (UTC, ISO 8601), expiry (YYYYMM), open, high, low, close
+    (points), volume.
+
+    bars: the front contracts as one series (`synthetic_bars`). Rows are ordered by expiry, then by
+        time. The front
+    contract of a trade date has the prices of `bars`, shifted by whole ticks.
+    """
+    days = bars.trade_dates
+    years = range(int(str(days[0])[:4]), int(str(days[-1])[:4]) + 2)
+    third_friday = relativedelta(weekday=FR(3))
+    expiries = [date(year, month, 1) + third_friday for year in years for month in MONTHS]
+    edges = np.array([day - timedelta(days=ROLL_DAYS) for day in expiries], "datetime64[D]")
+    carry, tick = round(float(bars.close[0]) * CARRY), float(bars.contract.tick_size)
+    stamps = np.array([f"{stamp}Z" for stamp in bars.time.astype("datetime64[s]")])
+    parts = []
+    for k, (begins, ends) in enumerate(pairwise([edges[0] - np.timedelta64(92, "D"), *edges])):
+        listed = (days >= begins - np.timedelta64(OVERLAP_DAYS, "D")) & (
+            days < np.datetime64(expiries[k])
+        )
+        front = (days >= begins) & (days < ends)
+        volume = np.where(front, bars.volume, np.maximum(np.rint(THIN * bars.volume), 1.0))
+        prices = {
+            name: (getattr(bars, name)[listed] + k * carry) * tick
+            for name in ("open", "high", "low", "close")
+        }
+        code = np.full(int(listed.sum()), f"{expiries[k]:%Y%m}")
+        parts.append({"time": stamps[listed], "expiry": code, **prices, "volume": volume[listed]})
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

@@ -13,10 +13,8 @@ import numpy as np
 from scipy import stats
 
 from jaxtrade.config import DataConfig
-from jaxtrade.data.bundled import bundled
-from jaxtrade.data.calendar.schedule import local_seconds, trade_dates
 from jaxtrade.data.contracts import get_contract
-from jaxtrade.data.read.bars import Bars
+from jaxtrade.data.read.bars import Bars, bundled
 from jaxtrade.data.synthetic import bars_of_kind
 
 OPENING, NOON, CLOSING, NIGHT = (570, 600), (710, 740), (930, 960), (60, 120)  # exchange minutes
@@ -30,8 +28,7 @@ class _View:
 
     def __init__(self, bars: Bars) -> None:
         self.bars = bars
-        self.minute = local_seconds(bars.time, bars.contract.zone) % 86_400 // 60
-        self.sessions = len(np.unique(trade_dates(bars.time, bars.contract)))
+        self.sessions = len(np.unique(bars.trade_dates))
         self.range = (bars.high - bars.low).astype(float)
         together = np.diff(bars.time) == bars.bar_seconds
         moves = np.diff(np.log(bars.close.astype(float)))
@@ -40,10 +37,14 @@ class _View:
             moves, np.flatnonzero(~together)
         )  # all but the first begin with the move over a gap
 
-    def between(self, values: np.ndarray, minutes: tuple[int, int]) -> float:
-        """Mean of the values of bars that open in minutes [from, to); NaN if there are none."""
-        chosen = values[(self.minute >= minutes[0]) & (self.minute < minutes[1])]
-        return float(chosen.mean()) if len(chosen) else float("nan")
+    def over_noon(self, values: np.ndarray, minutes: tuple[int, int]) -> float:
+        """Mean of the values of bars that open in minutes [from, to), over that at noon; NaN if
+        there are none."""
+        means, at = [], self.bars.minutes
+        for first, end in (minutes, NOON):
+            chosen = values[(at >= first) & (at < end)]
+            means.append(float(chosen.mean()) if len(chosen) else float("nan"))
+        return means[0] / means[1]
 
 
 def _autocorrelation(view: _View, lag: int, magnitude: bool) -> float:
@@ -83,20 +84,14 @@ FIGURES: dict[str, Callable[[_View], float]] = {
     "mean range over mean absolute close - open": lambda view: float(
         view.range.mean() / np.abs(view.bars.close - view.bars.open).mean()
     ),
-    "range, 09:30-10:00 over 11:50-12:20": lambda view: (
-        view.between(view.range, OPENING) / view.between(view.range, NOON)
-    ),
-    "range, 15:30-16:00 over 11:50-12:20": lambda view: (
-        view.between(view.range, CLOSING) / view.between(view.range, NOON)
-    ),
-    "range, 01:00-02:00 over 11:50-12:20": lambda view: (
-        view.between(view.range, NIGHT) / view.between(view.range, NOON)
-    ),
+    "range, 09:30-10:00 over 11:50-12:20": lambda view: view.over_noon(view.range, OPENING),
+    "range, 15:30-16:00 over 11:50-12:20": lambda view: view.over_noon(view.range, CLOSING),
+    "range, 01:00-02:00 over 11:50-12:20": lambda view: view.over_noon(view.range, NIGHT),
     "volume, 09:30-10:00 over 11:50-12:20": _of_volume(
-        lambda view, volume: view.between(volume, OPENING) / view.between(volume, NOON)
+        lambda view, volume: view.over_noon(volume, OPENING)
     ),
     "volume, 01:00-02:00 over 11:50-12:20": _of_volume(
-        lambda view, volume: view.between(volume, NIGHT) / view.between(volume, NOON)
+        lambda view, volume: view.over_noon(volume, NIGHT)
     ),
     "variation of volume (standard deviation / mean)": _of_volume(
         lambda _, volume: float(volume.std() / volume.mean())

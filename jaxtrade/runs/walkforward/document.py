@@ -13,8 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxtrade.data.splits import sessions_of
-from jaxtrade.data.walks import Fold, Reach, paths_of, reach_of
+from jaxtrade.data.splits import Fold, Reach, paths_of, reach_of, sessions_of
 from jaxtrade.evaluation import metrics
 from jaxtrade.evaluation.backtest import Lane, run_lanes
 from jaxtrade.evaluation.baselines import Agent, greedy

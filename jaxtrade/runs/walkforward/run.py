@@ -18,7 +18,7 @@ from jaxtrade.config import RunConfig, SplitConfig
 from jaxtrade.data.market import Market
 from jaxtrade.data.nulls.market import null_markets, null_named
 from jaxtrade.data.nulls.spec import NullSpec
-from jaxtrade.data.walks import reach_of
+from jaxtrade.data.splits import reach_of
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.nulls import (
     NULLS,
