@@ -52,6 +52,7 @@ from jaxtrade.rl.listening.state import AdviceState, start_advice, with_answers
 from jaxtrade.runs import rundir
 from jaxtrade.runs.closing import (
     FIGURES,
+    _percent,
     check_whole,
     closing_figures,
     closing_line,
@@ -432,7 +433,3 @@ def _measured(last: Mapping[str, Any], suffix: str) -> str:
 
 def _seconds(value: float | None) -> str:
     return "n/a" if value is None else f"{value:.3g} s"
-
-
-def _percent(share: float | None) -> str:
-    return "n/a" if share is None else f"{100 * share:.1f} %"

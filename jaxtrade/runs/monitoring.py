@@ -18,7 +18,7 @@ from jaxtrade.storage.monitor import LOST, MONITOR, MonitorSink
 from jaxtrade.types import Algorithm, Row, Summary, Warn
 
 
-def symbols_of(market: Market | MarketSet | Portfolio) -> tuple[str, ...]:
+def market_symbols(market: Market | MarketSet | Portfolio) -> tuple[str, ...]:
     """The names of a market's symbols, by number; of symbols that are held together, one name for
     all of them.
     """
@@ -47,7 +47,7 @@ def summary_of(config: RunConfig, market: Market | MarketSet) -> Summary:
     too.
     """
     found = (
-        monitored(summarise, rows_of(config), symbols_of(market))
+        monitored(summarise, rows_of(config), market_symbols(market))
         if config.monitor.on
         else summarise
     )
@@ -85,7 +85,7 @@ def monitor_sink(
     path: Path, config: RunConfig, market: Market | MarketSet, resume_update: int | None
 ) -> MonitorSink:
     """The writer of a run's `monitor.csv`. path: the run's folder. Raises as `MonitorSink`."""
-    symbols = symbols_of(market)
+    symbols = market_symbols(market)
     return MonitorSink(
         path / MONITOR, f"{'+'.join(symbols)}-{config.env.task}", symbols, resume_update
     )
