@@ -27,9 +27,8 @@ from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.sharding import Spread
 from jaxtrade.runs import computing, joint, rundir
 from jaxtrade.runs.beginning import METRICS, Beginning
-from jaxtrade.runs.monitoring import monitor_sink
 from jaxtrade.runs.preflight import memory_notes
-from jaxtrade.runs.setup import Setup, figure_names
+from jaxtrade.runs.setup import Setup, figure_names, monitor_sink
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.sinks import Columns, JsonlSink, LogSink, MetricSink, Names, TensorBoardSink
 from jaxtrade.storage.status import StatusSink

@@ -28,14 +28,17 @@ from jaxtrade.data.members import member_configs, symbols_of
 from jaxtrade.data.splits import countable, decision_count, sessions_of, split_sessions
 from jaxtrade.data.walks import Fold, folds_of
 from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.env.monitor import monitored
 from jaxtrade.env.params import make_params
 from jaxtrade.env.portfolio.dynamics import PortfolioEnv
-from jaxtrade.env.portfolio.market import load_portfolio, split_portfolio
+from jaxtrade.env.portfolio.market import Portfolio, load_portfolio, split_portfolio
 from jaxtrade.env.portfolio.params import make_portfolio_params
 from jaxtrade.env.shared.dynamics import trained_env
+from jaxtrade.env.shared.figures import crowding
 from jaxtrade.env.shared.impact import with_impact
 from jaxtrade.env.stages import make_stages
 from jaxtrade.env.state import EndReason, EnvParams
+from jaxtrade.env.summary import summarise
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.members import members_of
 from jaxtrade.rl.algorithms import make_algorithm
@@ -47,13 +50,90 @@ from jaxtrade.runs.advice import view_of
 from jaxtrade.runs.advice_evaluation import Shown, shown
 from jaxtrade.runs.agents import RULES, announcement, groups_of
 from jaxtrade.runs.computing import check_strict
-from jaxtrade.runs.monitoring import summary_of, with_warning
 from jaxtrade.runs.preflight import device_count
+from jaxtrade.storage.monitor import LOST, MONITOR, MonitorSink
 from jaxtrade.storage.sinks import Names
 from jaxtrade.training.placing import ONE_DEVICE, Place
 from jaxtrade.training.plan import Plan, plan_run
 from jaxtrade.training.population import Axes, Stack
-from jaxtrade.types import Algorithm, LoopState, PyTree, SessionSet
+from jaxtrade.types import Algorithm, LoopState, PyTree, Row, SessionSet, Summary, Warn
+
+# The episode monitor of a run: what its learner reports, its file, and a warning when rows are
+# lost.
+
+
+def market_symbols(market: Market | MarketSet | Portfolio) -> tuple[str, ...]:
+    """The names of a market's symbols, by number; of symbols that are held together, one name for
+    all of them.
+    """
+    if isinstance(market, Portfolio):
+        return (market.name,)
+    return tuple(member.contract.symbol for member in market.members)
+
+
+def rows_of(config: RunConfig) -> int:
+    """Rows of the buffer of ended episodes, per update and agent; 0 if no file is written.
+
+    `auto` has room for episodes of eight steps on average (a day of hourly bars has more), and for two of each
+    environment where a rollout is short.
+    """
+    if not config.monitor.csv:
+        return 0
+    if config.monitor.rows != "auto":
+        return config.monitor.rows
+    return config.rollout.num_envs * max(2, config.rollout.num_steps // 8)
+
+
+def summary_of(config: RunConfig, market: Market | MarketSet) -> Summary:
+    """What a learner reports about its rollouts, with the monitor if `monitor.on`.
+
+    The environment's parameters then need `monitor=True`. In a shared market, crowding is reported
+    too.
+    """
+    found = (
+        monitored(summarise, rows_of(config), market_symbols(market))
+        if config.monitor.on
+        else summarise
+    )
+    return crowding(found) if config.shared.on else found
+
+
+def lost(rows: Sequence[Row]) -> str:
+    """Warn about episodes that have no row in the file. rows: the newest updates; one that lost
+    some is enough.
+    """
+    losing = [row for row in rows if row.get(LOST, 0) > 0]
+    if not losing:
+        return ""
+    return (
+        f"{losing[0][LOST]:,.0f} episodes of update {losing[0]['update']} have no row in {MONITOR}, because more "
+        "episodes ended than monitor.rows; raise it in the next run (the means in metrics.jsonl and TensorBoard "
+        f"count every episode, and {LOST} counts what the file misses)"
+    )
+
+
+def with_warning(config: RunConfig, algorithm: Algorithm) -> Algorithm:
+    """The learner with a warning about lost rows, if there can be any.
+
+    As all warnings it is given when it begins: once, unless many updates without a loss lie in
+    between.
+    """
+    if not (config.monitor.on and rows_of(config)):
+        return algorithm
+    return algorithm._replace(
+        warnings=(*algorithm.warnings, Warn("monitor_rows", lost, at_once=True))
+    )
+
+
+def monitor_sink(
+    path: Path, config: RunConfig, market: Market | MarketSet, resume_update: int | None
+) -> MonitorSink:
+    """The writer of a run's `monitor.csv`. path: the run's folder. Raises as `MonitorSink`."""
+    symbols = market_symbols(market)
+    return MonitorSink(
+        path / MONITOR, f"{'+'.join(symbols)}-{config.env.task}", symbols, resume_update
+    )
+
 
 # The agents of a sweep as arguments of one program: batched environment parameters, tunable
 # floats, and the rules under which each of them is evaluated.
