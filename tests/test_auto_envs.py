@@ -15,7 +15,7 @@ from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import auto_envs, rundir, sizing
 from jaxtrade.runs import train as training
 from jaxtrade.runs.auto_envs import Sized, prepared, shrinking
-from jaxtrade.runs.limits import available_memory
+from jaxtrade.runs.memory import available_memory
 from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.sizing import Choice, Measured, search, sized, sizes
 from tests.messages import missing, refused

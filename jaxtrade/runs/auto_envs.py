@@ -26,7 +26,7 @@ from jaxtrade.errors import ConfigError, OutOfMemoryError
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import rundir
 from jaxtrade.runs.beginning import METRICS
-from jaxtrade.runs.limits import available_memory
+from jaxtrade.runs.memory import available_memory
 from jaxtrade.runs.setup import Setup, prepare, with_learner_of
 from jaxtrade.runs.sizing import SHARE, Choice, Measured, line, only, search, sized, sizes
 from jaxtrade.storage import checkpoint

@@ -36,7 +36,7 @@ from jaxtrade.env.reward_presets import resolve_reward
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
 from jaxtrade.runs import memory
 from jaxtrade.runs.agents import check_search
-from jaxtrade.runs.limits import usable_memory
+from jaxtrade.runs.memory import usable_memory
 from jaxtrade.storage.trackers import check_tracker
 from jaxtrade.training.together import process_count
 
