@@ -16,13 +16,12 @@ import jax
 from jaxtrade.errors import ConfigError
 from jaxtrade.progress.screen import duration
 from jaxtrade.runs import rundir
-from jaxtrade.runs.auto_envs import measure_update
+from jaxtrade.runs.auto_envs import measure_update, sized
 from jaxtrade.runs.evaluate import open_run as open_setup
 from jaxtrade.runs.job import Job
 from jaxtrade.runs.memory import size
 from jaxtrade.runs.result import RunResult
 from jaxtrade.runs.setup import with_learner_of
-from jaxtrade.runs.sizing import sized
 from jaxtrade.runs.stored import StoredRun, open_run
 from jaxtrade.storage.sizes import tree_bytes
 from jaxtrade.training.loop import TrainResult
