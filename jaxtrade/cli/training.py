@@ -152,8 +152,8 @@ def _begin(
         screen.phase("loading", "JAX")
         keep_programs()
         distributed.join(args, processes, screen)
+        from jaxtrade.runs.beginning import load_source, require_same
         from jaxtrade.runs.computing import settle
-        from jaxtrade.runs.source import load_source, require_same
         from jaxtrade.runs.train import run
 
         settle(

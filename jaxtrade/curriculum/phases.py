@@ -42,12 +42,7 @@ from jaxtrade.rl.coverage import coverage_json, percent
 from jaxtrade.rl.transfer import movement
 from jaxtrade.runs import files, rundir
 from jaxtrade.runs.advice import check_advisor
-from jaxtrade.runs.beginning import transferred
-from jaxtrade.runs.closing import closing_of
-from jaxtrade.runs.computing import settle
-from jaxtrade.runs.evaluate import history
-from jaxtrade.runs.setup import params_shown, prepare
-from jaxtrade.runs.source import (
+from jaxtrade.runs.beginning import (
     Source,
     adopt,
     check_alone,
@@ -55,7 +50,12 @@ from jaxtrade.runs.source import (
     layout_of,
     load_source,
     require_carried,
+    transferred,
 )
+from jaxtrade.runs.closing import closing_of
+from jaxtrade.runs.computing import settle
+from jaxtrade.runs.evaluate import history
+from jaxtrade.runs.setup import params_shown, prepare
 from jaxtrade.runs.train import resume, run
 from jaxtrade.storage import digests
 from jaxtrade.text import Tell

@@ -15,9 +15,8 @@ from jaxtrade.evaluation.evaluate import evaluate
 from jaxtrade.evaluation.figures import AgentResult
 from jaxtrade.rl.opening import closed
 from jaxtrade.rl.state import Policy
-from jaxtrade.runs.beginning import Transferred
+from jaxtrade.runs.beginning import Source, Transferred
 from jaxtrade.runs.setup import Setup, prepare
-from jaxtrade.runs.source import Source
 from jaxtrade.types import PyTree
 
 SEEN_AND_DONE = (

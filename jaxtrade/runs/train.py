@@ -28,7 +28,15 @@ from jaxtrade.runs import calibration, rundir, training_job
 from jaxtrade.runs.advice import TrainingAdvisor, check_advisor, figure_lines
 from jaxtrade.runs.agents import announcement, groups_of, is_sweep, read_sweep, write_agents
 from jaxtrade.runs.auto_envs import Sized, document, prepared, remembered_in, shrinking
-from jaxtrade.runs.beginning import Fresh, resumed, transferred
+from jaxtrade.runs.beginning import (
+    Fresh,
+    Source,
+    adopt,
+    check_alone,
+    describe,
+    resumed,
+    transferred,
+)
 from jaxtrade.runs.computing import settle
 from jaxtrade.runs.controlling import controller_of
 from jaxtrade.runs.ending import ending
@@ -45,7 +53,6 @@ from jaxtrade.runs.resuming import resumed_config
 from jaxtrade.runs.rundir import differences, facts
 from jaxtrade.runs.scoring import ranked
 from jaxtrade.runs.setup import policies_of
-from jaxtrade.runs.source import Source, adopt, check_alone, describe
 from jaxtrade.runs.sweeps import resume_groups, train_groups
 from jaxtrade.runs.training_job import (
     closing_lines,

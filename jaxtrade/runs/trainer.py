@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, TypeGuard
 from jaxtrade.config import changed_config, load_config
 from jaxtrade.data.given import READING, bars_from, with_bars
 from jaxtrade.runs import rundir
-from jaxtrade.runs.source import load_source
+from jaxtrade.runs.beginning import load_source
 from jaxtrade.runs.train import run as run_config
 
 if TYPE_CHECKING:
