@@ -16,8 +16,8 @@ from jaxtrade.config import make_config
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.openings import PREFIX
 from jaxtrade.runs import rundir
+from jaxtrade.runs.advice import SUMMARY, check_whole
 from jaxtrade.runs.beginning import source_again
-from jaxtrade.runs.closing import SUMMARY, check_whole
 from jaxtrade.runs.train import run
 from jaxtrade.storage import checkpoint, digests
 from jaxtrade.storage.archives import read_arrays

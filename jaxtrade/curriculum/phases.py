@@ -41,7 +41,7 @@ from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.coverage import coverage_json, percent
 from jaxtrade.rl.transfer import movement
 from jaxtrade.runs import files, rundir
-from jaxtrade.runs.advice import check_advisor
+from jaxtrade.runs.advice import check_advisor, closing_of
 from jaxtrade.runs.beginning import (
     Source,
     adopt,
@@ -52,7 +52,6 @@ from jaxtrade.runs.beginning import (
     require_carried,
     transferred,
 )
-from jaxtrade.runs.closing import closing_of
 from jaxtrade.runs.computing import settle
 from jaxtrade.runs.evaluate import history
 from jaxtrade.runs.setup import params_shown, prepare

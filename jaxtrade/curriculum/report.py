@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxtrade.curriculum.start import start_line
-from jaxtrade.runs.closing import closing_line
+from jaxtrade.runs.advice import closing_line
 from jaxtrade.text import aligned, ruled
 
 HEAD = (

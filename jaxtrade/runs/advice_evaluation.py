@@ -24,8 +24,7 @@ from jaxtrade.advisor.table import COLUMNS, AdviceView, apart, stacked
 from jaxtrade.config import RunConfig
 from jaxtrade.data.market import Market
 from jaxtrade.evaluation.record import decision_bars
-from jaxtrade.runs.advice import view_of
-from jaxtrade.runs.closing import FIGURES
+from jaxtrade.runs.advice import FIGURES, view_of
 from jaxtrade.storage import digests
 from jaxtrade.text import Tell
 from jaxtrade.types import SessionSet
