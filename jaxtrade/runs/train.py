@@ -24,7 +24,7 @@ from jaxtrade.progress.plain import Plain
 from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.coverage import coverage_json
 from jaxtrade.rl.state import finished
-from jaxtrade.runs import calibration, rundir, training_job
+from jaxtrade.runs import advice_evaluation, rundir, training_job
 from jaxtrade.runs.advice import TrainingAdvisor, check_advisor, figure_lines
 from jaxtrade.runs.agents import announcement, groups_of, is_sweep, read_sweep, write_agents
 from jaxtrade.runs.auto_envs import Sized, document, prepared, remembered_in, shrinking
@@ -375,7 +375,7 @@ def _draw(job: Job, controller: control.Controller | None, results: Results, ste
     curves = training.figure_of(history(job.path), metrics, title, scores, best)
     style.write(curves, job.path / "training.png")
     if isinstance(job.setup.market, Market):  # a set has no advisor
-        calibration.draw(
+        advice_evaluation.draw(
             config,
             job.setup.market,
             job.setup.splits["train"],
