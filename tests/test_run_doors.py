@@ -16,9 +16,9 @@ from jaxtrade.config import load_config
 from jaxtrade.evaluation.openings import trials_of
 from jaxtrade.runs import performance, rundir, training_job
 from jaxtrade.runs import train as training
+from jaxtrade.runs.agents import resumed_config
 from jaxtrade.runs.auto_envs import Measured
 from jaxtrade.runs.evaluate import history
-from jaxtrade.runs.resuming import resumed_config
 from jaxtrade.runs.train import resume, run
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.trials import read_trials

@@ -31,16 +31,18 @@ from jaxtrade.config import RunConfig, make_config, overridden
 from jaxtrade.data.members import set_name, symbols_of
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import files, rundir
-from jaxtrade.runs.agents import groups_of, is_sweep, read_sweep
-from jaxtrade.runs.preflight import check_memory
-from jaxtrade.runs.resuming import (
+from jaxtrade.runs.agents import (
     FREE,
     Start,
     changes_bits,
+    groups_of,
     how_to_start,
+    is_sweep,
+    read_sweep,
     require_own,
     resumed_config,
 )
+from jaxtrade.runs.preflight import check_memory
 from jaxtrade.text import show
 from jaxtrade.training.together import from_main, is_main
 

@@ -22,8 +22,8 @@ from jaxtrade.cli.usage import add_command, add_flags
 from jaxtrade.data.members import set_name, symbols_of
 from jaxtrade.data.nulls.spec import TRAINED_DRAWS, NullSpec, parse_null_spec
 from jaxtrade.runs import rundir
+from jaxtrade.runs.agents import FREE, changes_bits, resumed_config
 from jaxtrade.runs.preflight import check_memory
-from jaxtrade.runs.resuming import FREE, changes_bits, resumed_config
 
 KEYS = (
     "mode",

@@ -39,6 +39,7 @@ from jaxtrade.evaluation.set_report import SetResult
 from jaxtrade.evaluation.validation import begin_total_rewards
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import files, joint, rundir
+from jaxtrade.runs.agents import resumed_config
 from jaxtrade.runs.choosing import advised, extent, held_out, keeping, leave
 from jaxtrade.runs.computing import restore
 from jaxtrade.runs.ending import ending
@@ -51,7 +52,6 @@ from jaxtrade.runs.policies import (
     read_policy,
     steps_of,
 )
-from jaxtrade.runs.resuming import resumed_config
 from jaxtrade.runs.scoring import rules_of
 from jaxtrade.runs.setup import Setup, params_shown, policies_of, prepare
 from jaxtrade.storage.compiling import Programs

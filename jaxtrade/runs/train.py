@@ -26,7 +26,14 @@ from jaxtrade.rl.coverage import coverage_json
 from jaxtrade.rl.state import finished
 from jaxtrade.runs import advice_evaluation, rundir, training_job
 from jaxtrade.runs.advice import TrainingAdvisor, check_advisor, figure_lines
-from jaxtrade.runs.agents import announcement, groups_of, is_sweep, read_sweep, write_agents
+from jaxtrade.runs.agents import (
+    announcement,
+    groups_of,
+    is_sweep,
+    read_sweep,
+    resumed_config,
+    write_agents,
+)
 from jaxtrade.runs.auto_envs import Sized, document, prepared, remembered_in, shrinking
 from jaxtrade.runs.beginning import (
     Fresh,
@@ -49,7 +56,6 @@ from jaxtrade.runs.policies import policy_path
 from jaxtrade.runs.preflight import check, check_device, check_memory
 from jaxtrade.runs.processes import check_config, joined
 from jaxtrade.runs.result import RunResult
-from jaxtrade.runs.resuming import resumed_config
 from jaxtrade.runs.rundir import differences, facts
 from jaxtrade.runs.scoring import ranked
 from jaxtrade.runs.setup import policies_of
