@@ -81,9 +81,9 @@ def explained(processes: Layout) -> AbstractContextManager[None]:
     """
     if processes.alone:
         return nullcontext()
-    from jaxtrade.runs import joining
+    from jaxtrade.runs import processes
 
-    return joining.explained()
+    return processes.explained()
 
 
 def join(args: argparse.Namespace, processes: Layout, screen: Screen) -> None:
@@ -93,11 +93,11 @@ def join(args: argparse.Namespace, processes: Layout, screen: Screen) -> None:
     """
     if processes.alone or process_count() > 1:
         return
-    from jaxtrade.runs import joining
+    from jaxtrade.runs import processes
 
     screen.phase("joining", str(processes))
     _results_alone()
-    joining.join(processes, args.heartbeat_seconds, args.join_seconds)
+    processes.join(processes, args.heartbeat_seconds, args.join_seconds)
 
 
 def _results_alone() -> None:

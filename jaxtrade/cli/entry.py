@@ -280,7 +280,7 @@ def _left(code: int) -> int:
 
 def _joining() -> ModuleType | None:
     """`runs.joining`, if it is loaded: no process joins others without it."""
-    return sys.modules.get("jaxtrade.runs.joining")
+    return sys.modules.get("jaxtrade.runs.processes")
 
 
 def _run(args: argparse.Namespace) -> int:

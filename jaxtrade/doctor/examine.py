@@ -94,7 +94,7 @@ print(json.dumps({"flax": flax.__version__, "optax": optax.__version__}))
 TOGETHER = """
 import json, sys
 from jaxtrade.errors import JaxtradeError
-from jaxtrade.runs.joining import join
+from jaxtrade.runs.processes import join
 from jaxtrade.runs.processes import Layout
 try:
     join(LAYOUT, timeout=SECONDS)
