@@ -21,7 +21,7 @@ from pathlib import Path
 import yaml
 
 from jaxtrade.errors import ConfigError
-from jaxtrade.runs.computing import threads_of
+from jaxtrade.runs.preflight import threads_of
 
 from . import harness, setting
 from .harness import commit

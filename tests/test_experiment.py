@@ -15,7 +15,7 @@ from jaxtrade.errors import (
     RunLockedError,
 )
 from jaxtrade.evaluation.policy import load_policy
-from jaxtrade.runs import computing, rundir, training_job
+from jaxtrade.runs import rundir, training_job
 from jaxtrade.runs.evaluate import evaluate_run, history, replay_run
 from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.train import resume, run

@@ -155,7 +155,7 @@ def _begin(
         keep_programs()
         distributed.join(args, processes, screen)
         from jaxtrade.runs.beginning import load_source, require_same
-        from jaxtrade.runs.computing import settle
+        from jaxtrade.runs.preflight import settle
         from jaxtrade.runs.train import run
 
         settle(

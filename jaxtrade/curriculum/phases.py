@@ -52,8 +52,8 @@ from jaxtrade.runs.beginning import (
     require_carried,
     transferred,
 )
-from jaxtrade.runs.computing import settle
 from jaxtrade.runs.evaluate import history
+from jaxtrade.runs.preflight import settle
 from jaxtrade.runs.setup import params_shown, prepare
 from jaxtrade.runs.train import resume, run
 from jaxtrade.storage import digests

@@ -41,7 +41,6 @@ from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import files, joint, rundir
 from jaxtrade.runs.agents import resumed_config
 from jaxtrade.runs.choosing import advised, extent, held_out, keeping, leave
-from jaxtrade.runs.computing import restore
 from jaxtrade.runs.ending import ending
 from jaxtrade.runs.openings import count_opening, count_replay, days_label, grid_notes
 from jaxtrade.runs.policies import (
@@ -52,6 +51,7 @@ from jaxtrade.runs.policies import (
     read_policy,
     steps_of,
 )
+from jaxtrade.runs.preflight import restore
 from jaxtrade.runs.scoring import rules_of
 from jaxtrade.runs.setup import Setup, params_shown, policies_of, prepare
 from jaxtrade.storage.compiling import Programs

@@ -25,7 +25,7 @@ from jaxtrade.evaluation.seeds import Results
 from jaxtrade.evaluation.set_report import SetResult
 from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.sharding import Spread
-from jaxtrade.runs import computing, joint, rundir
+from jaxtrade.runs import joint, preflight, rundir
 from jaxtrade.runs.beginning import METRICS, Beginning
 from jaxtrade.runs.preflight import memory_notes
 from jaxtrade.runs.setup import Setup, figure_names, monitor_sink
@@ -332,6 +332,6 @@ def _about_the_run(job: Job) -> Iterator[str]:
     yield from describe_impact(job.config.shared)
     if isinstance(setup.place, Spread):
         yield setup.place.describe()
-    yield from computing.lines(job.config)
+    yield from preflight.lines(job.config)
     yield from memory_notes(job.config)
     yield from job.beginning.lines()

@@ -49,8 +49,7 @@ from jaxtrade.rl.state import Policy
 from jaxtrade.runs.advice import view_of
 from jaxtrade.runs.advice_evaluation import Shown, shown
 from jaxtrade.runs.agents import RULES, announcement, groups_of
-from jaxtrade.runs.computing import check_strict
-from jaxtrade.runs.preflight import device_count
+from jaxtrade.runs.preflight import check_strict, device_count
 from jaxtrade.storage.monitor import LOST, MONITOR, MonitorSink
 from jaxtrade.storage.sinks import Names
 from jaxtrade.training.placing import ONE_DEVICE, Place

@@ -44,7 +44,6 @@ from jaxtrade.runs.beginning import (
     resumed,
     transferred,
 )
-from jaxtrade.runs.computing import settle
 from jaxtrade.runs.controlling import controller_of
 from jaxtrade.runs.ending import ending
 from jaxtrade.runs.evaluate import evaluate_policies, folder_of, history, open_run
@@ -53,7 +52,7 @@ from jaxtrade.runs.job import Job, opening_lines, write_pictures, write_results
 from jaxtrade.runs.memory import explained
 from jaxtrade.runs.optuna_search import go_on, search
 from jaxtrade.runs.policies import policy_path
-from jaxtrade.runs.preflight import check, check_device, check_memory
+from jaxtrade.runs.preflight import check, check_device, check_memory, settle
 from jaxtrade.runs.processes import check_config, joined
 from jaxtrade.runs.result import RunResult
 from jaxtrade.runs.rundir import differences, facts

@@ -39,12 +39,11 @@ from jaxtrade.rl.state import finished
 from jaxtrade.runs import rundir, training_job
 from jaxtrade.runs.agents import AGENTS
 from jaxtrade.runs.beginning import Fresh, resumed
-from jaxtrade.runs.computing import settle
 from jaxtrade.runs.evaluate import open_run
 from jaxtrade.runs.job import Job, opening_lines
 from jaxtrade.runs.memory import explained
 from jaxtrade.runs.openings import count_days, opening_of
-from jaxtrade.runs.preflight import check, check_device, check_memory
+from jaxtrade.runs.preflight import check, check_device, check_memory, settle
 from jaxtrade.runs.processes import joined
 from jaxtrade.runs.rundir import differences, facts
 from jaxtrade.runs.setup import Setup, policies_of, prepare
