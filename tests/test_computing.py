@@ -87,7 +87,7 @@ def test_a_network_of_the_users_own_gets_all_cores():
 
 
 def test_settings_are_made_before_jax_starts_and_never_over_the_users_own(monkeypatch):
-    monkeypatch.setattr(computing, "backends_started", lambda: False)
+    monkeypatch.setattr(preflight, "backends_started", lambda: False)
     monkeypatch.setattr(programs, "has_gpu_plugin", lambda: True)
     monkeypatch.setattr(internals, "knows", lambda flags: True)
     monkeypatch.setattr(os, "cpu_count", lambda: 6)
@@ -111,9 +111,9 @@ def test_settings_are_made_before_jax_starts_and_never_over_the_users_own(monkey
 
 
 def test_strict_sums_have_as_many_threads_in_every_layout(monkeypatch):
-    monkeypatch.setattr(computing, "backends_started", lambda: False)
+    monkeypatch.setattr(preflight, "backends_started", lambda: False)
     monkeypatch.setattr(programs, "has_gpu_plugin", lambda: False)
-    monkeypatch.setattr(computing, "use_cpu_devices", lambda count, env: None)
+    monkeypatch.setattr(preflight, "use_cpu_devices", lambda count, env: None)
     for devices in (1, 4):
         env = {}
         preflight.settle([config("parallel.reduce=strict", f"parallel.devices={devices}")], env)
@@ -173,7 +173,7 @@ def test_settings_of_a_started_process_stay(monkeypatch):
 
 
 def test_a_resumed_run_gets_its_settings_back(monkeypatch):
-    monkeypatch.setattr(computing, "backends_started", lambda: False)
+    monkeypatch.setattr(preflight, "backends_started", lambda: False)
     env = {"NPROC": "8", "XLA_FLAGS": "--other"}
     now = rundir.facts()["versions"]
     preflight.restore(config(), {"nproc": "2", "xla_flags": FLAGS, "versions": now}, env)

@@ -62,7 +62,7 @@ def test_one_process_loses_no_other():
 
 TALKING = """
 import os, sys
-from jaxtrade.runs import joining
+from jaxtrade.runs import processes
 if {joined}:
     processes._say_when_aborted("first")
     processes._say_when_aborted("gone")

@@ -105,10 +105,10 @@ def test_a_package_is_all_of_its_files(tmp_path, monkeypatch, first):
     assert trust.remember([name]) is None
     for each in (name, whole):
         del sys.modules[each]
-    trust.require([name], tmp_path)
+    trust.require_trusted([name], tmp_path)
     (package / "inner.py").write_text("pass")
     with refused(whole):
-        trust.require([name], tmp_path)
+        trust.require_trusted([name], tmp_path)
 
 
 @pytest.mark.slow

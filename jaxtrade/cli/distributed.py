@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from jaxtrade.cli.flags import count, whole
 from jaxtrade.cli.usage import add_flags
 from jaxtrade.config import RunConfig
+from jaxtrade.runs import processes
 from jaxtrade.runs.processes import HEARTBEAT_S, JOIN_S, Given, Layout, check_config, layout_of
 from jaxtrade.training.together import process_count
 
@@ -75,29 +75,16 @@ def layout(args: argparse.Namespace, config: RunConfig) -> Layout:
     return found
 
 
-def explained(processes: Layout) -> AbstractContextManager[None]:
-    """Turn an exception that says that another process is gone into ProcessLostError, if there are
-    others.
-    """
-    if processes.alone:
-        return nullcontext()
-    from jaxtrade.runs import processes
-
-    return processes.explained()
-
-
-def join(args: argparse.Namespace, processes: Layout, screen: Screen) -> None:
+def join(args: argparse.Namespace, found: Layout, screen: Screen) -> None:
     """Join the other processes, if there are any and this one has not joined them yet.
 
     Raises ProcessLostError, ConfigError.
     """
-    if processes.alone or process_count() > 1:
+    if found.alone or process_count() > 1:
         return
-    from jaxtrade.runs import processes
-
-    screen.phase("joining", str(processes))
+    screen.phase("joining", str(found))
     _results_alone()
-    processes.join(processes, args.heartbeat_seconds, args.join_seconds)
+    processes.join(found, args.heartbeat_seconds, args.join_seconds)
 
 
 def _results_alone() -> None:

@@ -47,7 +47,7 @@ from jaxtrade.errors import (
 )
 from jaxtrade.runs import rundir, trust
 from jaxtrade.runs.memory import first_line, is_exhausted
-from jaxtrade.runs.processes import layout_of
+from jaxtrade.runs.processes import layout_of, leave, say
 from jaxtrade.text import pairs, printable, show
 from jaxtrade.version import __version__
 
@@ -269,18 +269,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     trust.allow_all(getattr(args, "trust_imports", False))
     trust.allow(getattr(args, "modules", ()))
-    return _left(_run(args))
-
-
-def _left(code: int) -> int:
-    """The exit code, once this process has left the others of its run, if it had joined any."""
-    joining = _joining()
-    return code if joining is None else joining.leave(code)
-
-
-def _joining() -> ModuleType | None:
-    """`runs.joining`, if it is loaded: no process joins others without it."""
-    return sys.modules.get("jaxtrade.runs.processes")
+    return leave(_run(args))
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -307,8 +296,7 @@ def _failed(error: Exception, command: str) -> int:
     is a bug, so its traceback is shown."""
     match error:
         case JaxtradeError():
-            joining, line = _joining(), printable(f"error: {error}")
-            print(line, file=sys.stderr) if joining is None else joining.say(line)
+            say(printable(f"error: {error}"))
             return error.exit_code
         case BrokenPipeError():  # the reader of the output closed the pipe; the run has no fault
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -43,6 +43,7 @@ from jaxtrade.runs.agents import (
     resumed_config,
 )
 from jaxtrade.runs.preflight import check_memory
+from jaxtrade.runs.processes import explained
 from jaxtrade.text import show
 from jaxtrade.training.together import from_main, is_main
 
@@ -164,7 +165,7 @@ def _begin(
         loaded = load_source(Path(source)) if source else None
         if loaded is not None and args.onward:
             require_same(loaded, config)
-        with distributed.explained(processes):
+        with explained():
             result = run(config, path, loaded, screen)
     return _ended(result, args, screen)
 
@@ -215,7 +216,7 @@ def _go_on(
         distributed.join(args, processes, screen)
         from jaxtrade.runs.train import resume
 
-        with distributed.explained(processes):
+        with explained():
             result = resume(path, data, screen, overrides)
     return _ended(result, args, screen)
 

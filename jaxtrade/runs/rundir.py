@@ -318,7 +318,7 @@ def read_run(
         )
     values = written_values(path)
     files.find_imports(manifest, path, module_names(values))
-    trust.require(module_names(values), path)
+    trust.require_trusted(module_names(values), path)
     return files.locate(
         make_config(values, str(config), stored=True), manifest, path, instead
     ), manifest

@@ -71,7 +71,7 @@ def remember(names: Iterable[str]) -> str | None:
     return None
 
 
-def require(names: Iterable[str], where: Path) -> None:
+def require_trusted(names: Iterable[str], where: Path) -> None:
     """Check that a run's modules may be imported. where: the run's folder.
 
     Raises ConfigError, naming the module's file, for one that nobody trusted.
@@ -83,7 +83,7 @@ def require(names: Iterable[str], where: Path) -> None:
 
 def require_file(name: str, roots: Sequence[Path], where: Path) -> None:
     """Check that the module `name` may be imported from `roots`: its file, or the folders of a
-    package. Raises ConfigError, as `require`."""
+    package. Raises ConfigError, as `require_trusted`."""
     if _all or name in _allowed:
         return
     try:

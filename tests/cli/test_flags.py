@@ -174,7 +174,9 @@ def test_an_ablation_takes_flags_over_test(monkeypatch, tmp_path):
         found.extend(configs)
         raise ConfigError("far enough")
 
-    monkeypatch.setattr(computing, "settle", stop)
+    from jaxtrade.runs import preflight
+
+    monkeypatch.setattr(preflight, "settle", stop)
     given = [
         "ablate",
         "advisor",
