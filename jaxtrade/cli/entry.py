@@ -45,7 +45,7 @@ from jaxtrade.errors import (
     JaxtradeError,
     OutOfMemoryError,
 )
-from jaxtrade.runs import rundir, trust
+from jaxtrade.runs import files, rundir
 from jaxtrade.runs.memory import first_line, is_exhausted
 from jaxtrade.runs.processes import layout_of, leave, say
 from jaxtrade.text import pairs, printable, show
@@ -267,8 +267,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = build_parser()
     refuse_empty(parser, sys.argv[1:] if argv is None else argv)
     args = parser.parse_args(argv)
-    trust.allow_all(getattr(args, "trust_imports", False))
-    trust.allow(getattr(args, "modules", ()))
+    files.allow_all(getattr(args, "trust_imports", False))
+    files.allow(getattr(args, "modules", ()))
     return leave(_run(args))
 
 

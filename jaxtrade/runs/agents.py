@@ -23,7 +23,7 @@ from jaxtrade.config.load import changed_config, module_names
 from jaxtrade.config.sweep import SweepConfig, examples_of, range_of
 from jaxtrade.env.reward_presets import resolve_reward
 from jaxtrade.errors import ConfigError
-from jaxtrade.runs import files, rundir, trust
+from jaxtrade.runs import files, rundir
 from jaxtrade.storage import digests
 from jaxtrade.text import several
 
@@ -63,7 +63,7 @@ def read_sweep(path: Path) -> RunConfig:
     if not (path / "config.yaml").is_file():
         raise ConfigError(f"{path}: a sweep whose config.yaml is missing; start it anew")
     values = read_values(path / "config.yaml", exact=True)
-    trust.require_trusted(module_names(values), path)
+    files.require_trusted(module_names(values), path)
     return make_config(values, str(path / "config.yaml"), stored=True)
 
 

@@ -24,7 +24,7 @@ from jaxtrade.config import RunConfig, digest_of, dump_config, make_config, read
 from jaxtrade.config.legacy import migrated
 from jaxtrade.config.load import module_names
 from jaxtrade.errors import ConfigError, DataError, RunLockedError, StorageError
-from jaxtrade.runs import files, trust
+from jaxtrade.runs import files
 from jaxtrade.storage import digests
 from jaxtrade.storage.locks import try_lock
 from jaxtrade.training.together import from_main, is_main
@@ -233,7 +233,7 @@ def _create(path: Path, config: RunConfig, manifest: dict[str, Any]) -> bool:
         write_manifest(new, manifest | {files.FILES: files.record(config, path)})
 
     create_folder(path, fill)
-    if problem := trust.remember(config.imports):
+    if problem := files.remember(config.imports):
         print(f"note: {problem}", file=sys.stderr)
     return True
 
@@ -318,7 +318,7 @@ def read_run(
         )
     values = written_values(path)
     files.find_imports(manifest, path, module_names(values))
-    trust.require_trusted(module_names(values), path)
+    files.require_trusted(module_names(values), path)
     return files.locate(
         make_config(values, str(config), stored=True), manifest, path, instead
     ), manifest

@@ -21,7 +21,7 @@ from jaxtrade.errors import CheckpointError, ConfigError, DataError
 from jaxtrade.evaluation import frames, joint_result, report
 from jaxtrade.evaluation.policy import LoadedPolicy, load_policy
 from jaxtrade.evaluation.records import RECORDS, EvaluationRecords, read_records
-from jaxtrade.runs import rundir, trust
+from jaxtrade.runs import files, rundir
 from jaxtrade.runs.policies import chosen_number, policy_path
 from jaxtrade.storage import digests
 from jaxtrade.storage.monitor import MONITOR
@@ -305,7 +305,7 @@ def open_run(path: Path | str, trust_imports: bool = False) -> StoredRun:
     """
     folder = Path(path)
     if trust_imports:
-        trust.allow(rundir.module_names(rundir.written_values(folder)))
+        files.allow(rundir.module_names(rundir.written_values(folder)))
     return StoredRun(folder, *rundir.read_run(folder))
 
 
