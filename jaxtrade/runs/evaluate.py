@@ -49,10 +49,10 @@ from jaxtrade.runs.policies import (
     chosen_symbol,
     policy_for,
     read_policy,
+    rules_of,
     steps_of,
 )
 from jaxtrade.runs.preflight import restore
-from jaxtrade.runs.scoring import rules_of
 from jaxtrade.runs.setup import Setup, params_shown, policies_of, prepare
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.sinks import read_rows

@@ -17,7 +17,7 @@ from jaxtrade.evaluation.policy import save_policy_bundle
 from jaxtrade.rl import evolve
 from jaxtrade.rl.state import finished
 from jaxtrade.runs.job import Job
-from jaxtrade.runs.scoring import scores_by_agent
+from jaxtrade.runs.policies import scores_by_agent
 from jaxtrade.runs.setup import params_shown, policies_of
 from jaxtrade.storage.sinks import JsonlSink, read_rows
 from jaxtrade.training.together import from_main, is_main
