@@ -40,13 +40,17 @@ from jaxtrade.evaluation.validation import begin_total_rewards
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import files, joint, rundir
 from jaxtrade.runs.agents import resumed_config
-from jaxtrade.runs.choosing import advised, extent, held_out, keeping, leave
 from jaxtrade.runs.ending import ending
 from jaxtrade.runs.openings import count_opening, count_replay, days_label, grid_notes
 from jaxtrade.runs.policies import (
+    advised,
     chosen_number,
     chosen_numbers,
     chosen_symbol,
+    extent,
+    held_out,
+    keeping,
+    leave,
     policy_for,
     read_policy,
     rules_of,

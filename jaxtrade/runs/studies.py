@@ -18,10 +18,19 @@ from jaxtrade.evaluation.evaluate import EvaluationResult, evaluate, standard_ag
 from jaxtrade.evaluation.policy import policy_digest
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import joint
-from jaxtrade.runs.choosing import advised, extent, held_out, keeping, leave
 from jaxtrade.runs.evaluate import folder_of, open_run
 from jaxtrade.runs.openings import days_label, grid_notes
-from jaxtrade.runs.policies import chosen_number, policy_for, read_policy, steps_of
+from jaxtrade.runs.policies import (
+    advised,
+    chosen_number,
+    extent,
+    held_out,
+    keeping,
+    leave,
+    policy_for,
+    read_policy,
+    steps_of,
+)
 from jaxtrade.runs.setup import Setup, params_shown
 
 FLAGS = "--pass-probability, --breakdown"
