@@ -44,7 +44,6 @@ from jaxtrade.runs.beginning import (
     resumed,
     transferred,
 )
-from jaxtrade.runs.controlling import controller_of
 from jaxtrade.runs.ending import ending
 from jaxtrade.runs.evaluate import evaluate_policies, folder_of, history, open_run
 from jaxtrade.runs.evolving import evolving
@@ -60,6 +59,7 @@ from jaxtrade.runs.setup import policies_of
 from jaxtrade.runs.sweeps import resume_groups, train_groups
 from jaxtrade.runs.training_job import (
     closing_lines,
+    controller_of,
     go_on_with,
     how_to_continue,
     train_job,
