@@ -46,7 +46,6 @@ from jaxtrade.runs.beginning import (
 )
 from jaxtrade.runs.ending import ending
 from jaxtrade.runs.evaluate import evaluate_policies, folder_of, history, open_run
-from jaxtrade.runs.evolving import evolving
 from jaxtrade.runs.job import Job, opening_lines, write_pictures, write_results
 from jaxtrade.runs.memory import explained
 from jaxtrade.runs.optuna_search import go_on, search
@@ -60,6 +59,7 @@ from jaxtrade.runs.sweeps import resume_groups, train_groups
 from jaxtrade.runs.training_job import (
     closing_lines,
     controller_of,
+    evolving,
     go_on_with,
     how_to_continue,
     train_job,
