@@ -179,7 +179,7 @@ def _ended(result: RunResult, args: argparse.Namespace, screen: Screen) -> int:
         return result.exit_code
     text = result.table
     if args.perf or args.perf_one:
-        from jaxtrade.runs.performance import lines, performance_info
+        from jaxtrade.runs.training_job import lines, performance_info
 
         text = "\n".join([text, "", *lines(performance_info(result, args.perf_one))])
     print_result(text, screen)

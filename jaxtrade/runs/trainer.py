@@ -14,9 +14,9 @@ from jaxtrade.data.read.bars import Bars
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.policy import LoadedPolicy
 from jaxtrade.runs.evaluate import evaluate_run
-from jaxtrade.runs.performance import performance_info
 from jaxtrade.runs.stored import StoredEvaluation, StoredRun, open_run
 from jaxtrade.runs.train import RunResult, resume
+from jaxtrade.runs.training_job import performance_info
 from jaxtrade.text import short_repr
 
 if TYPE_CHECKING:

@@ -22,7 +22,6 @@ from jaxtrade.evaluation.record import Record
 from jaxtrade.evaluation.session_view import last_session
 from jaxtrade.rl import evolve
 from jaxtrade.rl.state import finished
-from jaxtrade.runs import performance
 from jaxtrade.runs.advice import TrainingAdvisor
 from jaxtrade.runs.beginning import METRICS
 from jaxtrade.runs.ending import quoted
@@ -43,11 +42,155 @@ from jaxtrade.types import PyTree
 
 if TYPE_CHECKING:
     from jaxtrade.types import Row
+import os
+import sys
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from jaxtrade.errors import ConfigError
+from jaxtrade.progress.screen import duration
+from jaxtrade.runs import rundir
+from jaxtrade.runs.auto_envs import measure_update, sized
+from jaxtrade.runs.evaluate import open_run as open_setup
+from jaxtrade.runs.memory import size
+from jaxtrade.runs.result import RunResult
+from jaxtrade.runs.setup import with_learner_of
+from jaxtrade.runs.stored import StoredRun, open_run
+from jaxtrade.storage.sizes import tree_bytes
 from jaxtrade.text import several
 from jaxtrade.training.hooks import Change
+
+# What a run measured of itself: speed, compilation, memory, time by phase. Nothing here is an
+# expectation.
+
+UNITS: Mapping[str, str] = {  # every figure, in the order in which it is shown
+    "steps_per_second": "environment steps of all agents per second of training, without compilation",
+    "compile_seconds": "seconds to compile the training program, or to read it from JAX's cache",
+    "phase_seconds": "seconds by phase of the command that finished the run",
+    "num_envs": "environments of each agent",
+    "num_steps": "steps of each environment per update",
+    "agents": "agents trained side by side",
+    "devices": "devices",
+    "device": "kind of device",
+    "threads": "compute threads on a CPU",
+    "market_bytes": "bytes of the market on the device, shared by all environments",
+    "state_bytes": "bytes of the training state",
+    "program_bytes": "bytes that the compiled program works on: arguments, results, temporaries",
+    "peak_resident_bytes": "most bytes of memory that the process has had",
+    "times_one_env": "times the steps per second of one environment, both measured one update at a time; only on "
+    "request",
+}
+UNITS_KEY = "units"
+
+
+def measured(job: Job, trained: TrainResult) -> dict[str, Any]:
+    """The figures of `UNITS` for a run that has just trained. None for what was not measured."""
+    config, device = job.config, jax.local_devices()[0]
+    speed = trained.steps_per_second
+    return {
+        "steps_per_second": None if math.isnan(speed) else speed,
+        "compile_seconds": trained.compile_seconds if trained.history else None,
+        "phase_seconds": {phase.name: phase.seconds for phase in job.screen.phases} or None,
+        "num_envs": config.rollout.num_envs,
+        "num_steps": config.rollout.num_steps,
+        "agents": job.setup.stack.count,
+        "devices": jax.device_count(),
+        "device": device.device_kind,
+        "threads": int(os.environ["NPROC"])
+        if device.platform == "cpu" and "NPROC" in os.environ
+        else None,
+        "market_bytes": tree_bytes(job.setup.params),
+        "state_bytes": tree_bytes(trained.state),
+        "program_bytes": trained.program_bytes,
+        "peak_resident_bytes": _peak(),
+        "times_one_env": None,
+    }
+
+
+def _peak() -> int | None:
+    if os.name == "nt":
+        return None
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def performance_info(
+    run: RunResult | StoredRun | Path | str, against_one: bool = False
+) -> dict[str, Any]:
+    """What a finished run measured of itself, and under `units` what each figure is. None: not
+    measured.
+
+        jaxtrade.performance_info(result)["steps_per_second"]
+
+    Args:
+        run: the result of a run, an opened run, or its folder.
+        against_one: also time one update of the run and one with a single environment, here and
+            now. It takes two compilations, and the ratio is kept in the run's `summary.json`.
+    Raises:
+        ConfigError: not a run, or one that has not finished. DataError: as `open_run` of a run
+            whose bars are gone.
+    """
+    path = Path(run) if isinstance(run, str | Path) else run.path
+    stored = open_run(path)
+    if (summary := stored.summary) is None:
+        raise ConfigError(
+            f"{path}: the run has not finished, so it has no figures of itself; let it finish: jaxtrade "
+            f"train --resume {path}"
+        )
+    if against_one:
+        figures = dict(summary.get("performance", {})) | {"times_one_env": _times_one(path)}
+        summary = summary | {"performance": figures}
+        rundir.write_json(path / "summary.json", summary)
+    rollout = stored.config.rollout
+    own = {
+        name: summary.get(name) for name in ("steps_per_second", "compile_seconds")
+    }  # runs of earlier versions
+    own |= {
+        "num_envs": rollout.num_envs,
+        "num_steps": rollout.num_steps,
+        "agents": stored.config.agents,
+        "device": stored.manifest.get("device", {}).get("kind"),
+        "devices": stored.manifest.get("device", {}).get("count"),
+    }
+    own |= summary.get("performance", {})
+    return {name: own.get(name) for name in UNITS} | {UNITS_KEY: dict(UNITS)}
+
+
+def _times_one(path: Path) -> float | None:
+    setup, _ = open_setup(path)
+    if setup.fusion is not None:
+        raise ConfigError(
+            f"{path}: an update with an advisor waits for its answers, so one environment cannot be "
+            "timed alone; leave against_one (--perf-one) out"
+        )
+    one, own = (
+        measure_update(each, None).steps_per_second
+        for each in (with_learner_of(setup, sized(setup.config, 1)), setup)
+    )
+    return None if one is None or own is None else own / one
+
+
+def lines(info: Mapping[str, Any]) -> Iterator[str]:
+    """The figures as lines for people. What was not measured is left out."""
+    yield "measured in this run:"
+    for name, unit in UNITS.items():
+        if info[name] is not None:
+            yield f"  {name.replace('_', ' '):<20} {_shown(name, info[name]):<24} {unit}"
+
+
+def _shown(name: str, value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{each} {duration(seconds)}" for each, seconds in value.items())
+    if name.endswith("_bytes"):
+        return size(value)
+    return (
+        f"{value:,.3g}"
+        if isinstance(value, float) and value < 100
+        else (f"{value:,.0f}" if isinstance(value, int | float) else str(value))
+    )
+
 
 # Population-based training in a run: what scores the agents, what an event compiles, and the
 # winner at the end.
@@ -413,7 +556,7 @@ def of_run(job: Job, trained: TrainResult, controller: control.Controller | None
         else trained.steps_per_second,
         "stopped_early": trained.stopped,
         "stop_reason": _stop_reason(job, trained, controller),
-        "performance": performance.measured(job, trained),
+        "performance": measured(job, trained),
         "warnings": job.watch.seen,
     }
     found |= replacement.summary(trained.state.rollbacks, job.config.control.max_rollbacks)
