@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from jaxtrade.curriculum.config import Curriculum
     from jaxtrade.progress.screen import Screen
     from jaxtrade.runs.processes import Layout
-    from jaxtrade.runs.result import RunResult
+    from jaxtrade.runs.stored import RunResult
 
 # Flags that --resume refuses, because the folder holds these settings, and those that --continue
 # takes from its source.

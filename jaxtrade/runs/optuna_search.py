@@ -26,8 +26,8 @@ from jaxtrade.runs import rundir
 from jaxtrade.runs.agents import BEST, FORMAT, SWEEP, batch_of, check_search
 from jaxtrade.runs.beginning import Fresh
 from jaxtrade.runs.policies import ranked
-from jaxtrade.runs.result import RunResult
 from jaxtrade.runs.setup import Setup, policies_of, prepare, with_sweep_of
+from jaxtrade.runs.stored import RunResult
 from jaxtrade.storage.compiling import Programs, RepeatedPrograms
 from jaxtrade.text import aligned, several
 from jaxtrade.training.loop import train

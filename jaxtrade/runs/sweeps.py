@@ -20,7 +20,7 @@ from jaxtrade.runs.agents import (
     groups_of,
     write_agents,
 )
-from jaxtrade.runs.result import RunResult, SweepResult
+from jaxtrade.runs.stored import RunResult, SweepResult
 from jaxtrade.text import Tell
 
 Begin = Callable[[RunConfig, Path], RunResult]  # trains a new run in a folder

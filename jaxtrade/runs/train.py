@@ -52,9 +52,9 @@ from jaxtrade.runs.optuna_search import go_on, search
 from jaxtrade.runs.policies import policy_path, ranked
 from jaxtrade.runs.preflight import check, check_device, check_memory, settle
 from jaxtrade.runs.processes import check_config, joined
-from jaxtrade.runs.result import RunResult
 from jaxtrade.runs.rundir import differences, facts
 from jaxtrade.runs.setup import policies_of
+from jaxtrade.runs.stored import RunResult
 from jaxtrade.runs.sweeps import resume_groups, train_groups
 from jaxtrade.runs.training_job import (
     closing_lines,

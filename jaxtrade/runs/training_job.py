@@ -53,9 +53,8 @@ from jaxtrade.runs import rundir
 from jaxtrade.runs.auto_envs import measure_update, sized
 from jaxtrade.runs.evaluate import open_run as open_setup
 from jaxtrade.runs.memory import size
-from jaxtrade.runs.result import RunResult
 from jaxtrade.runs.setup import with_learner_of
-from jaxtrade.runs.stored import StoredRun, open_run
+from jaxtrade.runs.stored import RunResult, StoredRun, open_run
 from jaxtrade.storage.sizes import tree_bytes
 from jaxtrade.text import several
 from jaxtrade.training.hooks import Change
