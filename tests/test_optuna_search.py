@@ -12,7 +12,7 @@ from jaxtrade.config import load_config
 from jaxtrade.errors import DivergedError
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import agents
-from jaxtrade.runs import optuna_search as searching
+from jaxtrade.runs import sweeps as searching
 from jaxtrade.runs.train import resume, run
 from jaxtrade.storage.compiling import Programs
 from tests import uncounted

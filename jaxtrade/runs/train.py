@@ -48,14 +48,13 @@ from jaxtrade.runs.ending import ending
 from jaxtrade.runs.evaluate import evaluate_policies, folder_of, history, open_run
 from jaxtrade.runs.job import Job, opening_lines, write_pictures, write_results
 from jaxtrade.runs.memory import explained
-from jaxtrade.runs.optuna_search import go_on, search
 from jaxtrade.runs.policies import policy_path, ranked
 from jaxtrade.runs.preflight import check, check_device, check_memory, settle
 from jaxtrade.runs.processes import check_config, joined
 from jaxtrade.runs.rundir import differences, facts
 from jaxtrade.runs.setup import policies_of
 from jaxtrade.runs.stored import RunResult
-from jaxtrade.runs.sweeps import resume_groups, train_groups
+from jaxtrade.runs.sweeps import go_on, resume_groups, search, train_groups
 from jaxtrade.runs.training_job import (
     closing_lines,
     controller_of,
