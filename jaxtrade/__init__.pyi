@@ -48,6 +48,6 @@ from jaxtrade.runs.trainer import Trainer as Trainer
 from jaxtrade.runs.trainer import run as run
 from jaxtrade.runs.training_job import performance_info as performance_info
 from jaxtrade.training.loop import TrainResult as TrainResult
+from jaxtrade.training.loop import plan_run as plan_run
 from jaxtrade.training.loop import train as train
-from jaxtrade.training.plan import plan_run as plan_run
 from jaxtrade.version import __version__ as __version__

@@ -23,7 +23,7 @@ from jaxtrade.runs.train import resume, run
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.trials import read_trials
 from jaxtrade.training.hooks import Change
-from jaxtrade.training.plan import plan_run
+from jaxtrade.training.loop import plan_run
 from jaxtrade.training.signals import WallClock
 from tests.messages import missing, refused, refuses
 from tests.reading import OLD, read_json

@@ -52,8 +52,8 @@ from jaxtrade.runs.agents import RULES, announcement, groups_of
 from jaxtrade.runs.preflight import check_strict, device_count
 from jaxtrade.storage.monitor import LOST, MONITOR, MonitorSink
 from jaxtrade.storage.sinks import Names
+from jaxtrade.training.loop import Plan, plan_run
 from jaxtrade.training.placing import ONE_DEVICE, Place
-from jaxtrade.training.plan import Plan, plan_run
 from jaxtrade.training.population import Axes, Stack
 from jaxtrade.types import Algorithm, LoopState, PyTree, Row, SessionSet, Summary, Warn
 
