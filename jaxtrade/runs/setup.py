@@ -53,8 +53,7 @@ from jaxtrade.runs.preflight import check_strict, device_count
 from jaxtrade.storage.monitor import LOST, MONITOR, MonitorSink
 from jaxtrade.storage.sinks import Names
 from jaxtrade.training.loop import Plan, plan_run
-from jaxtrade.training.placing import ONE_DEVICE, Place
-from jaxtrade.training.population import Axes, Stack
+from jaxtrade.training.population import ONE_DEVICE, Axes, Place, Stack
 from jaxtrade.types import Algorithm, LoopState, PyTree, Row, SessionSet, Summary, Warn
 
 # The episode monitor of a run: what its learner reports, its file, and a warning when rows are

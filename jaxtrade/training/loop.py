@@ -37,8 +37,7 @@ from jaxtrade.training.hooks import (
     recall,
     set_hparams,
 )
-from jaxtrade.training.placing import ONE_DEVICE, Place
-from jaxtrade.training.population import Stack
+from jaxtrade.training.population import ONE_DEVICE, Place, Stack
 from jaxtrade.training.run_io import RunIO
 from jaxtrade.training.signals import catch_signals, stops
 from jaxtrade.types import Algorithm, Array, LoopState, PyTree, Row

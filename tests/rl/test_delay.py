@@ -20,8 +20,7 @@ from jaxtrade.storage import checkpoint
 from jaxtrade.storage.compiling import RepeatedPrograms
 from jaxtrade.training.hooks import Change
 from jaxtrade.training.loop import train
-from jaxtrade.training.placing import copied
-from jaxtrade.training.population import Stack
+from jaxtrade.training.population import Stack, copied
 from tests.rl.probes import Probe, probe_params
 from tests.rl.test_train import assert_close, assert_same
 
