@@ -13,7 +13,7 @@ from jaxtrade.errors import ConfigError, PreemptedError, ProcessLostError, Stora
 from jaxtrade.runs import processes
 from jaxtrade.runs.processes import ALONE, Layout
 from jaxtrade.training import run_io, together
-from jaxtrade.training import signals as stopping
+from jaxtrade.training import run_io as stopping
 from tests.children import run_python
 
 GLOO = ValueError(

@@ -24,7 +24,7 @@ from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.trials import read_trials
 from jaxtrade.training.hooks import Change
 from jaxtrade.training.loop import plan_run
-from jaxtrade.training.signals import WallClock
+from jaxtrade.training.run_io import WallClock
 from tests.messages import missing, refused, refuses
 from tests.reading import OLD, read_json
 from tests.structure import ROOT

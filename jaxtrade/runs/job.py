@@ -35,7 +35,7 @@ from jaxtrade.storage.status import StatusSink
 from jaxtrade.storage.trackers import About, TrackerSink, run_name
 from jaxtrade.text import in_short, note_line, several
 from jaxtrade.training.health import Watch
-from jaxtrade.training.signals import WallClock
+from jaxtrade.training.run_io import WallClock
 from jaxtrade.training.together import is_main
 
 # What a run writes to TensorBoard, and to a tracker, besides the rows of its training: settings,

@@ -38,8 +38,7 @@ from jaxtrade.training.hooks import (
     set_hparams,
 )
 from jaxtrade.training.population import ONE_DEVICE, Place, Stack
-from jaxtrade.training.run_io import RunIO
-from jaxtrade.training.signals import catch_signals, stops
+from jaxtrade.training.run_io import RunIO, catch_signals, stops
 from jaxtrade.types import Algorithm, Array, LoopState, PyTree, Row
 
 # The length of a run in updates and chunks.
