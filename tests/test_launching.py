@@ -348,7 +348,7 @@ def test_a_process_that_a_signal_ended_is_named(capsys):
 
 
 def test_a_second_process_is_killed_when_one_fails(monkeypatch):
-    monkeypatch.setattr(local, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(job, "PATIENCE_S", 0.1)
     found = watched("import time; time.sleep(600)", "raise SystemExit(3)")
     assert found == (3, [-9, 3])
 

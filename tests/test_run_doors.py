@@ -193,7 +193,7 @@ def test_what_was_measured_is_told_with_units(limited):
 def test_one_environment_is_timed_on_request_and_remembered(limited, monkeypatch):
     speeds = {8: 600.0, 1: 100.0}
     monkeypatch.setattr(
-        performance,
+        training_job,
         "measure_update",
         lambda setup, limit: Measured(0, speeds[setup.config.rollout.num_envs], 0, 0.0),
     )

@@ -25,9 +25,9 @@ from jaxtrade.evaluation.nulls import (
 from jaxtrade.evaluation.policy import policy_digest
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import joint, rundir
-from jaxtrade.runs.evaluate import folder_of, held_out, open_run
+from jaxtrade.runs.evaluate import folder_of, open_run
 from jaxtrade.runs.openings import days_label, grid_notes
-from jaxtrade.runs.policies import chosen_number, chosen_numbers, read_policy
+from jaxtrade.runs.policies import chosen_number, chosen_numbers, held_out, read_policy
 from jaxtrade.runs.setup import Setup
 from jaxtrade.storage.staged import staged
 
