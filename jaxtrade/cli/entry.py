@@ -97,7 +97,7 @@ def _evaluate(args: argparse.Namespace) -> int:
     rundir.read_run(Path(args.run))
     with loading(args) as screen:
         from jaxtrade.runs.evaluate import evaluate_run, grid_run
-        from jaxtrade.runs.nulls import nulls_run
+        from jaxtrade.runs.studies import nulls_run
 
         asked: dict[str, Any] = {
             "path": Path(args.run),
