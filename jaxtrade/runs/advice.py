@@ -54,8 +54,7 @@ from jaxtrade.errors import ConfigError, JournalError
 from jaxtrade.rl.listening.exchange import AdviceExchange
 from jaxtrade.rl.listening.state import AdviceState, start_advice, with_answers
 from jaxtrade.runs import rundir
-from jaxtrade.runs.ending import program, quoted
-from jaxtrade.runs.rundir import SUMMARY
+from jaxtrade.runs.rundir import SUMMARY, program, quoted
 from jaxtrade.storage import digests
 from jaxtrade.storage.checkpoint import list_checkpoints
 from jaxtrade.text import Tell

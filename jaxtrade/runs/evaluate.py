@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxtrade.config import RunConfig
 from jaxtrade.config.allocate import TASK
 from jaxtrade.data.market import Market
 from jaxtrade.data.members import file_of
@@ -30,6 +31,9 @@ from jaxtrade.evaluation.evaluate import (
     write,
     write_set,
 )
+from jaxtrade.evaluation.joint_backtest import joint_agents
+from jaxtrade.evaluation.joint_result import JointResult, evaluate_joint
+from jaxtrade.evaluation.joint_result import write as write_joint
 from jaxtrade.evaluation.openings import day_bars
 from jaxtrade.evaluation.policy import policy_digest
 from jaxtrade.evaluation.recorded import daily_net
@@ -38,9 +42,8 @@ from jaxtrade.evaluation.seeds import Results
 from jaxtrade.evaluation.set_report import SetResult
 from jaxtrade.evaluation.validation import begin_total_rewards
 from jaxtrade.progress.screen import Screen
-from jaxtrade.runs import files, joint, rundir
+from jaxtrade.runs import files, rundir
 from jaxtrade.runs.agents import resumed_config
-from jaxtrade.runs.ending import ending
 from jaxtrade.runs.openings import count_opening, count_replay, days_label, grid_notes
 from jaxtrade.runs.policies import (
     advised,
@@ -60,6 +63,8 @@ from jaxtrade.runs.preflight import restore
 from jaxtrade.runs.setup import Setup, params_shown, policies_of, prepare
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.sinks import read_rows
+from jaxtrade.text import several
+from jaxtrade.training.population import Stack
 from jaxtrade.types import PyTree
 
 # The programs of a run that are begun before they are needed.
@@ -229,8 +234,9 @@ def evaluate_policies(
         tell=tell or shown.message,
     )
     if setup.config.env.task == TASK:
-        alike: Any = count(joint.evaluate(setup, policies, split, path, shown))
-        joint.write_results(setup, alike, folder, _about(setup, alike, sha))
+        alike: Any = count(_evaluate_joint(setup, policies, split, path, shown))
+        for number, about in _about(setup, alike, sha).items():
+            write_joint(alike[number], setup.stack.folder(folder, number), about)
         return alike
     steps, times = steps_of(setup, split), len(setup.symbols) * len(policies)
     for symbol, own in setup.symbols.items():
@@ -321,6 +327,125 @@ def _write(
         else:
             write(result, own, also=about[number])
     seeds.write(results, folder)
+
+
+def _evaluate_joint(
+    setup: Setup, policies: Mapping[int, PyTree], split: str, path: Path, screen: Screen
+) -> dict[int, JointResult]:
+    """`evaluate_policies` of `allocate`, without files."""
+    env: Any = setup.env
+    market: Any = setup.market
+    own: Any = setup.params
+    symbol = next(iter(setup.symbols))
+    sessions, results = setup.splits[split], {}
+    manifest = rundir.read_run(path)[1]
+    for number, policy in policies.items():
+        config, rules = setup.of_agent(number, symbol, own)
+        params: Any = rules
+        agents = joint_agents(env, market, params, config, setup.algorithm, policy)
+        screen.phase(
+            "evaluating",
+            f"{len(agents)} agents, {several(int(sessions.count), 'session')} ({split})",
+            len(policies) * (2 * len(agents) + 1),
+        )
+        provenance = manifest | rundir.facts() | {"split": split} | setup.stack.provenance(number)
+        results[number] = evaluate_joint(
+            env,
+            params,
+            market,
+            sessions,
+            config,
+            agents,
+            provenance,
+            setup.splits["train"],
+            screen.step,
+            [days_label(setup, split)],
+        )
+        screen.step("tables")
+    return results
+
+
+def refuse_joint(what: str, config: RunConfig) -> None:
+    """Raises ConfigError for what is built for one symbol alone. what: the command as it was
+    typed.
+    """
+    if config.env.task == TASK:
+        raise ConfigError(
+            f"{what}: not built for env.task=allocate, which holds several symbols; its fills and equity "
+            "are in the run's folder, evaluation/SPLIT/trades.csv and equity.csv"
+        )
+
+
+# The last lines of a command: where its results are, and what to do next.
+
+
+def ending(
+    path: Path, folder: Path, results: Results, config: RunConfig, advisor: Sequence[str] = ()
+) -> Iterator[str]:
+    """Lines below the table: the run's folder, its pictures, and two commands to go on with.
+
+    The commands work as printed: they have what this evaluation needed, and no more.
+
+    Args:
+        path: the run's folder. folder: that of the evaluation. results: of the evaluation, by the
+            agents' numbers.
+        config: of the run, with the paths at which its files were read.
+        advisor: the words that chose another advisor than the run's own.
+    Raises ConfigError if `path` is not a run's folder.
+    """
+    if config.env.task == TASK:
+        yield f"run       {path}"
+        yield f"fills     {folder / 'trades.csv'}"
+        yield f"equity    {folder / 'equity.csv'}"
+        return
+    yield f"run       {path}"
+    own = (path / "training.png", path / "advice.png")
+    found = [each for each in (*own, *sorted(folder.rglob("*.png"))) if each.is_file()]
+    for label, picture in zip(["pictures", *[""] * len(found)], found, strict=False):
+        yield f"{label:<9} {picture}"
+    number, first = next(iter(results.items()))
+    split = first.provenance["split"]
+    run = [str(path), *Stack.of_run(config).flag(number), *_data(path, config)]
+    grid = [*run, *(["--split", split] if split != "test" else []), *advisor, "--cost-grid"]
+    replay = [*run, "--session", first.settings["last_session"]]
+    if isinstance(first, SetResult):
+        symbol = next(iter(first.symbols))
+        replay = [
+            *run,
+            "--session",
+            first.symbols[symbol].settings["last_session"],
+            "--symbol",
+            symbol,
+        ]
+    commands = {
+        rundir.quoted([*rundir.program(), "evaluate", *grid]): "with other costs",
+        rundir.quoted([*rundir.program(), "replay", *replay]): "one session, bar by bar",
+    }
+    widest = max(len(command) for command in commands)
+    for label, (command, why) in zip(("next", ""), commands.items(), strict=True):
+        yield f"{label:<9} {command:<{widest}}  # {why}"
+
+
+def _data(path: Path, config: RunConfig) -> list[str]:
+    """`--data PLACE`, if the bars were read from another place than the one that the run finds by
+    itself.
+    """
+    found = rundir.read_run(path)[0].data
+    if found.markets:
+        files = [
+            each.get("file")
+            for each in (
+                config.data.per_market.get(found.markets[0], {}),
+                found.per_market.get(found.markets[0], {}),
+            )
+        ]
+        return (
+            []
+            if files[0] is None or files[0] == files[1]
+            else ["--data", str(Path(str(files[0])).parent)]
+        )
+    used, own = config.data.file, found.file
+    return [] if used is None or used == own else ["--data", str(used)]
 
 
 def evaluate_run(
@@ -419,7 +544,7 @@ def grid_run(
     setup = advised(
         open_run(path, data, advisor is None)[0], path, advisor, overrides, progress.message
     )
-    joint.refuse("--cost-grid, --intrabar-grid, --latency-grid, --attribution", setup.config)
+    refuse_joint("--cost-grid, --intrabar-grid, --latency-grid, --attribution", setup.config)
     held_out(setup, split)
     number = chosen_number(setup.config, seed, agent)
     policy = read_policy(path, setup.config, number)
@@ -490,7 +615,7 @@ def replay_run(
     date is not a session of the run.
     """
     whole, _ = open_run(path, data)
-    joint.refuse("replay", whole.config)
+    refuse_joint("replay", whole.config)
     number = chosen_number(whole.config, seed, agent)
     policy = read_policy(path, whole.config, number)
     chosen = chosen_symbol(whole, symbol)

@@ -25,7 +25,7 @@ from jaxtrade.evaluation.seeds import Results
 from jaxtrade.evaluation.set_report import SetResult
 from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.sharding import Spread
-from jaxtrade.runs import joint, preflight, rundir
+from jaxtrade.runs import preflight, rundir
 from jaxtrade.runs.beginning import METRICS, Beginning
 from jaxtrade.runs.preflight import memory_notes
 from jaxtrade.runs.setup import Setup, figure_names, monitor_sink
@@ -293,7 +293,7 @@ def opening_lines(job: Job) -> Iterator[str]:
     setup, market = job.setup, job.setup.market
     if job.config.env.task == TASK:
         yield f"run {job.path}"
-        yield from joint.opening_lines(setup)
+        yield from _joint_lines(setup)
         yield from _about_the_run(job)
         return
     counts = {name: int(split.count) for name, split in setup.splits.items()}
@@ -318,6 +318,25 @@ def opening_lines(job: Job) -> Iterator[str]:
     if setup.env.config.optimistic:
         yield "OPTIMISTIC: fills or marks are kinder than a market would be"
     yield from _about_the_run(job)
+
+
+def _joint_lines(setup: Setup) -> Iterator[str]:
+    """What a run of `allocate` says about its bars, splits and task."""
+    market: Any = setup.market
+    for member in market.members:
+        yield (
+            f"bars of {member.contract.symbol} are SYNTHETIC: generated, never traded"
+            if member.synthetic
+            else f"bars: {member.bars.source} ({member.contract.symbol}, real)"
+        )
+    counts = {name: int(split.count) for name, split in setup.splits.items()}
+    yield (
+        f"{several(market.num_sessions, 'shared session')}, {market.num_bars:,} shared bars; train "
+        f"{counts['train']}, validation {counts['validation']}, test {counts['test']}; task allocate "
+        f"({setup.config.allocate.actions}), {setup.env.observation_size} observations, {setup.env.num_actions} "
+        f"actions, account {setup.config.account.preset}"
+    )
+    yield from map(note_line, market.notes)
 
 
 def _about_the_run(job: Job) -> Iterator[str]:

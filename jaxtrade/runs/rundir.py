@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
@@ -374,6 +374,31 @@ def config_digest(path: Path) -> str:
     later version adds therefore changes no digest.
     """
     return digest_of(read_values(path / "config.yaml", exact=True))
+
+
+def quoted(words: Sequence[str]) -> str:
+    """A command line that this system's shell takes apart into `words` again."""
+    return subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
+
+
+def program() -> list[str]:
+    """The words with which this command was started: `jaxtrade`, or its path if the shell does not
+    find that one.
+
+    `jaxtrade` for any other program, such as one that calls `jaxtrade.run`.
+    """
+    started = Path(sys.argv[0])
+    if (
+        started.name == "__main__.py"
+        and started.parent.name == "jaxtrade"
+        and "-m" in sys.orig_argv
+    ):
+        return [*sys.orig_argv[: sys.orig_argv.index("-m")], "-m", "jaxtrade"]
+    if started.stem != "jaxtrade":
+        return ["jaxtrade"]
+    found, own = shutil.which("jaxtrade"), shutil.which(str(started))
+    elsewhere = own is not None and (found is None or not os.path.samefile(found, own))
+    return [str(started)] if elsewhere else ["jaxtrade"]
 
 
 @contextmanager

@@ -30,8 +30,8 @@ from jaxtrade.evaluation.nulls import (
 )
 from jaxtrade.evaluation.policy import policy_digest
 from jaxtrade.progress.screen import Screen
-from jaxtrade.runs import joint, rundir
-from jaxtrade.runs.evaluate import folder_of, open_run
+from jaxtrade.runs import rundir
+from jaxtrade.runs.evaluate import folder_of, open_run, refuse_joint
 from jaxtrade.runs.openings import days_label, grid_notes
 from jaxtrade.runs.policies import (
     advised,
@@ -95,7 +95,7 @@ def study_run(
     setup = advised(
         open_run(path, data, advisor is None)[0], path, advisor, overrides, progress.message
     )
-    joint.refuse(FLAGS, setup.config)
+    refuse_joint(FLAGS, setup.config)
     held_out(setup, split)
     number = chosen_number(setup.config, seed, agent)
     policy = read_policy(path, setup.config, number)
@@ -249,7 +249,7 @@ def _tested(
     """The results by agent, the notes, and the digest of each policy that was tested, by its
     number.
     """
-    joint.refuse(FLAG, setup.config)
+    refuse_joint(FLAG, setup.config)
     numbers = chosen_numbers(setup.config, seed, agent)
     market, sessions = setup.single, held_out(setup, split)
     if setup.fusion is not None:

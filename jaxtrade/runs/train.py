@@ -44,8 +44,7 @@ from jaxtrade.runs.beginning import (
     resumed,
     transferred,
 )
-from jaxtrade.runs.ending import ending
-from jaxtrade.runs.evaluate import evaluate_policies, folder_of, history, open_run
+from jaxtrade.runs.evaluate import ending, evaluate_policies, folder_of, history, open_run
 from jaxtrade.runs.job import Job, opening_lines, write_pictures, write_results
 from jaxtrade.runs.memory import explained
 from jaxtrade.runs.policies import policy_path, ranked

@@ -24,7 +24,6 @@ from jaxtrade.rl import evolve
 from jaxtrade.rl.state import finished
 from jaxtrade.runs.advice import TrainingAdvisor
 from jaxtrade.runs.beginning import METRICS
-from jaxtrade.runs.ending import quoted
 from jaxtrade.runs.evaluate import begin_for_run, history
 from jaxtrade.runs.job import SCORE, Job
 from jaxtrade.runs.policies import scores_by_agent
@@ -575,7 +574,7 @@ def go_on_with(path: Path, command: str = "train", more: Sequence[str] = ()) -> 
     """The command that continues a run, as part of a message. command: that has begun it. more:
     further words of it.
     """
-    return f"continue with: {quoted(['jaxtrade', command, '--resume', str(path), *more])}"
+    return f"continue with: {rundir.quoted(['jaxtrade', command, '--resume', str(path), *more])}"
 
 
 def how_to_continue(path: Path, command: str = "train", more: Sequence[str] = ()) -> str:
