@@ -52,6 +52,7 @@ from jaxtrade.runs.agents import RULES, announcement, groups_of
 from jaxtrade.runs.preflight import check_strict, device_count
 from jaxtrade.storage.monitor import LOST, MONITOR, MonitorSink
 from jaxtrade.storage.sinks import Names
+from jaxtrade.text import Tell
 from jaxtrade.training.loop import Plan, plan_run
 from jaxtrade.training.population import ONE_DEVICE, Axes, Place, Stack
 from jaxtrade.types import Algorithm, LoopState, PyTree, Row, SessionSet, Summary, Warn
@@ -146,25 +147,14 @@ def monitor_sink(
 # fold, as data, and a key by their seed, which is the same in every fold.
 
 
-def walk_agents(folds: int, seeds: int, first: int) -> tuple[Agent, ...]:
-    """The agents: all seeds of the first fold, then of the second, ... `setting` is the fold.
-    first: the run's seed.
-    """
-    return tuple(
-        Agent(fold * seeds + i, first + i, fold, {"fold": fold})
-        for fold in range(folds)
-        for i in range(seeds)
-    )
-
-
 def walked(
     config: RunConfig, market: Market, folds: Sequence[Fold], make: Callable[[RunConfig], PyTree]
 ) -> Swept | None:
-    """The agents of the folds; None without folds.
+    """The agents of the folds: all seeds of the first fold, then of the second, ... `setting` is
+    the fold. None without folds.
 
     make: the environment's parameters of a configuration; its sessions are replaced. Raises
-        ConfigError for more agents
-    than a run may have.
+    ConfigError for more agents than a run may have.
     """
     if not folds:
         return None
@@ -175,7 +165,12 @@ def walked(
             f"{MOST_AGENTS:,} agents: lower it, raise walk.test (--test), or give fewer sessions "
             "(data.start)"
         )
-    agents, params = walk_agents(len(folds), seeds, config.seed), make(config)
+    agents = tuple(
+        Agent(fold * seeds + i, config.seed + i, fold, {"fold": fold})
+        for fold in range(len(folds))
+        for i in range(seeds)
+    )
+    params = make(config)
     rules = [params.replace(sessions=sessions_of(market, fold.train)) for fold in folds]
     each = tuple(rules[agent.setting] for agent in agents)
     configs = tuple(config.model_copy(update={"seed": agent.seed}) for agent in agents)
@@ -243,21 +238,14 @@ def read_swept(
         )
     agents = agents_of(config)
     configs = tuple(config_of(config, agent) for agent in agents)
-    made: dict[str, PyTree] = {}
-    for alone in configs:
-        if (key := _rules_key(alone)) not in made:
-            made[key] = make(alone)
-    rules = tuple(made[_rules_key(alone)] for alone in configs)
+    decide = {*RULES, "reward", "allocate", "episode"}  # the sections that decide the parameters
+    keys = [json.dumps(alone.model_dump(mode="json", include=decide)) for alone in configs]
+    made = {key: make(configs[keys.index(key)]) for key in dict.fromkeys(keys)}
+    rules = tuple(made[key] for key in keys)
     params, axes = stacked(rules, like)
     floats = [tunable_floats(alone) for alone in configs]
     hparams = {name: np.array([each[name] for each in floats], np.float32) for name in floats[0]}
     return Swept(agents, configs, rules, params, axes, hparams, make)
-
-
-def _rules_key(config: RunConfig) -> str:
-    return json.dumps(
-        config.model_dump(mode="json", include={*RULES, "reward", "allocate", "episode"})
-    )
 
 
 def stacked(each: Sequence[PyTree], like: PyTree = None) -> tuple[PyTree, PyTree]:
@@ -288,58 +276,18 @@ def _differ(leaves: Sequence[Any]) -> bool:
     return any(not np.array_equal(leaf, first) for leaf in others)
 
 
-def own_config(config: RunConfig, swept: Swept | None, index: int, symbol: int | None) -> RunConfig:
-    """The configuration by which agent `index` is evaluated. config: of the run on this symbol.
-
-    symbol: the number of the symbol in a set; None for a single one.
-    """
-    if swept is None:
-        return config
-    return swept.configs[index] if symbol is None else member_configs(swept.configs[index])[symbol]
-
-
-def own_params(
-    params: PyTree,
-    swept: Swept | None,
-    index: int,
-    market: Market | MarketSet,
-    symbol: int | None,
-    sessions: SessionSet,
-) -> PyTree:
-    """`params`, made for the evaluation of a symbol, under the rules of agent `index`: its costs,
-    account, brackets and weights. Market, sessions and advice stay.
-
-    market: of the whole run. symbol: as in `own_config`. sessions: any of the symbol.
-    """
-    if swept is None or swept.axes is None:
-        return params
-    rules = swept.rules[index]
-    if symbol is not None:
-        rules = make_params(
-            market.members[symbol], sessions, member_configs(swept.configs[index])[symbol]
-        )
-    elif swept.configs[index].env.task == TASK:
-        return rules.replace(**{name: getattr(params, name) for name in SHARED})
-    contract = params.contract.replace(
-        **{name: getattr(rules.contract, name) for name in OF_CONTRACT}
-    )
-    return rules.replace(contract=contract, **{name: getattr(params, name) for name in SHARED})
-
-
 def make_env(config: EnvConfig | RunConfig) -> TradingEnv:
     """The environment of a configuration. It is static and hashable; the data are in `EnvParams`
     (`make_params`).
     """
-    if isinstance(config, RunConfig) and config.env.task == TASK:
+    if not isinstance(config, RunConfig):
+        return TradingEnv(config)
+    if config.env.task == TASK:
         joint: Any = PortfolioEnv(
             config.env, config.allocate, symbols_of(config)
         )  # the same `Env`, of several symbols
         return joint
-    return (
-        TradingEnv(config.env, config.sampler.kind)
-        if isinstance(config, RunConfig)
-        else TradingEnv(config)
-    )
+    return TradingEnv(config.env, config.sampler.kind)
 
 
 @dataclass(frozen=True)
@@ -385,18 +333,30 @@ class Setup:
         return {} if self.swept is None else self.swept.hparams
 
     def of_agent(self, number: int, symbol: str, params: EnvParams) -> tuple[RunConfig, EnvParams]:
-        """The configuration and the parameters by which an agent is evaluated on a symbol.
+        """The configuration and the parameters by which an agent is evaluated on a symbol: those of
+        a sweep under their own costs, account, brackets and weights. Market, sessions and advice
+        stay those of `params`.
 
         number: of the agent (`Stack.numbers`). params: made to show the sessions of this symbol.
         """
-        own, place = self.symbols[symbol], None
+        own, swept, member = self.symbols[symbol], self.swept, None
+        if swept is None:
+            return own.config, params
+        index = self.stack.index(number, self.config.seed)
+        config = swept.configs[index]
         if isinstance(self.market, MarketSet):
             place = self.market.symbols.index(symbol)
-        index = self.stack.index(number, self.config.seed)
-        return (
-            own_config(own.config, self.swept, index, place),
-            own_params(params, self.swept, index, self.market, place, own.splits["train"]),
-        )
+            member, config = self.market.members[place], member_configs(config)[place]
+        if swept.axes is None:
+            return config, params
+        rules = swept.rules[index]
+        if member is not None:
+            rules = make_params(member, own.splits["train"], config)
+        kept = {name: getattr(params, name) for name in SHARED}
+        if config.env.task != TASK:
+            costs = {name: getattr(rules.contract, name) for name in OF_CONTRACT}
+            kept["contract"] = params.contract.replace(**costs)
+        return config, rules.replace(**kept)
 
     @property
     def _first(self) -> RunConfig:
@@ -475,6 +435,11 @@ class Setup:
         )
         contracts = [repr(member.contract) for member in self.market.members]
         return {"config": config, "data": self.market.fingerprint, "contract": " ".join(contracts)}
+
+    def dates(self, split: str) -> np.ndarray:
+        """The trade date of each session of a split, datetime64[D]."""
+        sessions, market = self.splits[split], self.market
+        return market.trade_dates[np.asarray(sessions.ids)[: int(sessions.count)]]
 
     def evaluation_split(self) -> str:
         """The split to evaluate: `test`, or `train` (in sample) if no session is held out."""
@@ -645,7 +610,7 @@ def params_shown(
     setup: Setup,
     split: str,
     path: Path | None,
-    tell: Callable[[str], None] | None = None,
+    tell: Tell | None = None,
     again: bool = False,
 ) -> tuple[EnvParams, Shown | None]:
     """The environment's parameters for evaluating a split, with the advice on its bars.
@@ -660,6 +625,15 @@ def params_shown(
         ), None  # those of a symbol of a set are on the host until it is evaluated
     known = shown(setup.config, setup.single, split, setup.splits[split], path, tell, again)
     return setup.params.replace(advice=known.view), known
+
+
+def validation_shown(setup: Setup, path: Path, tell: Tell) -> dict[str, EnvParams]:
+    """By symbol, the parameters that show the validation sessions, with the advice on their
+    bars."""
+    return {
+        symbol: params_shown(own, "validation", path, tell)[0]
+        for symbol, own in setup.symbols.items()
+    }
 
 
 def figure_names(env: TradingEnv, market: Market | MarketSet) -> Names:
