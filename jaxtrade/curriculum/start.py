@@ -15,7 +15,7 @@ from jaxtrade.evaluation.evaluate import evaluate
 from jaxtrade.evaluation.figures import AgentResult
 from jaxtrade.rl.opening import closed
 from jaxtrade.rl.state import Policy
-from jaxtrade.runs.beginning import Source, Transferred
+from jaxtrade.runs.beginning import Beginning, Source
 from jaxtrade.runs.setup import Setup, prepare
 from jaxtrade.types import PyTree
 
@@ -92,7 +92,7 @@ def under(source: Source, setup: Setup) -> Setup:
     return prepare(setup.config.model_copy(update={"env": env, "network": source.config.network}))
 
 
-def start_check(source: Source, setup: Setup, begun: Transferred) -> dict[str, Any]:
+def start_check(source: Source, setup: Setup, begun: Beginning) -> dict[str, Any]:
     """Compare the source, transferred and fresh greedy policies on the same validation sessions.
 
     All three run under the phase's conditions. Returns plain data: the number of sessions; `equal`,

@@ -1,23 +1,11 @@
-"""How a run begins: from its seed, from its own newest checkpoint, or from a source run.
-
-The three classes have one interface:
-
-- `state`: the state to train from; None if it is to be drawn from the seed.
-- `update`: the number of updates done so far.
-- `coverage`: the report of a transfer, or None.
-- `resume_update`: rows of metrics up to this update, written by an earlier process, are kept; None if there are none.
-- `memory(hook)`: what the hook saved in the checkpoint, or None.
-- `arguments(setup, advice)`: the argument `key` or `state` of `training.loop.train`. `advice` goes into the first
-  state of a new run.
-- `lines()`: what the run prints about its beginning.
-"""
+"""How a run begins: from its seed, from its own newest checkpoint, or from a source run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -45,7 +33,7 @@ from jaxtrade.storage import checkpoint
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.training.hooks import set_hparams
 from jaxtrade.training.population import Stack
-from jaxtrade.types import LoopState, PyTree
+from jaxtrade.types import PyTree
 
 # A source run, from which a new run begins: the state in its newest checkpoint, and what its
 # arrays mean.
@@ -329,96 +317,55 @@ METRICS = "metrics.jsonl"  # in the run folder
 
 
 @dataclass(frozen=True)
-class Fresh:
-    """A run that begins from its seed. resume_update: 0 if an earlier process started but saved no
-    checkpoint.
+class Beginning:
+    """How a run begins: from its seed (`Beginning()`), from a source run, or from a checkpoint.
+
+    state: to train from; None if it is to be drawn from the seed. coverage: the report of a
+    transfer, or None. resume_update: rows of metrics up to this update, written by an earlier
+    process, are kept (0: it saved no checkpoint); None if there are none. restored: the run's own
+    newest good checkpoint, from which it goes on; None if it has none.
     """
 
+    state: Any = None
+    coverage: Coverage | None = None
     resume_update: int | None = None
-    state: ClassVar[None] = None
-    update: ClassVar[int] = 0
-    coverage: ClassVar[None] = None
+    restored: checkpoint.Restored | None = None
 
-    def memory(self, hook: str) -> None:
-        """None: no hook has a memory yet."""
-        del hook
+    @property
+    def update(self) -> int:
+        """The number of updates done so far."""
+        return 0 if self.restored is None else self.restored.step
+
+    def memory(self, hook: str) -> dict[str, Any] | None:
+        """What a hook saved in the checkpoint, or None."""
+        return None if self.restored is None else self.restored.metadata["hooks"][hook]
 
     def arguments(self, setup: Setup, advice: AdviceState | None) -> dict[str, PyTree]:
-        """One key per agent, and in a sweep its tunable floats. The learner's `init` adds the
-        advice.
+        """The argument of `training.loop.train`: one key per agent, and in a sweep its tunable
+        floats (the learner's `init` adds the advice), or a state. A saved state has its own advice
+        and floats; a transferred one gets them here.
         """
-        del advice
-        return {"key": setup.stack.keys(setup.config.seed), "hparams": setup.hparams}
-
-    def lines(self) -> Iterator[str]:
-        if self.resume_update is not None:
-            yield "no checkpoint had been written: starting again from the beginning"
-
-
-@dataclass(frozen=True)
-class Transferred:
-    """A run that begins with the parameters of a source run. resume_update: as in `Fresh`."""
-
-    state: TrainState
-    coverage: Coverage
-    resume_update: int | None = None
-    update: ClassVar[int] = 0
-
-    def memory(self, hook: str) -> None:
-        """None: no hook has a memory yet."""
-        del hook
-
-    def arguments(self, setup: Setup, advice: AdviceState | None) -> dict[str, PyTree]:
-        """The transferred state, with `advice` and the tunable floats of a sweep added."""
+        if self.state is None:
+            return {"key": setup.stack.keys(setup.config.seed), "hparams": setup.hparams}
+        if self.restored is not None:
+            return {"state": self.state}
         state = set_hparams(self.state, setup.hparams)
         return {"state": state if advice is None else state.replace(advice=advice)}
 
     def lines(self) -> Iterator[str]:
-        yield from Fresh(self.resume_update).lines()
-        yield from coverage_lines(self.coverage)
-
-
-@dataclass(frozen=True)
-class Resumed:
-    """A run that continues from its own newest good checkpoint."""
-
-    restored: checkpoint.Restored
-    coverage: ClassVar[None] = None
-
-    @property
-    def state(self) -> LoopState:
-        """The saved state of the run's learner."""
-        return self.restored.state
-
-    @property
-    def update(self) -> int:
-        """The update after which the run goes on."""
-        return self.restored.step
-
-    @property
-    def resume_update(self) -> int:
-        return self.restored.step
-
-    def memory(self, hook: str) -> dict[str, Any]:
-        """What the hook saved in the checkpoint."""
-        return self.restored.metadata["hooks"][hook]
-
-    def arguments(self, setup: Setup, advice: AdviceState | None) -> dict[str, PyTree]:
-        """The saved state. It already holds its advice, so `advice` is not used."""
-        del setup, advice
-        return {"state": self.restored.state}
-
-    def lines(self) -> Iterator[str]:
-        yield from (f"passed over: {problem}" for problem in self.restored.problems)
-        yield f"resumed after update {self.restored.step}"
-
-
-Beginning = Fresh | Resumed | Transferred
+        """What the run prints about its beginning."""
+        if self.restored is not None:
+            yield from (f"passed over: {problem}" for problem in self.restored.problems)
+            yield f"resumed after update {self.update}"
+        elif self.resume_update is not None:
+            yield "no checkpoint had been written: starting again from the beginning"
+        if self.coverage is not None:
+            yield from coverage_lines(self.coverage)
 
 
 def transferred(
     setup: Setup, source: Source, programs: Programs | None = None, resume_update: int | None = None
-) -> Transferred:
+) -> Beginning:
     """The beginning of a run from `source`. setup: made from a configuration that `adopt` returned.
 
     programs: where `init` is compiled. Default: here.
@@ -428,7 +375,7 @@ def transferred(
     init = jax.jit(setup.stack.wrap(setup.algorithm).init)
     args = (setup.stack.keys(setup.config.seed), setup.trained_params)
     fresh = init(*args) if programs is None else programs.begin("init", init, args).wait()(*args)
-    return Transferred(*begin(setup.config, source, fresh), resume_update)
+    return Beginning(*begin(setup.config, source, fresh), resume_update)
 
 
 def resumed(
@@ -443,13 +390,12 @@ def resumed(
     changed).
     """
     if checkpoint.list_checkpoints(path / "checkpoints"):
-        return Resumed(
-            checkpoint.restore_latest(path / "checkpoints", _state_like(setup, manifest))
-        )
+        found = checkpoint.restore_latest(path / "checkpoints", _state_like(setup, manifest))
+        return Beginning(found.state, None, found.step, found)
     again = 0 if (path / METRICS).exists() else None
     if manifest.get("source"):
         return transferred(setup, source_again(path, manifest["source"]), programs, again)
-    return Fresh(again)
+    return Beginning(resume_update=again)
 
 
 def source_again(path: Path, named: dict[str, Any]) -> Source:

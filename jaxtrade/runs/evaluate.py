@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 
 from jaxtrade.config import RunConfig
 from jaxtrade.config.allocate import TASK
@@ -639,10 +638,8 @@ def _split_of(setup: Setup, session: str) -> str | None:
 
     A training session has no fixed advice: its advice changed while the run trained.
     """
-    dates = setup.single.trade_dates.astype(str).tolist()
     for split in ("test", "validation"):
-        sessions = setup.splits[split]
-        if session in {dates[row] for row in np.asarray(sessions.ids)[: int(sessions.count)]}:
+        if session in setup.dates(split).astype(str).tolist():
             return split
     return None
 

@@ -266,11 +266,9 @@ def bars_line(market: Market, config: RunConfig) -> str:
 
 def split_lines(setup: Setup) -> Iterator[str]:
     """The trade dates of each split of a set, which are the same for all symbols."""
-    dates = setup.market.trade_dates
     for name in ("train", "validation", "test"):
-        ids = np.asarray(setup.splits[name].ids)[: int(setup.splits[name].count)]
-        if len(ids):
-            found = np.unique(dates[ids])
+        found = np.unique(setup.dates(name))
+        if len(found):
             few = (
                 f": too few to tell skill from luck; hold out more with {key_of(name)}"
                 if name == "test" and len(found) < LEAST

@@ -26,7 +26,7 @@ from jaxtrade.evaluation.record import Record, Steps, decision_bars, longest
 from jaxtrade.evaluation.validation import total_rewards
 from jaxtrade.runs import rundir
 from jaxtrade.runs.advice import check_advisor
-from jaxtrade.runs.setup import Setup, params_shown
+from jaxtrade.runs.setup import Setup, validation_shown
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.staged import staged
 from jaxtrade.text import Tell, several
@@ -221,11 +221,8 @@ def ranked(
     """
     if setup.swept is None or not int(setup.splits["validation"].count):
         return ()
-    shown = {
-        symbol: params_shown(own, "validation", path, tell)[0]
-        for symbol, own in setup.symbols.items()
-    }
-    return tuple(float(score) for score in scores_by_agent(setup, shown, policies, programs))
+    shown = validation_shown(setup, path, tell)
+    return tuple(scores_by_agent(setup, shown, policies, programs).tolist())
 
 
 # What an evaluation of a finished run chooses: the split, the advisor, and who may write

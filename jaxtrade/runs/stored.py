@@ -5,7 +5,9 @@ Nothing is trained, evaluated or compiled: tables and figures come from the file
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -18,28 +20,18 @@ from jaxtrade.config.walk import require_no_walk
 from jaxtrade.data.contract_file import contract_of
 from jaxtrade.data.members import symbols_of
 from jaxtrade.errors import CheckpointError, ConfigError, DataError
-from jaxtrade.evaluation import frames, joint_result, report
+from jaxtrade.evaluation import frames, joint_result, report, seeds
+from jaxtrade.evaluation.evaluate import EvaluationResult
 from jaxtrade.evaluation.policy import LoadedPolicy, load_policy
 from jaxtrade.evaluation.records import RECORDS, EvaluationRecords, read_records
+from jaxtrade.evaluation.seeds import Results
+from jaxtrade.evaluation.set_report import SetResult
 from jaxtrade.runs import files, rundir
 from jaxtrade.runs.policies import chosen_number, policy_path
 from jaxtrade.storage import digests
 from jaxtrade.storage.monitor import MONITOR
 from jaxtrade.storage.sinks import read_rows
 from jaxtrade.text import several, short_repr
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
-import shlex
-from collections.abc import Mapping
-from dataclasses import field
-from typing import TYPE_CHECKING
-
-from jaxtrade.evaluation import seeds
-from jaxtrade.evaluation.evaluate import EvaluationResult
-from jaxtrade.evaluation.seeds import Results
-from jaxtrade.evaluation.set_report import SetResult
 from jaxtrade.training.loop import TrainResult
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from jaxtrade.runs.agents import (
     groups_of,
     write_agents,
 )
-from jaxtrade.runs.beginning import Fresh
+from jaxtrade.runs.beginning import Beginning
 from jaxtrade.runs.policies import ranked
 from jaxtrade.runs.setup import Setup, policies_of, prepare, with_sweep_of
 from jaxtrade.runs.stored import RunResult, SweepResult
@@ -260,7 +260,7 @@ def _trained(setup: Setup, path: Path, programs: Programs, screen: Screen) -> tu
         sinks=[screen],
         max_rollbacks=config.control.max_rollbacks,
         programs=programs,
-        **Fresh().arguments(setup, None),
+        **Beginning().arguments(setup, None),
     )
     policies: list[PyTree] = [
         finished(policy) for policy in jax.device_get(policies_of(setup, result.state))

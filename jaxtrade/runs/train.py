@@ -36,7 +36,7 @@ from jaxtrade.runs.agents import (
 )
 from jaxtrade.runs.auto_envs import Sized, document, prepared, remembered_in, shrinking
 from jaxtrade.runs.beginning import (
-    Fresh,
+    Beginning,
     Source,
     adopt,
     check_alone,
@@ -186,7 +186,7 @@ def _run(
     sized: Sized, path: Path, source: Source | None, programs: Programs, screen: Screen
 ) -> RunResult:
     setup, config = sized.setup, sized.setup.config
-    begins = Fresh() if source is None else transferred(setup, source, programs)
+    begins = Beginning() if source is None else transferred(setup, source, programs)
     manifest = rundir.provenance(config, setup.market.fingerprint)
     if sized.choice is not None:
         manifest["auto_envs"] = document(sized.choice, config.rollout.num_envs)

@@ -6,57 +6,47 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtrade.errors import DataError
+from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.backtest import Lane
 from jaxtrade.evaluation.policy import save_policy_bundle
 from jaxtrade.evaluation.record import Record
 from jaxtrade.evaluation.session_view import last_session
+from jaxtrade.progress.screen import duration
 from jaxtrade.rl import evolve
 from jaxtrade.rl.state import finished
+from jaxtrade.runs import rundir
 from jaxtrade.runs.advice import TrainingAdvisor
+from jaxtrade.runs.auto_envs import measure_update, sized
 from jaxtrade.runs.beginning import METRICS
 from jaxtrade.runs.evaluate import begin_for_run, history
+from jaxtrade.runs.evaluate import open_run as open_setup
 from jaxtrade.runs.job import SCORE, Job
+from jaxtrade.runs.memory import size
 from jaxtrade.runs.policies import scores_by_agent
-from jaxtrade.runs.setup import Setup, params_shown, policies_of
+from jaxtrade.runs.setup import Setup, policies_of, validation_shown, with_learner_of
+from jaxtrade.runs.stored import RunResult, StoredRun, open_run
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.eager import EagerPrograms
 from jaxtrade.storage.sinks import JsonlSink, read_rows
-from jaxtrade.text import Tell
+from jaxtrade.storage.sizes import tree_bytes
+from jaxtrade.text import Tell, several
 from jaxtrade.training import control, replacement
 from jaxtrade.training.health import population_health
-from jaxtrade.training.hooks import Hook
+from jaxtrade.training.hooks import Change, Hook
 from jaxtrade.training.loop import TrainResult, train
 from jaxtrade.training.together import from_main, is_main
-from jaxtrade.types import PyTree
-
-if TYPE_CHECKING:
-    from jaxtrade.types import Row
-import os
-import sys
-from collections.abc import Callable, Mapping
-from typing import Protocol
-
-from jaxtrade.errors import ConfigError
-from jaxtrade.progress.screen import duration
-from jaxtrade.runs import rundir
-from jaxtrade.runs.auto_envs import measure_update, sized
-from jaxtrade.runs.evaluate import open_run as open_setup
-from jaxtrade.runs.memory import size
-from jaxtrade.runs.setup import with_learner_of
-from jaxtrade.runs.stored import RunResult, StoredRun, open_run
-from jaxtrade.storage.sizes import tree_bytes
-from jaxtrade.text import several
-from jaxtrade.training.hooks import Change
+from jaxtrade.types import PyTree, Row
 
 # What a run measured of itself: speed, compilation, memory, time by phase. Nothing here is an
 # expectation.
@@ -284,7 +274,7 @@ def described(scores: np.ndarray) -> str:
 LINEAGE = "lineage.jsonl"
 
 
-class LineageSink:
+class LineageSink(JsonlSink):
     """Appends events. Those after the update to which a run goes back are dropped, as rows of
     metrics are.
 
@@ -296,8 +286,7 @@ class LineageSink:
         """resume_update: events up to this update, of an earlier process, are kept; None: begin a
         new file.
         """
-        self._path = folder / LINEAGE
-        self._file = JsonlSink(self._path, resume_update, every_update=False)
+        super().__init__(folder / LINEAGE, resume_update, every_update=False)
 
     def record(self, row: dict[str, Any]) -> None:
         """Append an event. A row of the same kind about the same update is there already if a
@@ -306,19 +295,10 @@ class LineageSink:
             (old["update"], old["event"]) == (row["update"], row["event"])
             for old in read_rows(self._path)
         ):
-            self._file.write([row])
+            super().write([row])
 
     def write(self, rows: Sequence[Row]) -> None:
         del rows
-
-    def rewind(self, update: int, steps: int) -> None:
-        self._file.rewind(update, steps)
-
-    def message(self, text: str) -> None:
-        del text
-
-    def close(self) -> None:
-        self._file.close()
 
 
 WINNER_FOLDER = "policy_winner"  # in the run folder, beside `policy`
@@ -336,10 +316,7 @@ class Evolving:
         self._lineage = LineageSink(job.path, job.beginning.resume_update) if is_main() else None
         if self._lineage is not None:
             job.files.append(self._lineage)
-        self._shown = {
-            symbol: params_shown(own, "validation", job.path, job.tell)[0]
-            for symbol, own in setup.symbols.items()
-        }
+        self._shown = validation_shown(setup, job.path, job.tell)
         self._program: Any = jax.jit(partial(evolve.exploit_parts, rules=self._rules))
         self.hook: Evolution | None = None
         if config.evolve.every:
@@ -451,10 +428,7 @@ def controller_of(job: Job) -> control.Controller | None:
         updates = config.transfer.open_until * setup.plan.total_updates
         least = math.ceil(updates / (chosen.evaluate_every * config.train.chunk_updates))
         chosen = chosen.model_copy(update={"min_evaluations": max(chosen.min_evaluations, least)})
-    shown = {
-        symbol: params_shown(own, "validation", job.path, job.tell)[0]
-        for symbol, own in setup.symbols.items()
-    }
+    shown = validation_shown(setup, job.path, job.tell)
     job.validation = next(iter(shown.values()))
 
     latest = LatestSession(job.path, job.tell)

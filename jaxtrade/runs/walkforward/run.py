@@ -38,7 +38,7 @@ from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.state import finished
 from jaxtrade.runs import rundir, training_job
 from jaxtrade.runs.agents import AGENTS
-from jaxtrade.runs.beginning import Fresh, resumed
+from jaxtrade.runs.beginning import Beginning, resumed
 from jaxtrade.runs.evaluate import open_run
 from jaxtrade.runs.job import Job, opening_lines
 from jaxtrade.runs.memory import explained
@@ -179,7 +179,7 @@ def trained_on(setup: Setup, market: Market, programs: Programs) -> OutOfSampleD
         max_rollbacks=setup.config.control.max_rollbacks,
         programs=programs,
         place=setup.place,
-        **Fresh().arguments(setup, None),
+        **Beginning().arguments(setup, None),
     )
     policies: list[PyTree] = [finished(policy) for policy in policies_of(setup, trained.state)]
     return evaluate_out_of_sample(own, policies, programs)
@@ -273,7 +273,7 @@ def walk_forward(
                     rundir.locked(where),
                     interrupt.hint(partial(how_to_continue, where, COMMAND, _words(nulls))),
                 ):
-                    job = Job(setup, where, Fresh(), programs, shown, config.control.wall_clock)
+                    job = Job(setup, where, Beginning(), programs, shown, config.control.wall_clock)
                     return _with_nulls(job, _train_and_test(job), nulls)
 
 
