@@ -96,8 +96,8 @@ def _evaluate(args: argparse.Namespace) -> int:
         )
     rundir.read_run(Path(args.run))
     with loading(args) as screen:
-        from jaxtrade.runs.evaluate import evaluate_run, grid_run
-        from jaxtrade.runs.studies import nulls_run
+        from jaxtrade.runs.evaluate import evaluate_run
+        from jaxtrade.runs.studies import grid_run, nulls_run, study_run
 
         asked: dict[str, Any] = {
             "path": Path(args.run),
@@ -110,8 +110,6 @@ def _evaluate(args: argparse.Namespace) -> int:
         }
         advised = asked | {"advisor": args.advisor, "overrides": args.overrides}
         if studies:
-            from jaxtrade.runs.studies import study_run
-
             text = study_run(draws=studying.draws(args), broken_down=args.breakdown, **advised)
         elif spec is not None:
             text = nulls_run(spec=spec, **asked)

@@ -4,9 +4,7 @@ bar.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -20,8 +18,7 @@ from jaxtrade.data.market import Market
 from jaxtrade.data.members import file_of
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.evaluation import grids, seeds
-from jaxtrade.evaluation.attribution import SlotAttribution, attribute
+from jaxtrade.evaluation import seeds
 from jaxtrade.evaluation.evaluate import (
     EvaluationResult,
     begin_evaluation,
@@ -43,7 +40,7 @@ from jaxtrade.evaluation.validation import begin_total_rewards
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import files, rundir
 from jaxtrade.runs.agents import resumed_config
-from jaxtrade.runs.openings import count_opening, count_replay, days_label, grid_notes
+from jaxtrade.runs.openings import count_opening, count_replay, days_label
 from jaxtrade.runs.policies import (
     advised,
     chosen_number,
@@ -52,7 +49,6 @@ from jaxtrade.runs.policies import (
     extent,
     held_out,
     keeping,
-    leave,
     policy_for,
     read_policy,
     rules_of,
@@ -62,7 +58,7 @@ from jaxtrade.runs.preflight import restore
 from jaxtrade.runs.setup import Setup, params_shown, policies_of, prepare
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.sinks import read_rows
-from jaxtrade.text import several
+from jaxtrade.text import json_text, several
 from jaxtrade.training.population import Stack
 from jaxtrade.types import PyTree
 
@@ -234,8 +230,7 @@ def evaluate_policies(
     )
     if setup.config.env.task == TASK:
         alike: Any = count(_evaluate_joint(setup, policies, split, path, shown))
-        for number, about in _about(setup, alike, sha).items():
-            write_joint(alike[number], setup.stack.folder(folder, number), about)
+        _write(setup, folder, alike, sha)
         return alike
     steps, times = steps_of(setup, split), len(setup.symbols) * len(policies)
     for symbol, own in setup.symbols.items():
@@ -271,7 +266,8 @@ def evaluate_policies(
             results.setdefault(number, {})[symbol] = result
             shown.step(f"{name}tables and pictures")
     whole = count(_whole(setup, path, split, results))
-    _write(setup, folder, whole, _about(setup, whole, sha))
+    _write(setup, folder, whole, sha)
+    seeds.write(whole, folder)
     return whole
 
 
@@ -302,30 +298,21 @@ def _whole(
     }
 
 
-def _about(
-    setup: Setup, results: Mapping[int, Any], sha: Mapping[int, str]
-) -> dict[int, dict[str, Any]]:
-    """What the records of each agent say of its days and of its policy."""
-    return {
-        number: {
+def _write(setup: Setup, folder: Path, results: Mapping[int, Any], sha: Mapping[int, str]) -> None:
+    """Write the result of each agent below `folder`. Its records say of which days and of which
+    policy they are."""
+    for number, result in results.items():
+        own = setup.stack.folder(folder, number)
+        about = {
             "day_bars": day_bars(setup.market, daily_net(result)[0].astype(str).tolist()),
             "policy_sha256": sha[number],
         }
-        for number, result in results.items()
-    }
-
-
-def _write(
-    setup: Setup, folder: Path, results: Results, about: Mapping[int, dict[str, Any]]
-) -> None:
-    """Write the result of each agent below `folder`."""
-    for number, result in results.items():
-        own = setup.stack.folder(folder, number)
-        if isinstance(result, SetResult):
-            write_set(result, own, about[number])
+        if isinstance(result, JointResult):
+            write_joint(result, own, about)
+        elif isinstance(result, SetResult):
+            write_set(result, own, about)
         else:
-            write(result, own, also=about[number])
-    seeds.write(results, folder)
+            write(result, own, also=about)
 
 
 def _evaluate_joint(
@@ -447,6 +434,15 @@ def _data(path: Path, config: RunConfig) -> list[str]:
     return [] if used is None or used == own else ["--data", str(used)]
 
 
+def opened(
+    path: Path, data: Path | None, advisor: str | None, overrides: Sequence[str], screen: Screen
+) -> Setup:
+    """The setup of a finished run for an evaluation. Arguments and errors as `evaluate_run`."""
+    screen.phase("loading", "the market and the policy")
+    setup, _ = open_run(path, data, advisor is None)
+    return advised(setup, path, advisor, overrides, screen.message)
+
+
 def evaluate_run(
     path: Path,
     split: str = "test",
@@ -473,10 +469,7 @@ def evaluate_run(
         ConfigError, DataError, CheckpointError.
     """
     shown = Screen() if screen is None else screen
-    shown.phase("loading", "the market and the policy")
-    setup = advised(
-        open_run(path, data, advisor is None)[0], path, advisor, overrides, shown.message
-    )
+    setup = opened(path, data, advisor, overrides, shown)
     policies = {
         each: read_policy(path, setup.config, each)
         for each in chosen_numbers(setup.config, seed, agent)
@@ -504,96 +497,7 @@ def evaluate_run(
     shown.at_end(
         ending(path, folder_of(path, split, advisor is not None), results, setup.config, other)
     )
-    if not as_json:
-        return seeds.table(results)
-    return json.dumps(seeds.to_json(results), indent=2, allow_nan=False)
-
-
-def grid_run(
-    path: Path,
-    split: str = "test",
-    intrabar: bool = True,
-    costs: bool = False,
-    as_json: bool = False,
-    seed: int | None = None,
-    advisor: str | None = None,
-    overrides: Sequence[str] = (),
-    data: Path | None = None,
-    screen: Screen | None = None,
-    agent: int | None = None,
-    latency: bool = False,
-    attribution: bool = False,
-) -> str:
-    """Grids of a finished run: net profit of its policy and of the baselines, by intrabar order,
-    costs and latency; and which parts of its observation the policy uses.
-
-    Of a set, each symbol has grids of its own, and JSON has them by symbol. They are returned, and
-    kept beside the evaluation for a report (`runs.choosing`). Answers of the run's own advisor are
-    saved, as in `evaluate_run`.
-
-    Args:
-        intrabar, costs, latency, attribution: which of them, in this order.
-        seed, agent: whose policy is used, by seed or by index; needed if the run has several.
-        advisor, overrides, data, screen: as in `evaluate_run`.
-    Raises:
-        ConfigError, DataError, CheckpointError.
-    """
-    progress = Screen() if screen is None else screen
-    progress.phase("loading", "the market and the policy")
-    setup = advised(
-        open_run(path, data, advisor is None)[0], path, advisor, overrides, progress.message
-    )
-    refuse_joint("--cost-grid, --intrabar-grid, --latency-grid, --attribution", setup.config)
-    held_out(setup, split)
-    number = chosen_number(setup.config, seed, agent)
-    policy = read_policy(path, setup.config, number)
-    makers = [
-        make
-        for wanted, make in (
-            (intrabar, grids.intrabar_grid),
-            (costs, grids.cost_grid),
-            (latency, grids.latency_grid),
-            (attribution, attribute),
-        )
-        if wanted
-    ]
-    shown: dict[str, list[grids.Grid | SlotAttribution]] = {}
-    for symbol, own in setup.symbols.items():
-        with keeping(setup, path):
-            params, _ = params_shown(own, split, None if advisor else path)
-        config, params = setup.of_agent(number, symbol, params)
-        agents = standard_agents(
-            own.env, own.single, config, own.algorithm, policy_for(setup, policy, symbol)
-        )
-        progress.phase("evaluating", f"grids of {extent(setup, split, len(agents))}")
-        shown[symbol] = [
-            make(
-                own.env,
-                params,
-                agents,
-                own.single,
-                own.splits[split],
-                config,
-                steps_of(setup, split),
-            )
-            for make in makers
-        ]
-    notes = grid_notes(setup, path, split, advisor is not None, progress.message)
-    noted = {
-        symbol: [replace(grid, notes=(*grid.notes, *notes)) for grid in each]
-        for symbol, each in shown.items()
-    }
-    if advisor is None:
-        leave(
-            setup,
-            path,
-            folder_of(path, split),
-            number,
-            grids.documents_of(noted),
-            policy_digest(policy),
-            progress.message,
-        )
-    return grids.shown(noted, as_json)
+    return json_text(seeds.to_json(results)) if as_json else seeds.table(results)
 
 
 def replay_run(

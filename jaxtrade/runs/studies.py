@@ -1,27 +1,28 @@
-"""What stands behind the figures of a finished run: the probability to pass its account, and a
-breakdown of its trades.
+"""What stands behind the figures of a finished run: grids of assumptions, the probability to pass
+its account, a breakdown of its trades, and null markets.
 
-Both are worked out from one evaluation of the run's policy and the baselines. They are returned,
-and kept beside the evaluation for a report (`runs.choosing`).
+All but the last are worked out for one policy of the run and the baselines. They are returned, and
+kept beside the evaluation for a report (`runs.policies.leave`).
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from jaxtrade.config import RunConfig
 from jaxtrade.data.nulls.spec import NullSpec
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluation import breakdown, challenge
+from jaxtrade.evaluation import breakdown, challenge, grids
 from jaxtrade.evaluation.account_draws import AccountDraws
+from jaxtrade.evaluation.attribution import attribute
 from jaxtrade.evaluation.baselines import Agent, greedy
 from jaxtrade.evaluation.evaluate import EvaluationResult, evaluate, standard_agents
 from jaxtrade.evaluation.nulls import (
-    AgentsOf,
     NullResult,
     null_document,
     null_table,
@@ -31,10 +32,9 @@ from jaxtrade.evaluation.nulls import (
 from jaxtrade.evaluation.policy import policy_digest
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import rundir
-from jaxtrade.runs.evaluate import folder_of, open_run, refuse_joint
+from jaxtrade.runs.evaluate import folder_of, open_run, opened, refuse_joint
 from jaxtrade.runs.openings import days_label, grid_notes
 from jaxtrade.runs.policies import (
-    advised,
     chosen_number,
     chosen_numbers,
     extent,
@@ -47,12 +47,94 @@ from jaxtrade.runs.policies import (
 )
 from jaxtrade.runs.setup import Setup, params_shown
 from jaxtrade.storage.staged import staged
+from jaxtrade.text import json_text
 
 if TYPE_CHECKING:
     from jaxtrade.data.market import Market
 
 
 FLAGS = "--pass-probability, --breakdown"
+GRIDS = "--cost-grid, --intrabar-grid, --latency-grid, --attribution"
+
+
+def _each_symbol(
+    setup: Setup, path: Path, split: str, number: int, policy: Any, advisor: str | None
+) -> Iterator[tuple[str, Setup, RunConfig, Any, list[Agent]]]:
+    """Each symbol of a run, its setup, the configuration and parameters of agent `number` there,
+    and the agents to evaluate: its policy and the baselines. advisor: as in `evaluate_run`.
+    """
+    for symbol, own in setup.symbols.items():
+        with keeping(setup, path):
+            params, _ = params_shown(own, split, None if advisor else path)
+        config, params = setup.of_agent(number, symbol, params)
+        acting = policy_for(setup, policy, symbol)
+        agents = standard_agents(own.env, own.single, config, own.algorithm, acting)
+        yield symbol, own, config, params, agents
+
+
+def grid_run(
+    path: Path,
+    split: str = "test",
+    intrabar: bool = True,
+    costs: bool = False,
+    as_json: bool = False,
+    seed: int | None = None,
+    advisor: str | None = None,
+    overrides: Sequence[str] = (),
+    data: Path | None = None,
+    screen: Screen | None = None,
+    agent: int | None = None,
+    latency: bool = False,
+    attribution: bool = False,
+) -> str:
+    """Grids of a finished run: net profit of its policy and of the baselines, by intrabar order,
+    costs and latency; and which parts of its observation the policy uses.
+
+    Of a set, each symbol has grids of its own, and JSON has them by symbol. They are returned, and
+    kept beside the evaluation for a report (`policies.leave`). Answers of the run's own advisor are
+    saved, as in `evaluate_run`.
+
+    Args:
+        intrabar, costs, latency, attribution: which of them, in this order.
+        seed, agent: whose policy is used, by seed or by index; needed if the run has several.
+        advisor, overrides, data, screen: as in `evaluate_run`.
+    Raises:
+        ConfigError, DataError, CheckpointError.
+    """
+    progress = Screen() if screen is None else screen
+    makers = [
+        make
+        for wanted, make in (
+            (intrabar, grids.intrabar_grid),
+            (costs, grids.cost_grid),
+            (latency, grids.latency_grid),
+            (attribution, attribute),
+        )
+        if wanted
+    ]
+    setup = opened(path, data, advisor, overrides, progress)
+    refuse_joint(GRIDS, setup.config)
+    held_out(setup, split)
+    number = chosen_number(setup.config, seed, agent)
+    policy = read_policy(path, setup.config, number)
+    found = {}
+    for symbol, own, config, params, agents in _each_symbol(
+        setup, path, split, number, policy, advisor
+    ):
+        progress.phase("evaluating", f"grids of {extent(setup, split, len(agents))}")
+        sessions, steps = own.splits[split], steps_of(setup, split)
+        found[symbol] = [
+            make(own.env, params, agents, own.single, sessions, config, steps) for make in makers
+        ]
+    notes = grid_notes(setup, path, split, advisor is not None, progress.message)
+    noted = {
+        symbol: [replace(grid, notes=(*grid.notes, *notes)) for grid in each]
+        for symbol, each in found.items()
+    }
+    if advisor is None:
+        folder, sha = folder_of(path, split), policy_digest(policy)
+        leave(setup, path, folder, number, grids.documents_of(noted), sha, progress.message)
+    return grids.shown(noted, as_json)
 
 
 class Study(NamedTuple):
@@ -91,53 +173,39 @@ def study_run(
         CheckpointError.
     """
     progress = Screen() if screen is None else screen
-    progress.phase("loading", "the market and the policy")
-    setup = advised(
-        open_run(path, data, advisor is None)[0], path, advisor, overrides, progress.message
-    )
+
+    setup = opened(path, data, advisor, overrides, progress)
     refuse_joint(FLAGS, setup.config)
     held_out(setup, split)
     number = chosen_number(setup.config, seed, agent)
     policy = read_policy(path, setup.config, number)
-    shown: dict[str, list[Study]] = {}
-    label = days_label(setup, split)
-    for symbol, own in setup.symbols.items():
-        with keeping(setup, path):
-            params, _ = params_shown(own, split, None if advisor else path)
-        config, params = setup.of_agent(number, symbol, params)
+    found, label = dict[str, list[Study]](), days_label(setup, split)
+    for symbol, own, config, params, agents in _each_symbol(
+        setup, path, split, number, policy, advisor
+    ):
         if draws is not None:
             challenge.check(own.env, params, draws)  # before the evaluation, which takes longer
-        agents = standard_agents(
-            own.env, own.single, config, own.algorithm, policy_for(setup, policy, symbol)
-        )
         progress.phase("evaluating", extent(setup, split, len(agents)))
+        sessions, steps = own.splits[split], steps_of(setup, split)
         result = evaluate(
-            own.env,
-            params,
-            own.single,
-            own.splits[split],
-            config,
-            agents,
-            notes=[label],
-            steps=steps_of(setup, split),
+            own.env, params, own.single, sessions, config, agents, notes=[label], steps=steps
         )
-        shown[symbol] = _studies(result, own, params, draws, broken_down, progress)
+        found[symbol] = _studies(result, own, params, draws, broken_down, progress)
     notes = [label, *grid_notes(setup, path, split, advisor is not None, progress.message)]
+    documents: dict[str, Any] = {
+        symbol: {each.key: each.document for each in studies} for symbol, studies in found.items()
+    }
     if advisor is None:
-        found = {
-            symbol: {each.key: each.document for each in studies}
-            for symbol, studies in shown.items()
-        }
-        leave(
-            setup,
-            path,
-            folder_of(path, split),
-            number,
-            found,
-            policy_digest(policy),
-            progress.message,
-        )
-    return _shown(shown, notes, as_json)
+        folder, sha = folder_of(path, split), policy_digest(policy)
+        leave(setup, path, folder, number, documents, sha, progress.message)
+    if as_json:
+        whole = documents if len(found) > 1 else next(iter(documents.values()))
+        return json_text({**whole, "notes": notes})
+    texts = [
+        (f"{symbol}\n" if len(found) > 1 else "") + "\n\n".join(each.text for each in studies)
+        for symbol, studies in found.items()
+    ]
+    return "\n\n".join([*texts, "\n".join(f"NOTE: {note}" for note in notes)])
 
 
 def _studies(
@@ -158,23 +226,6 @@ def _studies(
         parts = breakdown.breakdown(result, own.single.data)
         found.append(Study("breakdown", breakdown.to_json(parts), breakdown.table(parts)))
     return found
-
-
-def _shown(found: dict[str, list[Study]], notes: Sequence[str], as_json: bool) -> str:
-    """The studies of each symbol. Those of a single symbol stand for themselves. notes: on how many
-    days they rest, and how often these were looked at."""
-    if as_json:
-        documents: dict[str, Any] = {
-            symbol: {each.key: each.document for each in studies}
-            for symbol, studies in found.items()
-        }
-        whole = documents if len(found) > 1 else next(iter(documents.values()))
-        return json.dumps({**whole, "notes": list(notes)}, indent=2, allow_nan=False)
-    texts = {
-        symbol: "\n\n".join(each.text for each in studies) for symbol, studies in found.items()
-    }
-    parts = [f"{symbol}\n{text}" if len(texts) > 1 else text for symbol, text in texts.items()]
-    return "\n\n".join([*parts, "\n".join(f"NOTE: {note}" for note in notes)])
 
 
 # `jaxtrade evaluate RUN --nulls KIND:DRAWS`: the rules and the policy of a run against null
@@ -229,12 +280,11 @@ def nulls_run(
     folder = folder_of(path, split)
     if setup.swept is not None or seed is not None or agent is not None:
         folder = setup.stack.folder(folder, chosen_number(setup.config, seed, agent))
+    files = {"json": json_text(document), "txt": text}
     with rundir.locked(path), staged(folder) as new:
-        (new / f"nulls_{spec.kind}.json").write_text(
-            json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8"
-        )
-        (new / f"nulls_{spec.kind}.txt").write_text(text + "\n", encoding="utf-8")
-    return json.dumps(document, indent=2, allow_nan=False) if as_json else text
+        for kind, content in files.items():
+            (new / f"nulls_{spec.kind}.{kind}").write_text(content + "\n", encoding="utf-8")
+    return files["json" if as_json else "txt"]
 
 
 def _tested(
@@ -262,18 +312,16 @@ def _tested(
     config, params = setup.of_agent(numbers[0], market.contract.symbol, setup.params)
     first = int(np.asarray(sessions.ids)[0])
     after = int(np.asarray(market.data.sessions.start)[first])
-    agents, notes = rule_agents(setup.env, config), list(_notes(setup, market, split, after))
+    rules, notes = rule_agents(setup.env, config), list(_notes(setup, market, split, after))
     policies = (
         {number: read_policy(path, setup.config, number) for number in numbers}
         if split == "test"
         else {}
     )
-    if policies:
-        acting = [
-            greedy(setup.algorithm, policy, setup.env)._replace(name=f"{POLICY} {number}")
-            for number, policy in policies.items()
-        ]
-        agents = _with_policies(acting, agents)
+    acting = [
+        greedy(setup.algorithm, policy, setup.env)._replace(name=f"{POLICY} {number}")
+        for number, policy in policies.items()
+    ]
     shown.phase("evaluating", f"null markets {spec} ({split})", spec.draws)
     results = rule_nulls(
         setup.env,
@@ -283,7 +331,7 @@ def _tested(
         config,
         spec,
         setup.config.seed,
-        agents=agents,
+        agents=lambda market: [*acting, *rules(market)],
         pool=lambda name: POLICY if name.startswith(POLICY) else name,
         after=after,
         step=shown.step,
@@ -293,10 +341,6 @@ def _tested(
         notes,
         {str(number): policy_digest(policy) for number, policy in policies.items()},
     )
-
-
-def _with_policies(policies: Sequence[Agent], rules: AgentsOf) -> AgentsOf:
-    return lambda market: [*policies, *rules(market)]
 
 
 def _notes(setup: Setup, market: Market, split: str, after: int) -> Iterator[str]:
