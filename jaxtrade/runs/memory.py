@@ -76,7 +76,7 @@ class _MemoryStatus(ctypes.Structure):
         ("load", ctypes.c_uint32),
         *(
             (name, ctypes.c_uint64)
-            for name in (
+            for name in [
                 "total",
                 "available",
                 "total_page",
@@ -84,20 +84,28 @@ class _MemoryStatus(ctypes.Structure):
                 "total_virtual",
                 "available_virtual",
                 "extended",
-            )
+            ]
         ),
     ]
+
+
+def _of_windows(name: str) -> int | None:
+    status = _MemoryStatus(length=ctypes.sizeof(_MemoryStatus))
+    known = ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status))  # type: ignore[attr-defined]
+    return int(getattr(status, name)) if known else None
+
+
+def _of_linux(name: str, read: Read) -> int | None:
+    lines = (read("/proc/meminfo") or "").splitlines()
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(name)), None)
 
 
 def total_memory(system: str, read: Read = read_text) -> int | None:
     """Physical memory in bytes; None if it is unknown."""
     if system == "Windows":
-        status = _MemoryStatus(length=ctypes.sizeof(_MemoryStatus))
-        known = ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status))  # type: ignore[attr-defined]
-        return int(status.total) if known else None
-    for line in (read("/proc/meminfo") or "").splitlines():
-        if line.startswith("MemTotal:"):
-            return int(line.split()[1]) * 1024
+        return _of_windows("total")
+    if (known := _of_linux("MemTotal:", read)) is not None:
+        return known
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
@@ -162,12 +170,8 @@ def usable_memory(system: str, read: Read = read_text) -> int | None:
     """Bytes that this process may use: physical memory, or less if a control group says so. None if
     unknown.
     """
-    known = [
-        size
-        for size in (total_memory(system, read), cgroup_limits(read).memory)
-        if size is not None
-    ]
-    return min(known, default=None)
+    known = total_memory(system, read), cgroup_limits(read).memory
+    return min((each for each in known if each is not None), default=None)
 
 
 def available_memory(system: str, read: Read = read_text) -> int | None:
@@ -178,17 +182,8 @@ def available_memory(system: str, read: Read = read_text) -> int | None:
     too.
     """
     if system == "Windows":
-        status = _MemoryStatus(length=ctypes.sizeof(_MemoryStatus))
-        known = ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status))  # type: ignore[attr-defined]
-        return int(status.available) if known else None
-    free = next(
-        (
-            int(line.split()[1]) * 1024
-            for line in (read("/proc/meminfo") or "").splitlines()
-            if line.startswith("MemAvailable:")
-        ),
-        None,
-    )
+        return _of_windows("available")
+    free = _of_linux("MemAvailable:", read)
     limit, used = cgroup_limits(read).memory, _cgroup_used(read)
     left = None if limit is None or used is None else max(limit - used, 0)
     return min(
@@ -327,25 +322,24 @@ def observation_slots(config: RunConfig) -> int:
     )
 
 
-def parameter_count(config: RunConfig) -> int:
-    """P of the networks `mlp` and `gru`."""
-    network, width, count = config.network, observation_slots(config), 0
+def weight_count(config: RunConfig, inputs: int, outputs: int) -> int:
+    """Weights of the networks `mlp` and `gru`. PPO's policy and value have one torso each, a
+    Q-network has one.
+    """
+    network, width, count = config.network, inputs, 0
     if network.adapter:
         count, width = width * network.adapter, network.adapter
     if network.kind == "gru":
         count += 3 * network.rnn_width * (width + network.rnn_width)
         width += network.rnn_width
     widths = (width, *network.hidden)
-    return (
-        count
-        + torsos(config) * sum(a * b for a, b in itertools.pairwise(widths))
-        + widths[-1] * (ACTIONS + 1)
-    )
+    torsos = 1 if config.algorithm in Q_LEARNERS else 2
+    return count + torsos * sum(a * b for a, b in itertools.pairwise(widths)) + widths[-1] * outputs
 
 
-def torsos(config: RunConfig) -> int:
-    """Torsos of the network: PPO's policy and value have one each, a Q-network has one."""
-    return 1 if config.algorithm in Q_LEARNERS else 2
+def parameter_count(config: RunConfig) -> int:
+    """P of the networks `mlp` and `gru`."""
+    return weight_count(config, observation_slots(config), ACTIONS + 1)
 
 
 def parts(config: RunConfig, device: bool = False) -> list[Part]:

@@ -1,12 +1,11 @@
 """Everything about a run that can be checked before JAX is loaded: names, files, contradictions,
-sessions, memory.
+sessions, memory; and the settings of this process that must be made before JAX starts.
 
 All faults are reported at once, one line each. Imports no heavy library.
 """
 
 from __future__ import annotations
 
-import itertools
 import os
 import platform
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
@@ -35,12 +34,11 @@ from jaxtrade.data.expected import (
 )
 from jaxtrade.data.features.schema import table_columns
 from jaxtrade.data.members import member_configs
-from jaxtrade.env.layout import actions_of, spec_of
 from jaxtrade.env.reward_presets import resolve_reward
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
 from jaxtrade.runs import memory
 from jaxtrade.runs.agents import check_search
-from jaxtrade.runs.memory import torsos, usable_memory
+from jaxtrade.runs.memory import usable_memory, weight_count
 from jaxtrade.storage.internals import backends_started
 from jaxtrade.storage.programs import (
     DETERMINISTIC,
@@ -446,17 +444,10 @@ def minibatch_work(config: RunConfig) -> float | None:
     network, rollout = config.network, config.rollout
     if network.kind not in ("mlp", "gru") or config.learner is None:
         return None
-    weights, width = 0, spec_of(config).size
-    if network.adapter:
-        weights, width = width * network.adapter, network.adapter
-    if network.kind == "gru":
-        weights += 3 * network.rnn_width * (width + network.rnn_width)
-        width += network.rnn_width
-    widths = (width, *network.hidden)
+    from jaxtrade.env.layout import actions_of, spec_of  # which loads JAX
+
     outputs = len(actions_of(config)) + 1  # the logits, and the value
-    weights += (
-        torsos(config) * sum(a * b for a, b in itertools.pairwise(widths)) + widths[-1] * outputs
-    )
+    weights = weight_count(config, spec_of(config).size, outputs)
     given = AUTO_ROWS if rollout.auto else rollout.num_envs * rollout.num_steps / config.minibatches
     rows = getattr(config.learner, "batch_size", given)
     return 2.0 * weights * rows * config.agents
