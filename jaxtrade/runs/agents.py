@@ -20,7 +20,7 @@ from jaxtrade.config import RunConfig, digest_of, make_config, read_values
 from jaxtrade.config.agents import Agent, agents_of, config_of
 from jaxtrade.config.learners import TUNABLE
 from jaxtrade.config.load import changed_config, module_names
-from jaxtrade.config.sweep import SweepConfig, examples_of, range_of
+from jaxtrade.config.sweep import SweepConfig, examples_of, flat, range_of
 from jaxtrade.env.reward_presets import resolve_reward
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import files, rundir
@@ -158,39 +158,31 @@ def groups_of(config: RunConfig) -> tuple[Group, ...]:
     If all agents of a sweep fit the configuration's own program, its `config` is the configuration
     itself. Raises ConfigError for a setting that is at fault.
     """
+    alone = (Group(config, tuple(range(config.agents)), {}),)
     if not config.lists_agents:
-        return (Group(config, tuple(range(config.agents)), {}),)
-    found: dict[str, list[Agent]] = {}
-    statics: list[dict[str, Any]] = []
+        return alone
+    found, statics = dict[str, list[Agent]](), dict[str, dict[str, Any]]()
     for agent in agents_of(config):
         static = static_of(config_of(config, agent))
-        if digest_of(static) not in found:
-            statics.append(static)
-        found.setdefault(digest_of(static), []).append(agent)
+        digest = digest_of(static)
+        statics[digest] = static
+        found.setdefault(digest, []).append(agent)
     own = digest_of(static_of(config_of(config, Agent(0, config.seed, 0, {}))))
     if list(found) == [own]:
-        return (Group(config, tuple(range(config.agents)), {}),)
-    deciding = _deciding(statics, agents_of(config))
+        return alone
+    deciding = _deciding([*statics.values()], agents_of(config))
     return tuple(_group(config, agents, deciding) for agents in found.values())
 
 
 def _deciding(statics: Sequence[Mapping[str, Any]], agents: Sequence[Agent]) -> tuple[str, ...]:
     """The keys of the settings that differ between the programs."""
-    flat = [dict(_leaves(each)) for each in statics]
-    paths = dict.fromkeys(path for each in flat for path in each)
-    differ = [path for path in paths if len({json.dumps(each.get(path)) for each in flat}) > 1]
+    every = [dict(flat(each)) for each in statics]
+    paths = dict.fromkeys(path for each in every for path in each)
+    differ = [path for path in paths if len({json.dumps(each.get(path)) for each in every}) > 1]
     keys = dict.fromkeys(key for agent in agents for key in agent.overrides)
     return tuple(
         key for key in keys if any(path.startswith(key) or key.startswith(path) for path in differ)
     )
-
-
-def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
 
 
 def _group(config: RunConfig, agents: Sequence[Agent], deciding: Sequence[str]) -> Group:
@@ -325,7 +317,7 @@ def differing(asked: RunConfig, own: RunConfig) -> Iterator[tuple[str, Any, Any]
     Passed over are `FREE`, a number of environments that was `auto`, what a run fills in by itself
     (`FOUND`), and files that are the same file by another path.
     """
-    mine, its = (dict(_flat("", config.model_dump(mode="json"))) for config in (asked, own))
+    mine, its = (dict(flat(config.model_dump(mode="json"))) for config in (asked, own))
     same = {
         key
         for key, path in files.named(asked).items()
@@ -343,14 +335,6 @@ def differing(asked: RunConfig, own: RunConfig) -> Iterator[tuple[str, Any, Any]
             and not (key == "rollout.num_envs" and value == "auto")
         ):
             yield key, value, other
-
-
-def _flat(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name, value in values.items():
-        if isinstance(value, dict) and value:
-            yield from _flat(f"{prefix}{name}.", value)
-        elif value != {}:
-            yield f"{prefix}{name}", value
 
 
 def _shown(value: Any) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtrade.config import RunConfig
 from jaxtrade.config.accounts import room_warning
 from jaxtrade.config.allocate import TASK
+from jaxtrade.config.sweep import flat
 from jaxtrade.data.describe import cost_warning, round_turn
 from jaxtrade.data.market import Market
 from jaxtrade.data.members import member_configs
@@ -55,18 +56,11 @@ class Board(Protocol):
 def settings(config: RunConfig) -> dict[str, float | bool | str]:
     """Every key of a configuration as `section.key`, with a number, a bool or a text. Keys without
     a value are left out."""
-    return dict(_flat("", config.model_dump(mode="json")))
-
-
-def _flat(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, float | bool | str]]:
-    for name, value in values.items():
-        key = f"{prefix}{name}"
-        if isinstance(value, Mapping):
-            yield from _flat(f"{key}.", value)
-        elif isinstance(value, bool | int | float | str):
-            yield key, value
-        elif value is not None:
-            yield key, str(value)
+    return {
+        key: value if isinstance(value, bool | int | float | str) else str(value)
+        for key, value in flat(config.model_dump(mode="json"))
+        if value is not None
+    }
 
 
 def result_tag(split: str, agent: str, figure: str, seed: str = "") -> str:

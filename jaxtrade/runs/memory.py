@@ -76,7 +76,7 @@ class _MemoryStatus(ctypes.Structure):
         ("load", ctypes.c_uint32),
         *(
             (name, ctypes.c_uint64)
-            for name in [
+            for name in (
                 "total",
                 "available",
                 "total_page",
@@ -84,7 +84,7 @@ class _MemoryStatus(ctypes.Structure):
                 "total_virtual",
                 "available_virtual",
                 "extended",
-            ]
+            )
         ),
     ]
 
