@@ -249,17 +249,15 @@ def write_agents(path: Path, config: RunConfig, group: Sequence[int] | None = No
 FREE = ("control.wall_clock", "parallel.devices")
 _ABSENT = "nothing"
 # Keys that a run fills in by itself, and the values for which it does.
-_CHOSEN = (
-    "split.validation_sessions",
-    "split.test_sessions",
-    "split.embargo_sessions",
-    "control.evaluate_every",
-    "control.keep",
-)
 FOUND = {
     "advisor.options.model": (_ABSENT, None),
     "network.adapter": (_ABSENT, None, 0),
-} | dict.fromkeys(_CHOSEN, (None,))
+    "split.validation_sessions": (None,),
+    "split.test_sessions": (None,),
+    "split.embargo_sessions": (None,),
+    "control.evaluate_every": (None,),
+    "control.keep": (None,),
+}
 
 
 class Start(enum.StrEnum):

@@ -1,6 +1,7 @@
-"""A run that is read from its folder: what it was told, what it learned and what came of it.
+"""A run that is read from its folder, and the outcome of one that has just ended: what it was told,
+what it learned and what came of it, as tables and figures.
 
-Nothing is trained, evaluated or compiled: tables and figures come from the files of the run.
+Nothing is trained, evaluated or compiled here.
 """
 
 from __future__ import annotations
@@ -177,8 +178,47 @@ class StoredJoint(StoredEvaluation):
         return f"<pre>{escape(self.table)}</pre>"
 
 
+class _Run:
+    """The tables and figures of a run, whether it has just ended or is read from its folder."""
+
+    path: Path
+
+    @property
+    def evaluation(self) -> Any:
+        """The evaluation that these tables and figures are of."""
+        raise NotImplementedError
+
+    @property
+    def trades(self) -> pd.DataFrame:
+        """The trades of `evaluation`, one row each. See `EvaluationResult.trades`."""
+        return self.evaluation.trades
+
+    @property
+    def equity(self) -> pd.DataFrame:
+        """Equity of `evaluation`, one row per bar. See `EvaluationResult.equity`."""
+        return self.evaluation.equity
+
+    @cached_property
+    def metrics(self) -> pd.DataFrame:
+        """The metrics of training, one row per update. `action_share` and others have a column per
+        part.
+        """
+        return metrics_frame(self.path)
+
+    @cached_property
+    def episodes(self) -> pd.DataFrame:
+        """The episodes of training, one row each. Raises ConfigError if the run wrote no
+        `monitor.csv`.
+        """
+        return episodes_frame(self.path)
+
+    def plot(self) -> Figure:
+        """A matplotlib figure: equity and drawdown of `evaluation`."""
+        return self.evaluation.plot()
+
+
 @dataclass(frozen=True, repr=False)
-class StoredRun:
+class StoredRun(_Run):
     """A run in its folder.
 
     config: its configuration. manifest: versions, commit, device, seeds and digests.
@@ -223,33 +263,9 @@ class StoredRun:
         return next(iter(self.evaluations.values()))
 
     @property
-    def trades(self) -> pd.DataFrame:
-        """The trades of `evaluation`, one row each."""
-        return self.evaluation.trades
-
-    @property
-    def equity(self) -> pd.DataFrame:
-        """Equity of `evaluation`, one row per bar."""
-        return self.evaluation.equity
-
-    @property
     def table(self) -> str:
         """The console table of `evaluation`."""
         return self.evaluation.table
-
-    @cached_property
-    def metrics(self) -> pd.DataFrame:
-        """The metrics of training, one row per update. `action_share` and others have a column per
-        part.
-        """
-        return metrics_frame(self.path)
-
-    @cached_property
-    def episodes(self) -> pd.DataFrame:
-        """The episodes of training, one row each. Raises ConfigError if the run wrote no
-        `monitor.csv`.
-        """
-        return episodes_frame(self.path)
 
     @property
     def summary(self) -> dict[str, Any] | None:
@@ -279,10 +295,6 @@ class StoredRun:
                 f"(jaxtrade train --resume {self.path})"
             )
         return load_policy(folder)
-
-    def plot(self) -> Figure:
-        """A matplotlib figure: equity and drawdown of `evaluation`."""
-        return self.evaluation.plot()
 
     def __repr__(self) -> str:
         state = repr(self.evaluation) if self.evaluations else "no evaluation yet"
@@ -370,7 +382,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class RunResult:
+class RunResult(_Run):
     """The outcome of a finished run.
 
     evaluations: by seed, in a sweep by the index of the agent; `SetResult`s if the run has several
@@ -406,38 +418,6 @@ class RunResult:
             self.scores,
             [Agent(own["agent"], own["trained_seed"], 0, own["overrides"]) for own in about],
         )
-
-    @property
-    def trades(self) -> pd.DataFrame:
-        """The trades of the policy (of the first seed's), one row each. See
-        `EvaluationResult.trades`.
-        """
-        return self.evaluation.trades
-
-    @property
-    def equity(self) -> pd.DataFrame:
-        """Equity of the policy (of the first seed's), one row per bar. See
-        `EvaluationResult.equity`.
-        """
-        return self.evaluation.equity
-
-    @property
-    def metrics(self) -> pd.DataFrame:
-        """The metrics of training, one row per update. `action_share` and others have a column per
-        part.
-        """
-        return metrics_frame(self.path)
-
-    @property
-    def episodes(self) -> pd.DataFrame:
-        """The episodes of training, one row each. Raises ConfigError if the run wrote no
-        `monitor.csv`.
-        """
-        return episodes_frame(self.path)
-
-    def plot(self) -> Figure:
-        """A matplotlib figure: equity and drawdown of the policy (of the first seed's)."""
-        return self.evaluation.plot()
 
     def __repr__(self) -> str:
         return short_repr(
