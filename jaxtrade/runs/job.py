@@ -4,7 +4,7 @@ which it opens.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -204,14 +204,17 @@ class Job:
         for sink in (self.screen, *self.files):
             sink.message(line)
 
-    def tell_opening(self, lines: Sequence[str]) -> None:
+    def tell_opening(self, lines: Sequence[str], changed: Iterable[str] = ()) -> None:
         """Write the lines with which a run opens: all of them to the log, and to the console one
-        for each kind of note, because a market may have thousands."""
+        for each kind of note, because a market may have thousands. changed: what of the machine is
+        not as before."""
         for line in in_short(lines, str(self.path / LOG)):
             self.screen.message(line)
         for sink in self.files:
             for line in lines:
                 sink.message(line)
+        for difference in changed:
+            self.tell(f"note: not the machine of before, so the bits may differ: {difference}")
 
     def phase(self, name: str) -> None:
         """Say in `status.json` what the run does now."""

@@ -58,14 +58,14 @@ from jaxtrade.runs.training_job import (
     closing_lines,
     controller_of,
     evolving,
+    exit_code_of,
     go_on_with,
     how_to_continue,
     train_job,
     whole_health,
 )
 from jaxtrade.storage.compiling import Programs
-from jaxtrade.training import control, replacement
-from jaxtrade.training.health import health_labels
+from jaxtrade.training import control
 from jaxtrade.training.together import from_main, is_main
 from jaxtrade.types import PyTree
 
@@ -311,9 +311,7 @@ def _train_and_evaluate(job: Job, changed: Iterable[str] = ()) -> RunResult:
     if not is_main():
         return _follow(job)
     with job.closing():
-        job.tell_opening(list(opening_lines(job)))
-        for difference in changed:
-            job.tell(f"note: not the machine of before, so the bits may differ: {difference}")
+        job.tell_opening([*opening_lines(job)], changed)
         if beginning.coverage is not None:
             rundir.write_json(path / "transfer.json", coverage_json(beginning.coverage))
         controller, advisor, evolution = controller_of(job), _advisor(job), evolving(job)
@@ -340,17 +338,14 @@ def _train_and_evaluate(job: Job, changed: Iterable[str] = ()) -> RunResult:
         )
         scores = ranked(setup, list(policies.values()), path, job.tell, programs)
         _draw(job, controller, results, trained.steps)
-        for line in closing_lines(trained, controller, health_labels(setup.algorithm.health)):
-            job.tell(line)
-        for line in replacement.closing(trained.state.rollbacks, job.config.control.max_rollbacks):
+        for line in closing_lines(job, trained, controller):
             job.tell(line)
         if job.stop_reason is not None:
             job.tell(f"{job.stop_reason}; saved; {how_to_continue(path)}")
         if advice is not None:
             for line in figure_lines(advice, history(path), len(trained.history) * job.agent_steps):
                 job.tell(line)
-        failed = any(not passed for passed, _ in trained.health.values())
-        result = RunResult(path, trained, results, 1 if failed else 0, scores)
+        result = RunResult(path, trained, results, exit_code_of(trained), scores)
         for sink in (
             job.files
         ):  # not to the screen, which shows progress: the command prints the table itself

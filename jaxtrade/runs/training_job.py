@@ -42,7 +42,7 @@ from jaxtrade.storage.sinks import JsonlSink, read_rows
 from jaxtrade.storage.sizes import tree_bytes
 from jaxtrade.text import Tell, several
 from jaxtrade.training import control, replacement
-from jaxtrade.training.health import population_health
+from jaxtrade.training.health import health_labels, population_health
 from jaxtrade.training.hooks import Change, Hook
 from jaxtrade.training.loop import TrainResult, train
 from jaxtrade.training.together import from_main, is_main
@@ -516,6 +516,10 @@ class LatestSession:
 
 def of_run(job: Job, trained: TrainResult, controller: control.Controller | None) -> dict[str, Any]:
     """The content of a finished run's `summary.json`."""
+    performance, reason = measured(job, trained), job.stop_reason
+    if reason is None and trained.stopped and controller is not None:
+        since = controller.state.since_best
+        reason = f"control.patience: {since} evaluations without a better score"
     found = {
         "health": {
             name: {"passed": ok, "value": value} for name, (ok, value) in trained.health.items()
@@ -523,25 +527,14 @@ def of_run(job: Job, trained: TrainResult, controller: control.Controller | None
         "updates": trained.updates,
         "steps": trained.steps,
         "compile_seconds": trained.compile_seconds,
-        "steps_per_second": None
-        if math.isnan(trained.steps_per_second)
-        else trained.steps_per_second,
+        "steps_per_second": performance["steps_per_second"],
         "stopped_early": trained.stopped,
-        "stop_reason": _stop_reason(job, trained, controller),
-        "performance": measured(job, trained),
+        "stop_reason": reason,
+        "performance": performance,
         "warnings": job.watch.seen,
     }
     found |= replacement.summary(trained.state.rollbacks, job.config.control.max_rollbacks)
     return found if controller is None else found | {"validation": controller.state._asdict()}
-
-
-def _stop_reason(
-    job: Job, trained: TrainResult, controller: control.Controller | None
-) -> str | None:
-    """Why the run ended before its last update. None if it did not."""
-    if job.stop_reason is not None or not trained.stopped or controller is None:
-        return job.stop_reason
-    return f"control.patience: {controller.state.since_best} evaluations without a better score"
 
 
 def go_on_with(path: Path, command: str = "train", more: Sequence[str] = ()) -> str:
@@ -634,12 +627,19 @@ def whole_health(job: Job, trained: TrainResult) -> dict[str, tuple[bool, float]
         ) from None
 
 
+def exit_code_of(trained: TrainResult) -> int:
+    """1 if a health check has failed, else 0."""
+    return int(not all(passed for passed, _ in trained.health.values()))
+
+
 def closing_lines(
-    trained: TrainResult, controller: control.Controller | None, labels: dict[str, str]
+    job: Job, trained: TrainResult, controller: control.Controller | None
 ) -> Iterator[str]:
-    """What is said about a finished training: its speed, the health of learning, and its scores.
-    labels: of the health checks, by name."""
+    """What is said about a finished training: its speed, the health of learning, its scores, and
+    the agents that diverged for good.
+    """
     if trained.history:
+        labels = health_labels(job.setup.algorithm.health)
         yield (
             f"trained {trained.steps:,} steps at {trained.steps_per_second:,.0f} steps/s, after compiling for "
             f"{trained.compile_seconds:.1f} s"
@@ -653,3 +653,4 @@ def closing_lines(
         yield "nothing left to train; evaluating"
     if controller and controller.state.scores:
         yield controller.summary()
+    yield from replacement.closing(trained.state.rollbacks, job.config.control.max_rollbacks)
