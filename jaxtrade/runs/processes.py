@@ -1,7 +1,7 @@
 """The processes of one run: how many there are, which one this is, and where process 0 listens.
 
 `layout_of` is a pure function of flags and environment variables, so a contradiction is reported before JAX loads.
-`jaxtrade.runs.joining` then joins the processes. The order of the sources, the first that says something counts:
+`join` then joins the processes. The order of the sources, the first that says something counts:
 
 1. the flags `--coordinator`, `--num-processes`, `--process-id`;
 2. `JAX_COORDINATOR_ADDRESS`, `JAX_NUM_PROCESSES`, `JAX_PROCESS_ID`: Kubeflow Trainer sets them, and JAX reads only the
@@ -94,25 +94,17 @@ def layout_of(
     Raises ConfigError if values contradict each other or are incomplete.
     """
     has = installed or (lambda name: importlib.util.find_spec(name) is not None)
-    for find in (
-        lambda: _from_flags(given),
-        lambda: _from_jax_variables(env),
-        lambda: _from_skypilot(env),
-        lambda: _detected(env, has),
-    ):
-        if (found := find()) is not None:
-            return found
-    return ALONE
-
-
-def _from_flags(given: Given) -> Layout | None:
-    return _explicit(
-        "flags",
-        {
-            "--coordinator": given.coordinator,
-            "--num-processes": given.num_processes,
-            "--process-id": given.process_id,
-        },
+    flags = {
+        "--coordinator": given.coordinator,
+        "--num-processes": given.num_processes,
+        "--process-id": given.process_id,
+    }
+    return (
+        _explicit("flags", flags)
+        or _from_jax_variables(env)
+        or _from_skypilot(env)
+        or _detected(env, has)
+        or ALONE
     )
 
 

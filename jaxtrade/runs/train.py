@@ -5,7 +5,6 @@ folder.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +19,6 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.pictures import style, training
 from jaxtrade.evaluation.policy import FOLDER, save_policy_bundle
 from jaxtrade.evaluation.seeds import Results
-from jaxtrade.progress.plain import Plain
 from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.coverage import coverage_json
 from jaxtrade.rl.state import finished
@@ -61,6 +59,7 @@ from jaxtrade.runs.training_job import (
     exit_code_of,
     go_on_with,
     how_to_continue,
+    shown_on,
     train_job,
     whole_health,
 )
@@ -107,7 +106,7 @@ def run(
     settle(
         configs
     )  # these settings change bits, so the manifest records them and `resume` makes them again
-    with _shown(screen) as shown:
+    with shown_on(screen) as shown:
         if len(groups) == 1:
             return _one(configs[0], path, source, shown)
         if source is not None:
@@ -139,7 +138,7 @@ def _search(
     check_memory([config])
     settle([config])
     where = path or rundir.new_run_path(set_name(symbols_of(config)), "optuna")
-    with _shown(screen) as shown, explained(config), interrupt.hint(partial(go_on_with, where)):
+    with shown_on(screen) as shown, explained(config), interrupt.hint(partial(go_on_with, where)):
         return (search if again is None else go_on)(
             config,
             where,
@@ -175,11 +174,6 @@ def _one(config: RunConfig, path: Path | None, source: Source | None, shown: Scr
                 return _run(sized, where, source, programs, shown)
 
     return shrinking(sized, where, begin, shown.message)
-
-
-def _shown(screen: Screen | None) -> AbstractContextManager[Screen]:
-    """The caller's screen, which stays open, or one that closes with the run."""
-    return Plain() if screen is None else nullcontext(screen)
 
 
 def _run(
@@ -230,7 +224,7 @@ def resume(
         settle(
             [group.config for group in groups_of(config)]
         )  # as `run` does, also if none of them had begun
-        with _shown(screen) as shown:
+        with shown_on(screen) as shown:
             return resume_groups(
                 config,
                 path,
@@ -239,7 +233,7 @@ def resume(
                 shown.message,
             )
     require_no_walk(rundir.read_run(path)[0])
-    with interrupt.hint(partial(how_to_continue, path)), _shown(screen) as shown:
+    with interrupt.hint(partial(how_to_continue, path)), shown_on(screen) as shown:
         shown.phase("loading", "the market and the checkpoint")
         setup, manifest = open_run(path, data, overrides=set)
         check_config(setup.config, joined())

@@ -9,6 +9,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,7 +23,8 @@ from jaxtrade.evaluation.backtest import Lane
 from jaxtrade.evaluation.policy import save_policy_bundle
 from jaxtrade.evaluation.record import Record
 from jaxtrade.evaluation.session_view import last_session
-from jaxtrade.progress.screen import duration
+from jaxtrade.progress.plain import Plain
+from jaxtrade.progress.screen import Screen, duration
 from jaxtrade.rl import evolve
 from jaxtrade.rl.state import finished
 from jaxtrade.runs import rundir
@@ -535,6 +537,11 @@ def of_run(job: Job, trained: TrainResult, controller: control.Controller | None
     }
     found |= replacement.summary(trained.state.rollbacks, job.config.control.max_rollbacks)
     return found if controller is None else found | {"validation": controller.state._asdict()}
+
+
+def shown_on(screen: Screen | None) -> AbstractContextManager[Screen]:
+    """The caller's screen, which stays open, or one that closes with the run."""
+    return Plain() if screen is None else nullcontext(screen)
 
 
 def go_on_with(path: Path, command: str = "train", more: Sequence[str] = ()) -> str:

@@ -5,7 +5,6 @@ walkforward` calls these.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -33,7 +32,6 @@ from jaxtrade.evaluation.openings import with_policy, with_trials
 from jaxtrade.evaluation.policy import FOLDER, save_policy_bundle
 from jaxtrade.evaluation.statistics.resampling import iqm
 from jaxtrade.evaluation.walk_days import DAILY, OutOfSampleDays, WalkDays, write_walk_days
-from jaxtrade.progress.plain import Plain
 from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.state import finished
 from jaxtrade.runs import rundir, training_job
@@ -51,6 +49,7 @@ from jaxtrade.runs.training_job import (
     closing_lines,
     exit_code_of,
     how_to_continue,
+    shown_on,
     train_job,
     whole_health,
 )
@@ -248,7 +247,7 @@ def walk_forward(
         nulls: null markets on which all is trained and tested again.
     Raises as `runs.train.run`, and ConfigError if the data have too few sessions for one fold.
     """
-    with Plain() if screen is None else nullcontext(screen) as shown:
+    with shown_on(screen) as shown:
         config = as_walk(config, shown)
         check(config)
         check_memory([config])
@@ -294,7 +293,7 @@ def resume_walk(
         raise ConfigError(f"{path}: not a walk-forward; continue it with `jaxtrade train --resume`")
     with (
         interrupt.hint(partial(how_to_continue, path, COMMAND, _words(nulls))),
-        Plain() if screen is None else nullcontext(screen) as shown,
+        shown_on(screen) as shown,
     ):
         shown.phase("loading", "the market and the checkpoint")
         setup, manifest = open_run(path, data, overrides=set)
