@@ -55,27 +55,32 @@ def train_groups(
     stopped.
     """
     of = {index: number for number, group in enumerate(groups) for index in group.agents}
+    documents = [
+        {
+            "folder": folder_of(path, number).name,
+            "agents": list(group.agents),
+            "static": group.static,
+        }
+        for number, group in enumerate(groups)
+    ]
+    _create(path, config, {"groups": documents}, [of[index] for index in range(len(of))])
+    return _each(groups, path, begin, None, tell)
+
+
+def _create(
+    path: Path, config: RunConfig, about: dict[str, Any], group: Sequence[int] | None = None
+) -> None:
+    """Create the folder of a sweep or a search. about: entries of its `sweep.json`. group: of a
+    sweep, the program of each agent, for `agents.json`.
+    """
 
     def fill(new: Path) -> None:
         (new / "config.yaml").write_text(dump_config(config), encoding="utf-8")
-        write_agents(new, config, [of[index] for index in range(len(of))])
-        rundir.write_json(
-            new / SWEEP,
-            {
-                "format": FORMAT,
-                "groups": [
-                    {
-                        "folder": folder_of(path, number).name,
-                        "agents": list(group.agents),
-                        "static": group.static,
-                    }
-                    for number, group in enumerate(groups)
-                ],
-            },
-        )
+        if group is not None:
+            write_agents(new, config, group)
+        rundir.write_json(new / SWEEP, {"format": FORMAT} | about)
 
     rundir.create_folder(path, fill)
-    return _each(groups, path, begin, None, tell)
 
 
 def resume_groups(
@@ -95,14 +100,11 @@ def _each(
     found = []
     for number, group in enumerate(groups):
         folder = folder_of(path, number)
-        tell(f"program {number + 1} of {len(groups)}: {_static(group)}")
+        static = ", ".join(f"{key}={value}" for key, value in group.static.items())
+        tell(f"program {number + 1} of {len(groups)}: {static}")
         begun = resume is not None and (folder / "manifest.json").is_file()
         found.append(resume(folder) if begun else begin(group.config, folder))  # pyright: ignore[reportOptionalCall]
     return joined(path, groups, found)
-
-
-def _static(group: Group) -> str:
-    return ", ".join(f"{key}={value}" for key, value in group.static.items())
 
 
 def joined(path: Path, groups: Sequence[Group], found: Sequence[RunResult]) -> SweepResult:
@@ -148,12 +150,7 @@ def search(config: RunConfig, path: Path, screen: Screen, finish: Finish) -> Run
     Raises as `check_search` and `runs.train.run`.
     """
     check_search(config)
-
-    def fill(new: Path) -> None:
-        (new / "config.yaml").write_text(dump_config(config), encoding="utf-8")
-        rundir.write_json(new / SWEEP, {"format": FORMAT, "optuna": config.sweep.optuna})
-
-    rundir.create_folder(path, fill)
+    _create(path, config, {"optuna": config.sweep.optuna})
     return go_on(config, path, screen, finish)
 
 
@@ -184,19 +181,26 @@ def _study(path: Path) -> Any:
     study = optuna.create_study(
         storage=storage, study_name=STUDY, direction="maximize", load_if_exists=True
     )
-    for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
+    for trial in _trials(study, "RUNNING"):
         study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
     return study
 
 
-def _scored(study: Any) -> int:
+def _trials(study: Any, state: str) -> list[Any]:
+    """The proposals in a state, as Optuna calls it."""
     import optuna
 
-    return len(study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,)))
+    return study.get_trials(deepcopy=False, states=(optuna.trial.TrialState[state],))
+
+
+def _scored(study: Any) -> int:
+    return len(_trials(study, "COMPLETE"))
 
 
 def _proposals(config: RunConfig, path: Path, study: Any, screen: Screen) -> None:
     """Propose, train and score batches until there are enough scores."""
+    import optuna
+
     size, distributions = config.train.num_seeds, _distributions(config.sweep)
     batches = math.ceil(config.sweep.optuna / size)
     screen.message(
@@ -219,23 +223,16 @@ def _proposals(config: RunConfig, path: Path, study: Any, screen: Screen) -> Non
             )
             scores = _trained(own, path, programs, screen)
             for trial, score in zip(trials, scores, strict=True):
-                study.tell(
-                    trial,
-                    score if math.isfinite(score) else None,
-                    state=None if math.isfinite(score) else _failed(),
-                )
+                if math.isfinite(score):
+                    study.tell(trial, score)
+                else:
+                    study.tell(trial, state=optuna.trial.TrialState.FAIL)
             if not any(map(math.isfinite, scores)):
                 raise DivergedError(
                     f"{path}: no setting of the last batch trained to its end with a finite score; "
                     "narrow the ranges of sweep.keys"
                 )
             screen.message(f"best score so far: {study.best_value:.6g}")
-
-
-def _failed() -> Any:
-    import optuna
-
-    return optuna.trial.TrialState.FAIL
 
 
 def _asked(study: Any, distributions: Mapping[str, Any], size: int, seed: int) -> list[Any]:
@@ -304,9 +301,7 @@ def _setting(sweep: SweepConfig, params: Mapping[str, Any]) -> dict[str, Any]:
 
 def _lines(config: RunConfig, study: Any) -> list[str]:
     """The best proposals, by score."""
-    import optuna
-
-    trials = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,))
+    trials = _trials(study, "COMPLETE")
     order = sorted(trials, key=lambda trial: (-trial.value, trial.number))[:SHOWN]
     rows = [
         ["proposal", "score", *config.sweep.keys],
