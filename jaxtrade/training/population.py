@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,7 @@ from jaxtrade.config import RunConfig
 from jaxtrade.config.agents import Agent, agents_of
 from jaxtrade.errors import ConfigError
 from jaxtrade.storage.sinks import EACH
+from jaxtrade.storage.sizes import tree_bytes
 from jaxtrade.types import AGENTS, Algorithm, Array, LoopState, PyTree, Row
 
 # A function of many agents, computed for a few of them at a time.
@@ -59,7 +60,7 @@ def in_turns(
         flags = [flag for axis, arg in zip(axes, args, strict=True) for flag in mapped(axis, arg)]
         count = leaves[0].shape[0]
         size = group_size(count, most)
-        if size == count or _bytes(args[0]) > LARGEST * count:
+        if size == count or tree_bytes(args[0]) > LARGEST * count:
             return together(*args)
 
         def of_group(own: list[Any]) -> Any:
@@ -96,10 +97,6 @@ def mapped(axis: Any, arg: PyTree) -> list[bool]:
         is_leaf=lambda x: x is None,
     )
     return found
-
-
-def _bytes(tree: PyTree) -> int:
-    return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree))
 
 
 class Axes(NamedTuple):
@@ -406,74 +403,45 @@ def agent_rows(rows: Sequence[Row], i: int) -> list[dict[str, Any]]:
     ]
 
 
-# Where a run's program runs: on one device, or divided over several (`rl.sharding.Spread`).
+# Where a run's program runs: on one device, or divided over several.
 
 
-class Place(Protocol):
-    """The devices of a run."""
+class Place:
+    """The devices of a run: here the default one. `rl.sharding.Spread` has several."""
 
     def wrap(self, algorithm: Algorithm, stack: Stack) -> Algorithm:
         """The learner of all agents: its `init` is over all devices, its `update` is what one
         device computes.
         """
-        ...
+        return stack.wrap(algorithm)
 
     def program(self, run: Callable[..., Any], state: PyTree, params: PyTree) -> Any:
         """The jitted chunk, which donates the state. run(state, params, inputs) -> (state, metrics,
         news), of one device. state, params: arrays, or their shapes."""
-        ...
-
-    def put(self, state: PyTree) -> PyTree:
-        """A state in the form of checkpoints, as the program takes it."""
-        ...
-
-    def settled(self, state: PyTree) -> PyTree:
-        """A state as the program takes it, after the host has changed some of its arrays."""
-        ...
-
-    def copied(self, state: PyTree) -> PyTree:
-        """The same arrays in memory of their own, because the program donates what it is given."""
-        ...
-
-    def put_params(self, params: PyTree) -> PyTree:
-        """The environment's parameters on the devices."""
-        ...
-
-    def joined(self, state: PyTree) -> PyTree:
-        """A state in the form of checkpoints and hooks, which is the same for any number of
-        devices. With several processes, all of them must call this together."""
-        ...
-
-
-class OneDevice:
-    """A run on the default device."""
-
-    def wrap(self, algorithm: Algorithm, stack: Stack) -> Algorithm:
-        return stack.wrap(algorithm)
-
-    def program(self, run: Callable[..., Any], state: PyTree = None, params: PyTree = None) -> Any:
         del state, params
         return jax.jit(run, donate_argnums=0)
 
     def put(self, state: PyTree) -> PyTree:
+        """A state in the form of checkpoints, as the program takes it."""
         return state
 
     def settled(self, state: PyTree) -> PyTree:
+        """A state as the program takes it, after the host has changed some of its arrays."""
         return state
 
     def copied(self, state: PyTree) -> PyTree:
-        return copied(state)
+        """The same arrays in memory of their own, because the program donates what it is given.
+        Unlike `jnp.copy`, this compiles nothing."""
+        return jax.tree.map(lambda leaf: jax.device_put(leaf, may_alias=False), state)
 
     def put_params(self, params: PyTree) -> PyTree:
+        """The environment's parameters on the devices."""
         return params
 
     def joined(self, state: PyTree) -> PyTree:
+        """A state in the form of checkpoints and hooks, which is the same for any number of
+        devices. With several processes, all of them must call this together."""
         return state
 
 
-def copied(state: PyTree) -> PyTree:
-    """The same arrays in memory of their own. Unlike `jnp.copy`, this compiles nothing."""
-    return jax.tree.map(lambda leaf: jax.device_put(leaf, may_alias=False), state)
-
-
-ONE_DEVICE = OneDevice()
+ONE_DEVICE = Place()
