@@ -230,9 +230,9 @@ def _asked(
                 f"advisor {config.advisor.kind}: {len(known):,} of {len(bars):,} answers for the evaluation came"
                 f"{why}; bars without an answer have no advice"
             )
-    manifest: Mapping[str, Any] = {"advisor": config.advisor.kind, MISSING: missing}
+    manifest = {"advisor": config.advisor.kind, MISSING: missing}
     return Snapshot(
-        np.concatenate([saved.bars, known]), np.concatenate([saved.rows, values]), dict(manifest)
+        np.concatenate([saved.bars, known]), np.concatenate([saved.rows, values]), manifest
     )
 
 

@@ -379,12 +379,11 @@ def ending(
         advisor: the words that chose another advisor than the run's own.
     Raises ConfigError if `path` is not a run's folder.
     """
+    yield f"run       {path}"
     if config.env.task == TASK:
-        yield f"run       {path}"
         yield f"fills     {folder / 'trades.csv'}"
         yield f"equity    {folder / 'equity.csv'}"
         return
-    yield f"run       {path}"
     own = (path / "training.png", path / "advice.png")
     found = [each for each in (*own, *sorted(folder.rglob("*.png"))) if each.is_file()]
     for label, picture in zip(["pictures", *[""] * len(found)], found, strict=False):

@@ -183,13 +183,11 @@ def named(config: RunConfig) -> dict[str, str]:
         found |= {f"{prefix}{key}": path for key, path in member.data.files.items()}
         if member.data.contract is not None:
             found[f"{prefix}contract"] = member.data.contract
-    head, _, rest = config.advisor.kind.partition(":")
-    if head in _ADVISORS:
-        found["advisor.kind"] = rest
-    for number, member in enumerate(config.advisor.panel):
-        head, _, rest = member.kind.partition(":")
+    panel = {f"advisor.panel.{i}": each.kind for i, each in enumerate(config.advisor.panel)}
+    for key, kind in ({"advisor.kind": config.advisor.kind} | panel).items():
+        head, _, rest = kind.partition(":")
         if head in _ADVISORS:
-            found[f"advisor.panel.{number}"] = rest
+            found[key] = rest
     return found | files_of(config.advisor)
 
 

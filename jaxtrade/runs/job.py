@@ -148,7 +148,8 @@ class Job:
         self.files: list[MetricSink] = []
         if is_main():  # the other processes of the run write nothing
             self._open_files(update, names, columns)
-        self.watch = Watch.of(setup.algorithm, self.tell, names)
+        learner = setup.algorithm
+        self.watch = Watch(self.tell, names, learner.warnings, learner.remedies)
         self.wall_clock = None if limit is None else WallClock(limit, setup.plan.total_updates)
         self.metadata = (
             {}
@@ -286,13 +287,12 @@ def cost_warnings(market: Market, config: RunConfig) -> Iterator[str]:
 
 def opening_lines(job: Job) -> Iterator[str]:
     setup, market = job.setup, job.setup.market
+    yield f"run {job.path}"
     if job.config.env.task == TASK:
-        yield f"run {job.path}"
         yield from _joint_lines(setup)
         yield from _about_the_run(job)
         return
     counts = {name: int(split.count) for name, split in setup.splits.items()}
-    yield f"run {job.path}"
     members = member_configs(job.config)
     for member, config in zip(market.members, members, strict=True):
         yield bars_line(member, config)

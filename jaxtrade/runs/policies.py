@@ -1,13 +1,13 @@
-"""The policies of a run in its folder: where that of each agent is, and which agent was asked
-for.
+"""The policies of a run: where that of each agent is, which one was asked for, how they score in
+training, and what an evaluation of them chooses.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from jaxtrade.runs.advice import check_advisor
 from jaxtrade.runs.setup import Setup, validation_shown
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.staged import staged
-from jaxtrade.text import Tell, several
+from jaxtrade.text import Tell, json_text, several
 from jaxtrade.training.population import Stack
 from jaxtrade.types import PyTree, SessionSet
 
@@ -168,37 +168,21 @@ def scores_by_agent(
     the validation sessions. policies: of all agents, in order. seen: receives, for each symbol, its
     setup and what the first agent did there.
     """
-    return np.mean(
-        [
-            _of_symbol(setup, symbol, own, shown[symbol], policies, programs, seen)
-            for symbol, own in setup.symbols.items()
-        ],
-        axis=0,
-    )
-
-
-def _of_symbol(
-    setup: Setup,
-    symbol: str,
-    own: Setup,
-    shown: EnvParams,
-    policies: Sequence[PyTree],
-    programs: Programs,
-    seen: Seen | None,
-) -> np.ndarray:
-    sessions, steps = own.splits["validation"], steps_of(setup, "validation")
-    fitted = [policy_for(setup, policy, symbol) for policy in policies]
-    totals = total_rewards(
-        own.env,
-        rules_of(setup, symbol, shown),
-        sessions,
-        own.algorithm,
-        fitted,
-        programs,
-        steps,
-        None if seen is None else lambda record, lane: seen(own, record, lane),
-    )
-    return totals / int(sessions.count)
+    steps, means = steps_of(setup, "validation"), []
+    for symbol, own in setup.symbols.items():
+        sessions = own.splits["validation"]
+        totals = total_rewards(
+            own.env,
+            rules_of(setup, symbol, shown[symbol]),
+            sessions,
+            own.algorithm,
+            [policy_for(setup, policy, symbol) for policy in policies],
+            programs,
+            steps,
+            None if seen is None else partial(seen, own),
+        )
+        means.append(totals / int(sessions.count))
+    return np.mean(means, axis=0)
 
 
 def rules_of(setup: Setup, symbol: str, shown: EnvParams) -> EnvParams | list[EnvParams]:
@@ -225,11 +209,8 @@ def ranked(
     return tuple(scores_by_agent(setup, shown, policies, programs).tolist())
 
 
-# What an evaluation of a finished run chooses: the split, the advisor, and who may write
-# meanwhile.
-
-# What commands about an evaluation leave beside it, so that a report shows it without computing
-# it again.
+# What an evaluation of a finished run chooses: the split, the advisor, and who may write meanwhile;
+# and what it leaves beside it, so that a report shows it without computing it again.
 
 # Title of a grid, an attribution or a study -> its file, as `reporting.schema` names the sections.
 FILES = {
@@ -260,28 +241,23 @@ def leave(
         tell: receives a line if there is no such evaluation, or another process writes to the run.
             Nothing is written then.
     """
+    own = setup.stack.folder(folder, number)
     try:
         with rundir.locked(path):
-            _leave(setup, setup.stack.folder(folder, number), found, sha, tell)
+            for symbol, documents in found.items():
+                where = own / symbol if len(setup.symbols) > 1 else own
+                if not (where / "evaluation.json").is_file():
+                    tell(
+                        f"note: {where}: there is no evaluation yet, so this is not kept for a report; evaluate "
+                        "the split first (jaxtrade evaluate RUN), then ask again"
+                    )
+                    continue
+                with staged(where) as new:
+                    for title, document in documents.items():
+                        text = json_text({**document, "policy_sha256": sha}) + "\n"
+                        (new / f"{FILES[title]}.json").write_text(text, encoding="utf-8")
     except RunLockedError as error:
         tell(f"note: not kept for a report: {error}")
-
-
-def _leave(
-    setup: Setup, own: Path, found: Mapping[str, Mapping[str, Any]], sha: str, tell: Tell
-) -> None:
-    for symbol, documents in found.items():
-        where = own / symbol if len(setup.symbols) > 1 else own
-        if not (where / "evaluation.json").is_file():
-            tell(
-                f"note: {where}: there is no evaluation yet, so this is not kept for a report; evaluate the split "
-                "first (jaxtrade evaluate RUN), then ask again"
-            )
-            continue
-        with staged(where) as new:
-            for title, document in documents.items():
-                text = json.dumps({**document, "policy_sha256": sha}, indent=2, allow_nan=False)
-                (new / f"{FILES[title]}.json").write_text(text + "\n", encoding="utf-8")
 
 
 # Keys that may be set for another advisor: those that decide what it answers, and when. The others

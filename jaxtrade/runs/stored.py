@@ -107,7 +107,7 @@ class StoredEvaluation:
         )
 
     def __repr__(self) -> str:
-        return report.repr_of("StoredEvaluation", self.document)
+        return report.repr_of(type(self).__name__, self.document)
 
     def _repr_html_(self) -> str:
         return report.to_html(self.document)
@@ -148,9 +148,6 @@ class StoredSet(StoredEvaluation):
             report.title_of(settings, next(iter(agents))),
         )
 
-    def __repr__(self) -> str:
-        return report.repr_of("StoredSet", self.document)
-
 
 @dataclass(frozen=True, repr=False)
 class StoredJoint(StoredEvaluation):
@@ -170,9 +167,6 @@ class StoredJoint(StoredEvaluation):
     def plot(self) -> Figure:
         """Not built. Raises ConfigError."""
         raise joint_result.no_picture()
-
-    def __repr__(self) -> str:
-        return report.repr_of("StoredJoint", self.document)
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(self.table)}</pre>"

@@ -17,11 +17,10 @@ from jaxtrade.data.market import Market
 from jaxtrade.data.members import set_name, symbols_of
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.pictures import style, training
-from jaxtrade.evaluation.policy import FOLDER, save_policy_bundle
+from jaxtrade.evaluation.policy import FOLDER
 from jaxtrade.evaluation.seeds import Results
 from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.coverage import coverage_json
-from jaxtrade.rl.state import finished
 from jaxtrade.runs import advice_evaluation, rundir, training_job
 from jaxtrade.runs.advice import TrainingAdvisor, check_advisor, figure_lines
 from jaxtrade.runs.agents import (
@@ -49,7 +48,6 @@ from jaxtrade.runs.policies import policy_path, ranked
 from jaxtrade.runs.preflight import check, check_device, check_memory, settle
 from jaxtrade.runs.processes import check_config, joined
 from jaxtrade.runs.rundir import differences, facts
-from jaxtrade.runs.setup import policies_of
 from jaxtrade.runs.stored import RunResult
 from jaxtrade.runs.sweeps import go_on, resume_groups, search, train_groups
 from jaxtrade.runs.training_job import (
@@ -59,6 +57,7 @@ from jaxtrade.runs.training_job import (
     exit_code_of,
     go_on_with,
     how_to_continue,
+    save_policies,
     shown_on,
     train_job,
     whole_health,
@@ -269,17 +268,9 @@ def _save_policies(job: Job, state: PyTree, folder: str) -> dict[int, PyTree]:
     """Write the policy bundles of `state` to the run folder. Returns the policies by the numbers of
     their agents.
     """
-    setup, config = job.setup, job.config
-    numbers = setup.stack.numbers(config.seed)
-    policies = {
-        number: finished(policy)
-        for number, policy in zip(numbers, policies_of(setup, state), strict=True)
-    }
-    for number, policy in policies.items():
-        save_policy_bundle(
-            policy_path(job.path, config, number, folder), policy, setup.env, setup.market, config
-        )
-    return policies
+    numbers = job.setup.stack.numbers(job.config.seed)
+    folders = [policy_path(job.path, job.config, number, folder) for number in numbers]
+    return dict(zip(numbers, save_policies(job, state, folders), strict=True))
 
 
 def _kept_policies(

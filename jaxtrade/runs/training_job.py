@@ -8,7 +8,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -544,6 +544,16 @@ def shown_on(screen: Screen | None) -> AbstractContextManager[Screen]:
     return Plain() if screen is None else nullcontext(screen)
 
 
+def save_policies(job: Job, state: PyTree, folders: Iterable[Path]) -> list[PyTree]:
+    """Write the policy bundles of `state`, each to its folder. Returns the policies, in the order of
+    the agents."""
+    setup = job.setup
+    policies = [finished(policy) for policy in policies_of(setup, state)]
+    for policy, folder in zip(policies, folders, strict=True):
+        save_policy_bundle(folder, policy, setup.env, setup.market, setup.config)
+    return policies
+
+
 def go_on_with(path: Path, command: str = "train", more: Sequence[str] = ()) -> str:
     """The command that continues a run, as part of a message. command: that has begun it. more:
     further words of it.
@@ -587,6 +597,12 @@ def train_job(
         hooks.append(advisor.exchange)
     start = beginning.arguments(job.setup, exchange.start if exchange else None)
     programs = EagerPrograms() if config.compute.eager else job.programs
+
+    def ahead(state: PyTree) -> None:
+        """Begin to compile the programs with which process 0 evaluates. Those of a walk-forward are
+        compiled when they are needed: they are not those of a run of one split."""
+        begin_for_run(job.programs, job.setup, state, job.validation)
+
     return train(
         job.setup.algorithm,
         job.setup.trained_params,
@@ -599,21 +615,10 @@ def train_job(
         max_rollbacks=config.control.max_rollbacks,
         exchange=exchange,
         programs=programs,
-        ahead=partial(_begin_evaluation, job) if is_main() else None,
+        ahead=ahead if is_main() and not config.walk.on else None,
         place=job.setup.place,
         **start,
     )
-
-
-def _begin_evaluation(job: Job, state: PyTree) -> None:
-    """Begin to compile the programs with which process 0 evaluates. state: shapes and dtypes
-    suffice.
-
-    Those of a walk-forward are compiled when they are needed: they are not those of a run of one
-    split.
-    """
-    if not job.config.walk.on:
-        begin_for_run(job.programs, job.setup, state, job.validation)
 
 
 def whole_health(job: Job, trained: TrainResult) -> dict[str, tuple[bool, float]]:

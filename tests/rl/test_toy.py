@@ -55,7 +55,7 @@ def planted(at, times):
 def whole():
     text, warned = io.StringIO(), []
     with Plain(text, columns=TOY.progress) as screen:
-        sinks = [screen, Watch.of(TOY, warned.append)]
+        sinks = [screen, Watch(warned.append, own=TOY.warnings, remedies=TOY.remedies)]
         result = train(TOY, PARAMS, config=TRAIN, key=KEY, sinks=sinks)
     return result, text.getvalue(), warned
 

@@ -29,7 +29,7 @@ from jaxtrade.evaluation.nulls import (
     with_market,
 )
 from jaxtrade.evaluation.openings import with_policy, with_trials
-from jaxtrade.evaluation.policy import FOLDER, save_policy_bundle
+from jaxtrade.evaluation.policy import FOLDER
 from jaxtrade.evaluation.statistics.resampling import iqm
 from jaxtrade.evaluation.walk_days import DAILY, OutOfSampleDays, WalkDays, write_walk_days
 from jaxtrade.progress.screen import Screen
@@ -49,6 +49,7 @@ from jaxtrade.runs.training_job import (
     closing_lines,
     exit_code_of,
     how_to_continue,
+    save_policies,
     shown_on,
     train_job,
     whole_health,
@@ -375,22 +376,6 @@ def bundle_path(path: Path, fold: int, seed: int) -> Path:
     return path / FOLDER / f"fold_{fold:03d}" / f"seed_{seed}"
 
 
-def _save_policies(job: Job, state: PyTree) -> list[PyTree]:
-    """Write a bundle of each policy. Returns the policies, in the order of the agents."""
-    setup = job.setup
-    assert setup.swept is not None
-    policies = [finished(policy) for policy in policies_of(setup, state)]
-    for agent, policy in zip(setup.swept.agents, policies, strict=True):
-        save_policy_bundle(
-            bundle_path(job.path, agent.setting, agent.seed),
-            policy,
-            setup.env,
-            setup.market,
-            setup.config,
-        )
-    return policies
-
-
 def walk_lines(setup: Setup) -> Iterable[str]:
     """What a walk-forward says of its folds when it begins."""
     walk, dates = setup.config.walk, setup.single.trade_dates
@@ -415,7 +400,9 @@ def _train_and_test(job: Job, changed: Iterable[str] = ()) -> WalkResult:
         if job.stop_reason is not None:
             job.tell(f"{job.stop_reason}; saved; {how_to_continue(path, COMMAND)}")
             return WalkResult(path, trained, None, None, 0)
-        policies = _save_policies(job, trained.state)
+        agents = () if setup.swept is None else setup.swept.agents
+        folders = [bundle_path(path, agent.setting, agent.seed) for agent in agents]
+        policies = save_policies(job, trained.state, folders)
         trained = trained._replace(health=whole_health(job, trained))
         job.phase("evaluating")
         days = evaluate_walk(setup, policies, job.programs, job.screen)
