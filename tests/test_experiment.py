@@ -127,7 +127,7 @@ def test_resume_refuses_other_data(finished, tmp_path):
     copied = tmp_path / "other"
     shutil.copytree(finished, copied)
     manifest = read_json(copied / "manifest.json")
-    rundir.write_manifest(copied, manifest | {"data_sha256": "0" * 64})
+    rundir.write_json(copied / "manifest.json", manifest | {"data_sha256": "0" * 64})
     with refused("another market", kind=DataError):
         resume(copied)
 

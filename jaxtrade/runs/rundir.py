@@ -222,20 +222,19 @@ def create_run(path: Path, config: RunConfig, manifest: dict[str, Any]) -> None:
     Of several processes, process 0 creates it and the others wait. Raises ConfigError as
     `check_new` does.
     """
-    from_main(lambda: _create(path, config, manifest))
-
-
-def _create(path: Path, config: RunConfig, manifest: dict[str, Any]) -> bool:
-    """`create_run` in the process that writes. Returns True."""
 
     def fill(new: Path) -> None:
         (new / "config.yaml").write_text(dump_config(config), encoding="utf-8")
-        write_manifest(new, manifest | {files.FILES: files.record(config, path)})
+        document = manifest | {files.FILES: files.record(config, path)}
+        write_json(new / "manifest.json", document)
 
-    create_folder(path, fill)
-    if problem := files.remember(config.imports):
-        print(f"note: {problem}", file=sys.stderr)
-    return True
+    def create() -> bool:
+        create_folder(path, fill)
+        if problem := files.remember(config.imports):
+            print(f"note: {problem}", file=sys.stderr)
+        return True
+
+    from_main(create)
 
 
 def create_folder(path: Path, fill: Callable[[Path], None]) -> None:
@@ -268,11 +267,6 @@ def write_json(path: Path, document: dict[str, Any]) -> None:
     temporary.write_bytes(content)
     with digests.replacing(path.parent, {path.name: content}):
         temporary.replace(path)
-
-
-def write_manifest(path: Path, manifest: dict[str, Any]) -> None:
-    """Write `manifest.json` of the run at `path` atomically."""
-    write_json(path / "manifest.json", manifest)
 
 
 def read_run(

@@ -464,7 +464,7 @@ def prepare(config: RunConfig) -> Setup:
             "or jaxtrade.run"
         )
     first = config_of(config, agents_of(config)[0]) if config.sweep.on else config
-    market, splits, make = _joint(first) if config.env.task == TASK else _alone(first)
+    market, splits, make = _loaded(first)
     asked, sessions, folds = config, countable(market), tuple[Fold, ...]()
     note = None if config.walk.on else split_note(config.split, sessions)
     if config.walk.on:
@@ -494,54 +494,44 @@ def prepare(config: RunConfig) -> Setup:
         else walked(config, market, folds, params_of)
     )
     params = params_of(config) if swept is None else swept.rules[0]
-    plan, algorithm = _learner(first, env, market, fusion)
-    config = with_control(config, plan.chunks, _evaluations(asked, config, plan, splits, market))
-    swept = _controlled(swept, config)
+    config, swept, plan, algorithm = _taught(
+        asked, config, first, swept, env, market, splits, fusion
+    )
     return Setup(config, market, splits, env, params, plan, algorithm, fusion, swept, folds, note)
 
 
-def _learner(
-    config: RunConfig, env: TradingEnv, market: Market | MarketSet, fusion: Fusion | None
-) -> tuple[Plan, Algorithm]:
-    plan = plan_run(config.train, config.rollout.num_envs, config.rollout.num_steps)
-    algorithm = make_algorithm(
-        config,
-        trained_env(config, env),
-        plan.total_updates,
-        summarise=summary_of(config, market),
-        stage=make_stages(config.stages),
-        fusion=fusion,
-    )
-    return plan, with_warning(config, algorithm)
-
-
-def _controlled(swept: Swept | None, config: RunConfig) -> Swept | None:
-    """The agents of a sweep with the section `control` of their run."""
-    return (
-        None
-        if swept is None
-        else replace(
-            swept,
-            configs=tuple(
-                own.model_copy(update={"control": config.control}) for own in swept.configs
-            ),
-        )
-    )
-
-
-def _evaluations(
+def _taught(
     asked: RunConfig,
     config: RunConfig,
-    plan: Plan,
-    splits: Mapping[str, SessionSet],
+    first: RunConfig,
+    swept: Swept | None,
+    env: TradingEnv,
     market: Market | MarketSet,
-) -> int:
-    """How often the default protocol scores the policy: 0 where it does not choose one."""
-    return (
-        evaluations(plan.total_steps, decision_count(market.data, splits["validation"]))
-        if chooses(asked, config)
-        else 0
+    splits: Mapping[str, SessionSet],
+    fusion: Fusion | None,
+) -> tuple[RunConfig, Swept | None, Plan, Algorithm]:
+    """The learner of a setup, its plan, and what hangs on that: the configuration and the agents.
+
+    asked, config: the run's configuration as it was given, and with what the default protocol has
+        chosen so far. first: of the first agent.
+    """
+    plan = plan_run(first.train, first.rollout.num_envs, first.rollout.num_steps)
+    algorithm = make_algorithm(
+        first,
+        trained_env(first, env),
+        plan.total_updates,
+        summarise=summary_of(first, market),
+        stage=make_stages(first.stages),
+        fusion=fusion,
     )
+    count = 0  # how often the default protocol scores the policy, where it chooses one
+    if chooses(asked, config):
+        count = evaluations(plan.total_steps, decision_count(market.data, splits["validation"]))
+    config = with_control(config, plan.chunks, count)
+    if swept is not None:
+        own = {"control": config.control}
+        swept = replace(swept, configs=tuple(each.model_copy(update=own) for each in swept.configs))
+    return config, swept, plan, with_warning(first, algorithm)
 
 
 def with_learner_of(setup: Setup, config: RunConfig) -> Setup:
@@ -552,13 +542,10 @@ def with_learner_of(setup: Setup, config: RunConfig) -> Setup:
     if swept is not None:
         swept = replace(swept, configs=tuple(config_of(config, agent) for agent in swept.agents))
     first = config if swept is None else swept.configs[0]
-    plan, algorithm = _learner(first, setup.env, setup.market, setup.fusion)
-    config = with_control(
-        config, plan.chunks, _evaluations(asked, config, plan, setup.splits, setup.market)
+    config, swept, plan, algorithm = _taught(
+        asked, config, first, swept, setup.env, setup.market, setup.splits, setup.fusion
     )
-    return replace(
-        setup, config=config, plan=plan, algorithm=algorithm, swept=_controlled(swept, config)
-    )
+    return replace(setup, config=config, swept=swept, plan=plan, algorithm=algorithm)
 
 
 def with_sweep_of(setup: Setup, config: RunConfig) -> Setup:
@@ -573,23 +560,22 @@ def with_sweep_of(setup: Setup, config: RunConfig) -> Setup:
     )
 
 
-def _alone(config: RunConfig) -> tuple[Any, dict[str, SessionSet], Callable[[RunConfig], Any]]:
-    """Market, splits, and what makes training parameters of a configuration, for tasks that hold
-    one symbol at a time.
+def _loaded(config: RunConfig) -> tuple[Any, dict[str, SessionSet], Callable[[RunConfig], Any]]:
+    """Market, splits, and what makes training parameters of a configuration.
+
+    Those of `allocate` are a `Portfolio` and `PortfolioParams`. They serve where a run needs a
+    market's sessions and fingerprint, and parameters for the environment of `make_env`.
     """
-    market = load_markets(config)
-    splits = split_sessions(
-        market, SplitConfig(validation_sessions=0) if config.walk.on else config.split
-    )
-    return market, splits, lambda own: make_params(market, splits["train"], own)
-
-
-def _joint(config: RunConfig) -> tuple[Any, dict[str, SessionSet], Callable[[RunConfig], Any]]:
-    """The same of `allocate`, a `Portfolio` and `PortfolioParams`. They serve where a run needs a
-    market's sessions and fingerprint, and parameters for the environment of `make_env`."""
-    market = load_portfolio(config)
-    splits = split_portfolio(market, config.split)
-    return market, splits, lambda own: make_portfolio_params(market, splits["train"], own)
+    market: Any
+    make: Any
+    if config.env.task == TASK:
+        market, make = load_portfolio(config), make_portfolio_params
+        splits = split_portfolio(market, config.split)
+    else:
+        market, make = load_markets(config), make_params
+        split = SplitConfig(validation_sessions=0) if config.walk.on else config.split
+        splits = split_sessions(market, split)
+    return market, splits, lambda own: make(market, splits["train"], own)
 
 
 def policies_of(setup: Setup, state: LoopState) -> list[Policy]:
