@@ -4,10 +4,10 @@ which it opens.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -45,12 +45,7 @@ from jaxtrade.training.together import is_main
 SCORE = "eval/validation/score"
 
 
-class Board(Protocol):
-    """A sink that shows figures besides those of updates."""
-
-    def figures(self, values: Mapping[str, float], steps: int) -> None:
-        """Show numbers by name, as of `steps` environment steps."""
-        ...
+Board = TensorBoardSink | TrackerSink  # sinks that show figures besides those of updates
 
 
 def settings(config: RunConfig) -> dict[str, float | bool | str]:

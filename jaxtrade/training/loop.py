@@ -440,17 +440,14 @@ class _Run:
         self.seconds += time.perf_counter() - start
         self.trained += self.updates
         return [
-            self._row(self.update + i + 1, {name: values[i] for name, values in metrics.items()})
-            for i in range(self.updates)
+            {
+                "update": update,
+                "total_updates": self.total,
+                "steps": update * self.steps_per_update,
+                **self.stack.row({name: values[i] for name, values in metrics.items()}),
+            }
+            for i, update in enumerate(range(self.update + 1, self.update + self.updates + 1))
         ]
-
-    def _row(self, update: int, metrics: dict[str, np.ndarray]) -> dict[str, Any]:
-        return {
-            "update": update,
-            "total_updates": self.total,
-            "steps": update * self.steps_per_update,
-            **self.stack.row(metrics),
-        }
 
     def respond(self, rows: list[dict[str, Any]], allowed: int | None) -> replacement.Response:
         """Carry out what follows from the losses and gradients of a chunk, and say what it was."""
@@ -480,10 +477,7 @@ class _Run:
         self.history = [row for row in self.history if row["update"] <= self.update]
         recall(self.hooks, self.good.memories)
         self.io.rewind(self.update, self.update * self.steps_per_update)
-        changes = " and ".join(
-            note for note in (self.algorithm.retry_note, "other random numbers") if note
-        )
-        self.io.message(f"{message}, with {changes}")
+        self.io.message(f"{message}, with {replacement.changes_of(self.algorithm)}")
 
     def replace(self, rows: list[dict[str, Any]], allowed: int) -> bool:
         """Put back the agents that diverged in this chunk, of several -> whether all of them have
