@@ -1,5 +1,5 @@
-"""What is launched: a training command, and where it is to run. `command_of` makes the command fit
-for restarts.
+"""What is launched: a training command, and where it is to run, an engine or several processes of
+this machine. `command_of` makes the command fit for restarts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The advisor of one run: during training, and in the run's closing figures.
+"""The advisor of one run: during training, and in the run's closing figures and journal.
 
 Files in the run folder:
 
@@ -433,15 +433,12 @@ def _seconds(value: float | None) -> str:
     return "n/a" if value is None else f"{value:.3g} s"
 
 
-# The closing figures about an advisor: RL-Trainer's `LLM query rate` line, with what stands
-# beside
+# The closing figures about an advisor: RL-Trainer's `LLM query rate` line, with what stands beside
 # it.
 #
 # The rate is the share of training decisions at which the policy was shown advice. A decision is
-# one
-# step of one environment; all updates of a training have equally many, so the mean of
-# `advice_share`
-# over all updates is that share.
+# one step of one environment; all updates of a training have equally many, so the mean of
+# `advice_share` over all updates is that share.
 
 # What a run's folder knows about its advice journal besides the journal itself.
 #

@@ -1,5 +1,5 @@
 """The advice that an evaluation shows: asked now, or as an earlier evaluation showed it
-(`advice/<split>.npz`).
+(`advice/<split>.npz`). And the picture of the advice in training.
 
 Each evaluation saves exactly what it showed, whether all answers arrived or not, so that it can be
 repeated bit by bit and a replay of the run shows the same.

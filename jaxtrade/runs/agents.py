@@ -1,5 +1,5 @@
-"""The agents of a run before JAX is loaded: which of them share a program, and the file
-`agents.json`.
+"""The agents of a run before JAX is loaded: which of them share a program, the file `agents.json`,
+and what a resumed run may change.
 
 Agents share a program if they differ only in numbers that the program takes as arguments: the
 tunable floats of the learner (`config.learners.TUNABLE`), and the keys of the sections `costs`,
@@ -27,7 +27,7 @@ from jaxtrade.runs import files, rundir
 from jaxtrade.storage import digests
 from jaxtrade.text import several
 
-# The folder of a sweep that needs several programs, or of a search. Imports no heavy library.
+# The folder of a sweep that needs several programs, or of a search.
 
 SWEEP = "sweep.json"  # marks the folder of such a sweep
 FORMAT = 1
@@ -67,7 +67,7 @@ def read_sweep(path: Path) -> RunConfig:
     return make_config(values, str(path / "config.yaml"), stored=True)
 
 
-# Checks of a search by Optuna, before JAX is loaded.
+# Checks of a search by Optuna.
 
 
 def check_search(config: RunConfig) -> None:

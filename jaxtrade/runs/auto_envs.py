@@ -36,13 +36,11 @@ from jaxtrade.storage.compiling import described
 from jaxtrade.storage.sizes import program_bytes, tree_bytes
 from jaxtrade.version import __version__
 
-# How many environments train fastest: the search for `rollout.num_envs: auto`. Imports no JAX.
+# How many environments train fastest: the search for `rollout.num_envs: auto`.
 #
 # The number of environments is doubled until two doublings gain less than `GROWTH`, or its memory
-# is
-# not there, or the run would have too few updates, or measuring would take longer than it can
-# save.
-# What is measured is given by the caller.
+# is not there, or the run would have too few updates, or measuring would take longer than it can
+# save. What is measured is given by the caller.
 
 GROWTH = 1.03  # two doublings of which none is this many times as fast as the size before both end the search
 NEAR = 0.95  # of the fastest size: the smallest one that is at least so fast is chosen

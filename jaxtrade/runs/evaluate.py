@@ -124,7 +124,7 @@ def open_run(
         data: a file that holds the run's bars, instead of its own; of a set, a folder with a file
             for each symbol.
         advisor: whether the run's own advisor is used.
-        overrides: `a.b=value` of keys that may change (`runs.resuming`).
+        overrides: `a.b=value` of keys that may change (`runs.agents.FREE`).
     Raises:
         ConfigError (not a run, edited configuration, a key in `overrides` that may not change),
         DataError (the data

@@ -1,5 +1,5 @@
 """The files that a run's configuration names: recorded when it is created, found again from
-wherever it is read.
+wherever it is read. And which of its modules may be imported.
 
 A manifest's `files` holds for each key (`data.file`, `data.contract`, `imports.NAME`, ...):
 `given`, the value in

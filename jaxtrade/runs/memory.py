@@ -1,5 +1,5 @@
-"""How much memory a training run takes, from its configuration alone. Imports neither JAX nor
-NumPy.
+"""How much memory a training run takes, from its configuration alone, and how much this machine
+has. Imports neither JAX nor NumPy.
 
 With N = rollout.num_envs, T = rollout.num_steps, S agents (train.num_seeds, or those of a sweep), D
 observations, H the sum of network.hidden, R the width of a GRU's memory (0 for an MLP) and P
@@ -11,7 +11,7 @@ parameters, the need in bytes is
     gradient      S x B x 4 (4 D + 2 H + 9 R)                   activations of the B rows of one gradient
     acting        S x N x 4 (2 D + 4 H)                         observations and activations of one step
     older         S x d x P x PER_OLDER                         policies that act with a delay, d = actor.delay
-    replay        S x 2 x dqn.buffer_size x bytes               only of DQN (`replay_memory`): exact, and in two copies
+    replay        S x 2 x dqn.buffer_size x bytes               only of DQN (`replay_bytes`): exact, and  in two copies
     bars          data.synthetic_sessions x PER_SESSION         only of synthetic bars: a file's length is not known;
                                                                 of a set of symbols, twice the sum
                                                                 over its symbols
@@ -42,9 +42,7 @@ from jaxtrade.data.features.schema import context_features
 from jaxtrade.errors import ConfigError, OutOfMemoryError
 
 # How much this machine may use: physical memory, and the limits of the control groups that a
-# process runs in.
-#
-# Imports no heavy library. POSIX-only calls are used only if the platform has them; each has an
+# process runs in. POSIX-only calls are used only if the platform has them; each has an
 # alternative.
 
 Read = Callable[[str], str | None]
@@ -205,8 +203,7 @@ def _cgroup_used(read: Read) -> int | None:
     return None
 
 
-# How much memory the replay of DQN takes, from the configuration alone. Imports neither JAX nor
-# NumPy.
+# How much memory the replay of DQN takes.
 #
 # A transition holds two references (before and after the step), the action, the reward and both
 # ends, packed into words of 32 bits, and two floats of a sum tree if the replay is prioritised. A

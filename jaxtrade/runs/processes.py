@@ -1,4 +1,5 @@
-"""The processes of one run: how many there are, which one this is, and where process 0 listens.
+"""The processes of one run: how many there are, which one this is, where process 0 listens; and how
+they join and leave.
 
 `layout_of` is a pure function of flags and environment variables, so a contradiction is reported before JAX loads.
 `join` then joins the processes. The order of the sources, the first that says something counts:
@@ -284,16 +285,12 @@ def check_config(config: RunConfig, layout: Layout) -> None:
 # Join the processes of a run, and leave them: with one clear line if another one has died.
 #
 # JAX ends a process from a thread of its own (`LOG(FATAL)`, then SIGABRT) when another one stops
-# answering, after
-# `HEARTBEAT_S` of silence, or at once if it was process 0. Its Python callback for that moment
-# cannot be used: in JAX
-# 0.10.2 it ends in `std::bad_cast`. So a handler of SIGABRT prints the line, in the thread that
-# aborts; a handler of
-# Python's own would never run, since the main thread may be deep in a program. Where a collective
-# fails first, as with
-# gloo on CPUs, Python gets an exception, which `lost` recognises. The two may come at once, in
-# two threads, so each line
-# is written as the last one of the process (`say`).
+# answering, after `HEARTBEAT_S` of silence, or at once if it was process 0. Its Python callback
+# for that moment cannot be used: in JAX 0.10.2 it ends in `std::bad_cast`. So a handler of SIGABRT
+# prints the line, in the thread that aborts; a handler of Python's own would never run, since the
+# main thread may be deep in a program. Where a collective fails first, as with gloo on CPUs,
+# Python gets an exception, which `lost` recognises. The two may come at once, in two threads, so
+# each line is written as the last one of the process (`say`).
 
 LEAVE_S = 5.0  # how long a process that ends with an error waits for the others to end too
 # All processes stop together with these exit codes, and process 0 may still be saving.

@@ -1,5 +1,5 @@
 """Build the parts of a run before anything is written: market, splits, environment, learner,
-advice.
+advice, the agents of a sweep or a walk-forward, the episode monitor.
 """
 
 from __future__ import annotations
@@ -138,8 +138,7 @@ def monitor_sink(
 # floats, and the rules under which each of them is evaluated.
 #
 # Leaves that are equal for all agents are shared, above all the market: `vmap` gets an `in_axes`
-# tree
-# that has 0 for the leaves of which each agent has its own, and None elsewhere.
+# tree that has 0 for the leaves of which each agent has its own, and None elsewhere.
 
 # The agents of a walk-forward as arguments of one program: each fold and seed is an agent.
 #

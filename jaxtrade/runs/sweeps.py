@@ -1,5 +1,5 @@
 """A sweep that needs several programs: each trains in turn, as an ordinary run in a folder of the
-sweep's own.
+sweep's own. And a search by Optuna.
 """
 
 from __future__ import annotations

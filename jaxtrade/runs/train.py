@@ -85,7 +85,7 @@ def run(
 
     Args:
         path: the new run folder; default `runs/<market-task-utc-id>`.
-        source: a source run (`source.load_source`) that this run begins from, as `config.transfer`
+        source: a source run (`beginning.load_source`) that this run begins from, as `config.transfer`
             says.
         screen: where the run shows its progress; it stays open. Default: plain lines on standard
             error.

@@ -1,5 +1,5 @@
-"""The training of a run in its folder, and what is said about it, whatever is evaluated
-afterwards.
+"""The training of a run in its folder: its hooks (validation, population-based training), what it
+measured, and what is said about it, whatever is evaluated afterwards.
 """
 
 from __future__ import annotations
@@ -182,13 +182,9 @@ def _shown(name: str, value: Any) -> str:
     )
 
 
-# Population-based training in a run: what scores the agents, what an event compiles, and the
-# winner at the end.
-
-# Population-based training as a hook: scores the agents between chunks, and replaces the worst.
-#
-# What an event does is a pure function (`rl.evolve`), which the caller gives, as it gives the
-# score.
+# Population-based training in a run: what scores the agents, what an event compiles, and the winner
+# at the end. First its hook: it scores the agents between chunks, and replaces the worst. What an
+# event does is a pure function (`rl.evolve`), which the caller gives, as it gives the score.
 
 
 class Event(Protocol):

@@ -1,5 +1,5 @@
 """The training loop: compiled chunks of updates, and a host loop that acts only at chunk
-borders.
+borders. And the length of a run.
 """
 
 from __future__ import annotations

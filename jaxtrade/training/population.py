@@ -1,5 +1,5 @@
-"""Several agents as one program: the algorithm mapped over agents, and `Stack`, which knows their
-number.
+"""Several agents as one program: the algorithm mapped over agents, `Stack`, which knows their
+number, and the devices that they train on.
 
 Agent i gets the same result as an agent trained alone from the same key, up to rounding, because
 another program may add floats in another order. A single agent is not stacked: its program and its
@@ -176,7 +176,7 @@ class Stack:
     @classmethod
     def of_run(cls, config: RunConfig) -> Stack:
         """The agents of a run, without what those of a sweep have of their own
-        (`runs.swept.Swept.stack`).
+        (`runs.setup.Swept.stack`).
         """
         if config.shared.on:
             return cls((config.agents,), (Axes(name=AGENTS),))

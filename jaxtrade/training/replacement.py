@@ -173,7 +173,7 @@ def replaced(
 
     retries: int[agents] how often each agent has gone back to `good`, this time included. An agent
         that tries again has
-    its count of rollbacks folded into its key, as in `divergence.rolled_back`. `update` and advice
+    its count of rollbacks folded into its key, as in `rolled_back`. `update` and advice
     stay those of all.
     """
     again, back = (

@@ -1,4 +1,6 @@
-"""Output of a training run: its metric sinks and its checkpoints."""
+"""What goes out of a training run, its rows and checkpoints, and the signals and the limit of time
+that stop it.
+"""
 
 from __future__ import annotations
 
@@ -118,8 +120,7 @@ class RunIO:
 # (`at_border`).
 #
 # Of a command, Ctrl-C waits only a moment for the border (`interrupt.GRACE_S`), and a second one
-# does
-# not wait. In other programs the first Ctrl-C waits for the border, and the second one raises
+# does not wait. In other programs the first Ctrl-C waits for the border, and the second one raises
 # KeyboardInterrupt.
 
 # A limit on a run's time: the hook that ends it between two chunks (`control.wall_clock`).
