@@ -396,6 +396,7 @@ def _train_phase(phase: Phase, folder: Path, source: Path | None, screen: Screen
         config = adopt(phase.config, loaded)
         setup = prepare(config)
         begun = transferred(setup, loaded)
+        assert begun.coverage is not None
         folder.parent.mkdir(parents=True, exist_ok=True)
         rundir.write_json(
             start,
