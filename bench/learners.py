@@ -16,7 +16,7 @@ import yaml
 
 from jaxtrade.config import load_config
 from jaxtrade.interop.world import load_world
-from jaxtrade.training.plan import plan_run
+from jaxtrade.training.loop import plan_run
 
 from . import sb3
 from .time_to_reward import OPTIMUM, Goal, Recent, compare, raced

@@ -7,7 +7,7 @@ compiles or computes, the main thread takes no such step, and no exception can s
 first Ctrl-C does two things:
 
 - The handler raises KeyboardInterrupt in the main thread, which then cleans up and leaves. (Training has a handler of
-  its own: it saves at the next chunk border. See `training.signals`.) While a module is being
+  its own: it saves at the next chunk border. See `training.run_io`.) While a module is being
   imported, the handler ends the process itself: an exception there crashes the C code of NumPy and
   JAX, or makes it print a traceback.
 - A thread reads the signal from a pipe, which the operating system's handler fills at once. If the main thread has not

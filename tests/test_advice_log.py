@@ -11,7 +11,7 @@ from jaxtrade import cli
 from jaxtrade.advisor.compose import CACHE, JOURNAL
 from jaxtrade.advisor.host.journal import read_journal
 from jaxtrade.cli.inspection import Row, log, total_line, totals
-from jaxtrade.runs import calibration, rundir
+from jaxtrade.runs import advice_evaluation, rundir
 from jaxtrade.runs.evaluate import history
 from jaxtrade.runs.evaluate import open_run as open_setup
 from jaxtrade.runs.stored import open_run
@@ -130,7 +130,7 @@ def test_a_picture_of_a_replay_and_none_of_a_damaged_journal(ran, tmp_path):
         advisor = setup.config.advisor.model_copy(update={"kind": kind})
         config, shown = setup.config.model_copy(update={"advisor": advisor}), history(ran.path)
         train = setup.splits["train"]
-        return calibration.draw(config, setup.market, train, folder, shown, lines.append)
+        return advice_evaluation.draw(config, setup.market, train, folder, shown, lines.append)
 
     assert drawn(tmp_path, f"replay:{ran.path / JOURNAL}")
     assert (tmp_path / "advice.png").read_bytes().startswith(b"\x89PNG")

@@ -12,12 +12,20 @@ from hypothesis import strategies as st
 from jaxtrade.config import load_config, read_values
 from jaxtrade.errors import ConfigError, OutOfMemoryError
 from jaxtrade.progress.screen import Screen
-from jaxtrade.runs import auto_envs, rundir, sizing
+from jaxtrade.runs import auto_envs, rundir
 from jaxtrade.runs import train as training
-from jaxtrade.runs.auto_envs import Sized, prepared, shrinking
-from jaxtrade.runs.limits import available_memory
+from jaxtrade.runs.auto_envs import (
+    Choice,
+    Measured,
+    Sized,
+    prepared,
+    search,
+    shrinking,
+    sized,
+    sizes,
+)
+from jaxtrade.runs.memory import available_memory
 from jaxtrade.runs.setup import prepare
-from jaxtrade.runs.sizing import Choice, Measured, search, sized, sizes
 from tests.messages import missing, refused
 from tests.reading import read_json
 
@@ -163,7 +171,9 @@ def test_the_choice_is_near_the_fastest_that_was_measured(gains):
     choice = search(numbers, machine(speeds), None)
     fastest = max(speeds[each.num_envs] for each in choice.measured)
     good = [
-        each.num_envs for each in choice.measured if speeds[each.num_envs] >= sizing.NEAR * fastest
+        each.num_envs
+        for each in choice.measured
+        if speeds[each.num_envs] >= auto_envs.NEAR * fastest
     ]
     assert choice.num_envs == min(good)
 

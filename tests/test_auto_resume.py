@@ -12,7 +12,7 @@ from jaxtrade.cli import main
 from jaxtrade.config import dump_config, load_config
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import rundir, train
-from jaxtrade.runs.resuming import Start, differing, how_to_start, require_own
+from jaxtrade.runs.agents import Start, differing, how_to_start, require_own
 from tests.messages import refused, refuses
 
 COMMAND = ["train", "--auto-resume", "--set", "rollout.num_envs=64"]

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from jaxtrade.config import RunConfig, load_config, make_config, overridden
 from jaxtrade.config.load import MOST
-from jaxtrade.runs.resuming import resumed_config
+from jaxtrade.runs.agents import resumed_config
 from tests.messages import refused
 
 # Numbers of parts that check their own: ranges of a search, and options of an advisor.

@@ -5,7 +5,7 @@ and its company.
 import json
 import math
 
-from jaxtrade.runs.closing import closing_figures, closing_line, closing_of
+from jaxtrade.runs.advice import closing_figures, closing_line, closing_of
 from tests.messages import missing
 
 ROWS = [

@@ -11,7 +11,8 @@ import pytest
 
 from jaxtrade.cli.parser import build_parser
 from jaxtrade.config import make_config
-from jaxtrade.runs import ending, rundir
+from jaxtrade.runs import rundir
+from jaxtrade.runs.evaluate import ending
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="the commands are quoted for a POSIX shell")
 
@@ -40,7 +41,7 @@ def commands(
 ):
     result = SimpleNamespace(provenance={"split": split}, settings={"last_session": "2013-10-11"})
     results = dict.fromkeys(seeds, result)
-    lines = list(ending.ending(path, path / "evaluation", results, config, advisor))
+    lines = list(ending(path, path / "evaluation", results, config, advisor))
     assert lines[0] == f"run       {path}"
     assert [line[:10].strip() for line in lines[-2:]] == ["next", ""]
     return [line[10:] for line in lines[-2:]]
@@ -127,9 +128,9 @@ def test_the_program_is_named_as_the_shell_finds_it(tmp_path, monkeypatch):
         (tmp_path, str(here)),
     ):
         monkeypatch.setenv("PATH", str(path))
-        assert ending.program() == [expected]
+        assert rundir.program() == [expected]
     monkeypatch.setattr(sys, "argv", [str(tmp_path / "jaxtrade" / "__main__.py"), "train"])
     monkeypatch.setattr(sys, "orig_argv", ["python3", "-P", "-m", "jaxtrade", "train"])
-    assert ending.program() == ["python3", "-P", "-m", "jaxtrade"]
+    assert rundir.program() == ["python3", "-P", "-m", "jaxtrade"]
     monkeypatch.setattr(sys, "argv", ["my_script.py"])
-    assert ending.program() == ["jaxtrade"]
+    assert rundir.program() == ["jaxtrade"]

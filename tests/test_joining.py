@@ -10,10 +10,10 @@ import pytest
 from jaxtrade.doctor.checks import Status
 from jaxtrade.doctor.examine import Ended, joined
 from jaxtrade.errors import ConfigError, PreemptedError, ProcessLostError, StorageError
-from jaxtrade.runs import joining
+from jaxtrade.runs import processes
 from jaxtrade.runs.processes import ALONE, Layout
 from jaxtrade.training import run_io, together
-from jaxtrade.training import signals as stopping
+from jaxtrade.training import run_io as stopping
 from tests.children import run_python
 
 GLOO = ValueError(
@@ -33,7 +33,7 @@ def second_of_two(monkeypatch):
 @pytest.mark.parametrize("error", [GLOO, BARRIER])
 def test_what_a_collective_says_of_a_dead_partner_is_one_line(error):
     said = r"^process 1 of 2: another process"
-    with pytest.raises(ProcessLostError, match=said) as lost, joining.explained():
+    with pytest.raises(ProcessLostError, match=said) as lost, processes.explained():
         raise error
     assert "start all processes again" in str(lost.value)
     assert lost.value.exit_code == 69
@@ -49,25 +49,25 @@ def test_what_a_collective_says_of_a_dead_partner_is_one_line(error):
     ],
 )
 def test_other_errors_stay_what_they_are(error):
-    with pytest.raises(type(error)) as same, joining.explained():
+    with pytest.raises(type(error)) as same, processes.explained():
         raise error
     assert same.value is error
 
 
 def test_one_process_loses_no_other():
-    assert not joining.lost(GLOO)
-    joining.join(ALONE)
-    assert joining.leave(75) == 75
+    assert not processes.lost(GLOO)
+    processes.join(ALONE)
+    assert processes.leave(75) == 75
 
 
 TALKING = """
 import os, sys
-from jaxtrade.runs import joining
+from jaxtrade.runs import processes
 if {joined}:
-    joining._say_when_aborted("first")
-    joining._say_when_aborted("gone")
+    processes._say_when_aborted("first")
+    processes._say_when_aborted("gone")
 print("before", file=sys.stderr)
-joining.say("last")
+processes.say("last")
 os.write(2, b"a thread\\n")
 if {joined}:
     os.abort()
@@ -92,11 +92,11 @@ def test_nothing_that_jax_says_comes_after_the_line_of_a_process_that_has_joined
 
 def test_a_port_that_is_taken_is_a_mistake():
     layout = Layout("flags", 0, 2, "10.0.0.1:80")
-    taken = joining._not_joined(layout, RuntimeError("UNKNOWN: Failed to start RPC server"))
+    taken = processes._not_joined(layout, RuntimeError("UNKNOWN: Failed to start RPC server"))
     assert isinstance(taken, ConfigError)
     assert "process 0 cannot listen" in str(taken)
     assert "name them by --coordinator" in str(
-        joining._not_joined(layout, ValueError("coordinator_address?"))
+        processes._not_joined(layout, ValueError("coordinator_address?"))
     )
 
 
@@ -132,8 +132,8 @@ def test_only_process_0_writes_checkpoints(tmp_path, monkeypatch):
     ("code", "seconds", "ends"),
     [
         (0, [], False),  # JAX itself waits for the others
-        (PreemptedError.exit_code, [joining.LONG_S], False),  # all of them come
-        (2, [joining.LEAVE_S], True),  # this one fails alone: the others do not come
+        (PreemptedError.exit_code, [processes.LONG_S], False),  # all of them come
+        (2, [processes.LEAVE_S], True),  # this one fails alone: the others do not come
         (ProcessLostError.exit_code, [], True),
     ],
 )
@@ -149,14 +149,14 @@ def test_leaving_waits_as_long_as_it_makes_sense(code, seconds, ends, monkeypatc
         raise SystemExit(number)
 
     monkeypatch.setattr(together, "barrier", barrier)
-    monkeypatch.setattr(joining.os, "_exit", end)
+    monkeypatch.setattr(processes.os, "_exit", end)
     try:
         if ends:
             with pytest.raises(SystemExit) as stop:
-                joining.leave(code)
+                processes.leave(code)
             assert stop.value.code == code
         else:
-            assert joining.leave(code) == code
+            assert processes.leave(code) == code
     finally:
         signal.signal(signal.SIGTERM, handled)
     assert waited == seconds

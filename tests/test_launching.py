@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from jaxtrade.cli import main
 from jaxtrade.config.yaml12 import parse_yaml
 from jaxtrade.errors import ConfigError, DivergedError, PreemptedError, ProcessLostError
-from jaxtrade.launching import local
+from jaxtrade.launching import job
 from jaxtrade.launching.job import Job, checked, command_of, manifest
 from tests.messages import missing, refused, refuses
 from tests.reading import FIXTURES
@@ -286,20 +286,20 @@ def test_a_mistake_in_the_training_is_found_before_anything_starts(
 
 def test_each_process_learns_its_number_and_has_its_own_devices():
     base = {"PATH": "/bin", "JAX_PROCESS_ID": "9"}
-    assert local.environment(base, 1, 2, 5000, None) == base | {
+    assert job.environment(base, 1, 2, 5000, None) == base | {
         "JAX_COORDINATOR_ADDRESS": "127.0.0.1:5000",
         "JAX_NUM_PROCESSES": "2",
         "JAX_PROCESS_ID": "1",
         "JAX_LOCAL_DEVICE_IDS": "1",
     }
-    four = local.environment({}, 1, 2, 5000, 4)
+    four = job.environment({}, 1, 2, 5000, 4)
     assert (four["JAX_LOCAL_DEVICE_IDS"], four["JAX_NUM_CPU_DEVICES"]) == ("4,5,6,7", "4")
 
 
 @given(count=st.integers(1, 6), devices=st.integers(1, 6))
 def test_devices_are_shared_out_without_gap_or_overlap(count, devices):
     lists = [
-        local.environment({}, i, count, 1, devices)["JAX_LOCAL_DEVICE_IDS"].split(",")
+        job.environment({}, i, count, 1, devices)["JAX_LOCAL_DEVICE_IDS"].split(",")
         for i in range(count)
     ]
     assert [int(each) for one in lists for each in one] == list(range(count * devices))
@@ -309,18 +309,18 @@ def test_devices_are_shared_out_without_gap_or_overlap(count, devices):
     ("codes", "code"), [([], 0), ([75, 75], 75), ([69, 137], 137), ([69, 69], 69), ([2, 69], 2)]
 )
 def test_the_cause_is_the_exit_code(codes, code):
-    assert local.verdict(codes) == code
+    assert job.verdict(codes) == code
 
 
 @pytest.mark.slow
 def test_lines_of_both_processes_and_the_exit_code(capsys):
-    assert local.launch(["list", "learners"], 2) == 0
+    assert job.launch(["list", "learners"], 2) == 0
     lines = capsys.readouterr().out.splitlines()
     first, second = ([line[4:] for line in lines if line.startswith(f"[{i}] ")] for i in range(2))
     assert first == second
     assert any("ppo" in line for line in first)
     assert len(first) + len(second) == len(lines)
-    assert local.launch(["evaluate", "nowhere"], 2) == 2
+    assert job.launch(["evaluate", "nowhere"], 2) == 2
     assert "[1] error: nowhere: " in capsys.readouterr().err
 
 
@@ -335,7 +335,7 @@ def watched(*codes):
         )
         for code in codes
     ]
-    verdict = local._watched(processes)
+    verdict = job._watched(processes)
     for process in processes:
         process.communicate(timeout=30)
     return verdict, [process.returncode for process in processes]
@@ -348,7 +348,7 @@ def test_a_process_that_a_signal_ended_is_named(capsys):
 
 
 def test_a_second_process_is_killed_when_one_fails(monkeypatch):
-    monkeypatch.setattr(local, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(job, "PATIENCE_S", 0.1)
     found = watched("import time; time.sleep(600)", "raise SystemExit(3)")
     assert found == (3, [-9, 3])
 

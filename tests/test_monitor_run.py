@@ -10,8 +10,8 @@ import jaxtrade as jt
 from jaxtrade.cli import main
 from jaxtrade.config import load_config
 from jaxtrade.config.faults import migrated
-from jaxtrade.runs.monitoring import lost, rows_of
 from jaxtrade.runs.rundir import read_run
+from jaxtrade.runs.setup import lost, rows_of
 from jaxtrade.storage import monitor
 from jaxtrade.storage.archives import read_arrays
 from jaxtrade.storage.sinks import read_rows
@@ -153,7 +153,7 @@ def test_a_full_disk_ends_the_run_with_74_and_the_run_can_go_on(run, tmp_path, m
     path = tmp_path / "run"
     with monkeypatch.context() as patched:
         sink = partial(monitor.MonitorSink, opened=full)
-        patched.setattr("jaxtrade.runs.monitoring.MonitorSink", sink)
+        patched.setattr("jaxtrade.runs.setup.MonitorSink", sink)
         assert main(["train", "quickstart", "--run-dir", str(path), *sets(*SETTINGS)]) == 74
     assert "monitor.csv: the episodes" in capsys.readouterr().err
     whole, kept = content(run), content(path)

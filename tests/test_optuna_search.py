@@ -12,7 +12,7 @@ from jaxtrade.config import load_config
 from jaxtrade.errors import DivergedError
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import agents
-from jaxtrade.runs import optuna_search as searching
+from jaxtrade.runs import sweeps as searching
 from jaxtrade.runs.train import resume, run
 from jaxtrade.storage.compiling import Programs
 from tests import uncounted
@@ -158,7 +158,7 @@ def test_an_agent_that_was_put_back_has_no_score(tmp_path, monkeypatch):
     monkeypatch.setattr(searching, "train", lambda *_, **__: SimpleNamespace(state=state))
     monkeypatch.setattr(searching, "policies_of", lambda *_: [])
     monkeypatch.setattr(searching, "ranked", lambda *_: (1.0, 2.0, 3.0, 4.0))
-    monkeypatch.setattr(searching, "Fresh", lambda: SimpleNamespace(arguments=lambda *_: {}))
+    monkeypatch.setattr(searching, "Beginning", lambda: SimpleNamespace(arguments=lambda *_: {}))
     setup = SimpleNamespace(config=config(), algorithm=None, trained_params=None, stack=None)
     scores = searching._trained(setup, tmp_path, None, Screen())  # pyright: ignore[reportArgumentType]
     np.testing.assert_array_equal(scores, [1.0, np.nan, 3.0, np.nan])

@@ -21,8 +21,8 @@ from jaxtrade.config.run import (
 from jaxtrade.data.splits import split_ids
 from jaxtrade.evaluation.metrics import days_note
 from jaxtrade.evaluation.policy import load_policy
+from jaxtrade.runs.agents import require_own
 from jaxtrade.runs.evaluate import evaluate_run
-from jaxtrade.runs.resuming import require_own
 from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.train import run
 from tests.messages import missing, refused

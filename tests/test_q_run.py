@@ -11,11 +11,10 @@ from jaxtrade.config import load_config
 from jaxtrade.curriculum.phases import start_check
 from jaxtrade.errors import CheckpointError
 from jaxtrade.evaluation.policy import load_policy
-from jaxtrade.runs.beginning import transferred
+from jaxtrade.runs.beginning import adopt, load_source, transferred
 from jaxtrade.runs.evaluate import evaluate_run, history, replay_run
 from jaxtrade.runs.preflight import check
 from jaxtrade.runs.setup import prepare
-from jaxtrade.runs.source import adopt, load_source
 from jaxtrade.runs.train import run
 from jaxtrade.storage import checkpoint
 from tests.messages import missing, refused

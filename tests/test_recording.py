@@ -8,7 +8,7 @@ import pytest
 from jaxtrade.advisor.host.journal import is_ended, read_journal
 from jaxtrade.cli.inspection import report_differences
 from jaxtrade.errors import JournalError
-from jaxtrade.runs.closing import check_whole, recorded_figures
+from jaxtrade.runs.advice import check_whole, recorded_figures
 from tests.messages import missing, refused
 from tests.reading import FIXTURES, read_json
 

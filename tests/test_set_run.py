@@ -134,8 +134,9 @@ def test_the_bars_of_a_set_are_found_in_another_folder(tmp_path):
         (bars / f"{symbol.lower()}_h1.csv").write_text("time\n")
     run_folder.mkdir()
     (run_folder / "config.yaml").write_text(dump_config(config))
-    rundir.write_manifest(
-        run_folder, {"config_sha256": config.digest(), "data_sha256": "", "nproc": 1, "files": {}}
+    rundir.write_json(
+        run_folder / "manifest.json",
+        {"config_sha256": config.digest(), "data_sha256": "", "nproc": 1, "files": {}},
     )
     assert evaluation._instead(run_folder, bars) == {
         f"data.per_market.{symbol}.file": str(bars / f"{symbol.lower()}_h1.csv")

@@ -18,10 +18,9 @@ from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.ppo.act import policy_of
 from jaxtrade.rl.transfer import check_layouts
-from jaxtrade.runs.beginning import transferred
+from jaxtrade.runs.beginning import adopt, layout_of, load_source, require_same, transferred
 from jaxtrade.runs.evaluate import history
 from jaxtrade.runs.setup import prepare
-from jaxtrade.runs.source import adopt, layout_of, load_source, require_same
 from jaxtrade.runs.train import resume, run
 from tests.messages import refused, refuses
 from tests.resuming import cut, leaves

@@ -30,8 +30,7 @@ from jaxtrade.rl.pqn import HParams as PQNHParams
 from jaxtrade.runs import agents, memory, rundir
 from jaxtrade.runs.policies import chosen_number, policy_path
 from jaxtrade.runs.preflight import check
-from jaxtrade.runs.setup import prepare
-from jaxtrade.runs.swept import stacked
+from jaxtrade.runs.setup import prepare, stacked
 from jaxtrade.training.population import Stack
 from tests.env import worlds
 from tests.messages import missing, refused

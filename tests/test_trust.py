@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from jaxtrade.config import load_config
-from jaxtrade.runs import files, rundir, trust
+from jaxtrade.runs import files, rundir
 from tests.children import run_python
 from tests.messages import refused
 from tests.reading import read_json
@@ -102,13 +102,13 @@ def test_a_package_is_all_of_its_files(tmp_path, monkeypatch, first):
     monkeypatch.syspath_prepend(tmp_path)
     name = f"{whole}.inner"
     importlib.import_module(name)
-    assert trust.remember([name]) is None
+    assert files.remember([name]) is None
     for each in (name, whole):
         del sys.modules[each]
-    trust.require([name], tmp_path)
+    files.require_trusted([name], tmp_path)
     (package / "inner.py").write_text("pass")
     with refused(whole):
-        trust.require([name], tmp_path)
+        files.require_trusted([name], tmp_path)
 
 
 @pytest.mark.slow
@@ -161,7 +161,7 @@ def test_a_manifest_adds_no_folder_to_those_that_are_searched(run, tmp_path):
 def test_a_list_that_cannot_be_written_is_said(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
-    said = trust.remember([__name__])
+    said = files.remember([__name__])
     assert said is not None
     assert "--trust-imports" in said
-    assert trust.remember(["module_that_is_not_imported"]) is None
+    assert files.remember(["module_that_is_not_imported"]) is None

@@ -18,7 +18,7 @@ from jaxtrade.interop.world import load_world
 from jaxtrade.rl import transfer
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.transfer import require_complete
-from jaxtrade.runs.source import layout_of
+from jaxtrade.runs.beginning import layout_of
 from jaxtrade.training.population import Stack
 
 from . import LEVEL, interval, main, training

@@ -49,8 +49,7 @@ from jaxtrade.storage import checkpoint
 from jaxtrade.storage.sinks import JsonlSink, read_rows
 from jaxtrade.training.health import population_health
 from jaxtrade.training.hooks import Change
-from jaxtrade.training.loop import train
-from jaxtrade.training.plan import Plan, plan_run
+from jaxtrade.training.loop import Plan, plan_run, train
 from jaxtrade.training.population import SEEDS, Axes, Stack
 from jaxtrade.types import Algorithm, Array, PyTree, SessionSet
 

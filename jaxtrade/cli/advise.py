@@ -345,7 +345,7 @@ def run_ablation(args: Namespace) -> int:
         check_new(folder)
     with screen_of(args) as screen:
         screen.phase("loading", "JAX")
-        from jaxtrade.runs.computing import settle
+        from jaxtrade.runs.preflight import settle
 
         settle([config])
         from jaxtrade.ablation.report import table, write

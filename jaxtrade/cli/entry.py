@@ -32,9 +32,9 @@ from jaxtrade.errors import (
     JaxtradeError,
     OutOfMemoryError,
 )
-from jaxtrade.runs import rundir, trust
+from jaxtrade.runs import files, rundir
 from jaxtrade.runs.memory import first_line, is_exhausted
-from jaxtrade.runs.processes import layout_of
+from jaxtrade.runs.processes import layout_of, leave, say
 from jaxtrade.text import pairs, printable, show
 from jaxtrade.version import __version__
 
@@ -170,8 +170,8 @@ def _evaluate(args: Namespace) -> int:
         )
     rundir.read_run(Path(args.run))
     with loading(args) as screen:
-        from jaxtrade.runs.evaluate import evaluate_run, grid_run
-        from jaxtrade.runs.nulls import nulls_run
+        from jaxtrade.runs.evaluate import evaluate_run
+        from jaxtrade.runs.studies import grid_run, nulls_run, study_run
 
         asked: dict[str, Any] = {
             "path": Path(args.run),
@@ -184,8 +184,6 @@ def _evaluate(args: Namespace) -> int:
         }
         advised = asked | {"advisor": args.advisor, "overrides": args.overrides}
         if studies:
-            from jaxtrade.runs.studies import study_run
-
             text = study_run(draws=runs.draws(args), broken_down=args.breakdown, **advised)
         elif spec is not None:
             text = nulls_run(spec=spec, **asked)
@@ -341,20 +339,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = build_parser()
     refuse_empty(parser, sys.argv[1:] if argv is None else argv)
     args = parser.parse_args(argv)
-    trust.allow_all(getattr(args, "trust_imports", False))
-    trust.allow(getattr(args, "modules", ()))
-    return _left(_run(args))
-
-
-def _left(code: int) -> int:
-    """The exit code, once this process has left the others of its run, if it had joined any."""
-    joining = _joining()
-    return code if joining is None else joining.leave(code)
-
-
-def _joining() -> ModuleType | None:
-    """`runs.joining`, if it is loaded: no process joins others without it."""
-    return sys.modules.get("jaxtrade.runs.joining")
+    files.allow_all(getattr(args, "trust_imports", False))
+    files.allow(getattr(args, "modules", ()))
+    return leave(_run(args))
 
 
 def _run(args: Namespace) -> int:
@@ -381,8 +368,7 @@ def _failed(error: Exception, command: str) -> int:
     is a bug, so its traceback is shown."""
     match error:
         case JaxtradeError():
-            joining, line = _joining(), printable(f"error: {error}")
-            print(line, file=sys.stderr) if joining is None else joining.say(line)
+            say(printable(f"error: {error}"))
             return error.exit_code
         case BrokenPipeError():  # the reader of the output closed the pipe; the run has no fault
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

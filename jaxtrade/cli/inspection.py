@@ -29,8 +29,8 @@ from jaxtrade.data.market import load_market
 from jaxtrade.errors import ConfigError, JournalError, StorageError
 from jaxtrade.evaluation.openings import PREFIX
 from jaxtrade.runs import rundir
+from jaxtrade.runs.advice import SUMMARY, check_whole
 from jaxtrade.runs.beginning import source_again
-from jaxtrade.runs.closing import SUMMARY, check_whole
 from jaxtrade.runs.evaluate import open_run
 from jaxtrade.runs.train import run
 from jaxtrade.storage import checkpoint, digests

@@ -10,7 +10,7 @@ from typing import Any
 
 from jaxtrade.cli.flags import add_actions, add_command
 from jaxtrade.errors import ConfigError
-from jaxtrade.launching import local
+from jaxtrade.launching import job
 from jaxtrade.launching.job import Job, command_of, manifest
 
 ENGINES = {
@@ -94,7 +94,7 @@ def run(args: argparse.Namespace, parse: Callable[[tuple[str, ...]], object]) ->
                 "train quickstart"
             )
         parse(words)
-        return local.launch(words, args.processes, args.devices_per_process)
+        return job.launch(words, args.processes, args.devices_per_process)
     command = command_of(words)
     parse(command)
     print(manifest(job_of(args, command), args.engine), end="")

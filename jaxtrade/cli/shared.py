@@ -19,8 +19,8 @@ from jaxtrade.cli import flags
 from jaxtrade.config import RunConfig, load_config, make_config, origins_of, overridden
 from jaxtrade.data.contracts import BUNDLED, load_contract
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
+from jaxtrade.runs.agents import FREE, changes_bits
 from jaxtrade.runs.preflight import check, check_names
-from jaxtrade.runs.resuming import FREE, changes_bits
 from jaxtrade.text import printable, show
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ import os
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,16 +45,26 @@ from jaxtrade.data.members import set_name, symbols_of
 from jaxtrade.data.nulls.spec import TRAINED_DRAWS, NullSpec, parse_null_spec
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import files, rundir
-from jaxtrade.runs.agents import groups_of, is_sweep, read_sweep
+from jaxtrade.runs.agents import (
+    FREE,
+    Start,
+    groups_of,
+    how_to_start,
+    is_sweep,
+    read_sweep,
+    require_own,
+    resumed_config,
+)
 from jaxtrade.runs.preflight import check_memory
-from jaxtrade.runs.processes import Given, Layout, check_config, layout_of
-from jaxtrade.runs.resuming import FREE, Start, how_to_start, require_own, resumed_config
+from jaxtrade.runs.processes import Given, Layout, check_config, explained, layout_of
+from jaxtrade.runs.processes import join as join_others
 from jaxtrade.text import show
 from jaxtrade.training.together import from_main, is_main, process_count
 
 if TYPE_CHECKING:
     from jaxtrade.progress.screen import Screen
-    from jaxtrade.runs.result import RunResult
+    from jaxtrade.runs.processes import Layout
+    from jaxtrade.runs.stored import RunResult
 
 
 # Flags of a run that several processes train together. Imports no heavy library at load time.
@@ -96,17 +105,6 @@ def layout(args: Namespace, config: RunConfig) -> Layout:
     return found
 
 
-def explained(processes: Layout) -> AbstractContextManager[None]:
-    """Turn an exception that says that another process is gone into ProcessLostError, if there are
-    others.
-    """
-    if processes.alone:
-        return nullcontext()
-    from jaxtrade.runs import joining
-
-    return joining.explained()
-
-
 def join(args: Namespace, processes: Layout, screen: Screen) -> None:
     """Join the other processes, if there are any and this one has not joined them yet.
 
@@ -114,11 +112,9 @@ def join(args: Namespace, processes: Layout, screen: Screen) -> None:
     """
     if processes.alone or process_count() > 1:
         return
-    from jaxtrade.runs import joining
-
     screen.phase("joining", str(processes))
     _results_alone()
-    joining.join(processes, args.heartbeat_seconds, args.join_seconds)
+    join_others(processes, args.heartbeat_seconds, args.join_seconds)
 
 
 def _results_alone() -> None:
@@ -231,8 +227,8 @@ def _begin(args: Namespace, config: RunConfig, source: str | None, path: Path | 
         screen.phase("loading", "JAX")
         keep_programs()
         join(args, processes, screen)
-        from jaxtrade.runs.computing import settle
-        from jaxtrade.runs.source import load_source, require_same
+        from jaxtrade.runs.beginning import load_source, require_same
+        from jaxtrade.runs.preflight import settle
         from jaxtrade.runs.train import run
 
         settle(
@@ -241,7 +237,7 @@ def _begin(args: Namespace, config: RunConfig, source: str | None, path: Path | 
         loaded = load_source(Path(source)) if source else None
         if loaded is not None and args.onward:
             require_same(loaded, config)
-        with explained(processes):
+        with explained():
             result = run(config, path, loaded, screen)
     return _ended(result, args, screen)
 
@@ -255,7 +251,7 @@ def _ended(result: RunResult, args: Namespace, screen: Screen) -> int:
         return result.exit_code
     text = result.table
     if args.perf or args.perf_one:
-        from jaxtrade.runs.performance import lines, performance_info
+        from jaxtrade.runs.training_job import lines, performance_info
 
         text = "\n".join([text, "", *lines(performance_info(result, args.perf_one))])
     print_result(text, screen)
@@ -279,7 +275,7 @@ def _go_on(args: Namespace, path: Path, processes: Layout, overrides: Sequence[s
         join(args, processes, screen)
         from jaxtrade.runs.train import resume
 
-        with explained(processes):
+        with explained():
             result = resume(path, data, screen, overrides)
     return _ended(result, args, screen)
 

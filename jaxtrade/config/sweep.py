@@ -78,10 +78,11 @@ def range_of(value: object) -> Range | None:
     return Range(low, high, log, bool(_WHOLE.fullmatch(found[2]) and _WHOLE.fullmatch(found[3])))
 
 
-def _flat(keys: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flat(keys: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every key of nested keys, dotted, with its value."""
     for name, value in keys.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
+            yield from flat(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
 
@@ -94,7 +95,7 @@ def _listed(keys: Any) -> Any:
         return keys
     return {
         key: list(value) if isinstance(value, list | tuple) else [value]
-        for key, value in _flat(keys)
+        for key, value in flat(keys)
     }
 
 
@@ -104,7 +105,7 @@ def _dotted(settings: Any) -> Any:
         isinstance(each, Mapping) for each in settings
     ):
         return settings
-    return [dict(_flat(each)) for each in settings]
+    return [dict(flat(each)) for each in settings]
 
 
 Values = Annotated[list[Any], Field(min_length=1)]

@@ -28,7 +28,7 @@ from jaxtrade.config.learners import SECTIONS
 from jaxtrade.config.load import module_names
 from jaxtrade.config.yaml12 import dump_yaml
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
-from jaxtrade.runs import trust
+from jaxtrade.runs import files
 
 CURRICULUM = "curriculum.yaml"  # in the folder of a curriculum
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
@@ -266,7 +266,7 @@ def read_curriculum(folder: Path) -> Curriculum:
         )
 
     def make(sections: Mapping[str, Any], where: str) -> RunConfig:
-        trust.require(module_names(sections), folder)
+        files.require_trusted(module_names(sections), folder)
         return make_config(migrated(sections), where, stored=True)
 
     return _resolved(str(path), str(path), read_values(path, exact=True), (), (), make)

@@ -43,13 +43,9 @@ from jaxtrade.progress.screen import Plain, Screen
 from jaxtrade.rl.state import Policy, closed
 from jaxtrade.rl.transfer import coverage_json, movement, percent
 from jaxtrade.runs import files, rundir
-from jaxtrade.runs.advice import check_advisor
-from jaxtrade.runs.beginning import Transferred, transferred
-from jaxtrade.runs.closing import closing_line, closing_of
-from jaxtrade.runs.computing import settle
-from jaxtrade.runs.evaluate import history
-from jaxtrade.runs.setup import Setup, params_shown, prepare
-from jaxtrade.runs.source import (
+from jaxtrade.runs.advice import check_advisor, closing_line, closing_of
+from jaxtrade.runs.beginning import (
+    Beginning,
     Source,
     adopt,
     check_alone,
@@ -57,7 +53,11 @@ from jaxtrade.runs.source import (
     layout_of,
     load_source,
     require_carried,
+    transferred,
 )
+from jaxtrade.runs.evaluate import history
+from jaxtrade.runs.preflight import settle
+from jaxtrade.runs.setup import Setup, params_shown, prepare
 from jaxtrade.runs.train import resume, run
 from jaxtrade.storage import digests
 from jaxtrade.text import Tell, aligned, ruled
@@ -139,7 +139,7 @@ def under(source: Source, setup: Setup) -> Setup:
     return prepare(setup.config.replaced(env=env, network=source.config.network))
 
 
-def start_check(source: Source, setup: Setup, begun: Transferred) -> dict[str, Any]:
+def start_check(source: Source, setup: Setup, begun: Beginning) -> dict[str, Any]:
     """Compare the source, transferred and fresh greedy policies on the same validation sessions.
 
     All three run under the phase's conditions. Returns plain data: the number of sessions; `equal`,
@@ -595,6 +595,7 @@ def _train_phase(phase: Phase, folder: Path, source: Path | None, screen: Screen
         config = adopt(phase.config, loaded)
         setup = prepare(config)
         begun = transferred(setup, loaded)
+        assert begun.coverage is not None
         folder.parent.mkdir(parents=True, exist_ok=True)
         rundir.write_json(
             start,

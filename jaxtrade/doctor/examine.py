@@ -94,8 +94,7 @@ print(json.dumps({"flax": flax.__version__, "optax": optax.__version__}))
 TOGETHER = """
 import json, sys
 from jaxtrade.errors import JaxtradeError
-from jaxtrade.runs.joining import join
-from jaxtrade.runs.processes import Layout
+from jaxtrade.runs.processes import Layout, join
 try:
     join(LAYOUT, timeout=SECONDS)
 except JaxtradeError as error:

@@ -27,7 +27,7 @@ from jaxtrade.networks.reductions import LOCAL, Reduce, one_by_one
 from jaxtrade.rl.train_state import Kind, TrainState, all_of, kinds_of
 from jaxtrade.storage.hosted import hosted, placed
 from jaxtrade.text import several
-from jaxtrade.training.population import Axes, Stack, mapped
+from jaxtrade.training.population import Axes, Place, Stack, mapped
 from jaxtrade.types import Algorithm, PyTree
 
 AGENTS, ENVS = "agent_devices", "env_devices"  # axes of the mesh
@@ -95,7 +95,7 @@ def mesh_of(layout: Layout, devices: Any = None) -> Mesh:
 
 
 @dataclass(frozen=True)
-class Spread:
+class Spread(Place):
     """A run on the devices of a mesh.
 
     layout, mesh: as of `mesh_of`. part: the learner of one part, made with `layout.reduce`. stack:
@@ -253,7 +253,7 @@ class Spread:
             check_vma=False,
         )(keys, params)
 
-    # --- `training.placing.Place` ------------------------------------------------------------------------------------
+    # --- `training.population.Place` ---------------------------------------------------------------------------------
 
     def wrap(self, algorithm: Algorithm, stack: Stack) -> Algorithm:
         """`Place.wrap`. The facts about the learner are those of `algorithm`, which has all

@@ -1,5 +1,5 @@
-"""The agents of a run before JAX is loaded: which of them share a program, and the file
-`agents.json`.
+"""The agents of a run before JAX is loaded: which of them share a program, the file `agents.json`,
+and what a resumed run may change.
 
 Agents share a program if they differ only in numbers that the program takes as arguments: the
 tunable floats of the learner (`config.learners.TUNABLE`), and the keys of the sections `costs`,
@@ -9,6 +9,7 @@ key is static: it decides the program.
 
 from __future__ import annotations
 
+import enum
 import importlib.util
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,15 +18,15 @@ from typing import Any, NamedTuple
 
 from jaxtrade.config import RunConfig, digest_of, make_config, read_values
 from jaxtrade.config.learners import TUNABLE
-from jaxtrade.config.load import Agent, agents_of, config_of, module_names
-from jaxtrade.config.sweep import SweepConfig, examples_of, range_of
+from jaxtrade.config.load import Agent, agents_of, changed_config, config_of, module_names
+from jaxtrade.config.sweep import SweepConfig, examples_of, flat, range_of
 from jaxtrade.env.reward_presets import resolve_reward
 from jaxtrade.errors import ConfigError
-from jaxtrade.runs import rundir, trust
+from jaxtrade.runs import files, rundir
 from jaxtrade.storage import digests
 from jaxtrade.text import several
 
-# The folder of a sweep that needs several programs, or of a search. Imports no heavy library.
+# The folder of a sweep that needs several programs, or of a search.
 
 SWEEP = "sweep.json"  # marks the folder of such a sweep
 FORMAT = 1
@@ -61,11 +62,11 @@ def read_sweep(path: Path) -> RunConfig:
     if not (path / "config.yaml").is_file():
         raise ConfigError(f"{path}: a sweep whose config.yaml is missing; start it anew")
     values = read_values(path / "config.yaml", exact=True)
-    trust.require(module_names(values), path)
+    files.require_trusted(module_names(values), path)
     return make_config(values, str(path / "config.yaml"), stored=True)
 
 
-# Checks of a search by Optuna, before JAX is loaded.
+# Checks of a search by Optuna.
 
 
 def check_search(config: RunConfig) -> None:
@@ -156,39 +157,31 @@ def groups_of(config: RunConfig) -> tuple[Group, ...]:
     If all agents of a sweep fit the configuration's own program, its `config` is the configuration
     itself. Raises ConfigError for a setting that is at fault.
     """
+    alone = (Group(config, tuple(range(config.agents)), {}),)
     if not config.lists_agents:
-        return (Group(config, tuple(range(config.agents)), {}),)
-    found: dict[str, list[Agent]] = {}
-    statics: list[dict[str, Any]] = []
+        return alone
+    found, statics = dict[str, list[Agent]](), dict[str, dict[str, Any]]()
     for agent in agents_of(config):
         static = static_of(config_of(config, agent))
-        if digest_of(static) not in found:
-            statics.append(static)
-        found.setdefault(digest_of(static), []).append(agent)
+        digest = digest_of(static)
+        statics[digest] = static
+        found.setdefault(digest, []).append(agent)
     own = digest_of(static_of(config_of(config, Agent(0, config.seed, 0, {}))))
     if list(found) == [own]:
-        return (Group(config, tuple(range(config.agents)), {}),)
-    deciding = _deciding(statics, agents_of(config))
+        return alone
+    deciding = _deciding([*statics.values()], agents_of(config))
     return tuple(_group(config, agents, deciding) for agents in found.values())
 
 
 def _deciding(statics: Sequence[Mapping[str, Any]], agents: Sequence[Agent]) -> tuple[str, ...]:
     """The keys of the settings that differ between the programs."""
-    flat = [dict(_leaves(each)) for each in statics]
-    paths = dict.fromkeys(path for each in flat for path in each)
-    differ = [path for path in paths if len({json.dumps(each.get(path)) for each in flat}) > 1]
+    every = [dict(flat(each)) for each in statics]
+    paths = dict.fromkeys(path for each in every for path in each)
+    differ = [path for path in paths if len({json.dumps(each.get(path)) for each in every}) > 1]
     keys = dict.fromkeys(key for agent in agents for key in agent.overrides)
     return tuple(
         key for key in keys if any(path.startswith(key) or key.startswith(path) for path in differ)
     )
-
-
-def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
 
 
 def _group(config: RunConfig, agents: Sequence[Agent], deciding: Sequence[str]) -> Group:
@@ -243,3 +236,121 @@ def write_agents(path: Path, config: RunConfig, group: Sequence[int] | None = No
             "agents": table(config, group),
         },
     )
+
+
+# What a resumed run may change: the limit of its time, and the devices that it trains on.
+#
+# `train --auto-resume` gives the whole configuration again each time, so here it is compared with
+# the run's own.
+
+# Another number of devices changes bits only with parallel.reduce=psum, where the last digits
+# depend on it.
+FREE = ("control.wall_clock", "parallel.devices")
+_ABSENT = "nothing"
+# Keys that a run fills in by itself, and the values for which it does.
+FOUND = {
+    "advisor.options.model": (_ABSENT, None),
+    "network.adapter": (_ABSENT, None, 0),
+    "split.validation_sessions": (None,),
+    "split.test_sessions": (None,),
+    "split.embargo_sessions": (None,),
+    "control.evaluate_every": (None,),
+    "control.keep": (None,),
+}
+
+
+class Start(enum.StrEnum):
+    """What `--auto-resume` does with a run folder."""
+
+    NEW = "new"
+    CONTINUE = "continue"
+    DONE = "done"
+
+
+def how_to_start(path: Path) -> Start:
+    """Whether the folder holds no run, one to go on with, or a finished one.
+
+    A run that its limit of time has ended (`control.wall_clock`) has a summary too, and goes on. A
+    sweep has finished when all its runs have.
+    """
+    if is_sweep(path):
+        return (
+            Start.DONE
+            if all(how_to_start(run) is Start.DONE for run in runs_of(path))
+            else Start.CONTINUE
+        )
+    if not all((path / name).is_file() for name in ("config.yaml", "manifest.json")):
+        return Start.NEW
+    if not (path / rundir.SUMMARY).is_file():
+        return Start.CONTINUE
+    reason = digests.read_json(path / rundir.SUMMARY).get("stop_reason")
+    return Start.CONTINUE if str(reason).startswith(FREE[0]) else Start.DONE
+
+
+def require_own(asked: RunConfig, path: Path) -> None:
+    """Check that a configuration is that of the run at `path`, except for `FREE`.
+
+    Raises ConfigError, which names every key that differs with both values.
+    """
+    own = read_sweep(path) if is_sweep(path) else rundir.read_run(path)[0]
+    if differ := [
+        f"{key}: {_shown(mine)}, the run has {_shown(its)}"
+        for key, mine, its in differing(asked, own)
+    ]:
+        raise ConfigError(
+            "\n".join(
+                [
+                    f"{path} (--auto-resume): holds a run of another configuration; give the same one "
+                    "again, or choose another --run-dir",
+                    *(f"  {line}" for line in differ),
+                ]
+            )
+        )
+
+
+def differing(asked: RunConfig, own: RunConfig) -> Iterator[tuple[str, Any, Any]]:
+    """(key, value asked for, value of the run) of every key in which two configurations differ.
+
+    Passed over are `FREE`, a number of environments that was `auto`, what a run fills in by itself
+    (`FOUND`), and files that are the same file by another path.
+    """
+    mine, its = (dict(flat(config.model_dump(mode="json"))) for config in (asked, own))
+    same = {
+        key
+        for key, path in files.named(asked).items()
+        if (other := files.named(own).get(key)) is not None
+        and Path(path).resolve() == Path(other).resolve()
+    }
+    for key in sorted(mine.keys() | its.keys()):
+        value, other = mine.get(key, _ABSENT), its.get(key, _ABSENT)
+        filled_in = value in FOUND.get(key, ())
+        if (
+            value != other
+            and key not in FREE
+            and key not in same
+            and not filled_in
+            and not (key == "rollout.num_envs" and value == "auto")
+        ):
+            yield key, value, other
+
+
+def _shown(value: Any) -> str:
+    return "none" if value is None else str(value)
+
+
+def changes_bits(overrides: Sequence[str]) -> list[str]:
+    """The overrides `a.b=value` that a resumed run refuses."""
+    return [override for override in overrides if override.partition("=")[0].strip() not in FREE]
+
+
+def resumed_config(config: RunConfig, overrides: Sequence[str]) -> RunConfig:
+    """The configuration of a resumed run, with the overrides.
+
+    Raises ConfigError for another key than those of `FREE`, and for a value that is wrong.
+    """
+    if refused := changes_bits(overrides):
+        raise ConfigError(
+            f"{', '.join(refused)}: a resumed run keeps its configuration, except {', '.join(FREE)}; for "
+            "other keys, begin a new run from this one"
+        )
+    return changed_config(config, overrides, stored=True) if overrides else config

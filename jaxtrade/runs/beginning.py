@@ -1,133 +1,367 @@
-"""How a run begins: from its seed, from its own newest checkpoint, or from a source run.
-
-The three classes have one interface:
-
-- `state`: the state to train from; None if it is to be drawn from the seed.
-- `update`: the number of updates done so far.
-- `coverage`: the report of a transfer, or None.
-- `resume_update`: rows of metrics up to this update, written by an earlier process, are kept; None if there are none.
-- `memory(hook)`: what the hook saved in the checkpoint, or None.
-- `arguments(setup, advice)`: the argument `key` or `state` of `training.loop.train`. `advice` goes into the first
-  state of a new run.
-- `lines()`: what the run prints about its beginning.
-"""
+"""How a run begins: from its seed, from its own newest checkpoint, or from a source run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from jaxtrade.errors import ConfigError
-from jaxtrade.rl.listening import AdviceState, start_advice
+from jaxtrade.config import RunConfig
+from jaxtrade.config.learners import SECTIONS
+from jaxtrade.data.members import groups_of, symbols_of
+from jaxtrade.env.portfolio.observation import actions_of, spec_of
+from jaxtrade.errors import CheckpointError, ConfigError
+from jaxtrade.evaluation.policy import policy_structure
+from jaxtrade.networks.normalize import RunningStats
+from jaxtrade.rl import transfer
+from jaxtrade.rl.algorithms import LEARNERS, Learner
+from jaxtrade.rl.listening import AdviceState, make_fusion, start_advice
 from jaxtrade.rl.state import OpeningPlan
-from jaxtrade.rl.train_state import TrainState
-from jaxtrade.rl.transfer import Coverage, coverage_lines
+from jaxtrade.rl.train_state import TrainState, init_scale, optimiser
+from jaxtrade.rl.transfer import Coverage, Layout, coverage_lines, require_complete
+from jaxtrade.runs import files, rundir
 from jaxtrade.runs.setup import Setup
-from jaxtrade.runs.source import Source, begin, layout_of, open_source
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.training.hooks import set_hparams
-from jaxtrade.types import LoopState, PyTree
+from jaxtrade.training.population import Stack
+from jaxtrade.types import PyTree
+
+# A source run, from which a new run begins: the state in its newest checkpoint, and what its
+# arrays mean.
+
+SHAPES = (
+    "dueling",
+    "layer_norm",
+)  # keys of a learner's section that decide the network, besides those of `network`
+
+
+class Source(NamedTuple):
+    """What a source run learned.
+
+    The arrays are those of its `TrainState`, with a leading axis of agents if it has several.
+    config_sha256: digest of its `config.yaml`. update, total_updates: the update of its newest good
+    checkpoint, and the length of the run.
+    returns: the moments by which it scaled its rewards; None without `normalise_rewards` of the
+        learner.
+    """
+
+    path: Path
+    config: RunConfig
+    config_sha256: str
+    layout: Layout
+    params: PyTree
+    normaliser: RunningStats
+    opt_state: Any
+    update: int
+    total_updates: int
+    returns: RunningStats | None = None
+
+
+def layout_of(config: RunConfig) -> Layout:
+    """What the arrays of a configuration's policy mean. Raises ConfigError for a learner whose
+    arrays it cannot tell.
+    """
+    learner: Learner = LEARNERS[config.algorithm]
+    if learner.head is None:
+        able = ", ".join(name for name in SECTIONS if name in LEARNERS)
+        raise ConfigError(
+            f"algorithm={config.algorithm}: no other run can go on with what this learner has learned; "
+            f"train afresh, or set algorithm to one of {able}"
+        )
+    spec = spec_of(config)
+    return Layout(
+        spec.names,
+        actions_of(config),
+        spec.scaling,
+        config.network,
+        learner.head,
+        groups_of(config),
+    )
+
+
+def load_source(path: Path) -> Source:
+    """Load the newest good checkpoint of a run.
+
+    Raises ConfigError (not a run, no checkpoint, or actions that the run itself added are not open
+    yet) or CheckpointError (damaged).
+    """
+    config, manifest = rundir.read_run(path)
+    try:
+        layout = layout_of(config)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    stack = Stack.of(config.agents)
+    policy = policy_structure(
+        config,
+        len(layout.slots),
+        len(layout.actions),
+        fusion=make_fusion(config.advisor, config.env),
+        groups=len(layout.groups),
+    )
+    like = {
+        "params": policy.parameters,
+        "normaliser": policy.normaliser,
+        "opt_state": jax.eval_shape(optimiser().init, policy.parameters),
+    }
+    if getattr(config.learner, "normalise_rewards", False):
+        like["rewards"] = jax.eval_shape(lambda: init_scale(config.rollout.num_envs))
+    like = stack.like(like | {"total_updates": jax.ShapeDtypeStruct((), "int32")})
+    if not checkpoint.list_checkpoints(path / "checkpoints"):
+        raise ConfigError(
+            f"{path}: this run has saved nothing to begin from; let it reach its first checkpoint "
+            f"(jaxtrade train --resume {path})"
+        )
+    found = checkpoint.restore_part(path / "checkpoints", like)
+    state, total = found.state, stack.first(found.state["total_updates"])
+    begun = manifest.get("source") or {}
+    opens = begun.get("new_actions") and not layout.head.held
+    if opens and found.step < config.transfer.open_until * max(total - 1, 1):
+        raise ConfigError(
+            f"{path}: its checkpoint of update {found.step} lies before the end of the opening of its "
+            f"new actions (transfer.open_until={config.transfer.open_until:g} of {total} updates); "
+            "resume it first"
+        )
+    return Source(
+        path,
+        config,
+        rundir.config_digest(path),
+        layout,
+        state["params"],
+        state["normaliser"],
+        state["opt_state"],
+        found.step,
+        total,
+        state["rewards"].stats if "rewards" in state else None,
+    )
+
+
+def adopt(config: RunConfig, source: Source) -> RunConfig:
+    """The configuration of a run that begins from `source`, with the adapter that `transfer.mode`
+    asks for.
+
+    Raises ConfigError if the two do not fit (market, scaling, network, number of agents).
+    """
+    return fit(config, source.config, str(source.path))
+
+
+def fit(config: RunConfig, trained: RunConfig, where: str) -> RunConfig:
+    """`adopt` for configurations alone. trained: the source's configuration. where: its name in
+    error messages.
+    """
+    _check_symbols(symbols_of(config), symbols_of(trained), where)
+    synthetic, own_synthetic = (each.data.source == "synthetic" for each in (trained, config))
+    if synthetic != own_synthetic:
+        kind = {True: "synthetic", False: "real"}
+        raise ConfigError(
+            f"data.source={config.data.source}: {where} was trained on {kind[synthetic]} bars, and "
+            f"these are {kind[own_synthetic]}; go on with such bars, or train afresh"
+        )
+    if trained.agents != config.agents:
+        raise ConfigError(
+            f"train.num_seeds={config.agents}: {where} has {trained.agents} policies; keep that number"
+            if not config.sweep.on
+            else f"sweep of {config.agents} agents: {where} has {trained.agents} policies; agent i begins "
+            "with policy i, so keep that number"
+        )
+    if config.algorithm != trained.algorithm:
+        raise ConfigError(
+            f"algorithm={config.algorithm}: {where} was trained by {trained.algorithm}; set "
+            f"algorithm={trained.algorithm}"
+        )
+    for key in SHAPES:
+        here, there = getattr(config.learner, key, None), getattr(trained.learner, key, None)
+        if here != there:
+            raise ConfigError(
+                f"{config.algorithm}.{key}={here}: {where} has {there}; a transfer widens inputs and "
+                f"actions only, so set {config.algorithm}.{key}={there}"
+            )
+    layout, freeze = layout_of(trained), getattr(config.learner, "adapter_freeze", 0.0)
+    width = transfer.adapter_width(layout, config.transfer.mode)
+    if config.network.adapter not in (0, width):
+        raise ConfigError(
+            f"network.adapter={config.network.adapter}: set by the transfer ({width} here); leave it out"
+        )
+    if freeze and not width:
+        raise ConfigError(
+            f"{config.algorithm}.adapter_freeze={freeze:g} needs transfer.mode=adapter; a widened "
+            "network has nothing to freeze"
+        )
+    adopted = config.model_copy(
+        update={"network": config.network.model_copy(update={"adapter": width})}
+    )
+    transfer.check_layouts(layout, layout_of(adopted))
+    if freeze and set(layout_of(adopted).actions) - set(layout.actions):
+        raise ConfigError(
+            f"{config.algorithm}.adapter_freeze={freeze:g}: {where} has fewer actions, and new ones "
+            "could not learn while the network is frozen; leave it out, or transfer between tasks of the "
+            "same actions"
+        )
+    return adopted
+
+
+def _check_symbols(own: tuple[str, ...], trained: tuple[str, ...], where: str) -> None:
+    """Raises ConfigError unless a run goes on with every symbol of its source. It may add
+    symbols.
+    """
+    if len(own) == len(trained) == 1 and own != trained:
+        raise ConfigError(
+            f"data.market={own[0]}: {where} was trained on {trained[0]}; go on with the same market, or "
+            "train afresh"
+        )
+    if missing := [symbol for symbol in trained if symbol not in own]:
+        raise ConfigError(
+            f"data.markets: {where} was trained on {', '.join(trained)}, and {', '.join(missing)} is "
+            f"missing in {', '.join(own)}; go on with the same symbols or more, or train afresh"
+        )
+
+
+def require_carried(config: RunConfig, trained: RunConfig) -> None:
+    """Raises ConfigError if slots or actions of the source would be dropped, unless
+    `transfer.allow_dropped` is set.
+    """
+    old, new = layout_of(trained), layout_of(config)
+    lost = [name for name in (*old.slots, *old.actions) if name not in {*new.slots, *new.actions}]
+    if lost and not config.transfer.allow_dropped:
+        raise ConfigError(
+            f"{len(lost)} slots and actions of the source do not exist in this task "
+            f"({', '.join(lost[:4])}); choose a task that has them, or set transfer.allow_dropped=true"
+        )
+
+
+def check_alone(config: RunConfig) -> None:
+    """Raises ConfigError if a run without a source has settings that need one."""
+    if config.network.adapter or getattr(config.learner, "adapter_freeze", 0.0):
+        key = "network.adapter" if config.network.adapter else f"{config.algorithm}.adapter_freeze"
+        raise ConfigError(
+            f"{key}: an adapter stands between another run's network and new slots; name that run "
+            "(--from RUN) and set transfer.mode=adapter, or leave it out"
+        )
+
+
+def begin(config: RunConfig, source: Source, fresh: TrainState) -> tuple[TrainState, Coverage]:
+    """The first state of a run that begins from `source`, and the report of the transfer.
+
+    config: from `adopt`. fresh: the state that the run would have without a source. Raises
+        ConfigError if part of the
+    source would be dropped and `transfer.allow_dropped` is not set.
+    """
+    layout = layout_of(config)
+    moments = source.opt_state if config.transfer.moments else None
+    carried = transfer.transfer(
+        source.params, source.normaliser, moments, source.layout, fresh, layout
+    )
+    require_complete(carried.coverage, config.transfer.allow_dropped)
+    begun = transfer.begin(
+        fresh, carried, transfer.opening_plan(carried.coverage, layout, config.transfer)
+    )
+    if (
+        begun.rewards is not None and source.returns is not None
+    ):  # the carried values are in units of this scale
+        begun = begun.replace(rewards=begun.rewards.replace(stats=source.returns))
+    learner: Learner = LEARNERS[config.algorithm]
+    return learner.begun(begun), carried.coverage
+
+
+def require_same(source: Source, config: RunConfig) -> None:
+    """The check of `--continue`: raises ConfigError if slots or actions differ from the
+    source's.
+    """
+    before, after = source.layout, layout_of(config)
+    parts = (
+        ("observation slots", before.slots, after.slots),
+        ("actions", before.actions, after.actions),
+    )
+    for what, here, there in parts:
+        if here != there:
+            differ = sorted(set(here) ^ set(there))
+            raise ConfigError(
+                f"source {source.path} (--continue): its {what} differ ({len(here)} there, {len(there)} "
+                f"here; first difference {differ[0] if differ else 'their order'}); change nothing of "
+                "env that decides them, or begin from its policy (--from), which widens"
+            )
+
+
+def describe(source: Source, coverage: Coverage, folder: Path) -> dict[str, Any]:
+    """The entry about the source in the manifest of the run in `folder`."""
+    places = files.places(source.path, folder)
+    return {
+        "path": places.pop("absolute"),
+        **places,
+        "update": source.update,
+        "total_updates": source.total_updates,
+        "config_sha256": source.config_sha256,
+        "new_actions": list(coverage.new_actions),
+    }
+
+
+def open_source(path: str) -> Source:
+    """`load_source` for a path that a manifest names. The errors say that the path is the source of
+    this run.
+    """
+    try:
+        return load_source(Path(path))
+    except (ConfigError, CheckpointError) as error:
+        raise type(error)(f"the run that this one began with cannot be read: {error}") from None
+
 
 METRICS = "metrics.jsonl"  # in the run folder
 
 
 @dataclass(frozen=True)
-class Fresh:
-    """A run that begins from its seed. resume_update: 0 if an earlier process started but saved no
-    checkpoint.
+class Beginning:
+    """How a run begins: from its seed (`Beginning()`), from a source run, or from a checkpoint.
+
+    state: to train from; None if it is to be drawn from the seed. coverage: the report of a
+    transfer, or None. resume_update: rows of metrics up to this update, written by an earlier
+    process, are kept (0: it saved no checkpoint); None if there are none. restored: the run's own
+    newest good checkpoint, from which it goes on; None if it has none.
     """
 
+    state: Any = None
+    coverage: Coverage | None = None
     resume_update: int | None = None
-    state: ClassVar[None] = None
-    update: ClassVar[int] = 0
-    coverage: ClassVar[None] = None
+    restored: checkpoint.Restored | None = None
 
-    def memory(self, hook: str) -> None:
-        """None: no hook has a memory yet."""
-        del hook
+    @property
+    def update(self) -> int:
+        """The number of updates done so far."""
+        return 0 if self.restored is None else self.restored.step
+
+    def memory(self, hook: str) -> dict[str, Any] | None:
+        """What a hook saved in the checkpoint, or None."""
+        return None if self.restored is None else self.restored.metadata["hooks"][hook]
 
     def arguments(self, setup: Setup, advice: AdviceState | None) -> dict[str, PyTree]:
-        """One key per agent, and in a sweep its tunable floats. The learner's `init` adds the
-        advice.
+        """The argument of `training.loop.train`: one key per agent, and in a sweep its tunable
+        floats (the learner's `init` adds the advice), or a state. A saved state has its own advice
+        and floats; a transferred one gets them here.
         """
-        del advice
-        return {"key": setup.stack.keys(setup.config.seed), "hparams": setup.hparams}
-
-    def lines(self) -> Iterator[str]:
-        if self.resume_update is not None:
-            yield "no checkpoint had been written: starting again from the beginning"
-
-
-@dataclass(frozen=True)
-class Transferred:
-    """A run that begins with the parameters of a source run. resume_update: as in `Fresh`."""
-
-    state: TrainState
-    coverage: Coverage
-    resume_update: int | None = None
-    update: ClassVar[int] = 0
-
-    def memory(self, hook: str) -> None:
-        """None: no hook has a memory yet."""
-        del hook
-
-    def arguments(self, setup: Setup, advice: AdviceState | None) -> dict[str, PyTree]:
-        """The transferred state, with `advice` and the tunable floats of a sweep added."""
+        if self.state is None:
+            return {"key": setup.stack.keys(setup.config.seed), "hparams": setup.hparams}
+        if self.restored is not None:
+            return {"state": self.state}
         state = set_hparams(self.state, setup.hparams)
         return {"state": state if advice is None else state.replace(advice=advice)}
 
     def lines(self) -> Iterator[str]:
-        yield from Fresh(self.resume_update).lines()
-        yield from coverage_lines(self.coverage)
-
-
-@dataclass(frozen=True)
-class Resumed:
-    """A run that continues from its own newest good checkpoint."""
-
-    restored: checkpoint.Restored
-    coverage: ClassVar[None] = None
-
-    @property
-    def state(self) -> LoopState:
-        """The saved state of the run's learner."""
-        return self.restored.state
-
-    @property
-    def update(self) -> int:
-        """The update after which the run goes on."""
-        return self.restored.step
-
-    @property
-    def resume_update(self) -> int:
-        return self.restored.step
-
-    def memory(self, hook: str) -> dict[str, Any]:
-        """What the hook saved in the checkpoint."""
-        return self.restored.metadata["hooks"][hook]
-
-    def arguments(self, setup: Setup, advice: AdviceState | None) -> dict[str, PyTree]:
-        """The saved state. It already holds its advice, so `advice` is not used."""
-        del setup, advice
-        return {"state": self.restored.state}
-
-    def lines(self) -> Iterator[str]:
-        yield from (f"passed over: {problem}" for problem in self.restored.problems)
-        yield f"resumed after update {self.restored.step}"
-
-
-Beginning = Fresh | Resumed | Transferred
+        """What the run prints about its beginning."""
+        if self.restored is not None:
+            yield from (f"passed over: {problem}" for problem in self.restored.problems)
+            yield f"resumed after update {self.update}"
+        elif self.resume_update is not None:
+            yield "no checkpoint had been written: starting again from the beginning"
+        if self.coverage is not None:
+            yield from coverage_lines(self.coverage)
 
 
 def transferred(
     setup: Setup, source: Source, programs: Programs | None = None, resume_update: int | None = None
-) -> Transferred:
+) -> Beginning:
     """The beginning of a run from `source`. setup: made from a configuration that `adopt` returned.
 
     programs: where `init` is compiled. Default: here.
@@ -137,7 +371,7 @@ def transferred(
     init = jax.jit(setup.stack.wrap(setup.algorithm).init)
     args = (setup.stack.keys(setup.config.seed), setup.trained_params)
     fresh = init(*args) if programs is None else programs.begin("init", init, args).wait()(*args)
-    return Transferred(*begin(setup.config, source, fresh), resume_update)
+    return Beginning(*begin(setup.config, source, fresh), resume_update)
 
 
 def resumed(
@@ -152,13 +386,12 @@ def resumed(
     changed).
     """
     if checkpoint.list_checkpoints(path / "checkpoints"):
-        return Resumed(
-            checkpoint.restore_latest(path / "checkpoints", _state_like(setup, manifest))
-        )
+        found = checkpoint.restore_latest(path / "checkpoints", _state_like(setup, manifest))
+        return Beginning(found.state, None, found.step, found)
     again = 0 if (path / METRICS).exists() else None
     if manifest.get("source"):
         return transferred(setup, source_again(path, manifest["source"]), programs, again)
-    return Fresh(again)
+    return Beginning(resume_update=again)
 
 
 def source_again(path: Path, named: dict[str, Any]) -> Source:

@@ -4,24 +4,21 @@ bar.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 
+from jaxtrade.config import RunConfig
 from jaxtrade.config.allocate import TASK
 from jaxtrade.data.market import Market
 from jaxtrade.data.members import file_of
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.evaluation import grids, seeds
-from jaxtrade.evaluation.attribution import SlotAttribution, attribute
+from jaxtrade.evaluation import seeds
 from jaxtrade.evaluation.evaluate import (
     EvaluationResult,
     begin_evaluation,
@@ -30,6 +27,9 @@ from jaxtrade.evaluation.evaluate import (
     write,
     write_set,
 )
+from jaxtrade.evaluation.joint_backtest import joint_agents
+from jaxtrade.evaluation.joint_result import JointResult, evaluate_joint
+from jaxtrade.evaluation.joint_result import write as write_joint
 from jaxtrade.evaluation.openings import day_bars
 from jaxtrade.evaluation.policy import policy_digest
 from jaxtrade.evaluation.recorded import daily_net
@@ -38,24 +38,28 @@ from jaxtrade.evaluation.seeds import Results
 from jaxtrade.evaluation.set_report import SetResult
 from jaxtrade.evaluation.validation import begin_total_rewards
 from jaxtrade.progress.screen import Screen
-from jaxtrade.runs import files, joint, rundir
-from jaxtrade.runs.choosing import advised, extent, held_out, keeping, leave
-from jaxtrade.runs.computing import restore
-from jaxtrade.runs.ending import ending
-from jaxtrade.runs.openings import count_opening, count_replay, days_label, grid_notes
+from jaxtrade.runs import files, rundir
+from jaxtrade.runs.agents import resumed_config
+from jaxtrade.runs.openings import count_opening, count_replay, days_label
 from jaxtrade.runs.policies import (
+    advised,
     chosen_number,
     chosen_numbers,
     chosen_symbol,
+    extent,
+    held_out,
+    keeping,
     policy_for,
     read_policy,
+    rules_of,
     steps_of,
 )
-from jaxtrade.runs.resuming import resumed_config
-from jaxtrade.runs.scoring import rules_of
+from jaxtrade.runs.preflight import restore
 from jaxtrade.runs.setup import Setup, params_shown, policies_of, prepare
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.sinks import read_rows
+from jaxtrade.text import json_text, several
+from jaxtrade.training.population import Stack
 from jaxtrade.types import PyTree
 
 # The programs of a run that are begun before they are needed.
@@ -120,7 +124,7 @@ def open_run(
         data: a file that holds the run's bars, instead of its own; of a set, a folder with a file
             for each symbol.
         advisor: whether the run's own advisor is used.
-        overrides: `a.b=value` of keys that may change (`runs.resuming`).
+        overrides: `a.b=value` of keys that may change (`runs.agents.FREE`).
     Raises:
         ConfigError (not a run, edited configuration, a key in `overrides` that may not change),
         DataError (the data
@@ -225,8 +229,8 @@ def evaluate_policies(
         tell=tell or shown.message,
     )
     if setup.config.env.task == TASK:
-        alike: Any = count(joint.evaluate(setup, policies, split, path, shown))
-        joint.write_results(setup, alike, folder, _about(setup, alike, sha))
+        alike: Any = count(_evaluate_joint(setup, policies, split, path, shown))
+        _write(setup, folder, alike, sha)
         return alike
     steps, times = steps_of(setup, split), len(setup.symbols) * len(policies)
     for symbol, own in setup.symbols.items():
@@ -262,7 +266,8 @@ def evaluate_policies(
             results.setdefault(number, {})[symbol] = result
             shown.step(f"{name}tables and pictures")
     whole = count(_whole(setup, path, split, results))
-    _write(setup, folder, whole, _about(setup, whole, sha))
+    _write(setup, folder, whole, sha)
+    seeds.write(whole, folder)
     return whole
 
 
@@ -293,30 +298,148 @@ def _whole(
     }
 
 
-def _about(
-    setup: Setup, results: Mapping[int, Any], sha: Mapping[int, str]
-) -> dict[int, dict[str, Any]]:
-    """What the records of each agent say of its days and of its policy."""
-    return {
-        number: {
+def _write(setup: Setup, folder: Path, results: Mapping[int, Any], sha: Mapping[int, str]) -> None:
+    """Write the result of each agent below `folder`. Its records say of which days and of which
+    policy they are."""
+    for number, result in results.items():
+        own = setup.stack.folder(folder, number)
+        about = {
             "day_bars": day_bars(setup.market, daily_net(result)[0].astype(str).tolist()),
             "policy_sha256": sha[number],
         }
-        for number, result in results.items()
-    }
-
-
-def _write(
-    setup: Setup, folder: Path, results: Results, about: Mapping[int, dict[str, Any]]
-) -> None:
-    """Write the result of each agent below `folder`."""
-    for number, result in results.items():
-        own = setup.stack.folder(folder, number)
-        if isinstance(result, SetResult):
-            write_set(result, own, about[number])
+        if isinstance(result, JointResult):
+            write_joint(result, own, about)
+        elif isinstance(result, SetResult):
+            write_set(result, own, about)
         else:
-            write(result, own, also=about[number])
-    seeds.write(results, folder)
+            write(result, own, also=about)
+
+
+def _evaluate_joint(
+    setup: Setup, policies: Mapping[int, PyTree], split: str, path: Path, screen: Screen
+) -> dict[int, JointResult]:
+    """`evaluate_policies` of `allocate`, without files."""
+    env: Any = setup.env
+    market: Any = setup.market
+    own: Any = setup.params
+    symbol = next(iter(setup.symbols))
+    sessions, results = setup.splits[split], {}
+    manifest = rundir.read_run(path)[1]
+    for number, policy in policies.items():
+        config, rules = setup.of_agent(number, symbol, own)
+        params: Any = rules
+        agents = joint_agents(env, market, params, config, setup.algorithm, policy)
+        screen.phase(
+            "evaluating",
+            f"{len(agents)} agents, {several(int(sessions.count), 'session')} ({split})",
+            len(policies) * (2 * len(agents) + 1),
+        )
+        provenance = manifest | rundir.facts() | {"split": split} | setup.stack.provenance(number)
+        results[number] = evaluate_joint(
+            env,
+            params,
+            market,
+            sessions,
+            config,
+            agents,
+            provenance,
+            setup.splits["train"],
+            screen.step,
+            [days_label(setup, split)],
+        )
+        screen.step("tables")
+    return results
+
+
+def refuse_joint(what: str, config: RunConfig) -> None:
+    """Raises ConfigError for what is built for one symbol alone. what: the command as it was
+    typed.
+    """
+    if config.env.task == TASK:
+        raise ConfigError(
+            f"{what}: not built for env.task=allocate, which holds several symbols; its fills and equity "
+            "are in the run's folder, evaluation/SPLIT/trades.csv and equity.csv"
+        )
+
+
+# The last lines of a command: where its results are, and what to do next.
+
+
+def ending(
+    path: Path, folder: Path, results: Results, config: RunConfig, advisor: Sequence[str] = ()
+) -> Iterator[str]:
+    """Lines below the table: the run's folder, its pictures, and two commands to go on with.
+
+    The commands work as printed: they have what this evaluation needed, and no more.
+
+    Args:
+        path: the run's folder. folder: that of the evaluation. results: of the evaluation, by the
+            agents' numbers.
+        config: of the run, with the paths at which its files were read.
+        advisor: the words that chose another advisor than the run's own.
+    Raises ConfigError if `path` is not a run's folder.
+    """
+    yield f"run       {path}"
+    if config.env.task == TASK:
+        yield f"fills     {folder / 'trades.csv'}"
+        yield f"equity    {folder / 'equity.csv'}"
+        return
+    own = (path / "training.png", path / "advice.png")
+    found = [each for each in (*own, *sorted(folder.rglob("*.png"))) if each.is_file()]
+    for label, picture in zip(["pictures", *[""] * len(found)], found, strict=False):
+        yield f"{label:<9} {picture}"
+    number, first = next(iter(results.items()))
+    split = first.provenance["split"]
+    run = [str(path), *Stack.of_run(config).flag(number), *_data(path, config)]
+    grid = [*run, *(["--split", split] if split != "test" else []), *advisor, "--cost-grid"]
+    replay = [*run, "--session", first.settings["last_session"]]
+    if isinstance(first, SetResult):
+        symbol = next(iter(first.symbols))
+        replay = [
+            *run,
+            "--session",
+            first.symbols[symbol].settings["last_session"],
+            "--symbol",
+            symbol,
+        ]
+    commands = {
+        rundir.quoted([*rundir.program(), "evaluate", *grid]): "with other costs",
+        rundir.quoted([*rundir.program(), "replay", *replay]): "one session, bar by bar",
+    }
+    widest = max(len(command) for command in commands)
+    for label, (command, why) in zip(("next", ""), commands.items(), strict=True):
+        yield f"{label:<9} {command:<{widest}}  # {why}"
+
+
+def _data(path: Path, config: RunConfig) -> list[str]:
+    """`--data PLACE`, if the bars were read from another place than the one that the run finds by
+    itself.
+    """
+    found = rundir.read_run(path)[0].data
+    if found.markets:
+        files = [
+            each.get("file")
+            for each in (
+                config.data.per_market.get(found.markets[0], {}),
+                found.per_market.get(found.markets[0], {}),
+            )
+        ]
+        return (
+            []
+            if files[0] is None or files[0] == files[1]
+            else ["--data", str(Path(str(files[0])).parent)]
+        )
+    used, own = config.data.file, found.file
+    return [] if used is None or used == own else ["--data", str(used)]
+
+
+def opened(
+    path: Path, data: Path | None, advisor: str | None, overrides: Sequence[str], screen: Screen
+) -> Setup:
+    """The setup of a finished run for an evaluation. Arguments and errors as `evaluate_run`."""
+    screen.phase("loading", "the market and the policy")
+    setup, _ = open_run(path, data, advisor is None)
+    return advised(setup, path, advisor, overrides, screen.message)
 
 
 def evaluate_run(
@@ -345,10 +468,7 @@ def evaluate_run(
         ConfigError, DataError, CheckpointError.
     """
     shown = Screen() if screen is None else screen
-    shown.phase("loading", "the market and the policy")
-    setup = advised(
-        open_run(path, data, advisor is None)[0], path, advisor, overrides, shown.message
-    )
+    setup = opened(path, data, advisor, overrides, shown)
     policies = {
         each: read_policy(path, setup.config, each)
         for each in chosen_numbers(setup.config, seed, agent)
@@ -376,96 +496,7 @@ def evaluate_run(
     shown.at_end(
         ending(path, folder_of(path, split, advisor is not None), results, setup.config, other)
     )
-    if not as_json:
-        return seeds.table(results)
-    return json.dumps(seeds.to_json(results), indent=2, allow_nan=False)
-
-
-def grid_run(
-    path: Path,
-    split: str = "test",
-    intrabar: bool = True,
-    costs: bool = False,
-    as_json: bool = False,
-    seed: int | None = None,
-    advisor: str | None = None,
-    overrides: Sequence[str] = (),
-    data: Path | None = None,
-    screen: Screen | None = None,
-    agent: int | None = None,
-    latency: bool = False,
-    attribution: bool = False,
-) -> str:
-    """Grids of a finished run: net profit of its policy and of the baselines, by intrabar order,
-    costs and latency; and which parts of its observation the policy uses.
-
-    Of a set, each symbol has grids of its own, and JSON has them by symbol. They are returned, and
-    kept beside the evaluation for a report (`runs.choosing`). Answers of the run's own advisor are
-    saved, as in `evaluate_run`.
-
-    Args:
-        intrabar, costs, latency, attribution: which of them, in this order.
-        seed, agent: whose policy is used, by seed or by index; needed if the run has several.
-        advisor, overrides, data, screen: as in `evaluate_run`.
-    Raises:
-        ConfigError, DataError, CheckpointError.
-    """
-    progress = Screen() if screen is None else screen
-    progress.phase("loading", "the market and the policy")
-    setup = advised(
-        open_run(path, data, advisor is None)[0], path, advisor, overrides, progress.message
-    )
-    joint.refuse("--cost-grid, --intrabar-grid, --latency-grid, --attribution", setup.config)
-    held_out(setup, split)
-    number = chosen_number(setup.config, seed, agent)
-    policy = read_policy(path, setup.config, number)
-    makers = [
-        make
-        for wanted, make in (
-            (intrabar, grids.intrabar_grid),
-            (costs, grids.cost_grid),
-            (latency, grids.latency_grid),
-            (attribution, attribute),
-        )
-        if wanted
-    ]
-    shown: dict[str, list[grids.Grid | SlotAttribution]] = {}
-    for symbol, own in setup.symbols.items():
-        with keeping(setup, path):
-            params, _ = params_shown(own, split, None if advisor else path)
-        config, params = setup.of_agent(number, symbol, params)
-        agents = standard_agents(
-            own.env, own.single, config, own.algorithm, policy_for(setup, policy, symbol)
-        )
-        progress.phase("evaluating", f"grids of {extent(setup, split, len(agents))}")
-        shown[symbol] = [
-            make(
-                own.env,
-                params,
-                agents,
-                own.single,
-                own.splits[split],
-                config,
-                steps_of(setup, split),
-            )
-            for make in makers
-        ]
-    notes = grid_notes(setup, path, split, advisor is not None, progress.message)
-    noted = {
-        symbol: [replace(grid, notes=(*grid.notes, *notes)) for grid in each]
-        for symbol, each in shown.items()
-    }
-    if advisor is None:
-        leave(
-            setup,
-            path,
-            folder_of(path, split),
-            number,
-            grids.documents_of(noted),
-            policy_digest(policy),
-            progress.message,
-        )
-    return grids.shown(noted, as_json)
+    return json_text(seeds.to_json(results)) if as_json else seeds.table(results)
 
 
 def replay_run(
@@ -486,7 +517,7 @@ def replay_run(
     date is not a session of the run.
     """
     whole, _ = open_run(path, data)
-    joint.refuse("replay", whole.config)
+    refuse_joint("replay", whole.config)
     number = chosen_number(whole.config, seed, agent)
     policy = read_policy(path, whole.config, number)
     chosen = chosen_symbol(whole, symbol)
@@ -510,10 +541,8 @@ def _split_of(setup: Setup, session: str) -> str | None:
 
     A training session has no fixed advice: its advice changed while the run trained.
     """
-    dates = setup.single.trade_dates.astype(str).tolist()
     for split in ("test", "validation"):
-        sessions = setup.splits[split]
-        if session in {dates[row] for row in np.asarray(sessions.ids)[: int(sessions.count)]}:
+        if session in setup.dates(split).astype(str).tolist():
             return split
     return None
 

@@ -140,7 +140,7 @@ def _read(path: Path, name: str) -> RunEntry:
     entry = replace(_figures(path, RunEntry(name, state, fault)), age=_age(path, status, state))
     entry = _progress(entry, status, summary)
     if status is not None:
-        return replace(entry, market=status.market, task=status.task, learner=status.learner)
+        return entry
     values = read_values(
         path / CONFIG, exact=True
     )  # of an earlier version; slower than all of the above
@@ -180,18 +180,22 @@ def _state(status: RunStatus | None, summary: dict[str, Any] | None) -> tuple[st
 def _progress(
     entry: RunEntry, status: RunStatus | None, summary: dict[str, Any] | None
 ) -> RunEntry:
-    """The entry with its steps."""
+    """The entry with its steps, and with what the status says of the run."""
     steps = None if summary is None else int(summary["steps"])
+    if status is None:
+        return replace(entry, steps=steps)
     total = None
-    if (
-        status is not None
-        and status.update
-        and status.steps is not None
-        and status.total_updates is not None
-    ):
+    if status.update and status.steps is not None and status.total_updates is not None:
         total = status.steps // status.update * status.total_updates
         steps = status.steps if steps is None or entry.status in ("running", "stalled") else steps
-    return replace(entry, steps=steps, total_steps=total)
+    return replace(
+        entry,
+        steps=steps,
+        total_steps=total,
+        market=status.market,
+        task=status.task,
+        learner=status.learner,
+    )
 
 
 def _age(path: Path, status: RunStatus | None, state: str) -> float:
@@ -238,13 +242,7 @@ def _walk(path: Path, name: str, status: RunStatus | None) -> RunEntry:
         else _state(status, {} if done else None)
     )
     entry = RunEntry(name, state, fault, age=None if status is None else age_of(status))
-    if status is not None:
-        entry = replace(
-            _progress(entry, status, None),
-            market=status.market,
-            task=status.task,
-            learner=status.learner,
-        )
+    entry = _progress(entry, status, None)
     if not done:
         return entry
     days = read_run_days(path)

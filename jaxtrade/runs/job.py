@@ -4,16 +4,17 @@ which it opens.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from jaxtrade.config import RunConfig
 from jaxtrade.config.accounts import room_warning
 from jaxtrade.config.allocate import TASK
+from jaxtrade.config.sweep import flat
 from jaxtrade.data.describe import cost_warning, round_turn
 from jaxtrade.data.market import Market
 from jaxtrade.data.members import member_configs
@@ -25,18 +26,17 @@ from jaxtrade.evaluation.seeds import Results
 from jaxtrade.evaluation.set_report import SetResult
 from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.sharding import Spread
-from jaxtrade.runs import computing, joint, rundir
+from jaxtrade.runs import preflight, rundir
 from jaxtrade.runs.beginning import METRICS, Beginning
-from jaxtrade.runs.monitoring import monitor_sink
 from jaxtrade.runs.preflight import memory_notes
-from jaxtrade.runs.setup import Setup, figure_names
+from jaxtrade.runs.setup import Setup, figure_names, monitor_sink
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.sinks import Columns, JsonlSink, LogSink, MetricSink, Names, TensorBoardSink
 from jaxtrade.storage.status import StatusSink
 from jaxtrade.storage.trackers import About, TrackerSink, run_name
 from jaxtrade.text import in_short, note_line, several
 from jaxtrade.training.health import Watch
-from jaxtrade.training.signals import WallClock
+from jaxtrade.training.run_io import WallClock
 from jaxtrade.training.together import is_main
 
 # What a run writes to TensorBoard, and to a tracker, besides the rows of its training: settings,
@@ -45,29 +45,17 @@ from jaxtrade.training.together import is_main
 SCORE = "eval/validation/score"
 
 
-class Board(Protocol):
-    """A sink that shows figures besides those of updates."""
-
-    def figures(self, values: Mapping[str, float], steps: int) -> None:
-        """Show numbers by name, as of `steps` environment steps."""
-        ...
+Board = TensorBoardSink | TrackerSink  # sinks that show figures besides those of updates
 
 
 def settings(config: RunConfig) -> dict[str, float | bool | str]:
     """Every key of a configuration as `section.key`, with a number, a bool or a text. Keys without
     a value are left out."""
-    return dict(_flat("", config.model_dump(mode="json")))
-
-
-def _flat(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, float | bool | str]]:
-    for name, value in values.items():
-        key = f"{prefix}{name}"
-        if isinstance(value, Mapping):
-            yield from _flat(f"{key}.", value)
-        elif isinstance(value, bool | int | float | str):
-            yield key, value
-        elif value is not None:
-            yield key, str(value)
+    return {
+        key: value if isinstance(value, bool | int | float | str) else str(value)
+        for key, value in flat(config.model_dump(mode="json"))
+        if value is not None
+    }
 
 
 def result_tag(split: str, agent: str, figure: str, seed: str = "") -> str:
@@ -155,7 +143,8 @@ class Job:
         self.files: list[MetricSink] = []
         if is_main():  # the other processes of the run write nothing
             self._open_files(update, names, columns)
-        self.watch = Watch.of(setup.algorithm, self.tell, names)
+        learner = setup.algorithm
+        self.watch = Watch(self.tell, names, learner.warnings, learner.remedies)
         self.wall_clock = None if limit is None else WallClock(limit, setup.plan.total_updates)
         self.metadata = (
             {}
@@ -211,14 +200,17 @@ class Job:
         for sink in (self.screen, *self.files):
             sink.message(line)
 
-    def tell_opening(self, lines: Sequence[str]) -> None:
+    def tell_opening(self, lines: Sequence[str], changed: Iterable[str] = ()) -> None:
         """Write the lines with which a run opens: all of them to the log, and to the console one
-        for each kind of note, because a market may have thousands."""
+        for each kind of note, because a market may have thousands. changed: what of the machine is
+        not as before."""
         for line in in_short(lines, str(self.path / LOG)):
             self.screen.message(line)
         for sink in self.files:
             for line in lines:
                 sink.message(line)
+        for difference in changed:
+            self.tell(f"note: not the machine of before, so the bits may differ: {difference}")
 
     def phase(self, name: str) -> None:
         """Say in `status.json` what the run does now."""
@@ -267,11 +259,9 @@ def bars_line(market: Market, config: RunConfig) -> str:
 
 def split_lines(setup: Setup) -> Iterator[str]:
     """The trade dates of each split of a set, which are the same for all symbols."""
-    dates = setup.market.trade_dates
     for name in ("train", "validation", "test"):
-        ids = np.asarray(setup.splits[name].ids)[: int(setup.splits[name].count)]
-        if len(ids):
-            found = np.unique(dates[ids])
+        found = np.unique(setup.dates(name))
+        if len(found):
             few = (
                 f": too few to tell skill from luck; hold out more with {key_of(name)}"
                 if name == "test" and len(found) < LEAST
@@ -292,13 +282,12 @@ def cost_warnings(market: Market, config: RunConfig) -> Iterator[str]:
 
 def opening_lines(job: Job) -> Iterator[str]:
     setup, market = job.setup, job.setup.market
+    yield f"run {job.path}"
     if job.config.env.task == TASK:
-        yield f"run {job.path}"
-        yield from joint.opening_lines(setup)
+        yield from _joint_lines(setup)
         yield from _about_the_run(job)
         return
     counts = {name: int(split.count) for name, split in setup.splits.items()}
-    yield f"run {job.path}"
     members = member_configs(job.config)
     for member, config in zip(market.members, members, strict=True):
         yield bars_line(member, config)
@@ -321,6 +310,25 @@ def opening_lines(job: Job) -> Iterator[str]:
     yield from _about_the_run(job)
 
 
+def _joint_lines(setup: Setup) -> Iterator[str]:
+    """What a run of `allocate` says about its bars, splits and task."""
+    market: Any = setup.market
+    for member in market.members:
+        yield (
+            f"bars of {member.contract.symbol} are SYNTHETIC: generated, never traded"
+            if member.synthetic
+            else f"bars: {member.bars.source} ({member.contract.symbol}, real)"
+        )
+    counts = {name: int(split.count) for name, split in setup.splits.items()}
+    yield (
+        f"{several(market.num_sessions, 'shared session')}, {market.num_bars:,} shared bars; train "
+        f"{counts['train']}, validation {counts['validation']}, test {counts['test']}; task allocate "
+        f"({setup.config.allocate.actions}), {setup.env.observation_size} observations, {setup.env.num_actions} "
+        f"actions, account {setup.config.account.preset}"
+    )
+    yield from map(note_line, market.notes)
+
+
 def _about_the_run(job: Job) -> Iterator[str]:
     """Lines that do not depend on the market."""
     setup = job.setup
@@ -333,6 +341,6 @@ def _about_the_run(job: Job) -> Iterator[str]:
     yield from describe_impact(job.config.shared)
     if isinstance(setup.place, Spread):
         yield setup.place.describe()
-    yield from computing.lines(job.config)
+    yield from preflight.lines(job.config)
     yield from memory_notes(job.config)
     yield from job.beginning.lines()

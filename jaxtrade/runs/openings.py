@@ -39,10 +39,8 @@ from jaxtrade.text import WARNING, Tell, several
 
 def day_count(setup: Setup, split: str) -> int:
     """Trade dates of a split; a date that several symbols have counts once."""
-    sessions = setup.splits[split]
-    if not isinstance(setup.market, MarketSet):
-        return int(sessions.count)
-    return len(np.unique(setup.market.trade_dates[np.asarray(sessions.ids)[: int(sessions.count)]]))
+    dates = setup.dates(split)
+    return len(np.unique(dates) if isinstance(setup.market, MarketSet) else dates)
 
 
 def days_label(setup: Setup, split: str) -> str:
@@ -218,10 +216,7 @@ def held_out_days(setup: Setup, split: str) -> list[str]:
     """
     if split not in ("test", "all"):
         return []
-    sessions = setup.splits["test"]
-    market: Any = setup.market
-    ids = np.asarray(sessions.ids)[: int(sessions.count)]
-    return np.unique(market.trade_dates[ids]).astype(str).tolist()
+    return np.unique(setup.dates("test")).astype(str).tolist()
 
 
 def opening_of(

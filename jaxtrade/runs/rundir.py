@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
@@ -24,7 +24,7 @@ from jaxtrade.config import RunConfig, digest_of, dump_config, make_config, read
 from jaxtrade.config.faults import migrated
 from jaxtrade.config.load import module_names
 from jaxtrade.errors import ConfigError, DataError, RunLockedError, StorageError
-from jaxtrade.runs import files, trust
+from jaxtrade.runs import files
 from jaxtrade.storage import digests
 from jaxtrade.storage.locks import try_lock
 from jaxtrade.training.together import from_main, is_main
@@ -222,20 +222,19 @@ def create_run(path: Path, config: RunConfig, manifest: dict[str, Any]) -> None:
     Of several processes, process 0 creates it and the others wait. Raises ConfigError as
     `check_new` does.
     """
-    from_main(lambda: _create(path, config, manifest))
-
-
-def _create(path: Path, config: RunConfig, manifest: dict[str, Any]) -> bool:
-    """`create_run` in the process that writes. Returns True."""
 
     def fill(new: Path) -> None:
         (new / "config.yaml").write_text(dump_config(config), encoding="utf-8")
-        write_manifest(new, manifest | {files.FILES: files.record(config, path)})
+        document = manifest | {files.FILES: files.record(config, path)}
+        write_json(new / "manifest.json", document)
 
-    create_folder(path, fill)
-    if problem := trust.remember(config.imports):
-        print(f"note: {problem}", file=sys.stderr)
-    return True
+    def create() -> bool:
+        create_folder(path, fill)
+        if problem := files.remember(config.imports):
+            print(f"note: {problem}", file=sys.stderr)
+        return True
+
+    from_main(create)
 
 
 def create_folder(path: Path, fill: Callable[[Path], None]) -> None:
@@ -268,11 +267,6 @@ def write_json(path: Path, document: dict[str, Any]) -> None:
     temporary.write_bytes(content)
     with digests.replacing(path.parent, {path.name: content}):
         temporary.replace(path)
-
-
-def write_manifest(path: Path, manifest: dict[str, Any]) -> None:
-    """Write `manifest.json` of the run at `path` atomically."""
-    write_json(path / "manifest.json", manifest)
 
 
 def read_run(
@@ -318,7 +312,7 @@ def read_run(
         )
     values = written_values(path)
     files.find_imports(manifest, path, module_names(values))
-    trust.require(module_names(values), path)
+    files.require_trusted(module_names(values), path)
     return files.locate(
         make_config(values, str(config), stored=True), manifest, path, instead
     ), manifest
@@ -374,6 +368,31 @@ def config_digest(path: Path) -> str:
     later version adds therefore changes no digest.
     """
     return digest_of(read_values(path / "config.yaml", exact=True))
+
+
+def quoted(words: Sequence[str]) -> str:
+    """A command line that this system's shell takes apart into `words` again."""
+    return subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
+
+
+def program() -> list[str]:
+    """The words with which this command was started: `jaxtrade`, or its path if the shell does not
+    find that one.
+
+    `jaxtrade` for any other program, such as one that calls `jaxtrade.run`.
+    """
+    started = Path(sys.argv[0])
+    if (
+        started.name == "__main__.py"
+        and started.parent.name == "jaxtrade"
+        and "-m" in sys.orig_argv
+    ):
+        return [*sys.orig_argv[: sys.orig_argv.index("-m")], "-m", "jaxtrade"]
+    if started.stem != "jaxtrade":
+        return ["jaxtrade"]
+    found, own = shutil.which("jaxtrade"), shutil.which(str(started))
+    elsewhere = own is not None and (found is None or not os.path.samefile(found, own))
+    return [str(started)] if elsewhere else ["jaxtrade"]
 
 
 @contextmanager

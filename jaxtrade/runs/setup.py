@@ -1,25 +1,29 @@
 """Build the parts of a run before anything is written: market, splits, environment, learner,
-advice.
+advice, the agents of a sweep or a walk-forward, the episode monitor.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.advisor.table import empty_table
 from jaxtrade.config import PLACES, EnvConfig, RunConfig, SplitConfig
 from jaxtrade.config.allocate import TASK
-from jaxtrade.config.load import agents_of, config_of
+from jaxtrade.config.learners import tunable_floats
+from jaxtrade.config.load import Agent, agents_of, config_of
 from jaxtrade.config.run import chooses, evaluations, split_note, with_control, with_split
+from jaxtrade.config.sweep import MOST_AGENTS
 from jaxtrade.data.market import Market, MarketSet, load_markets
-from jaxtrade.data.members import symbols_of
+from jaxtrade.data.members import member_configs, symbols_of
 from jaxtrade.data.splits import (
     Fold,
     countable,
@@ -29,10 +33,16 @@ from jaxtrade.data.splits import (
     split_sessions,
 )
 from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.env.monitor import monitored, summarise
 from jaxtrade.env.params import make_params, make_stages
 from jaxtrade.env.portfolio.dynamics import PortfolioEnv
-from jaxtrade.env.portfolio.params import load_portfolio, make_portfolio_params, split_portfolio
-from jaxtrade.env.shared import trained_env, with_impact
+from jaxtrade.env.portfolio.params import (
+    Portfolio,
+    load_portfolio,
+    make_portfolio_params,
+    split_portfolio,
+)
+from jaxtrade.env.shared import crowding, trained_env, with_impact
 from jaxtrade.env.state import EndReason, EnvParams
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.members import members_of
@@ -43,31 +53,245 @@ from jaxtrade.rl.state import Policy
 from jaxtrade.rl.train_state import part_of
 from jaxtrade.runs.advice import view_of
 from jaxtrade.runs.advice_evaluation import Shown, shown
-from jaxtrade.runs.computing import check_strict
-from jaxtrade.runs.monitoring import summary_of, with_warning
-from jaxtrade.runs.preflight import device_count
-from jaxtrade.runs.swept import Swept, own_config, own_params, read_swept, walked
+from jaxtrade.runs.agents import RULES, announcement, groups_of
+from jaxtrade.runs.preflight import check_strict, device_count
+from jaxtrade.storage.monitor import LOST, MONITOR, MonitorSink
 from jaxtrade.storage.sinks import Names
-from jaxtrade.training.placing import ONE_DEVICE, Place
-from jaxtrade.training.plan import Plan, plan_run
-from jaxtrade.training.population import Stack
-from jaxtrade.types import Algorithm, LoopState, SessionSet
+from jaxtrade.text import Tell
+from jaxtrade.training.loop import Plan, plan_run
+from jaxtrade.training.population import ONE_DEVICE, Axes, Place, Stack
+from jaxtrade.types import Algorithm, LoopState, PyTree, Row, SessionSet, Summary, Warn
+
+# The episode monitor of a run: what its learner reports, its file, and a warning when rows are
+# lost.
+
+
+def market_symbols(market: Market | MarketSet | Portfolio) -> tuple[str, ...]:
+    """The names of a market's symbols, by number; of symbols that are held together, one name for
+    all of them.
+    """
+    if isinstance(market, Portfolio):
+        return (market.name,)
+    return tuple(member.contract.symbol for member in market.members)
+
+
+def rows_of(config: RunConfig) -> int:
+    """Rows of the buffer of ended episodes, per update and agent; 0 if no file is written.
+
+    `auto` has room for episodes of eight steps on average (a day of hourly bars has more), and for two of each
+    environment where a rollout is short.
+    """
+    if not config.monitor.csv:
+        return 0
+    if config.monitor.rows != "auto":
+        return config.monitor.rows
+    return config.rollout.num_envs * max(2, config.rollout.num_steps // 8)
+
+
+def summary_of(config: RunConfig, market: Market | MarketSet) -> Summary:
+    """What a learner reports about its rollouts, with the monitor if `monitor.on`.
+
+    The environment's parameters then need `monitor=True`. In a shared market, crowding is reported
+    too.
+    """
+    found = (
+        monitored(summarise, rows_of(config), market_symbols(market))
+        if config.monitor.on
+        else summarise
+    )
+    return crowding(found) if config.shared.on else found
+
+
+def lost(rows: Sequence[Row]) -> str:
+    """Warn about episodes that have no row in the file. rows: the newest updates; one that lost
+    some is enough.
+    """
+    losing = [row for row in rows if row.get(LOST, 0) > 0]
+    if not losing:
+        return ""
+    return (
+        f"{losing[0][LOST]:,.0f} episodes of update {losing[0]['update']} have no row in {MONITOR}, because more "
+        "episodes ended than monitor.rows; raise it in the next run (the means in metrics.jsonl and TensorBoard "
+        f"count every episode, and {LOST} counts what the file misses)"
+    )
+
+
+def with_warning(config: RunConfig, algorithm: Algorithm) -> Algorithm:
+    """The learner with a warning about lost rows, if there can be any.
+
+    As all warnings it is given when it begins: once, unless many updates without a loss lie in
+    between.
+    """
+    if not (config.monitor.on and rows_of(config)):
+        return algorithm
+    return algorithm._replace(
+        warnings=(*algorithm.warnings, Warn("monitor_rows", lost, at_once=True))
+    )
+
+
+def monitor_sink(
+    path: Path, config: RunConfig, market: Market | MarketSet, resume_update: int | None
+) -> MonitorSink:
+    """The writer of a run's `monitor.csv`. path: the run's folder. Raises as `MonitorSink`."""
+    symbols = market_symbols(market)
+    return MonitorSink(
+        path / MONITOR, f"{'+'.join(symbols)}-{config.env.task}", symbols, resume_update
+    )
+
+
+# The agents of a sweep as arguments of one program: batched environment parameters, tunable
+# floats, and the rules under which each of them is evaluated.
+#
+# Leaves that are equal for all agents are shared, above all the market: `vmap` gets an `in_axes`
+# tree that has 0 for the leaves of which each agent has its own, and None elsewhere.
+
+# The agents of a walk-forward as arguments of one program: each fold and seed is an agent.
+#
+# They share the market and all settings. Of their own they have the training sessions of their
+# fold, as data, and a key by their seed, which is the same in every fold.
+
+
+def walked(
+    config: RunConfig, market: Market, folds: Sequence[Fold], make: Callable[[RunConfig], PyTree]
+) -> Swept | None:
+    """The agents of the folds: all seeds of the first fold, then of the second, ... `setting` is
+    the fold. None without folds.
+
+    make: the environment's parameters of a configuration; its sessions are replaced. Raises
+    ConfigError for more agents than a run may have.
+    """
+    if not folds:
+        return None
+    seeds = config.walk.seeds
+    if len(folds) * seeds > MOST_AGENTS:
+        raise ConfigError(
+            f"walk.seeds={seeds} (--seeds): {len(folds)} folds x {seeds} seeds are more than "
+            f"{MOST_AGENTS:,} agents: lower it, raise walk.test (--test), or give fewer sessions "
+            "(data.start)"
+        )
+    agents = tuple(
+        Agent(fold * seeds + i, config.seed + i, fold, {"fold": fold})
+        for fold in range(len(folds))
+        for i in range(seeds)
+    )
+    params = make(config)
+    rules = [params.replace(sessions=sessions_of(market, fold.train)) for fold in folds]
+    each = tuple(rules[agent.setting] for agent in agents)
+    configs = tuple(config.model_copy(update={"seed": agent.seed}) for agent in agents)
+    return Swept(agents, configs, each, *stacked(each), {}, make)
+
+
+SHARED = (
+    "market",
+    "sessions",
+    "advice",
+    "forced_start",
+    "symbol_weights",
+    "monitor",
+)  # never an agent's own
+OF_CONTRACT = (
+    "commission",
+    "slippage",
+    "min_stop",
+    "be_ticks",
+)  # of a contract, what a configuration may change
+
+
+@dataclass(frozen=True)
+class Swept:
+    """What the agents of a sweep have of their own.
+
+    agents: their settings. configs: of each agent alone. rules: the environment's parameters of
+        each agent alone, which
+    share the market. params: the parameters of all agents, [N, ...] where two of them differ. axes:
+    `in_axes` of
+    `params`; None if all leaves are shared. hparams: tunable floats by name, float32[N]. make: the parameters of one
+    agent's configuration.
+    """
+
+    agents: tuple[Agent, ...]
+    configs: tuple[RunConfig, ...]
+    rules: tuple[PyTree, ...]
+    params: PyTree
+    axes: PyTree
+    hparams: Mapping[str, np.ndarray]
+    make: Callable[[RunConfig], PyTree]
+
+    @cached_property
+    def stack(self) -> Stack:
+        """The agents along one axis."""
+        return Stack((len(self.agents),), (Axes(params=self.axes),), self.agents)
+
+
+def read_swept(
+    config: RunConfig, make: Callable[[RunConfig], PyTree], like: PyTree = None
+) -> Swept:
+    """The agents of a sweep.
+
+    Args:
+        make: the environment's parameters of one agent's configuration.
+        like: `axes` of another sweep, whose program these agents are to share: leaves that differ
+            there get an axis of agents here too.
+    Raises ConfigError if they need more than one program, or a setting is at fault.
+    """
+    groups = groups_of(config)
+    if len(groups) > 1:
+        raise ConfigError(
+            f"sweep: {announcement(groups)}: train it with `jaxtrade train` or jaxtrade.run, which train "
+            "one program after the other"
+        )
+    agents = agents_of(config)
+    configs = tuple(config_of(config, agent) for agent in agents)
+    decide = {*RULES, "reward", "allocate", "episode"}  # the sections that decide the parameters
+    keys = [json.dumps(alone.model_dump(mode="json", include=decide)) for alone in configs]
+    made = {key: make(configs[keys.index(key)]) for key in dict.fromkeys(keys)}
+    rules = tuple(made[key] for key in keys)
+    params, axes = stacked(rules, like)
+    floats = [tunable_floats(alone) for alone in configs]
+    hparams = {name: np.array([each[name] for each in floats], np.float32) for name in floats[0]}
+    return Swept(agents, configs, rules, params, axes, hparams, make)
+
+
+def stacked(each: Sequence[PyTree], like: PyTree = None) -> tuple[PyTree, PyTree]:
+    """(trees of all agents as one, `in_axes` of it). Leaves that differ get a leading axis, the
+    others stay.
+
+    `in_axes` is None if no leaf differs. like: as in `read_swept`. Raises ValueError if the trees differ in structure,
+    static fields, shapes or dtypes, so that one program cannot serve them.
+    """
+    structures = {jax.tree.structure(tree) for tree in each}
+    if len(structures) > 1:
+        raise ValueError("the agents' environment parameters differ in structure or static fields")
+    own = jax.tree.map(lambda *leaves: _differ(leaves), *each)
+    if like is not None:
+        own = jax.tree.map(lambda mine, axis: mine or axis == 0, own, like)
+    params = jax.tree.map(
+        lambda mine, *leaves: jnp.stack(leaves) if mine else leaves[0], own, *each
+    )
+    return params, jax.tree.map(lambda mine: 0 if mine else None, own) if any(
+        jax.tree.leaves(own)
+    ) else None
+
+
+def _differ(leaves: Sequence[Any]) -> bool:
+    first, others = leaves[0], [leaf for leaf in leaves if leaf is not leaves[0]]
+    if any((leaf.shape, leaf.dtype) != (first.shape, first.dtype) for leaf in others):
+        raise ValueError("the agents' environment parameters differ in shapes or dtypes")
+    return any(not np.array_equal(leaf, first) for leaf in others)
 
 
 def make_env(config: EnvConfig | RunConfig) -> TradingEnv:
     """The environment of a configuration. It is static and hashable; the data are in `EnvParams`
     (`make_params`).
     """
-    if isinstance(config, RunConfig) and config.env.task == TASK:
+    if not isinstance(config, RunConfig):
+        return TradingEnv(config)
+    if config.env.task == TASK:
         joint: Any = PortfolioEnv(
             config.env, config.allocate, symbols_of(config)
         )  # the same `Env`, of several symbols
         return joint
-    return (
-        TradingEnv(config.env, config.sampler.kind)
-        if isinstance(config, RunConfig)
-        else TradingEnv(config)
-    )
+    return TradingEnv(config.env, config.sampler.kind)
 
 
 @dataclass(frozen=True)
@@ -113,18 +337,30 @@ class Setup:
         return {} if self.swept is None else self.swept.hparams
 
     def of_agent(self, number: int, symbol: str, params: EnvParams) -> tuple[RunConfig, EnvParams]:
-        """The configuration and the parameters by which an agent is evaluated on a symbol.
+        """The configuration and the parameters by which an agent is evaluated on a symbol: those of
+        a sweep under their own costs, account, brackets and weights. Market, sessions and advice
+        stay those of `params`.
 
         number: of the agent (`Stack.numbers`). params: made to show the sessions of this symbol.
         """
-        own, place = self.symbols[symbol], None
+        own, swept, member = self.symbols[symbol], self.swept, None
+        if swept is None:
+            return own.config, params
+        index = self.stack.index(number, self.config.seed)
+        config = swept.configs[index]
         if isinstance(self.market, MarketSet):
             place = self.market.symbols.index(symbol)
-        index = self.stack.index(number, self.config.seed)
-        return (
-            own_config(own.config, self.swept, index, place),
-            own_params(params, self.swept, index, self.market, place, own.splits["train"]),
-        )
+            member, config = self.market.members[place], member_configs(config)[place]
+        if swept.axes is None:
+            return config, params
+        rules = swept.rules[index]
+        if member is not None:
+            rules = make_params(member, own.splits["train"], config)
+        kept = {name: getattr(params, name) for name in SHARED}
+        if config.env.task != TASK:
+            costs = {name: getattr(rules.contract, name) for name in OF_CONTRACT}
+            kept["contract"] = params.contract.replace(**costs)
+        return config, rules.replace(**kept)
 
     @property
     def _first(self) -> RunConfig:
@@ -204,6 +440,11 @@ class Setup:
         contracts = [repr(member.contract) for member in self.market.members]
         return {"config": config, "data": self.market.fingerprint, "contract": " ".join(contracts)}
 
+    def dates(self, split: str) -> np.ndarray:
+        """The trade date of each session of a split, datetime64[D]."""
+        sessions, market = self.splits[split], self.market
+        return market.trade_dates[np.asarray(sessions.ids)[: int(sessions.count)]]
+
     def evaluation_split(self) -> str:
         """The split to evaluate: `test`, or `train` (in sample) if no session is held out."""
         return "test" if int(self.splits["test"].count) else "train"
@@ -227,7 +468,7 @@ def prepare(config: RunConfig) -> Setup:
             "or jaxtrade.run"
         )
     first = config_of(config, agents_of(config)[0]) if config.sweep.on else config
-    market, splits, make = _joint(first) if config.env.task == TASK else _alone(first)
+    market, splits, make = _loaded(first)
     asked, sessions, folds = config, countable(market), tuple[Fold, ...]()
     note = None if config.walk.on else split_note(config.split, sessions)
     if config.walk.on:
@@ -257,54 +498,44 @@ def prepare(config: RunConfig) -> Setup:
         else walked(config, market, folds, params_of)
     )
     params = params_of(config) if swept is None else swept.rules[0]
-    plan, algorithm = _learner(first, env, market, fusion)
-    config = with_control(config, plan.chunks, _evaluations(asked, config, plan, splits, market))
-    swept = _controlled(swept, config)
+    config, swept, plan, algorithm = _taught(
+        asked, config, first, swept, env, market, splits, fusion
+    )
     return Setup(config, market, splits, env, params, plan, algorithm, fusion, swept, folds, note)
 
 
-def _learner(
-    config: RunConfig, env: TradingEnv, market: Market | MarketSet, fusion: Fusion | None
-) -> tuple[Plan, Algorithm]:
-    plan = plan_run(config.train, config.rollout.num_envs, config.rollout.num_steps)
-    algorithm = make_algorithm(
-        config,
-        trained_env(config, env),
-        plan.total_updates,
-        summarise=summary_of(config, market),
-        stage=make_stages(config.stages),
-        fusion=fusion,
-    )
-    return plan, with_warning(config, algorithm)
-
-
-def _controlled(swept: Swept | None, config: RunConfig) -> Swept | None:
-    """The agents of a sweep with the section `control` of their run."""
-    return (
-        None
-        if swept is None
-        else replace(
-            swept,
-            configs=tuple(
-                own.model_copy(update={"control": config.control}) for own in swept.configs
-            ),
-        )
-    )
-
-
-def _evaluations(
+def _taught(
     asked: RunConfig,
     config: RunConfig,
-    plan: Plan,
-    splits: Mapping[str, SessionSet],
+    first: RunConfig,
+    swept: Swept | None,
+    env: TradingEnv,
     market: Market | MarketSet,
-) -> int:
-    """How often the default protocol scores the policy: 0 where it does not choose one."""
-    return (
-        evaluations(plan.total_steps, decision_count(market.data, splits["validation"]))
-        if chooses(asked, config)
-        else 0
+    splits: Mapping[str, SessionSet],
+    fusion: Fusion | None,
+) -> tuple[RunConfig, Swept | None, Plan, Algorithm]:
+    """The learner of a setup, its plan, and what hangs on that: the configuration and the agents.
+
+    asked, config: the run's configuration as it was given, and with what the default protocol has
+        chosen so far. first: of the first agent.
+    """
+    plan = plan_run(first.train, first.rollout.num_envs, first.rollout.num_steps)
+    algorithm = make_algorithm(
+        first,
+        trained_env(first, env),
+        plan.total_updates,
+        summarise=summary_of(first, market),
+        stage=make_stages(first.stages),
+        fusion=fusion,
     )
+    count = 0  # how often the default protocol scores the policy, where it chooses one
+    if chooses(asked, config):
+        count = evaluations(plan.total_steps, decision_count(market.data, splits["validation"]))
+    config = with_control(config, plan.chunks, count)
+    if swept is not None:
+        own = {"control": config.control}
+        swept = replace(swept, configs=tuple(each.model_copy(update=own) for each in swept.configs))
+    return config, swept, plan, with_warning(first, algorithm)
 
 
 def with_learner_of(setup: Setup, config: RunConfig) -> Setup:
@@ -315,13 +546,10 @@ def with_learner_of(setup: Setup, config: RunConfig) -> Setup:
     if swept is not None:
         swept = replace(swept, configs=tuple(config_of(config, agent) for agent in swept.agents))
     first = config if swept is None else swept.configs[0]
-    plan, algorithm = _learner(first, setup.env, setup.market, setup.fusion)
-    config = with_control(
-        config, plan.chunks, _evaluations(asked, config, plan, setup.splits, setup.market)
+    config, swept, plan, algorithm = _taught(
+        asked, config, first, swept, setup.env, setup.market, setup.splits, setup.fusion
     )
-    return replace(
-        setup, config=config, plan=plan, algorithm=algorithm, swept=_controlled(swept, config)
-    )
+    return replace(setup, config=config, swept=swept, plan=plan, algorithm=algorithm)
 
 
 def with_sweep_of(setup: Setup, config: RunConfig) -> Setup:
@@ -336,23 +564,22 @@ def with_sweep_of(setup: Setup, config: RunConfig) -> Setup:
     )
 
 
-def _alone(config: RunConfig) -> tuple[Any, dict[str, SessionSet], Callable[[RunConfig], Any]]:
-    """Market, splits, and what makes training parameters of a configuration, for tasks that hold
-    one symbol at a time.
+def _loaded(config: RunConfig) -> tuple[Any, dict[str, SessionSet], Callable[[RunConfig], Any]]:
+    """Market, splits, and what makes training parameters of a configuration.
+
+    Those of `allocate` are a `Portfolio` and `PortfolioParams`. They serve where a run needs a
+    market's sessions and fingerprint, and parameters for the environment of `make_env`.
     """
-    market = load_markets(config)
-    splits = split_sessions(
-        market, SplitConfig(validation_sessions=0) if config.walk.on else config.split
-    )
-    return market, splits, lambda own: make_params(market, splits["train"], own)
-
-
-def _joint(config: RunConfig) -> tuple[Any, dict[str, SessionSet], Callable[[RunConfig], Any]]:
-    """The same of `allocate`, a `Portfolio` and `PortfolioParams`. They serve where a run needs a
-    market's sessions and fingerprint, and parameters for the environment of `make_env`."""
-    market = load_portfolio(config)
-    splits = split_portfolio(market, config.split)
-    return market, splits, lambda own: make_portfolio_params(market, splits["train"], own)
+    market: Any
+    make: Any
+    if config.env.task == TASK:
+        market, make = load_portfolio(config), make_portfolio_params
+        splits = split_portfolio(market, config.split)
+    else:
+        market, make = load_markets(config), make_params
+        split = SplitConfig(validation_sessions=0) if config.walk.on else config.split
+        splits = split_sessions(market, split)
+    return market, splits, lambda own: make(market, splits["train"], own)
 
 
 def policies_of(setup: Setup, state: LoopState) -> list[Policy]:
@@ -373,7 +600,7 @@ def params_shown(
     setup: Setup,
     split: str,
     path: Path | None,
-    tell: Callable[[str], None] | None = None,
+    tell: Tell | None = None,
     again: bool = False,
 ) -> tuple[EnvParams, Shown | None]:
     """The environment's parameters for evaluating a split, with the advice on its bars.
@@ -388,6 +615,15 @@ def params_shown(
         ), None  # those of a symbol of a set are on the host until it is evaluated
     known = shown(setup.config, setup.single, split, setup.splits[split], path, tell, again)
     return setup.params.replace(advice=known.view), known
+
+
+def validation_shown(setup: Setup, path: Path, tell: Tell) -> dict[str, EnvParams]:
+    """By symbol, the parameters that show the validation sessions, with the advice on their
+    bars."""
+    return {
+        symbol: params_shown(own, "validation", path, tell)[0]
+        for symbol, own in setup.symbols.items()
+    }
 
 
 def figure_names(env: TradingEnv, market: Market | MarketSet) -> Names:

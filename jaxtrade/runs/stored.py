@@ -1,11 +1,14 @@
-"""A run that is read from its folder: what it was told, what it learned and what came of it.
+"""A run that is read from its folder, and the outcome of one that has just ended: what it was told,
+what it learned and what came of it, as tables and figures.
 
-Nothing is trained, evaluated or compiled: tables and figures come from the files of the run.
+Nothing is trained, evaluated or compiled here.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -18,19 +21,24 @@ from jaxtrade.config.sweep import require_no_walk
 from jaxtrade.data.contracts import contract_of
 from jaxtrade.data.members import symbols_of
 from jaxtrade.errors import CheckpointError, ConfigError, DataError
-from jaxtrade.evaluation import frames, joint_result, report
+from jaxtrade.evaluation import frames, joint_result, report, seeds
+from jaxtrade.evaluation.evaluate import EvaluationResult
 from jaxtrade.evaluation.policy import LoadedPolicy, load_policy
 from jaxtrade.evaluation.records import RECORDS, EvaluationRecords, read_records
-from jaxtrade.runs import rundir, trust
+from jaxtrade.evaluation.seeds import Results
+from jaxtrade.evaluation.set_report import SetResult
+from jaxtrade.runs import files, rundir
 from jaxtrade.runs.policies import chosen_number, policy_path
 from jaxtrade.storage import digests
 from jaxtrade.storage.monitor import MONITOR
 from jaxtrade.storage.sinks import read_rows
 from jaxtrade.text import several, short_repr
+from jaxtrade.training.loop import TrainResult
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+
 
 METRICS = "metrics.jsonl"
 ADVICE = "advice.png"  # the picture of a run's advice
@@ -99,7 +107,7 @@ class StoredEvaluation:
         )
 
     def __repr__(self) -> str:
-        return report.repr_of("StoredEvaluation", self.document)
+        return report.repr_of(type(self).__name__, self.document)
 
     def _repr_html_(self) -> str:
         return report.to_html(self.document)
@@ -140,9 +148,6 @@ class StoredSet(StoredEvaluation):
             report.title_of(settings, next(iter(agents))),
         )
 
-    def __repr__(self) -> str:
-        return report.repr_of("StoredSet", self.document)
-
 
 @dataclass(frozen=True, repr=False)
 class StoredJoint(StoredEvaluation):
@@ -163,15 +168,51 @@ class StoredJoint(StoredEvaluation):
         """Not built. Raises ConfigError."""
         raise joint_result.no_picture()
 
-    def __repr__(self) -> str:
-        return report.repr_of("StoredJoint", self.document)
-
     def _repr_html_(self) -> str:
         return f"<pre>{escape(self.table)}</pre>"
 
 
+class _Run:
+    """The tables and figures of a run, whether it has just ended or is read from its folder."""
+
+    path: Path
+
+    @property
+    def evaluation(self) -> Any:
+        """The evaluation that these tables and figures are of."""
+        raise NotImplementedError
+
+    @property
+    def trades(self) -> pd.DataFrame:
+        """The trades of `evaluation`, one row each. See `EvaluationResult.trades`."""
+        return self.evaluation.trades
+
+    @property
+    def equity(self) -> pd.DataFrame:
+        """Equity of `evaluation`, one row per bar. See `EvaluationResult.equity`."""
+        return self.evaluation.equity
+
+    @cached_property
+    def metrics(self) -> pd.DataFrame:
+        """The metrics of training, one row per update. `action_share` and others have a column per
+        part.
+        """
+        return metrics_frame(self.path)
+
+    @cached_property
+    def episodes(self) -> pd.DataFrame:
+        """The episodes of training, one row each. Raises ConfigError if the run wrote no
+        `monitor.csv`.
+        """
+        return episodes_frame(self.path)
+
+    def plot(self) -> Figure:
+        """A matplotlib figure: equity and drawdown of `evaluation`."""
+        return self.evaluation.plot()
+
+
 @dataclass(frozen=True, repr=False)
-class StoredRun:
+class StoredRun(_Run):
     """A run in its folder.
 
     config: its configuration. manifest: versions, commit, device, seeds and digests.
@@ -216,33 +257,9 @@ class StoredRun:
         return next(iter(self.evaluations.values()))
 
     @property
-    def trades(self) -> pd.DataFrame:
-        """The trades of `evaluation`, one row each."""
-        return self.evaluation.trades
-
-    @property
-    def equity(self) -> pd.DataFrame:
-        """Equity of `evaluation`, one row per bar."""
-        return self.evaluation.equity
-
-    @property
     def table(self) -> str:
         """The console table of `evaluation`."""
         return self.evaluation.table
-
-    @cached_property
-    def metrics(self) -> pd.DataFrame:
-        """The metrics of training, one row per update. `action_share` and others have a column per
-        part.
-        """
-        return metrics_frame(self.path)
-
-    @cached_property
-    def episodes(self) -> pd.DataFrame:
-        """The episodes of training, one row each. Raises ConfigError if the run wrote no
-        `monitor.csv`.
-        """
-        return episodes_frame(self.path)
 
     @property
     def summary(self) -> dict[str, Any] | None:
@@ -273,10 +290,6 @@ class StoredRun:
             )
         return load_policy(folder)
 
-    def plot(self) -> Figure:
-        """A matplotlib figure: equity and drawdown of `evaluation`."""
-        return self.evaluation.plot()
-
     def __repr__(self) -> str:
         state = repr(self.evaluation) if self.evaluations else "no evaluation yet"
         return short_repr(
@@ -305,7 +318,7 @@ def open_run(path: Path | str, trust_imports: bool = False) -> StoredRun:
     """
     folder = Path(path)
     if trust_imports:
-        trust.allow(rundir.module_names(rundir.written_values(folder)))
+        files.allow(rundir.module_names(rundir.written_values(folder)))
     return StoredRun(folder, *rundir.read_run(folder))
 
 
@@ -357,3 +370,81 @@ def _rank(parts: tuple[str, ...]) -> tuple[Any, ...]:
 
 def _read(path: Path) -> dict[str, Any]:
     return digests.read_json(path, "evaluate the run again: jaxtrade evaluate RUN")
+
+
+# The outcome of a run: its training, its evaluations, and both as tables and figures.
+
+
+@dataclass(frozen=True)
+class RunResult(_Run):
+    """The outcome of a finished run.
+
+    evaluations: by seed, in a sweep by the index of the agent; `SetResult`s if the run has several
+        symbols. exit_code:
+    0, or 1 if the run finished but a learning-health check failed. table: the evaluation as text;
+    for several seeds, their spread; for a sweep a row per agent. scores: of a sweep with validation
+    sessions, the mean reward per validation session of each agent, by its index; empty for others.
+    """
+
+    path: Path
+    training: TrainResult
+    evaluations: Results
+    exit_code: int
+    scores: tuple[float, ...] = ()
+
+    @property
+    def evaluation(self) -> EvaluationResult | SetResult:
+        """The evaluation of the first seed. Most runs have only one."""
+        return next(iter(self.evaluations.values()))
+
+    @property
+    def table(self) -> str:
+        """The console table of all agents, of a sweep with their ranking by validation score."""
+        return "\n".join([seeds.table(self.evaluations), *self.ranking])
+
+    @property
+    def ranking(self) -> list[str]:
+        """The best agents of a sweep by validation score, as lines; none without such scores."""
+        if not self.scores:
+            return []
+        about = [result.provenance for result in self.evaluations.values()]
+        return seeds.ranking(
+            self.scores,
+            [Agent(own["agent"], own["trained_seed"], 0, own["overrides"]) for own in about],
+        )
+
+    def __repr__(self) -> str:
+        return short_repr(
+            "RunResult",
+            str(self.path),
+            several(len(self.evaluations), "agent"),
+            f"{'finished' if self.exit_code == 0 else 'a health check failed'}",
+            repr(self.evaluation),
+        )
+
+    def _repr_html_(self) -> str:
+        blocks = [each._repr_html_() for each in self.evaluations.values()]
+        return report.notebook(str(self.path), self.path / ADVICE, blocks=blocks)
+
+
+@dataclass(frozen=True, repr=False)
+class SweepResult(RunResult):
+    """The outcome of a sweep that needed several programs. training: of the first. programs: the
+    result of each.
+    places: agent of the sweep -> the folder of its program, and its number there."""
+
+    programs: tuple[RunResult, ...] = ()
+    places: Mapping[int, tuple[Path, int]] = field(default_factory=dict)
+
+    @property
+    def ranking(self) -> list[str]:
+        lines = super().ranking
+        if not lines:
+            return []
+        best = max(range(len(self.scores)), key=lambda i: (self.scores[i], -i))
+        path, number = self.places[best]
+        return [
+            *lines,
+            f"agent {best} is agent {number} of {path}: jaxtrade evaluate {shlex.quote(str(path))} "
+            f"--agent {number}",
+        ]

@@ -1,27 +1,46 @@
 """A sweep that needs several programs: each trains in turn, as an ordinary run in a folder of the
-sweep's own.
+sweep's own. And a search by Optuna.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jax
+import numpy as np
+
 from jaxtrade.config import RunConfig, dump_config
+from jaxtrade.config.load import Agent, config_of, setting_text
+from jaxtrade.config.sweep import SweepConfig, examples_of, range_of
+from jaxtrade.errors import DivergedError
+from jaxtrade.progress.screen import Screen
+from jaxtrade.rl.state import finished
 from jaxtrade.runs import rundir
 from jaxtrade.runs.agents import (
+    BEST,
     FORMAT,
     SWEEP,
     Group,
     announcement,
+    batch_of,
+    check_search,
     folder_of,
     groups_of,
     write_agents,
 )
-from jaxtrade.runs.result import RunResult, SweepResult
-from jaxtrade.text import Tell
+from jaxtrade.runs.beginning import Beginning
+from jaxtrade.runs.policies import ranked
+from jaxtrade.runs.setup import Setup, policies_of, prepare, with_sweep_of
+from jaxtrade.runs.stored import RunResult, SweepResult
+from jaxtrade.storage.compiling import Programs, RepeatedPrograms
+from jaxtrade.text import Tell, aligned, several
+from jaxtrade.training.loop import train
+from jaxtrade.types import PyTree
 
 Begin = Callable[[RunConfig, Path], RunResult]  # trains a new run in a folder
 Resume = Callable[[Path], RunResult]
@@ -36,27 +55,32 @@ def train_groups(
     stopped.
     """
     of = {index: number for number, group in enumerate(groups) for index in group.agents}
+    documents = [
+        {
+            "folder": folder_of(path, number).name,
+            "agents": list(group.agents),
+            "static": group.static,
+        }
+        for number, group in enumerate(groups)
+    ]
+    _create(path, config, {"groups": documents}, [of[index] for index in range(len(of))])
+    return _each(groups, path, begin, None, tell)
+
+
+def _create(
+    path: Path, config: RunConfig, about: dict[str, Any], group: Sequence[int] | None = None
+) -> None:
+    """Create the folder of a sweep or a search. about: entries of its `sweep.json`. group: of a
+    sweep, the program of each agent, for `agents.json`.
+    """
 
     def fill(new: Path) -> None:
         (new / "config.yaml").write_text(dump_config(config), encoding="utf-8")
-        write_agents(new, config, [of[index] for index in range(len(of))])
-        rundir.write_json(
-            new / SWEEP,
-            {
-                "format": FORMAT,
-                "groups": [
-                    {
-                        "folder": folder_of(path, number).name,
-                        "agents": list(group.agents),
-                        "static": group.static,
-                    }
-                    for number, group in enumerate(groups)
-                ],
-            },
-        )
+        if group is not None:
+            write_agents(new, config, group)
+        rundir.write_json(new / SWEEP, {"format": FORMAT} | about)
 
     rundir.create_folder(path, fill)
-    return _each(groups, path, begin, None, tell)
 
 
 def resume_groups(
@@ -76,14 +100,11 @@ def _each(
     found = []
     for number, group in enumerate(groups):
         folder = folder_of(path, number)
-        tell(f"program {number + 1} of {len(groups)}: {_static(group)}")
+        static = ", ".join(f"{key}={value}" for key, value in group.static.items())
+        tell(f"program {number + 1} of {len(groups)}: {static}")
         begun = resume is not None and (folder / "manifest.json").is_file()
         found.append(resume(folder) if begun else begin(group.config, folder))  # pyright: ignore[reportOptionalCall]
     return joined(path, groups, found)
-
-
-def _static(group: Group) -> str:
-    return ", ".join(f"{key}={value}" for key, value in group.static.items())
 
 
 def joined(path: Path, groups: Sequence[Group], found: Sequence[RunResult]) -> SweepResult:
@@ -108,3 +129,193 @@ def joined(path: Path, groups: Sequence[Group], found: Sequence[RunResult]) -> S
         tuple(found),
         places,
     )
+
+
+# A search by Optuna: settings are proposed in batches, each batch is trained as one program and
+# scored on validation sessions.
+#
+# All batches share one compiled program: what is proposed are numbers that it takes as arguments.
+# Optuna is an extra (`pip install "jaxtrade[optuna]"`) and is imported here alone.
+
+JOURNAL, STUDY = "optuna.journal", "sweep"
+SHOWN = 10  # proposals in the final ranking
+
+Finish = Callable[[RunConfig, Path], RunResult]  # trains the best setting as an ordinary run
+
+
+def search(config: RunConfig, path: Path, screen: Screen, finish: Finish) -> RunResult:
+    """Search in a new folder, then train the best setting in `path/best`. Returns the result of
+    that run.
+
+    Raises as `check_search` and `runs.train.run`.
+    """
+    check_search(config)
+    _create(path, config, {"optuna": config.sweep.optuna})
+    return go_on(config, path, screen, finish)
+
+
+def go_on(config: RunConfig, path: Path, screen: Screen, finish: Finish) -> RunResult:
+    """Go on with a search, after the last batch that was scored. finish: as in `search`."""
+    check_search(config)
+    with rundir.locked(path):
+        study = _study(path)
+        _proposals(config, path, study, screen)
+    best = study.best_trial
+    setting = _setting(config.sweep, best.params)
+    for line in _lines(config, study):
+        screen.message(line)
+    own = Agent(best.number, config.seed, best.number, setting)
+    screen.message(f"training the best setting alone, as an ordinary run: {own.text}")
+    return finish(config_of(config, own), path / BEST)
+
+
+def _study(path: Path) -> Any:
+    """The study of a search, with Optuna's own journal as its file. Proposals of a batch that was
+    cut are given up.
+    """
+    import optuna
+    from optuna.storages.journal import JournalFileBackend
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    storage = optuna.storages.JournalStorage(JournalFileBackend(str(path / JOURNAL)))
+    study = optuna.create_study(
+        storage=storage, study_name=STUDY, direction="maximize", load_if_exists=True
+    )
+    for trial in _trials(study, "RUNNING"):
+        study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+    return study
+
+
+def _trials(study: Any, state: str) -> list[Any]:
+    """The proposals in a state, as Optuna calls it."""
+    import optuna
+
+    return study.get_trials(deepcopy=False, states=(optuna.trial.TrialState[state],))
+
+
+def _scored(study: Any) -> int:
+    return len(_trials(study, "COMPLETE"))
+
+
+def _proposals(config: RunConfig, path: Path, study: Any, screen: Screen) -> None:
+    """Propose, train and score batches until there are enough scores."""
+    import optuna
+
+    size, distributions = config.train.num_seeds, _distributions(config.sweep)
+    batches = math.ceil(config.sweep.optuna / size)
+    screen.message(
+        f"Optuna proposes {several(batches * size, 'setting')}, {several(size, 'agent')} at a time, scored "
+        "on validation sessions alone"
+    )
+    if _scored(study) >= config.sweep.optuna:
+        return
+    screen.phase("loading", "the market")
+    examples = tuple(dict(each) for each in examples_of(config.sweep))
+    setup = prepare(batch_of(config, examples))
+    with RepeatedPrograms() as programs:
+        while (done := _scored(study)) < config.sweep.optuna:
+            trials = _asked(study, distributions, size, config.seed)
+            own = with_sweep_of(
+                setup, batch_of(config, [_setting(config.sweep, trial.params) for trial in trials])
+            )
+            screen.message(
+                f"{done} of {config.sweep.optuna} settings are scored; training the next {size}"
+            )
+            scores = _trained(own, path, programs, screen)
+            for trial, score in zip(trials, scores, strict=True):
+                if math.isfinite(score):
+                    study.tell(trial, score)
+                else:
+                    study.tell(trial, state=optuna.trial.TrialState.FAIL)
+            if not any(map(math.isfinite, scores)):
+                raise DivergedError(
+                    f"{path}: no setting of the last batch trained to its end with a finite score; "
+                    "narrow the ranges of sweep.keys"
+                )
+            screen.message(f"best score so far: {study.best_value:.6g}")
+
+
+def _asked(study: Any, distributions: Mapping[str, Any], size: int, seed: int) -> list[Any]:
+    """A batch of proposals. They depend on the seed and on what was asked and told before alone."""
+    import optuna
+
+    study.sampler = optuna.samplers.TPESampler(
+        seed=seed + len(study.get_trials(deepcopy=False)), constant_liar=True
+    )
+    return [study.ask(dict(distributions)) for _ in range(size)]
+
+
+def _trained(setup: Setup, path: Path, programs: Programs, screen: Screen) -> tuple[float, ...]:
+    """Train a batch and score it. Nothing is saved of it but its scores: NaN for a setting that
+    diverged, because an agent that was put back did not train with the setting alone."""
+    config = setup.config
+    result = train(
+        setup.algorithm,
+        setup.trained_params,
+        num_seeds=setup.stack,
+        config=config.train,
+        sinks=[screen],
+        max_rollbacks=config.control.max_rollbacks,
+        programs=programs,
+        **Beginning().arguments(setup, None),
+    )
+    policies: list[PyTree] = [
+        finished(policy) for policy in jax.device_get(policies_of(setup, result.state))
+    ]
+    scores = ranked(setup, policies, path, screen.message, programs)
+    return tuple(
+        math.nan if gone else score
+        for score, gone in zip(scores, np.ravel(result.state.rollbacks) > 0, strict=True)
+    )
+
+
+def _distributions(sweep: SweepConfig) -> dict[str, Any]:
+    """Optuna's distribution of each key: of a range, or of a list of values."""
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    found: dict[str, Any] = {}
+    for key, values in sweep.keys.items():
+        interval = range_of(values[0])
+        if interval is None:
+            found[key] = CategoricalDistribution([_choice(value) for value in values])
+        elif interval.whole:
+            found[key] = IntDistribution(int(interval.low), int(interval.high), log=interval.log)
+        else:
+            found[key] = FloatDistribution(interval.low, interval.high, log=interval.log)
+    return found
+
+
+def _choice(value: Any) -> Any:
+    """A value as Optuna can hold it: a list as JSON text."""
+    return json.dumps(value) if isinstance(value, list | dict) else value
+
+
+def _setting(sweep: SweepConfig, params: Mapping[str, Any]) -> dict[str, Any]:
+    """The setting of a proposal, with the values as the configuration lists them."""
+    known = {
+        key: {_choice(value): value for value in values if range_of(value) is None}
+        for key, values in sweep.keys.items()
+    }
+    return {key: known[key].get(value, value) for key, value in params.items()}
+
+
+def _lines(config: RunConfig, study: Any) -> list[str]:
+    """The best proposals, by score."""
+    trials = _trials(study, "COMPLETE")
+    order = sorted(trials, key=lambda trial: (-trial.value, trial.number))[:SHOWN]
+    rows = [
+        ["proposal", "score", *config.sweep.keys],
+        *(
+            [
+                str(trial.number),
+                f"{trial.value:.6g}",
+                *(setting_text(trial.params[key]) for key in config.sweep.keys),
+            ]
+            for trial in order
+        ),
+    ]
+    return [
+        f"the best {len(order)} of {len(trials)} proposals by mean reward per validation session (no test session "
+        "was looked at):",
+        *aligned(rows),
+    ]

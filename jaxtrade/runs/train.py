@@ -5,7 +5,6 @@ folder.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,44 +17,53 @@ from jaxtrade.data.market import Market
 from jaxtrade.data.members import set_name, symbols_of
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.pictures import style, training
-from jaxtrade.evaluation.policy import FOLDER, save_policy_bundle
+from jaxtrade.evaluation.policy import FOLDER
 from jaxtrade.evaluation.seeds import Results
-from jaxtrade.progress.screen import Plain, Screen
-from jaxtrade.rl.state import finished
+from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.transfer import coverage_json
-from jaxtrade.runs import calibration, rundir, training_job
+from jaxtrade.runs import advice_evaluation, rundir, training_job
 from jaxtrade.runs.advice import TrainingAdvisor, check_advisor, figure_lines
-from jaxtrade.runs.agents import announcement, groups_of, is_sweep, read_sweep, write_agents
+from jaxtrade.runs.agents import (
+    announcement,
+    groups_of,
+    is_sweep,
+    read_sweep,
+    resumed_config,
+    write_agents,
+)
 from jaxtrade.runs.auto_envs import Sized, document, prepared, remembered_in, shrinking
-from jaxtrade.runs.beginning import Fresh, resumed, transferred
-from jaxtrade.runs.computing import settle
-from jaxtrade.runs.controlling import controller_of
-from jaxtrade.runs.ending import ending
-from jaxtrade.runs.evaluate import evaluate_policies, folder_of, history, open_run
-from jaxtrade.runs.evolving import evolving
+from jaxtrade.runs.beginning import (
+    Beginning,
+    Source,
+    adopt,
+    check_alone,
+    describe,
+    resumed,
+    transferred,
+)
+from jaxtrade.runs.evaluate import ending, evaluate_policies, folder_of, history, open_run
 from jaxtrade.runs.job import Job, opening_lines, write_pictures, write_results
 from jaxtrade.runs.memory import explained
-from jaxtrade.runs.optuna_search import go_on, search
-from jaxtrade.runs.policies import policy_path
-from jaxtrade.runs.preflight import check, check_device, check_memory
+from jaxtrade.runs.policies import policy_path, ranked
+from jaxtrade.runs.preflight import check, check_device, check_memory, settle
 from jaxtrade.runs.processes import check_config, joined
-from jaxtrade.runs.result import RunResult
-from jaxtrade.runs.resuming import resumed_config
 from jaxtrade.runs.rundir import differences, facts
-from jaxtrade.runs.scoring import ranked
-from jaxtrade.runs.setup import policies_of
-from jaxtrade.runs.source import Source, adopt, check_alone, describe
-from jaxtrade.runs.sweeps import resume_groups, train_groups
+from jaxtrade.runs.stored import RunResult
+from jaxtrade.runs.sweeps import go_on, resume_groups, search, train_groups
 from jaxtrade.runs.training_job import (
     closing_lines,
+    controller_of,
+    evolving,
+    exit_code_of,
     go_on_with,
     how_to_continue,
+    save_policies,
+    shown_on,
     train_job,
     whole_health,
 )
 from jaxtrade.storage.compiling import Programs
-from jaxtrade.training import control, replacement
-from jaxtrade.training.health import health_labels
+from jaxtrade.training import control
 from jaxtrade.training.together import from_main, is_main
 from jaxtrade.types import PyTree
 
@@ -77,7 +85,7 @@ def run(
 
     Args:
         path: the new run folder; default `runs/<market-task-utc-id>`.
-        source: a source run (`source.load_source`) that this run begins from, as `config.transfer`
+        source: a source run (`beginning.load_source`) that this run begins from, as `config.transfer`
             says.
         screen: where the run shows its progress; it stays open. Default: plain lines on standard
             error.
@@ -97,7 +105,7 @@ def run(
     settle(
         configs
     )  # these settings change bits, so the manifest records them and `resume` makes them again
-    with _shown(screen) as shown:
+    with shown_on(screen) as shown:
         if len(groups) == 1:
             return _one(configs[0], path, source, shown)
         if source is not None:
@@ -129,7 +137,7 @@ def _search(
     check_memory([config])
     settle([config])
     where = path or rundir.new_run_path(set_name(symbols_of(config)), "optuna")
-    with _shown(screen) as shown, explained(config), interrupt.hint(partial(go_on_with, where)):
+    with shown_on(screen) as shown, explained(config), interrupt.hint(partial(go_on_with, where)):
         return (search if again is None else go_on)(
             config,
             where,
@@ -167,16 +175,11 @@ def _one(config: RunConfig, path: Path | None, source: Source | None, shown: Scr
     return shrinking(sized, where, begin, shown.message)
 
 
-def _shown(screen: Screen | None) -> AbstractContextManager[Screen]:
-    """The caller's screen, which stays open, or one that closes with the run."""
-    return Plain() if screen is None else nullcontext(screen)
-
-
 def _run(
     sized: Sized, path: Path, source: Source | None, programs: Programs, screen: Screen
 ) -> RunResult:
     setup, config = sized.setup, sized.setup.config
-    begins = Fresh() if source is None else transferred(setup, source, programs)
+    begins = Beginning() if source is None else transferred(setup, source, programs)
     manifest = rundir.provenance(config, setup.market.fingerprint)
     if sized.choice is not None:
         manifest["auto_envs"] = document(sized.choice, config.rollout.num_envs)
@@ -220,7 +223,7 @@ def resume(
         settle(
             [group.config for group in groups_of(config)]
         )  # as `run` does, also if none of them had begun
-        with _shown(screen) as shown:
+        with shown_on(screen) as shown:
             return resume_groups(
                 config,
                 path,
@@ -229,7 +232,7 @@ def resume(
                 shown.message,
             )
     require_no_walk(rundir.read_run(path)[0])
-    with interrupt.hint(partial(how_to_continue, path)), _shown(screen) as shown:
+    with interrupt.hint(partial(how_to_continue, path)), shown_on(screen) as shown:
         shown.phase("loading", "the market and the checkpoint")
         setup, manifest = open_run(path, data, overrides=set)
         check_config(setup.config, joined())
@@ -265,17 +268,9 @@ def _save_policies(job: Job, state: PyTree, folder: str) -> dict[int, PyTree]:
     """Write the policy bundles of `state` to the run folder. Returns the policies by the numbers of
     their agents.
     """
-    setup, config = job.setup, job.config
-    numbers = setup.stack.numbers(config.seed)
-    policies = {
-        number: finished(policy)
-        for number, policy in zip(numbers, policies_of(setup, state), strict=True)
-    }
-    for number, policy in policies.items():
-        save_policy_bundle(
-            policy_path(job.path, config, number, folder), policy, setup.env, setup.market, config
-        )
-    return policies
+    numbers = job.setup.stack.numbers(job.config.seed)
+    folders = [policy_path(job.path, job.config, number, folder) for number in numbers]
+    return dict(zip(numbers, save_policies(job, state, folders), strict=True))
 
 
 def _kept_policies(
@@ -301,9 +296,7 @@ def _train_and_evaluate(job: Job, changed: Iterable[str] = ()) -> RunResult:
     if not is_main():
         return _follow(job)
     with job.closing():
-        job.tell_opening(list(opening_lines(job)))
-        for difference in changed:
-            job.tell(f"note: not the machine of before, so the bits may differ: {difference}")
+        job.tell_opening([*opening_lines(job)], changed)
         if beginning.coverage is not None:
             rundir.write_json(path / "transfer.json", coverage_json(beginning.coverage))
         controller, advisor, evolution = controller_of(job), _advisor(job), evolving(job)
@@ -330,17 +323,14 @@ def _train_and_evaluate(job: Job, changed: Iterable[str] = ()) -> RunResult:
         )
         scores = ranked(setup, list(policies.values()), path, job.tell, programs)
         _draw(job, controller, results, trained.steps)
-        for line in closing_lines(trained, controller, health_labels(setup.algorithm.health)):
-            job.tell(line)
-        for line in replacement.closing(trained.state.rollbacks, job.config.control.max_rollbacks):
+        for line in closing_lines(job, trained, controller):
             job.tell(line)
         if job.stop_reason is not None:
             job.tell(f"{job.stop_reason}; saved; {how_to_continue(path)}")
         if advice is not None:
             for line in figure_lines(advice, history(path), len(trained.history) * job.agent_steps):
                 job.tell(line)
-        failed = any(not passed for passed, _ in trained.health.values())
-        result = RunResult(path, trained, results, 1 if failed else 0, scores)
+        result = RunResult(path, trained, results, exit_code_of(trained), scores)
         for sink in (
             job.files
         ):  # not to the screen, which shows progress: the command prints the table itself
@@ -367,7 +357,7 @@ def _draw(job: Job, controller: control.Controller | None, results: Results, ste
     curves = training.figure_of(history(job.path), metrics, title, scores, best)
     style.write(curves, job.path / "training.png")
     if isinstance(job.setup.market, Market):  # a set has no advisor
-        calibration.draw(
+        advice_evaluation.draw(
             config,
             job.setup.market,
             job.setup.splits["train"],

@@ -4,31 +4,25 @@ notebooks.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
-from jaxtrade.config import Changes, RunConfig
+from jaxtrade.config import Changes, RunConfig, changed_config, load_config
 from jaxtrade.data.members import set_name, symbols_of
 from jaxtrade.data.read.bars import Bars
+from jaxtrade.data.sources import READING, bars_from, with_bars
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.policy import LoadedPolicy
+from jaxtrade.runs import rundir
+from jaxtrade.runs.beginning import load_source
 from jaxtrade.runs.evaluate import evaluate_run
-from jaxtrade.runs.performance import performance_info
 from jaxtrade.runs.stored import StoredEvaluation, StoredRun, open_run
 from jaxtrade.runs.train import RunResult, resume
-from jaxtrade.text import short_repr
-
-if TYPE_CHECKING:
-    import pandas as pd
-import os
-from typing import TYPE_CHECKING, TypeGuard
-
-from jaxtrade.config import changed_config, load_config
-from jaxtrade.data.sources import READING, bars_from, with_bars
-from jaxtrade.runs import rundir
-from jaxtrade.runs.source import load_source
 from jaxtrade.runs.train import run as run_config
+from jaxtrade.runs.training_job import performance_info
+from jaxtrade.text import short_repr
 
 if TYPE_CHECKING:
     import pandas as pd

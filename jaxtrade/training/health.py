@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from jaxtrade.storage.sinks import EACH, UNDONE, UNNAMED, Names, per_episode
 from jaxtrade.training.population import Stack, agent_rows
-from jaxtrade.types import Algorithm, EndReason, HealthCheck, Remedies, Row, Warn
+from jaxtrade.types import EndReason, HealthCheck, Remedies, Row, Warn
 
 WINDOW = 20  # updates that a warning looks at, unless a single one is enough for it
 LEAST_EPISODES = 10  # fewer ended episodes in the window are too few for a warning about their ends
@@ -200,11 +200,6 @@ class Watch:
         self._look = lambda rows: warnings(rows, names, own, remedies)
         self._rows: list[Row] = []
         self._active: set[str] = set()
-
-    @classmethod
-    def of(cls, algorithm: Algorithm, tell: Callable[[str], None], names: Names = UNNAMED) -> Watch:
-        """A watch with the warnings and remedies of a learner."""
-        return cls(tell, names, algorithm.warnings, algorithm.remedies)
 
     def write(self, rows: Sequence[Row]) -> None:
         self._rows = [*self._rows, *rows][-WINDOW:]

@@ -1,5 +1,5 @@
 """The training loop: compiled chunks of updates, and a host loop that acts only at chunk
-borders.
+borders. And the length of a run.
 """
 
 from __future__ import annotations
@@ -37,11 +37,45 @@ from jaxtrade.training.hooks import (
     recall,
     set_hparams,
 )
-from jaxtrade.training.placing import ONE_DEVICE, Place
-from jaxtrade.training.population import Stack
-from jaxtrade.training.run_io import RunIO
-from jaxtrade.training.signals import catch_signals, stops
+from jaxtrade.training.population import ONE_DEVICE, Place, Stack
+from jaxtrade.training.run_io import RunIO, catch_signals, stops
 from jaxtrade.types import Algorithm, Array, LoopState, PyTree, Row
+
+# The length of a run in updates and chunks.
+
+
+class Plan(NamedTuple):
+    """Length of a run in updates and chunks. `message` describes the rounding, or is empty if there
+    was none.
+    """
+
+    total_updates: int
+    chunks: int
+    steps_per_update: int
+    message: str
+
+    @property
+    def total_steps(self) -> int:
+        """Environment steps of the whole run."""
+        return self.total_updates * self.steps_per_update
+
+
+def plan_run(config: TrainConfig, num_envs: int, num_steps: int) -> Plan:
+    """Round `total_timesteps` up to whole chunks of updates. One update takes `num_envs` x
+    `num_steps` steps.
+    """
+    steps_per_update = num_envs * num_steps
+    chunks = config.chunks(steps_per_update)
+    plan = Plan(chunks * config.chunk_updates, chunks, steps_per_update, "")
+    if plan.total_steps == config.total_timesteps:
+        return plan
+    return plan._replace(
+        message=(
+            f"{config.total_timesteps:,} steps are rounded up to {plan.total_steps:,}: {several(chunks, 'chunk')} of "
+            f"{several(config.chunk_updates, 'update')} of {num_envs} environments x {num_steps} steps"
+        )
+    )
+
 
 # A chunk: a fixed number of updates as one compiled program. The host acts only at chunk
 # borders.
@@ -102,35 +136,12 @@ def chunk_program(
 
 
 class Chunk:
-    """A chunk that is being compiled. recompiles: programs that were compiled because chunks
-    ran.
+    """A chunk that is being compiled. pending: its program, from `chunk_program`. recompiles:
+    programs that were compiled because chunks ran.
     """
 
     def __init__(self, pending: Pending) -> None:
-        """pending: the program, from `chunk_program`."""
-        self.recompiles = 0
-        self._pending = pending
-
-    @property
-    def compile_seconds(self) -> float:
-        """Time spent on the program: traced, lowered and compiled, or read from JAX's cache."""
-        return self._pending.seconds
-
-    @property
-    def eager(self) -> bool:
-        """Whether the chunk is not compiled."""
-        return self._pending.eager
-
-    @property
-    def bytes(self) -> int | None:
-        """Bytes that the program works on: arguments, results and temporaries. None if XLA does not
-        tell.
-        """
-        return program_bytes(self._pending.wait())
-
-    def wait(self) -> None:
-        """Wait until the program is ready. Raises what its compilation raised."""
-        self._pending.wait()
+        self.pending, self.recompiles = pending, 0
 
     def __call__(
         self, state: PyTree, params: PyTree, inputs: PyTree = None
@@ -139,12 +150,12 @@ class Chunk:
 
         Programs that this thread compiles meanwhile count as recompiles.
         """
-        program, counted = self._pending.wait(), _count_compilations()
+        program, counted = self.pending.wait(), _count_compilations()
         before = counted.count
         state, metrics, news = program(state, params, inputs)
         state, (measured, news) = jax.block_until_ready(state), hosted((metrics, news))
         self.recompiles += (
-            0 if self.eager else counted.count - before
+            0 if self.pending.eager else counted.count - before
         )  # without jit, each operation is compiled
         return state, measured, news
 
@@ -282,14 +293,14 @@ def train(
     io = RunIO(sinks, directory, metadata or {}, config.keep_checkpoints)
     with Programs() if programs is None else nullcontext(programs) as compiling:
         io.phase("compiling", "the training program", lambda: compiling.busy)
-        first = begun(
+        first, chunk = begun(
             compiling, stacked, params, key, state, stack, config, exchange, hparams, place
         )
-        stack.check(first.state)
+        stack.check(first)
         run = _Run(
             stacked,
             params,
-            first.state,
+            first,
             config,
             stack,
             io,
@@ -297,7 +308,7 @@ def train(
             exchange,
             compiling,
             place,
-            first.chunk,
+            chunk,
             ahead,
         )
         del (
@@ -401,11 +412,12 @@ class _Run:
             )
         if self.ahead is not None:
             self.ahead(jax.eval_shape(lambda state: state, self.state))
-        self.chunk.wait()
+        pending = self.chunk.pending
+        pending.wait()
         self.io.message(
             "compute.eager: nothing is compiled, which is very slow"
-            if self.chunk.eager
-            else f"compiled in {self.chunk.compile_seconds:.1f} s"
+            if pending.eager
+            else f"compiled in {pending.seconds:.1f} s"
         )
         self.io.phase(
             "training", f"{self.total * self.steps_per_update:,} steps in {self.total} updates"
@@ -428,17 +440,14 @@ class _Run:
         self.seconds += time.perf_counter() - start
         self.trained += self.updates
         return [
-            self._row(self.update + i + 1, {name: values[i] for name, values in metrics.items()})
-            for i in range(self.updates)
+            {
+                "update": update,
+                "total_updates": self.total,
+                "steps": update * self.steps_per_update,
+                **self.stack.row({name: values[i] for name, values in metrics.items()}),
+            }
+            for i, update in enumerate(range(self.update + 1, self.update + self.updates + 1))
         ]
-
-    def _row(self, update: int, metrics: dict[str, np.ndarray]) -> dict[str, Any]:
-        return {
-            "update": update,
-            "total_updates": self.total,
-            "steps": update * self.steps_per_update,
-            **self.stack.row(metrics),
-        }
 
     def respond(self, rows: list[dict[str, Any]], allowed: int | None) -> replacement.Response:
         """Carry out what follows from the losses and gradients of a chunk, and say what it was."""
@@ -468,10 +477,7 @@ class _Run:
         self.history = [row for row in self.history if row["update"] <= self.update]
         recall(self.hooks, self.good.memories)
         self.io.rewind(self.update, self.update * self.steps_per_update)
-        changes = " and ".join(
-            note for note in (self.algorithm.retry_note, "other random numbers") if note
-        )
-        self.io.message(f"{message}, with {changes}")
+        self.io.message(f"{message}, with {replacement.changes_of(self.algorithm)}")
 
     def replace(self, rows: list[dict[str, Any]], allowed: int) -> bool:
         """Put back the agents that diverged in this chunk, of several -> whether all of them have
@@ -542,10 +548,10 @@ class _Run:
         return _Point(self.state, self.update, int(np.max(self.state.rollbacks)), saved)
 
     def result(self) -> TrainResult:
-        recompiles, seconds = (
-            (0, 0.0) if self.chunk is None else (self.chunk.recompiles, self.chunk.compile_seconds)
-        )
-        health = {}
+        recompiles, seconds, size, health = 0, 0.0, None, {}
+        if self.chunk is not None:
+            pending, recompiles = self.chunk.pending, self.chunk.recompiles
+            seconds, size = pending.seconds, program_bytes(pending.wait())
         if self.history:
             health = population_health(self.history, recompiles, self.stack, self.algorithm.health)
         return TrainResult(
@@ -557,7 +563,7 @@ class _Run:
             seconds,
             self.speed,
             self.stopped,
-            None if self.chunk is None else self.chunk.bytes,
+            size,
         )
 
 
@@ -583,13 +589,6 @@ def _loop(run: _Run, max_rollbacks: int | None) -> None:
                 raise run.io.interrupted(received, run.update)
 
 
-class First(NamedTuple):
-    """How a run starts: its state, and its chunk if that is being compiled already."""
-
-    state: LoopState
-    chunk: Chunk | None
-
-
 def begun(
     programs: Programs,
     algorithm: Algorithm,
@@ -601,11 +600,12 @@ def begun(
     exchange: Exchange | None,
     hparams: Hparams,
     place: Place,
-) -> First:
-    """The first state. A new one is drawn from `key`, while the chunk is compiled for its shapes.
-    The tunable floats are set afterwards, so that other values are no other program."""
+) -> tuple[LoopState, Chunk | None]:
+    """The first state, and the chunk if it is being compiled already. A new state is drawn from
+    `key`, while the chunk is compiled for its shapes. The tunable floats are set afterwards, so
+    that other values are no other program."""
     if state is not None:
-        return First(place.put(state), None)
+        return place.put(state), None
     assert key is not None
     keys = stack.split_key(key)
     # With an exchange the first answers are constants of `init`, and the chunk's inputs are not
@@ -616,4 +616,4 @@ def begun(
         chunk = compile_chunk(
             programs, algorithm, config.chunk_updates, init.result_like, params, place=place
         )
-    return First(place.settled(set_hparams(init.wait()(keys, params), hparams)), chunk)
+    return place.settled(set_hparams(init.wait()(keys, params), hparams)), chunk

@@ -1,5 +1,5 @@
-"""Several agents as one program: the algorithm mapped over agents, and `Stack`, which knows their
-number.
+"""Several agents as one program: the algorithm mapped over agents, `Stack`, which knows their
+number, and the devices that they train on.
 
 Agent i gets the same result as an agent trained alone from the same key, up to rounding, because
 another program may add floats in another order. A single agent is not stacked: its program and its
@@ -22,6 +22,7 @@ from jaxtrade.config import RunConfig
 from jaxtrade.config.load import Agent, agents_of
 from jaxtrade.errors import ConfigError
 from jaxtrade.storage.sinks import EACH
+from jaxtrade.storage.sizes import tree_bytes
 from jaxtrade.types import AGENTS, Algorithm, Array, LoopState, PyTree, Row
 
 # A function of many agents, computed for a few of them at a time.
@@ -59,7 +60,7 @@ def in_turns(
         flags = [flag for axis, arg in zip(axes, args, strict=True) for flag in mapped(axis, arg)]
         count = leaves[0].shape[0]
         size = group_size(count, most)
-        if size == count or _bytes(args[0]) > LARGEST * count:
+        if size == count or tree_bytes(args[0]) > LARGEST * count:
             return together(*args)
 
         def of_group(own: list[Any]) -> Any:
@@ -96,10 +97,6 @@ def mapped(axis: Any, arg: PyTree) -> list[bool]:
         is_leaf=lambda x: x is None,
     )
     return found
-
-
-def _bytes(tree: PyTree) -> int:
-    return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree))
 
 
 class Axes(NamedTuple):
@@ -179,7 +176,7 @@ class Stack:
     @classmethod
     def of_run(cls, config: RunConfig) -> Stack:
         """The agents of a run, without what those of a sweep have of their own
-        (`runs.swept.Swept.stack`).
+        (`runs.setup.Swept.stack`).
         """
         if config.shared.on:
             return cls((config.agents,), (Axes(name=AGENTS),))
@@ -404,3 +401,47 @@ def agent_rows(rows: Sequence[Row], i: int) -> list[dict[str, Any]]:
         {name.removesuffix(EACH): value[i] for name, value in row.items() if name.endswith(EACH)}
         for row in rows
     ]
+
+
+# Where a run's program runs: on one device, or divided over several.
+
+
+class Place:
+    """The devices of a run: here the default one. `rl.sharding.Spread` has several."""
+
+    def wrap(self, algorithm: Algorithm, stack: Stack) -> Algorithm:
+        """The learner of all agents: its `init` is over all devices, its `update` is what one
+        device computes.
+        """
+        return stack.wrap(algorithm)
+
+    def program(self, run: Callable[..., Any], state: PyTree, params: PyTree) -> Any:
+        """The jitted chunk, which donates the state. run(state, params, inputs) -> (state, metrics,
+        news), of one device. state, params: arrays, or their shapes."""
+        del state, params
+        return jax.jit(run, donate_argnums=0)
+
+    def put(self, state: PyTree) -> PyTree:
+        """A state in the form of checkpoints, as the program takes it."""
+        return state
+
+    def settled(self, state: PyTree) -> PyTree:
+        """A state as the program takes it, after the host has changed some of its arrays."""
+        return state
+
+    def copied(self, state: PyTree) -> PyTree:
+        """The same arrays in memory of their own, because the program donates what it is given.
+        Unlike `jnp.copy`, this compiles nothing."""
+        return jax.tree.map(lambda leaf: jax.device_put(leaf, may_alias=False), state)
+
+    def put_params(self, params: PyTree) -> PyTree:
+        """The environment's parameters on the devices."""
+        return params
+
+    def joined(self, state: PyTree) -> PyTree:
+        """A state in the form of checkpoints and hooks, which is the same for any number of
+        devices. With several processes, all of them must call this together."""
+        return state
+
+
+ONE_DEVICE = Place()

@@ -81,6 +81,11 @@ def diverged(
     )
 
 
+def changes_of(algorithm: Algorithm) -> str:
+    """With what a run or an agent tries again, in words."""
+    return " and ".join(note for note in (algorithm.retry_note, "other random numbers") if note)
+
+
 def rolled_back(state: LoopState, times: int, retry: Callable[[Any, int], Any]) -> Any:
     """The state to continue from after the run has gone back to `state` `times` times.
 
@@ -168,7 +173,7 @@ def replaced(
 
     retries: int[agents] how often each agent has gone back to `good`, this time included. An agent
         that tries again has
-    its count of rollbacks folded into its key, as in `divergence.rolled_back`. `update` and advice
+    its count of rollbacks folded into its key, as in `rolled_back`. `update` and advice
     stay those of all.
     """
     again, back = (
@@ -216,8 +221,7 @@ def messages(
 ) -> list[str]:
     """One line for each agent that diverged in this chunk. before: int[agents] counts of rollbacks
     before it. point: update of the rollback point."""
-    changes = " and ".join(note for note in (algorithm.retry_note, "other random numbers") if note)
-    lines = []
+    changes, lines = changes_of(algorithm), []
     for i in np.flatnonzero(decision.rollbacks > before):
         own = [
             row | {"update": of["update"]}

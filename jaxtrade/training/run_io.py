@@ -1,9 +1,15 @@
-"""Output of a training run: its metric sinks and its checkpoints."""
+"""What goes out of a training run, its rows and checkpoints, and the signals and the limit of time
+that stop it.
+"""
 
 from __future__ import annotations
 
+import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +19,8 @@ from jaxtrade.errors import InterruptedRunError, JaxtradeError, PreemptedError, 
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.monitor import Episodes, EpisodeSink
 from jaxtrade.storage.sinks import MetricSink, Phased, Rewinding
-from jaxtrade.training.together import is_main
+from jaxtrade.training.hooks import Change
+from jaxtrade.training.together import agree, from_main, is_main
 from jaxtrade.types import PyTree
 
 
@@ -105,3 +112,127 @@ class RunIO:
             f"{received.name}: stopped after update {update}; "
             f"{how or 'nothing was saved (no directory)'}"
         )
+
+
+# SIGINT and SIGTERM: the handler records the signal, and the run ends at its next chunk border.
+#
+# Several processes of a run stop at the same border, if any of them has received a signal
+# (`at_border`).
+#
+# Of a command, Ctrl-C waits only a moment for the border (`interrupt.GRACE_S`), and a second one
+# does not wait. In other programs the first Ctrl-C waits for the border, and the second one raises
+# KeyboardInterrupt.
+
+# A limit on a run's time: the hook that ends it between two chunks (`control.wall_clock`).
+
+
+class WallClock:
+    """Ends a run after the first chunk that passes a limit. A finished run is not ended.
+
+    seconds: the limit, from when this hook is made: compilation counts. total_updates: length of
+        the run. now: the
+    clock, in seconds. reason: why the run was ended; None if it was not.
+
+    Of several processes, the clock of process 0 decides for all.
+    """
+
+    def __init__(
+        self, seconds: float, total_updates: int, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.seconds, self.total, self._now, self._begun = seconds, total_updates, now, now()
+        self.reason: str | None = None
+
+    def __call__(self, state: PyTree, update: int) -> Change:
+        del state
+        passed = from_main(lambda: self._now() - self._begun)
+        if passed < self.seconds or update >= self.total:
+            return Change()
+        self.reason = (
+            f"control.wall_clock: stopped after update {update} of {self.total}, {passed:,.1f} s after the "
+            f"start (limit {self.seconds:,.1f} s)"
+        )
+        return Change(stop=True)
+
+
+class Signals:
+    """A signal handler. received: the signal that asked the run to stop, or None."""
+
+    def __init__(self) -> None:
+        self.received: signal.Signals | None = None
+        self._borders = True
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing new to save, so that a command ends at once after SIGTERM
+        (`interrupt`).
+        """
+        return not self._borders
+
+    @contextmanager
+    def no_border(self) -> Iterator[None]:
+        """Ctrl-C inside this block raises KeyboardInterrupt: there is nothing new to save, so
+        nothing to wait for.
+        """
+        self._borders = False
+        try:
+            yield
+        finally:
+            self._borders = True
+
+    def __call__(self, number: int, frame: Any) -> None:
+        del frame
+        if number == signal.SIGINT:
+            if not interrupt.first():
+                return  # the command is ending already
+            second = self.received == signal.SIGINT  # never in a command
+            if second or not self._borders:
+                raise KeyboardInterrupt
+        self.received = signal.Signals(number)
+        if not interrupt.installed():
+            # `print` is not safe in a signal handler: it may interrupt another write to the same
+            # buffer.
+            again = "; Ctrl-C again stops at once" if number == signal.SIGINT else ""
+            os.write(
+                2, f"{self.received.name}: stopping at the end of this chunk{again}\n".encode()
+            )
+
+    def at_border(self) -> signal.Signals | None:
+        """The signal that asked the run to stop, the same in all of its processes; None if no
+        process received one.
+
+        Every process must call it at every border. A signal that comes later counts at the next
+        border.
+        """
+        number = agree(int(self.received or 0))
+        return signal.Signals(number) if number else None
+
+
+def stops(received: signal.Signals, finished: bool) -> bool:
+    """Whether a signal stops the run at this border. finished: nothing is left to train. A run that
+    has trained to its end goes on to its evaluation, unless the signal ends a command: that may
+    come back, and then only evaluates."""
+    return not finished or interrupt.ends(received)
+
+
+@contextmanager
+def catch_signals() -> Iterator[Signals]:
+    # SIGINT and SIGTERM go to `signals` inside the context. The former handlers are restored after
+    # it.
+    signals = Signals()
+    if (
+        threading.current_thread() is not threading.main_thread()
+    ):  # only the main thread may set handlers
+        yield signals
+        return
+    # A shell makes the commands that it starts in the background ignore SIGINT; that is left as it
+    # is.
+    before = {
+        number: signal.signal(number, signals)
+        for number in (signal.SIGINT, signal.SIGTERM)
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
+    try:
+        yield signals
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

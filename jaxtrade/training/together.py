@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from jaxtrade.errors import JaxtradeError, StoppedTogetherError
 from jaxtrade.storage.internals import coordination
@@ -92,12 +92,9 @@ def from_main(make: Callable[[], ValueT]) -> ValueT:
         return value
     answer = json.loads(state.client.blocking_key_value_get(key, 1000 * LONGEST_S))
     if "error" in answer:
-        _raise_as_main(answer["error"], answer["exit_code"])
+        text, code = answer["error"], answer["exit_code"]
+        raise StoppedTogetherError(f"process 0 has stopped the run: {text}", code)
     return answer["value"]
-
-
-def _raise_as_main(text: str, code: int) -> NoReturn:
-    raise StoppedTogetherError(f"process 0 has stopped the run: {text}", code)
 
 
 def agree(number: int) -> int:

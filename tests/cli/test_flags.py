@@ -162,7 +162,6 @@ def test_a_curriculum_takes_the_flags_for_every_phase(monkeypatch, tmp_path):
 
 
 def test_an_ablation_takes_flags_over_test(monkeypatch, tmp_path):
-    from jaxtrade.runs import computing
 
     monkeypatch.chdir(tmp_path)
     found = []
@@ -171,7 +170,9 @@ def test_an_ablation_takes_flags_over_test(monkeypatch, tmp_path):
         found.extend(configs)
         raise ConfigError("far enough")
 
-    monkeypatch.setattr(computing, "settle", stop)
+    from jaxtrade.runs import preflight
+
+    monkeypatch.setattr(preflight, "settle", stop)
     given = [
         "ablate",
         "advisor",

@@ -16,9 +16,10 @@ from jaxtrade.evaluation.joint_backtest import NAMES, joint_agents
 from jaxtrade.evaluation.joint_result import FILES, evaluate_joint, fill_rows, write
 from jaxtrade.evaluation.validation import mean_reward
 from jaxtrade.rl.state import finished
-from jaxtrade.runs.evaluate import evaluate_run, grid_run, replay_run
+from jaxtrade.runs.evaluate import evaluate_run, replay_run
 from jaxtrade.runs.setup import policies_of, prepare
 from jaxtrade.runs.stored import StoredJoint, open_run
+from jaxtrade.runs.studies import grid_run
 from jaxtrade.runs.train import resume, run
 from tests import uncounted
 from tests.messages import missing

@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 
 from jaxtrade.config import load_config
-from jaxtrade.runs.monitoring import monitor_sink
-from jaxtrade.runs.setup import prepare
+from jaxtrade.runs.setup import monitor_sink, prepare
 from jaxtrade.storage.sinks import JsonlSink, read_rows
 from jaxtrade.training.loop import train
 from jaxtrade.training.population import Stack

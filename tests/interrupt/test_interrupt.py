@@ -207,7 +207,7 @@ def test_a_shell_s_background_commands_ignore_sigint_and_obey_sigterm(tmp_path, 
 # --- SIGTERM ----------------------------------------------------------------------------------------------------------
 
 TRAINING = """
-from jaxtrade.training.signals import catch_signals
+from jaxtrade.training.run_io import catch_signals
 def work():
     with catch_signals() as signals:
         {where}:

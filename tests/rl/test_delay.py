@@ -20,8 +20,7 @@ from jaxtrade.storage import checkpoint
 from jaxtrade.storage.compiling import RepeatedPrograms
 from jaxtrade.training.hooks import Change
 from jaxtrade.training.loop import train
-from jaxtrade.training.placing import copied
-from jaxtrade.training.population import Stack
+from jaxtrade.training.population import ONE_DEVICE, Stack
 from tests.rl.probes import Probe, probe_params
 from tests.rl.test_train import assert_close, assert_same
 
@@ -85,7 +84,7 @@ def follow_run(name, folder):
     states = [jax.jit(ALGORITHMS[name].init)(KEY, PARAMS)]
 
     def follow(state, update):
-        states.append(copied(state))
+        states.append(ONE_DEVICE.copied(state))
         return Change()
 
     result = trained(name, key=KEY, checkpoint_dir=folder, hooks=[follow])
@@ -150,7 +149,7 @@ def test_the_recorded_lag_is_the_update_up_to_the_delay(followed):
 
 def test_the_lag_is_read_from_the_versions(ppo):
     """A policy that claims another version is reported with the lag of this version."""
-    state = copied(ppo.states[3])
+    state = ONE_DEVICE.copied(ppo.states[3])
     false = state.replace(actor=state.actor.replace(version=jnp.array([-4, -4], jnp.int32)))
     assert trained("ppo", state=false).history[0]["lag_max"] == 7
 
@@ -186,7 +185,7 @@ def test_it_resumes_to_the_same_bits(followed, tmp_path):
 
 def test_a_run_that_begins_from_another_policy_acts_with_that_policy(ppo):
     """Its beginning replaces the parameters of the first state alone. All slots then hold them."""
-    begun = copied(ppo.states[0].replace(params=ppo.result.state.params))
+    begun = ONE_DEVICE.copied(ppo.states[0].replace(params=ppo.result.state.params))
     after = trained("ppo", state=begun, hooks=[lambda *_: Change(stop=True)]).state
     for slot in range(DELAY):
         assert_same(

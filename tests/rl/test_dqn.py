@@ -17,8 +17,7 @@ from jaxtrade.rl.dqn import batch_of, draws, make_dqn, moved_target, ring
 from jaxtrade.rl.q import q_contexts
 from jaxtrade.rl.replay import renewed
 from jaxtrade.storage import checkpoint
-from jaxtrade.training.loop import train
-from jaxtrade.training.plan import plan_run
+from jaxtrade.training.loop import plan_run, train
 from jaxtrade.training.population import Stack
 from tests.messages import missing
 from tests.rl.probes import Probe, probe_params

@@ -8,8 +8,7 @@ import pytest
 from bench.learners import ROWS
 from bench.studies.defaults_problems import PROBLEMS, config_of, world_of
 from jaxtrade.rl.algorithms import make_algorithm
-from jaxtrade.training.loop import train
-from jaxtrade.training.plan import plan_run
+from jaxtrade.training.loop import plan_run, train
 from tests.optimum.learner import WANTED
 
 

@@ -19,8 +19,7 @@ from jaxtrade.rl.state import Policy
 from jaxtrade.runs.evaluate import evaluate_run
 from jaxtrade.storage import checkpoint
 from jaxtrade.training.health import Watch
-from jaxtrade.training.loop import train
-from jaxtrade.training.plan import plan_run
+from jaxtrade.training.loop import plan_run, train
 from tests import uncounted
 from tests.rl.probes import Probe, probe_params
 from tests.rl.test_train import assert_same
@@ -57,7 +56,7 @@ def whole():
     text, warned = io.StringIO(), []
     with Plain(text) as screen:
         screen.describe({}, TOY.progress)
-        sinks = [screen, Watch.of(TOY, warned.append)]
+        sinks = [screen, Watch(warned.append, own=TOY.warnings, remedies=TOY.remedies)]
         result = train(TOY, PARAMS, config=TRAIN, key=KEY, sinks=sinks)
     return result, text.getvalue(), warned
 

@@ -23,8 +23,7 @@ from jaxtrade.storage.compiling import Pending
 from jaxtrade.training import loop
 from jaxtrade.training.health import learning_health
 from jaxtrade.training.hooks import Change
-from jaxtrade.training.loop import train
-from jaxtrade.training.plan import plan_run
+from jaxtrade.training.loop import plan_run, train
 from tests.messages import missing
 from tests.rl.probes import Probe, probe_params
 

@@ -18,8 +18,7 @@ from jaxtrade.rl.algorithms import make_algorithm
 from jaxtrade.rl.sharding import Spread, layout_of, mesh_of
 from jaxtrade.rl.train_state import part_of
 from jaxtrade.training.loop import train
-from jaxtrade.training.placing import ONE_DEVICE
-from jaxtrade.training.population import Stack
+from jaxtrade.training.population import ONE_DEVICE, Stack
 from tests.rl.probes import Probe, probe_params
 
 ENV = Probe((lambda ref, action: ref.cue * action + 0.1 * ref.time,))

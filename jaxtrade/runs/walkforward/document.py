@@ -363,26 +363,10 @@ def folds_csv(document: dict[str, Any]) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([*COLUMNS, *(f"{name}_net_per_day" for name in names)])
     for each in document["folds"]:
-        train, test, net = each["train"], each["test"], each["net_per_day"]
-        writer.writerow(
-            [
-                each["fold"],
-                train["first"],
-                train["last"],
-                train["sessions"],
-                test["first"],
-                test["last"],
-                test["sessions"],
-                len(each["purged"]),
-                len(each["embargoed"]),
-                net["mean"],
-                net["lowest"],
-                net["highest"],
-                each["account_net_per_day"]["mean"],
-                each["in_sample_net_per_day"]["mean"],
-                *(each["baseline_net_per_day"][name] for name in names),
-            ]
-        )
+        train, test = each["train"], each["test"]
+        ends = [span[name] for span in (train, test) for name in ("first", "last", "sessions")]
+        lost = [len(each[name]) for name in ("purged", "embargoed")]
+        writer.writerow([each["fold"], *ends, *lost, *_figures(each, names)])
     return out.getvalue()
 
 
@@ -402,9 +386,9 @@ def walk_table(document: dict[str, Any]) -> str:
         "in sample",
         *names,
     ]
-    rows = [head, *(_row(str(each["fold"]), each, names) for each in document["folds"])]
     pooled = document["pooled"]
-    rows.append(_figures(["all", "", "", "", str(pooled["independent_days"])], pooled, names))
+    rows = [head, *(_row(each, names) for each in document["folds"])]
+    rows.append(["all", "", "", "", str(pooled["independent_days"]), *_shown(pooled, names)])
     lines = aligned(rows, left=(0, 1, 3))
     rule = "-" * max(map(len, lines))
     return "\n".join(
@@ -422,25 +406,27 @@ def walk_table(document: dict[str, Any]) -> str:
     )
 
 
-def _row(name: str, each: dict[str, Any], names: list[str]) -> list[str]:
-    train, test = each["train"], each["test"]
-    spans = ["..".join(dict.fromkeys((part["first"], part["last"]))) for part in (train, test)]
-    return _figures(
-        [name, spans[0], str(train["sessions"]), spans[1], str(test["sessions"])], each, names
-    )
+def _row(each: dict[str, Any], names: list[str]) -> list[str]:
+    row = [str(each["fold"])]
+    for part in (each["train"], each["test"]):
+        span = "..".join(dict.fromkeys((part["first"], part["last"])))
+        row += [span, str(part["sessions"])]
+    return [*row, *_shown(each, names)]
 
 
-def _figures(cells: list[str], each: dict[str, Any], names: list[str]) -> list[str]:
+def _shown(each: dict[str, Any], names: list[str]) -> list[str]:
+    return [f"{value:,.2f}" for value in _figures(each, names)]
+
+
+def _figures(each: dict[str, Any], names: list[str]) -> list[float]:
+    """The dollars per day of a row, as in `COLUMNS`; names: of the baselines."""
     net = each["net_per_day"]
-    values = [
-        net["mean"],
-        net["lowest"],
-        net["highest"],
+    return [
+        *(net[name] for name in ("mean", "lowest", "highest")),
         each["account_net_per_day"]["mean"],
         each["in_sample_net_per_day"]["mean"],
         *(each["baseline_net_per_day"][name] for name in names),
     ]
-    return [*cells, *(f"{value:,.2f}" for value in values)]
 
 
 def _heading(document: dict[str, Any]) -> Iterator[str]:

@@ -5,11 +5,10 @@ walkforward` calls these.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -30,24 +29,31 @@ from jaxtrade.evaluation.nulls import (
     with_market,
 )
 from jaxtrade.evaluation.openings import with_policy, with_trials
-from jaxtrade.evaluation.policy import FOLDER, save_policy_bundle
+from jaxtrade.evaluation.policy import FOLDER
 from jaxtrade.evaluation.statistics.resampling import iqm
 from jaxtrade.evaluation.walk_days import DAILY, OutOfSampleDays, WalkDays, write_walk_days
-from jaxtrade.progress.screen import Plain, Screen
+from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.state import finished
 from jaxtrade.runs import rundir, training_job
 from jaxtrade.runs.agents import AGENTS
-from jaxtrade.runs.beginning import Fresh, resumed
-from jaxtrade.runs.computing import settle
+from jaxtrade.runs.beginning import Beginning, resumed
 from jaxtrade.runs.evaluate import open_run
 from jaxtrade.runs.job import Job, opening_lines
 from jaxtrade.runs.memory import explained
 from jaxtrade.runs.openings import count_days, opening_of
-from jaxtrade.runs.preflight import check, check_device, check_memory
+from jaxtrade.runs.preflight import check, check_device, check_memory, settle
 from jaxtrade.runs.processes import joined
 from jaxtrade.runs.rundir import differences, facts
 from jaxtrade.runs.setup import Setup, policies_of, prepare
-from jaxtrade.runs.training_job import closing_lines, how_to_continue, train_job, whole_health
+from jaxtrade.runs.training_job import (
+    closing_lines,
+    exit_code_of,
+    how_to_continue,
+    save_policies,
+    shown_on,
+    train_job,
+    whole_health,
+)
 from jaxtrade.runs.walkforward.document import (
     evaluate_out_of_sample,
     evaluate_walk,
@@ -59,8 +65,6 @@ from jaxtrade.runs.walkforward.document import (
 from jaxtrade.storage.compiling import Programs, RepeatedPrograms
 from jaxtrade.storage.eager import EagerPrograms
 from jaxtrade.text import Tell, several
-from jaxtrade.training import replacement
-from jaxtrade.training.health import health_labels
 from jaxtrade.training.loop import TrainResult, train
 from jaxtrade.types import PyTree
 from jaxtrade.version import __version__
@@ -149,11 +153,6 @@ def walk_nulls(
     return results
 
 
-def walk_null_table(results: dict[str, NullResult], days: WalkDays) -> str:
-    """The printed table of `walk_nulls`."""
-    return null_table(list(results.values()), notes_of(days))
-
-
 def notes_of(days: WalkDays) -> list[str]:
     """What the reader of the p-values must know."""
     return [
@@ -179,7 +178,7 @@ def trained_on(setup: Setup, market: Market, programs: Programs) -> OutOfSampleD
         max_rollbacks=setup.config.control.max_rollbacks,
         programs=programs,
         place=setup.place,
-        **Fresh().arguments(setup, None),
+        **Beginning().arguments(setup, None),
     )
     policies: list[PyTree] = [finished(policy) for policy in policies_of(setup, trained.state)]
     return evaluate_out_of_sample(own, policies, programs)
@@ -230,7 +229,7 @@ class WalkResult:
         table = "\n".join([walk_table(self.document), *self.lines])
         if self.nulls is None or self.days is None:
             return table
-        return f"{table}\n\n{walk_null_table(self.nulls, self.days)}"
+        return f"{table}\n\n{null_table([*self.nulls.values()], notes_of(self.days))}"
 
 
 def walk_forward(
@@ -249,7 +248,7 @@ def walk_forward(
         nulls: null markets on which all is trained and tested again.
     Raises as `runs.train.run`, and ConfigError if the data have too few sessions for one fold.
     """
-    with Plain() if screen is None else nullcontext(screen) as shown:
+    with shown_on(screen) as shown:
         config = as_walk(config, shown)
         check(config)
         check_memory([config])
@@ -273,7 +272,7 @@ def walk_forward(
                     rundir.locked(where),
                     interrupt.hint(partial(how_to_continue, where, COMMAND, _words(nulls))),
                 ):
-                    job = Job(setup, where, Fresh(), programs, shown, config.control.wall_clock)
+                    job = Job(setup, where, Beginning(), programs, shown, config.control.wall_clock)
                     return _with_nulls(job, _train_and_test(job), nulls)
 
 
@@ -295,7 +294,7 @@ def resume_walk(
         raise ConfigError(f"{path}: not a walk-forward; continue it with `jaxtrade train --resume`")
     with (
         interrupt.hint(partial(how_to_continue, path, COMMAND, _words(nulls))),
-        Plain() if screen is None else nullcontext(screen) as shown,
+        shown_on(screen) as shown,
     ):
         shown.phase("loading", "the market and the checkpoint")
         setup, manifest = open_run(path, data, overrides=set)
@@ -377,22 +376,6 @@ def bundle_path(path: Path, fold: int, seed: int) -> Path:
     return path / FOLDER / f"fold_{fold:03d}" / f"seed_{seed}"
 
 
-def _save_policies(job: Job, state: PyTree) -> list[PyTree]:
-    """Write a bundle of each policy. Returns the policies, in the order of the agents."""
-    setup = job.setup
-    assert setup.swept is not None
-    policies = [finished(policy) for policy in policies_of(setup, state)]
-    for agent, policy in zip(setup.swept.agents, policies, strict=True):
-        save_policy_bundle(
-            bundle_path(job.path, agent.setting, agent.seed),
-            policy,
-            setup.env,
-            setup.market,
-            setup.config,
-        )
-    return policies
-
-
 def walk_lines(setup: Setup) -> Iterable[str]:
     """What a walk-forward says of its folds when it begins."""
     walk, dates = setup.config.walk, setup.single.trade_dates
@@ -412,29 +395,25 @@ def walk_lines(setup: Setup) -> Iterable[str]:
 def _train_and_test(job: Job, changed: Iterable[str] = ()) -> WalkResult:
     setup, path = job.setup, job.path
     with job.closing():
-        job.tell_opening([*opening_lines(job), *walk_lines(setup)])
-        for difference in changed:
-            job.tell(f"note: not the machine of before, so the bits may differ: {difference}")
+        job.tell_opening([*opening_lines(job), *walk_lines(setup)], changed)
         trained = train_job(job)
         if job.stop_reason is not None:
             job.tell(f"{job.stop_reason}; saved; {how_to_continue(path, COMMAND)}")
             return WalkResult(path, trained, None, None, 0)
-        policies = _save_policies(job, trained.state)
+        agents = () if setup.swept is None else setup.swept.agents
+        folders = [bundle_path(path, agent.setting, agent.seed) for agent in agents]
+        policies = save_policies(job, trained.state, folders)
         trained = trained._replace(health=whole_health(job, trained))
         job.phase("evaluating")
         days = evaluate_walk(setup, policies, job.programs, job.screen)
-        counted = count_walk(setup, path, days, job.tell)
-        for line in (
-            *closing_lines(trained, None, health_labels(setup.algorithm.health)),
-            *replacement.closing(trained.state.rollbacks, job.config.control.max_rollbacks),
-        ):
+        lines, counted = count_walk(setup, path, days, job.tell)
+        for line in closing_lines(job, trained, None):
             job.tell(line)
-        document = walk_document(setup, days) | counted.document
+        document = walk_document(setup, days) | counted
         write_walk_days(days, path / DAILY)
         (path / FOLDS).write_text(folds_csv(document), encoding="utf-8")
         rundir.write_json(path / WALK, document)
-        failed = any(not passed for passed, _ in trained.health.values())
-        result = WalkResult(path, trained, days, document, 1 if failed else 0, lines=counted.lines)
+        result = WalkResult(path, trained, days, document, exit_code_of(trained), lines=lines)
         for sink in job.files:
             sink.message(result.table)
     rundir.write_json(path / rundir.SUMMARY, training_job.of_run(job, trained, None))
@@ -449,19 +428,12 @@ def _train_and_test(job: Job, changed: Iterable[str] = ()) -> WalkResult:
     return result
 
 
-class WalkCount(NamedTuple):
-    """What the reader of a walk-forward must know about earlier looks at its days.
-
-    lines: for the printed result. document: the keys `labels` and `trials` of `walkforward.json`.
-    """
-
-    lines: tuple[str, ...]
-    document: dict[str, Any]
-
-
-def count_walk(setup: Setup, path: Path, days: WalkDays, tell: Tell) -> WalkCount:
+def count_walk(
+    setup: Setup, path: Path, days: WalkDays, tell: Tell
+) -> tuple[tuple[str, ...], dict[str, Any]]:
     """Enter the test days of all folds together in the trial log, as one opening with a trial for
-    each seed.
+    each seed. Returns what the reader must know about earlier looks at these days: lines for the
+    printed result, and the keys `labels` and `trials` of `walkforward.json`.
 
     The seed's policies of all folds are one trial: its profit is known on every tested day, and a
     day that several folds test (cpcv) has its mean over them. The same opening is entered once,
@@ -484,7 +456,7 @@ def count_walk(setup: Setup, path: Path, days: WalkDays, tell: Tell) -> WalkCoun
         seed: {name: value for name, value in own.to_json().items() if name in ("psr", "dsr")}
         for seed, own in each.items()
     }
-    return WalkCount(
+    return (
         (*(f"NOTE: {label}" for label in labels), *shown.lines()),
         {"labels": list(labels), "trials": shown.to_json() | {"by_seed": by_seed}},
     )
