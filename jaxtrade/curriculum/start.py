@@ -12,7 +12,7 @@ import numpy as np
 from jaxtrade.data.splits import sessions_of
 from jaxtrade.evaluation.baselines import Agent, greedy
 from jaxtrade.evaluation.evaluate import evaluate
-from jaxtrade.evaluation.figures import AgentResult
+from jaxtrade.evaluation.trades import AgentResult
 from jaxtrade.rl.opening import closed
 from jaxtrade.rl.state import Policy
 from jaxtrade.runs.beginning import Transferred

@@ -20,10 +20,9 @@ from jaxtrade.data.features.schema import NO_VOLUME, absent_features, context_fe
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluation import baselines, figures, frames, trades
+from jaxtrade.evaluation import baselines, frames, trades
 from jaxtrade.evaluation.backtest import Lane
 from jaxtrade.evaluation.baselines import Agent, greedy, sampled
-from jaxtrade.evaluation.figures import AgentResult
 from jaxtrade.evaluation.passes import begin_passes, run_passes
 from jaxtrade.evaluation.pictures import equity, style
 from jaxtrade.evaluation.record import DecisionBars, Record, Steps, decision_bars
@@ -31,7 +30,7 @@ from jaxtrade.evaluation.recorded import NOTHING, Also, records_of, set_records
 from jaxtrade.evaluation.records import RECORDS, write_records
 from jaxtrade.evaluation.report import EvaluationResult, write_texts
 from jaxtrade.evaluation.set_report import SetResult
-from jaxtrade.evaluation.trades import BarClock
+from jaxtrade.evaluation.trades import AgentResult, BarClock
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.staged import staged
 from jaxtrade.types import Algorithm, PyTree, SessionSet
@@ -237,8 +236,8 @@ def _result(
         strategy=strategy,
         account=account,
         trades=table,
-        strategy_figures=figures.figures_of(strategy, table, decisions, start_balance),
-        account_figures=figures.account_figures(account, decisions),
+        strategy_figures=trades.figures_of(strategy, table, decisions, start_balance),
+        account_figures=trades.account_figures(account, decisions),
     )
 
 
@@ -258,7 +257,7 @@ def _settings(
         "first_session": str(decisions.date[0]),
         "last_session": str(decisions.date[-1]),
         "decision_bars": len(decisions.rows),
-        "coverage": min(figures.coverage(record, decisions) for record in records),
+        "coverage": min(trades.coverage(record, decisions) for record in records),
         "task": env.config.task,
         "contracts_per_entry": env.config.quantity,
         "intrabar": env.config.intrabar,

@@ -21,7 +21,6 @@ from jaxtrade.env.portfolio.state import PortfolioParams
 from jaxtrade.env.state import ExitReason
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.evaluate import agent_key, data_labels
-from jaxtrade.evaluation.figures import account_outcome
 from jaxtrade.evaluation.joint_backtest import (
     JointAgent,
     JointRecord,
@@ -44,7 +43,7 @@ from jaxtrade.evaluation.report import (
     share,
     write_texts,
 )
-from jaxtrade.evaluation.trades import write_csv
+from jaxtrade.evaluation.trades import account_outcome, write_csv
 from jaxtrade.storage.staged import staged
 from jaxtrade.text import aligned, several, short_repr
 from jaxtrade.types import SessionSet

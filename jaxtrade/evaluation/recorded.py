@@ -19,10 +19,10 @@ from jaxtrade.evaluation.set_report import PooledAgent, by_date, trade_dates
 from jaxtrade.evaluation.trades import Trades
 
 if TYPE_CHECKING:
-    from jaxtrade.evaluation.figures import AgentResult
     from jaxtrade.evaluation.record import DecisionBars, Record
     from jaxtrade.evaluation.report import EvaluationResult
     from jaxtrade.evaluation.set_report import SetResult
+    from jaxtrade.evaluation.trades import AgentResult
 
 Also = Mapping[str, Any]  # entries of the records' `meta`, JSON values: `day_bars`, `policy_sha256`
 NOTHING: Also = MappingProxyType({})

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from jaxtrade.evaluation import frames
-from jaxtrade.evaluation.figures import AgentResult
 from jaxtrade.evaluation.metrics import MIN_SESSIONS, session_pnl
 from jaxtrade.evaluation.openings import SplitHistory, history_json, history_lines
 from jaxtrade.evaluation.record import DecisionBars
-from jaxtrade.evaluation.trades import BarClock
+from jaxtrade.evaluation.trades import AgentResult, BarClock
 from jaxtrade.parts import REPORT_SECTIONS
 from jaxtrade.text import aligned, in_dollars, in_mills, json_text, ruled, several, short_repr
 

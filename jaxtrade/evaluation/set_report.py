@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxtrade.evaluation import frames, metrics, report
-from jaxtrade.evaluation.figures import AgentResult, Figures, strategy_figures
 from jaxtrade.evaluation.openings import SplitHistory
 from jaxtrade.evaluation.report import EvaluationResult, Standing, key_of
-from jaxtrade.evaluation.trades import Trades, joined
+from jaxtrade.evaluation.trades import AgentResult, Figures, Trades, joined, strategy_figures
 from jaxtrade.text import in_dollars, several, short_repr
 
 if TYPE_CHECKING:

@@ -10,11 +10,10 @@ import numpy as np
 
 from jaxtrade.env.rules import NO_FLOOR
 from jaxtrade.env.state import NO_LEVEL, EndReason
-from jaxtrade.evaluation.figures import AgentResult
 from jaxtrade.evaluation.pictures import style
 from jaxtrade.evaluation.pictures.style import LOOKS
 from jaxtrade.evaluation.report import EvaluationResult
-from jaxtrade.evaluation.trades import Trades
+from jaxtrade.evaluation.trades import AgentResult, Trades
 
 MOST_MARKS, MOST_ENTRIES = 1500, 150  # trades above which no exit, and no entry, is marked
 WILD = "random"  # the agent that may leave the picture: what it loses to costs can dwarf all the others
