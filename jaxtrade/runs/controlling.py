@@ -12,7 +12,7 @@ import jax
 
 from jaxtrade.evaluation.backtest import Lane
 from jaxtrade.evaluation.record import Record
-from jaxtrade.evaluation.session_view import last_session
+from jaxtrade.evaluation.replay import last_session
 from jaxtrade.runs.job import SCORE, Job
 from jaxtrade.runs.scoring import scores_by_agent
 from jaxtrade.runs.setup import Setup, params_shown, policies_of
