@@ -23,9 +23,11 @@ program.
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable, Sequence
+import os
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +35,6 @@ import numpy as np
 
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import OFF, EnvParams
-from jaxtrade.evaluation import threads
 from jaxtrade.evaluation.baselines import Agent
 from jaxtrade.evaluation.record import (
     DecisionBars,
@@ -54,6 +55,35 @@ from jaxtrade.evaluation.side_by_side import (
 )
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.types import Array
+
+# The parts of an evaluation in threads, one for each core: XLA and NumPy let go of Python's lock
+# while they work.
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def cores() -> int:
+    """The cores that XLA uses: NPROC, if it is set, or those that this process may use."""
+    given = os.environ.get("NPROC", "")
+    usable = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
+    return int(given) if given.isdecimal() and int(given) else usable
+
+
+def in_threads(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    """`function` of every item, in their order. Raises what the function raises for the first item
+    that it fails for.
+
+    Settings of JAX that hold in the caller's thread alone (`with jax.debug_nans(True)`) do not
+    reach the threads.
+    """
+    every = list(items)
+    if (threads := min(cores(), len(every))) <= 1:
+        return [function(item) for item in every]
+    with ThreadPoolExecutor(threads, thread_name_prefix="jaxtrade-evaluate") as pool:
+        return list(pool.map(function, every))
 
 
 class Lane(NamedTuple):
@@ -134,7 +164,7 @@ def run_lanes(
     """
     made = plan_of(env, lanes, which, rewarded)
     found, _ = _run(made, programs)
-    return threads.each(lambda place: _record(made, lanes, found, place), range(len(lanes)))
+    return in_threads(lambda place: _record(made, lanes, found, place), range(len(lanes)))
 
 
 def run_sessions(
@@ -173,7 +203,7 @@ def run_sessions(
         )
         return _record(made, lanes, found, place) if follows else None
 
-    return threads.each(record, range(len(lanes)))
+    return in_threads(record, range(len(lanes)))
 
 
 _RUN: set[Hashable] = set()  # programs of this process that have been compiled by a call
@@ -192,7 +222,7 @@ def _run(made: Plan, programs: Programs | None) -> tuple[list[list[Record]], lis
     key, alone = (made.shape, shapes_of(made.parts[0])), 0
     if begun is None and key not in _RUN:
         alone = 1  # the first part compiles the program: calls at the same time would all do so
-    found = [run(part) for part in made.parts[:alone]] + threads.each(run, made.parts[alone:])
+    found = [run(part) for part in made.parts[:alone]] + in_threads(run, made.parts[alone:])
     _RUN.add(key)
     return [records for records, _ in found], [edges for _, edges in found if edges is not None]
 
@@ -309,7 +339,7 @@ def _part_count(episodes: Sequence[int]) -> int:
     """
     if jax.default_backend() != "cpu":
         return 1
-    return max(1, min(threads.cores(), max(episodes) // WIDTH))
+    return max(1, min(cores(), max(episodes) // WIDTH))
 
 
 def _kind(agent: Agent) -> Any:

@@ -16,8 +16,8 @@ import numpy as np
 
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import EndReason
-from jaxtrade.evaluation import threads
-from jaxtrade.evaluation.backtest import Lane, begin_lanes, renews, run_lanes, run_sessions
+
+from jaxtrade.evaluation.backtest import Lane, begin_lanes, in_threads, renews, run_lanes, run_sessions
 from jaxtrade.evaluation.challenge_accounts import Accounts, Challenge, session_paths
 from jaxtrade.evaluation.record import Pass, Record
 from jaxtrade.evaluation.side_by_side import Start
@@ -49,7 +49,9 @@ def run_passes(
         }
     strategy = _complete(run_sessions(env, lanes, "strategy", new, rewarded, programs))
     tell("account pass")
-    starts = threads.each(lambda of: account_starts(env, *of), zip(lanes, strategy, strict=True))
+    starts = in_threads(
+        lambda of: account_starts(env, *of), zip(lanes, strategy, strict=True)
+    )
     account = run_sessions(env, lanes, "account", starts, rewarded, programs)
     again = [place for place, record in enumerate(account) if record is None]
     if again:
