@@ -21,9 +21,8 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation import baselines, frames, trades
-from jaxtrade.evaluation.backtest import Lane
+from jaxtrade.evaluation.backtest import Lane, begin_passes, run_passes
 from jaxtrade.evaluation.baselines import Agent, greedy, sampled
-from jaxtrade.evaluation.passes import begin_passes, run_passes
 from jaxtrade.evaluation.pictures import equity, style
 from jaxtrade.evaluation.record import DecisionBars, Record, Steps, decision_bars
 from jaxtrade.evaluation.recorded import NOTHING, Also, records_of, set_records

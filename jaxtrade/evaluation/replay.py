@@ -23,15 +23,12 @@ from jaxtrade.env.state import NO_LEVEL, EndReason, EnvParams, Event, ExitReason
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.backtest import backtest
 from jaxtrade.evaluation.baselines import greedy
-from jaxtrade.evaluation.record import Record, decision_bars
+from jaxtrade.evaluation.record import DecisionBars, Record, decision_bars
+from jaxtrade.evaluation.trades import assemble_trades
 from jaxtrade.types import Algorithm, PyTree
 
 if TYPE_CHECKING:
     from jaxtrade.data.market import Market
-from typing import TYPE_CHECKING
-
-from jaxtrade.evaluation.record import DecisionBars
-from jaxtrade.evaluation.trades import assemble_trades
 
 if TYPE_CHECKING:
     from jaxtrade.data.market import Market

@@ -13,10 +13,9 @@ import numpy as np
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.portfolio.dynamics import PortfolioEnv
 from jaxtrade.env.state import EnvParams
-from jaxtrade.evaluation.backtest import Lane
+from jaxtrade.evaluation.backtest import Lane, begin_account, run_account
 from jaxtrade.evaluation.baselines import forget_episode, greedy
 from jaxtrade.evaluation.joint_backtest import JointAgent, PolicyAct, backtest
-from jaxtrade.evaluation.passes import begin_account, run_account
 from jaxtrade.evaluation.record import Record, Steps, decision_bars
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.types import Algorithm, PyTree, SessionSet
@@ -48,7 +47,7 @@ def total_rewards(
 ) -> np.ndarray:
     """Total reward of each greedy policy on `sessions`, float64[policies].
 
-    The rewards are those of the account pass (`passes.run_account`), of all policies side by side.
+    The rewards are those of the account pass (`backtest.run_account`), of all policies side by side.
     An account lives on from session to session, so reward terms that pay for a level (not for a
     change) can be larger than in training. After the end of an account, the rest of its session
     earns 0. The program is compiled once per algorithm, number of policies and number of bars; new

@@ -16,12 +16,11 @@ import numpy as np
 from jaxtrade.data.splits import sessions_of
 from jaxtrade.data.walks import Fold, Reach, paths_of, reach_of
 from jaxtrade.evaluation import metrics
-from jaxtrade.evaluation.backtest import Lane, run_lanes
+from jaxtrade.evaluation.backtest import Lane, run_lanes, run_passes
 from jaxtrade.evaluation.baselines import Agent, greedy
 from jaxtrade.evaluation.evaluate import agent_key, standard_agents
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
 from jaxtrade.evaluation.openings import day_bars
-from jaxtrade.evaluation.passes import run_passes
 from jaxtrade.evaluation.record import DecisionBars, Pass, Record, decision_bars
 from jaxtrade.evaluation.statistics import LEVEL, iqm_estimate
 from jaxtrade.evaluation.walk_days import OutOfSampleDays, WalkDays, evidence_lines, evidence_of
