@@ -23,8 +23,8 @@ from jaxtrade.errors import CheckpointError as CheckpointError
 from jaxtrade.errors import ConfigError as ConfigError
 from jaxtrade.errors import DataError as DataError
 from jaxtrade.errors import JaxtradeError as JaxtradeError
+from jaxtrade.evaluation.evaluate import evaluate as evaluate
 from jaxtrade.evaluation.evaluate import standard_agents as standard_agents
-from jaxtrade.evaluation.evaluate_set import evaluate as evaluate
 from jaxtrade.evaluation.policy import LoadedPolicy as LoadedPolicy
 from jaxtrade.evaluation.policy import load_policy as load_policy
 from jaxtrade.evaluation.report import EvaluationResult as EvaluationResult

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import jax
 import numpy as np
@@ -17,14 +17,17 @@ from jaxtrade.config import RunConfig, SharedConfig
 from jaxtrade.config.accounts import resolve_account
 from jaxtrade.data.conversion import describe_conversion, dollars_per_tick
 from jaxtrade.data.features.schema import NO_VOLUME, absent_features, context_features
+from jaxtrade.data.market_set import MarketSet
 from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.env.params import make_params
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation import baselines, frames, trades
 from jaxtrade.evaluation.backtest import Lane, begin_passes, run_passes
 from jaxtrade.evaluation.baselines import Agent, greedy, sampled
+from jaxtrade.evaluation.members import for_member, members_of
 from jaxtrade.evaluation.pictures import equity, style
-from jaxtrade.evaluation.record import DecisionBars, Record, Steps, decision_bars
+from jaxtrade.evaluation.record import DecisionBars, Record, Steps, decision_bars, longest
 from jaxtrade.evaluation.recorded import NOTHING, Also, records_of, set_records
 from jaxtrade.evaluation.records import RECORDS, write_records
 from jaxtrade.evaluation.report import EvaluationResult, write_texts
@@ -36,7 +39,6 @@ from jaxtrade.types import Algorithm, PyTree, SessionSet
 
 if TYPE_CHECKING:
     from jaxtrade.data.market import Market
-
 
 RULES = (
     "drawdown",
@@ -90,7 +92,7 @@ def standard_agents(
     return [*agents, *rules]
 
 
-def evaluate(
+def evaluate_symbol(
     env: TradingEnv,
     params: EnvParams,
     market: Market,
@@ -357,3 +359,142 @@ def write(
         style.write(equity.figure_of(result, shown), new / "equity.png")
         style.write(equity.day_figure(result, shown), new / "day.png")
         write_records(new / RECORDS, records_of(result, shown, also))
+
+
+# `evaluate` of the public API, for one symbol or a set: each symbol of a set by itself, in
+# programs that are compiled once for all of them.
+
+
+@overload
+def evaluate(
+    env: TradingEnv,
+    params: EnvParams,
+    market: Market,
+    sessions: SessionSet,
+    config: RunConfig,
+    agents: Sequence[Agent] | None = None,
+    **given: Any,
+) -> EvaluationResult: ...
+
+
+@overload
+def evaluate(
+    env: TradingEnv,
+    params: EnvParams,
+    market: MarketSet,
+    sessions: SessionSet,
+    config: RunConfig,
+    agents: Sequence[Agent] | None = None,
+    **given: Any,
+) -> SetResult: ...
+
+
+def evaluate(
+    env: TradingEnv,
+    params: EnvParams,
+    market: Market | MarketSet,
+    sessions: SessionSet,
+    config: RunConfig,
+    agents: Sequence[Agent] | None = None,
+    **given: Any,
+) -> EvaluationResult | SetResult:
+    """Run agents over all decision bars of `sessions`, twice: with account rules on and with
+    account rules off.
+
+        result = jaxtrade.evaluate(env, params, market, splits["test"], config, algorithm=ppo,
+        policy=policy)
+
+    Args:
+        params: as from `make_params`. Of a set each symbol's are made from the configuration.
+        market: one symbol, or a set of them. sessions: to evaluate on, as from `split_sessions`.
+        agents: default: the policy, greedy and sampled, and the baselines. They are for one symbol:
+            a set takes none.
+        given: further arguments by name: `algorithm`, `policy`, `provenance`, `trained_on`, `notes` (see
+            `evaluate_symbol`).
+    Returns:
+        The evaluation; of a set a `SetResult` with that of each symbol, and all of them together.
+    Raises:
+        DataError: there is no session to evaluate on.
+        ConfigError: agent names repeat, both agents and a policy are given, only one of algorithm
+            and policy is, or equity comes near the int32 limit. Of a set: agents are given, or
+            parameters that are not those of the configuration.
+    """
+    if not isinstance(market, MarketSet):
+        return evaluate_symbol(env, params, market, sessions, config, agents, **given)
+    if agents is not None:
+        raise ConfigError(
+            "evaluation: agents are made for one symbol; give algorithm and policy for a set, or "
+            "evaluate each of its members"
+        )
+    _check_params(params, market, sessions, config)
+    return evaluate_set(env, market, sessions, config, **given)
+
+
+def _check_params(
+    params: EnvParams, market: MarketSet, sessions: SessionSet, config: RunConfig
+) -> None:
+    """Raise ConfigError unless the parameters of a set are those of the configuration, market and
+    sessions apart.
+    """
+
+    def flat(each: EnvParams) -> dict[str, Any]:
+        leaves = jax.tree_util.tree_flatten_with_path(each.replace(market=None, sessions=None))[0]
+        return {jax.tree_util.keystr(path): value for path, value in leaves}
+
+    given, own = flat(params), flat(make_params(market, sessions, config))
+    other = [name for name in own if not np.array_equal(given.get(name), own[name])]
+    if other or len(given) > len(own):
+        named = ", ".join(other or set(given) - set(own))
+        raise ConfigError(
+            f"evaluation: params differ from those of the configuration ({named}); for a set, change the "
+            "configuration, or evaluate each of its members"
+        )
+
+
+def evaluate_set(
+    env: TradingEnv,
+    market: MarketSet,
+    sessions: SessionSet,
+    config: RunConfig,
+    *,
+    algorithm: Algorithm | None = None,
+    policy: PyTree = None,
+    provenance: Mapping[str, Any] | None = None,
+    trained_on: SessionSet | None = None,
+    notes: Sequence[str] = (),
+) -> SetResult:
+    """Evaluate a policy of a set, and the baselines, on every symbol.
+
+    Each symbol has an account of its own, costs of its own, and the observation statistics that the
+    policy has for it.
+
+    Args:
+        market, sessions: the set and some of its sessions (`split_sessions`).
+        config: of the run. algorithm, policy, provenance, trained_on, notes: as in `evaluate`.
+    Raises:
+        DataError: a symbol has no session among these.
+        ConfigError: as `evaluate`, for any symbol.
+    """
+    given = {"evaluated": sessions} | ({} if trained_on is None else {"trained": trained_on})
+    members = members_of(market, given, config)
+    steps = longest(
+        [decision_bars(each.market.data, each.sessions["evaluated"]) for each in members.values()]
+    )
+    found = {}
+    for number, (symbol, each) in enumerate(members.items()):
+        own = None if policy is None else for_member(policy, number)
+        found[symbol] = evaluate_symbol(
+            env,
+            jax.device_put(each.params),
+            each.market,
+            each.sessions["evaluated"],
+            each.config,
+            algorithm=algorithm,
+            policy=own,
+            provenance=provenance,
+            trained_on=each.sessions.get("trained"),
+            notes=notes,
+            steps=steps,
+        )
+    digests = {"config_sha256": config.digest(), "data_sha256": market.fingerprint}
+    return SetResult(found, dict(provenance or {}), digests)

@@ -9,7 +9,6 @@ import pytest
 
 from jaxtrade.env.state import KEEP_STOP, Order
 from jaxtrade.evaluation import backtest
-from jaxtrade.evaluation import backtest
 from jaxtrade.evaluation.backtest import Lane, account_starts, run_lanes, run_passes, run_sessions
 from jaxtrade.evaluation.baselines import Agent, buy_and_hold
 from jaxtrade.evaluation.record import decision_bars

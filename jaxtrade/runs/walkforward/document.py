@@ -102,7 +102,7 @@ class _Evaluation:
     def both_passes(self) -> tuple[OutOfSampleDays, np.ndarray]:
         """(account rules off, float64[S, D] under the account's rules). Sessions of the account
         pass are stepped side by side where that can be done, from accounts that follow from the
-        strategy pass (`evaluation.passes`)."""
+        strategy pass (`evaluation.backtest`)."""
         lanes, names = self._lanes(self.tests, self.by_fold), iter((OUT_OF_SAMPLE, UNDER_RULES))
         records = run_passes(
             self.setup.env, lanes, False, self.programs, lambda _: self.screen.step(next(names))
