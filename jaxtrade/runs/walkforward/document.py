@@ -22,8 +22,8 @@ from jaxtrade.evaluation.evaluate import agent_key, standard_agents
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
 from jaxtrade.evaluation.openings import day_bars
 from jaxtrade.evaluation.record import DecisionBars, Pass, Record, decision_bars
+from jaxtrade.evaluation.run_days import OutOfSampleDays, WalkDays, evidence_lines, evidence_of
 from jaxtrade.evaluation.statistics import LEVEL, iqm_estimate
-from jaxtrade.evaluation.walk_days import OutOfSampleDays, WalkDays, evidence_lines, evidence_of
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs.setup import Setup
 from jaxtrade.storage.compiling import Programs
