@@ -38,6 +38,7 @@ from jaxtrade.env.state import OFF, EndReason, EnvParams
 from jaxtrade.evaluation.baselines import Agent
 from jaxtrade.evaluation.challenge_accounts import Accounts, Challenge, session_paths
 from jaxtrade.evaluation.record import (
+    PASSES,
     DecisionBars,
     Pass,
     Record,
@@ -425,7 +426,6 @@ def _in_time_order(
 # start of the next one, bit by bit. An agent whose sessions do not join is stepped one session
 # after the other.
 
-PASSES: tuple[Pass, ...] = ("strategy", "account")
 AHEAD = 16  # sessions over which accounts are followed that might open at any session
 ENOUGH = 4  # sessions from which stepping them side by side is the faster way
 

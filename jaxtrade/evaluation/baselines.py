@@ -154,6 +154,13 @@ def flat() -> Agent:
     return Agent("flat", _hold_flat, None, "never trades")
 
 
+def random_legal(mask: Array, key: Array) -> Array:
+    """int32[]: one of the legal actions, each as likely as the others. mask: bool[A]."""
+    # Draw k below the number of legal actions, then take the k-th legal action.
+    rank = jax.random.randint(key, (), 0, jnp.sum(mask))
+    return jnp.argmax(jnp.cumsum(mask) > rank).astype(jnp.int32)
+
+
 @dataclass(frozen=True)
 class RandomMasked:
     """Draws one of the legal actions of the task at each bar, uniformly."""
@@ -163,9 +170,7 @@ class RandomMasked:
     def __call__(
         self, carry: PyTree, state: EnvState, ref: ObservationRef, params: EnvParams, key: Array
     ) -> tuple[PyTree, Order, Array]:
-        # Draw k below the number of legal actions, then take the k-th legal action.
-        rank = jax.random.randint(key, (), 0, jnp.sum(ref.mask))
-        action = jnp.argmax(jnp.cumsum(ref.mask) > rank).astype(jnp.int32)
+        action = random_legal(ref.mask, key)
         return carry, self.env.decode(action, state, params), action
 
 

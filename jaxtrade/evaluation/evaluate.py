@@ -26,9 +26,10 @@ from jaxtrade.evaluation import baselines, frames, trades
 from jaxtrade.evaluation.backtest import Lane, begin_passes, run_passes
 from jaxtrade.evaluation.baselines import Agent, greedy, sampled
 from jaxtrade.evaluation.members import for_member, members_of
+from jaxtrade.evaluation.metrics import sessions_of
 from jaxtrade.evaluation.pictures import equity, style
 from jaxtrade.evaluation.record import DecisionBars, Record, Steps, decision_bars, longest
-from jaxtrade.evaluation.recorded import NOTHING, Also, records_of, set_records
+from jaxtrade.evaluation.recorded import NOTHING, Also, day_records, records_of
 from jaxtrade.evaluation.records import RECORDS, write_records
 from jaxtrade.evaluation.report import EvaluationResult, write_texts
 from jaxtrade.evaluation.set_report import SetResult
@@ -254,9 +255,7 @@ def _settings(
     records = [record for result in results for record in (result.account, result.strategy)]
     return {
         "market": market.contract.symbol,
-        "sessions": len(decisions.ids),
-        "first_session": str(decisions.date[0]),
-        "last_session": str(decisions.date[-1]),
+        **sessions_of(decisions.date),
         "decision_bars": len(decisions.rows),
         "coverage": min(trades.coverage(record, decisions) for record in records),
         "task": env.config.task,
@@ -338,7 +337,7 @@ def write_set(result: SetResult, directory: Path, also: Also = NOTHING) -> None:
         write(own, directory / symbol)
     with staged(directory) as new:
         write_texts(new, "evaluation", result.to_json(), result.table())
-        write_records(new / RECORDS, set_records(result, also))
+        write_records(new / RECORDS, day_records(result, also))
 
 
 def write(

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from jaxtrade.evaluation import frames
-from jaxtrade.evaluation.metrics import MIN_SESSIONS, session_pnl
+from jaxtrade.evaluation.metrics import MIN_SESSIONS, account_session_pnl
 from jaxtrade.evaluation.openings import SplitHistory, history_json, history_lines
-from jaxtrade.evaluation.record import DecisionBars
+from jaxtrade.evaluation.record import DecisionBars, Pass
 from jaxtrade.evaluation.trades import AgentResult, BarClock
 from jaxtrade.parts import REPORT_SECTIONS
 from jaxtrade.text import aligned, in_dollars, in_mills, json_text, ruled, several, short_repr
@@ -143,6 +143,7 @@ class Result:
     """What the results of one symbol, of a set and of `allocate` have in common."""
 
     agents: Any
+    decisions: Any
     settings: Any
     labels: Any
     provenance: dict[str, Any]
@@ -158,6 +159,16 @@ class Result:
         raise KeyError(
             f"no agent '{name}' in this evaluation (there are: {', '.join(a.name for a in self.agents)})"
         )
+
+    @property
+    def dates(self) -> np.ndarray:
+        """datetime64[D][n]: the trade dates that were evaluated."""
+        return self.decisions.date
+
+    def daily_pnl(self, agent: Any, which: Pass = "strategy") -> np.ndarray:
+        """int64[n] mills: the profit of one of `agents` in a pass, by session."""
+        record = getattr(agent, which)
+        return account_session_pnl(record.equity, record.account, self.decisions.last)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for `json.dumps`; undefined figures are None."""
@@ -252,13 +263,26 @@ class Result:
         ]
 
     def compare(
-        self, standings: Sequence[Standing], unit: str = "session", of: str = "", key: str = ""
+        self, unit: str = "session", of: str = "", hint: bool = False, orders: str = "trades"
     ) -> str:
-        """The verdict (`compared`). unit, key: as there. of: which market, after the number of
-        sessions."""
-        kind = kind_of(self.provenance.get("split"), self.labels)
+        """The verdict (`compared`). unit: as there. of: which market, after the number of sessions.
+        hint: name the key to raise where they are too few. orders: the figure that counts the
+        trades.
+        """
+        split = self.provenance.get("split")
+        in_sample = any(label.startswith("in sample") for label in self.labels)
+        kind = "training" if in_sample else "held-out" if key_of(split) else ""
         span = several(self.settings["sessions"], f"{kind} {unit}".strip())
-        return compared(standings, f"{span}{of}", unit, key)
+        standings = [
+            Standing(
+                agent.name,
+                agent.strategy_figures["net_profit"],
+                agent.strategy_figures[orders],
+                self.daily_pnl(agent),
+            )
+            for agent in self.agents
+        ]
+        return compared(standings, f"{span}{of}", unit, key_of(split) if hint else "")
 
     def __repr__(self) -> str:
         return repr_of(type(self).__name__, self.to_json())
@@ -309,17 +333,7 @@ class EvaluationResult(Result):
         return header_of(self.settings, self.labels)
 
     def verdict(self) -> str:
-        return self.compare(
-            [
-                Standing(
-                    agent.name,
-                    agent.strategy_figures["net_profit"],
-                    len(agent.trades),
-                    session_pnl(agent.strategy.equity, self.decisions.last),
-                )
-                for agent in self.agents
-            ]
-        )
+        return self.compare()
 
     def trades_of(self, name: str) -> pd.DataFrame:
         return frames.trades_frame(
@@ -373,6 +387,13 @@ ACCOUNT_ROWS: tuple[FigureRow, ...] = (
 )
 
 
+def figure_row(row: FigureRow, figures: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The cells of a row. figures: those of each column."""
+    label, key, form = row
+    values = [each[key] for each in figures]
+    return [f"  {label}", *(NOT_AVAILABLE if value is None else form(value) for value in values)]
+
+
 def block(
     title: str, rows: tuple[FigureRow, ...], figures: Sequence[Mapping[str, Any]], sessions: int
 ) -> list[list[str]]:
@@ -386,10 +407,7 @@ def block(
         if key == "sharpe_daily" and sessions < MIN_SESSIONS:
             lines.append([f"  {label}", f"{NOT_AVAILABLE} ({several(sessions, 'session')})"])
             continue
-        values = [each[key] for each in figures]
-        lines.append(
-            [f"  {label}", *(NOT_AVAILABLE if value is None else form(value) for value in values)]
-        )
+        lines.append(figure_row((label, key, form), figures))
     return lines
 
 
@@ -470,12 +488,6 @@ def header_of(
         f"{several(s['contracts_per_entry'], 'contract')} per entry",
         *(f"NOTE: {label}" for label in labels),
     ]
-
-
-def kind_of(split: str | None, labels: Sequence[str]) -> str:
-    """What kind of sessions were evaluated, as an adjective; "" if that is not known."""
-    in_sample = any(label.startswith("in sample") for label in labels)
-    return "training" if in_sample else "held-out" if split in ("test", "validation") else ""
 
 
 # A user's own section below the table: (evaluation) -> lines. It is registered in

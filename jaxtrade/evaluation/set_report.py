@@ -17,8 +17,9 @@ import numpy as np
 
 from jaxtrade.evaluation import frames, metrics, report
 from jaxtrade.evaluation.openings import SplitHistory
-from jaxtrade.evaluation.report import EvaluationResult, Standing, key_of
-from jaxtrade.evaluation.trades import AgentResult, Figures, Trades, joined, strategy_figures
+from jaxtrade.evaluation.record import PASSES, Pass
+from jaxtrade.evaluation.report import EvaluationResult
+from jaxtrade.evaluation.trades import AgentResult, Figures, joined, strategy_figures
 from jaxtrade.text import in_dollars, several, short_repr
 
 if TYPE_CHECKING:
@@ -116,67 +117,49 @@ def total_equity(results: Sequence[EvaluationResult], equity: Sequence[np.ndarra
 def _pooled_agent(
     results: Sequence[EvaluationResult], agents: Sequence[AgentResult]
 ) -> PooledAgent:
-    pnl = by_date(
-        results,
-        [
-            metrics.session_pnl(agent.strategy.equity, result.decisions.last)
-            for agent, result in zip(agents, results, strict=True)
-        ],
+    """The figures of `trades.strategy_figures` and `trades.account_figures`, with these meanings
+    for a set.
+
+    Strategy: return_pct: of the sum of all start balances. sharpe_daily, best_session,
+    worst_session: of the P&L by trade date. max_drawdown: of the total equity. turnover: sides of
+    all symbols per trade date. exposure: share of all decision bars. Figures of trades are over the
+    trades of all symbols. Account: sums over the accounts of all symbols. best_session_share: of
+    the accounts' P&L by trade date.
+    """
+    pnl, total = (
+        by_date(
+            results,
+            [result.daily_pnl(own, which) for result, own in zip(results, agents, strict=True)],
+        )
+        for which in PASSES
     )
+    strategy: list[Figures] = [agent.strategy_figures for agent in agents]
+    account: list[Figures] = [agent.account_figures for agent in agents]
+    bars = [len(result.decisions.rows) for result in results]
     trades = joined([agent.trades for agent in agents])
     return PooledAgent(
         agents[0].name,
         agents[0].about,
-        _strategy(results, agents, pnl, trades),
-        _account(results, agents),
+        strategy_figures(
+            pnl,
+            total_equity(results, [agent.strategy.equity for agent in agents]),
+            trades,
+            sum(result.start_balance for result in results),
+            average_trade=metrics.average(trades.net / 1000),
+            exposure=sum(
+                each["exposure"] * count for each, count in zip(strategy, bars, strict=True)
+            )
+            / sum(bars),
+            illegal_actions=sum(each["illegal_actions"] for each in strategy),
+        ),
+        {name: sum(each[name] for each in account) for name in SUMS}
+        | {
+            "net_profit": int(total.sum()) / 1000,
+            "best_session_share": metrics.best_session_share(total),
+        },
         pnl,
         len(trades),
     )
-
-
-def _strategy(
-    results: Sequence[EvaluationResult],
-    agents: Sequence[AgentResult],
-    pnl: np.ndarray,
-    trades: Trades,
-) -> Figures:
-    """The figures of `figures.strategy_figures`, with these meanings for a set.
-
-    return_pct: of the sum of all start balances. sharpe_daily, best_session, worst_session: of the
-        P&L by trade date.
-    max_drawdown: of the total equity. turnover: sides of all symbols per trade date. exposure:
-        share of all decision
-    bars. Figures of trades are over the trades of all symbols.
-    """
-    own: list[Figures] = [agent.strategy_figures for agent in agents]
-    bars = [len(result.decisions.rows) for result in results]
-    return strategy_figures(
-        pnl,
-        total_equity(results, [agent.strategy.equity for agent in agents]),
-        trades,
-        sum(result.start_balance for result in results),
-        average_trade=metrics.average(trades.net / 1000),
-        exposure=sum(each["exposure"] * count for each, count in zip(own, bars, strict=True))
-        / sum(bars),
-        illegal_actions=sum(each["illegal_actions"] for each in own),
-    )
-
-
-def _account(results: Sequence[EvaluationResult], agents: Sequence[AgentResult]) -> Figures:
-    """The figures of `figures.account_figures`: sums over the accounts of all symbols.
-    best_session_share: of the accounts' P&L by trade date."""
-    own: list[dict[str, Any]] = [agent.account_figures for agent in agents]
-    pnl = [
-        metrics.account_session_pnl(
-            agent.account.equity, agent.account.account, result.decisions.last
-        )
-        for agent, result in zip(agents, results, strict=True)
-    ]
-    total = by_date(results, pnl)
-    return {name: sum(each[name] for each in own) for name in SUMS} | {
-        "net_profit": int(total.sum()) / 1000,
-        "best_session_share": metrics.best_session_share(total),
-    }
 
 
 SAME = (
@@ -219,17 +202,12 @@ class SetResult(report.Result):
     @cached_property
     def settings(self) -> dict[str, Any]:
         """What was evaluated. sessions: number of trade dates."""
-        dates, each = (
-            trade_dates(list(self.symbols.values())),
-            [result.settings for result in self.symbols.values()],
-        )
+        each = [result.settings for result in self.symbols.values()]
         return (
             {
                 "market": ", ".join(self.symbols),
                 "symbols": list(self.symbols),
-                "sessions": len(dates),
-                "first_session": str(dates[0]),
-                "last_session": str(dates[-1]),
+                **metrics.sessions_of(self.dates),
                 "decision_bars": sum(own["decision_bars"] for own in each),
                 "coverage": min(own["coverage"] for own in each),
             }
@@ -272,13 +250,17 @@ class SetResult(report.Result):
         each = {symbol: own.to_json() for symbol, own in self.symbols.items()}
         return {**self.document(), "symbols": each, "provenance": self.provenance}
 
+    @property
+    def dates(self) -> np.ndarray:
+        return trade_dates(list(self.symbols.values()))
+
+    def daily_pnl(self, agent: PooledAgent, which: Pass = "strategy") -> np.ndarray:
+        """int64[n] mills: the profit of one of `agents` in a pass, by trade date."""
+        each = list(self.symbols.values())
+        return by_date(each, [own.daily_pnl(own.agent(agent.name), which) for own in each])
+
     def verdict(self) -> str:
-        standings = [
-            Standing(agent.name, agent.strategy_figures["net_profit"], agent.trades, agent.pnl)
-            for agent in self.agents
-        ]
-        of = f" of {several(len(self.symbols), 'symbol')}"
-        return self.compare(standings, "trade date", of, key_of(self.provenance.get("split")))
+        return self.compare("trade date", f" of {several(len(self.symbols), 'symbol')}", hint=True)
 
     def trades_of(self, name: str) -> pd.DataFrame:
         return frames.by_symbol(

@@ -70,18 +70,29 @@ def joined(parts: Sequence[Trades]) -> Trades:
     )
 
 
-def _exits(record: Record) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(bar index, quantity, price, reason) of every exit in time order. Within a bar, an exit by
-    order comes first.
+def fills(event: Any) -> np.ndarray:
+    """int64[5, E]: decision bar, kind, quantity, price and reason (0 for an entry) of every fill in
+    time order. Within a bar an exit by order (kind 0) comes first, then an entry (1), then another
+    exit (2). event: `Event` with leaves [L].
     """
-    event = record.event
-    ordered, left = np.flatnonzero(event.order_exit_quantity), np.flatnonzero(event.exit_quantity)
-    bar = np.concatenate([ordered, left])
-    order = np.lexsort((np.repeat([0, 1], [len(ordered), len(left)]), bar))
-    quantity = np.concatenate([event.order_exit_quantity[ordered], event.exit_quantity[left]])
-    price = np.concatenate([event.order_exit_price[ordered], event.exit_price[left]])
-    reason = np.concatenate([np.full(len(ordered), ExitReason.ORDER), event.exit_reason[left]])
-    return tuple(column[order].astype(np.int64) for column in (bar, quantity, price, reason))  # type: ignore[return-value]
+    kinds = [
+        (event.order_exit_quantity, event.order_exit_price),
+        (event.entry_quantity, event.entry_price),
+        (event.exit_quantity, event.exit_price),
+    ]
+    found = []
+    for kind, (quantity, price) in enumerate(kinds):
+        at = np.flatnonzero(quantity)
+        reason = (
+            event.exit_reason[at]
+            if kind == 2
+            else np.full(len(at), 0 if kind else ExitReason.ORDER)
+        )
+        found.append(
+            np.stack([at, np.full(len(at), kind), quantity[at], price[at], reason]).astype(np.int64)
+        )
+    every = np.concatenate(found, axis=1)
+    return every[:, np.lexsort((every[1], every[0]))]
 
 
 def _extremes(
@@ -125,10 +136,9 @@ def assemble_trades(record: Record, decisions: DecisionBars, params: EnvParams) 
     Raises RuntimeError if entries and exits do not alternate. This would be a bug, because every
     position is closed at the flat bar at the latest.
     """
-    event, contract = record.event, params.contract
-    entry = np.flatnonzero(event.entry_quantity)
-    exit_, exit_quantity, exit_price, reason = _exits(record)
-    quantity = event.entry_quantity[entry].astype(np.int64)
+    contract, found = params.contract, fills(record.event)
+    entry, _, quantity, entry_price, _ = found[:, found[1] == 1]
+    exit_, _, exit_quantity, exit_price, reason = found[:, found[1] != 1]
     if (
         len(entry) != len(exit_)
         or np.any(exit_ < entry)
@@ -136,7 +146,6 @@ def assemble_trades(record: Record, decisions: DecisionBars, params: EnvParams) 
     ):
         raise RuntimeError(f"{len(entry)} entries and {len(exit_)} exits do not pair")
     side, size = np.sign(quantity), np.abs(quantity)
-    entry_price = event.entry_price[entry].astype(np.int64)
     ticks = side * (exit_price - entry_price)
     slip = int(contract.slippage)
     by_order = reason == ExitReason.ORDER

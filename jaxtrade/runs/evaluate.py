@@ -32,7 +32,6 @@ from jaxtrade.evaluation.evaluate import (
 )
 from jaxtrade.evaluation.openings import day_bars
 from jaxtrade.evaluation.policy import policy_digest
-from jaxtrade.evaluation.recorded import daily_net
 from jaxtrade.evaluation.replay import replay_lines
 from jaxtrade.evaluation.seeds import Results
 from jaxtrade.evaluation.set_report import SetResult
@@ -299,7 +298,7 @@ def _about(
     """What the records of each agent say of its days and of its policy."""
     return {
         number: {
-            "day_bars": day_bars(setup.market, daily_net(result)[0].astype(str).tolist()),
+            "day_bars": day_bars(setup.market, result.dates.astype(str).tolist()),
             "policy_sha256": sha[number],
         }
         for number, result in results.items()

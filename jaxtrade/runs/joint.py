@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluation.joint_backtest import joint_agents
-from jaxtrade.evaluation.joint_result import JointResult, evaluate_joint, write
+from jaxtrade.evaluation.joint_result import JointResult, evaluate_joint, joint_agents, write
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import rundir
 from jaxtrade.runs.openings import days_label

@@ -26,7 +26,6 @@ from jaxtrade.evaluation.openings import (
     with_policy,
     with_trials,
 )
-from jaxtrade.evaluation.recorded import daily_net
 from jaxtrade.evaluation.seeds import POLICY
 from jaxtrade.evaluation.set_report import SetResult
 from jaxtrade.runs import rundir
@@ -88,7 +87,10 @@ def count_opening(
     days = held_out_days(setup, split)
     if not days:
         return dict(results)
-    nets = {str(number): _on(days, *daily_net(result)) for number, result in results.items()}
+    nets = {
+        str(number): _on(days, result.dates, result.daily_pnl(result.agents[0]) / 1000)
+        for number, result in results.items()
+    }
     opening = opening_of(setup, path, split, kind, days, other)._replace(
         net=nets, policies={str(number): sha[number] for number in results}
     )
