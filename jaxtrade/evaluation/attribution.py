@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,16 +12,17 @@ import numpy as np
 
 from jaxtrade.config import RunConfig
 from jaxtrade.data.calendar.clock import DAY, local_seconds
+from jaxtrade.data.market import Market
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.reference import ObservationRef
 from jaxtrade.env.state import EnvParams, EnvState, Order
 from jaxtrade.env.tasks.base import HOLD
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluation.backtest import Lane, backtest, run_lanes
+from jaxtrade.evaluation.backtest import Lane, run_lanes
 from jaxtrade.evaluation.baselines import Agent, PolicyAct
-from jaxtrade.evaluation.evaluate import agent_key
+from jaxtrade.evaluation.evaluate import lanes_of
 from jaxtrade.evaluation.loaded import Given, GivenEnv
-from jaxtrade.evaluation.record import DecisionBars, Steps, decision_bars
+from jaxtrade.evaluation.record import DecisionBars, Steps
 from jaxtrade.networks.distributions import ILLEGAL
 from jaxtrade.networks.memory import forget
 from jaxtrade.networks.normalize import RunningStats
@@ -29,9 +30,6 @@ from jaxtrade.rl.algorithms import make_algorithm
 from jaxtrade.rl.listening.fusion import make_fusion
 from jaxtrade.text import aligned, in_dollars, several
 from jaxtrade.types import Algorithm, Array, PyTree, SessionSet
-
-if TYPE_CHECKING:
-    from jaxtrade.data.market import Market
 
 
 def _cell(value: float | None, unit: str) -> str:
@@ -96,19 +94,16 @@ class SlotAttribution:
         value.
         """
 
-        def part(name: str, value: float | None, why: str | None) -> dict[str, Any]:
-            return {
-                "name": name,
-                "value": {"value": value} | ({} if value is not None else {"why": why}),
-            }
-
         methods = [
             {
                 "name": each.name,
                 "unit": each.unit,
                 "about": each.about,
                 "parts": [
-                    part(name, value, each.why)
+                    {
+                        "name": name,
+                        "value": {"value": value} | ({"why": each.why} if value is None else {}),
+                    }
                     for (name, _), value in zip(self.groups, each.values, strict=True)
                 ],
             }
@@ -348,16 +343,9 @@ def attribute(
         env.num_actions, env.observation_size
     )  # the part of an `Env` that acting needs
     algorithm = make_algorithm(config, given_env, 1, fusion=make_fusion(config.advisor, config.env))
-    decisions, groups = decision_bars(market.data, sessions, steps), slot_groups(env.spec.names)
-    params = params.replace(sessions=sessions)
-    record = backtest(
-        env,
-        agent,
-        params,
-        decisions,
-        "strategy",
-        agent_key(jax.random.key(config.seed), agent.name),
-    )
+    [lane] = lanes_of([agent], params, market, sessions, config, steps)
+    params, decisions, groups = lane.params, lane.decisions, slot_groups(env.spec.names)
+    [record] = run_lanes(env, [lane], "strategy")
     chosen, notes = _choices(env, params, record, market, config.seed)
     mean, deviation, about = _moments(policy, config, chosen.observations)
     by_slope, by_order = _at_decisions(algorithm, policy, chosen, groups, deviation, config.seed)

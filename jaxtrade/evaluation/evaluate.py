@@ -10,15 +10,16 @@ from dataclasses import fields, replace
 from decimal import Decimal
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import jax
 import numpy as np
 
-from jaxtrade.config import RunConfig, SharedConfig
+from jaxtrade.config import RunConfig
 from jaxtrade.config.accounts import resolve_account
 from jaxtrade.data.conversion import describe_conversion, dollars_per_tick
 from jaxtrade.data.features.schema import NO_VOLUME, absent_features, context_features
+from jaxtrade.data.market import Market
 from jaxtrade.data.market_set import MarketSet
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
@@ -57,8 +58,6 @@ from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.staged import staged
 from jaxtrade.types import Algorithm, PyTree, SessionSet
 
-if TYPE_CHECKING:
-    from jaxtrade.data.market import Market
 Also = Mapping[str, Any]  # entries of the records' `meta`, JSON values: `day_bars`, `policy_sha256`
 NOTHING: Also = MappingProxyType({})
 RULES = (
@@ -94,15 +93,11 @@ def standard_agents(
         )
     agents = []
     if algorithm is not None:
-        agents.append(greedy(algorithm, policy, env))
-        count = config.evaluation.policy_samples
-        drawn = sampled(algorithm, policy, env)
-        agents += (
-            [drawn]
-            if count == 1
-            else [drawn._replace(name=f"sampled_{i + 1}") for i in range(count)]
-        )
-    rules = [
+        count, drawn = config.evaluation.policy_samples, sampled(algorithm, policy, env)
+        names = ["sampled"] if count == 1 else [f"sampled_{i + 1}" for i in range(count)]
+        agents = [greedy(algorithm, policy, env), *(drawn._replace(name=name) for name in names)]
+    return [
+        *agents,
         baselines.flat(),
         baselines.random_masked(env),
         baselines.buy_and_hold(env),
@@ -110,7 +105,6 @@ def standard_agents(
             env, market.data, config.evaluation.sma_fast, config.evaluation.sma_slow
         ),
     ]
-    return [*agents, *rules]
 
 
 def evaluate_symbol(
@@ -163,13 +157,9 @@ def evaluate_symbol(
         raise ConfigError(
             f"evaluation: give at least one agent, with names that differ; found {found}"
         )
-    decisions, params = (
-        decision_bars(market.data, sessions, steps),
-        params.replace(sessions=sessions),
-    )
     start_balance = resolve_account(config.account).start_balance
-    lanes = _lanes(agents, params, decisions, config)
-    records = run_passes(env, lanes, False, programs, begun)
+    lanes = lanes_of(agents, params, market, sessions, config, steps)
+    decisions, records = lanes[0].decisions, run_passes(env, lanes, False, programs, begun)
     results = [
         _result(agent, account, strategy, params, decisions, start_balance)
         for agent, account, strategy in zip(
@@ -193,7 +183,11 @@ def evaluate_symbol(
         close=np.asarray(mid.close),
         start_balance=start_balance,
         settings=_settings(env, params, market, decisions, config, results),
-        labels=(*_labels(env, market, decisions, trained_on), *alone(config.shared), *notes),
+        labels=(
+            *_labels(env, market, decisions, trained_on),
+            *([ALONE] if config.shared.on else []),
+            *notes,
+        ),
         provenance=dict(provenance or {}),
         actions=tuple(env.actions),
     )
@@ -215,12 +209,8 @@ def begin_evaluation(
 
     Also begins to load the library that draws pictures. Raises as `evaluate`.
     """
-    decisions = decision_bars(market.data, sessions, steps)
-    params = params.replace(sessions=sessions)
-    lanes = _lanes(
-        standard_agents(env, market, config, algorithm, policy), params, decisions, config
-    )
-    begin_passes(programs, env, lanes)
+    agents = standard_agents(env, market, config, algorithm, policy)
+    begin_passes(programs, env, lanes_of(agents, params, market, sessions, config, steps))
     programs.also(
         lambda: agent_key(jax.random.key(config.seed), "any")
     )  # compiles what `evaluate` needs for it
@@ -232,9 +222,19 @@ def agent_key(key: jax.Array, name: str) -> jax.Array:
     return jax.random.fold_in(key, zlib.crc32(name.encode()))
 
 
-def _lanes(
-    agents: Sequence[Agent], params: EnvParams, decisions: DecisionBars, config: RunConfig
+def lanes_of(
+    agents: Sequence[Agent],
+    params: EnvParams,
+    market: Market,
+    sessions: SessionSet,
+    config: RunConfig,
+    steps: Steps | None = None,
 ) -> list[Lane]:
+    """Agents on `sessions`, each with the key of its name. steps: as in `evaluate_symbol`."""
+    decisions, params = (
+        decision_bars(market.data, sessions, steps),
+        params.replace(sessions=sessions),
+    )
     key = jax.random.key(config.seed)
     return [Lane(agent, params, decisions, agent_key(key, agent.name)) for agent in agents]
 
@@ -297,15 +297,10 @@ def _settings(
     }
 
 
-def alone(shared: SharedConfig) -> tuple[str, ...]:
-    """The label of a policy that was trained in a shared market."""
-    return (
-        (
-            "alone: trained in a shared market, evaluated by itself on the historical bars, without any impact",
-        )
-        if shared.on
-        else ()
-    )
+ALONE = (
+    "alone: trained in a shared market, evaluated by itself on the historical bars, without any "
+    "impact"
+)  # the label of a policy that was trained in a shared market
 
 
 def data_labels(market: Any, decisions: DecisionBars, trained_on: SessionSet | None) -> list[str]:
@@ -568,11 +563,10 @@ def evaluate_set(
     sessions: SessionSet,
     config: RunConfig,
     *,
-    algorithm: Algorithm | None = None,
     policy: PyTree = None,
     provenance: Mapping[str, Any] | None = None,
     trained_on: SessionSet | None = None,
-    notes: Sequence[str] = (),
+    **given: Any,
 ) -> SetResult:
     """Evaluate a policy of a set, and the baselines, on every symbol.
 
@@ -581,31 +575,29 @@ def evaluate_set(
 
     Args:
         market, sessions: the set and some of its sessions (`split_sessions`).
-        config: of the run. algorithm, policy, provenance, trained_on, notes: as in `evaluate`.
+        config: of the run. policy, provenance, trained_on, given: as in `evaluate`.
     Raises:
         DataError: a symbol has no session among these.
         ConfigError: as `evaluate`, for any symbol.
     """
-    given = {"evaluated": sessions} | ({} if trained_on is None else {"trained": trained_on})
-    members = members_of(market, given, config)
+    sets = {"evaluated": sessions} | ({} if trained_on is None else {"trained": trained_on})
+    members = members_of(market, sets, config)
     steps = longest(
         [decision_bars(each.market.data, each.sessions["evaluated"]) for each in members.values()]
     )
     found = {}
     for number, (symbol, each) in enumerate(members.items()):
-        own = None if policy is None else for_member(policy, number)
         found[symbol] = evaluate_symbol(
             env,
             jax.device_put(each.params),
             each.market,
             each.sessions["evaluated"],
             each.config,
-            algorithm=algorithm,
-            policy=own,
+            policy=None if policy is None else for_member(policy, number),
             provenance=provenance,
             trained_on=each.sessions.get("trained"),
-            notes=notes,
             steps=steps,
+            **given,
         )
     digests = {"config_sha256": config.digest(), "data_sha256": market.fingerprint}
     return SetResult(found, dict(provenance or {}), digests)

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -30,6 +30,7 @@ import numpy as np
 from flax import struct
 
 from jaxtrade.config import RunConfig
+from jaxtrade.data.market import Market
 from jaxtrade.env import orders
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.leg import select
@@ -37,18 +38,14 @@ from jaxtrade.env.reference import ObservationRef
 from jaxtrade.env.state import EnvParams, EnvState, Order
 from jaxtrade.env.tasks.base import HOLD
 from jaxtrade.evaluation.attribution import SlotAttribution
-from jaxtrade.evaluation.backtest import Lane, run_lanes
+from jaxtrade.evaluation.backtest import run_lanes
 from jaxtrade.evaluation.baselines import NO_ACTION, Act, Agent, Forget, PolicyAct
-from jaxtrade.evaluation.evaluate import EvaluationResult, agent_key, evaluate
-from jaxtrade.evaluation.record import Steps, decision_bars
+from jaxtrade.evaluation.evaluate import EvaluationResult, evaluate, lanes_of
+from jaxtrade.evaluation.record import Steps
 from jaxtrade.evaluation.report import costs_text
 from jaxtrade.evaluation.side_by_side import order_is_legal
 from jaxtrade.text import aligned, in_dollars, json_text, several
 from jaxtrade.types import Array, PyTree, SessionSet
-
-if TYPE_CHECKING:
-    from jaxtrade.data.market import Market
-
 
 LONGEST = 3  # bars: the length of every queue, so that one program serves all latencies
 TOO_LATE = NO_ACTION - 1  # `Record.action` where a decision came too late
@@ -369,19 +366,9 @@ def latency_grid(
     """Net profit if every decision is executed 0 to `LONGEST` bars late (see above). Arguments
     as `evaluate`.
     """
-    decisions = decision_bars(market.data, sessions, steps)
-    params, key = params.replace(sessions=sessions), jax.random.key(config.seed)
-
     rows, count = range(LONGEST + 1), len(agents)
-    found = run_lanes(
-        env,
-        [
-            Lane(delayed(agent, env, bars), params, decisions, agent_key(key, agent.name))
-            for bars in rows
-            for agent in agents
-        ],
-        "strategy",
-    )
+    late = [delayed(agent, env, bars) for bars in rows for agent in agents]
+    found = run_lanes(env, lanes_of(late, params, market, sessions, config, steps), "strategy")
     records = [found[count * bars : count * (bars + 1)] for bars in rows]
     return Grid(
         "latency",

@@ -38,17 +38,7 @@ from jaxtrade.evaluation.evaluate import NOTHING, Also, agent_key, data_labels, 
 from jaxtrade.evaluation.openings import SplitHistory, history_json, history_lines
 from jaxtrade.evaluation.record import DecisionBars, decision_bars, without_rules
 from jaxtrade.evaluation.records import RECORDS, write_records
-from jaxtrade.evaluation.report import (
-    FORMAT,
-    FigureRow,
-    Result,
-    count,
-    figure_row,
-    money,
-    ratio,
-    share,
-    write_texts,
-)
+from jaxtrade.evaluation.report import FORMAT, Result, figure_row, rows_of, write_texts
 from jaxtrade.evaluation.side_by_side import RULE_ENDS
 from jaxtrade.evaluation.trades import account_outcome, write_csv
 from jaxtrade.storage.staged import staged
@@ -399,16 +389,16 @@ class JointResult(Result):
 
     def table(self) -> str:
         """The console table: agents as columns."""
-        symbols = self.market.symbols
+        profits = [f"  of {name} ($) | profit.{name} | money" for name in self.market.symbols]
+        strategy = "\n".join(["net profit ($) | net_profit | money", *profits]) + STRATEGY_ROWS
         lines = [["", *(each.name for each in self.agents)]]
         for title, rows, which in (
-            ("Strategy (account rules off)", strategy_rows(symbols), "strategy_figures"),
+            ("Strategy (account rules off)", strategy, "strategy_figures"),
             ("Account (rules on)", ACCOUNT_ROWS, "account_figures"),
         ):
             lines.append([title, *[""] * len(self.agents)])
-            lines += [
-                figure_row(row, [getattr(each, which) for each in self.agents]) for row in rows
-            ]
+            figures = [getattr(each, which) for each in self.agents]
+            lines += [figure_row(row, figures) for row in rows_of(rows)]
         s = self.settings
         return "\n".join(
             [
@@ -492,33 +482,27 @@ def read_frame(path: Path) -> pd.DataFrame:
     return as_frame(columns, rows)
 
 
-def strategy_rows(symbols: tuple[str, ...]) -> tuple[FigureRow, ...]:
-    """(label, figure, form) of the strategy block."""
-    return (
-        ("net profit ($)", "net_profit", money),
-        *((f"  of {s} ($)", f"profit.{s}", money) for s in symbols),
-        ("return (% of start)", "return_pct", ratio),
-        ("Sharpe (daily, x sqrt 252)", "sharpe_daily", ratio),
-        ("max drawdown ($)", "max_drawdown", money),
-        ("round turns", "trades", count),
-        ("win rate", "win_rate", share),
-        ("orders", "orders", count),
-        ("turnover (x start balance)", "turnover", ratio),
-        ("costs ($)", "costs", money),
-        ("exposure", "exposure", share),
-        ("illegal actions", "illegal_actions", count),
-    )
-
-
-ACCOUNT_ROWS: tuple[FigureRow, ...] = (
-    ("accounts", "accounts", count),
-    ("passed", "passed", count),
-    ("bust", "bust", count),
-    ("failed by daily loss", "failed_daily_loss", count),
-    ("open at end", "open_at_end", count),
-    ("net profit ($)", "net_profit", money),
-    ("best session / total", "best_session_share", share),
-)
+STRATEGY_ROWS = """
+return (% of start) | return_pct | ratio
+Sharpe (daily, x sqrt 252) | sharpe_daily | ratio
+max drawdown ($) | max_drawdown | money
+round turns | trades | count
+win rate | win_rate | share
+orders | orders | count
+turnover (x start balance) | turnover | ratio
+costs ($) | costs | money
+exposure | exposure | share
+illegal actions | illegal_actions | count
+"""
+ACCOUNT_ROWS = """
+accounts | accounts | count
+passed | passed | count
+bust | bust | count
+failed by daily loss | failed_daily_loss | count
+open at end | open_at_end | count
+net profit ($) | net_profit | money
+best session / total | best_session_share | share
+"""
 
 
 def evaluate_joint(

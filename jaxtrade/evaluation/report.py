@@ -347,44 +347,56 @@ class EvaluationResult(Result):
         )
 
 
-money, percent, ratio, count = "{:,.2f}".format, "{:.2f} %".format, "{:.2f}".format, "{:,}".format
-
-
 def share(value: float) -> str:
     return f"{100 * value:.1f} %"
 
 
+FORMS: dict[str, Callable[[Any], str]] = {
+    "money": "{:,.2f}".format,
+    "percent": "{:.2f} %".format,
+    "ratio": "{:.2f}".format,
+    "count": "{:,}".format,
+    "share": share,
+}
 FigureRow = tuple[str, str, Callable[[Any], str]]
+
+
+def rows_of(text: str) -> tuple[FigureRow, ...]:
+    """Rows of a table from lines `label | figure | form`, with a form of `FORMS`."""
+    rows = [line.split(" | ") for line in text.strip("\n").splitlines()]
+    return tuple((label, key, FORMS[form]) for label, key, form in rows)
+
+
 NO_LIMITS = "no limits"
 ALONE = "the account has no limits: one pass"  # in the title of a table that shows one pass
-STRATEGY_ROWS: tuple[FigureRow, ...] = (
-    ("net profit ($)", "net_profit", money),
-    ("return", "return_pct", percent),
-    ("daily Sharpe", "sharpe_daily", ratio),
-    ("max drawdown ($)", "max_drawdown", money),
-    ("trades", "trades", count),
-    ("win rate", "win_rate", share),
-    ("profit factor", "profit_factor", ratio),
-    ("average trade ($)", "average_trade", money),
-    ("sides per session", "turnover", ratio),
-    ("time in market", "exposure", share),
-    ("commission ($)", "commission", money),
-    ("slippage ($)", "slippage", money),
-)
+STRATEGY_ROWS = rows_of("""
+net profit ($) | net_profit | money
+return | return_pct | percent
+daily Sharpe | sharpe_daily | ratio
+max drawdown ($) | max_drawdown | money
+trades | trades | count
+win rate | win_rate | share
+profit factor | profit_factor | ratio
+average trade ($) | average_trade | money
+sides per session | turnover | ratio
+time in market | exposure | share
+commission ($) | commission | money
+slippage ($) | slippage | money
+""")
 # Rows of a symbol's block: enough to see where the result comes from. The symbol's own table has
 # all of them.
 SHORT = ("net_profit", "sharpe_daily", "max_drawdown", "trades", "win_rate")
 SYMBOL_ROWS = tuple(row for row in STRATEGY_ROWS if row[1] in SHORT)
-ACCOUNT_ROWS: tuple[FigureRow, ...] = (
-    ("net profit ($)", "net_profit", money),
-    ("accounts opened", "accounts", count),
-    ("  passed", "passed", count),
-    ("  bust", "bust", count),
-    ("  failed, daily loss", "failed_daily_loss", count),
-    ("  open at end", "open_at_end", count),
-    ("breaches", "breaches", count),
-    ("best session share", "best_session_share", share),
-)
+ACCOUNT_ROWS = rows_of("""
+net profit ($) | net_profit | money
+accounts opened | accounts | count
+  passed | passed | count
+  bust | bust | count
+  failed, daily loss | failed_daily_loss | count
+  open at end | open_at_end | count
+breaches | breaches | count
+best session share | best_session_share | share
+""")
 
 
 def figure_row(row: FigureRow, figures: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -516,8 +528,8 @@ def cells_of(document: Mapping[str, Any]) -> list[list[str]]:
         sessions, every = own["settings"]["sessions"], own["agents"].values()
         title = f"{symbol} ({several(sessions, 'session')}{off})"
         cells += block(title, SYMBOL_ROWS, [each["strategy"] for each in every], sessions)
-        rows = (("net profit, rules on ($)", "net_profit", money),)
         if not alone:
+            rows = rows_of("net profit, rules on ($) | net_profit | money")
             cells += block("", rows, [each["account"] for each in every], sessions)[1:]
     count = several(len(symbols), "symbol")
     title = ALONE.replace("account has", "accounts have") if alone else "account rules off"

@@ -18,10 +18,10 @@ from jaxtrade.data.walks import Fold, Reach, paths_of, reach_of
 from jaxtrade.evaluation import metrics
 from jaxtrade.evaluation.backtest import Lane, run_lanes, run_passes
 from jaxtrade.evaluation.baselines import Agent, greedy
-from jaxtrade.evaluation.evaluate import agent_key, standard_agents
+from jaxtrade.evaluation.evaluate import lanes_of, standard_agents
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
 from jaxtrade.evaluation.openings import day_bars
-from jaxtrade.evaluation.record import DecisionBars, Pass, Record, decision_bars
+from jaxtrade.evaluation.record import DecisionBars, Pass, Record
 from jaxtrade.evaluation.run_days import OutOfSampleDays, WalkDays, evidence_lines, evidence_of
 from jaxtrade.evaluation.statistics import LEVEL, iqm_estimate
 from jaxtrade.progress.screen import Screen
@@ -161,14 +161,10 @@ class _Evaluation:
 
     def _lanes(self, sets: Sequence[np.ndarray], agents: Sequence[Sequence[Agent]]) -> list[Lane]:
         """The agents of each fold on its sessions, fold by fold."""
-        market, key, lanes = self.setup.single, jax.random.key(self.setup.config.seed), []
+        market, lanes = self.setup.single, []
         for ids, own in zip(sets, agents, strict=True):
             sessions = sessions_of(market, ids)
-            decisions, params = (
-                decision_bars(market.data, sessions),
-                self.params.replace(sessions=sessions),
-            )
-            lanes += [Lane(agent, params, decisions, agent_key(key, agent.name)) for agent in own]
+            lanes += lanes_of(own, self.params, market, sessions, self.setup.config)
         return lanes
 
 
