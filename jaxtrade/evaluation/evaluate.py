@@ -26,7 +26,7 @@ from jaxtrade.env.params import make_params
 from jaxtrade.env.rules import NO_FLOOR
 from jaxtrade.env.state import NO_LEVEL, EnvParams
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluation import baselines, frames
+from jaxtrade.evaluation import baselines
 from jaxtrade.evaluation.backtest import Lane, begin_passes, run_passes
 from jaxtrade.evaluation.baselines import Agent, greedy, sampled
 from jaxtrade.evaluation.members import for_member, members_of
@@ -53,6 +53,7 @@ from jaxtrade.evaluation.trades import (
     coverage,
     figures_of,
     fills,
+    write_frame,
 )
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.staged import staged
@@ -460,8 +461,8 @@ def write(
     with staged(directory) as new:
         write_texts(new, "evaluation", result.to_json(), result.table())
         decimals = result.clock.decimals
-        frames.write_frame(result.trades_of(shown.name), new / "trades.csv", decimals)
-        frames.write_frame(result.equity_of(shown.name), new / "equity.csv", decimals)
+        write_frame(result.trades_of(shown.name), new / "trades.csv", decimals)
+        write_frame(result.equity_of(shown.name), new / "equity.csv", decimals)
         style.write(equity.figure_of(result, shown), new / "equity.png")
         style.write(equity.day_figure(result, shown), new / "day.png")
         write_records(new / RECORDS, records_of(result, shown, also))

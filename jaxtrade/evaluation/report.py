@@ -13,11 +13,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from jaxtrade.evaluation import frames
 from jaxtrade.evaluation.metrics import MIN_SESSIONS, account_session_pnl
 from jaxtrade.evaluation.openings import SplitHistory, history_json, history_lines
 from jaxtrade.evaluation.record import DecisionBars, Pass
-from jaxtrade.evaluation.trades import AgentResult, BarClock
+from jaxtrade.evaluation.trades import (
+    AgentResult,
+    BarClock,
+    equity_frame,
+    figures_frame,
+    trades_frame,
+)
 from jaxtrade.parts import REPORT_SECTIONS
 from jaxtrade.text import aligned, in_dollars, in_mills, json_text, ruled, several, short_repr
 
@@ -205,7 +210,7 @@ class Result:
     @property
     def figures(self) -> pd.DataFrame:
         """All figures: one row per (pass, figure), one column per agent."""
-        return frames.figures_frame(self.to_json()["agents"])
+        return figures_frame(self.to_json()["agents"])
 
     def plot(self, name: str | None = None) -> Figure:
         """A matplotlib figure: equity and drawdown of the agent `name` (default: the first) in the
@@ -336,13 +341,13 @@ class EvaluationResult(Result):
         return self.compare()
 
     def trades_of(self, name: str) -> pd.DataFrame:
-        return frames.trades_frame(
+        return trades_frame(
             self.agent(name).trades, self.decisions, self.clock, self.close, self.settings["fill"]
         )
 
     def equity_of(self, name: str) -> pd.DataFrame:
         agent = self.agent(name)
-        return frames.equity_frame(
+        return equity_frame(
             agent.strategy, agent.account, self.decisions, self.clock, self.start_balance
         )
 

@@ -15,11 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxtrade.evaluation import frames, metrics, report
+from jaxtrade.evaluation import metrics, report
 from jaxtrade.evaluation.openings import SplitHistory
 from jaxtrade.evaluation.record import PASSES, Pass
 from jaxtrade.evaluation.report import EvaluationResult
-from jaxtrade.evaluation.trades import AgentResult, Figures, joined, strategy_figures
+from jaxtrade.evaluation.trades import (
+    AgentResult,
+    Figures,
+    by_symbol,
+    joined,
+    strategy_figures,
+    summed_equity,
+)
 from jaxtrade.text import in_dollars, several, short_repr
 
 if TYPE_CHECKING:
@@ -263,14 +270,14 @@ class SetResult(report.Result):
         return self.compare("trade date", f" of {several(len(self.symbols), 'symbol')}", hint=True)
 
     def trades_of(self, name: str) -> pd.DataFrame:
-        return frames.by_symbol(
+        return by_symbol(
             {symbol: result.trades_of(name) for symbol, result in self.symbols.items()}
         )
 
     def equity_of(self, name: str) -> pd.DataFrame:
-        return frames.by_symbol(
+        return by_symbol(
             {symbol: result.equity_of(name) for symbol, result in self.symbols.items()}
         )
 
     def drawn_equity(self, name: str) -> pd.DataFrame:
-        return frames.summed_equity(self.equity_of(name), self.settings["start_balance"])
+        return summed_equity(self.equity_of(name), self.settings["start_balance"])
