@@ -43,7 +43,7 @@ from jaxtrade.evaluation.records import (
     write_records,
 )
 from jaxtrade.evaluation.report import EvaluationResult, Result, write_texts
-from jaxtrade.evaluation.set_report import SetResult
+from jaxtrade.evaluation.seeds import SetResult
 from jaxtrade.evaluation.trades import (
     AgentResult,
     BarClock,

@@ -387,6 +387,14 @@ class JointResult(Result):
     provenance: dict[str, Any]
     history: SplitHistory | None = None
 
+    def header(self) -> list[str]:
+        """The line above the table of a sweep."""
+        s = self.settings
+        return [
+            f"Evaluation on {s['market']}, {several(s['sessions'], 'session')} ({s['first_session']} .. "
+            f"{s['last_session']}), {s['decision_bars']:,} decision bars"
+        ]
+
     def table(self) -> str:
         """The console table: agents as columns."""
         profits = [f"  of {name} ($) | profit.{name} | money" for name in self.market.symbols]

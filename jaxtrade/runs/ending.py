@@ -12,8 +12,7 @@ from pathlib import Path
 
 from jaxtrade.config import RunConfig
 from jaxtrade.config.allocate import TASK
-from jaxtrade.evaluation.seeds import Results
-from jaxtrade.evaluation.set_report import SetResult
+from jaxtrade.evaluation.seeds import Results, SetResult
 from jaxtrade.runs import rundir
 from jaxtrade.training.population import Stack
 

@@ -33,8 +33,7 @@ from jaxtrade.evaluation.evaluate import (
 from jaxtrade.evaluation.openings import day_bars
 from jaxtrade.evaluation.policy import policy_digest
 from jaxtrade.evaluation.replay import replay_lines
-from jaxtrade.evaluation.seeds import Results
-from jaxtrade.evaluation.set_report import SetResult
+from jaxtrade.evaluation.seeds import Results, SetResult
 from jaxtrade.evaluation.validation import begin_total_rewards
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import files, joint, rundir

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from jaxtrade.config.agents import Agent
 from jaxtrade.evaluation import report, seeds
 from jaxtrade.evaluation.evaluate import EvaluationResult
-from jaxtrade.evaluation.seeds import Results
-from jaxtrade.evaluation.set_report import SetResult
+from jaxtrade.evaluation.seeds import Results, SetResult
 from jaxtrade.runs.stored import ADVICE, episodes_frame, metrics_frame
 from jaxtrade.text import several, short_repr
 from jaxtrade.training.loop import TrainResult
