@@ -128,14 +128,9 @@ def absent_everywhere(
     env: EnvConfig, market: Market | MarketSet | Portfolio, *several: Any
 ) -> list[str]:
     """Names of the slots that are constant in every symbol of the market."""
-    if isinstance(market, Portfolio):
-        return absent_slots(env, market, *several)
-    first, *others = market.members
-    return [
-        name
-        for name in absent_slots(env, first)
-        if all(name in absent_slots(env, each) for each in others)
-    ]
+    each = (market,) if isinstance(market, Portfolio) else market.members
+    first, *others = (absent_slots(env, own, *several) for own in each)
+    return [name for name in first if all(name in other for other in others)]
 
 
 def market_schema(market: Market | MarketSet | Portfolio, config: RunConfig) -> dict[str, Any]:

@@ -306,15 +306,13 @@ def _bars(
 
 def _pass(which: str, length: int, actions: int, arrays: Mapping[str, np.ndarray]) -> PassRecords:
     columns = {name: _whole(name, arrays[f"{which}.{name}"], length) for name in STEP_COLUMNS}
+    columns["mask"] = np.unpackbits(arrays[f"{which}.mask"], axis=1, count=actions).astype(bool)
     if fault := [name for name, values in columns.items() if len(values) != length]:
         raise ValueError(
             f"{which} '{fault[0]}' has {len(columns[fault[0]])} entries for {length} decision bars"
         )
-    mask = np.unpackbits(arrays[f"{which}.mask"], axis=1, count=actions).astype(bool)
-    if len(mask) != length:
-        raise ValueError(f"{which} 'mask' has {len(mask)} entries for {length} decision bars")
     events = {name: _whole(name, arrays[f"{which}.event.{name}"]) for name in EVENT_COLUMNS}
-    return PassRecords(**columns, mask=mask, events=events)
+    return PassRecords(**columns, events=events)
 
 
 def _whole(name: str, stored: np.ndarray, length: int | None = None) -> np.ndarray:

@@ -10,7 +10,6 @@ import datetime
 import string
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
-from zoneinfo import ZoneInfo
 
 import jax
 import numpy as np
@@ -25,6 +24,7 @@ from jaxtrade.evaluation.backtest import backtest
 from jaxtrade.evaluation.baselines import greedy
 from jaxtrade.evaluation.record import DecisionBars, Record, decision_bars
 from jaxtrade.evaluation.trades import assemble_trades
+from jaxtrade.text import local
 from jaxtrade.types import Algorithm, PyTree
 
 if TYPE_CHECKING:
@@ -100,11 +100,6 @@ def _seen_slots(env: TradingEnv) -> tuple[list[str], np.ndarray]:
     return [names[k] for k in shown], np.asarray(shown)
 
 
-def _compact(value: float) -> str:
-    """A slot in few characters: two decimals, or none from 100 on."""
-    return f"{value:.2f}" if abs(value) < 100 else f"{value:.0f}"
-
-
 def _dollars(mills: Any) -> str:
     return "n/a" if int(mills) == NO_FLOOR else f"{int(mills) / 1000:.2f}"
 
@@ -135,8 +130,7 @@ def replay_lines(
 def _lines(
     env: TradingEnv, market: Market, record: Record, observations: np.ndarray, session: str
 ) -> Iterator[str]:
-    contract, zone = market.contract, ZoneInfo(market.contract.zone)
-    tick = float(contract.tick_size)
+    contract, tick = market.contract, float(market.contract.tick_size)
 
     def price(ticks: Any) -> str:
         return f"{int(ticks) * tick:.{contract.decimals}f}"
@@ -168,14 +162,14 @@ def _lines(
     )
     yield f"{before} | {slots} | {decision} | {after}"
     for i, row in enumerate(record.row):
-        closes = datetime.datetime.fromtimestamp(
-            int(market.bars.time[row]) + market.bars.bar_seconds, zone
-        )
+        at = int(market.bars.time[row]) + market.bars.bar_seconds
+        closes = local(at, contract.zone, "%H:%M:%S")
         held, _, stop, target, _ = record.ref.legs[i, 0]
         shown = observations[i, indices]
         values = " ".join(
             [
-                *(_compact(value).rjust(WIDTH) for value in shown[:numbers]),
+                # Two decimals, or none from 100 on.
+                *(f"{x:{WIDTH}.{2 if abs(x) < 100 else 0}f}" for x in shown[:numbers]),
                 *(["".join(f"{flag:.0f}" for flag in shown[numbers:])] if flags else []),
             ]
         )
@@ -184,7 +178,7 @@ def _lines(
         chosen = CHOSEN.get(name, name) if record.active[i] else "(over)"
         end = f"  account ends: {EndReason(int(record.end[i])).name}" if record.end[i] else ""
         yield (
-            f"{closes:%H:%M:%S} {price(closes_at[row]):>{wide}} {held:>3d} {level(stop, held):>{wide}} "
+            f"{closes} {price(closes_at[row]):>{wide}} {held:>3d} {level(stop, held):>{wide}} "
             f"{level(target, held):>{wide}} | {values} | {legal} {chosen:<9} | {_dollars(record.equity[i]):>9} "
             f"{_dollars(record.event.floor[i]):>9} {record.quantity[i]:>3d} {_fills(record.event, i, price)}"
             f"{end}"
@@ -214,7 +208,7 @@ def last_session(
         decisions.rows[chosen] + 1
     )  # an action at the close of a bar takes effect in the next one
     bars, contract = market.bars.mid, market.contract
-    zone, tick = ZoneInfo(contract.zone), float(contract.tick_size)
+    tick = float(contract.tick_size)
     floor, active = record.event.floor[chosen], record.active[chosen]
     trades = assemble_trades(record, decisions, params)
     trades = trades.where(trades.session == len(decisions.ids) - 1)
@@ -226,10 +220,7 @@ def last_session(
         "symbol": contract.symbol,
         "date": str(decisions.date[-1]),
         "decimals": contract.decimals,
-        "time": [
-            datetime.datetime.fromtimestamp(int(t), zone).strftime("%H:%M")
-            for t in market.bars.time[rows]
-        ],
+        "time": [local(int(t), contract.zone, "%H:%M") for t in market.bars.time[rows]],
         **{
             name: [points(x) for x in np.asarray(getattr(bars, name))[rows]]
             for name in ("open", "high", "low", "close")

@@ -420,9 +420,9 @@ def grid_run(
     makers = [
         make
         for wanted, make in (
-            (intrabar, grids.intrabar_grid),
-            (costs, grids.cost_grid),
-            (latency, grids.latency_grid),
+            (intrabar, partial(grids.make_grid, "intrabar order")),
+            (costs, partial(grids.make_grid, "costs")),
+            (latency, partial(grids.make_grid, "latency")),
             (attribution, attribute),
         )
         if wanted
