@@ -284,8 +284,8 @@ def plan_of(
         params.append(lane.params.replace(account=rules, max_steps=np.int32(0), monitor=False))
     renew = [renews(each) for each in params]
     apart = which == "strategy" or starts is not None
-    episodes = [_episodes(lane, apart) for lane in lanes]
-    most = [max(_episode_count(lanes[place], apart) for place in places) for places in order]
+    episodes, counts, lengths = zip(*(_extent(lane, apart) for lane in lanes), strict=True)
+    most = [max(counts[place] for place in places) for places in order]
     parts = _part_count(most)
 
     def filled(columns: Sequence[Any]) -> list[list[np.ndarray]]:
@@ -313,7 +313,6 @@ def plan_of(
         columns = zip(*(filled(column) for column in zip(*starts, strict=True)), strict=True)
         begins = [[Start(*each) for each in zip(*part, strict=True)] for part in columns]
     flat = [place for places in order for place in places]
-    length = max(_length(lane, apart) for lane in lanes)
     slots = filled(episodes)
     shape, inputs = inputs_of(
         env,
@@ -322,7 +321,7 @@ def plan_of(
         [lanes[place].key for place in flat],
         [renew[place] for place in flat],
         slots[0],
-        length,
+        max(lengths),
         rewarded,
         begins[0],
     )
@@ -330,7 +329,7 @@ def plan_of(
         inputs._replace(slots=tuple(part), starts=None if start is None else tuple(start))
         for part, start in zip(slots[1:], begins[1:], strict=True)
     ]
-    return Plan(shape, [inputs, *others], order, episodes, renew)
+    return Plan(shape, [inputs, *others], order, list(episodes), renew)
 
 
 def _part_count(episodes: Sequence[int]) -> int:
@@ -355,25 +354,16 @@ def _kind(agent: Agent) -> Any:
     )
 
 
-def _episodes(lane: Lane, apart: bool) -> np.ndarray:
-    """int[E]: the sessions of the set at which a lane of the program begins. apart: whether
-    episodes are stepped side by side."""
+def _extent(lane: Lane, apart: bool) -> tuple[np.ndarray, int, int]:
+    """(int[E], the sessions of the set at which a lane of the program begins; the number of lanes
+    that step the episodes of an agent; the number of bars that they need). apart: whether episodes
+    are stepped side by side."""
+    decisions, each = lane.decisions, int(lane.params.episode_sessions)
     if not apart:
-        return np.zeros(1, np.int64)
-    return np.arange(0, len(lane.decisions.ids), int(lane.params.episode_sessions))
-
-
-def _episode_count(lane: Lane, apart: bool) -> int:
-    """The number of lanes of the program that step the episodes of an agent."""
-    return 1 if not apart else -(-lane.decisions.num_sessions // int(lane.params.episode_sessions))
-
-
-def _length(lane: Lane, apart: bool) -> int:
-    """The number of bars that a program needs for a lane."""
-    if not apart:
-        return lane.decisions.length
-    sessions = min(int(lane.params.episode_sessions), lane.decisions.num_sessions)
-    return sessions * lane.decisions.longest
+        return np.zeros(1, np.int64), 1, decisions.length
+    count = -(-decisions.num_sessions // each)
+    sessions = min(each, decisions.num_sessions)
+    return np.arange(0, len(decisions.ids), each), count, sessions * decisions.longest
 
 
 def renews(params: EnvParams) -> bool:

@@ -114,6 +114,11 @@ class _Moves(NamedTuple):
     live: np.ndarray
 
 
+def _whole(values: Any) -> np.ndarray:
+    """int64, as money and ticks on the host are."""
+    return np.asarray(values, np.int64)
+
+
 def session_paths(
     record: Record, decisions: DecisionBars, params: EnvParams, config: EnvConfig
 ) -> SessionPaths:
@@ -148,7 +153,7 @@ def session_paths(
         flat_session=bars.session[flat],
         flat_bar=bars.index[flat],
         balance=bars.equity[flat],
-        result=np.diff(record.equity[decisions.last].astype(np.int64), prepend=0),
+        result=np.diff(_whole(record.equity[decisions.last]), prepend=0),
         traded=np.bincount(bars.session, minlength=count) > 0,
         daily_bar=np.full(count, -1, np.int64),
     )
@@ -167,11 +172,11 @@ def session_paths(
 def _active(record: Record, decisions: DecisionBars, params: EnvParams) -> _Bars:
     """The bars in which something can happen to an account. All others leave it as it is."""
     event = record.event
-    carried, kept = record.carried.astype(np.int64), record.quantity.astype(np.int64)
-    bought, left = event.entry_quantity.astype(np.int64), event.order_exit_quantity.astype(np.int64)
+    carried, kept = _whole(record.carried), _whole(record.quantity)
+    bought, left = _whole(event.entry_quantity), _whole(event.order_exit_quantity)
     held = np.where(bought != 0, bought, np.where(left != 0, 0, carried))
     latest = np.maximum.accumulate(np.where(bought != 0, np.arange(len(bought)), 0))
-    entry = event.entry_price.astype(np.int64)[
+    entry = _whole(event.entry_price)[
         latest
     ]  # of the position after the order; any number where flat
     entry_before = np.concatenate([[0], entry[:-1]])
@@ -179,18 +184,18 @@ def _active(record: Record, decisions: DecisionBars, params: EnvParams) -> _Bars
     first = _prices(params, row, np.sign(carried))[0]
     open_, high, low, close = _prices(params, row, np.sign(held))
 
-    equity = record.equity.astype(np.int64)
+    equity = _whole(record.equity)
     at_open = np.concatenate([[0], equity[decisions.last[:-1]]])[decisions.session]
     after = equity - at_open
     open_profit = mills_at(kept * (close - entry), row, params)
     same = np.concatenate([[False], decisions.session[1:] == decisions.session[:-1]])
     before = np.where(same, np.concatenate([[0], (after - open_profit)[:-1]]), 0)
-    closed = mills_at(left * (event.order_exit_price.astype(np.int64) - entry_before), row, params)
+    closed = mills_at(left * (_whole(event.order_exit_price) - entry_before), row, params)
     cash = before + closed - (np.abs(bought) + np.abs(left)) * int(params.contract.commission)
     opening = before + mills_at(carried * (first - entry_before), row, params)
     columns = _Bars(
         np.arange(len(row)),
-        decisions.session.astype(np.int64),
+        _whole(decisions.session),
         row,
         held,
         entry,
@@ -202,8 +207,8 @@ def _active(record: Record, decisions: DecisionBars, params: EnvParams) -> _Bars
         high,
         low,
         close,
-        event.favourable.astype(np.int64),
-        event.adverse.astype(np.int64),
+        _whole(event.favourable),
+        _whole(event.adverse),
     )
     keep = (carried != 0) | (bought != 0)
     return _Bars(*(column[keep] for column in columns))
@@ -215,10 +220,10 @@ def _prices(params: EnvParams, row: np.ndarray, side: np.ndarray) -> list[np.nda
     """
     market = params.market
     names = ("open", "high", "low", "close")
-    bid = [np.asarray(getattr(market, name))[row].astype(np.int64) for name in names]
+    bid = [_whole(np.asarray(getattr(market, name))[row]) for name in names]
     if market.ask is None:
         return bid
-    ask = [np.asarray(getattr(market.ask, name))[row].astype(np.int64) for name in names]
+    ask = [_whole(np.asarray(getattr(market.ask, name))[row]) for name in names]
     return [np.where(side < 0, above, below) for above, below in zip(ask, bid, strict=True)]
 
 
@@ -246,7 +251,7 @@ def _moves(bars: _Bars, record: Record, params: EnvParams, intrabar: str) -> _Mo
         return _Moves((side * (bars.best - bars.open))[:, None], ends[:, None], held[:, None])
     reason = record.event.exit_reason[bars.index]
     at_target, stopped = reason == ExitReason.TARGET, np.isin(reason, STOPPED)
-    gain = side * (record.event.exit_price[bars.index].astype(np.int64) - bars.open)
+    gain = side * (_whole(record.event.exit_price[bars.index]) - bars.open)
     printed = (at_target & (gain == 0)) | (
         stopped & (gain == -int(params.contract.slippage)) & (ends == 0)
     )
@@ -438,7 +443,7 @@ class Challenge:
             bool(rules.stop_at_target),
             (bool(rules.fail_on_daily_loss) and int(rules.daily_loss) < OFF),
         )
-        self.result, self.traded = paths.result, paths.traded.astype(np.int64)
+        self.result, self.traded = paths.result, _whole(paths.traded)
         self.daily = np.where(paths.daily_bar >= 0, paths.daily_bar, NEVER)
         top = running_key(paths.session, paths.high) - paths.session * 4 * _ROOM
         self.top = np.zeros(

@@ -212,13 +212,10 @@ def with_trials(history: SplitHistory, matrix: np.ndarray) -> SplitHistory:
     if history.trials is None:
         return replace(history, pbo=Overfitting(None, None, None, NO_LOG))
     whole = matrix.shape[1]
-    if not whole:
-        return replace(
-            history, whole=0, pbo=Overfitting(None, None, None, "no trial has all of these days")
-        )
-    return replace(
-        history, whole=whole, pbo=pbo(matrix, draws=NULL_DRAWS if whole <= MANY else FEW_DRAWS)
-    )
+    found = Overfitting(None, None, None, "no trial has all of these days")
+    if whole:
+        found = pbo(matrix, draws=NULL_DRAWS if whole <= MANY else FEW_DRAWS)
+    return replace(history, whole=whole, pbo=found)
 
 
 def with_policy(history: SplitHistory, net: np.ndarray, matrix: np.ndarray) -> SplitHistory:
@@ -229,7 +226,7 @@ def with_policy(history: SplitHistory, net: np.ndarray, matrix: np.ndarray) -> S
     that of all trials.
     """
     if history.trials is None:
-        return replace(history, psr=psr(net), dsr=IntervalEstimate(None, None, None, NO_LOG))
+        return replace(history, psr=psr(net), dsr=IntervalEstimate(None, why=NO_LOG))
     variance = trial_variance(matrix) if matrix.shape[1] else None
     return replace(history, psr=psr(net), dsr=dsr(net, history.trials, variance))
 

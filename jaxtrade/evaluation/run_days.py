@@ -615,7 +615,7 @@ def evidence_of(days: WalkDays) -> dict[str, Any]:
 
 def _improvement(net: np.ndarray, rule: np.ndarray) -> IntervalEstimate:
     if len(net) == 1:
-        return IntervalEstimate(None, None, None, ONE_POLICY)
+        return IntervalEstimate(None, why=ONE_POLICY)
     return probability_of_improvement(net, rule[None], rule=True)
 
 

@@ -58,11 +58,19 @@ def total_rewards(
     a page that shows it; not of a portfolio. Raises DataError and ConfigError as `run_lanes`.
     """
     if isinstance(env, PortfolioEnv):
-        return _joint_rewards(env, params, sessions, algorithm, policies)
-    lanes = _lanes(env, params, sessions, algorithm, policies, steps)
-    records = run_account(env, lanes, True, programs)
-    if seen is not None:
-        seen(records[0], lanes[0])
+        given: Any = params
+        decisions, own = decision_bars(given.market, sessions), given.replace(sessions=sessions)
+        act, key = PolicyAct(env, algorithm.act, False), jax.random.key(0)  # it never draws
+        agents = [
+            JointAgent("greedy", act, (policy, algorithm.carry), "", forget_episode)
+            for policy in policies
+        ]
+        records = [backtest(env, agent, own, decisions, True, key) for agent in agents]
+    else:
+        lanes = _lanes(env, params, sessions, algorithm, policies, steps)
+        records = run_account(env, lanes, True, programs)
+        if seen is not None:
+            seen(records[0], lanes[0])
     return np.array([record.reward.sum(dtype=np.float64) for record in records])
 
 
@@ -98,23 +106,3 @@ def _lanes(
         Lane(greedy(algorithm, policy, env), own.replace(sessions=sessions), decisions, key)
         for policy, own in zip(policies, each, strict=True)
     ]
-
-
-def _joint_rewards(
-    env: PortfolioEnv,
-    params: Any,
-    sessions: SessionSet,
-    algorithm: Algorithm,
-    policies: Sequence[PyTree],
-) -> np.ndarray:
-    """As `evaluation.validation.total_rewards`. Raises DataError if the set is empty."""
-    decisions, params = decision_bars(params.market, sessions), params.replace(sessions=sessions)
-    key = jax.random.key(0)  # never used: a greedy policy draws no random numbers
-    scores = []
-    for policy in policies:
-        act = PolicyAct(env, algorithm.act, False)
-        agent = JointAgent("greedy", act, (policy, algorithm.carry), "", forget_episode)
-        scores.append(
-            backtest(env, agent, params, decisions, True, key).reward.sum(dtype=np.float64)
-        )
-    return np.array(scores)

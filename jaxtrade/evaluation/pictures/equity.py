@@ -21,11 +21,6 @@ ROOM, PAD = (
     0.5,
     0.06,
 )  # shares of the others' range: within ROOM the wild one is shown in full; PAD is left around it
-ENDS = (
-    (EndReason.TARGET, "passed", "green", "*"),
-    (EndReason.BUST, "bust", "vermillion", "X"),
-    (EndReason.DAILY_LOSS, "failed, daily loss", "purple", "P"),
-)
 
 
 def headline(result: EvaluationResult, agent: AgentResult) -> tuple[str, str]:
@@ -54,7 +49,7 @@ def headline(result: EvaluationResult, agent: AgentResult) -> tuple[str, str]:
 def figure_of(result: EvaluationResult, agent: AgentResult) -> Any:
     """The matplotlib Figure. The x axes count decision bars, so that closed hours take no space."""
     figure = style.new_figure(11.5, 10.5, *headline(result, agent))
-    axes = figure.subplots(4, 1, sharex=True, height_ratios=(1.5, 1.2, 0.5, 0.8))
+    axes = figure.subplots(4, 1, **LOOKS["equity panels"])
     figure.subplots_adjust(**LOOKS["equity frame"])
     for axis, panel in zip(axes, (_prices, _equity, _drawdown, _account), strict=True):
         panel(axis, result, agent)
@@ -222,8 +217,8 @@ def _account(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
     for values, look in ((alive, "balance"), (floor, "floor")):
         if not np.isnan(values).all():
             axis.plot(*_gapped(values, borders), **LOOKS[look])
-    for reason, name, color, mark in ENDS:
-        at = np.flatnonzero(record.end == reason)
+    for reason, (name, color, mark) in LOOKS["ends"].items():
+        at = np.flatnonzero(record.end == EndReason[reason])
         if len(at):
             axis.scatter(
                 at,
@@ -327,7 +322,7 @@ def day_figure(result: EvaluationResult, agent: AgentResult) -> Any:
     """The matplotlib Figure: candles above, the day's profit below. The x axes count bars."""
     day = busiest(result, agent)
     figure = style.new_figure(11.5, 7.6, *day_headline(result, agent, day))
-    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(3.2, 1))
+    top, bottom = figure.subplots(2, 1, **LOOKS["day panels"])
     figure.align_ylabels([top, bottom])
     figure.subplots_adjust(**LOOKS["day frame"])
     bars = _candles(top, result, day)

@@ -109,6 +109,13 @@ def money_axis(axis: Any, label: str) -> None:
     axis.yaxis.set_major_formatter(lambda value, _: dollars(value, 0))
 
 
+def whole_marks(axis: Any) -> None:
+    """Few marks on the x axis, at whole numbers."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.xaxis.set_major_locator(MaxNLocator(**LOOKS["whole marks"]))
+
+
 def price_axis(axis: Any, clock: BarClock) -> None:
     """Prices on the y axis, with as many decimals as its marks need. Call it once the limits are
     final.
