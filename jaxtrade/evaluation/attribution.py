@@ -112,12 +112,6 @@ class SlotAttribution:
         return {"methods": methods, "notes": list(self.notes), "slots": dict(self.groups)}
 
 
-def counted(decisions: int, used: int) -> str:
-    """Which decisions two of the methods looked at."""
-    choices = f"{several(decisions, 'decision')} with at least two legal actions"
-    return choices if used == decisions else f"{used:,} of {choices}, drawn by the run's seed"
-
-
 class SlotGroup(NamedTuple):
     """Slots with one name before their bracket, such as `close[t-30]` .. `close[t-1]`. slots:
     int64[n] their places.
@@ -269,8 +263,7 @@ def ablated_profits(
     algorithm: acts on `Given` references. values: float32[D], what the slots of a missing group
         hold.
     """
-    size = len(values)
-    fixed = np.zeros((1 + len(groups), size), bool)
+    fixed = np.zeros((1 + len(groups), len(values)), bool)
     for row, group in zip(fixed[1:], groups, strict=True):
         row[group.slots] = True
     kept = jnp.asarray(values, jnp.float32)
@@ -289,9 +282,7 @@ def ablated_profits(
     profits = []
     for first in range(0, len(fixed), TOGETHER):
         block = fixed[first : first + TOGETHER]
-        padded = np.concatenate(
-            [block, np.zeros((TOGETHER - len(block), size), bool)]
-        )  # one shape, one program
+        padded = np.pad(block, ((0, TOGETHER - len(block)), (0, 0)))  # one shape, one program
         records = run_lanes(env, [lane(row) for row in padded], "strategy")
         profits += [int(record.equity[-1]) / 1000 for record in records[: len(block)]]
     return np.asarray(profits)
@@ -393,6 +384,9 @@ def _choices(
         if len(found) <= MOST
         else np.sort(np.random.default_rng(seed).choice(found, MOST, replace=False))
     )
+    choices = f"{several(len(found), 'decision')} with at least two legal actions"
+    if len(used) < len(found):
+        choices = f"{len(used):,} of {choices}, drawn by the run's seed"
     refs = jax.tree.map(lambda x: x[used], record.ref)
     shape = (0, env.observation_size)
     observations = (
@@ -403,7 +397,7 @@ def _choices(
     seconds = local_seconds(np.asarray(market.bars.time)[record.row[used]], market.contract.zone)
     return (
         _Decisions(observations, given(refs, None), seconds % DAY // HALF_HOUR),  # type: ignore[arg-type]
-        [f"gradient, permutation: {counted(len(found), len(used))}"],
+        [f"gradient, permutation: {choices}"],
     )
 
 

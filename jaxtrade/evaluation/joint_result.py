@@ -126,12 +126,9 @@ class Baseline:
     ) -> tuple[Knowledge, Want]:
         action = random_legal(ref.mask, key)
         drawn = Want(*self.env.ordered(state, action, params), action)
-        alike: tuple[Any, Any] = (
-            state,
-            params,
-        )  # `may_open` reads what states of one and of several symbols share
-        ready, held = rules.may_open(*alike), state.legs.quantity
-        sign = carry.signs[state.row]
+        # It reads what states of one and of several symbols share.
+        ready = rules.may_open(state, params)  # type: ignore[arg-type]
+        held, sign = state.legs.quantity, carry.signs[state.row]
         bought = jnp.where(ready & (held == 0).all(), carry.units, held)
         crossed = jnp.where(
             sign == 0,
@@ -292,11 +289,10 @@ def _run(
             carry, state, env.ref(state, params), params, jax.random.fold_in(key, row)
         )
         moved, event = env.transition(want.state, want.quantity, params)
-        alike: tuple[Any, Any, Any] = moved, params, event
-        reason = end_reason(alike[0], alike[1])
+        reason = end_reason(moved, params)  # type: ignore[arg-type]  # what both kinds of states share
         ended = functools.reduce(jnp.logical_or, [reason == each for each in RULE_ENDS]) & ~over
-        step = StepEvent(want.action, want.illegal, alike[2], env.actions)
-        terms = weighted_terms(state, alike[0], step, alike[1])  # type: ignore[arg-type]  # terms of several symbols
+        step = StepEvent(want.action, want.illegal, event, env.actions)  # type: ignore[arg-type]
+        terms = weighted_terms(state, moved, step, params)  # type: ignore[arg-type]  # terms of several symbols
         nothing = jax.tree.map(jnp.zeros_like, event)
         after = select(over, state, moved)
         record = JointRecord(
@@ -618,13 +614,9 @@ def fill_rows(result: JointResult, agent: JointAgentResult) -> Iterator[tuple[An
         row = int(result.decisions.rows[i]) + 1
         for s, contract in enumerate(market.contracts):
             fills = [
-                (
-                    kind,
-                    int(getattr(event, f"{kind}_quantity")[i, s]),
-                    int(getattr(event, f"{kind}_price")[i, s]),
-                )
+                (kind, int(quantity), int(getattr(event, f"{kind}_price")[i, s]))
                 for kind in ("close", "open", "exit")
-                if getattr(event, f"{kind}_quantity")[i, s]
+                if (quantity := getattr(event, f"{kind}_quantity")[i, s])
             ]
             for n, (kind, quantity, price) in enumerate(fills):
                 reason = (

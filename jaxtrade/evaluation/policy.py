@@ -15,7 +15,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,8 @@ from jaxtrade.config import AdvisorConfig, EnvConfig, NetworkConfig, RunConfig
 from jaxtrade.config.allocate import TASK, AllocateConfig
 from jaxtrade.config.legacy import migrated_network
 from jaxtrade.data.features.schema import absent_features, context_features
+from jaxtrade.data.market import Market
+from jaxtrade.data.market_set import MarketSet
 from jaxtrade.data.members import groups_of, symbols_of
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.layout import action_names, make_spec
@@ -39,11 +41,6 @@ from jaxtrade.rl.opening import Opening
 from jaxtrade.rl.state import Policy
 from jaxtrade.storage import checkpoint
 from jaxtrade.types import Array, PyTree
-
-if TYPE_CHECKING:
-    from jaxtrade.data.market import Market
-    from jaxtrade.data.market_set import MarketSet
-
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 FORMAT = 1

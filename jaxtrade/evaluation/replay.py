@@ -9,11 +9,12 @@ from __future__ import annotations
 import datetime
 import string
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
 
+from jaxtrade.data.market import Market
 from jaxtrade.data.splits import session_set
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.observation import MANAGE_SLOTS
@@ -26,13 +27,6 @@ from jaxtrade.evaluation.record import DecisionBars, Record, decision_bars
 from jaxtrade.evaluation.trades import assemble_trades
 from jaxtrade.text import local
 from jaxtrade.types import Algorithm, PyTree
-
-if TYPE_CHECKING:
-    from jaxtrade.data.market import Market
-
-if TYPE_CHECKING:
-    from jaxtrade.data.market import Market
-
 
 SHORT = {
     "HOLD": "H",

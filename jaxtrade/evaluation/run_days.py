@@ -118,7 +118,14 @@ def evaluated_records(
     files = {
         name: (each if symbol is None else each / symbol) / RECORDS for name, each in found.items()
     }
-    records = {name: _read(file, path, split) for name, file in files.items()}
+    records = {}
+    for name, file in files.items():
+        if not file.is_file():
+            raise DataError(
+                f"{file}: there is no such file: the run was not evaluated on this split, or by an "
+                f"earlier version. Make it: jaxtrade evaluate {path} (--split {split})"
+            )
+        records[name] = read_records(file)
     first = next(iter(records.values()))
     for name, each in records.items():
         if not np.array_equal(each.dates, first.dates) or _data(each) != _data(first):
@@ -132,16 +139,6 @@ def evaluated_records(
 def bars_of(records: EvaluationRecords) -> DayBars:
     """The digests of the days' bars; empty in records of a version without them."""
     return {symbol: tuple(each) for symbol, each in records.meta.get("day_bars", {}).items()}
-
-
-def _read(file: Path, path: Path, split: str) -> EvaluationRecords:
-    """`read_records`, whose message names the command for this run."""
-    if not file.is_file():
-        raise DataError(
-            f"{file}: there is no such file: the run was not evaluated on this split, or by an earlier "
-            f"version. Make it: jaxtrade evaluate {path} (--split {split})"
-        )
-    return read_records(file)
 
 
 def _data(records: EvaluationRecords) -> str:
@@ -370,7 +367,7 @@ def to_json(found: RunComparison) -> dict[str, Any]:
 
 
 def _row(each: Against) -> dict[str, Any]:
-    low, high = (None, None) if each.interval is None else each.interval
+    low, high = each.interval or (None, None)
     return {
         "difference": each.paired.mean,
         "low": low,

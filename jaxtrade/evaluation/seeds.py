@@ -388,15 +388,6 @@ def _by_setting(results: Mapping[int, Any], keys: Sequence[str]) -> Iterator[str
     yield from ruled(aligned([head, *rows], tuple(range(len(keys)))))
 
 
-def sweep_json(results: Mapping[int, Any]) -> dict[str, Any]:
-    """Plain data for JSON: the evaluation of each agent, by its index."""
-    return {
-        "format": report.FORMAT,
-        "agent": POLICY,
-        "sweep": {str(index): result.to_json() for index, result in results.items()},
-    }
-
-
 def ranking(scores: Sequence[float], agents: Sequence[Agent]) -> list[str]:
     """The best agents by validation score, as lines. scores: mean reward per validation session of
     each.
@@ -562,13 +553,13 @@ def to_json(results: Results) -> dict[str, Any]:
     agent.
     """
     first = next(iter(results.values()))
-    if len(results) > 1 and is_swept(results):
-        return sweep_json(results)
     if len(results) == 1:
         return first.to_json()
+    each = {str(number): result.to_json() for number, result in results.items()}
+    if is_swept(results):
+        return {"format": report.FORMAT, "agent": POLICY, "sweep": each}
     pooled = {} if is_joint(first) else {"agent": POLICY, "spread": spread(results)}
-    seeds = {str(seed): result.to_json() for seed, result in results.items()}
-    return {"format": report.FORMAT, **pooled, "seeds": seeds}
+    return {"format": report.FORMAT, **pooled, "seeds": each}
 
 
 def write(results: Results, folder: Path) -> None:

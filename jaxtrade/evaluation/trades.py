@@ -603,7 +603,7 @@ def summed_equity(equity: pd.DataFrame, start_balance: float) -> pd.DataFrame:
     return total.to_frame("strategy_equity").assign(session=session)
 
 
-def _columns(path: Path, columns: tuple[str, ...]) -> dict[str, Any]:
+def _columns(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
     import pandas as pd
 
     try:
@@ -617,10 +617,10 @@ def _columns(path: Path, columns: tuple[str, ...]) -> dict[str, Any]:
             f"{path}: its columns are {', '.join(frame.columns)}; expected {', '.join(columns)}; evaluate "
             "the run again: jaxtrade evaluate RUN"
         )
-    return {name: frame[name] for name in columns}
+    return frame
 
 
-def _typed(values: dict[str, Any], times: tuple[str, ...], zone: str) -> pd.DataFrame:
+def _typed(values: Any, times: tuple[str, ...], zone: str) -> pd.DataFrame:
     import pandas as pd
 
     frame = pd.DataFrame(values)
