@@ -487,7 +487,7 @@ def _starts(lanes: Sequence[Lane]) -> list[Start] | None:
 
 def _new(lane: Lane) -> Start:
     """A new account at every session."""
-    return Start(*(np.zeros(len(lane.decisions.ids), np.int64) for _ in Start._fields))
+    return Start(*np.zeros((4, len(lane.decisions.ids)), np.int64))
 
 
 def _complete(records: Sequence[Record | None]) -> list[Record]:

@@ -248,8 +248,8 @@ def sma_signs(market: MarketData, fast: int, slow: int) -> np.ndarray:
     of the last `slow` bars, so that no average crosses a splice of the data.
     """
     close = np.asarray(market.mid_close, np.int64)
-    total = np.concatenate([[0], np.cumsum(close)])
-    warm = np.concatenate([[0], np.cumsum(np.asarray(market.tr_sum) >= 0)])
+    total = np.append(0, np.cumsum(close))
+    warm = np.append(0, np.cumsum(np.asarray(market.tr_sum) >= 0))
     signs = np.zeros(len(close), np.int32)
     if len(close) >= slow:
         end = np.arange(slow, len(close) + 1)

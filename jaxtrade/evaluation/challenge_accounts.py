@@ -179,17 +179,17 @@ def _active(record: Record, decisions: DecisionBars, params: EnvParams) -> _Bars
     entry = _whole(event.entry_price)[
         latest
     ]  # of the position after the order; any number where flat
-    entry_before = np.concatenate([[0], entry[:-1]])
+    entry_before = np.append(0, entry[:-1])
     row = decisions.rows + 1
     first = _prices(params, row, np.sign(carried))[0]
     open_, high, low, close = _prices(params, row, np.sign(held))
 
     equity = _whole(record.equity)
-    at_open = np.concatenate([[0], equity[decisions.last[:-1]]])[decisions.session]
+    at_open = np.append(0, equity[decisions.last[:-1]])[decisions.session]
     after = equity - at_open
     open_profit = mills_at(kept * (close - entry), row, params)
-    same = np.concatenate([[False], decisions.session[1:] == decisions.session[:-1]])
-    before = np.where(same, np.concatenate([[0], (after - open_profit)[:-1]]), 0)
+    same = np.append(False, decisions.session[1:] == decisions.session[:-1])
+    before = np.where(same, np.append(0, (after - open_profit)[:-1]), 0)
     closed = mills_at(left * (_whole(event.order_exit_price) - entry_before), row, params)
     cash = before + closed - (np.abs(bought) + np.abs(left)) * int(params.contract.commission)
     opening = before + mills_at(carried * (first - entry_before), row, params)
@@ -411,7 +411,7 @@ class Accounts(NamedTuple):
     @classmethod
     def new(cls, count: int) -> Accounts:
         """`count` new accounts."""
-        return cls(*(np.zeros(count, np.int64) for _ in cls._fields))
+        return cls(*np.zeros((3, count), np.int64))
 
     def where(self, keep: np.ndarray) -> Accounts:
         """The selected accounts. keep: bool[n]."""
@@ -545,7 +545,7 @@ def lives(challenge: Challenge, orders: np.ndarray) -> Lives:
     """One account over each row of `orders`, int64[n, N] sessions: until it ends, or the N sessions
     are over.
     """
-    found = Lives(*(np.zeros(len(orders), np.int64) for _ in Lives._fields))
+    found = Lives(*np.zeros((3, len(orders)), np.int64))
     number, accounts = np.arange(len(orders)), Accounts.new(len(orders))
     for i in range(orders.shape[1]):
         played = challenge.play(accounts, orders[number, i])

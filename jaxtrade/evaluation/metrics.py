@@ -57,7 +57,7 @@ def max_drawdown(equity: np.ndarray) -> int:
     """Mills: largest drop of equity int[L] (marked at closes) below its running maximum. The start
     counts as 0.
     """
-    series = np.concatenate([[0], equity.astype(np.int64)])
+    series = np.append(0, equity.astype(np.int64))
     return int(np.max(np.maximum.accumulate(series) - series))
 
 

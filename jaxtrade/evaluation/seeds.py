@@ -123,7 +123,7 @@ def total_equity(results: Sequence[EvaluationResult], equity: Sequence[np.ndarra
     total = np.zeros(len(union), np.int64)
     for own, marks in zip(times, equity, strict=True):
         known = np.searchsorted(own, union, side="right")
-        total += np.concatenate([[0], marks])[known]
+        total += np.append(0, marks)[known]
     return total
 
 

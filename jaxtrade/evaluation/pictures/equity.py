@@ -245,7 +245,7 @@ def _gapped(values: np.ndarray, borders: np.ndarray) -> tuple[np.ndarray, np.nda
 def _mark_time(axes: Any, result: EvaluationResult) -> None:
     """Session borders on all axes, and times (one session) or dates below the last."""
     decisions, bottom = result.decisions, axes[-1]
-    first = np.concatenate([[0], decisions.last[:-1] + 1])
+    first = np.append(0, decisions.last[:-1] + 1)
     if len(first) == 1:
         at, labels = style.time_marks(style.local_times(result.clock, decisions.rows + 1))
         bottom.set_xticks(at, labels)
