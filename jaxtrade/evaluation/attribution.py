@@ -328,7 +328,11 @@ def attribute(
         greedy policy, and
     as `evaluate`.
     """
-    agent = _greedy_of(agents)
+    found = [each for each in agents if isinstance(each.act, PolicyAct) and not each.act.explore]
+    if not found:
+        names = ", ".join(each.name for each in agents) or "none"
+        raise ConfigError(f"attribution: needs a greedy policy; found {names}")
+    agent = found[0]
     policy, _ = agent.carry
     given_env: Any = GivenEnv(
         env.num_actions, env.observation_size
@@ -362,14 +366,6 @@ def attribute(
         (by_slope, by_order, by_absence),
         (*notes, about, *rounding),
     )
-
-
-def _greedy_of(agents: Sequence[Agent]) -> Agent:
-    for agent in agents:
-        if isinstance(agent.act, PolicyAct) and not agent.act.explore:
-            return agent
-    names = ", ".join(agent.name for agent in agents) or "none"
-    raise ConfigError(f"attribution: needs a greedy policy; found {names}")
 
 
 def _choices(

@@ -161,12 +161,27 @@ def evaluate_symbol(
     start_balance = resolve_account(config.account).start_balance
     lanes = lanes_of(agents, params, market, sessions, config, steps)
     decisions, records = lanes[0].decisions, run_passes(env, lanes, False, programs, begun)
-    results = [
-        _result(agent, account, strategy, params, decisions, start_balance)
-        for agent, account, strategy in zip(
-            agents, records["account"], records["strategy"], strict=True
+    results = []
+    for agent, account, strategy in zip(
+        agents, records["account"], records["strategy"], strict=True
+    ):
+        trades = assemble_trades(strategy, decisions, params)
+        if int(trades.net.sum()) != int(strategy.equity[-1]):
+            raise RuntimeError(
+                f"{agent.name}: trades sum to {trades.net.sum()} mills, equity is "
+                f"{strategy.equity[-1]}"
+            )
+        results.append(
+            AgentResult(
+                agent.name,
+                agent.about,
+                strategy,
+                account,
+                trades,
+                figures_of(strategy, trades, decisions, start_balance),
+                account_figures(account, decisions),
+            )
         )
-    ]
     contract, mid = market.contract, market.bars.mid
     return EvaluationResult(
         agents=tuple(results),
@@ -238,30 +253,6 @@ def lanes_of(
     )
     key = jax.random.key(config.seed)
     return [Lane(agent, params, decisions, agent_key(key, agent.name)) for agent in agents]
-
-
-def _result(
-    agent: Agent,
-    account: Record,
-    strategy: Record,
-    params: EnvParams,
-    decisions: DecisionBars,
-    start_balance: float,
-) -> AgentResult:
-    table = assemble_trades(strategy, decisions, params)
-    if int(table.net.sum()) != int(strategy.equity[-1]):
-        raise RuntimeError(
-            f"{agent.name}: trades sum to {table.net.sum()} mills, equity is {strategy.equity[-1]}"
-        )
-    return AgentResult(
-        name=agent.name,
-        about=agent.about,
-        strategy=strategy,
-        account=account,
-        trades=table,
-        strategy_figures=figures_of(strategy, table, decisions, start_balance),
-        account_figures=account_figures(account, decisions),
-    )
 
 
 def _settings(

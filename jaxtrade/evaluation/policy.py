@@ -90,6 +90,8 @@ def make_schema(
     """
     several: tuple[Any, ...] = (config.allocate, symbols_of(config)) if env.task == TASK else ()
     observation, actions = observation_schema(env, *several), action_schema(env, *several)
+    each = (market,) if isinstance(market, Portfolio) else market.members
+    first, *others = (absent_slots(env, own, *several) for own in each)
     shape = (
         {}
         if config.learner is None
@@ -102,7 +104,7 @@ def make_schema(
         "actions": actions,
         "actions_sha256": digest(actions),
         # A property of the data, not of the layout, so not in the digests.
-        "absent": absent_everywhere(env, market, *several),
+        "absent": [name for name in first if all(name in other for other in others)],
         "env": env.model_dump(mode="json"),
         "algorithm": config.algorithm,
         "network": config.network.model_dump(mode="json"),
@@ -119,15 +121,6 @@ def make_schema(
         "data_sha256": market.fingerprint,
         "config_sha256": config.digest(),
     }
-
-
-def absent_everywhere(
-    env: EnvConfig, market: Market | MarketSet | Portfolio, *several: Any
-) -> list[str]:
-    """Names of the slots that are constant in every symbol of the market."""
-    each = (market,) if isinstance(market, Portfolio) else market.members
-    first, *others = (absent_slots(env, own, *several) for own in each)
-    return [name for name in first if all(name in other for other in others)]
 
 
 def market_schema(market: Market | MarketSet | Portfolio, config: RunConfig) -> dict[str, Any]:

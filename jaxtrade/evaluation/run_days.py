@@ -414,6 +414,7 @@ def table(found: RunComparison) -> list[str]:
             ]
         )
     splits = " and ".join(dict.fromkeys(each.split for each in found.runs))
+    best, p = found.runs[found.best].name, found.spa.consistent
     return [
         f"{several(days, 'day')} ({splits}, {first.dates[0]} .. {first.dates[-1]}) on the same bars; dollars per "
         "day, account rules off",
@@ -422,7 +423,9 @@ def table(found: RunComparison) -> list[str]:
         "",
         f"differences are from {first.name}, paired by day",
         *dict.fromkeys(_notes(found)),
-        _best_line(found),
+        f"best: {best}; against the rest n/a (SPA): {found.spa.why}"
+        if p is None
+        else f"best: {best}; p = {p:.3f} of looking so much better if another run were at least as good (SPA)",
     ]
 
 
@@ -445,17 +448,6 @@ def _notes(found: RunComparison) -> Iterator[str]:
         )
         if each.improvement.why is not None:
             yield f"P(better) n/a: {each.improvement.why}"
-
-
-def _best_line(found: RunComparison) -> str:
-    """The best run against the rest."""
-    name = found.runs[found.best].name
-    if found.spa.consistent is None:
-        return f"best: {name}; against the rest n/a (SPA): {found.spa.why}"
-    return (
-        f"best: {name}; p = {found.spa.consistent:.3f} of looking so much better if another run were at least as "
-        "good (SPA)"
-    )
 
 
 # The daily profit of a walk-forward, in memory and as `daily.npz`, and what it proves: whether
@@ -598,7 +590,12 @@ def evidence_of(days: WalkDays) -> dict[str, Any]:
             "why": tested.why,
         },
         "improvement": {
-            name: _plain(_improvement(net, rule)) for name, rule in zip(names, rules, strict=True)
+            name: _plain(
+                IntervalEstimate(None, why=ONE_POLICY)
+                if len(net) == 1
+                else probability_of_improvement(net, rule[None], rule=True)
+            )
+            for name, rule in zip(names, rules, strict=True)
         },
         **{
             name: {
@@ -608,12 +605,6 @@ def evidence_of(days: WalkDays) -> dict[str, Any]:
             for name, figure in (("psr", psr), ("min_trl", min_trl))
         },
     }
-
-
-def _improvement(net: np.ndarray, rule: np.ndarray) -> IntervalEstimate:
-    if len(net) == 1:
-        return IntervalEstimate(None, why=ONE_POLICY)
-    return probability_of_improvement(net, rule[None], rule=True)
 
 
 def _plain(found: IntervalEstimate) -> dict[str, Any]:

@@ -329,9 +329,19 @@ def sweep_table(results: Mapping[int, Any]) -> str:
         for (index, result), own in zip(results.items(), about, strict=True)
     ]
     left = tuple(range(2, 2 + len(keys)))
+    first, *others = results.values()
+    lines = first.header()
+    differ = any(
+        line not in other.header() for other in others for line in lines if line.startswith(COSTS)
+    )
     return "\n".join(
         [
-            *_header(results),
+            *(
+                f"{COSTS}each agent's own, in the table of its folder"
+                if differ and line.startswith(COSTS)
+                else line
+                for line in lines
+            ),
             f"greedy policies of {several(len(results), 'agent')}, each under its own settings",
             "",
             *ruled(aligned([head, *rows], (0, *left))),
@@ -354,20 +364,6 @@ def _figures(result: Any) -> list[str]:
         f"{strategy['max_drawdown']:,.2f}",
         f"{strategy['trades']:,}",
         f"{account['net_profit']:,.2f}",
-    ]
-
-
-def _header(results: Mapping[int, Any]) -> list[str]:
-    first, *others = results.values()
-    lines = first.header()
-    differ = any(
-        line not in other.header() for other in others for line in lines if line.startswith(COSTS)
-    )
-    return [
-        f"{COSTS}each agent's own, in the table of its folder"
-        if differ and line.startswith(COSTS)
-        else line
-        for line in lines
     ]
 
 

@@ -185,7 +185,8 @@ def _gone(profit: np.ndarray, low: float, high: float) -> str:
 
 
 def _drawdown(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
-    fall = drawdown_of(agent.strategy.equity)
+    equity = agent.strategy.equity  # mills from the start, which counts as the first highest one
+    fall = (equity - np.maximum(np.maximum.accumulate(equity), 0)) / 1000
     axis.fill_between(np.arange(len(fall)), fall, 0, **LOOKS["fall area"])
     axis.plot(fall, **LOOKS["fall"])
     if not fall.any():
@@ -195,13 +196,6 @@ def _drawdown(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
     axis.set_title(
         f"Drawdown of {agent.name} below its highest equity, at most {style.dollars(-fall.min())}"
     )
-
-
-def drawdown_of(equity: np.ndarray) -> np.ndarray:
-    """float64[L] dollars at most 0: distance of equity (mills from 0) from its running maximum,
-    which starts at 0.
-    """
-    return (equity - np.maximum(np.maximum.accumulate(equity), 0)) / 1000
 
 
 def _account(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
