@@ -35,6 +35,7 @@ from jaxtrade.env.state import OFF, AccountParams, EndReason, EnvParams, ExitRea
 from jaxtrade.evaluation.record import DecisionBars, Record
 from jaxtrade.evaluation.trades import mills_at
 
+Ints = np.ndarray  # int64
 FAR = 1 << 29  # ticks, further than any price
 STOPPED = (ExitReason.STOP, ExitReason.BREAKEVEN, ExitReason.TRAIL)
 
@@ -57,16 +58,16 @@ class SessionPaths:
         counts after that bar.
     """
 
-    session: np.ndarray
-    bar: np.ndarray
-    high: np.ndarray
-    low: np.ndarray
-    flat_session: np.ndarray
-    flat_bar: np.ndarray
-    balance: np.ndarray
-    result: np.ndarray
+    session: Ints
+    bar: Ints
+    high: Ints
+    low: Ints
+    flat_session: Ints
+    flat_bar: Ints
+    balance: Ints
+    result: Ints
     traded: np.ndarray
-    daily_bar: np.ndarray
+    daily_bar: Ints
 
     @property
     def sessions(self) -> int:
@@ -84,21 +85,21 @@ class _Bars(NamedTuple):
     low, close: ticks at which `held` would leave. best, worst: the two marks of the event.
     """
 
-    index: np.ndarray
-    session: np.ndarray
-    row: np.ndarray
-    held: np.ndarray
-    entry: np.ndarray
-    cash: np.ndarray
-    opening: np.ndarray
-    kept: np.ndarray
-    equity: np.ndarray
-    open: np.ndarray
-    high: np.ndarray
-    low: np.ndarray
-    close: np.ndarray
-    best: np.ndarray
-    worst: np.ndarray
+    index: Ints
+    session: Ints
+    row: Ints
+    held: Ints
+    entry: Ints
+    cash: Ints
+    opening: Ints
+    kept: Ints
+    equity: Ints
+    open: Ints
+    high: Ints
+    low: Ints
+    close: Ints
+    best: Ints
+    worst: Ints
 
 
 class _Moves(NamedTuple):
@@ -109,12 +110,12 @@ class _Moves(NamedTuple):
         that does not exist.
     """
 
-    turn: np.ndarray
-    end: np.ndarray
+    turn: Ints
+    end: Ints
     live: np.ndarray
 
 
-def _whole(values: Any) -> np.ndarray:
+def _whole(values: Any) -> Ints:
     """int64, as money and ticks on the host are."""
     return np.asarray(values, np.int64)
 
@@ -214,7 +215,7 @@ def _active(record: Record, decisions: DecisionBars, params: EnvParams) -> _Bars
     return _Bars(*(column[keep] for column in columns))
 
 
-def _prices(params: EnvParams, row: np.ndarray, side: np.ndarray) -> list[np.ndarray]:
+def _prices(params: EnvParams, row: Ints, side: Ints) -> list[Ints]:
     """Open, high, low, close int64[n] at which a position of `side` leaves: of two-sided bars the
     ask for a short.
     """
@@ -227,11 +228,11 @@ def _prices(params: EnvParams, row: np.ndarray, side: np.ndarray) -> list[np.nda
     return [np.where(side < 0, above, below) for above, below in zip(ask, bid, strict=True)]
 
 
-def _side(bars: _Bars) -> np.ndarray:
+def _side(bars: _Bars) -> Ints:
     return np.sign(bars.held)
 
 
-def _worth(bars: _Bars, move: np.ndarray, params: EnvParams) -> np.ndarray:
+def _worth(bars: _Bars, move: Ints, params: EnvParams) -> Ints:
     """Live equity in mills after `move` ticks from the open in favour of the position, int64 [A] or
     [A, K].
     """
@@ -269,9 +270,7 @@ def _moves(bars: _Bars, record: Record, params: EnvParams, intrabar: str) -> _Mo
     return _Moves(turn, end, np.where(printed[:, None], whole & held[:, None], live))
 
 
-def _falls(
-    bars: _Bars, params: EnvParams, intrabar: str
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _falls(bars: _Bars, params: EnvParams, intrabar: str) -> tuple[Ints, Ints, Ints, np.ndarray]:
     """(running high before, with it, end, exists) of each fall, [A, K], as `env.execution` orders
     them.
     """
@@ -368,18 +367,18 @@ class Ladder(NamedTuple):
     key: int64[R], session and value as one rising number. session, bar: int64[R].
     """
 
-    key: np.ndarray
-    session: np.ndarray
-    bar: np.ndarray
+    key: Ints
+    session: Ints
+    bar: Ints
 
     @classmethod
-    def of(cls, session: np.ndarray, bar: np.ndarray, value: np.ndarray) -> Ladder:
+    def of(cls, session: Ints, bar: Ints, value: Ints) -> Ladder:
         """From int64[P] by session and then by time."""
         key = running_key(session, value)
         new = np.append(True, key[1:] > key[:-1])[: len(key)]
         return cls(key[new], session[new], bar[new])
 
-    def first(self, session: np.ndarray, level: np.ndarray) -> np.ndarray:
+    def first(self, session: Ints, level: Ints) -> Ints:
         """int64[n]: the first bar of each session at which the value is at or above a level, else
         NEVER.
         """
@@ -392,7 +391,7 @@ class Ladder(NamedTuple):
         )
 
 
-def running_key(session: np.ndarray, value: np.ndarray) -> np.ndarray:
+def running_key(session: Ints, value: Ints) -> Ints:
     """int64[P]: the running maximum of `value` in each session, with the session added as a large
     multiple.
     """
@@ -404,9 +403,9 @@ class Accounts(NamedTuple):
     with a fill.
     """
 
-    balance: np.ndarray
-    high_water: np.ndarray
-    days: np.ndarray
+    balance: Ints
+    high_water: Ints
+    days: Ints
 
     @classmethod
     def new(cls, count: int) -> Accounts:
@@ -425,7 +424,7 @@ class Played(NamedTuple):
     """
 
     after: Accounts
-    end: np.ndarray
+    end: Ints
     reached: np.ndarray
 
 
@@ -455,7 +454,7 @@ class Challenge:
         self.deep = Ladder.of(paths.session[deep], paths.bar[deep], -paths.low[deep])
         self.flats = Ladder.of(paths.flat_session, paths.flat_bar, paths.balance)
 
-    def play(self, accounts: Accounts, session: np.ndarray) -> Played:
+    def play(self, accounts: Accounts, session: Ints) -> Played:
         """One session of each account, int64[n]. Bars are compared within a session only."""
         bust = self._bust(accounts, session)
         target: Any = NEVER
@@ -475,7 +474,7 @@ class Challenge:
         reached = (target < NEVER) & (target < bust) & (target < daily)
         return Played(self._after(accounts, session), end, reached)
 
-    def in_a_row(self, sessions: np.ndarray) -> Accounts:
+    def in_a_row(self, sessions: Ints) -> Accounts:
         """The accounts at the start of their sessions, leaves int64[..., n]: new at the first one,
         and ended by no rule. sessions: int64[..., n], those of each account in a row."""
         result, traded = self.result[sessions], self.traded[sessions]
@@ -491,7 +490,7 @@ class Challenge:
         high[..., 1:] = np.maximum.accumulate(np.maximum(marks, 0), axis=-1)[..., :-1]
         return Accounts(balance, high, np.cumsum(traded, axis=-1) - traded)
 
-    def _bust(self, accounts: Accounts, session: np.ndarray) -> np.ndarray:
+    def _bust(self, accounts: Accounts, session: Ints) -> Ints:
         """int64[n]: the bar at which the drawdown floor is reached, else NEVER."""
         if self.drawdown >= OFF:
             return np.full(len(session), NEVER)
@@ -501,7 +500,7 @@ class Challenge:
             return bust
         return np.minimum(bust, self.deep.first(session, accounts.balance - self.cap))
 
-    def _after(self, accounts: Accounts, session: np.ndarray) -> Accounts:
+    def _after(self, accounts: Accounts, session: Ints) -> Accounts:
         """The accounts at the end of the session, for those that did not end in it."""
         balance, high = accounts.balance + self.result[session], accounts.high_water
         if self.trailing == Trailing.INTRADAY:
@@ -511,7 +510,7 @@ class Challenge:
         return Accounts(balance, high, accounts.days + self.traded[session])
 
 
-def ends_in_order(challenge: Challenge, orders: np.ndarray) -> np.ndarray:
+def ends_in_order(challenge: Challenge, orders: Ints) -> Ints:
     """int64[n, N] EndReason by which an account ended in each session, else NONE, as the account
     pass has them.
 
@@ -536,12 +535,12 @@ class Lives(NamedTuple):
     it go on.
     """
 
-    passed: np.ndarray
-    bust: np.ndarray
-    daily: np.ndarray
+    passed: Ints
+    bust: Ints
+    daily: Ints
 
 
-def lives(challenge: Challenge, orders: np.ndarray) -> Lives:
+def lives(challenge: Challenge, orders: Ints) -> Lives:
     """One account over each row of `orders`, int64[n, N] sessions: until it ends, or the N sessions
     are over.
     """

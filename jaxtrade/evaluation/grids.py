@@ -79,14 +79,6 @@ class Queue(struct.PyTreeNode):
     delay: Array
 
 
-def _no_decisions(with_orders: bool) -> Waiting:
-    zero = jnp.zeros(LONGEST + 1, jnp.int32)
-    order = Order(zero, zero, zero, zero, zero) if with_orders else None
-    return Waiting(
-        zero, order, zero.astype(bool), zero, zero, jnp.full(LONGEST + 1, NO_SESSION, jnp.int32)
-    )
-
-
 @dataclass(frozen=True)
 class DelayedAct:
     """An `Act` whose decisions wait in a queue. Carry: a `Queue`. decodes: the action waits, not
@@ -173,11 +165,13 @@ def delayed(agent: Agent, env: TradingEnv, bars: int) -> Agent:
     """
     if not 0 <= bars <= LONGEST:
         raise ValueError(f"latency of {bars} bars: expected 0 .. {LONGEST}")
-    decodes = isinstance(agent.act, PolicyAct)
+    decodes, zero = isinstance(agent.act, PolicyAct), jnp.zeros(LONGEST + 1, jnp.int32)
+    order = None if decodes else Order(*[zero] * 5)
+    nothing = Waiting(zero, order, zero.astype(bool), zero, zero, zero + NO_SESSION)
     return agent._replace(
         act=DelayedAct(env, agent.act, decodes),
         forget=DelayedForget(agent.forget),
-        carry=Queue(agent.carry, _no_decisions(not decodes), jnp.int32(bars)),
+        carry=Queue(agent.carry, nothing, jnp.int32(bars)),
     )
 
 

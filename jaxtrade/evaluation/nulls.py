@@ -67,14 +67,22 @@ class NullJournal:
         values. Raises ConfigError if the file belongs to other facts, or is damaged before its last
         line.
         """
-        self.path, self._facts = path, {"format": FORMAT, **facts}
+        self.path, facts = path, {"format": FORMAT, **facts}
         self.known: list[dict[str, float]] = []
         lines = path.read_bytes().splitlines(keepends=True) if path.is_file() else []
         if lines and not lines[-1].endswith(b"\n"):
             lines.pop()
         rows = [self._row(number, line) for number, line in enumerate(lines, start=1)]
-        if rows:
-            self._check_facts(rows[0])
+        wanted, found = json.loads(json.dumps(facts)), rows[0] if rows else {}
+        differ = [name for name in sorted({*found, *wanted}) if found.get(name) != wanted.get(name)]
+        if rows and differ:
+            parts = "; ".join(
+                f"{name}: found {found.get(name)}, expected {wanted.get(name)}" for name in differ
+            )
+            raise ConfigError(
+                f"{path}: holds the null markets of another test ({parts}). Fix: ask for that test "
+                "again, or move the file away to begin this one"
+            )
         for number, row in enumerate(rows[1:], start=2):
             if row.get("draw") != len(self.known) or not isinstance(row.get("statistics"), dict):
                 raise self._damaged(
@@ -86,7 +94,7 @@ class NullJournal:
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.unlink(missing_ok=True)
-            self._write(self._facts)
+            self._write(facts)
 
     def append(self, statistics: Mapping[str, float]) -> None:
         """Record the next draw. On return it is on the disk."""
@@ -107,20 +115,6 @@ class NullJournal:
         if not isinstance(row, dict):
             raise self._damaged(number, f"expected an object, found {row!r}")
         return row
-
-    def _check_facts(self, found: Mapping[str, Any]) -> None:
-        wanted = json.loads(json.dumps(self._facts))
-        differ = [
-            name for name in sorted(set(found) | set(wanted)) if found.get(name) != wanted.get(name)
-        ]
-        if differ:
-            parts = "; ".join(
-                f"{name}: found {found.get(name)}, expected {wanted.get(name)}" for name in differ
-            )
-            raise ConfigError(
-                f"{self.path}: holds the null markets of another test ({parts}). Fix: ask for that test "
-                "again, or move the file away to begin this one"
-            )
 
     def _damaged(self, number: int, what: str) -> ConfigError:
         return ConfigError(

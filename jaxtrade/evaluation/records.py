@@ -221,13 +221,10 @@ def _stored(name: str, values: np.ndarray) -> np.ndarray:
 
 def _narrow(values: np.ndarray) -> np.ndarray:
     """The integers in the smallest signed type that holds all of them."""
-    low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
-    fitting = next(
-        kind
-        for kind in (np.int8, np.int16, np.int32, np.int64)
-        if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max
-    )
-    return np.asarray(values, fitting)
+    for kind in (np.int8, np.int16, np.int32):
+        if np.array_equal(narrow := values.astype(kind), values):
+            return narrow
+    return values
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -289,7 +286,7 @@ def _bars(
     strategy, account = (
         _pass(which, len(decision), len(meta["actions"]), arrays) for which in PASSES
     )
-    trades: dict[str, dict[str, np.ndarray]] = {agent: {} for agent in agents}
+    trades = {}
     for number, agent in enumerate(agents):
         heads = ((name, name.removeprefix(f"trades.{number}.")) for name in arrays)
         trades[agent] = {

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.evaluation.openings import NO_BARS, DayBars, HeldOutDays
+from jaxtrade.evaluation.openings import NO_BARS, DayBars, HeldOutDays, shown
 from jaxtrade.evaluation.records import RECORDS, EvaluationRecords, read_records
 from jaxtrade.evaluation.statistics import (
     LEVEL,
@@ -410,7 +410,8 @@ def table(found: RunComparison) -> list[str]:
                 f"{each.paired.mean:+,.2f}",
                 held,
                 f"{each.paired.days_above} of {each.paired.days}",
-                _probability(each.improvement),
+                # Without an interval n/a, because one policy against one gives 0 or 1.
+                NOT_AVAILABLE if None in each.improvement[:3] else shown(*each.improvement),
             ]
         )
     splits = " and ".join(dict.fromkeys(each.split for each in found.runs))
@@ -427,15 +428,6 @@ def table(found: RunComparison) -> list[str]:
         if p is None
         else f"best: {best}; p = {p:.3f} of looking so much better if another run were at least as good (SPA)",
     ]
-
-
-def _probability(of: IntervalEstimate) -> str:
-    """A probability with its interval; `n/a` without one, because one policy against one gives 0 or
-    1.
-    """
-    if of.value is None or of.low is None or of.high is None:
-        return NOT_AVAILABLE
-    return f"{of.value:.2f} ({of.low:.2f} .. {of.high:.2f})"
 
 
 def _notes(found: RunComparison) -> Iterator[str]:
