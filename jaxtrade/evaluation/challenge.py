@@ -341,16 +341,14 @@ def table(found: PassProbability) -> str:
 
 
 def _row(name: str, odds: AccountOdds | None) -> tuple[str, ...]:
-    if odds is None:
-        return (name, *(NOT_AVAILABLE for _ in HEAD[1:]))
-    passed = odds.passed
+    passed = getattr(odds, "passed", None)
     return (
         name,
         _shown(passed),
         _shown(passed, "monte_carlo", "+-{:.3f}"),
         _shown(passed, "days", "+-{:.3f}"),
         _shown(passed, "interval", "{0.low:.2f} to {0.high:.2f}"),
-        *map(_shown, (odds.bust, odds.daily_loss, odds.time_out)),
+        *(_shown(getattr(odds, fate, None)) for fate in ("bust", "daily_loss", "time_out")),
         _shown(odds, "days_to_pass", "{:g}"),
     )
 

@@ -456,7 +456,13 @@ class Challenge:
 
     def play(self, accounts: Accounts, session: Ints) -> Played:
         """One session of each account, int64[n]. Bars are compared within a session only."""
-        bust = self._bust(accounts, session)
+        bust = np.full(len(session), NEVER)
+        if self.drawdown < OFF:
+            floor = np.minimum(accounts.high_water - self.drawdown, self.cap) - accounts.balance
+            bust = self.lows.first(session, -floor)
+            if self.trailing == Trailing.INTRADAY:
+                deep = self.deep.first(session, accounts.balance - self.cap)
+                bust = np.minimum(bust, deep)
         target: Any = NEVER
         if self.target < OFF:
             enough = accounts.days + 1 >= self.min_days  # a bar of a path lies on a day with a fill
@@ -472,7 +478,14 @@ class Challenge:
             EndReason.TARGET,
         )
         reached = (target < NEVER) & (target < bust) & (target < daily)
-        return Played(self._after(accounts, session), end, reached)
+        # The accounts at the end of the session, for those that did not end in it.
+        balance, high = accounts.balance + self.result[session], accounts.high_water
+        if self.trailing == Trailing.INTRADAY:
+            high = np.maximum(high, accounts.balance + self.top[session])
+        elif self.trailing == Trailing.END_OF_DAY:
+            high = np.maximum(high, balance)
+        after = Accounts(balance, high, accounts.days + self.traded[session])
+        return Played(after, end, reached)
 
     def in_a_row(self, sessions: Ints) -> Accounts:
         """The accounts at the start of their sessions, leaves int64[..., n]: new at the first one,
@@ -489,25 +502,6 @@ class Challenge:
         high = np.zeros_like(after)  # what a session marks counts from the next one on
         high[..., 1:] = np.maximum.accumulate(np.maximum(marks, 0), axis=-1)[..., :-1]
         return Accounts(balance, high, np.cumsum(traded, axis=-1) - traded)
-
-    def _bust(self, accounts: Accounts, session: Ints) -> Ints:
-        """int64[n]: the bar at which the drawdown floor is reached, else NEVER."""
-        if self.drawdown >= OFF:
-            return np.full(len(session), NEVER)
-        floor = np.minimum(accounts.high_water - self.drawdown, self.cap) - accounts.balance
-        bust = self.lows.first(session, -floor)
-        if self.trailing != Trailing.INTRADAY:
-            return bust
-        return np.minimum(bust, self.deep.first(session, accounts.balance - self.cap))
-
-    def _after(self, accounts: Accounts, session: Ints) -> Accounts:
-        """The accounts at the end of the session, for those that did not end in it."""
-        balance, high = accounts.balance + self.result[session], accounts.high_water
-        if self.trailing == Trailing.INTRADAY:
-            high = np.maximum(high, accounts.balance + self.top[session])
-        elif self.trailing == Trailing.END_OF_DAY:
-            high = np.maximum(high, balance)
-        return Accounts(balance, high, accounts.days + self.traded[session])
 
 
 def ends_in_order(challenge: Challenge, orders: Ints) -> Ints:
