@@ -291,8 +291,6 @@ def ablated_profits(
 MOST = 20_000  # decisions that gradient and permutation look at
 REPEATS = 5  # permutations
 HALF_HOUR = 1_800  # seconds
-MEMORY = "the policy has a memory, so its action depends on earlier bars too"
-SILENT = "the learner does not tell its logits (its act returns extras without logits and mask)"
 ONE_ACTION = "no decision had two legal actions"
 ABOUT = {
     "gradient": "share of |d margin / d slot| x standard deviation of the slot, summed over the slots of the part; the "
@@ -469,9 +467,11 @@ def _decision(algorithm: Algorithm, policy: PyTree, observation: Any, other: PyT
 def _refusal(algorithm: Algorithm, policy: PyTree, chosen: _Decisions) -> str | None:
     """Why gradient and permutation cannot be given; None if they can."""
     if jax.tree.leaves(algorithm.carry):
-        return MEMORY
+        return "the policy has a memory, so its action depends on earlier bars too"
     if not len(chosen.observations):
         return ONE_ACTION
     first = jax.tree.map(lambda x: x[0], (chosen.observations, chosen.others))
     extras = jax.eval_shape(lambda policy: _decision(algorithm, policy, *first)[2], policy)
-    return None if hasattr(extras, "logits") and hasattr(extras, "mask") else SILENT
+    if hasattr(extras, "logits") and hasattr(extras, "mask"):
+        return None
+    return "the learner does not tell its logits (its act returns extras without logits and mask)"

@@ -352,7 +352,6 @@ def strategy_figures(
 
 
 FILES = ("evaluation.json", "evaluation.txt", "trades.csv", "equity.csv", RECORDS)
-NO_VOLUMES = "bars without volume: the volume features of their symbols are constant"
 TEXTS = ("symbol", "reason")
 FILL_COLUMNS = ("time", "symbol", "quantity", "price", "position", "reason", "cost", "booked")
 
@@ -556,7 +555,11 @@ def evaluate_joint(
         _settings(env, market, decisions, config),
         (
             *data_labels(market, decisions, trained_on),
-            *([] if market.has_volume else [NO_VOLUMES]),
+            *(
+                []
+                if market.has_volume
+                else ["bars without volume: the volume features of their symbols are constant"]
+            ),
             *notes,
         ),
         dict(provenance),

@@ -462,13 +462,6 @@ def _spread(each: list[Any]) -> dict[str, Any]:
     } | {"each": each}
 
 
-LUCK = "Seeds differ by luck: no interval is given here."
-EVOLVED = (
-    "These agents differ by their settings too (evolve.keys), and copies of one agent are alike: no interval is "
-    "given here."
-)
-
-
 def table(results: Results) -> str:
     """The console table: statistics of the greedy policy over seeds, and the net profit of each
     seed. Of a sweep one row per agent."""
@@ -496,6 +489,9 @@ def table(results: Results) -> str:
                 ]
             )
     nets = figures["strategy"]["net_profit"]["each"]
+    differ = "Seeds differ by luck"
+    if first.provenance.get("evolved"):
+        differ = "These agents differ by their settings too (evolve.keys), and copies of one agent are alike"
     return "\n".join(
         [
             *first.header(),
@@ -505,7 +501,7 @@ def table(results: Results) -> str:
             "",
             f"net profit ($) by seed: {_by_seed(results, nets)}",
             *_by_symbol(results),
-            f"{beaten(results)}. {EVOLVED if first.provenance.get('evolved') else LUCK}",
+            f"{beaten(results)}. {differ}: no interval is given here.",
             *history_lines(of_all(first.history)),
         ]
     )
@@ -565,6 +561,5 @@ def write(results: Results, folder: Path) -> None:
     if len(results) == 1:
         return
     name = "sweep" if is_swept(results) else "seeds"
-    document, text = to_json(results), table(results)
     with staged(folder) as new:
-        report.write_texts(new, name, document, text)
+        report.write_texts(new, name, to_json(results), table(results))

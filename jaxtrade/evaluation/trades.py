@@ -221,9 +221,6 @@ TRADE_COLUMNS = (
 )
 
 
-AT_CLOSE = (ExitReason.FLAT, ExitReason.END_OF_DATA)
-
-
 EQUITY_COLUMNS = (
     "time",
     "session",
@@ -428,7 +425,7 @@ def trades_frame(
         close: int[T] ticks, close of each market row.
         fill: `env.fill` of the evaluation.
     """
-    at_close = np.isin(trades.reason, [int(reason) for reason in AT_CLOSE])
+    at_close = np.isin(trades.reason, [ExitReason.FLAT, ExitReason.END_OF_DATA])
     opened = clock.time
     entered, left = (
         opened[trades.entry_row],
