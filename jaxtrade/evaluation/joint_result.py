@@ -317,7 +317,7 @@ def _run(
 def strategy_figures(
     record: JointRecord, decisions: DecisionBars, symbols: tuple[str, ...], start_balance: float
 ) -> dict[str, Any]:
-    """Figures of the strategy pass. Names as in `evaluation.figures`, where they exist there.
+    """Figures of the strategy pass. Names as in `evaluation.trades`, where they exist there.
 
     turnover: notional of all fills over the start balance. costs: all but slippage. profit.SYMBOL:
         its share of
