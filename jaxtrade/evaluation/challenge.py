@@ -196,7 +196,8 @@ def account_odds(challenge: Challenge, draws: AccountDraws) -> AccountOdds:
         for i, can in enumerate(possible)
     )
     lasted = found.passed[found.passed > 0]
-    return AccountOdds(*odds, float(np.median(lasted)) if len(lasted) else None)
+    median = float(np.median(lasted)) if len(lasted) else None
+    return AccountOdds(*odds, days_to_pass=median)
 
 
 def _fates(challenge: Challenge, found: Lives) -> np.ndarray:
