@@ -23,12 +23,12 @@ from jaxtrade.errors import CheckpointError as CheckpointError
 from jaxtrade.errors import ConfigError as ConfigError
 from jaxtrade.errors import DataError as DataError
 from jaxtrade.errors import JaxtradeError as JaxtradeError
+from jaxtrade.evaluation.evaluate import evaluate as evaluate
 from jaxtrade.evaluation.evaluate import standard_agents as standard_agents
-from jaxtrade.evaluation.evaluate_set import evaluate as evaluate
 from jaxtrade.evaluation.policy import LoadedPolicy as LoadedPolicy
 from jaxtrade.evaluation.policy import load_policy as load_policy
 from jaxtrade.evaluation.report import EvaluationResult as EvaluationResult
-from jaxtrade.evaluation.set_report import SetResult as SetResult
+from jaxtrade.evaluation.seeds import SetResult as SetResult
 from jaxtrade.interop.gymnasium_env import to_gymnasium as to_gymnasium
 from jaxtrade.interop.gymnasium_env import to_gymnasium_vec as to_gymnasium_vec
 from jaxtrade.interop.gymnax_adapter import from_gymnax as from_gymnax

@@ -13,7 +13,7 @@ from jaxtrade.advisor.snapshot import read_snapshot
 from jaxtrade.data.read.tabular import joined_days
 from jaxtrade.errors import DataError
 from jaxtrade.evaluation.records import read_records
-from jaxtrade.evaluation.walk_days import read_walk_days
+from jaxtrade.evaluation.run_days import read_walk_days
 from jaxtrade.storage.archives import FAULTS, SMALL, read_arrays
 from tests.messages import refused
 

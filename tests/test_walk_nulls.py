@@ -9,7 +9,7 @@ import pytest
 from jaxtrade.cli.entry import main
 from jaxtrade.data.nulls.market import null_markets
 from jaxtrade.evaluation.nulls import NULLS
-from jaxtrade.evaluation.walk_days import DAILY, read_walk_days
+from jaxtrade.evaluation.run_days import DAILY, read_walk_days
 from jaxtrade.runs.evaluate import open_run
 from jaxtrade.runs.walkforward.run import RESULT, trained_on, walk_statistics
 from jaxtrade.storage.compiling import RepeatedPrograms

@@ -14,7 +14,7 @@ from jaxtrade.config import load_config
 from jaxtrade.data.splits import sessions_of
 from jaxtrade.errors import DataError
 from jaxtrade.evaluation.evaluate import evaluate
-from jaxtrade.evaluation.walk_days import WalkDays, read_walk_days, write_walk_days
+from jaxtrade.evaluation.run_days import WalkDays, read_walk_days, write_walk_days
 from jaxtrade.runs import evaluate as evaluation
 from jaxtrade.runs.openings import UNCOUNTED
 from jaxtrade.runs.setup import prepare

@@ -35,9 +35,9 @@ from jaxtrade.data.splits import sessions_of
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.baselines import Agent, greedy
 from jaxtrade.evaluation.evaluate import evaluate
-from jaxtrade.evaluation.figures import AgentResult
 from jaxtrade.evaluation.policy import load_policy
 from jaxtrade.evaluation.report import EvaluationResult
+from jaxtrade.evaluation.trades import AgentResult
 from jaxtrade.evaluation.validation import mean_reward
 from jaxtrade.progress.screen import Plain, Screen
 from jaxtrade.rl.state import Policy, closed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,15 +12,16 @@ import numpy as np
 
 from jaxtrade.config import RunConfig
 from jaxtrade.data.calendar.schedule import DAY, local_seconds
+from jaxtrade.data.market import Market
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import EnvParams, EnvState, ObservationRef, Order
 from jaxtrade.env.tasks.base import HOLD
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluation.backtest import Lane, backtest, run_lanes
+from jaxtrade.evaluation.backtest import Lane, run_lanes
 from jaxtrade.evaluation.baselines import Agent, PolicyAct
-from jaxtrade.evaluation.evaluate import agent_key
+from jaxtrade.evaluation.evaluate import lanes_of
 from jaxtrade.evaluation.loaded import Given, GivenEnv
-from jaxtrade.evaluation.record import DecisionBars, Steps, decision_bars
+from jaxtrade.evaluation.record import DecisionBars, Steps
 from jaxtrade.networks.distributions import ILLEGAL
 from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.networks.torso import forget
@@ -28,9 +29,6 @@ from jaxtrade.rl.algorithms import make_algorithm
 from jaxtrade.rl.listening import make_fusion
 from jaxtrade.text import aligned, in_dollars, several
 from jaxtrade.types import Algorithm, Array, PyTree, SessionSet
-
-if TYPE_CHECKING:
-    from jaxtrade.data.market import Market
 
 
 def _cell(value: float | None, unit: str) -> str:
@@ -95,31 +93,22 @@ class SlotAttribution:
         value.
         """
 
-        def part(name: str, value: float | None, why: str | None) -> dict[str, Any]:
-            return {
-                "name": name,
-                "value": {"value": value} | ({} if value is not None else {"why": why}),
-            }
-
         methods = [
             {
                 "name": each.name,
                 "unit": each.unit,
                 "about": each.about,
                 "parts": [
-                    part(name, value, each.why)
+                    {
+                        "name": name,
+                        "value": {"value": value} | ({"why": each.why} if value is None else {}),
+                    }
                     for (name, _), value in zip(self.groups, each.values, strict=True)
                 ],
             }
             for each in self.methods
         ]
         return {"methods": methods, "notes": list(self.notes), "slots": dict(self.groups)}
-
-
-def counted(decisions: int, used: int) -> str:
-    """Which decisions two of the methods looked at."""
-    choices = f"{several(decisions, 'decision')} with at least two legal actions"
-    return choices if used == decisions else f"{used:,} of {choices}, drawn by the run's seed"
 
 
 class SlotGroup(NamedTuple):
@@ -273,8 +262,7 @@ def ablated_profits(
     algorithm: acts on `Given` references. values: float32[D], what the slots of a missing group
         hold.
     """
-    size = len(values)
-    fixed = np.zeros((1 + len(groups), size), bool)
+    fixed = np.zeros((1 + len(groups), len(values)), bool)
     for row, group in zip(fixed[1:], groups, strict=True):
         row[group.slots] = True
     kept = jnp.asarray(values, jnp.float32)
@@ -293,9 +281,7 @@ def ablated_profits(
     profits = []
     for first in range(0, len(fixed), TOGETHER):
         block = fixed[first : first + TOGETHER]
-        padded = np.concatenate(
-            [block, np.zeros((TOGETHER - len(block), size), bool)]
-        )  # one shape, one program
+        padded = np.pad(block, ((0, TOGETHER - len(block)), (0, 0)))  # one shape, one program
         records = run_lanes(env, [lane(row) for row in padded], "strategy")
         profits += [int(record.equity[-1]) / 1000 for record in records[: len(block)]]
     return np.asarray(profits)
@@ -304,8 +290,6 @@ def ablated_profits(
 MOST = 20_000  # decisions that gradient and permutation look at
 REPEATS = 5  # permutations
 HALF_HOUR = 1_800  # seconds
-MEMORY = "the policy has a memory, so its action depends on earlier bars too"
-SILENT = "the learner does not tell its logits (its act returns extras without logits and mask)"
 ONE_ACTION = "no decision had two legal actions"
 ABOUT = {
     "gradient": "share of |d margin / d slot| x standard deviation of the slot, summed over the slots of the part; the "
@@ -341,22 +325,19 @@ def attribute(
         greedy policy, and
     as `evaluate`.
     """
-    agent = _greedy_of(agents)
+    found = [each for each in agents if isinstance(each.act, PolicyAct) and not each.act.explore]
+    if not found:
+        names = ", ".join(each.name for each in agents) or "none"
+        raise ConfigError(f"attribution: needs a greedy policy; found {names}")
+    agent = found[0]
     policy, _ = agent.carry
     given_env: Any = GivenEnv(
         env.num_actions, env.observation_size
     )  # the part of an `Env` that acting needs
     algorithm = make_algorithm(config, given_env, 1, fusion=make_fusion(config.advisor, config.env))
-    decisions, groups = decision_bars(market.data, sessions, steps), slot_groups(env.spec.names)
-    params = params.replace(sessions=sessions)
-    record = backtest(
-        env,
-        agent,
-        params,
-        decisions,
-        "strategy",
-        agent_key(jax.random.key(config.seed), agent.name),
-    )
+    [lane] = lanes_of([agent], params, market, sessions, config, steps)
+    params, decisions, groups = lane.params, lane.decisions, slot_groups(env.spec.names)
+    [record] = run_lanes(env, [lane], "strategy")
     chosen, notes = _choices(env, params, record, market, config.seed)
     mean, deviation, about = _moments(policy, config, chosen.observations)
     by_slope, by_order = _at_decisions(algorithm, policy, chosen, groups, deviation, config.seed)
@@ -384,14 +365,6 @@ def attribute(
     )
 
 
-def _greedy_of(agents: Sequence[Agent]) -> Agent:
-    for agent in agents:
-        if isinstance(agent.act, PolicyAct) and not agent.act.explore:
-            return agent
-    names = ", ".join(agent.name for agent in agents) or "none"
-    raise ConfigError(f"attribution: needs a greedy policy; found {names}")
-
-
 def _choices(
     env: TradingEnv, params: EnvParams, record: Any, market: Market, seed: int
 ) -> tuple[_Decisions, list[str]]:
@@ -404,6 +377,9 @@ def _choices(
         if len(found) <= MOST
         else np.sort(np.random.default_rng(seed).choice(found, MOST, replace=False))
     )
+    choices = f"{several(len(found), 'decision')} with at least two legal actions"
+    if len(used) < len(found):
+        choices = f"{len(used):,} of {choices}, drawn by the run's seed"
     refs = jax.tree.map(lambda x: x[used], record.ref)
     shape = (0, env.observation_size)
     observations = (
@@ -414,7 +390,7 @@ def _choices(
     seconds = local_seconds(np.asarray(market.bars.time)[record.row[used]], market.contract.zone)
     return (
         _Decisions(observations, given(refs, None), seconds % DAY // HALF_HOUR),  # type: ignore[arg-type]
-        [f"gradient, permutation: {counted(len(found), len(used))}"],
+        [f"gradient, permutation: {choices}"],
     )
 
 
@@ -490,9 +466,11 @@ def _decision(algorithm: Algorithm, policy: PyTree, observation: Any, other: PyT
 def _refusal(algorithm: Algorithm, policy: PyTree, chosen: _Decisions) -> str | None:
     """Why gradient and permutation cannot be given; None if they can."""
     if jax.tree.leaves(algorithm.carry):
-        return MEMORY
+        return "the policy has a memory, so its action depends on earlier bars too"
     if not len(chosen.observations):
         return ONE_ACTION
     first = jax.tree.map(lambda x: x[0], (chosen.observations, chosen.others))
     extras = jax.eval_shape(lambda policy: _decision(algorithm, policy, *first)[2], policy)
-    return None if hasattr(extras, "logits") and hasattr(extras, "mask") else SILENT
+    if hasattr(extras, "logits") and hasattr(extras, "mask"):
+        return None
+    return "the learner does not tell its logits (its act returns extras without logits and mask)"

@@ -12,7 +12,7 @@ every
 
 Nothing of the strategy pass lasts longer than an episode, so its episodes are stepped side by side.
 The account pass steps one session after the other, or side by side too if it is told with which
-account each session starts (`passes`). Both step all agents at once, and each agent has the bits
+account each session starts (`run_passes`). Both step all agents at once, and each agent has the bits
 that it has alone.
 
 On a CPU, episodes side by side are cut into as many parts as there are cores. All parts run one
@@ -23,19 +23,22 @@ program.
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable, Sequence
+import os
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.state import OFF, EnvParams
-from jaxtrade.evaluation import threads
+from jaxtrade.env.state import OFF, EndReason, EnvParams
 from jaxtrade.evaluation.baselines import Agent
+from jaxtrade.evaluation.challenge_accounts import Accounts, Challenge, session_paths
 from jaxtrade.evaluation.record import (
+    PASSES,
     DecisionBars,
     Pass,
     Record,
@@ -54,6 +57,35 @@ from jaxtrade.evaluation.side_by_side import (
 )
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.types import Array
+
+# The parts of an evaluation in threads, one for each core: XLA and NumPy let go of Python's lock
+# while they work.
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def cores() -> int:
+    """The cores that XLA uses: NPROC, if it is set, or those that this process may use."""
+    given = os.environ.get("NPROC", "")
+    usable = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
+    return int(given) if given.isdecimal() and int(given) else usable
+
+
+def in_threads(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    """`function` of every item, in their order. Raises what the function raises for the first item
+    that it fails for.
+
+    Settings of JAX that hold in the caller's thread alone (`with jax.debug_nans(True)`) do not
+    reach the threads.
+    """
+    every = list(items)
+    if (threads := min(cores(), len(every))) <= 1:
+        return [function(item) for item in every]
+    with ThreadPoolExecutor(threads, thread_name_prefix="jaxtrade-evaluate") as pool:
+        return list(pool.map(function, every))
 
 
 class Lane(NamedTuple):
@@ -134,7 +166,7 @@ def run_lanes(
     """
     made = plan_of(env, lanes, which, rewarded)
     found, _ = _run(made, programs)
-    return threads.each(lambda place: _record(made, lanes, found, place), range(len(lanes)))
+    return in_threads(lambda place: _record(made, lanes, found, place), range(len(lanes)))
 
 
 def run_sessions(
@@ -173,7 +205,7 @@ def run_sessions(
         )
         return _record(made, lanes, found, place) if follows else None
 
-    return threads.each(record, range(len(lanes)))
+    return in_threads(record, range(len(lanes)))
 
 
 _RUN: set[Hashable] = set()  # programs of this process that have been compiled by a call
@@ -192,7 +224,7 @@ def _run(made: Plan, programs: Programs | None) -> tuple[list[list[Record]], lis
     key, alone = (made.shape, shapes_of(made.parts[0])), 0
     if begun is None and key not in _RUN:
         alone = 1  # the first part compiles the program: calls at the same time would all do so
-    found = [run(part) for part in made.parts[:alone]] + threads.each(run, made.parts[alone:])
+    found = [run(part) for part in made.parts[:alone]] + in_threads(run, made.parts[alone:])
     _RUN.add(key)
     return [records for records, _ in found], [edges for _, edges in found if edges is not None]
 
@@ -252,8 +284,8 @@ def plan_of(
         params.append(lane.params.replace(account=rules, max_steps=np.int32(0), monitor=False))
     renew = [renews(each) for each in params]
     apart = which == "strategy" or starts is not None
-    episodes = [_episodes(lane, apart) for lane in lanes]
-    most = [max(_episode_count(lanes[place], apart) for place in places) for places in order]
+    episodes, counts, lengths = zip(*(_extent(lane, apart) for lane in lanes), strict=True)
+    most = [max(counts[place] for place in places) for places in order]
     parts = _part_count(most)
 
     def filled(columns: Sequence[Any]) -> list[list[np.ndarray]]:
@@ -281,7 +313,6 @@ def plan_of(
         columns = zip(*(filled(column) for column in zip(*starts, strict=True)), strict=True)
         begins = [[Start(*each) for each in zip(*part, strict=True)] for part in columns]
     flat = [place for places in order for place in places]
-    length = max(_length(lane, apart) for lane in lanes)
     slots = filled(episodes)
     shape, inputs = inputs_of(
         env,
@@ -290,7 +321,7 @@ def plan_of(
         [lanes[place].key for place in flat],
         [renew[place] for place in flat],
         slots[0],
-        length,
+        max(lengths),
         rewarded,
         begins[0],
     )
@@ -298,7 +329,7 @@ def plan_of(
         inputs._replace(slots=tuple(part), starts=None if start is None else tuple(start))
         for part, start in zip(slots[1:], begins[1:], strict=True)
     ]
-    return Plan(shape, [inputs, *others], order, episodes, renew)
+    return Plan(shape, [inputs, *others], order, list(episodes), renew)
 
 
 def _part_count(episodes: Sequence[int]) -> int:
@@ -309,7 +340,7 @@ def _part_count(episodes: Sequence[int]) -> int:
     """
     if jax.default_backend() != "cpu":
         return 1
-    return max(1, min(threads.cores(), max(episodes) // WIDTH))
+    return max(1, min(cores(), max(episodes) // WIDTH))
 
 
 def _kind(agent: Agent) -> Any:
@@ -323,25 +354,16 @@ def _kind(agent: Agent) -> Any:
     )
 
 
-def _episodes(lane: Lane, apart: bool) -> np.ndarray:
-    """int[E]: the sessions of the set at which a lane of the program begins. apart: whether
-    episodes are stepped side by side."""
+def _extent(lane: Lane, apart: bool) -> tuple[np.ndarray, int, int]:
+    """(int[E], the sessions of the set at which a lane of the program begins; the number of lanes
+    that step the episodes of an agent; the number of bars that they need). apart: whether episodes
+    are stepped side by side."""
+    decisions, each = lane.decisions, int(lane.params.episode_sessions)
     if not apart:
-        return np.zeros(1, np.int64)
-    return np.arange(0, len(lane.decisions.ids), int(lane.params.episode_sessions))
-
-
-def _episode_count(lane: Lane, apart: bool) -> int:
-    """The number of lanes of the program that step the episodes of an agent."""
-    return 1 if not apart else -(-lane.decisions.num_sessions // int(lane.params.episode_sessions))
-
-
-def _length(lane: Lane, apart: bool) -> int:
-    """The number of bars that a program needs for a lane."""
-    if not apart:
-        return lane.decisions.length
-    sessions = min(int(lane.params.episode_sessions), lane.decisions.num_sessions)
-    return sessions * lane.decisions.longest
+        return np.zeros(1, np.int64), 1, decisions.length
+    count = -(-decisions.num_sessions // each)
+    sessions = min(each, decisions.num_sessions)
+    return np.arange(0, len(decisions.ids), each), count, sessions * decisions.longest
 
 
 def renews(params: EnvParams) -> bool:
@@ -383,3 +405,150 @@ def _in_time_order(
         return found
 
     return jax.tree.map(ordered, *parts)
+
+
+# Both passes of an evaluation, with all sessions side by side where that can be done.
+#
+# The strategy pass holds the same positions as the account pass until an account ends, unless an
+# agent sees its account. So the account at the start of every session can be worked out from the
+# strategy pass (`account_starts`), and the sessions of the account pass then need not wait for
+# each other. What was worked out is only a claim: the end of each session is compared with the
+# start of the next one, bit by bit. An agent whose sessions do not join is stepped one session
+# after the other.
+
+AHEAD = 16  # sessions over which accounts are followed that might open at any session
+ENOUGH = 4  # sessions from which stepping them side by side is the faster way
+
+
+def run_passes(
+    env: TradingEnv,
+    lanes: Sequence[Lane],
+    rewarded: bool = False,
+    programs: Programs | None = None,
+    begun: Callable[[str], None] | None = None,
+) -> dict[Pass, list[Record]]:
+    """The records of both passes of every lane. begun: called before each pass, with its name. Else
+    as `run_lanes`.
+    """
+    tell = begun if begun is not None else lambda _: None
+    tell("strategy pass")
+    if (new := _starts(lanes)) is None:
+        strategy = run_lanes(env, lanes, "strategy", rewarded, programs)
+        tell("account pass")
+        return {
+            "account": run_lanes(env, lanes, "account", rewarded, programs),
+            "strategy": strategy,
+        }
+    strategy = _complete(run_sessions(env, lanes, "strategy", new, rewarded, programs))
+    tell("account pass")
+    starts = in_threads(lambda of: account_starts(env, *of), zip(lanes, strategy, strict=True))
+    account = run_sessions(env, lanes, "account", starts, rewarded, programs)
+    again = [place for place, record in enumerate(account) if record is None]
+    if again:
+        in_turn = run_lanes(env, [lanes[place] for place in again], "account", rewarded)
+        for place, record in zip(again, in_turn, strict=True):
+            account[place] = record
+    return {"account": _complete(account), "strategy": strategy}
+
+
+def run_account(
+    env: TradingEnv, lanes: Sequence[Lane], rewarded: bool = False, programs: Programs | None = None
+) -> list[Record]:
+    """The account pass alone. The strategy pass runs too where sessions can then be side by side,
+    which is faster.
+    """
+    if _starts(lanes) is None:
+        return run_lanes(env, lanes, "account", rewarded, programs)
+    return run_passes(env, lanes, rewarded, programs)["account"]
+
+
+def begin_passes(programs: Programs, env: TradingEnv, lanes: Sequence[Lane]) -> None:
+    """Begin to compile the programs of `run_passes`. lanes: as for `begin_lanes`."""
+    for which in PASSES:
+        begin_lanes(programs, env, lanes, which, starts=_starts(lanes))
+
+
+def begin_account(
+    programs: Programs, env: TradingEnv, lanes: Sequence[Lane], rewarded: bool = False
+) -> None:
+    """Begin to compile the program of `run_account`: with sessions side by side, one for both
+    passes.
+    """
+    begin_lanes(programs, env, lanes, "account", rewarded, _starts(lanes))
+
+
+def _starts(lanes: Sequence[Lane]) -> list[Start] | None:
+    """New accounts at all sessions of each lane; None where these cannot be side by side."""
+    apart = max(lane.decisions.num_sessions for lane in lanes) >= ENOUGH and all(
+        int(lane.params.episode_sessions) == 1 for lane in lanes
+    )
+    return [_new(lane) for lane in lanes] if apart else None
+
+
+def _new(lane: Lane) -> Start:
+    """A new account at every session."""
+    return Start(*np.zeros((4, len(lane.decisions.ids)), np.int64))
+
+
+def _complete(records: Sequence[Record | None]) -> list[Record]:
+    assert None not in records
+    return [record for record in records if record is not None]
+
+
+def account_starts(env: TradingEnv, lane: Lane, strategy: Record) -> Start:
+    """The account at the start of each of n sessions in the account pass, leaves int64[n], from the
+    strategy pass.
+
+    It is right for an agent that does not see its account. Accounts that end soon are found at once
+    for all sessions at which one might open. Any other is followed over more and more sessions,
+    until a rule ends it.
+    """
+    paths = session_paths(strategy, lane.decisions, lane.params, env.config)
+    challenge, count = Challenge(paths, lane.params.account), len(lane.decisions.ids)
+    soon, lasts = _soon(challenge, count)
+    starts, first, number = _new(lane), 0, 0
+    while first < count:
+        if lasts[first]:
+            stop = first + int(lasts[first])
+            accounts = Accounts(*(column[first] for column in soon))
+        else:
+            accounts, stop = _followed(challenge, first, count)
+        for column, found in zip(starts, accounts, strict=False):
+            column[first:stop] = found[: stop - first]
+        starts.number[first:stop] = number
+        first, number = stop, number + 1
+    return _new(lane)._replace(number=starts.number) if renews(lane.params) else starts
+
+
+def _ended(challenge: Challenge, accounts: Accounts, sessions: np.ndarray) -> np.ndarray:
+    """bool[...]: whether a rule ends the account in its session. sessions: int64[...], as the
+    leaves of the accounts.
+    """
+    flat = Accounts(*(column.reshape(-1) for column in accounts))
+    return challenge.play(flat, sessions.reshape(-1)).end.reshape(sessions.shape) != EndReason.NONE
+
+
+def _soon(challenge: Challenge, count: int) -> tuple[Accounts, np.ndarray]:
+    """For each of n sessions the account that opens there: at the start of its first sessions,
+    leaves int64[n, AHEAD], and how many sessions it lasts, int64[n]; 0 if it goes on."""
+    sessions = np.arange(count)[:, None] + np.arange(AHEAD)
+    inside = np.minimum(sessions, count - 1)
+    accounts = challenge.in_a_row(inside)
+    ended = _ended(challenge, accounts, inside) & (sessions < count)
+    return accounts, np.where(ended.any(axis=1), ended.argmax(axis=1) + 1, 0)
+
+
+def _followed(challenge: Challenge, first: int, count: int) -> tuple[Accounts, int]:
+    """The account that opens at a session, at the start of its sessions, and the session after its
+    last one.
+    """
+    ahead = 4 * AHEAD
+    while True:
+        sessions = np.arange(first, min(first + ahead, count))
+        accounts = challenge.in_a_row(sessions)
+        ended = np.flatnonzero(_ended(challenge, accounts, sessions))
+        if len(ended):
+            return accounts, first + int(ended[0]) + 1
+        if sessions[-1] == count - 1:
+            return accounts, count
+        ahead *= 4

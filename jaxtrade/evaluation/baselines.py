@@ -153,6 +153,13 @@ def flat() -> Agent:
     return Agent("flat", _hold_flat, None, "never trades")
 
 
+def random_legal(mask: Array, key: Array) -> Array:
+    """int32[]: one of the legal actions, each as likely as the others. mask: bool[A]."""
+    # Draw k below the number of legal actions, then take the k-th legal action.
+    rank = jax.random.randint(key, (), 0, jnp.sum(mask))
+    return jnp.argmax(jnp.cumsum(mask) > rank).astype(jnp.int32)
+
+
 @dataclass(frozen=True)
 class RandomMasked:
     """Draws one of the legal actions of the task at each bar, uniformly."""
@@ -162,9 +169,7 @@ class RandomMasked:
     def __call__(
         self, carry: PyTree, state: EnvState, ref: ObservationRef, params: EnvParams, key: Array
     ) -> tuple[PyTree, Order, Array]:
-        # Draw k below the number of legal actions, then take the k-th legal action.
-        rank = jax.random.randint(key, (), 0, jnp.sum(ref.mask))
-        action = jnp.argmax(jnp.cumsum(ref.mask) > rank).astype(jnp.int32)
+        action = random_legal(ref.mask, key)
         return carry, self.env.decode(action, state, params), action
 
 
@@ -242,8 +247,8 @@ def sma_signs(market: MarketData, fast: int, slow: int) -> np.ndarray:
     of the last `slow` bars, so that no average crosses a splice of the data.
     """
     close = np.asarray(market.mid_close, np.int64)
-    total = np.concatenate([[0], np.cumsum(close)])
-    warm = np.concatenate([[0], np.cumsum(np.asarray(market.tr_sum) >= 0)])
+    total = np.append(0, np.cumsum(close))
+    warm = np.append(0, np.cumsum(np.asarray(market.tr_sum) >= 0))
     signs = np.zeros(len(close), np.int32)
     if len(close) >= slow:
         end = np.arange(slow, len(close) + 1)

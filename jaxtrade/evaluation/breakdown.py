@@ -259,7 +259,7 @@ def to_json(found: Breakdown) -> dict[str, Any]:
 
 
 def _cell(cell: TradeCell) -> dict[str, Any]:
-    low, high = (None, None) if cell.interval is None else cell.interval
+    low, high = cell.interval or (None, None)
     return {
         "name": cell.name,
         "count": cell.trades,

@@ -74,7 +74,7 @@ class AccountOdds(NamedTuple):
     passed: Odds | None
     bust: Odds | None
     daily_loss: Odds | None
-    time_out: Odds
+    time_out: Odds | None
     lost_after: Odds | None
     days_to_pass: float | None
 
@@ -191,22 +191,13 @@ def account_odds(challenge: Challenge, draws: AccountDraws) -> AccountOdds:
         True,
         target and not challenge.stop_at_target,
     )
-    odds = [
-        _odds(point[i], None if shares is None else shares[:, i], draws, days)
-        for i in range(_FATES)
-    ]
-    passed, bust, daily_loss, _, lost_after = (
-        each if can else None for each, can in zip(odds, possible, strict=True)
+    odds = (
+        _odds(point[i], None if shares is None else shares[:, i], draws, days) if can else None
+        for i, can in enumerate(possible)
     )
     lasted = found.passed[found.passed > 0]
-    return AccountOdds(
-        passed,
-        bust,
-        daily_loss,
-        odds[3],
-        lost_after,
-        float(np.median(lasted)) if len(lasted) else None,
-    )
+    median = float(np.median(lasted)) if len(lasted) else None
+    return AccountOdds(*odds, days_to_pass=median)
 
 
 def _fates(challenge: Challenge, found: Lives) -> np.ndarray:
@@ -338,7 +329,7 @@ def table(found: PassProbability) -> str:
         *aligned([HEAD, *(_row(name, each) for name, each in found.agents.items())]),
     ]
     lost = [
-        f"{name}: {_share(each.lost_after)} of its accounts passed and failed later"
+        f"{name}: {_shown(each.lost_after)} of its accounts passed and failed later"
         for name, each in found.agents.items()
         if each is not None and each.lost_after is not None
     ]
@@ -351,35 +342,22 @@ def table(found: PassProbability) -> str:
 
 
 def _row(name: str, odds: AccountOdds | None) -> tuple[str, ...]:
-    if odds is None:
-        return (name, *(NOT_AVAILABLE for _ in HEAD[1:]))
-    passed = odds.passed
-    median = NOT_AVAILABLE if odds.days_to_pass is None else f"{odds.days_to_pass:g}"
+    passed = getattr(odds, "passed", None)
     return (
         name,
-        _share(passed),
-        _error(None if passed is None else passed.monte_carlo),
-        _error(None if passed is None else passed.days),
-        _interval(passed),
-        _share(odds.bust),
-        _share(odds.daily_loss),
-        _share(odds.time_out),
-        median,
+        _shown(passed),
+        _shown(passed, "monte_carlo", "+-{:.3f}"),
+        _shown(passed, "days", "+-{:.3f}"),
+        _shown(passed, "interval", "{0.low:.2f} to {0.high:.2f}"),
+        *(_shown(getattr(odds, fate, None)) for fate in ("bust", "daily_loss", "time_out")),
+        _shown(odds, "days_to_pass", "{:g}"),
     )
 
 
-def _share(odds: Odds | None) -> str:
-    return NOT_AVAILABLE if odds is None else f"{odds.value:.3f}"
-
-
-def _error(value: float | None) -> str:
-    return NOT_AVAILABLE if value is None else f"+-{value:.3f}"
-
-
-def _interval(odds: Odds | None) -> str:
-    if odds is None or odds.interval is None:
-        return NOT_AVAILABLE
-    return f"{odds.interval.low:.2f} to {odds.interval.high:.2f}"
+def _shown(odds: Odds | AccountOdds | None, name: str = "value", form: str = "{:.3f}") -> str:
+    """A figure of some odds as text."""
+    value = getattr(odds, name, None)
+    return NOT_AVAILABLE if value is None else form.format(value)
 
 
 def to_json(found: PassProbability) -> dict[str, Any]:

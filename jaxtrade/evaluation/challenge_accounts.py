@@ -35,6 +35,7 @@ from jaxtrade.env.state import OFF, AccountParams, EndReason, EnvParams, ExitRea
 from jaxtrade.evaluation.record import DecisionBars, Record
 from jaxtrade.evaluation.trades import mills_at
 
+Ints = np.ndarray  # int64
 FAR = 1 << 29  # ticks, further than any price
 STOPPED = (ExitReason.STOP, ExitReason.BREAKEVEN, ExitReason.TRAIL)
 
@@ -57,16 +58,16 @@ class SessionPaths:
         counts after that bar.
     """
 
-    session: np.ndarray
-    bar: np.ndarray
-    high: np.ndarray
-    low: np.ndarray
-    flat_session: np.ndarray
-    flat_bar: np.ndarray
-    balance: np.ndarray
-    result: np.ndarray
+    session: Ints
+    bar: Ints
+    high: Ints
+    low: Ints
+    flat_session: Ints
+    flat_bar: Ints
+    balance: Ints
+    result: Ints
     traded: np.ndarray
-    daily_bar: np.ndarray
+    daily_bar: Ints
 
     @property
     def sessions(self) -> int:
@@ -84,21 +85,21 @@ class _Bars(NamedTuple):
     low, close: ticks at which `held` would leave. best, worst: the two marks of the event.
     """
 
-    index: np.ndarray
-    session: np.ndarray
-    row: np.ndarray
-    held: np.ndarray
-    entry: np.ndarray
-    cash: np.ndarray
-    opening: np.ndarray
-    kept: np.ndarray
-    equity: np.ndarray
-    open: np.ndarray
-    high: np.ndarray
-    low: np.ndarray
-    close: np.ndarray
-    best: np.ndarray
-    worst: np.ndarray
+    index: Ints
+    session: Ints
+    row: Ints
+    held: Ints
+    entry: Ints
+    cash: Ints
+    opening: Ints
+    kept: Ints
+    equity: Ints
+    open: Ints
+    high: Ints
+    low: Ints
+    close: Ints
+    best: Ints
+    worst: Ints
 
 
 class _Moves(NamedTuple):
@@ -109,9 +110,14 @@ class _Moves(NamedTuple):
         that does not exist.
     """
 
-    turn: np.ndarray
-    end: np.ndarray
+    turn: Ints
+    end: Ints
     live: np.ndarray
+
+
+def _whole(values: Any) -> Ints:
+    """int64, as money and ticks on the host are."""
+    return np.asarray(values, np.int64)
 
 
 def session_paths(
@@ -148,7 +154,7 @@ def session_paths(
         flat_session=bars.session[flat],
         flat_bar=bars.index[flat],
         balance=bars.equity[flat],
-        result=np.diff(record.equity[decisions.last].astype(np.int64), prepend=0),
+        result=np.diff(_whole(record.equity[decisions.last]), prepend=0),
         traded=np.bincount(bars.session, minlength=count) > 0,
         daily_bar=np.full(count, -1, np.int64),
     )
@@ -167,30 +173,30 @@ def session_paths(
 def _active(record: Record, decisions: DecisionBars, params: EnvParams) -> _Bars:
     """The bars in which something can happen to an account. All others leave it as it is."""
     event = record.event
-    carried, kept = record.carried.astype(np.int64), record.quantity.astype(np.int64)
-    bought, left = event.entry_quantity.astype(np.int64), event.order_exit_quantity.astype(np.int64)
+    carried, kept = _whole(record.carried), _whole(record.quantity)
+    bought, left = _whole(event.entry_quantity), _whole(event.order_exit_quantity)
     held = np.where(bought != 0, bought, np.where(left != 0, 0, carried))
     latest = np.maximum.accumulate(np.where(bought != 0, np.arange(len(bought)), 0))
-    entry = event.entry_price.astype(np.int64)[
+    entry = _whole(event.entry_price)[
         latest
     ]  # of the position after the order; any number where flat
-    entry_before = np.concatenate([[0], entry[:-1]])
+    entry_before = np.append(0, entry[:-1])
     row = decisions.rows + 1
     first = _prices(params, row, np.sign(carried))[0]
     open_, high, low, close = _prices(params, row, np.sign(held))
 
-    equity = record.equity.astype(np.int64)
-    at_open = np.concatenate([[0], equity[decisions.last[:-1]]])[decisions.session]
+    equity = _whole(record.equity)
+    at_open = np.append(0, equity[decisions.last[:-1]])[decisions.session]
     after = equity - at_open
     open_profit = mills_at(kept * (close - entry), row, params)
-    same = np.concatenate([[False], decisions.session[1:] == decisions.session[:-1]])
-    before = np.where(same, np.concatenate([[0], (after - open_profit)[:-1]]), 0)
-    closed = mills_at(left * (event.order_exit_price.astype(np.int64) - entry_before), row, params)
+    same = np.append(False, decisions.session[1:] == decisions.session[:-1])
+    before = np.where(same, np.append(0, (after - open_profit)[:-1]), 0)
+    closed = mills_at(left * (_whole(event.order_exit_price) - entry_before), row, params)
     cash = before + closed - (np.abs(bought) + np.abs(left)) * int(params.contract.commission)
     opening = before + mills_at(carried * (first - entry_before), row, params)
     columns = _Bars(
         np.arange(len(row)),
-        decisions.session.astype(np.int64),
+        _whole(decisions.session),
         row,
         held,
         entry,
@@ -202,31 +208,31 @@ def _active(record: Record, decisions: DecisionBars, params: EnvParams) -> _Bars
         high,
         low,
         close,
-        event.favourable.astype(np.int64),
-        event.adverse.astype(np.int64),
+        _whole(event.favourable),
+        _whole(event.adverse),
     )
     keep = (carried != 0) | (bought != 0)
     return _Bars(*(column[keep] for column in columns))
 
 
-def _prices(params: EnvParams, row: np.ndarray, side: np.ndarray) -> list[np.ndarray]:
+def _prices(params: EnvParams, row: Ints, side: Ints) -> list[Ints]:
     """Open, high, low, close int64[n] at which a position of `side` leaves: of two-sided bars the
     ask for a short.
     """
     market = params.market
     names = ("open", "high", "low", "close")
-    bid = [np.asarray(getattr(market, name))[row].astype(np.int64) for name in names]
+    bid = [_whole(np.asarray(getattr(market, name))[row]) for name in names]
     if market.ask is None:
         return bid
-    ask = [np.asarray(getattr(market.ask, name))[row].astype(np.int64) for name in names]
+    ask = [_whole(np.asarray(getattr(market.ask, name))[row]) for name in names]
     return [np.where(side < 0, above, below) for above, below in zip(ask, bid, strict=True)]
 
 
-def _side(bars: _Bars) -> np.ndarray:
+def _side(bars: _Bars) -> Ints:
     return np.sign(bars.held)
 
 
-def _worth(bars: _Bars, move: np.ndarray, params: EnvParams) -> np.ndarray:
+def _worth(bars: _Bars, move: Ints, params: EnvParams) -> Ints:
     """Live equity in mills after `move` ticks from the open in favour of the position, int64 [A] or
     [A, K].
     """
@@ -246,7 +252,7 @@ def _moves(bars: _Bars, record: Record, params: EnvParams, intrabar: str) -> _Mo
         return _Moves((side * (bars.best - bars.open))[:, None], ends[:, None], held[:, None])
     reason = record.event.exit_reason[bars.index]
     at_target, stopped = reason == ExitReason.TARGET, np.isin(reason, STOPPED)
-    gain = side * (record.event.exit_price[bars.index].astype(np.int64) - bars.open)
+    gain = side * (_whole(record.event.exit_price[bars.index]) - bars.open)
     printed = (at_target & (gain == 0)) | (
         stopped & (gain == -int(params.contract.slippage)) & (ends == 0)
     )
@@ -264,9 +270,7 @@ def _moves(bars: _Bars, record: Record, params: EnvParams, intrabar: str) -> _Mo
     return _Moves(turn, end, np.where(printed[:, None], whole & held[:, None], live))
 
 
-def _falls(
-    bars: _Bars, params: EnvParams, intrabar: str
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _falls(bars: _Bars, params: EnvParams, intrabar: str) -> tuple[Ints, Ints, Ints, np.ndarray]:
     """(running high before, with it, end, exists) of each fall, [A, K], as `env.execution` orders
     them.
     """
@@ -363,18 +367,18 @@ class Ladder(NamedTuple):
     key: int64[R], session and value as one rising number. session, bar: int64[R].
     """
 
-    key: np.ndarray
-    session: np.ndarray
-    bar: np.ndarray
+    key: Ints
+    session: Ints
+    bar: Ints
 
     @classmethod
-    def of(cls, session: np.ndarray, bar: np.ndarray, value: np.ndarray) -> Ladder:
+    def of(cls, session: Ints, bar: Ints, value: Ints) -> Ladder:
         """From int64[P] by session and then by time."""
         key = running_key(session, value)
         new = np.append(True, key[1:] > key[:-1])[: len(key)]
         return cls(key[new], session[new], bar[new])
 
-    def first(self, session: np.ndarray, level: np.ndarray) -> np.ndarray:
+    def first(self, session: Ints, level: Ints) -> Ints:
         """int64[n]: the first bar of each session at which the value is at or above a level, else
         NEVER.
         """
@@ -387,7 +391,7 @@ class Ladder(NamedTuple):
         )
 
 
-def running_key(session: np.ndarray, value: np.ndarray) -> np.ndarray:
+def running_key(session: Ints, value: Ints) -> Ints:
     """int64[P]: the running maximum of `value` in each session, with the session added as a large
     multiple.
     """
@@ -399,14 +403,14 @@ class Accounts(NamedTuple):
     with a fill.
     """
 
-    balance: np.ndarray
-    high_water: np.ndarray
-    days: np.ndarray
+    balance: Ints
+    high_water: Ints
+    days: Ints
 
     @classmethod
     def new(cls, count: int) -> Accounts:
         """`count` new accounts."""
-        return cls(*(np.zeros(count, np.int64) for _ in cls._fields))
+        return cls(*np.zeros((3, count), np.int64))
 
     def where(self, keep: np.ndarray) -> Accounts:
         """The selected accounts. keep: bool[n]."""
@@ -420,7 +424,7 @@ class Played(NamedTuple):
     """
 
     after: Accounts
-    end: np.ndarray
+    end: Ints
     reached: np.ndarray
 
 
@@ -438,7 +442,7 @@ class Challenge:
             bool(rules.stop_at_target),
             (bool(rules.fail_on_daily_loss) and int(rules.daily_loss) < OFF),
         )
-        self.result, self.traded = paths.result, paths.traded.astype(np.int64)
+        self.result, self.traded = paths.result, _whole(paths.traded)
         self.daily = np.where(paths.daily_bar >= 0, paths.daily_bar, NEVER)
         top = running_key(paths.session, paths.high) - paths.session * 4 * _ROOM
         self.top = np.zeros(
@@ -450,9 +454,15 @@ class Challenge:
         self.deep = Ladder.of(paths.session[deep], paths.bar[deep], -paths.low[deep])
         self.flats = Ladder.of(paths.flat_session, paths.flat_bar, paths.balance)
 
-    def play(self, accounts: Accounts, session: np.ndarray) -> Played:
+    def play(self, accounts: Accounts, session: Ints) -> Played:
         """One session of each account, int64[n]. Bars are compared within a session only."""
-        bust = self._bust(accounts, session)
+        bust = np.full(len(session), NEVER)
+        if self.drawdown < OFF:
+            floor = np.minimum(accounts.high_water - self.drawdown, self.cap) - accounts.balance
+            bust = self.lows.first(session, -floor)
+            if self.trailing == Trailing.INTRADAY:
+                deep = self.deep.first(session, accounts.balance - self.cap)
+                bust = np.minimum(bust, deep)
         target: Any = NEVER
         if self.target < OFF:
             enough = accounts.days + 1 >= self.min_days  # a bar of a path lies on a day with a fill
@@ -468,9 +478,16 @@ class Challenge:
             EndReason.TARGET,
         )
         reached = (target < NEVER) & (target < bust) & (target < daily)
-        return Played(self._after(accounts, session), end, reached)
+        # The accounts at the end of the session, for those that did not end in it.
+        balance, high = accounts.balance + self.result[session], accounts.high_water
+        if self.trailing == Trailing.INTRADAY:
+            high = np.maximum(high, accounts.balance + self.top[session])
+        elif self.trailing == Trailing.END_OF_DAY:
+            high = np.maximum(high, balance)
+        after = Accounts(balance, high, accounts.days + self.traded[session])
+        return Played(after, end, reached)
 
-    def in_a_row(self, sessions: np.ndarray) -> Accounts:
+    def in_a_row(self, sessions: Ints) -> Accounts:
         """The accounts at the start of their sessions, leaves int64[..., n]: new at the first one,
         and ended by no rule. sessions: int64[..., n], those of each account in a row."""
         result, traded = self.result[sessions], self.traded[sessions]
@@ -486,27 +503,8 @@ class Challenge:
         high[..., 1:] = np.maximum.accumulate(np.maximum(marks, 0), axis=-1)[..., :-1]
         return Accounts(balance, high, np.cumsum(traded, axis=-1) - traded)
 
-    def _bust(self, accounts: Accounts, session: np.ndarray) -> np.ndarray:
-        """int64[n]: the bar at which the drawdown floor is reached, else NEVER."""
-        if self.drawdown >= OFF:
-            return np.full(len(session), NEVER)
-        floor = np.minimum(accounts.high_water - self.drawdown, self.cap) - accounts.balance
-        bust = self.lows.first(session, -floor)
-        if self.trailing != Trailing.INTRADAY:
-            return bust
-        return np.minimum(bust, self.deep.first(session, accounts.balance - self.cap))
 
-    def _after(self, accounts: Accounts, session: np.ndarray) -> Accounts:
-        """The accounts at the end of the session, for those that did not end in it."""
-        balance, high = accounts.balance + self.result[session], accounts.high_water
-        if self.trailing == Trailing.INTRADAY:
-            high = np.maximum(high, accounts.balance + self.top[session])
-        elif self.trailing == Trailing.END_OF_DAY:
-            high = np.maximum(high, balance)
-        return Accounts(balance, high, accounts.days + self.traded[session])
-
-
-def ends_in_order(challenge: Challenge, orders: np.ndarray) -> np.ndarray:
+def ends_in_order(challenge: Challenge, orders: Ints) -> Ints:
     """int64[n, N] EndReason by which an account ended in each session, else NONE, as the account
     pass has them.
 
@@ -531,16 +529,16 @@ class Lives(NamedTuple):
     it go on.
     """
 
-    passed: np.ndarray
-    bust: np.ndarray
-    daily: np.ndarray
+    passed: Ints
+    bust: Ints
+    daily: Ints
 
 
-def lives(challenge: Challenge, orders: np.ndarray) -> Lives:
+def lives(challenge: Challenge, orders: Ints) -> Lives:
     """One account over each row of `orders`, int64[n, N] sessions: until it ends, or the N sessions
     are over.
     """
-    found = Lives(*(np.zeros(len(orders), np.int64) for _ in Lives._fields))
+    found = Lives(*np.zeros((3, len(orders)), np.int64))
     number, accounts = np.arange(len(orders)), Accounts.new(len(orders))
     for i in range(orders.shape[1]):
         played = challenge.play(accounts, orders[number, i])

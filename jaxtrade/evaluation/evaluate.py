@@ -6,40 +6,60 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import Any, overload
 
 import jax
 import numpy as np
 
-from jaxtrade.config import RunConfig, SharedConfig
+from jaxtrade.config import RunConfig
 from jaxtrade.config.accounts import resolve_account
 from jaxtrade.data.features.schema import NO_VOLUME, absent_features, context_features
+from jaxtrade.data.market import Market, MarketSet
 from jaxtrade.data.sources import describe_conversion, dollars_per_tick
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.state import EnvParams
+from jaxtrade.env.params import make_params
+from jaxtrade.env.rules import NO_FLOOR
+from jaxtrade.env.state import NO_LEVEL, EnvParams
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluation import baselines, figures, frames, trades
-from jaxtrade.evaluation.backtest import Lane
+from jaxtrade.evaluation import baselines
+from jaxtrade.evaluation.backtest import Lane, begin_passes, run_passes
 from jaxtrade.evaluation.baselines import Agent, greedy, sampled
-from jaxtrade.evaluation.figures import AgentResult
-from jaxtrade.evaluation.passes import begin_passes, run_passes
+from jaxtrade.evaluation.members import for_member, members_of
+from jaxtrade.evaluation.metrics import sessions_of
 from jaxtrade.evaluation.pictures import equity, style
-from jaxtrade.evaluation.record import DecisionBars, Record, Steps, decision_bars
-from jaxtrade.evaluation.recorded import NOTHING, Also, records_of, set_records
-from jaxtrade.evaluation.records import RECORDS, write_records
-from jaxtrade.evaluation.report import EvaluationResult, write_texts
-from jaxtrade.evaluation.set_report import SetResult
-from jaxtrade.evaluation.trades import BarClock
+from jaxtrade.evaluation.record import PASSES, DecisionBars, Record, Steps, decision_bars, longest
+from jaxtrade.evaluation.records import (
+    ABSENT,
+    EVENT_COLUMNS,
+    RECORDS,
+    BarRecords,
+    EvaluationRecords,
+    PassRecords,
+    write_records,
+)
+from jaxtrade.evaluation.report import EvaluationResult, Result, write_texts
+from jaxtrade.evaluation.seeds import SetResult
+from jaxtrade.evaluation.trades import (
+    AgentResult,
+    BarClock,
+    Trades,
+    account_figures,
+    assemble_trades,
+    coverage,
+    figures_of,
+    fills,
+    write_frame,
+)
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.staged import staged
 from jaxtrade.types import Algorithm, PyTree, SessionSet
 
-if TYPE_CHECKING:
-    from jaxtrade.data.market import Market
-
-
+Also = Mapping[str, Any]  # entries of the records' `meta`, JSON values: `day_bars`, `policy_sha256`
+NOTHING: Also = MappingProxyType({})
 RULES = (
     "drawdown",
     "daily_loss",
@@ -73,15 +93,11 @@ def standard_agents(
         )
     agents = []
     if algorithm is not None:
-        agents.append(greedy(algorithm, policy, env))
-        count = config.evaluation.policy_samples
-        drawn = sampled(algorithm, policy, env)
-        agents += (
-            [drawn]
-            if count == 1
-            else [drawn._replace(name=f"sampled_{i + 1}") for i in range(count)]
-        )
-    rules = [
+        count, drawn = config.evaluation.policy_samples, sampled(algorithm, policy, env)
+        names = ["sampled"] if count == 1 else [f"sampled_{i + 1}" for i in range(count)]
+        agents = [greedy(algorithm, policy, env), *(drawn._replace(name=name) for name in names)]
+    return [
+        *agents,
         baselines.flat(),
         baselines.random_masked(env),
         baselines.buy_and_hold(env),
@@ -89,10 +105,9 @@ def standard_agents(
             env, market.data, config.evaluation.sma_fast, config.evaluation.sma_slow
         ),
     ]
-    return [*agents, *rules]
 
 
-def evaluate(
+def evaluate_symbol(
     env: TradingEnv,
     params: EnvParams,
     market: Market,
@@ -142,19 +157,30 @@ def evaluate(
         raise ConfigError(
             f"evaluation: give at least one agent, with names that differ; found {found}"
         )
-    decisions, params = (
-        decision_bars(market.data, sessions, steps),
-        params.replace(sessions=sessions),
-    )
     start_balance = resolve_account(config.account).start_balance
-    lanes = _lanes(agents, params, decisions, config)
-    records = run_passes(env, lanes, False, programs, begun)
-    results = [
-        _result(agent, account, strategy, params, decisions, start_balance)
-        for agent, account, strategy in zip(
-            agents, records["account"], records["strategy"], strict=True
+    lanes = lanes_of(agents, params, market, sessions, config, steps)
+    decisions, records = lanes[0].decisions, run_passes(env, lanes, False, programs, begun)
+    results = []
+    for agent, account, strategy in zip(
+        agents, records["account"], records["strategy"], strict=True
+    ):
+        trades = assemble_trades(strategy, decisions, params)
+        if int(trades.net.sum()) != int(strategy.equity[-1]):
+            raise RuntimeError(
+                f"{agent.name}: trades sum to {trades.net.sum()} mills, equity is "
+                f"{strategy.equity[-1]}"
+            )
+        results.append(
+            AgentResult(
+                agent.name,
+                agent.about,
+                strategy,
+                account,
+                trades,
+                figures_of(strategy, trades, decisions, start_balance),
+                account_figures(account, decisions),
+            )
         )
-    ]
     contract, mid = market.contract, market.bars.mid
     return EvaluationResult(
         agents=tuple(results),
@@ -172,7 +198,11 @@ def evaluate(
         close=np.asarray(mid.close),
         start_balance=start_balance,
         settings=_settings(env, params, market, decisions, config, results),
-        labels=(*_labels(env, market, decisions, trained_on), *alone(config.shared), *notes),
+        labels=(
+            *_labels(env, market, decisions, trained_on),
+            *([ALONE] if config.shared.on else []),
+            *notes,
+        ),
         provenance=dict(provenance or {}),
         actions=tuple(env.actions),
     )
@@ -194,12 +224,8 @@ def begin_evaluation(
 
     Also begins to load the library that draws pictures. Raises as `evaluate`.
     """
-    decisions = decision_bars(market.data, sessions, steps)
-    params = params.replace(sessions=sessions)
-    lanes = _lanes(
-        standard_agents(env, market, config, algorithm, policy), params, decisions, config
-    )
-    begin_passes(programs, env, lanes)
+    agents = standard_agents(env, market, config, algorithm, policy)
+    begin_passes(programs, env, lanes_of(agents, params, market, sessions, config, steps))
     programs.also(
         lambda: agent_key(jax.random.key(config.seed), "any")
     )  # compiles what `evaluate` needs for it
@@ -211,35 +237,21 @@ def agent_key(key: jax.Array, name: str) -> jax.Array:
     return jax.random.fold_in(key, zlib.crc32(name.encode()))
 
 
-def _lanes(
-    agents: Sequence[Agent], params: EnvParams, decisions: DecisionBars, config: RunConfig
+def lanes_of(
+    agents: Sequence[Agent],
+    params: EnvParams,
+    market: Market,
+    sessions: SessionSet,
+    config: RunConfig,
+    steps: Steps | None = None,
 ) -> list[Lane]:
+    """Agents on `sessions`, each with the key of its name. steps: as in `evaluate_symbol`."""
+    decisions, params = (
+        decision_bars(market.data, sessions, steps),
+        params.replace(sessions=sessions),
+    )
     key = jax.random.key(config.seed)
     return [Lane(agent, params, decisions, agent_key(key, agent.name)) for agent in agents]
-
-
-def _result(
-    agent: Agent,
-    account: Record,
-    strategy: Record,
-    params: EnvParams,
-    decisions: DecisionBars,
-    start_balance: float,
-) -> AgentResult:
-    table = trades.assemble_trades(strategy, decisions, params)
-    if int(table.net.sum()) != int(strategy.equity[-1]):
-        raise RuntimeError(
-            f"{agent.name}: trades sum to {table.net.sum()} mills, equity is {strategy.equity[-1]}"
-        )
-    return AgentResult(
-        name=agent.name,
-        about=agent.about,
-        strategy=strategy,
-        account=account,
-        trades=table,
-        strategy_figures=figures.figures_of(strategy, table, decisions, start_balance),
-        account_figures=figures.account_figures(account, decisions),
-    )
 
 
 def _settings(
@@ -254,11 +266,9 @@ def _settings(
     records = [record for result in results for record in (result.account, result.strategy)]
     return {
         "market": market.contract.symbol,
-        "sessions": len(decisions.ids),
-        "first_session": str(decisions.date[0]),
-        "last_session": str(decisions.date[-1]),
+        **sessions_of(decisions.date),
         "decision_bars": len(decisions.rows),
-        "coverage": min(figures.coverage(record, decisions) for record in records),
+        "coverage": min(coverage(record, decisions) for record in records),
         "task": env.config.task,
         "contracts_per_entry": env.config.quantity,
         "intrabar": env.config.intrabar,
@@ -278,15 +288,10 @@ def _settings(
     }
 
 
-def alone(shared: SharedConfig) -> tuple[str, ...]:
-    """The label of a policy that was trained in a shared market."""
-    return (
-        (
-            "alone: trained in a shared market, evaluated by itself on the historical bars, without any impact",
-        )
-        if shared.on
-        else ()
-    )
+ALONE = (
+    "alone: trained in a shared market, evaluated by itself on the historical bars, without any "
+    "impact"
+)  # the label of a policy that was trained in a shared market
 
 
 def data_labels(market: Any, decisions: DecisionBars, trained_on: SessionSet | None) -> list[str]:
@@ -331,6 +336,98 @@ def _labels(
     return tuple(labels)
 
 
+def records_of(
+    result: EvaluationResult, shown: AgentResult, also: Also = NOTHING
+) -> EvaluationRecords:
+    """The records of one symbol's evaluation. shown: the agent whose bars are kept. also: further
+    entries of `meta`, here and below."""
+    decisions, clock = result.decisions, result.clock
+    # All decision bars, with the flat bar of each session after its last one.
+    after, last = decisions.last + 1, decisions.last
+    rows = np.insert(decisions.rows, after, decisions.rows[last] + 1)
+    session = np.insert(decisions.session, after, decisions.session[last])
+    prices = {
+        name: np.asarray(getattr(result, name), np.int64)[rows]
+        for name in ("open", "high", "low", "close")
+    }
+    bars = BarRecords(
+        row=rows,
+        time=np.asarray(clock.time, np.int64)[rows],
+        session=session,
+        **prices,
+        decision=np.flatnonzero(session[1:] == session[:-1]),
+        strategy=_pass(shown.strategy),
+        account=_pass(shown.account),
+        trades={
+            agent.name: {each.name: getattr(agent.trades, each.name) for each in fields(Trades)}
+            for agent in result.agents
+        },
+    )
+    meta = {
+        **also,
+        "labels": list(result.labels),
+        # A result made without names of its actions has numbers instead.
+        "actions": list(result.actions) or [str(i) for i in range(shown.strategy.mask.shape[1])],
+        "tick_size": str(clock.tick_size),
+        "decimals": clock.decimals,
+        "bar_seconds": clock.bar_seconds,
+        "zone": clock.zone,
+        "start_balance": result.start_balance,
+    }
+    return replace(day_records(result, meta), shown=shown.name, bars=bars)
+
+
+def day_records(result: Result, also: Also = NOTHING) -> EvaluationRecords:
+    """The records of an evaluation without bars: the days alone, as of `allocate`, and of a set of
+    symbols taken together. Its split and agent are None where the caller named none.
+    """
+    net, account_net = (
+        np.array([result.daily_pnl(agent, which) / 1000 for agent in result.agents])
+        for which in PASSES
+    )
+    about = result.provenance
+    return EvaluationRecords(
+        tuple(agent.name for agent in result.agents),
+        result.agents[0].name,
+        result.dates,
+        net,
+        account_net,
+        {
+            "settings": result.settings,
+            "split": about.get("split"),
+            "agent": about.get("agent"),
+            "seed": about.get("trained_seed", result.settings["seed"]),
+            **also,
+        },
+    )
+
+
+def _pass(record: Record) -> PassRecords:
+    floor = np.asarray(record.event.floor, np.int64)
+    return PassRecords(
+        action=record.action,
+        legal=record.legal,
+        mask=np.asarray(record.mask, bool),
+        quantity=record.quantity,
+        stop=_level(record.stop, record.quantity),
+        target=_level(record.target_level, record.quantity),
+        equity=record.equity,
+        high_water=record.high_water,
+        floor=np.where(floor == NO_FLOOR, ABSENT, floor),
+        account=record.account,
+        active=record.active,
+        end=record.end,
+        reached=record.target,
+        events=dict(zip(EVENT_COLUMNS, fills(record.event), strict=True)),
+    )
+
+
+def _level(level: np.ndarray, quantity: np.ndarray) -> np.ndarray:
+    """int64[L] ticks; `ABSENT` without a position, and where the position has no such level."""
+    whole = np.asarray(level, np.int64)
+    return np.where((quantity == 0) | (np.abs(whole) >= NO_LEVEL), ABSENT, whole)
+
+
 def write_set(result: SetResult, directory: Path, also: Also = NOTHING) -> None:
     """Write `evaluation.json`, `evaluation.txt` and `records.npz` of a set, and `write` each symbol
     into a folder of its name. also: as in `write`, of the set."""
@@ -338,7 +435,7 @@ def write_set(result: SetResult, directory: Path, also: Also = NOTHING) -> None:
         write(own, directory / symbol)
     with staged(directory) as new:
         write_texts(new, "evaluation", result.to_json(), result.table())
-        write_records(new / RECORDS, set_records(result, also))
+        write_records(new / RECORDS, day_records(result, also))
 
 
 def write(
@@ -354,8 +451,144 @@ def write(
     with staged(directory) as new:
         write_texts(new, "evaluation", result.to_json(), result.table())
         decimals = result.clock.decimals
-        frames.write_frame(result.trades_of(shown.name), new / "trades.csv", decimals)
-        frames.write_frame(result.equity_of(shown.name), new / "equity.csv", decimals)
+        write_frame(result.trades_of(shown.name), new / "trades.csv", decimals)
+        write_frame(result.equity_of(shown.name), new / "equity.csv", decimals)
         style.write(equity.figure_of(result, shown), new / "equity.png")
         style.write(equity.day_figure(result, shown), new / "day.png")
         write_records(new / RECORDS, records_of(result, shown, also))
+
+
+# `evaluate` of the public API, for one symbol or a set: each symbol of a set by itself, in
+# programs that are compiled once for all of them.
+
+
+@overload
+def evaluate(
+    env: TradingEnv,
+    params: EnvParams,
+    market: Market,
+    sessions: SessionSet,
+    config: RunConfig,
+    agents: Sequence[Agent] | None = None,
+    **given: Any,
+) -> EvaluationResult: ...
+
+
+@overload
+def evaluate(
+    env: TradingEnv,
+    params: EnvParams,
+    market: MarketSet,
+    sessions: SessionSet,
+    config: RunConfig,
+    agents: Sequence[Agent] | None = None,
+    **given: Any,
+) -> SetResult: ...
+
+
+def evaluate(
+    env: TradingEnv,
+    params: EnvParams,
+    market: Market | MarketSet,
+    sessions: SessionSet,
+    config: RunConfig,
+    agents: Sequence[Agent] | None = None,
+    **given: Any,
+) -> EvaluationResult | SetResult:
+    """Run agents over all decision bars of `sessions`, twice: with account rules on and with
+    account rules off.
+
+        result = jaxtrade.evaluate(env, params, market, splits["test"], config, algorithm=ppo,
+        policy=policy)
+
+    Args:
+        params: as from `make_params`. Of a set each symbol's are made from the configuration.
+        market: one symbol, or a set of them. sessions: to evaluate on, as from `split_sessions`.
+        agents: default: the policy, greedy and sampled, and the baselines. They are for one symbol:
+            a set takes none.
+        given: further arguments by name: `algorithm`, `policy`, `provenance`, `trained_on`, `notes` (see
+            `evaluate_symbol`).
+    Returns:
+        The evaluation; of a set a `SetResult` with that of each symbol, and all of them together.
+    Raises:
+        DataError: there is no session to evaluate on.
+        ConfigError: agent names repeat, both agents and a policy are given, only one of algorithm
+            and policy is, or equity comes near the int32 limit. Of a set: agents are given, or
+            parameters that are not those of the configuration.
+    """
+    if not isinstance(market, MarketSet):
+        return evaluate_symbol(env, params, market, sessions, config, agents, **given)
+    if agents is not None:
+        raise ConfigError(
+            "evaluation: agents are made for one symbol; give algorithm and policy for a set, or "
+            "evaluate each of its members"
+        )
+    _check_params(params, market, sessions, config)
+    return evaluate_set(env, market, sessions, config, **given)
+
+
+def _check_params(
+    params: EnvParams, market: MarketSet, sessions: SessionSet, config: RunConfig
+) -> None:
+    """Raise ConfigError unless the parameters of a set are those of the configuration, market and
+    sessions apart.
+    """
+
+    def flat(each: EnvParams) -> dict[str, Any]:
+        leaves = jax.tree_util.tree_flatten_with_path(each.replace(market=None, sessions=None))[0]
+        return {jax.tree_util.keystr(path): value for path, value in leaves}
+
+    given, own = flat(params), flat(make_params(market, sessions, config))
+    other = [name for name in own if not np.array_equal(given.get(name), own[name])]
+    if other or len(given) > len(own):
+        named = ", ".join(other or set(given) - set(own))
+        raise ConfigError(
+            f"evaluation: params differ from those of the configuration ({named}); for a set, change the "
+            "configuration, or evaluate each of its members"
+        )
+
+
+def evaluate_set(
+    env: TradingEnv,
+    market: MarketSet,
+    sessions: SessionSet,
+    config: RunConfig,
+    *,
+    policy: PyTree = None,
+    provenance: Mapping[str, Any] | None = None,
+    trained_on: SessionSet | None = None,
+    **given: Any,
+) -> SetResult:
+    """Evaluate a policy of a set, and the baselines, on every symbol.
+
+    Each symbol has an account of its own, costs of its own, and the observation statistics that the
+    policy has for it.
+
+    Args:
+        market, sessions: the set and some of its sessions (`split_sessions`).
+        config: of the run. policy, provenance, trained_on, given: as in `evaluate`.
+    Raises:
+        DataError: a symbol has no session among these.
+        ConfigError: as `evaluate`, for any symbol.
+    """
+    sets = {"evaluated": sessions} | ({} if trained_on is None else {"trained": trained_on})
+    members = members_of(market, sets, config)
+    steps = longest(
+        [decision_bars(each.market.data, each.sessions["evaluated"]) for each in members.values()]
+    )
+    found = {}
+    for number, (symbol, each) in enumerate(members.items()):
+        found[symbol] = evaluate_symbol(
+            env,
+            jax.device_put(each.params),
+            each.market,
+            each.sessions["evaluated"],
+            each.config,
+            policy=None if policy is None else for_member(policy, number),
+            provenance=provenance,
+            trained_on=each.sessions.get("trained"),
+            steps=steps,
+            **given,
+        )
+    digests = {"config_sha256": config.digest(), "data_sha256": market.fingerprint}
+    return SetResult(found, dict(provenance or {}), digests)

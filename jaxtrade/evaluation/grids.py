@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -30,24 +30,21 @@ import numpy as np
 from flax import struct
 
 from jaxtrade.config import RunConfig
+from jaxtrade.data.market import Market
 from jaxtrade.env import actions
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.execution import select
 from jaxtrade.env.state import EnvParams, EnvState, ObservationRef, Order
 from jaxtrade.env.tasks.base import HOLD
 from jaxtrade.evaluation.attribution import SlotAttribution
-from jaxtrade.evaluation.backtest import Lane, run_lanes
+from jaxtrade.evaluation.backtest import run_lanes
 from jaxtrade.evaluation.baselines import NO_ACTION, Act, Agent, Forget, PolicyAct
-from jaxtrade.evaluation.evaluate import EvaluationResult, agent_key, evaluate
-from jaxtrade.evaluation.record import Steps, decision_bars
+from jaxtrade.evaluation.evaluate import evaluate, lanes_of
+from jaxtrade.evaluation.record import Steps
 from jaxtrade.evaluation.report import costs_text
 from jaxtrade.evaluation.side_by_side import order_is_legal
 from jaxtrade.text import aligned, in_dollars, json_text, several
 from jaxtrade.types import Array, PyTree, SessionSet
-
-if TYPE_CHECKING:
-    from jaxtrade.data.market import Market
-
 
 LONGEST = 3  # bars: the length of every queue, so that one program serves all latencies
 TOO_LATE = NO_ACTION - 1  # `Record.action` where a decision came too late
@@ -79,14 +76,6 @@ class Queue(struct.PyTreeNode):
     own: PyTree
     waiting: Waiting
     delay: Array
-
-
-def _no_decisions(with_orders: bool) -> Waiting:
-    zero = jnp.zeros(LONGEST + 1, jnp.int32)
-    order = Order(zero, zero, zero, zero, zero) if with_orders else None
-    return Waiting(
-        zero, order, zero.astype(bool), zero, zero, jnp.full(LONGEST + 1, NO_SESSION, jnp.int32)
-    )
 
 
 @dataclass(frozen=True)
@@ -175,11 +164,13 @@ def delayed(agent: Agent, env: TradingEnv, bars: int) -> Agent:
     """
     if not 0 <= bars <= LONGEST:
         raise ValueError(f"latency of {bars} bars: expected 0 .. {LONGEST}")
-    decodes = isinstance(agent.act, PolicyAct)
+    decodes, zero = isinstance(agent.act, PolicyAct), jnp.zeros(LONGEST + 1, jnp.int32)
+    order = None if decodes else Order(*[zero] * 5)
+    nothing = Waiting(zero, order, zero.astype(bool), zero, zero, zero + NO_SESSION)
     return agent._replace(
         act=DelayedAct(env, agent.act, decodes),
         forget=DelayedForget(agent.forget),
-        carry=Queue(agent.carry, _no_decisions(not decodes), jnp.int32(bars)),
+        carry=Queue(agent.carry, nothing, jnp.int32(bars)),
     )
 
 
@@ -248,61 +239,17 @@ class Grid:
         }
 
 
-def _profits(result: EvaluationResult) -> list[float]:
-    return [agent.strategy_figures["net_profit"] for agent in result.agents]
-
-
-def intrabar_grid(
-    env: TradingEnv,
-    params: EnvParams,
-    agents: Sequence[Agent],
-    market: Market,
-    sessions: SessionSet,
-    config: RunConfig,
-    steps: Steps | None = None,
-) -> Grid:
-    """Net profit under each intrabar order. The order `path` needs second bars. Arguments as
-    `evaluate`.
-    """
-    modes = MODES if params.market.path is not None else MODES[:2]
-    notes = (
-        () if len(modes) == len(MODES) else ("path: this run has no second bars (--seconds FILE)",)
-    )
-    profits = [
-        _profits(
-            evaluate(
-                TradingEnv(env.config.model_copy(update={"intrabar": mode})),
-                params,
-                market,
-                sessions,
-                config,
-                agents,
-                steps=steps,
-            )
-        )
-        for mode in modes
-    ]
-    return Grid(
-        "intrabar order", modes, tuple(agent.name for agent in agents), np.asarray(profits), notes
-    )
-
-
-def _steps(own: int, times: Sequence[int]) -> list[tuple[str, int]]:
-    """(label, value) of each multiple of a cost of the run."""
-    return [(f"{each}x", each * own) for each in times]
-
-
 def _cost_rows(params: EnvParams) -> Iterator[tuple[str, EnvParams]]:
     """(label, params) of each row. A cost that is 0 has no multiples: slippage is then counted in
     ticks.
     """
     commission, slippage = int(params.contract.commission), int(params.contract.slippage)
-    sides = _steps(commission, COMMISSION_TIMES) if commission else [("none", 0)]
-    fills = (
-        _steps(slippage, SLIPPAGE_TIMES)
-        if slippage
-        else [(several(ticks, "tick"), ticks) for ticks in SLIPPAGE_TIMES]
-    )
+    times = COMMISSION_TIMES if commission else ()
+    sides = [(f"{each}x", each * commission) for each in times] or [("none", 0)]
+    fills = [
+        (f"{each}x", each * slippage) if slippage else (several(each, "tick"), each)
+        for each in SLIPPAGE_TIMES
+    ]
     for side, mills in sides:
         for fill, ticks in fills:
             contract = params.contract.replace(
@@ -320,7 +267,8 @@ def _cost_notes(settings: dict[str, Any]) -> Iterator[str]:
         yield "the spread is in the bars: every row pays it once"
 
 
-def cost_grid(
+def make_grid(
+    kind: Literal["intrabar order", "costs", "latency"],
     env: TradingEnv,
     params: EnvParams,
     agents: Sequence[Agent],
@@ -329,69 +277,61 @@ def cost_grid(
     config: RunConfig,
     steps: Steps | None = None,
 ) -> Grid:
-    """Net profit at 0, 1 and 2 times the commission of the run, each with 0, 1, 2 and 4 times its
-    slippage.
+    """Net profit over one kind of assumption. Arguments as `evaluate`.
 
-    A run without slippage is shown with 0, 1, 2 and 4 ticks of it; a run without commission has no
-    rows for it. Costs are traced, so one compiled program serves all rows. The agents see their
-    entry price, so they may trade otherwise where fills cost more: profits need not fall in even
-    steps. Arguments as `evaluate`.
+    intrabar order: under each order; `path` needs second bars. costs: at 0, 1 and 2 times the
+    commission of the run, each with 0, 1, 2 and 4 times its slippage. A run without slippage is
+    shown with 0, 1, 2 and 4 ticks of it; a run without commission has no rows for it. Costs are
+    traced, so one compiled program serves all rows. The agents see their entry price, so they may
+    trade otherwise where fills cost more: profits need not fall in even steps. latency: if every
+    decision is executed 0 to `LONGEST` bars late (see above).
     """
-    rows = list(_cost_rows(params))
-    results = [
-        evaluate(env, priced, market, sessions, config, agents, steps=steps) for _, priced in rows
-    ]
-    own = (int(params.contract.commission), int(params.contract.slippage))
-    at = next(
-        i
-        for i, (_, priced) in enumerate(rows)
-        if (int(priced.contract.commission), int(priced.contract.slippage)) == own
-    )
-    return Grid(
-        "costs",
-        tuple(name for name, _ in rows),
-        tuple(agent.name for agent in agents),
-        np.asarray([_profits(result) for result in results]),
-        tuple(_cost_notes(results[at].settings)),
-    )
-
-
-def latency_grid(
-    env: TradingEnv,
-    params: EnvParams,
-    agents: Sequence[Agent],
-    market: Market,
-    sessions: SessionSet,
-    config: RunConfig,
-    steps: Steps | None = None,
-) -> Grid:
-    """Net profit if every decision is executed 0 to `LONGEST` bars late (see above). Arguments
-    as `evaluate`.
-    """
-    decisions = decision_bars(market.data, sessions, steps)
-    params, key = params.replace(sessions=sessions), jax.random.key(config.seed)
-
-    rows, count = range(LONGEST + 1), len(agents)
-    found = run_lanes(
-        env,
-        [
-            Lane(delayed(agent, env, bars), params, decisions, agent_key(key, agent.name))
-            for bars in rows
-            for agent in agents
-        ],
-        "strategy",
-    )
-    records = [found[count * bars : count * (bars + 1)] for bars in rows]
-    return Grid(
-        "latency",
-        tuple(several(bars, "bar") for bars in rows),
-        tuple(agent.name for agent in agents),
-        np.asarray([[int(record.equity[-1]) / 1000 for record in row] for row in records]),
-        (
+    late, notes = None, ()
+    if kind == "latency":
+        delays = range(LONGEST + 1)
+        rows = tuple(several(bars, "bar") for bars in delays)
+        waiting = [delayed(agent, env, bars) for bars in delays for agent in agents]
+        lanes = lanes_of(waiting, params, market, sessions, config, steps)
+        records = run_lanes(env, lanes, "strategy")
+        profit = [int(record.equity[-1]) / 1000 for record in records]
+        late = [int(np.sum(record.action == TOO_LATE)) for record in records]
+        notes = (
             f"{several(0, 'bar')}: executed at the next bar, as in training and in the evaluation",
             "an agent does not see its decisions on their way, so it may repeat one; the repeat comes too late",
-        ),
-        np.asarray([[int(np.sum(record.action == TOO_LATE)) for record in row] for row in records]),
+        )
+    else:
+        if kind == "costs":
+            variants = {name: (env, priced) for name, priced in _cost_rows(params)}
+        else:
+            modes = MODES if params.market.path is not None else MODES[:2]
+            variants = {
+                mode: (TradingEnv(env.config.model_copy(update={"intrabar": mode})), params)
+                for mode in modes
+            }
+        rows = tuple(variants)
+        results = [
+            evaluate(*of, market, sessions, config, agents, steps=steps) for of in variants.values()
+        ]
+        profit = [
+            agent.strategy_figures["net_profit"] for result in results for agent in result.agents
+        ]
+        if kind == "costs":
+            own = next(
+                result.settings
+                for (_, priced), result in zip(variants.values(), results, strict=True)
+                if jax.tree.all(jax.tree.map(np.array_equal, priced.contract, params.contract))
+            )
+            notes = tuple(_cost_notes(own))
+        elif len(rows) < len(MODES):
+            notes = ("path: this run has no second bars (--seconds FILE)",)
+    shape = len(rows), len(agents)
+    return Grid(
+        kind,
+        rows,
+        tuple(agent.name for agent in agents),
+        np.reshape(profit, shape),
+        notes,
+        None if late is None else np.reshape(late, shape),
     )
 
 

@@ -1,64 +1,358 @@
-"""The evaluation of `allocate`: its result, its table, and its files."""
+"""The evaluation of `allocate`: its agents over every decision bar of a session set, their figures,
+the result, its table, and its files.
+
+As in `evaluation.backtest`: the strategy pass has the account rules off; in the account pass an
+account that ends is followed by a new one at the next session.
+"""
 
 from __future__ import annotations
 
 import csv
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.config import RunConfig
 from jaxtrade.config.accounts import resolve_account
-from jaxtrade.env.portfolio.dynamics import PortfolioEnv
+from jaxtrade.env import rules
+from jaxtrade.env.episode import end_reason
+from jaxtrade.env.execution import select
+from jaxtrade.env.portfolio.dynamics import PortfolioEnv, next_session
 from jaxtrade.env.portfolio.params import Portfolio
-from jaxtrade.env.portfolio.state import PortfolioParams
-from jaxtrade.env.state import ExitReason
+from jaxtrade.env.portfolio.state import PortfolioEvent, PortfolioParams, PortfolioState
+from jaxtrade.env.rewards import StepEvent, total, weighted_terms
+from jaxtrade.env.state import EndReason, ExitReason, ObservationRef
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.evaluation.evaluate import agent_key, data_labels
-from jaxtrade.evaluation.figures import account_outcome
-from jaxtrade.evaluation.joint_backtest import (
-    JointAgent,
-    JointRecord,
-    backtest,
-    strategy_figures,
-)
-from jaxtrade.evaluation.metrics import session_pnl
+from jaxtrade.evaluation import metrics
+from jaxtrade.evaluation.baselines import forget_episode, keep, random_legal, sma_signs
+from jaxtrade.evaluation.evaluate import NOTHING, Also, agent_key, data_labels, day_records
 from jaxtrade.evaluation.openings import SplitHistory, history_json, history_lines
-from jaxtrade.evaluation.record import DecisionBars, decision_bars
-from jaxtrade.evaluation.recorded import NOTHING, Also, joint_records
+from jaxtrade.evaluation.record import DecisionBars, decision_bars, without_rules
 from jaxtrade.evaluation.records import RECORDS, write_records
-from jaxtrade.evaluation.report import (
-    NOT_AVAILABLE,
-    Result,
-    Standing,
-    count,
-    key_of,
-    money,
-    ratio,
-    share,
-    write_texts,
-)
-from jaxtrade.evaluation.trades import write_csv
+from jaxtrade.evaluation.report import FORMAT, Result, figure_row, rows_of, write_texts
+from jaxtrade.evaluation.side_by_side import RULE_ENDS
+from jaxtrade.evaluation.trades import account_outcome, write_csv
 from jaxtrade.storage.staged import staged
 from jaxtrade.text import aligned, several, short_repr
-from jaxtrade.types import SessionSet
+from jaxtrade.types import Algorithm, Array, PyTree, SessionSet
 
 if TYPE_CHECKING:
     import pandas as pd
 
+NAMES = ("flat", "random", "buy_hold", "sma_cross")
 
-FORMAT = 1
+
+class Want(NamedTuple):
+    """A decision. state: with the order counted. quantity: int32[S] contracts. illegal: bool[].
+    action: int32[] id, or
+    -1 for a baseline."""
+
+    state: PortfolioState
+    quantity: Array
+    illegal: Array
+    action: Array
+
+
+# (carry, state, its reference, parameters, key) -> (carry, decision)
+Act = Callable[
+    [PyTree, PortfolioState, ObservationRef, PortfolioParams, Array], tuple[PyTree, Want]
+]
+
+
+class JointAgent(NamedTuple):
+    """A named agent. carry is traced; act is static, and equal for agents that share a program."""
+
+    name: str
+    act: Act
+    carry: PyTree
+    about: str
+    forget: Callable[[PyTree, Array], PyTree] = keep
+
+
+@dataclass(frozen=True)
+class PolicyAct:
+    """`Algorithm.act`. Carry: (policy, its memory). An illegal action changes nothing and is
+    counted.
+    """
+
+    env: PortfolioEnv
+    algorithm_act: Any
+    explore: bool
+
+    def __call__(
+        self,
+        carry: PyTree,
+        state: PortfolioState,
+        ref: ObservationRef,
+        params: PortfolioParams,
+        key: Array,
+    ) -> tuple[PyTree, Want]:
+        policy, memory = carry
+        memory, action, _ = self.algorithm_act(policy, memory, ref, params, key, self.explore)
+        return (policy, memory), Want(*self.env.ordered(state, action, params), action)
+
+
+class Knowledge(NamedTuple):
+    """What the baselines know. which: int32[] index into NAMES. signs: int32[T, S] of the moving
+    averages. units: int32[S] contracts of a full position."""
+
+    which: Array
+    signs: Array
+    units: Array
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """All baselines as one program; `Knowledge.which` chooses."""
+
+    env: PortfolioEnv
+
+    def __call__(
+        self,
+        carry: Knowledge,
+        state: PortfolioState,
+        ref: ObservationRef,
+        params: PortfolioParams,
+        key: Array,
+    ) -> tuple[Knowledge, Want]:
+        action = random_legal(ref.mask, key)
+        drawn = Want(*self.env.ordered(state, action, params), action)
+        # It reads what states of one and of several symbols share.
+        ready = rules.may_open(state, params)  # type: ignore[arg-type]
+        held, sign = state.legs.quantity, carry.signs[state.row]
+        bought = jnp.where(ready & (held == 0).all(), carry.units, held)
+        crossed = jnp.where(
+            sign == 0,
+            held,
+            jnp.where(ready, sign * carry.units, jnp.where(sign * held < 0, 0, held)),
+        )
+        quantity = jnp.select(
+            [carry.which == i for i in range(len(NAMES))],
+            [jnp.zeros_like(held), drawn.quantity, bought, crossed],
+        )
+        random = carry.which == NAMES.index("random")
+        counted = jax.tree.map(lambda a, b: jnp.where(random, a, b), drawn.state, state)
+        return carry, Want(
+            counted, quantity.astype(jnp.int32), jnp.bool_(False), jnp.where(random, action, -1)
+        )
+
+
+def position_of(env: PortfolioEnv, market: Portfolio, cap: int) -> np.ndarray:
+    """int64[S] contracts: the largest equal number of units in every symbol that the caps allow.
+    cap: contracts that the account may hold."""
+    chosen, count = env.allocate, len(market.symbols)
+    sizes = np.broadcast_to(np.array(chosen.size), (count,))
+    most = (
+        chosen.max_units
+        if chosen.max_total is None
+        else min(chosen.max_units, chosen.max_total // count)
+    )
+    return min(most, cap // int(sizes.sum())) * sizes
+
+
+def joint_agents(
+    env: PortfolioEnv,
+    market: Portfolio,
+    params: PortfolioParams,
+    config: RunConfig,
+    algorithm: Algorithm,
+    policy: PyTree,
+) -> list[JointAgent]:
+    """The policy, greedy and sampled, then the baselines flat, random, buy-and-hold and moving
+    averages per symbol.
+    """
+    fast, slow = config.evaluation.sma_fast, config.evaluation.sma_slow
+    # Averages of each symbol's own closes, read at its row of the shared bar.
+    rows = np.asarray(params.market.rows)
+    signs = np.stack(
+        [sma_signs(member.data, fast, slow)[rows[:, s]] for s, member in enumerate(market.members)],
+        axis=1,
+    )
+    units = position_of(env, market, int(params.account.max_contracts))
+    about = {
+        "flat": "never trades",
+        "random": "uniform over the legal actions",
+        "buy_hold": "buys every symbol, equally many units, at each session's first decision bar; out at the flat "
+        "bar",
+        "sma_cross": f"each symbol long while its SMA {fast} > SMA {slow}, short while below",
+    }
+    carry = (policy, algorithm.carry)
+    return [
+        *(
+            JointAgent(name, PolicyAct(env, algorithm.act, explore), carry, what, forget_episode)
+            for name, explore, what in (
+                ("greedy", False, "best legal action of the policy"),
+                ("sampled", True, "drawn from the policy"),
+            )
+        ),
+        *(
+            JointAgent(
+                name,
+                Baseline(env),
+                Knowledge(
+                    jnp.int32(i), jnp.asarray(signs, jnp.int32), jnp.asarray(units, jnp.int32)
+                ),
+                about[name],
+            )
+            for i, name in enumerate(NAMES)
+        ),
+    ]
+
+
+class JointRecord(NamedTuple):
+    """One pass, leaves [L] for L decision bars, or [L, S]. A bar after the end of an account counts
+    as inactive.
+
+    equity: int32 mills of the account of the bar. account: int32 its number, from 0. end: int32
+        `EndReason` by rule.
+    reward: float32. action: int32 id, or -1. mark: int32[L, S] open profit at the close.
+    """
+
+    event: PortfolioEvent
+    equity: Any
+    quantity: Any
+    account: Any
+    active: Any
+    end: Any
+    reward: Any
+    illegal: Any
+    action: Any
+    trades: Any
+    wins: Any
+
+
+def backtest(
+    env: PortfolioEnv,
+    agent: JointAgent,
+    params: PortfolioParams,
+    decisions: DecisionBars,
+    rules_on: bool,
+    key: Array,
+) -> JointRecord:
+    """The record of one pass, NumPy leaves. `params.sessions` must be the set of `decisions`."""
+    params = params.replace(monitor=False)  # an evaluation has no training episodes to count
+    if not rules_on:
+        params = params.replace(account=without_rules(params.account))
+    first = np.append(True, decisions.session[1:] != decisions.session[:-1])
+    found = _run(
+        env,
+        agent.act,
+        agent.forget,
+        agent.carry,
+        params,
+        jnp.asarray(decisions.rows, jnp.int32),
+        jnp.asarray(first),
+        jax.random.key_data(key),
+    )
+    return jax.device_get(found)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def _run(
+    env: PortfolioEnv,
+    act: Any,
+    forget: Any,
+    carry: PyTree,
+    params: PortfolioParams,
+    rows: Array,
+    first: Array,
+    key_data: Array,
+) -> JointRecord:
+    key = jax.random.wrap_key_data(key_data)
+    begin = env.reset_at(params, 0, rows[0]).replace(sessions_left=params.sessions.count)
+
+    def body(
+        now: tuple[Any, ...], seen: tuple[Array, Array]
+    ) -> tuple[tuple[Any, ...], JointRecord]:
+        state, carry, number, over, sessions = now
+        row, opens = seen
+        at_start = sessions == 0
+        fresh = begin.replace(row=row, slot=sessions)
+        renewed = opens & (over | at_start)
+        state = select(
+            renewed, fresh, select(opens & ~at_start, next_session(state, params), state)
+        )
+        number, over = number + (opens & over), over & ~opens
+        sessions = sessions + opens
+        episode = opens & ((sessions - 1) % params.episode_sessions == 0)
+        carry = forget(carry, renewed | episode)
+        carry, want = act(
+            carry, state, env.ref(state, params), params, jax.random.fold_in(key, row)
+        )
+        moved, event = env.transition(want.state, want.quantity, params)
+        reason = end_reason(moved, params)  # type: ignore[arg-type]  # what both kinds of states share
+        ended = functools.reduce(jnp.logical_or, [reason == each for each in RULE_ENDS]) & ~over
+        step = StepEvent(want.action, want.illegal, event, env.actions)  # type: ignore[arg-type]
+        terms = weighted_terms(state, moved, step, params)  # type: ignore[arg-type]  # terms of several symbols
+        nothing = jax.tree.map(jnp.zeros_like, event)
+        after = select(over, state, moved)
+        record = JointRecord(
+            select(over, nothing, event),
+            after.account.equity,
+            after.legs.quantity,
+            number,
+            ~over,
+            jnp.where(ended, reason, EndReason.NONE).astype(jnp.int32),
+            jnp.where(over, 0.0, total(terms)),
+            want.illegal & ~over,
+            want.action,
+            after.stats.trades - state.stats.trades,
+            after.stats.wins - state.stats.wins,
+        )
+        return (after, carry, number, over | ended, sessions), record
+
+    start = (begin, carry, jnp.int32(0), jnp.bool_(False), jnp.int32(0))
+    return jax.lax.scan(body, start, (rows, first))[1]
+
+
+def strategy_figures(
+    record: JointRecord, decisions: DecisionBars, symbols: tuple[str, ...], start_balance: float
+) -> dict[str, Any]:
+    """Figures of the strategy pass. Names as in `evaluation.trades`, where they exist there.
+
+    turnover: notional of all fills over the start balance. costs: all but slippage. profit.SYMBOL:
+        its share of
+    net_profit. exposure: share of bars after which anything was held.
+    """
+    event, equity = record.event, record.equity.astype(np.int64)
+    trades = int(record.trades.sum())
+    net = int(equity[-1]) / 1000
+    profit = event.profit.astype(np.int64).sum(axis=0)
+    if int(profit.sum()) != int(equity[-1]):
+        raise RuntimeError(
+            f"profits of the symbols sum to {profit.sum()} mills, equity is {equity[-1]}"
+        )
+    ordered = (event.close_quantity != 0) | (event.open_quantity != 0)
+    return {
+        "net_profit": net,
+        "return_pct": 100 * net / start_balance,
+        "sharpe_daily": metrics.daily_sharpe(metrics.session_pnl(equity, decisions.last)),
+        "max_drawdown": metrics.max_drawdown(equity) / 1000,
+        "trades": trades,
+        "win_rate": int(record.wins.sum()) / trades if trades else None,
+        "orders": int(ordered.sum()),
+        "turnover": float(event.turnover.astype(np.int64).sum()) / 1000 / start_balance,
+        "costs": int(event.cost.astype(np.int64).sum()) / 1000,
+        "exposure": float((record.quantity != 0).any(axis=1).mean()),
+        "illegal_actions": int(record.illegal.sum()),
+        **{
+            f"profit.{symbol}": int(money) / 1000
+            for symbol, money in zip(symbols, profit, strict=True)
+        },
+    }
+
+
 FILES = ("evaluation.json", "evaluation.txt", "trades.csv", "equity.csv", RECORDS)
-NO_VOLUMES = "bars without volume: the volume features of their symbols are constant"
 TEXTS = ("symbol", "reason")
 FILL_COLUMNS = ("time", "symbol", "quantity", "price", "position", "reason", "cost", "booked")
-Form = Callable[[Any], str]
 
 
 @dataclass(frozen=True)
@@ -87,20 +381,26 @@ class JointResult(Result):
     provenance: dict[str, Any]
     history: SplitHistory | None = None
 
+    def header(self) -> list[str]:
+        """The line above the table of a sweep."""
+        s = self.settings
+        return [
+            f"Evaluation on {s['market']}, {several(s['sessions'], 'session')} ({s['first_session']} .. "
+            f"{s['last_session']}), {s['decision_bars']:,} decision bars"
+        ]
+
     def table(self) -> str:
         """The console table: agents as columns."""
-        symbols = self.market.symbols
+        profits = [f"  of {name} ($) | profit.{name} | money" for name in self.market.symbols]
+        strategy = "\n".join(["net profit ($) | net_profit | money", *profits]) + STRATEGY_ROWS
         lines = [["", *(each.name for each in self.agents)]]
         for title, rows, which in (
-            ("Strategy (account rules off)", strategy_rows(symbols), "strategy_figures"),
+            ("Strategy (account rules off)", strategy, "strategy_figures"),
             ("Account (rules on)", ACCOUNT_ROWS, "account_figures"),
         ):
             lines.append([title, *[""] * len(self.agents)])
-            for label, key, form in rows:
-                values = [getattr(each, which)[key] for each in self.agents]
-                lines.append(
-                    [f"  {label}", *(NOT_AVAILABLE if v is None else form(v) for v in values)]
-                )
+            figures = [getattr(each, which) for each in self.agents]
+            lines += [figure_row(row, figures) for row in rows_of(rows)]
         s = self.settings
         return "\n".join(
             [
@@ -118,16 +418,7 @@ class JointResult(Result):
     def verdict(self) -> str:
         """One sentence: the first agent against the baselines, by net profit with the account rules
         off, and whether it can be luck (`evaluation.report`)."""
-        standings = [
-            Standing(
-                each.name,
-                each.strategy_figures["net_profit"],
-                each.strategy_figures["orders"],
-                session_pnl(each.strategy.equity, self.decisions.last),
-            )
-            for each in self.agents
-        ]
-        return self.compare(standings, key=key_of(self.provenance.get("split")))
+        return self.compare(hint=True, orders="orders")
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for `json.dumps`; undefined figures are None."""
@@ -193,33 +484,27 @@ def read_frame(path: Path) -> pd.DataFrame:
     return as_frame(columns, rows)
 
 
-def strategy_rows(symbols: tuple[str, ...]) -> tuple[tuple[str, str, Form], ...]:
-    """(label, figure, form) of the strategy block."""
-    return (
-        ("net profit ($)", "net_profit", money),
-        *((f"  of {s} ($)", f"profit.{s}", money) for s in symbols),
-        ("return (% of start)", "return_pct", ratio),
-        ("Sharpe (daily, x sqrt 252)", "sharpe_daily", ratio),
-        ("max drawdown ($)", "max_drawdown", money),
-        ("round turns", "trades", count),
-        ("win rate", "win_rate", share),
-        ("orders", "orders", count),
-        ("turnover (x start balance)", "turnover", ratio),
-        ("costs ($)", "costs", money),
-        ("exposure", "exposure", share),
-        ("illegal actions", "illegal_actions", count),
-    )
-
-
-ACCOUNT_ROWS: tuple[tuple[str, str, Form], ...] = (
-    ("accounts", "accounts", count),
-    ("passed", "passed", count),
-    ("bust", "bust", count),
-    ("failed by daily loss", "failed_daily_loss", count),
-    ("open at end", "open_at_end", count),
-    ("net profit ($)", "net_profit", money),
-    ("best session / total", "best_session_share", share),
-)
+STRATEGY_ROWS = """
+return (% of start) | return_pct | ratio
+Sharpe (daily, x sqrt 252) | sharpe_daily | ratio
+max drawdown ($) | max_drawdown | money
+round turns | trades | count
+win rate | win_rate | share
+orders | orders | count
+turnover (x start balance) | turnover | ratio
+costs ($) | costs | money
+exposure | exposure | share
+illegal actions | illegal_actions | count
+"""
+ACCOUNT_ROWS = """
+accounts | accounts | count
+passed | passed | count
+bust | bust | count
+failed by daily loss | failed_daily_loss | count
+open at end | open_at_end | count
+net profit ($) | net_profit | money
+best session / total | best_session_share | share
+"""
 
 
 def evaluate_joint(
@@ -269,7 +554,11 @@ def evaluate_joint(
         _settings(env, market, decisions, config),
         (
             *data_labels(market, decisions, trained_on),
-            *([] if market.has_volume else [NO_VOLUMES]),
+            *(
+                []
+                if market.has_volume
+                else ["bars without volume: the volume features of their symbols are constant"]
+            ),
             *notes,
         ),
         dict(provenance),
@@ -295,9 +584,7 @@ def _settings(
     return {
         "market": "-".join(market.symbols),
         "symbols": list(market.symbols),
-        "sessions": len(decisions.ids),
-        "first_session": str(decisions.date[0]),
-        "last_session": str(decisions.date[-1]),
+        **metrics.sessions_of(decisions.date),
         "decision_bars": len(decisions.rows),
         "task": env.config.task,
         "allocate": chosen.model_dump(mode="json"),
@@ -329,13 +616,9 @@ def fill_rows(result: JointResult, agent: JointAgentResult) -> Iterator[tuple[An
         row = int(result.decisions.rows[i]) + 1
         for s, contract in enumerate(market.contracts):
             fills = [
-                (
-                    kind,
-                    int(getattr(event, f"{kind}_quantity")[i, s]),
-                    int(getattr(event, f"{kind}_price")[i, s]),
-                )
+                (kind, int(quantity), int(getattr(event, f"{kind}_price")[i, s]))
                 for kind in ("close", "open", "exit")
-                if getattr(event, f"{kind}_quantity")[i, s]
+                if (quantity := getattr(event, f"{kind}_quantity")[i, s])
             ]
             for n, (kind, quantity, price) in enumerate(fills):
                 reason = (
@@ -393,4 +676,4 @@ def write(result: JointResult, directory: Path, also: Also = NOTHING) -> None:
         write_texts(new, "evaluation", result.to_json(), result.table())
         write_csv(new / "trades.csv", FILL_COLUMNS, fill_rows(result, shown))
         write_csv(new / "equity.csv", equity_columns(result), equity_rows(result, shown))
-        write_records(new / RECORDS, joint_records(result, also))
+        write_records(new / RECORDS, day_records(result, also))

@@ -292,8 +292,7 @@ class LoadedPolicy:
                 f"this policy was trained on {', '.join(self._groups)}, each with its own observation "
                 f"statistics; choose one: policy.for_symbol('{self._groups[0]}')"
             )
-        self._check(observation, mask)
-        self._check_carry(carry, observation.shape[:-1])
+        self._check(carry, observation, mask)
         if advice is None:
             return Given(observation, mask)
         if not self.listens:
@@ -314,16 +313,7 @@ class LoadedPolicy:
                 "carry, action = policy.step(carry, observation, mask) at every bar"
             )
 
-    def _check_carry(self, carry: PyTree, lead: tuple[int, ...]) -> None:
-        expected = jax.tree.map(lambda x: (*lead, *x.shape), self._acts.carry)
-        found = jax.tree.map(np.shape, carry)
-        if found != expected:
-            raise ValueError(
-                f"carry has shape {found}, expected {expected}; begin with first_carry(), or "
-                "first_carry(B) for B episodes at once"
-            )
-
-    def _check(self, observation: np.ndarray, mask: np.ndarray) -> None:
+    def _check(self, carry: PyTree, observation: np.ndarray, mask: np.ndarray) -> None:
         size, actions = self.schema["observation"]["size"], len(self.schema["actions"]["names"])
         lead = observation.shape[:-1]
         if observation.ndim not in (1, 2) or observation.shape[-1] != size:
@@ -341,6 +331,13 @@ class LoadedPolicy:
             )
         if not mask.any(axis=-1).all():
             raise ValueError("the mask allows no action")
+        expected = jax.tree.map(lambda x: (*lead, *x.shape), self._acts.carry)
+        found = jax.tree.map(np.shape, carry)
+        if found != expected:
+            raise ValueError(
+                f"carry has shape {found}, expected {expected}; begin with first_carry(), or "
+                "first_carry(B) for B episodes at once"
+            )
 
 
 def listens(schema: Mapping[str, Any]) -> bool:

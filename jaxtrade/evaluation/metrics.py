@@ -6,6 +6,7 @@ Money is integer mills. L is the number of decision bars, n of sessions, K of tr
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -56,7 +57,7 @@ def max_drawdown(equity: np.ndarray) -> int:
     """Mills: largest drop of equity int[L] (marked at closes) below its running maximum. The start
     counts as 0.
     """
-    series = np.concatenate([[0], equity.astype(np.int64)])
+    series = np.append(0, equity.astype(np.int64))
     return int(np.max(np.maximum.accumulate(series) - series))
 
 
@@ -85,6 +86,13 @@ def exposure(carried: np.ndarray, order_exit: np.ndarray, entry: np.ndarray) -> 
     carried, order_exit, entry: int[L] quantities.
     """
     return float(np.mean(((carried != 0) & (order_exit == 0)) | (entry != 0)))
+
+
+def sessions_of(dates: np.ndarray) -> dict[str, Any]:
+    """How many sessions an evaluation had, and which, as its settings say it. dates:
+    datetime64[D][n], their trade dates.
+    """
+    return {"sessions": len(dates), "first_session": str(dates[0]), "last_session": str(dates[-1])}
 
 
 CHOSEN_HERE = "the policy was chosen on these very days"

@@ -16,36 +16,33 @@ is decided.
 
 from __future__ import annotations
 
+import json
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.config import RunConfig
+from jaxtrade.data.market import Market
 from jaxtrade.data.nulls.market import null_markets, null_named
 from jaxtrade.data.nulls.spec import NullKind, NullSpec
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.evaluation.backtest import Lane, run_lanes
+from jaxtrade.evaluation.backtest import run_lanes
 from jaxtrade.evaluation.baselines import Agent
-from jaxtrade.evaluation.evaluate import agent_key, standard_agents
+from jaxtrade.evaluation.evaluate import lanes_of, standard_agents
 from jaxtrade.evaluation.metrics import session_pnl
-from jaxtrade.evaluation.record import Record, Steps, decision_bars
+from jaxtrade.evaluation.record import Record, Steps
 from jaxtrade.evaluation.statistics.resampling import iqm
-from jaxtrade.text import aligned, short_repr
+from jaxtrade.text import Tell, aligned, short_repr
 from jaxtrade.types import SessionSet
-
-if TYPE_CHECKING:
-    from jaxtrade.data.market import Market
-import json
-import os
-from pathlib import Path
 
 # `nulls.jsonl`: the statistics of finished null markets, so that a test that was killed goes on.
 #
@@ -70,14 +67,22 @@ class NullJournal:
         values. Raises ConfigError if the file belongs to other facts, or is damaged before its last
         line.
         """
-        self.path, self._facts = path, {"format": FORMAT, **facts}
+        self.path, facts = path, {"format": FORMAT, **facts}
         self.known: list[dict[str, float]] = []
         lines = path.read_bytes().splitlines(keepends=True) if path.is_file() else []
         if lines and not lines[-1].endswith(b"\n"):
             lines.pop()
         rows = [self._row(number, line) for number, line in enumerate(lines, start=1)]
-        if rows:
-            self._check_facts(rows[0])
+        wanted, found = json.loads(json.dumps(facts)), rows[0] if rows else {}
+        differ = [name for name in sorted({*found, *wanted}) if found.get(name) != wanted.get(name)]
+        if rows and differ:
+            parts = "; ".join(
+                f"{name}: found {found.get(name)}, expected {wanted.get(name)}" for name in differ
+            )
+            raise ConfigError(
+                f"{path}: holds the null markets of another test ({parts}). Fix: ask for that test "
+                "again, or move the file away to begin this one"
+            )
         for number, row in enumerate(rows[1:], start=2):
             if row.get("draw") != len(self.known) or not isinstance(row.get("statistics"), dict):
                 raise self._damaged(
@@ -89,7 +94,7 @@ class NullJournal:
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.unlink(missing_ok=True)
-            self._write(self._facts)
+            self._write(facts)
 
     def append(self, statistics: Mapping[str, float]) -> None:
         """Record the next draw. On return it is on the disk."""
@@ -110,20 +115,6 @@ class NullJournal:
         if not isinstance(row, dict):
             raise self._damaged(number, f"expected an object, found {row!r}")
         return row
-
-    def _check_facts(self, found: Mapping[str, Any]) -> None:
-        wanted = json.loads(json.dumps(self._facts))
-        differ = [
-            name for name in sorted(set(found) | set(wanted)) if found.get(name) != wanted.get(name)
-        ]
-        if differ:
-            parts = "; ".join(
-                f"{name}: found {found.get(name)}, expected {wanted.get(name)}" for name in differ
-            )
-            raise ConfigError(
-                f"{self.path}: holds the null markets of another test ({parts}). Fix: ask for that test "
-                "again, or move the file away to begin this one"
-            )
 
     def _damaged(self, number: int, what: str) -> ConfigError:
         return ConfigError(
@@ -334,9 +325,8 @@ def null_table(results: Sequence[NullResult], notes: Sequence[str] = ()) -> str:
 
 
 Statistics = Mapping[str, float]  # by the name of the agent, larger is better
-Measure = Callable[["Market"], Statistics]  # what was done on the real market, done on another one
-AgentsOf = Callable[["Market"], Sequence[Agent]]
-Step = Callable[[str], None]
+Measure = Callable[[Market], Statistics]  # what was done on the real market, done on another one
+AgentsOf = Callable[[Market], Sequence[Agent]]
 
 
 def _silent(text: str) -> None:
@@ -351,7 +341,7 @@ def run_nulls(
     seed: int,
     journal: NullJournal | None = None,
     stop: int | None = EXCEEDANCES,
-    step: Step = _silent,
+    step: Tell = _silent,
 ) -> dict[str, NullResult]:
     """Test the real statistics against null markets.
 
@@ -442,17 +432,13 @@ def daily_net(
     market. largest: the most contracts of an entry on the real market; None if this is it. Raises
     DataError if an order was cut to fewer here, because its profit could not be compared.
     """
-    decisions = decision_bars(market.data, sessions, steps)
-    key, params = jax.random.key(config.seed), params.replace(sessions=sessions)
-    lanes = [Lane(agent, params, decisions, agent_key(key, agent.name)) for agent in agents]
-    records = run_lanes(env, lanes, "strategy")
-    if largest is not None:
-        for lane, record in zip(lanes, records, strict=True):
+    lanes = lanes_of(agents, params, market, sessions, config, steps)
+    found = {}
+    for lane, record in zip(lanes, run_lanes(env, lanes, "strategy"), strict=True):
+        if largest is not None:
             _check_uncut(lane.agent.name, record, int(params.account.max_contracts), largest)
-    return {
-        lane.agent.name: session_pnl(record.equity, decisions.last) / 1000
-        for lane, record in zip(lanes, records, strict=True)
-    }
+        found[lane.agent.name] = session_pnl(record.equity, lane.decisions.last) / 1000
+    return found
 
 
 def _check_uncut(name: str, record: Record, cap: int, largest: int) -> None:
@@ -485,7 +471,7 @@ def rule_nulls(
     after: int = 0,
     steps: Steps | None = None,
     stop: int | None = EXCEEDANCES,
-    step: Step = _silent,
+    step: Tell = _silent,
 ) -> dict[str, NullResult]:
     """Test agents that need no training against null markets. Statistic: `pooled_statistic`, in
     dollars a day.

@@ -174,8 +174,8 @@ class SplitHistory:
             ]
         if self.psr is not None and self.dsr is not None:
             found.append(
-                f"probability that the true Sharpe ratio is above 0 (PSR): {_shown(*self.psr)}; above the "
-                f"best of so many trials without skill (DSR): {_shown(*self.dsr)}"
+                f"probability that the true Sharpe ratio is above 0 (PSR): {shown(*self.psr)}; above the "
+                f"best of so many trials without skill (DSR): {shown(*self.dsr)}"
             )
         if self.pbo is not None:
             band = (
@@ -187,7 +187,7 @@ class SplitHistory:
             )
             found.append(
                 "probability that the trial that is best on some days is below the median on others (PBO): "
-                f"{_shown(self.pbo.value, None, None, self.pbo.why)}{band}"
+                f"{shown(self.pbo.value, None, None, self.pbo.why)}{band}"
             )
         return [f"{PREFIX}{line}" for line in found]
 
@@ -200,7 +200,7 @@ class SplitHistory:
         }
 
 
-def _shown(value: float | None, low: float | None, high: float | None, why: str | None) -> str:
+def shown(value: float | None, low: float | None, high: float | None, why: str | None) -> str:
     """A probability with its interval, or `n/a` and why."""
     if value is None:
         return f"n/a ({why})"
@@ -212,13 +212,10 @@ def with_trials(history: SplitHistory, matrix: np.ndarray) -> SplitHistory:
     if history.trials is None:
         return replace(history, pbo=Overfitting(None, None, None, NO_LOG))
     whole = matrix.shape[1]
-    if not whole:
-        return replace(
-            history, whole=0, pbo=Overfitting(None, None, None, "no trial has all of these days")
-        )
-    return replace(
-        history, whole=whole, pbo=pbo(matrix, draws=NULL_DRAWS if whole <= MANY else FEW_DRAWS)
-    )
+    found = Overfitting(None, None, None, "no trial has all of these days")
+    if whole:
+        found = pbo(matrix, draws=NULL_DRAWS if whole <= MANY else FEW_DRAWS)
+    return replace(history, whole=whole, pbo=found)
 
 
 def with_policy(history: SplitHistory, net: np.ndarray, matrix: np.ndarray) -> SplitHistory:
@@ -229,7 +226,7 @@ def with_policy(history: SplitHistory, net: np.ndarray, matrix: np.ndarray) -> S
     that of all trials.
     """
     if history.trials is None:
-        return replace(history, psr=psr(net), dsr=IntervalEstimate(None, None, None, NO_LOG))
+        return replace(history, psr=psr(net), dsr=IntervalEstimate(None, why=NO_LOG))
     variance = trial_variance(matrix) if matrix.shape[1] else None
     return replace(history, psr=psr(net), dsr=dsr(net, history.trials, variance))
 

@@ -30,7 +30,7 @@ def draw_equity(equity: pd.DataFrame, title: str) -> ResultFigure:
     """Equity of the strategy pass above, its drawdown below. The x axis counts bars, so closed
     hours take no space.
 
-    equity: as `frames.equity_frame` returns it.
+    equity: as `trades.equity_frame` returns it.
     """
     figure = ResultFigure(figsize=(9, 5), dpi=110, layout="constrained")
     FigureCanvasAgg(figure)

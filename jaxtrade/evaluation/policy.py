@@ -15,7 +15,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,7 @@ from jaxtrade.config import AdvisorConfig, EnvConfig, NetworkConfig, RunConfig
 from jaxtrade.config.allocate import TASK, AllocateConfig
 from jaxtrade.config.faults import migrated_network
 from jaxtrade.data.features.schema import absent_features, context_features
+from jaxtrade.data.market import Market, MarketSet
 from jaxtrade.data.members import groups_of, symbols_of
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.portfolio.observation import action_names, make_spec
@@ -38,10 +39,6 @@ from jaxtrade.rl.listening import Fusion, make_fusion
 from jaxtrade.rl.state import Opening, Policy
 from jaxtrade.storage import checkpoint
 from jaxtrade.types import Array, PyTree
-
-if TYPE_CHECKING:
-    from jaxtrade.data.market import Market, MarketSet
-
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 FORMAT = 1
@@ -91,6 +88,8 @@ def make_schema(
     """
     several: tuple[Any, ...] = (config.allocate, symbols_of(config)) if env.task == TASK else ()
     observation, actions = observation_schema(env, *several), action_schema(env, *several)
+    each = (market,) if isinstance(market, Portfolio) else market.members
+    first, *others = (absent_slots(env, own, *several) for own in each)
     shape = (
         {}
         if config.learner is None
@@ -103,7 +102,7 @@ def make_schema(
         "actions": actions,
         "actions_sha256": digest(actions),
         # A property of the data, not of the layout, so not in the digests.
-        "absent": absent_everywhere(env, market, *several),
+        "absent": [name for name in first if all(name in other for other in others)],
         "env": env.model_dump(mode="json"),
         "algorithm": config.algorithm,
         "network": config.network.model_dump(mode="json"),
@@ -120,20 +119,6 @@ def make_schema(
         "data_sha256": market.fingerprint,
         "config_sha256": config.digest(),
     }
-
-
-def absent_everywhere(
-    env: EnvConfig, market: Market | MarketSet | Portfolio, *several: Any
-) -> list[str]:
-    """Names of the slots that are constant in every symbol of the market."""
-    if isinstance(market, Portfolio):
-        return absent_slots(env, market, *several)
-    first, *others = market.members
-    return [
-        name
-        for name in absent_slots(env, first)
-        if all(name in absent_slots(env, each) for each in others)
-    ]
 
 
 def market_schema(market: Market | MarketSet | Portfolio, config: RunConfig) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from jaxtrade.types import MarketData, SessionSet
 MONEY_LIMIT = OFF // 2  # beyond this |equity| one more bar could overflow int32
 Leaf = Any  # jax.Array inside the scan, np.ndarray on the host
 Pass = Literal["account", "strategy"]
+PASSES: tuple[Pass, ...] = ("strategy", "account")
 
 
 class Record(struct.PyTreeNode):
@@ -183,33 +184,10 @@ def checked(record: Record, name: str, decisions: DecisionBars, renew: bool) -> 
         record.quantity[decisions.last]
     ):
         raise RuntimeError(f"{name}: a position outlived its account or its session's flat bar")
-    _check_money(record, name, decisions)
-    return _added_up(record, decisions) if renew else _int64_money(record)
-
-
-def _int64_money(record: Record) -> Record:
-    return record.replace(
+    record = record.replace(
         equity=record.equity.astype(np.int64), high_water=record.high_water.astype(np.int64)
     )
-
-
-def _added_up(record: Record, decisions: DecisionBars) -> Record:
-    """Turn money that was counted per session into running totals over the sessions of each
-    account.
-    """
-    record = _int64_money(record)
-    number, change = record.account[decisions.last], record.equity[decisions.last]
-    before = np.cumsum(change) - change
-    offset = (before - before[np.searchsorted(number, number)])[decisions.session]
-    high_water = record.high_water + offset
-    for account in np.unique(number):
-        rows = record.account == account
-        high_water[rows] = np.maximum.accumulate(high_water[rows])
-    return record.replace(equity=record.equity + offset, high_water=high_water)
-
-
-def _check_money(record: Record, name: str, decisions: DecisionBars) -> None:
-    large = np.flatnonzero(np.abs(record.equity.astype(np.int64)) >= MONEY_LIMIT)
+    large = np.flatnonzero(np.abs(record.equity) >= MONEY_LIMIT)
     if len(large):
         date = decisions.date[decisions.session[large[0]]]
         money = record.equity[large[0]] / 1000
@@ -218,3 +196,18 @@ def _check_money(record: Record, name: str, decisions: DecisionBars) -> None:
             f"int32 limit of mills (${MONEY_LIMIT // 1000:,}); evaluate fewer sessions at a time or "
             "lower env.quantity"
         )
+    return _added_up(record, decisions) if renew else record
+
+
+def _added_up(record: Record, decisions: DecisionBars) -> Record:
+    """Turn money that was counted per session into running totals over the sessions of each
+    account.
+    """
+    number, change = record.account[decisions.last], record.equity[decisions.last]
+    before = np.cumsum(change) - change
+    offset = (before - before[np.searchsorted(number, number)])[decisions.session]
+    high_water = record.high_water + offset
+    for account in np.unique(number):
+        rows = record.account == account
+        high_water[rows] = np.maximum.accumulate(high_water[rows])
+    return record.replace(equity=record.equity + offset, high_water=high_water)

@@ -221,13 +221,10 @@ def _stored(name: str, values: np.ndarray) -> np.ndarray:
 
 def _narrow(values: np.ndarray) -> np.ndarray:
     """The integers in the smallest signed type that holds all of them."""
-    low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
-    fitting = next(
-        kind
-        for kind in (np.int8, np.int16, np.int32, np.int64)
-        if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max
-    )
-    return np.asarray(values, fitting)
+    for kind in (np.int8, np.int16, np.int32):
+        if np.array_equal(narrow := values.astype(kind), values):
+            return narrow
+    return values
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -289,7 +286,7 @@ def _bars(
     strategy, account = (
         _pass(which, len(decision), len(meta["actions"]), arrays) for which in PASSES
     )
-    trades: dict[str, dict[str, np.ndarray]] = {agent: {} for agent in agents}
+    trades = {}
     for number, agent in enumerate(agents):
         heads = ((name, name.removeprefix(f"trades.{number}.")) for name in arrays)
         trades[agent] = {
@@ -306,15 +303,13 @@ def _bars(
 
 def _pass(which: str, length: int, actions: int, arrays: Mapping[str, np.ndarray]) -> PassRecords:
     columns = {name: _whole(name, arrays[f"{which}.{name}"], length) for name in STEP_COLUMNS}
+    columns["mask"] = np.unpackbits(arrays[f"{which}.mask"], axis=1, count=actions).astype(bool)
     if fault := [name for name, values in columns.items() if len(values) != length]:
         raise ValueError(
             f"{which} '{fault[0]}' has {len(columns[fault[0]])} entries for {length} decision bars"
         )
-    mask = np.unpackbits(arrays[f"{which}.mask"], axis=1, count=actions).astype(bool)
-    if len(mask) != length:
-        raise ValueError(f"{which} 'mask' has {len(mask)} entries for {length} decision bars")
     events = {name: _whole(name, arrays[f"{which}.event.{name}"]) for name in EVENT_COLUMNS}
-    return PassRecords(**columns, mask=mask, events=events)
+    return PassRecords(**columns, events=events)
 
 
 def _whole(name: str, stored: np.ndarray, length: int | None = None) -> np.ndarray:

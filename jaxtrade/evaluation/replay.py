@@ -9,12 +9,12 @@ from __future__ import annotations
 import datetime
 import string
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
-from zoneinfo import ZoneInfo
+from typing import Any
 
 import jax
 import numpy as np
 
+from jaxtrade.data.market import Market
 from jaxtrade.data.splits import session_set
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.observation import MANAGE_SLOTS
@@ -23,11 +23,10 @@ from jaxtrade.env.state import NO_LEVEL, EndReason, EnvParams, Event, ExitReason
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.backtest import backtest
 from jaxtrade.evaluation.baselines import greedy
-from jaxtrade.evaluation.record import Record, decision_bars
+from jaxtrade.evaluation.record import DecisionBars, Record, decision_bars
+from jaxtrade.evaluation.trades import assemble_trades
+from jaxtrade.text import local
 from jaxtrade.types import Algorithm, PyTree
-
-if TYPE_CHECKING:
-    from jaxtrade.data.market import Market
 
 SHORT = {
     "HOLD": "H",
@@ -95,11 +94,6 @@ def _seen_slots(env: TradingEnv) -> tuple[list[str], np.ndarray]:
     return [names[k] for k in shown], np.asarray(shown)
 
 
-def _compact(value: float) -> str:
-    """A slot in few characters: two decimals, or none from 100 on."""
-    return f"{value:.2f}" if abs(value) < 100 else f"{value:.0f}"
-
-
 def _dollars(mills: Any) -> str:
     return "n/a" if int(mills) == NO_FLOOR else f"{int(mills) / 1000:.2f}"
 
@@ -130,8 +124,7 @@ def replay_lines(
 def _lines(
     env: TradingEnv, market: Market, record: Record, observations: np.ndarray, session: str
 ) -> Iterator[str]:
-    contract, zone = market.contract, ZoneInfo(market.contract.zone)
-    tick = float(contract.tick_size)
+    contract, tick = market.contract, float(market.contract.tick_size)
 
     def price(ticks: Any) -> str:
         return f"{int(ticks) * tick:.{contract.decimals}f}"
@@ -163,14 +156,14 @@ def _lines(
     )
     yield f"{before} | {slots} | {decision} | {after}"
     for i, row in enumerate(record.row):
-        closes = datetime.datetime.fromtimestamp(
-            int(market.bars.time[row]) + market.bars.bar_seconds, zone
-        )
+        at = int(market.bars.time[row]) + market.bars.bar_seconds
+        closes = local(at, contract.zone, "%H:%M:%S")
         held, _, stop, target, _ = record.ref.legs[i, 0]
         shown = observations[i, indices]
         values = " ".join(
             [
-                *(_compact(value).rjust(WIDTH) for value in shown[:numbers]),
+                # Two decimals, or none from 100 on.
+                *(f"{x:{WIDTH}.{2 if abs(x) < 100 else 0}f}" for x in shown[:numbers]),
                 *(["".join(f"{flag:.0f}" for flag in shown[numbers:])] if flags else []),
             ]
         )
@@ -179,8 +172,70 @@ def _lines(
         chosen = CHOSEN.get(name, name) if record.active[i] else "(over)"
         end = f"  account ends: {EndReason(int(record.end[i])).name}" if record.end[i] else ""
         yield (
-            f"{closes:%H:%M:%S} {price(closes_at[row]):>{wide}} {held:>3d} {level(stop, held):>{wide}} "
+            f"{closes} {price(closes_at[row]):>{wide}} {held:>3d} {level(stop, held):>{wide}} "
             f"{level(target, held):>{wide}} | {values} | {legal} {chosen:<9} | {_dollars(record.equity[i]):>9} "
             f"{_dollars(record.event.floor[i]):>9} {record.quantity[i]:>3d} {_fills(record.event, i, price)}"
             f"{end}"
         ).rstrip()
+
+
+# One session of an account pass as plain data: price, trades, equity and floor, for a page that
+# draws it.
+
+
+def last_session(
+    record: Record, decisions: DecisionBars, market: Market, params: EnvParams
+) -> dict[str, Any]:
+    """The last session of a record, for `json.dumps`.
+
+    Args:
+        record: of an account pass over `decisions`. params: those of the pass.
+    Returns:
+        symbol, date (trade date, ISO), decimals of a price; lists by bar: time ("HH:MM", exchange
+        time of the bar's open), open, high, low, close (points, mid prices of two-sided bars),
+        equity and floor (dollars of profit of the account after the bar; floor None where there is
+        none or the account has ended), position (contracts). trades: side, contracts, entry and
+        exit (indices of bars), entry_price, exit_price (points), reason, net (dollars).
+    """
+    chosen = np.flatnonzero(decisions.session == len(decisions.ids) - 1)
+    rows = (
+        decisions.rows[chosen] + 1
+    )  # an action at the close of a bar takes effect in the next one
+    bars, contract = market.bars.mid, market.contract
+    tick = float(contract.tick_size)
+    floor, active = record.event.floor[chosen], record.active[chosen]
+    trades = assemble_trades(record, decisions, params)
+    trades = trades.where(trades.session == len(decisions.ids) - 1)
+
+    def points(ticks: Any) -> float:
+        return round(float(ticks) * tick, contract.decimals)
+
+    return {
+        "symbol": contract.symbol,
+        "date": str(decisions.date[-1]),
+        "decimals": contract.decimals,
+        "time": [local(int(t), contract.zone, "%H:%M") for t in market.bars.time[rows]],
+        **{
+            name: [points(x) for x in np.asarray(getattr(bars, name))[rows]]
+            for name in ("open", "high", "low", "close")
+        },
+        "equity": [int(x) / 1000 for x in record.equity[chosen]],
+        "floor": [
+            int(x) / 1000 if on and x != NO_FLOOR else None
+            for x, on in zip(floor, active, strict=True)
+        ],
+        "position": [int(x) for x in record.quantity[chosen]],
+        "trades": [
+            {
+                "side": "long" if trades.side[k] > 0 else "short",
+                "contracts": int(trades.contracts[k]),
+                "entry": int(trades.entry_row[k] - rows[0]),
+                "exit": int(trades.exit_row[k] - rows[0]),
+                "entry_price": points(trades.entry_price[k]),
+                "exit_price": points(trades.exit_price[k]),
+                "reason": ExitReason(int(trades.reason[k])).name.lower().replace("_", " "),
+                "net": int(trades.net[k]) / 1000,
+            }
+            for k in range(len(trades))
+        ],
+    }

@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from jaxtrade.evaluation import frames
-from jaxtrade.evaluation.figures import AgentResult
-from jaxtrade.evaluation.metrics import MIN_SESSIONS, session_pnl
+from jaxtrade.evaluation.metrics import MIN_SESSIONS, account_session_pnl
 from jaxtrade.evaluation.openings import SplitHistory, history_json, history_lines
-from jaxtrade.evaluation.record import DecisionBars
-from jaxtrade.evaluation.trades import BarClock
+from jaxtrade.evaluation.record import DecisionBars, Pass
+from jaxtrade.evaluation.trades import (
+    AgentResult,
+    BarClock,
+    equity_frame,
+    figures_frame,
+    trades_frame,
+)
 from jaxtrade.parts import REPORT_SECTIONS
 from jaxtrade.text import aligned, in_dollars, in_mills, json_text, ruled, several, short_repr
 
@@ -144,6 +148,7 @@ class Result:
     """What the results of one symbol, of a set and of `allocate` have in common."""
 
     agents: Any
+    decisions: Any
     settings: Any
     labels: Any
     provenance: dict[str, Any]
@@ -159,6 +164,16 @@ class Result:
         raise KeyError(
             f"no agent '{name}' in this evaluation (there are: {', '.join(a.name for a in self.agents)})"
         )
+
+    @property
+    def dates(self) -> np.ndarray:
+        """datetime64[D][n]: the trade dates that were evaluated."""
+        return self.decisions.date
+
+    def daily_pnl(self, agent: Any, which: Pass = "strategy") -> np.ndarray:
+        """int64[n] mills: the profit of one of `agents` in a pass, by session."""
+        record = getattr(agent, which)
+        return account_session_pnl(record.equity, record.account, self.decisions.last)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for `json.dumps`; undefined figures are None."""
@@ -195,7 +210,7 @@ class Result:
     @property
     def figures(self) -> pd.DataFrame:
         """All figures: one row per (pass, figure), one column per agent."""
-        return frames.figures_frame(self.to_json()["agents"])
+        return figures_frame(self.to_json()["agents"])
 
     def plot(self, name: str | None = None) -> Figure:
         """A matplotlib figure: equity and drawdown of the agent `name` (default: the first) in the
@@ -253,13 +268,26 @@ class Result:
         ]
 
     def compare(
-        self, standings: Sequence[Standing], unit: str = "session", of: str = "", key: str = ""
+        self, unit: str = "session", of: str = "", hint: bool = False, orders: str = "trades"
     ) -> str:
-        """The verdict (`compared`). unit, key: as there. of: which market, after the number of
-        sessions."""
-        kind = kind_of(self.provenance.get("split"), self.labels)
+        """The verdict (`compared`). unit: as there. of: which market, after the number of sessions.
+        hint: name the key to raise where they are too few. orders: the figure that counts the
+        trades.
+        """
+        split = self.provenance.get("split")
+        in_sample = any(label.startswith("in sample") for label in self.labels)
+        kind = "training" if in_sample else "held-out" if key_of(split) else ""
         span = several(self.settings["sessions"], f"{kind} {unit}".strip())
-        return compared(standings, f"{span}{of}", unit, key)
+        standings = [
+            Standing(
+                agent.name,
+                agent.strategy_figures["net_profit"],
+                agent.strategy_figures[orders],
+                self.daily_pnl(agent),
+            )
+            for agent in self.agents
+        ]
+        return compared(standings, f"{span}{of}", unit, key_of(split) if hint else "")
 
     def __repr__(self) -> str:
         return repr_of(type(self).__name__, self.to_json())
@@ -310,68 +338,77 @@ class EvaluationResult(Result):
         return header_of(self.settings, self.labels)
 
     def verdict(self) -> str:
-        return self.compare(
-            [
-                Standing(
-                    agent.name,
-                    agent.strategy_figures["net_profit"],
-                    len(agent.trades),
-                    session_pnl(agent.strategy.equity, self.decisions.last),
-                )
-                for agent in self.agents
-            ]
-        )
+        return self.compare()
 
     def trades_of(self, name: str) -> pd.DataFrame:
-        return frames.trades_frame(
+        return trades_frame(
             self.agent(name).trades, self.decisions, self.clock, self.close, self.settings["fill"]
         )
 
     def equity_of(self, name: str) -> pd.DataFrame:
         agent = self.agent(name)
-        return frames.equity_frame(
+        return equity_frame(
             agent.strategy, agent.account, self.decisions, self.clock, self.start_balance
         )
-
-
-money, percent, ratio, count = "{:,.2f}".format, "{:.2f} %".format, "{:.2f}".format, "{:,}".format
 
 
 def share(value: float) -> str:
     return f"{100 * value:.1f} %"
 
 
+FORMS: dict[str, Callable[[Any], str]] = {
+    "money": "{:,.2f}".format,
+    "percent": "{:.2f} %".format,
+    "ratio": "{:.2f}".format,
+    "count": "{:,}".format,
+    "share": share,
+}
 FigureRow = tuple[str, str, Callable[[Any], str]]
+
+
+def rows_of(text: str) -> tuple[FigureRow, ...]:
+    """Rows of a table from lines `label | figure | form`, with a form of `FORMS`."""
+    rows = [line.split(" | ") for line in text.strip("\n").splitlines()]
+    return tuple((label, key, FORMS[form]) for label, key, form in rows)
+
+
 NO_LIMITS = "no limits"
 ALONE = "the account has no limits: one pass"  # in the title of a table that shows one pass
-STRATEGY_ROWS: tuple[FigureRow, ...] = (
-    ("net profit ($)", "net_profit", money),
-    ("return", "return_pct", percent),
-    ("daily Sharpe", "sharpe_daily", ratio),
-    ("max drawdown ($)", "max_drawdown", money),
-    ("trades", "trades", count),
-    ("win rate", "win_rate", share),
-    ("profit factor", "profit_factor", ratio),
-    ("average trade ($)", "average_trade", money),
-    ("sides per session", "turnover", ratio),
-    ("time in market", "exposure", share),
-    ("commission ($)", "commission", money),
-    ("slippage ($)", "slippage", money),
-)
+STRATEGY_ROWS = rows_of("""
+net profit ($) | net_profit | money
+return | return_pct | percent
+daily Sharpe | sharpe_daily | ratio
+max drawdown ($) | max_drawdown | money
+trades | trades | count
+win rate | win_rate | share
+profit factor | profit_factor | ratio
+average trade ($) | average_trade | money
+sides per session | turnover | ratio
+time in market | exposure | share
+commission ($) | commission | money
+slippage ($) | slippage | money
+""")
 # Rows of a symbol's block: enough to see where the result comes from. The symbol's own table has
 # all of them.
 SHORT = ("net_profit", "sharpe_daily", "max_drawdown", "trades", "win_rate")
 SYMBOL_ROWS = tuple(row for row in STRATEGY_ROWS if row[1] in SHORT)
-ACCOUNT_ROWS: tuple[FigureRow, ...] = (
-    ("net profit ($)", "net_profit", money),
-    ("accounts opened", "accounts", count),
-    ("  passed", "passed", count),
-    ("  bust", "bust", count),
-    ("  failed, daily loss", "failed_daily_loss", count),
-    ("  open at end", "open_at_end", count),
-    ("breaches", "breaches", count),
-    ("best session share", "best_session_share", share),
-)
+ACCOUNT_ROWS = rows_of("""
+net profit ($) | net_profit | money
+accounts opened | accounts | count
+  passed | passed | count
+  bust | bust | count
+  failed, daily loss | failed_daily_loss | count
+  open at end | open_at_end | count
+breaches | breaches | count
+best session share | best_session_share | share
+""")
+
+
+def figure_row(row: FigureRow, figures: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The cells of a row. figures: those of each column."""
+    label, key, form = row
+    values = [each[key] for each in figures]
+    return [f"  {label}", *(NOT_AVAILABLE if value is None else form(value) for value in values)]
 
 
 def block(
@@ -387,10 +424,7 @@ def block(
         if key == "sharpe_daily" and sessions < MIN_SESSIONS:
             lines.append([f"  {label}", f"{NOT_AVAILABLE} ({several(sessions, 'session')})"])
             continue
-        values = [each[key] for each in figures]
-        lines.append(
-            [f"  {label}", *(NOT_AVAILABLE if value is None else form(value) for value in values)]
-        )
+        lines.append(figure_row((label, key, form), figures))
     return lines
 
 
@@ -473,12 +507,6 @@ def header_of(
     ]
 
 
-def kind_of(split: str | None, labels: Sequence[str]) -> str:
-    """What kind of sessions were evaluated, as an adjective; "" if that is not known."""
-    in_sample = any(label.startswith("in sample") for label in labels)
-    return "training" if in_sample else "held-out" if split in ("test", "validation") else ""
-
-
 # A user's own section below the table: (evaluation) -> lines. It is registered in
 # `parts.REPORT_SECTIONS` by its title.
 Section = Callable[[EvaluationResult], Sequence[str]]
@@ -505,8 +533,8 @@ def cells_of(document: Mapping[str, Any]) -> list[list[str]]:
         sessions, every = own["settings"]["sessions"], own["agents"].values()
         title = f"{symbol} ({several(sessions, 'session')}{off})"
         cells += block(title, SYMBOL_ROWS, [each["strategy"] for each in every], sessions)
-        rows = (("net profit, rules on ($)", "net_profit", money),)
         if not alone:
+            rows = rows_of("net profit, rules on ($) | net_profit | money")
             cells += block("", rows, [each["account"] for each in every], sessions)[1:]
     count = several(len(symbols), "symbol")
     title = ALONE.replace("account has", "accounts have") if alone else "account rules off"

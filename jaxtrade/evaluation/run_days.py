@@ -1,5 +1,5 @@
 """The daily profit of a run's policies, read from its folder: of an evaluation, or of a
-walk-forward. Loads no JAX.
+walk-forward.
 
 Runs against each other, paired by day: on the same day the market did the same to all of them.
 
@@ -11,23 +11,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.evaluation.openings import NO_BARS, DayBars, HeldOutDays
+from jaxtrade.evaluation.openings import NO_BARS, DayBars, HeldOutDays, shown
 from jaxtrade.evaluation.records import RECORDS, EvaluationRecords, read_records
 from jaxtrade.evaluation.statistics import (
+    LEVEL,
     MIN_DAYS,
+    ONE_POLICY,
     Comparison,
     Interval,
     IntervalEstimate,
     SuperiorAbility,
     compare,
+    min_trl,
     probability_of_improvement,
+    psr,
     spa,
 )
 from jaxtrade.storage import digests
@@ -81,7 +85,12 @@ def read_run_days(path: Path, split: str = "test") -> RunDays:
     """
     if not path.is_dir():
         raise ConfigError(f"{path}: no such folder; name a run's folder (jaxtrade runs lists them)")
-    return _walk_days(path) if (path / WALK).is_file() else _evaluated_days(path, split)
+    if (path / WALK).is_file():
+        return _walk_days(path)
+    records = evaluated_records(path, split)
+    first = next(iter(records.values()))
+    net = np.stack([each.daily_net[each.agents.index(each.shown)] for each in records.values()])
+    return RunDays(str(path), _data(first), split, first.dates, net, tuple(records), bars_of(first))
 
 
 def evaluated_records(
@@ -109,41 +118,27 @@ def evaluated_records(
     files = {
         name: (each if symbol is None else each / symbol) / RECORDS for name, each in found.items()
     }
-    records = {name: _read(file, path, split) for name, file in files.items()}
+    records = {}
+    for name, file in files.items():
+        if not file.is_file():
+            raise DataError(
+                f"{file}: there is no such file: the run was not evaluated on this split, or by an "
+                f"earlier version. Make it: jaxtrade evaluate {path} (--split {split})"
+            )
+        records[name] = read_records(file)
     first = next(iter(records.values()))
     for name, each in records.items():
         if not np.array_equal(each.dates, first.dates) or _data(each) != _data(first):
             raise DataError(
                 f"{files[name]}: other days or data than {next(iter(files.values()))}; evaluate the run "
-                f"again: jaxtrade evaluate {path} ({_flag(split)})"
+                f"again: jaxtrade evaluate {path} (--split {split})"
             )
     return records
-
-
-def _evaluated_days(path: Path, split: str) -> RunDays:
-    records = evaluated_records(path, split)
-    first = next(iter(records.values()))
-    net = np.stack([each.daily_net[each.agents.index(each.shown)] for each in records.values()])
-    return RunDays(str(path), _data(first), split, first.dates, net, tuple(records), bars_of(first))
 
 
 def bars_of(records: EvaluationRecords) -> DayBars:
     """The digests of the days' bars; empty in records of a version without them."""
     return {symbol: tuple(each) for symbol, each in records.meta.get("day_bars", {}).items()}
-
-
-def _read(file: Path, path: Path, split: str) -> EvaluationRecords:
-    """`read_records`, whose message names the command for this run."""
-    if not file.is_file():
-        raise DataError(
-            f"{file}: there is no such file: the run was not evaluated on this split, or by an earlier "
-            f"version. Make it: jaxtrade evaluate {path} ({_flag(split)})"
-        )
-    return read_records(file)
-
-
-def _flag(split: str) -> str:
-    return f"--split {split}"
 
 
 def _data(records: EvaluationRecords) -> str:
@@ -372,7 +367,7 @@ def to_json(found: RunComparison) -> dict[str, Any]:
 
 
 def _row(each: Against) -> dict[str, Any]:
-    low, high = (None, None) if each.interval is None else each.interval
+    low, high = each.interval or (None, None)
     return {
         "difference": each.paired.mean,
         "low": low,
@@ -415,10 +410,12 @@ def table(found: RunComparison) -> list[str]:
                 f"{each.paired.mean:+,.2f}",
                 held,
                 f"{each.paired.days_above} of {each.paired.days}",
-                _probability(each.improvement),
+                # Without an interval n/a, because one policy against one gives 0 or 1.
+                NOT_AVAILABLE if None in each.improvement[:3] else shown(*each.improvement),
             ]
         )
     splits = " and ".join(dict.fromkeys(each.split for each in found.runs))
+    best, p = found.runs[found.best].name, found.spa.consistent
     return [
         f"{several(days, 'day')} ({splits}, {first.dates[0]} .. {first.dates[-1]}) on the same bars; dollars per "
         "day, account rules off",
@@ -427,17 +424,10 @@ def table(found: RunComparison) -> list[str]:
         "",
         f"differences are from {first.name}, paired by day",
         *dict.fromkeys(_notes(found)),
-        _best_line(found),
+        f"best: {best}; against the rest n/a (SPA): {found.spa.why}"
+        if p is None
+        else f"best: {best}; p = {p:.3f} of looking so much better if another run were at least as good (SPA)",
     ]
-
-
-def _probability(of: IntervalEstimate) -> str:
-    """A probability with its interval; `n/a` without one, because one policy against one gives 0 or
-    1.
-    """
-    if of.value is None or of.low is None or of.high is None:
-        return NOT_AVAILABLE
-    return f"{of.value:.2f} ({of.low:.2f} .. {of.high:.2f})"
 
 
 def _notes(found: RunComparison) -> Iterator[str]:
@@ -452,12 +442,222 @@ def _notes(found: RunComparison) -> Iterator[str]:
             yield f"P(better) n/a: {each.improvement.why}"
 
 
-def _best_line(found: RunComparison) -> str:
-    """The best run against the rest."""
-    name = found.runs[found.best].name
-    if found.spa.consistent is None:
-        return f"best: {name}; against the rest n/a (SPA): {found.spa.why}"
-    return (
-        f"best: {name}; p = {found.spa.consistent:.3f} of looking so much better if another run were at least as "
-        "good (SPA)"
+# The daily profit of a walk-forward, in memory and as `daily.npz`, and what it proves: whether
+# baselines are beaten, and what a Sharpe ratio of so few days is worth. The same functions as in
+# the report of a run (docs/statistics.md).
+
+
+@dataclass(frozen=True)
+class OutOfSampleDays:
+    """The days on which the folds were tested, account rules off: S seeds, D days, B baselines.
+    Profits are dollars per day.
+
+    date: int64[D] days since 1970-01-01, increasing within a fold. fold: int32[D], increasing; a
+        day that several folds
+    test (cpcv) appears once for each. day_bars: str[D] digests of the dates' bars
+    (`evaluation.openings`), "" in a file of a version without them. net: float64[S, D] of the
+    greedy policies. baselines: str[B] names. baseline_net: float64[B, D] of the baselines. seeds:
+    int64[S].
+    """
+
+    date: np.ndarray
+    fold: np.ndarray
+    day_bars: np.ndarray
+    net: np.ndarray
+    baselines: np.ndarray
+    baseline_net: np.ndarray
+    seeds: np.ndarray
+
+    @property
+    def independent(self) -> int:
+        """The number of different trade dates. Seeds and folds of one date share its market, so
+        they add none.
+        """
+        return len(np.unique(self.date))
+
+    def by_date(self, net: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """(net of each trade date, float64[..., N], its fold, int32[N]). net: float64[..., D].
+
+        A date that several folds test counts once, with its mean over them (cpcv), so that no date
+        has more weight. It has no fold of its own then, and the folds are None.
+        """
+        dates, place = np.unique(self.date, return_inverse=True)
+        if len(dates) == len(self.date):
+            order = np.argsort(self.date)
+            return net[..., order], self.fold[order]
+        return np.stack(
+            [net[..., place == i].mean(axis=-1) for i in range(len(dates))], axis=-1
+        ), None
+
+    def pooled(self, net: np.ndarray) -> np.ndarray:
+        """float64[...]: mean per trade date of net float64[..., D]."""
+        return self.by_date(net)[0].mean(axis=-1)
+
+
+@dataclass(frozen=True)
+class WalkDays(OutOfSampleDays):
+    """The days on which F folds were tested, with the two figures that stand beside them.
+
+    account_net: float64[S, D] as `net`, under the account's rules. in_sample_net: float64[S, F]
+        mean per day on
+    training sessions of the fold, account rules off.
+    """
+
+    account_net: np.ndarray
+    in_sample_net: np.ndarray
+
+    @property
+    def folds(self) -> int:
+        """The number of folds."""
+        return self.in_sample_net.shape[1]
+
+    def per_fold(self, net: np.ndarray) -> np.ndarray:
+        """float64[..., F]: mean per day of each fold. net: float64[..., D]."""
+        return np.stack(
+            [net[..., self.fold == fold].mean(axis=-1) for fold in range(self.folds)], axis=-1
+        )
+
+
+def write_walk_days(days: WalkDays, path: Path) -> None:
+    """Write `daily.npz` (at once, or not at all). path: the file."""
+    temporary = path.with_name(path.name + ".tmp")
+    with temporary.open("wb") as file:
+        np.savez_compressed(file, **{each.name: getattr(days, each.name) for each in fields(days)})
+    temporary.replace(path)
+
+
+def read_walk_days(path: Path) -> WalkDays:
+    """Read `daily.npz`. path: the file. Raises DataError if it is missing, damaged, or its arrays
+    do not fit.
+    """
+    try:
+        found = read_arrays(path)
+        arrays = {"day_bars": np.full(found["date"].shape, "")} | found
+        days = WalkDays(**{each.name: arrays[each.name] for each in fields(WalkDays)})
+    except FileNotFoundError:
+        raise DataError(
+            f"{path}: there is no such file: the walk-forward has not ended; continue it with `jaxtrade "
+            "walkforward --resume`"
+        ) from None
+    except FAULTS as error:
+        raise DataError(
+            f"{path}: cannot be read ({str(error)[:120]}); write it again with `jaxtrade walkforward "
+            "--resume`"
+        ) from None
+    count, seeds = len(days.date), len(days.seeds)
+    shapes = {
+        "fold": (count,),
+        "day_bars": (count,),
+        "net": (seeds, count),
+        "account_net": (seeds, count),
+        "baseline_net": (len(days.baselines), count),
+    }
+    for name, shape in shapes.items():
+        if getattr(days, name).shape != shape:
+            raise DataError(
+                f"{path}: {name} has shape {getattr(days, name).shape}, expected {shape}; write it again "
+                "with `jaxtrade walkforward --resume`"
+            )
+    return days
+
+
+def evidence_of(days: WalkDays) -> dict[str, Any]:
+    """Keys of `pooled` in `walkforward.json`, all of dollars per trade date, account rules off.
+
+    spa: p-value (`p`) of the hypothesis that some baseline is beaten by no seed, with Hansen's
+        bounds. improvement: by
+    baseline, the probability that a seed earns more; None where there is one seed. psr, min_trl: of
+    the mean over the seeds (`of_mean`), the record of an account that follows all of them in equal
+    parts, and of each seed (`by_seed`, in the order of the seeds). Where a figure or its interval
+    is None, `why` says the reason.
+    """
+    net, rules = days.by_date(days.net)[0], days.by_date(days.baseline_net)[0]
+    names = [str(name) for name in days.baselines]
+    tested = spa(net.T, rules.T, names=names)
+    return {
+        "spa": {
+            "p": tested.consistent,
+            "lower": tested.lower,
+            "upper": tested.upper,
+            "why": tested.why,
+        },
+        "improvement": {
+            name: _plain(
+                IntervalEstimate(None, why=ONE_POLICY)
+                if len(net) == 1
+                else probability_of_improvement(net, rule[None], rule=True)
+            )
+            for name, rule in zip(names, rules, strict=True)
+        },
+        **{
+            name: {
+                "of_mean": _plain(figure(net.mean(axis=0))),
+                "by_seed": [_plain(figure(own)) for own in net],
+            }
+            for name, figure in (("psr", psr), ("min_trl", min_trl))
+        },
+    }
+
+
+def _plain(found: IntervalEstimate) -> dict[str, Any]:
+    return found._asdict() | {"level": LEVEL}
+
+
+def evidence_lines(pooled: dict[str, Any]) -> Iterator[str]:
+    """The lines below the printed table. pooled: as in `walkforward.json`."""
+    tested, days = pooled["spa"], pooled["independent_days"]
+    yield (
+        "p-value of the hypothesis that some baseline is beaten by no seed (SPA; small is good): "
+        + (f"n/a ({tested['why']})" if tested["p"] is None else f"{tested['p']:.3f}")
     )
+    yield f"probability that a seed earns more than {_improvements(pooled['improvement'])}"
+    figures = (
+        ("psr", "probability that the true Sharpe ratio is above 0 (PSR)", ".2f"),
+        (
+            "min_trl",
+            f"days after which such a record shows that (MinTRL; there are {days})",
+            ",.0f",
+        ),
+    )
+    for key, what, form in figures:
+        yield f"{what}, of the mean over the seeds: {_shown(pooled[key]['of_mean'], form)}{_seeds(pooled[key], form)}"
+
+
+def _improvements(found: dict[str, dict[str, Any]]) -> str:
+    """Each baseline with its probability. A reason that all have in common is told once."""
+    reasons = {each["why"] for each in found.values()}
+    if len(reasons) != 1 or None in reasons:
+        return ", ".join(f"{name}: {_shown(each, '.2f')}" for name, each in found.items())
+    [why] = reasons
+    if all(each["value"] is None for each in found.values()):
+        return f"{', '.join(found)}: n/a ({why})"
+    return (
+        ", ".join(f"{name}: {each['value']:.2f}" for name, each in found.items())
+        + f"; interval n/a ({why})"
+    )
+
+
+def _shown(each: dict[str, Any], form: str) -> str:
+    """A figure with its interval, or `n/a` and why."""
+    if each["value"] is None:
+        return f"n/a ({each['why']})"
+    value, low = (
+        f"{each[name]:{form}}" if each[name] is not None else "" for name in ("value", "low")
+    )
+    if each["low"] is None:
+        return f"{value}, interval n/a ({each['why']})"
+    if each["high"] is None:
+        return f"{value}, {each['level']:.0%} interval from {low} on ({each['why']})"
+    return f"{value}, {each['level']:.0%} interval {low} to {each['high']:{form}}"
+
+
+def _seeds(found: dict[str, Any], form: str) -> str:
+    """How single seeds differ; empty where the mean is that of one seed, or where no seed has the
+    figure.
+    """
+    values = [each["value"] for each in found["by_seed"] if each["value"] is not None]
+    if len(found["by_seed"]) == 1 or not values:
+        return ""
+    without = len(found["by_seed"]) - len(values)
+    rest = f", n/a of {several(without, 'seed')}" if without else ""
+    return f"; one seed {min(values):{form}} to {max(values):{form}}{rest}"

@@ -13,10 +13,9 @@ import numpy as np
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.portfolio.dynamics import PortfolioEnv
 from jaxtrade.env.state import EnvParams
-from jaxtrade.evaluation.backtest import Lane
+from jaxtrade.evaluation.backtest import Lane, begin_account, run_account
 from jaxtrade.evaluation.baselines import forget_episode, greedy
-from jaxtrade.evaluation.joint_backtest import JointAgent, PolicyAct, backtest
-from jaxtrade.evaluation.passes import begin_account, run_account
+from jaxtrade.evaluation.joint_result import JointAgent, PolicyAct, backtest
 from jaxtrade.evaluation.record import Record, Steps, decision_bars
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.types import Algorithm, PyTree, SessionSet
@@ -48,7 +47,7 @@ def total_rewards(
 ) -> np.ndarray:
     """Total reward of each greedy policy on `sessions`, float64[policies].
 
-    The rewards are those of the account pass (`passes.run_account`), of all policies side by side.
+    The rewards are those of the account pass (`backtest.run_account`), of all policies side by side.
     An account lives on from session to session, so reward terms that pay for a level (not for a
     change) can be larger than in training. After the end of an account, the rest of its session
     earns 0. The program is compiled once per algorithm, number of policies and number of bars; new
@@ -59,11 +58,19 @@ def total_rewards(
     a page that shows it; not of a portfolio. Raises DataError and ConfigError as `run_lanes`.
     """
     if isinstance(env, PortfolioEnv):
-        return _joint_rewards(env, params, sessions, algorithm, policies)
-    lanes = _lanes(env, params, sessions, algorithm, policies, steps)
-    records = run_account(env, lanes, True, programs)
-    if seen is not None:
-        seen(records[0], lanes[0])
+        given: Any = params
+        decisions, own = decision_bars(given.market, sessions), given.replace(sessions=sessions)
+        act, key = PolicyAct(env, algorithm.act, False), jax.random.key(0)  # it never draws
+        agents = [
+            JointAgent("greedy", act, (policy, algorithm.carry), "", forget_episode)
+            for policy in policies
+        ]
+        records = [backtest(env, agent, own, decisions, True, key) for agent in agents]
+    else:
+        lanes = _lanes(env, params, sessions, algorithm, policies, steps)
+        records = run_account(env, lanes, True, programs)
+        if seen is not None:
+            seen(records[0], lanes[0])
     return np.array([record.reward.sum(dtype=np.float64) for record in records])
 
 
@@ -99,23 +106,3 @@ def _lanes(
         Lane(greedy(algorithm, policy, env), own.replace(sessions=sessions), decisions, key)
         for policy, own in zip(policies, each, strict=True)
     ]
-
-
-def _joint_rewards(
-    env: PortfolioEnv,
-    params: Any,
-    sessions: SessionSet,
-    algorithm: Algorithm,
-    policies: Sequence[PyTree],
-) -> np.ndarray:
-    """As `evaluation.validation.total_rewards`. Raises DataError if the set is empty."""
-    decisions, params = decision_bars(params.market, sessions), params.replace(sessions=sessions)
-    key = jax.random.key(0)  # never used: a greedy policy draws no random numbers
-    scores = []
-    for policy in policies:
-        act = PolicyAct(env, algorithm.act, False)
-        agent = JointAgent("greedy", act, (policy, algorithm.carry), "", forget_episode)
-        scores.append(
-            backtest(env, agent, params, decisions, True, key).reward.sum(dtype=np.float64)
-        )
-    return np.array(scores)

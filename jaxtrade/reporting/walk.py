@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.evaluation.run_days import WALK
+from jaxtrade.evaluation.run_days import DAILY, WALK, WalkDays, evidence_of, read_walk_days
 from jaxtrade.evaluation.statistics import iqm_estimate
-from jaxtrade.evaluation.walk_days import DAILY, WalkDays, evidence_of, read_walk_days
 from jaxtrade.reporting.make import MB, ReportFiles, check_limit
 from jaxtrade.reporting.page import document
 from jaxtrade.reporting.schema import Figures

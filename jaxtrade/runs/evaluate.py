@@ -27,15 +27,12 @@ from jaxtrade.evaluation.evaluate import (
     write,
     write_set,
 )
-from jaxtrade.evaluation.joint_backtest import joint_agents
-from jaxtrade.evaluation.joint_result import JointResult, evaluate_joint
+from jaxtrade.evaluation.joint_result import JointResult, evaluate_joint, joint_agents
 from jaxtrade.evaluation.joint_result import write as write_joint
 from jaxtrade.evaluation.openings import day_bars
 from jaxtrade.evaluation.policy import policy_digest
-from jaxtrade.evaluation.recorded import daily_net
 from jaxtrade.evaluation.replay import replay_lines
-from jaxtrade.evaluation.seeds import Results
-from jaxtrade.evaluation.set_report import SetResult
+from jaxtrade.evaluation.seeds import Results, SetResult
 from jaxtrade.evaluation.validation import begin_total_rewards
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import files, rundir
@@ -304,7 +301,7 @@ def _write(setup: Setup, folder: Path, results: Mapping[int, Any], sha: Mapping[
     for number, result in results.items():
         own = setup.stack.folder(folder, number)
         about = {
-            "day_bars": day_bars(setup.market, daily_net(result)[0].astype(str).tolist()),
+            "day_bars": day_bars(setup.market, result.dates.astype(str).tolist()),
             "policy_sha256": sha[number],
         }
         if isinstance(result, JointResult):

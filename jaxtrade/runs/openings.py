@@ -26,9 +26,7 @@ from jaxtrade.evaluation.openings import (
     with_policy,
     with_trials,
 )
-from jaxtrade.evaluation.recorded import daily_net
-from jaxtrade.evaluation.seeds import POLICY
-from jaxtrade.evaluation.set_report import SetResult
+from jaxtrade.evaluation.seeds import POLICY, SetResult
 from jaxtrade.runs import rundir
 from jaxtrade.runs.setup import Setup
 from jaxtrade.storage.trials import TRIALS, SplitOpening, append_opening, read_trials, trials_folder
@@ -86,7 +84,10 @@ def count_opening(
     days = held_out_days(setup, split)
     if not days:
         return dict(results)
-    nets = {str(number): _on(days, *daily_net(result)) for number, result in results.items()}
+    nets = {
+        str(number): _on(days, result.dates, result.daily_pnl(result.agents[0]) / 1000)
+        for number, result in results.items()
+    }
     opening = opening_of(setup, path, split, kind, days, other)._replace(
         net=nets, policies={str(number): sha[number] for number in results}
     )

@@ -21,12 +21,11 @@ from jaxtrade.config.sweep import require_no_walk
 from jaxtrade.data.contracts import contract_of
 from jaxtrade.data.members import symbols_of
 from jaxtrade.errors import CheckpointError, ConfigError, DataError
-from jaxtrade.evaluation import frames, joint_result, report, seeds
+from jaxtrade.evaluation import joint_result, report, seeds, trades
 from jaxtrade.evaluation.evaluate import EvaluationResult
 from jaxtrade.evaluation.policy import LoadedPolicy, load_policy
 from jaxtrade.evaluation.records import RECORDS, EvaluationRecords, read_records
-from jaxtrade.evaluation.seeds import Results
-from jaxtrade.evaluation.set_report import SetResult
+from jaxtrade.evaluation.seeds import Results, SetResult
 from jaxtrade.runs import files, rundir
 from jaxtrade.runs.policies import chosen_number, policy_path
 from jaxtrade.storage import digests
@@ -76,14 +75,14 @@ class StoredEvaluation:
         """The trades of the policy, one row each. See `EvaluationResult.trades`. Raises
         DataError.
         """
-        return frames.read_trades(self.path / "trades.csv", self.zone)
+        return trades.read_trades(self.path / "trades.csv", self.zone)
 
     @cached_property
     def equity(self) -> pd.DataFrame:
         """Equity of the policy, one row per bar. See `EvaluationResult.equity`. Raises
         DataError.
         """
-        return frames.read_equity(self.path / "equity.csv", self.zone)
+        return trades.read_equity(self.path / "equity.csv", self.zone)
 
     @cached_property
     def records(self) -> EvaluationRecords:
@@ -95,7 +94,7 @@ class StoredEvaluation:
     @property
     def figures(self) -> pd.DataFrame:
         """All figures: one row per (pass, figure), one column per agent."""
-        return frames.figures_frame(self.document["agents"])
+        return trades.figures_frame(self.document["agents"])
 
     def plot(self) -> Figure:
         """A matplotlib figure: equity and drawdown of the policy in the strategy pass."""
@@ -131,12 +130,12 @@ class StoredSet(StoredEvaluation):
     @cached_property
     def trades(self) -> pd.DataFrame:
         """The trades of the policy on every symbol. See `SetResult.trades`. Raises DataError."""
-        return frames.by_symbol({symbol: each.trades for symbol, each in self.symbols.items()})
+        return trades.by_symbol({symbol: each.trades for symbol, each in self.symbols.items()})
 
     @cached_property
     def equity(self) -> pd.DataFrame:
         """Equity of the policy on every symbol. See `SetResult.equity`. Raises DataError."""
-        return frames.by_symbol({symbol: each.equity for symbol, each in self.symbols.items()})
+        return trades.by_symbol({symbol: each.equity for symbol, each in self.symbols.items()})
 
     def plot(self) -> Figure:
         """A matplotlib figure: the sum of all symbols' equities and its drawdown, strategy pass."""
@@ -144,7 +143,7 @@ class StoredSet(StoredEvaluation):
 
         settings, agents = self.document["settings"], self.document["agents"]
         return draw_equity(
-            frames.summed_equity(self.equity, settings["start_balance"]),
+            trades.summed_equity(self.equity, settings["start_balance"]),
             report.title_of(settings, next(iter(agents))),
         )
 
@@ -350,7 +349,7 @@ def episodes_frame(path: Path) -> pd.DataFrame:
             f"{file}: no such file: the run has not begun to train, or it was told to write none "
             "(monitor.on, monitor.csv)"
         )
-    return frames.read_episodes(file)
+    return trades.read_episodes(file)
 
 
 def _zone(config: RunConfig) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -105,9 +106,9 @@ def grid_run(
     makers = [
         make
         for wanted, make in (
-            (intrabar, grids.intrabar_grid),
-            (costs, grids.cost_grid),
-            (latency, grids.latency_grid),
+            (intrabar, partial(grids.make_grid, "intrabar order")),
+            (costs, partial(grids.make_grid, "costs")),
+            (latency, partial(grids.make_grid, "latency")),
             (attribution, attribute),
         )
         if wanted

@@ -22,7 +22,7 @@ from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.backtest import Lane
 from jaxtrade.evaluation.policy import save_policy_bundle
 from jaxtrade.evaluation.record import Record
-from jaxtrade.evaluation.session_view import last_session
+from jaxtrade.evaluation.replay import last_session
 from jaxtrade.progress.screen import Plain, Screen, duration
 from jaxtrade.rl import evolve
 from jaxtrade.rl.state import finished

@@ -20,9 +20,8 @@ from jaxtrade.evaluation import backtest as parted
 from jaxtrade.evaluation import baselines
 from jaxtrade.evaluation.backtest import backtest
 from jaxtrade.evaluation.baselines import Agent, PolicyAct
-from jaxtrade.evaluation.figures import account_figures, coverage, figures_of
 from jaxtrade.evaluation.record import decision_bars
-from jaxtrade.evaluation.trades import assemble_trades
+from jaxtrade.evaluation.trades import account_figures, assemble_trades, coverage, figures_of
 from tests.evaluation.tiny import (
     HAND_BARS,
     WARM,

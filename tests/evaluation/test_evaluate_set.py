@@ -17,7 +17,7 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation import metrics, report
 from jaxtrade.evaluation.evaluate import evaluate, standard_agents, write_set
 from jaxtrade.evaluation.members import for_member, member_sessions, members_of
-from jaxtrade.evaluation.set_report import total_equity
+from jaxtrade.evaluation.seeds import total_equity
 from jaxtrade.evaluation.side_by_side import step_all
 from jaxtrade.evaluation.trades import Trades
 from jaxtrade.runs.setup import prepare

@@ -22,7 +22,7 @@ def test_intrabar_rows_are_the_evaluations_under_each_order():
         random_paths(0, WALK.bars.open, WALK.bars.high, WALK.bars.low, WALK.bars.close),
     )
     known = params.replace(market=params.market.replace(path=paths))
-    grid = grids.intrabar_grid(env, known, agents, WALK, SESSIONS, config)  # type: ignore[arg-type]
+    grid = grids.make_grid("intrabar order", env, known, agents, WALK, SESSIONS, config)  # type: ignore[arg-type]
     assert grid.rows == ("stop_first", "nearer_extreme", "path")
     assert grid.notes == ()
     for row, profit in zip(grid.rows, grid.profit, strict=True):
@@ -31,7 +31,7 @@ def test_intrabar_rows_are_the_evaluations_under_each_order():
         assert profit.tolist() == [agent.strategy_figures["net_profit"] for agent in result.agents]
         assert result.settings["intrabar"] == row
     assert grid.spread[1] == 0
-    unknown = grids.intrabar_grid(env, params, agents[1:], WALK, SESSIONS, config)  # type: ignore[arg-type]
+    unknown = grids.make_grid("intrabar order", env, params, agents[1:], WALK, SESSIONS, config)  # type: ignore[arg-type]
     assert unknown.rows == ("stop_first", "nearer_extreme")
     assert "--seconds FILE" in unknown.table()
 
@@ -46,7 +46,7 @@ def test_intrabar_rows_are_the_evaluations_under_each_order():
 )
 def test_cost_rows_are_multiples_and_the_spread_is_their_range(costs, commission, slippage, facts):
     env, params, config = setup(WALK, SESSIONS, costs=costs)
-    grid = grids.cost_grid(env, params, [rule("buy_hold", env)], WALK, SESSIONS, config)
+    grid = grids.make_grid("costs", env, params, [rule("buy_hold", env)], WALK, SESSIONS, config)
     profit = grid.profit.reshape(3, 4)
     # four sessions, a buy and a sale each: eight sides, each tick $12.50
     assert np.allclose(profit[[0]] - profit, 8 * commission * np.array([[0], [1], [2]]))
@@ -63,7 +63,7 @@ def test_cost_rows_are_multiples_and_the_spread_is_their_range(costs, commission
 def test_a_cost_that_is_zero_has_no_multiples():
     """Slippage is then shown in ticks, so that its weight is still seen."""
     env, params, config = setup(WALK, SESSIONS, costs={"commission": 0.0, "slippage": 0})
-    grid = grids.cost_grid(env, params, [rule("buy_hold", env)], WALK, SESSIONS, config)  # type: ignore[arg-type]
+    grid = grids.make_grid("costs", env, params, [rule("buy_hold", env)], WALK, SESSIONS, config)  # type: ignore[arg-type]
     assert grid.rows == tuple(
         f"commission none, slippage {ticks}"
         for ticks in ("0 ticks", "1 tick", "2 ticks", "4 ticks")

@@ -10,6 +10,7 @@ from jaxtrade.env.state import ExitReason
 from jaxtrade.evaluation import grids
 from jaxtrade.evaluation.backtest import Lane, backtest, run_lanes
 from jaxtrade.evaluation.baselines import NO_ACTION, Agent, PolicyAct, forget_episode, greedy
+from jaxtrade.evaluation.evaluate import agent_key
 from jaxtrade.evaluation.grids import LONGEST, TOO_LATE, delayed
 from jaxtrade.evaluation.record import decision_bars
 from jaxtrade.rl.ppo import make_ppo
@@ -149,7 +150,7 @@ def test_without_a_latency_every_bit_is_the_evaluators(made):
 def test_the_grid_counts_what_came_too_late(made):
     env, params, config, policy = made
     agents = [policy, rule("sma_cross", env), rule("flat", env)]
-    grid = grids.latency_grid(env, params, agents, WALK, WALK.every, config)  # type: ignore[arg-type]
+    grid = grids.make_grid("latency", env, params, agents, WALK, WALK.every, config)  # type: ignore[arg-type]
     assert grid.rows == ("0 bars", "1 bar", "2 bars", "3 bars")
     assert grid.too_late is not None
     assert (grid.too_late[0] == 0).all()
@@ -157,7 +158,7 @@ def test_the_grid_counts_what_came_too_late(made):
     assert (grid.too_late[:, 2] == 0).all()
     assert (grid.profit[:, 2] == 0).all()
     assert len(set(grid.profit[:, 0])) > 1
-    key = grids.agent_key(jax.random.key(config.seed), "greedy")
+    key = agent_key(jax.random.key(config.seed), "greedy")
     decisions = decision_bars(WALK.data, params.sessions)
     own = backtest(env, policy, params, decisions, "strategy", key)
     assert grid.profit[0, 0] == own.equity[-1] / 1000

@@ -10,9 +10,9 @@ import pytest
 from bench.learning import sections_of
 from jaxtrade.evaluation.backtest import backtest
 from jaxtrade.evaluation.baselines import greedy
-from jaxtrade.evaluation.figures import coverage
 from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
 from jaxtrade.evaluation.record import decision_bars
+from jaxtrade.evaluation.trades import coverage
 from jaxtrade.rl.ppo import make_ppo
 from tests.evaluation.tiny import TWO_DAYS as MARKET
 from tests.evaluation.tiny import lively, observed, setup

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from jaxtrade.env.state import KEEP_STOP, Order
-from jaxtrade.evaluation import passes
-from jaxtrade.evaluation.backtest import Lane, run_lanes, run_sessions
+from jaxtrade.evaluation import backtest
+from jaxtrade.evaluation.backtest import Lane, account_starts, run_lanes, run_passes, run_sessions
 from jaxtrade.evaluation.baselines import Agent, buy_and_hold
-from jaxtrade.evaluation.passes import account_starts, run_passes
 from jaxtrade.evaluation.record import decision_bars
 from tests.evaluation import tiny
 from tests.evaluation.sequential import in_sequence
@@ -36,7 +35,7 @@ def check(setup, lanes, monkeypatch, in_turn=0):
         scanned.append(len(lanes))
         return run_lanes(env, lanes, *rest)
 
-    monkeypatch.setattr(passes, "run_lanes", counted)
+    monkeypatch.setattr(backtest, "run_lanes", counted)
     found = run_passes(setup.env, lanes)
     for which, records in found.items():
         for lane, record in zip(lanes, records, strict=True):
@@ -125,4 +124,4 @@ def test_episodes_of_several_sessions_are_refused():
     [lane] = lanes_of(setup, agents_of(setup, policies[:1])[:1])
     zero = np.zeros(5, np.int64)
     with pytest.raises(ValueError, match=r"if episode\.sessions is 1"):
-        run_sessions(setup.env, [lane], "account", [passes.Start(zero, zero, zero, zero)])
+        run_sessions(setup.env, [lane], "account", [backtest.Start(zero, zero, zero, zero)])

@@ -12,8 +12,14 @@ import pytest
 from jaxtrade.config import make_config
 from jaxtrade.env.state import EndReason
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluation.joint_backtest import NAMES, joint_agents
-from jaxtrade.evaluation.joint_result import FILES, evaluate_joint, fill_rows, write
+from jaxtrade.evaluation.joint_result import (
+    FILES,
+    NAMES,
+    evaluate_joint,
+    fill_rows,
+    joint_agents,
+    write,
+)
 from jaxtrade.evaluation.validation import mean_reward
 from jaxtrade.rl.state import finished
 from jaxtrade.runs.evaluate import evaluate_run, replay_run

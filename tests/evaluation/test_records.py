@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from jaxtrade.env.state import ExitReason
 from jaxtrade.errors import DataError
 from jaxtrade.evaluation import metrics, records
-from jaxtrade.evaluation.evaluate import write
-from jaxtrade.evaluation.recorded import records_of
+from jaxtrade.evaluation.evaluate import records_of, write
 from jaxtrade.evaluation.records import ABSENT, KINDS, PASSES, read_records, write_records
 from tests.evaluation.tiny import walked
 

@@ -14,10 +14,9 @@ from bench.learning import sections_of
 from jaxtrade.config import load_config
 from jaxtrade.data.splits import session_set
 from jaxtrade.evaluation import backtest, baselines, side_by_side
-from jaxtrade.evaluation.backtest import Lane, plan_of, run_lanes
+from jaxtrade.evaluation.backtest import Lane, plan_of, run_lanes, run_passes
 from jaxtrade.evaluation.baselines import greedy, sampled
 from jaxtrade.evaluation.evaluate import agent_key
-from jaxtrade.evaluation.passes import run_passes
 from jaxtrade.evaluation.record import decision_bars
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.runs.setup import prepare

@@ -15,8 +15,8 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
 from jaxtrade.evaluation import baselines
 from jaxtrade.evaluation.backtest import backtest
-from jaxtrade.evaluation.figures import coverage
 from jaxtrade.evaluation.record import decision_bars
+from jaxtrade.evaluation.trades import coverage
 from tests.data.lifted import lifted_bars
 
 CONFIG = make_config({})

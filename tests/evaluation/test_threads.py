@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from jaxtrade.evaluation import threads
+from jaxtrade.evaluation import backtest
 
 
 def test_results_keep_the_order_of_the_items(monkeypatch):
@@ -16,24 +16,24 @@ def test_results_keep_the_order_of_the_items(monkeypatch):
         both.wait()
         return 2 * item
 
-    assert threads.each(doubled, iter([1, 2])) == [2, 4]
+    assert backtest.in_threads(doubled, iter([1, 2])) == [2, 4]
 
 
 def test_one_core_needs_no_thread(monkeypatch):
     monkeypatch.setenv("NPROC", "1")
-    assert set(threads.each(lambda _: threading.current_thread(), range(3))) == {
+    assert set(backtest.in_threads(lambda _: threading.current_thread(), range(3))) == {
         threading.main_thread()
     }
-    assert threads.each(str, []) == []
+    assert backtest.in_threads(str, []) == []
 
 
 def test_an_error_is_raised(monkeypatch):
     monkeypatch.setenv("NPROC", "2")
     with pytest.raises(ZeroDivisionError):
-        threads.each(lambda item: 1 // item, [1, 0, 2])
+        backtest.in_threads(lambda item: 1 // item, [1, 0, 2])
 
 
 @pytest.mark.parametrize("given", ["", "0", "many"])
 def test_without_a_number_the_cores_of_the_process_count(given, monkeypatch):
     monkeypatch.setenv("NPROC", given)
-    assert threads.cores() >= 1
+    assert backtest.cores() >= 1

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from jaxtrade.evaluation.run_days import WalkDays, evidence_lines, evidence_of
 from jaxtrade.evaluation.statistics import min_trl, probability_of_improvement, psr, spa
-from jaxtrade.evaluation.walk_days import WalkDays, evidence_lines, evidence_of
 from tests.messages import missing
 
 DAYS, SEEDS = 60, 6

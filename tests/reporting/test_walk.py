@@ -12,8 +12,8 @@ import pytest
 from jaxtrade.cli.entry import main
 from jaxtrade.config import load_config
 from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.evaluation.run_days import DAILY, WalkDays, evidence_of, write_walk_days
 from jaxtrade.evaluation.statistics import iqm_estimate
-from jaxtrade.evaluation.walk_days import DAILY, WalkDays, evidence_of, write_walk_days
 from jaxtrade.reporting.walk import collect, page
 from jaxtrade.reporting.words import MINUS
 from jaxtrade.runs import rundir

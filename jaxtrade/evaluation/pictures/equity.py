@@ -10,11 +10,10 @@ import numpy as np
 
 from jaxtrade.env.rules import NO_FLOOR
 from jaxtrade.env.state import NO_LEVEL, EndReason
-from jaxtrade.evaluation.figures import AgentResult
 from jaxtrade.evaluation.pictures import style
 from jaxtrade.evaluation.pictures.style import LOOKS
 from jaxtrade.evaluation.report import EvaluationResult
-from jaxtrade.evaluation.trades import Trades
+from jaxtrade.evaluation.trades import AgentResult, Trades
 
 MOST_MARKS, MOST_ENTRIES = 1500, 150  # trades above which no exit, and no entry, is marked
 WILD = "random"  # the agent that may leave the picture: what it loses to costs can dwarf all the others
@@ -22,11 +21,6 @@ ROOM, PAD = (
     0.5,
     0.06,
 )  # shares of the others' range: within ROOM the wild one is shown in full; PAD is left around it
-ENDS = (
-    (EndReason.TARGET, "passed", "green", "*"),
-    (EndReason.BUST, "bust", "vermillion", "X"),
-    (EndReason.DAILY_LOSS, "failed, daily loss", "purple", "P"),
-)
 
 
 def headline(result: EvaluationResult, agent: AgentResult) -> tuple[str, str]:
@@ -55,7 +49,7 @@ def headline(result: EvaluationResult, agent: AgentResult) -> tuple[str, str]:
 def figure_of(result: EvaluationResult, agent: AgentResult) -> Any:
     """The matplotlib Figure. The x axes count decision bars, so that closed hours take no space."""
     figure = style.new_figure(11.5, 10.5, *headline(result, agent))
-    axes = figure.subplots(4, 1, sharex=True, height_ratios=(1.5, 1.2, 0.5, 0.8))
+    axes = figure.subplots(4, 1, **LOOKS["equity panels"])
     figure.subplots_adjust(**LOOKS["equity frame"])
     for axis, panel in zip(axes, (_prices, _equity, _drawdown, _account), strict=True):
         panel(axis, result, agent)
@@ -191,7 +185,8 @@ def _gone(profit: np.ndarray, low: float, high: float) -> str:
 
 
 def _drawdown(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
-    fall = drawdown_of(agent.strategy.equity)
+    equity = agent.strategy.equity  # mills from the start, which counts as the first highest one
+    fall = (equity - np.maximum(np.maximum.accumulate(equity), 0)) / 1000
     axis.fill_between(np.arange(len(fall)), fall, 0, **LOOKS["fall area"])
     axis.plot(fall, **LOOKS["fall"])
     if not fall.any():
@@ -201,13 +196,6 @@ def _drawdown(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
     axis.set_title(
         f"Drawdown of {agent.name} below its highest equity, at most {style.dollars(-fall.min())}"
     )
-
-
-def drawdown_of(equity: np.ndarray) -> np.ndarray:
-    """float64[L] dollars at most 0: distance of equity (mills from 0) from its running maximum,
-    which starts at 0.
-    """
-    return (equity - np.maximum(np.maximum.accumulate(equity), 0)) / 1000
 
 
 def _account(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
@@ -223,8 +211,8 @@ def _account(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
     for values, look in ((alive, "balance"), (floor, "floor")):
         if not np.isnan(values).all():
             axis.plot(*_gapped(values, borders), **LOOKS[look])
-    for reason, name, color, mark in ENDS:
-        at = np.flatnonzero(record.end == reason)
+    for reason, (name, color, mark) in LOOKS["ends"].items():
+        at = np.flatnonzero(record.end == EndReason[reason])
         if len(at):
             axis.scatter(
                 at,
@@ -251,7 +239,7 @@ def _gapped(values: np.ndarray, borders: np.ndarray) -> tuple[np.ndarray, np.nda
 def _mark_time(axes: Any, result: EvaluationResult) -> None:
     """Session borders on all axes, and times (one session) or dates below the last."""
     decisions, bottom = result.decisions, axes[-1]
-    first = np.concatenate([[0], decisions.last[:-1] + 1])
+    first = np.append(0, decisions.last[:-1] + 1)
     if len(first) == 1:
         at, labels = style.time_marks(style.local_times(result.clock, decisions.rows + 1))
         bottom.set_xticks(at, labels)
@@ -328,7 +316,7 @@ def day_figure(result: EvaluationResult, agent: AgentResult) -> Any:
     """The matplotlib Figure: candles above, the day's profit below. The x axes count bars."""
     day = busiest(result, agent)
     figure = style.new_figure(11.5, 7.6, *day_headline(result, agent, day))
-    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(3.2, 1))
+    top, bottom = figure.subplots(2, 1, **LOOKS["day panels"])
     figure.align_ylabels([top, bottom])
     figure.subplots_adjust(**LOOKS["day frame"])
     bars = _candles(top, result, day)

@@ -109,6 +109,13 @@ def money_axis(axis: Any, label: str) -> None:
     axis.yaxis.set_major_formatter(lambda value, _: dollars(value, 0))
 
 
+def whole_marks(axis: Any) -> None:
+    """Few marks on the x axis, at whole numbers."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.xaxis.set_major_locator(MaxNLocator(**LOOKS["whole marks"]))
+
+
 def price_axis(axis: Any, clock: BarClock) -> None:
     """Prices on the y axis, with as many decimals as its marks need. Call it once the limits are
     final.
@@ -174,9 +181,9 @@ def local_times(clock: BarClock, rows: np.ndarray) -> list[datetime.datetime]:
     ]
 
 
-def time_marks(times: Sequence[datetime.datetime], most: int = 9) -> tuple[list[int], list[str]]:
+def time_marks(times: Sequence[datetime.datetime]) -> tuple[list[int], list[str]]:
     """(indices, labels) of the bars of one session at full hours, or at other round times, at most
-    `most` of them.
+    nine of them.
 
     A bar that is the first at or after a round time stands for it, so gaps in the bars are no
     problem.
@@ -193,7 +200,7 @@ def time_marks(times: Sequence[datetime.datetime], most: int = 9) -> tuple[list[
             for i in range(len(slots))
             if (slots[i] != slots[i - 1] if i else minutes[i] % step == 0)
         ]
-        if len(at) <= most:
+        if len(at) <= 9:
             return at, [
                 f"{slots[i] * step % 1440 // 60:02d}:{slots[i] * step % 60:02d}" for i in at
             ]
@@ -201,12 +208,12 @@ def time_marks(times: Sequence[datetime.datetime], most: int = 9) -> tuple[list[
     return at, [f"{times[i]:%H:%M}" for i in at]
 
 
-def date_marks(dates: Sequence[datetime.date], most: int = 8) -> tuple[list[int], list[str]]:
-    """(indices, labels) of at most `most` sessions, evenly spaced. The first label has the year,
+def date_marks(dates: Sequence[datetime.date]) -> tuple[list[int], list[str]]:
+    """(indices, labels) of at most eight sessions, evenly spaced. The first label has the year,
     and each in which it changes."""
-    step = -(-len(dates) // most)
+    step = -(-len(dates) // 8)
     at = list(range(0, len(dates), step))
-    if len(dates) <= most:
+    if len(dates) <= 8:
         names = [f"{dates[i]:%a} {dates[i].day} {dates[i]:%b}" for i in at]
     else:
         names = [f"{dates[i].day} {dates[i]:%b}" for i in at]

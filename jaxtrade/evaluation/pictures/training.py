@@ -54,8 +54,6 @@ def figure_of(
     """
     if not rows:
         return None
-    from matplotlib.ticker import MaxNLocator
-
     if scores and best is None:
         best = max(scores, key=lambda each: each[1])[0]
     shown = [name for name in dict.fromkeys((RETURN, *metrics)) if name in rows[-1]]
@@ -80,7 +78,7 @@ def figure_of(
     last = float(rows[-1]["steps"])
     for i, axis in enumerate(axes):
         axis.set_xlim(0, last)
-        axis.xaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10], integer=True))
+        style.whole_marks(axis)
         axis.xaxis.set_major_formatter(lambda value, _: short_number(value))
         if best is not None and i < count:
             axis.axvline(
@@ -135,8 +133,8 @@ def thinned(values: np.ndarray, most: int = MOST_POINTS) -> np.ndarray:
     return np.divide(sums, counts, out=np.full_like(sums, math.nan), where=counts > 0)
 
 
-def _steps(rows: Rows) -> np.ndarray:
-    return thinned(np.array([float(row["steps"]) for row in rows]))
+def _along(rows: Rows, name: str = "steps") -> np.ndarray:
+    return thinned(np.array([float(row[name]) for row in rows]))
 
 
 def _curve(axis: Any, rows: Rows, name: str) -> None:
@@ -147,7 +145,7 @@ def _curve(axis: Any, rows: Rows, name: str) -> None:
             np.maximum(values, FLOOR[name]),
             f", cut off below {FLOOR[name]:g}".replace("-", style.MINUS),
         )
-    x, known = _steps(rows), np.isfinite(values).any(axis=1)
+    x, known = _along(rows), np.isfinite(values).any(axis=1)
     label = LABELS.get(name, name.replace("_", " ").capitalize())
     axis.set_title(label + (cut if known.any() else ": undefined throughout"))
     if not known.any():
@@ -193,7 +191,7 @@ def _shares(axis: Any, rows: Rows, name: str) -> None:
     shares = pd.DataFrame([row[name] for row in rows], columns=names, dtype=np.float64)
     values = thinned(shares.to_numpy())
     x, values = (
-        np.append(0, _steps(rows)),
+        np.append(0, _along(rows)),
         np.concatenate([values[:1], values]),
     )  # the first update begins at 0
     axis.set_title("Actions, share of all steps")
@@ -356,7 +354,7 @@ def advice_figure(
     legend = 0.28 * -(-len(advisors) // COLUMNS) if len(advisors) > 1 else 0.0  # inches
     height = 5.6 + legend
     figure = style.new_figure(11.5, height, title, _about_advice(advisors, horizon))
-    axes = figure.subplots(2, 2, gridspec_kw={"width_ratios": (1.15, 1)})
+    axes = figure.subplots(2, 2, **LOOKS["advice panels"])
     figure.subplots_adjust(
         top=1 - (1.0 + legend) / height, bottom=0.95 / height, **LOOKS["advice frame"]
     )
@@ -440,12 +438,7 @@ def _calibration(axis: Any, advisors: Sequence[Advisor], bins: int, horizon: int
         "Hit rate by stated confidence"
         + (": nothing was scored" if not any(found) else ": too little evidence" if few else "")
     )
-    axis.set(
-        xlim=(0, 1),
-        ylim=(0, 1),
-        xlabel="stated confidence",
-        ylabel="hit rate, share of scored answers",
-    )
+    axis.set(**LOOKS["calibration axes"])
     for which in (axis.xaxis, axis.yaxis):
         which.set_major_formatter(lambda value, _: style.percent(value))
     axis.plot([0, 1], [0, 1], **LOOKS["calibrated"])
@@ -501,10 +494,8 @@ def _over_updates(
     """Metrics over updates. metrics: name -> line style. An advisor without its own metric is shown
     by the run's.
     """
-    from matplotlib.ticker import MaxNLocator
-
     axis.set_title(title)
-    updates = thinned(np.array([float(row["update"]) for row in rows]))
+    updates = _along(rows, "update")
     known = False
     for number, advisor in enumerate(advisors):
         for metric, line in metrics.items():
@@ -522,4 +513,4 @@ def _over_updates(
             **LOOKS["undefined"],
         )
     axis.set_xlim(0, float(rows[-1]["update"]))
-    axis.xaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10], integer=True))
+    style.whole_marks(axis)

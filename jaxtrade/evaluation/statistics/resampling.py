@@ -130,14 +130,14 @@ class IntervalEstimate(NamedTuple):
     """
 
     value: float | None
-    low: float | None
-    high: float | None
-    why: str | None
+    low: float | None = None
+    high: float | None = None
+    why: str | None = None
 
 
 def undefined(why: str) -> IntervalEstimate:
     """No figure, and why."""
-    return IntervalEstimate(None, None, None, why)
+    return IntervalEstimate(None, why=why)
 
 
 def too_few(days: int, *seeds: int) -> str | None:
@@ -213,10 +213,10 @@ def iqm_estimate(
     seeds, days = net.shape
     value = float(iqm(net.mean(axis=1)))
     if why := too_few(days, *([] if rule else [seeds])):
-        return IntervalEstimate(value, None, None, why)
+        return IntervalEstimate(value, why=why)
     if np.ptp(net) == 0:
         return IntervalEstimate(
-            value, None, None, "every day earns the same with every seed, which shows no spread"
+            value, why="every day earns the same with every seed, which shows no spread"
         )
     folds = _folds(fold, days)
     generator = np.random.default_rng([seed, days, block_days(days)])
@@ -233,7 +233,7 @@ def iqm_estimate(
     if not rule:
         parts.append(Part(float(iqm(by_seed).var()), seeds, len(folds)))
     low, high = stretched(iqm(both), value, parts)
-    return IntervalEstimate(value, low, high, None)
+    return IntervalEstimate(value, low, high)
 
 
 def stretched(values: np.ndarray, value: float, parts: Sequence[Part]) -> tuple[float, float]:
@@ -447,13 +447,13 @@ def probability_of_improvement(
     days = x.shape[1]
     value = float(wins(x.mean(axis=1), y.mean(axis=1)))
     if why := too_few(days, len(x), *([] if rule else [len(y)])):
-        return IntervalEstimate(value, None, None, why)
+        return IntervalEstimate(value, why=why)
     if (
         np.ptp(x, axis=0).max() == 0
         and (rule or np.ptp(y, axis=0).max() == 0)
         and (x[0] == y[0]).all()
     ):
-        return IntervalEstimate(value, None, None, "both do the same on every day with every seed")
+        return IntervalEstimate(value, why="both do the same on every day with every seed")
     block = block_days(days)
     lots = day_lots(np.random.default_rng([seed, days, block]), days, block, draws)
     blocks = block_count(days, block)
@@ -472,7 +472,6 @@ def probability_of_improvement(
         value,
         float(min(inside.min(initial=1.0), value)),
         float(max(inside.max(initial=0.0), value)),
-        None,
     )
 
 

@@ -140,9 +140,9 @@ def sharpe(net: np.ndarray, days_per_year: float = 1.0) -> IntervalEstimate:
         return undefined(NO_VARIATION if len(net) > 1 else "one day has no Sharpe ratio")
     scale = math.sqrt(days_per_year)
     if why := too_few(of.days):
-        return IntervalEstimate(scale * of.ratio, None, None, why)
+        return IntervalEstimate(scale * of.ratio, why=why)
     low, high = _ends(of)
-    return IntervalEstimate(scale * of.ratio, scale * low, scale * high, None)
+    return IntervalEstimate(scale * of.ratio, scale * low, scale * high)
 
 
 def psr(net: np.ndarray, benchmark: float = 0.0) -> IntervalEstimate:
@@ -157,7 +157,7 @@ def psr(net: np.ndarray, benchmark: float = 0.0) -> IntervalEstimate:
     if isinstance(of, str):
         return undefined(of)
     low, high = (_NORMAL.cdf((end - benchmark) / standard_error(of)) for end in _ends(of))
-    return IntervalEstimate(probabilistic_ratio(of, benchmark), low, high, None)
+    return IntervalEstimate(probabilistic_ratio(of, benchmark), low, high)
 
 
 def dsr(net: np.ndarray, trials: int, variance: float | None) -> IntervalEstimate:
@@ -193,7 +193,7 @@ def min_trl(net: np.ndarray) -> IntervalEstimate:
         return IntervalEstimate(
             value, low, None, "no upper end: the true Sharpe ratio may be below the benchmark"
         )
-    return IntervalEstimate(value, low, high, None)
+    return IntervalEstimate(value, low, high)
 
 
 def trial_variance(net: np.ndarray) -> float | None:
@@ -281,9 +281,9 @@ def pbo(net: np.ndarray, splits: int = 16, draws: int = NULL_DRAWS, seed: int = 
         )
     if why := _undefined(net, splits):
         return Overfitting(None, None, None, why)
-    value = below_median(net, splits, halves(splits))
-    generator = np.random.default_rng([seed, days, trials, splits])
     ways = halves(splits)
+    value = below_median(net, splits, ways)
+    generator = np.random.default_rng([seed, days, trials, splits])
     if len(ways) > _NULL_WAYS:
         ways = ways[np.sort(generator.choice(len(ways), _NULL_WAYS, replace=False))]
     centred = net - net.mean(axis=0)

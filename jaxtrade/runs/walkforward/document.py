@@ -15,15 +15,14 @@ import numpy as np
 
 from jaxtrade.data.splits import Fold, Reach, paths_of, reach_of, sessions_of
 from jaxtrade.evaluation import metrics
-from jaxtrade.evaluation.backtest import Lane, run_lanes
+from jaxtrade.evaluation.backtest import Lane, run_lanes, run_passes
 from jaxtrade.evaluation.baselines import Agent, greedy
-from jaxtrade.evaluation.evaluate import agent_key, standard_agents
+from jaxtrade.evaluation.evaluate import lanes_of, standard_agents
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
 from jaxtrade.evaluation.openings import day_bars
-from jaxtrade.evaluation.passes import run_passes
-from jaxtrade.evaluation.record import DecisionBars, Pass, Record, decision_bars
+from jaxtrade.evaluation.record import DecisionBars, Pass, Record
+from jaxtrade.evaluation.run_days import OutOfSampleDays, WalkDays, evidence_lines, evidence_of
 from jaxtrade.evaluation.statistics import LEVEL, iqm_estimate
-from jaxtrade.evaluation.walk_days import OutOfSampleDays, WalkDays, evidence_lines, evidence_of
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs.setup import Setup
 from jaxtrade.storage.compiling import Programs
@@ -102,7 +101,7 @@ class _Evaluation:
     def both_passes(self) -> tuple[OutOfSampleDays, np.ndarray]:
         """(account rules off, float64[S, D] under the account's rules). Sessions of the account
         pass are stepped side by side where that can be done, from accounts that follow from the
-        strategy pass (`evaluation.passes`)."""
+        strategy pass (`evaluation.backtest`)."""
         lanes, names = self._lanes(self.tests, self.by_fold), iter((OUT_OF_SAMPLE, UNDER_RULES))
         records = run_passes(
             self.setup.env, lanes, False, self.programs, lambda _: self.screen.step(next(names))
@@ -161,14 +160,10 @@ class _Evaluation:
 
     def _lanes(self, sets: Sequence[np.ndarray], agents: Sequence[Sequence[Agent]]) -> list[Lane]:
         """The agents of each fold on its sessions, fold by fold."""
-        market, key, lanes = self.setup.single, jax.random.key(self.setup.config.seed), []
+        market, lanes = self.setup.single, []
         for ids, own in zip(sets, agents, strict=True):
             sessions = sessions_of(market, ids)
-            decisions, params = (
-                decision_bars(market.data, sessions),
-                self.params.replace(sessions=sessions),
-            )
-            lanes += [Lane(agent, params, decisions, agent_key(key, agent.name)) for agent in own]
+            lanes += lanes_of(own, self.params, market, sessions, self.setup.config)
         return lanes
 
 

@@ -30,8 +30,8 @@ from jaxtrade.evaluation.nulls import (
 )
 from jaxtrade.evaluation.openings import with_policy, with_trials
 from jaxtrade.evaluation.policy import FOLDER
+from jaxtrade.evaluation.run_days import DAILY, OutOfSampleDays, WalkDays, write_walk_days
 from jaxtrade.evaluation.statistics.resampling import iqm
-from jaxtrade.evaluation.walk_days import DAILY, OutOfSampleDays, WalkDays, write_walk_days
 from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.state import finished
 from jaxtrade.runs import rundir, training_job
