@@ -34,12 +34,12 @@ _BUILD_S = (
 # A pause after these releases the interpreter lock. Otherwise the training thread would wait for
 # it, 5 ms at a time.
 _PAUSE_S = 1e-4
-_MOST_WAITING = 64  # demands that may wait for the asker's thread
+_MOST_DEMANDS = 64  # demands that may wait for the asker's thread
 _MOST_OPEN = 1024  # bars remembered as in flight
 _MOST_QUESTIONS = (
     4096  # questions kept, because the same bar is wanted again and again until its answer arrives
 )
-_JOIN_S = 0.3  # time limit of `stop` for joining both threads
+_END_S = 0.3  # time limit of `stop` for joining both threads
 
 
 class AdviceRow(NamedTuple):
@@ -197,7 +197,7 @@ class Live(AdviceSource):
         """Request rows. If the asker is far behind, the request is dropped and counted: it will be
         repeated anyway.
         """
-        if self._stopping.is_set() or self._mailbox.qsize() >= _MOST_WAITING:
+        if self._stopping.is_set() or self._mailbox.qsize() >= _MOST_DEMANDS:
             self._missed += len(wants)
             return
         for bar, weight in wants:
@@ -229,7 +229,7 @@ class Live(AdviceSource):
             self._stopping.set()
             self._mailbox.put(None)
         self._service.stop()
-        until = time.monotonic() + _JOIN_S
+        until = time.monotonic() + _END_S
         for thread in self._threads:
             thread.join(max(0.0, until - time.monotonic()))
             if thread.is_alive():
