@@ -22,9 +22,8 @@ from jaxtrade.advisor.host.backends import RecordedBackend
 from jaxtrade.advisor.host.policy import TRAINING, Use
 from jaxtrade.advisor.host.prompts import digest_values
 from jaxtrade.advisor.host.registry import MOCKS, make_backend, parts_of, takes
-from jaxtrade.advisor.host.schema import SCHEMA_HASH
 from jaxtrade.advisor.host.service import AdviceService
-from jaxtrade.advisor.host.types import Backend
+from jaxtrade.advisor.host.types import SCHEMA_HASH, Backend
 from jaxtrade.advisor.questions import QuestionBook, followed_of, in_sessions, round_turn
 from jaxtrade.advisor.snapshot import read_snapshot
 from jaxtrade.advisor.table import AdviceTable, empty_table

@@ -16,7 +16,7 @@ from jaxtrade.advisor.compose import CACHE, JOURNAL
 from jaxtrade.advisor.host.journal import Recorded, read_journal
 from jaxtrade.advisor.host.paid import cache_key, read_texts
 from jaxtrade.advisor.host.replies import printable
-from jaxtrade.advisor.host.schema import DIRECTIONS, parse_advice, parse_pipe
+from jaxtrade.advisor.host.types import DIRECTIONS, parse_advice, parse_pipe
 from jaxtrade.advisor.questions import QuestionBook, in_sessions, make_book, stamp
 from jaxtrade.advisor.snapshot import WIDTH, market_entries
 from jaxtrade.advisor.table import directions

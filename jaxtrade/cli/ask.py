@@ -28,8 +28,16 @@ from jaxtrade.advisor.host.replies import (
     verdict_of,
 )
 from jaxtrade.advisor.host.replies import remedy as unusable_remedy
-from jaxtrade.advisor.host.schema import DIRECTIONS, parse_advice, parse_pipe
-from jaxtrade.advisor.host.types import Advice, Answer, Backend, Failure, Question
+from jaxtrade.advisor.host.types import (
+    DIRECTIONS,
+    Advice,
+    Answer,
+    Backend,
+    Failure,
+    Question,
+    parse_advice,
+    parse_pipe,
+)
 from jaxtrade.advisor.questions import QuestionBook, in_sessions, make_book, stamp
 from jaxtrade.cli.shared import say
 from jaxtrade.config import RunConfig

@@ -26,8 +26,7 @@ from jaxtrade.advisor.host.journal import HEADER, Journal
 from jaxtrade.advisor.host.mocks import Shifted
 from jaxtrade.advisor.host.openai import OpenAIBackend
 from jaxtrade.advisor.host.prompts import TEMPLATES
-from jaxtrade.advisor.host.schema import SCHEMA_HASH
-from jaxtrade.advisor.host.types import Failure
+from jaxtrade.advisor.host.types import SCHEMA_HASH, Failure
 from jaxtrade.advisor.questions import make_book
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import TickValue

@@ -21,7 +21,7 @@ from jaxtrade.advisor.host.prompts import (
     read_template,
 )
 from jaxtrade.advisor.host.registry import MOCKS, takes
-from jaxtrade.advisor.host.schema import parse_advice
+from jaxtrade.advisor.host.types import parse_advice
 from jaxtrade.cli import build_parser
 from jaxtrade.config import AdvisorConfig, load_config
 from jaxtrade.config.base import described

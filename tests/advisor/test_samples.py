@@ -16,8 +16,7 @@ from jaxtrade.advisor.host.backends import (
 from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions
 from jaxtrade.advisor.host.paid import Spend
 from jaxtrade.advisor.host.registry import check_kind, make_backend
-from jaxtrade.advisor.host.schema import advice_of
-from jaxtrade.advisor.host.types import Answer, Failure
+from jaxtrade.advisor.host.types import Answer, Failure, advice_of
 from jaxtrade.errors import ConfigError
 from tests.advisor.asking import SOON
 from tests.advisor.servers import FaultServer, advises, reply, says

@@ -44,15 +44,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxtrade.advisor.host.prompts import RAW_SLOTS
 from jaxtrade.advisor.host.replies import is_unusable
-from jaxtrade.advisor.host.schema import (
+from jaxtrade.advisor.host.types import (
     MAX_BYTES,
+    Advice,
+    Answer,
+    Backend,
+    Failure,
+    Question,
     RefusedError,
     advice_of,
     parse_advice,
     parse_pipe,
     strict_json,
 )
-from jaxtrade.advisor.host.types import Advice, Answer, Backend, Failure, Question
 from jaxtrade.errors import ConfigError, DataError
 
 if TYPE_CHECKING:

@@ -23,8 +23,16 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, get_args
 
-from jaxtrade.advisor.host.schema import DIRECTIONS, MAX_HORIZON, advice_of
-from jaxtrade.advisor.host.types import Answer, Backend, Failure, Question, nearest
+from jaxtrade.advisor.host.types import (
+    DIRECTIONS,
+    MAX_HORIZON,
+    Answer,
+    Backend,
+    Failure,
+    Question,
+    advice_of,
+    nearest,
+)
 from jaxtrade.errors import ConfigError
 
 Honesty = Literal["honest", "overconfident", "underconfident"]

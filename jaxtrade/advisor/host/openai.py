@@ -34,16 +34,19 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 from urllib.parse import SplitResult, quote, urlsplit
 
 from jaxtrade.advisor.host.replies import FORMS, Forms, Sampling, printable, read_reply
-from jaxtrade.advisor.host.schema import (
+from jaxtrade.advisor.host.types import (
     ADVICE_SCHEMA,
     LOGIT_SCALE,
     SCHEMA_HASH,
+    Answer,
+    Failure,
+    Question,
     RefusedError,
+    TransportError,
     parse_advice,
     parse_pipe,
     strict_json,
 )
-from jaxtrade.advisor.host.types import Answer, Failure, Question, TransportError
 from jaxtrade.config import AdvisorConfig, RunConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.text import Tell

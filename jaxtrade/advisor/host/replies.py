@@ -35,8 +35,17 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from jaxtrade.advisor.host.schema import MAX_BYTES, Parsed, RefusedError, is_thinking, loose_json
-from jaxtrade.advisor.host.types import Advice, Answer, Failure, TransportError
+from jaxtrade.advisor.host.types import (
+    MAX_BYTES,
+    Advice,
+    Answer,
+    Failure,
+    Parsed,
+    RefusedError,
+    TransportError,
+    is_thinking,
+    loose_json,
+)
 
 FORMS = ("json_schema", "json_object", "none")
 MOST_FALLBACKS = len(FORMS) - 1  # of one question

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import difflib
 import enum
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple, Protocol
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, Protocol
 
 
 class Question(NamedTuple):
@@ -131,3 +134,322 @@ def nearest(name: str, known: Iterable[str]) -> str:
     known = sorted(known)
     close = difflib.get_close_matches(name, known, 1)
     return f"; did you mean {close[0]!r}?" if close else f"; choose one of {', '.join(known)}"
+
+
+# The schema of answers (version 1) and its strict parser. An answer that does not fit is a
+# failure.
+#
+# It is never clamped into range and never read as HOLD. A server with constrained decoding
+# receives
+# `ADVICE_SCHEMA`. Every answer is still checked here, because some servers accept a schema and
+# still
+# return a confidence of 653.3.
+#
+# Direction and confidence become the three logits of `Advice`:
+#
+#     logit[direction] = LOGIT_SCALE * confidence,    the other two = 0        (flat = hold, long
+# = buy, short = sell)
+#
+# Each logit lies in [0, LOGIT_SCALE]. Confidence 0 gives three equal logits, so no opinion.
+# Confidence 1 gives its direction a softmax probability of e^3 / (e^3 + 2) = 0.91. Here the
+# stated
+# confidence is only bounded; the fusion measures later what it is worth.
+#
+# Where the text alone is not JSON, the parser looks for the answer in two places and nowhere
+# else,
+# under the same rules.
+# `Parsed.repaired` reports that it did.
+#
+# 1. After the reasoning: if the text contains a closing think tag (`</think>`), only what follows
+# the last one is read.
+# 2. In a fence: if that is not JSON either and contains exactly one code fence, the first
+# balanced object inside it.
+#
+# A reason longer than `MAX_REASON` is cut, not refused: nothing depends on it, and the answer is
+# paid
+# for.
+#
+# The pipe format, `ACTION | confidence | reason`, parsed as strictly as the JSON schema.
+#
+# A lenient parser would turn an unknown action into HOLD, or read any number in the text as the
+# confidence. Here an unknown action, a missing `|`, "85%" and a number in another place are
+# failures.
+# Actions that manage a position are failures too: market advice knows no position. The format has
+# neither risk nor horizon; both get the fixed values below. What a reasoning model writes up to
+# its
+# last `</think>` is left out first; a long reason is no failure.
+
+VERSION = 1
+MAX_BYTES = 64 * 1024  # of one answer's text
+MAX_DEPTH = 32  # of nested brackets; the schema itself needs 1
+MAX_REASON = 200  # characters that the schema asks for; more are ignored
+MAX_HORIZON = 390  # bars: the minutes of a cash session
+LOGIT_SCALE = 3.0
+DIRECTIONS = ("flat", "long", "short")
+# A string, closed or not, or a bracket. The possessive quantifier keeps the search linear in time.
+_TOKENS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
+_THOUGHT = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
+
+# The schema for constrained decoding is narrower than what the parser accepts. Shares are a list of
+# values, because some constrained decoders ignore the bounds of a number (llama.cpp has written
+# 38E2033092839003001). The parser accepts any number from 0 to 1. `pattern` allows no quotes,
+# backslashes or letters beyond ASCII, because small models otherwise write text that their own
+# server cannot put into JSON. The parser accepts any text as a reason.
+_SHARES = {"type": "number", "enum": [round(i / 20, 2) for i in range(21)]}
+ADVICE_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "v": {"type": "integer", "enum": [VERSION]},
+        "direction": {"type": "string", "enum": list(DIRECTIONS)},
+        "confidence": _SHARES,
+        "risk": _SHARES,
+        "horizon_bars": {"type": "integer", "minimum": 1, "maximum": MAX_HORIZON},
+        "reason": {"type": "string", "pattern": f"^[A-Za-z0-9 .,;:%()+-]{{0,{MAX_REASON}}}$"},
+    },
+    "required": ["v", "direction", "confidence", "risk", "horizon_bars", "reason"],
+    "additionalProperties": False,
+}
+_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
+    **dict.fromkeys(("v", "horizon_bars"), ((int,), "an integer")),
+    **dict.fromkeys(("confidence", "risk"), ((int, float), "a number")),
+    **dict.fromkeys(("direction", "reason"), ((str,), "a string")),
+}
+SCHEMA_TEXT = json.dumps(ADVICE_SCHEMA, sort_keys=True, separators=(",", ":"))
+SCHEMA_HASH = hashlib.sha256(SCHEMA_TEXT.encode()).hexdigest()
+
+
+class Parsed(NamedTuple):
+    """The result of parsing: advice, or the failure with its detail.
+
+    PARSE: the text is not valid JSON or not in the expected form. SCHEMA: a value does not fit.
+        EMPTY: no text.
+    TOO_LARGE: too much text. repaired: whether only a part of the text was read, with or without
+        success. reason: the
+    advice's own, which nothing but reports for people reads; "" without advice.
+    """
+
+    advice: Advice | None
+    failure: Failure | None = None
+    detail: str = ""
+    repaired: bool = False
+    reason: str = ""
+
+
+class RefusedError(ValueError):
+    """A text or value is not accepted. `failure` gives the kind."""
+
+    def __init__(self, failure: Failure, detail: str) -> None:
+        super().__init__(detail)
+        self.failure = failure
+
+
+def advice_of(direction: str, confidence: float, risk: float, horizon: int) -> Advice:
+    """The advice of a direction and its values, by the formula above. Raises RefusedError for a
+    value out of range.
+    """
+    if direction not in DIRECTIONS:
+        raise RefusedError(
+            Failure.SCHEMA,
+            f"direction {_shown(direction)}, expected one of {', '.join(DIRECTIONS)}",
+        )
+    for name, value in (("confidence", confidence), ("risk", risk)):
+        if not 0.0 <= value <= 1.0:
+            raise RefusedError(Failure.SCHEMA, f"{name} {_shown(value)}, expected 0 to 1")
+    if not 1 <= horizon <= MAX_HORIZON:
+        raise RefusedError(
+            Failure.SCHEMA, f"horizon_bars {_shown(horizon)}, expected 1 to {MAX_HORIZON}"
+        )
+    logit = LOGIT_SCALE * float(confidence)
+    hold, buy, sell = (logit if direction == name else 0.0 for name in DIRECTIONS)
+    return Advice(hold, buy, sell, float(confidence), float(risk), int(horizon))
+
+
+def parse_advice(text: str) -> Parsed:
+    """Parse one answer strictly. Never raises."""
+    found = _parsed(text, repaired=False)
+    if found.failure is Failure.PARSE and (after := after_thinking(text)) is not None:
+        text = after
+        found = _parsed(text, repaired=True)
+    inner = _fenced_object(text) if found.failure is Failure.PARSE else None
+    return found if inner is None else _parsed(inner, repaired=True)
+
+
+def after_thinking(text: str) -> str | None:
+    """What follows the last closing think tag of a reasoning model; None without a tag or without
+    text after it.
+    """
+    parts = _THOUGHT.split(text)
+    return parts[-1] if len(parts) > 1 and parts[-1].strip() else None
+
+
+def is_thinking(text: str) -> bool:
+    """Whether a text begins with reasoning in think tags."""
+    return re.match(r"\s*<think(?:ing)?>", text, re.IGNORECASE) is not None
+
+
+def strict_json(text: str, max_bytes: int = MAX_BYTES) -> Any:
+    """Parse a text that is exactly one JSON value.
+
+    NaN, Infinity, overflowing numbers, duplicate keys and deep nesting are refused. Raises
+    RefusedError, with Failure.TOO_LARGE above `max_bytes`, Failure.EMPTY for an empty text and
+    Failure.PARSE otherwise.
+    """
+    return _json(
+        text, max_bytes, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite
+    )
+
+
+def loose_json(text: str, max_bytes: int = MAX_BYTES) -> Any:
+    """`strict_json` of a text that only wraps what is read: NaN, Infinity and a key twice are
+    somebody else's matter. Of a key twice the last counts."""
+    return _json(text, max_bytes)
+
+
+def _json(text: str, max_bytes: int, **rules: Any) -> Any:
+    if len(text.encode("utf-8", "surrogatepass")) > max_bytes:
+        raise RefusedError(Failure.TOO_LARGE, f"text above {max_bytes} bytes")
+    if not text.strip():
+        raise RefusedError(Failure.EMPTY, "empty text")
+    _check_depth(text)
+    try:
+        return json.loads(text, **rules)
+    except RefusedError:
+        raise
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # ValueError: JSONDecodeError, or an integer of too many digits
+        raise RefusedError(Failure.PARSE, f"not JSON: {error}"[:200]) from None
+
+
+def _parsed(text: str, repaired: bool) -> Parsed:
+    try:
+        value = strict_json(text)
+        return Parsed(_advice(value), repaired=repaired, reason=value["reason"][:MAX_REASON])
+    except RefusedError as refused:
+        return Parsed(None, refused.failure, str(refused), repaired)
+
+
+def _advice(value: Any) -> Advice:
+    if not isinstance(value, dict):
+        raise RefusedError(Failure.SCHEMA, f"a JSON {type(value).__name__}, expected an object")
+    names = set(ADVICE_SCHEMA["properties"])
+    if missing := sorted(names - set(value)):
+        raise RefusedError(Failure.SCHEMA, f"no key {missing[0]!r}")
+    if extra := sorted(set(value) - names):
+        raise RefusedError(Failure.SCHEMA, f"unknown key {_shown(extra[0])}")
+    for name, (kinds, expected) in _TYPES.items():
+        if type(value[name]) not in kinds:  # not isinstance: a bool is also an instance of int
+            raise RefusedError(Failure.SCHEMA, f"{name} {_shown(value[name])}, expected {expected}")
+    if value["v"] != VERSION:
+        raise RefusedError(Failure.SCHEMA, f"v {_shown(value['v'])}, expected {VERSION}")
+    return advice_of(value["direction"], value["confidence"], value["risk"], value["horizon_bars"])
+
+
+def _shown(value: object) -> str:
+    """A value as text for error details: short, ASCII only, without control characters."""
+    return ascii(value)[:40]
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise RefusedError(Failure.PARSE, "the same key twice")
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise RefusedError(Failure.PARSE, f"{name} is no JSON number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        raise RefusedError(Failure.PARSE, f"{text[:20]} overflows")
+    return value
+
+
+def _brackets(text: str) -> Iterator[re.Match[str]]:
+    """The brackets of a JSON text outside its strings."""
+    return (match for match in _TOKENS.finditer(text) if match[0][0] != '"')
+
+
+def _check_depth(text: str) -> None:
+    """Refuse deep nesting before the recursive parser runs. Raises RefusedError."""
+    depth = 0
+    for bracket in _brackets(text):
+        depth += 1 if bracket[0] in "[{" else -1
+        if depth > MAX_DEPTH:
+            raise RefusedError(Failure.PARSE, f"nested deeper than {MAX_DEPTH}")
+
+
+def _fenced_object(text: str) -> str | None:
+    """The first balanced object in the text's only code fence, or None where there is none."""
+    parts = text.split("```")
+    start = parts[1].find("{") if len(parts) == 3 else -1
+    if start < 0:
+        return None
+    depth = 0
+    for bracket in _brackets(inside := parts[1][start:]):
+        depth += {"{": 1, "}": -1}.get(bracket[0], 0)
+        if depth == 0:
+            return inside[: bracket.end()]
+    return None
+
+
+PIPE_ACTIONS = {"HOLD": "flat", "BUY": "long", "SELL": "short"}
+POSITION_ACTIONS = ("MOVE_TO_BE", "ENABLE_TRAIL", "DISABLE_TRAIL")
+PIPE_RISK = 0.5
+PIPE_HORIZON = 30  # bars
+_NUMBER = re.compile(r"(?:0(?:\.[0-9]{1,6})?|1(?:\.0{1,6})?)")
+
+
+def parse_pipe(text: str) -> Parsed:
+    """Parse one answer in the pipe format. Never raises."""
+    found = _parsed_pipe(text, repaired=False)
+    after = None if found.advice else after_thinking(text)
+    return found if after is None else _parsed_pipe(after, repaired=True)
+
+
+def _parsed_pipe(text: str, repaired: bool) -> Parsed:
+    try:
+        return Parsed(
+            _pipe_advice(text),
+            repaired=repaired,
+            reason=text.rpartition("|")[2].strip()[:MAX_REASON],
+        )
+    except RefusedError as refused:
+        return Parsed(None, refused.failure, str(refused), repaired)
+
+
+def _pipe_advice(text: str) -> Advice:
+    if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+        raise RefusedError(Failure.TOO_LARGE, f"text above {MAX_BYTES} bytes")
+    line = text.strip()
+    if not line:
+        raise RefusedError(Failure.EMPTY, "empty text")
+    if len(line.splitlines()) != 1:
+        raise RefusedError(
+            Failure.PARSE, "more than one line, expected ACTION | confidence | reason"
+        )
+    fields = [field.strip() for field in line.split("|")]
+    if len(fields) != 3:
+        raise RefusedError(
+            Failure.PARSE, f"{len(fields) - 1} bars, expected 2: ACTION | confidence | reason"
+        )
+    action, confidence, _ = fields
+    if action in POSITION_ACTIONS:
+        raise RefusedError(
+            Failure.SCHEMA,
+            f"action {action} manages a position, of which market advice knows nothing",
+        )
+    if action not in PIPE_ACTIONS:
+        raise RefusedError(
+            Failure.SCHEMA,
+            f"unknown action {ascii(action)[:40]}, expected {', '.join(PIPE_ACTIONS)}",
+        )
+    if not _NUMBER.fullmatch(confidence):
+        raise RefusedError(
+            Failure.SCHEMA, f"confidence {ascii(confidence)[:40]}, expected 0 to 1 as 0.85"
+        )
+    return advice_of(PIPE_ACTIONS[action], float(confidence), PIPE_RISK, PIPE_HORIZON)
