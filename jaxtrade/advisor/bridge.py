@@ -37,7 +37,7 @@ from jax.experimental import io_callback
 
 from jaxtrade.advisor.host.journal import Journal, JournalDelta, JournalPosition, Recorded
 from jaxtrade.advisor.host.sources import AdviceRow, AdviceSource, Replayed
-from jaxtrade.advisor.host.statistics import ContainedFaults, Histogram
+from jaxtrade.advisor.host.types import ContainedFaults, Histogram
 from jaxtrade.advisor.table import COLUMNS, Delta
 from jaxtrade.errors import ConfigError, JournalError
 from jaxtrade.text import Tell

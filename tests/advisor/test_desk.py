@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from jaxtrade.advisor.host.desk import Desk, Key, Outlet, State
 from jaxtrade.advisor.host.paid import MICRO, AdviceCache, Caps, Ledger
 from jaxtrade.advisor.host.policy import TRAINING
-from jaxtrade.advisor.host.statistics import ContainedFaults
-from jaxtrade.advisor.host.types import Answer, Failure
+from jaxtrade.advisor.host.types import Answer, ContainedFaults, Failure
 from jaxtrade.config.service import ServiceOptions
 from tests.advisor.balance import imbalance
 from tests.advisor.service_parts import (

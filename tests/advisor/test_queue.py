@@ -3,7 +3,7 @@ remembered.
 """
 
 from jaxtrade.advisor.host.desk import Key, QuestionQueue, State
-from jaxtrade.advisor.host.statistics import Statistics
+from jaxtrade.advisor.host.types import Statistics
 from tests.advisor.balance import imbalance
 from tests.advisor.service_parts import question
 

@@ -34,8 +34,15 @@ from jaxtrade.advisor.host.backends import calls_of
 from jaxtrade.advisor.host.paid import AdviceCache, Cached, Ledger
 from jaxtrade.advisor.host.policy import TRAINING, Booking, Gates, Use, asked_wait
 from jaxtrade.advisor.host.replies import MOST_FALLBACKS, checked, one_line, problem, verdict_of
-from jaxtrade.advisor.host.statistics import ContainedFaults, Statistics
-from jaxtrade.advisor.host.types import Advice, Answer, Backend, Failure, Question
+from jaxtrade.advisor.host.types import (
+    Advice,
+    Answer,
+    Backend,
+    ContainedFaults,
+    Failure,
+    Question,
+    Statistics,
+)
 from jaxtrade.config.service import ServiceOptions
 
 

@@ -32,8 +32,7 @@ from jaxtrade.advisor.host.replies import (
     remedy,
     verdict_of,
 )
-from jaxtrade.advisor.host.statistics import Statistics
-from jaxtrade.advisor.host.types import Answer, Backend, Failure
+from jaxtrade.advisor.host.types import Answer, Backend, Failure, Statistics
 from jaxtrade.config.service import ServiceOptions
 from jaxtrade.errors import StorageError
 

@@ -23,8 +23,7 @@ from typing import Any
 from jaxtrade.advisor.host.desk import Desk, Finished, Outlet, WorkerPool
 from jaxtrade.advisor.host.paid import MICRO, AdviceCache, Caps, Ledger
 from jaxtrade.advisor.host.policy import TRAINING, Use
-from jaxtrade.advisor.host.statistics import ContainedFaults
-from jaxtrade.advisor.host.types import Advice, Backend, Question
+from jaxtrade.advisor.host.types import Advice, Backend, ContainedFaults, Question
 from jaxtrade.config.service import ServiceOptions
 
 _BUSY_POLL_S, _IDLE_POLL_S = 0.05, 0.25

@@ -15,8 +15,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxtrade.advisor.host.journal import JournalDelta, Recorded, row_text
-from jaxtrade.advisor.host.statistics import ContainedFaults, Histogram
-from jaxtrade.advisor.host.types import Advice, Question
+from jaxtrade.advisor.host.types import Advice, ContainedFaults, Histogram, Question
 from jaxtrade.errors import JaxtradeError, JournalError
 from jaxtrade.text import Tell
 
