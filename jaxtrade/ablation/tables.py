@@ -17,8 +17,7 @@ from jaxtrade.advisor.host.mocks import Permuted, Shifted
 from jaxtrade.advisor.host.registry import takes
 from jaxtrade.advisor.host.types import Question
 from jaxtrade.advisor.questions import QuestionBook, make_book
-from jaxtrade.advisor.snapshot import load_table
-from jaxtrade.advisor.table import COLUMNS, directions
+from jaxtrade.advisor.table import COLUMNS, directions, load_table
 from jaxtrade.config import RunConfig
 from jaxtrade.data.market import Market
 

@@ -19,7 +19,7 @@ from jaxtrade.advisor.host.replies import checked
 from jaxtrade.advisor.host.service import AdviceService
 from jaxtrade.advisor.host.types import Advice, Backend, Failure
 from jaxtrade.advisor.questions import QuestionBook
-from jaxtrade.advisor.snapshot import WIDTH
+from jaxtrade.advisor.table import WIDTH
 from jaxtrade.config.service import ServiceOptions
 from jaxtrade.text import Tell
 

@@ -25,8 +25,7 @@ from jaxtrade.advisor.host.registry import MOCKS, make_backend, parts_of, takes
 from jaxtrade.advisor.host.service import AdviceService
 from jaxtrade.advisor.host.types import SCHEMA_HASH, Backend
 from jaxtrade.advisor.questions import QuestionBook, followed_of, in_sessions, round_turn
-from jaxtrade.advisor.snapshot import read_snapshot
-from jaxtrade.advisor.table import AdviceTable, empty_table
+from jaxtrade.advisor.table import AdviceTable, empty_table, read_snapshot
 from jaxtrade.config import PLACES, AdvisorConfig, RunConfig
 from jaxtrade.config.protocol import with_control, with_split
 from jaxtrade.config.service import ServiceOptions

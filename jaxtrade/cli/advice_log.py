@@ -18,8 +18,7 @@ from jaxtrade.advisor.host.paid import cache_key, read_texts
 from jaxtrade.advisor.host.replies import printable
 from jaxtrade.advisor.host.types import DIRECTIONS, parse_advice, parse_pipe
 from jaxtrade.advisor.questions import QuestionBook, in_sessions, make_book, stamp
-from jaxtrade.advisor.snapshot import WIDTH, market_entries
-from jaxtrade.advisor.table import directions
+from jaxtrade.advisor.table import WIDTH, directions, market_entries
 from jaxtrade.cli.ask import HIT, MISS, UNSCORED, labels_of, outcome
 from jaxtrade.cli.shared import say
 from jaxtrade.cli.tables import columns, table

@@ -11,8 +11,7 @@ import numpy as np
 from jaxtrade.advisor.compose import JOURNAL, LEDGER, followed_of
 from jaxtrade.advisor.host.journal import ROWS_EACH, read_journal
 from jaxtrade.advisor.host.paid import MICRO, Caps, Ledger
-from jaxtrade.advisor.snapshot import WIDTH, load_table, read_snapshot
-from jaxtrade.advisor.table import directions
+from jaxtrade.advisor.table import WIDTH, directions, load_table, read_snapshot
 from jaxtrade.config import AdvisorConfig, RunConfig
 from jaxtrade.data.market import load_market
 from jaxtrade.errors import ConfigError, JournalError

@@ -41,7 +41,7 @@ from jaxtrade.advisor.host.registry import PANEL
 from jaxtrade.advisor.host.replies import reasons_text, unusable_lines
 from jaxtrade.advisor.host.types import Backend
 from jaxtrade.advisor.questions import QuestionBook, in_sessions, make_book
-from jaxtrade.advisor.snapshot import market_entries, save_table
+from jaxtrade.advisor.table import market_entries, save_table
 from jaxtrade.cli.shared import say
 from jaxtrade.config import RunConfig
 from jaxtrade.data.market import Market, load_market

@@ -35,13 +35,14 @@ from jaxtrade.advisor.host.replies import unusable_lines
 from jaxtrade.advisor.host.sources import AdviceSource, Live, PanelSource, Replayed
 from jaxtrade.advisor.host.types import Advice, Backend
 from jaxtrade.advisor.questions import QuestionBook, in_sessions, make_book
-from jaxtrade.advisor.snapshot import load_table, market_entries
 from jaxtrade.advisor.table import (
     AdviceTable,
     AdviceView,
     Delta,
     empty_table,
+    load_table,
     make_view,
+    market_entries,
     session_starts,
 )
 from jaxtrade.config import AdvisorConfig, RunConfig

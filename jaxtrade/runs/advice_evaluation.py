@@ -19,8 +19,16 @@ from jaxtrade.advisor.asking import ask_all, ask_service
 from jaxtrade.advisor.host.policy import PAUSED, Use
 from jaxtrade.advisor.host.registry import members_of, name_of
 from jaxtrade.advisor.questions import make_book
-from jaxtrade.advisor.snapshot import Snapshot, load_table, market_entries, save_table
-from jaxtrade.advisor.table import COLUMNS, AdviceView, apart, stacked
+from jaxtrade.advisor.table import (
+    COLUMNS,
+    AdviceView,
+    Snapshot,
+    apart,
+    load_table,
+    market_entries,
+    save_table,
+    stacked,
+)
 from jaxtrade.config import RunConfig
 from jaxtrade.data.market import Market
 from jaxtrade.evaluation.record import decision_bars

@@ -12,8 +12,7 @@ from jaxtrade.advisor.compose import JOURNAL, followed_of, only, reads_future
 from jaxtrade.advisor.host.journal import read_journal
 from jaxtrade.advisor.host.openai import server_of
 from jaxtrade.advisor.host.registry import snapshots_of
-from jaxtrade.advisor.snapshot import WIDTH, load_table
-from jaxtrade.advisor.table import apart, directions
+from jaxtrade.advisor.table import WIDTH, apart, directions, load_table
 from jaxtrade.config import RunConfig
 from jaxtrade.data.market import Market
 from jaxtrade.errors import DataError, JournalError
