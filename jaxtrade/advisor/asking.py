@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxtrade.advisor.host.backends import calls_of
 from jaxtrade.advisor.host.paid import MICRO, AdviceCache, Prices, Spend, at_most
+from jaxtrade.advisor.host.registry import calls_of
 from jaxtrade.advisor.host.replies import checked
 from jaxtrade.advisor.host.service import AdviceService
 from jaxtrade.advisor.host.types import Advice, Backend, Failure

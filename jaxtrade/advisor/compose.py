@@ -18,10 +18,9 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtrade.advisor.host.backends import RecordedBackend
 from jaxtrade.advisor.host.policy import TRAINING, Use
 from jaxtrade.advisor.host.prompts import digest_values
-from jaxtrade.advisor.host.registry import MOCKS, make_backend, parts_of, takes
+from jaxtrade.advisor.host.registry import MOCKS, RecordedBackend, make_backend, parts_of, takes
 from jaxtrade.advisor.host.service import AdviceService
 from jaxtrade.advisor.host.types import SCHEMA_HASH, Backend
 from jaxtrade.advisor.questions import QuestionBook, followed_of, in_sessions, round_turn

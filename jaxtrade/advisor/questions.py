@@ -33,7 +33,6 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import numpy.typing as npt
 
-from jaxtrade.advisor.host.backends import RULE_SLOTS
 from jaxtrade.advisor.host.blocks import (
     LEVELS,
     RECORD,
@@ -60,6 +59,7 @@ from jaxtrade.advisor.host.prompts import (
     known_slot,
     make_question,
 )
+from jaxtrade.advisor.host.registry import RULE_SLOTS
 from jaxtrade.advisor.host.types import Advice, Question
 from jaxtrade.advisor.outcomes import what_followed
 from jaxtrade.config import RunConfig

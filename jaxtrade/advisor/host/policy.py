@@ -21,8 +21,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from jaxtrade.advisor.host.backends import calls_of
 from jaxtrade.advisor.host.paid import MICRO, Ledger, Prices, Spend, at_most
+from jaxtrade.advisor.host.registry import calls_of
 from jaxtrade.advisor.host.replies import (
     WHAT,
     is_unusable,
