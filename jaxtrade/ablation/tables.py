@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxtrade.ablation.kinds import NONE, cheats, innermost, placebo_file, turn_skill
-from jaxtrade.advisor.asking import ask_all
-from jaxtrade.advisor.compose import backend_of, followed_of
+from jaxtrade.advisor.compose import ask_all, backend_of, followed_of
 from jaxtrade.advisor.host.mocks import Permuted, Shifted
 from jaxtrade.advisor.host.registry import takes
 from jaxtrade.advisor.host.types import Question

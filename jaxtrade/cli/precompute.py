@@ -17,20 +17,18 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxtrade import interrupt
-from jaxtrade.advisor.asking import (
+from jaxtrade.advisor.compose import (
     Asked,
     AskPlan,
     arrays_of,
     ask_each,
     ask_service,
-    cost_text,
-    make_plan,
-)
-from jaxtrade.advisor.compose import (
     backend_of,
+    cost_text,
     followed_of,
     identity_of,
     is_slow,
+    make_plan,
     service_of,
     service_options,
 )

@@ -19,9 +19,8 @@ import jax
 import numpy as np
 
 from jaxtrade.advisor import compose as advising
-from jaxtrade.advisor.asking import offer
 from jaxtrade.advisor.bridge import Bridge, settle
-from jaxtrade.advisor.compose import JOURNAL
+from jaxtrade.advisor.compose import JOURNAL, offer
 from jaxtrade.advisor.host.journal import (
     HEADER,
     ROWS_EACH,

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxtrade.advisor import compose as advising
-from jaxtrade.advisor.asking import ask_all, ask_service
+from jaxtrade.advisor.compose import ask_all, ask_service
 from jaxtrade.advisor.host.policy import PAUSED, Use
 from jaxtrade.advisor.host.registry import members_of, name_of
 from jaxtrade.advisor.questions import make_book

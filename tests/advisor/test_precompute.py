@@ -10,8 +10,7 @@ import threading
 import numpy as np
 import pytest
 
-from jaxtrade.advisor.asking import Asked
-from jaxtrade.advisor.compose import JOURNAL, LEDGER, journal_header
+from jaxtrade.advisor.compose import JOURNAL, LEDGER, Asked, journal_header
 from jaxtrade.advisor.host.journal import Journal
 from jaxtrade.advisor.host.paid import Caps, Ledger, Spend
 from jaxtrade.advisor.table import load_table, read_snapshot
