@@ -36,7 +36,7 @@ import numpy as np
 from jax.experimental import io_callback
 
 from jaxtrade.advisor.host.journal import Journal, JournalDelta, JournalPosition, Recorded
-from jaxtrade.advisor.host.sources import AdviceRow, AdviceSource, Replayed
+from jaxtrade.advisor.host.service import AdviceRow, AdviceSource, Replayed
 from jaxtrade.advisor.host.types import ContainedFaults, Histogram
 from jaxtrade.advisor.table import COLUMNS, Delta
 from jaxtrade.errors import ConfigError, JournalError

@@ -31,7 +31,7 @@ from jaxtrade.advisor.host.journal import (
 )
 from jaxtrade.advisor.host.registry import PANEL, identity_of_members, members_of, snapshots_of
 from jaxtrade.advisor.host.replies import unusable_lines
-from jaxtrade.advisor.host.sources import AdviceSource, Live, PanelSource, Replayed
+from jaxtrade.advisor.host.service import AdviceSource, Live, PanelSource, Replayed
 from jaxtrade.advisor.host.types import Advice, Backend
 from jaxtrade.advisor.questions import QuestionBook, in_sessions, make_book
 from jaxtrade.advisor.table import (
