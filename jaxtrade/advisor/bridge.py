@@ -38,7 +38,7 @@ from jax.experimental import io_callback
 from jaxtrade.advisor.host.journal import Journal, JournalDelta, JournalPosition, Recorded
 from jaxtrade.advisor.host.service import AdviceRow, AdviceSource, Replayed
 from jaxtrade.advisor.host.types import ContainedFaults, Histogram
-from jaxtrade.advisor.table import COLUMNS, Delta
+from jaxtrade.advisor.table import WIDTH, Delta
 from jaxtrade.errors import ConfigError, JournalError
 from jaxtrade.text import Tell
 from jaxtrade.types import Array
@@ -287,7 +287,7 @@ class Bridge:
     ) -> None:
         self.bars, self.rows = bars, rows
         for recorded in (history, source if isinstance(source, Replayed) else None):
-            fit(recorded.deltas if recorded else (), bars, rows, len(COLUMNS))
+            fit(recorded.deltas if recorded else (), bars, rows, WIDTH)
         self._source = source
         self._faults = ContainedFaults(tell or logging.getLogger("jaxtrade.advisor").warning)
         self._visible = Visible(source, rows, journal, history, self._faults.tell)
@@ -369,7 +369,7 @@ class Bridge:
 
     def _padded(self, found: tuple[Handed, int] | None) -> Delta:
         bars = np.full(self.rows, self.bars, np.int32)
-        rows = np.zeros((self.rows, len(COLUMNS)), np.float32)
+        rows = np.zeros((self.rows, WIDTH), np.float32)
         if found is None:
             return Delta(bars, rows, np.array(0, np.int32))
         handed, version = found
@@ -500,7 +500,7 @@ class Answering:
             self.bridge.contain("callback", error)
             return (
                 np.full(self.rows, self.bars, np.int32),
-                np.zeros((self.rows, len(COLUMNS)), np.float32),
+                np.zeros((self.rows, WIDTH), np.float32),
                 np.array(0, np.int32),
             )
 
@@ -514,7 +514,7 @@ def exchange(bridge: Bridge) -> Callable[[Array, Array, Array], Delta]:
     answering = Answering(bridge, bridge.bars, bridge.rows)
     shapes = (
         jax.ShapeDtypeStruct((bridge.rows,), jnp.int32),
-        jax.ShapeDtypeStruct((bridge.rows, len(COLUMNS)), jnp.float32),
+        jax.ShapeDtypeStruct((bridge.rows, WIDTH), jnp.float32),
         jax.ShapeDtypeStruct((), jnp.int32),
     )
 

@@ -1,4 +1,4 @@
-"""Builds the advisor of a run from its configuration.
+"""Builds the advisor of a run from its configuration, and asks it about many bars outside training.
 
 The parts, in this order: the backend, the service, and what journals and snapshots record. The
 labels come from `questions` and are re-exported here.

@@ -1,5 +1,5 @@
 """Advice on the device: a table with one row per market bar, read by one gather. Latency is
-simulated in bars.
+simulated in bars. Below: snapshots, which keep advice in a file.
 
 Advice is a function of the bar, never of an environment: thousands of environments at one bar read
 the same row. A row is written when its answer arrives. At each bar the agent reads the row of `lag`
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 
 COLUMNS = ("hold", "buy", "sell", "confidence", "risk", "horizon")
+WIDTH = len(COLUMNS)
 SEEN = (*COLUMNS[:5], "age")
 LAGS = 64  # entries of the list that a lag is drawn from
 NOWHERE = -1  # no bar
@@ -150,7 +151,7 @@ def direction_of(values: Array) -> Array:
 def empty_table(bars: int) -> AdviceTable:
     """A table over T = `bars` bars with no advice in it."""
     return AdviceTable(
-        jnp.zeros((bars, len(COLUMNS)), jnp.float32), jnp.zeros(bars, jnp.int32), jnp.int32(0)
+        jnp.zeros((bars, WIDTH), jnp.float32), jnp.zeros(bars, jnp.int32), jnp.int32(0)
     )
 
 
@@ -312,12 +313,10 @@ def demand(want: Array, askable: Array, version: Array, most: int) -> tuple[Arra
 # Snapshots of advice: a `.npz` file of bars, rows and a manifest. Using one needs no advisor.
 #
 # A snapshot belongs to a set of bars, because its rows refer to positions on their time axis. It
-# serves every task and scaling over the same bars and is refused for other bars. One digest
-# covers
+# serves every task and scaling over the same bars and is refused for other bars. One digest covers
 # all its content, the manifest included.
 
 FORMAT = 1
-WIDTH = 6  # columns of a row, `advisor.table.COLUMNS`
 _ARRAYS = {"bars": (np.int32, 1), "rows": (np.float32, 2)}
 
 

@@ -147,7 +147,7 @@ class OpenAIOptions:
         environment variable or file that holds the key; neither for a server without a key.
     structured: how the request asks for the answer's form; `json_schema` is constrained decoding,
         where the server supports it. answer: format of the answer, `json` or `pipe` (one line, see
-        `schema.parse_pipe`). temperature: None leaves it to the server. max_tokens: most tokens of
+        `types.parse_pipe`). temperature: None leaves it to the server. max_tokens: most tokens of
         an answer. tokens_key: name of that limit in requests; newer models need
         `max_completion_tokens`. max_bytes: most bytes of a response. ca_file: PEM file of
         certificates to trust instead of the system's.

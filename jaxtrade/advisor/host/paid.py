@@ -510,7 +510,7 @@ _AT_ONCE = 500  # keys in one query; SQLite allows at least 999
 
 
 def read_texts(path: Path, keys: Iterable[str]) -> dict[str, str]:
-    """The texts of the answers with advice among `keys` (`cache.cache_key`), by key.
+    """The texts of the answers with advice among `keys` (`cache_key`), by key.
 
     Raises StorageError where the file cannot be read or is no cache.
     """

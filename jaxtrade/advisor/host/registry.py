@@ -20,7 +20,7 @@ from dataclasses import fields
 from inspect import Parameter, signature
 from pathlib import Path
 from statistics import median, median_low
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from jaxtrade.advisor.host import mocks
 from jaxtrade.advisor.host.mocks import Honesty
@@ -45,10 +45,6 @@ from jaxtrade.config import RunConfig
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.parts import ADVISORS
 
-if TYPE_CHECKING:
-    from jaxtrade.advisor.host.openai import OpenAIBackend
-
-
 # Backends that ask no server themselves: several samples of one, recorded answers, and rules.
 #
 # Several samples of one model: the same question, asked `advisor.options.samples` times, becomes
@@ -57,37 +53,28 @@ if TYPE_CHECKING:
 # Each sample votes: +1 long, -1 short, 0 flat or without confidence. Over the usable samples,
 #
 #     direction  = the most frequent vote; flat where two are equally frequent
-#     confidence = |mean of the votes| where the direction is long or short; the share of flat
-# votes where it is flat and
-#                  no other vote is as frequent; 0 in a tie
+#     confidence = |mean of the votes| where the direction is long or short; the share of flat votes
+#                  where it is flat and no other vote is as frequent; 0 in a tie
 #     risk       = the median; horizon = the lower median, in bars
 #
-# What the model states as its confidence is not used: the confidence is measured, as the
-# agreement of
-# its samples (Wang et al. 2023, self-consistency). Unusable samples count as missing. If fewer
-# than
-# half of the samples are usable, there is no answer, only the last failure. Asking ends early
-# where
-# half can no longer be usable, and at a failure of the
-# endpoint: a question must not multiply the load of an outage.
+# What the model states as its confidence is not used: the confidence is measured, as the agreement of
+# its samples (Wang et al. 2023, self-consistency). Unusable samples count as missing. If fewer than
+# half of the samples are usable, there is no answer, only the last failure. Asking ends early where
+# half can no longer be usable, and at a failure of the endpoint: a question must not multiply the
+# load of an outage.
 #
 # Answers without a model: recorded ones, and the guides of the prompt as code.
 #
-# Records come from a mapping of bars or a JSONL file, and are parsed under the strict schema. One
-# row
-# is one bar: `{"bar": 17, "time": "2024-03-01T10:31:00-05:00", "symbol": "ES", "raw": "..."}`,
-# where
-# `raw` is the model's text as received. A text that does not parse is a valid record: the answer
-# is
+# Records come from a mapping of bars or a JSONL file, and are parsed under the strict schema. One row
+# is one bar: `{"bar": 17, "time": "2024-03-01T10:31:00-05:00", "symbol": "ES", "raw": "..."}`, where
+# `raw` is the model's text as received. A text that does not parse is a valid record: the answer is
 # then that bar's failure. `time` and `symbol` are optional. If one is given and differs from the
 # question's, the row belongs to other data and the answer is a failure.
 #
-# A language model must beat the rules to be worth its calls. ADX above 30 is a strong trend, 20
-# to 30
+# A language model must beat the rules to be worth its calls. ADX above 30 is a strong trend, 20 to 30
 # a moderate one, below 20 none. Momentum and the side of VWAP must agree. RSI above 70 forbids
 # buying, below 30 selling. No rule concerns the account (losses, win rate, open profit): market
-# advice does not see it, and action masks enforce its limits. The prompt states no confidences;
-# those
+# advice does not see it, and action masks enforce its limits. The prompt states no confidences; those
 # here are our own choice.
 
 MOST = 32

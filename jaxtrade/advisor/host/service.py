@@ -1,5 +1,5 @@
-"""The advice service. The training loop submits questions to it and takes answers from it; neither
-call waits.
+"""The advice service, and the sources of the rows that a run sees. The training loop submits
+questions to the service and takes answers from it; neither call waits.
 
 One thread, the desk's, makes all decisions and writes all files. Worker threads send the requests.
 The training thread only puts a message into a mailbox and pops answers from a queue, so a slow

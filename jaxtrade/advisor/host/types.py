@@ -1,4 +1,5 @@
-"""Types that the modules of the host side share. Nothing here imports JAX."""
+"""What the modules of the host side share: questions and answers, the schema of answers and its
+parser, and counts of what happened. Nothing here imports JAX."""
 
 from __future__ import annotations
 
@@ -146,44 +147,33 @@ def nearest(name: str, known: Iterable[str]) -> str:
 # The schema of answers (version 1) and its strict parser. An answer that does not fit is a
 # failure.
 #
-# It is never clamped into range and never read as HOLD. A server with constrained decoding
-# receives
-# `ADVICE_SCHEMA`. Every answer is still checked here, because some servers accept a schema and
-# still
+# It is never clamped into range and never read as HOLD. A server with constrained decoding receives
+# `ADVICE_SCHEMA`. Every answer is still checked here, because some servers accept a schema and still
 # return a confidence of 653.3.
 #
 # Direction and confidence become the three logits of `Advice`:
 #
-#     logit[direction] = LOGIT_SCALE * confidence,    the other two = 0        (flat = hold, long
-# = buy, short = sell)
+#     logit[direction] = LOGIT_SCALE * confidence,    the other two = 0        (flat = hold, long = buy, short = sell)
 #
 # Each logit lies in [0, LOGIT_SCALE]. Confidence 0 gives three equal logits, so no opinion.
-# Confidence 1 gives its direction a softmax probability of e^3 / (e^3 + 2) = 0.91. Here the
-# stated
+# Confidence 1 gives its direction a softmax probability of e^3 / (e^3 + 2) = 0.91. Here the stated
 # confidence is only bounded; the fusion measures later what it is worth.
 #
-# Where the text alone is not JSON, the parser looks for the answer in two places and nowhere
-# else,
-# under the same rules.
-# `Parsed.repaired` reports that it did.
+# Where the text alone is not JSON, the parser looks for the answer in two places and nowhere else,
+# under the same rules. `Parsed.repaired` reports that it did.
 #
-# 1. After the reasoning: if the text contains a closing think tag (`</think>`), only what follows
-# the last one is read.
-# 2. In a fence: if that is not JSON either and contains exactly one code fence, the first
-# balanced object inside it.
+# 1. After the reasoning: if the text contains a closing think tag (`</think>`), only what follows the last one is read.
+# 2. In a fence: if that is not JSON either and contains exactly one code fence, the first balanced object inside it.
 #
-# A reason longer than `MAX_REASON` is cut, not refused: nothing depends on it, and the answer is
-# paid
+# A reason longer than `MAX_REASON` is cut, not refused: nothing depends on it, and the answer is paid
 # for.
 #
 # The pipe format, `ACTION | confidence | reason`, parsed as strictly as the JSON schema.
 #
 # A lenient parser would turn an unknown action into HOLD, or read any number in the text as the
-# confidence. Here an unknown action, a missing `|`, "85%" and a number in another place are
-# failures.
+# confidence. Here an unknown action, a missing `|`, "85%" and a number in another place are failures.
 # Actions that manage a position are failures too: market advice knows no position. The format has
-# neither risk nor horizon; both get the fixed values below. What a reasoning model writes up to
-# its
+# neither risk nor horizon; both get the fixed values below. What a reasoning model writes up to its
 # last `</think>` is left out first; a long reason is no failure.
 
 VERSION = 1
@@ -462,8 +452,7 @@ def _pipe_advice(text: str) -> Advice:
     return advice_of(PIPE_ACTIONS[action], float(confidence), PIPE_RISK, PIPE_HORIZON)
 
 
-# What happened, in numbers: the service's counts and durations, and exceptions that were
-# contained.
+# What happened, in numbers: the service's counts and durations, and exceptions that were contained.
 #
 # Every submission is in exactly one count. One thread writes; other threads read snapshots.
 
