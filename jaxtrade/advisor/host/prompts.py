@@ -35,20 +35,7 @@ from string import Formatter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from jaxtrade.advisor.host.blocks import (
-    ACCOUNT,
-    EVENTS,
-    HIGHER,
-    LEVELS,
-    NEWS,
-    QUOTES,
-    RECORD,
-    WINDOW,
-    Feed,
-    read_events,
-    read_news,
-    text_of,
-)
+from jaxtrade.advisor.host.blocks import BLOCKS, PROMPT, Feed, read_events, read_news, text_of
 from jaxtrade.advisor.host.types import Question, nearest
 from jaxtrade.config import AdvisorConfig
 from jaxtrade.config.service import ContextConfig
@@ -66,23 +53,7 @@ class RawSlot(NamedTuple):
     about: str
 
 
-_TINY, _HUGE = 1e-9, 1e9  # bounds of prices in the market's quote unit: positive and finite
-RAW_SLOTS = {
-    "close": RawSlot(
-        _TINY, _HUGE, 5, "last price, in the market's quote unit (points, dollars), not ticks"
-    ),
-    "vwap": RawSlot(_TINY, _HUGE, 5, "volume-weighted average price of the day, same unit"),
-    "atr": RawSlot(0.0, _HUGE, 5, "average true range of 14 bars, same unit"),
-    "adx": RawSlot(0.0, 100.0, 1, "average directional index, 0 to 100"),
-    "plus_di": RawSlot(0.0, 100.0, 1, "positive directional indicator, 0 to 100"),
-    "minus_di": RawSlot(0.0, 100.0, 1, "negative directional indicator, 0 to 100"),
-    "rsi": RawSlot(0.0, 100.0, 1, "relative strength index of 14 bars, 0 to 100"),
-    "roc": RawSlot(-1.0, 10.0, 6, "close / close 10 bars ago - 1"),
-    "price_to_vwap": RawSlot(-1.0, 10.0, 6, "close / vwap - 1"),
-    "efficiency_ratio": RawSlot(0.0, _HUGE, 3, "net move of 20 bars / the way travelled"),
-    "price_change_60min": RawSlot(-1.0, 10.0, 6, "close / close 60 bars ago - 1"),
-    "volume_ratio_20min": RawSlot(0.0, _HUGE, 2, "volume / mean volume of the last 20 bars"),
-}
+RAW_SLOTS = {name: RawSlot(*slot) for name, slot in PROMPT["slots"].items()}
 
 
 def known_slot(name: str) -> RawSlot:
@@ -296,55 +267,6 @@ _PARTS = {
 FORMAT = (
     1  # raise it when code changes the text of a block in a way that no layout and no key shows
 )
-
-
-class Block(NamedTuple):
-    """A block. about: what it shows. layout: its words and formats. keys: names of the keys of
-    `advisor.context`, or of `advisor` (`advisor.NAME`), that shape it."""
-
-    about: str
-    layout: Mapping[str, str]
-    keys: tuple[str, ...] = ()
-
-
-BLOCKS = {
-    "window": Block(
-        "the last bars as a table: prices in the quote unit, volume in contracts or lots",
-        WINDOW,
-        ("bars",),
-    ),
-    "higher": Block(
-        "completed longer bars, same units, counted from whole hours UTC",
-        HIGHER,
-        ("higher", "higher_bars"),
-    ),
-    "levels": Block(
-        "open, high and low of the session, opening range, prior day, in the quote unit; minutes to the "
-        "session's close",
-        LEVELS,
-        ("opening_minutes",),
-    ),
-    "account": Block(
-        "rules that every account shares and costs, in money and ticks; minutes until positions are "
-        "closed",
-        ACCOUNT,
-    ),
-    "record": Block(
-        "the advisor's own scored answers about earlier bars, and its hit rate by confidence",
-        RECORD,
-        ("record", "advisor.horizon", "advisor.bins"),
-    ),
-    "news": Block(
-        "quoted news items known before the close (advisor.context.news)",
-        {**NEWS, **QUOTES},
-        ("news_items", "news_hours", "news_chars", "news_delay_s"),
-    ),
-    "calendar": Block(
-        "quoted events around the close (advisor.context.calendar)",
-        {**EVENTS, **QUOTES},
-        ("calendar_ahead_hours", "calendar_back_hours", "calendar_importance", "news_delay_s"),
-    ),
-}
 
 
 def shape_of(
