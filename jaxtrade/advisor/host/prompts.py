@@ -28,7 +28,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from string import Formatter
@@ -191,16 +191,6 @@ TEMPLATES = {
 CONTEXT_NAMES = ("window", "desk")  # see `choose`
 
 
-def find_template(name: str) -> Template:
-    """The template of a name, of those without blocks. Raises ConfigError, with the nearest known
-    name, for an unknown one."""
-    if name not in TEMPLATES:
-        raise ConfigError(
-            f"prompt template {name!r}: unknown{nearest(name, (*TEMPLATES, *CONTEXT_NAMES))}"
-        )
-    return TEMPLATES[name]
-
-
 def make_question(
     bar: int,
     symbol: str,
@@ -300,23 +290,13 @@ MOST = 100_000  # characters
 _ANSWER = re.compile(r"answer:\s*(\S*)\s*")
 
 
-class UserTemplate(NamedTuple):
-    """A template file: its name, its text with the answer's format filled in, the format, and the
-    line of each field's first use."""
-
-    name: str
-    text: str
-    answer: str
-    lines: dict[str, int]
-
-
 def is_file(template: str) -> bool:
     """Whether `advisor.template` names a file."""
     return template.endswith(SUFFIXES)
 
 
-def read_template(path: Path) -> UserTemplate:
-    """Read a user's template.
+def read_template(path: Path) -> tuple[Template, dict[str, int]]:
+    """A user's template with the answer's format filled in, and the line of each field's first use.
 
     Raises ConfigError naming file, line, field and the nearest known field; DataError where the
     file cannot be read.
@@ -350,7 +330,7 @@ def read_template(path: Path) -> UserTemplate:
     answer = "json" if stated is None else stated[1]
     body = "".join(lines[0 if stated is None else 1 :])
     name = re.sub(r"[^A-Za-z0-9_.-]", "_", path.stem)[:40]
-    return UserTemplate(name, _filled(body, FORMS[answer].rstrip("\n")), answer, found)
+    return Template(name, _filled(body, FORMS[answer].rstrip("\n")), answer), found
 
 
 def _filled(body: str, form: str) -> str:
@@ -389,11 +369,6 @@ def _fields(line: str, where: str) -> Iterator[str]:
         yield name
 
 
-def digest_of(path: Path) -> str:
-    """SHA-256 (hex) of a template's text."""
-    return hashlib.sha256(text_of(path, KEY).encode()).hexdigest()
-
-
 _UNASKED = ("off", "none", "table")  # kinds without questions
 FEEDS = {"news": "advisor.context.news", "calendar": "advisor.context.calendar"}
 
@@ -417,13 +392,12 @@ def choose(config: AdvisorConfig, volume: bool = True) -> Chosen:
     name, context = config.template, config.context
     given = {feed for feed in FEEDS if getattr(context, feed) is not None}
     if is_file(name):
-        own = read_template(Path(name))
-        for feed in sorted(set(FEEDS) & set(own.lines) - given):
+        plain, lines = read_template(Path(name))
+        for feed in sorted(set(FEEDS) & set(lines) - given):
             raise ConfigError(
-                f"{name}: line {own.lines[feed]}: {{{feed}}} needs a file; set {FEEDS[feed]}=FILE, or "
+                f"{name}: line {lines[feed]}: {{{feed}}} needs a file; set {FEEDS[feed]}=FILE, or "
                 "take the field out"
             )
-        parts = (own.name, own.text, own.answer)
     elif name in CONTEXT_NAMES:
         # Without volume there is no VWAP.
         rules, values = (RULES, VALUES) if volume else (NO_VWAP, INDICES)
@@ -431,27 +405,34 @@ def choose(config: AdvisorConfig, volume: bool = True) -> Chosen:
         text = (
             rules.replace(_SIGHT, _SEES[name]) + JSON_FORM + PLACE + values + _PARTS[name] + feeds
         )
-        parts = (name if volume else f"{name}_no_volume", text, "json")
+        plain = Template(name if volume else f"{name}_no_volume", text)
+    elif name in TEMPLATES:
+        plain = TEMPLATES[name]
     else:
-        template = find_template(name)
-        parts = (template.name, template.text, template.answer)
-    plain = Template(*parts)
+        raise ConfigError(
+            f"prompt template {name!r}: unknown{nearest(name, (*TEMPLATES, *CONTEXT_NAMES))}"
+        )
     if unused := sorted(given - set(plain.fields)):
         raise ConfigError(
             f"{FEEDS[unused[0]]} = {getattr(context, unused[0])}: the template {name} does not show it; "
             f"set advisor.template=window or desk, or a file of your own with {{{unused[0]}}}"
         )
     _check_effect(plain, config)
-    if not blocks_of(plain):
+    if not (blocks := blocks_of(plain)):
         return Chosen(plain)
-    news = read_news(Path(context.news)) if context.news is not None else None
-    events = read_events(Path(context.calendar)) if context.calendar is not None else None
-    files = {
-        feed: found.sha256
-        for feed, found in (("news", news), ("calendar", events))
-        if found is not None
+    found = read_feeds(context)
+    files = {feed: each.sha256 for feed, each in found.items()}
+    shaped = replace(plain, shape=shape_of(blocks, config, files))
+    return Chosen(shaped, found.get("news"), found.get("calendar"))
+
+
+def read_feeds(context: ContextConfig) -> dict[str, Feed]:
+    """The feeds that a context names, by name. Raises DataError for one that is wrong."""
+    return {
+        feed: read(Path(path))
+        for feed, read in (("news", read_news), ("calendar", read_events))
+        if (path := getattr(context, feed)) is not None
     }
-    return Chosen(Template(*parts, shape_of(blocks_of(plain), config, files)), news, events)
 
 
 def _check_effect(template: Template, config: AdvisorConfig) -> None:
@@ -505,12 +486,9 @@ def digest_values(config: AdvisorConfig) -> dict[str, Any]:
     """
     found: dict[str, Any] = {"template": config.template}
     if is_file(config.template):
-        found["template"] = f"file:{digest_of(Path(config.template))}"
+        text = text_of(Path(config.template), KEY)
+        found["template"] = f"file:{hashlib.sha256(text.encode()).hexdigest()}"
     if config.context != ContextConfig():
-        context = config.context.model_dump(mode="json")
-        if config.context.news is not None:
-            context["news"] = read_news(Path(config.context.news)).sha256
-        if config.context.calendar is not None:
-            context["calendar"] = read_events(Path(config.context.calendar)).sha256
-        found["context"] = context
+        files = {feed: each.sha256 for feed, each in read_feeds(config.context).items()}
+        found["context"] = config.context.model_dump(mode="json") | files
     return found
