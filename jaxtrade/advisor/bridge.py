@@ -21,7 +21,6 @@ These rules, found by measurement, keep a callback from hanging or breaking a ru
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from bisect import bisect_left
@@ -36,7 +35,7 @@ import numpy as np
 from jax.experimental import io_callback
 
 from jaxtrade.advisor.host.journal import Journal, JournalDelta, JournalPosition, Recorded
-from jaxtrade.advisor.host.service import AdviceRow, AdviceSource, Replayed
+from jaxtrade.advisor.host.service import AdviceSource, Replayed
 from jaxtrade.advisor.host.types import ContainedFaults, Histogram
 from jaxtrade.advisor.table import WIDTH, Delta
 from jaxtrade.errors import ConfigError, JournalError
@@ -160,29 +159,18 @@ class Visible:
         handed = Handed(
             update, np.array([row.bar for row in rows], np.int32), packed.reshape(len(rows), -1)
         )
-        if (digest := self._record(update, rows)) is None:
-            return False  # rows that are not recorded must not become visible
+        digest = ""
+        if self._journal is not None:
+            bars, texts = [row.bar for row in rows], [row.text for row in rows]
+            try:
+                digest = self._journal.append_texts(update, self.deltas + 1, bars, texts).sha256
+            except OSError as error:  # rows that are not recorded must not become visible
+                self._lose_journal("written", error)
+                return False
         self._digests.append(digest)
         self._history.append(handed)
         self.handed += len(rows)
         return True
-
-    def _record(self, update: int, rows: list[AdviceRow]) -> str | None:
-        """Write a line of the journal and return its digest: "" without a journal, None where the
-        write fails.
-        """
-        if self._journal is None:
-            return ""
-        try:
-            return self._journal.append_texts(
-                update,
-                len(self._history) + 1,
-                [row.bar for row in rows],
-                [row.text for row in rows],
-            ).sha256
-        except OSError as error:
-            self._lose_journal("written", error)
-            return None
 
     # --- checkpoints, rollback and the end ---------------------------------------------------------------------------
 
@@ -289,7 +277,7 @@ class Bridge:
         for recorded in (history, source if isinstance(source, Replayed) else None):
             fit(recorded.deltas if recorded else (), bars, rows, WIDTH)
         self._source = source
-        self._faults = ContainedFaults(tell or logging.getLogger("jaxtrade.advisor").warning)
+        self._faults = ContainedFaults(tell)
         self._visible = Visible(source, rows, journal, history, self._faults.tell)
         self._handing = threading.Lock()
         self._error: JournalError | None = None
@@ -368,14 +356,13 @@ class Bridge:
         self._source.want(list(zip(bars[chosen].tolist(), weights[chosen].tolist(), strict=True)))
 
     def _padded(self, found: tuple[Handed, int] | None) -> Delta:
-        bars = np.full(self.rows, self.bars, np.int32)
-        rows = np.zeros((self.rows, WIDTH), np.float32)
-        if found is None:
-            return Delta(bars, rows, np.array(0, np.int32))
-        handed, version = found
-        bars[: len(handed.bars)] = handed.bars
-        rows[: len(handed.rows)] = handed.rows
-        return Delta(bars, rows, np.array(version, np.int32))
+        bars, rows, version = _no_rows(self.bars, self.rows)
+        if found is not None:
+            handed, number = found
+            bars[: len(handed.bars)] = handed.bars
+            rows[: len(handed.rows)] = handed.rows
+            version[...] = number
+        return Delta(bars, rows, version)
 
     # --- between chunks ----------------------------------------------------------------------------------------------
 
@@ -462,6 +449,11 @@ class Bridge:
             self._handing.release()
 
 
+def _no_rows(bars: int, rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The arrays of a delta of `rows` rows that are padding for a table of `bars` bars."""
+    return np.full(rows, bars, np.int32), np.zeros((rows, WIDTH), np.float32), np.array(0, np.int32)
+
+
 def _ms(seconds: float | None) -> float | None:
     return None if seconds is None else 1e3 * seconds
 
@@ -498,11 +490,7 @@ class Answering:
             BaseException
         ) as error:  # the caller is compiled code, which cannot handle an exception
             self.bridge.contain("callback", error)
-            return (
-                np.full(self.rows, self.bars, np.int32),
-                np.zeros((self.rows, WIDTH), np.float32),
-                np.array(0, np.int32),
-            )
+            return _no_rows(self.bars, self.rows)
 
 
 def exchange(bridge: Bridge) -> Callable[[Array, Array, Array], Delta]:

@@ -275,12 +275,16 @@ def look_up(view: AdviceView, row: Array, unseen: Array | bool = False) -> Advic
 def _read(table: AdviceTable, at: Array, age: Array) -> AdviceSeen:
     """The rows `at` int32[...] of a table, no advice at `NOWHERE`. age: int32[] bars."""
     at = at.astype(jnp.uint32)  # NOWHERE wraps past every table: filled by 0
-    version = table.version.at[at].get(mode="fill", fill_value=0)
-    advice = table.rows.at[at].get(mode="fill", fill_value=0)
+    version, advice = entries(table.version, at), entries(table.rows, at)
     age = jnp.where(version > 0, age, 0).astype(jnp.float32)
     # A row's sixth column is the horizon, which the agent does not see. Its place in `SEEN` holds
     # the age.
     return AdviceSeen(jnp.where(jnp.arange(len(SEEN)) == _AGE, age[..., None], advice), version)
+
+
+def entries(values: Array, at: Array) -> Array:
+    """The entries of an array at int[...] places of its first axis; 0 beyond its end."""
+    return values.at[at].get(mode="fill", fill_value=0)
 
 
 def consensus(each: AdviceSeen) -> AdviceSeen:

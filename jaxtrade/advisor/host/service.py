@@ -9,7 +9,6 @@ disk, a hung server or a dead thread cannot block it.
 from __future__ import annotations
 
 import atexit
-import logging
 import math
 import os
 import queue
@@ -67,7 +66,7 @@ class AdviceService:
         use: Use = TRAINING,
     ) -> None:
         self._backend, self._options = backend, options
-        self._faults = ContainedFaults(tell or logging.getLogger("jaxtrade.advisor").warning)
+        self._faults = ContainedFaults(tell)
         cost = None if options.max_cost is None else int(options.max_cost * MICRO)
         self._ledger = Ledger(
             Path(options.ledger) if options.ledger else None,
@@ -402,7 +401,7 @@ class Live(AdviceSource):
             ahead,
             heard,
         )
-        self._faults = ContainedFaults(tell or logging.getLogger("jaxtrade.advisor").warning)
+        self._faults = ContainedFaults(tell)
         self._mailbox: queue.SimpleQueue[Wants | None] = queue.SimpleQueue()
         self._ready: deque[AdviceRow] = deque()
         self._open: OrderedDict[int, float] = OrderedDict()  # used by the training thread only

@@ -8,15 +8,18 @@ import difflib
 import enum
 import hashlib
 import json
+import logging
 import math
 import re
 import threading
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
+
+from jaxtrade.text import Tell
 
 
 class Question(NamedTuple):
@@ -564,11 +567,12 @@ class Statistics:
 
 
 class ContainedFaults:
-    """The contained exceptions of one object. `tell` receives one line per kind. If `tell` raises,
-    the line is counted in `unreported` and nothing else happens."""
+    """The contained exceptions of one object. `tell` receives one line per kind; by default the
+    logger `jaxtrade.advisor`. If `tell` raises, the line is counted in `unreported` and nothing
+    else happens."""
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        self._tell = tell
+    def __init__(self, tell: Tell | None = None) -> None:
+        self._tell = tell or logging.getLogger("jaxtrade.advisor").warning
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
         self.unreported = 0
