@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+import yaml
 
 from jaxtrade.advisor.host.paid import MICRO, AdviceCache, Prices, Spend, at_most
 from jaxtrade.advisor.host.policy import TRAINING, Use
@@ -34,7 +35,9 @@ from jaxtrade.advisor.host.registry import (
 from jaxtrade.advisor.host.replies import checked
 from jaxtrade.advisor.host.service import AdviceService
 from jaxtrade.advisor.host.types import SCHEMA_HASH, Advice, Backend, Failure
-from jaxtrade.advisor.questions import QuestionBook, followed_of, in_sessions, round_turn
+from jaxtrade.advisor.questions import QuestionBook, in_sessions
+from jaxtrade.advisor.questions import followed_of as followed_of
+from jaxtrade.advisor.questions import round_turn as round_turn
 from jaxtrade.advisor.table import WIDTH, AdviceTable, empty_table, read_snapshot
 from jaxtrade.config import PLACES, AdvisorConfig, RunConfig
 from jaxtrade.config.protocol import with_control, with_split
@@ -45,61 +48,30 @@ from jaxtrade.text import Tell
 from jaxtrade.types import SessionSet, SessionTable
 from jaxtrade.version import __version__
 
-__all__ = [
-    "CACHE",
-    "JOURNAL",
-    "LEDGER",
-    "backend_of",
-    "config_digest",
-    "followed_of",
-    "identity_of",
-    "is_slow",
-    "journal_header",
-    "only",
-    "reads_future",
-    "round_turn",
-    "service_of",
-    "service_options",
-    "table_of",
-    "table_reads_future",
-]
-
 CACHE, LEDGER, JOURNAL = (
     "advice_cache.sqlite",
     "advice_ledger.sqlite",
     "advice.jsonl",
 )  # in a run's folder
-# Keys of `advisor` that the first journals' digests cover. A later key counts only where it is not
-# its default, so that the journals of earlier versions stay valid.
-_FIRST_KEYS = frozenset(
-    (
-        "fusion",
-        "transport",
-        "horizon",
-        "latency",
-        "latency_seed",
-        "max_age",
-        "bins",
-        "memory",
-        "prior",
-        "abstain",
-        "cap",
-        "weight",
-        "gate_cost",
-        "veto",
-        "drop_episode",
-        "drop_bar",
-        "demand",
-        "rows",
-        "template",
-        "evaluation_wait_s",
-    )
-)
+# What a run must share with its recording, so that journals of earlier versions stay valid.
+_SHARED: dict[str, Any] = yaml.safe_load("""
+# Keys of `advisor` that the digests of the first journals cover. A later key counts only where it is not its default.
+first: [fusion, transport, horizon, latency, latency_seed, max_age, bins, memory, prior, abstain, cap, weight,
+  gate_cost, veto, drop_episode, drop_bar, demand, rows, template, evaluation_wait_s]
 # Later keys whose default is not what earlier versions did: what they did.
-_BEFORE = {"evidence": "answers"}
-# These may differ between a recording and its replay: `demand_per` decides only what is asked.
-# Files of the context enter by their content.
-_FREE_KEYS = frozenset(("kind", "options", "service", "demand_per", "context"))
+before: {evidence: answers}
+# These may differ between a recording and its replay: `demand_per` decides only what is asked. Files of the context
+# enter by their content.
+free: [kind, options, service, demand_per, context]
+# Sections, and keys of sections, that earlier versions did not have. With its default a run is as theirs was, and their
+# recordings belong to it.
+sections: [sampler, dqn, pqn, allocate, parallel, shared, actor, evolve, sweep, walk]
+keys:
+  data: [markets, folder, per_market]
+  network: [normalise_per_symbol]
+  control: [wall_clock]
+  compute: [eager]
+""")
 _NOBODY = ("none", "off")
 _WRITTEN = ("table", "replay")  # the advice already exists, so no backend is needed
 _SERVED = (
@@ -200,26 +172,27 @@ def _backend(kind: str, options: dict[str, Any], given: _Given) -> Backend:
             f"{own}/{options['inner']}"
         )
     if "then" in options and "then" in names:
-        options["then"] = _turned(str(options["then"]), given)
+        # `is_slow` reads only the kind and does not see this option, so a slow backend here would
+        # block training.
+        if is_slow(then := str(options["then"])):
+            raise ConfigError(
+                f"advisor.options.then = {then}: takes time; expected a mock or rules, as mock:skilled:0.4"
+            )
+        options["then"] = _backend(then, {}, given)
     if not others:
-        return make_backend(own, {**known, **_agreed(options, own, given.config)})
+        # The caps reserve `completion_tokens` per request. A larger `max_tokens` could spend more
+        # than was reserved.
+        most = given.config.advisor.service.completion_tokens
+        if "max_tokens" in names and options.get("max_tokens", most) != most:
+            raise ConfigError(
+                f"advisor.options.max_tokens = {options['max_tokens']}: the caps count on "
+                f"advisor.service.completion_tokens = {most}; set that one, it is used for both"
+            )
+        return make_backend(own, known | options)
     own_options = {name: value for name, value in options.items() if name in names}
     rest = {name: value for name, value in options.items() if name not in names or name == "seed"}
     inner = _backend("/".join(others), rest, given)
     return make_backend(own, {**known, **own_options, "inner": inner})
-
-
-def _turned(kind: str, given: _Given) -> Backend:
-    """The backend that `mock:turning` switches to. Raises ConfigError for one whose answers take
-    time.
-
-    `is_slow` reads only the kind and does not see `advisor.options.then`, so a slow backend here would block training.
-    """
-    if is_slow(kind):
-        raise ConfigError(
-            f"advisor.options.then = {kind}: takes time; expected a mock or rules, as mock:skilled:0.4"
-        )
-    return _backend(kind, {}, given)
 
 
 def _defaults(own: str, kind: str, given: _Given) -> dict[str, Any]:
@@ -249,21 +222,6 @@ def _defaults(own: str, kind: str, given: _Given) -> dict[str, Any]:
             "answer": book.template.answer,
         }
     return inputs | {"answer_format": book.template.answer}
-
-
-def _agreed(options: dict[str, Any], own: str, config: RunConfig) -> dict[str, Any]:
-    """The options, after a check that `max_tokens` equals `advisor.service.completion_tokens`.
-
-    The caps reserve `completion_tokens` per request. A larger `max_tokens` could spend more than
-    was reserved.
-    """
-    most = config.advisor.service.completion_tokens
-    if "max_tokens" in takes(own) and options.get("max_tokens", most) != most:
-        raise ConfigError(
-            f"advisor.options.max_tokens = {options['max_tokens']}: the caps count on "
-            f"advisor.service.completion_tokens = {most}; set that one, it is used for both"
-        )
-    return options
 
 
 def _innermost(kind: str) -> str:
@@ -315,27 +273,6 @@ def service_of(
 
 # --- journals and snapshots ------------------------------------------------------------------------------------------
 
-# What earlier versions did not have. With its default a run is as theirs was, and their recordings
-# belong to it.
-_LATER = {
-    "data": ("markets", "folder", "per_market"),
-    "network": ("normalise_per_symbol",),
-    "control": ("wall_clock",),
-    "compute": ("eager",),
-}
-_LATER_SECTIONS = (
-    "sampler",
-    "dqn",
-    "pqn",
-    "allocate",
-    "parallel",
-    "shared",
-    "actor",
-    "evolve",
-    "sweep",
-    "walk",
-)
-
 
 def _as_before(values: dict[str, Any]) -> dict[str, Any]:
     """The values of a configuration without later keys and sections that have their defaults."""
@@ -343,9 +280,9 @@ def _as_before(values: dict[str, Any]) -> dict[str, Any]:
     kept = {
         section: part
         for section, part in values.items()
-        if section not in _LATER_SECTIONS or part != usual[section]
+        if section not in _SHARED["sections"] or part != usual[section]
     }
-    for section, names in _LATER.items():
+    for section, names in _SHARED["keys"].items():
         kept[section] = {
             name: value
             for name, value in kept[section].items()
@@ -372,11 +309,11 @@ def config_digest(config: RunConfig) -> str:
     )
     if values["control"]["keep"] == "last":
         del values["control"]["keep"]
-    before = AdvisorConfig().model_dump(mode="json") | _BEFORE
+    before = AdvisorConfig().model_dump(mode="json") | _SHARED["before"]
     values["advisor"] = {
         name: value
         for name, value in values["advisor"].items()
-        if name not in _FREE_KEYS and (name in _FIRST_KEYS or value != before[name])
+        if name not in _SHARED["free"] and (name in _SHARED["first"] or value != before[name])
     } | digest_values(config.advisor)
     if config.advisor.panel:
         files = [
@@ -632,16 +569,15 @@ def make_plan(
         for bar in bars:
             question = book.preview(bar)
             known = cache.get(cache.key(identity, question))
-            hits += known is not None and known.advice is not None
-            if known is not None and (
-                known.advice is not None or known.attempts >= options.poison_after
-            ):
-                hopeless += known.advice is None
-                continue
-            spend = at_most(
-                question.prompt, options.overhead_tokens, options.completion_tokens, prices
-            )
-            most = [total + calls * more for total, more in zip(most, spend, strict=True)]
+            if known is not None and known.advice is not None:
+                hits += 1
+            elif known is not None and known.attempts >= options.poison_after:
+                hopeless += 1
+            else:
+                spend = at_most(
+                    question.prompt, options.overhead_tokens, options.completion_tokens, prices
+                )
+                most = [total + calls * more for total, more in zip(most, spend, strict=True)]
     finally:
         cache.close()
     return AskPlan(len(bars), hits, hopeless, Spend(*most))

@@ -37,14 +37,13 @@ from jaxtrade.advisor.host.replies import FORMS, Forms, Sampling, printable, rea
 from jaxtrade.advisor.host.types import (
     ADVICE_SCHEMA,
     LOGIT_SCALE,
+    PARSERS,
     SCHEMA_HASH,
     Answer,
     Failure,
     Question,
     RefusedError,
     TransportError,
-    parse_advice,
-    parse_pipe,
     strict_json,
 )
 from jaxtrade.config import AdvisorConfig, RunConfig
@@ -228,9 +227,7 @@ class OpenAIBackend:
         o, form = self._options, self._forms.now
         body = json.dumps(request_body(o, question.prompt, form, number)).encode()
         random = o.temperature is None or (o.temperature > 0 and o.seed is None)
-        sampling = Sampling(
-            request_id, random, parse_pipe if o.answer == "pipe" else parse_advice, form
-        )
+        sampling = Sampling(request_id, random, PARSERS[o.answer], form)
         reply = self._client.send(_PATH, headers, deadline, o.max_bytes, body)
         answer = read_reply(reply.status, reply.headers, reply.body, sampling)
         if answer.failure is Failure.UNSUPPORTED:
@@ -402,15 +399,35 @@ def list_models(url: str, access: Access = PLAIN, seconds: float = DEADLINE_S) -
     """
     base, key = check_url(url), read_key(access.key_env, access.key_file)
     client = client_of(base, access.ca_file)
+
+    def no_list(why: str, fix: str) -> NoListError:
+        why = printable(why)[:300]
+        return NoListError(
+            f"advisor {base.geturl()}: it did not list its models: {key.scrub(why) if key else why}; {fix}"
+        )
+
     try:
         status, _, body = client.send(_LIST, headers_of(key), time.monotonic() + seconds, MAX_BYTES)
     except TransportError as error:
-        raise _no_list(base, key, str(error), "start the server, or check the URL") from None
+        raise no_list(str(error), "start the server, or check the URL") from None
     if status != 200:
-        raise _no_list(
-            base, key, f"status {status}", _MEANING.get(status, "see the server's own messages")
-        )
-    return _models(base, key, body)
+        fix = _MEANING.get(status, "see the server's own messages")
+        raise no_list(f"status {status}", fix)
+    try:
+        value = strict_json(body.decode("utf-8"), MAX_BYTES)
+    except (UnicodeDecodeError, RefusedError) as error:
+        raise no_list(f"the answer is no JSON ({error})", "check the URL") from None
+    rows = value.get("data", value) if isinstance(value, dict) else value
+    rows = [] if rows is None else rows  # Ollama without a model
+    if not isinstance(rows, list):
+        raise no_list("the answer holds no list 'data'", "check the URL")
+    found = []
+    for row in rows:
+        if isinstance(row, dict) and _is_name(row.get("id")):
+            owner = row.get("owned_by")
+            shown = printable(owner[:80]) if isinstance(owner, str) else ""
+            found.append(Model(row["id"], key.scrub(shown) if key else shown))
+    return tuple(found)
 
 
 def only_model(url: str, access: Access = PLAIN, seconds: float = DEADLINE_S) -> str:
@@ -479,32 +496,6 @@ def server_of(kind: str) -> str | None:
     return kind if kind.startswith(("http://", "https://")) else None
 
 
-def _models(base: SplitResult, key: Secret | None, body: bytes) -> tuple[Model, ...]:
-    """The models in the body of a list. Raises NoListError for any other body."""
-    try:
-        value = strict_json(body.decode("utf-8"), MAX_BYTES)
-    except (UnicodeDecodeError, RefusedError) as error:
-        raise _no_list(base, key, f"the answer is no JSON ({error})", "check the URL") from None
-    rows = value.get("data", value) if isinstance(value, dict) else value
-    rows = [] if rows is None else rows  # Ollama without a model
-    if not isinstance(rows, list):
-        raise _no_list(base, key, "the answer holds no list 'data'", "check the URL")
-    found = []
-    for row in rows:
-        if isinstance(row, dict) and _is_name(row.get("id")):
-            owner = row.get("owned_by")
-            shown = printable(owner[:80]) if isinstance(owner, str) else ""
-            found.append(Model(row["id"], key.scrub(shown) if key else shown))
-    return tuple(found)
-
-
 def _is_name(value: object) -> bool:
     """Whether a value can be the option `model` (`openai.OpenAIOptions`)."""
     return isinstance(value, str) and 0 < len(value) <= 200 and value.isprintable()
-
-
-def _no_list(base: SplitResult, key: Secret | None, why: str, fix: str) -> NoListError:
-    why = printable(why)[:300]
-    return NoListError(
-        f"advisor {base.geturl()}: it did not list its models: {key.scrub(why) if key else why}; {fix}"
-    )

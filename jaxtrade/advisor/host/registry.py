@@ -29,6 +29,7 @@ from jaxtrade.advisor.host.prompts import RAW_SLOTS
 from jaxtrade.advisor.host.replies import is_unusable
 from jaxtrade.advisor.host.types import (
     MAX_BYTES,
+    PARSERS,
     Advice,
     Answer,
     Backend,
@@ -37,8 +38,6 @@ from jaxtrade.advisor.host.types import (
     RefusedError,
     advice_of,
     nearest,
-    parse_advice,
-    parse_pipe,
     strict_json,
 )
 from jaxtrade.config import RunConfig
@@ -244,7 +243,6 @@ class RuleBackend:
         """Nothing to close."""
 
 
-PARSERS = {"json": parse_advice, "pipe": parse_pipe}
 _KEYS = {"bar", "time", "symbol", "raw", "model"}
 
 

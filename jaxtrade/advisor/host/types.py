@@ -14,7 +14,7 @@ import re
 import threading
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -266,12 +266,12 @@ def advice_of(direction: str, confidence: float, risk: float, horizon: int) -> A
 
 def parse_advice(text: str) -> Parsed:
     """Parse one answer strictly. Never raises."""
-    found = _parsed(text, repaired=False)
+    found = _parsed(_json_advice, text)
     if found.failure is Failure.PARSE and (after := after_thinking(text)) is not None:
         text = after
-        found = _parsed(text, repaired=True)
+        found = _parsed(_json_advice, text, repaired=True)
     inner = _fenced_object(text) if found.failure is Failure.PARSE else None
-    return found if inner is None else _parsed(inner, repaired=True)
+    return found if inner is None else _parsed(_json_advice, inner, repaired=True)
 
 
 def after_thinking(text: str) -> str | None:
@@ -322,15 +322,17 @@ def _json(text: str, max_bytes: int, **rules: Any) -> Any:
         raise RefusedError(Failure.PARSE, f"not JSON: {error}"[:200]) from None
 
 
-def _parsed(text: str, repaired: bool) -> Parsed:
+def _parsed(read: Callable[[str], tuple[Advice, str]], text: str, repaired: bool = False) -> Parsed:
+    """What `read` makes of a text: its advice and reason, or the failure that it raises."""
     try:
-        value = strict_json(text)
-        return Parsed(_advice(value), repaired=repaired, reason=value["reason"][:MAX_REASON])
+        advice, reason = read(text)
+        return Parsed(advice, repaired=repaired, reason=reason[:MAX_REASON])
     except RefusedError as refused:
         return Parsed(None, refused.failure, str(refused), repaired)
 
 
-def _advice(value: Any) -> Advice:
+def _json_advice(text: str) -> tuple[Advice, str]:
+    value = strict_json(text)
     if not isinstance(value, dict):
         raise RefusedError(Failure.SCHEMA, f"a JSON {type(value).__name__}, expected an object")
     names = set(ADVICE_SCHEMA["properties"])
@@ -343,7 +345,8 @@ def _advice(value: Any) -> Advice:
             raise RefusedError(Failure.SCHEMA, f"{name} {_shown(value[name])}, expected {expected}")
     if value["v"] != VERSION:
         raise RefusedError(Failure.SCHEMA, f"v {_shown(value['v'])}, expected {VERSION}")
-    return advice_of(value["direction"], value["confidence"], value["risk"], value["horizon_bars"])
+    names = ("direction", "confidence", "risk", "horizon_bars")
+    return advice_of(*(value[name] for name in names)), value["reason"]
 
 
 def _shown(value: object) -> str:
@@ -406,23 +409,15 @@ _NUMBER = re.compile(r"(?:0(?:\.[0-9]{1,6})?|1(?:\.0{1,6})?)")
 
 def parse_pipe(text: str) -> Parsed:
     """Parse one answer in the pipe format. Never raises."""
-    found = _parsed_pipe(text, repaired=False)
+    found = _parsed(_pipe_advice, text)
     after = None if found.advice else after_thinking(text)
-    return found if after is None else _parsed_pipe(after, repaired=True)
+    return found if after is None else _parsed(_pipe_advice, after, repaired=True)
 
 
-def _parsed_pipe(text: str, repaired: bool) -> Parsed:
-    try:
-        return Parsed(
-            _pipe_advice(text),
-            repaired=repaired,
-            reason=text.rpartition("|")[2].strip()[:MAX_REASON],
-        )
-    except RefusedError as refused:
-        return Parsed(None, refused.failure, str(refused), repaired)
+PARSERS = {"json": parse_advice, "pipe": parse_pipe}  # by the form of answers
 
 
-def _pipe_advice(text: str) -> Advice:
+def _pipe_advice(text: str) -> tuple[Advice, str]:
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise RefusedError(Failure.TOO_LARGE, f"text above {MAX_BYTES} bytes")
     line = text.strip()
@@ -437,7 +432,7 @@ def _pipe_advice(text: str) -> Advice:
         raise RefusedError(
             Failure.PARSE, f"{len(fields) - 1} bars, expected 2: ACTION | confidence | reason"
         )
-    action, confidence, _ = fields
+    action, confidence, reason = fields
     if action in POSITION_ACTIONS:
         raise RefusedError(
             Failure.SCHEMA,
@@ -452,7 +447,8 @@ def _pipe_advice(text: str) -> Advice:
         raise RefusedError(
             Failure.SCHEMA, f"confidence {ascii(confidence)[:40]}, expected 0 to 1 as 0.85"
         )
-    return advice_of(PIPE_ACTIONS[action], float(confidence), PIPE_RISK, PIPE_HORIZON)
+    advice = advice_of(PIPE_ACTIONS[action], float(confidence), PIPE_RISK, PIPE_HORIZON)
+    return advice, reason
 
 
 # What happened, in numbers: the service's counts and durations, and exceptions that were contained.
