@@ -6,8 +6,6 @@ labels come from `questions` and are re-exported here.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import platform
 import secrets
 import time
@@ -39,7 +37,7 @@ from jaxtrade.advisor.questions import QuestionBook, in_sessions
 from jaxtrade.advisor.questions import followed_of as followed_of
 from jaxtrade.advisor.questions import round_turn as round_turn
 from jaxtrade.advisor.table import WIDTH, AdviceTable, empty_table, read_snapshot
-from jaxtrade.config import PLACES, AdvisorConfig, RunConfig
+from jaxtrade.config import PLACES, AdvisorConfig, RunConfig, digest_of
 from jaxtrade.config.protocol import with_control, with_split
 from jaxtrade.config.service import ServiceOptions
 from jaxtrade.data.market import Market
@@ -325,7 +323,7 @@ def config_digest(config: RunConfig) -> str:
         ]
     for name in ("tensorboard", "tracker", "tracker_online"):
         del values["train"][name]
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+    return digest_of(values)
 
 
 def journal_header(

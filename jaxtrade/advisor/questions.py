@@ -51,6 +51,7 @@ from jaxtrade.advisor.host.blocks import (
 from jaxtrade.advisor.host.prompts import (
     CONTEXT_NAMES,
     RAW_SLOTS,
+    RULE_SLOTS,
     TEMPLATES,
     Chosen,
     Template,
@@ -59,7 +60,6 @@ from jaxtrade.advisor.host.prompts import (
     known_slot,
     make_question,
 )
-from jaxtrade.advisor.host.registry import RULE_SLOTS
 from jaxtrade.advisor.host.types import Advice, Question
 from jaxtrade.advisor.outcomes import what_followed
 from jaxtrade.config import RunConfig

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import csv
 import datetime
-import hashlib
 import io
 import json
 import math
@@ -36,7 +35,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from jaxtrade.advisor.host.types import nearest
+from jaxtrade.advisor.host.types import nearest, sha256_of
 from jaxtrade.config.service import ContextConfig
 from jaxtrade.errors import DataError
 from jaxtrade.text import local
@@ -345,8 +344,7 @@ class Feed(NamedTuple):
 
 def _feed(items: list[Any], text: str) -> Feed:
     items.sort(key=lambda item: item.time)
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    return Feed(tuple(items), tuple(item.time for item in items), digest)
+    return Feed(tuple(items), tuple(item.time for item in items), sha256_of(text))
 
 
 def read_news(path: Path) -> Feed:

@@ -10,7 +10,6 @@ elsewhere, as in a checkpoint.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from jaxtrade.advisor.host.types import canonical, sha256_of
 from jaxtrade.errors import JournalError
 
 FORMAT = 1
@@ -67,17 +67,11 @@ class Recorded(NamedTuple):
     ended: bool = True
 
 
-def _canonical(value: object) -> str:
-    return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
-    )
-
-
 def _line(before: str, text: str) -> tuple[bytes, str]:
     """The journal line of a canonical text that follows a line with digest `before`, and the new
     line's digest.
     """
-    digest = hashlib.sha256((before + text).encode()).hexdigest()
+    digest = sha256_of(before + text)
     return f'{text[:-1]},"sha256":"{digest}"}}\n'.encode(), digest
 
 
@@ -87,7 +81,7 @@ def row_text(row: Sequence[float]) -> str:
 
     Raises ValueError for a number that is not finite.
     """
-    return _canonical([float(value) for value in row])
+    return canonical([float(value) for value in row])
 
 
 def _check(
@@ -170,7 +164,7 @@ def read_journal(
             found = json.loads(raw)
             digest, kind = found.pop("sha256"), found["kind"]
             before = digests[-1] if digests else ""
-            intact = _line(before, _canonical(found)) == (raw + b"\n", digest)
+            intact = _line(before, canonical(found)) == (raw + b"\n", digest)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise _fault(path, number, "not a line of an advice journal") from None
         if not intact:
@@ -266,7 +260,7 @@ class Journal:
             raise ValueError(f"header without '{missing[0]}'")
         if taken := {"kind", "format", "sha256"} & header.keys():
             raise ValueError(f"header entries {sorted(taken)} are the journal's own")
-        line, digest = _line("", _canonical({**header, "kind": "header", "format": FORMAT}))
+        line, digest = _line("", canonical({**header, "kind": "header", "format": FORMAT}))
         with path.open("xb") as file:
             file.write(line)
         return cls(path, digest, 0, None)
@@ -329,7 +323,7 @@ class Journal:
         """
         _check(update, version, bars, len(texts), self._last)
         self._digest = self._write(
-            f'{{"bars":{_canonical(bars)},"kind":"delta","rows":[{",".join(texts)}],'
+            f'{{"bars":{canonical(bars)},"kind":"delta","rows":[{",".join(texts)}],'
             f'"update":{update},"version":{version}}}'
         )
         self._deltas += 1
@@ -354,7 +348,7 @@ class Journal:
     def close(self) -> None:
         """Write the `end` line and close the file. A second call does nothing."""
         if not self._file.closed:
-            self._write(_canonical({"kind": "end", "deltas": self._deltas}))
+            self._write(canonical({"kind": "end", "deltas": self._deltas}))
             self.sync()
             self._file.close()
 

@@ -32,6 +32,7 @@ from jaxtrade.advisor.host.types import (
     Question,
     advice_of,
     nearest,
+    sha256_of,
 )
 from jaxtrade.errors import ConfigError
 
@@ -59,9 +60,7 @@ class Mock:
         """The kind and every public attribute; arrays are given by their hash."""
         own = {key: value for key, value in vars(self).items() if key[0] != "_" and key != "inner"}
         shown = {
-            key: str(value)
-            if isinstance(value, int | float | str)
-            else hashlib.sha256(repr(value).encode()).hexdigest()[:16]
+            key: str(value) if isinstance(value, int | float | str) else sha256_of(repr(value))[:16]
             for key, value in own.items()
         }
         inner = prefixed("of", self.inner) if self.inner else {}
@@ -287,14 +286,10 @@ class Wrapper(Mock):
 class Moved(Wrapper):
     """Base class: at each bar, the inner backend's answer about another one."""
 
-    _other: dict[int, int]
-
-    def other(self, bar: int) -> int | None:
-        """The bar whose answer is given at `bar`; None where no answer is moved to it."""
-        return self._other.get(bar)
+    _other: dict[int, int]  # bar -> the bar whose answer is given at it
 
     def answer(self, question: Question, deadline: float) -> Answer:
-        if (other := self.other(question.bar)) is None:
+        if (other := self._other.get(question.bar)) is None:
             detail = f"bar {question.bar} is not among the {len(self._other)} {self.name} bars"
             return Answer(None, Failure.EMPTY, detail)
         return self.asked_about(question, other, deadline)

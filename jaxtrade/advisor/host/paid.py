@@ -18,7 +18,6 @@ run: answers are then kept in memory, and this is reported once.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import sqlite3
@@ -28,7 +27,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from jaxtrade.advisor.host.types import Advice, Answer, Failure, Question
+from jaxtrade.advisor.host.types import Advice, Answer, Failure, Question, canonical, sha256_of
 from jaxtrade.errors import StorageError
 
 PATIENCE = 5.0  # seconds to wait for other processes that open or write the file
@@ -50,21 +49,15 @@ def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
     try:
         yield
     finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
+        connection.rollback()
 
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     """All writes inside are made together, or none of them."""
     connection.execute("BEGIN IMMEDIATE")
-    try:
+    with connection:
         yield
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:  # on a full disk SQLite has already rolled back
-            connection.execute("ROLLBACK")
-        raise
 
 
 def use_wal(connection: sqlite3.Connection) -> None:
@@ -273,10 +266,7 @@ def cache_key(identity: Mapping[str, str], question: Question, sample: int = 0) 
         "prompt_version": question.prompt_version,
         "sample": sample,
     }
-    text = json.dumps(
-        parts, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
-    )
-    return hashlib.sha256(text.encode()).hexdigest()
+    return sha256_of(canonical(parts))
 
 
 def cacheable(answer: Answer) -> bool:

@@ -23,7 +23,6 @@ itself.
 from __future__ import annotations
 
 import datetime
-import hashlib
 import json
 import math
 import re
@@ -36,7 +35,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from jaxtrade.advisor.host.blocks import BLOCKS, PROMPT, Feed, read_events, read_news, text_of
-from jaxtrade.advisor.host.types import Question, nearest
+from jaxtrade.advisor.host.types import Question, nearest, sha256_of
 from jaxtrade.config import AdvisorConfig
 from jaxtrade.config.service import ContextConfig
 from jaxtrade.errors import ConfigError, DataError
@@ -53,6 +52,7 @@ class RawSlot(NamedTuple):
     about: str
 
 
+RULE_SLOTS = ("adx", "roc", "price_to_vwap", "rsi")  # what `registry.rule_advice` looks at
 RAW_SLOTS = {name: RawSlot(*slot) for name, slot in PROMPT["slots"].items()}
 
 
@@ -130,7 +130,7 @@ class Template:
             {name: RAW_SLOTS[name] for name in self.slots},
             *([dict(self.shape)] if self.shape else []),
         ]
-        return f"{self.name}:{hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()[:16]}"
+        return f"{self.name}:{sha256_of(json.dumps(shape, sort_keys=True))[:16]}"
 
 
 RULES = """\
@@ -487,7 +487,7 @@ def digest_values(config: AdvisorConfig) -> dict[str, Any]:
     found: dict[str, Any] = {"template": config.template}
     if is_file(config.template):
         text = text_of(Path(config.template), KEY)
-        found["template"] = f"file:{hashlib.sha256(text.encode()).hexdigest()}"
+        found["template"] = f"file:{sha256_of(text)}"
     if config.context != ContextConfig():
         files = {feed: each.sha256 for feed, each in read_feeds(config.context).items()}
         found["context"] = config.context.model_dump(mode="json") | files

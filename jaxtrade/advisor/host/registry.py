@@ -11,7 +11,6 @@ NAME[:REST]                 a user's own advisor, see `AdvisorKind`
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections import Counter
@@ -25,7 +24,7 @@ from typing import Any, NamedTuple
 from jaxtrade.advisor.host import mocks
 from jaxtrade.advisor.host.mocks import Honesty
 from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions
-from jaxtrade.advisor.host.prompts import RAW_SLOTS
+from jaxtrade.advisor.host.prompts import RAW_SLOTS, RULE_SLOTS
 from jaxtrade.advisor.host.replies import is_unusable
 from jaxtrade.advisor.host.types import (
     MAX_BYTES,
@@ -38,6 +37,7 @@ from jaxtrade.advisor.host.types import (
     RefusedError,
     advice_of,
     nearest,
+    sha256_of,
     strict_json,
 )
 from jaxtrade.config import RunConfig
@@ -144,23 +144,16 @@ def merged(parts: Sequence[Answer], calls: int) -> Answer:
     total.
     """
     usable = [part.advice for part in parts if part.advice is not None]
-    failed = next((part for part in reversed(parts) if part.advice is None), None)
     if 2 * len(usable) >= calls:
         found = next(part for part in parts if part.advice is not None)._replace(
             advice=combined(usable), detail=f"{len(usable)} of {calls} samples usable"
         )
     else:
-        assert (
-            failed is not None
-        )  # fewer usable ones than asked for: asking ended at a failure, or all were asked
-        found = failed
-    raw = (
-        json.dumps([part.raw for part in parts if part.raw])
-        if any(part.raw for part in parts)
-        else ""
-    )
+        # Fewer usable ones than asked for: asking ended at a failure, or all were asked.
+        found = next(part for part in reversed(parts) if part.advice is None)
+    texts = [part.raw for part in parts if part.raw]
     return found._replace(
-        raw=raw[:MAX_BYTES],
+        raw=json.dumps(texts)[:MAX_BYTES] if texts else "",
         parts=tuple(parts),
         prompt_tokens=sum(part.prompt_tokens for part in parts),
         completion_tokens=sum(part.completion_tokens for part in parts),
@@ -189,7 +182,6 @@ def check_samples(options: Mapping[str, Any]) -> int:
 STRONG, WEAK = 30.0, 20.0  # ADX
 OVERBOUGHT, OVERSOLD = 70.0, 30.0  # RSI
 CONFIDENCE = {"strong": 0.8, "moderate": 0.6, "none": 0.5}
-RULE_SLOTS = ("adx", "roc", "price_to_vwap", "rsi")
 
 
 def rule_advice(slots: Mapping[str, float], horizon: int) -> Advice:
@@ -269,8 +261,8 @@ class RecordedBackend:
                 f"advisor answer_format {answer_format!r}: expected {' or '.join(PARSERS)}"
             )
         self._rows, self._format = dict(rows), answer_format
-        text = json.dumps([[bar, *row] for bar, row in sorted(self._rows.items())])
-        self._digest = hashlib.sha256(text.encode()).hexdigest()
+        rows_by_bar = [[bar, *row] for bar, row in sorted(self._rows.items())]
+        self._digest = sha256_of(json.dumps(rows_by_bar))
 
     @property
     def bars(self) -> list[int]:
@@ -422,14 +414,26 @@ def make_backend(kind: str, options: Options | None = None) -> Backend:
             f"advisor {kind[:60]!r}: unknown{nearest(head, (*_EXPECTED, *ADVISORS.names))}"
         )
     if _is_url(kind):
-        return _server(kind, _known(kind, options, "server"))
+        given = _known(kind, options, "server")
+        _needed("server", given, "model")
+        samples = check_samples(given)
+        given.pop("samples", None)
+        server = OpenAIBackend(OpenAIOptions(base_url=kind, **given))
+        return Sampled(server, samples) if samples > 1 else server
     if head in ("http", "https") or bool(rest) == (head == "rules"):
         raise ConfigError(f"advisor {head!r}: expected {_EXPECTED[head]}")
     if head == "rules":
         return RuleBackend(**_known(kind, options, head))
     if head == "recorded":
         return RecordedBackend(read_recorded(Path(rest)), **_known(kind, options, head))
-    return _mock(rest, _known(kind, options, kind))
+    known = _known(kind, options, kind)
+    name, mock, other, given = _read_mock(rest, known)
+    if other:
+        names = (takes(other) - mock.takes) | (takes(other) & {"seed"})
+        inner = {key: value for key, value in known.items() if key in names}
+        given["inner"] = make_backend(other, inner)
+    _needed(f"mock:{name}", given, *mock.needs)
+    return mock.make(**given)
 
 
 def check_kind(kind: str, options: Options | None = None) -> None:
@@ -511,14 +515,6 @@ def _needed(shown: str, options: Options, *names: str) -> None:
             raise ConfigError(f"advisor {shown}: option {name!r} is missing ({_MEANING[name]})")
 
 
-def _server(url: str, options: dict[str, Any]) -> Backend:
-    _needed("server", options, "model")
-    samples = check_samples(options)
-    options.pop("samples", None)
-    backend = OpenAIBackend(OpenAIOptions(base_url=url, **options))
-    return Sampled(backend, samples) if samples > 1 else backend
-
-
 def _mock_kind(own: str) -> tuple[str, MockKind, str]:
     """Name, `MockKind` and number (as text, or "") of `KIND[:NUMBER]`."""
     name, _, number = own.partition(":")
@@ -547,17 +543,6 @@ def _read_mock(rest: str, options: dict[str, Any]) -> tuple[str, MockKind, str, 
                 f"advisor mock:{name}:{number[:20]}: expected a number ({kind.number})"
             ) from None
     return name, kind, other, given
-
-
-def _mock(rest: str, options: dict[str, Any]) -> Backend:
-    name, kind, other, given = _read_mock(rest, options)
-    if other:
-        names = (takes(other) - kind.takes) | (takes(other) & {"seed"})
-        given["inner"] = make_backend(
-            other, {key: value for key, value in options.items() if key in names}
-        )
-    _needed(f"mock:{name}", given, *kind.needs)
-    return kind.make(**given)
 
 
 def _skilled(honesty: Honesty, default: float, wrong: bool = False) -> Callable[..., Backend]:

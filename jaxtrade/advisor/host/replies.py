@@ -43,7 +43,6 @@ from jaxtrade.advisor.host.types import (
     Parsed,
     RefusedError,
     TransportError,
-    is_thinking,
     loose_json,
 )
 
@@ -447,7 +446,7 @@ def reason_of(answer: Answer) -> str:
         return "cut_off" if answer.detail.startswith(CUT_OFF) else "too_large"
     if answer.failure in (Failure.SCHEMA, Failure.EMPTY):
         return answer.failure.value
-    if is_thinking(answer.raw):
+    if re.match(r"\s*<think(?:ing)?>", answer.raw, re.IGNORECASE):
         return "think"
     return "json" if answer.raw.lstrip()[:1] in ("{", "[") else "prose"
 

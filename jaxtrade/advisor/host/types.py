@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import yaml
+
 from jaxtrade.text import Tell
 
 
@@ -147,6 +149,18 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else f"; choose one of {', '.join(known)}"
 
 
+def canonical(value: object) -> str:
+    """A value as JSON that depends on nothing but the value."""
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+    )
+
+
+def sha256_of(text: str) -> str:
+    """The SHA-256 (hex) of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 # The schema of answers (version 1) and its strict parser. An answer that does not fit is a
 # failure.
 #
@@ -179,43 +193,27 @@ def nearest(name: str, known: Iterable[str]) -> str:
 # neither risk nor horizon; both get the fixed values below. What a reasoning model writes up to its
 # last `</think>` is left out first; a long reason is no failure.
 
-VERSION = 1
+ADVICE_SCHEMA: dict[str, Any] = yaml.safe_load(
+    Path(__file__).with_name("answer.yaml").read_text(encoding="utf-8")
+)
+SCHEMA_HASH = sha256_of(canonical(ADVICE_SCHEMA))
+_RULES = ADVICE_SCHEMA["properties"]
+VERSION: int = _RULES["v"]["enum"][0]
 MAX_BYTES = 64 * 1024  # of one answer's text
 MAX_DEPTH = 32  # of nested brackets; the schema itself needs 1
 MAX_REASON = 200  # characters that the schema asks for; more are ignored
-MAX_HORIZON = 390  # bars: the minutes of a cash session
+MAX_HORIZON: int = _RULES["horizon_bars"]["maximum"]  # bars
 LOGIT_SCALE = 3.0
-DIRECTIONS = ("flat", "long", "short")
+DIRECTIONS: tuple[str, ...] = tuple(_RULES["direction"]["enum"])
 # A string, closed or not, or a bracket. The possessive quantifier keeps the search linear in time.
 _TOKENS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
 _THOUGHT = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 
-# The schema for constrained decoding is narrower than what the parser accepts. Shares are a list of
-# values, because some constrained decoders ignore the bounds of a number (llama.cpp has written
-# 38E2033092839003001). The parser accepts any number from 0 to 1. `pattern` allows no quotes,
-# backslashes or letters beyond ASCII, because small models otherwise write text that their own
-# server cannot put into JSON. The parser accepts any text as a reason.
-_SHARES = {"type": "number", "enum": [round(i / 20, 2) for i in range(21)]}
-ADVICE_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "v": {"type": "integer", "enum": [VERSION]},
-        "direction": {"type": "string", "enum": list(DIRECTIONS)},
-        "confidence": _SHARES,
-        "risk": _SHARES,
-        "horizon_bars": {"type": "integer", "minimum": 1, "maximum": MAX_HORIZON},
-        "reason": {"type": "string", "pattern": f"^[A-Za-z0-9 .,;:%()+-]{{0,{MAX_REASON}}}$"},
-    },
-    "required": ["v", "direction", "confidence", "risk", "horizon_bars", "reason"],
-    "additionalProperties": False,
-}
 _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     **dict.fromkeys(("v", "horizon_bars"), ((int,), "an integer")),
     **dict.fromkeys(("confidence", "risk"), ((int, float), "a number")),
     **dict.fromkeys(("direction", "reason"), ((str,), "a string")),
 }
-SCHEMA_TEXT = json.dumps(ADVICE_SCHEMA, sort_keys=True, separators=(",", ":"))
-SCHEMA_HASH = hashlib.sha256(SCHEMA_TEXT.encode()).hexdigest()
 
 
 class Parsed(NamedTuple):
@@ -282,11 +280,6 @@ def after_thinking(text: str) -> str | None:
     return parts[-1] if len(parts) > 1 and parts[-1].strip() else None
 
 
-def is_thinking(text: str) -> bool:
-    """Whether a text begins with reasoning in think tags."""
-    return re.match(r"\s*<think(?:ing)?>", text, re.IGNORECASE) is not None
-
-
 def strict_json(text: str, max_bytes: int = MAX_BYTES) -> Any:
     """Parse a text that is exactly one JSON value.
 
@@ -335,7 +328,7 @@ def _json_advice(text: str) -> tuple[Advice, str]:
     value = strict_json(text)
     if not isinstance(value, dict):
         raise RefusedError(Failure.SCHEMA, f"a JSON {type(value).__name__}, expected an object")
-    names = set(ADVICE_SCHEMA["properties"])
+    names = set(_RULES)
     if missing := sorted(names - set(value)):
         raise RefusedError(Failure.SCHEMA, f"no key {missing[0]!r}")
     if extra := sorted(set(value) - names):
