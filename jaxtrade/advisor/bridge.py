@@ -66,7 +66,7 @@ class Visible:
         most: int,
         journal: Journal | None,
         history: Recorded | None,
-        tell: Callable[[str], None],
+        tell: Tell,
     ) -> None:
         recorded = history.deltas if history else ()
         if journal is not None and journal.position.deltas != len(recorded):
@@ -304,8 +304,11 @@ class Bridge:
         began = time.perf_counter()
         handed = None
         try:
+            update = int(update)
             with self._handing:
-                handed = self._at(int(update))
+                self._exchanges += 1
+                self._first = update if self._first is None else min(self._first, update)
+                handed = self._visible.at(update)
         except JournalError as error:
             self._error = self._error or error
             self._visible.silence(str(error))
@@ -339,11 +342,6 @@ class Bridge:
         """
         if self._error is not None:
             raise self._error
-
-    def _at(self, update: int) -> tuple[Handed, int] | None:
-        self._exchanges += 1
-        self._first = update if self._first is None else min(self._first, update)
-        return self._visible.at(update)
 
     def _want(self, bars: np.ndarray, weights: np.ndarray) -> None:
         chosen = (
@@ -406,16 +404,17 @@ class Bridge:
         requests sent per update, for a live source.
         """
         found, visible = self._source.statistics(), self._visible
-        stall = {
-            name: {
-                "calls": sum(times.counts),
-                "p50": _ms(times.quantile(0.5)),
-                "p99": _ms(times.quantile(0.99)),
-                "longest": _ms(times.longest),
-                "total": _ms(times.total),
+        stall: dict[str, Any] = {}
+        for name, times in self._stall.items():
+            seconds = {
+                "p50": times.quantile(0.5),
+                "p99": times.quantile(0.99),
+                "longest": times.longest,
+                "total": times.total,
             }
-            for name, times in self._stall.items()
-        }
+            stall[name] = {"calls": sum(times.counts)} | {
+                key: None if value is None else 1e3 * value for key, value in seconds.items()
+            }
         own: dict[str, Any] = {
             "exchanges": self._exchanges,
             "deltas": visible.deltas,
@@ -452,10 +451,6 @@ class Bridge:
 def _no_rows(bars: int, rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The arrays of a delta of `rows` rows that are padding for a table of `bars` bars."""
     return np.full(rows, bars, np.int32), np.zeros((rows, WIDTH), np.float32), np.array(0, np.int32)
-
-
-def _ms(seconds: float | None) -> float | None:
-    return None if seconds is None else 1e3 * seconds
 
 
 MOST_BYTES = (

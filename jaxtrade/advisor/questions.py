@@ -359,15 +359,16 @@ class Record:
             for each in range(self.bins)
         ]
         last = bars[len(bars) - min(len(bars), self.shown) :]
-        return record_block(rates, [self._scored(int(bar)) for bar in last], self.horizon)
-
-    def _scored(self, bar: int) -> Scored:
-        return Scored(
-            local(int(self.closes[bar]), self.zone, RECORD["stamp"]),
-            int(self._said[bar]),
-            float(self._confidence[bar]),
-            int(self.followed[bar]),
-        )
+        shown = [
+            Scored(
+                local(int(self.closes[bar]), self.zone, RECORD["stamp"]),
+                int(self._said[bar]),
+                float(self._confidence[bar]),
+                int(self.followed[bar]),
+            )
+            for bar in last
+        ]
+        return record_block(rates, shown, self.horizon)
 
 
 PRICES = ("close", "vwap", "atr")  # features hold them in ticks, slots in the quote unit

@@ -321,7 +321,6 @@ def demand(want: Array, askable: Array, version: Array, most: int) -> tuple[Arra
 # all its content, the manifest included.
 
 FORMAT = 1
-_ARRAYS = {"bars": (np.int32, 1), "rows": (np.float32, 2)}
 
 
 class Snapshot(NamedTuple):
@@ -409,8 +408,7 @@ def read_snapshot(path: Path) -> Snapshot:
             f"{path}: not a snapshot of advice ({str(error)[:120]}); make one with 'jaxtrade advise "
             "precompute'"
         ) from None
-    for name, values in (("bars", bars), ("rows", rows)):
-        dtype, rank = _ARRAYS[name]
+    for name, values, dtype, rank in (("bars", bars, np.int32, 1), ("rows", rows, np.float32, 2)):
         if values.dtype != dtype or values.ndim != rank:
             raise DataError(
                 f"{path}: '{name}' is {values.dtype} of rank {values.ndim}, expected {dtype.__name__} of "

@@ -455,7 +455,16 @@ def read_events(path: Path) -> Feed:
     reader = csv.reader(io.StringIO(text), strict=True)
     try:
         head = [name.strip() for name in next(reader, [])]
-        _check_head(head, path)
+        for name in head:
+            if name not in _ALL:
+                raise DataError(
+                    f"{path}: line 1: column {ascii(name)[:40]}: unknown{nearest(name, _ALL)} ({CALENDAR_KEY})"
+                )
+        if not set(_NEEDED) <= set(head) or len(set(head)) < len(head):
+            raise DataError(
+                f"{path}: line 1: columns {','.join(head) or 'none'}; expected each of {','.join(_NEEDED)} "
+                f"once, and actual if the values are known ({CALENDAR_KEY})"
+            )
         found = [
             _event(
                 dict(zip(head, row, strict=False)),
@@ -475,20 +484,6 @@ def read_events(path: Path) -> Feed:
             f"{path}: holds no events; expected rows below {','.join(_NEEDED)} ({CALENDAR_KEY})"
         )
     return _feed(found, text)
-
-
-def _check_head(head: Sequence[str], path: Path) -> None:
-    for name in head:
-        if name not in _ALL:
-            raise DataError(
-                f"{path}: line 1: column {ascii(name)[:40]}: unknown{nearest(name, _ALL)} ({CALENDAR_KEY})"
-            )
-    missing = [name for name in _NEEDED if name not in head]
-    if missing or len(set(head)) < len(head):
-        raise DataError(
-            f"{path}: line 1: columns {','.join(head) or 'none'}; expected each of {','.join(_NEEDED)} "
-            f"once, and actual if the values are known ({CALENDAR_KEY})"
-        )
 
 
 def _event(row: Mapping[str, str], whole: bool, where: str) -> Event:

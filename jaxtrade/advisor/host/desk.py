@@ -30,7 +30,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from jaxtrade.advisor.host.paid import AdviceCache, Cached, Ledger
+from jaxtrade.advisor.host.paid import AdviceCache, Ledger
 from jaxtrade.advisor.host.policy import TRAINING, Booking, Gates, Use, asked_wait
 from jaxtrade.advisor.host.registry import calls_of
 from jaxtrade.advisor.host.replies import MOST_FALLBACKS, checked, one_line, problem, verdict_of
@@ -156,12 +156,11 @@ class WorkerPool:
         for _ in self._threads:
             self._inbox.put(None)
 
-    def join(self, seconds: float) -> bool:
-        """Wait for all threads, at most `seconds` in total. Returns whether all have ended."""
+    def join(self, seconds: float) -> None:
+        """Wait for all threads, at most `seconds` in total."""
         until = time.monotonic() + seconds
         for thread in self._threads:
             thread.join(max(0.0, until - time.monotonic()))
-        return self.threads == 0
 
     def _work(self) -> None:
         while (job := self._inbox.get()) is not None:
@@ -557,26 +556,19 @@ class Desk:
         cached = self._cache.get(entry.cache_key)
         if cached is None:
             return False
-        if cached.advice is None:
-            return self._known_to_fail(entry, cached)
-        if problem(cached.advice):  # an edited or old file: send the question again
-            return False
+        if cached.advice is None and cached.failure is not None:
+            # Failures of earlier runs count like this run's.
+            faults, fault = self._faults.setdefault(entry.key, Counter()), cached.failure.value
+            faults[fault] = max(faults[fault], cached.attempts)
+            if cached.attempts < self._options.poison_after:
+                return False
+            self.queue.settle(entry, "poisoned")
+            self.counts.negatives += 1
+            return True
+        if cached.advice is None or problem(cached.advice):
+            return False  # an edited or old file: send the question again
         self.queue.settle(entry, "cache_hit")
         self._outlet.deliver(entry.key.bar, cached.advice)
-        return True
-
-    def _known_to_fail(self, entry: Entry, cached: Cached) -> bool:
-        """Settle a waiting question whose cached failures poison it. Failures of earlier runs count
-        like this run's.
-        """
-        if cached.failure is None:
-            return False
-        faults = self._faults.setdefault(entry.key, Counter())
-        faults[cached.failure.value] = max(faults[cached.failure.value], cached.attempts)
-        if cached.attempts < self._options.poison_after:
-            return False
-        self.queue.settle(entry, "poisoned")
-        self.counts.negatives += 1
         return True
 
     def _ask_next(self, now: float) -> bool:

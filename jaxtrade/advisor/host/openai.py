@@ -116,19 +116,19 @@ def read_key(
         if not environ.get(env):
             raise ConfigError(f"advisor key_env: the environment has no variable {env}")
         return Secret(environ[env].strip(), f"environment variable {env}")
-    return None if file is None else _from_file(Path(file))
-
-
-def _from_file(path: Path) -> Secret:
+    if file is None:
+        return None
+    path = Path(file)
+    place = f"advisor key_file {path}"
     try:
         with path.open("rb") as handle:
             status = os.fstat(handle.fileno())
             if os.name == "posix" and stat.S_IMODE(status.st_mode) & 0o077:
-                raise ConfigError(f"advisor key_file {path}: others may read it; chmod 600 {path}")
+                raise ConfigError(f"{place}: others may read it; chmod 600 {path}")
             data = handle.read(8192)
     except OSError as error:
-        raise ConfigError(f"advisor key_file {path}: {error.strerror}") from None
-    return Secret(data.decode("ascii", "replace").strip(), f"advisor key_file {path}")
+        raise ConfigError(f"{place}: {error.strerror}") from None
+    return Secret(data.decode("ascii", "replace").strip(), place)
 
 
 _LOCAL = re.compile(r"localhost|127(\.[0-9]{1,3}){3}|::1")

@@ -38,6 +38,8 @@ from jaxtrade.errors import StorageError
 
 _MINUTE = 60.0
 _MOST_SHOWN = 80  # characters of an answer in a message
+_STEP = 10  # successes after which one more request may be in flight
+_MOST_RETRIES = 10.0
 _SMOOTH = 0.1  # share of a minute's allowance that may be used in one burst
 
 
@@ -79,12 +81,12 @@ class Concurrency:
     """The limit on requests in flight: additive increase, multiplicative decrease (AIMD; Chiu and
     Jain 1989).
 
-    It rises by one per `per_step` successes and halves at a sign of overload. It stays between 1
-    and `most`.
+    It rises by one per `_STEP` successes and halves at a sign of overload. It stays between 1 and
+    `most`.
     """
 
-    def __init__(self, most: int, per_step: int = 10) -> None:
-        self._most, self._per_step = most, per_step
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._successes = 0
         self._cut_at = float("-inf")
         self.limit = most
@@ -92,7 +94,7 @@ class Concurrency:
     def succeeded(self) -> None:
         """Count a success, which may raise the limit."""
         self._successes += 1
-        if self._successes >= self._per_step:
+        if self._successes >= _STEP:
             self._successes = 0
             self.limit = min(self._most, self.limit + 1)
 
@@ -110,16 +112,16 @@ class Concurrency:
 class RetryBudget:
     """A retry budget, so that an outage cannot multiply the load.
 
-    Each new question adds `share` retries, up to `most`. The budget starts with `reserve` retries.
+    Each new question adds `share` retries, up to `_MOST_RETRIES`. The budget starts with three.
     """
 
-    def __init__(self, share: float = 0.1, reserve: float = 3.0, most: float = 10.0) -> None:
-        self._share, self._most = share, most
-        self._level = reserve if share > 0 else 0.0
+    def __init__(self, share: float = 0.1) -> None:
+        self._share = share
+        self._level = 3.0 if share > 0 else 0.0
 
     def requested(self) -> None:
         """Note that a question was sent for the first time."""
-        self._level = min(self._most, self._level + self._share)
+        self._level = min(_MOST_RETRIES, self._level + self._share)
 
     def retry(self) -> bool:
         """Take one retry from the budget. Returns False where none is left."""
@@ -132,7 +134,7 @@ class RetryBudget:
 class Breaker:
     """A circuit breaker for one endpoint.
 
-    It opens after `consecutive` failures in a row, or when at least `share` of the last `window`
+    It opens after `consecutive` failures in a row, or when at least `share` of the last 20
     requests failed. While it is open no request starts for `first` seconds. Then one request, the
     probe, decides: success closes the breaker, failure doubles the pause up to `longest`. A refusal
     (credentials, model, quota) opens it for good.
@@ -141,7 +143,6 @@ class Breaker:
     def __init__(
         self,
         consecutive: int = 5,
-        window: int = 20,
         share: float = 0.5,
         first: float = 30.0,
         longest: float = 600.0,
@@ -152,7 +153,7 @@ class Breaker:
             first,
             longest,
         )
-        self._recent: deque[bool] = deque(maxlen=window)
+        self._recent: deque[bool] = deque(maxlen=20)
         self.in_a_row = 0  # failures since the last success, while it is closed
         self._pause = first
         self._opened: float | None = None  # when it opened; None while closed

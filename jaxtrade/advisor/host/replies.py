@@ -80,17 +80,13 @@ def _texts(value: object, depth: int) -> Iterator[str]:
 
 
 class Forms:
-    """The form in use. Many threads may use it. first: the one that is configured."""
+    """The form in use. Many threads may use it. first: the one that is configured. now: the one
+    that the next request asks for, of `FORMS`."""
 
     def __init__(self, first: str) -> None:
-        self._first = self._now = first
+        self._first = self.now = first
         self._line = ""
         self._lock = threading.Lock()
-
-    @property
-    def now(self) -> str:
-        """The form that the next request asks for: one of `FORMS`."""
-        return self._now
 
     def rejected(self, form: str, words: str) -> str:
         """Note that the server rejects `form`. Returns a line about the form in use. words: the
@@ -99,10 +95,10 @@ class Forms:
         Requests that were in flight during a fall-back are rejected later, and get the same line.
         """
         with self._lock:
-            if form == self._now and form != FORMS[-1]:
-                self._now = FORMS[FORMS.index(form) + 1]
-                given_up = FORMS[FORMS.index(self._first) : FORMS.index(self._now)]
-                asked = "no response_format" if self._now == FORMS[-1] else self._now
+            if form == self.now and form != FORMS[-1]:
+                self.now = FORMS[FORMS.index(form) + 1]
+                given_up = FORMS[FORMS.index(self._first) : FORMS.index(self.now)]
+                asked = "no response_format" if self.now == FORMS[-1] else self.now
                 self._line = (
                     f"the server rejects response_format {' and '.join(given_up)} ({words[:100]}); from here "
                     f"on it is asked for {asked}, and answers are checked as before"

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxtrade.advisor.host.desk import Desk, Finished, Outlet, WorkerPool
-from jaxtrade.advisor.host.journal import JournalDelta, Recorded, row_text
+from jaxtrade.advisor.host.journal import Recorded, row_text
 from jaxtrade.advisor.host.paid import MICRO, AdviceCache, Caps, Ledger
 from jaxtrade.advisor.host.policy import TRAINING, Use
 from jaxtrade.advisor.host.types import Advice, Backend, ContainedFaults, Histogram, Question
@@ -62,10 +62,10 @@ class AdviceService:
         backend: Backend,
         options: ServiceOptions,
         clock: Callable[[], float] = time.monotonic,
-        tell: Callable[[str], None] | None = None,
+        tell: Tell | None = None,
         use: Use = TRAINING,
     ) -> None:
-        self._backend, self._options = backend, options
+        self._backend, self.options = backend, options
         self._faults = ContainedFaults(tell)
         cost = None if options.max_cost is None else int(options.max_cost * MICRO)
         self._ledger = Ledger(
@@ -111,7 +111,7 @@ class AdviceService:
             backlog = self._sent - self._received
             # With an empty backlog a batch of any size is accepted; otherwise a large one could
             # never be submitted.
-            too_much = backlog and backlog + len(batch) > _BACKLOG * self._options.queue_size
+            too_much = backlog and backlog + len(batch) > _BACKLOG * self.options.queue_size
             if self._stopping.is_set() or too_much or self._mailbox.qsize() > _MOST_WAITING:
                 self._turned_away += len(batch)
                 return
@@ -145,11 +145,6 @@ class AdviceService:
             "dropped": found["dropped"] + away,
             "ready": len(self._ready),
         }
-
-    @property
-    def options(self) -> ServiceOptions:
-        """The options with which the service was made."""
-        return self._options
 
     def stop(self) -> None:
         """Send no more requests, wait one second for requests in flight, write and close. Takes at
@@ -340,15 +335,11 @@ class AdviceSource:
 
 
 class Replayed(AdviceSource):
-    """The rows of an earlier run, at the updates at which that run saw them."""
+    """The rows of an earlier run, at the updates at which that run saw them. deltas: what was
+    recorded, in order."""
 
     def __init__(self, recorded: Recorded) -> None:
-        self._deltas = recorded.deltas
-
-    @property
-    def deltas(self) -> tuple[JournalDelta, ...]:
-        """The recorded deltas, in order."""
-        return self._deltas
+        self.deltas = recorded.deltas
 
     def take(self, update: int, deltas: int, most: int) -> list[AdviceRow]:
         """The recorded rows of `update`.
@@ -356,21 +347,21 @@ class Replayed(AdviceSource):
         Raises JournalError where `deltas` is not the number of deltas recorded before `update`:
         this run then differs from the recorded one.
         """
-        index = bisect_left(self._deltas, update, key=attrgetter("update"))
+        index = bisect_left(self.deltas, update, key=attrgetter("update"))
         if index != deltas:
-            seen = self._deltas[min(index, deltas)]
+            seen = self.deltas[min(index, deltas)]
             raise JournalError(
                 f"advisor replay: delta {min(index, deltas) + 1} became visible at update {seen.update},"
                 f" and update {update} is asked for after {deltas} deltas: this run has other updates "
                 "than the recording; keep its train.chunk_updates, advisor.transport and seed"
             )
-        if index == len(self._deltas) or self._deltas[index].update != update:
+        if index == len(self.deltas) or self.deltas[index].update != update:
             return []
-        delta = self._deltas[index]
+        delta = self.deltas[index]
         return [AdviceRow.of(bar, row) for bar, row in zip(delta.bars, delta.rows, strict=True)]
 
     def statistics(self) -> dict[str, Any]:
-        return {"recorded_deltas": len(self._deltas)}
+        return {"recorded_deltas": len(self.deltas)}
 
 
 class Live(AdviceSource):
@@ -632,7 +623,12 @@ def joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     for name in dict.fromkeys(name for part in parts for name in part):
         values = [part[name] for part in parts if name in part]
         if name == "latency":
-            found[name] = _latency(values)
+            columns = zip(*(each["counts"] for each in values), strict=True)
+            found[name] = Histogram(
+                counts=[sum(column) for column in columns],
+                total=sum(each["total_s"] for each in values),
+                longest=max(each["longest_s"] for each in values),
+            ).snapshot()
         elif all(isinstance(value, Mapping) for value in values):
             found[name] = dict(sum((Counter(value) for value in values), Counter()))
         elif all(isinstance(value, str) for value in values):
@@ -644,12 +640,3 @@ def joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         else:
             found[name] = sum(values)
     return found
-
-
-def _latency(values: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The histogram of all members' durations, in the form of `Statistics.snapshot`."""
-    return Histogram(
-        counts=[sum(column) for column in zip(*(each["counts"] for each in values), strict=True)],
-        total=sum(each["total_s"] for each in values),
-        longest=max(each["longest_s"] for each in values),
-    ).snapshot()
