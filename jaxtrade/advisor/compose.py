@@ -33,9 +33,12 @@ from jaxtrade.advisor.host.registry import (
 from jaxtrade.advisor.host.replies import checked
 from jaxtrade.advisor.host.service import AdviceService
 from jaxtrade.advisor.host.types import SCHEMA_HASH, Advice, Backend, Failure
-from jaxtrade.advisor.questions import QuestionBook, in_sessions
-from jaxtrade.advisor.questions import followed_of as followed_of
-from jaxtrade.advisor.questions import round_turn as round_turn
+from jaxtrade.advisor.questions import (  # noqa: F401 (the labels are part of this module)
+    QuestionBook,
+    followed_of,
+    in_sessions,
+    round_turn,
+)
 from jaxtrade.advisor.table import WIDTH, AdviceTable, empty_table, read_snapshot
 from jaxtrade.config import PLACES, AdvisorConfig, RunConfig, digest_of
 from jaxtrade.config.protocol import with_control, with_split

@@ -102,7 +102,7 @@ class Script:
     def identity(self):
         return {"kind": "script"}
 
-    def sample(self, question, deadline, number):
+    def answer(self, question, deadline, number):
         self.asked.append((number, deadline - time.monotonic()))
         return self.answers[number]
 

@@ -21,7 +21,7 @@ import time
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal, get_args
+from typing import Literal
 
 from jaxtrade.advisor.host.types import (
     DIRECTIONS,
@@ -178,16 +178,11 @@ class Skilled(Mock):
         horizon: int = 30,
     ) -> None:
         super().__init__(seed, horizon)
-        if honesty not in get_args(Honesty):
-            raise ConfigError(
-                f"advisor honesty {honesty!r}: expected {', '.join(get_args(Honesty))}"
-            )
         self.future, self.q, self.honesty = _directions(future), share("q", q), honesty
-        self.confidence = {
-            "honest": max(self.q, 1 - self.q),
-            "overconfident": 0.99,
-            "underconfident": 0.05,
-        }[honesty]
+        stated = {"honest": max(self.q, 1 - self.q), "overconfident": 0.99, "underconfident": 0.05}
+        if honesty not in stated:
+            raise ConfigError(f"advisor honesty {honesty!r}: expected {', '.join(stated)}")
+        self.confidence = stated[honesty]
 
     def opinion(self, question: Question) -> Answer:
         if not 0 <= question.bar < len(self.future):

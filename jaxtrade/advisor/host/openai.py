@@ -201,12 +201,9 @@ class OpenAIBackend:
         }
         return MappingProxyType(shown)
 
-    def answer(self, question: Question, deadline: float) -> Answer:
-        return self.sample(question, deadline, 0)
-
-    def sample(self, question: Question, deadline: float, number: int) -> Answer:
-        """As `answer`. number: of the sample, from 0; it is added to the option `seed`, if there is
-        one.
+    def answer(self, question: Question, deadline: float, number: int = 0) -> Answer:
+        """As `Backend.answer`. number: of the sample, from 0; it is added to the option `seed`, if
+        there is one.
         """
         began = time.monotonic()
         try:
@@ -254,7 +251,7 @@ def request_body(
     options: OpenAIOptions, prompt: str, form: str | None = None, sample: int = 0
 ) -> dict[str, Any]:
     """The JSON body of one request. form: one of `FORMS`; by default the configured one. sample:
-    see `sample`.
+    see `OpenAIBackend.answer`.
     """
     form = options.structured if form is None else form
     body: dict[str, Any] = {

@@ -146,27 +146,25 @@ class Ledger:
             self._connection = sqlite3.connect(
                 path or ":memory:", timeout=PATIENCE, isolation_level=None, check_same_thread=False
             )
-            self._prepare()
-
-    def _prepare(self) -> None:
-        read = self._connection.execute
-        with snapshot(self._connection):  # another process may be making the file at this moment
-            kind = read("PRAGMA application_id").fetchone()[0]
-            foreign = kind == 0 and read("SELECT 1 FROM sqlite_master").fetchone() is not None
-        if foreign or kind not in (0, _LEDGER):
-            raise StorageError(
-                f"{self._name}: a database of something else; give advisor.service.ledger another name"
-            )
-        if (found := read("PRAGMA integrity_check").fetchone()[0]) != "ok":
-            raise sqlite3.DatabaseError(found)
-        use_wal(self._connection)
-        with transaction(self._connection):
-            read(f"PRAGMA application_id={_LEDGER}")
-            read(
-                "CREATE TABLE IF NOT EXISTS spent (one INTEGER PRIMARY KEY CHECK (one = 1), calls INTEGER NOT NULL, "
-                "tokens INTEGER NOT NULL, cost INTEGER NOT NULL)"
-            )
-            read("INSERT OR IGNORE INTO spent VALUES (1, 0, 0, 0)")
+            read = self._connection.execute
+            # Another process may be making the file at this moment.
+            with snapshot(self._connection):
+                kind = read("PRAGMA application_id").fetchone()[0]
+                foreign = kind == 0 and read("SELECT 1 FROM sqlite_master").fetchone() is not None
+            if foreign or kind not in (0, _LEDGER):
+                raise StorageError(
+                    f"{self._name}: a database of something else; give advisor.service.ledger another name"
+                )
+            if (found := read("PRAGMA integrity_check").fetchone()[0]) != "ok":
+                raise sqlite3.DatabaseError(found)
+            use_wal(self._connection)
+            with transaction(self._connection):
+                read(f"PRAGMA application_id={_LEDGER}")
+                read(
+                    "CREATE TABLE IF NOT EXISTS spent (one INTEGER PRIMARY KEY CHECK (one = 1), "
+                    "calls INTEGER NOT NULL, tokens INTEGER NOT NULL, cost INTEGER NOT NULL)"
+                )
+                read("INSERT OR IGNORE INTO spent VALUES (1, 0, 0, 0)")
 
     @contextmanager
     def _storage_errors(self) -> Iterator[None]:

@@ -113,12 +113,12 @@ class Template:
     @cached_property
     def slots(self) -> tuple[str, ...]:
         """Names of the raw slots that the prompt shows."""
-        return tuple(name for name in self.fields if name not in ("symbol", "time", *self.shape))
+        return tuple(name for name in self.fields if name not in ("symbol", "time", *self.blocks))
 
     @cached_property
     def blocks(self) -> tuple[str, ...]:
         """Names of the blocks that the prompt shows."""
-        return tuple(name for name in self.fields if name in self.shape)
+        return tuple(name for name in self.fields if name in BLOCKS)
 
     @cached_property
     def version(self) -> str:
@@ -418,11 +418,11 @@ def choose(config: AdvisorConfig, volume: bool = True) -> Chosen:
             f"set advisor.template=window or desk, or a file of your own with {{{unused[0]}}}"
         )
     _check_effect(plain, config)
-    if not (blocks := blocks_of(plain)):
+    if not plain.blocks:
         return Chosen(plain)
     found = read_feeds(context)
     files = {feed: each.sha256 for feed, each in found.items()}
-    shaped = replace(plain, shape=shape_of(blocks, config, files))
+    shaped = replace(plain, shape=shape_of(plain.blocks, config, files))
     return Chosen(shaped, found.get("news"), found.get("calendar"))
 
 
@@ -439,7 +439,7 @@ def _check_effect(template: Template, config: AdvisorConfig) -> None:
     """Raises ConfigError for a key of `advisor.context` that is set and changes nothing that the
     template shows.
     """
-    shown = {key for block in blocks_of(template) for key in BLOCKS[block].keys}
+    shown = {key for block in template.blocks for key in BLOCKS[block].keys}
     for key, known in ContextConfig.model_fields.items():
         value = getattr(config.context, key)
         if value != known.default and key not in FEEDS and key not in shown:
@@ -451,11 +451,6 @@ def _check_effect(template: Template, config: AdvisorConfig) -> None:
                 f"changes, which is {needs}; choose a template that does (advisor.template=window or "
                 "desk, with the file if it is of a feed), or leave the key out"
             )
-
-
-def blocks_of(template: Template) -> tuple[str, ...]:
-    """The names of blocks among the fields of a template that has no shape yet."""
-    return tuple(name for name in template.fields if name in BLOCKS)
 
 
 def files_of(config: AdvisorConfig) -> dict[str, str]:

@@ -15,14 +15,13 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from inspect import Parameter, signature
 from pathlib import Path
 from statistics import median, median_low
 from typing import Any, NamedTuple
 
 from jaxtrade.advisor.host import mocks
-from jaxtrade.advisor.host.mocks import Honesty
 from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions
 from jaxtrade.advisor.host.prompts import RAW_SLOTS, RULE_SLOTS
 from jaxtrade.advisor.host.replies import is_unusable
@@ -80,26 +79,26 @@ MOST = 32
 _NAMES = {0: "flat", 1: "long", -1: "short"}
 
 
+@dataclass(eq=False)
 class Sampled:
     """A backend that makes one answer of `calls` samples of another one, asked one after the
     other.
     """
 
-    def __init__(
-        self, inner: OpenAIBackend, calls: int, monotonic: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._inner, self.calls, self._monotonic = inner, calls, monotonic
+    inner: OpenAIBackend
+    calls: int
+    monotonic: Callable[[], float] = time.monotonic
 
     @property
     def name(self) -> str:
-        return self._inner.name
+        return self.inner.name
 
     def identity(self) -> Mapping[str, str]:
-        return {**self._inner.identity(), "samples": str(self.calls)}
+        return {**self.inner.identity(), "samples": str(self.calls)}
 
     def answer(self, question: Question, deadline: float) -> Answer:
         """All samples by `deadline`; each gets an equal share of the time."""
-        began = self._monotonic()
+        began = self.monotonic()
         share, parts = max(0.0, deadline - began) / self.calls, list[Answer]()
         failed = list[Answer]()
         # Further samples can make an answer while the endpoint works, and half can still be usable.
@@ -108,12 +107,12 @@ class Sampled:
             and all(map(is_unusable, failed))
             and 2 * (self.calls - len(failed)) >= self.calls
         ):
-            parts.append(self._inner.sample(question, self._monotonic() + share, len(parts)))
+            parts.append(self.inner.answer(question, self.monotonic() + share, len(parts)))
             failed = [part for part in parts if part.advice is None]
-        return merged(parts, self.calls)._replace(latency=self._monotonic() - began)
+        return merged(parts, self.calls)._replace(latency=self.monotonic() - began)
 
     def close(self) -> None:
-        self._inner.close()
+        self.inner.close()
 
 
 def calls_of(backend: Backend) -> int:
@@ -545,7 +544,7 @@ def _read_mock(rest: str, options: dict[str, Any]) -> tuple[str, MockKind, str, 
     return name, kind, other, given
 
 
-def _skilled(honesty: Honesty, default: float, wrong: bool = False) -> Callable[..., Backend]:
+def _skilled(honesty: mocks.Honesty, default: float, wrong: bool = False) -> Callable[..., Backend]:
     """A function that builds a `Skilled` mock. wrong: `q` is the probability of being wrong."""
 
     def make(

@@ -230,11 +230,10 @@ def _refusal(status: int, headers: Mapping[str, str], body: bytes, form: str) ->
         return Answer(
             None, Failure.HTTP, f"status {status}: a redirect, which is not followed", status
         )
-    if status in _REFUSED or codes & _NO_QUOTA:
-        return Answer(None, Failure.REFUSED, detail, status)
-    if status in _LENGTH_STATUSES and (
+    too_long = status in _LENGTH_STATUSES and (
         codes & _TOO_LONG or _TOO_LONG_WORDS.search(_message(error))
-    ):
+    )
+    if status in _REFUSED or codes & _NO_QUOTA or too_long:
         return Answer(None, Failure.REFUSED, detail, status)
     if status in (400, 422) and (remedy := _remedy(error)):
         return Answer(None, Failure.REFUSED, f"{detail}; {remedy}", status)

@@ -23,7 +23,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jaxtrade.advisor.host.desk import Desk, Finished, Outlet, WorkerPool
+from jaxtrade.advisor.host.desk import Desk, Finished, WorkerPool
 from jaxtrade.advisor.host.journal import Recorded, row_text
 from jaxtrade.advisor.host.paid import MICRO, AdviceCache, Caps, Ledger
 from jaxtrade.advisor.host.policy import TRAINING, Use
@@ -82,13 +82,18 @@ class AdviceService:
             backend.answer, options.workers, options.grace_s, clock, self._mailbox.put
         )
         self._cache = AdviceCache(Path(options.cache) if options.cache else None, self._faults.tell)
-        outlet = Outlet(
+        self._desk = Desk(
+            backend,
+            options,
+            clock,
+            self._cache,
+            self._ledger,
+            self._pool,
             lambda bar, advice: self._ready.append((bar, advice)),
             lambda: options.ready_rows - len(self._ready),
             self._faults,
             use,
         )
-        self._desk = Desk(backend, options, clock, self._cache, self._ledger, self._pool, outlet)
         self._published: dict[str, Any] = {}
         self._publish()
         self._closing, self._close_fault = threading.Event(), ""
