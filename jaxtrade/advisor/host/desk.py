@@ -25,7 +25,7 @@ import queue
 import random
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -400,7 +400,7 @@ class QuestionQueue:
         """Let a failed question be submitted again at once, because its answer is now in the
         cache.
         """
-        if self._settled.get(key, (State.ABSENT, 0.0))[0] is State.FAILED:
+        if self.state(key) is State.FAILED:
             self._settled[key] = (State.FAILED, -math.inf)
 
 
@@ -448,7 +448,7 @@ class Desk:
         self._abandoned: dict[
             int, _Flight
         ] = {}  # flights of workers that are stuck or dead, by job number
-        self._repeated: dict[Key, Counter[str]] = {}
+        self._repeated: dict[Key, Counter[str]] = defaultdict(Counter)
         self._jobs = 0
         self._calls = calls_of(backend)
 
@@ -549,7 +549,7 @@ class Desk:
             return False
         if cached.advice is None and cached.failure is not None:
             # Failures of earlier runs count like this run's.
-            faults, fault = self._repeated.setdefault(entry.key, Counter()), cached.failure.value
+            faults, fault = self._repeated[entry.key], cached.failure.value
             faults[fault] = max(faults[fault], cached.attempts)
             if cached.attempts < self.options.poison_after:
                 return False
@@ -625,7 +625,7 @@ class Desk:
     def _is_poison(self, key: Key, fault: str) -> bool:
         if not fault:
             return False
-        faults = self._repeated.setdefault(key, Counter())
+        faults = self._repeated[key]
         faults[fault] += 1
         return faults[fault] >= self.options.poison_after
 

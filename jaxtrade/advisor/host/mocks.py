@@ -456,16 +456,13 @@ class Slow(Wrapper):
         began = self._monotonic()
         patience = max(0.0, deadline - began)
         if self._closed.wait(min(self.seconds, patience)):
-            return Answer(None, Failure.STOPPED, "closed", latency=self._monotonic() - began)
-        if self.seconds > patience:
-            return Answer(
-                None,
-                Failure.TIMEOUT,
-                "mock took longer than the deadline",
-                retryable=True,
-                latency=self._monotonic() - began,
-            )
-        return self.inner.answer(question, deadline)._replace(latency=self._monotonic() - began)
+            answer = Answer(None, Failure.STOPPED, "closed")
+        elif self.seconds > patience:
+            detail = "mock took longer than the deadline"
+            answer = Answer(None, Failure.TIMEOUT, detail, retryable=True)
+        else:
+            answer = self.inner.answer(question, deadline)
+        return answer._replace(latency=self._monotonic() - began)
 
     def close(self) -> None:
         self._closed.set()

@@ -270,15 +270,13 @@ def shape_of(
             "format": FORMAT,
             "layout": dict(BLOCKS[name].layout),
             "file": files.get(name, ""),
-            "keys": {key: _value(key, config) for key in BLOCKS[name].keys},
+            "keys": {
+                key: getattr(config if "." in key else config.context, key.rpartition(".")[2])
+                for key in BLOCKS[name].keys
+            },
         }
         for name in names
     }
-
-
-def _value(key: str, config: AdvisorConfig) -> Any:
-    head, _, name = key.rpartition(".")
-    return getattr(config if head else config.context, name)
 
 
 SUFFIXES = (".txt", ".md")

@@ -198,20 +198,19 @@ def rule_advice(slots: Mapping[str, float], horizon: int) -> Advice:
     return advice_of(direction, confidence, 1.0 - confidence, horizon)
 
 
+@dataclass(eq=False)
 class RuleBackend:
     """Answers from the raw slots of a question. A slot that is missing or outside its raw range is
     a failure.
     """
 
     name = "rules"
-
-    def __init__(self, horizon: int = 30) -> None:
-        self._horizon = horizon
+    horizon: int = 30
 
     def identity(self) -> Mapping[str, str]:
         return {
             "kind": "rules",
-            "horizon": str(self._horizon),
+            "horizon": str(self.horizon),
             "rules": f"adx {WEAK:g} {STRONG:g} rsi {OVERSOLD:g} {OVERBOUGHT:g}",
         }
 
@@ -228,7 +227,7 @@ class RuleBackend:
                     f"bar {question.bar}: raw slot {name!r} is "
                     f"{question.slots[name]:g}, expected {low:g} to {high:g}",
                 )
-        return Answer(rule_advice(question.slots, self._horizon), model=self.name)
+        return Answer(rule_advice(question.slots, self.horizon), model=self.name)
 
     def close(self) -> None:
         """Nothing to close."""

@@ -19,6 +19,7 @@ from bisect import bisect_left
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -401,9 +402,7 @@ class Live(AdviceSource):
         self._mailbox: queue.SimpleQueue[Wants | None] = queue.SimpleQueue()
         self._ready: deque[AdviceRow] = deque()
         self._open: OrderedDict[int, float] = OrderedDict()  # used by the training thread only
-        self._questions: OrderedDict[int, Question] = (
-            OrderedDict()
-        )  # used by the asker's thread only
+        self._question = lru_cache(_MOST_QUESTIONS)(self._new_question)  # in the asker's thread
         self._unaskable: set[int] = set()  # written by the asker's thread only
         self._missed = self._refused = 0
         self._stopping = threading.Event()
@@ -498,21 +497,10 @@ class Live(AdviceSource):
             except BaseException as error:  # contain anything: the next demand may succeed
                 self._faults.contain("asking", error)
 
-    def _question(self, bar: int) -> Question | None:
-        """The question about a bar, cached; None where it cannot be built. Such a bar is not tried
-        again.
-        """
+    def _new_question(self, bar: int) -> Question | None:
+        """The question about a bar; None where it cannot be built. Such a bar is not tried again."""
         if bar in self._unaskable:
             return None
-        if (question := self._questions.get(bar)) is None and (
-            question := self._new_question(bar)
-        ) is not None:
-            self._questions[bar] = question
-            if len(self._questions) > _MOST_QUESTIONS:
-                self._questions.popitem(last=False)
-        return question
-
-    def _new_question(self, bar: int) -> Question | None:
         try:
             question = self._question_of(bar)
             if question.bar == bar:
