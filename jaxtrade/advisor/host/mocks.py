@@ -281,10 +281,14 @@ class Wrapper(Mock):
 class Moved(Wrapper):
     """Base class: at each bar, the inner backend's answer about another one."""
 
-    _other: dict[int, int]  # bar -> the bar whose answer is given at it
+    _other: dict[int, int]
+
+    def other(self, bar: int) -> int | None:
+        """The bar whose answer is given at `bar`; None where no answer is moved to it."""
+        return self._other.get(bar)
 
     def answer(self, question: Question, deadline: float) -> Answer:
-        if (other := self._other.get(question.bar)) is None:
+        if (other := self.other(question.bar)) is None:
             detail = f"bar {question.bar} is not among the {len(self._other)} {self.name} bars"
             return Answer(None, Failure.EMPTY, detail)
         return self.asked_about(question, other, deadline)
