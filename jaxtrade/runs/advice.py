@@ -20,7 +20,6 @@ import numpy as np
 
 from jaxtrade.advisor import compose as advising
 from jaxtrade.advisor.bridge import Bridge, settle
-from jaxtrade.advisor.compose import JOURNAL, offer
 from jaxtrade.advisor.host.journal import (
     HEADER,
     ROWS_EACH,
@@ -263,7 +262,7 @@ class TrainingAdvisor:
             table,
             *(["--yes"] if priced else []),
         ]
-        offer(
+        advising.offer(
             asked[0].backend,
             asked[0].book,
             askable,
@@ -277,7 +276,7 @@ class TrainingAdvisor:
         """A new journal, or the one that an earlier process of this run began, with what it
         recorded.
         """
-        file = self._path / JOURNAL
+        file = self._path / advising.JOURNAL
         if not file.exists():
             return Journal.create(file, header), None
         fixed = {name: header[name] for name in HEADER if name not in ("run", "versions")} | {
@@ -310,7 +309,7 @@ class TrainingAdvisor:
         settle(self.bridge)
         self.bridge.stop()
         sys.setswitchinterval(self._switch_s)
-        chosen, journal = self._config.advisor, self._path / JOURNAL
+        chosen, journal = self._config.advisor, self._path / advising.JOURNAL
         figures = self.bridge.statistics() | {
             "kind": chosen.kind,
             "fusion": chosen.fusion,

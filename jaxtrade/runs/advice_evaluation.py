@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxtrade.advisor import compose as advising
-from jaxtrade.advisor.compose import ask_all, ask_service
 from jaxtrade.advisor.host.policy import PAUSED, Use
 from jaxtrade.advisor.host.registry import members_of, name_of
 from jaxtrade.advisor.questions import make_book
@@ -209,13 +208,13 @@ def _asked(
     backend = advising.backend_of(config, market, book, advising.followed_of(market, config))
     missing = 0
     if not advising.is_slow(config.advisor.kind):
-        known, values = ask_all(backend, book, bars, tell)
+        known, values = advising.ask_all(backend, book, bars, tell)
     else:
         wait, began = config.advisor.evaluation_wait_s, time.monotonic()
         with advising.service_of(
             config, backend, path, tell, Use(goes_on=False, doubted=doubted)
         ) as service:
-            known, values, found = ask_service(service, book, bars, wait)
+            known, values, found = advising.ask_service(service, book, bars, wait)
             waited = time.monotonic() - began >= wait
         missing = len(bars) - len(known)
         if tell is not None and missing:

@@ -187,19 +187,20 @@ class OpenAIBackend:
 
     def identity(self) -> Mapping[str, str]:
         o = self._options
-        shown = {
-            "kind": "openai",
-            "base_url": self._base.geturl(),
-            "model": o.model,
-            "structured": o.structured,
-            "answer": o.answer,
-            "temperature": str(o.temperature),
-            "seed": str(o.seed),
-            o.tokens_key: str(o.max_tokens),
-            "schema": SCHEMA_HASH,
-            "logits": f"{LOGIT_SCALE:g}",
-        }
-        return MappingProxyType(shown)
+        return MappingProxyType(
+            {
+                "kind": "openai",
+                "base_url": self._base.geturl(),
+                "model": o.model,
+                "structured": o.structured,
+                "answer": o.answer,
+                "temperature": str(o.temperature),
+                "seed": str(o.seed),
+                o.tokens_key: str(o.max_tokens),
+                "schema": SCHEMA_HASH,
+                "logits": f"{LOGIT_SCALE:g}",
+            }
+        )
 
     def answer(self, question: Question, deadline: float, number: int = 0) -> Answer:
         """As `Backend.answer`. number: of the sample, from 0; it is added to the option `seed`, if

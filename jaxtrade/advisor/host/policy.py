@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from jaxtrade.advisor.host.paid import MICRO, Ledger, Prices, Spend, at_most
@@ -131,6 +132,7 @@ class RetryBudget:
         return True
 
 
+@dataclass(eq=False)
 class Breaker:
     """A circuit breaker for one endpoint.
 
@@ -140,22 +142,15 @@ class Breaker:
     (credentials, model, quota) opens it for good.
     """
 
-    def __init__(
-        self,
-        consecutive: int = 5,
-        share: float = 0.5,
-        first: float = 30.0,
-        longest: float = 600.0,
-    ) -> None:
-        self.consecutive, self._share, self._first, self._longest = (
-            consecutive,
-            share,
-            first,
-            longest,
-        )
+    consecutive: int = 5
+    share: float = 0.5
+    first: float = 30.0
+    longest: float = 600.0
+
+    def __post_init__(self) -> None:
         self._recent: deque[bool] = deque(maxlen=20)
         self.in_a_row = 0  # failures since the last success, while it is closed
-        self._pause = first
+        self._pause = self.first
         self._opened: float | None = None  # when it opened; None while closed
         self._until = 0.0
         self._probing = False
@@ -208,9 +203,9 @@ class Breaker:
         self._recent.append(ok)
         full = len(self._recent) == self._recent.maxlen
         if self.in_a_row >= self.consecutive or (
-            full and self._recent.count(False) >= self._share * len(self._recent)
+            full and self._recent.count(False) >= self.share * len(self._recent)
         ):
-            self._open(now, self._first)
+            self._open(now, self.first)
             return "opened"
         return ""
 
@@ -227,7 +222,7 @@ class Breaker:
             self._recent.clear()
             return "closed"
         if ok is False:
-            self._until = now + (pause := min(2 * self._pause, self._longest))
+            self._until = now + (pause := min(2 * self._pause, self.longest))
             self._pause = pause
         return ""
 

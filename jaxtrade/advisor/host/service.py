@@ -19,6 +19,7 @@ from bisect import bisect_left
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
 from pathlib import Path
@@ -370,6 +371,7 @@ class Replayed(AdviceSource):
         return {"recorded_deltas": len(self.deltas)}
 
 
+@dataclass(eq=False)
 class Live(AdviceSource):
     """Rows made from the answers of a service.
 
@@ -384,21 +386,14 @@ class Live(AdviceSource):
     answer that becomes a row, in the taker's thread.
     """
 
-    def __init__(
-        self,
-        service: AdviceService,
-        question_of: Callable[[int], Question],
-        tell: Tell | None = None,
-        ahead: int = 1024,
-        heard: Callable[[int, Advice], None] | None = None,
-    ) -> None:
-        self._service, self._question_of, self._ahead, self._heard = (
-            service,
-            question_of,
-            ahead,
-            heard,
-        )
-        self._faults = ContainedFaults(tell)
+    service: AdviceService
+    question_of: Callable[[int], Question]
+    tell: Tell | None = None
+    ahead: int = 1024
+    heard: Callable[[int, Advice], None] | None = None
+
+    def __post_init__(self) -> None:
+        self._faults = ContainedFaults(self.tell)
         self._mailbox: queue.SimpleQueue[Wants | None] = queue.SimpleQueue()
         self._ready: deque[AdviceRow] = deque()
         self._open: OrderedDict[int, float] = OrderedDict()  # used by the training thread only
@@ -454,7 +449,7 @@ class Live(AdviceSource):
     def statistics(self) -> dict[str, Any]:
         """The service's statistics and: rows_waiting, rows_refused (a value is not a finite
         float32), wants_missed, bars_unaskable, contained (exceptions by kind)."""
-        return self._service.statistics() | {
+        return self.service.statistics() | {
             "rows_waiting": len(self._ready),
             "rows_refused": self._refused,
             "wants_missed": self._missed,
@@ -469,7 +464,7 @@ class Live(AdviceSource):
         if not self._stopping.is_set():
             self._stopping.set()
             self._mailbox.put(None)
-        self._service.stop()
+        self.service.stop()
         until = time.monotonic() + _END_S
         for thread in self._threads:
             thread.join(max(0.0, until - time.monotonic()))
@@ -493,7 +488,7 @@ class Live(AdviceSource):
                     if time.perf_counter() - began >= _BUILD_S:
                         time.sleep(_PAUSE_S)
                         began = time.perf_counter()
-                self._service.submit(asked)
+                self.service.submit(asked)
             except BaseException as error:  # contain anything: the next demand may succeed
                 self._faults.contain("asking", error)
 
@@ -502,7 +497,7 @@ class Live(AdviceSource):
         if bar in self._unaskable:
             return None
         try:
-            question = self._question_of(bar)
+            question = self.question_of(bar)
             if question.bar == bar:
                 return question
             self._faults.trouble(
@@ -525,7 +520,7 @@ class Live(AdviceSource):
     def _collect(self) -> None:
         while not self._stopping.wait(_POLL_S):
             try:
-                while found := self._service.take(min(_BATCH, self._ahead - len(self._ready))):
+                while found := self.service.take(min(_BATCH, self.ahead - len(self._ready))):
                     for bar, advice in found:
                         self._prepare(bar, advice)
                     time.sleep(_PAUSE_S)
@@ -544,8 +539,8 @@ class Live(AdviceSource):
             )
         else:
             self._ready.append(row)
-            if self._heard is not None:
-                self._heard(bar, advice)
+            if self.heard is not None:
+                self.heard(bar, advice)
 
 
 class PanelSource(AdviceSource):
