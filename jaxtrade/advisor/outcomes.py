@@ -254,10 +254,10 @@ def scored(outcomes: Outcomes, delta: Delta, followed: Array, memory: Array | fl
     )  # scored rows of this delta that come after each row
     # Within a delta, each row decays by the scored rows after it, as if the rows had been scored
     # one by one.
-    weight = jnp.where(counts, left(memory, later), 0.0)
+    weight = jnp.where(counts, jnp.exp(fading(memory) * later), 0.0)
     one_hot = jax.nn.one_hot(bin_of(confidence, bins), bins, dtype=jnp.float32)
     number = counts.sum(dtype=jnp.int32)
-    fade = left(memory, number)
+    fade = jnp.exp(fading(memory) * number)
     error = jnp.square(confidence - hit)
 
     def add(total: Array, values: Array) -> Array:
@@ -280,9 +280,9 @@ def scored(outcomes: Outcomes, delta: Delta, followed: Array, memory: Array | fl
     return found.replace(blocks=blocks, block=outcomes.block)
 
 
-def left(memory: Array | float, rows: Array) -> Array:
-    """float32[...]: what is left of a row's weight after `rows` more."""
-    return jnp.exp(jnp.log1p(-1.0 / jnp.asarray(memory, jnp.float32)) * rows)
+def fading(memory: Array | float) -> Array:
+    """float32[...]: the log of what one more row leaves of the weight of an earlier one."""
+    return jnp.log1p(-1.0 / jnp.asarray(memory, jnp.float32))
 
 
 def hit_rate(outcomes: Outcomes) -> Array:
@@ -392,7 +392,7 @@ def panel_scored(
         # Rows that came together are met from both sides, and are counted half from each.
         together_now = entries(table.version, at) == jnp.asarray(delta.version)
         sums = sums * jnp.where(together_now, 0.5, 1.0)[..., None]
-        fade = left(memory, after.seen - each.seen)
+        fade = jnp.exp(fading(memory) * (after.seen - each.seen))
         return after, pairs * fade + jnp.where(both[..., None], sums, 0.0).sum(axis=0)
 
     return PanelOutcomes(*jax.vmap(one)(outcomes.each, outcomes.pairs, jnp.arange(number)))
