@@ -486,16 +486,16 @@ def ask_service(
         if progress is not None:
             settled = len(wanted) - len(left) - sum(known[place] for place in _UNSETTLED)
             progress(Asked(len(wanted), max(0, settled), len(advice), known))
-        if (wait_s is not None and now - began >= wait_s) or _is_over(
-            known, bool(left), now - moved
-        ):
-            break
         # When no requests are sent any more, the queue does not empty. Questions that the cache has
         # already seen then make room for the rest.
-        waiting = known["queued"] if _asks(known) else known["unseen"]
+        asks, quiet = _asks(known), now - moved > _PATIENCE_S
+        waiting = known["queued"] if asks else known["unseen"]
+        over = not known["in_flight"] and (quiet or not (left or waiting))
+        if over or (wait_s is not None and now - began >= wait_s):
+            break
         if left and waiting <= room // 2:
             batch = [left.popleft() for _ in range(min(len(left), room - waiting))]
-            priority = 0.0 if _asks(known) else float(len(wanted) - len(left))
+            priority = 0.0 if asks else float(len(wanted) - len(left))
             service.submit((book.question(bar), priority) for bar in batch)
         else:
             time.sleep(_POLL_S)
@@ -515,16 +515,6 @@ def _asks(statistics: Mapping[str, Any]) -> bool:
     useless = statistics["unusable_state"] != "closed"
     away = (absent or useless) and not statistics["done"]
     return str(statistics["mode"]).startswith("asking") and not away
-
-
-def _is_over(statistics: Mapping[str, Any], left: bool, quiet_s: float) -> bool:
-    """Whether no more results will come. left: some questions are not submitted yet. quiet_s:
-    seconds without progress.
-    """
-    if statistics["in_flight"]:
-        return False
-    waits = statistics["queued"] if _asks(statistics) else statistics["unseen"]
-    return quiet_s > _PATIENCE_S or (not left and not waits)
 
 
 def arrays_of(advice: Mapping[int, Advice]) -> tuple[np.ndarray, np.ndarray]:
