@@ -9,7 +9,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from jaxtrade.advisor.snapshot import read_snapshot
+from jaxtrade.advisor.table import read_snapshot
 from jaxtrade.data.read.tabular import joined_days
 from jaxtrade.errors import DataError
 from jaxtrade.evaluation.records import read_records

@@ -10,7 +10,7 @@ import pytest
 
 from jaxtrade import cli
 from jaxtrade.advisor.host.journal import ROWS_EACH, read_journal
-from jaxtrade.advisor.snapshot import read_snapshot
+from jaxtrade.advisor.table import read_snapshot
 from jaxtrade.runs.evaluate import evaluate_run, history
 from tests import uncounted
 from tests.messages import missing, refuses

@@ -21,7 +21,6 @@ These rules, found by measurement, keep a callback from hanging or breaking a ru
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from bisect import bisect_left
@@ -36,9 +35,9 @@ import numpy as np
 from jax.experimental import io_callback
 
 from jaxtrade.advisor.host.journal import Journal, JournalDelta, JournalPosition, Recorded
-from jaxtrade.advisor.host.sources import AdviceRow, AdviceSource, Replayed
-from jaxtrade.advisor.host.statistics import ContainedFaults, Histogram
-from jaxtrade.advisor.table import COLUMNS, Delta
+from jaxtrade.advisor.host.service import AdviceSource, Replayed
+from jaxtrade.advisor.host.types import ContainedFaults, Histogram
+from jaxtrade.advisor.table import WIDTH, Delta
 from jaxtrade.errors import ConfigError, JournalError
 from jaxtrade.text import Tell
 from jaxtrade.types import Array
@@ -67,7 +66,7 @@ class Visible:
         most: int,
         journal: Journal | None,
         history: Recorded | None,
-        tell: Callable[[str], None],
+        tell: Tell,
     ) -> None:
         recorded = history.deltas if history else ()
         if journal is not None and journal.position.deltas != len(recorded):
@@ -160,29 +159,18 @@ class Visible:
         handed = Handed(
             update, np.array([row.bar for row in rows], np.int32), packed.reshape(len(rows), -1)
         )
-        if (digest := self._record(update, rows)) is None:
-            return False  # rows that are not recorded must not become visible
+        digest = ""
+        if self._journal is not None:
+            bars, texts = [row.bar for row in rows], [row.text for row in rows]
+            try:
+                digest = self._journal.append_texts(update, self.deltas + 1, bars, texts).sha256
+            except OSError as error:  # rows that are not recorded must not become visible
+                self._lose_journal("written", error)
+                return False
         self._digests.append(digest)
         self._history.append(handed)
         self.handed += len(rows)
         return True
-
-    def _record(self, update: int, rows: list[AdviceRow]) -> str | None:
-        """Write a line of the journal and return its digest: "" without a journal, None where the
-        write fails.
-        """
-        if self._journal is None:
-            return ""
-        try:
-            return self._journal.append_texts(
-                update,
-                len(self._history) + 1,
-                [row.bar for row in rows],
-                [row.text for row in rows],
-            ).sha256
-        except OSError as error:
-            self._lose_journal("written", error)
-            return None
 
     # --- checkpoints, rollback and the end ---------------------------------------------------------------------------
 
@@ -287,9 +275,9 @@ class Bridge:
     ) -> None:
         self.bars, self.rows = bars, rows
         for recorded in (history, source if isinstance(source, Replayed) else None):
-            fit(recorded.deltas if recorded else (), bars, rows, len(COLUMNS))
+            fit(recorded.deltas if recorded else (), bars, rows, WIDTH)
         self._source = source
-        self._faults = ContainedFaults(tell or logging.getLogger("jaxtrade.advisor").warning)
+        self._faults = ContainedFaults(tell)
         self._visible = Visible(source, rows, journal, history, self._faults.tell)
         self._handing = threading.Lock()
         self._error: JournalError | None = None
@@ -316,8 +304,11 @@ class Bridge:
         began = time.perf_counter()
         handed = None
         try:
+            update = int(update)
             with self._handing:
-                handed = self._at(int(update))
+                self._exchanges += 1
+                self._first = update if self._first is None else min(self._first, update)
+                handed = self._visible.at(update)
         except JournalError as error:
             self._error = self._error or error
             self._visible.silence(str(error))
@@ -352,11 +343,6 @@ class Bridge:
         if self._error is not None:
             raise self._error
 
-    def _at(self, update: int) -> tuple[Handed, int] | None:
-        self._exchanges += 1
-        self._first = update if self._first is None else min(self._first, update)
-        return self._visible.at(update)
-
     def _want(self, bars: np.ndarray, weights: np.ndarray) -> None:
         chosen = (
             (weights > 0)
@@ -368,14 +354,13 @@ class Bridge:
         self._source.want(list(zip(bars[chosen].tolist(), weights[chosen].tolist(), strict=True)))
 
     def _padded(self, found: tuple[Handed, int] | None) -> Delta:
-        bars = np.full(self.rows, self.bars, np.int32)
-        rows = np.zeros((self.rows, len(COLUMNS)), np.float32)
-        if found is None:
-            return Delta(bars, rows, np.array(0, np.int32))
-        handed, version = found
-        bars[: len(handed.bars)] = handed.bars
-        rows[: len(handed.rows)] = handed.rows
-        return Delta(bars, rows, np.array(version, np.int32))
+        bars, rows, version = _no_rows(self.bars, self.rows)
+        if found is not None:
+            handed, number = found
+            bars[: len(handed.bars)] = handed.bars
+            rows[: len(handed.rows)] = handed.rows
+            version[...] = number
+        return Delta(bars, rows, version)
 
     # --- between chunks ----------------------------------------------------------------------------------------------
 
@@ -419,16 +404,17 @@ class Bridge:
         requests sent per update, for a live source.
         """
         found, visible = self._source.statistics(), self._visible
-        stall = {
-            name: {
-                "calls": sum(times.counts),
-                "p50": _ms(times.quantile(0.5)),
-                "p99": _ms(times.quantile(0.99)),
-                "longest": _ms(times.longest),
-                "total": _ms(times.total),
+        stall: dict[str, Any] = {}
+        for name, times in self._stall.items():
+            seconds = {
+                "p50": times.quantile(0.5),
+                "p99": times.quantile(0.99),
+                "longest": times.longest,
+                "total": times.total,
             }
-            for name, times in self._stall.items()
-        }
+            stall[name] = {"calls": sum(times.counts)} | {
+                key: None if value is None else 1e3 * value for key, value in seconds.items()
+            }
         own: dict[str, Any] = {
             "exchanges": self._exchanges,
             "deltas": visible.deltas,
@@ -462,8 +448,9 @@ class Bridge:
             self._handing.release()
 
 
-def _ms(seconds: float | None) -> float | None:
-    return None if seconds is None else 1e3 * seconds
+def _no_rows(bars: int, rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The arrays of a delta of `rows` rows that are padding for a table of `bars` bars."""
+    return np.full(rows, bars, np.int32), np.zeros((rows, WIDTH), np.float32), np.array(0, np.int32)
 
 
 MOST_BYTES = (
@@ -498,11 +485,7 @@ class Answering:
             BaseException
         ) as error:  # the caller is compiled code, which cannot handle an exception
             self.bridge.contain("callback", error)
-            return (
-                np.full(self.rows, self.bars, np.int32),
-                np.zeros((self.rows, len(COLUMNS)), np.float32),
-                np.array(0, np.int32),
-            )
+            return _no_rows(self.bars, self.rows)
 
 
 def exchange(bridge: Bridge) -> Callable[[Array, Array, Array], Delta]:
@@ -514,7 +497,7 @@ def exchange(bridge: Bridge) -> Callable[[Array, Array, Array], Delta]:
     answering = Answering(bridge, bridge.bars, bridge.rows)
     shapes = (
         jax.ShapeDtypeStruct((bridge.rows,), jnp.int32),
-        jax.ShapeDtypeStruct((bridge.rows, len(COLUMNS)), jnp.float32),
+        jax.ShapeDtypeStruct((bridge.rows, WIDTH), jnp.float32),
         jax.ShapeDtypeStruct((), jnp.int32),
     )
 

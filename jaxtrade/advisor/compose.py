@@ -1,4 +1,4 @@
-"""Builds the advisor of a run from its configuration.
+"""Builds the advisor of a run from its configuration, and asks it about many bars outside training.
 
 The parts, in this order: the backend, the service, and what journals and snapshots record. The
 labels come from `questions` and are re-exported here.
@@ -6,29 +6,36 @@ labels come from `questions` and are re-exported here.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import platform
 import secrets
-from collections.abc import Mapping
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+import yaml
 
-from jaxtrade.advisor.host.backends import RecordedBackend
+from jaxtrade.advisor.host.paid import MICRO, AdviceCache, Prices, Spend, at_most
 from jaxtrade.advisor.host.policy import TRAINING, Use
 from jaxtrade.advisor.host.prompts import digest_values
-from jaxtrade.advisor.host.registry import MOCKS, make_backend, parts_of, takes
-from jaxtrade.advisor.host.schema import SCHEMA_HASH
+from jaxtrade.advisor.host.registry import (
+    MOCKS,
+    RecordedBackend,
+    calls_of,
+    make_backend,
+    parts_of,
+    takes,
+)
+from jaxtrade.advisor.host.replies import checked
 from jaxtrade.advisor.host.service import AdviceService
-from jaxtrade.advisor.host.types import Backend
-from jaxtrade.advisor.questions import QuestionBook, followed_of, in_sessions, round_turn
-from jaxtrade.advisor.snapshot import read_snapshot
-from jaxtrade.advisor.table import AdviceTable, empty_table
-from jaxtrade.config import PLACES, AdvisorConfig, RunConfig
+from jaxtrade.advisor.host.types import SCHEMA_HASH, Advice, Backend, Failure
+from jaxtrade.advisor.questions import QuestionBook, in_sessions
+from jaxtrade.advisor.table import WIDTH, AdviceTable, empty_table, read_snapshot
+from jaxtrade.config import PLACES, AdvisorConfig, RunConfig, digest_of
 from jaxtrade.config.run import with_control, with_split
 from jaxtrade.config.service import ServiceOptions
 from jaxtrade.data.market import Market
@@ -37,61 +44,30 @@ from jaxtrade.text import Tell
 from jaxtrade.types import SessionSet, SessionTable
 from jaxtrade.version import __version__
 
-__all__ = [
-    "CACHE",
-    "JOURNAL",
-    "LEDGER",
-    "backend_of",
-    "config_digest",
-    "followed_of",
-    "identity_of",
-    "is_slow",
-    "journal_header",
-    "only",
-    "reads_future",
-    "round_turn",
-    "service_of",
-    "service_options",
-    "table_of",
-    "table_reads_future",
-]
-
 CACHE, LEDGER, JOURNAL = (
     "advice_cache.sqlite",
     "advice_ledger.sqlite",
     "advice.jsonl",
 )  # in a run's folder
-# Keys of `advisor` that the first journals' digests cover. A later key counts only where it is not
-# its default, so that the journals of earlier versions stay valid.
-_FIRST_KEYS = frozenset(
-    (
-        "fusion",
-        "transport",
-        "horizon",
-        "latency",
-        "latency_seed",
-        "max_age",
-        "bins",
-        "memory",
-        "prior",
-        "abstain",
-        "cap",
-        "weight",
-        "gate_cost",
-        "veto",
-        "drop_episode",
-        "drop_bar",
-        "demand",
-        "rows",
-        "template",
-        "evaluation_wait_s",
-    )
-)
+# What a run must share with its recording, so that journals of earlier versions stay valid.
+_SHARED: dict[str, Any] = yaml.safe_load("""
+# Keys of `advisor` that the digests of the first journals cover. A later key counts only where it is not its default.
+first: [fusion, transport, horizon, latency, latency_seed, max_age, bins, memory, prior, abstain, cap, weight,
+  gate_cost, veto, drop_episode, drop_bar, demand, rows, template, evaluation_wait_s]
 # Later keys whose default is not what earlier versions did: what they did.
-_BEFORE = {"evidence": "answers"}
-# These may differ between a recording and its replay: `demand_per` decides only what is asked.
-# Files of the context enter by their content.
-_FREE_KEYS = frozenset(("kind", "options", "service", "demand_per", "context"))
+before: {evidence: answers}
+# These may differ between a recording and its replay: `demand_per` decides only what is asked. Files of the context
+# enter by their content.
+free: [kind, options, service, demand_per, context]
+# Sections, and keys of sections, that earlier versions did not have. With its default a run is as theirs was, and their
+# recordings belong to it.
+sections: [sampler, dqn, pqn, allocate, parallel, shared, actor, evolve, sweep, walk]
+keys:
+  data: [markets, folder, per_market]
+  network: [normalise_per_symbol]
+  control: [wall_clock]
+  compute: [eager]
+""")
 _NOBODY = ("none", "off")
 _WRITTEN = ("table", "replay")  # the advice already exists, so no backend is needed
 _SERVED = (
@@ -192,26 +168,27 @@ def _backend(kind: str, options: dict[str, Any], given: _Given) -> Backend:
             f"{own}/{options['inner']}"
         )
     if "then" in options and "then" in names:
-        options["then"] = _turned(str(options["then"]), given)
+        # `is_slow` reads only the kind and does not see this option, so a slow backend here would
+        # block training.
+        if is_slow(then := str(options["then"])):
+            raise ConfigError(
+                f"advisor.options.then = {then}: takes time; expected a mock or rules, as mock:skilled:0.4"
+            )
+        options["then"] = _backend(then, {}, given)
     if not others:
-        return make_backend(own, {**known, **_agreed(options, own, given.config)})
+        # The caps reserve `completion_tokens` per request. A larger `max_tokens` could spend more
+        # than was reserved.
+        most = given.config.advisor.service.completion_tokens
+        if "max_tokens" in names and options.get("max_tokens", most) != most:
+            raise ConfigError(
+                f"advisor.options.max_tokens = {options['max_tokens']}: the caps count on "
+                f"advisor.service.completion_tokens = {most}; set that one, it is used for both"
+            )
+        return make_backend(own, known | options)
     own_options = {name: value for name, value in options.items() if name in names}
     rest = {name: value for name, value in options.items() if name not in names or name == "seed"}
     inner = _backend("/".join(others), rest, given)
     return make_backend(own, {**known, **own_options, "inner": inner})
-
-
-def _turned(kind: str, given: _Given) -> Backend:
-    """The backend that `mock:turning` switches to. Raises ConfigError for one whose answers take
-    time.
-
-    `is_slow` reads only the kind and does not see `advisor.options.then`, so a slow backend here would block training.
-    """
-    if is_slow(kind):
-        raise ConfigError(
-            f"advisor.options.then = {kind}: takes time; expected a mock or rules, as mock:skilled:0.4"
-        )
-    return _backend(kind, {}, given)
 
 
 def _defaults(own: str, kind: str, given: _Given) -> dict[str, Any]:
@@ -241,21 +218,6 @@ def _defaults(own: str, kind: str, given: _Given) -> dict[str, Any]:
             "answer": book.template.answer,
         }
     return inputs | {"answer_format": book.template.answer}
-
-
-def _agreed(options: dict[str, Any], own: str, config: RunConfig) -> dict[str, Any]:
-    """The options, after a check that `max_tokens` equals `advisor.service.completion_tokens`.
-
-    The caps reserve `completion_tokens` per request. A larger `max_tokens` could spend more than
-    was reserved.
-    """
-    most = config.advisor.service.completion_tokens
-    if "max_tokens" in takes(own) and options.get("max_tokens", most) != most:
-        raise ConfigError(
-            f"advisor.options.max_tokens = {options['max_tokens']}: the caps count on "
-            f"advisor.service.completion_tokens = {most}; set that one, it is used for both"
-        )
-    return options
 
 
 def _innermost(kind: str) -> str:
@@ -307,27 +269,6 @@ def service_of(
 
 # --- journals and snapshots ------------------------------------------------------------------------------------------
 
-# What earlier versions did not have. With its default a run is as theirs was, and their recordings
-# belong to it.
-_LATER = {
-    "data": ("markets", "folder", "per_market"),
-    "network": ("normalise_per_symbol",),
-    "control": ("wall_clock",),
-    "compute": ("eager",),
-}
-_LATER_SECTIONS = (
-    "sampler",
-    "dqn",
-    "pqn",
-    "allocate",
-    "parallel",
-    "shared",
-    "actor",
-    "evolve",
-    "sweep",
-    "walk",
-)
-
 
 def _as_before(values: dict[str, Any]) -> dict[str, Any]:
     """The values of a configuration without later keys and sections that have their defaults."""
@@ -335,9 +276,9 @@ def _as_before(values: dict[str, Any]) -> dict[str, Any]:
     kept = {
         section: part
         for section, part in values.items()
-        if section not in _LATER_SECTIONS or part != usual[section]
+        if section not in _SHARED["sections"] or part != usual[section]
     }
-    for section, names in _LATER.items():
+    for section, names in _SHARED["keys"].items():
         kept[section] = {
             name: value
             for name, value in kept[section].items()
@@ -364,11 +305,11 @@ def config_digest(config: RunConfig) -> str:
     )
     if values["control"]["keep"] == "last":
         del values["control"]["keep"]
-    before = AdvisorConfig().model_dump(mode="json") | _BEFORE
+    before = AdvisorConfig().model_dump(mode="json") | _SHARED["before"]
     values["advisor"] = {
         name: value
         for name, value in values["advisor"].items()
-        if name not in _FREE_KEYS and (name in _FIRST_KEYS or value != before[name])
+        if name not in _SHARED["free"] and (name in _SHARED["first"] or value != before[name])
     } | digest_values(config.advisor)
     if config.advisor.panel:
         files = [
@@ -380,7 +321,7 @@ def config_digest(config: RunConfig) -> str:
         ]
     for name in ("tensorboard", "tracker", "tracker_online"):
         del values["train"][name]
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+    return digest_of(values)
 
 
 def journal_header(
@@ -424,3 +365,242 @@ def session_places(book: QuestionBook, sessions: SessionTable) -> list[list[tupl
         bars = first + np.flatnonzero(book.askable[first : last + 1])
         found.append([(int(bar), int(book.closes[bar] - book.closes[first])) for bar in bars])
     return found
+
+
+# Asks about many bars outside training, and says before what that costs at most.
+#
+# Backends that answer at once run in this thread; the others use the service.
+
+_POLL_S = 0.05
+# How long to wait while the breaker stays open. Longer than the breaker's default longest pause and
+# than a model takes to load.
+_PATIENCE_S = 900.0
+_MOST_WAITING = 512  # questions in the service's queue
+_AT_ONCE_S = 30.0  # deadline for backends that answer at once
+_REPORT_EVERY = 512  # bars between two progress reports
+_UNSETTLED = (
+    "queued",
+    "in_flight",
+    "dropped",
+    "expired",
+)  # counts of questions without a final result
+
+
+class Asked(NamedTuple):
+    """Progress. settled: bars answered or failed, out of `total`. advised: bars with advice.
+    statistics: the service's, or empty without a service."""
+
+    total: int
+    settled: int
+    advised: int
+    statistics: Mapping[str, Any]
+
+
+Progress = Callable[[Asked], None]
+
+
+def ask_all(
+    backend: Backend,
+    book: QuestionBook,
+    bars: Iterable[int],
+    tell: Tell | None = None,
+    progress: Progress | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Ask about bars one by one in this thread. For backends that answer at once (mocks, rules,
+    recorded answers).
+
+    Returns:
+        bars int32[n] ascending and rows float32[n, 6] by `table.COLUMNS`, for the bars with advice.
+        Bars whose answer is a failure are left out. `tell` receives one line that counts the
+        failures by kind.
+    """
+    advice, failures = ask_each(backend, book, bars, progress)
+    if failures and tell is not None:
+        tell(
+            f"advisor {backend.name}: no advice about {sum(failures.values())} bars "
+            f"({', '.join(f'{count} {kind}' for kind, count in sorted(failures.items()))})"
+        )
+    return arrays_of(advice)
+
+
+def ask_each(
+    backend: Backend, book: QuestionBook, bars: Iterable[int], progress: Progress | None = None
+) -> tuple[dict[int, Advice], Counter[str]]:
+    """Like `ask_all`, but returns the advice by bar and the number of failures by kind."""
+    advice, failures, wanted = dict[int, Advice](), Counter[str](), [int(bar) for bar in bars]
+    for done, bar in enumerate(wanted, 1):
+        answer = checked(backend.answer(book.question(bar), time.monotonic() + _AT_ONCE_S))
+        if answer.advice is not None:
+            advice[bar] = answer.advice
+            book.heard(bar, answer.advice)
+        elif answer.failure is not None:
+            failures[answer.failure.value] += 1
+        if progress is not None and (done % _REPORT_EVERY == 0 or done == len(wanted)):
+            progress(Asked(len(wanted), done, len(advice), {}))
+    return advice, failures
+
+
+def ask_service(
+    service: AdviceService,
+    book: QuestionBook,
+    bars: Iterable[int],
+    wait_s: float | None = None,
+    progress: Progress | None = None,
+) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+    """Ask about bars through a service and wait for the results. Nothing else may submit to this
+    service.
+
+    It ends when one of these is true:
+    - every question is answered, has failed or has expired;
+    - `wait_s` seconds have passed;
+    - the circuit breaker, or the pause after unusable answers, has stayed open for 15 minutes;
+    - the cache has been searched and no requests are sent any more. The reason may be a cap, an endpoint that refuses,
+      or an endpoint that never gave a usable answer. An endpoint that timed out may still be
+      loading its model, so it counts as present.
+
+    Questions are submitted as the queue has room, so that none waits long enough to expire.
+    KeyboardInterrupt passes through; the answers so far are then in the cache only.
+
+    Returns:
+        bars and rows as `ask_all`, and the service's statistics.
+    """
+    wanted = [int(bar) for bar in bars]
+    asked, left, advice = set(wanted), deque(wanted), dict[int, Advice]()
+    room = min(service.options.queue_size, _MOST_WAITING)
+    began = moved = time.monotonic()
+    known = service.statistics()
+    while True:
+        answered = service.take(service.options.ready_rows)
+        advice |= {bar: found for bar, found in answered if bar in asked}
+        for bar, found in answered:
+            book.heard(bar, found)
+        known, now = service.statistics(), time.monotonic()
+        # Where requests pause, there are none apart from probes.
+        pauses = known["breaker"] != "closed" or known["unusable_state"] != "closed"
+        moved = now if answered or not pauses else moved
+        if progress is not None:
+            settled = len(wanted) - len(left) - sum(known[place] for place in _UNSETTLED)
+            progress(Asked(len(wanted), max(0, settled), len(advice), known))
+        # When no requests are sent any more, the queue does not empty. Questions that the cache has
+        # already seen then make room for the rest.
+        asks, quiet = _asks(known), now - moved > _PATIENCE_S
+        waiting = known["queued"] if asks else known["unseen"]
+        over = not known["in_flight"] and (quiet or not (left or waiting))
+        if over or (wait_s is not None and now - began >= wait_s):
+            break
+        if left and waiting <= room // 2:
+            batch = [left.popleft() for _ in range(min(len(left), room - waiting))]
+            priority = 0.0 if asks else float(len(wanted) - len(left))
+            service.submit((book.question(bar), priority) for bar in batch)
+        else:
+            time.sleep(_POLL_S)
+    advice |= {
+        bar: found for bar, found in service.take(service.options.ready_rows) if bar in asked
+    }
+    return *arrays_of(advice), dict(known)
+
+
+def _asks(statistics: Mapping[str, Any]) -> bool:
+    """Whether the service still sends requests to an endpoint that gives, or may give, usable
+    answers.
+    """
+    absent = (
+        statistics["breaker"] != "closed" and Failure.TIMEOUT.value not in statistics["failures"]
+    )
+    useless = statistics["unusable_state"] != "closed"
+    away = (absent or useless) and not statistics["done"]
+    return str(statistics["mode"]).startswith("asking") and not away
+
+
+def arrays_of(advice: Mapping[int, Advice]) -> tuple[np.ndarray, np.ndarray]:
+    """Advice by bar as (bars int32[n] ascending, rows float32[n, 6])."""
+    bars = np.array(sorted(advice), np.int32)
+    rows = np.array([tuple(advice[int(bar)]) for bar in bars], np.float32).reshape(-1, WIDTH)
+    return bars, rows
+
+
+_MOST_BARS = 4000  # bars whose prompts an offer measures; the rest of a larger market is like them
+
+
+class AskPlan(NamedTuple):
+    """What the command will ask.
+
+    bars: number of bars to ask about. hits: those whose answer is in the cache. hopeless: those
+        that the cache knows to
+    fail. most: the largest cost of the others, if each is asked once.
+    """
+
+    bars: int
+    hits: int
+    hopeless: int
+    most: Spend
+
+
+def make_plan(
+    backend: Backend, book: QuestionBook, bars: np.ndarray, options: ServiceOptions, tell: Tell
+) -> AskPlan:
+    """The largest cost of asking about the bars, given the cache. Creates no cache file.
+
+    bars: int[n]. tell: prints one line about a cache that cannot be read.
+    """
+    path = (
+        Path(options.cache) if options.cache is not None and Path(options.cache).exists() else None
+    )
+    cache = AdviceCache(path, tell)
+    cache.open()
+    identity, prices = backend.identity(), Prices(options.price_prompt, options.price_completion)
+    hits, hopeless, calls = 0, 0, calls_of(backend)
+    most = [0, 0, 0]
+    try:
+        for bar in bars:
+            question = book.preview(bar)
+            known = cache.get(cache.key(identity, question))
+            if known is not None and known.advice is not None:
+                hits += 1
+            elif known is not None and known.attempts >= options.poison_after:
+                hopeless += 1
+            else:
+                spend = at_most(
+                    question.prompt, options.overhead_tokens, options.completion_tokens, prices
+                )
+                most = [total + calls * more for total, more in zip(most, spend, strict=True)]
+    finally:
+        cache.close()
+    return AskPlan(len(bars), hits, hopeless, Spend(*most))
+
+
+def cost_text(most: Spend, options: ServiceOptions) -> str:
+    """The cost of a plan in words."""
+    priced = options.price_prompt is not None or options.price_completion is not None
+    return f"cost at most {most.cost / MICRO:.2f}" if priced else "cost unknown (no prices set)"
+
+
+def offer(
+    backend: Backend,
+    book: QuestionBook,
+    training: np.ndarray,
+    options: ServiceOptions,
+    ask: str,
+    then: str,
+    tell: Tell,
+) -> None:
+    """Offer to ask about all bars before training: tell its largest cost and the commands.
+
+    Args:
+        training: bool[T], the bars that training may ask about.
+        ask: the command that asks beforehand. then: the command that trains with its answers.
+    """
+    bars = np.flatnonzero(book.askable)
+    step = -(-len(bars) // _MOST_BARS)
+    plan = make_plan(backend, book, bars[::step], options, tell)
+    scale = len(bars) / plan.bars
+    most = Spend(*(round(scale * part) for part in plan.most))
+    about = "about " if step > 1 else ""
+    tell(
+        f"note: this advisor answers while the run trains, so the first updates lack its advice. The training "
+        f"split has {int(training.sum()):,} bars to ask about, all splits have {len(bars):,}. To ask about all of "
+        f"these beforehand takes at most {about}{most.calls:,} calls and {most.tokens:,} tokens, "
+        f"{cost_text(most, options)}:"
+    )
+    tell(f"      {ask}")
+    tell(f"      {then}")

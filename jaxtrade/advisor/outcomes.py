@@ -66,7 +66,7 @@ import numpy as np
 from flax import struct
 from jax.scipy.special import ndtr, ndtri
 
-from jaxtrade.advisor.table import AdviceTable, Delta, direction_of
+from jaxtrade.advisor.table import AdviceTable, Delta, direction_of, entries
 from jaxtrade.config import AdvisorConfig
 from jaxtrade.types import Array
 
@@ -194,11 +194,12 @@ class Outcomes(struct.PyTreeNode):
 def no_outcomes(config: AdvisorConfig, bars: int) -> Outcomes:
     """The initial outcomes over T = `bars` bars: no rows scored."""
     zero = jnp.zeros(config.bins, jnp.float32)
+    found = Outcomes(zero, zero, zero, jnp.int32(0))
     if config.evidence == "answers":
-        return Outcomes(zero, zero, zero, jnp.int32(0))
+        return found
     block = block_bars(config.horizon)
     blocks = jnp.zeros((-(-bars // block), config.bins, len(SUMS)), jnp.float32)
-    return Outcomes(zero, zero, zero, jnp.int32(0), blocks, block)
+    return found.replace(blocks=blocks, block=block)
 
 
 def what_followed(
@@ -242,22 +243,21 @@ def scored(outcomes: Outcomes, delta: Delta, followed: Array, memory: Array | fl
         decay remembers; each
     scored row multiplies all earlier ones by 1 - 1 / memory.
     """
-    bins, bars = outcomes.count.shape[0], delta.bars
-    advised = direction_of(jnp.asarray(delta.rows))
-    came = followed.at[jnp.asarray(bars)].get(mode="fill", fill_value=0).astype(jnp.int32)
+    bins, bars, rows = outcomes.count.shape[0], jnp.asarray(delta.bars), jnp.asarray(delta.rows)
+    advised = direction_of(rows)
+    came = entries(followed, bars).astype(jnp.int32)
     counts = (advised != 0) & (came != 0)
-    confidence = jnp.asarray(delta.rows)[:, 3]
+    confidence = rows[:, 3]
     hit = counts & (advised == came)
     later = (
         jnp.cumsum(counts[::-1])[::-1] - counts
     )  # scored rows of this delta that come after each row
-    keep = jnp.exp(jnp.log1p(-1.0 / jnp.asarray(memory, jnp.float32)) * later)
     # Within a delta, each row decays by the scored rows after it, as if the rows had been scored
     # one by one.
-    weight = jnp.where(counts, keep, 0.0)
+    weight = jnp.where(counts, jnp.exp(fading(memory) * later), 0.0)
     one_hot = jax.nn.one_hot(bin_of(confidence, bins), bins, dtype=jnp.float32)
     number = counts.sum(dtype=jnp.int32)
-    fade = jnp.exp(jnp.log1p(-1.0 / jnp.asarray(memory, jnp.float32)) * number)
+    fade = jnp.exp(fading(memory) * number)
     error = jnp.square(confidence - hit)
 
     def add(total: Array, values: Array) -> Array:
@@ -276,10 +276,13 @@ def scored(outcomes: Outcomes, delta: Delta, followed: Array, memory: Array | fl
     )  # by `SUMS`
     part = one_hot[:, :, None] * (weight[:, None] * values)[:, None, :]
     fades = jnp.stack([fade, fade**2, fade, fade, fade])
-    blocks = (
-        (outcomes.blocks * fades).at[jnp.asarray(bars) // outcomes.block].add(part, mode="drop")
-    )
+    blocks = (outcomes.blocks * fades).at[bars // outcomes.block].add(part, mode="drop")
     return found.replace(blocks=blocks, block=outcomes.block)
+
+
+def fading(memory: Array | float) -> Array:
+    """float32[...]: the log of what one more row leaves of the weight of an earlier one."""
+    return jnp.log1p(-1.0 / jnp.asarray(memory, jnp.float32))
 
 
 def hit_rate(outcomes: Outcomes) -> Array:
@@ -353,8 +356,8 @@ def no_panel_outcomes(config: AdvisorConfig, bars: int) -> PanelOutcomes:
 
 def of_advisor(delta: Delta, advisor: Array, bars: int) -> Delta:
     """The rows of one advisor, with bars in [0, T); the others become padding (bar T). bars: T."""
-    own = jnp.asarray(delta.bars) // bars == advisor
-    return Delta(jnp.where(own, jnp.asarray(delta.bars) % bars, bars), delta.rows, delta.version)
+    each = jnp.asarray(delta.bars)
+    return Delta(jnp.where(each // bars == advisor, each % bars, bars), delta.rows, delta.version)
 
 
 def panel_scored(
@@ -375,24 +378,21 @@ def panel_scored(
     def one(each: Outcomes, pairs: Array, advisor: Array) -> tuple[Outcomes, Array]:
         own = of_advisor(delta, advisor, bars)
         after = scored(each, own, followed, memory)
-        came = followed.at[jnp.asarray(own.bars)].get(mode="fill", fill_value=0).astype(jnp.int32)
-        at = jnp.asarray(own.bars)[:, None] + bars * jnp.arange(number)  # [M, A] rows of the table
-        at = jnp.where(jnp.asarray(own.bars)[:, None] < bars, at, number * bars)
-        said = direction_of(table.rows.at[at].get(mode="fill", fill_value=0))
+        mine = jnp.asarray(own.bars)
+        came = entries(followed, mine).astype(jnp.int32)
+        at = mine[:, None] + bars * jnp.arange(number)  # [M, A] rows of the table
+        at = jnp.where(mine[:, None] < bars, at, number * bars)
+        said = direction_of(entries(table.rows, at))
         wrong = (said != came[:, None]).astype(jnp.float32)
-        mine = jnp.take(wrong, advisor, axis=1)[:, None]
+        erred = jnp.take(wrong, advisor, axis=1)[:, None]
         both = (came != 0)[:, None] & (said != 0) & (jnp.take(said, advisor, axis=1) != 0)[:, None]
         sums = jnp.stack(
-            [jnp.ones_like(wrong), mine * jnp.ones_like(wrong), wrong, mine * wrong], axis=-1
+            [jnp.ones_like(wrong), erred * jnp.ones_like(wrong), wrong, erred * wrong], axis=-1
         )
         # Rows that came together are met from both sides, and are counted half from each.
-        together_now = table.version.at[at].get(mode="fill", fill_value=0) == jnp.asarray(
-            delta.version
-        )
+        together_now = entries(table.version, at) == jnp.asarray(delta.version)
         sums = sums * jnp.where(together_now, 0.5, 1.0)[..., None]
-        fade = jnp.exp(
-            jnp.log1p(-1.0 / jnp.asarray(memory, jnp.float32)) * (after.seen - each.seen)
-        )
+        fade = jnp.exp(fading(memory) * (after.seen - each.seen))
         return after, pairs * fade + jnp.where(both[..., None], sums, 0.0).sum(axis=0)
 
     return PanelOutcomes(*jax.vmap(one)(outcomes.each, outcomes.pairs, jnp.arange(number)))

@@ -33,7 +33,6 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import numpy.typing as npt
 
-from jaxtrade.advisor.host.backends import RULE_SLOTS
 from jaxtrade.advisor.host.blocks import (
     LEVELS,
     RECORD,
@@ -52,6 +51,7 @@ from jaxtrade.advisor.host.blocks import (
 from jaxtrade.advisor.host.prompts import (
     CONTEXT_NAMES,
     RAW_SLOTS,
+    RULE_SLOTS,
     TEMPLATES,
     Chosen,
     Template,
@@ -81,34 +81,29 @@ Levels = dict[str, float]
 
 
 @dataclass(frozen=True)
-class Days:
-    """The D trade dates of T bars. of: int64[T], the date's number of each bar. first, end:
-    int64[D], the rows from the decision window's opening to the date's last bar, `end` excluded.
-    opening: int64[D], UTC seconds. close, flat: int64[D], UTC seconds of the scheduled close and of
-    the time when positions must be closed; -1 where no session is scheduled."""
-
-    of: np.ndarray
-    first: np.ndarray
-    end: np.ndarray
-    opening: np.ndarray
-    close: np.ndarray
-    flat: np.ndarray
-
-
-@dataclass(frozen=True)
 class Earlier:
     """The T bars of a market, and the texts about what came before each.
 
     bars: one-sided. volume: float64[T], or None where the bars have none. closes: int64[T], UTC
     seconds. starts: int64[T], first row of each bar's feature window.
+
+    day: int64[T], the number of each bar's trade date, of D. first, end: int64[D], the rows from
+    the decision window's opening to the date's last bar, `end` excluded. opening: int64[D], UTC
+    seconds. close, flat: int64[D], UTC seconds of the scheduled close and of the time when
+    positions must be closed; -1 where no session is scheduled.
     """
 
     bars: Bars
     volume: np.ndarray | None
     closes: np.ndarray
     starts: np.ndarray
-    days: Days
     chosen: ContextConfig
+    day: np.ndarray
+    first: np.ndarray
+    end: np.ndarray
+    opening: np.ndarray
+    close: np.ndarray
+    flat: np.ndarray
 
     def window(self, bar: int) -> str:
         """The block `window`: the bar and those before it, at most `bars`."""
@@ -148,8 +143,8 @@ class Earlier:
 
     def levels(self, bar: int) -> str:
         """The block `levels`."""
-        days, day = self.days, int(self.days.of[bar])
-        first, opening = int(days.first[day]), int(days.opening[day])
+        day = self.day[bar]
+        first, opening = int(self.first[day]), int(self.opening[day])
         session = None if bar < first else self._levels(first, bar + 1, "open", "high", "low")
         return levels_block(
             session,
@@ -157,21 +152,21 @@ class Earlier:
             self._opening_range(bar),
             self.chosen.opening_minutes,
             self._prior(bar),
-            self.left(bar, days.close),
+            self.left(bar, self.close),
             self._decimals,
         )
 
     def left(self, bar: int, until: np.ndarray) -> int | None:
         """Whole minutes from the bar's close to `until` of its trade date, int64[D]; None where
         none is scheduled or it has passed."""
-        seconds = int(until[self.days.of[bar]]) - int(self.closes[bar])
+        seconds = int(until[self.day[bar]]) - int(self.closes[bar])
         return None if seconds < 0 else seconds // 60
 
     def _opening_range(self, bar: int) -> Levels | None:
-        day = int(self.days.of[bar])
+        day = self.day[bar]
         first, until = (
-            int(self.days.first[day]),
-            int(self.days.opening[day]) + 60 * self.chosen.opening_minutes,
+            int(self.first[day]),
+            int(self.opening[day]) + 60 * self.chosen.opening_minutes,
         )
         if self.closes[bar] < until:
             return None
@@ -179,16 +174,11 @@ class Earlier:
         return self._levels(first, end, "high", "low") if end > first else None
 
     def _prior(self, bar: int) -> Levels | None:
-        day = int(self.days.of[bar]) - 1
-        if (
-            day < 0
-            or self.days.first[day] < self.starts[bar]
-            or self.days.first[day] >= self.days.end[day]
-        ):
+        day = self.day[bar] - 1
+        first, end = int(self.first[day]), int(self.end[day])
+        if day < 0 or first < self.starts[bar] or first >= end:
             return None
-        return self._levels(
-            int(self.days.first[day]), int(self.days.end[day]), "high", "low", "close"
-        )
+        return self._levels(first, end, "high", "low", "close")
 
     def _levels(self, begin: int, end: int, *names: str) -> Levels:
         row = self._row(begin, end)
@@ -224,21 +214,18 @@ def earlier_of(market: Market, config: RunConfig) -> Earlier:
     opening = window_openings(dates[begin], contract, config.session.overnight)
     end = np.append(begin[1:], len(bars))
     first = np.clip(np.searchsorted(bars.time, opening), begin, end)
-    days = Days(
+    return Earlier(
+        bars,
+        bars.volume if market.has_volume else None,
+        bars.time + bars.bar_seconds,
+        spread(begins, begins, len(bars)),
+        config.advisor.context,
         spread(np.arange(len(begin)), begin, len(bars)),
         first,
         end,
         opening,
         np.where(at >= 0, schedule.close[at], -1),
         np.where(at >= 0, schedule.flat[at], -1),
-    )
-    return Earlier(
-        bars,
-        bars.volume if market.has_volume else None,
-        bars.time + bars.bar_seconds,
-        spread(begins, begins, len(bars)),
-        days,
-        config.advisor.context,
     )
 
 
@@ -253,13 +240,13 @@ def account_rules(market: Market, config: RunConfig) -> AccountRules:
         balance=preset.start_balance,
         drawdown=preset.drawdown,
         trailing=preset.trailing,
-        daily_loss=preset.daily_loss,
+        daily=preset.daily_loss,
         target=preset.profit_target,
         commission=2 * contract.commission_mills / 1000,
         slippage=2 * contract.slippage_ticks,
         total=round_turn(market, config),
-        tick_size=str(contract.tick_size),
-        tick_value=contract.tick_mills / 1000,
+        size=str(contract.tick_size),
+        value=contract.tick_mills / 1000,
         currency=contract.currency,
         two_sided=market.bars.ask is not None,
     )
@@ -293,13 +280,10 @@ def followed_of(market: Market, config: RunConfig) -> np.ndarray:
     learns from them.
     """
     sessions, (bid, ask) = market.data.sessions, market.bars.sides
-    first, last, cost = (
-        np.asarray(sessions.first),
-        np.asarray(sessions.last),
-        round_turn(market, config),
-    )
-    rose = what_followed(ask.open, bid.close, first, last, config.advisor.horizon, cost) > 0
-    fell = what_followed(bid.open, ask.close, first, last, config.advisor.horizon, cost) < 0
+    first, last = np.asarray(sessions.first), np.asarray(sessions.last)
+    horizon, cost = config.advisor.horizon, round_turn(market, config)
+    rose = what_followed(ask.open, bid.close, first, last, horizon, cost) > 0
+    fell = what_followed(bid.open, ask.close, first, last, horizon, cost) < 0
     return rose.astype(np.int8) - fell.astype(np.int8)
 
 
@@ -375,15 +359,16 @@ class Record:
             for each in range(self.bins)
         ]
         last = bars[len(bars) - min(len(bars), self.shown) :]
-        return record_block(rates, [self._scored(int(bar)) for bar in last], self.horizon)
-
-    def _scored(self, bar: int) -> Scored:
-        return Scored(
-            local(int(self.closes[bar]), self.zone, RECORD["stamp"]),
-            int(self._said[bar]),
-            float(self._confidence[bar]),
-            int(self.followed[bar]),
-        )
+        shown = [
+            Scored(
+                local(int(self.closes[bar]), self.zone, RECORD["stamp"]),
+                int(self._said[bar]),
+                float(self._confidence[bar]),
+                int(self.followed[bar]),
+            )
+            for bar in last
+        ]
+        return record_block(rates, shown, self.horizon)
 
 
 PRICES = ("close", "vwap", "atr")  # features hold them in ticks, slots in the quote unit
@@ -516,7 +501,7 @@ def _blocks(
         "window": earlier.window,
         "higher": earlier.higher,
         "levels": earlier.levels,
-        "account": lambda bar: account_block(rules, earlier.left(bar, earlier.days.flat)),
+        "account": lambda bar: account_block(rules, earlier.left(bar, earlier.flat)),
     }
     if record is not None:
         found["record"] = record.text

@@ -15,10 +15,9 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from jaxtrade.advisor.compose import backend_of, followed_of, is_slow, round_turn
-from jaxtrade.advisor.host.backends import calls_of
 from jaxtrade.advisor.host.openai import with_model
 from jaxtrade.advisor.host.paid import MICRO, Caps, Ledger, Prices, Spend, at_most
-from jaxtrade.advisor.host.registry import members_of
+from jaxtrade.advisor.host.registry import calls_of, members_of
 from jaxtrade.advisor.host.replies import (
     FORMS,
     checked,
@@ -28,8 +27,16 @@ from jaxtrade.advisor.host.replies import (
     verdict_of,
 )
 from jaxtrade.advisor.host.replies import remedy as unusable_remedy
-from jaxtrade.advisor.host.schema import DIRECTIONS, parse_advice, parse_pipe
-from jaxtrade.advisor.host.types import Advice, Answer, Backend, Failure, Question
+from jaxtrade.advisor.host.types import (
+    DIRECTIONS,
+    Advice,
+    Answer,
+    Backend,
+    Failure,
+    Question,
+    parse_advice,
+    parse_pipe,
+)
 from jaxtrade.advisor.questions import QuestionBook, in_sessions, make_book, stamp
 from jaxtrade.cli.shared import say
 from jaxtrade.config import RunConfig

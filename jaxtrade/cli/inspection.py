@@ -17,10 +17,9 @@ from jaxtrade.advisor.compose import CACHE, JOURNAL, LEDGER, followed_of
 from jaxtrade.advisor.host.journal import ROWS_EACH, Recorded, read_journal
 from jaxtrade.advisor.host.paid import MICRO, Caps, Ledger, cache_key, read_texts
 from jaxtrade.advisor.host.replies import printable
-from jaxtrade.advisor.host.schema import DIRECTIONS, parse_advice, parse_pipe
+from jaxtrade.advisor.host.types import DIRECTIONS, parse_advice, parse_pipe
 from jaxtrade.advisor.questions import QuestionBook, in_sessions, make_book, stamp
-from jaxtrade.advisor.snapshot import WIDTH, load_table, market_entries, read_snapshot
-from jaxtrade.advisor.table import directions
+from jaxtrade.advisor.table import WIDTH, directions, load_table, market_entries, read_snapshot
 from jaxtrade.cli.ask import HIT, MISS, UNSCORED, labels_of, outcome
 from jaxtrade.cli.flags import columns, table
 from jaxtrade.cli.shared import say

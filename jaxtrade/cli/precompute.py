@@ -18,20 +18,18 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxtrade import interrupt
-from jaxtrade.advisor.asking import (
+from jaxtrade.advisor.compose import (
     Asked,
     AskPlan,
     arrays_of,
     ask_each,
     ask_service,
-    cost_text,
-    make_plan,
-)
-from jaxtrade.advisor.compose import (
     backend_of,
+    cost_text,
     followed_of,
     identity_of,
     is_slow,
+    make_plan,
     service_of,
     service_options,
 )
@@ -42,7 +40,7 @@ from jaxtrade.advisor.host.registry import PANEL
 from jaxtrade.advisor.host.replies import reasons_text, unusable_lines
 from jaxtrade.advisor.host.types import Backend
 from jaxtrade.advisor.questions import QuestionBook, in_sessions, make_book
-from jaxtrade.advisor.snapshot import market_entries, save_table
+from jaxtrade.advisor.table import market_entries, save_table
 from jaxtrade.cli.shared import say
 from jaxtrade.config import RunConfig
 from jaxtrade.data.market import Market, load_market

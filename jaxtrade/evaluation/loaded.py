@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtrade.advisor.host.schema import LOGIT_SCALE
+from jaxtrade.advisor.host.types import LOGIT_SCALE
 from jaxtrade.advisor.table import AdviceSeen, consensus
 from jaxtrade.config import AdvisorConfig
 from jaxtrade.data.members import COMMON

@@ -21,9 +21,7 @@ import jax
 import numpy as np
 
 from jaxtrade.advisor import compose as advising
-from jaxtrade.advisor.asking import offer
 from jaxtrade.advisor.bridge import Bridge, settle
-from jaxtrade.advisor.compose import JOURNAL
 from jaxtrade.advisor.host.journal import (
     HEADER,
     ROWS_EACH,
@@ -36,16 +34,17 @@ from jaxtrade.advisor.host.journal import (
 )
 from jaxtrade.advisor.host.registry import PANEL, identity_of_members, members_of, snapshots_of
 from jaxtrade.advisor.host.replies import unusable_lines
-from jaxtrade.advisor.host.sources import AdviceSource, Live, PanelSource, Replayed
+from jaxtrade.advisor.host.service import AdviceSource, Live, PanelSource, Replayed
 from jaxtrade.advisor.host.types import Advice, Backend
 from jaxtrade.advisor.questions import QuestionBook, in_sessions, make_book
-from jaxtrade.advisor.snapshot import load_table, market_entries
 from jaxtrade.advisor.table import (
     AdviceTable,
     AdviceView,
     Delta,
     empty_table,
+    load_table,
     make_view,
+    market_entries,
     session_starts,
 )
 from jaxtrade.config import AdvisorConfig, RunConfig
@@ -261,7 +260,7 @@ class TrainingAdvisor:
             table,
             *(["--yes"] if priced else []),
         ]
-        offer(
+        advising.offer(
             asked[0].backend,
             asked[0].book,
             askable,
@@ -275,7 +274,7 @@ class TrainingAdvisor:
         """A new journal, or the one that an earlier process of this run began, with what it
         recorded.
         """
-        file = self._path / JOURNAL
+        file = self._path / advising.JOURNAL
         if not file.exists():
             return Journal.create(file, header), None
         fixed = {name: header[name] for name in HEADER if name not in ("run", "versions")} | {
@@ -308,7 +307,7 @@ class TrainingAdvisor:
         settle(self.bridge)
         self.bridge.stop()
         sys.setswitchinterval(self._switch_s)
-        chosen, journal = self._config.advisor, self._path / JOURNAL
+        chosen, journal = self._config.advisor, self._path / advising.JOURNAL
         figures = self.bridge.statistics() | {
             "kind": chosen.kind,
             "fusion": chosen.fusion,

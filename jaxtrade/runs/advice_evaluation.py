@@ -15,15 +15,24 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxtrade.advisor import compose as advising
-from jaxtrade.advisor.asking import ask_all, ask_service
 from jaxtrade.advisor.compose import JOURNAL, followed_of, only, reads_future
 from jaxtrade.advisor.host.journal import read_journal
 from jaxtrade.advisor.host.openai import server_of
 from jaxtrade.advisor.host.policy import PAUSED, Use
 from jaxtrade.advisor.host.registry import members_of, name_of, snapshots_of
 from jaxtrade.advisor.questions import make_book
-from jaxtrade.advisor.snapshot import WIDTH, Snapshot, load_table, market_entries, save_table
-from jaxtrade.advisor.table import COLUMNS, AdviceView, apart, directions, stacked
+from jaxtrade.advisor.table import (
+    COLUMNS,
+    WIDTH,
+    AdviceView,
+    Snapshot,
+    apart,
+    directions,
+    load_table,
+    market_entries,
+    save_table,
+    stacked,
+)
 from jaxtrade.config import RunConfig
 from jaxtrade.data.market import Market
 from jaxtrade.errors import DataError, JournalError
@@ -206,13 +215,13 @@ def _asked(
     backend = advising.backend_of(config, market, book, advising.followed_of(market, config))
     missing = 0
     if not advising.is_slow(config.advisor.kind):
-        known, values = ask_all(backend, book, bars, tell)
+        known, values = advising.ask_all(backend, book, bars, tell)
     else:
         wait, began = config.advisor.evaluation_wait_s, time.monotonic()
         with advising.service_of(
             config, backend, path, tell, Use(goes_on=False, doubted=doubted)
         ) as service:
-            known, values, found = ask_service(service, book, bars, wait)
+            known, values, found = advising.ask_service(service, book, bars, wait)
             waited = time.monotonic() - began >= wait
         missing = len(bars) - len(known)
         if tell is not None and missing:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jaxtrade.ablation.tables import make_tables, skill
-from jaxtrade.advisor.snapshot import market_entries, save_table
+from jaxtrade.advisor.table import market_entries, save_table
 from jaxtrade.data.market import load_market
 from jaxtrade.errors import ConfigError, DataError
 from tests.ablation.made import tiny

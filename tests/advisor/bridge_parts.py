@@ -5,7 +5,7 @@ from collections import deque
 import numpy as np
 
 from jaxtrade.advisor.host.journal import Journal
-from jaxtrade.advisor.host.sources import AdviceRow, AdviceSource
+from jaxtrade.advisor.host.service import AdviceRow, AdviceSource
 
 T, M = 100, 4
 HEADER = {

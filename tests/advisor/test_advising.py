@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtrade.advisor.asking import ask_all, ask_service
 from jaxtrade.advisor.compose import (
+    ask_all,
+    ask_service,
     backend_of,
     config_digest,
     followed_of,
@@ -26,8 +27,7 @@ from jaxtrade.advisor.host.journal import HEADER, Journal
 from jaxtrade.advisor.host.mocks import Shifted
 from jaxtrade.advisor.host.openai import OpenAIBackend
 from jaxtrade.advisor.host.prompts import TEMPLATES
-from jaxtrade.advisor.host.schema import SCHEMA_HASH
-from jaxtrade.advisor.host.types import Failure
+from jaxtrade.advisor.host.types import SCHEMA_HASH, Failure
 from jaxtrade.advisor.questions import make_book
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import TickValue
@@ -269,7 +269,7 @@ def test_who_is_not_there_is_not_waited_for(failure, waits, monkeypatch):
     a time-out may be a model that is still loading, so it ends when patience does. Neither asks
     about the rest."""
     patience = 2.0 if waits else 60.0
-    monkeypatch.setattr("jaxtrade.advisor.asking._PATIENCE_S", patience)
+    monkeypatch.setattr("jaxtrade.advisor.compose._PATIENCE_S", patience)
     key = "advisor.service.breaker_failures=3"
     chosen, backend = chosen_and_made("mock:failing", key, failure=failure)
     with service_of(chosen, backend, tell=lambda _: None) as service:

@@ -21,7 +21,7 @@ from jaxtrade.advisor.host.prompts import (
     read_template,
 )
 from jaxtrade.advisor.host.registry import MOCKS, takes
-from jaxtrade.advisor.host.schema import parse_advice
+from jaxtrade.advisor.host.types import parse_advice
 from jaxtrade.cli import build_parser
 from jaxtrade.config import AdvisorConfig, load_config
 from jaxtrade.config.base import described
@@ -111,7 +111,7 @@ def test_the_feeds_and_the_template_that_it_shows_are_read(tmp_path):
     own.write_text(next(text for text in blocks if text.endswith("{answer_format}\n")))
     assert [item.symbol for item in read_news(news).items] == ["ES"]
     assert [event.actual for event in read_events(events).items] == ["-38.8B", None]
-    assert read_template(own).answer == "json"
+    assert read_template(own)[0].answer == "json"
 
 
 def test_the_answer_that_it_shows_is_one():

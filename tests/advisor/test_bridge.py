@@ -14,7 +14,7 @@ import pytest
 from jaxtrade.advisor.bridge import Bridge
 from jaxtrade.advisor.host import journal as journals
 from jaxtrade.advisor.host.journal import Journal, JournalDelta, Recorded, read_journal
-from jaxtrade.advisor.host.sources import AdviceSource, Replayed
+from jaxtrade.advisor.host.service import AdviceSource, Replayed
 from jaxtrade.errors import JournalError
 from tests.advisor.asking import SOON
 from tests.advisor.bridge_parts import FullDisk, HandSource, M, T, journal, plain, row, seen

@@ -12,7 +12,7 @@ from flax import struct
 
 from jaxtrade.advisor.bridge import Bridge, exchange
 from jaxtrade.advisor.host.journal import read_journal
-from jaxtrade.advisor.host.sources import Replayed
+from jaxtrade.advisor.host.service import Replayed
 from jaxtrade.advisor.table import AdviceTable, demand, empty_table, received
 from jaxtrade.config import TrainConfig
 from jaxtrade.training.loop import train

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import pytest
 
 from jaxtrade.advisor.bridge import MOST_BYTES, Bridge, exchange, settle
-from jaxtrade.advisor.host.sources import AdviceSource
+from jaxtrade.advisor.host.service import AdviceSource
 from jaxtrade.errors import ConfigError
 from tests.advisor.bridge_parts import HandSource, M, T, plain, row
 

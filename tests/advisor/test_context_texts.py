@@ -7,7 +7,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from jaxtrade.advisor.asking import ask_service
+from jaxtrade.advisor.compose import ask_service
 from jaxtrade.advisor.host import prompts
 from jaxtrade.advisor.host.blocks import (
     AccountRules,

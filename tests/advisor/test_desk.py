@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxtrade.advisor.host.desk import Desk, Key, Outlet, State
+from jaxtrade.advisor.host.desk import Desk, Key, State
 from jaxtrade.advisor.host.paid import MICRO, AdviceCache, Caps, Ledger
 from jaxtrade.advisor.host.policy import TRAINING
-from jaxtrade.advisor.host.statistics import ContainedFaults
-from jaxtrade.advisor.host.types import Answer, Failure
+from jaxtrade.advisor.host.types import Answer, ContainedFaults, Failure
 from jaxtrade.config.service import ServiceOptions
 from tests.advisor.balance import imbalance
 from tests.advisor.service_parts import (
@@ -43,12 +42,6 @@ class Office:
         self.cache.open()
         cost = None if self.options.max_cost is None else int(self.options.max_cost * MICRO)
         self.ledger = Ledger(ledger, Caps(self.options.max_calls, self.options.max_tokens, cost))
-        outlet = Outlet(
-            lambda bar, advice: self.ready.append((bar, advice)),
-            lambda: self.options.ready_rows - len(self.ready),
-            ContainedFaults(self.lines.append),
-            use,
-        )
         self.desk = Desk(
             ScriptedBackend(lambda *_: good()),
             self.options,
@@ -56,7 +49,10 @@ class Office:
             self.cache,
             self.ledger,
             self.pool,
-            outlet,
+            lambda bar, advice: self.ready.append((bar, advice)),
+            lambda: self.options.ready_rows - len(self.ready),
+            ContainedFaults(self.lines.append),
+            use,
         )  # type: ignore[arg-type]
 
     def want(self, *bars, priority=0.5):

@@ -10,7 +10,7 @@ import pytest
 from jaxtrade.advisor.bridge import MOST_BYTES, Bridge
 from jaxtrade.advisor.compose import config_digest
 from jaxtrade.advisor.host.journal import read_journal
-from jaxtrade.advisor.host.sources import Replayed
+from jaxtrade.advisor.host.service import Replayed
 from jaxtrade.advisor.table import Delta
 from jaxtrade.config import AdvisorConfig
 from jaxtrade.rl.listening import AdviceExchange

@@ -11,8 +11,7 @@ from jaxtrade.advisor.host.replies import (
     complains,
     read_reply,
 )
-from jaxtrade.advisor.host.schema import parse_advice
-from jaxtrade.advisor.host.types import Failure
+from jaxtrade.advisor.host.types import Failure, parse_advice
 from tests.messages import missing
 
 ECHO = {"messages": [], "response_format": {"type": "json_schema"}}

@@ -10,8 +10,13 @@ from hypothesis import strategies as st
 
 from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions
 from jaxtrade.advisor.host.replies import Sampling, read_reply, retry_after
-from jaxtrade.advisor.host.schema import LOGIT_SCALE, parse_advice, parse_pipe
-from jaxtrade.advisor.host.types import Advice, TransportError
+from jaxtrade.advisor.host.types import (
+    LOGIT_SCALE,
+    Advice,
+    TransportError,
+    parse_advice,
+    parse_pipe,
+)
 from tests.advisor.asking import ask
 from tests.advisor.servers import GOOD, FaultServer, completion, cut, head
 

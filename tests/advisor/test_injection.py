@@ -8,7 +8,7 @@ import pytest
 
 from jaxtrade.advisor.host.prompts import make_question
 from jaxtrade.advisor.host.replies import Sampling, read_reply
-from jaxtrade.advisor.host.schema import parse_advice, parse_pipe
+from jaxtrade.advisor.host.types import parse_advice, parse_pipe
 from jaxtrade.errors import JaxtradeError
 from tests.advisor.asking import SLOTS
 from tests.advisor.servers import GOOD, completion

@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions, request_body
-from jaxtrade.advisor.host.schema import ADVICE_SCHEMA
-from jaxtrade.advisor.host.types import Failure
+from jaxtrade.advisor.host.types import ADVICE_SCHEMA, Failure
 from tests.advisor.asking import SOON, ask, question
 from tests.advisor.servers import (
     BODY,

@@ -5,8 +5,8 @@ together.
 import numpy as np
 import pytest
 
-from jaxtrade.advisor.host.sources import PanelSource, joined
-from jaxtrade.advisor.host.statistics import Statistics
+from jaxtrade.advisor.host.service import PanelSource, joined
+from jaxtrade.advisor.host.types import Statistics
 from tests.advisor.bridge_parts import HandSource, row
 
 BARS = 100

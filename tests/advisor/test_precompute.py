@@ -10,11 +10,10 @@ import threading
 import numpy as np
 import pytest
 
-from jaxtrade.advisor.asking import Asked
-from jaxtrade.advisor.compose import JOURNAL, LEDGER, journal_header
+from jaxtrade.advisor.compose import JOURNAL, LEDGER, Asked, journal_header
 from jaxtrade.advisor.host.journal import Journal
 from jaxtrade.advisor.host.paid import Caps, Ledger, Spend
-from jaxtrade.advisor.snapshot import load_table, read_snapshot
+from jaxtrade.advisor.table import load_table, read_snapshot
 from jaxtrade.cli import main
 from jaxtrade.cli.precompute import progress_line
 from tests.advisor.markets import book, config, market

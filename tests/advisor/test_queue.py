@@ -3,7 +3,7 @@ remembered.
 """
 
 from jaxtrade.advisor.host.desk import Key, QuestionQueue, State
-from jaxtrade.advisor.host.statistics import Statistics
+from jaxtrade.advisor.host.types import Statistics
 from tests.advisor.balance import imbalance
 from tests.advisor.service_parts import question
 
@@ -15,7 +15,7 @@ def make(capacity=4, ttl=3):
 
 
 def balance(queue):
-    return imbalance(queue._counts.snapshot(len(queue), queue.in_flight))
+    return imbalance(queue.counts.snapshot(len(queue), queue.in_flight))
 
 
 def ready(queue, now=NOW):
@@ -36,7 +36,7 @@ def test_most_wanted_first_and_of_equals_the_older():
     queue, order = make(), []
     for bar, priority in ((1, 0.5), (2, 0.7), (3, 0.9), (2, 0.9), (3, 0.1)):
         queue.submit(question(bar), priority, NOW)
-    assert (len(queue), queue._counts.submitted, queue._counts.deduped) == (3, 5, 2)
+    assert (len(queue), queue.counts.submitted, queue.counts.deduped) == (3, 5, 2)
     for _ in range(3):
         entry = ready(queue)
         queue.start(entry)
@@ -53,7 +53,7 @@ def test_full_drops_the_least_wanted_which_may_be_the_new_one():
     assert (queue.state(key(2)), queue.state(key(3))) == (State.ABSENT, State.QUEUED)
     queue.submit(question(4), 0.5, NOW)  # no more wanted than bar 1, and newer
     assert (queue.state(key(4)), queue.state(key(1))) == (State.ABSENT, State.QUEUED)
-    assert (len(queue), queue._counts.dropped, balance(queue)) == (2, 2, 0)
+    assert (len(queue), queue.counts.dropped, balance(queue)) == (2, 2, 0)
 
 
 def test_expires_ttl_chunks_after_it_was_last_wanted():
@@ -66,6 +66,6 @@ def test_expires_ttl_chunks_after_it_was_last_wanted():
     queue.tick()
     assert (queue.state(key(1)), queue.state(key(2))) == (State.QUEUED, State.EXPIRED)
     queue.tick()
-    assert (queue.state(key(1)), queue._counts.expired, balance(queue)) == (State.EXPIRED, 2, 0)
+    assert (queue.state(key(1)), queue.counts.expired, balance(queue)) == (State.EXPIRED, 2, 0)
     queue.submit(question(1), 0.5, NOW)
     assert queue.state(key(1)) is State.QUEUED

@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from jaxtrade.advisor.host.backends import RecordedBackend, RecordedRow, read_recorded, read_rows
-from jaxtrade.advisor.host.schema import parse_advice
-from jaxtrade.advisor.host.types import Failure
+from jaxtrade.advisor.host.registry import RecordedBackend, RecordedRow, read_recorded, read_rows
+from jaxtrade.advisor.host.types import Failure, parse_advice
 from jaxtrade.errors import ConfigError, DataError
 from tests.advisor.asking import ask, question, recorded_line
 from tests.advisor.servers import GOOD

@@ -6,8 +6,7 @@ import json
 import pytest
 
 from jaxtrade.advisor.host.replies import Sampling, read_reply, retry_after
-from jaxtrade.advisor.host.schema import MAX_BYTES, parse_advice
-from jaxtrade.advisor.host.types import Failure, TransportError
+from jaxtrade.advisor.host.types import MAX_BYTES, Failure, TransportError, parse_advice
 from tests.advisor.servers import GOOD, completion
 from tests.advisor.test_schema import by_failure
 

@@ -7,17 +7,17 @@ import time
 
 import pytest
 
-from jaxtrade.advisor.host.backends import (
-    Sampled,
-    calls_of,
-    combined,
-    merged,
-)
 from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions
 from jaxtrade.advisor.host.paid import Spend
-from jaxtrade.advisor.host.registry import check_kind, make_backend
-from jaxtrade.advisor.host.schema import advice_of
-from jaxtrade.advisor.host.types import Answer, Failure
+from jaxtrade.advisor.host.registry import (
+    Sampled,
+    calls_of,
+    check_kind,
+    combined,
+    make_backend,
+    merged,
+)
+from jaxtrade.advisor.host.types import Answer, Failure, advice_of
 from jaxtrade.errors import ConfigError
 from tests.advisor.asking import SOON
 from tests.advisor.servers import FaultServer, advises, reply, says
@@ -102,7 +102,7 @@ class Script:
     def identity(self):
         return {"kind": "script"}
 
-    def sample(self, question, deadline, number):
+    def answer(self, question, deadline, number):
         self.asked.append((number, deadline - time.monotonic()))
         return self.answers[number]
 

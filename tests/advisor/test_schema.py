@@ -7,19 +7,20 @@ import time
 
 import pytest
 
-from jaxtrade.advisor.host.schema import (
+from jaxtrade.advisor.host.types import (
     ADVICE_SCHEMA,
     LOGIT_SCALE,
     MAX_BYTES,
     PIPE_HORIZON,
     PIPE_RISK,
     SCHEMA_HASH,
+    Advice,
+    Failure,
     RefusedError,
     advice_of,
     parse_advice,
     parse_pipe,
 )
-from jaxtrade.advisor.host.types import Advice, Failure
 from tests.advisor.asking import SOON
 from tests.advisor.servers import GOOD
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxtrade.advisor.compose import table_of
-from jaxtrade.advisor.snapshot import load_table, market_entries, read_snapshot, save_table
+from jaxtrade.advisor.table import load_table, market_entries, read_snapshot, save_table
 from jaxtrade.data.market import build_market
 from jaxtrade.errors import DataError
 from tests.advisor.markets import EURUSD, config, market

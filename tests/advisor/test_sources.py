@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 
 from jaxtrade.advisor.bridge import Bridge
-from jaxtrade.advisor.host import sources
 from jaxtrade.advisor.host.journal import read_journal
 from jaxtrade.advisor.host.mocks import Random
-from jaxtrade.advisor.host.service import AdviceService
-from jaxtrade.advisor.host.sources import Live, Replayed
+from jaxtrade.advisor.host.service import AdviceService, Live, Replayed
 from jaxtrade.config.service import ServiceOptions
 from jaxtrade.errors import ConfigError, DataError
 from tests.advisor.asking import SOON
@@ -115,7 +113,7 @@ def test_a_bar_without_a_question_is_skipped_for_good(lives):
 
 
 def test_bars_in_flight_are_those_without_a_row(lives, monkeypatch):
-    monkeypatch.setattr(sources, "_MOST_OPEN", 3)
+    monkeypatch.setattr("jaxtrade.advisor.host.service._MOST_OPEN", 3)
     service = HandService()
     live = lives(service)
     live.want([(1, 1.0), (2, 1.0), (3, 1.0)])

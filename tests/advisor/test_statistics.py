@@ -2,7 +2,7 @@
 
 import pytest
 
-from jaxtrade.advisor.host.statistics import Histogram, Statistics
+from jaxtrade.advisor.host.types import Histogram, Statistics
 from tests.advisor.balance import imbalance
 
 

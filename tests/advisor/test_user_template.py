@@ -35,7 +35,7 @@ def test_its_prompt(tmp_path):
     [("answer: pipe\n", "pipe", PIPE_FORM), ("answer:json\n", "json", JSON_FORM)],
 )
 def test_the_form_may_be_stated(head, form, rest, tmp_path):
-    plain = read_template(written(tmp_path, head + "{close}\n"))
+    plain, _ = read_template(written(tmp_path, head + "{close}\n"))
     assert (plain.answer, plain.text) == (form, "{close}\n")
     full = made_book(
         f"advisor.template={written(tmp_path, head + '{close} {answer_format}')}"

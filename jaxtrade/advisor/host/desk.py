@@ -25,17 +25,24 @@ import queue
 import random
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from jaxtrade.advisor.host.backends import calls_of
-from jaxtrade.advisor.host.paid import AdviceCache, Cached, Ledger
+from jaxtrade.advisor.host.paid import AdviceCache, Ledger
 from jaxtrade.advisor.host.policy import TRAINING, Booking, Gates, Use, asked_wait
+from jaxtrade.advisor.host.registry import calls_of
 from jaxtrade.advisor.host.replies import MOST_FALLBACKS, checked, one_line, problem, verdict_of
-from jaxtrade.advisor.host.statistics import ContainedFaults, Statistics
-from jaxtrade.advisor.host.types import Advice, Answer, Backend, Failure, Question
+from jaxtrade.advisor.host.types import (
+    Advice,
+    Answer,
+    Backend,
+    ContainedFaults,
+    Failure,
+    Question,
+    Statistics,
+)
 from jaxtrade.config.service import ServiceOptions
 
 
@@ -61,6 +68,7 @@ class Finished(NamedTuple):
     died: bool = False
 
 
+@dataclass(eq=False)
 class WorkerPool:
     """A pool of `size` workers.
 
@@ -72,21 +80,19 @@ class WorkerPool:
         that were given up.
     """
 
-    def __init__(
-        self,
-        answer: Callable[[Question, float], Answer],
-        size: int,
-        grace: float,
-        clock: Callable[[], float],
-        post: Callable[[Finished], None],
-    ) -> None:
-        self._answer, self._grace, self._clock, self._post = answer, grace, clock, post
-        self._size, self._gone, self._stopping = size, 0, False
+    answer: Callable[[Question, float], Answer]
+    size: int
+    grace: float
+    clock: Callable[[], float]
+    post: Callable[[Finished], None]
+
+    def __post_init__(self) -> None:
+        self._gone, self._stopping = 0, False
         self._busy: dict[int, Job] = {}
         self._given_up: set[int] = set()  # numbers of jobs
         self._threads: list[threading.Thread] = []
         self._inbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        for _ in range(size):
+        for _ in range(self.size):
             self._hire()
 
     def _hire(self) -> None:
@@ -98,17 +104,17 @@ class WorkerPool:
 
     def _replace(self) -> None:
         self._gone += 1
-        if self._gone <= self._size and not self._stopping:
+        if self._gone <= self.size and not self._stopping:
             self._hire()
 
     @property
     def _workers(self) -> int:
-        return min(self._size, 2 * self._size - self._gone)
+        return min(self.size, 2 * self.size - self._gone)
 
     @property
     def short(self) -> bool:
         """Whether a worker is gone and no replacement was left."""
-        return self._workers < self._size and not self._stopping
+        return self._workers < self.size and not self._stopping
 
     @property
     def free(self) -> int:
@@ -136,7 +142,7 @@ class WorkerPool:
 
     def lost(self, now: float) -> list[Job]:
         """Give up the workers that are stuck, and replace them. Returns their jobs."""
-        found = [job for job in self._busy.values() if now > job.deadline + self._grace]
+        found = [job for job in self._busy.values() if now > job.deadline + self.grace]
         for job in found:
             del self._busy[job.number]
             self._given_up.add(job.number)
@@ -149,32 +155,31 @@ class WorkerPool:
         for _ in self._threads:
             self._inbox.put(None)
 
-    def join(self, seconds: float) -> bool:
-        """Wait for all threads, at most `seconds` in total. Returns whether all have ended."""
+    def join(self, seconds: float) -> None:
+        """Wait for all threads, at most `seconds` in total."""
         until = time.monotonic() + seconds
         for thread in self._threads:
             thread.join(max(0.0, until - time.monotonic()))
-        return self.threads == 0
 
     def _work(self) -> None:
         while (job := self._inbox.get()) is not None:
             finished, lost = self._ask(job), job.number in self._given_up
-            self._post(finished)
+            self.post(finished)
             if finished.died or lost:
                 return
 
     def _ask(self, job: Job) -> Finished:
-        began = self._clock()
+        began = self.clock()
         try:
-            answer = self._answer(job.question, job.deadline)
+            answer = self.answer(job.question, job.deadline)
             if not isinstance(answer, Answer):
                 raise TypeError
-            return Finished(job, answer, self._clock() - began)
+            return Finished(job, answer, self.clock() - began)
         except BaseException as error:
             name = type(error).__name__  # not its text, which might contain a secret
             answer = Answer(None, Failure.RAISED, f"the backend raised {name}")
             died = not isinstance(error, Exception)  # SystemExit and similar: its state is unknown
-            return Finished(job, answer, self._clock() - began, name, died)
+            return Finished(job, answer, self.clock() - began, name, died)
 
 
 class Key(NamedTuple):
@@ -244,13 +249,17 @@ class Entry:
         return (self.priority, -self.serial)
 
 
+@dataclass(eq=False)
 class QuestionQueue:
     """Holds at most `capacity` waiting questions. A question expires `ttl` chunks after it was last
     submitted.
     """
 
-    def __init__(self, capacity: int, ttl: int, counts: Statistics) -> None:
-        self._capacity, self._ttl, self._counts = capacity, ttl, counts
+    capacity: int
+    ttl: int
+    counts: Statistics
+
+    def __post_init__(self) -> None:
         self._chunk = self._serial = 0
         self._waiting: dict[
             Key, Entry
@@ -292,30 +301,30 @@ class QuestionQueue:
         self._chunk += 1
         while self._waiting:
             entry = next(iter(self._waiting.values()))
-            if entry.chunk > self._chunk - self._ttl:
+            if entry.chunk > self._chunk - self.ttl:
                 break
             self._leave(entry)
             self._settled[entry.key] = (State.EXPIRED, -math.inf)
-            self._counts.expired += 1
+            self.counts.expired += 1
 
     def submit(self, question: Question, priority: float, now: float) -> None:
         """Request an answer. Questions of higher `priority` are sent first; one that is not finite
         is dropped.
         """
-        self._counts.submitted += 1
+        self.counts.submitted += 1
         key = Key(question.bar, question.prompt_version)
         if not math.isfinite(priority):
-            self._counts.dropped += 1
+            self.counts.dropped += 1
         elif (entry := self._waiting.get(key)) is not None:
-            self._counts.deduped += 1
+            self.counts.deduped += 1
             self._leave(entry)
             self._want(entry, priority)
             self._join(entry)
         elif (entry := self._flying.get(key)) is not None:
-            self._counts.deduped += 1
+            self.counts.deduped += 1
             self._want(entry, priority)
         elif key in self._settled and now < self._settled[key][1]:
-            self._counts.deduped += 1
+            self.counts.deduped += 1
         else:
             self._settled.pop(key, None)
             self._serial += 1
@@ -327,10 +336,10 @@ class QuestionQueue:
         entry.chunk = self._chunk
 
     def _make_room(self) -> None:
-        if len(self._waiting) > self._capacity:
+        if len(self._waiting) > self.capacity:
             worst = min(ranked[0] for ranked in self._ranked.values() if ranked)
             self._leave(self._waiting[worst[1]])
-            self._counts.dropped += 1
+            self.counts.dropped += 1
 
     def _join(self, entry: Entry) -> None:
         self._waiting[entry.key] = entry
@@ -385,13 +394,13 @@ class QuestionQueue:
             self._leave(entry)
         state = _SETTLED[count]
         self._settled[entry.key] = _FOR_GOOD[state] if until == math.inf else (state, until)
-        setattr(self._counts, count, getattr(self._counts, count) + 1)
+        setattr(self.counts, count, getattr(self.counts, count) + 1)
 
     def forgive(self, key: Key) -> None:
         """Let a failed question be submitted again at once, because its answer is now in the
         cache.
         """
-        if self._settled.get(key, (State.ABSENT, 0.0))[0] is State.FAILED:
+        if self.state(key) is State.FAILED:
             self._settled[key] = (State.FAILED, -math.inf)
 
 
@@ -406,44 +415,32 @@ class _Flight(NamedTuple):
     booking: Booking
 
 
-class Outlet(NamedTuple):
-    """Where the desk's results go.
+@dataclass(eq=False)
+class Desk:
+    """The rules of the service, separate from its threads so that tests can call them directly.
 
     deliver: receives every answer once. room: returns how many more answers it can receive. faults:
         counts contained exceptions, and tells one line per problem. use: what the answers are for.
     """
 
+    backend: Backend
+    options: ServiceOptions
+    clock: Callable[[], float]
+    cache: AdviceCache
+    ledger: Ledger
+    pool: WorkerPool
     deliver: Callable[[int, Advice], None]
     room: Callable[[], int]
     faults: ContainedFaults
     use: Use = TRAINING
 
-
-class Desk:
-    """The rules of the service, separate from its threads so that tests can call them directly."""
-
-    def __init__(
-        self,
-        backend: Backend,
-        options: ServiceOptions,
-        clock: Callable[[], float],
-        cache: AdviceCache,
-        ledger: Ledger,
-        pool: WorkerPool,
-        outlet: Outlet,
-    ) -> None:
-        self._options, self._clock, self._cache, self._pool, self._outlet = (
-            options,
-            clock,
-            cache,
-            pool,
-            outlet,
-        )
+    def __post_init__(self) -> None:
+        options, backend = self.options, self.backend
         self._identity = dict(backend.identity())
         self.counts = Statistics()
         self.queue = QuestionQueue(options.queue_size, options.ttl_chunks, self.counts)
         self.gates = Gates(
-            options, ledger, self.counts, backend, outlet.faults.tell, clock(), outlet.use
+            options, self.ledger, self.counts, backend, self.faults.tell, self.clock(), self.use
         )
         self._rng = random.Random(options.seed)
         self._flush_at = -math.inf
@@ -451,7 +448,7 @@ class Desk:
         self._abandoned: dict[
             int, _Flight
         ] = {}  # flights of workers that are stuck or dead, by job number
-        self._faults: dict[Key, Counter[str]] = {}
+        self._repeated: dict[Key, Counter[str]] = defaultdict(Counter)
         self._jobs = 0
         self._calls = calls_of(backend)
 
@@ -466,21 +463,21 @@ class Desk:
         """Queue one chunk's questions with their priorities. An empty batch still counts as a
         chunk.
         """
-        now = self._clock()
+        now = self.clock()
         self.queue.tick()
         for question, priority in batch:
             self.queue.submit(question, priority, now)
 
     def finished(self, finished: Finished) -> None:
         """Handle a worker's result."""
-        now = self._clock()
+        now = self.clock()
         answer = checked(finished.answer)
         if finished.fault:
             line = f"advisor: the backend raised {finished.fault}; contained"
-            self._outlet.faults.trouble(finished.fault, line)
+            self.faults.trouble(finished.fault, line)
         flight = self._flights.pop(finished.job.number, None)
         if (
-            not self._pool.returned(finished) or flight is None
+            not self.pool.returned(finished) or flight is None
         ):  # the job was already settled as lost
             self._late(finished.job, answer)
             return
@@ -501,10 +498,10 @@ class Desk:
         Returns whether another turn would find more to look up at once. Answers are written before
         new requests are sent, so a killed process loses at most one answer per worker.
         """
-        now = self._clock()
+        now = self.clock()
         self._give_up(now)
         if now >= self._flush_at:
-            self._flush_at = -math.inf if self._cache.flush() else now + _FLUSH_AGAIN_S
+            self._flush_at = -math.inf if self.cache.flush() else now + _FLUSH_AGAIN_S
         if self.gates.stopping:
             return False
         more = self._look_up()
@@ -514,7 +511,7 @@ class Desk:
 
     def _space(self) -> int:
         """How many more answers the outlet can take, after all requests in flight."""
-        return self._outlet.room() - len(self._flights)
+        return self.room() - len(self._flights)
 
     def _give_up(self, now: float) -> None:
         """Settle the requests of stuck workers.
@@ -522,7 +519,7 @@ class Desk:
         These questions are not sent again in this run: the first request may still be open, and
         would be paid twice.
         """
-        for job in self._pool.lost(now):
+        for job in self.pool.lost(now):
             flight = self._flights.pop(job.number)
             self._abandoned[job.number] = flight
             self.counts.stuck += 1
@@ -532,44 +529,37 @@ class Desk:
         self._check_pool(now)
 
     def _check_pool(self, now: float) -> None:
-        if self._pool.short:
+        if self.pool.short:
             self.gates.refuse(
-                f"workers hang or end, and all {self._options.workers} replacements are used", now
+                f"workers hang or end, and all {self.options.workers} replacements are used", now
             )
 
     def _look_up(self) -> bool:
         """Look up waiting questions in the cache. Returns whether there are more to look up."""
         for entry in self.queue.to_look_up(min(_LOOK_UPS, max(0, self._space()))):
-            entry.cache_key = self._cache.key(self._identity, entry.question)
+            entry.cache_key = self.cache.key(self._identity, entry.question)
             if not self._known(entry):
                 self.queue.looked_up(entry)
         return bool(self.queue.to_look_up(1)) and self._space() > 0
 
     def _known(self, entry: Entry) -> bool:
         """Settle a waiting question from the cache. Returns whether the cache settled it."""
-        cached = self._cache.get(entry.cache_key)
+        cached = self.cache.get(entry.cache_key)
         if cached is None:
             return False
-        if cached.advice is None:
-            return self._known_to_fail(entry, cached)
-        if problem(cached.advice):  # an edited or old file: send the question again
-            return False
+        if cached.advice is None and cached.failure is not None:
+            # Failures of earlier runs count like this run's.
+            faults, fault = self._repeated[entry.key], cached.failure.value
+            faults[fault] = max(faults[fault], cached.attempts)
+            if cached.attempts < self.options.poison_after:
+                return False
+            self.queue.settle(entry, "poisoned")
+            self.counts.negatives += 1
+            return True
+        if cached.advice is None or problem(cached.advice):
+            return False  # an edited or old file: send the question again
         self.queue.settle(entry, "cache_hit")
-        self._outlet.deliver(entry.key.bar, cached.advice)
-        return True
-
-    def _known_to_fail(self, entry: Entry, cached: Cached) -> bool:
-        """Settle a waiting question whose cached failures poison it. Failures of earlier runs count
-        like this run's.
-        """
-        if cached.failure is None:
-            return False
-        faults = self._faults.setdefault(entry.key, Counter())
-        faults[cached.failure.value] = max(faults[cached.failure.value], cached.attempts)
-        if cached.attempts < self._options.poison_after:
-            return False
-        self.queue.settle(entry, "poisoned")
-        self.counts.negatives += 1
+        self.deliver(entry.key.bar, cached.advice)
         return True
 
     def _ask_next(self, now: float) -> bool:
@@ -578,7 +568,7 @@ class Desk:
         """
         if (
             self._space() <= 0
-            or self._pool.free <= 0
+            or self.pool.free <= 0
             or not self.gates.are_open(now, len(self._flights))
         ):
             return False
@@ -594,8 +584,8 @@ class Desk:
         self.queue.start(entry)
         self._jobs += 1
         self._flights[self._jobs] = _Flight(entry, booking)
-        self._pool.start(
-            Job(self._jobs, entry.question, now + self._calls * self._options.deadline_s)
+        self.pool.start(
+            Job(self._jobs, entry.question, now + self._calls * self.options.deadline_s)
         )
         return True
 
@@ -605,13 +595,13 @@ class Desk:
         """Settle a question with its answer: done, poisoned, queued for a retry, or failed. No
         advice is invented.
         """
-        self._cache.put(entry.cache_key, entry.question, answer._replace(parts=()))
+        self.cache.put(entry.cache_key, entry.question, answer._replace(parts=()))
         if answer.advice is not None:
-            self._faults.pop(entry.key, None)
+            self._repeated.pop(entry.key, None)
             self.queue.settle(entry, "done")
-            self._outlet.deliver(entry.key.bar, answer.advice)
+            self.deliver(entry.key.bar, answer.advice)
         elif answer.failure is Failure.STOPPED:
-            self.queue.settle(entry, "dropped", now + self._options.failed_for_s)
+            self.queue.settle(entry, "dropped", now + self.options.failed_for_s)
         elif (
             answer.failure is Failure.UNSUPPORTED
             and entry.attempts <= MOST_FALLBACKS
@@ -623,21 +613,21 @@ class Desk:
             self.queue.settle(entry, "poisoned")
         elif not self.gates.stopping and self.gates.may_retry(answer, entry.attempts):
             # Decorrelated jitter (Brooker 2015) of the wait before the last attempt.
-            base = self._options.retry_base_s
+            base = self.options.retry_base_s
             wait = self._rng.uniform(base, max(base, 3 * entry.delay))
-            entry.delay = min(self._options.retry_cap_s, wait)
+            entry.delay = min(self.options.retry_cap_s, wait)
             self.counts.retried += 1
             self.queue.again(entry, now + max(entry.delay, asked_wait(answer)))
         else:
-            until = now + max(self._options.failed_for_s, asked_wait(answer))
+            until = now + max(self.options.failed_for_s, asked_wait(answer))
             self.queue.settle(entry, "failed", until)
 
     def _is_poison(self, key: Key, fault: str) -> bool:
         if not fault:
             return False
-        faults = self._faults.setdefault(key, Counter())
+        faults = self._repeated[key]
         faults[fault] += 1
-        return faults[fault] >= self._options.poison_after
+        return faults[fault] >= self.options.poison_after
 
     def _late(self, job: Job, answer: Answer) -> None:
         """Handle the answer of a worker that was given up. It is paid for, so the cache keeps
@@ -648,9 +638,7 @@ class Desk:
         self.gates.account(flight.booking, answer)
         if self.gates.of_one_model(answer).advice is not None:
             self.counts.late += 1
-            self._cache.put(
-                flight.entry.cache_key, flight.entry.question, answer._replace(parts=())
-            )
+            self.cache.put(flight.entry.cache_key, flight.entry.question, answer._replace(parts=()))
             self.queue.forgive(flight.entry.key)
 
     def snapshot(self) -> dict[str, Any]:
@@ -661,14 +649,14 @@ class Desk:
             self.queue.in_flight,
             mode="stopped" if self.gates.stopping else one_line(self.gates.mode),
             unseen=self.queue.unseen,
-            faults=self._outlet.faults.counts(),
+            faults=self.faults.counts(),
             cost=self.gates.cost,
             unusable_state=self.gates.unusable.state,
             unusable_pauses=self.gates.unusable.openings,
             breaker=breaker.state,
             breaker_openings=breaker.openings,
-            breaker_open_s=breaker.open_seconds(self._clock()),
+            breaker_open_s=breaker.open_seconds(self.clock()),
             concurrency=self.gates.concurrency.limit,
-            threads=self._pool.threads,
-            cache_degraded=self._cache.degraded,
+            threads=self.pool.threads,
+            cache_degraded=self.cache.degraded,
         )

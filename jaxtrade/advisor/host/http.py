@@ -18,7 +18,6 @@ import logging
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult
@@ -166,12 +165,6 @@ class _Loop(asyncio.SelectorEventLoop):
         return addresses
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
-
-
 def _classified(error: Exception, host: str) -> TransportError:
     """Convert an exception of sockets, TLS or HTTP to a failure. Messages name the host and nothing
     that was sent.
@@ -181,7 +174,8 @@ def _classified(error: Exception, host: str) -> TransportError:
     if isinstance(error, httpx.LocalProtocolError):
         return TransportError(Failure.CONNECTION, f"the request to {host} cannot be sent", False)
     detail, retryable = f"{host} broke off or is not HTTP: {error}", True
-    for cause in _causes(error):
+    cause: BaseException | None = error
+    while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
             detail, retryable = f"certificate of {host}: {cause.verify_message}", False
         elif isinstance(cause, ssl.SSLError):
@@ -190,4 +184,5 @@ def _classified(error: Exception, host: str) -> TransportError:
             detail, retryable = f"name {host}: {cause.strerror}", cause.errno == socket.EAI_AGAIN
         elif isinstance(cause, OSError):
             detail = f"{host}: {cause.strerror or cause}"
+        cause = cause.__cause__ or cause.__context__
     return TransportError(Failure.CONNECTION, detail, retryable)

@@ -10,7 +10,6 @@ elsewhere, as in a checkpoint.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from jaxtrade.advisor.host.types import canonical, sha256_of
 from jaxtrade.errors import JournalError
 
 FORMAT = 1
@@ -67,17 +67,11 @@ class Recorded(NamedTuple):
     ended: bool = True
 
 
-def _canonical(value: object) -> str:
-    return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
-    )
-
-
 def _line(before: str, text: str) -> tuple[bytes, str]:
     """The journal line of a canonical text that follows a line with digest `before`, and the new
     line's digest.
     """
-    digest = hashlib.sha256((before + text).encode()).hexdigest()
+    digest = sha256_of(before + text)
     return f'{text[:-1]},"sha256":"{digest}"}}\n'.encode(), digest
 
 
@@ -87,20 +81,13 @@ def row_text(row: Sequence[float]) -> str:
 
     Raises ValueError for a number that is not finite.
     """
-    return _canonical([float(value) for value in row])
-
-
-class _Place(NamedTuple):
-    """Update and version of the latest delta, which the next one must follow."""
-
-    update: int
-    version: int
+    return canonical([float(value) for value in row])
 
 
 def _check(
-    update: int, version: int, bars: Sequence[int], rows: int, before: _Place | None
-) -> _Place:
-    """Check that a delta can follow `before`, and return its place. rows: number of rows.
+    update: int, version: int, bars: Sequence[int], rows: int, before: JournalDelta | None
+) -> None:
+    """Check that a delta can follow `before`. rows: number of rows.
 
     Raises ValueError where bars repeat or do not match the rows, the version does not rise, or the
     update falls.
@@ -112,7 +99,6 @@ def _check(
             f"version {version} of update {update} after version {before.version} of update "
             f"{before.update}"
         )
-    return _Place(update, version)
 
 
 def _check_widths(rows: Sequence[Sequence[float]]) -> None:
@@ -124,70 +110,29 @@ def _check_widths(rows: Sequence[Sequence[float]]) -> None:
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
-class _Reader:
-    """State of one pass over a journal's lines."""
+def _fault(path: Path, number: int, why: str) -> JournalError:
+    row = "header (line 1)" if number == 1 else f"line {number} (delta {number - 1})"
+    return JournalError(
+        f"{path}: {row}: {why}; the journal cannot be replayed. Restore the file, or record "
+        "a new one"
+    )
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.header: dict[str, Any] | None = None
-        self.deltas: list[JournalDelta] = []
-        self.digest = ""
-        self.digests: list[str] = []
-        self.place: _Place | None = None
-        self.ended = False
 
-    def fail(self, number: int, why: str) -> JournalError:
-        row = "header (line 1)" if number == 1 else f"line {number} (delta {number - 1})"
-        return JournalError(
-            f"{self.path}: {row}: {why}; the journal cannot be replayed. Restore the file, or record "
-            "a new one"
+def _delta(
+    path: Path, number: int, found: Mapping[str, Any], before: JournalDelta | None
+) -> JournalDelta:
+    try:
+        delta = JournalDelta(
+            found["update"],
+            found["version"],
+            tuple(found["bars"]),
+            tuple(tuple(row) for row in found["rows"]),
         )
-
-    def line(self, number: int, raw: bytes) -> None:
-        try:
-            found = json.loads(raw)
-            digest = found.pop("sha256")
-            kind = found["kind"]
-            intact = _line(self.digest, _canonical(found)) == (raw + b"\n", digest)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise self.fail(number, "not a line of an advice journal") from None
-        if not intact:
-            raise self.fail(
-                number, "damaged or edited (its digest does not follow from it and the line before)"
-            )
-        if self.ended:
-            raise self.fail(number, "follows the journal's end")
-        if (kind == "header") != (number == 1):
-            raise self.fail(number, f"a {kind} line is out of place")
-        if kind != "end":
-            self.digest = digest
-            self.digests.append(digest)
-        if kind == "header":
-            if found.get("format") != FORMAT:
-                raise self.fail(
-                    number, f"format {found.get('format')}, this version reads {FORMAT}"
-                )
-            self.header = found
-        elif kind == "end":
-            self.ended = True
-        else:
-            self.deltas.append(self._delta(number, found))
-
-    def _delta(self, number: int, found: Mapping[str, Any]) -> JournalDelta:
-        try:
-            delta = JournalDelta(
-                found["update"],
-                found["version"],
-                tuple(found["bars"]),
-                tuple(tuple(row) for row in found["rows"]),
-            )
-            _check_widths(delta.rows)
-            self.place = _check(
-                delta.update, delta.version, delta.bars, len(delta.rows), self.place
-            )
-            return delta
-        except (KeyError, TypeError, ValueError) as error:
-            raise self.fail(number, f"not a delta that can follow ({error})") from None
+        _check_widths(delta.rows)
+        _check(delta.update, delta.version, delta.bars, len(delta.rows), before)
+        return delta
+    except (KeyError, TypeError, ValueError) as error:
+        raise _fault(path, number, f"not a delta that can follow ({error})") from None
 
 
 def read_journal(
@@ -212,26 +157,44 @@ def read_journal(
     except OSError as error:
         raise JournalError(f"{path}: cannot be read ({error.strerror})") from None
     *whole, torn = data.split(b"\n")
-    reader, notes = _Reader(path), []
+    header: dict[str, Any] | None = None
+    deltas, digests, notes, ended = list[JournalDelta](), list[str](), list[str](), False
     for number, raw in enumerate(whole, 1):
-        reader.line(number, raw)
-    if reader.header is None:
-        raise reader.fail(1, "missing (an empty file, or no journal)")
+        try:
+            found = json.loads(raw)
+            digest, kind = found.pop("sha256"), found["kind"]
+            before = digests[-1] if digests else ""
+            intact = _line(before, canonical(found)) == (raw + b"\n", digest)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise _fault(path, number, "not a line of an advice journal") from None
+        if not intact:
+            why = "damaged or edited (its digest does not follow from it and the line before)"
+            raise _fault(path, number, why)
+        if ended:
+            raise _fault(path, number, "follows the journal's end")
+        if (kind == "header") != (number == 1):
+            raise _fault(path, number, f"a {kind} line is out of place")
+        if ended := kind == "end":
+            continue
+        digests.append(digest)
+        if kind != "header":
+            deltas.append(_delta(path, number, found, deltas[-1] if deltas else None))
+        elif found.get("format") == FORMAT:
+            header = found
+        else:
+            why = f"format {found.get('format')}, this version reads {FORMAT}"
+            raise _fault(path, number, why)
+    if header is None:
+        raise _fault(path, 1, "missing (an empty file, or no journal)")
     if torn:
         notes.append(
             f"{path}: line {len(whole) + 1} is torn ({len(torn)} bytes without an end of line) and was cut: "
             "the run was killed while it wrote"
         )
-    elif not reader.ended:
+    elif not ended:
         notes.append(f"{path}: no end line: the run was killed, or goes on")
-    recorded = Recorded(
-        reader.header,
-        tuple(reader.deltas),
-        JournalPosition(len(reader.deltas), reader.digest),
-        tuple(notes),
-        tuple(reader.digests),
-        reader.ended,
-    )
+    at = JournalPosition(len(deltas), digests[-1])
+    recorded = Recorded(header, tuple(deltas), at, tuple(notes), tuple(digests), ended)
     for name, value in (expected or {}).items():
         if recorded.header.get(name) != value:
             raise JournalError(
@@ -281,7 +244,7 @@ class Journal:
     line.
     """
 
-    def __init__(self, path: Path, digest: str, deltas: int, last: _Place | None) -> None:
+    def __init__(self, path: Path, digest: str, deltas: int, last: JournalDelta | None) -> None:
         self._file = path.open("ab", buffering=0)
         self._digest, self._deltas, self._last = digest, deltas, last
 
@@ -297,7 +260,7 @@ class Journal:
             raise ValueError(f"header without '{missing[0]}'")
         if taken := {"kind", "format", "sha256"} & header.keys():
             raise ValueError(f"header entries {sorted(taken)} are the journal's own")
-        line, digest = _line("", _canonical({**header, "kind": "header", "format": FORMAT}))
+        line, digest = _line("", canonical({**header, "kind": "header", "format": FORMAT}))
         with path.open("xb") as file:
             file.write(line)
         return cls(path, digest, 0, None)
@@ -328,7 +291,7 @@ class Journal:
         recorded = recorded._replace(
             deltas=deltas, position=kept, digests=recorded.digests[: kept.deltas + 1]
         )
-        last = _Place(deltas[-1].update, deltas[-1].version) if deltas else None
+        last = deltas[-1] if deltas else None
         return cls(path, kept.sha256, kept.deltas, last), recorded
 
     @property
@@ -358,13 +321,13 @@ class Journal:
             OSError: the write failed, as on a full disk; the part of the line that was written is
                 removed.
         """
-        place = _check(update, version, bars, len(texts), self._last)
+        _check(update, version, bars, len(texts), self._last)
         self._digest = self._write(
-            f'{{"bars":{_canonical(bars)},"kind":"delta","rows":[{",".join(texts)}],'
+            f'{{"bars":{canonical(bars)},"kind":"delta","rows":[{",".join(texts)}],'
             f'"update":{update},"version":{version}}}'
         )
         self._deltas += 1
-        self._last = place
+        self._last = JournalDelta(update, version, (), ())  # its place alone
         return self.position
 
     def _write(self, text: str) -> str:
@@ -385,7 +348,7 @@ class Journal:
     def close(self) -> None:
         """Write the `end` line and close the file. A second call does nothing."""
         if not self._file.closed:
-            self._write(_canonical({"kind": "end", "deltas": self._deltas}))
+            self._write(canonical({"kind": "end", "deltas": self._deltas}))
             self.sync()
             self._file.close()
 

@@ -21,10 +21,19 @@ import time
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal, get_args
+from typing import Literal
 
-from jaxtrade.advisor.host.schema import DIRECTIONS, MAX_HORIZON, advice_of
-from jaxtrade.advisor.host.types import Answer, Backend, Failure, Question, nearest
+from jaxtrade.advisor.host.types import (
+    DIRECTIONS,
+    MAX_HORIZON,
+    Answer,
+    Backend,
+    Failure,
+    Question,
+    advice_of,
+    nearest,
+    sha256_of,
+)
 from jaxtrade.errors import ConfigError
 
 Honesty = Literal["honest", "overconfident", "underconfident"]
@@ -51,9 +60,7 @@ class Mock:
         """The kind and every public attribute; arrays are given by their hash."""
         own = {key: value for key, value in vars(self).items() if key[0] != "_" and key != "inner"}
         shown = {
-            key: str(value)
-            if isinstance(value, int | float | str)
-            else hashlib.sha256(repr(value).encode()).hexdigest()[:16]
+            key: str(value) if isinstance(value, int | float | str) else sha256_of(repr(value))[:16]
             for key, value in own.items()
         }
         inner = prefixed("of", self.inner) if self.inner else {}
@@ -171,16 +178,11 @@ class Skilled(Mock):
         horizon: int = 30,
     ) -> None:
         super().__init__(seed, horizon)
-        if honesty not in get_args(Honesty):
-            raise ConfigError(
-                f"advisor honesty {honesty!r}: expected {', '.join(get_args(Honesty))}"
-            )
         self.future, self.q, self.honesty = _directions(future), share("q", q), honesty
-        self.confidence = {
-            "honest": max(self.q, 1 - self.q),
-            "overconfident": 0.99,
-            "underconfident": 0.05,
-        }[honesty]
+        stated = {"honest": max(self.q, 1 - self.q), "overconfident": 0.99, "underconfident": 0.05}
+        if honesty not in stated:
+            raise ConfigError(f"advisor honesty {honesty!r}: expected {', '.join(stated)}")
+        self.confidence = stated[honesty]
 
     def opinion(self, question: Question) -> Answer:
         if not 0 <= question.bar < len(self.future):
@@ -458,16 +460,13 @@ class Slow(Wrapper):
         began = self._monotonic()
         patience = max(0.0, deadline - began)
         if self._closed.wait(min(self.seconds, patience)):
-            return Answer(None, Failure.STOPPED, "closed", latency=self._monotonic() - began)
-        if self.seconds > patience:
-            return Answer(
-                None,
-                Failure.TIMEOUT,
-                "mock took longer than the deadline",
-                retryable=True,
-                latency=self._monotonic() - began,
-            )
-        return self.inner.answer(question, deadline)._replace(latency=self._monotonic() - began)
+            answer = Answer(None, Failure.STOPPED, "closed")
+        elif self.seconds > patience:
+            detail = "mock took longer than the deadline"
+            answer = Answer(None, Failure.TIMEOUT, detail, retryable=True)
+        else:
+            answer = self.inner.answer(question, deadline)
+        return answer._replace(latency=self._monotonic() - began)
 
     def close(self) -> None:
         self._closed.set()

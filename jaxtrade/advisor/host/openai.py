@@ -34,16 +34,18 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 from urllib.parse import SplitResult, quote, urlsplit
 
 from jaxtrade.advisor.host.replies import FORMS, Forms, Sampling, printable, read_reply
-from jaxtrade.advisor.host.schema import (
+from jaxtrade.advisor.host.types import (
     ADVICE_SCHEMA,
     LOGIT_SCALE,
+    PARSERS,
     SCHEMA_HASH,
+    Answer,
+    Failure,
+    Question,
     RefusedError,
-    parse_advice,
-    parse_pipe,
+    TransportError,
     strict_json,
 )
-from jaxtrade.advisor.host.types import Answer, Failure, Question, TransportError
 from jaxtrade.config import AdvisorConfig, RunConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.text import Tell
@@ -114,19 +116,19 @@ def read_key(
         if not environ.get(env):
             raise ConfigError(f"advisor key_env: the environment has no variable {env}")
         return Secret(environ[env].strip(), f"environment variable {env}")
-    return None if file is None else _from_file(Path(file))
-
-
-def _from_file(path: Path) -> Secret:
+    if file is None:
+        return None
+    path = Path(file)
+    place = f"advisor key_file {path}"
     try:
         with path.open("rb") as handle:
             status = os.fstat(handle.fileno())
             if os.name == "posix" and stat.S_IMODE(status.st_mode) & 0o077:
-                raise ConfigError(f"advisor key_file {path}: others may read it; chmod 600 {path}")
+                raise ConfigError(f"{place}: others may read it; chmod 600 {path}")
             data = handle.read(8192)
     except OSError as error:
-        raise ConfigError(f"advisor key_file {path}: {error.strerror}") from None
-    return Secret(data.decode("ascii", "replace").strip(), f"advisor key_file {path}")
+        raise ConfigError(f"{place}: {error.strerror}") from None
+    return Secret(data.decode("ascii", "replace").strip(), place)
 
 
 _LOCAL = re.compile(r"localhost|127(\.[0-9]{1,3}){3}|::1")
@@ -144,7 +146,7 @@ class OpenAIOptions:
         environment variable or file that holds the key; neither for a server without a key.
     structured: how the request asks for the answer's form; `json_schema` is constrained decoding,
         where the server supports it. answer: format of the answer, `json` or `pipe` (one line, see
-        `schema.parse_pipe`). temperature: None leaves it to the server. max_tokens: most tokens of
+        `types.parse_pipe`). temperature: None leaves it to the server. max_tokens: most tokens of
         an answer. tokens_key: name of that limit in requests; newer models need
         `max_completion_tokens`. max_bytes: most bytes of a response. ca_file: PEM file of
         certificates to trust instead of the system's.
@@ -185,26 +187,24 @@ class OpenAIBackend:
 
     def identity(self) -> Mapping[str, str]:
         o = self._options
-        shown = {
-            "kind": "openai",
-            "base_url": self._base.geturl(),
-            "model": o.model,
-            "structured": o.structured,
-            "answer": o.answer,
-            "temperature": str(o.temperature),
-            "seed": str(o.seed),
-            o.tokens_key: str(o.max_tokens),
-            "schema": SCHEMA_HASH,
-            "logits": f"{LOGIT_SCALE:g}",
-        }
-        return MappingProxyType(shown)
+        return MappingProxyType(
+            {
+                "kind": "openai",
+                "base_url": self._base.geturl(),
+                "model": o.model,
+                "structured": o.structured,
+                "answer": o.answer,
+                "temperature": str(o.temperature),
+                "seed": str(o.seed),
+                o.tokens_key: str(o.max_tokens),
+                "schema": SCHEMA_HASH,
+                "logits": f"{LOGIT_SCALE:g}",
+            }
+        )
 
-    def answer(self, question: Question, deadline: float) -> Answer:
-        return self.sample(question, deadline, 0)
-
-    def sample(self, question: Question, deadline: float, number: int) -> Answer:
-        """As `answer`. number: of the sample, from 0; it is added to the option `seed`, if there is
-        one.
+    def answer(self, question: Question, deadline: float, number: int = 0) -> Answer:
+        """As `Backend.answer`. number: of the sample, from 0; it is added to the option `seed`, if
+        there is one.
         """
         began = time.monotonic()
         try:
@@ -225,9 +225,7 @@ class OpenAIBackend:
         o, form = self._options, self._forms.now
         body = json.dumps(request_body(o, question.prompt, form, number)).encode()
         random = o.temperature is None or (o.temperature > 0 and o.seed is None)
-        sampling = Sampling(
-            request_id, random, parse_pipe if o.answer == "pipe" else parse_advice, form
-        )
+        sampling = Sampling(request_id, random, PARSERS[o.answer], form)
         reply = self._client.send(_PATH, headers, deadline, o.max_bytes, body)
         answer = read_reply(reply.status, reply.headers, reply.body, sampling)
         if answer.failure is Failure.UNSUPPORTED:
@@ -254,7 +252,7 @@ def request_body(
     options: OpenAIOptions, prompt: str, form: str | None = None, sample: int = 0
 ) -> dict[str, Any]:
     """The JSON body of one request. form: one of `FORMS`; by default the configured one. sample:
-    see `sample`.
+    see `OpenAIBackend.answer`.
     """
     form = options.structured if form is None else form
     body: dict[str, Any] = {
@@ -399,15 +397,35 @@ def list_models(url: str, access: Access = PLAIN, seconds: float = DEADLINE_S) -
     """
     base, key = check_url(url), read_key(access.key_env, access.key_file)
     client = client_of(base, access.ca_file)
+
+    def no_list(why: str, fix: str) -> NoListError:
+        why = printable(why)[:300]
+        return NoListError(
+            f"advisor {base.geturl()}: it did not list its models: {key.scrub(why) if key else why}; {fix}"
+        )
+
     try:
         status, _, body = client.send(_LIST, headers_of(key), time.monotonic() + seconds, MAX_BYTES)
     except TransportError as error:
-        raise _no_list(base, key, str(error), "start the server, or check the URL") from None
+        raise no_list(str(error), "start the server, or check the URL") from None
     if status != 200:
-        raise _no_list(
-            base, key, f"status {status}", _MEANING.get(status, "see the server's own messages")
-        )
-    return _models(base, key, body)
+        fix = _MEANING.get(status, "see the server's own messages")
+        raise no_list(f"status {status}", fix)
+    try:
+        value = strict_json(body.decode("utf-8"), MAX_BYTES)
+    except (UnicodeDecodeError, RefusedError) as error:
+        raise no_list(f"the answer is no JSON ({error})", "check the URL") from None
+    rows = value.get("data", value) if isinstance(value, dict) else value
+    rows = [] if rows is None else rows  # Ollama without a model
+    if not isinstance(rows, list):
+        raise no_list("the answer holds no list 'data'", "check the URL")
+    found = []
+    for row in rows:
+        if isinstance(row, dict) and _is_name(row.get("id")):
+            owner = row.get("owned_by")
+            shown = printable(owner[:80]) if isinstance(owner, str) else ""
+            found.append(Model(row["id"], key.scrub(shown) if key else shown))
+    return tuple(found)
 
 
 def only_model(url: str, access: Access = PLAIN, seconds: float = DEADLINE_S) -> str:
@@ -476,32 +494,6 @@ def server_of(kind: str) -> str | None:
     return kind if kind.startswith(("http://", "https://")) else None
 
 
-def _models(base: SplitResult, key: Secret | None, body: bytes) -> tuple[Model, ...]:
-    """The models in the body of a list. Raises NoListError for any other body."""
-    try:
-        value = strict_json(body.decode("utf-8"), MAX_BYTES)
-    except (UnicodeDecodeError, RefusedError) as error:
-        raise _no_list(base, key, f"the answer is no JSON ({error})", "check the URL") from None
-    rows = value.get("data", value) if isinstance(value, dict) else value
-    rows = [] if rows is None else rows  # Ollama without a model
-    if not isinstance(rows, list):
-        raise _no_list(base, key, "the answer holds no list 'data'", "check the URL")
-    found = []
-    for row in rows:
-        if isinstance(row, dict) and _is_name(row.get("id")):
-            owner = row.get("owned_by")
-            shown = printable(owner[:80]) if isinstance(owner, str) else ""
-            found.append(Model(row["id"], key.scrub(shown) if key else shown))
-    return tuple(found)
-
-
 def _is_name(value: object) -> bool:
     """Whether a value can be the option `model` (`openai.OpenAIOptions`)."""
     return isinstance(value, str) and 0 < len(value) <= 200 and value.isprintable()
-
-
-def _no_list(base: SplitResult, key: Secret | None, why: str, fix: str) -> NoListError:
-    why = printable(why)[:300]
-    return NoListError(
-        f"advisor {base.geturl()}: it did not list its models: {key.scrub(why) if key else why}; {fix}"
-    )

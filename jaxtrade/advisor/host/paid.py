@@ -18,7 +18,6 @@ run: answers are then kept in memory, and this is reported once.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import sqlite3
@@ -28,7 +27,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from jaxtrade.advisor.host.types import Advice, Answer, Failure, Question
+from jaxtrade.advisor.host.types import Advice, Answer, Failure, Question, canonical, sha256_of
 from jaxtrade.errors import StorageError
 
 PATIENCE = 5.0  # seconds to wait for other processes that open or write the file
@@ -50,21 +49,15 @@ def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
     try:
         yield
     finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
+        connection.rollback()
 
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     """All writes inside are made together, or none of them."""
     connection.execute("BEGIN IMMEDIATE")
-    try:
+    with connection:
         yield
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:  # on a full disk SQLite has already rolled back
-            connection.execute("ROLLBACK")
-        raise
 
 
 def use_wal(connection: sqlite3.Connection) -> None:
@@ -85,7 +78,51 @@ def use_wal(connection: sqlite3.Connection) -> None:
             time.sleep(_PAUSE)
 
 
+class ForeignError(sqlite3.OperationalError):
+    """A database of something else, or of another version."""
+
+
+def _opened(
+    path: Path | str, kind: int, version: int, check: str, *tables: str
+) -> sqlite3.Connection:
+    """Open and check a file, and make the tables in a new one.
+
+    kind, version: its application id and user version. check: the PRAGMA that checks the whole
+        file. tables: the statements that make them.
+    Raises ForeignError, sqlite3.DatabaseError for a damaged file, and sqlite3.OperationalError for
+    one that cannot be used.
+    """
+    connection = sqlite3.connect(
+        path, timeout=PATIENCE, isolation_level=None, check_same_thread=False
+    )
+    try:
+        read = connection.execute
+        if (found := read(f"PRAGMA {check}").fetchone()[0]) != "ok":
+            raise sqlite3.DatabaseError(found)
+        with snapshot(connection):  # another process may be making the file at this moment
+            marks = [
+                read(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
+            ]
+            fresh = read("SELECT 1 FROM sqlite_master").fetchone() is None
+        if marks != ([0, 0] if fresh else [kind, version]):
+            raise ForeignError("a database of something else, or of another version")
+        use_wal(connection)
+        if fresh:
+            with transaction(connection):
+                for statement in tables:
+                    read(statement)
+                read(f"PRAGMA application_id={kind}")
+                read(f"PRAGMA user_version={version}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
 _LEDGER = 0x6A74_4C31  # "jtL1"
+_SPENT = """CREATE TABLE IF NOT EXISTS spent (
+    one INTEGER PRIMARY KEY CHECK (one = 1), calls INTEGER NOT NULL, tokens INTEGER NOT NULL, cost INTEGER NOT NULL)"""
+_NOTHING = "INSERT OR IGNORE INTO spent VALUES (1, 0, 0, 0)"
 MICRO = 1_000_000
 
 
@@ -150,30 +187,14 @@ class Ledger:
         with self._storage_errors():
             if path is not None:
                 path.parent.mkdir(parents=True, exist_ok=True)
-            self._connection = sqlite3.connect(
-                path or ":memory:", timeout=PATIENCE, isolation_level=None, check_same_thread=False
-            )
-            self._prepare()
-
-    def _prepare(self) -> None:
-        read = self._connection.execute
-        with snapshot(self._connection):  # another process may be making the file at this moment
-            kind = read("PRAGMA application_id").fetchone()[0]
-            foreign = kind == 0 and read("SELECT 1 FROM sqlite_master").fetchone() is not None
-        if foreign or kind not in (0, _LEDGER):
-            raise StorageError(
-                f"{self._name}: a database of something else; give advisor.service.ledger another name"
-            )
-        if (found := read("PRAGMA integrity_check").fetchone()[0]) != "ok":
-            raise sqlite3.DatabaseError(found)
-        use_wal(self._connection)
-        with transaction(self._connection):
-            read(f"PRAGMA application_id={_LEDGER}")
-            read(
-                "CREATE TABLE IF NOT EXISTS spent (one INTEGER PRIMARY KEY CHECK (one = 1), calls INTEGER NOT NULL, "
-                "tokens INTEGER NOT NULL, cost INTEGER NOT NULL)"
-            )
-            read("INSERT OR IGNORE INTO spent VALUES (1, 0, 0, 0)")
+            try:
+                self._connection = _opened(
+                    path or ":memory:", _LEDGER, 0, "integrity_check", _SPENT, _NOTHING
+                )
+            except ForeignError:
+                raise StorageError(
+                    f"{self._name}: a database of something else; give advisor.service.ledger another name"
+                ) from None
 
     @contextmanager
     def _storage_errors(self) -> Iterator[None]:
@@ -273,10 +294,7 @@ def cache_key(identity: Mapping[str, str], question: Question, sample: int = 0) 
         "prompt_version": question.prompt_version,
         "sample": sample,
     }
-    text = json.dumps(
-        parts, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
-    )
-    return hashlib.sha256(text.encode()).hexdigest()
+    return sha256_of(canonical(parts))
 
 
 def cacheable(answer: Answer) -> bool:
@@ -440,35 +458,9 @@ class AdviceCache:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    """Open and check the file, and create the table in a new one.
-
-    Raises sqlite3.DatabaseError for a damaged file and sqlite3.OperationalError for one that cannot
-    be used.
-    """
-    connection = sqlite3.connect(
-        path, timeout=PATIENCE, isolation_level=None, check_same_thread=False
-    )
-    try:
-        read = connection.execute
-        if (found := read("PRAGMA quick_check").fetchone()[0]) != "ok":
-            raise sqlite3.DatabaseError(found)
-        with snapshot(connection):  # another process may be making the file at this moment
-            kind, number = (
-                read(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
-            )
-            fresh = read("SELECT 1 FROM sqlite_master").fetchone() is None
-        if not fresh and (kind, number) != (_CACHE, FORMAT):
-            raise sqlite3.OperationalError("a database of something else, or of another version")
-        use_wal(connection)
-        if fresh:
-            with transaction(connection):
-                read(_TABLE)
-                read(f"PRAGMA application_id={_CACHE}")
-                read(f"PRAGMA user_version={FORMAT}")
-        read(f"PRAGMA busy_timeout={_PATIENCE_IN_USE}")
-    except BaseException:
-        connection.close()
-        raise
+    """The cache's file, opened and checked. Raises like `_opened`."""
+    connection = _opened(path, _CACHE, FORMAT, "quick_check", _TABLE)
+    connection.execute(f"PRAGMA busy_timeout={_PATIENCE_IN_USE}")
     return connection
 
 
@@ -510,7 +502,7 @@ _AT_ONCE = 500  # keys in one query; SQLite allows at least 999
 
 
 def read_texts(path: Path, keys: Iterable[str]) -> dict[str, str]:
-    """The texts of the answers with advice among `keys` (`cache.cache_key`), by key.
+    """The texts of the answers with advice among `keys` (`cache_key`), by key.
 
     Raises StorageError where the file cannot be read or is no cache.
     """

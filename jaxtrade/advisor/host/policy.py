@@ -19,10 +19,11 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from jaxtrade.advisor.host.backends import calls_of
 from jaxtrade.advisor.host.paid import MICRO, Ledger, Prices, Spend, at_most
+from jaxtrade.advisor.host.registry import calls_of
 from jaxtrade.advisor.host.replies import (
     WHAT,
     is_unusable,
@@ -32,13 +33,14 @@ from jaxtrade.advisor.host.replies import (
     remedy,
     verdict_of,
 )
-from jaxtrade.advisor.host.statistics import Statistics
-from jaxtrade.advisor.host.types import Answer, Backend, Failure
+from jaxtrade.advisor.host.types import Answer, Backend, Failure, Statistics
 from jaxtrade.config.service import ServiceOptions
 from jaxtrade.errors import StorageError
 
 _MINUTE = 60.0
 _MOST_SHOWN = 80  # characters of an answer in a message
+_STEP = 10  # successes after which one more request may be in flight
+_MOST_RETRIES = 10.0
 _SMOOTH = 0.1  # share of a minute's allowance that may be used in one burst
 
 
@@ -80,12 +82,12 @@ class Concurrency:
     """The limit on requests in flight: additive increase, multiplicative decrease (AIMD; Chiu and
     Jain 1989).
 
-    It rises by one per `per_step` successes and halves at a sign of overload. It stays between 1
-    and `most`.
+    It rises by one per `_STEP` successes and halves at a sign of overload. It stays between 1 and
+    `most`.
     """
 
-    def __init__(self, most: int, per_step: int = 10) -> None:
-        self._most, self._per_step = most, per_step
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._successes = 0
         self._cut_at = float("-inf")
         self.limit = most
@@ -93,7 +95,7 @@ class Concurrency:
     def succeeded(self) -> None:
         """Count a success, which may raise the limit."""
         self._successes += 1
-        if self._successes >= self._per_step:
+        if self._successes >= _STEP:
             self._successes = 0
             self.limit = min(self._most, self.limit + 1)
 
@@ -111,16 +113,16 @@ class Concurrency:
 class RetryBudget:
     """A retry budget, so that an outage cannot multiply the load.
 
-    Each new question adds `share` retries, up to `most`. The budget starts with `reserve` retries.
+    Each new question adds `share` retries, up to `_MOST_RETRIES`. The budget starts with three.
     """
 
-    def __init__(self, share: float = 0.1, reserve: float = 3.0, most: float = 10.0) -> None:
-        self._share, self._most = share, most
-        self._level = reserve if share > 0 else 0.0
+    def __init__(self, share: float = 0.1) -> None:
+        self._share = share
+        self._level = 3.0 if share > 0 else 0.0
 
     def requested(self) -> None:
         """Note that a question was sent for the first time."""
-        self._level = min(self._most, self._level + self._share)
+        self._level = min(_MOST_RETRIES, self._level + self._share)
 
     def retry(self) -> bool:
         """Take one retry from the budget. Returns False where none is left."""
@@ -130,32 +132,25 @@ class RetryBudget:
         return True
 
 
+@dataclass(eq=False)
 class Breaker:
     """A circuit breaker for one endpoint.
 
-    It opens after `consecutive` failures in a row, or when at least `share` of the last `window`
+    It opens after `consecutive` failures in a row, or when at least `share` of the last 20
     requests failed. While it is open no request starts for `first` seconds. Then one request, the
     probe, decides: success closes the breaker, failure doubles the pause up to `longest`. A refusal
     (credentials, model, quota) opens it for good.
     """
 
-    def __init__(
-        self,
-        consecutive: int = 5,
-        window: int = 20,
-        share: float = 0.5,
-        first: float = 30.0,
-        longest: float = 600.0,
-    ) -> None:
-        self.consecutive, self._share, self._first, self._longest = (
-            consecutive,
-            share,
-            first,
-            longest,
-        )
-        self._recent: deque[bool] = deque(maxlen=window)
+    consecutive: int = 5
+    share: float = 0.5
+    first: float = 30.0
+    longest: float = 600.0
+
+    def __post_init__(self) -> None:
+        self._recent: deque[bool] = deque(maxlen=20)
         self.in_a_row = 0  # failures since the last success, while it is closed
-        self._pause = first
+        self._pause = self.first
         self._opened: float | None = None  # when it opened; None while closed
         self._until = 0.0
         self._probing = False
@@ -208,9 +203,9 @@ class Breaker:
         self._recent.append(ok)
         full = len(self._recent) == self._recent.maxlen
         if self.in_a_row >= self.consecutive or (
-            full and self._recent.count(False) >= self._share * len(self._recent)
+            full and self._recent.count(False) >= self.share * len(self._recent)
         ):
-            self._open(now, self._first)
+            self._open(now, self.first)
             return "opened"
         return ""
 
@@ -227,7 +222,7 @@ class Breaker:
             self._recent.clear()
             return "closed"
         if ok is False:
-            self._until = now + (pause := min(2 * self._pause, self._longest))
+            self._until = now + (pause := min(2 * self._pause, self.longest))
             self._pause = pause
         return ""
 

@@ -23,33 +23,19 @@ itself.
 from __future__ import annotations
 
 import datetime
-import hashlib
 import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from string import Formatter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from jaxtrade.advisor.host.blocks import (
-    ACCOUNT,
-    EVENTS,
-    HIGHER,
-    LEVELS,
-    NEWS,
-    QUOTES,
-    RECORD,
-    WINDOW,
-    Feed,
-    read_events,
-    read_news,
-    text_of,
-)
-from jaxtrade.advisor.host.types import Question, nearest
+from jaxtrade.advisor.host.blocks import BLOCKS, PROMPT, Feed, read_events, read_news, text_of
+from jaxtrade.advisor.host.types import Question, nearest, sha256_of
 from jaxtrade.config import AdvisorConfig
 from jaxtrade.config.service import ContextConfig
 from jaxtrade.errors import ConfigError, DataError
@@ -66,23 +52,8 @@ class RawSlot(NamedTuple):
     about: str
 
 
-_TINY, _HUGE = 1e-9, 1e9  # bounds of prices in the market's quote unit: positive and finite
-RAW_SLOTS = {
-    "close": RawSlot(
-        _TINY, _HUGE, 5, "last price, in the market's quote unit (points, dollars), not ticks"
-    ),
-    "vwap": RawSlot(_TINY, _HUGE, 5, "volume-weighted average price of the day, same unit"),
-    "atr": RawSlot(0.0, _HUGE, 5, "average true range of 14 bars, same unit"),
-    "adx": RawSlot(0.0, 100.0, 1, "average directional index, 0 to 100"),
-    "plus_di": RawSlot(0.0, 100.0, 1, "positive directional indicator, 0 to 100"),
-    "minus_di": RawSlot(0.0, 100.0, 1, "negative directional indicator, 0 to 100"),
-    "rsi": RawSlot(0.0, 100.0, 1, "relative strength index of 14 bars, 0 to 100"),
-    "roc": RawSlot(-1.0, 10.0, 6, "close / close 10 bars ago - 1"),
-    "price_to_vwap": RawSlot(-1.0, 10.0, 6, "close / vwap - 1"),
-    "efficiency_ratio": RawSlot(0.0, _HUGE, 3, "net move of 20 bars / the way travelled"),
-    "price_change_60min": RawSlot(-1.0, 10.0, 6, "close / close 60 bars ago - 1"),
-    "volume_ratio_20min": RawSlot(0.0, _HUGE, 2, "volume / mean volume of the last 20 bars"),
-}
+RULE_SLOTS = ("adx", "roc", "price_to_vwap", "rsi")  # what `registry.rule_advice` looks at
+RAW_SLOTS = {name: RawSlot(*slot) for name, slot in PROMPT["slots"].items()}
 
 
 def known_slot(name: str) -> RawSlot:
@@ -142,12 +113,12 @@ class Template:
     @cached_property
     def slots(self) -> tuple[str, ...]:
         """Names of the raw slots that the prompt shows."""
-        return tuple(name for name in self.fields if name not in ("symbol", "time", *self.shape))
+        return tuple(name for name in self.fields if name not in ("symbol", "time", *self.blocks))
 
     @cached_property
     def blocks(self) -> tuple[str, ...]:
         """Names of the blocks that the prompt shows."""
-        return tuple(name for name in self.fields if name in self.shape)
+        return tuple(name for name in self.fields if name in BLOCKS)
 
     @cached_property
     def version(self) -> str:
@@ -159,7 +130,7 @@ class Template:
             {name: RAW_SLOTS[name] for name in self.slots},
             *([dict(self.shape)] if self.shape else []),
         ]
-        return f"{self.name}:{hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()[:16]}"
+        return f"{self.name}:{sha256_of(json.dumps(shape, sort_keys=True))[:16]}"
 
 
 RULES = """\
@@ -218,16 +189,6 @@ TEMPLATES = {
     "bar": _V1,  # its name beside `window` and `desk`; the version is that of v1, so answers are shared
 }
 CONTEXT_NAMES = ("window", "desk")  # see `choose`
-
-
-def find_template(name: str) -> Template:
-    """The template of a name, of those without blocks. Raises ConfigError, with the nearest known
-    name, for an unknown one."""
-    if name not in TEMPLATES:
-        raise ConfigError(
-            f"prompt template {name!r}: unknown{nearest(name, (*TEMPLATES, *CONTEXT_NAMES))}"
-        )
-    return TEMPLATES[name]
 
 
 def make_question(
@@ -298,55 +259,6 @@ FORMAT = (
 )
 
 
-class Block(NamedTuple):
-    """A block. about: what it shows. layout: its words and formats. keys: names of the keys of
-    `advisor.context`, or of `advisor` (`advisor.NAME`), that shape it."""
-
-    about: str
-    layout: Mapping[str, str]
-    keys: tuple[str, ...] = ()
-
-
-BLOCKS = {
-    "window": Block(
-        "the last bars as a table: prices in the quote unit, volume in contracts or lots",
-        WINDOW,
-        ("bars",),
-    ),
-    "higher": Block(
-        "completed longer bars, same units, counted from whole hours UTC",
-        HIGHER,
-        ("higher", "higher_bars"),
-    ),
-    "levels": Block(
-        "open, high and low of the session, opening range, prior day, in the quote unit; minutes to the "
-        "session's close",
-        LEVELS,
-        ("opening_minutes",),
-    ),
-    "account": Block(
-        "rules that every account shares and costs, in money and ticks; minutes until positions are "
-        "closed",
-        ACCOUNT,
-    ),
-    "record": Block(
-        "the advisor's own scored answers about earlier bars, and its hit rate by confidence",
-        RECORD,
-        ("record", "advisor.horizon", "advisor.bins"),
-    ),
-    "news": Block(
-        "quoted news items known before the close (advisor.context.news)",
-        {**NEWS, **QUOTES},
-        ("news_items", "news_hours", "news_chars", "news_delay_s"),
-    ),
-    "calendar": Block(
-        "quoted events around the close (advisor.context.calendar)",
-        {**EVENTS, **QUOTES},
-        ("calendar_ahead_hours", "calendar_back_hours", "calendar_importance", "news_delay_s"),
-    ),
-}
-
-
 def shape_of(
     names: Iterable[str], config: AdvisorConfig, files: Mapping[str, str]
 ) -> dict[str, Any]:
@@ -358,15 +270,13 @@ def shape_of(
             "format": FORMAT,
             "layout": dict(BLOCKS[name].layout),
             "file": files.get(name, ""),
-            "keys": {key: _value(key, config) for key in BLOCKS[name].keys},
+            "keys": {
+                key: getattr(config if "." in key else config.context, key.rpartition(".")[2])
+                for key in BLOCKS[name].keys
+            },
         }
         for name in names
     }
-
-
-def _value(key: str, config: AdvisorConfig) -> Any:
-    head, _, name = key.rpartition(".")
-    return getattr(config if head else config.context, name)
 
 
 SUFFIXES = (".txt", ".md")
@@ -378,23 +288,13 @@ MOST = 100_000  # characters
 _ANSWER = re.compile(r"answer:\s*(\S*)\s*")
 
 
-class UserTemplate(NamedTuple):
-    """A template file: its name, its text with the answer's format filled in, the format, and the
-    line of each field's first use."""
-
-    name: str
-    text: str
-    answer: str
-    lines: dict[str, int]
-
-
 def is_file(template: str) -> bool:
     """Whether `advisor.template` names a file."""
     return template.endswith(SUFFIXES)
 
 
-def read_template(path: Path) -> UserTemplate:
-    """Read a user's template.
+def read_template(path: Path) -> tuple[Template, dict[str, int]]:
+    """A user's template with the answer's format filled in, and the line of each field's first use.
 
     Raises ConfigError naming file, line, field and the nearest known field; DataError where the
     file cannot be read.
@@ -428,7 +328,7 @@ def read_template(path: Path) -> UserTemplate:
     answer = "json" if stated is None else stated[1]
     body = "".join(lines[0 if stated is None else 1 :])
     name = re.sub(r"[^A-Za-z0-9_.-]", "_", path.stem)[:40]
-    return UserTemplate(name, _filled(body, FORMS[answer].rstrip("\n")), answer, found)
+    return Template(name, _filled(body, FORMS[answer].rstrip("\n")), answer), found
 
 
 def _filled(body: str, form: str) -> str:
@@ -467,11 +367,6 @@ def _fields(line: str, where: str) -> Iterator[str]:
         yield name
 
 
-def digest_of(path: Path) -> str:
-    """SHA-256 (hex) of a template's text."""
-    return hashlib.sha256(text_of(path, KEY).encode()).hexdigest()
-
-
 _UNASKED = ("off", "none", "table")  # kinds without questions
 FEEDS = {"news": "advisor.context.news", "calendar": "advisor.context.calendar"}
 
@@ -495,13 +390,12 @@ def choose(config: AdvisorConfig, volume: bool = True) -> Chosen:
     name, context = config.template, config.context
     given = {feed for feed in FEEDS if getattr(context, feed) is not None}
     if is_file(name):
-        own = read_template(Path(name))
-        for feed in sorted(set(FEEDS) & set(own.lines) - given):
+        plain, lines = read_template(Path(name))
+        for feed in sorted(set(FEEDS) & set(lines) - given):
             raise ConfigError(
-                f"{name}: line {own.lines[feed]}: {{{feed}}} needs a file; set {FEEDS[feed]}=FILE, or "
+                f"{name}: line {lines[feed]}: {{{feed}}} needs a file; set {FEEDS[feed]}=FILE, or "
                 "take the field out"
             )
-        parts = (own.name, own.text, own.answer)
     elif name in CONTEXT_NAMES:
         # Without volume there is no VWAP.
         rules, values = (RULES, VALUES) if volume else (NO_VWAP, INDICES)
@@ -509,34 +403,41 @@ def choose(config: AdvisorConfig, volume: bool = True) -> Chosen:
         text = (
             rules.replace(_SIGHT, _SEES[name]) + JSON_FORM + PLACE + values + _PARTS[name] + feeds
         )
-        parts = (name if volume else f"{name}_no_volume", text, "json")
+        plain = Template(name if volume else f"{name}_no_volume", text)
+    elif name in TEMPLATES:
+        plain = TEMPLATES[name]
     else:
-        template = find_template(name)
-        parts = (template.name, template.text, template.answer)
-    plain = Template(*parts)
+        raise ConfigError(
+            f"prompt template {name!r}: unknown{nearest(name, (*TEMPLATES, *CONTEXT_NAMES))}"
+        )
     if unused := sorted(given - set(plain.fields)):
         raise ConfigError(
             f"{FEEDS[unused[0]]} = {getattr(context, unused[0])}: the template {name} does not show it; "
             f"set advisor.template=window or desk, or a file of your own with {{{unused[0]}}}"
         )
     _check_effect(plain, config)
-    if not blocks_of(plain):
+    if not plain.blocks:
         return Chosen(plain)
-    news = read_news(Path(context.news)) if context.news is not None else None
-    events = read_events(Path(context.calendar)) if context.calendar is not None else None
-    files = {
-        feed: found.sha256
-        for feed, found in (("news", news), ("calendar", events))
-        if found is not None
+    found = read_feeds(context)
+    files = {feed: each.sha256 for feed, each in found.items()}
+    shaped = replace(plain, shape=shape_of(plain.blocks, config, files))
+    return Chosen(shaped, found.get("news"), found.get("calendar"))
+
+
+def read_feeds(context: ContextConfig) -> dict[str, Feed]:
+    """The feeds that a context names, by name. Raises DataError for one that is wrong."""
+    return {
+        feed: read(Path(path))
+        for feed, read in (("news", read_news), ("calendar", read_events))
+        if (path := getattr(context, feed)) is not None
     }
-    return Chosen(Template(*parts, shape_of(blocks_of(plain), config, files)), news, events)
 
 
 def _check_effect(template: Template, config: AdvisorConfig) -> None:
     """Raises ConfigError for a key of `advisor.context` that is set and changes nothing that the
     template shows.
     """
-    shown = {key for block in blocks_of(template) for key in BLOCKS[block].keys}
+    shown = {key for block in template.blocks for key in BLOCKS[block].keys}
     for key, known in ContextConfig.model_fields.items():
         value = getattr(config.context, key)
         if value != known.default and key not in FEEDS and key not in shown:
@@ -548,11 +449,6 @@ def _check_effect(template: Template, config: AdvisorConfig) -> None:
                 f"changes, which is {needs}; choose a template that does (advisor.template=window or "
                 "desk, with the file if it is of a feed), or leave the key out"
             )
-
-
-def blocks_of(template: Template) -> tuple[str, ...]:
-    """The names of blocks among the fields of a template that has no shape yet."""
-    return tuple(name for name in template.fields if name in BLOCKS)
 
 
 def files_of(config: AdvisorConfig) -> dict[str, str]:
@@ -583,12 +479,9 @@ def digest_values(config: AdvisorConfig) -> dict[str, Any]:
     """
     found: dict[str, Any] = {"template": config.template}
     if is_file(config.template):
-        found["template"] = f"file:{digest_of(Path(config.template))}"
+        text = text_of(Path(config.template), KEY)
+        found["template"] = f"file:{sha256_of(text)}"
     if config.context != ContextConfig():
-        context = config.context.model_dump(mode="json")
-        if config.context.news is not None:
-            context["news"] = read_news(Path(config.context.news)).sha256
-        if config.context.calendar is not None:
-            context["calendar"] = read_events(Path(config.context.calendar)).sha256
-        found["context"] = context
+        files = {feed: each.sha256 for feed, each in read_feeds(config.context).items()}
+        found["context"] = config.context.model_dump(mode="json") | files
     return found

@@ -11,26 +11,329 @@ NAME[:REST]                 a user's own advisor, see `AdvisorKind`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from inspect import Parameter, signature
 from pathlib import Path
+from statistics import median, median_low
 from typing import Any, NamedTuple
 
 from jaxtrade.advisor.host import mocks
-from jaxtrade.advisor.host.backends import (
-    RecordedBackend,
-    RuleBackend,
-    Sampled,
-    check_samples,
-    read_recorded,
-)
-from jaxtrade.advisor.host.mocks import Honesty
 from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions
-from jaxtrade.advisor.host.types import Backend, nearest
+from jaxtrade.advisor.host.prompts import RAW_SLOTS, RULE_SLOTS
+from jaxtrade.advisor.host.replies import is_unusable
+from jaxtrade.advisor.host.types import (
+    MAX_BYTES,
+    PARSERS,
+    Advice,
+    Answer,
+    Backend,
+    Failure,
+    Question,
+    RefusedError,
+    advice_of,
+    nearest,
+    sha256_of,
+    strict_json,
+)
 from jaxtrade.config import RunConfig
-from jaxtrade.errors import ConfigError
+from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.parts import ADVISORS
+
+# Backends that ask no server themselves: several samples of one, recorded answers, and rules.
+#
+# Several samples of one model: the same question, asked `advisor.options.samples` times, becomes
+# one answer.
+#
+# Each sample votes: +1 long, -1 short, 0 flat or without confidence. Over the usable samples,
+#
+#     direction  = the most frequent vote; flat where two are equally frequent
+#     confidence = |mean of the votes| where the direction is long or short; the share of flat votes
+#                  where it is flat and no other vote is as frequent; 0 in a tie
+#     risk       = the median; horizon = the lower median, in bars
+#
+# What the model states as its confidence is not used: the confidence is measured, as the agreement of
+# its samples (Wang et al. 2023, self-consistency). Unusable samples count as missing. If fewer than
+# half of the samples are usable, there is no answer, only the last failure. Asking ends early where
+# half can no longer be usable, and at a failure of the endpoint: a question must not multiply the
+# load of an outage.
+#
+# Answers without a model: recorded ones, and the guides of the prompt as code.
+#
+# Records come from a mapping of bars or a JSONL file, and are parsed under the strict schema. One row
+# is one bar: `{"bar": 17, "time": "2024-03-01T10:31:00-05:00", "symbol": "ES", "raw": "..."}`, where
+# `raw` is the model's text as received. A text that does not parse is a valid record: the answer is
+# then that bar's failure. `time` and `symbol` are optional. If one is given and differs from the
+# question's, the row belongs to other data and the answer is a failure.
+#
+# A language model must beat the rules to be worth its calls. ADX above 30 is a strong trend, 20 to 30
+# a moderate one, below 20 none. Momentum and the side of VWAP must agree. RSI above 70 forbids
+# buying, below 30 selling. No rule concerns the account (losses, win rate, open profit): market
+# advice does not see it, and action masks enforce its limits. The prompt states no confidences; those
+# here are our own choice.
+
+MOST = 32
+_NAMES = {0: "flat", 1: "long", -1: "short"}
+
+
+@dataclass(eq=False)
+class Sampled:
+    """A backend that makes one answer of `calls` samples of another one, asked one after the
+    other.
+    """
+
+    inner: OpenAIBackend
+    calls: int
+    monotonic: Callable[[], float] = time.monotonic
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    def identity(self) -> Mapping[str, str]:
+        return {**self.inner.identity(), "samples": str(self.calls)}
+
+    def answer(self, question: Question, deadline: float) -> Answer:
+        """All samples by `deadline`; each gets an equal share of the time."""
+        began = self.monotonic()
+        share, parts = max(0.0, deadline - began) / self.calls, list[Answer]()
+        failed = list[Answer]()
+        # Further samples can make an answer while the endpoint works, and half can still be usable.
+        while (
+            len(parts) < self.calls
+            and all(map(is_unusable, failed))
+            and 2 * (self.calls - len(failed)) >= self.calls
+        ):
+            parts.append(self.inner.answer(question, self.monotonic() + share, len(parts)))
+            failed = [part for part in parts if part.advice is None]
+        return merged(parts, self.calls)._replace(latency=self.monotonic() - began)
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+def calls_of(backend: Backend) -> int:
+    """Requests that one question to this backend takes at most."""
+    inner = getattr(backend, "inner", None)
+    return (
+        backend.calls if isinstance(backend, Sampled) else 1 if inner is None else calls_of(inner)
+    )
+
+
+def combined(samples: Sequence[Advice]) -> Advice:
+    """One advice from at least one sample, by the rules above."""
+    votes = [advice.direction for advice in samples]
+    counts = Counter(votes).most_common()
+    tied = len(counts) > 1 and counts[0][1] == counts[1][1]
+    direction = 0 if tied else counts[0][0]
+    agreement = abs(sum(votes)) / len(votes) if direction else counts[0][1] / len(votes)
+    return advice_of(
+        _NAMES[direction],
+        0.0 if tied else agreement,
+        median(advice.risk for advice in samples),
+        median_low([advice.horizon for advice in samples]),
+    )
+
+
+def merged(parts: Sequence[Answer], calls: int) -> Answer:
+    """The answer that the answers to at least one request of `calls` make. Its tokens are theirs in
+    total.
+    """
+    usable = [part.advice for part in parts if part.advice is not None]
+    if 2 * len(usable) >= calls:
+        found = next(part for part in parts if part.advice is not None)._replace(
+            advice=combined(usable), detail=f"{len(usable)} of {calls} samples usable"
+        )
+    else:
+        # Fewer usable ones than asked for: asking ended at a failure, or all were asked.
+        found = next(part for part in reversed(parts) if part.advice is None)
+    texts = [part.raw for part in parts if part.raw]
+    return found._replace(
+        raw=json.dumps(texts)[:MAX_BYTES] if texts else "",
+        parts=tuple(parts),
+        prompt_tokens=sum(part.prompt_tokens for part in parts),
+        completion_tokens=sum(part.completion_tokens for part in parts),
+    )
+
+
+def check_samples(options: Mapping[str, Any]) -> int:
+    """The number of samples that the options of a server ask for; 1 by default. Raises
+    ConfigError.
+    """
+    samples, temperature = options.get("samples", 1), options.get("temperature", 0.0)
+    if type(samples) is not int or not 1 <= samples <= MOST:
+        raise ConfigError(
+            f"advisor.options.samples = {samples!r}: expected a whole number from 1 (one answer per "
+            f"question) to {MOST}"
+        )
+    if samples > 1 and temperature == 0:
+        raise ConfigError(
+            f"advisor.options.samples = {samples}: needs random answers, and advisor.options.temperature "
+            "= 0 gives the same one each time; set advisor.options.temperature=0.7, or null for the "
+            "server's own"
+        )
+    return samples
+
+
+STRONG, WEAK = 30.0, 20.0  # ADX
+OVERBOUGHT, OVERSOLD = 70.0, 30.0  # RSI
+CONFIDENCE = {"strong": 0.8, "moderate": 0.6, "none": 0.5}
+
+
+def rule_advice(slots: Mapping[str, float], horizon: int) -> Advice:
+    """The rules' advice from raw values (units in `prompts.RAW_SLOTS`). Raises KeyError for a missing
+    value.
+    """
+    adx, momentum, distance, rsi = (slots[name] for name in RULE_SLOTS)
+    strength = "strong" if adx > STRONG else "moderate" if adx >= WEAK else "none"
+    direction = "flat"
+    if strength != "none" and momentum > 0 and distance > 0 and rsi <= OVERBOUGHT:
+        direction = "long"
+    if strength != "none" and momentum < 0 and distance < 0 and rsi >= OVERSOLD:
+        direction = "short"
+    confidence = CONFIDENCE["none" if direction == "flat" else strength]
+    return advice_of(direction, confidence, 1.0 - confidence, horizon)
+
+
+@dataclass(eq=False)
+class RuleBackend:
+    """Answers from the raw slots of a question. A slot that is missing or outside its raw range is
+    a failure.
+    """
+
+    name = "rules"
+    horizon: int = 30
+
+    def identity(self) -> Mapping[str, str]:
+        return {
+            "kind": "rules",
+            "horizon": str(self.horizon),
+            "rules": f"adx {WEAK:g} {STRONG:g} rsi {OVERSOLD:g} {OVERBOUGHT:g}",
+        }
+
+    def answer(self, question: Question, deadline: float) -> Answer:
+        del deadline  # takes microseconds
+        for name in RULE_SLOTS:
+            if name not in question.slots:
+                return Answer(None, Failure.SCHEMA, f"bar {question.bar}: no raw slot {name!r}")
+            low, high = RAW_SLOTS[name][:2]
+            if not low <= question.slots[name] <= high:  # also true for NaN
+                return Answer(
+                    None,
+                    Failure.SCHEMA,
+                    f"bar {question.bar}: raw slot {name!r} is "
+                    f"{question.slots[name]:g}, expected {low:g} to {high:g}",
+                )
+        return Answer(rule_advice(question.slots, self.horizon), model=self.name)
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+_KEYS = {"bar", "time", "symbol", "raw", "model"}
+
+
+class RecordedRow(NamedTuple):
+    """The record of one bar. Fields that the record lacks are empty strings."""
+
+    raw: str
+    time: str = ""
+    symbol: str = ""
+    model: str = ""
+
+
+class RecordedBackend:
+    """Returns the recorded answer of a bar, and the failure EMPTY for bars without a record.
+
+    answer_format: `json` or `pipe`. Raises ConfigError for another format.
+    """
+
+    name = "recorded"
+
+    def __init__(self, rows: Mapping[int, RecordedRow], answer_format: str = "json") -> None:
+        if answer_format not in PARSERS:
+            raise ConfigError(
+                f"advisor answer_format {answer_format!r}: expected {' or '.join(PARSERS)}"
+            )
+        self._rows, self._format = dict(rows), answer_format
+        rows_by_bar = [[bar, *row] for bar, row in sorted(self._rows.items())]
+        self._digest = sha256_of(json.dumps(rows_by_bar))
+
+    @property
+    def bars(self) -> list[int]:
+        """Bars with a row, ascending."""
+        return sorted(self._rows)
+
+    def identity(self) -> Mapping[str, str]:
+        return {"kind": "recorded", "rows": self._digest, "answer_format": self._format}
+
+    def answer(self, question: Question, deadline: float) -> Answer:
+        del deadline  # a look-up takes no time
+        row = self._rows.get(question.bar)
+        if row is None:
+            return Answer(None, Failure.EMPTY, f"nothing recorded for bar {question.bar}")
+        for name in ("time", "symbol"):
+            if (recorded := getattr(row, name)) and recorded != getattr(question, name):
+                detail = (
+                    f"bar {question.bar} was recorded for {name} {ascii(recorded)[:40]}, "
+                    f"the question has {getattr(question, name)}"
+                )
+                return Answer(None, Failure.SCHEMA, detail, raw=row.raw)
+        parsed = PARSERS[self._format](row.raw)
+        detail = "repaired" if parsed.repaired and not parsed.failure else parsed.detail
+        return Answer(parsed.advice, parsed.failure, detail, raw=row.raw, model=row.model)
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def read_recorded(path: Path) -> dict[int, RecordedRow]:
+    """Rows of a JSONL file by bar. Raises DataError, with file and line, for a row that is not
+    valid.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read as recorded answers ({error})") from None
+    return read_rows(str(path), lines)
+
+
+def read_rows(name: str, lines: Iterable[str]) -> dict[int, RecordedRow]:
+    """Like `read_recorded`, for lines of text. name: stands for the file in error messages."""
+    rows: dict[int, RecordedRow] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        bar, row = _row(f"{name}:{number}", line)
+        if bar in rows:
+            raise DataError(f"{name}:{number}: bar {bar} has a row already")
+        rows[bar] = row
+    if not rows:
+        raise DataError(f"{name}: no rows; expected one JSON object per line with 'bar' and 'raw'")
+    return rows
+
+
+def _row(where: str, line: str) -> tuple[int, RecordedRow]:
+    try:
+        value: Any = strict_json(
+            line, 8 * MAX_BYTES
+        )  # escapes make a JSON string longer than its text
+    except RefusedError as refused:
+        raise DataError(f"{where}: {refused}") from None
+    if not isinstance(value, dict) or not {"bar", "raw"} <= set(value) or set(value) - _KEYS:
+        raise DataError(
+            f"{where}: expected an object with 'bar' and 'raw', and of {', '.join(sorted(_KEYS))} only"
+        )
+    if type(value["bar"]) is not int or value["bar"] < 0:
+        raise DataError(f"{where}: bar {value['bar']!r}, expected an integer from 0 on")
+    texts = {key: text for key, text in value.items() if key != "bar"}
+    if wrong := [key for key, text in texts.items() if not isinstance(text, str)]:
+        raise DataError(f"{where}: {wrong[0]} is no text")
+    return value["bar"], RecordedRow(**texts)
+
 
 Options = Mapping[str, Any]
 _EXPECTED = {
@@ -109,14 +412,26 @@ def make_backend(kind: str, options: Options | None = None) -> Backend:
             f"advisor {kind[:60]!r}: unknown{nearest(head, (*_EXPECTED, *ADVISORS.names))}"
         )
     if _is_url(kind):
-        return _server(kind, _known(kind, options, "server"))
+        given = _known(kind, options, "server")
+        _needed("server", given, "model")
+        samples = check_samples(given)
+        given.pop("samples", None)
+        server = OpenAIBackend(OpenAIOptions(base_url=kind, **given))
+        return Sampled(server, samples) if samples > 1 else server
     if head in ("http", "https") or bool(rest) == (head == "rules"):
         raise ConfigError(f"advisor {head!r}: expected {_EXPECTED[head]}")
     if head == "rules":
         return RuleBackend(**_known(kind, options, head))
     if head == "recorded":
         return RecordedBackend(read_recorded(Path(rest)), **_known(kind, options, head))
-    return _mock(rest, _known(kind, options, kind))
+    known = _known(kind, options, kind)
+    name, mock, other, given = _read_mock(rest, known)
+    if other:
+        names = (takes(other) - mock.takes) | (takes(other) & {"seed"})
+        inner = {key: value for key, value in known.items() if key in names}
+        given["inner"] = make_backend(other, inner)
+    _needed(f"mock:{name}", given, *mock.needs)
+    return mock.make(**given)
 
 
 def check_kind(kind: str, options: Options | None = None) -> None:
@@ -198,14 +513,6 @@ def _needed(shown: str, options: Options, *names: str) -> None:
             raise ConfigError(f"advisor {shown}: option {name!r} is missing ({_MEANING[name]})")
 
 
-def _server(url: str, options: dict[str, Any]) -> Backend:
-    _needed("server", options, "model")
-    samples = check_samples(options)
-    options.pop("samples", None)
-    backend = OpenAIBackend(OpenAIOptions(base_url=url, **options))
-    return Sampled(backend, samples) if samples > 1 else backend
-
-
 def _mock_kind(own: str) -> tuple[str, MockKind, str]:
     """Name, `MockKind` and number (as text, or "") of `KIND[:NUMBER]`."""
     name, _, number = own.partition(":")
@@ -236,18 +543,7 @@ def _read_mock(rest: str, options: dict[str, Any]) -> tuple[str, MockKind, str, 
     return name, kind, other, given
 
 
-def _mock(rest: str, options: dict[str, Any]) -> Backend:
-    name, kind, other, given = _read_mock(rest, options)
-    if other:
-        names = (takes(other) - kind.takes) | (takes(other) & {"seed"})
-        given["inner"] = make_backend(
-            other, {key: value for key, value in options.items() if key in names}
-        )
-    _needed(f"mock:{name}", given, *kind.needs)
-    return kind.make(**given)
-
-
-def _skilled(honesty: Honesty, default: float, wrong: bool = False) -> Callable[..., Backend]:
+def _skilled(honesty: mocks.Honesty, default: float, wrong: bool = False) -> Callable[..., Backend]:
     """A function that builds a `Skilled` mock. wrong: `q` is the probability of being wrong."""
 
     def make(

@@ -35,8 +35,16 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from jaxtrade.advisor.host.schema import MAX_BYTES, Parsed, RefusedError, is_thinking, loose_json
-from jaxtrade.advisor.host.types import Advice, Answer, Failure, TransportError
+from jaxtrade.advisor.host.types import (
+    MAX_BYTES,
+    Advice,
+    Answer,
+    Failure,
+    Parsed,
+    RefusedError,
+    TransportError,
+    loose_json,
+)
 
 FORMS = ("json_schema", "json_object", "none")
 MOST_FALLBACKS = len(FORMS) - 1  # of one question
@@ -72,17 +80,13 @@ def _texts(value: object, depth: int) -> Iterator[str]:
 
 
 class Forms:
-    """The form in use. Many threads may use it. first: the one that is configured."""
+    """The form in use. Many threads may use it. first: the one that is configured. now: the one
+    that the next request asks for, of `FORMS`."""
 
     def __init__(self, first: str) -> None:
-        self._first = self._now = first
+        self._first = self.now = first
         self._line = ""
         self._lock = threading.Lock()
-
-    @property
-    def now(self) -> str:
-        """The form that the next request asks for: one of `FORMS`."""
-        return self._now
 
     def rejected(self, form: str, words: str) -> str:
         """Note that the server rejects `form`. Returns a line about the form in use. words: the
@@ -91,10 +95,10 @@ class Forms:
         Requests that were in flight during a fall-back are rejected later, and get the same line.
         """
         with self._lock:
-            if form == self._now and form != FORMS[-1]:
-                self._now = FORMS[FORMS.index(form) + 1]
-                given_up = FORMS[FORMS.index(self._first) : FORMS.index(self._now)]
-                asked = "no response_format" if self._now == FORMS[-1] else self._now
+            if form == self.now and form != FORMS[-1]:
+                self.now = FORMS[FORMS.index(form) + 1]
+                given_up = FORMS[FORMS.index(self._first) : FORMS.index(self.now)]
+                asked = "no response_format" if self.now == FORMS[-1] else self.now
                 self._line = (
                     f"the server rejects response_format {' and '.join(given_up)} ({words[:100]}); from here "
                     f"on it is asked for {asked}, and answers are checked as before"
@@ -226,11 +230,10 @@ def _refusal(status: int, headers: Mapping[str, str], body: bytes, form: str) ->
         return Answer(
             None, Failure.HTTP, f"status {status}: a redirect, which is not followed", status
         )
-    if status in _REFUSED or codes & _NO_QUOTA:
-        return Answer(None, Failure.REFUSED, detail, status)
-    if status in _LENGTH_STATUSES and (
+    too_long = status in _LENGTH_STATUSES and (
         codes & _TOO_LONG or _TOO_LONG_WORDS.search(_message(error))
-    ):
+    )
+    if status in _REFUSED or codes & _NO_QUOTA or too_long:
         return Answer(None, Failure.REFUSED, detail, status)
     if status in (400, 422) and (remedy := _remedy(error)):
         return Answer(None, Failure.REFUSED, f"{detail}; {remedy}", status)
@@ -438,7 +441,7 @@ def reason_of(answer: Answer) -> str:
         return "cut_off" if answer.detail.startswith(CUT_OFF) else "too_large"
     if answer.failure in (Failure.SCHEMA, Failure.EMPTY):
         return answer.failure.value
-    if is_thinking(answer.raw):
+    if re.match(r"\s*<think(?:ing)?>", answer.raw, re.IGNORECASE):
         return "think"
     return "json" if answer.raw.lstrip()[:1] in ("{", "[") else "prose"
 

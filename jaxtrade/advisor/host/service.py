@@ -1,5 +1,5 @@
-"""The advice service. The training loop submits questions to it and takes answers from it; neither
-call waits.
+"""The advice service, and the sources of the rows that a run sees. The training loop submits
+questions to the service and takes answers from it; neither call waits.
 
 One thread, the desk's, makes all decisions and writes all files. Worker threads send the requests.
 The training thread only puts a message into a mailbox and pops answers from a queue, so a slow
@@ -9,23 +9,30 @@ disk, a hung server or a dead thread cannot block it.
 from __future__ import annotations
 
 import atexit
-import logging
+import math
 import os
 import queue
+import struct
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable
+from bisect import bisect_left
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from jaxtrade.advisor.host.desk import Desk, Finished, Outlet, WorkerPool
+from jaxtrade.advisor.host.desk import Desk, Finished, WorkerPool
+from jaxtrade.advisor.host.journal import Recorded, row_text
 from jaxtrade.advisor.host.paid import MICRO, AdviceCache, Caps, Ledger
 from jaxtrade.advisor.host.policy import TRAINING, Use
-from jaxtrade.advisor.host.statistics import ContainedFaults
-from jaxtrade.advisor.host.types import Advice, Backend, Question
+from jaxtrade.advisor.host.types import Advice, Backend, ContainedFaults, Histogram, Question
 from jaxtrade.config.service import ServiceOptions
+from jaxtrade.errors import JaxtradeError, JournalError
+from jaxtrade.text import Tell
 
 _BUSY_POLL_S, _IDLE_POLL_S = 0.05, 0.25
 _BACKLOG = 4  # questions that may wait for the desk, in multiples of its queue's size
@@ -57,11 +64,11 @@ class AdviceService:
         backend: Backend,
         options: ServiceOptions,
         clock: Callable[[], float] = time.monotonic,
-        tell: Callable[[str], None] | None = None,
+        tell: Tell | None = None,
         use: Use = TRAINING,
     ) -> None:
-        self._backend, self._options = backend, options
-        self._faults = ContainedFaults(tell or logging.getLogger("jaxtrade.advisor").warning)
+        self._backend, self.options = backend, options
+        self._faults = ContainedFaults(tell)
         cost = None if options.max_cost is None else int(options.max_cost * MICRO)
         self._ledger = Ledger(
             Path(options.ledger) if options.ledger else None,
@@ -77,13 +84,18 @@ class AdviceService:
             backend.answer, options.workers, options.grace_s, clock, self._mailbox.put
         )
         self._cache = AdviceCache(Path(options.cache) if options.cache else None, self._faults.tell)
-        outlet = Outlet(
+        self._desk = Desk(
+            backend,
+            options,
+            clock,
+            self._cache,
+            self._ledger,
+            self._pool,
             lambda bar, advice: self._ready.append((bar, advice)),
             lambda: options.ready_rows - len(self._ready),
             self._faults,
             use,
         )
-        self._desk = Desk(backend, options, clock, self._cache, self._ledger, self._pool, outlet)
         self._published: dict[str, Any] = {}
         self._publish()
         self._closing, self._close_fault = threading.Event(), ""
@@ -106,7 +118,7 @@ class AdviceService:
             backlog = self._sent - self._received
             # With an empty backlog a batch of any size is accepted; otherwise a large one could
             # never be submitted.
-            too_much = backlog and backlog + len(batch) > _BACKLOG * self._options.queue_size
+            too_much = backlog and backlog + len(batch) > _BACKLOG * self.options.queue_size
             if self._stopping.is_set() or too_much or self._mailbox.qsize() > _MOST_WAITING:
                 self._turned_away += len(batch)
                 return
@@ -140,11 +152,6 @@ class AdviceService:
             "dropped": found["dropped"] + away,
             "ready": len(self._ready),
         }
-
-    @property
-    def options(self) -> ServiceOptions:
-        """The options with which the service was made."""
-        return self._options
 
     def stop(self) -> None:
         """Send no more requests, wait one second for requests in flight, write and close. Takes at
@@ -259,3 +266,365 @@ class AdviceService:
             self._close_fault = type(
                 error
             ).__name__  # the desk's thread counts it: only that thread writes counts
+
+
+# Sources of the rows that a run sees: a live service, an earlier run's journal, a panel of
+# several, or none.
+
+Wants = Sequence[tuple[int, float]]  # bars and weights > 0
+
+_ROW = f"{len(Advice._fields)}f"
+_POLL_S = 0.02  # between checks for new answers
+_BATCH = 16  # answers converted to rows at a time; this holds the interpreter lock for about 0.1 ms
+_BUILD_S = (
+    1e-4  # questions are built for about as long at a time; one that shows many bars takes longer
+)
+# A pause after these releases the interpreter lock. Otherwise the training thread would wait for
+# it, 5 ms at a time.
+_PAUSE_S = 1e-4
+_MOST_DEMANDS = 64  # demands that may wait for the asker's thread
+_MOST_OPEN = 1024  # bars remembered as in flight
+_MOST_QUESTIONS = (
+    4096  # questions kept, because the same bar is wanted again and again until its answer arrives
+)
+_END_S = 0.3  # time limit of `stop` for joining both threads
+
+
+class AdviceRow(NamedTuple):
+    """A row of the table.
+
+    packed: its float32 values in the order of `Advice`, in native byte order. text:
+        `journal.row_text` of the values.
+    """
+
+    bar: int
+    packed: bytes
+    text: str
+
+    @classmethod
+    def of(cls, bar: int, values: Sequence[float]) -> AdviceRow:
+        """A row of `values`, rounded to float32.
+
+        Raises struct.error, OverflowError or ValueError where a value is not a finite float32.
+        """
+        packed = struct.pack(_ROW, *values)
+        return cls(bar, packed, row_text(struct.unpack(_ROW, packed)))
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        return struct.unpack(_ROW, self.packed)
+
+
+class AdviceSource:
+    """Provides rows. No method waits. This one has none."""
+
+    def take(self, update: int, deltas: int, most: int) -> list[AdviceRow]:
+        """At most `most` rows, of distinct bars, that become visible at `update`. deltas: deltas
+        taken so far.
+        """
+        return []
+
+    def want(self, wants: Wants) -> None:
+        """Request rows. Called once per exchange, even with no bars."""
+
+    def in_flight(self) -> list[tuple[int, float]]:
+        """Requested bars without a row yet, with their weights. Where there are many, only the
+        latest ones.
+        """
+        return []
+
+    def statistics(self) -> dict[str, Any]:
+        """Counts for reports, by name."""
+        return {}
+
+    def stop(self) -> None:
+        """Stop within 3 s. A second call does nothing."""
+
+
+class Replayed(AdviceSource):
+    """The rows of an earlier run, at the updates at which that run saw them. deltas: what was
+    recorded, in order."""
+
+    def __init__(self, recorded: Recorded) -> None:
+        self.deltas = recorded.deltas
+
+    def take(self, update: int, deltas: int, most: int) -> list[AdviceRow]:
+        """The recorded rows of `update`.
+
+        Raises JournalError where `deltas` is not the number of deltas recorded before `update`:
+        this run then differs from the recorded one.
+        """
+        index = bisect_left(self.deltas, update, key=attrgetter("update"))
+        if index != deltas:
+            seen = self.deltas[min(index, deltas)]
+            raise JournalError(
+                f"advisor replay: delta {min(index, deltas) + 1} became visible at update {seen.update},"
+                f" and update {update} is asked for after {deltas} deltas: this run has other updates "
+                "than the recording; keep its train.chunk_updates, advisor.transport and seed"
+            )
+        if index == len(self.deltas) or self.deltas[index].update != update:
+            return []
+        delta = self.deltas[index]
+        return [AdviceRow.of(bar, row) for bar, row in zip(delta.bars, delta.rows, strict=True)]
+
+    def statistics(self) -> dict[str, Any]:
+        return {"recorded_deltas": len(self.deltas)}
+
+
+@dataclass(eq=False)
+class Live(AdviceSource):
+    """Rows made from the answers of a service.
+
+    Two threads work between the service and the training thread. One builds questions from bars
+    (less than a millisecond each) and submits them. The other converts answers to rows. The methods
+    that the training thread calls only move a few rows between queues.
+
+    question_of: returns the question about a bar. If it raises, the bar is reported and never asked
+        about again.
+    ahead: the most rows to prepare before they are taken; further answers stay in the service.
+        heard: receives each
+    answer that becomes a row, in the taker's thread.
+    """
+
+    service: AdviceService
+    question_of: Callable[[int], Question]
+    tell: Tell | None = None
+    ahead: int = 1024
+    heard: Callable[[int, Advice], None] | None = None
+
+    def __post_init__(self) -> None:
+        self._faults = ContainedFaults(self.tell)
+        self._mailbox: queue.SimpleQueue[Wants | None] = queue.SimpleQueue()
+        self._ready: deque[AdviceRow] = deque()
+        self._open: OrderedDict[int, float] = OrderedDict()  # used by the training thread only
+        self._question = lru_cache(_MOST_QUESTIONS)(self._new_question)  # in the asker's thread
+        self._unaskable: set[int] = set()  # written by the asker's thread only
+        self._missed = self._refused = 0
+        self._stopping = threading.Event()
+        self._threads = [
+            threading.Thread(target=run, name=f"advisor-{name}", daemon=True)
+            for name, run in (("asker", self._ask), ("taker", self._collect))
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    # --- for the training thread -------------------------------------------------------------------------------------
+
+    def take(self, update: int, deltas: int, most: int) -> list[AdviceRow]:
+        """Prepared rows. A delta holds each bar once, so a second row about a bar stays for a later
+        call.
+        """
+        del update, deltas
+        found: dict[int, AdviceRow] = {}
+        again: list[AdviceRow] = []
+        for _ in range(len(self._ready)):
+            if len(found) == most:
+                break
+            row = self._ready.popleft()
+            if row.bar in found:
+                again.append(row)
+            else:
+                found[row.bar] = row
+                self._open.pop(row.bar, None)
+        self._ready.extendleft(reversed(again))
+        return list(found.values())
+
+    def want(self, wants: Wants) -> None:
+        """Request rows. If the asker is far behind, the request is dropped and counted: it will be
+        repeated anyway.
+        """
+        if self._stopping.is_set() or self._mailbox.qsize() >= _MOST_DEMANDS:
+            self._missed += len(wants)
+            return
+        for bar, weight in wants:
+            self._open[bar] = weight
+            self._open.move_to_end(bar)
+        while len(self._open) > _MOST_OPEN:
+            self._open.popitem(last=False)
+        self._mailbox.put(wants)
+
+    def in_flight(self) -> list[tuple[int, float]]:
+        return list(self._open.items())
+
+    def statistics(self) -> dict[str, Any]:
+        """The service's statistics and: rows_waiting, rows_refused (a value is not a finite
+        float32), wants_missed, bars_unaskable, contained (exceptions by kind)."""
+        return self.service.statistics() | {
+            "rows_waiting": len(self._ready),
+            "rows_refused": self._refused,
+            "wants_missed": self._missed,
+            "bars_unaskable": len(self._unaskable),
+            "contained": self._faults.counts(),
+        }
+
+    def stop(self) -> None:
+        """Stop the service and both threads. A thread that hangs in `question_of` or the service is
+        left behind.
+        """
+        if not self._stopping.is_set():
+            self._stopping.set()
+            self._mailbox.put(None)
+        self.service.stop()
+        until = time.monotonic() + _END_S
+        for thread in self._threads:
+            thread.join(max(0.0, until - time.monotonic()))
+            if thread.is_alive():
+                self._faults.trouble(
+                    thread.name, f"advisor: the thread {thread.name} hangs and is left behind"
+                )
+
+    # --- the asker's thread ------------------------------------------------------------------------------------------
+
+    def _ask(self) -> None:
+        # On a stop the waiting demands are dropped. There may be many of them.
+        while (wants := self._mailbox.get()) is not None and not self._stopping.is_set():
+            try:
+                asked, began = [], time.perf_counter()
+                for bar, weight in wants:
+                    if self._stopping.is_set():
+                        return
+                    if (question := self._question(bar)) is not None:
+                        asked.append((question, weight))
+                    if time.perf_counter() - began >= _BUILD_S:
+                        time.sleep(_PAUSE_S)
+                        began = time.perf_counter()
+                self.service.submit(asked)
+            except BaseException as error:  # contain anything: the next demand may succeed
+                self._faults.contain("asking", error)
+
+    def _new_question(self, bar: int) -> Question | None:
+        """The question about a bar; None where it cannot be built. Such a bar is not tried again."""
+        if bar in self._unaskable:
+            return None
+        try:
+            question = self.question_of(bar)
+            if question.bar == bar:
+                return question
+            self._faults.trouble(
+                "question",
+                f"advisor: the question about bar {bar} is about bar {question.bar}; "
+                "such bars are not asked about",
+            )
+        except JaxtradeError as error:
+            self._faults.trouble(
+                f"question {type(error).__name__}",
+                f"advisor: no question about bar {bar}: {error}; such bars are not asked about",
+            )
+        except Exception as error:
+            self._faults.contain("question", error)
+        self._unaskable.add(bar)
+        return None
+
+    # --- the taker's thread ------------------------------------------------------------------------------------------
+
+    def _collect(self) -> None:
+        while not self._stopping.wait(_POLL_S):
+            try:
+                while found := self.service.take(min(_BATCH, self.ahead - len(self._ready))):
+                    for bar, advice in found:
+                        self._prepare(bar, advice)
+                    time.sleep(_PAUSE_S)
+            except BaseException as error:  # contain anything: the next answers may be fine
+                self._faults.contain("taking", error)
+
+    def _prepare(self, bar: int, advice: Advice) -> None:
+        try:
+            row = AdviceRow.of(bar, advice)
+        except (struct.error, OverflowError, TypeError, ValueError):
+            self._refused += 1
+            self._faults.trouble(
+                "row",
+                f"advisor: an answer about bar {bar} has a number that is no finite float32; "
+                "such answers are left out",
+            )
+        else:
+            self._ready.append(row)
+            if self.heard is not None:
+                self.heard(bar, advice)
+
+
+class PanelSource(AdviceSource):
+    """The rows of A members over T bars. A row of member i about bar b is given out as row i T + b
+    of the table.
+
+    members: their sources. names: what reports call them. bars: T. recorded: rows of the table that
+        an earlier process
+    of the run has got; a member is not asked again about their bars.
+    """
+
+    def __init__(
+        self,
+        members: Sequence[AdviceSource],
+        names: Sequence[str],
+        bars: int,
+        recorded: Iterable[int] = (),
+    ) -> None:
+        self._members, self._names, self._bars = tuple(members), tuple(names), bars
+        self._answered: tuple[set[int], ...] = tuple(set() for _ in self._members)
+        for row in recorded:
+            number, bar = divmod(row, bars)
+            self._answered[number].add(bar)
+
+    def take(self, update: int, deltas: int, most: int) -> list[AdviceRow]:
+        """At most `most` rows. Each member gets an equal share of them; what one leaves, the next
+        may use.
+        """
+        found: list[AdviceRow] = []
+        number = len(self._members)
+        # The order changes with every delta, so that no member's rows always come last.
+        for turn, i in enumerate((deltas + step) % number for step in range(number)):
+            share = math.ceil((most - len(found)) / (number - turn))
+            rows = self._members[i].take(update, deltas, share)
+            self._answered[i].update(row.bar for row in rows)
+            found += [row._replace(bar=row.bar + i * self._bars) for row in rows]
+        return found
+
+    def want(self, wants: Wants) -> None:
+        """Request rows from every member that has not answered: a bar is wanted until all of them
+        have.
+        """
+        for member, answered in zip(self._members, self._answered, strict=True):
+            member.want([(bar, weight) for bar, weight in wants if bar not in answered])
+
+    def in_flight(self) -> list[tuple[int, float]]:
+        """Bars that some member has not answered yet, with their weights."""
+        return list(
+            {bar: weight for member in self._members for bar, weight in member.in_flight()}.items()
+        )
+
+    def statistics(self) -> dict[str, Any]:
+        """The members' statistics put together, and each one's own under `members`."""
+        each = [member.statistics() for member in self._members]
+        named = [{"kind": name, **found} for name, found in zip(self._names, each, strict=True)]
+        return {**joined(each), "members": named}
+
+    def stop(self) -> None:
+        for member in self._members:
+            member.stop()
+
+
+def joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Statistics of several services as one: counts are added, histograms too, and words that
+    differ are listed.
+    """
+    found: dict[str, Any] = {}
+    for name in dict.fromkeys(name for part in parts for name in part):
+        values = [part[name] for part in parts if name in part]
+        if name == "latency":
+            columns = zip(*(each["counts"] for each in values), strict=True)
+            found[name] = Histogram(
+                counts=[sum(column) for column in columns],
+                total=sum(each["total_s"] for each in values),
+                longest=max(each["longest_s"] for each in values),
+            ).snapshot()
+        elif all(isinstance(value, Mapping) for value in values):
+            found[name] = dict(sum((Counter(value) for value in values), Counter()))
+        elif all(isinstance(value, str) for value in values):
+            found[name] = "; ".join(dict.fromkeys(values))
+        elif any(value is None for value in values):
+            found[name] = None  # a cost that one member does not know is unknown
+        elif any(isinstance(value, bool) for value in values):
+            found[name] = any(values)
+        else:
+            found[name] = sum(values)
+    return found

@@ -1,11 +1,27 @@
-"""Types that the modules of the host side share. Nothing here imports JAX."""
+"""What the modules of the host side share: questions and answers, the schema of answers and its
+parser, and counts of what happened. Nothing here imports JAX."""
 
 from __future__ import annotations
 
+import bisect
 import difflib
 import enum
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple, Protocol
+import hashlib
+import json
+import logging
+import math
+import re
+import threading
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import yaml
+
+from jaxtrade.text import Tell
 
 
 class Question(NamedTuple):
@@ -131,3 +147,454 @@ def nearest(name: str, known: Iterable[str]) -> str:
     known = sorted(known)
     close = difflib.get_close_matches(name, known, 1)
     return f"; did you mean {close[0]!r}?" if close else f"; choose one of {', '.join(known)}"
+
+
+def canonical(value: object) -> str:
+    """A value as JSON that depends on nothing but the value."""
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+    )
+
+
+def sha256_of(text: str) -> str:
+    """The SHA-256 (hex) of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+# The schema of answers (version 1) and its strict parser. An answer that does not fit is a
+# failure.
+#
+# It is never clamped into range and never read as HOLD. A server with constrained decoding receives
+# `ADVICE_SCHEMA`. Every answer is still checked here, because some servers accept a schema and still
+# return a confidence of 653.3.
+#
+# Direction and confidence become the three logits of `Advice`:
+#
+#     logit[direction] = LOGIT_SCALE * confidence,    the other two = 0        (flat = hold, long = buy, short = sell)
+#
+# Each logit lies in [0, LOGIT_SCALE]. Confidence 0 gives three equal logits, so no opinion.
+# Confidence 1 gives its direction a softmax probability of e^3 / (e^3 + 2) = 0.91. Here the stated
+# confidence is only bounded; the fusion measures later what it is worth.
+#
+# Where the text alone is not JSON, the parser looks for the answer in two places and nowhere else,
+# under the same rules. `Parsed.repaired` reports that it did.
+#
+# 1. After the reasoning: if the text contains a closing think tag (`</think>`), only what follows the last one is read.
+# 2. In a fence: if that is not JSON either and contains exactly one code fence, the first balanced object inside it.
+#
+# A reason longer than `MAX_REASON` is cut, not refused: nothing depends on it, and the answer is paid
+# for.
+#
+# The pipe format, `ACTION | confidence | reason`, parsed as strictly as the JSON schema.
+#
+# A lenient parser would turn an unknown action into HOLD, or read any number in the text as the
+# confidence. Here an unknown action, a missing `|`, "85%" and a number in another place are failures.
+# Actions that manage a position are failures too: market advice knows no position. The format has
+# neither risk nor horizon; both get the fixed values below. What a reasoning model writes up to its
+# last `</think>` is left out first; a long reason is no failure.
+
+ADVICE_SCHEMA: dict[str, Any] = yaml.safe_load(
+    Path(__file__).with_name("answer.yaml").read_text(encoding="utf-8")
+)
+SCHEMA_HASH = sha256_of(canonical(ADVICE_SCHEMA))
+_RULES = ADVICE_SCHEMA["properties"]
+VERSION: int = _RULES["v"]["enum"][0]
+MAX_BYTES = 64 * 1024  # of one answer's text
+MAX_DEPTH = 32  # of nested brackets; the schema itself needs 1
+MAX_REASON = 200  # characters that the schema asks for; more are ignored
+MAX_HORIZON: int = _RULES["horizon_bars"]["maximum"]  # bars
+LOGIT_SCALE = 3.0
+DIRECTIONS: tuple[str, ...] = tuple(_RULES["direction"]["enum"])
+# A string, closed or not, or a bracket. The possessive quantifier keeps the search linear in time.
+_TOKENS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
+_THOUGHT = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
+
+_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
+    **dict.fromkeys(("v", "horizon_bars"), ((int,), "an integer")),
+    **dict.fromkeys(("confidence", "risk"), ((int, float), "a number")),
+    **dict.fromkeys(("direction", "reason"), ((str,), "a string")),
+}
+
+
+class Parsed(NamedTuple):
+    """The result of parsing: advice, or the failure with its detail.
+
+    PARSE: the text is not valid JSON or not in the expected form. SCHEMA: a value does not fit.
+        EMPTY: no text.
+    TOO_LARGE: too much text. repaired: whether only a part of the text was read, with or without
+        success. reason: the
+    advice's own, which nothing but reports for people reads; "" without advice.
+    """
+
+    advice: Advice | None
+    failure: Failure | None = None
+    detail: str = ""
+    repaired: bool = False
+    reason: str = ""
+
+
+class RefusedError(ValueError):
+    """A text or value is not accepted. `failure` gives the kind."""
+
+    def __init__(self, failure: Failure, detail: str) -> None:
+        super().__init__(detail)
+        self.failure = failure
+
+
+def advice_of(direction: str, confidence: float, risk: float, horizon: int) -> Advice:
+    """The advice of a direction and its values, by the formula above. Raises RefusedError for a
+    value out of range.
+    """
+    if direction not in DIRECTIONS:
+        raise RefusedError(
+            Failure.SCHEMA,
+            f"direction {_shown(direction)}, expected one of {', '.join(DIRECTIONS)}",
+        )
+    for name, value in (("confidence", confidence), ("risk", risk)):
+        if not 0.0 <= value <= 1.0:
+            raise RefusedError(Failure.SCHEMA, f"{name} {_shown(value)}, expected 0 to 1")
+    if not 1 <= horizon <= MAX_HORIZON:
+        raise RefusedError(
+            Failure.SCHEMA, f"horizon_bars {_shown(horizon)}, expected 1 to {MAX_HORIZON}"
+        )
+    logit = LOGIT_SCALE * float(confidence)
+    hold, buy, sell = (logit if direction == name else 0.0 for name in DIRECTIONS)
+    return Advice(hold, buy, sell, float(confidence), float(risk), int(horizon))
+
+
+def parse_advice(text: str) -> Parsed:
+    """Parse one answer strictly. Never raises."""
+    found = _parsed(_json_advice, text)
+    if found.failure is Failure.PARSE and (after := after_thinking(text)) is not None:
+        text = after
+        found = _parsed(_json_advice, text, repaired=True)
+    inner = _fenced_object(text) if found.failure is Failure.PARSE else None
+    return found if inner is None else _parsed(_json_advice, inner, repaired=True)
+
+
+def after_thinking(text: str) -> str | None:
+    """What follows the last closing think tag of a reasoning model; None without a tag or without
+    text after it.
+    """
+    parts = _THOUGHT.split(text)
+    return parts[-1] if len(parts) > 1 and parts[-1].strip() else None
+
+
+def strict_json(text: str, max_bytes: int = MAX_BYTES) -> Any:
+    """Parse a text that is exactly one JSON value.
+
+    NaN, Infinity, overflowing numbers, duplicate keys and deep nesting are refused. Raises
+    RefusedError, with Failure.TOO_LARGE above `max_bytes`, Failure.EMPTY for an empty text and
+    Failure.PARSE otherwise.
+    """
+    return _json(
+        text, max_bytes, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite
+    )
+
+
+def loose_json(text: str, max_bytes: int = MAX_BYTES) -> Any:
+    """`strict_json` of a text that only wraps what is read: NaN, Infinity and a key twice are
+    somebody else's matter. Of a key twice the last counts."""
+    return _json(text, max_bytes)
+
+
+def _json(text: str, max_bytes: int, **rules: Any) -> Any:
+    if len(text.encode("utf-8", "surrogatepass")) > max_bytes:
+        raise RefusedError(Failure.TOO_LARGE, f"text above {max_bytes} bytes")
+    if not text.strip():
+        raise RefusedError(Failure.EMPTY, "empty text")
+    _check_depth(text)
+    try:
+        return json.loads(text, **rules)
+    except RefusedError:
+        raise
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # ValueError: JSONDecodeError, or an integer of too many digits
+        raise RefusedError(Failure.PARSE, f"not JSON: {error}"[:200]) from None
+
+
+def _parsed(read: Callable[[str], tuple[Advice, str]], text: str, repaired: bool = False) -> Parsed:
+    """What `read` makes of a text: its advice and reason, or the failure that it raises."""
+    try:
+        advice, reason = read(text)
+        return Parsed(advice, repaired=repaired, reason=reason[:MAX_REASON])
+    except RefusedError as refused:
+        return Parsed(None, refused.failure, str(refused), repaired)
+
+
+def _json_advice(text: str) -> tuple[Advice, str]:
+    value = strict_json(text)
+    if not isinstance(value, dict):
+        raise RefusedError(Failure.SCHEMA, f"a JSON {type(value).__name__}, expected an object")
+    names = set(_RULES)
+    if missing := sorted(names - set(value)):
+        raise RefusedError(Failure.SCHEMA, f"no key {missing[0]!r}")
+    if extra := sorted(set(value) - names):
+        raise RefusedError(Failure.SCHEMA, f"unknown key {_shown(extra[0])}")
+    for name, (kinds, expected) in _TYPES.items():
+        if type(value[name]) not in kinds:  # not isinstance: a bool is also an instance of int
+            raise RefusedError(Failure.SCHEMA, f"{name} {_shown(value[name])}, expected {expected}")
+    if value["v"] != VERSION:
+        raise RefusedError(Failure.SCHEMA, f"v {_shown(value['v'])}, expected {VERSION}")
+    names = ("direction", "confidence", "risk", "horizon_bars")
+    return advice_of(*(value[name] for name in names)), value["reason"]
+
+
+def _shown(value: object) -> str:
+    """A value as text for error details: short, ASCII only, without control characters."""
+    return ascii(value)[:40]
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise RefusedError(Failure.PARSE, "the same key twice")
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise RefusedError(Failure.PARSE, f"{name} is no JSON number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        raise RefusedError(Failure.PARSE, f"{text[:20]} overflows")
+    return value
+
+
+def _brackets(text: str) -> Iterator[re.Match[str]]:
+    """The brackets of a JSON text outside its strings."""
+    return (match for match in _TOKENS.finditer(text) if match[0][0] != '"')
+
+
+def _check_depth(text: str) -> None:
+    """Refuse deep nesting before the recursive parser runs. Raises RefusedError."""
+    depth = 0
+    for bracket in _brackets(text):
+        depth += 1 if bracket[0] in "[{" else -1
+        if depth > MAX_DEPTH:
+            raise RefusedError(Failure.PARSE, f"nested deeper than {MAX_DEPTH}")
+
+
+def _fenced_object(text: str) -> str | None:
+    """The first balanced object in the text's only code fence, or None where there is none."""
+    parts = text.split("```")
+    start = parts[1].find("{") if len(parts) == 3 else -1
+    if start < 0:
+        return None
+    depth = 0
+    for bracket in _brackets(inside := parts[1][start:]):
+        depth += {"{": 1, "}": -1}.get(bracket[0], 0)
+        if depth == 0:
+            return inside[: bracket.end()]
+    return None
+
+
+PIPE_ACTIONS = {"HOLD": "flat", "BUY": "long", "SELL": "short"}
+POSITION_ACTIONS = ("MOVE_TO_BE", "ENABLE_TRAIL", "DISABLE_TRAIL")
+PIPE_RISK = 0.5
+PIPE_HORIZON = 30  # bars
+_NUMBER = re.compile(r"(?:0(?:\.[0-9]{1,6})?|1(?:\.0{1,6})?)")
+
+
+def parse_pipe(text: str) -> Parsed:
+    """Parse one answer in the pipe format. Never raises."""
+    found = _parsed(_pipe_advice, text)
+    after = None if found.advice else after_thinking(text)
+    return found if after is None else _parsed(_pipe_advice, after, repaired=True)
+
+
+PARSERS = {"json": parse_advice, "pipe": parse_pipe}  # by the form of answers
+
+
+def _pipe_advice(text: str) -> tuple[Advice, str]:
+    if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+        raise RefusedError(Failure.TOO_LARGE, f"text above {MAX_BYTES} bytes")
+    line = text.strip()
+    if not line:
+        raise RefusedError(Failure.EMPTY, "empty text")
+    if len(line.splitlines()) != 1:
+        raise RefusedError(
+            Failure.PARSE, "more than one line, expected ACTION | confidence | reason"
+        )
+    fields = [field.strip() for field in line.split("|")]
+    if len(fields) != 3:
+        raise RefusedError(
+            Failure.PARSE, f"{len(fields) - 1} bars, expected 2: ACTION | confidence | reason"
+        )
+    action, confidence, reason = fields
+    if action in POSITION_ACTIONS:
+        raise RefusedError(
+            Failure.SCHEMA,
+            f"action {action} manages a position, of which market advice knows nothing",
+        )
+    if action not in PIPE_ACTIONS:
+        raise RefusedError(
+            Failure.SCHEMA,
+            f"unknown action {ascii(action)[:40]}, expected {', '.join(PIPE_ACTIONS)}",
+        )
+    if not _NUMBER.fullmatch(confidence):
+        raise RefusedError(
+            Failure.SCHEMA, f"confidence {ascii(confidence)[:40]}, expected 0 to 1 as 0.85"
+        )
+    advice = advice_of(PIPE_ACTIONS[action], float(confidence), PIPE_RISK, PIPE_HORIZON)
+    return advice, reason
+
+
+# What happened, in numbers: the service's counts and durations, and exceptions that were contained.
+#
+# Every submission is in exactly one count. One thread writes; other threads read snapshots.
+
+_PER_DECADE = 5
+EDGES = tuple(
+    10.0 ** (step / _PER_DECADE) for step in range(-3 * _PER_DECADE, 2 * _PER_DECADE + 1)
+)  # 1 ms .. 100 s
+
+
+@dataclass
+class Histogram:
+    """Durations in logarithmic buckets, in seconds.
+
+    `counts[i]` counts durations in (edges[i - 1], edges[i]]. The last bucket counts all longer ones.
+    """
+
+    edges: tuple[float, ...] = EDGES
+    counts: list[int] = field(default_factory=list)
+    total: float = 0.0
+    longest: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.counts = self.counts or [0] * (len(self.edges) + 1)
+
+    def add(self, seconds: float) -> None:
+        """Count one duration."""
+        self.counts[bisect.bisect_left(self.edges, seconds)] += 1
+        self.total += seconds
+        self.longest = max(self.longest, seconds)
+
+    def quantile(self, share: float) -> float | None:
+        """The quantile `share` in seconds, rounded up to its bucket's upper edge, at most the
+        longest duration.
+
+        None without durations.
+        """
+        wanted, seen = share * sum(self.counts), 0
+        for count, edge in zip(self.counts, (*self.edges, math.inf), strict=True):
+            seen += count
+            if count and seen >= wanted:
+                return min(edge, self.longest)
+        return None
+
+    def snapshot(self) -> dict[str, Any]:
+        """The durations as JSON values."""
+        return {
+            "edges_s": list(self.edges),
+            "counts": list(self.counts),
+            "total_s": self.total,
+            "p50_s": self.quantile(0.5),
+            "p99_s": self.quantile(0.99),
+            "longest_s": self.longest,
+        }
+
+
+@dataclass
+class Statistics:
+    """Counts since the start. The first block counts submissions, the second attempts, the third
+    the service's events.
+
+    deduped: submissions of a known question (waiting, in flight, answered, failed recently, or
+        poisoned). dropped:
+    submissions dropped because the queue was full, the priority was not finite, or the service had
+    stopped. late: advice from workers that had been given up, kept in the cache. usage_unknown:
+    answers without token counts; their whole reservation counts as spent. stopped: attempts that
+    the end of the run cancelled; they are no failures, and their questions count as dropped.
+    """
+
+    submitted: int = 0
+    deduped: int = 0
+    cache_hit: int = 0
+    done: int = 0
+    failed: int = 0
+    expired: int = 0
+    dropped: int = 0
+    poisoned: int = 0
+
+    asked: int = 0
+    retried: int = 0
+    retries_denied: int = 0
+    late: int = 0
+    stopped: int = 0
+    usage_unknown: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    failures: Counter[str] = field(default_factory=Counter)  # attempts by kind of failure
+    unusable: Counter[str] = field(
+        default_factory=Counter
+    )  # attempts whose answer cannot be used, by reason
+    http: Counter[int] = field(default_factory=Counter)  # attempts by HTTP status
+    models: Counter[str] = field(
+        default_factory=Counter
+    )  # attempts by the model that the server reports
+    latency: Histogram = field(default_factory=Histogram)  # seconds per attempt
+
+    negatives: int = 0  # questions poisoned by failures in the cache
+    stuck: int = 0  # workers given up because they did not return
+    died: int = 0  # worker threads that ended unexpectedly
+
+    def snapshot(self, queued: int, in_flight: int, **more: Any) -> dict[str, Any]:
+        """A copy of all counts as JSON values, safe to pass to another thread."""
+        found: dict[str, Any] = {"queued": queued, "in_flight": in_flight}
+        for name, value in vars(self).items():
+            if isinstance(value, Counter):
+                found[name] = {str(key): count for key, count in value.items()}
+            else:
+                found[name] = value.snapshot() if isinstance(value, Histogram) else value
+        return found | more
+
+
+class ContainedFaults:
+    """The contained exceptions of one object. `tell` receives one line per kind; by default the
+    logger `jaxtrade.advisor`. If `tell` raises, the line is counted in `unreported` and nothing
+    else happens."""
+
+    def __init__(self, tell: Tell | None = None) -> None:
+        self._tell = tell or logging.getLogger("jaxtrade.advisor").warning
+        self._lock = threading.Lock()
+        self._counts: Counter[str] = Counter()
+        self.unreported = 0
+
+    def contain(self, where: str, error: BaseException) -> int:
+        """Count an exception that is a bug of this package or of an object passed to it.
+
+        The report names the exception's class and place only, because its text might contain a
+        secret.
+        """
+        frames = traceback.extract_tb(error.__traceback__)
+        place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+        name = type(error).__name__
+        line = f"advisor: {name} in {where}{place}; contained, please report it"
+        return self.trouble(f"{where} {name}", line)
+
+    def trouble(self, kind: str, line: str) -> int:
+        """Count a problem of `kind` and report `line` the first time. Returns the count."""
+        with self._lock:
+            self._counts[kind] += 1
+            count = self._counts[kind]
+        if count == 1:
+            self.tell(line)
+        return count
+
+    def tell(self, line: str) -> None:
+        """Send one line to the console. An error of the console is counted, not raised."""
+        try:
+            self._tell(line)
+        except Exception:
+            self.unreported += 1
+
+    def counts(self) -> dict[str, int]:
+        """The number of occurrences by kind."""
+        with self._lock:
+            return dict(self._counts)
