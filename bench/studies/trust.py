@@ -18,9 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
-from jaxtrade.advisor.compose import round_turn
 from jaxtrade.advisor.outcomes import log_odds, no_outcomes, scored, what_followed
-from jaxtrade.advisor.questions import in_sessions
+from jaxtrade.advisor.questions import in_sessions, round_turn
 from jaxtrade.advisor.table import Delta
 from jaxtrade.config import AdvisorConfig, load_config
 from jaxtrade.data.market import load_market

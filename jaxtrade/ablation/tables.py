@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxtrade.ablation.kinds import NONE, cheats, innermost, placebo_file, turn_skill
-from jaxtrade.advisor.compose import ask_all, backend_of, followed_of
+from jaxtrade.advisor.compose import ask_all, backend_of
 from jaxtrade.advisor.host.mocks import Permuted, Shifted
 from jaxtrade.advisor.host.registry import takes
 from jaxtrade.advisor.host.types import Question
-from jaxtrade.advisor.questions import QuestionBook, make_book
+from jaxtrade.advisor.questions import QuestionBook, followed_of, make_book
 from jaxtrade.advisor.table import COLUMNS, directions, load_table
 from jaxtrade.config import RunConfig
 from jaxtrade.data.market import Market

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from jaxtrade.advisor.compose import backend_of, followed_of, is_slow, round_turn
+from jaxtrade.advisor.compose import backend_of, is_slow
 from jaxtrade.advisor.host.openai import with_model
 from jaxtrade.advisor.host.paid import MICRO, Caps, Ledger, Prices, Spend, at_most
 from jaxtrade.advisor.host.registry import calls_of, members_of
@@ -37,7 +37,14 @@ from jaxtrade.advisor.host.types import (
     parse_advice,
     parse_pipe,
 )
-from jaxtrade.advisor.questions import QuestionBook, in_sessions, make_book, stamp
+from jaxtrade.advisor.questions import (
+    QuestionBook,
+    followed_of,
+    in_sessions,
+    make_book,
+    round_turn,
+    stamp,
+)
 from jaxtrade.cli.shared import say
 from jaxtrade.config import RunConfig
 from jaxtrade.config.service import ServiceOptions

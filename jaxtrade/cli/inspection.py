@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxtrade.advisor.compose import CACHE, JOURNAL, LEDGER, followed_of
+from jaxtrade.advisor.compose import CACHE, JOURNAL, LEDGER
 from jaxtrade.advisor.host.journal import ROWS_EACH, Recorded, read_journal
 from jaxtrade.advisor.host.paid import MICRO, Caps, Ledger, cache_key, read_texts
 from jaxtrade.advisor.host.replies import printable
 from jaxtrade.advisor.host.types import DIRECTIONS, parse_advice, parse_pipe
-from jaxtrade.advisor.questions import QuestionBook, in_sessions, make_book, stamp
+from jaxtrade.advisor.questions import QuestionBook, followed_of, in_sessions, make_book, stamp
 from jaxtrade.advisor.table import WIDTH, directions, load_table, market_entries, read_snapshot
 from jaxtrade.cli.ask import HIT, MISS, UNSCORED, labels_of, outcome
 from jaxtrade.cli.flags import columns, table

@@ -26,7 +26,6 @@ from jaxtrade.advisor.compose import (
     ask_service,
     backend_of,
     cost_text,
-    followed_of,
     identity_of,
     is_slow,
     make_plan,
@@ -39,7 +38,7 @@ from jaxtrade.advisor.host.policy import Use
 from jaxtrade.advisor.host.registry import PANEL
 from jaxtrade.advisor.host.replies import reasons_text, unusable_lines
 from jaxtrade.advisor.host.types import Backend
-from jaxtrade.advisor.questions import QuestionBook, in_sessions, make_book
+from jaxtrade.advisor.questions import QuestionBook, followed_of, in_sessions, make_book
 from jaxtrade.advisor.table import market_entries, save_table
 from jaxtrade.cli.shared import say
 from jaxtrade.config import RunConfig

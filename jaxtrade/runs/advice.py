@@ -455,7 +455,7 @@ def check_whole(path: Path, recorded: Recorded) -> None:
     knows more deltas, or the run has finished and the journal has no end.
     """
     folder = path.parent
-    if path.name != JOURNAL or not (folder / "manifest.json").is_file():
+    if path.name != advising.JOURNAL or not (folder / "manifest.json").is_file():
         return
     figures = recorded_figures(path) or {}
     for where, position in _positions(folder):

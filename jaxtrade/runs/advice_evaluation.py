@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxtrade.advisor import compose as advising
-from jaxtrade.advisor.compose import JOURNAL, followed_of, only, reads_future
+from jaxtrade.advisor.compose import JOURNAL, only, reads_future
 from jaxtrade.advisor.host.journal import read_journal
 from jaxtrade.advisor.host.openai import server_of
 from jaxtrade.advisor.host.policy import PAUSED, Use
 from jaxtrade.advisor.host.registry import members_of, name_of, snapshots_of
-from jaxtrade.advisor.questions import make_book
+from jaxtrade.advisor.questions import followed_of, make_book
 from jaxtrade.advisor.table import (
     COLUMNS,
     WIDTH,

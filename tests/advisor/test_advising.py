@@ -15,10 +15,8 @@ from jaxtrade.advisor.compose import (
     ask_service,
     backend_of,
     config_digest,
-    followed_of,
     is_slow,
     journal_header,
-    round_turn,
     service_of,
     service_options,
     session_places,
@@ -28,7 +26,7 @@ from jaxtrade.advisor.host.mocks import Shifted
 from jaxtrade.advisor.host.openai import OpenAIBackend
 from jaxtrade.advisor.host.prompts import TEMPLATES
 from jaxtrade.advisor.host.types import SCHEMA_HASH, Failure
-from jaxtrade.advisor.questions import make_book
+from jaxtrade.advisor.questions import followed_of, make_book, round_turn
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import TickValue
 from tests.advisor.asking import recorded_line

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from jaxtrade.advisor.compose import followed_of
+from jaxtrade.advisor.questions import followed_of
 from jaxtrade.cli import main
 from jaxtrade.cli.ask import HIT, MISS, SMALL, UNSCORED, bar_at, labels_of, outcome
 from jaxtrade.config import make_config
