@@ -51,7 +51,7 @@ def make_tables(
 
     Returns:
         one table per kind; int8[T], what followed each bar, in every session
-        (`compose.followed_of`); bool[T], the bars that are asked about.
+        (`questions.followed_of`); bool[T], the bars that are asked about.
     Raises ConfigError for a kind that lacks an option, DataError for a snapshot of other bars.
     """
     book, followed = make_book(market, config), followed_of(market, config)

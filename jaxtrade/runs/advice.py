@@ -36,7 +36,7 @@ from jaxtrade.advisor.host.registry import PANEL, identity_of_members, members_o
 from jaxtrade.advisor.host.replies import unusable_lines
 from jaxtrade.advisor.host.service import AdviceSource, Live, PanelSource, Replayed
 from jaxtrade.advisor.host.types import Advice, Backend
-from jaxtrade.advisor.questions import QuestionBook, in_sessions, make_book
+from jaxtrade.advisor.questions import QuestionBook, followed_of, in_sessions, make_book
 from jaxtrade.advisor.table import (
     AdviceTable,
     AdviceView,
@@ -101,7 +101,7 @@ def first_advice(
         DataError: the snapshot is damaged or belongs to other bars.
     """
     chosen, size = config.advisor, len(market.bars)
-    followed = advising.only(advising.followed_of(market, config), market, train)
+    followed = advising.only(followed_of(market, config), market, train)
     view = view_of(chosen, market.data.sessions, empty_table(size * chosen.advisors), True)
     start = start_advice(view, followed, askable, chosen)
     for number, file in snapshots_of(config).items():
@@ -148,7 +148,7 @@ def check_advisor(config: RunConfig, market: Market) -> None:
             load_table(Path(file), market)
         else:
             book = make_book(market, member)
-            advising.backend_of(member, market, book, advising.followed_of(market, member)).close()
+            advising.backend_of(member, market, book, followed_of(market, member)).close()
 
 
 def _recorded(config: RunConfig, market: Market) -> Recorded:
@@ -343,7 +343,7 @@ def _asked_of(config: RunConfig, market: Market, tell: Tell) -> tuple[_Asked, ..
         if not member.advisor.kind.startswith("table:"):
             book = make_book(market, member)
             backend = advising.backend_of(
-                member, market, book, advising.followed_of(market, member), tell
+                member, market, book, followed_of(market, member), tell
             )
             found.append(_Asked(number, member, book, backend))
     return tuple(found)

@@ -212,7 +212,7 @@ def _asked(
     book = make_book(market, config)
     wanted = rows[book.askable[rows]]
     bars = wanted[~np.isin(wanted, saved.bars)]
-    backend = advising.backend_of(config, market, book, advising.followed_of(market, config))
+    backend = advising.backend_of(config, market, book, followed_of(market, config))
     missing = 0
     if not advising.is_slow(config.advisor.kind):
         known, values = advising.ask_all(backend, book, bars, tell)
