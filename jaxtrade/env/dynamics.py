@@ -61,7 +61,7 @@ def transition(
     """Advance one bar, from the close of `state.row` to the close of the next row, without session
     jump or reset.
 
-    First the leg is filled (`execution.fill_leg`), then the account is settled (`settle.settle`).
+    First the leg is filled (`execution.fill_leg`), then the account is settled (`execution.settle`).
     `state.row` must be a decision bar. impact: as in `LegBar`.
     """
     row = state.row + 1

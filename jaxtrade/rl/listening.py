@@ -333,7 +333,7 @@ class AdviceState(struct.PyTreeNode):
         (`outcomes.what_followed`).
     askable: bool[T], bars that may be asked about.
     want: float32[T], need for advice about each bar since it was last requested (sums of
-        `fusion.visits`).
+        `rollout.visits`).
     outcomes: statistics of the scored advice, of one advisor or of a panel.
     memory: float32[], as in `outcomes.scored`.
     """

@@ -315,7 +315,7 @@ class StepExtras(NamedTuple):
 def explore_rollout(
     ctx: Q, state: TrainState, policy: Policy, params: PyTree, key: Array
 ) -> tuple[TrainState, Transition, Tally]:
-    """One rollout, as `collecting.roll_out`. policy: from `acting.ready`."""
+    """One rollout, as `rollout.roll_out`. policy: from `acting.ready`."""
 
     def explore(carry: PyTree, ref: PyTree, chance: Array) -> tuple[PyTree, Array, StepExtras]:
         carry, action, extras = act_by_chance(ctx, policy, carry, ref, params, chance)

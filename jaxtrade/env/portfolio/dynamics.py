@@ -328,7 +328,7 @@ def transition(
 ) -> tuple[PortfolioState, PortfolioEvent]:
     """Advance one shared bar with all legs, without session jump or reset.
 
-    partly: static, as in `fills.close_part`. want: int32[S] contracts from the next open on.
+    partly: static, as in `close_part`. want: int32[S] contracts from the next open on.
         `state.row` must be a
     decision bar.
     """

@@ -452,7 +452,9 @@ def portfolio_weights(config: RewardConfig) -> dict[str, float]:
 # limits.
 
 
-FARTHEST = 46_340  # ticks from an open to an extreme: its square fits int32 (`fills.liquidation`)
+FARTHEST = (
+    46_340  # ticks from an open to an extreme: its square fits int32 (`dynamics.liquidation`)
+)
 
 
 def _sizes(market: Portfolio, config: RunConfig) -> np.ndarray:

@@ -433,7 +433,7 @@ def make_ppo(
     Returns:
         `Algorithm` whose state is a `TrainState`. All of its functions work under vmap over states with shared
         `params`. Without a fusion, `inputs` of its update is None. With a fusion it is the `AdviceState`
-        (`rl.listening`) of this update, and the metric `visits` is float32[T bars] (see `fusion.visits`). `act`
+        (`rl.listening`) of this update, and the metric `visits` is float32[T bars] (see `rollout.visits`). `act`
         handles one environment and returns `ActExtras`; use vmap for many. Its `explore` is a Python bool: True samples
         an action, False takes the most probable legal action and needs no key. `act` computes float32 products,
         whatever precision the update has.
