@@ -24,7 +24,7 @@ from jaxtrade.runs.auto_envs import (
     sized,
     sizes,
 )
-from jaxtrade.runs.memory import available_memory
+from jaxtrade.runs.limits import available_memory
 from jaxtrade.runs.setup import prepare
 from tests.messages import missing, refused
 from tests.reading import read_json

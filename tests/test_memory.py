@@ -14,7 +14,7 @@ from jaxtrade.env.tasks.base import task_of
 from jaxtrade.errors import ConfigError, OutOfMemoryError
 from jaxtrade.networks.heads import make_actor_critic
 from jaxtrade.runs import memory, preflight
-from jaxtrade.runs.memory import usable_memory
+from jaxtrade.runs.limits import usable_memory
 from tests.children import run_python, sets
 from tests.messages import missing, refused
 

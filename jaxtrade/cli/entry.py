@@ -8,15 +8,11 @@ import errno
 import importlib
 import io
 import os
-import shlex
-import signal
-import subprocess
 import sys
 import traceback
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from string import Formatter
 from types import ModuleType
 from typing import Any
 
@@ -37,102 +33,6 @@ from jaxtrade.runs.memory import first_line, is_exhausted
 from jaxtrade.runs.processes import layout_of, leave, say
 from jaxtrade.text import pairs, printable, show
 from jaxtrade.version import __version__
-
-# `jaxtrade menu`: a table of keys that end in a command, which is printed and then run in a process
-# of its own. `3`, `1`, `NQ` tests the whole curriculum, as in RL-Trainer. Answers may be piped; the
-# command checks them. The last key of the first list, `q` or the end of the input leaves.
-
-FILE = "'{File of bars (CSV, CSV.gz or Parquet)}'"
-STAMP = "--set 'data.stamp={Are stamps the time of the open or of the close of a bar:open}'"
-ZONE = "--set 'data.time_zone={Time zone of the stamps (null, they carry an offset):null}'"
-BARS = f"{FILE} --market {{Market:ES}} {STAMP} {ZONE}"
-RUN = "'{Folder of the run:runs/*/config.yaml}'"
-MENU = {  # keys -> title, and for a leaf the command, with {question:default} where one is asked
-    "": ("jaxtrade", ""),
-    "1": ("Check this machine", "doctor"),
-    "2": ("Data", ""),
-    "21": ("Check a file of bars", f"data check {BARS}"),
-    "22": ("Describe a market: sessions, stops, costs", "data describe --market {Market:ES}"),
-    "3": ("Train", ""),
-    "31": ("Test: the curriculum, in minutes", "curriculum --test --market {Market:NQ}"),
-    "32": ("Full training", ""),
-    "321": ("The bundled week of ES bars", "train quickstart"),
-    "322": ("Your own bars", f"train --data {BARS}"),
-    "323": ("Three tasks, one after the other (curriculum)", "curriculum"),
-    "33": ("Continue", ""),
-    "331": ("A run that was stopped, from its newest checkpoint", f"train --resume {RUN}"),
-    "332": ("A curriculum that was stopped", "curriculum --resume {Folder:runs/*/curriculum.yaml}"),
-    "333": ("A finished run, as a new one", f"train --continue {RUN} --timesteps {{Steps:1M}}"),
-    "4": ("Evaluate", ""),
-    "41": ("Evaluate a run against the baselines", f"evaluate {RUN}"),
-    "42": ("Print one session bar by bar", f"replay {RUN} --session '{{Date, YYYY-MM-DD}}'"),
-}
-
-
-def walk(runner: Callable[[list[str]], int]) -> int:
-    """Ask and run until the user leaves -> exit code of the last command; 0 if none was run."""
-    code, keys = 0, ""
-    while code != 130:  # Ctrl-C
-        title, command = MENU[keys]
-        try:
-            if command:
-                words = [_filled(word) for word in shlex.split(command)]
-                print(f"\n$ jaxtrade {shlex.join(words)}\n", flush=True)
-                code, keys = runner(words), ""
-                print(f"\n(exit code {code})", flush=True)
-                continue
-            below = {key: MENU[key][0] for key in MENU if key and key[:-1] == keys}
-            leave = f"{keys}{len(below) + 1}"
-            below[leave] = "Back" if keys else "Exit"
-            print("\n".join(["", title, *(f"  {key[-1]}  {below[key]}" for key in below)]))
-            chosen = keys + _ask("Your choice")
-        except EOFError:
-            break
-        if chosen not in below:
-            print(f"  expected one of {', '.join(key[-1] for key in below)}")
-        elif chosen == leave and not keys:
-            break
-        else:
-            keys = keys[:-1] if chosen == leave else chosen
-    return code
-
-
-def _filled(word: str) -> str:
-    """A word of a command, with the answer to its question. The default of a pattern is the folder
-    of its newest file.
-    """
-    [(text, question, default, _)] = Formatter().parse(word)
-    if question is not None and default and "*" in default:
-        found = sorted(Path().glob(default), key=os.path.getmtime)
-        default = str(found[-1].parent) if found else ""
-    return text if question is None else text + _ask(question, default or "")
-
-
-def _ask(question: str, default: str = "") -> str:
-    """Ask. Enter means the default. Raises EOFError to leave."""
-    given = input(f"{question}{f' [{default}]' if default else ''}: ")
-    given = "".join(filter(str.isprintable, given)).strip() or default
-    if not sys.stdin.isatty():  # a transcript shows the answers too
-        print(given, flush=True)
-    if given.lower() == "q":
-        raise EOFError
-    return given
-
-
-def run_command(words: list[str]) -> int:
-    """Run `jaxtrade WORDS` -> exit code. It gets Ctrl-C, but not the answers that are piped."""
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "jaxtrade", *words],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        stdin=None if sys.stdin.isatty() else subprocess.DEVNULL,
-    )
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        returned = process.wait()
-    finally:
-        signal.signal(signal.SIGINT, before)
-    return returned if returned >= 0 else 128 - returned  # as a shell says that a signal ended it
-
 
 DISK_ERROR, INTERNAL_ERROR = 74, 70
 FULL, CLOSED = "free some space", "change its rights"
@@ -270,7 +170,9 @@ def _menu(args: Namespace) -> int:
         )
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")  # bytes that are no text are a wrong answer
-    return walk(run_command)
+    from jaxtrade.cli import menu
+
+    return menu.walk(menu.run_command)
 
 
 def _launch(args: Namespace) -> int:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 
-from jaxtrade.runs.memory import MachineLimits, cgroup_limits, read_text, total_memory
+from jaxtrade.runs.limits import MachineLimits, cgroup_limits, read_text, total_memory
 from jaxtrade.storage.programs import VARIABLE, cache_folder
 
 MIB, GIB = 1 << 20, 1 << 30

@@ -342,9 +342,7 @@ def _asked_of(config: RunConfig, market: Market, tell: Tell) -> tuple[_Asked, ..
     for number, member in enumerate(members_of(config)):
         if not member.advisor.kind.startswith("table:"):
             book = make_book(market, member)
-            backend = advising.backend_of(
-                member, market, book, followed_of(market, member), tell
-            )
+            backend = advising.backend_of(member, market, book, followed_of(market, member), tell)
             found.append(_Asked(number, member, book, backend))
     return tuple(found)
 

@@ -29,7 +29,8 @@ from jaxtrade.errors import ConfigError, OutOfMemoryError
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import rundir
 from jaxtrade.runs.beginning import METRICS
-from jaxtrade.runs.memory import MOST_ROWS, available_memory, first_line, is_exhausted, size
+from jaxtrade.runs.limits import available_memory
+from jaxtrade.runs.memory import MOST_ROWS, first_line, is_exhausted, size
 from jaxtrade.runs.setup import Setup, prepare, with_learner_of
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.compiling import described

@@ -37,7 +37,8 @@ from jaxtrade.env.reward_presets import resolve_reward
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
 from jaxtrade.runs import memory
 from jaxtrade.runs.agents import check_search
-from jaxtrade.runs.memory import usable_memory, weight_count
+from jaxtrade.runs.limits import usable_memory
+from jaxtrade.runs.memory import weight_count
 from jaxtrade.storage.internals import backends_started
 from jaxtrade.storage.programs import (
     DETERMINISTIC,

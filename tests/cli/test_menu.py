@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from jaxtrade.cli import entry, main
-from jaxtrade.cli.entry import MENU
+from jaxtrade.cli import main, menu
+from jaxtrade.cli.menu import MENU
 from jaxtrade.cli.parser import build_parser
 
 HERE = str(Path(__file__).resolve().parents[2])
@@ -67,7 +67,7 @@ def walked(answers, monkeypatch, codes=(0,)):
         return codes[min(len(ran), len(codes)) - 1]
 
     monkeypatch.setattr(sys, "stdin", io.StringIO(answers))
-    return entry.walk(runner), ran
+    return menu.walk(runner), ran
 
 
 def test_every_leaf_is_walked():
