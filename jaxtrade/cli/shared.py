@@ -11,7 +11,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any, TextIO
 
 from pydantic import ValidationError
 
@@ -19,12 +19,10 @@ from jaxtrade.cli import flags
 from jaxtrade.config import RunConfig, load_config, make_config, origins_of, overridden
 from jaxtrade.data.contracts import BUNDLED, load_contract
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
+from jaxtrade.progress.screen import Plain, Screen, Warnings, can_show_panel
 from jaxtrade.runs.agents import FREE, changes_bits
 from jaxtrade.runs.preflight import check, check_names
 from jaxtrade.text import printable, show
-
-if TYPE_CHECKING:
-    from jaxtrade.progress.screen import Screen
 
 TOLERANCES = ("seconds_tolerance", "quotes_tolerance")
 MARKET = (
@@ -317,6 +315,28 @@ def _check_market(chosen: RunConfig, args: Namespace) -> None:
         )
 
 
+def open_screen(
+    title: str,
+    quiet: bool = False,
+    stream: TextIO | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> Screen:
+    """The screen of a command: a panel where the terminal can show one, else plain lines.
+
+    Args:
+        title: of the panel, such as "jaxtrade train". quiet: show nothing but warnings. stream:
+            default: standard error, so that standard output holds the result alone.
+    """
+    chosen = sys.stderr if stream is None else stream
+    if quiet:
+        return Warnings(lambda line: print(line, file=chosen, flush=True))
+    if can_show_panel(chosen, environ):
+        from jaxtrade.progress.panel import PhasePanel  # rich takes a moment to load
+
+        return PhasePanel(title, chosen)
+    return Plain(chosen)
+
+
 def screen_of(args: Namespace, silent: bool = False) -> Screen:
     """Where a command shows its progress: on standard error. Call this once the flags are known to
     be right.
@@ -327,8 +347,6 @@ def screen_of(args: Namespace, silent: bool = False) -> Screen:
     as exceptions too, and its warnings (a compilation of two minutes is "very slow") would break
     the panel. A fatal error is still shown.
     """
-    from jaxtrade.progress.screen import Screen, open_screen
-
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", FATAL_ONLY)  # XLA reads it when it is loaded
     if silent:
         return Screen()

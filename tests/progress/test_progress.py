@@ -15,10 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from rich.console import Console
 
-from jaxtrade.cli.shared import print_result
+from jaxtrade.cli.shared import open_screen, print_result
 from jaxtrade.progress import screen
 from jaxtrade.progress.panel import PhasePanel, sparkline
-from jaxtrade.progress.screen import LastingStream, Plain, Screen, Warnings, duration, open_screen
+from jaxtrade.progress.screen import LastingStream, Plain, Screen, Warnings, duration
 from jaxtrade.storage.sinks import progress_line
 
 COLUMNS = (("kl", "approx_kl", ".1e"),)
