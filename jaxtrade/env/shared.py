@@ -119,7 +119,7 @@ class SharedEvent(Event):
 
 
 def table_of(eta: int, most: int) -> np.ndarray:
-    """int32[most + 1] thousandths: `config.shared.temporary` of 0 to `most` contracts."""
+    """int32[most + 1] thousandths: `config.allocate.temporary` of 0 to `most` contracts."""
     return np.array([temporary(eta, contracts) for contracts in range(most + 1)], np.int32)
 
 
