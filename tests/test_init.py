@@ -5,7 +5,7 @@ import shlex
 import numpy as np
 import pytest
 
-from jaxtrade.cli import init, main
+from jaxtrade.cli import initial, main
 from jaxtrade.config import load_config
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.examine import clear_winner, clocks, examine, price_step
@@ -36,7 +36,7 @@ def here(tmp_path, monkeypatch):
 def typed(monkeypatch):
     """Answers of a person at a terminal, taken in turn."""
     answers = []
-    monkeypatch.setattr(init, "may_ask", lambda refused: not refused)
+    monkeypatch.setattr(initial, "may_ask", lambda refused: not refused)
     monkeypatch.setattr("builtins.input", lambda prompt: answers.pop(0) if answers else _end())
     return answers
 
