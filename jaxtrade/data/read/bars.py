@@ -158,7 +158,7 @@ class Bars:
 
     @property
     def trade_dates(self) -> np.ndarray:
-        """datetime64[D][T], the trade date of each bar."""
+        """The trade date of each bar, datetime64 of days, of shape T."""
         return trade_dates(self.time, self.contract)
 
     @property
