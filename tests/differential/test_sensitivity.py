@@ -46,14 +46,14 @@ def test_another_figure_is_seen(params, change):
         compare(CONFIG, params, logits, terms)
 
 
-def target_first(leg, bar, contract, stop_level):
+def target_first(leg, bar):
     """The target counts before the stop."""
     position = leg.position
     side = jnp.sign(position.quantity)
     best = jnp.where(side > 0, bar.high, bar.low)
     hit = side * (best - position.target) >= 0
-    leg = execution._exit(leg, hit, position.target, jnp.int32(ExitReason.TARGET), contract)
-    return STOP_FIRST(leg, bar, contract, stop_level)
+    leg = execution._exit(leg, hit, position.target, jnp.int32(ExitReason.TARGET))
+    return STOP_FIRST(leg, bar)
 
 
 def loose_trail(position, close, distance):

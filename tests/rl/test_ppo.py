@@ -7,7 +7,7 @@ import pytest
 
 from bench.learning import Learning
 from jaxtrade.networks import distributions
-from jaxtrade.rl import ppo as make_module
+from jaxtrade.rl import context
 from jaxtrade.rl.context import CPU
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.ppo.act import block_count
@@ -189,7 +189,7 @@ def test_act_masked_mode_and_sample(learner, trained):
 @pytest.mark.slow
 def test_rollout_stores_references_and_no_observations(monkeypatch):
     monkeypatch.setattr(
-        make_module, "form_of", lambda platform: CPU._replace(statistics_rows=CONFIG.num_envs)
+        context, "form_of", lambda platform: CPU._replace(statistics_rows=CONFIG.num_envs)
     )
     """Nothing of shape [T * N, D] or [T, N, D] exists in the program, only the rows of one minibatch."""
     wide = 37
