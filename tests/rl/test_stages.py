@@ -41,7 +41,7 @@ def collect(seen):
 
 
 def start(params):
-    return monitor.start(params) | {"paid": jnp.int32(0), "sides": jnp.int32(0)}
+    return monitor.first_sums(params) | {"paid": jnp.int32(0), "sides": jnp.int32(0)}
 
 
 def figures(sums, steps):
