@@ -153,11 +153,11 @@ def flat() -> Agent:
     return Agent("flat", _hold_flat, None, "never trades")
 
 
-def random_legal(mask: Array, key: Array) -> Array:
-    """int32[]: one of the legal actions, each as likely as the others. mask: bool[A]."""
+def random_legal(ref: ObservationRef, key: Array) -> Array:
+    """int32[]: one of the legal actions, each as likely as the others."""
     # Draw k below the number of legal actions, then take the k-th legal action.
-    rank = jax.random.randint(key, (), 0, jnp.sum(mask))
-    return jnp.argmax(jnp.cumsum(mask) > rank).astype(jnp.int32)
+    rank = jax.random.randint(key, (), 0, jnp.sum(ref.mask))
+    return jnp.argmax(jnp.cumsum(ref.mask) > rank).astype(jnp.int32)
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class RandomMasked:
     def __call__(
         self, carry: PyTree, state: EnvState, ref: ObservationRef, params: EnvParams, key: Array
     ) -> tuple[PyTree, Order, Array]:
-        action = random_legal(ref.mask, key)
+        action = random_legal(ref, key)
         return carry, self.env.decode(action, state, params), action
 
 

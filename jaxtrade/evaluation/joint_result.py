@@ -123,7 +123,7 @@ class Baseline:
         params: PortfolioParams,
         key: Array,
     ) -> tuple[Knowledge, Want]:
-        action = random_legal(ref.mask, key)
+        action = random_legal(ref, key)
         drawn = Want(*self.env.ordered(state, action, params), action)
         # It reads what states of one and of several symbols share.
         ready = rules.may_open(state, params)  # type: ignore[arg-type]
