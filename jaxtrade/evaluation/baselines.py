@@ -154,7 +154,7 @@ def flat() -> Agent:
 
 
 def random_legal(ref: ObservationRef, key: Array) -> Array:
-    """int32[]: one of the legal actions, each as likely as the others."""
+    """int32[]: one of the legal actions, each as likely as the others. ref.mask: bool[A]."""
     # Draw k below the number of legal actions, then take the k-th legal action.
     rank = jax.random.randint(key, (), 0, jnp.sum(ref.mask))
     return jnp.argmax(jnp.cumsum(ref.mask) > rank).astype(jnp.int32)

@@ -188,10 +188,10 @@ def test_act_masked_mode_and_sample(learner, trained):
 
 @pytest.mark.slow
 def test_rollout_stores_references_and_no_observations(monkeypatch):
+    """Nothing of shape [T * N, D] or [T, N, D] exists in the program, only the rows of one minibatch."""
     monkeypatch.setattr(
         context, "form_of", lambda platform: CPU._replace(statistics_rows=CONFIG.num_envs)
     )
-    """Nothing of shape [T * N, D] or [T, N, D] exists in the program, only the rows of one minibatch."""
     wide = 37
 
     class Wide(Probe):
