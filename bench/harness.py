@@ -21,7 +21,7 @@ import jax
 import numpy as np
 from scipy import stats
 
-from jaxtrade.doctor.checks import usable_cpus as cores
+from jaxtrade.runs.limits import usable_cpus as cores
 from jaxtrade.runs.rundir import environment
 
 from . import idle

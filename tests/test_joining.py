@@ -7,8 +7,6 @@ import sys
 
 import pytest
 
-from jaxtrade.doctor.checks import Status
-from jaxtrade.doctor.examine import Ended, joined
 from jaxtrade.errors import ConfigError, PreemptedError, ProcessLostError, StorageError
 from jaxtrade.runs import processes
 from jaxtrade.runs.processes import ALONE, Layout
@@ -160,26 +158,6 @@ def test_leaving_waits_as_long_as_it_makes_sense(code, seconds, ends, monkeypatc
     finally:
         signal.signal(signal.SIGTERM, handled)
     assert waited == seconds
-
-
-# --- the doctor
-
-
-def found(**values):
-    told = {"processes": 2, "sum": 10, "kind": "cpu", "devices": [2, 2]} | values
-    return [(each.name, each.verdict) for each in joined(Ended(1.0, told))]
-
-
-def test_the_doctor_judges_devices_and_their_sum():
-    assert found() == [("devices", Status.OK), ("sum", Status.OK)]
-    assert found(devices=[3, 1]) == [("devices", Status.FAIL), ("sum", Status.OK)]
-    assert found(sum=9) == [("devices", Status.OK), ("sum", Status.FAIL)]
-    said = "Terminating process\nerror: process 1 of 2: the processes did not meet"
-    [finding] = joined(Ended(1.0, {}, "exit code 69", said))
-    assert (finding.verdict, finding.measured) == (
-        Status.FAIL,
-        "process 1 of 2: the processes did not meet",
-    )
 
 
 TALKATIVE = """

@@ -137,17 +137,17 @@ def _replay(args: Namespace) -> int:
 
 
 def _doctor(args: Namespace) -> int:
-    from jaxtrade.doctor import examine
+    from jaxtrade import doctor
 
     if args.distributed:
         layout = layout_of(training.given(args), os.environ)
-        return examine.report(examine.join(layout, args.join_seconds), args.json)
+        return doctor.report(doctor.meet(layout, args.join_seconds), args.json)
     refuse(
         args,
         ("coordinator", "num_processes", "process_id"),
         "these name the processes of --distributed",
     )
-    return examine.examine(args.run_dir, args.json)
+    return doctor.examine(args.run_dir, args.json)
 
 
 def _bench(args: Namespace) -> int:

@@ -25,7 +25,11 @@ class MachineLimits:
 
     cpus: float | None = None
     memory: int | None = None
-    pids: int | None = None
+
+
+def usable_cpus() -> int:
+    """CPUs of the affinity mask if the system has one (Linux), else all."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def read_text(path: str) -> str | None:
@@ -128,7 +132,6 @@ def cgroup_limits(read: Read = read_text) -> MachineLimits:
     return MachineLimits(
         min(cpus, default=None),
         number(values("memory", "memory.max", "memory.limit_in_bytes")),
-        number(values("pids", "pids.max", "pids.max")),
     )
 
 
