@@ -6,6 +6,7 @@ doctor. `python -m jaxtrade.doctor` works even if the `jaxtrade` command cannot 
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -23,7 +24,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from packaging.requirements import Requirement
 from packaging.version import Version
@@ -36,6 +37,7 @@ OK, WARN, FAIL = "OK", "WARN", "FAIL"  # WARN: runs work, but slower, or without
 GIB = 1 << 30
 THREADS = "OMP_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS VECLIB_MAXIMUM_THREADS NPROC"
 PIP = "python -m pip install"
+HIDES = {"CUDA_VISIBLE_DEVICES": "(-1)?", "JAX_PLATFORMS": "(?!.*(cuda|gpu)).+"}
 Found = str | tuple[str, str, str]  # what was measured; or how bad it is, that, and how to fix it
 
 
@@ -51,7 +53,9 @@ class Finding(NamedTuple):
 def _versions() -> dict[str, str]:
     """Lower-case distribution name -> version. The first one of a name is the one imported."""
     found = [(each.metadata["Name"], each.version) for each in metadata.distributions()]
-    return {name.lower().replace("_", "-"): version for name, version in found[::-1] if name}
+    return {
+        name.lower().replace("_", "-"): version for name, version in found[::-1] if name and version
+    }
 
 
 def _sees_gpu() -> bool:
@@ -83,7 +87,8 @@ def _cpu(host: Machine) -> Found:
                 return FAIL, given, f"{name} must be a whole number >= 1: unset it"
             if not int(usable) <= int(value) <= max(1, 2 * usable):
                 keep = "NPROC also changes the bits of a CPU run: keep it to repeat a run exactly"
-                return WARN, given, f"unset {name}, to use {usable:g} CPUs and not more ({keep})"
+                most = max(1, int(usable))
+                return WARN, given, f"unset {name}, or set it to {most}, the CPUs ({keep})"
     if usable < 2:
         return WARN, text, "give the process at least 2 CPUs (docker run --cpus, taskset)"
     if usable < host.cpus and "NPROC" not in host.env:
@@ -106,7 +111,8 @@ def _packages(host: Machine) -> Found:
     needed, had = requirements(), host.versions
     if not needed:
         return WARN, "jaxtrade is not installed: what it needs is unknown", f"{PIP} -e ."
-    wrong = [name for name, each in needed.items() if had.get(name, "0") not in each.specifier]
+    fits = {k: v.specifier.contains(had.get(k, "0"), prereleases=True) for k, v in needed.items()}
+    wrong = [name for name, fine in fits.items() if not fine]
     text = ", ".join(f"{name} {had.get(name, 'missing')}" for name in wrong or ("jax", "jaxlib"))
     fix = shlex.join([*PIP.split(), *(str(needed[name]) for name in wrong)])
     return (FAIL, text, fix) if wrong else text
@@ -125,11 +131,8 @@ def _gpu(host: Machine) -> Found:
     if len(parts) != 2 or len({Version(each).release[:3] for each in found}) > 1:
         fix = f"keep one plugin and pjrt, of jaxlib's release: {PIP} --upgrade {wanted}"
         return FAIL, f"{text}, jaxlib {found[-1]}", fix
-    for name, hidden in (
-        ("CUDA_VISIBLE_DEVICES", "(-1)?"),
-        ("JAX_PLATFORMS", "(?!.*(cuda|gpu)).+"),
-    ):
-        if name in host.env and re.fullmatch(hidden, host.env[name].strip()):
+    for name, hidden in HIDES.items():
+        if host.gpu_seen and re.fullmatch(hidden, host.env.get(name, "cuda").strip()):
             return WARN, f"{name}={host.env[name]} hides the GPU", f"unset {name}"
     return text
 
@@ -269,24 +272,19 @@ def run_layer(layer: Layer, timeout: float) -> Finding:
     `sys.path`. Ctrl-C, which reaches the main thread only, ends the child too.
     """
     start, path = time.monotonic(), os.pathsep.join(filter(None, sys.path))
+    pipes: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     command = [sys.executable, "-P", "-X", "faulthandler", "-X", "utf8", "-c", layer.program]
     env = {**os.environ, "PYTHONPATH": path, **layer.env}
     failed = partial(Finding, layer.name, FAIL, fix=layer.fix)
     try:
         process = subprocess.Popen(
-            command,
-            env=env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            encoding="utf-8",
-            errors="replace",
-            start_new_session=True,
+            command, env=env, encoding="utf-8", errors="replace", start_new_session=True, **pipes
         )
     except OSError as error:  # process limit reached, or out of memory
         return failed(f"could not start a process: {error}")
     with process, interrupt.child(process):
         try:
-            out, err = process.communicate(timeout=max(timeout, 0.5))
+            out, err = process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
             interrupt.kill(process)
             busy = f"if the machine is busy, repeat when it is idle; otherwise {layer.fix}"
@@ -295,11 +293,10 @@ def run_layer(layer: Layer, timeout: float) -> Finding:
         frame = re.search(r'^ *File "(?!<string>)(.*?)", line (.*)', err, re.MULTILINE)
         where = f" in {os.path.basename(frame[1])}:{frame[2]}" if frame else ""
         return failed(f"died by {cause}{where}")
-    said = re.findall(r"^[\w.]*Error: (.*)", err, re.MULTILINE) or err.strip().splitlines()[-1:]
-    if process.returncode or not out.strip():
+    said = re.findall(r"^[\w.]*[Ee]rror: (.*)", err, re.MULTILINE) or err.strip().splitlines()[-1:]
+    if process.returncode or not (last := re.search(r"^{.*}$", out, re.MULTILINE)):
         return failed(said[-1][:300] if said else f"no result, exit code {process.returncode}")
-    values = json.loads(out.strip().splitlines()[-1])
-    text = ", ".join(f"{key} {value}" for key, value in values.items())
+    text = ", ".join(f"{key} {value}" for key, value in json.loads(last[0]).items())
     return Finding(layer.name, OK, f"{text} ({time.monotonic() - start:.1f} s)")
 
 
@@ -311,7 +308,7 @@ def diagnose(host: Machine, layers: Sequence[Layer] = LAYERS, limit: float = 18)
     gpu = any(re.match(r"jax-cuda\d+-plugin", name) for name in host.versions)
     wanted = [each for each in layers if gpu or each.name != "jax-gpu"]
     with ThreadPoolExecutor(max_workers=2) as pool:
-        children = pool.map(lambda each: run_layer(each, end - time.monotonic()), wanted)
+        children = pool.map(lambda each: run_layer(each, max(0.5, end - time.monotonic())), wanted)
         return [*(check(name, host) for name in CHECKS), *children]
 
 
@@ -346,5 +343,8 @@ def examine(run_folder: str, as_json: bool) -> int:
 
 
 if __name__ == "__main__":  # the same without `--distributed`
-    folders = [each for each in sys.argv[1:] if not each.startswith("-")]
-    sys.exit(examine((folders or ["runs"])[0], "--json" in sys.argv))
+    parser = argparse.ArgumentParser("jaxtrade doctor", description="Examine this machine")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
+    parser.add_argument("--run-dir", default="runs", help="folder of runs (default: runs)")
+    given = parser.parse_args()
+    sys.exit(examine(given.run_dir, given.json))

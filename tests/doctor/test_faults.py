@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import subprocess
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -145,6 +146,8 @@ def found(**changes):
         {},
         {"gpu_seen": True, "versions": VERSIONS | CUDA},
         {"gpu_seen": True, "versions": VERSIONS | CUDA, "env": {"JAX_PLATFORMS": "cuda,cpu"}},
+        {"versions": VERSIONS | CUDA, "env": {"JAX_PLATFORMS": "cpu"}},  # no GPU to hide
+        {"versions": VERSIONS | {"jax": "0.11.3.dev1"}},
         {"env": {"NPROC": "8"}},
         {"quota": 4.0, "env": {"NPROC": "4"}},
     ],
@@ -193,6 +196,12 @@ def one(program, timeout=20):
     return doctor.run_layer(Layer("fake", program, "do this"), timeout)
 
 
+def test_the_module_refuses_what_it_does_not_know():
+    done = run_python("-m", "jaxtrade.doctor", "--folder=x", cwd=ROOT, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--folder=x" in done.stderr
+
+
 @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
 @pytest.mark.parametrize("name", ["SIGSEGV", "SIGABRT", "SIGILL", "SIGBUS", "SIGKILL"])
 def test_a_child_that_dies_is_a_finding(name):
@@ -213,9 +222,11 @@ def test_children_that_hang_raise_or_say_nothing():
     hang = one("import time; time.sleep(60)", timeout=1)
     assert time.monotonic() - start < 30
     assert hang[:3] == ("fake", "FAIL", "hangs: no answer in 1 s")
+    assert hang.fix == "if the machine is busy, repeat when it is idle; otherwise do this"
     assert one("import no_such_module_here").measured == "No module named 'no_such_module_here'"
     assert one("pass").measured == "no result, exit code 0"
     assert one("assert 1 + 1 == 3, 'sum is wrong'").measured == "sum is wrong"
+    assert one("print('[GPU] a library')").measured == "no result, exit code 0"
     assert one('print(\'{"numpy": "2.4"}\')').measured.startswith("numpy 2.4 (")
 
 
@@ -234,19 +245,24 @@ def test_names_of_crashes():
     ]
 
 
-def test_a_layer_that_hangs_does_not_hide_the_others(tmp_path, capsys):
-    host = dataclasses.replace(HEALTHY, run_folder=tmp_path)
-    layers = [
-        Layer("a", "import time; time.sleep(60)", "fix a"),
-        Layer("b", "print('{}')", "fix b"),
-        Layer("jax-gpu", "1 / 0", "not run without a plugin"),
-    ]
-    findings = diagnose(host, layers, limit=2)
-    verdicts = {each.name: each.verdict for each in findings if each.name not in CHECKS}
-    assert verdicts == {"a": "FAIL", "b": "OK"}
+def test_a_layer_that_hangs_does_not_hide_the_others(tmp_path, capsys, monkeypatch):
+    second = threading.Event()
+
+    def run(layer, timeout):
+        assert 0.5 <= timeout <= 2
+        if layer.name == "a":  # ends only after the second one has
+            return Finding("a", "FAIL" if second.wait(60) else "OK", "hangs", layer.fix)
+        second.set()
+        return Finding(layer.name, "OK", "")
+
+    monkeypatch.setattr(doctor, "run_layer", run)
+    layers = [Layer(name, "", f"fix {name}") for name in ("a", "b", "jax-gpu")]
+    for limit in (2, -1):  # the time left, or none
+        findings = diagnose(dataclasses.replace(HEALTHY, run_folder=tmp_path), layers, limit)
+        verdicts = {each.name: each.verdict for each in findings if each.name not in CHECKS}
+        assert verdicts == {"a": "FAIL", "b": "OK"}  # without a plugin nothing is run on a GPU
     assert doctor.report(findings, as_json=False) == 1
-    busy = "fix: if the machine is busy, repeat when it is idle; otherwise fix a"
-    assert busy in capsys.readouterr().out
+    assert "fix: fix a" in capsys.readouterr().out
     assert doctor.report(findings, as_json=True) == 1
     data = json.loads(capsys.readouterr().out)
     assert data["exit_code"] == 1
