@@ -216,7 +216,7 @@ def work_of(shape, platform, quick, devices):
     if shape == "evaluation":
         return evaluation(world, learner)
     given = jax.eval_shape(learner.init, jax.random.key(0), world.params), world.params
-    return Work(setting.update_of(learner), given, learner.steps_per_update, num_steps)
+    return Work(setting.update_of(learner), given, learner.info.steps_per_update, num_steps)
 
 
 def evaluation(world, algorithm):
@@ -258,7 +258,7 @@ def divided(world, platform, devices, agents):
     state = jax.eval_shape(stack.wrap(whole).init, keys, world.params)
     params = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), world.params)
     chunk = chunk_program(place.wrap(whole, stack), 1, None, place, state, params)
-    steps, count = agents * whole.steps_per_update, config.rollout.num_steps
+    steps, count = agents * whole.info.steps_per_update, config.rollout.num_steps
     return Work(chunk, (state, params, None), steps, count)
 
 

@@ -65,7 +65,7 @@ def health(ppo, sessions, chunks):
     """
     world = setting.world(sessions, ppo=ppo)
     algorithm = setting.learner(world, chunks * CHUNK)
-    steps = chunks * CHUNK * algorithm.steps_per_update
+    steps = chunks * CHUNK * algorithm.info.steps_per_update
     config = TrainConfig(total_timesteps=steps, chunk_updates=CHUNK)
     run = train(algorithm, world.params, key=jax.random.key(0), config=config)
     chunk = setting.train_chunk(algorithm, run.state, world.params, CHUNK)

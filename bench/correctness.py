@@ -192,7 +192,7 @@ def _trained(ppo, chunk, folder=None, start=None):
     world = setting.world(SESSIONS, ppo=ppo)
     algorithm, key = setting.learner(world, 2 * chunk), jax.random.key(0)
     config = TrainConfig(
-        total_timesteps=2 * chunk * algorithm.steps_per_update,
+        total_timesteps=2 * chunk * algorithm.info.steps_per_update,
         chunk_updates=chunk,
         checkpoint_every=1,
         keep_checkpoints=2,

@@ -20,8 +20,8 @@ import numpy as np
 import yaml
 
 from jaxtrade.networks import distributions
+from jaxtrade.rl.actor_critic import policy_of
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.ppo.act import policy_of
 
 from . import harness, setting
 from .learning import learning_of

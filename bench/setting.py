@@ -83,7 +83,7 @@ class Update:
     left and returns all that it computes."""
 
     def __init__(self, algorithm, params):
-        self.steps, self.params = algorithm.steps_per_update, params
+        self.steps, self.params = algorithm.info.steps_per_update, params
         start = jax.jit(algorithm.init)(jax.random.key(0), params)
         self.state = jax.tree.map(jnp.copy, start)  # donated: no two leaves may share an array
         self.program = update_of(algorithm).lower(self.state, params).compile()
@@ -168,7 +168,7 @@ def stored(algorithm, state, params, num_steps):
     may pad, or keep copies in another layout; see `temporaries`. num_steps: of the rollout."""
     jaxpr = jax.make_jaxpr(lambda s, p: algorithm.update(s, p, ()))(state, params).jaxpr
     live, _ = partial_eval.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))
-    steps = algorithm.steps_per_update
+    steps = algorithm.info.steps_per_update
     loops = [each for each in live.eqns if each.primitive.name == "scan"]
     for loop in loops:
         own = loop.params["jaxpr"].jaxpr.outvars

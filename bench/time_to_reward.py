@@ -131,7 +131,7 @@ def ours(config, goal, seeds, budget, gymnax=""):
     env, params = from_gymnax(gymnax) if gymnax else load_world(chosen)
     updates = budget // (chosen.rollout.num_envs * chosen.rollout.num_steps)
     algorithm, key = make_algorithm(chosen, env, updates, summarise=REWARD), jax.random.key(0)
-    steps = algorithm.steps_per_update
+    steps = algorithm.info.steps_per_update
     yield
     init = jax.jit(algorithm.init).lower(key, params).compile()
     state = jax.eval_shape(algorithm.init, key, params)

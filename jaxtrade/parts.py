@@ -11,7 +11,7 @@ from typing import Any
 
 from jaxtrade.registry import Registry
 
-# The types of the parts live above this module: `env.tasks.base.Task`, `rl.algorithms.Learner`,
+# The types of the parts live above this module: `env.tasks.base.Task`, `rl.algorithms.LearnerKind`,
 # `networks.heads.Network` and `networks.heads.ActionValues` (what makes one),
 # `data.features.columns.Feature`, `advisor.host.registry.AdvisorKind`, `evaluation.report.Section`,
 # `env.rewards.Term`, `env.sampler.Sampler`.

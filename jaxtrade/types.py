@@ -344,43 +344,26 @@ class Remedies(NamedTuple):
 
 
 def unchanged(hparams: Any, times: int) -> Any:
-    """The default of `Algorithm.retry`."""
+    """The default of `LearnerInfo.retry`."""
     del times
     return hparams
 
 
-class Algorithm(NamedTuple):
-    """A learner: pure functions, and the facts that the training loop needs.
-
-    init(key, params) -> state, a `LoopState`. update(state, params, inputs) -> (state, metrics):
-    one update. `inputs` is data from outside the program (advice), or None. Metrics are arrays by
-    name. Each learner must report `finite` (bool[]: all losses and gradients were finite); with
-    advice also `visits` (float32[bars], need per bar). act(policy, carry, ref, params, key,
-    explore) -> (carry, action, extras): action is int32[] for one reference and int32[B] for a
-    batch. The key may be None if `explore` is False. policy(state) -> the first argument of `act`.
+class LearnerInfo(NamedTuple):
+    """What the training loop has to know about a learner, and what it says about it.
 
     steps_per_update: environment steps of one agent per update. together: agents of a population
-        that are computed side
-    by side; None: all. carry: the policy's memory before the first observation of an episode, all
-    zeros; None for a policy without memory. The caller of `act` passes the carry that the previous
-    call returned, and passes the zeros again at the start of each episode.
-
+        that are computed side by side; None: all.
     health, warnings, progress, remedies: the learner's additions to the loop's checks, warnings,
-        console columns and
-    messages. step_sizes, exploration: names of the hparams that a plateau lowers and raises
-    (`control.plateau_*`). retry(hparams, times) -> hparams after the run has gone back to the same
-    checkpoint `times` times; retry_note describes this change in words.
+        console columns and messages.
+    step_sizes, exploration: names of the hparams that a plateau lowers and raises
+        (`control.plateau_*`).
+    retry(hparams, times) -> hparams after the run has gone back to the same checkpoint `times`
+        times; retry_note describes this change in words.
     """
 
-    init: Callable[[Array, PyTree], Any]
-    update: Callable[[Any, PyTree, PyTree], tuple[Any, dict[str, Array]]]
-    act: Callable[
-        [PyTree, PyTree, PyTree, PyTree, Array | None, bool], tuple[PyTree, Array, PyTree]
-    ]
-    policy: Callable[[Any], PyTree]
-    env: Env
     steps_per_update: int
-    carry: PyTree = None
+    together: int | None = None
     health: tuple[HealthCheck, ...] = ()
     warnings: tuple[Warn, ...] = ()
     progress: tuple[Column, ...] = ()
@@ -389,4 +372,29 @@ class Algorithm(NamedTuple):
     exploration: tuple[str, ...] = ()
     retry: Callable[[Any, int], Any] = unchanged
     retry_note: str = ""
-    together: int | None = None
+
+
+class Learner(NamedTuple):
+    """A learner: four pure functions, the policy's first memory, and what is said about them.
+
+    init(key, params) -> state, a `LoopState`.
+    update(state, params, inputs) -> (state, metrics): one update. `inputs` is data from outside the
+        program (advice), or None. Metrics are arrays by name. Each learner must report `finite`
+        (bool[]: all losses and gradients were finite); with advice also `visits` (float32[bars],
+        need per bar).
+    act(policy, carry, ref, params, key, explore) -> (carry, action, extras): action is int32[] for
+        one reference and int32[B] for a batch. The key may be None if `explore` is False.
+    policy(state) -> the first argument of `act`.
+    carry: the policy's memory before the first observation of an episode, all zeros; None for a
+        policy without memory. The caller of `act` passes the carry that the previous call returned,
+        and passes the zeros again at the start of each episode.
+    """
+
+    init: Callable[[Array, PyTree], Any]
+    update: Callable[[Any, PyTree, PyTree], tuple[Any, dict[str, Array]]]
+    act: Callable[
+        [PyTree, PyTree, PyTree, PyTree, Array | None, bool], tuple[PyTree, Array, PyTree]
+    ]
+    policy: Callable[[Any], PyTree]
+    info: LearnerInfo
+    carry: PyTree = None

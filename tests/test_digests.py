@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from jaxtrade.errors import DataError
-from jaxtrade.rl.algorithms import highest
+from jaxtrade.rl.info import highest
 from jaxtrade.runs.training_job import whole_health
 from jaxtrade.storage import digests
 from jaxtrade.storage.sinks import JsonlSink

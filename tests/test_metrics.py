@@ -7,7 +7,7 @@ import re
 import pytest
 
 from jaxtrade.errors import DataError
-from jaxtrade.rl.ppo import PROGRESS
+from jaxtrade.rl.info import PPO_PROGRESS as PROGRESS
 from jaxtrade.storage import digests
 from jaxtrade.storage.events import EventWriter, masked_crc32c
 from jaxtrade.storage.sinks import (

@@ -15,8 +15,8 @@ from jaxtrade.config import load_config
 from jaxtrade.curriculum.phases import start_check
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
+from jaxtrade.rl.actor_critic import policy_of
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.ppo.act import policy_of
 from jaxtrade.rl.transfer import check_layouts
 from jaxtrade.runs.beginning import adopt, layout_of, load_source, require_same, transferred
 from jaxtrade.runs.evaluate import history

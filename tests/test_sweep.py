@@ -25,7 +25,7 @@ from jaxtrade.config.sweep import Range, range_of, settings_of
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.seeds import ranking
 from jaxtrade.rl.dqn import HParams as DQNHParams
-from jaxtrade.rl.ppo.act import HParams, make_hparams
+from jaxtrade.rl.ppo import HParams, make_hparams
 from jaxtrade.rl.pqn import HParams as PQNHParams
 from jaxtrade.runs import agents, memory, rundir
 from jaxtrade.runs.policies import chosen_number, policy_path

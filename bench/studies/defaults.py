@@ -22,8 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from bench import catalogue, harness
-from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.ppo.act import make_hparams, policy_of
+from jaxtrade.rl.actor_critic import policy_of
+from jaxtrade.rl.ppo import make_hparams, make_ppo
 from jaxtrade.training.population import Stack
 
 from . import RESULTS

@@ -51,7 +51,7 @@ from jaxtrade.training.health import population_health
 from jaxtrade.training.hooks import Change
 from jaxtrade.training.loop import Plan, plan_run, train
 from jaxtrade.training.population import SEEDS, Axes, Stack
-from jaxtrade.types import Algorithm, Array, PyTree, SessionSet
+from jaxtrade.types import Array, Learner, PyTree, SessionSet
 
 FIGURES = (
     "episode_profit",
@@ -77,7 +77,7 @@ class FusionTraining(NamedTuple):
     params: EnvParams
     plan: Plan
     fusion: Fusion
-    algorithm: Algorithm
+    algorithm: Learner
 
 
 class Trained(NamedTuple):
@@ -235,7 +235,7 @@ class KnownAdvice:
     nothing.
     """
 
-    def wrap(self, algorithm: Algorithm) -> Algorithm:
+    def wrap(self, algorithm: Learner) -> Learner:
         """The algorithm, changed to learn with the advice in its own state."""
 
         def update(
@@ -350,7 +350,7 @@ def train_matrix(
     if 0 in later:
         advice = with_all_answers(advice, later[0])
     shown = Screen() if screen is None else screen
-    shown.describe({"action_share": list(learner.env.actions)}, learner.algorithm.progress)
+    shown.describe({"action_share": list(learner.env.actions)}, learner.algorithm.info.progress)
     progress = _Progress(tell or (lambda line: None), config.advisor.fusion, shown)
     progress.message(
         f"{len(tables)} kinds x {seeds} seeds, {plan.total_updates} updates of {plan.steps_per_update:,} "
@@ -374,7 +374,7 @@ def train_matrix(
     history = before + trained.history
     seconds = trained.history[-1]["seconds"] if trained.history else 0.0
     recompiles = int(trained.health["recompiles"][1]) if trained.health else 0
-    health = population_health(history, recompiles, stack, learner.algorithm.health)
+    health = population_health(history, recompiles, stack, learner.algorithm.info.health)
     return Trained(
         trained.state.replace(advice=None),
         trained.state.advice,

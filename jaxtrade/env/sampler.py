@@ -2,7 +2,7 @@
 
 A sampler is a pure function (weights, seed, episode, sessions) -> slot:
 
-    weights: float32[M], the share of each symbol that the learner wants (`rl.train_state`). None
+    weights: float32[M], the share of each symbol that the learner wants (`rl.wrappers`). None
         without such shares.
     seed: uint32[] of the environment. episode: int32[], the number of its episode, from 0.
     sessions: the split. Slots offsets[m]..offsets[m + 1] - 1 are of symbol m; `offsets` is None for

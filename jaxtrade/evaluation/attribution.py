@@ -28,7 +28,7 @@ from jaxtrade.networks.torso import forget
 from jaxtrade.rl.algorithms import make_algorithm
 from jaxtrade.rl.listening import make_fusion
 from jaxtrade.text import aligned, in_dollars, several
-from jaxtrade.types import Algorithm, Array, PyTree, SessionSet
+from jaxtrade.types import Array, Learner, PyTree, SessionSet
 
 
 def _cell(value: float | None, unit: str) -> str:
@@ -225,7 +225,7 @@ class AblatedAct:
     """A greedy `Act` on an observation with fixed slots. Carry: (policy, its memory, bool[D] slots,
     float32[D] values).
 
-    algorithm_act: `Algorithm.act` on `Given` references.
+    algorithm_act: `Learner.act` on `Given` references.
     """
 
     env: TradingEnv
@@ -249,7 +249,7 @@ def _forget(carry: PyTree, first: Array) -> PyTree:
 
 def ablated_profits(
     env: TradingEnv,
-    algorithm: Algorithm,
+    algorithm: Learner,
     policy: PyTree,
     params: EnvParams,
     decisions: DecisionBars,
@@ -418,7 +418,7 @@ def _moments(
 
 
 def _at_decisions(
-    algorithm: Algorithm,
+    algorithm: Learner,
     policy: PyTree,
     chosen: _Decisions,
     groups: Sequence[SlotGroup],
@@ -457,13 +457,13 @@ def _at_decisions(
     )
 
 
-def _decision(algorithm: Algorithm, policy: PyTree, observation: Any, other: PyTree) -> Any:
+def _decision(algorithm: Learner, policy: PyTree, observation: Any, other: PyTree) -> Any:
     """(carry, action, extras) of one greedy decision."""
     seen = other._replace(observation=observation)
     return algorithm.act(policy, algorithm.carry, seen, None, None, False)
 
 
-def _refusal(algorithm: Algorithm, policy: PyTree, chosen: _Decisions) -> str | None:
+def _refusal(algorithm: Learner, policy: PyTree, chosen: _Decisions) -> str | None:
     """Why gradient and permutation cannot be given; None if they can."""
     if jax.tree.leaves(algorithm.carry):
         return "the policy has a memory, so its action depends on earlier bars too"

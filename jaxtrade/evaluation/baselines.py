@@ -15,7 +15,7 @@ from jaxtrade.env.state import EnvParams, EnvState, ObservationRef, Order
 from jaxtrade.env.tasks.base import HOLD
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks.torso import forget
-from jaxtrade.types import Algorithm, Array, MarketData, PyTree
+from jaxtrade.types import Array, Learner, MarketData, PyTree
 
 NO_ACTION = -1  # an order that matches no action of the task (a baseline that flips its side)
 
@@ -67,7 +67,7 @@ class Agent(NamedTuple):
 
 @dataclass(frozen=True)
 class PolicyAct:
-    """`Algorithm.act`, then the decoder of the task. Carry: (policy, its memory).
+    """`Learner.act`, then the decoder of the task. Carry: (policy, its memory).
 
     `act` samples from the same masked distribution as in training. An illegal action is executed as HOLD and counted,
     as in `TradingEnv.step`.
@@ -99,7 +99,7 @@ def _epsilon(policy: PyTree) -> Any:
     return getattr(policy, "epsilon", None)
 
 
-def greedy(algorithm: Algorithm, policy: PyTree, env: TradingEnv) -> Agent:
+def greedy(algorithm: Learner, policy: PyTree, env: TradingEnv) -> Agent:
     """An agent that takes the policy's best legal action at every bar: the most probable one, or
     that of largest Q.
     """
@@ -117,7 +117,7 @@ def greedy(algorithm: Algorithm, policy: PyTree, env: TradingEnv) -> Agent:
     )
 
 
-def sampled(algorithm: Algorithm, policy: PyTree, env: TradingEnv) -> Agent:
+def sampled(algorithm: Learner, policy: PyTree, env: TradingEnv) -> Agent:
     """An agent that draws an action from the policy's masked distribution at every bar; of a
     Q-policy the epsilon-greedy one."""
     about = (

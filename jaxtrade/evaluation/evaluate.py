@@ -56,7 +56,7 @@ from jaxtrade.evaluation.trades import (
 )
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.staged import staged
-from jaxtrade.types import Algorithm, PyTree, SessionSet
+from jaxtrade.types import Learner, PyTree, SessionSet
 
 Also = Mapping[str, Any]  # entries of the records' `meta`, JSON values: `day_bars`, `policy_sha256`
 NOTHING: Also = MappingProxyType({})
@@ -76,7 +76,7 @@ def standard_agents(
     env: TradingEnv,
     market: Market,
     config: RunConfig,
-    algorithm: Algorithm | None = None,
+    algorithm: Learner | None = None,
     policy: PyTree = None,
 ) -> list[Agent]:
     """The policy, greedy and sampled (if one is given), then the baselines flat, random,
@@ -115,7 +115,7 @@ def evaluate_symbol(
     config: RunConfig,
     agents: Sequence[Agent] | None = None,
     *,
-    algorithm: Algorithm | None = None,
+    algorithm: Learner | None = None,
     policy: PyTree = None,
     provenance: Mapping[str, Any] | None = None,
     trained_on: SessionSet | None = None,
@@ -215,7 +215,7 @@ def begin_evaluation(
     market: Market,
     sessions: SessionSet,
     config: RunConfig,
-    algorithm: Algorithm,
+    algorithm: Learner,
     policy: PyTree,
     steps: Steps | None = None,
 ) -> None:

@@ -42,7 +42,7 @@ from jaxtrade.evaluation.side_by_side import RULE_ENDS
 from jaxtrade.evaluation.trades import account_outcome, write_csv
 from jaxtrade.storage.staged import staged
 from jaxtrade.text import aligned, several, short_repr
-from jaxtrade.types import Algorithm, Array, PyTree, SessionSet
+from jaxtrade.types import Array, Learner, PyTree, SessionSet
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,7 +79,7 @@ class JointAgent(NamedTuple):
 
 @dataclass(frozen=True)
 class PolicyAct:
-    """`Algorithm.act`. Carry: (policy, its memory). An illegal action changes nothing and is
+    """`Learner.act`. Carry: (policy, its memory). An illegal action changes nothing and is
     counted.
     """
 
@@ -163,7 +163,7 @@ def joint_agents(
     market: Portfolio,
     params: PortfolioParams,
     config: RunConfig,
-    algorithm: Algorithm,
+    algorithm: Learner,
     policy: PyTree,
 ) -> list[JointAgent]:
     """The policy, greedy and sampled, then the baselines flat, random, buy-and-hold and moving

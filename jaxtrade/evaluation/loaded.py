@@ -20,7 +20,7 @@ from jaxtrade.networks import distributions
 from jaxtrade.rl.acting import select_group
 from jaxtrade.rl.state import Policy
 from jaxtrade.text import short_repr
-from jaxtrade.types import Algorithm, Array, PyTree
+from jaxtrade.types import Array, Learner, PyTree
 
 ADVICE = {
     "direction": (-1, 1),
@@ -49,7 +49,7 @@ class Given(NamedTuple):
 
 @dataclass(frozen=True)
 class GivenEnv:
-    """The part of an `Env` that `Algorithm.act` needs. A loaded policy thus uses the act function
+    """The part of an `Env` that `Learner.act` needs. A loaded policy thus uses the act function
     of its learner.
     """
 
@@ -71,7 +71,7 @@ class Acts:
     at the start of an episode.
     """
 
-    def __init__(self, plain: Algorithm, advised: Algorithm | None) -> None:
+    def __init__(self, plain: Learner, advised: Learner | None) -> None:
         self.carry = plain.carry
         self._act = _compiled(plain, False)
         self._listen = None if advised is None else _compiled(advised, True)
@@ -79,12 +79,12 @@ class Acts:
     def __call__(
         self, policy: Policy, carry: PyTree, given: Given, key: Array | None, explore: bool
     ) -> Any:
-        """(carry, action, extras), as `Algorithm.act`. Without a key, `explore` must be False."""
+        """(carry, action, extras), as `Learner.act`. Without a key, `explore` must be False."""
         chosen = self._act if given.aux is None or self._listen is None else self._listen
         return chosen(policy, carry, given, key, explore)
 
 
-def _compiled(algorithm: Algorithm, one_by_one: bool) -> Any:
+def _compiled(algorithm: Learner, one_by_one: bool) -> Any:
     """`algorithm.act` without parameters of an environment. one_by_one: it takes one decision, so B
     of them are mapped.
     """
@@ -102,7 +102,7 @@ def _compiled(algorithm: Algorithm, one_by_one: bool) -> Any:
 
 @dataclass(frozen=True)
 class LoadedPolicy:
-    """A policy that is ready to act. policy: first argument of `Algorithm.act`. schema: that of the
+    """A policy that is ready to act. policy: first argument of `Learner.act`. schema: that of the
     bundle.
 
     A policy without memory can use `act`. Any policy can use `step`:

@@ -26,7 +26,7 @@ from jaxtrade.evaluation.baselines import greedy
 from jaxtrade.evaluation.record import DecisionBars, Record, decision_bars
 from jaxtrade.evaluation.trades import assemble_trades
 from jaxtrade.text import local
-from jaxtrade.types import Algorithm, PyTree
+from jaxtrade.types import Learner, PyTree
 
 SHORT = {
     "HOLD": "H",
@@ -102,7 +102,7 @@ def replay_lines(
     env: TradingEnv,
     params: EnvParams,
     market: Market,
-    algorithm: Algorithm,
+    algorithm: Learner,
     policy: PyTree,
     session: str,
 ) -> Iterator[str]:

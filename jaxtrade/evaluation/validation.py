@@ -18,14 +18,14 @@ from jaxtrade.evaluation.baselines import forget_episode, greedy
 from jaxtrade.evaluation.joint_result import JointAgent, PolicyAct, backtest
 from jaxtrade.evaluation.record import Record, Steps, decision_bars
 from jaxtrade.storage.compiling import Programs
-from jaxtrade.types import Algorithm, PyTree, SessionSet
+from jaxtrade.types import Learner, PyTree, SessionSet
 
 
 def mean_reward(
     env: TradingEnv,
     params: EnvParams,
     sessions: SessionSet,
-    algorithm: Algorithm,
+    algorithm: Learner,
     policies: Sequence[PyTree],
 ) -> float:
     """Mean reward per session of greedy policies on `sessions`, averaged over the policies. As
@@ -39,7 +39,7 @@ def total_rewards(
     env: TradingEnv,
     params: EnvParams | Sequence[EnvParams],
     sessions: SessionSet,
-    algorithm: Algorithm,
+    algorithm: Learner,
     policies: Sequence[PyTree],
     programs: Programs | None = None,
     steps: Steps | None = None,
@@ -79,7 +79,7 @@ def begin_total_rewards(
     env: TradingEnv,
     params: EnvParams | Sequence[EnvParams],
     sessions: SessionSet,
-    algorithm: Algorithm,
+    algorithm: Learner,
     policies: Sequence[PyTree],
     steps: Steps | None = None,
 ) -> None:
@@ -93,7 +93,7 @@ def _lanes(
     env: TradingEnv,
     params: EnvParams | Sequence[EnvParams],
     sessions: SessionSet,
-    algorithm: Algorithm,
+    algorithm: Learner,
     policies: Sequence[PyTree],
     steps: Steps | None,
 ) -> list[Lane]:

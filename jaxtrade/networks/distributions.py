@@ -8,7 +8,6 @@ gradient.
 
 from __future__ import annotations
 
-import functools
 import itertools
 
 import chex
@@ -20,7 +19,7 @@ from jaxtrade.types import Array
 ILLEGAL = float(jnp.finfo(jnp.float32).min)
 
 
-def _check(logits: Array, mask: Array) -> None:
+def check(logits: Array, mask: Array) -> None:
     """Raises AssertionError at trace time unless logits are float, masks bool, and both have the
     same shape [..., A].
     """
@@ -32,7 +31,7 @@ def log_probs(logits: Array, mask: Array) -> Array:
     """Log-probability of every action, float32[..., A]: log-softmax over the legal actions,
     `ILLEGAL` elsewhere.
     """
-    _check(logits, mask)
+    check(logits, mask)
     # The bounds keep the difference of two legal logits finite.
     legal = jnp.where(mask, jnp.clip(logits, ILLEGAL / 4, -ILLEGAL / 4), ILLEGAL)
     # Subtract the largest legal logit, so that `exp` cannot overflow. `where` comes before `exp`,
@@ -61,41 +60,13 @@ def entropy(logits: Array, mask: Array) -> Array:
 
 
 def log_prob_and_entropy(logits: Array, mask: Array, action: Array) -> tuple[Array, Array]:
-    """`log_prob` and `entropy` up to rounding, each float32[...], from one array for each action.
-
-    A GPU or TPU computes both and their gradients in one program. On a CPU, reading single columns
-    is slow.
-    """
-    _check(logits, mask)
-    chex.assert_type(action, int)
-    legal, x = _columns(mask), [jnp.clip(x, ILLEGAL / 4, -ILLEGAL / 4) for x in _columns(logits)]
-    every = list(zip(legal, x, strict=True))
-    largest = jax.lax.stop_gradient(
-        functools.reduce(jnp.maximum, [jnp.where(m, x, ILLEGAL) for m, x in every])
-    )
-    shifted = [jnp.where(m, x - largest, 0.0) for m, x in every]
-    powers = [jnp.where(m, jnp.exp(x), 0.0) for m, x in zip(legal, shifted, strict=True)]
-    total = functools.reduce(jnp.add, powers)
-    log_total = jnp.log(total)
-    chosen = functools.reduce(
-        jnp.add,
-        [
-            jnp.where(action == i, jnp.where(m, x - log_total, ILLEGAL), 0.0)
-            for i, (m, x) in enumerate(zip(legal, shifted, strict=True))
-        ],
-    )
-    # -sum p log p = log total - sum p x
-    mean = functools.reduce(jnp.add, [p * x for p, x in zip(powers, shifted, strict=True)]) / total
-    return chosen, log_total - mean
-
-
-def _columns(x: Array) -> list[Array]:
-    return [x[..., i] for i in range(x.shape[-1])]
+    """`log_prob` of `action` and `entropy`, float32[...] each."""
+    return log_prob(logits, mask, action), entropy(logits, mask)
 
 
 def mode(logits: Array, mask: Array) -> Array:
     """Most probable legal action, int32[...]; of equally probable ones that with the lowest id."""
-    _check(logits, mask)
+    check(logits, mask)
     # A legal logit of -inf must still beat every illegal action.
     legal = jnp.where(mask, jnp.maximum(logits, ILLEGAL), -jnp.inf)
     return jnp.argmax(legal, axis=-1).astype(jnp.int32)

@@ -3,14 +3,12 @@ value of each action."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Protocol
 
 import flax.linen as nn
-import jax
-import jax.numpy as jnp
 
 from jaxtrade.config import NetworkConfig
+from jaxtrade.networks.accelerators import PAIR, apply_pair, apply_value, pack, unpack
 from jaxtrade.networks.torso import (
     ACTIVATIONS,
     FLOAT32,
@@ -18,116 +16,8 @@ from jaxtrade.networks.torso import (
     DotGeneral,
     Remembering,
     orthogonal,
-    product,
-    products,
 )
 from jaxtrade.types import Array, PyTree
-
-# --- Two networks of equal widths on the same input, computed together.
-#
-# A product of a batch of two matrices is one program of a device, as is a product of one. Training
-# therefore packs the layers of both networks in pairs, and unpacks them at the end of an update.
-# The public parameters are never packed.
-
-
-PAIR = "pair"  # key of the packed layers in the parameters
-TORSOS, HEADS = ("policy_torso", "value_torso"), ("policy_head", "value_head")
-_PARTS = {*TORSOS, *HEADS}
-
-
-def pack(parameters: PyTree) -> PyTree:
-    """Parameters of an `ActorCritic` in which `pair` takes the place of both torsos and heads.
-
-    pair: by layer {"kernel", "bias"}. The first layers stand side by side, float32[D, 2 O] and
-        float32[2 O], the
-    policy's first. The later ones are stacked, float32[2, I, O] and float32[2, O]. The last layer
-    has as many outputs as there are actions; zeros fill those that the value does not have, and no
-    gradient reaches them. Networks without hidden layers stay as they are.
-    """
-    if TORSOS[0] not in parameters:
-        return parameters
-    first, *later = _layers(parameters).items()
-    pair = {first[0]: jax.tree.map(lambda *both: jnp.concatenate(both, axis=-1), *first[1])}
-    pair |= {name: jax.tree.map(_stacked, *both) for name, both in later}
-    return {name: part for name, part in parameters.items() if name not in _PARTS} | {PAIR: pair}
-
-
-def unpack(packed: PyTree, like: PyTree) -> PyTree:
-    """The inverse of `pack`. like: parameters, or their shapes, as `pack` was given."""
-    if PAIR not in packed:
-        return packed
-    parameters = {name: part for name, part in packed.items() if name != PAIR} | {
-        name: {} for name in _PARTS
-    }
-    for name, shapes in _layers(like).items():
-        layers = _torn(packed[PAIR][name], shapes)
-        for torso, head, layer in zip(TORSOS, HEADS, layers, strict=True):
-            if name == HEADS[0]:
-                parameters[head] = layer
-            else:
-                parameters[torso][name] = layer
-    return {name: parameters[name] for name in like}
-
-
-def apply_pair(
-    pair: PyTree, x: Array, activation: Callable[[Array], Array], dot_general: DotGeneral = FLOAT32
-) -> Array:
-    """The outputs of both networks, float32[2, A].
-
-    Args:
-        pair: as `pack` makes it. x: float32[D], input of both. activation: after each layer but the
-            last.
-        dot_general: as of `networks.torso.MLP`.
-    """
-    first, *middle, last = _in_order(pair)
-    x = activation(product(dot_general, x, first["kernel"]) + first["bias"]).reshape(2, -1)
-    for layer in middle:
-        x = activation(products(dot_general, x, layer["kernel"]) + layer["bias"])
-    return products(dot_general, x, last["kernel"]) + last["bias"]
-
-
-def apply_value(
-    pair: PyTree, x: Array, activation: Callable[[Array], Array], dot_general: DotGeneral = FLOAT32
-) -> Array:
-    """The value alone, float32[]. Arguments as `apply_pair`."""
-    first, *later = _in_order(pair)
-    width = first["bias"].shape[0] // 2
-    x = product(dot_general, x, first["kernel"][:, width:]) + first["bias"][width:]
-    for layer in later:
-        x = product(dot_general, activation(x), layer["kernel"][1]) + layer["bias"][1]
-    return x[0]
-
-
-def _in_order(pair: PyTree) -> list[PyTree]:
-    """The layers, first layer first. JAX sorts keys as text, where Dense_10 stands before
-    Dense_2.
-    """
-    return [*(pair[f"Dense_{i}"] for i in range(len(pair) - 1)), pair[HEADS[0]]]
-
-
-def _layers(parameters: PyTree) -> dict[str, tuple[PyTree, PyTree]]:
-    """Name -> (layer of the policy, layer of the value), first layer first."""
-    policy, value = (parameters[name] for name in TORSOS)
-    torso = {f"Dense_{i}": (policy[f"Dense_{i}"], value[f"Dense_{i}"]) for i in range(len(policy))}
-    return torso | {HEADS[0]: (parameters[HEADS[0]], parameters[HEADS[1]])}
-
-
-def _stacked(policy: Array, value: Array) -> Array:
-    missing = policy.shape[-1] - value.shape[-1]
-    return jnp.stack([policy, jnp.pad(value, [(0, 0)] * (value.ndim - 1) + [(0, missing)])])
-
-
-def _torn(layer: PyTree, shapes: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
-    """The layers of the policy and of the value. shapes: layers of the sizes that they have."""
-
-    def policy(x: Array, like: Array) -> Array:
-        return x[..., : like.shape[-1]] if x.ndim == like.ndim else x[0]
-
-    def value(x: Array, like: Array) -> Array:
-        return x[..., -like.shape[-1] :] if x.ndim == like.ndim else x[1, ..., : like.shape[-1]]
-
-    return jax.tree.map(policy, layer, shapes[0]), jax.tree.map(value, layer, shapes[1])
-
 
 # --- The policy and value network: torsos, memory, and the heads that compute logits and values
 

@@ -22,8 +22,8 @@ from jaxtrade.networks.normalize import (
 )
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl.context import Context
-from jaxtrade.rl.listening import AdviceTerms, Fused
-from jaxtrade.rl.state import Policy
+from jaxtrade.rl.listening import AdviceTerms
+from jaxtrade.rl.state import Policy, opened
 from jaxtrade.types import Array, Env, PyTree
 
 # What the network of any learner reads: the observation of a reference, normalised by the
@@ -150,7 +150,7 @@ def update_statistics(
 
 
 class ActExtras(NamedTuple):
-    """Further results of `Algorithm.act`.
+    """Further results of `Learner.act`.
 
     log_prob: float32[], of the action. value: float32[]. logits: float32[A]; of a Q-learner its Q
         values. mask:
@@ -189,11 +189,21 @@ def network_input(ctx: Context, policy: Policy, ref: PyTree, params: PyTree) -> 
 
 
 def advice_terms(ctx: Context, policy: Policy, ref: PyTree) -> AdviceTerms | None:
-    """The advice terms of `ref`, which `fused` needs. None without a fusion."""
+    """The advice terms of `ref`, which `distribution` needs. None without a fusion."""
     return None if ctx.fusion is None else ctx.fusion.terms(policy.fusion, ref)
 
 
-def fused(
+class Distribution(NamedTuple):
+    """Logits float32[A] and mask bool[A] as they act. cost: float32[], extra loss of a fusion; None
+    without one. unadvised: (logits, mask) without advice."""
+
+    logits: Array
+    mask: Array
+    cost: Array | None
+    unadvised: tuple[Array, Array]
+
+
+def distribution(
     ctx: Context,
     policy: Policy,
     observation: Array,
@@ -201,17 +211,23 @@ def fused(
     terms: AdviceTerms | None,
     logits: Array,
     mask: Array,
-) -> Fused:
-    """Logits and mask after the fusion with advice. observation: float32[D] as from
-    `network_input`.
+) -> Distribution:
+    """What acts on the network's output, in this order: actions of a transfer that are not fully
+    open (`rl.state`), and advice (`rl.listening`).
+
+    Args:
+        observation: float32[D] as from `network_input`. terms: from `advice_terms`.
+        logits: float32[A], or Q values. mask: bool[A], of the environment.
     """
+    logits, mask = unadvised = opened(policy.opening, logits, mask)
     if ctx.fusion is None or terms is None:
-        return Fused(logits, mask, None)
-    return ctx.fusion.fuse(terms, policy.parameters, observation, ref, logits, mask)
+        return Distribution(logits, mask, None, unadvised)
+    found = ctx.fusion.fuse(terms, policy.parameters, observation, ref, logits, mask)
+    return Distribution(*found, unadvised)
 
 
 def chance_of(env: Env, ref: PyTree, key: Array | None, explore: bool) -> Array | None:
-    """The random number of `Algorithm.act`: float32[...] in [0, 1), or None if it does not explore.
+    """The random number of `Learner.act`: float32[...] in [0, 1), or None if it does not explore.
 
     Raises ValueError if `explore` is True and `key` is None.
     """

@@ -1,61 +1,18 @@
-"""The static part of a learner: everything that stays the same during training, and the form of its
-program for a platform."""
+"""The static part of a learner: everything that stays the same during training."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Generic, NamedTuple, TypeVar
-
-import jax
+from typing import Any, Generic, TypeVar
 
 from jaxtrade.config import ActorConfig, NetworkConfig, RolloutConfig, RunConfig, SamplerConfig
 from jaxtrade.errors import ConfigError
+from jaxtrade.networks.accelerators import CPU, Form, form_of, packed
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.networks.torso import FLOAT32, DotGeneral, dot_general_of
 from jaxtrade.rl.listening import Fusion
 from jaxtrade.types import Env, PyTree, Stage, Summary
-
-# The form of a learner's program for a platform: the same mathematics, in the operations that are
-# fast there.
-#
-# On a GPU or a TPU the time of an update goes into starting programs, so few and large operations
-# are fast. On a CPU it goes into the operations themselves, so those that read memory in order are
-# fast. The forms agree up to rounding.
-
-
-class Form(NamedTuple):
-    """pair: policy and value network are computed as a pair (`networks.heads`). columns:
-    log-probability and entropy come from one array for each action
-    (`distributions.log_prob_and_entropy`). vectors: gradient steps change the parameters and
-    moments as vectors (`rl.packing`). gradient_rows: largest number of rows whose gradient is computed
-    at once, where `ppo.gradient_rows` is auto. statistics_rows: number of observations that enter
-    the statistics at once; on a CPU they stay in its cache. agents: of a population that are
-    computed side by side; None: all.
-    """
-
-    pair: bool
-    columns: bool
-    vectors: bool
-    gradient_rows: int
-    statistics_rows: int
-    agents: int | None
-
-
-CPU = Form(
-    pair=False, columns=False, vectors=False, gradient_rows=16384, statistics_rows=512, agents=8
-)
-DEVICE = Form(
-    pair=True, columns=True, vectors=True, gradient_rows=65536, statistics_rows=16384, agents=None
-)
-
-
-def form_of(platform: str | None = None) -> Form:
-    """The form for a platform of JAX ("cpu", "gpu", "cuda", "rocm", "tpu"). Default: that of this
-    process.
-    """
-    return CPU if (platform or jax.default_backend()) == "cpu" else DEVICE
-
 
 ConfigT = TypeVar("ConfigT")
 NetworkT = TypeVar("NetworkT")
@@ -68,13 +25,14 @@ class Context(Generic[ConfigT, NetworkT]):
     """The static context, first argument of a learner's functions.
 
     config: the learner's own section. num_minibatches: per epoch, what `config` says or what its
-        `auto` means here
-    (`RunConfig.minibatches`). settings: configuration of the network. network: made from it.
-    summary: extra metrics, computed from the environment's `info`. stage: changes the environment's
-    parameters as the run goes on. fusion: combines the policy with advice. reduce: forms figures
-    over environments that several devices share; the counts of
-    `rollout` are then those of one device. form: see `form`. sampler: how the symbols of episodes are chosen
-    (`rl.train_state`). actor: which policy acts (`rl.train_state`).
+        `auto` means here (`RunConfig.minibatches`).
+    settings: configuration of the network. network: made from it.
+    reduce: forms figures over environments that several devices share; the counts of `rollout` are
+        then those of one device. form: of the program (`networks.accelerators`).
+    summary, stage, fusion, sampler, actor: what wraps a learner, and no learner reads: extra metrics
+        from the environment's `info` (`rl.rollout`), changes of the environment's parameters as the
+        run goes on and shares of symbols (`rl.wrappers`), advice (`rl.acting`, `rl.wrappers`), and
+        which policy acts (`rl.off_policy`).
     """
 
     config: ConfigT
@@ -116,16 +74,8 @@ class Context(Generic[ConfigT, NetworkT]):
         return 1 if self.first_carry is None else self.rollout.num_steps
 
     def packed(self, parameters: PyTree) -> PyTree:
-        """The parameters as training uses them: by `network.pack` if the form is a pair and the
-        network has it.
-        """
-        pack = getattr(self.network, "pack", None) if self.form.pair else None
-        return parameters if pack is None else pack(parameters)
-
-    def unpacked(self, parameters: PyTree, like: PyTree) -> PyTree:
-        """The inverse of `packed`. like: parameters, or their shapes, that are not packed."""
-        unpack = getattr(self.network, "unpack", None) if self.form.pair else None
-        return parameters if unpack is None else unpack(parameters, like)
+        """The parameters as training uses them (`networks.accelerators`)."""
+        return packed(self.network, self.form, parameters)
 
 
 def contexts_of(

@@ -22,23 +22,25 @@ from jaxtrade.config import RunConfig
 from jaxtrade.config.learning import DQNConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks import distributions
+from jaxtrade.networks.accelerators import Stepped
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl import q
-from jaxtrade.rl.acting import network_input, ready
-from jaxtrade.rl.algorithms import Learner
-from jaxtrade.rl.listening import AdviceState, Fusion
-from jaxtrade.rl.packing import Layout, Unchanged, layout_of, map_parts
+from jaxtrade.rl.acting import network_input
+from jaxtrade.rl.algorithms import LearnerKind
+from jaxtrade.rl.epochs import Figures
+from jaxtrade.rl.listening import Fusion
+from jaxtrade.rl.optim import linear, progress, step
 from jaxtrade.rl.q import (
     HEAD,
     Q,
     QHParams,
-    explore_rollout,
+    evaluate_actions,
+    explorer,
     first_policy,
+    make_q_learner,
     of_action,
-    policy_of,
     q_contexts,
     value_of,
-    values_and_mask,
 )
 from jaxtrade.rl.replay import (
     Drawn,
@@ -62,29 +64,19 @@ from jaxtrade.rl.replay import (
 )
 from jaxtrade.rl.returns import next_values
 from jaxtrade.rl.rollout import (
+    Rollout,
     action_metrics,
-    advice_metrics,
-    advised,
     final_values,
-    joined,
+    merge_metrics,
     new_statistics,
+    roll_out,
+    rollout_metrics,
     scaled_rewards,
-    tally_metrics,
 )
 from jaxtrade.rl.state import Policy, strong_types
-from jaxtrade.rl.train_state import (
-    Kind,
-    TrainState,
-    acting,
-    all_of,
-    clipped_adam,
-    followed,
-    lag_metrics,
-    linear,
-    progress,
-    staged,
-)
-from jaxtrade.types import Algorithm, Array, Env, PyTree, Stage, Summary, Transition
+from jaxtrade.rl.train_state import Kind, TrainState, all_of
+from jaxtrade.rl.wrappers import Experience
+from jaxtrade.types import Array, Env, Learner, PyTree, Stage, Summary, Transition
 
 # --- What DQN carries from update to update besides the state that all learners share
 
@@ -283,10 +275,10 @@ def gradient(
 
     def final(parameters: PyTree) -> tuple[Array, Array]:
         own = policy.replace(parameters=parameters)
-        _, values, mask = jax.vmap(
-            lambda ref: values_and_mask(ctx, own, None, ref, objective.params)
-        )(found.final_ref)
-        return values, mask
+        valued = jax.vmap(lambda ref: evaluate_actions(ctx, own, None, ref, objective.params))(
+            found.final_ref
+        )
+        return valued.q, valued.mask
 
     by_target, mask = final(target)
     online = final(parameters)[0] if ctx.config.double else None
@@ -343,12 +335,11 @@ def gradient_step(
     ring: Ring,
     replay: Replay,
     objective: Objective,
-    layout: Layout | Unchanged,
-    names: list[str],
+    form: Stepped,
     now: Moving,
     random: PyTree,
-) -> tuple[Moving, Array]:
-    """One gradient step -> (what it changed, its figures float32[F]). names: gets their names."""
+) -> tuple[Moving, Figures]:
+    """One gradient step -> (what it changed, its figures)."""
     hparams, reduce = objective.hparams, ctx.reduce
     batch = reduce.alone(partial(batch_of, ring))(
         replay, now.priorities, random, hparams, objective.beta
@@ -356,26 +347,26 @@ def gradient_step(
     if batch.weight is not None:
         batch = batch._replace(weight=batch.weight / reduce.max_of_parts(batch.weight.max()))
     total, terms, error, grads = reduce.alone(partial(gradient, ctx))(
-        objective, layout.tree(now.parameters), layout.tree(now.target), batch
+        objective, form.layout.tree(now.parameters), form.layout.tree(now.target), batch
     )
     found = reduce.alone(found_priorities)(error, hparams.priority_alpha)
     most = {OLDEST: terms.pop(OLDEST)} | (
         {} if now.priorities is None else {"highest": found.max()}
     )
-    (total, terms, grads), most = reduce.joined((total, terms, layout.flat(grads)), most)
+    (total, terms, grads), most = reduce.joined((total, terms, form.layout.flat(grads)), most)
     norm = optax.tree.norm(grads)
     finite = jnp.isfinite(total) & jnp.isfinite(norm)
     # `where` instead of `lax.cond`: under vmap a cond selects between copies of its operands, the
     # replay among them.
     applied = finite & objective.active
-    direction, opt_state = clipped_adam(grads, norm, now.opt_state, hparams.max_grad_norm)
-    moved = optax.tree.sub(
-        now.parameters, optax.tree.mul(jax.tree.broadcast(objective.rate, direction), direction)
-    )
-    parameters, opt_state = jax.tree.map(
-        lambda new, old: jnp.where(applied, new, old),
-        (moved, opt_state),
-        (now.parameters, now.opt_state),
+    parameters, opt_state = step(
+        now.parameters,
+        now.opt_state,
+        grads,
+        norm,
+        objective.rate,
+        hparams.max_grad_norm,
+        applied,
     )
     target, since, copied = moved_target(ctx, objective, now, parameters, applied)
     priorities = now.priorities
@@ -391,13 +382,7 @@ def gradient_step(
         "applied": applied,
         "target_updates": copied,
     }
-    names[:] = figures
-    # One row instead of an array for each figure: a device stores each array by a program of its
-    # own.
-    return (
-        Moving(parameters, opt_state, target, priorities, since),
-        jnp.stack([x.astype(jnp.float32) for x in figures.values()]),
-    )
+    return Moving(parameters, opt_state, target, priorities, since), Figures.of(figures)
 
 
 def learn(
@@ -405,47 +390,34 @@ def learn(
 ) -> tuple[TrainState, dict[str, Array]]:
     """All gradient steps of an update -> (state, figures of every step, float32[K] by name; 1 is
     True).
-
-    The steps work on the parameters and moments as `ctx.form` says: as vectors (`rl.packing`), or as
-    they are.
     """
     own: Own = state.own
-    layout = layout_of(ctx.packed(state.params)) if ctx.form.vectors else Unchanged()
-
-    def flat(tree: PyTree) -> PyTree:
-        return layout.flat(ctx.packed(tree))
-
-    def restored(old: PyTree, flattened: PyTree) -> PyTree:
-        return ctx.unpacked(layout.tree(flattened), old)
-
+    form = Stepped.of(ctx.network, ctx.form, state.params)
     rate = objective.rate
     objective = objective._replace(
-        rate=flat(rate) if isinstance(rate, dict) else rate,
+        rate=form.enter(rate) if isinstance(rate, dict) else rate,
         active=objective.active & (starts(ring, own.replay) > 0),
     )
     # A run that begins from another run's policy changes the parameters of its first state alone.
     target = jax.tree.map(
         lambda new, old: jnp.where(state.update == 0, new, old), state.params, own.target
     )
-    names: list[str] = []  # of the figures, known when the step is traced
-    step: Any = partial(gradient_step, ctx, ring, own.replay, objective, layout, names)
+    run_step: Any = partial(gradient_step, ctx, ring, own.replay, objective, form)
     start = Moving(
-        flat(state.params),
-        map_parts(flat, state.opt_state, state.params),
-        flat(target),
+        form.enter(state.params),
+        form.enter_moments(state.opt_state),
+        form.enter(target),
         own.priorities,
         own.since,
     )
-    end, history = jax.lax.scan(step, start, draws(ctx, ring, own.replay, key))
-    own = own.replace(
-        target=restored(own.target, end.target), priorities=end.priorities, since=end.since
-    )
+    end, history = jax.lax.scan(run_step, start, draws(ctx, ring, own.replay, key))
+    own = own.replace(target=form.leave(end.target), priorities=end.priorities, since=end.since)
     learnt = state.replace(
-        params=restored(state.params, end.parameters),
+        params=form.leave(end.parameters),
         own=own,
-        opt_state=map_parts(restored, state.opt_state, state.params, end.opt_state),
+        opt_state=form.leave_moments(state.opt_state, end.opt_state),
     )
-    return learnt, dict(zip(names, jnp.moveaxis(history, -1, 0), strict=True))
+    return learnt, history.by_name()
 
 
 # --- One update of DQN: a rollout, into the replay, gradient steps on samples from it, and metrics
@@ -455,33 +427,25 @@ def remembered(of: Ring, state: TrainState, seen: Transition, version: Array) ->
     """The state after a rollout went into the replay. Rewards are stored as they are: the divisor
     changes.
 
-    version: int32[], of the policy that acted (`rl.train_state`)."""
+    version: int32[], of the policy that acted (`rl.state`)."""
     own: Own = state.own
     stored = add(of, own.replay, seen, version)
     priorities = None if own.priorities is None else renewed(of, own.priorities, stored)
     return state.replace(own=own.replace(replay=stored, priorities=priorities))
 
 
-def followed_errors(
-    ctx: Q, state: TrainState, policy: Policy, params: PyTree, seen: Transition, divisor: Array
-) -> Array | None:
-    """`TrainState.errors` after a rollout: the sizes of its one-step TD errors, by symbol. None
-    where the sampler reads none. state: after the rollout."""
-    if state.errors is None:
-        return None
-
-    value = partial(value_of, ctx, policy, params=params)
+def td_errors(ctx: Q, rollout: Rollout, params: PyTree, divisor: Array) -> Array:
+    """float32[T, N]: the sizes of the one-step TD errors of a rollout."""
+    value = partial(value_of, ctx, rollout.behaviour, params=params)
+    gamma = rollout.state.hparams.gamma
 
     def errors(carry: PyTree, ref: PyTree, seen: Transition) -> Array:
         last = jax.vmap(value)(carry, ref)
         following = next_values(seen.extras.value, last, final_values(value, seen), seen.truncated)
-        target = seen.reward / divisor + state.hparams.gamma * jnp.where(
-            seen.terminated, 0.0, following
-        )
+        target = seen.reward / divisor + gamma * jnp.where(seen.terminated, 0.0, following)
         return jnp.abs(target - seen.extras.q)
 
-    sizes = ctx.reduce.alone(errors)(state.carry, state.ref, seen)
-    return followed(ctx, state.errors, sizes, seen, params)
+    return ctx.reduce.alone(errors)(rollout.state.carry, rollout.state.ref, rollout.seen)
 
 
 def step_metrics(ctx: Q, history: dict[str, Array]) -> dict[str, Array]:
@@ -508,18 +472,13 @@ def step_metrics(ctx: Q, history: dict[str, Array]) -> dict[str, Array]:
     }
 
 
-def value_metrics(
-    ctx: Q, seen: Transition, policy: Policy, behaviour: Policy, parameters: PyTree, params: PyTree
-) -> dict[str, Array]:
+def value_metrics(ctx: Q, rollout: Rollout, parameters: PyTree, params: PyTree) -> dict[str, Array]:
     """Metrics of Q at the last step of the rollout, before and after learning (to `parameters`).
 
-    policy, behaviour: the one that learns and the one that acted, from `ready`; the same one
-        without a delay.
-
     q_error: largest difference of the Q that acted from what learning computes for the same policy,
-        relative to 1 +
-    |Q|. q_change: mean change by the update. q_max: largest |Q| of the rollout.
+        relative to 1 + |Q|. q_change: mean change by the update. q_max: largest |Q| of the rollout.
     """
+    policy, behaviour, seen = rollout.policy, rollout.behaviour, rollout.seen
     learnt = policy.replace(parameters=ctx.packed(parameters))
 
     def compared(ref: PyTree, action: Array, acted: Array) -> tuple[Array, Array]:
@@ -540,25 +499,20 @@ def value_metrics(
 
 
 def update(
-    ctx: Q, state: TrainState, params: PyTree, inputs: AdviceState | None = None
-) -> tuple[TrainState, dict[str, Array]]:
-    """`Algorithm.update`. Raises ValueError if `inputs` are given but there is no fusion that uses
-    them.
-    """
+    ctx: Q, state: TrainState, policy: Policy, params: PyTree
+) -> tuple[TrainState, dict[str, Array], Experience]:
+    """One update (`wrappers.Update`)."""
     hparams: HParams = state.hparams
-    policy, params = advised(ctx, policy_of(state), params, inputs)
     key_rollout, key_learn = jax.random.split(jax.random.fold_in(state.key, state.update))
     fraction = progress(state.update, state.total_updates)
     learning_rate = linear(hparams.learning_rate, hparams.learning_rate_end, fraction)
     beta = linear(hparams.priority_beta, hparams.priority_beta_end, fraction)
-    params, figures = staged(ctx, params, fraction, state.errors)
 
-    acts = acting(state.actor, policy, state.update)
-    policy, of = ready(ctx, policy), ring(ctx, state.ref)
-    behaviour = policy if acts.kept is None else ready(ctx, acts.policy)
-    collected, seen, tally = explore_rollout(ctx, state, behaviour, params, key_rollout)
-    collected = remembered(of, collected, seen, acts.version)
-    collected, _, divisor = scaled_rewards(ctx, collected, seen)  # of all samples
+    of = ring(ctx, state.ref)
+    rollout = roll_out(ctx, explorer, state, policy, params, key_rollout)
+    policy, seen = rollout.policy, rollout.seen
+    after = remembered(of, rollout.state, seen, rollout.version)
+    after, _, divisor = scaled_rewards(ctx, after, seen)  # of all samples
     # Counted in updates, because int32 does not hold the steps of a long run.
     quiet = -(-ctx.config.learning_starts // ctx.steps_per_update)
     objective = Objective(
@@ -571,35 +525,43 @@ def update(
         (state.update + 1) >= quiet,
         state.update,
     )
-    learnt, history = learn(ctx, of, collected, objective, key_learn)
+    learnt, history = learn(ctx, of, after, objective, key_learn)
     new = learnt.replace(
         normaliser=new_statistics(ctx, state.normaliser, seen.ref, params),
         update=state.update + 1,
-        errors=followed_errors(ctx, collected, behaviour, params, seen, divisor),
-        actor=acts.kept,
     )
-    episodes, summary = tally_metrics(ctx, tally, seen, params)
-    metrics: dict[str, Any] = episodes | step_metrics(ctx, history) | action_metrics(ctx, seen)
-    metrics |= value_metrics(ctx, seen, policy, behaviour, new.params, params)
-    size = new.own.replay.filled.astype(jnp.float32) * ctx.reduce.count(ctx.rollout.num_envs)
-    metrics |= lag_metrics(state.update, acts.version) | {
-        "replay_size": size,  # transitions
-        "learning_rate": learning_rate,
-        "epsilon": policy.epsilon,
-        "param_delta": optax.tree.norm(jax.tree.map(jnp.subtract, new.params, state.params)),
-    }
+    metrics = merge_metrics(
+        rollout_metrics(ctx, rollout, params),
+        step_metrics(ctx, history),
+        action_metrics(ctx, seen),
+        value_metrics(ctx, rollout, new.params, params),
+        {
+            "replay_size": new.own.replay.filled.astype(jnp.float32)  # transitions
+            * ctx.reduce.count(ctx.rollout.num_envs),
+            "learning_rate": learning_rate,
+            "epsilon": policy.epsilon,
+            "param_delta": optax.tree.norm(jax.tree.map(jnp.subtract, new.params, state.params)),
+        },
+    )
     if new.own.priorities is not None:
         metrics |= {"priority_beta": beta, "priority_highest": new.own.priorities.highest}
     # Every step at a bar counts alike: a Q-learner has no entropy that tells where it is undecided.
-    metrics |= advice_metrics(ctx, seen, jnp.ones_like(seen.reward), policy, inputs)
-    return new, joined(metrics, figures, summary)
+    return (
+        new,
+        metrics,
+        Experience(
+            rollout,
+            lambda: jnp.ones_like(seen.reward),
+            lambda: td_errors(ctx, rollout, params, divisor),
+        ),
+    )
 
 
-# --- DQN as an `Algorithm`
+# --- DQN as a `Learner`
 
 
 def init(ctx: Q, key: Array, params: PyTree) -> TrainState:
-    """`Algorithm.init`: also an empty replay and the target network. Raises TypeError as
+    """`Learner.init`: also an empty replay and the target network. Raises TypeError as
     `first_state`.
     """
     state = q.init(ctx, HParams, key, params)
@@ -616,7 +578,7 @@ def make_dqn(
     fusion: Fusion | None = None,
     reduce: Reduce = LOCAL,
     platform: str | None = None,
-) -> Algorithm:
+) -> Learner:
     """Build DQN on `env` for a run of `total_updates` updates. Arguments and result as of
     `rl.ppo.make_ppo`, with the section `dqn` (`config.algorithm` is `dqn`).
 
@@ -642,9 +604,9 @@ def make_dqn(
             f"network.kind={config.network.kind} has a memory, and a sample of DQN's replay is too short "
             "to rebuild it: set algorithm=pqn, which learns from whole rollouts, or network.kind=mlp"
         )
-    return q.q_algorithm(config, exact, ctx, partial(init, ctx), partial(update, ctx))
+    return make_q_learner(config, exact, ctx, partial(init, ctx), partial(update, ctx))
 
 
-LEARNER = Learner(make_dqn, first_policy, HEAD, divides=True)
+LEARNER = LearnerKind(make_dqn, first_policy, HEAD, divides=True)
 
 __all__ = ["LEARNER", "make_dqn"]

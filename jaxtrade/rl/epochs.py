@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import chex
 import jax
 import jax.numpy as jnp
 import optax
+from flax import struct
 
+from jaxtrade.networks.accelerators import Stepped
 from jaxtrade.rl.context import Context
-from jaxtrade.rl.packing import Packed, Packing, Unchanged, layout_of, map_parts, packing_of
-from jaxtrade.rl.train_state import TrainState, clipped_adam
+from jaxtrade.rl.optim import step
+from jaxtrade.rl.packing import Packed, Packing, packing_of
+from jaxtrade.rl.train_state import TrainState
 from jaxtrade.types import Array, PyTree
 
 
@@ -39,15 +43,17 @@ def rows_of(batch: Any) -> Rows:
     return Rows(packing.pack(flat, axis=1), packing, batch.carry)
 
 
-def pick(ctx: Context, rows: Rows, of: Array) -> Any:
-    """The rows `of` int32[B] of a rollout, as the NamedTuple that `rows_of` was given.
+def pick(ctx: Context, rows: Rows, of: Array, prepared: dict[str, Array]) -> Any:
+    """The rows `of` int32[B] of a rollout, as the NamedTuple that `rows_of` was given. prepared: its
+    fields that are not among the rows, [B, ...].
 
     With a memory, each sequence starts at the first step of the rollout. The row numbers of these
     first steps are then the numbers of their environments.
     """
     envs = of[: ctx.rollout.num_envs // ctx.num_minibatches]
     picked = rows.packing.unpack(jax.tree.map(lambda x: x[of], rows.packed), axis=1)
-    return picked._replace(carry=jax.tree.map(lambda x: x[envs], rows.carry))
+    carry = jax.tree.map(lambda x: x[envs], rows.carry)
+    return picked._replace(carry=carry, **prepared)
 
 
 # --- Choose the rows of a rollout that form each minibatch.
@@ -115,79 +121,131 @@ def minibatch_rows(
 # minibatches.
 
 
-# (parameters, what `prepared` made of the minibatch's row numbers) -> loss float32[], diagnostics,
-# gradient, over the rows of this part
-Gradient = Callable[..., tuple[Array, dict[str, Array], PyTree]]
+# (parameters, batch) -> loss float32[], diagnostics, over the rows of this part
+Loss = Callable[[PyTree, Any], tuple[Array, dict[str, Array]]]
+Graded = tuple[tuple[Array, dict[str, Array]], PyTree]  # (loss float32[], diagnostics), gradient
+
+
+class Figures(struct.PyTreeNode):
+    """Numbers by name, as one array: a device stores each array by a program of its own."""
+
+    values: Array  # float32[..., F]
+    names: tuple[str, ...] = struct.field(pytree_node=False)
+
+    @classmethod
+    def of(cls, numbers: dict[str, Array]) -> Figures:
+        """Numbers of any type, [] each."""
+        return cls(jnp.stack([x.astype(jnp.float32) for x in numbers.values()]), tuple(numbers))
+
+    def by_name(self) -> dict[str, Array]:
+        """float32[...] of each name; 1 is True."""
+        return dict(zip(self.names, jnp.moveaxis(self.values, -1, 0), strict=True))
+
+
+def block_count(rows: int, rows_at_once: int, sequence: int) -> int:
+    """Number of equal blocks, of at most `rows_at_once` rows, into which a minibatch of `rows` rows
+    is split.
+
+    The result is 1 for sequences (`sequence` > 1), because they must stay whole. It is also 1 if an
+    equal split would need more than twice the necessary number of blocks.
+    """
+    least = -(-rows // rows_at_once)
+    return 1 if sequence > 1 else next((n for n in range(least, 2 * least + 1) if rows % n == 0), 1)
+
+
+def in_blocks(
+    graded: Callable[..., Any],
+    pick: Callable[..., Any],
+    largest: tuple[str, ...],
+    blocks: int,
+    parameters: PyTree,
+    picked: tuple[Array, dict[str, Array]],
+) -> Graded:
+    """Loss, diagnostics and gradient over a large minibatch, as the mean over equal blocks of it; of
+    the diagnostics `largest` the largest. This limits the memory that it takes.
+
+    graded: of one batch. pick: what `picked` stands for.
+    """
+
+    def of_block(block: tuple[Array, dict[str, Array]]) -> Graded:
+        return graded(parameters, pick(*block))
+
+    def add(total: Graded, block: tuple[Array, dict[str, Array]]) -> tuple[Graded, None]:
+        now = of_block(block)
+        most = {name: jnp.maximum(total[0][1][name], now[0][1][name]) for name in largest}
+        (value, terms), grads = jax.tree.map(jnp.add, total, now)
+        return ((value, terms | most), grads), None
+
+    parts = jax.tree.map(lambda x: x.reshape(blocks, -1), picked)
+    first = jax.tree.map(lambda x: x[0], parts)
+    zero = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(of_block, first))
+    total, _ = jax.lax.scan(add, zero, parts)
+    (value, means), grads = jax.tree.map(lambda x: x / blocks, total)
+    return (value, means | {name: total[0][1][name] for name in largest}), grads
 
 
 def learn(
     ctx: Context,
     state: TrainState,
-    gradient: Gradient,
-    prepared: Callable[[Array], tuple[Array, ...]],
+    loss: Loss,
+    rows: Rows,
     key: Array,
     rates: PyTree,
+    *,
+    prepare: Callable[[Array], dict[str, Array]] = lambda picked: {},
     stops: Callable[[dict[str, Array]], Array] | None = None,
     largest: tuple[str, ...] = (),
+    rows_at_once: int | None = None,
 ) -> tuple[TrainState, dict[str, Array]]:
-    """Run all epochs over one rollout -> (state, diagnostics of every gradient step, [epochs,
-    minibatches]).
-
-    The steps work on the parameters and moments as `ctx.form` says: as vectors (`rl.packing`), or as
-    they are.
+    """Run all epochs over one rollout -> (state, diagnostics of every gradient step, float32[epochs,
+    minibatches] by name).
 
     Args:
-        gradient: of the loss over one minibatch; its further arguments are what `prepared` returns.
-        prepared: row numbers of an epoch int32[minibatches, B] -> arrays [minibatches, ...], such
-            as the row numbers themselves.
         rates: learning rate float32[], or one for each number of the parameters (a tree like them).
+        prepare: row numbers of an epoch int32[minibatches, B] -> fields of its batches by name,
+            [minibatches, B, ...], which take the place of those in `rows`.
         stops: diagnostics -> bool[]: once True, no further step of this update is applied. None:
             never.
         largest: names of diagnostics of which the largest of all parts counts; of the others it is
             the mean.
+        rows_at_once: as of `block_count`. None: all of a minibatch.
     """
     rollout, hparams = ctx.rollout, state.hparams
-    layout = layout_of(ctx.packed(state.params)) if ctx.form.vectors else Unchanged()
+    form = Stepped.of(ctx.network, ctx.form, state.params)
+    count = rollout.num_steps * rollout.num_envs // ctx.num_minibatches
+    blocks = 1 if rows_at_once is None else block_count(count, rows_at_once, ctx.sequence)
+    rates = form.enter(rates) if isinstance(rates, dict) else rates
+    graded, pick_rows = jax.value_and_grad(loss, has_aux=True), partial(pick, ctx, rows)
+    of_blocks = partial(in_blocks, graded, pick_rows, largest, blocks)
 
-    def flat(tree: PyTree) -> PyTree:
-        return layout.flat(ctx.packed(tree))
-
-    def restored(old: PyTree, flattened: PyTree) -> PyTree:
-        return ctx.unpacked(layout.tree(flattened), old)
-
-    rates = flat(rates) if isinstance(rates, dict) else rates
-    names: list[str] = []  # of the diagnostics, known when `minibatch` is traced
-
-    def minibatch(carry: tuple[PyTree, PyTree, Array], now: tuple[Array, ...]) -> tuple[Any, Array]:
+    def minibatch(
+        carry: tuple[PyTree, PyTree, Array], picked: tuple[Array, dict[str, Array]]
+    ) -> tuple[Any, Figures]:
         parameters, opt_state, stopped = carry
-        loss, terms, grads = ctx.reduce.alone(gradient)(layout.tree(parameters), *now)
+        tree = form.layout.tree(parameters)
+        (value, terms), grads = (
+            ctx.reduce.alone(graded)(tree, pick_rows(*picked))
+            if blocks == 1
+            else ctx.reduce.alone(of_blocks)(tree, picked)
+        )
         most = {name: terms.pop(name) for name in largest}
-        (loss, terms, grads), most = ctx.reduce.joined((loss, terms, layout.flat(grads)), most)
+        (value, terms, grads), most = ctx.reduce.joined(
+            (value, terms, form.layout.flat(grads)), most
+        )
         terms |= most
-        grad_norm = optax.tree.norm(grads)
-        finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
+        norm = optax.tree.norm(grads)
+        finite = jnp.isfinite(value) & jnp.isfinite(norm)
         stopped = stopped if stops is None else stopped | stops(terms)
         # A step that is not finite is not applied. The metric `finite` stops the run, and its
         # parameters stay usable.
         applied = finite & ~stopped
-        direction, new_opt_state = clipped_adam(grads, grad_norm, opt_state, hparams.max_grad_norm)
-        moved = optax.tree.sub(
-            parameters, optax.tree.mul(jax.tree.broadcast(rates, direction), direction)
+        parameters, opt_state = step(
+            parameters, opt_state, grads, norm, rates, hparams.max_grad_norm, applied
         )
-        parameters, opt_state = jax.tree.map(
-            lambda new, old: jnp.where(applied, new, old),
-            (moved, new_opt_state),
-            (parameters, opt_state),
-        )
-        figures = terms | {"grad_norm": grad_norm, "finite": finite, "applied": applied}
-        names[:] = figures
-        # One row instead of an array for each figure: a device stores each array by a program of
-        # its own.
-        return (parameters, opt_state, stopped), jnp.stack(
-            [x.astype(jnp.float32) for x in figures.values()]
-        )
+        figures = terms | {"grad_norm": norm, "finite": finite, "applied": applied}
+        return (parameters, opt_state, stopped), Figures.of(figures)
 
-    def epoch(carry: Any, key: Array) -> tuple[Any, Array]:
+    def epoch(carry: Any, key: Array) -> tuple[Any, Figures]:
         picked = minibatch_rows(
             key,
             rollout.num_steps,
@@ -197,17 +255,16 @@ def learn(
             ctx.sequence,
             ctx.reduce.offset(rollout.shards),
         )
-        return jax.lax.scan(minibatch, carry, prepared(picked))
+        return jax.lax.scan(minibatch, carry, (picked, prepare(picked)))
 
-    start = (flat(state.params), map_parts(flat, state.opt_state, state.params), jnp.bool_(False))
+    start = (form.enter(state.params), form.enter_moments(state.opt_state), jnp.bool_(False))
     (parameters, opt_state, _), history = jax.lax.scan(
         epoch, start, jax.random.split(key, ctx.config.num_epochs)
     )
     learnt = state.replace(
-        params=restored(state.params, parameters),
-        opt_state=map_parts(restored, state.opt_state, state.params, opt_state),
+        params=form.leave(parameters), opt_state=form.leave_moments(state.opt_state, opt_state)
     )
-    return learnt, dict(zip(names, jnp.moveaxis(history, -1, 0), strict=True))
+    return learnt, history.by_name()
 
 
 def step_metrics(history: dict[str, Array], first: tuple[str, ...] = ()) -> dict[str, Array]:

@@ -22,7 +22,7 @@ import numpy as np
 from jaxtrade.config import RunConfig
 from jaxtrade.config.sweep import followers, names_of
 from jaxtrade.errors import DataError
-from jaxtrade.types import Algorithm, Array, PyTree
+from jaxtrade.types import Array, Learner, PyTree
 
 DRAWS, EVENTS = (
     0x6472_6177,
@@ -96,7 +96,7 @@ def with_floats(hparams: Any, floats: Mapping[str, Array], rules: Rules) -> Any:
     return hparams.replace(**floats, **ends)
 
 
-def with_drawn_settings(algorithm: Algorithm, config: RunConfig) -> Algorithm:
+def with_drawn_settings(algorithm: Learner, config: RunConfig) -> Learner:
     """The learner, whose first state has evolved floats that are drawn by its key; unchanged
     without `evolve.keys`.
     """

@@ -20,40 +20,37 @@ from flax import struct
 from jaxtrade.config import RunConfig
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl import epochs
-from jaxtrade.rl.acting import ready
-from jaxtrade.rl.algorithms import Learner
+from jaxtrade.rl.algorithms import LearnerKind
 from jaxtrade.rl.context import check_sequences
-from jaxtrade.rl.epochs import Rows, pick, rows_of
-from jaxtrade.rl.listening import AdviceState, Fusion
+from jaxtrade.rl.listening import Fusion
+from jaxtrade.rl.optim import linear, progress
 from jaxtrade.rl.q import (
     HEAD,
     Q,
     QHParams,
-    explore_rollout,
+    explorer,
     first_policy,
     init,
+    make_q_learner,
     of_action,
-    policy_of,
-    q_algorithm,
     q_contexts,
     value_of,
     values_of_rows,
 )
 from jaxtrade.rl.returns import explained_variance, next_values, q_lambda
 from jaxtrade.rl.rollout import (
-    Tally,
     action_metrics,
-    advice_metrics,
-    advised,
     final_values,
-    joined,
+    merge_metrics,
     new_statistics,
+    roll_out,
+    rollout_metrics,
     scaled_rewards,
-    tally_metrics,
 )
 from jaxtrade.rl.state import Policy
-from jaxtrade.rl.train_state import TrainState, followed, lag_metrics, linear, progress, staged
-from jaxtrade.types import Algorithm, Array, Env, PyTree, Stage, Summary, Transition
+from jaxtrade.rl.train_state import TrainState
+from jaxtrade.rl.wrappers import Experience
+from jaxtrade.types import Array, Env, Learner, PyTree, Stage, Summary, Transition
 
 # --- PQN's loss over a minibatch, and its gradient
 
@@ -75,7 +72,7 @@ class Batch(NamedTuple):
 
 
 def td_loss(
-    parameters: PyTree, ctx: Q, policy: Policy, params: PyTree, batch: Batch
+    ctx: Q, policy: Policy, params: PyTree, parameters: PyTree, batch: Batch
 ) -> tuple[Array, dict[str, Array]]:
     """Half the mean squared difference of Q(s, a) from its target -> (loss, diagnostics).
 
@@ -95,16 +92,6 @@ def td_loss(
     }
 
 
-def gradient(
-    ctx: Q, policy: Policy, params: PyTree, rows: Rows, parameters: PyTree, of: Array
-) -> tuple[Array, dict[str, Array], PyTree]:
-    """Loss, diagnostics and gradient over the rows `of` int32[B] of a rollout on this device."""
-    (loss, terms), grads = jax.value_and_grad(td_loss, has_aux=True)(
-        parameters, ctx, policy, params, pick(ctx, rows, of)
-    )
-    return loss, terms, grads
-
-
 # --- One update of PQN: a rollout, Q(lambda) targets, several epochs of gradient steps over it, and
 # metrics.
 
@@ -118,59 +105,48 @@ class HParams(QHParams, struct.PyTreeNode):
     q_lambda: Array
 
 
-def collect(
-    ctx: Q, state: TrainState, policy: Policy, params: PyTree, key: Array
-) -> tuple[TrainState, Transition, Batch, Tally]:
-    """Collect one rollout and its targets -> (state after the last step, transitions [T, N, ...],
-    rows for the loss, tally). policy: from `acting.ready`."""
-
+def targets(
+    ctx: Q,
+    policy: Policy,
+    params: PyTree,
+    hparams: HParams,
+    reward: Array,
+    carry: PyTree,
+    ref: PyTree,
+    seen: Transition,
+) -> Array:
+    """The targets of a rollout, float32[T, N]. carry, ref: memory and reference after it."""
     value = partial(value_of, ctx, policy, params=params)
-
-    def targets(reward: Array, carry: PyTree, ref: PyTree, seen: Transition) -> Array:
-        # The carry is not reset here. Where an episode has just ended, `q_lambda` does not read the
-        # value of `ref`.
-        last = jax.vmap(value)(carry, ref)
-        following = next_values(seen.extras.value, last, final_values(value, seen), seen.truncated)
-        return q_lambda(
-            reward,
-            following,
-            seen.terminated,
-            seen.truncated,
-            state.hparams.gamma,
-            state.hparams.q_lambda,
-        )
-
-    after, seen, tally = explore_rollout(ctx, state, policy, params, key)
-    after, reward, _ = scaled_rewards(ctx, after, seen)
-    target = ctx.reduce.alone(targets)(reward, after.carry, after.ref, seen)
-    return (
-        after,
-        seen,
-        Batch(state.carry, seen.ref, seen.first, seen.action, seen.extras.q, target),
-        tally,
+    # The carry is not reset here. Where an episode has just ended, `q_lambda` does not read the
+    # value of `ref`.
+    last = jax.vmap(value)(carry, ref)
+    following = next_values(seen.extras.value, last, final_values(value, seen), seen.truncated)
+    return q_lambda(
+        reward, following, seen.terminated, seen.truncated, hparams.gamma, hparams.q_lambda
     )
 
 
 def update(
-    ctx: Q, state: TrainState, params: PyTree, inputs: AdviceState | None = None
-) -> tuple[TrainState, dict[str, Array]]:
-    """`Algorithm.update`. Raises ValueError if `inputs` are given but there is no fusion that uses
-    them.
-    """
+    ctx: Q, state: TrainState, policy: Policy, params: PyTree
+) -> tuple[TrainState, dict[str, Array], Experience]:
+    """One update (`wrappers.Update`)."""
     hparams = state.hparams
-    policy, params = advised(ctx, policy_of(state), params, inputs)
     key_rollout, key_epochs = jax.random.split(jax.random.fold_in(state.key, state.update))
     fraction = progress(state.update, state.total_updates)
     learning_rate = linear(hparams.learning_rate, hparams.learning_rate_end, fraction)
-    params, figures = staged(ctx, params, fraction, state.errors)
 
-    policy = ready(ctx, policy)
-    collected, seen, batch, tally = collect(ctx, state, policy, params, key_rollout)
+    rollout = roll_out(ctx, explorer, state, policy, params, key_rollout)
+    policy, seen = rollout.policy, rollout.seen
+    after, reward, _ = scaled_rewards(ctx, rollout.state, seen)
+    target = ctx.reduce.alone(partial(targets, ctx, policy, params, hparams))(
+        reward, after.carry, after.ref, seen
+    )
+    batch = Batch(state.carry, seen.ref, seen.first, seen.action, seen.extras.q, target)
     learnt, history = epochs.learn(
         ctx,
-        collected,
-        partial(gradient, ctx, policy, params, rows_of(batch)),
-        lambda picked: (picked,),
+        after,
+        partial(td_loss, ctx, policy, params),
+        epochs.rows_of(batch),
         key_epochs,
         learning_rate,
         largest=WORST,
@@ -178,30 +154,28 @@ def update(
     new = learnt.replace(
         normaliser=new_statistics(ctx, state.normaliser, seen.ref, params),
         update=state.update + 1,
-        errors=followed(ctx, state.errors, jnp.abs(batch.target - batch.q), seen, params),
     )
-    episodes, summary = tally_metrics(ctx, tally, seen, params)
-    metrics = (
-        episodes
-        | epochs.step_metrics(history, first=WORST)
-        | action_metrics(ctx, seen)
-        | {
+    metrics = merge_metrics(
+        rollout_metrics(ctx, rollout, params),
+        epochs.step_metrics(history, first=WORST),
+        action_metrics(ctx, seen),
+        {
             "explained_variance": explained_variance(batch.q, batch.target, ctx.reduce),
             "q_max": ctx.reduce.max_of_parts(jnp.abs(seen.extras.value).max()),
             "learning_rate": learning_rate,
             "epsilon": policy.epsilon,
             "param_delta": optax.tree.norm(jax.tree.map(jnp.subtract, new.params, state.params)),
-        }
+        },
     )
-    metrics |= lag_metrics(
-        state.update, state.update
-    )  # the policy that learns is the one that acted
     # Every step at a bar counts alike: a Q-learner has no entropy that tells where it is undecided.
-    metrics |= advice_metrics(ctx, seen, jnp.ones_like(seen.reward), policy, inputs)
-    return new, joined(metrics, figures, summary)
+    return (
+        new,
+        metrics,
+        Experience(rollout, lambda: jnp.ones_like(seen.reward), lambda: jnp.abs(target - batch.q)),
+    )
 
 
-# --- PQN as an `Algorithm`
+# --- PQN as a `Learner`
 
 
 def make_pqn(
@@ -214,7 +188,7 @@ def make_pqn(
     fusion: Fusion | None = None,
     reduce: Reduce = LOCAL,
     platform: str | None = None,
-) -> Algorithm:
+) -> Learner:
     """Build PQN on `env` for a run of `total_updates` updates. Arguments and result as of
     `rl.ppo.make_ppo`, with the section `pqn` (`config.algorithm` is `pqn`).
 
@@ -232,9 +206,9 @@ def make_pqn(
         platform=platform,
     )
     check_sequences(ctx, "pqn")
-    return q_algorithm(config, exact, ctx, partial(init, ctx, HParams), partial(update, ctx))
+    return make_q_learner(config, exact, ctx, partial(init, ctx, HParams), partial(update, ctx))
 
 
-LEARNER = Learner(make_pqn, first_policy, HEAD, divides=True)
+LEARNER = LearnerKind(make_pqn, first_policy, HEAD, divides=True)
 
 __all__ = ["LEARNER", "make_pqn"]

@@ -1,5 +1,4 @@
-"""What all Q-learners share: the policy that acts on Q values, its exploration, its state and its
-reports.
+"""What all Q-learners share: the policy that acts on Q values, its exploration and its state.
 
 A Q-learner's policy takes the legal action with the largest Q; of equal ones that with the lowest
 id. While it explores, it takes a random legal action with probability epsilon instead, from the one
@@ -9,8 +8,7 @@ uniform number that every learner's `act` draws. An illegal action has probabili
 from __future__ import annotations
 
 import functools
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -20,7 +18,6 @@ from flax import struct
 
 from jaxtrade.config import NetworkConfig, RunConfig
 from jaxtrade.config.learning import QLearningConfig
-from jaxtrade.config.running import Precision
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks import distributions
 from jaxtrade.networks.heads import ActionValues
@@ -28,34 +25,22 @@ from jaxtrade.networks.normalize import init_stats
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.networks.torso import FLOAT32, DotGeneral, recall
 from jaxtrade.parts import Q_NETWORKS
-from jaxtrade.rl.acting import ActExtras, advice_terms, chance_of, fused, network_input, ready
-from jaxtrade.rl.algorithms import MOST_LOSS, Head, highest, lowest, rounding, small_rate
+from jaxtrade.rl import info, wrappers
+from jaxtrade.rl.acting import (
+    ActExtras,
+    advice_terms,
+    chance_of,
+    distribution,
+    network_input,
+    ready,
+)
+from jaxtrade.rl.algorithms import Head
 from jaxtrade.rl.context import Context, contexts_of
 from jaxtrade.rl.listening import Fusion
-from jaxtrade.rl.rollout import Tally, roll_out
+from jaxtrade.rl.optim import linear, progress
 from jaxtrade.rl.state import Policy
-from jaxtrade.rl.train_state import (
-    TrainState,
-    first_state,
-    floats_of,
-    halved_rates,
-    linear,
-    progress,
-)
-from jaxtrade.types import (
-    Algorithm,
-    Array,
-    Column,
-    Env,
-    HealthCheck,
-    PyTree,
-    Remedies,
-    Row,
-    Stage,
-    Summary,
-    Transition,
-    Warn,
-)
+from jaxtrade.rl.train_state import TrainState, first_state, floats_of
+from jaxtrade.types import Array, Env, Learner, PyTree, Stage, Summary
 
 # --- The static context of a Q-learner, and its network
 
@@ -172,7 +157,7 @@ def epsilon_at(hparams: QHParams, fraction: Array) -> Array:
 
 
 def policy_of(state: TrainState) -> Policy:
-    """`Algorithm.policy`: the policy of this state, without the trust of an advice fusion."""
+    """`Learner.policy`: the policy of this state, without the trust of an advice fusion."""
     epsilon = epsilon_at(state.hparams, progress(state.update, state.total_updates))
     return Policy(parameters=state.params, normaliser=state.normaliser, epsilon=epsilon)
 
@@ -225,24 +210,28 @@ def epsilon_probs(q: Array, mask: Array, epsilon: Array) -> Array:
     return jnp.where(mask, share + jnp.where(greedy, 1.0 - epsilon, 0.0), 0.0)
 
 
-def values_and_mask(
-    ctx: Q, policy: Policy, carry: PyTree, ref: PyTree, params: PyTree
-) -> tuple[PyTree, Array, Array]:
-    """(carry after `ref`, Q float32[A], mask bool[A]) of one reference. The mask is that of acting:
-    with a veto, what the advice of this reference forbids is illegal here too. carry: memory before
-    `ref`."""
+class Valued(NamedTuple):
+    """carry: memory after a reference. q: float32[A]. mask: bool[A], that of acting: with a veto,
+    what the advice of this reference forbids is illegal here too."""
+
+    carry: PyTree
+    q: Array
+    mask: Array
+
+
+def evaluate_actions(ctx: Q, policy: Policy, carry: PyTree, ref: PyTree, params: PyTree) -> Valued:
+    """Q and mask of one reference. carry: memory before `ref`."""
     observation = network_input(ctx, policy, ref, params)
     output: Any = ctx.network.apply({"params": policy.parameters}, carry, observation)
     carry, q = output
-    mask = ctx.env.action_mask(ref)
-    _, mask, _ = fused(ctx, policy, observation, ref, advice_terms(ctx, policy, ref), q, mask)
-    return carry, q, mask
+    mask, terms = ctx.env.action_mask(ref), advice_terms(ctx, policy, ref)
+    return Valued(carry, q, distribution(ctx, policy, observation, ref, terms, q, mask).mask)
 
 
 def value_of(ctx: Q, policy: Policy, carry: PyTree, ref: PyTree, params: PyTree) -> Array:
     """float32[]: the largest Q of a legal action at `ref`. carry: memory before `ref`."""
-    _, q, mask = values_and_mask(ctx, policy, carry, ref, params)
-    return largest(q, mask)
+    found = evaluate_actions(ctx, policy, carry, ref, params)
+    return largest(found.q, found.mask)
 
 
 def values_of_rows(
@@ -270,7 +259,7 @@ def act_by_chance(
     epsilon = (
         jnp.float32(0) if policy.epsilon is None else policy.epsilon
     )  # without one it is the greedy policy
-    carry, q, mask = values_and_mask(ctx, policy, carry, ref, params)
+    carry, q, mask = evaluate_actions(ctx, policy, carry, ref, params)
     action = (
         distributions.mode(q, mask) if chance is None else epsilon_greedy(chance, q, mask, epsilon)
     )
@@ -294,7 +283,7 @@ def act(
     key: Array | None,
     explore: bool,
 ) -> tuple[PyTree, Array, ActExtras]:
-    """`Algorithm.act`. Raises ValueError if `explore` is True and `key` is None."""
+    """`Learner.act`. Raises ValueError if `explore` is True and `key` is None."""
     return act_by_chance(
         ctx, ready(ctx, policy), carry, ref, params, chance_of(ctx.env, ref, key, explore)
     )
@@ -312,138 +301,40 @@ class StepExtras(NamedTuple):
     overridden: Array | None
 
 
-def explore_rollout(
-    ctx: Q, state: TrainState, policy: Policy, params: PyTree, key: Array
-) -> tuple[TrainState, Transition, Tally]:
-    """One rollout, as `rollout.roll_out`. policy: from `acting.ready`."""
+def explorer(ctx: Q, policy: Policy, params: PyTree) -> Callable[..., Any]:
+    """The act function of a rollout (`rollout.ActFn`) by `policy`."""
 
     def explore(carry: PyTree, ref: PyTree, chance: Array) -> tuple[PyTree, Array, StepExtras]:
         carry, action, extras = act_by_chance(ctx, policy, carry, ref, params, chance)
-        return (
-            carry,
-            action,
-            StepExtras(of_action(extras.logits, action), extras.value, extras.overridden),
-        )
+        taken = of_action(extras.logits, action)
+        return carry, action, StepExtras(taken, extras.value, extras.overridden)
 
-    return roll_out(ctx, explore, state, params, key)
+    return explore
 
 
-# --- Health checks, warnings and console columns of the Q-learners: pure functions of the metric
-# rows.
-
-
-LEAST_CHANGE = 1e-8  # float32 noise of Q values that do not change
-MOST_Q = 1e4  # with scaled rewards returns are about 1; a larger Q is no estimate of them any more
-
-
-def _not_constant(rows: Sequence[Row]) -> float:
-    """Largest minus smallest loss of the run; a run of one update counts as varying."""
-    losses = [row["td_loss"] for row in rows]
-    return max(losses) - min(losses) if len(losses) > 1 else 1.0
-
-
-LEARNS = (
-    lowest("learning_rate", "lowest learning rate"),
-    highest("q_change", "largest change of Q", 0.0, MOST_Q),
-    highest("param_delta", "largest step", 0.0, math.inf),
-    HealthCheck("td_loss", "range of the loss", _not_constant, lambda value: value > 0),
-    highest("td_loss", "highest loss", -math.inf, MOST_LOSS, "loss"),
-    highest("q_max", "largest Q", -math.inf, MOST_Q),
-)
-
-
-def health(precision: Precision) -> tuple[HealthCheck, ...]:
-    """The checks of a run whose matrix products have a precision. `q_error`: acting and learning
-    compute the same Q values up to rounding. For a learner that reports it."""
-
-    return *LEARNS, rounding("q_error", "largest error of Q", precision)
-
-
-PROGRESS = (
-    Column("td", "td_loss", ".2e"),
-    Column("dq", "q_change", ".1e"),
-    Column("q", "q_max", ".2g"),
-    Column("eps", "epsilon", ".3f"),
-    Column("lr", "learning_rate", ".2e"),
-)
-
-
-def remedies(section: str) -> Remedies:
-    """Advice for the loop's warnings. section: of the learner, such as "pqn"."""
-    return Remedies(
-        no_trades=f"raise {section}.epsilon_end or {section}.epsilon_until",
-        one_action=f"raise {section}.epsilon_end, lower {section}.learning_rate",
-        diverged=f"lower {section}.learning_rate or {section}.max_grad_norm, or set {section}.layer_norm=true",
-    )
-
-
-def warnings(section: str) -> tuple[Warn, ...]:
-    """The warnings of a Q-learner. section: its own, such as "pqn"."""
-
-    def frozen(rows: Sequence[Row]) -> str:
-        if any(row.get("applied") == 0.0 for row in rows):
-            return ""  # a replay that is still being filled (dqn.learning_starts)
-        most = max(row["q_change"] for row in rows)
-        if most > LEAST_CHANGE:
-            return ""
-        return (
-            f"Q has changed by at most {most:.1e} for {len(rows)} updates: nothing is learnt, because all rewards "
-            "are equal, the gradient is clipped away or the learning rate is too small; look at the rewards, at "
-            f"{section}.max_grad_norm and at {section}.learning_rate"
-        )
-
-    def exploding(rows: Sequence[Row]) -> str:
-        now = rows[-1]["q_max"]
-        if now <= MOST_Q:
-            return ""
-        return (
-            f"the largest Q is {now:.1e}: the estimates feed on themselves, or the rewards are far from 1; lower "
-            f"{section}.learning_rate or {section}.gamma, set {section}.layer_norm=true, and keep "
-            f"{section}.normalise_rewards=true"
-        )
-
-    return (
-        Warn("learning_rate", small_rate(section), at_once=True),
-        Warn("frozen", frozen),
-        Warn("exploding", exploding),
-    )
-
-
-# --- The parts of an `Algorithm` that are the same for every Q-learner
+# --- The parts of a `Learner` that are the same for every Q-learner
 
 
 def init(ctx: Q, hparams: type[QHParams], key: Array, params: PyTree) -> TrainState:
-    """`Algorithm.init`. hparams: class of the learner's tunable floats. Raises TypeError as
+    """`Learner.init`. hparams: class of the learner's tunable floats. Raises TypeError as
     `first_state`.
     """
     first = partial(first_parameters, ctx.network, ctx.env.observation_size)
     return first_state(ctx, key, params, first, floats_of(hparams, ctx.config))
 
 
-def q_algorithm(
-    config: RunConfig, exact: Q, ctx: Q, init: Callable[..., Any], update: Callable[..., Any]
-) -> Algorithm:
-    """The `Algorithm` of a Q-learner. exact, ctx: contexts of acting and of training, from
-    `q_contexts`.
-
-    init, update: `Algorithm.init` and `Algorithm.update`.
+def make_q_learner(
+    config: RunConfig, exact: Q, ctx: Q, init: Callable[..., Any], update: wrappers.Update
+) -> Learner:
+    """The `Learner` of a Q-learner. exact, ctx: contexts of acting and of training, from
+    `q_contexts`. init, update: as of `wrappers.compose`.
     """
-    section, rollout = config.algorithm, ctx.rollout
-    return Algorithm(
+    init, composed = wrappers.compose(ctx, init, update, policy_of)
+    return Learner(
         init=init,
-        update=update,
+        update=composed,
         act=partial(act, exact),
         policy=policy_of,
-        env=ctx.env,
-        steps_per_update=rollout.num_envs * rollout.num_steps,
+        info=info.q_learner(config, ctx.form),
         carry=exact.first_carry,
-        health=health(config.compute.precision),
-        warnings=warnings(section),
-        progress=PROGRESS,
-        remedies=remedies(section),
-        step_sizes=("learning_rate", "learning_rate_end"),
-        exploration=("epsilon", "epsilon_end"),
-        retry=halved_rates,
-        retry_note="half the learning rate",
-        together=ctx.form.agents,
     )

@@ -16,24 +16,29 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxtrade.advisor.outcomes import Outcomes, PanelOutcomes, hit_rate, independent
-from jaxtrade.advisor.table import AdviceSeen, AdviceView
-from jaxtrade.config import EnvConfig
-from jaxtrade.env.state import ObservationRef
 from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.networks.torso import forget
-from jaxtrade.rl.acting import update_statistics
+from jaxtrade.rl.acting import ready, update_statistics
 from jaxtrade.rl.context import Context
-from jaxtrade.rl.listening import AdviceState, Trust, side_after
 from jaxtrade.rl.packing import Packed, Packing, packing_of
-from jaxtrade.rl.state import EpisodeTotals, Policy, env_keys
+from jaxtrade.rl.state import EpisodeTotals, Policy, acting, env_keys
 from jaxtrade.rl.train_state import TrainState, scaled
 from jaxtrade.types import Array, Env, PyTree, Transition
 
 # (carry, ref of one environment, random numbers from `draw`) -> (carry, action int32[], extras for
 # `Transition`)
 ActFn = Callable[[PyTree, PyTree, Any], tuple[PyTree, Array, PyTree]]
+
+
+class Steps(struct.PyTreeNode):
+    """Packed transitions. words: of the reference and whether it is the first, then of the result.
+    same, others: the parts of both that are not packed. packing: of the result."""
+
+    words: Array
+    same: tuple[Array, ...]
+    others: tuple[Array, ...]
+    packing: Packing = struct.field(pytree_node=False)
 
 
 def unroll(
@@ -74,13 +79,10 @@ def unroll(
         take far more memory than a tally.
     """
     worlds, seen = packing_of((env_state, ref, first, tally)), packing_of((ref, first))
-    results: list[
-        Packing
-    ] = []  # that of the other parts of a transition, known when the step is traced
 
     def step(
         now: tuple[Packed, PyTree], random: tuple[Any, Array]
-    ) -> tuple[Any, tuple[Any, PyTree]]:
+    ) -> tuple[Any, tuple[Steps, PyTree]]:
         env_state, ref, first, tally = worlds.unpack(now[0])
 
         def one(
@@ -110,27 +112,24 @@ def unroll(
                 transition._replace(info=keep and keep(transition)),
             )
         result = transition._replace(ref=None, first=None)
-        results[:] = [packing_of(result)]
+        packing = packing_of(result)
         done = outcome.terminated | outcome.truncated
         # What computes the words stays out of the programs that join them: a compiler would repeat
         # it for each word.
         behind: Any = jax.lax.optimization_barrier(
-            (worlds.split((env_state, next_ref, done, tally)), results[0].split(result))
+            (worlds.split((env_state, next_ref, done, tally)), packing.split(result))
         )
         (after, rest), (made, others) = behind
         given, same = seen.split((ref, first))
-        return (Packed(jnp.stack(after), rest), carry), (
-            (jnp.stack(given + made), same, others),
-            carry,
-        )
+        packed = Packed(jnp.stack(after), rest)
+        return (packed, carry), (Steps(jnp.stack(given + made), same, others, packing), carry)
 
     random = _random(env_keys(key, first.shape[0], first_env), num_steps, draw)
     start = worlds.pack((env_state, ref, first, tally))
-    (packed, carry), (rows, carries) = jax.lax.scan(step, (start, carry), random)
+    (packed, carry), (steps, carries) = jax.lax.scan(step, (start, carry), random)
     env_state, next_ref, next_first, tally = worlds.unpack(packed)
-    words, same, others = rows
-    ref, first = seen.unpack(Packed(words, same), axis=1)
-    transitions = results[0].unpack(Packed(words[:, seen.count :], others), axis=1)
+    ref, first = seen.unpack(Packed(steps.words, steps.same), axis=1)
+    transitions = steps.packing.unpack(Packed(steps.words[:, seen.count :], steps.others), axis=1)
     transitions = transitions._replace(ref=ref, first=first, carry=carries)
     return (env_state, next_ref, next_first, carry), transitions, tally
 
@@ -259,22 +258,45 @@ def uniforms(key: Array, count: int) -> Array:
     return jax.random.uniform(key, (count,))
 
 
-def roll_out(
-    ctx: Context, act: ActFn, state: TrainState, params: PyTree, key: Array
-) -> tuple[TrainState, Transition, Tally]:
-    """Act `num_steps` times in every environment -> (state after the last step, transitions [T, N,
-    ...], tally).
+class Rollout(NamedTuple):
+    """A rollout of a learner.
 
-    act: as in `unroll`; its random numbers are one uniform number per step. The state's `carry` and
-        `first` are those
-    after the last step, so the caller keeps those from before the rollout if it needs them.
+    state: after the last step. seen: the transitions [T, N, ...]. tally: of its episodes.
+    policy, behaviour: the one that learns and the one that acted, from `acting.ready`; the same one
+        unless an older one acts (`state.acting`). version: int32[], of the one that acted.
     """
+
+    state: TrainState
+    seen: Transition
+    tally: Tally
+    policy: Policy
+    behaviour: Policy
+    version: Array
+
+
+def roll_out(
+    ctx: Context,
+    explorer: Callable[[Any, Policy, PyTree], ActFn],
+    state: TrainState,
+    policy: Policy,
+    params: PyTree,
+    key: Array,
+) -> Rollout:
+    """Act `num_steps` times in every environment.
+
+    explorer: (ctx, the policy that acts, params) -> how it acts by one uniform number per step.
+    policy: the one that learns, not packed. The state's `carry` and `first` are those after the last
+    step, so the caller keeps those from before the rollout if it needs them.
+    """
+    acts = acting(state.actor, policy, state.update)
+    policy = ready(ctx, policy)
+    behaviour = policy if acts.kept is None else ready(ctx, acts.policy)
     start, first_env = _first_tally(ctx, state, params), ctx.first_env
 
     def unrolled(env_state: PyTree, ref: PyTree, first: Array, carry: PyTree, tally: Tally) -> Any:
         return unroll(
             ctx.env,
-            act,
+            explorer(ctx, behaviour, params),
             env_state,
             ref,
             first,
@@ -293,9 +315,14 @@ def roll_out(
         state.env_state, state.ref, state.first, state.carry, start
     )
     state = state.replace(
-        env_state=env_state, ref=ref, first=first, carry=carry, episodes=tally.episodes.running
+        env_state=env_state,
+        ref=ref,
+        first=first,
+        carry=carry,
+        episodes=tally.episodes.running,
+        actor=acts.kept,
     )
-    return state, seen, tally
+    return Rollout(state, seen, tally, policy, behaviour, acts.version)
 
 
 def scaled_rewards(
@@ -351,22 +378,19 @@ def learning_rates(
     }
 
 
-def tally_metrics(
-    ctx: Context, tally: Tally, seen: Transition, params: PyTree
-) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Metrics of the episodes that ended in a rollout, and those of `ctx.summary` (none without
-    one).
+def rollout_metrics(ctx: Context, rollout: Rollout, params: PyTree) -> dict[str, Array]:
+    """Metrics of the episodes that ended in a rollout, and those of `ctx.summary`.
 
-    seen: the transitions of the rollout. params: the parameters of the environment in this update.
+    params: the parameters of the environment in this update.
     """
-    episodes = episode_figures(tally.episodes, ctx.reduce)
+    episodes = episode_figures(rollout.tally.episodes, ctx.reduce)
     if ctx.summary is None:
-        return episodes, {}
-    steps = ctx.steps_per_update
-    sums = jax.tree.map(lambda x: ctx.reduce.sum(x, 0, x.dtype), tally.summary)
+        return episodes
+    sums = jax.tree.map(lambda x: ctx.reduce.sum(x, 0, x.dtype), rollout.tally.summary)
     close = ctx.summary.close
-    closing = {} if close is None else dict(close(seen, params, ctx.reduce))
-    return episodes, joined(dict(ctx.summary.figures(sums, steps)), closing)
+    closing = {} if close is None else dict(close(rollout.seen, params, ctx.reduce))
+    figures = dict(ctx.summary.figures(sums, ctx.steps_per_update))
+    return merge_metrics(episodes, figures, closing)
 
 
 def action_metrics(ctx: Context, seen: Transition) -> dict[str, Array]:
@@ -378,21 +402,7 @@ def action_metrics(ctx: Context, seen: Transition) -> dict[str, Array]:
     }
 
 
-def advice_metrics(
-    ctx: Context, seen: Transition, need: Array, policy: Policy, advice: AdviceState | None
-) -> dict[str, Array]:
-    """Metrics of the advice in a rollout, and `visits`; none without a fusion. need: float32[T, N],
-    as of `visits`.
-    """
-    if ctx.fusion is None:
-        return {}
-    assert advice is not None
-    return figures(
-        ctx.fusion.env, seen, seen.extras.overridden, policy.fusion, advice.outcomes, ctx.reduce
-    ) | {"visits": visits(seen.ref, need, advice.view, ctx.reduce)}
-
-
-def joined(metrics: dict[str, Array], *others: dict[str, Array]) -> dict[str, Array]:
+def merge_metrics(metrics: dict[str, Any], *others: dict[str, Any]) -> dict[str, Any]:
     """Merge metrics. Raises ValueError if a name occurs twice."""
     for other in others:
         if clash := metrics.keys() & other.keys():
@@ -401,114 +411,3 @@ def joined(metrics: dict[str, Array], *others: dict[str, Array]) -> dict[str, Ar
             )
         metrics = metrics | other
     return metrics
-
-
-def advised(
-    ctx: Context, policy: Policy, params: PyTree, inputs: AdviceState | None
-) -> tuple[Policy, PyTree]:
-    """The policy with its trust in the advice of this update, and the environment's parameters with
-    the advice.
-
-    Raises ValueError if `inputs` are given but there is no fusion that uses them.
-    """
-    if ctx.fusion is None:
-        if jax.tree.leaves(inputs):
-            raise ValueError(
-                f"the learner takes no inputs without a fusion, got {jax.tree.structure(inputs)}"
-            )
-        return policy, params
-    assert inputs is not None
-    return policy.replace(fusion=ctx.fusion.trust(inputs.outcomes)), params.replace(
-        advice=inputs.view
-    )
-
-
-# --- What a rollout says about advice: the need for it by bar, and the metrics of a run
-
-
-def visits(refs: ObservationRef, need: Array, view: AdviceView, reduce: Reduce = LOCAL) -> Array:
-    """float32[T bars]: the need for advice about each bar in a rollout. It is the sum of `need`
-    over the steps that read this bar's row of the table.
-
-    Args:
-        refs: references of the rollout, [T, N, ...].
-        need: float32[T, N]. PPO uses -log_prob of the action taken. Its expectation is the policy's
-            entropy, so bars at which the policy is undecided count most.
-    """
-
-    # A source of -1 (no row) becomes the largest uint32. It lies outside the table, so
-    # `mode="drop"` drops it.
-    def added(row: Array, need: Array) -> Array:
-        bar = view.source[row].astype(jnp.uint32)
-        return jnp.zeros(view.source.shape[0], jnp.float32).at[bar].add(need, mode="drop")
-
-    return reduce.sum_of_parts(reduce.alone(added)(refs.row[..., 0], need))
-
-
-def figures(
-    env: EnvConfig,
-    seen: Transition,
-    overridden: Array,
-    trust: Trust,
-    outcomes: Outcomes | PanelOutcomes,
-    reduce: Reduce = LOCAL,
-) -> dict[str, Array]:
-    """Metrics about advice in a rollout [T, N], each float32[]. A figure without data is NaN.
-
-    overridden: bool[T, N], True if the same random number would have drawn another action without
-        advice.
-
-    advice_share: share of steps with advice. agreement: share of steps with a direction in which
-        the action leads to
-    the advised side. override: share of overridden steps. hit_rate, trust and brier are over all
-    scored advice, with older advice discounted: share of hits, mean log-odds, and Brier score (mean
-    squared error of the confidence).
-    advice_scored: number of pieces of advice scored so far. advice_independent: how many
-        independent outcomes they are
-    worth. Of a panel, `agreement` and `advice_share` are of its consensus, the others are over all
-    advisors, and each but `override` is also given for every advisor, as `trust/0`.
-    """
-    advice, side = seen.ref.aux, side_after(env, seen.action, jnp.sign(seen.ref.legs[..., 0, 0]))
-    found = followed_figures(advice, side, reduce) | {
-        "override": reduce.mean(overridden.astype(jnp.float32))
-    }
-    if not isinstance(outcomes, PanelOutcomes):
-        return found | score_figures(trust.log_odds, outcomes)
-    found |= score_figures(trust.log_odds, outcomes.each)
-    for i in range(trust.log_odds.shape[0]):
-        own = AdviceSeen(advice.each.values[..., i, :], advice.each.version[..., i])
-        each = score_figures(trust.log_odds[i], jax.tree.map(lambda x, i=i: x[i], outcomes.each))
-        found |= {
-            f"{name}/{i}": value
-            for name, value in (each | followed_figures(own, side, reduce)).items()
-        }
-    return found
-
-
-def followed_figures(advice: AdviceSeen, side: Array, reduce: Reduce) -> dict[str, Array]:
-    """`advice_share` and `agreement` of `figures`. advice: [T, N]. side: int32[T, N], held after
-    the action.
-    """
-    directed = advice.direction != 0
-    return {
-        "advice_share": reduce.mean(advice.valid.astype(jnp.float32)),
-        "agreement": (
-            reduce.sum(directed & (side == advice.direction), dtype=jnp.float32)
-            / reduce.sum(directed, dtype=jnp.float32)
-        ),
-    }
-
-
-def score_figures(log_odds: Array, outcomes: Outcomes) -> dict[str, Array]:
-    """The figures of `figures` about scored advice, over all advisors. log_odds: float32[B], or [A,
-    B] of a panel.
-    """
-    count = outcomes.count.sum()
-    worth = independent(outcomes) if log_odds.ndim == 1 else jax.vmap(independent)(outcomes).sum()
-    return {
-        "hit_rate": hit_rate(outcomes),
-        "trust": (log_odds * outcomes.count).sum() / count,
-        "brier": outcomes.brier.sum() / count,
-        "advice_scored": outcomes.seen.sum().astype(jnp.float32),
-        "advice_independent": worth,
-    }

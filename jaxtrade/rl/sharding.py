@@ -28,7 +28,7 @@ from jaxtrade.rl.train_state import Kind, TrainState, all_of, kinds_of
 from jaxtrade.storage.hosted import hosted, placed
 from jaxtrade.text import several
 from jaxtrade.training.population import Axes, Place, Stack, mapped
-from jaxtrade.types import Algorithm, PyTree
+from jaxtrade.types import Learner, PyTree
 
 AGENTS, ENVS = "agent_devices", "env_devices"  # axes of the mesh
 PARTS = "parts"  # mapped axis of the groups on one device, for strict sums
@@ -105,7 +105,7 @@ class Spread(Place):
 
     layout: Layout
     mesh: Mesh
-    part: Algorithm
+    part: Learner
     stack: Stack
     num_envs: int
 
@@ -195,7 +195,7 @@ class Spread(Place):
         )
 
     @property
-    def _of_agents(self) -> Algorithm:
+    def _of_agents(self) -> Learner:
         """The learner of one part, for all agents of a device. With strict sums they are computed
         one after the other, so that their number on a device changes no bits."""
         if not self.layout.groups or not self.stack.shape:
@@ -230,7 +230,7 @@ class Spread(Place):
 
         return each
 
-    def _begun(self, whole: Algorithm, keys: PyTree, params: PyTree) -> PyTree:
+    def _begun(self, whole: Learner, keys: PyTree, params: PyTree) -> PyTree:
         """The first state: each device makes its own environments. whole: the learner of all
         environments.
         """
@@ -255,7 +255,7 @@ class Spread(Place):
 
     # --- `training.population.Place` ---------------------------------------------------------------------------------
 
-    def wrap(self, algorithm: Algorithm, stack: Stack) -> Algorithm:
+    def wrap(self, algorithm: Learner, stack: Stack) -> Learner:
         """`Place.wrap`. The facts about the learner are those of `algorithm`, which has all
         environments.
         """

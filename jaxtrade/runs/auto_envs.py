@@ -304,7 +304,7 @@ def measure_update(setup: Setup, limit: int | None) -> Measured:
         start = time.perf_counter()
         state, _ = jax.block_until_ready(program(state, params))
         times.append(time.perf_counter() - start)
-    steps = setup.algorithm.steps_per_update * setup.stack.count
+    steps = setup.algorithm.info.steps_per_update * setup.stack.count
     return Measured(number, steps / statistics.median(times[1:]), needed, seconds)
 
 

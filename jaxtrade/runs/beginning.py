@@ -18,7 +18,7 @@ from jaxtrade.errors import CheckpointError, ConfigError
 from jaxtrade.evaluation.policy import policy_structure
 from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.rl import transfer
-from jaxtrade.rl.algorithms import LEARNERS, Learner
+from jaxtrade.rl.algorithms import LEARNERS, LearnerKind
 from jaxtrade.rl.listening import AdviceState, make_fusion, start_advice
 from jaxtrade.rl.state import OpeningPlan
 from jaxtrade.rl.train_state import TrainState, init_scale, optimiser
@@ -66,7 +66,7 @@ def layout_of(config: RunConfig) -> Layout:
     """What the arrays of a configuration's policy mean. Raises ConfigError for a learner whose
     arrays it cannot tell.
     """
-    learner: Learner = LEARNERS[config.algorithm]
+    learner: LearnerKind = LEARNERS[config.algorithm]
     if learner.head is None:
         able = ", ".join(name for name in SECTIONS if name in LEARNERS)
         raise ConfigError(
@@ -263,7 +263,7 @@ def begin(config: RunConfig, source: Source, fresh: TrainState) -> tuple[TrainSt
         begun.rewards is not None and source.returns is not None
     ):  # the carried values are in units of this scale
         begun = begun.replace(rewards=begun.rewards.replace(stats=source.returns))
-    learner: Learner = LEARNERS[config.algorithm]
+    learner: LearnerKind = LEARNERS[config.algorithm]
     return learner.begun(begun), carried.coverage
 
 

@@ -133,7 +133,7 @@ class Job:
             None  # parameters that show the validation sessions, if they are scored
         )
         self.config, self.screen = setup.config, screen
-        names, columns = figure_names(setup.env, setup.market), setup.algorithm.progress
+        names, columns = figure_names(setup.env, setup.market), setup.algorithm.info.progress
         update = beginning.resume_update
         self.board: TensorBoardSink | None = None
         self.status: StatusSink | None = None
@@ -143,7 +143,7 @@ class Job:
         if is_main():  # the other processes of the run write nothing
             self._open_files(update, names, columns)
         learner = setup.algorithm
-        self.watch = Watch(self.tell, names, learner.warnings, learner.remedies)
+        self.watch = Watch(self.tell, names, learner.info.warnings, learner.info.remedies)
         self.wall_clock = None if limit is None else WallClock(limit, setup.plan.total_updates)
         self.metadata = (
             {}

@@ -130,7 +130,7 @@ OTHER_SLOTS, ACTIONS = (
     20,
     8,
 )  # slots besides the windows and the context; actions of the shipped tasks, at most
-ROWS = {"cpu": 16_384, "device": 65_536}  # `ppo.gradient_rows: auto`, as in `rl.context`
+ROWS = {"cpu": 16_384, "device": 65_536}  # `ppo.gradient_rows: auto`, as in `networks.accelerators`
 MOST_ROWS = 1 << 31  # rows of a rollout are numbered in int32
 
 

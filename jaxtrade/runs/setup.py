@@ -60,7 +60,7 @@ from jaxtrade.storage.sinks import Names
 from jaxtrade.text import Tell
 from jaxtrade.training.loop import Plan, plan_run
 from jaxtrade.training.population import ONE_DEVICE, Axes, Place, Stack
-from jaxtrade.types import Algorithm, LoopState, PyTree, Row, SessionSet, Summary, Warn
+from jaxtrade.types import Learner, LoopState, PyTree, Row, SessionSet, Summary, Warn
 
 # The episode monitor of a run: what its learner reports, its file, and a warning when rows are
 # lost.
@@ -116,7 +116,7 @@ def lost(rows: Sequence[Row]) -> str:
     )
 
 
-def with_warning(config: RunConfig, algorithm: Algorithm) -> Algorithm:
+def with_warning(config: RunConfig, algorithm: Learner) -> Learner:
     """The learner with a warning about lost rows, if there can be any.
 
     As all warnings it is given when it begins: once, unless many updates without a loss lie in
@@ -124,9 +124,8 @@ def with_warning(config: RunConfig, algorithm: Algorithm) -> Algorithm:
     """
     if not (config.monitor.on and rows_of(config)):
         return algorithm
-    return algorithm._replace(
-        warnings=(*algorithm.warnings, Warn("monitor_rows", lost, at_once=True))
-    )
+    warnings = (*algorithm.info.warnings, Warn("monitor_rows", lost, at_once=True))
+    return algorithm._replace(info=algorithm.info._replace(warnings=warnings))
 
 
 def monitor_sink(
@@ -311,7 +310,7 @@ class Setup:
     env: TradingEnv
     params: EnvParams
     plan: Plan
-    algorithm: Algorithm
+    algorithm: Learner
     fusion: Fusion | None = None
     swept: Swept | None = None
     folds: tuple[Fold, ...] = ()
@@ -513,7 +512,7 @@ def _taught(
     market: Market | MarketSet,
     splits: Mapping[str, SessionSet],
     fusion: Fusion | None,
-) -> tuple[RunConfig, Swept | None, Plan, Algorithm]:
+) -> tuple[RunConfig, Swept | None, Plan, Learner]:
     """The learner of a setup, its plan, and what hangs on that: the configuration and the agents.
 
     asked, config: the run's configuration as it was given, and with what the default protocol has

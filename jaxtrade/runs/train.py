@@ -347,7 +347,7 @@ def _train_and_evaluate(job: Job, changed: Iterable[str] = ()) -> RunResult:
 def _draw(job: Job, controller: control.Controller | None, results: Results, steps: int) -> None:
     """Write `training.png` and `advice.png`, from the metrics of all processes, and all results to
     TensorBoard and the tracker."""
-    config, metrics = job.config, [column.metric for column in job.setup.algorithm.progress]
+    config, metrics = job.config, [column.metric for column in job.setup.algorithm.info.progress]
     title = (
         f"Training on {job.setup.market.name}: task {config.env.task}, learner {config.algorithm}"
     )

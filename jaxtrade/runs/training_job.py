@@ -453,8 +453,8 @@ def controller_of(job: Job) -> control.Controller | None:
         metadata=job.metadata,
         tell=job.tell,
         unit=f"mean reward per session{setup.stack.mean_label}",
-        step_sizes=setup.algorithm.step_sizes,
-        exploration=setup.algorithm.exploration,
+        step_sizes=setup.algorithm.info.step_sizes,
+        exploration=setup.algorithm.info.exploration,
     )
     controller.recall(job.beginning.memory(controller.name) or {})
     return controller
@@ -625,7 +625,7 @@ def whole_health(job: Job, trained: TrainResult) -> dict[str, tuple[bool, float]
     recompiles = int(trained.health["recompiles"][1]) if trained.health else 0
     try:
         return population_health(
-            history(job.path), recompiles, job.setup.stack, job.setup.algorithm.health
+            history(job.path), recompiles, job.setup.stack, job.setup.algorithm.info.health
         )
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
@@ -646,7 +646,7 @@ def closing_lines(
     the agents that diverged for good.
     """
     if trained.history:
-        labels = health_labels(job.setup.algorithm.health)
+        labels = health_labels(job.setup.algorithm.info.health)
         yield (
             f"trained {trained.steps:,} steps at {trained.steps_per_second:,.0f} steps/s, after compiling for "
             f"{trained.compile_seconds:.1f} s"

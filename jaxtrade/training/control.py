@@ -113,7 +113,7 @@ def adjusted(
 
     floats: by name, float64[] for one agent or float64[N] for several. step_sizes, exploration:
         names of the floats to
-    lower and to raise, as in `Algorithm`.
+    lower and to raise, as in `Learner`.
     """
     lower = {
         name: np.minimum(
@@ -170,7 +170,7 @@ class Controller:
             folder: folder of the best state. metadata: further metadata of its checkpoints.
             tell: receives one line per evaluation.
             step_sizes, exploration: names of the tunable floats that a plateau lowers and raises
-                (`Algorithm`).
+                (`Learner`).
         """
         self._step_sizes, self._exploration = tuple(step_sizes), tuple(exploration)
         self.state = ControlState()

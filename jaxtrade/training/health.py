@@ -26,7 +26,7 @@ def learning_health(
 ) -> dict[str, tuple[bool, float]]:
     """Check whether the run learned at all -> {check: (passed, measured value)}.
 
-    checks: the learner's own (`Algorithm.health`). Two checks apply to every learner. `illegal`: no
+    checks: the learner's own (`LearnerInfo.health`). Two checks apply to every learner. `illegal`: no
         sampled action was
     illegal, by the mask that the policy used (metric `illegal`) and by the environment
     (`illegal_executed`), if these metrics exist. `recompiles`: no program was compiled while chunks
@@ -158,7 +158,7 @@ def warnings(
             unless one row is enough for it (`Warn.at_once`). With several agents, each agent is
             checked alone and the text names it.
         names: names of the entries of `action_share`.
-        own, remedies: `Algorithm.warnings` and `Algorithm.remedies` of the learner.
+        own, remedies: `LearnerInfo.warnings` and `LearnerInfo.remedies` of the learner.
     """
     if not rows:
         return {}

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.errors import ConfigError
-from jaxtrade.types import Algorithm, Array, PyTree
+from jaxtrade.types import Array, Learner, PyTree
 
 Hparams = Mapping[
     str, float | Array | np.ndarray
@@ -149,7 +149,7 @@ class Exchange(Protocol):
     never wait or raise.
     """
 
-    def wrap(self, algorithm: Algorithm) -> Algorithm:
+    def wrap(self, algorithm: Learner) -> Learner:
         """The algorithm (of one agent or a population) with the exchange's own part added to its
         state.
         """

@@ -39,7 +39,7 @@ from jaxtrade.training.hooks import (
 )
 from jaxtrade.training.population import ONE_DEVICE, Place, Stack
 from jaxtrade.training.run_io import RunIO, catch_signals, stops
-from jaxtrade.types import Algorithm, Array, LoopState, PyTree, Row
+from jaxtrade.types import Array, Learner, LoopState, PyTree, Row
 
 # The length of a run in updates and chunks.
 
@@ -105,7 +105,7 @@ def _count_compilations() -> _Compilations:
 
 
 def chunk_program(
-    algorithm: Algorithm,
+    algorithm: Learner,
     updates: int,
     exchange: Exchange | None = None,
     place: Place = ONE_DEVICE,
@@ -162,7 +162,7 @@ class Chunk:
 
 def compile_chunk(
     programs: Programs,
-    algorithm: Algorithm,
+    algorithm: Learner,
     updates: int,
     state: PyTree,
     params: PyTree,
@@ -214,7 +214,7 @@ class TrainResult(NamedTuple):
 
 
 def train(
-    algorithm: Algorithm,
+    algorithm: Learner,
     params: PyTree,
     *,
     config: TrainConfig,
@@ -336,7 +336,7 @@ class _Run:
     undone ones. seconds: time that they took.
     """
 
-    algorithm: Algorithm
+    algorithm: Learner
     params: PyTree
     state: Any
     config: TrainConfig
@@ -361,7 +361,7 @@ class _Run:
             self.stack.first, hosted((self.state.update, self.state.total_updates))
         )
         self.updates = self.config.chunk_updates
-        self.steps_per_update = self.algorithm.steps_per_update
+        self.steps_per_update = self.algorithm.info.steps_per_update
         if (self.total - self.update) % self.updates:
             raise ConfigError(
                 f"train.chunk_updates={self.updates}: the {self.total - self.update} updates left are "
@@ -459,7 +459,7 @@ class _Run:
             )
         action = replacement.respond(rows, self.rollbacks, allowed)
         if action is replacement.Response.ROLL_BACK:
-            fault = replacement.describe(rows, self.algorithm.step_sizes)
+            fault = replacement.describe(rows, self.algorithm.info.step_sizes)
             self.roll_back(
                 f"{fault}; rolled back to update {self.good.update} "
                 f"(rollback {self.rollbacks + 1} of at most {allowed})"
@@ -468,10 +468,10 @@ class _Run:
 
     def roll_back(self, message: str) -> None:
         """Go back to the rollback point, with other random numbers and the changes of
-        `Algorithm.retry`.
+        `LearnerInfo.retry`.
         """
         self.retries += 1
-        again = replacement.rolled_back(self.good.state, self.retries, self.algorithm.retry)
+        again = replacement.rolled_back(self.good.state, self.retries, self.algorithm.info.retry)
         self.state = self.place.copied(self.place.settled(again))
         self.update = self.good.update
         self.history = [row for row in self.history if row["update"] <= self.update]
@@ -493,7 +493,7 @@ class _Run:
                     self.good.state,
                     decision,
                     self.retries,
-                    self.algorithm.retry,
+                    self.algorithm.info.retry,
                     self.stack,
                 )
             )
@@ -553,7 +553,9 @@ class _Run:
             pending, recompiles = self.chunk.pending, self.chunk.recompiles
             seconds, size = pending.seconds, program_bytes(pending.wait())
         if self.history:
-            health = population_health(self.history, recompiles, self.stack, self.algorithm.health)
+            health = population_health(
+                self.history, recompiles, self.stack, self.algorithm.info.health
+            )
         return TrainResult(
             self.place.joined(self.state),
             self.history,
@@ -591,7 +593,7 @@ def _loop(run: _Run, max_rollbacks: int | None) -> None:
 
 def begun(
     programs: Programs,
-    algorithm: Algorithm,
+    algorithm: Learner,
     params: PyTree,
     key: Array | None,
     state: LoopState | None,

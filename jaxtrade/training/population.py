@@ -23,7 +23,7 @@ from jaxtrade.config.load import Agent, agents_of
 from jaxtrade.errors import ConfigError
 from jaxtrade.storage.sinks import EACH
 from jaxtrade.storage.sizes import tree_bytes
-from jaxtrade.types import AGENTS, Algorithm, Array, LoopState, PyTree, Row
+from jaxtrade.types import AGENTS, Array, Learner, LoopState, PyTree, Row
 
 # A function of many agents, computed for a few of them at a time.
 #
@@ -119,20 +119,20 @@ MOST_SHOWN = 16  # agents of a sweep in the opening lines of a run
 SEEDS = Axes()  # agents that differ by their keys alone
 
 
-def population(algorithm: Algorithm, axes: Axes = SEEDS) -> Algorithm:
+def population(algorithm: Learner, axes: Axes = SEEDS) -> Learner:
     """The algorithm of N agents: `init` and `update` work on stacked states [N, ...] and return
     metrics [N, ...].
 
-    A population is an `Algorithm` too, so it can be stacked again: states [K, N, ...]. `act` stays
+    A population is an `Learner` too, so it can be stacked again: states [K, N, ...]. `act` stays
     that of one agent. Agents that never meet may be computed in groups that take turns
-    (`Algorithm.together`).
+    (`LearnerInfo.together`).
     """
     init = jax.vmap(algorithm.init, (axes.key, axes.params), axis_name=axes.name)
     if axes.name is None:
-        update = in_turns(algorithm.update, (0, axes.params, axes.inputs), algorithm.together)
+        update = in_turns(algorithm.update, (0, axes.params, axes.inputs), algorithm.info.together)
     else:
         update = jax.vmap(algorithm.update, (0, axes.params, axes.inputs), axis_name=axes.name)
-    return algorithm._replace(init=init, update=update, together=None)
+    return algorithm._replace(init=init, update=update, info=algorithm.info._replace(together=None))
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ class Stack:
             size for size, axes in zip(self.shape, self._axes, strict=True) if axes.key is not None
         )
 
-    def wrap(self, algorithm: Algorithm) -> Algorithm:
+    def wrap(self, algorithm: Learner) -> Learner:
         """The algorithm of all agents. For one agent it is the same object."""
         for axes in reversed(self._axes):
             algorithm = population(algorithm, axes)
@@ -409,7 +409,7 @@ def agent_rows(rows: Sequence[Row], i: int) -> list[dict[str, Any]]:
 class Place:
     """The devices of a run: here the default one. `rl.sharding.Spread` has several."""
 
-    def wrap(self, algorithm: Algorithm, stack: Stack) -> Algorithm:
+    def wrap(self, algorithm: Learner, stack: Stack) -> Learner:
         """The learner of all agents: its `init` is over all devices, its `update` is what one
         device computes.
         """

@@ -4,7 +4,7 @@ their bits.
 The rule, for a run with several agents and a limit of rollbacks above 0:
 
 - An agent whose loss or gradient is not finite in a chunk takes its own part of the rollback point, with another key
-  and the changes of `Algorithm.retry`. It goes on at the update of the others, so it learns from
+  and the changes of `LearnerInfo.retry`. It goes on at the update of the others, so it learns from
   fewer updates.
 - The limit holds for each agent. An agent that has none left is frozen: at the end of every chunk it is put back to its
   part of the rollback point, unchanged. Its count in the state is then one above the limit, so a
@@ -27,7 +27,7 @@ from jaxtrade.errors import DivergedError
 from jaxtrade.storage.sinks import EACH, UNDONE
 from jaxtrade.text import several
 from jaxtrade.training.population import Stack, agent_rows
-from jaxtrade.types import Algorithm, LoopState, PyTree, Row
+from jaxtrade.types import Learner, LoopState, PyTree, Row
 
 # Response to a loss or gradient that is not finite. It is decided here and carried out by the
 # training loop.
@@ -58,7 +58,7 @@ def respond(rows: Sequence[Row], rollbacks: int, allowed: int | None) -> Respons
 
 def describe(rows: Sequence[Row], step_sizes: Sequence[str] = ()) -> str:
     """Text for messages: the first update that is not finite, its agent, and those of the learner's
-    step sizes that it reports (`Algorithm.step_sizes`)."""
+    step sizes that it reports (`LearnerInfo.step_sizes`)."""
     fault = next(row for row in rows if not row["finite"])
     each = fault.get("finite" + EACH)
     which = f" of agent {each.index(False)}" if each else ""
@@ -69,28 +69,30 @@ def describe(rows: Sequence[Row], step_sizes: Sequence[str] = ()) -> str:
 
 
 def diverged(
-    rows: Sequence[Row], rollbacks: int, saved: Path | None, algorithm: Algorithm
+    rows: Sequence[Row], rollbacks: int, saved: Path | None, algorithm: Learner
 ) -> DivergedError:
     """The error of a run without a rollback left. saved: its last checkpoint, or None."""
-    remedy = algorithm.remedies.diverged
+    remedy = algorithm.info.remedies.diverged
     kept = "" if saved is None else f"; the last checkpoint is {saved}"
     often = f", after {rollbacks} rollback{'' if rollbacks == 1 else 's'}" if rollbacks else ""
     tries = f"{remedy}, or check" if remedy else "check"
     return DivergedError(
-        f"{describe(rows, algorithm.step_sizes)}{often}{kept}; {tries} the scale of the reward"
+        f"{describe(rows, algorithm.info.step_sizes)}{often}{kept}; {tries} the scale of the reward"
     )
 
 
-def changes_of(algorithm: Algorithm) -> str:
+def changes_of(algorithm: Learner) -> str:
     """With what a run or an agent tries again, in words."""
-    return " and ".join(note for note in (algorithm.retry_note, "other random numbers") if note)
+    return " and ".join(
+        note for note in (algorithm.info.retry_note, "other random numbers") if note
+    )
 
 
 def rolled_back(state: LoopState, times: int, retry: Callable[[Any, int], Any]) -> Any:
     """The state to continue from after the run has gone back to `state` `times` times.
 
     The number of all rollbacks is folded into its key, so that the retry draws other random
-    numbers. `retry` (`Algorithm.retry`) changes its hyper-parameters.
+    numbers. `retry` (`LearnerInfo.retry`) changes its hyper-parameters.
     """
     rollbacks = state.rollbacks + jnp.int32(times)
     fold_in = Stack(state.rollbacks.shape).map(jax.random.fold_in)
@@ -217,7 +219,7 @@ def messages(
     before: np.ndarray,
     allowed: int,
     point: int,
-    algorithm: Algorithm,
+    algorithm: Learner,
 ) -> list[str]:
     """One line for each agent that diverged in this chunk. before: int[agents] counts of rollbacks
     before it. point: update of the rollback point."""
@@ -227,7 +229,7 @@ def messages(
             row | {"update": of["update"]}
             for row, of in zip(agent_rows(rows, int(i)), rows, strict=True)
         ]
-        fault = describe(own, algorithm.step_sizes)
+        fault = describe(own, algorithm.info.step_sizes)
         lines.append(
             f"agent {i}, {fault}; it goes back to its state of update {point} (rollback {before[i] + 1} of at most "
             f"{allowed}), with {changes}; the other agents go on"

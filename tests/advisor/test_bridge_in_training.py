@@ -16,7 +16,7 @@ from jaxtrade.advisor.host.service import Replayed
 from jaxtrade.advisor.table import AdviceTable, demand, empty_table, received
 from jaxtrade.config import TrainConfig
 from jaxtrade.training.loop import train
-from jaxtrade.types import Algorithm
+from jaxtrade.types import Learner, LearnerInfo
 from tests.advisor.bridge_parts import HandSource, M, T, journal, row
 from tests.advisor.hooked import hook_of
 
@@ -71,7 +71,7 @@ def learner(bridge, faults):
             {"finite": ~fails, "learned": learned},
         )
 
-    return Algorithm(init, update, None, None, None, 1, retry=lambda hparams, times: hparams)
+    return Learner(init, update, None, None, LearnerInfo(1))
 
 
 class Whimsical(HandSource):

@@ -13,7 +13,7 @@ from jaxtrade.env.episode import RISK_SLOTS
 from jaxtrade.env.observation import MANAGE_SLOTS, POSITION_SLOTS
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.replay import _seen_slots, replay_lines
-from jaxtrade.types import Algorithm
+from jaxtrade.types import Learner
 from tests.evaluation.tiny import TinyMarket, hand_market, setup
 
 HEADERS = 4  # lines before the first decision
@@ -34,7 +34,7 @@ def buys(policy, memory, ref, params, key, explore):
 def replayed(**sections):
     market = DatedMarket(**vars(hand_market(1)))
     env, params, _ = setup(market, market.sessions(0), **sections)
-    algorithm = Algorithm(None, None, buys, None, env, 0)
+    algorithm = Learner(None, None, buys, None, None)
     return env, params, list(replay_lines(env, params, market, algorithm, (), "2024-01-02"))
 
 
@@ -107,6 +107,4 @@ def test_a_date_without_a_session_is_refused():
     market = DatedMarket(**vars(hand_market(1)))
     env, params, _ = setup(market, market.sessions(0))
     with pytest.raises(ConfigError, match="2024-01-03"):
-        replay_lines(
-            env, params, market, Algorithm(None, None, buys, None, env, 0), (), "2024-01-03"
-        )
+        replay_lines(env, params, market, Learner(None, None, buys, None, None), (), "2024-01-03")

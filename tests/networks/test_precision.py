@@ -157,7 +157,9 @@ def test_the_limit_of_the_ratio_error_follows_the_precision():
     for precision in ("float32", "tf32", "bfloat16"):
         made = setup(f"compute.precision={precision}")
         (check,) = (
-            each for each in make_ppo(made.config, made.env, 4).health if each.name == "ratio_error"
+            each
+            for each in make_ppo(made.config, made.env, 4).info.health
+            if each.name == "ratio_error"
         )
         passed[precision] = check.passed(check.measure([row, row | {"ratio_error": 1e-6}]))
     assert passed == {"float32": False, "tf32": True, "bfloat16": True}

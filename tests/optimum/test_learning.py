@@ -7,7 +7,7 @@ import pytest
 
 from bench.learners import ROWS
 from jaxtrade.evaluation.baselines import greedy, random_masked
-from jaxtrade.rl.ppo.act import policy_of
+from jaxtrade.rl.actor_critic import policy_of
 from jaxtrade.runs.setup import prepare
 from jaxtrade.training.loop import train
 from tests.optimum.learner import chain_config, fresh, optimum_of, profits, sessions_of

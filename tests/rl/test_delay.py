@@ -14,8 +14,7 @@ from jaxtrade.config import TrainConfig, make_config
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import LEARNERS
 from jaxtrade.rl.algorithms import make_algorithm
-from jaxtrade.rl.state import Policy
-from jaxtrade.rl.train_state import Delayed, acting
+from jaxtrade.rl.state import Delayed, Policy, acting
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.compiling import RepeatedPrograms
 from jaxtrade.training.hooks import Change

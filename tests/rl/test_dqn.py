@@ -277,7 +277,7 @@ def test_the_ratio_is_measured_and_nothing_is_learnt_before_learning_starts(whol
 
 
 def test_no_warning_says_that_nothing_is_learnt_while_the_replay_is_filled():
-    frozen = next(warn for warn in DQN.warnings if warn.kind == "frozen")
+    frozen = next(warn for warn in DQN.info.warnings if warn.kind == "frozen")
     still = {"q_change": 0.0, "applied": 1.0}
     assert not missing(frozen.look([still] * 3), "Q has changed", "0.0e+00 for 3 updates")
     assert frozen.look([still | {"applied": 0.0}, still, still]) == ""

@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 
 from jaxtrade.env.state import EndReason
-from jaxtrade.rl import ppo as ppo_reports
-from jaxtrade.rl import q as q_reports
-from jaxtrade.rl.ppo import REMEDIES, WARNINGS
+from jaxtrade.rl.info import PPO_LEARNS, PPO_REMEDIES, PPO_WARNINGS, ppo_health, q_health
 from jaxtrade.training import health
 from jaxtrade.training.health import WINDOW, Watch
 from jaxtrade.training.population import Stack
@@ -18,7 +16,7 @@ NAMES = {"action_share": ["HOLD", "BUY", "SELL"]}
 
 def warnings(rows, names=health.UNNAMED):
     """As of a PPO run."""
-    return health.warnings(rows, names, WARNINGS, REMEDIES)
+    return health.warnings(rows, names, PPO_WARNINGS, PPO_REMEDIES)
 
 
 def ends(**shares):
@@ -102,11 +100,11 @@ def test_each_fault_is_seen_named_and_explained(kind):
 
 LEARNT = {  # a row of a learner that learns
     "ppo": (
-        ppo_reports,
+        ppo_health("float32"),
         HEALTHY | {"param_delta": 1e-3, "entropy": 0.9, "value_loss": 0.2, "ratio_error": 1e-6},
     ),
     "q": (
-        q_reports,
+        q_health("float32"),
         {
             "learning_rate": 3e-4,
             "q_change": 0.1,
@@ -133,9 +131,8 @@ COLLAPSED = [  # learner, its check, what one row of the run says, whether it is
 @pytest.mark.parametrize(("learner", "name", "changes", "passes"), COLLAPSED)
 def test_health_has_an_upper_side(learner, name, changes, passes):
     """One update is enough, first or last, and other checks do not see it."""
-    reports, row = LEARNT[learner]
+    checks, row = LEARNT[learner]
     fine = [row | {"update": i, "td_loss": 0.1 + 0.01 * i} for i in range(3)]
-    checks = reports.health("float32")
     assert all(passed for passed, _ in health.learning_health(fine, 0, checks).values())
     for history in ([fine[0] | changes, *fine[1:]], [*fine[:-1], fine[-1] | changes]):
         found = health.learning_health(history, 0, checks)
@@ -149,8 +146,7 @@ def test_health_has_an_upper_side(learner, name, changes, passes):
 @pytest.mark.parametrize("values", [(0.5, NAN), (NAN, 0.5)])
 def test_an_undefined_value_fails_wherever_it_stands(metric, values):
     """Of one agent in two updates, and of two agents in one."""
-    reports, row = LEARNT["ppo"]
-    checks = reports.health("float32")
+    checks, row = LEARNT["ppo"]
     one = health.learning_health([row | {metric: value} for value in values], 0, checks)
     assert not one[metric][0]
     assert np.isnan(one[metric][1])
@@ -164,8 +160,7 @@ def test_an_undefined_value_fails_wherever_it_stands(metric, values):
 
 
 def test_a_policy_without_a_choice_left_has_collapsed():
-    reports, row = LEARNT["ppo"]
-    checks = reports.health("float32")
+    checks, row = LEARNT["ppo"]
     for entropies, passes in (
         ([0.5] + [0.0] * 20, False),
         ([0.0] * 20 + [0.5], True),
@@ -176,7 +171,7 @@ def test_a_policy_without_a_choice_left_has_collapsed():
 
 
 def test_of_several_agents_the_one_that_fails_is_shown():
-    check = next(check for check in ppo_reports.LEARNS if check.name == "approx_kl")
+    check = next(check for check in PPO_LEARNS if check.name == "approx_kl")
     assert check.worst([0.1, 2e5, 0.3]) == 2e5
     assert check.worst([0.1, 0.0, 0.3]) == 0.0
 
@@ -231,7 +226,7 @@ def test_each_agent_is_looked_at_alone():
 
 def test_a_warning_is_reported_when_it_begins():
     reported = []
-    watch = Watch(reported.append, NAMES, WARNINGS, REMEDIES)
+    watch = Watch(reported.append, NAMES, PPO_WARNINGS, PPO_REMEDIES)
     watch.write(rows(WINDOW - 1, approx_kl=0.0))
     assert reported == []
     for _ in range(3):
@@ -246,7 +241,7 @@ def test_a_warning_is_reported_when_it_begins():
 
 def test_what_a_rollback_undid_is_forgotten():
     reported = []
-    watch = Watch(reported.append, NAMES, WARNINGS, REMEDIES)
+    watch = Watch(reported.append, NAMES, PPO_WARNINGS, PPO_REMEDIES)
     watch.write(rows(WINDOW - 1, approx_kl=0.0))
     watch.rewind(4, 4000)
     watch.write(rows(1, approx_kl=0.0))

@@ -11,7 +11,7 @@ from jaxtrade.errors import DivergedError
 from jaxtrade.evaluation.trades import read_episodes
 from jaxtrade.storage.monitor import COLUMNS, ROWS, MonitorSink
 from jaxtrade.training.loop import train
-from jaxtrade.types import Algorithm
+from jaxtrade.types import Learner, LearnerInfo
 
 FAULT = 5  # the update that is not finite, until the run has gone back once
 
@@ -45,7 +45,7 @@ def make(cured):
         finite = (number != FAULT) | (cured & (state.rollbacks > 0))
         return state.replace(update=number), {"finite": finite, ROWS: rows}
 
-    return Algorithm(init, update, lambda *_: None, lambda state: state, None, 10)  # type: ignore[arg-type]
+    return Learner(init, update, lambda *_: None, lambda state: state, LearnerInfo(10))  # type: ignore[arg-type]
 
 
 CONFIG = TrainConfig(total_timesteps=80, chunk_updates=2, checkpoint_every=1)

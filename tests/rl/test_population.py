@@ -133,7 +133,7 @@ def test_health_is_that_of_the_worst_agent(whole):
         row | {"param_delta/each": [0.1, 0.0, 0.1], "illegal/each": [0, 2, 0]}
         for row in result.history
     ]
-    health = population_health(sick, 0, STACK, PPO.health)
+    health = population_health(sick, 0, STACK, PPO.info.health)
     assert health["param_delta"] == (False, 0.0)
     assert health["illegal"] == (False, 2 * len(sick))
     assert health["approx_kl"][0]
@@ -146,12 +146,12 @@ def test_an_agent_of_which_nothing_is_left_has_not_learned(whole):
         row | {"param_delta/each": [0.1, None, 0.2], "undone/each": [False, True, False]}
         for row in result.history
     ]
-    health = population_health(gone, 0, STACK, PPO.health)
+    health = population_health(gone, 0, STACK, PPO.info.health)
     assert health["param_delta"] == (False, 0.1)
-    assert not any(health[check.name][0] for check in PPO.health)
+    assert not any(health[check.name][0] for check in PPO.info.health)
     assert health["illegal"] == (True, 0)
     nobody = population_health(
-        [row | {"undone/each": [True] * 3} for row in result.history], 0, STACK, PPO.health
+        [row | {"undone/each": [True] * 3} for row in result.history], 0, STACK, PPO.info.health
     )
     assert nobody["param_delta"][0] is False
     assert np.isnan(nobody["param_delta"][1])

@@ -7,10 +7,10 @@ import pytest
 
 from bench.learning import Learning
 from jaxtrade.networks import distributions
+from jaxtrade.networks.accelerators import CPU
 from jaxtrade.rl import context
-from jaxtrade.rl.context import CPU
+from jaxtrade.rl.epochs import block_count
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.ppo.act import block_count
 from jaxtrade.rl.rollout import count_illegal, unroll
 from jaxtrade.rl.state import reset_all
 from jaxtrade.storage import checkpoint

@@ -7,11 +7,11 @@ import pytest
 
 from jaxtrade.config import load_config
 from jaxtrade.networks.reductions import Reduce
-from jaxtrade.rl import q
-from jaxtrade.rl.acting import ready
-from jaxtrade.rl.pqn import HParams, collect, make_pqn
-from jaxtrade.rl.q import init, largest, policy_of, q_contexts
+from jaxtrade.rl import info
+from jaxtrade.rl.pqn import HParams, make_pqn, targets
+from jaxtrade.rl.q import explorer, init, largest, policy_of, q_contexts
 from jaxtrade.rl.returns import next_values, q_lambda
+from jaxtrade.rl.rollout import roll_out
 from jaxtrade.storage import checkpoint
 from jaxtrade.training.health import warnings
 from jaxtrade.training.loop import train
@@ -79,8 +79,11 @@ def test_the_targets_of_a_rollout(truncates):
     state = state.replace(
         params=jax.tree.map(lambda x: x + 0.3, state.params)
     )  # values that differ
-    policy = ready(ctx, policy_of(state))
-    after, seen, batch, _ = collect(ctx, state, policy, params, jax.random.key(4))
+    rollout = roll_out(ctx, explorer, state, policy_of(state), params, jax.random.key(4))
+    after, seen = rollout.state, rollout.seen
+    found = targets(
+        ctx, rollout.policy, params, state.hparams, seen.reward, after.carry, after.ref, seen
+    )
     assert bool(seen.truncated.any()) == truncates
 
     def best(ref):
@@ -91,7 +94,7 @@ def test_the_targets_of_a_rollout(truncates):
     last = jax.vmap(best)(after.ref)
     following = next_values(each(seen.ref), last, each(seen.final_ref), seen.truncated)
     expected = q_lambda(seen.reward, following, seen.terminated, seen.truncated, 0.99, 0.5)
-    np.testing.assert_allclose(batch.target, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +148,7 @@ def test_an_update_for_a_device_and_in_two_parts_is_the_update():
 
 def test_warnings_name_the_key_to_change():
     fine = {"learning_rate": 1e-3, "q_change": 0.1, "q_max": 2.0, "td_loss": 0.1, "finite": True}
-    own = q.warnings("pqn")
+    own = info.q_warnings("pqn")
     assert warnings([fine] * 20, own=own) == {}
     assert "pqn.layer_norm=true" in warnings([fine | {"q_max": 1e6}] * 20, own=own)["exploding"]
     assert "pqn.learning_rate" in warnings([fine | {"q_change": 0.0}] * 20, own=own)["frozen"]
@@ -156,6 +159,6 @@ def test_warnings_name_the_key_to_change():
 
 
 def test_a_loss_that_never_changes_fails_the_health_check():
-    check = next(check for check in q.LEARNS if check.name == "td_loss")
+    check = next(check for check in info.Q_LEARNS if check.name == "td_loss")
     assert not check.passed(check.measure([{"td_loss": 0.5}] * 3))
     assert check.passed(check.measure([{"td_loss": 0.5}, {"td_loss": 0.4}]))

@@ -128,7 +128,7 @@ def test_it_learns_on_from_the_rollback_point(sound):
         update=jnp.int32(6),
         key=jax.random.fold_in(own.key, 1),
         rollbacks=jnp.int32(1),
-        hparams=PPO.retry(own.hparams, 1),
+        hparams=PPO.info.retry(own.hparams, 1),
     )
     whole = saved.replace(update=jnp.full(N, 6, jnp.int32))
     stacked = jax.tree.map(lambda every, one: every.at[1].set(one), whole, state)

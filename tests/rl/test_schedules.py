@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 
-from jaxtrade.rl.train_state import clipped_adam, linear, optimiser, progress
+from jaxtrade.rl.optim import clipped_adam, linear, optimiser, progress
 from tests.rl.test_train import assert_close
 
 

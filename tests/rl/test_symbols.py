@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxtrade.rl.train_state import follow, shares
+from jaxtrade.rl.wrappers import follow, shares
 from jaxtrade.runs.setup import prepare
 from tests.env.sets import synthetic
 

@@ -14,7 +14,7 @@ from jaxtrade import load_policy, run
 from jaxtrade.config import TrainConfig, load_config
 from jaxtrade.errors import DivergedError
 from jaxtrade.progress.screen import Plain
-from jaxtrade.rl.algorithms import LEARNERS, Learner
+from jaxtrade.rl.algorithms import LEARNERS, LearnerKind
 from jaxtrade.rl.state import Policy
 from jaxtrade.runs.evaluate import evaluate_run
 from jaxtrade.storage import checkpoint
@@ -55,8 +55,8 @@ def planted(at, times):
 def whole():
     text, warned = io.StringIO(), []
     with Plain(text) as screen:
-        screen.describe({}, TOY.progress)
-        sinks = [screen, Watch(warned.append, own=TOY.warnings, remedies=TOY.remedies)]
+        screen.describe({}, TOY.info.progress)
+        sinks = [screen, Watch(warned.append, own=TOY.info.warnings, remedies=TOY.info.remedies)]
         result = train(TOY, PARAMS, config=TRAIN, key=KEY, sinks=sinks)
     return result, text.getvalue(), warned
 
@@ -117,7 +117,7 @@ def toy_of(config, env, total_updates, **options):
 def test_registered_it_is_a_learner_of_the_command_line(monkeypatch, tmp_path):
     """`algorithm: toy` trains, is saved, evaluated, loaded and evaluated again."""
     monkeypatch.setattr(LEARNERS, "_added", {})
-    LEARNERS.register("toy", Learner(toy_of, toy_policy))
+    LEARNERS.register("toy", LearnerKind(toy_of, toy_policy))
     config = load_config(
         "quickstart",
         [

@@ -170,7 +170,7 @@ def test_health_is_measured(whole):
         }
         for row in result.history
     ]
-    assert not any(passed for passed, _ in learning_health(sick, 1, PPO.health).values())
+    assert not any(passed for passed, _ in learning_health(sick, 1, PPO.info.health).values())
 
 
 @pytest.mark.slow

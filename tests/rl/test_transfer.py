@@ -17,10 +17,10 @@ from jaxtrade.networks import distributions
 from jaxtrade.networks.normalize import init_stats, merge, normalise
 from jaxtrade.rl import transfer
 from jaxtrade.rl import transfer as coverage_report
+from jaxtrade.rl.actor_critic import make_network
 from jaxtrade.rl.listening import GATE, GATE_SLOTS
-from jaxtrade.rl.ppo.act import make_network
+from jaxtrade.rl.optim import optimiser
 from jaxtrade.rl.state import closed, opened, opening_at
-from jaxtrade.rl.train_state import optimiser
 from jaxtrade.rl.transfer import Layout
 from tests.messages import missing
 from tests.rl.test_train import assert_close, assert_same

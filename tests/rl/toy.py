@@ -8,7 +8,7 @@ from flax import struct
 
 from jaxtrade.rl.rollout import unroll
 from jaxtrade.rl.state import Policy, reset_all
-from jaxtrade.types import Algorithm, Array, PyTree
+from jaxtrade.types import Array, Learner, LearnerInfo, PyTree
 
 
 class ToyState(struct.PyTreeNode):
@@ -55,6 +55,6 @@ def make_toy(env, total_updates, num_envs=4, num_steps=8):
             "finite": finite
         }
 
-    return Algorithm(
-        init, update, act, lambda state: Policy(state.logits), env, num_envs * num_steps
+    return Learner(
+        init, update, act, lambda state: Policy(state.logits), LearnerInfo(num_envs * num_steps)
     )

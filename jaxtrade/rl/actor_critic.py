@@ -1,0 +1,213 @@
+"""The policy of an actor-critic: network, acting on one reference, and the output for the rows of a
+rollout that a loss reads.
+
+The distribution is that of `acting.distribution`: the network's, as unlocked actions and advice
+change it. All functions but `act` take a policy that `acting.ready` has made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxtrade.config import NetworkConfig, RunConfig
+from jaxtrade.networks import distributions
+from jaxtrade.networks.heads import Network
+from jaxtrade.networks.normalize import init_stats
+from jaxtrade.networks.torso import FLOAT32, DotGeneral, recall
+from jaxtrade.parts import NETWORKS
+from jaxtrade.rl.acting import (
+    ActExtras,
+    advice_terms,
+    chance_of,
+    distribution,
+    network_input,
+    ready,
+)
+from jaxtrade.rl.context import Context
+from jaxtrade.rl.listening import AdviceTerms, Fusion
+from jaxtrade.rl.optim import progress
+from jaxtrade.rl.state import Policy, opening_at
+from jaxtrade.types import Array, PyTree
+
+ActorCritic = Context[Any, Network]
+
+
+def make_network(
+    config: NetworkConfig, num_actions: int, dot_general: DotGeneral = FLOAT32
+) -> Network:
+    """The network that `config` describes. dot_general: computes its products.
+
+    Raises ConfigError if no network is registered under `config.kind`.
+    """
+    return NETWORKS[config.kind](config, num_actions, dot_general)
+
+
+def first_parameters(
+    config: NetworkConfig, num_actions: int, size: int, key: Array, fusion: Fusion | None = None
+) -> dict[str, PyTree]:
+    """Initial parameters: those of the network, and those that a fusion adds. size: length of an
+    observation.
+    """
+    network = make_network(config, num_actions)
+    parameters = dict(network.init(key, network.first_carry(), jnp.zeros(size))["params"])
+    return parameters | ({} if fusion is None else fusion.init(jax.random.fold_in(key, 1), size))
+
+
+def first_policy(
+    config: RunConfig,
+    num_actions: int,
+    observation_size: int,
+    key: Array,
+    fusion: Fusion | None = None,
+) -> Policy:
+    """`LearnerKind.first_policy` of an actor-critic."""
+    parameters = first_parameters(config.network, num_actions, observation_size, key, fusion)
+    return Policy(parameters, init_stats(observation_size))
+
+
+def policy_of(state: Any) -> Policy:
+    """`Learner.policy`: the policy of this state, without the trust of an advice fusion."""
+    opening = opening_at(state.opening, progress(state.update, state.total_updates))
+    return Policy(parameters=state.params, normaliser=state.normaliser, opening=opening)
+
+
+class PolicyOutput(NamedTuple):
+    """The policy's output for B references.
+
+    logits: float32[B, A]. value: float32[B]. mask: bool[B, A]. cost: float32[B], extra loss of a
+        fusion; None without a fusion.
+    """
+
+    logits: Array
+    value: Array
+    mask: Array
+    cost: Array | None
+
+
+def forward(
+    ac: ActorCritic,
+    policy: Policy,
+    carry: PyTree,
+    refs: PyTree,
+    first: Array,
+    terms: PyTree,
+    params: PyTree,
+) -> PolicyOutput:
+    """The policy's output for the rows of a batch.
+
+    Args:
+        carry: float32[S, H], memory of each of the S sequences before its first row; None without a
+            memory.
+        refs: references [B, ...]. first: bool[B]. terms: advice terms [B, ...], or None.
+    """
+    observations = jax.vmap(lambda ref: network_input(ac, policy, ref, params))(refs)
+    carries = recall(ac.network, policy.parameters, carry, observations, first)
+
+    def heads(carry: PyTree, observation: Array) -> Any:
+        return ac.network.apply({"params": policy.parameters}, carry, observation, method="heads")
+
+    def of_row(
+        observation: Array, ref: PyTree, terms: AdviceTerms | None, logits: Array, mask: Array
+    ) -> Any:
+        logits, mask, cost, _ = distribution(ac, policy, observation, ref, terms, logits, mask)
+        return logits, mask, cost
+
+    logits, values = jax.vmap(heads)(carries, observations)
+    masks = jax.vmap(ac.env.action_mask)(refs)
+    logits, masks, costs = jax.vmap(of_row)(observations, refs, terms, logits, masks)
+    return PolicyOutput(logits, values, masks, costs)
+
+
+def value_of(ac: ActorCritic, policy: Policy, carry: PyTree, ref: PyTree, params: PyTree) -> Any:
+    """float32[]: the value of `ref`. `carry` is the memory before `ref`."""
+    variables, observation = {"params": policy.parameters}, network_input(ac, policy, ref, params)
+    carry = ac.network.apply(variables, carry, observation, method="remember")
+    return ac.network.apply(variables, carry, observation, method="value")
+
+
+class Decided(NamedTuple):
+    """What the policy makes of one reference. carry: its memory after it. value: float32[]. logits:
+    float32[A] and mask: bool[A]. unadvised: (logits, mask) without advice."""
+
+    carry: PyTree
+    value: Array
+    logits: Array
+    mask: Array
+    unadvised: tuple[Array, Array]
+
+
+def decide(ac: ActorCritic, policy: Policy, carry: PyTree, ref: PyTree, params: PyTree) -> Decided:
+    """The policy's output for one reference. `carry` is the memory before `ref`."""
+    observation = network_input(ac, policy, ref, params)
+    output: Any = ac.network.apply({"params": policy.parameters}, carry, observation)
+    carry, logits, value = output
+    mask, terms = ac.env.action_mask(ref), advice_terms(ac, policy, ref)
+    logits, mask, _, unadvised = distribution(ac, policy, observation, ref, terms, logits, mask)
+    return Decided(carry, value, logits, mask, unadvised)
+
+
+def act_by_chance(
+    ac: ActorCritic,
+    policy: Policy,
+    carry: PyTree,
+    ref: PyTree,
+    params: PyTree,
+    chance: Array | None,
+) -> tuple[PyTree, Array, ActExtras]:
+    """Act on one reference -> (carry, action, extras).
+
+    chance: float32[] in [0, 1) selects the action by the inverse of the cumulative distribution.
+        None selects the most probable action.
+    """
+    carry, value, logits, mask, unadvised = decide(ac, policy, carry, ref, params)
+    action = (
+        distributions.mode(logits, mask)
+        if chance is None
+        else distributions.pick(chance, logits, mask)
+    )
+    # The same `chance` with and without advice: the comparison shows the effect of advice, not of
+    # chance.
+    overridden = None
+    if ac.fusion is not None and chance is not None:
+        overridden = action != distributions.pick(chance, *unadvised)
+    log_prob, _ = ac.form.log_prob_and_entropy(logits, mask, action)
+    return carry, action, ActExtras(log_prob, value, logits, mask, overridden)
+
+
+def act(
+    ac: ActorCritic,
+    policy: Policy,
+    carry: PyTree,
+    ref: PyTree,
+    params: PyTree,
+    key: Array | None,
+    explore: bool,
+) -> tuple[PyTree, Array, ActExtras]:
+    """`Learner.act`. Raises ValueError if `explore` is True and `key` is None."""
+    return act_by_chance(
+        ac, ready(ac, policy), carry, ref, params, chance_of(ac.env, ref, key, explore)
+    )
+
+
+class StepExtras(NamedTuple):
+    """`Transition.extras` of an actor-critic: the part of `ActExtras` that an update reads. Logits
+    and masks are recomputed.
+    """
+
+    log_prob: Array
+    value: Array
+    overridden: Array | None
+
+
+def explorer(ac: ActorCritic, policy: Policy, params: PyTree) -> Callable[..., Any]:
+    """The act function of a rollout (`rollout.ActFn`) by `policy`."""
+
+    def explore(carry: PyTree, ref: PyTree, chance: Array) -> tuple[PyTree, Array, StepExtras]:
+        carry, action, extras = act_by_chance(ac, policy, carry, ref, params, chance)
+        return carry, action, StepExtras(extras.log_prob, extras.value, extras.overridden)
+
+    return explore
