@@ -12,7 +12,7 @@ from jaxtrade.config import load_config
 from jaxtrade.evaluation.validation import mean_reward
 from jaxtrade.runs import evaluate as evaluation
 from jaxtrade.runs.train import resume, run
-from jaxtrade.training import loop
+from jaxtrade.storage.compiling import Programs
 from tests.reading import read_json
 from tests.resuming import cut, final_state
 from tests.rl.test_train import assert_same
@@ -40,13 +40,14 @@ def counted():
     """The programs of chunks that are compiled while a run trains, by their names."""
     compiled = []
     with pytest.MonkeyPatch.context() as patch:
-        original = loop.compile_chunk
+        original = Programs.begin
 
-        def compile_chunk(*arguments, **options):
-            compiled.append("chunk")
-            return original(*arguments, **options)
+        def begin(programs, name, *arguments, **options):
+            if name.startswith("train chunk"):
+                compiled.append("chunk")
+            return original(programs, name, *arguments, **options)
 
-        patch.setattr(loop, "compile_chunk", compile_chunk)
+        patch.setattr(Programs, "begin", begin)
         yield compiled
 
 

@@ -160,24 +160,6 @@ class Chunk:
         return state, measured, news
 
 
-def compile_chunk(
-    programs: Programs,
-    algorithm: Learner,
-    updates: int,
-    state: PyTree,
-    params: PyTree,
-    inputs: PyTree = None,
-    exchange: Exchange | None = None,
-    place: Place = ONE_DEVICE,
-) -> Chunk:
-    """Begin to compile the program that `training.loop.train` runs, for arguments with these shapes
-    and dtypes.
-    """
-    name = f"train chunk of {updates} updates" + ("" if exchange is None else " with advice")
-    program = chunk_program(algorithm, updates, exchange, place, state, params)
-    return Chunk(programs.begin(name, program, (state, params, inputs)))
-
-
 class TrainResult(NamedTuple):
     """Result of a run: final state, one row per update of this process, and figures about the run
     itself.
@@ -293,28 +275,30 @@ def train(
     io = RunIO(sinks, directory, metadata or {}, config.keep_checkpoints)
     with Programs() if programs is None else nullcontext(programs) as compiling:
         io.phase("compiling", "the training program", lambda: compiling.busy)
-        first, chunk = begun(
-            compiling, stacked, params, key, state, stack, config, exchange, hparams, place
-        )
+        # A new state is drawn while the chunk is compiled for its shapes. With an exchange the
+        # chunk waits: its inputs follow from the first state.
+        init = keys = None
+        if key is not None:
+            keys = stack.split_key(key)
+            init = compiling.begin("init", jax.jit(stacked.init), (keys, params))
+        first = place.put(state) if init is None else init.result_like
         stack.check(first)
-        run = _Run(
-            stacked,
-            params,
-            first,
-            config,
-            stack,
-            io,
-            hooks,
-            exchange,
-            compiling,
-            place,
-            chunk,
-            ahead,
-        )
-        del (
-            first
-        )  # else a third copy of a large state (a replay) would stay in memory beside the run's two
-        _loop(run, max_rollbacks)
+        name = f"train chunk of {config.chunk_updates} updates"
+        name += "" if exchange is None else " with advice"
+        program = chunk_program(stacked, config.chunk_updates, exchange, place, first, params)
+        chunk = None
+        if init is not None:
+            if exchange is None:
+                chunk = Chunk(compiling.begin(name, program, (first, params, None)))
+            # The floats are set after `init`, so that other values are no other program.
+            first = place.settled(set_hparams(init.wait()(keys, params), hparams))
+        run = _Run(stacked, params, first, config, stack, io, hooks, exchange, place, chunk)
+        # Else a third copy of a large state (a replay) would stay in memory beside the run's two.
+        del first
+        if run.chunk is None and run.unfinished:
+            run.ready = run.inputs()
+            run.chunk = Chunk(compiling.begin(name, program, (run.state, params, run.ready)))
+        _loop(run, max_rollbacks, ahead)
     return run.result()
 
 
@@ -344,10 +328,8 @@ class _Run:
     io: RunIO
     hooks: Sequence[Hook]
     exchange: Exchange | None
-    programs: Programs
-    place: Place = ONE_DEVICE
-    chunk: Chunk | None = None
-    ahead: Callable[[PyTree], object] | None = None
+    place: Place
+    chunk: Chunk | None
     history: list[Row] = field(default_factory=list)
     ended: Sequence[Episodes] = ()  # of the last chunk, by update
     stopped: bool = False
@@ -392,26 +374,14 @@ class _Run:
         steps = self.trained * self.steps_per_update * self.stack.count
         return steps / self.seconds if self.seconds else float("nan")
 
-    def compile(self) -> None:
+    def wait(self, ahead: Callable[[PyTree], object] | None) -> None:
         """Wait for the chunk's program, unless the run is finished. Other programs are begun
-        meanwhile.
+        meanwhile (`ahead`).
         """
-        if not self.unfinished:
+        if self.chunk is None or not self.unfinished:
             return
-        if self.chunk is None:
-            self.ready = self._inputs()
-            self.chunk = compile_chunk(
-                self.programs,
-                self.algorithm,
-                self.updates,
-                self.state,
-                self.params,
-                self.ready,
-                self.exchange,
-                self.place,
-            )
-        if self.ahead is not None:
-            self.ahead(jax.eval_shape(lambda state: state, self.state))
+        if ahead is not None:
+            ahead(jax.eval_shape(lambda state: state, self.state))
         pending = self.chunk.pending
         pending.wait()
         self.io.message(
@@ -423,7 +393,8 @@ class _Run:
             "training", f"{self.total * self.steps_per_update:,} steps in {self.total} updates"
         )
 
-    def _inputs(self) -> PyTree:
+    def inputs(self) -> PyTree:
+        """The inputs of the next chunk: None without an exchange."""
         return None if self.exchange is None else self.exchange.inputs(self.update, self.updates)
 
     def advance(self) -> list[dict[str, Any]]:
@@ -432,7 +403,7 @@ class _Run:
         """
         assert self.chunk is not None
         start = time.perf_counter()
-        inputs, self.ready = self._inputs() if self.ready is None else self.ready, None
+        inputs, self.ready = self.inputs() if self.ready is None else self.ready, None
         self.state, metrics, news = self.chunk(self.state, self.params, inputs)
         self.ended = ended_episodes(metrics.pop(ROWS, None), self.update, self.stack.count)
         if self.exchange is not None:
@@ -569,13 +540,13 @@ class _Run:
         )
 
 
-def _loop(run: _Run, max_rollbacks: int | None) -> None:
+def _loop(run: _Run, max_rollbacks: int | None, ahead: Callable[[PyTree], object] | None) -> None:
     """Run chunk by chunk to the end of the run, or until a hook, a signal or a divergence ends
     it.
     """
     with catch_signals() as signals:
         with signals.no_border():
-            run.compile()
+            run.wait(ahead)
         while run.unfinished:
             rows = run.advance()
             action = run.respond(rows, max_rollbacks)
@@ -589,33 +560,3 @@ def _loop(run: _Run, max_rollbacks: int | None) -> None:
             run.save(received is not None, keep=bool(max_rollbacks))
             if received is not None and stops(received, finished=run.update >= run.total):
                 raise run.io.interrupted(received, run.update)
-
-
-def begun(
-    programs: Programs,
-    algorithm: Learner,
-    params: PyTree,
-    key: Array | None,
-    state: LoopState | None,
-    stack: Stack,
-    config: TrainConfig,
-    exchange: Exchange | None,
-    hparams: Hparams,
-    place: Place,
-) -> tuple[LoopState, Chunk | None]:
-    """The first state, and the chunk if it is being compiled already. A new state is drawn from
-    `key`, while the chunk is compiled for its shapes. The tunable floats are set afterwards, so
-    that other values are no other program."""
-    if state is not None:
-        return place.put(state), None
-    assert key is not None
-    keys = stack.split_key(key)
-    # With an exchange the first answers are constants of `init`, and the chunk's inputs are not
-    # known yet.
-    init = programs.begin("init", jax.jit(algorithm.init), (keys, params))
-    chunk = None
-    if exchange is None:
-        chunk = compile_chunk(
-            programs, algorithm, config.chunk_updates, init.result_like, params, place=place
-        )
-    return place.settled(set_hparams(init.wait()(keys, params), hparams)), chunk

@@ -29,7 +29,7 @@ from jaxtrade.rl.listening import AdviceState
 from jaxtrade.runs.advice import view_of
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.compiling import Programs
-from jaxtrade.training.loop import Chunk, compile_chunk
+from jaxtrade.training.loop import Chunk, chunk_program
 from tests.ablation.made import tiny
 from tests.messages import missing
 
@@ -71,13 +71,9 @@ def made():
     advice = first_advice(learner, tables, known, askable)
     stack = matrix_stack(learner, advice, SEEDS)
     with Programs() as programs:
-        chunk = compile_chunk(
-            programs,
-            KnownAdvice().wrap(stack.wrap(learner.algorithm)),
-            1,
-            first_state(learner, stack, advice),
-            learner.params,
-        )
+        program = chunk_program(KnownAdvice().wrap(stack.wrap(learner.algorithm)), 1)
+        begin = first_state(learner, stack, advice), learner.params, None
+        chunk = Chunk(programs.begin("train chunk", program, begin))
     return Made(learner, tables, splits, followed, known, askable, advice, chunk)
 
 

@@ -19,8 +19,7 @@ from jaxtrade.errors import (
 )
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.storage import checkpoint
-from jaxtrade.storage.compiling import Pending
-from jaxtrade.training import loop
+from jaxtrade.storage.compiling import Pending, Programs
 from jaxtrade.training.health import learning_health
 from jaxtrade.training.hooks import Change
 from jaxtrade.training.loop import plan_run, train
@@ -177,12 +176,16 @@ def test_health_is_measured(whole):
 def test_a_program_compiled_while_chunks_run_is_counted(monkeypatch):
     """A chunk that compiles when called, instead of ahead of time, fails the check."""
 
-    def not_ahead(programs, algorithm, updates, *arguments, **options):
-        pending = Pending(None)
-        pending._future.set_result(loop.chunk_program(algorithm, updates))
-        return loop.Chunk(pending)
+    begin = Programs.begin
 
-    monkeypatch.setattr(loop, "compile_chunk", not_ahead)
+    def not_ahead(programs, name, program, *arguments, **options):
+        if not name.startswith("train chunk"):
+            return begin(programs, name, program, *arguments, **options)
+        pending = Pending(None)
+        pending._future.set_result(program)
+        return pending
+
+    monkeypatch.setattr(Programs, "begin", not_ahead)
     result = train(PPO, PARAMS, config=TRAIN, key=KEY)
     passed, count = result.health["recompiles"]
     assert not passed
